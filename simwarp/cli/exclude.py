@@ -19,8 +19,7 @@ import typer
 import reference
 from reference.conv_geometry import ConvGeometry
 from reference.errors import ShapeError
-from simwarp.cli.output import Svg, print_picture
-from simwarp.cli.words import as_options
+from simwarp.cli.output import Svg, as_options, print_picture
 from simwarp.draw import exclude_picture
 
 _MOST = 1_000_000

@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from simwarp.cli.output import Svg, print_picture
-from simwarp.cli.words import as_options
+from simwarp.cli.output import Svg, as_options, print_picture
 from simwarp.draw.formats import layout_picture
 
 

@@ -1,8 +1,9 @@
-"""Output of commands: JSON reports, tables, pictures and progress bars; and the device of ``--device``."""
+"""Shared by all commands: reports, tables, pictures, progress bars, devices, and options in error messages."""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from reference.errors import NoGpuError
+from reference.errors import NoGpuError, SimwarpError
 from simwarp.cli.files import write_svg
 from simwarp.draw import to_svg, to_text
 from simwarp.draw.picture import Picture
@@ -27,6 +28,9 @@ WIDE = 240
 
 STOPPED = 130
 """The exit code after Ctrl-C."""
+
+_ARGUMENT = re.compile(r"\b(\w+)=(True\b|'[^']*'|\"[^\"]*\"|\((?:[^()]|\([^()]*\))*\)|-?[\w.]+)")
+"""An argument with its value in an error message: ``word=16``."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print a machine-readable report.")]
 Svg = Annotated[Path | None, typer.Option(help="Write an SVG file instead.", metavar="FILE")]
@@ -113,3 +117,27 @@ def total_bar(
     """Show a progress bar; yields a function that sets the units done and their total (0: unknown)."""
     with progress_bar(text, counts, quiet=quiet) as update:
         yield lambda done, total: update(completed=done, total=total or None)
+
+
+def in_words(text: str, options: dict[str, str]) -> str:
+    """A message with each argument of ``options`` replaced by its option."""
+
+    def option(found: re.Match[str]) -> str:
+        name, value = found.groups()
+        if name not in options:
+            return found[0]
+        if value == "True":
+            return options[name]
+        return f"{options[name]} {re.sub('[()]', '', value).replace(', ', ',').strip(chr(39) + chr(34))}"
+
+    return _ARGUMENT.sub(option, text)
+
+
+@contextmanager
+def as_options(**options: str) -> Generator[None]:
+    """Replace arguments by options in the messages of errors raised in the block."""
+    try:
+        yield
+    except SimwarpError as error:
+        error.args = tuple(in_words(x, options) if isinstance(x, str) else x for x in error.args)
+        raise

@@ -22,7 +22,7 @@ from typer.core import TyperGroup
 from reference.errors import InputFileError, SchemeError
 from simwarp.checks import read_checks
 from simwarp.cli.files import ADVICE, read_array, write_array
-from simwarp.cli.output import Json, OneDevice, cuda_device, print_json
+from simwarp.cli.output import Json, OneDevice, as_options, cuda_device, print_json
 from simwarp.cli.run_outcome import Outcome
 from simwarp.cli.run_words import (
     name_all,
@@ -32,7 +32,6 @@ from simwarp.cli.run_words import (
     read_macros,
     read_settings,
 )
-from simwarp.cli.words import as_options
 from simwarp.device.device import Device
 from simwarp.faults import KernelFault
 from simwarp.run.binding import Given

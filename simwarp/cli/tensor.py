@@ -30,8 +30,7 @@ from reference.sparse.files import ZIP, read_tensor, write_tensor
 from reference.sparse.tns import read_tns, write_tns
 from reference.types import Coo
 from simwarp.cli.files import Values, typed
-from simwarp.cli.output import Json, print_json, table, total_bar, wide_console
-from simwarp.cli.words import as_options
+from simwarp.cli.output import Json, as_options, print_json, table, total_bar, wide_console
 
 tensor_app = typer.Typer(help="Look at files of sparse tensors, and convert them.", no_args_is_help=True)
 

@@ -20,8 +20,7 @@ import numpy.typing as npt
 
 from simwarp.engine.events import AccessEvent
 from simwarp.lanes import WARP_SIZE
-from simwarp.observe.access_counts import AccessCounts
-from simwarp.observe.line_counts import Counts
+from simwarp.observe.line_counts import AccessCounts, Counts
 from simwarp.ptx.syntax import Immediate, Register
 
 if TYPE_CHECKING:

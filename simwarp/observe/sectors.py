@@ -15,8 +15,7 @@ import numpy.typing as npt
 
 from simwarp.engine.events import AccessEvent
 from simwarp.lanes import WARP_SIZE
-from simwarp.observe.access_counts import AccessCounts
-from simwarp.observe.line_counts import Counts
+from simwarp.observe.line_counts import AccessCounts, Counts
 
 SECTOR_BYTES, LINE_BYTES = 32, 128
 

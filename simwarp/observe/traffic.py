@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from simwarp.engine.events import AccessEvent
 from simwarp.observe.line_counts import CountingObserver
-from simwarp.observe.operation_counts import operations
+from simwarp.ptx.rows import DTYPES, Row
 
 if TYPE_CHECKING:
     from simwarp.engine.chunk import Chunk, Mask
@@ -32,7 +33,7 @@ class Traffic(CountingObserver):
     atomics, atomic_bytes : Counter
         Atomic operations and reductions of lanes, and their bytes, by state space.
     operations : Counter
-        Arithmetic operations by type, see `simwarp.observe.operation_counts`; a fused multiply-add is two.
+        Arithmetic operations by type, see `operations`; a fused multiply-add is two.
     compulsory_read, compulsory_written : int
         Distinct bytes of global memory that a launch reads before it writes them, and that it writes, summed
         over launches: the traffic of a perfect cache.
@@ -185,3 +186,59 @@ def _by_allocation(event: AccessEvent) -> list[tuple[Allocation, Addresses]]:
             found.append((allocation, rest[inside]))
         rest = rest[~inside]
     return found
+
+
+# ---- arithmetic operations -----------------------------------------------------------------------
+
+
+class Operations(NamedTuple):
+    """The arithmetic operations of an instruction in one lane.
+
+    Attributes
+    ----------
+    type : str
+        "f16", "bf16", "f32", "f64", "i16", "i32", "i64"; "approximate" for reciprocals, roots, sines and
+        other functions with an error bound.
+    number : int
+    """
+
+    type: str
+    number: int
+
+
+_INTEGER, _FLOAT, _VIDEO = ("9.7.1.", "9.7.2.", "9.7.8."), ("9.7.3.", "9.7.4."), ("9.7.18.",)
+
+
+@cache
+def operations(row: Row, type_name: str) -> Operations | None:
+    """The arithmetic operations of an instruction in one lane; None if it has none.
+
+    A fused multiply-add counts as two operations, an instruction on pairs of halves as two of its kind, a dot
+    product of four bytes as four multiplications and four additions. Moves, conversions, comparisons and
+    selections count as none, and so do floating-point ``abs``, ``neg``, ``copysign`` and ``testp``, which
+    usually cost nothing.
+
+    Parameters
+    ----------
+    row : Row
+    type_name : str
+        The type T of the instruction's form.
+
+    Examples
+    --------
+    >>> from simwarp.ptx.instructions import ROWS
+    >>> operations(ROWS["fma.f16"], "f16x2"), operations(ROWS["mul.wide"], "u32")
+    (Operations(type='f16', number=4), Operations(type='i32', number=1))
+    >>> operations(ROWS["mov"], "b32") is None
+    True
+    """
+    if row.section.startswith(_VIDEO):
+        return Operations("i32", row.operations)
+    pair = 2 if type_name.endswith("x2") else 1
+    number, single = row.operations * pair, type_name.removesuffix("x2")
+    if row.section.startswith(_FLOAT) and number:
+        return Operations("approximate" if row.fidelity == "bounded" else single, number)
+    if row.section.startswith(_INTEGER) and type_name != "pred":
+        bits = 8 * DTYPES[single].itemsize if single else 32
+        return Operations(f"i{bits}", number)
+    return None

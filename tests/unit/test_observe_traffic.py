@@ -9,8 +9,7 @@ import pytest
 import simwarp
 from simwarp.memory import Memory
 from simwarp.observe import AccessEvent
-from simwarp.observe.operation_counts import operations
-from simwarp.observe.traffic import Traffic
+from simwarp.observe.traffic import Traffic, operations
 from simwarp.ptx.instructions import ROWS, TABLE
 from support import observed_loops as loops
 from support import small_kernels as small
