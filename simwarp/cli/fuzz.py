@@ -73,7 +73,7 @@ def fuzz_command(
 def _hunt(
     witnesses: list[fuzz.Witness], seed: int, count: int, out: Path, most: int, *, quiet: bool
 ) -> tuple[dict[str, Any], str]:
-    """Run generated programs on all witnesses and write the counterexamples; returns report and summary."""
+    """Run generated programs on all devices and write the counterexamples; returns report and summary."""
     differences: list[dict[str, Any]] = []
     done, interrupted = 0, False
     stream = (fuzz.generate(seed, k) for k in range(count))

@@ -1,4 +1,4 @@
-"""Shared by all commands: reports, tables, pictures, progress bars, devices, and options in error messages."""
+"""Shared by all commands: reports, tables, pictures, progress bars, devices, options in error messages."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def total_bar(
         yield lambda done, total: update(completed=done, total=total or None)
 
 
-def in_words(text: str, options: dict[str, str]) -> str:
+def _with_options(text: str, options: dict[str, str]) -> str:
     """A message with each argument of ``options`` replaced by its option."""
 
     def option(found: re.Match[str]) -> str:
@@ -139,5 +139,5 @@ def as_options(**options: str) -> Generator[None]:
     try:
         yield
     except SimwarpError as error:
-        error.args = tuple(in_words(x, options) if isinstance(x, str) else x for x in error.args)
+        error.args = tuple(_with_options(x, options) if isinstance(x, str) else x for x in error.args)
         raise

@@ -40,7 +40,7 @@ _MANY_NONZEROS = 1 << 16
 
 
 class Base(StrEnum):
-    """The index of a mode's first slice in a .tns file."""
+    """The lowest index in a .tns file, or ``auto`` to find it."""
 
     auto = "auto"
     zero = "0"

@@ -100,7 +100,7 @@ def operation(name: str, *, svg: bool = False) -> str:
 
 
 def tile_picture(word: Word = 32) -> Picture:
-    """The picture behind `tile`, as plain data."""
+    """The picture that `tile` draws, as plain data."""
     if word not in (32, 64):
         raise SchemeError(f"word={word!r} is not a word size\nchoose 32 or 64")
     dtype = np.uint32 if word == 32 else np.uint64
@@ -118,7 +118,7 @@ def tile_picture(word: Word = 32) -> Picture:
 
 
 def operation_picture(name: str) -> Picture:
-    """The picture behind `operation`, as plain data."""
+    """The picture that `operation` draws, as plain data."""
     if name not in _OPERATIONS:
         raise SchemeError(f"{name!r} is not an operation\nchoose a letter from A to H")
     title, *notes = _TEXTS.strip().split("\n\n")[ord(name) - ord("A")].splitlines()

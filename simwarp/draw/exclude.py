@@ -143,11 +143,11 @@ class _Axis(NamedTuple):
     def shown(self) -> list[int | None]:
         """The indices of the image and its padding to draw along this axis, with None for each gap."""
         last = max(self.size - 1, self.taps(self.out - 1)[-1])
-        return _some(range(min(0, -self.pad), last + 1), [0, self.size - 1, *self.taps(self.pixel)])
+        return _shortened(range(min(0, -self.pad), last + 1), [0, self.size - 1, *self.taps(self.pixel)])
 
     def shown_pixels(self) -> list[int | None]:
         """The indices of the output to draw along this axis, with None for each gap."""
-        return _some(range(self.out), [self.pixel])
+        return _shortened(range(self.out), [self.pixel])
 
 
 def _window(down: _Axis, across: _Axis) -> Grid:
@@ -176,7 +176,7 @@ def _counts(down: _Axis, across: _Axis) -> Grid:
     return boxes(*shown, cell, title=title, corner="p, q", least=3)
 
 
-def _some(whole: range, about: list[int]) -> list[int | None]:
+def _shortened(whole: range, about: list[int]) -> list[int | None]:
     """All indices of a short range; else those at its ends and near ``about``, with None for each gap."""
     near = {i + d for i in (whole[0], whole[-1], *about) for d in (-1, 0, 1)}
     return list(whole) if len(whole) <= _MOST else with_gaps(sorted(i for i in near if i in whole))

@@ -85,7 +85,7 @@ def place(
 def layout_picture(
     layout: Layout, *, word: Word = 32, rows: int, columns: int, first: First = "msb"
 ) -> Picture:
-    """The picture behind `layout`, as plain data."""
+    """The picture that `layout` draws, as plain data."""
     _check(layout, word, rows, columns, first)
     by_column = layout == "column"
     length, lines = (columns, rows) if by_column else (rows, columns)

@@ -154,7 +154,7 @@ def registers(held: Held, *, most: Most = WHOLE, svg: bool = False) -> str:
 
 
 def holders_picture(held: Held, most: Most = WHOLE) -> Picture:
-    """The picture behind `holders`, as plain data."""
+    """The picture that `holders` draws, as plain data."""
     matrices, rows, columns = held.lane.shape[1:]
     many = f"{matrices} matrices of " if matrices > 1 else ""
     grids = tuple(
@@ -166,7 +166,7 @@ def holders_picture(held: Held, most: Most = WHOLE) -> Picture:
 
 
 def product_picture(title: str, a: Held | None, b: Held | None, d: Held, most: Most = WHOLE) -> Picture:
-    """The picture behind `product`, as plain data."""
+    """The picture that `product` draws, as plain data."""
     _check_product(a, b, d)
     height = min(held.run[0] for held in (a, d) if held is not None)
     width = min(held.run[1] for held in (b, d) if held is not None)
@@ -174,8 +174,8 @@ def product_picture(title: str, a: Held | None, b: Held | None, d: Held, most: M
     left = () if a is None else (_named(a, ("m", "k"), most, (height, a.run[1])),)
     lines = [(*left, below)]
     if b is not None:
-        above, below = _of_one_width(_named(b, ("k", "n"), most, (b.run[0], width)), below)
-        lines = [(*map(_room_of, left), above), (*left, below)]
+        above, below = _equal_widths(_named(b, ("k", "n"), most, (b.run[0], width)), below)
+        lines = [(*map(_blank_like, left), above), (*left, below)]
     notes = _notes(
         [held for held in (a, b, d) if held is not None], (grid for line in lines for grid in line)
     )
@@ -185,7 +185,7 @@ def product_picture(title: str, a: Held | None, b: Held | None, d: Held, most: M
 
 
 def registers_picture(held: Held, most: Most = WHOLE) -> Picture:
-    """The picture behind `registers`, as plain data."""
+    """The picture that `registers` draws, as plain data."""
     spans = _spans(held)
     lanes, count = spans.shape
     grid = boxes(
@@ -231,7 +231,7 @@ def _grid(
         title=title,
         corner=axes[1],
     )
-    return _of_one_width(grid)[0]
+    return _equal_widths(grid)[0]
 
 
 def _label(lanes: Numbers, registers: Numbers, bits: Numbers | None) -> str:
@@ -297,7 +297,7 @@ def _run(words: Numbers) -> int:
     return 1
 
 
-def _of_one_width(*grids: Grid) -> list[Grid]:
+def _equal_widths(*grids: Grid) -> list[Grid]:
     """Grids with equal cell and margin widths, so that their columns align."""
     labels = [cell.label for grid in grids for row in grid.cells for cell in row]
     labels += [label for grid in grids for label in grid.column_labels]
@@ -305,7 +305,7 @@ def _of_one_width(*grids: Grid) -> list[Grid]:
     return [replace(grid, least=max(map(len, labels)), corner=grid.corner.rjust(margin)) for grid in grids]
 
 
-def _room_of(grid: Grid) -> Grid:
+def _blank_like(grid: Grid) -> Grid:
     """A blank grid of one row, as wide as ``grid``."""
     widest = tuple(max(column, key=lambda cell: len(cell.label)) for column in zip(*grid.cells, strict=True))
     return replace(grid, cells=(widest,), row_labels=(max(grid.row_labels, key=len),), style="blank")

@@ -88,7 +88,7 @@ def fsb_place(row: Any, column: Any, *, rows: int, columns: int, tile: tuple[int
 def fsb_picture(
     rows: int, columns: int, *, tile: tuple[int, int] = (8, 128), order: Order = "row", word: int = 32
 ) -> Picture:
-    """The picture behind `fsb`, as plain data."""
+    """The picture that `fsb` draws, as plain data."""
     _check(rows, columns, tile, order, word)
     by_row = order == "row"
     height, width = (1, word) if by_row else (word, 1)

@@ -52,7 +52,7 @@ def words(words: npt.ArrayLike, expected: npt.ArrayLike | None = None, *, svg: b
 
 
 def words_picture(words: npt.ArrayLike, expected: npt.ArrayLike | None = None) -> Picture:
-    """The picture behind `words`, as plain data."""
+    """The picture that `words` draws, as plain data."""
     got = _checked(words, "words")
     names = _names(got.shape)
     if expected is None:

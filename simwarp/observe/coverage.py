@@ -73,11 +73,11 @@ class Coverage(CountingObserver):
             self.forms[step.instruction.opcode] += count
             self._row_of[step.instruction.opcode] = step.row.name
             if step.kind in _COMPUTING:
-                self._look(chunk, step, mask)
+                self._classify(chunk, step, mask)
         if self._overwritten is not None:
             self._overwritten.note(chunk, step, mask)
 
-    def _look(self, chunk: Chunk, step: Step, mask: Mask) -> None:
+    def _classify(self, chunk: Chunk, step: Step, mask: Mask) -> None:
         """Record the classes of the source operands' values before the step."""
         registers = chunk.registers if self._overwritten is None else self._overwritten.before(chunk, step)
         if registers is None:

@@ -47,7 +47,7 @@ def line_of(instruction: Instruction) -> str:
 
 
 def find_line(line: str, known: Collection[str], what: str) -> str:
-    """The one of the known lines that a key matches, with or without folders; raises ReportError for none."""
+    """The known line of a key with or without folders; raises ReportError unless there is exactly one."""
     if line in known:
         return line
     found = [key for key in known if key.endswith(f"/{line}")]

@@ -45,13 +45,13 @@ class StepReader:
         if not self.slots:
             return 0, b""
         values = [chunk.registers[slot] for slot in self.slots]
-        layout = self._layout or self._declared(values)
+        layout = self._layout or self._set_layout(values)
         words = np.zeros(mask.shape, layout)
         for field, value in zip(layout.names or (), values, strict=True):
             words[field] = np.broadcast_to(value, chunk.mask.shape)[rows]
         return layout.itemsize, words[mask].tobytes()
 
-    def _declared(self, values: list[Any]) -> np.dtype[Any]:
+    def _set_layout(self, values: list[Any]) -> np.dtype[Any]:
         """Set the layout, with registers declared wider than the instruction's type (PTX ISA 9.4.1)."""
         pairs = zip(self.instruction.registers, values, strict=True)
         registers = tuple((name, _widened(kind, value.dtype)) for (name, kind), value in pairs)
