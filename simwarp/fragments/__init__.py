@@ -1,7 +1,8 @@
 """Fragments: the lane and register that hold each element, for wmma, mma, ldmatrix, stmatrix and wgmma.
 
-`fragments_of` gives the operands of an instruction; the `Layout` of each has two inverse functions,
-``element(lane, register, bit)`` and ``holder(row, column)``, and turns registers into matrices and back.
+`fragments_of` returns the operands of an instruction. Each has a `Layout` with two inverse functions,
+``element(lane, register, bit)`` and ``holder(row, column)``, which also converts registers to matrices and
+back.
 """
 
 from simwarp.fragments.digits import Digit, FragmentError

@@ -1,20 +1,19 @@
 """The notation of fragment maps: digits in mixed radix.
 
-The number of a lane, of a register and of a *slot* (the place of an element in its register, from the lowest
-bits up) are written in mixed radix, and each digit moves the row, the column or the number of the matrix by a
-stride. The A operand of ``mma.m16n8k16`` with f16 is the line ::
+The numbers of a lane, of a register and of a *slot* (the position of an element in its register, from the
+lowest bits up) are written in mixed radix, and each digit moves the row, the column or the number of the
+matrix by a stride. The A operand of ``mma.m16n8k16`` with f16 is the line ::
 
     slot 2:c1  lane 4:c2 8:r1  register 2:r8 2:c8
 
-``4:c2`` is a digit of 4 values that moves the column by 2. The digits of a number stand with the least
-significant one first; the line above is ::
+``4:c2`` is a digit of 4 values that moves the column by 2. Each number starts with its least significant
+digit; the line above means ::
 
     row    = lane // 4           + 8 * (register % 2)
     column = slot + 2 * (lane % 4) + 8 * (register // 2)
 
-``r`` moves the row, ``c`` the column, ``m`` the matrix; ``copy`` moves nothing: the element is held again.
-The digits of rows, columns, matrices and copies are in mixed radix too, so the inverse is read off the same
-line.
+``r`` moves the row, ``c`` the column, ``m`` the matrix; ``copy`` moves none of them: the element is held
+again. Rows, columns, matrices and copies are in mixed radix too, so the same line gives the inverse.
 """
 
 from __future__ import annotations
@@ -45,15 +44,15 @@ class Digit:
     Attributes
     ----------
     source : str
-        "lane", "register" or "slot": whose digit it is.
+        The number that the digit is part of: "lane", "register" or "slot".
     unit : int
-        The product of the sizes of the digits below it.
+        The product of the sizes of the less significant digits.
     size : int
-        How many values it has.
+        The number of its values.
     target : str
         "row", "column", "matrix" or "copy".
     stride : int
-        How far each value moves the target.
+        How far one step of the digit moves the target.
 
     Examples
     --------
@@ -73,7 +72,7 @@ class Digit:
 
 
 def read_digits(line: str) -> tuple[Digit, ...]:
-    """The digits of a line; those of size 1 move nothing and are left out."""
+    """Read the digits of a line; digits of size 1 have no effect and are left out."""
     digits: list[Digit] = []
     source: Source = "slot"
     unit = 1
@@ -98,7 +97,7 @@ def read_digits(line: str) -> tuple[Digit, ...]:
 
 
 def write_digits(digits: Iterable[Digit]) -> str:
-    """The line of some digits: the inverse of `read_digits`."""
+    """Write digits as a line: the inverse of `read_digits`."""
     parts: dict[str, list[str]] = {}
     for digit in digits:
         parts.setdefault(digit.source, []).append(str(digit))
@@ -106,7 +105,7 @@ def write_digits(digits: Iterable[Digit]) -> str:
 
 
 def _check_strides(digits: list[Digit], target: Target) -> None:
-    """Refuse strides that leave gaps or meet."""
+    """Refuse strides that leave gaps or overlap."""
     moving = sorted((d for d in digits if d.target == target), key=lambda d: d.stride)
     strides = [d.stride for d in moving]
     expected = [prod(d.size for d in moving[:i]) for i in range(len(moving))]
@@ -114,7 +113,7 @@ def _check_strides(digits: list[Digit], target: Target) -> None:
         raise FragmentError(
             f"not a map: {write_digits(digits)}\n"
             f"the strides that move the {target} are {_numbers(strides)}, not {_numbers(expected)}\n"
-            "each stride is the product of the sizes of the digits that move the same thing by less"
+            f"make each stride the product of the sizes of the digits that move the {target} by less"
         )
 
 

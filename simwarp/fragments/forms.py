@@ -1,9 +1,9 @@
-"""The forms of every matrix instruction: the one place where they are spelled.
+"""The table of all forms of the matrix instructions.
 
-A line is a group of forms that the same chips have: its name, the first chip and the spelling.
-``{.x|.y}`` may be there, ``<.x|.y>`` must; a choice in the name makes a group of each. The rows of
-`simwarp.ptx.instructions.matrix` are made of these lines. Maps (`simwarp.fragments.maps`), sums
-(`simwarp.products.rules`) and lowering (`simwarp.chips`) join by shape and types.
+A line is a group of forms that the same chips have: its name, the first chip and the spelling. ``{.x|.y}`` is
+optional, ``<.x|.y>`` is a choice; a choice in the name makes one group for each. The rows of
+`simwarp.ptx.instructions.matrix` are made from these lines. Maps (`simwarp.fragments.maps`), sums
+(`simwarp.products.rules`) and lowering (`simwarp.chips`) are looked up by shape and types.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ TYPE_BITS = {
     **dict.fromkeys(("s32", "f32", "tf32"), 32),
     "f64": 64,
 }
-"""The bits of an element of each type."""
+"""From type to the bits of an element."""
 SHAPE = r"m\d+n\d+(k\d+)?"
-"""How a shape is spelled."""
+"""The regular expression of a shape."""
 SECTIONS = {
     "mma": "9.7.14.5",
     "wmma.load": "9.7.14.4.3",
@@ -35,18 +35,18 @@ SECTIONS = {
     "movmatrix": "9.7.14.5.17",
     "wgmma": "9.7.15.5",
 }
-"""Each instruction and the section of the PTX ISA that describes it."""
+"""From instruction to the section of the PTX ISA that describes it."""
 SPACES = {
     **dict.fromkeys(("wmma.load", "wmma.store"), ("global", "shared", "shared::cta")),
     **dict.fromkeys(("ldmatrix", "stmatrix"), ("shared", "shared::cta")),
 }
-"""The state spaces that an instruction may name; the map is the same."""
+"""From instruction to the state spaces that it may name; its map does not depend on them."""
 ROUNDINGS = ("rn", "rz", "rm", "rp")
 
 _FLOAT = "|".join(str(n) for n in range(8, 257, 8))
 _INTEGER = "|".join(str(n) for n in (8, 16, 24, *range(32, 225, 16)))
 _PAIRS = [f".{a}.{b}" for a in ("e4m3", "e5m2") for b in ("e4m3", "e5m2")]
-# Abbreviations of the table.
+# The table's abbreviations.
 _WORDS = {
     "SHAPES": "<.m16n16k16|.m8n32k16|.m32n8k16>",
     "LAYOUTS": "<.row|.col><.row|.col>",
@@ -124,7 +124,7 @@ wgmma.b1   | 90a | wgmma.mma_async.sync.aligned.m64n<BN>k256.s32.b1.b1.and.popc
 
 
 class Group(NamedTuple):
-    """Forms that the same chips have: a line of the table."""
+    """A line of the table: forms that the same chips have."""
 
     name: str
     target: str
@@ -132,16 +132,16 @@ class Group(NamedTuple):
 
     @property
     def minimum_sm(self) -> int:
-        """The target's number."""
+        """The number of the target, such as 90 for "sm_90a"."""
         return int(self.target[3:].rstrip("a"))
 
     @property
     def instruction(self) -> str:
-        """One of `SECTIONS`."""
+        """The instruction's name in `SECTIONS`."""
         return next(name for name in SECTIONS if f"{self.spelling}.".startswith(f"{name}."))
 
     def opcodes(self) -> list[str]:
-        """Every spelling without state space or optional rounding."""
+        """All spellings, without state space and optional rounding."""
         parts = re.split(r"<(.*?)>|\{(.*?)\}", self.spelling)
         choices = [[part] if part else [""] for part in parts[::3]]
         for i, (required, optional) in enumerate(zip(parts[1::3], parts[2::3], strict=True)):
@@ -167,7 +167,7 @@ GROUPS = tuple(_read(_TABLE))
 
 @cache
 def by_words() -> dict[object, tuple[str, Group]]:
-    """Each form by its words (`words_of`): the first spelling of it, and its group."""
+    """From the words of a form (`words_of`) to its first spelling and its group."""
     found: dict[object, tuple[str, Group]] = {}
     for group in GROUPS:
         for opcode in group.opcodes():
@@ -176,7 +176,7 @@ def by_words() -> dict[object, tuple[str, Group]]:
 
 
 def words_of(opcode: str) -> tuple[object, ...]:
-    """The words of an opcode: types and layouts in their order, the other modifiers sorted."""
+    """The words of an opcode, without state space and rounding: types and layouts in order, others sorted."""
     words = opcode.split(".")
     types = tuple(w for w in words if w in TYPE_BITS)
     layouts = tuple(w for w in words if w in ("row", "col"))

@@ -1,4 +1,4 @@
-"""The map of one operand: which lane, register and bit hold which element of a matrix."""
+"""The map of an operand: which lane, register and bit hold which element of a matrix."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Whole: TypeAlias = Any
 
 
 class Element(NamedTuple):
-    """The place of an element in its matrix: ints, or arrays of one shape."""
+    """The coordinates of an element: ints, or arrays of one shape."""
 
     row: Whole
     column: Whole
@@ -37,7 +37,7 @@ class Element(NamedTuple):
 
 
 class Holder(NamedTuple):
-    """Where an element is held, from its lowest bit on: ints, or arrays of one shape."""
+    """The lane, register and lowest bit that hold an element: ints, or arrays of one shape."""
 
     lane: Whole
     register: Whole
@@ -46,7 +46,7 @@ class Holder(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """The map of one operand: a line of `simwarp.fragments.digits`.
+    """The map of an operand, as the digits of a line of `simwarp.fragments.digits`.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class Layout:
 
     @classmethod
     def of(cls, line: str, bits: int, register_bits: int = 32) -> Layout:
-        """The layout that a line of digits describes.
+        """Read a layout from a line of digits.
 
         Raises
         ------
@@ -93,7 +93,7 @@ class Layout:
             raise FragmentError(
                 f"not a map: {made}\n"
                 f"{made.slots} elements of {bits} bits do not fill a register of {register_bits} bits\n"
-                "the sizes of the slot's digits multiply to the elements of a register"
+                "make the product of the slot's digits the number of elements of a register"
             )
         return made
 
@@ -124,12 +124,12 @@ class Layout:
 
     @cached_property
     def matrices(self) -> int:
-        """How many matrices the registers hold."""
+        """The matrices that the registers hold."""
         return self._extent("matrix")
 
     @cached_property
     def copies(self) -> int:
-        """How often each element is held."""
+        """The copies of each element in the registers."""
         return self._extent("copy")
 
     @cached_property
@@ -140,11 +140,11 @@ class Layout:
 
     @cached_property
     def dtype(self) -> np.dtype[Any]:
-        """The unsigned word that `unpack` gives an element."""
+        """The unsigned type of the elements that `unpack` returns."""
         return np.dtype(f"u{max(self.bits // 8, 1)}")
 
     def element(self, lane: Whole, register: Whole, bit: Whole = 0) -> Element:
-        """The element that a bit of a register belongs to.
+        """The element that a bit of a lane's register belongs to.
 
         Parameters
         ----------
@@ -177,18 +177,18 @@ class Layout:
         return Element(moved["row"], moved["column"], moved["matrix"])
 
     def holder(self, row: Whole, column: Whole, matrix: Whole = 0, copy: Whole = 0) -> Holder:
-        """Where an element is held: lane, register and the lowest of its bits.
+        """The lane, the register and the lowest bit that hold an element.
 
         Parameters
         ----------
         row, column, matrix, copy : int, or arrays of int that broadcast
-            ``copy`` counts the places of an element that is held more than once, from the lowest
+            ``copy`` numbers the copies of an element that is held more than once, from the lowest
             register up.
 
         Raises
         ------
         FragmentError
-            For a row, column, matrix or copy outside.
+            For a row, column, matrix or copy that the operand does not have.
 
         Examples
         --------
@@ -208,7 +208,7 @@ class Layout:
         return Holder(number["lane"], number["register"], number["slot"] * self.bits)
 
     def unpack(self, registers: Words) -> Words:
-        """The matrix that the registers of some warps hold.
+        """Convert the registers of some warps to the matrices that they hold.
 
         Parameters
         ----------
@@ -217,12 +217,13 @@ class Layout:
         Returns
         -------
         unsigned words (…, rows, columns), or (…, matrices, rows, columns)
-            uint8 for elements of up to 8 bits, else as wide as an element. Of copies, the first counts.
+            uint8 for elements of up to 8 bits, else as wide as an element. The first copy of an element is
+            read.
 
         Raises
         ------
         ShapeError, DtypeError
-            For arrays that are not such registers.
+            For registers of another shape or type.
 
         Examples
         --------
@@ -239,13 +240,13 @@ class Layout:
         return flat.take(self._places, axis=-1)
 
     def pack(self, elements: Words) -> Words:
-        """The registers that hold a matrix: the inverse of `unpack`, with every copy filled.
+        """Convert matrices to the registers that hold them: the inverse of `unpack`, which fills every copy.
 
         Parameters
         ----------
         elements : words (…, rows, columns), or (…, matrices, rows, columns)
-            As wide as `unpack` returns them; signed and float arrays count as the words they are
-            made of. Of elements narrower than a byte, the low bits count.
+            As wide as `unpack` returns them; signed and float arrays are taken for their bits. The low bits
+            of elements narrower than a byte are packed.
 
         Returns
         -------
@@ -254,7 +255,7 @@ class Layout:
         Raises
         ------
         ShapeError, DtypeError
-            For arrays that are not such elements.
+            For elements of another shape or type.
 
         Examples
         --------
@@ -271,12 +272,12 @@ class Layout:
         return joined.reshape(*joined.shape[:-1], self.lanes, self.registers)
 
     def words(self) -> Layout:
-        """The same map with whole registers as elements: bits, as products of bit matrices take them.
+        """The same map with whole registers as elements, for products of packed bit matrices.
 
         Raises
         ------
         FragmentError
-            If a register's slots do not run along the columns, nor along the rows.
+            If the elements of a register are not neighbours in a row or a column.
 
         Examples
         --------
@@ -293,9 +294,9 @@ class Layout:
         reach = sum((digit.size - 1) * digit.stride for digit in slots) + 1
         if len(along) > 1 or reach != self.slots:
             raise FragmentError(
-                f"the elements of a register lie in different places of the matrix: {self}\n"
-                "words() takes a register for one element\n"
-                "take unpack(), which takes each element by itself"
+                f"the elements of a register are not neighbours in the matrix: {self}\n"
+                "words() treats a register as one element\n"
+                "call unpack(), which moves each element by itself"
             )
         kept = (
             Digit(d.source, d.unit, d.size, d.target, d.stride // (self.slots if d.target in along else 1))
@@ -306,13 +307,13 @@ class Layout:
 
     @cached_property
     def _along_columns(self) -> bool:
-        """Whether a register holds neighbours of one row: whole registers can be moved then."""
+        """Whether a register holds neighbours of one row, so that whole registers can be moved."""
         first = next((d for d in self.digits if d.source == "slot"), None)
         return first is not None and (first.target, first.stride, first.size) == ("column", 1, self.slots)
 
     @cached_property
     def _places(self) -> npt.NDArray[np.intp]:
-        """For each element, the place of its first copy among all slots of all registers of all lanes."""
+        """For each element, the index of its first copy among all slots of all registers of all lanes."""
         matrix, row, column = np.ix_(*(range(n) for n in (self.matrices, self.rows, self.columns)))
         held = self.holder(row, column, matrix)
         place = (held.lane * self.registers + held.register) * self.slots + held.bit // self.bits
@@ -320,7 +321,7 @@ class Layout:
 
     @cached_property
     def _elements(self) -> npt.NDArray[np.intp]:
-        """For each slot of each register of each lane, the place of its element in the matrices."""
+        """For each slot of each register of each lane, the index of its element in the flattened matrices."""
         lane, register, slot = np.ix_(*(range(n) for n in (self.lanes, self.registers, self.slots)))
         row, column, matrix = self.element(lane, register, slot * self.bits)
         return ((matrix * self.rows + row) * self.columns + column).ravel()
@@ -333,17 +334,18 @@ class Layout:
 
 
 def _whole(number: Whole) -> Whole:
-    """An int as such, an array as intp: wide enough for every product here."""
+    """Convert a number to int, and an array to intp, which holds every product here."""
     array = np.asarray(number)
     if array.dtype.kind not in "iu":
         raise DtypeError(
-            f"a number of type {array.dtype}\nlanes, registers, bits, rows and columns are integers\n"
-            "convert it to an integer"
+            f"an index of type {array.dtype}\nlanes, registers, bits, rows and columns are integers\n"
+            "convert the index to an integer"
         )
     return array.astype(np.intp) if array.ndim else operator.index(number)
 
 
 def _check_inside(what: str, number: Whole, count: int) -> None:
+    """Raise FragmentError unless every number is from 0 to ``count - 1``."""
     inside = (number >= 0) & (number < count)
     if not np.all(inside):
         outside = number if isinstance(number, int) else int(number[~inside][0])

@@ -1,12 +1,12 @@
-"""The maps of every operand of a matrix instruction, as text that people read.
+"""The maps of all operands of the matrix instructions, as text tables.
 
-A line names an operand (``c`` stands for the accumulator, C and D), its extents, its element types, the
-digits of slot, lane and register (`simwarp.fragments.digits`) and, for A, the section of the PTX ISA that
-describes the instruction of that shape and type::
+A line has an operand (``c`` is the accumulator, C and D) and its extents, its element types, the digits of
+slot, lane and register (`simwarp.fragments.digits`) and, for A, the section of the PTX ISA that describes the
+instruction of that shape and type::
 
     a 16x16 | f16 bf16 | 2:c1 | 4:c2 8:r1 | 2:r8 2:c8 | 9.7.14.5.8
 
-Words after the extents name a variant: ``a 8x4 row``. In the table of wgmma, ``n/8`` is the size of a digit.
+Words after the extents are a variant: ``a 8x4 row``. In the table of wgmma, ``n/8`` is the size of a digit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Map:
-    """A line of a table of maps; ``rows`` and ``columns`` as written: numbers, or "n"."""
+    """A line of a table of maps; ``rows`` and ``columns`` are text: numbers, or "n"."""
 
     operand: str
     rows: str
@@ -27,7 +27,7 @@ class Map:
 
 
 def read_maps(text: str) -> tuple[Map, ...]:
-    """The lines of a table of maps.
+    """Read the lines of a table of maps.
 
     >>> read_maps("a 16x16 | f16 bf16 | 2:c1 | 4:c2 8:r1 | 2:r8 2:c8")[0].digits
     'slot 2:c1  lane 4:c2 8:r1  register 2:r8 2:c8'
@@ -91,10 +91,10 @@ _MMA = """
     c 16x8    | f16             | 2:c1  | 4:c2 8:r1           | 2:r8           |
 """
 
-# The PTX ISA leaves the maps of wmma open (9.7.14.4.1); these were found on an H200, by loads of matrices
-# whose elements are their own coordinates (`simwarp probe`). A matrix in rows and one in columns fill the
-# registers alike. The registers of f16 A and B are as many for all shapes, so the smaller matrices are held
-# two or four times. The accumulator of m8n32k16 is held as that of m32n8k16, transposed.
+# The PTX ISA leaves the maps of wmma unspecified (9.7.14.4.1); these were found on an H200, by loads of
+# matrices whose elements are their own coordinates (`simwarp probe`). Row-major and column-major matrices
+# have the same map. A and B of f16 have the same number of registers for all shapes, so smaller matrices are
+# held two or four times. The accumulator of m8n32k16 is that of m32n8k16, transposed.
 _WMMA = """
     a 16x16 | f16     | 2:c1  | 4:c2 8:r1  | 2:r8 2:c8 2:copy1
     a 8x16  | f16     | 2:c1  | 4:c2 8:r1  | 2:c8 4:copy1
@@ -134,8 +134,8 @@ _WMMA = """
 """
 
 # PTX ISA 9.0, 9.7.14.5.15 to 9.7.14.5.17. Register i of ldmatrix and stmatrix holds matrix i, and lane
-# 8 * i + row has the address of its row. An element is counted where it lies in memory: .trans is a map of
-# its own. Both operands of movmatrix.trans are held alike; d is the transpose of a.
+# 8 * i + row has the address of its row. Rows and columns are those in memory, so .trans is a map of its own.
+# Both operands of movmatrix.trans have the same map; d is the transpose of a.
 _MATRICES = """
     r 8x8 x1       | b16 | 2:c1 | 4:c2 8:r1 |
     r 8x8 x2       | b16 | 2:c1 | 4:c2 8:r1 | 2:m1
@@ -148,7 +148,7 @@ _MATRICES = """
 """
 
 # PTX ISA 9.0, 9.7.15.5.1.1: the accumulator, and A in registers, of a warpgroup. Each of the four warps holds
-# 16 rows. B, and A where it is not in registers, lie in shared memory.
+# 16 rows. B is in shared memory, and so is A if it is not in registers.
 _WGMMA = """
     d 64xn   | f16       | 2:c1  | 4:c2 8:r1 4:r16  | 2:r8 n/8:c8      |
     d 64xn   | f32 s32   |       | 4:c2 8:r1 4:r16  | 2:c1 2:r8 n/8:c8 |

@@ -1,4 +1,4 @@
-"""From an opcode to the fragments of its operands."""
+"""Find the fragments of an instruction's operands by its opcode."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from simwarp.fragments.operand import Fragments, Operand, Provenance, Shape
 from simwarp.fragments.suggestions import no_such_instruction
 
 RECORD = Path(__file__).with_name("observed.json")
-"""Written by ``simwarp record probe``: ``{"meta": {chip: {gpu, …}}, "forms": {opcode: {chip: true}}}``."""
+"""The file of ``simwarp record probe``: ``{"meta": {chip: {gpu, …}}, "forms": {opcode: {chip: true}}}``."""
 
 
 def all_opcodes() -> tuple[str, ...]:
-    """One spelling of each form that has a map, without state space or rounding.
+    """One spelling of each matrix instruction, without state space or rounding.
 
     Examples
     --------
@@ -36,13 +36,13 @@ def fragments_of(opcode: str) -> Fragments:
     Parameters
     ----------
     opcode : str
-        As PTX spells it in full; as ptxas does, modifiers are taken in any order, except that layouts
-        stay in the order of A and B, and types in that of D, A, B and C.
+        The full spelling. Modifiers may be in any order, as in ptxas, except that layouts are in the order of
+        A and B, and types in that of D, A, B and C.
 
     Raises
     ------
     FragmentError
-        For an instruction that does not exist, with the shapes, types and layouts that do, and the section.
+        For an unknown instruction; the message has the known shapes, types and layouts, and the section.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def fragments_of(opcode: str) -> Fragments:
 
 @cache
 def confirmations(record: Path = RECORD) -> dict[str, tuple[str, ...]]:
-    """The chips, such as "sm_90", whose own probe agreed with every operand of an instruction, by opcode."""
+    """From opcode to the chips, such as "sm_90", on which a probe confirmed the maps of all operands."""
     if not record.exists():
         return {}
     forms: dict[str, dict[str, bool]] = json.loads(record.read_text(encoding="utf-8"))["forms"]
@@ -93,7 +93,7 @@ def _shape(opcode: str) -> Shape:
 
 
 def _operand_types(opcode: str) -> dict[str, str]:
-    """The operands of an instruction, in its order, and the types of their elements."""
+    """From operand, in the order of the instruction, to its element type."""
     words = opcode.split(".")
     types = [w for w in words if w in TYPE_BITS]
     if words[0] in ("ldmatrix", "stmatrix"):
@@ -110,7 +110,7 @@ def _operand_types(opcode: str) -> dict[str, str]:
 
 
 def _variant(opcode: str, operand: str) -> str:
-    """The words that distinguish maps of equal extents and type."""
+    """The modifiers that distinguish maps of equal extents and type."""
     words = opcode.split(".")
     if words[0] in ("ldmatrix", "stmatrix"):
         return " ".join(w for w in words if w in ("x1", "x2", "x4", "trans"))

@@ -17,7 +17,7 @@ from simwarp.fragments.layout import Element, Layout
 class Shape(NamedTuple):
     """The extents of a product: A is m x k, B is k x n, C and D are m x n.
 
-    ``ldmatrix``, ``stmatrix`` and ``movmatrix`` have no k; it is 0.
+    k is 0 for ``ldmatrix``, ``stmatrix`` and ``movmatrix``.
 
     Examples
     --------
@@ -35,14 +35,14 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where a map comes from, and which chips agreed with it.
+    """The source of a map, and the chips that confirmed it.
 
     Attributes
     ----------
     source : str
-        "PTX ISA 9.7.14.5.8"; "observed" where the PTX ISA leaves the map open.
+        A section, "PTX ISA 9.7.14.5.8"; "observed" if the PTX ISA leaves the map unspecified.
     confirmed : tuple of str
-        The chips whose own probe agreed, ("sm_90",): see `simwarp.fragments.opcodes.confirmations`.
+        The chips on which a probe confirmed it, ("sm_90",): see `simwarp.fragments.opcodes.confirmations`.
     """
 
     source: str
@@ -63,13 +63,13 @@ class Operand:
     name : str
         "a", "b", "c" or "d"; "r" for ldmatrix and stmatrix.
     type : str
-        Of an element: "f16", "b1" …
+        The element type: "f16", "b1" …
     layout : Layout
     section : str
-        Of the PTX ISA.
+        The section of the PTX ISA.
     provenance : Provenance
     memory : str
-        "row" or "col", how wmma.load and wmma.store lay the matrix in memory; else "".
+        The order of the matrix in memory for wmma.load and wmma.store, "row" or "col"; else "".
     """
 
     name: str
@@ -81,7 +81,7 @@ class Operand:
 
     @property
     def default_stride(self) -> int:
-        """The stride, in elements, that wmma.load and wmma.store take without one: a whole row or column.
+        """The default stride of wmma.load and wmma.store, in elements: a whole row or column.
 
         Source: PTX ISA 9.0, section 9.7.14.4.2.
         """
@@ -89,29 +89,29 @@ class Operand:
 
     @property
     def run(self) -> int:
-        """How many neighbouring slots of a register are neighbours in memory: all of them, or 1."""
+        """The neighbouring slots of a register that are neighbours in memory: all of them, or 1."""
         contiguous = "column" if self._in_rows() else "row"
         along = [d for d in self.layout.digits if d.source == "slot"]
         return self.layout.slots if all(d.target == contiguous and d.stride == 1 for d in along) else 1
 
     def addresses(self, stride: int | npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-        """Where wmma.load finds each element, or wmma.store puts it.
+        """The address of each element in wmma.load or wmma.store, in elements from the start of the matrix.
 
         Parameters
         ----------
         stride : int, or an array of int (…)
-            In elements, from one row (column) to the next; an array holds one for each warp.
+            The elements from one row (column) to the next; an array has one stride per warp.
 
         Returns
         -------
         int64 (…, lanes, registers, slots)
-            In elements from the start of the matrix: ``row * stride + column`` for a matrix in rows,
-            ``column * stride + row`` for one in columns.
+            ``row * stride + column`` for a row-major matrix, ``column * stride + row`` for a column-major
+            one.
 
         Raises
         ------
         FragmentError
-            For an operand that is not loaded from memory, nor stored there.
+            For an operand of another instruction.
 
         Examples
         --------
@@ -126,7 +126,7 @@ class Operand:
 
     @cached_property
     def _elements(self) -> Element:
-        """The element of each slot: arrays (lanes, registers, slots)."""
+        """The coordinates of each slot's element, as arrays (lanes, registers, slots)."""
         layout = self.layout
         lane, register, slot = np.ix_(*(range(n) for n in (layout.lanes, layout.registers, layout.slots)))
         return layout.element(lane, register, slot * layout.bits)
@@ -134,27 +134,26 @@ class Operand:
     def _in_rows(self) -> bool:
         if not self.memory:
             raise FragmentError(
-                f"operand {self.name} is not moved to or from memory by its instruction\n"
-                "only operands of wmma.load and wmma.store have a memory layout\n"
-                "take the operand of the wmma.load or wmma.store of the same shape and type"
+                f"operand {self.name} does not have an order in memory\n"
+                "only operands of wmma.load and wmma.store do\n"
+                "use the operand of the wmma.load or wmma.store of the same shape and type"
             )
         return self.memory == "row"
 
 
 def required_alignment(operand: Operand) -> int:
-    """The bytes of which the start of each row (or column) must be a multiple in wmma.load and wmma.store.
+    """The alignment in bytes of the pointer and the stride of wmma.load and wmma.store.
 
     "The starting address of each instance of the leading dimension (row or column) must be aligned with the
     size of the corresponding fragment in bytes" (PTX ISA 9.0, section 9.7.14.4.2): the pointer and the stride
     in bytes must both be multiples of the size of one lane's fragment.
 
-    The CUDA C++ Programming Guide (warp matrix functions) asks for a pointer that is a multiple of 32 bytes
-    and an ``ldm`` that is a multiple of 16 bytes, whatever the fragment.
+    The CUDA C++ Programming Guide (warp matrix functions) requires a pointer that is a multiple of 32 bytes
+    and an ``ldm`` that is a multiple of 16 bytes, for every fragment.
 
-    The H200 does not look at either rule: it faults where an access that it makes of the instruction is
-    misaligned. Those are rows of 16 bytes for A and B of up to 16 bits in shared memory, more than the PTX
-    ISA asks for where a lane holds less than that; else the size in memory of neighbouring slots, or of a
-    pair of registers.
+    The H200 checks neither rule: it faults if one of the accesses that make up the instruction is misaligned.
+    These have 16 bytes for A and B of up to 16 bits in shared memory, which is more than the PTX ISA requires
+    of smaller fragments; otherwise the size in memory of neighbouring slots, or of a pair of registers.
 
     Examples
     --------
@@ -175,7 +174,7 @@ class Fragments:
     Attributes
     ----------
     opcode : str
-        In its canonical spelling.
+        The canonical spelling.
     shape : Shape
     operands : mapping of str to Operand
         In the order of the instruction: d, a, b, c.
@@ -190,5 +189,5 @@ class Fragments:
 
     @property
     def minimum_sm(self) -> int:
-        """The number of ``target``."""
+        """The number of ``target``, such as 90 for "sm_90a"."""
         return int(self.target[3:].rstrip("a"))

@@ -1,4 +1,4 @@
-"""Elements of 1 to 64 bits in words: splitting registers into elements, and joining them again."""
+"""Split words into elements of 1 to 64 bits, and join elements to words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Words: TypeAlias = npt.NDArray[Any]
 
 
 def split(words: Words, bits: int) -> Words:
-    """The elements of words along the last axis, the lowest bits first."""
+    """Split words into elements along the last axis, the lowest bits first."""
     if bits == 1:
         return np.unpackbits(words.view(np.uint8), axis=-1, bitorder="little")
     if bits == 4:
@@ -25,7 +25,7 @@ def split(words: Words, bits: int) -> Words:
 
 
 def join(elements: Words, bits: int, word_bits: int) -> Words:
-    """The words made of elements, or of the low bits of elements narrower than a byte."""
+    """Join elements, or the low bits of elements narrower than a byte, to words."""
     if bits == 1:
         elements = np.packbits(elements & 1, axis=-1, bitorder="little")
     if bits == 4:
@@ -34,16 +34,16 @@ def join(elements: Words, bits: int, word_bits: int) -> Words:
 
 
 def unsigned_words(array: Words, shape: tuple[int, ...], bits: int, what: str) -> Words:
-    """An array's own words, contiguous and unsigned."""
+    """View an array as contiguous unsigned words; refuse other shapes and widths."""
     array = np.asarray(array)
     if array.shape[-len(shape) :] != shape:
         raise ShapeError(
             f"{what} of shape {array.shape}\nthe last axes of this operand's {what} are {shape}\n"
-            "put the axes of further warps in front"
+            "move the axes of more warps to the front"
         )
     if array.dtype.itemsize * 8 != bits or array.dtype.kind not in "uif":
         raise DtypeError(
             f"{what} of type {array.dtype}\nthis operand's {what} are words of {bits} bits\n"
-            f"convert them to uint{bits}, or view them as such"
+            f"convert them to uint{bits}, or view them as uint{bits}"
         )
     return np.ascontiguousarray(array).view(f"u{bits // 8}")

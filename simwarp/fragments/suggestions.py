@@ -1,4 +1,4 @@
-"""The error for an instruction that does not exist: the choices that do, and the nearest form."""
+"""The error for an unknown matrix instruction, with the known choices and the nearest form."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from simwarp.fragments.forms import SECTIONS, SHAPE, TYPE_BITS
 
 
 def no_such_instruction(opcode: str, forms: Iterable[str]) -> FragmentError:
-    """The error for an opcode that none of the forms spells."""
+    """The error for an opcode that is not a spelling of any form."""
     name = _name(opcode)
     relatives = [form for form in forms if _name(form) == name]
     if not relatives:
@@ -31,7 +31,7 @@ def no_such_instruction(opcode: str, forms: Iterable[str]) -> FragmentError:
 
 
 def _what_exists(opcode: str, relatives: list[str]) -> tuple[str, list[str]]:
-    """The choices there are where the opcode first leaves all forms, and the forms it had in common."""
+    """The known choices for the first word that no form has, and the forms with the words before it."""
     name = _name(opcode)
     for what, choice in _choices(opcode).items():
         alike = [form for form in relatives if _choices(form)[what] == choice]
@@ -44,7 +44,7 @@ def _what_exists(opcode: str, relatives: list[str]) -> tuple[str, list[str]]:
 
 @cache
 def _choices(opcode: str) -> dict[str, str]:
-    """The type of A (or the only one), the shape, all types, layouts and modifiers."""
+    """The choices of an opcode: the type of A (or the only one), the shape, all types, layouts, modifiers."""
     words = opcode.split(".")
     types = [word for word in words if word in TYPE_BITS]
     shape = next((word for word in words if re.fullmatch(SHAPE, word)), "")
@@ -61,7 +61,7 @@ def _choices(opcode: str) -> dict[str, str]:
 
 
 def _nearest(opcode: str, relatives: list[str], alike: list[str]) -> str:
-    """The form with the same words in another order, else one whose shape and spelling are closest."""
+    """The form with the same words in another order, else that with the closest shape and spelling."""
     words = sorted(opcode.split("."))
     reordered = [form for form in relatives if sorted(form.split(".")) == words]
     if reordered:
@@ -77,7 +77,7 @@ def _nearest(opcode: str, relatives: list[str], alike: list[str]) -> str:
 
 
 def _listed(names: Iterable[str]) -> str:
-    """Each name once, those with numbers in their order; of very many, some."""
+    """List each name once, sorted by the numbers in it; of more than 12, only the first four and the last."""
     distinct = sorted(dict.fromkeys(names), key=_numbers)
     if len(distinct) > 12:
         distinct[4:-1] = ["…"]
@@ -89,7 +89,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def _name(opcode: str) -> str:
-    """The name of an instruction: ``mma``, ``wmma.mma``, ``wmma.load.a`` and so on."""
+    """The name of an opcode's instruction: ``mma``, ``wmma.mma``, ``wmma.load.a`` and so on."""
     words = opcode.split(".")
     if words[0] != "wmma":
         return words[0]
