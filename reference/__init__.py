@@ -1,4 +1,4 @@
-"""The definition of every operation in plain NumPy, without lanes, tiles or devices."""
+"""Definitions of all operations in plain NumPy, without lanes, tiles or devices."""
 
 from reference.bconv import bconv2d
 from reference.bits import binarize, pack, unpack
@@ -19,13 +19,7 @@ from reference.errors import (
 )
 from reference.mttkrp import mttkrp, mttkrp_bound
 from reference.tensors import pack_tensor, to_layout, unpack_tensor
-from reference.threshold import (
-    IntegerThresholds,
-    integer_thresholds,
-    pool_bits,
-    threshold,
-    threshold_tensor,
-)
+from reference.threshold import IntegerThresholds, integer_thresholds, pool_bits, threshold, threshold_tensor
 from reference.types import Cpd, PackedBits, PackedTensor
 from reference.version import __version__
 

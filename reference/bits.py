@@ -230,10 +230,8 @@ def check_format(layout: object, word: object, first: object, layouts: Sequence[
 
 def _check_matrix(shape: tuple[int, ...], name: str) -> None:
     """Raise ShapeError unless a shape has two dimensions of at least 1."""
-    if len(shape) != 2:
-        raise ShapeError(f"{name} has shape {shape}: give it the two dimensions of a matrix, (rows, columns)")
-    if min(shape) < 1:
-        raise ShapeError(f"{name} has shape {shape}: a matrix needs at least one row and one column")
+    if len(shape) != 2 or min(shape) < 1:
+        raise ShapeError(f"{name} has shape {shape}: a matrix needs (rows, columns), at least one of each")
 
 
 def _check_packed(packed: Any) -> None:

@@ -34,7 +34,8 @@ def precise_fit(tensor: Coo, factors: Sequence[Array], weights: Array) -> float:
     square = _total(_product(tensor.values, tensor.values))
     norm = float(square[0][0])
     model = _total(_square_of_model(factors, weights))
-    residual = _sum(_sum(square, model), _scaled(_with_model(tensor, factors, weights), -2.0))
+    high, low = _with_model(tensor, factors, weights)
+    residual = _sum(_sum(square, model), (-2.0 * high, -2.0 * low))
     return 1.0 - math.sqrt(max(0.0, float(residual[0][0]))) / math.sqrt(norm)
 
 
@@ -112,11 +113,6 @@ def _times(a: Pair, b: Pair) -> Pair:
     """The product of two double-double numbers."""
     high, low = _product(a[0], b[0])
     return _ordered(high, low + (a[0] * b[1] + a[1] * b[0]))
-
-
-def _scaled(a: Pair, by: float) -> Pair:
-    """Multiply a double-double number by a power of two, exactly."""
-    return a[0] * by, a[1] * by
 
 
 def _total(terms: Pair) -> Pair:

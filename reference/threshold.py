@@ -342,19 +342,13 @@ def _rationals(x: npt.ArrayLike, name: str) -> list[Fraction]:
 def _integers(x: npt.ArrayLike, name: str) -> npt.NDArray[np.int64]:
     """Convert ``x`` to int64; raise DtypeError unless it holds integers in the range of int32."""
     array = as_array(x, name, "an array of numbers")
+    other = "; integer_thresholds computes them from a batch normalisation" if name == "thresholds" else ""
     if array.dtype.kind not in "iu":
-        raise DtypeError(
-            f"{name} has elements of {array.dtype}: give int32"
-            + (
-                "; integer_thresholds computes them from a batch normalisation"
-                if name == "thresholds"
-                else ""
-            )
-        )
+        raise DtypeError(f"{name} has elements of {array.dtype}: give int32{other}")
     if array.size and (int(array.min()) < INT32_MIN or int(array.max()) > INT32_MAX):
         raise DtypeError(
             f"{name} has {array.min()} … {array.max()}, beyond int32: clip to {INT32_MIN} … {INT32_MAX}"
-            + ("; integer_thresholds does" if name == "thresholds" else "")
+            + other
         )
     return array.astype(np.int64)
 

@@ -96,12 +96,9 @@ _STDLIB = """\
 #include <sys/types.h>
 """
 _TYPES = "typedef unsigned short ushort;\ntypedef unsigned int uint;\ntypedef unsigned long ulong;\n"
-_STRING = """\
-#include <cuda/std/cstring>
-using cuda::std::memchr;
-using cuda::std::memcmp;
-using cuda::std::memmove;
-"""
+_STRING = "#include <cuda/std/cstring>\n" + "".join(
+    f"using cuda::std::{name};\n" for name in ("memchr", "memcmp", "memmove")
+)
 _INTTYPES = "#include <stdint.h>\n" + "".join(
     f'#define PRI{letter}{bits} "{size}{letter}"\n'
     for bits, size in ((32, ""), (64, "ll"))

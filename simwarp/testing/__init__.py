@@ -1,6 +1,6 @@
-"""The test kit: strategies, profiles, comparison with a picture, fragments, goldens that hardware answered.
+"""The test kit: strategies, profiles, comparison with a picture, fragments, goldens recorded on hardware.
 
-Imports without Hypothesis and pytest; `strategies` needs the first, `plugin` is what pytest loads.
+It imports without Hypothesis and pytest. `strategies` needs Hypothesis; `plugin` is loaded by pytest.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _HOME = {
     **dict.fromkeys(("Golden", "load", "record", "replay"), "golden"),
     **dict.fromkeys(("profiles", "strategies"), ""),
 }
-"""Which module has a name: each is imported when first used, so that pytest starts fast."""
+"""The module of each name, imported at its first use, so that pytest starts fast."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Two results held against each other bit for bit; a difference is shown as a picture of its words."""
+"""Bit-by-bit comparison of two results, with a picture of the words that differ."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from simwarp import draw
 
 
 def assert_same_bits(expected: Any, got: Any) -> None:
-    """Assert that two results have the same shape, type and bits.
+    """Assert that two results have the same shape, dtype and bits.
 
-    Floats are compared as their words too: 0.0 is not -0.0, and a NaN is itself.
+    Floats are compared as words: 0.0 differs from -0.0, and a NaN equals one with the same bits.
 
     Parameters
     ----------
-    expected, got : array_like of bool, integers or floats to 64 bits, device array, or PackedBits
-        What lies on a device is downloaded.
+    expected, got : array_like of bool, integers or floats of up to 64 bits, device array, or PackedBits
+        Device arrays are downloaded.
 
     Raises
     ------
     AssertionError
-        If they differ, with the first differing element, both values, the bits that differ, and a
-        picture of the words; or if there is nothing to compare.
+        If they differ; shows the first differing element, both values, the bits that differ, and a picture
+        of the words. Also if there is nothing to compare.
     DtypeError
         For elements that are not numbers of up to 64 bits.
 
@@ -52,7 +52,7 @@ def assert_same_bits(expected: Any, got: Any) -> None:
 
 
 def difference(expected: Any, got: Any) -> str:
-    """What `assert_same_bits` would complain about; empty if nothing."""
+    """The message of `assert_same_bits`; "" if the results are the same."""
     kinds = _kind(expected), _kind(got)
     if kinds[0] != kinds[1]:
         return f"expected {kinds[0]}, got {kinds[1]}"
@@ -63,19 +63,13 @@ def difference(expected: Any, got: Any) -> str:
         return f"expected {words}{x.dtype} of shape {x.shape}, got {words}{y.dtype} of shape {y.shape}"
     if not x.size:
         return f"nothing was compared: both have shape {x.shape}"
+    return "" if np.array_equal(_words(x), _words(y)) else _describe(x, y, packed)
+
+
+def _describe(x: npt.NDArray[Any], y: npt.NDArray[Any], packed: PackedBits | None) -> str:
+    """The message for two arrays of one shape and dtype that differ."""
     left, right = _words(x), _words(y)
     wrong = np.argwhere(left != right)
-    return _describe(x, y, left, right, wrong, packed) if len(wrong) else ""
-
-
-def _describe(
-    x: npt.NDArray[Any],
-    y: npt.NDArray[Any],
-    left: npt.NDArray[Any],
-    right: npt.NDArray[Any],
-    wrong: npt.NDArray[np.intp],
-    packed: PackedBits | None,
-) -> str:
     at = tuple(int(i) for i in wrong[0])
     a, b = int(left[at]), int(right[at])
     bits = [i for i in range(x.dtype.itemsize * 8) if (a ^ b) >> i & 1]
@@ -94,7 +88,7 @@ def _describe(
 
 
 def _element(packed: PackedBits, at: tuple[int, ...], bits: list[int]) -> str:
-    """Which matrix element is the first among wrong bits: PackedBits' formula, read backwards."""
+    """The first matrix element among wrong bits of a word, by the inverse of PackedBits' formula."""
     word, line = at
     along = word * packed.word + min(packed.word - 1 - i if packed.first == "msb" else i for i in bits)
     row, column = (line, along) if packed.layout == "column" else (along, line)
@@ -104,21 +98,23 @@ def _element(packed: PackedBits, at: tuple[int, ...], bits: list[int]) -> str:
 
 
 def _kind(x: Any) -> str:
+    """The kind of a result, which must be the same for both."""
     if not isinstance(x, PackedBits):
         return "an array"
     return f"PackedBits {x.shape}, {x.layout}-major-{x.word}, first {x.first}"
 
 
 def _host(x: Any) -> npt.NDArray[Any]:
+    """A result as an array on the host."""
     x = x.words if isinstance(x, PackedBits) else x
     return np.asarray(x.download() if hasattr(x, "download") else x)
 
 
 def _words(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """An array's elements as unsigned words."""
+    """View the elements of an array as unsigned words."""
     if x.dtype.kind not in "biuf" or x.dtype.itemsize > 8:
         raise DtypeError(
-            f"elements of {x.dtype} have no bits to compare\ngive bool, integers or floats to 64 bits"
+            f"elements of {x.dtype} cannot be compared as bits\ngive bool, integers or floats to 64 bits"
         )
     native = np.ascontiguousarray(x, x.dtype.newbyteorder("="))
     return native.reshape(x.shape).view(f"u{x.dtype.itemsize}")

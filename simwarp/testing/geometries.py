@@ -1,4 +1,4 @@
-"""A Hypothesis strategy for geometries of convolutions, and a comparison that draws the window.
+"""A Hypothesis strategy for geometries of convolutions, and a comparison that draws the wrong window.
 
 Needs Hypothesis: ``pip install 'simwarp[test]'``.
 """
@@ -11,7 +11,8 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from reference.errors import MissingExtraError, SchemeError
+from reference.errors import MissingExtraError
+from reference.types.arguments import check_option
 from simwarp.draw import to_text
 from simwarp.testing.compare import difference
 from simwarp.verify.geometries import CLASSES, Geometry, draw_geometry, window_picture
@@ -30,24 +31,24 @@ T = TypeVar("T")
 def conv_geometries(*classes: str) -> st.SearchStrategy[Geometry]:
     """Geometries of convolutions. Shrinks to one image of 1 × 1, one channel, one filter of one tap.
 
-    Small enough for a simulator: images to about 9 × 9, 130 channels, 40 filters, 9 images.
+    At most about 9 × 9 pixels, 130 channels, 40 filters and 9 images, as simulators need.
 
     Parameters
     ----------
     *classes : str
-        Of `simwarp.verify.geometries.CLASSES`, which `simwarp.verify.geometries.classes_of` describes;
-        none for all of them, by turns.
+        Names from `simwarp.verify.geometries.CLASSES`, described by
+        `simwarp.verify.geometries.classes_of`; by default all.
 
     Returns
     -------
     strategy for Geometry
-        ``images`` (N, H, W, C) and ``filters`` (R, S, C, O) are the shapes of the operands, ``options``
-        the other arguments: ``bconv2d(x, w, **geometry.options)``.
+        ``images`` (N, H, W, C) and ``filters`` (R, S, C, O) are the shapes of the operands; ``options`` are
+        the other arguments, for ``bconv2d(x, w, **geometry.options)``.
 
     Raises
     ------
     SchemeError
-        For a class that does not exist.
+        For an unknown class.
 
     Examples
     --------
@@ -55,13 +56,8 @@ def conv_geometries(*classes: str) -> st.SearchStrategy[Geometry]:
     >>> print(find(conv_geometries(), lambda g: True))
     1 x 1 x 1 x 1 by 1 x 1 to 1 channels, padding VALID, stride 1,1, dilation 1,1
     """
-    strange = [name for name in classes if name not in CLASSES]
-    if strange:
-        raise SchemeError(
-            f"there is no class {strange[0]!r} of geometries\n"
-            "conv_geometries draws members of classes, by their names\n"
-            f"choose among {', '.join(CLASSES)}"
-        )
+    for name in classes:
+        check_option("class", name, CLASSES, "geometries are drawn by the names of their classes")
     wanted = classes or CLASSES
 
     @st.composite
@@ -72,7 +68,7 @@ def conv_geometries(*classes: str) -> st.SearchStrategy[Geometry]:
 
 
 class _Hypothesis:
-    """Numbers and choices that Hypothesis makes, and shrinks: a `simwarp.verify.geometries.Chooser`."""
+    """A `simwarp.verify.geometries.Chooser` whose numbers and choices Hypothesis draws and shrinks."""
 
     def __init__(self, draw: st.DrawFn) -> None:
         self._draw = draw
@@ -87,19 +83,19 @@ class _Hypothesis:
 def assert_same_convolution(
     geometry: Geometry, expected: npt.NDArray[np.int32], got: npt.NDArray[np.int32]
 ) -> None:
-    """Assert that two results of ``bconv2d`` are the same; if not, draw the first wrong pixel's window.
+    """Assert that two results of ``bconv2d`` are equal; if not, draw the window of the first wrong pixel.
 
     Parameters
     ----------
     geometry : Geometry
     expected, got : int32 (N, P, Q, O)
-        What is right, and what is asked about.
+        The correct result, and the one to check.
 
     Raises
     ------
     AssertionError
-        If they differ: what `simwarp.testing.assert_same_bits` says, the window over the image, the taps
-        outside, the raw popc, the correction, and the result that they make.
+        If they differ; shows the message of `simwarp.testing.assert_same_bits`, the window over the image,
+        the taps outside, the raw popc, the correction, and the result.
 
     Examples
     --------

@@ -1,9 +1,9 @@
-"""Recordings of hardware's answers, by which any machine can check the simulator.
+"""Recordings of the results of hardware, with which any machine can check the simulator.
 
-A recording is ``<subject>.json``, which names its origin and holds plain data, and ``<subject>.npz`` with
-arrays, if it has any; the first holds the SHA-256 of the second. A *golden* is the recording of a case of
-`simwarp.verify`: the device's raw outputs by input number. The inputs are not stored: `simwarp.verify.draw`
-makes them again from the seed. An output of more than 32 KiB is stored as its SHA-256.
+A recording is a file ``<subject>.json`` with its origin and plain data, and, for arrays, a file
+``<subject>.npz``; the first holds the SHA-256 of the second. A *golden* is the recording of a case of
+`simwarp.verify`: the device's raw outputs by input number. Inputs are not stored: `simwarp.verify.draw` draws
+them again from the seed. An output of more than 32 KiB is stored as its SHA-256.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from simwarp.verify.case import Case
 from simwarp.verify.draw import Draw
 
 VERSION = 1
-"""Of the container; another one is refused."""
+"""The version of the file format; `read` refuses others."""
 _WHOLE = 32 * 1024
-"""Outputs up to this many bytes are stored whole."""
+"""The largest output that is stored whole, in bytes."""
 _DAMAGED = (OSError, ValueError, TypeError, EOFError, BadZipFile, zlib.error, struct.error, RuntimeError)
-"""What `json` and `numpy.load` raise for a file that they cannot read."""
+"""Exceptions that `json` and `numpy.load` raise for a damaged file."""
 _HEADER: dict[str, type] = {
     **dict.fromkeys(("subject", "driver", "date", "command"), str),
     "version": int,
@@ -46,15 +46,15 @@ _HEADER: dict[str, type] = {
 
 @dataclass(frozen=True)
 class Recording:
-    """One subject's answers."""
+    """The recording of one subject."""
 
-    meta: dict[str, Any]  # the `header`, and plain data
+    meta: dict[str, Any]  # the fields of `header`, and plain data
     arrays: dict[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class Golden:
-    """One recorded case.
+    """The recording of a case.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class Golden:
 def header(
     device: Any, subject: str, command: str, ptx: Mapping[str, str], *, trial: bool = False
 ) -> dict[str, Any]:
-    """The origin of a recording; one of a simulator, or of some questions only, is a trial: not evidence."""
+    """The origin of a recording. One of a simulator, or of a part of the inputs, is a trial, not evidence."""
     hardware = hasattr(device, "uuid")
     return {
         "version": VERSION,
@@ -94,16 +94,17 @@ def header(
 
 
 def _compiler() -> str | None:
+    """The version of NVRTC; None if it is not installed."""
     from gpu.compile import compiler_version
 
     try:
         return compiler_version()
-    except MissingExtraError:  # PTX that is there needs no compiler
+    except MissingExtraError:  # compiled PTX can be recorded without NVRTC
         return None
 
 
 def _commit() -> str | None:
-    """The commit of the checkout that this is, with "-dirty" if files differ from it."""
+    """The commit of this checkout, with "-dirty" if files differ; None outside of a checkout."""
     root = Path(__file__).parents[2]
     if not (root / ".git").exists():
         return None
@@ -115,7 +116,7 @@ def _commit() -> str | None:
 
 
 def write(folder: Path, recording: Recording) -> list[Path]:
-    """Write a recording whole or not at all: an interrupt between its files restores the earlier one."""
+    """Write both files of a recording; if that fails, restore the recording that was there before."""
     sidecar = folder / f"{recording.meta['subject']}.json"
     data, meta, content = sidecar.with_suffix(".npz"), dict(recording.meta), b""
     try:
@@ -145,7 +146,7 @@ def write(folder: Path, recording: Recording) -> list[Path]:
 
 
 def as_text(meta: Mapping[str, Any]) -> str:
-    """JSON with a line for each field, and for each entry of one: a change is a line."""
+    """JSON with one line per field and per entry of a field, so that a diff shows single entries."""
 
     def entries(value: Mapping[str, Any], indent: str, show: Callable[[Any], str]) -> str:
         lines = ",\n".join(f"{indent}  {json.dumps(key)}: {show(one)}" for key, one in value.items())
@@ -160,7 +161,7 @@ def as_text(meta: Mapping[str, Any]) -> str:
 
 
 def read(sidecar: Path, *, trial: bool = False) -> Recording:
-    """Read a recording by the path of its ``.json``; with ``trial``, also one that is not evidence."""
+    """Read a recording by the path of its ``.json``; with ``trial``, also accept one that is not evidence."""
     advice = f"record it on a GPU with `simwarp record {sidecar.stem}`"
     arrays: dict[str, npt.NDArray[Any]] = {}
     digest, data = None, sidecar.with_suffix(".npz")
@@ -169,7 +170,7 @@ def read(sidecar: Path, *, trial: bool = False) -> Recording:
         if not isinstance(meta, dict):
             raise ValueError(f"it holds {type(meta).__name__}")
         if "sha256" in meta or data.exists():
-            # NumPy leaves a file open that it cannot read; this closes it.
+            # np.load does not close a file that it cannot read; this does.
             with data.open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 arrays = {name: stored[name] for name in stored.files}
                 file.seek(0)
@@ -185,18 +186,18 @@ def read(sidecar: Path, *, trial: bool = False) -> Recording:
         )
     if known.get("sha256") != digest:
         raise InputFileError(
-            f"{data} is another one than {sidecar.name} was recorded with\n"
-            f"a recording was killed between the two, or one was replaced\n{advice}"
+            f"{data} has another SHA-256 than {sidecar.name} names\n"
+            f"a recording was interrupted between the two files, or one was replaced\n{advice}"
         )
     if known["trial"] and not trial:
         raise InputFileError(
-            f"{sidecar} is a trial on {known['gpu'].get('name')}: not evidence of hardware\n{advice}"
+            f"{sidecar} is a trial on {known['gpu'].get('name')}, not evidence of hardware\n{advice}"
         )
     return Recording(known, arrays)
 
 
 def require(sidecar: Path, meta: Mapping[str, Any], fields: Mapping[str, type]) -> None:
-    """Raise InputFileError unless every field is there and has its type."""
+    """Raise InputFileError unless every field exists and has its type."""
     for name, kind in fields.items():
         if type(meta.get(name)) is not kind:
             found = f"has {meta[name]!r:.60} as {name}" if name in meta else f"lacks {name}"
@@ -227,9 +228,9 @@ def record(case: Case, device: Any, folder: Path, *, inputs: int, seed: int) -> 
     Raises
     ------
     InputFileError
-        If the device is a simulator, which is not evidence about itself, or the folder cannot be written.
+        If the device is a simulator, or the folder cannot be written.
     SchemeError
-        If the case's answers are not exact: hardware would give others the next time.
+        If the outputs of the case are floats that depend on the order of a sum.
 
     Examples
     --------
@@ -253,11 +254,11 @@ def record(case: Case, device: Any, folder: Path, *, inputs: int, seed: int) -> 
 def case_answers(
     case: Case, device: Any, inputs: range, seed: int
 ) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-    """The plain data and the arrays of a case's golden."""
+    """Run inputs of a case on a device; return the plain data and the arrays of its golden."""
     if case.differs is not None:
         raise SchemeError(
-            f"the answers of {case.name} are floats, which the order of a sum decides\n"
-            "goldens hold exact answers\nrecord its deterministic variant (simwarp record --list)"
+            f"the outputs of {case.name} are floats that depend on the order of a sum\n"
+            "goldens hold exact outputs\nrecord its deterministic variant (simwarp record --list)"
         )
     answer = case.answers["gpu"]
     outputs = {str(k): _stored(answer(case.draw(Draw(seed, case.name, k)), device)) for k in inputs}
@@ -271,7 +272,7 @@ def load(sidecar: Path, *, trial: bool = False) -> Golden:
     ----------
     sidecar : Path
     trial : bool
-        Whether a recording of the simulator will do.
+        Whether a recording of the simulator is accepted.
 
     Raises
     ------
@@ -288,35 +289,32 @@ def load(sidecar: Path, *, trial: bool = False) -> Golden:
     """
     recording = read(sidecar, trial=trial)
     meta, advice = recording.meta, f"record it on a GPU with `simwarp record {sidecar.stem}`"
-    require(sidecar, meta, {"case": str, "seed": int, "nvrtc": str, "ptx": dict})
-    inputs = meta.get("inputs")
-    if type(inputs) is not int or inputs < 1:
-        raise InputFileError(f"{sidecar} lacks the number of inputs\nit is `inputs`\n{advice}")
-    expected = [str(k) for k in range(inputs)]
+    require(sidecar, meta, {"case": str, "seed": int, "inputs": int, "nvrtc": str, "ptx": dict})
+    expected = [str(k) for k in range(meta["inputs"])]
     missing = [k for k in expected if k not in recording.arrays]
-    if missing or len(recording.arrays) > inputs:
-        what = f"no answer to input {missing[0]}" if missing else "answers to more inputs"
+    if missing or not expected or len(recording.arrays) > len(expected):
+        what = f"no answer to input {missing[0]}" if missing else "answers to other inputs"
         raise InputFileError(
             f"{sidecar.with_suffix('.npz')} has {what}: {len(recording.arrays)} answers\n"
-            f"{sidecar.name} has {inputs} inputs\n{advice}"
+            f"{sidecar.name} has {meta['inputs']} inputs\n{advice}"
         )
     return Golden(meta, {int(k): recording.arrays[k] for k in expected})
 
 
 def replay(golden: Golden, case: Case, answer: Callable[[Any], npt.NDArray[Any]]) -> list[int]:
-    """The inputs for which ``answer`` differs from the hardware's output.
+    """Find the inputs for which ``answer`` differs from the output of the hardware.
 
     Parameters
     ----------
     golden : Golden
     case : Case
     answer : callable
-        (input) → array: any tier.
+        The function of a tier: (input) → array.
 
     Raises
     ------
     InputFileError
-        If the golden has no answers, or those of another case.
+        If the golden has no outputs, or those of another case.
 
     Examples
     --------
@@ -343,7 +341,7 @@ def replay(golden: Golden, case: Case, answer: Callable[[Any], npt.NDArray[Any]]
 
 
 def sha256(*arrays: npt.NDArray[Any]) -> str:
-    """The SHA-256 of types, shapes and bits."""
+    """The SHA-256 of dtypes, shapes and bits of arrays."""
     digest = hashlib.sha256()
     for array in arrays:
         words = np.asarray(array, array.dtype.newbyteorder("<"), order="C")
@@ -352,6 +350,6 @@ def sha256(*arrays: npt.NDArray[Any]) -> str:
 
 
 def _stored(output: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """An output as it is, or the digest of its type, shape and bytes if it is large."""
+    """An output as it is stored: whole, or as the digest of its dtype, shape and bytes if it is large."""
     words = np.ascontiguousarray(output, output.dtype.newbyteorder("<"))
     return words if words.nbytes <= _WHOLE else np.frombuffer(bytes.fromhex(sha256(words)), np.uint8)

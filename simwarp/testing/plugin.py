@@ -1,21 +1,21 @@
-"""The pytest plugin; pytest loads it by itself where simwarp is installed.
+"""The pytest plugin, which pytest loads automatically if simwarp is installed.
 
 ``--simwarp-device=sim|cuda|both``
-    The device of the fixture `simwarp_device`: the simulator (default), the first NVIDIA GPU, or one
-    test on each.
+    The device of the fixture `simwarp_device`: the simulator (default), the first NVIDIA GPU, or both, one
+    test for each.
 ``--simwarp-checks=raise|report|off``, or by kind: ``--simwarp-checks=races=report,bounds=off``
-    What becomes of what kernels do wrong on that simulator (`simwarp.checks`).
+    What the simulator does with the faults of kernels (`simwarp.checks`).
 ``--simwarp-observe=banks,sectors``, or ``all``
-    What it counts (`simwarp.observe`).
+    The observers of the simulator (`simwarp.observe`).
 ``--simwarp-profile=ci|dev|gpu|nightly``
     The Hypothesis profile (`simwarp.testing.profiles`).
 ``@pytest.mark.gpu``
-    A test that needs an NVIDIA GPU; it is skipped, with the reason, where there is none.
+    A test that needs an NVIDIA GPU; it is skipped, with the reason, if there is none.
 
-The report of a test of `simwarp_device` that fails has a section "simwarp": the faults that were collected
-on the simulator, and what it counted. A comparison ``==`` of lane words or PackedBits that fails shows the
+The report of a failed test of `simwarp_device` has a section "simwarp" with the faults that the simulator
+collected and the counts of its observers. A failed comparison ``==`` of lane words or PackedBits shows the
 words as bits. Without an installation, ``pytest -p simwarp.testing.plugin`` loads the plugin;
-``-p no:simwarp`` leaves it out.
+``-p no:simwarp`` disables it.
 
 Examples
 --------
@@ -34,11 +34,11 @@ from reference.errors import MissingExtraError, NoGpuError, SchemeError
 from simwarp.testing import profiles
 
 DEVICES = {"sim": ("sim",), "cuda": ("cuda",), "both": ("sim", "cuda")}
-"""The devices of a test, by the option's value."""
+"""The devices of a test, by the value of ``--simwarp-device``."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options."""
+    """Add the options to pytest."""
     group = parser.getgroup("simwarp", "simwarp: a GPU in NumPy")
     group.addoption(
         "--simwarp-device",
@@ -65,39 +65,38 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The marker, the chosen profile, and a look at the simulator's options."""
+    """Register the marker, load the chosen profile, and check the options of the simulator."""
     config.addinivalue_line("markers", "gpu: needs an NVIDIA GPU; skipped where there is none (simwarp)")
-    if config.option.simwarp_checks != "raise" or config.option.simwarp_observe:
-        try:
-            _simulator(config)
-        except SchemeError as error:
-            raise pytest.UsageError(f"--simwarp-{error}") from None
     profile: str | None = config.option.simwarp_profile
-    if profile:
-        try:
+    try:
+        if config.option.simwarp_checks != "raise" or config.option.simwarp_observe:
+            _simulator(config)
+        if profile:
             profiles.load(profile)
-        except MissingExtraError as error:
-            raise pytest.UsageError(f"--simwarp-profile={profile}: {error}") from None
+    except SchemeError as error:
+        raise pytest.UsageError(f"--simwarp-{error}") from None
+    except MissingExtraError as error:
+        raise pytest.UsageError(f"--simwarp-profile={profile}: {error}") from None
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test of `simwarp_device` becomes one for each device that is asked for."""
+    """Parametrize a test of `simwarp_device` by the chosen devices."""
     if "simwarp_device" in metafunc.fixturenames:
         chosen: str = metafunc.config.option.simwarp_device
         devices = DEVICES[chosen]
-        # This mark tells Hypothesis: a method runs in several instances of its class.
+        # Hypothesis looks for this mark: it allows a method to run in several instances of its class.
         several = pytest.mark.parametrize("simwarp_device", devices)
         marks = {"sim": [several], "cuda": [several, pytest.mark.gpu]}
         parameters = [pytest.param(device, marks=marks[device]) for device in devices]
         metafunc.parametrize("simwarp_device", parameters, indirect=True, scope="function")
 
 
-# Hypothesis refuses fixtures declared for a function; the scope given above is the one that counts.
+# Hypothesis rejects fixtures declared with function scope; parametrize above sets the effective scope.
 @pytest.fixture(scope="session")
 def simwarp_device(request: pytest.FixtureRequest) -> Any:
     """A `simwarp.Device`, new for every test, or the `gpu.CudaDevice` (``--simwarp-device``).
 
-    All examples of a Hypothesis test share it.
+    All examples of a Hypothesis test share one device.
     """
     if request.param == "sim":
         return _simulator(request.config)
@@ -110,7 +109,7 @@ def simwarp_device(request: pytest.FixtureRequest) -> Any:
 
 
 def _simulator(config: pytest.Config) -> Any:
-    """A new simulated device with the options' checks and observers."""
+    """Make a simulated device with the checks and observers of the options."""
     from simwarp import Device
     from simwarp.checks import read_checks
 
@@ -123,7 +122,7 @@ def _simulator(config: pytest.Config) -> Any:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Attach to a failure what the simulated device of its test found and counted."""
+    """Add the faults and counts of the simulated device to the report of a failed test."""
     report = yield
     arguments: dict[str, Any] = getattr(item, "funcargs", {})
     text = _findings(arguments.get("simwarp_device")) if report.failed else ""
@@ -133,7 +132,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def _findings(device: Any) -> str:
-    """The faults that a device collected, and the tables of what it observed."""
+    """The faults that a device collected, and the tables of its observers, as text."""
     parts = [f"{fault}\n({fault.count} times)" for fault in getattr(device, "faults", [])]
     report = getattr(device, "report", None)
     if report is not None and report.names:
@@ -142,7 +141,7 @@ def _findings(device: Any) -> str:
 
 
 def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
-    """Skip what needs a GPU where there is none."""
+    """Skip the tests that need a GPU if there is none."""
     hardware = [item for item in items if item.get_closest_marker("gpu")]
     reason = _why_no_gpu() if hardware else None
     if reason:
@@ -151,6 +150,7 @@ def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
 
 
 def _why_no_gpu() -> str | None:
+    """The reason why no GPU can be used; None if one can."""
     import ctypes
 
     try:
@@ -161,7 +161,7 @@ def _why_no_gpu() -> str | None:
 
 
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
-    """A failing ``==`` of lane words or PackedBits, as a picture."""
+    """Explain a failed ``==`` of lane words or PackedBits by a picture."""
     kinds = _words(left), _words(right)
     if op != "==" or "" in kinds or kinds[0] != kinds[1]:
         return None
@@ -169,12 +169,12 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]
 
     found = difference(expected=right, got=left)
     if not found:
-        found = "the bits are the same, but PackedBits are equal only to themselves\nuse assert_same_bits"
+        found = "the bits are the same, but == of PackedBits compares identity\nuse assert_same_bits"
     return [f"{kinds[0]} == {kinds[0]} (got == expected)", *found.splitlines()]
 
 
 def _words(x: Any) -> str:
-    """What kind of words, if any."""
+    """The kind of words that a value holds; "" for other values."""
     from reference.types import PackedBits
 
     if isinstance(x, PackedBits):

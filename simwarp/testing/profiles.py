@@ -1,4 +1,4 @@
-"""Hypothesis profiles for every place where tests run. Imports without Hypothesis; `register` needs it."""
+"""Hypothesis profiles for CI, development, hardware and nightly runs. Only `register` needs Hypothesis."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _loaded: str | None = None
 
 
 def register() -> None:
-    """Make the profiles known to Hypothesis; none is chosen yet.
+    """Register the profiles with Hypothesis, without choosing one.
 
     ========= ========================================================================================
     profile   purpose
     ========= ========================================================================================
     `ci`      The same examples in every run: derandomized, no deadline, no database; a failure prints
               the blob that reproduces it.
-    `dev`     Random examples, and a database that remembers the failing ones; no deadline.
-    `gpu`     Hardware: a launch costs much and an element little, so 30 examples, but larger ones
-              (`strategies.sizes`); no deadline and no complaint about slow ones.
+    `dev`     Random examples, and a database of failing ones; no deadline.
+    `gpu`     For hardware, where a launch is expensive and an element cheap: 30 examples, but larger
+              ones (`strategies.sizes`); no deadline, and no health checks for slow ones.
     `nightly` 2000 examples, a database, blobs.
     ========= ========================================================================================
 
@@ -56,7 +56,7 @@ def load(name: str) -> None:
     Raises
     ------
     SchemeError
-        For a profile of another name.
+        For an unknown profile.
     MissingExtraError
         If Hypothesis is not installed.
 
@@ -77,9 +77,9 @@ def load(name: str) -> None:
 
 
 def usual_and_longest() -> tuple[int, int]:
-    """The dimensions that `strategies.sizes` draws by default: usually up to, and now and then up to.
+    """The limits of the dimensions that `strategies.sizes` draws by default: usual ones, and long ones.
 
-    Under `gpu` the longest goes past 65,535, where 16-bit counters end.
+    With the profile `gpu`, long ones exceed 65,535, the range of 16-bit counters.
 
     Examples
     --------
@@ -91,6 +91,7 @@ def usual_and_longest() -> tuple[int, int]:
 
 
 def _hypothesis() -> tuple[Any, Any]:
+    """Import Hypothesis; return its settings and health checks."""
     try:
         from hypothesis import HealthCheck, settings
     except ImportError as error:

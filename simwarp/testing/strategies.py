@@ -1,7 +1,7 @@
-"""Hypothesis strategies for what kernels take: lane words, masks, matrices, bits, operands, thresholds.
+"""Hypothesis strategies for arguments of kernels: lane words, masks, matrices, bits, operands, thresholds.
 
-Every strategy shrinks to something that can be read: one by one, zeros, the full mask, the default
-format. Wrong arguments are refused when the strategy is made.
+Every strategy shrinks to a simple value: one element, zeros, the full mask, the default format. Invalid
+arguments raise when the strategy is made.
 
 Needs Hypothesis: ``pip install 'simwarp[test]'``.
 """
@@ -15,9 +15,11 @@ from typing import Any, NamedTuple, TypeAlias, TypedDict, cast
 import numpy as np
 import numpy.typing as npt
 
-from reference.errors import DtypeError, MissingExtraError, SchemeError, ShapeError
+from reference.errors import DtypeError, MissingExtraError, ShapeError
 from reference.threshold import INT32_MAX, INT32_MIN
 from reference.types import First, Layout, PackedBits, Word
+from reference.types.arguments import check_option
+from reference.types.fields import is_integer
 from simwarp import lanes
 from simwarp.testing import profiles
 from simwarp.testing.geometries import conv_geometries as conv_geometries
@@ -33,7 +35,7 @@ except ImportError as error:
     ) from None
 
 Size: TypeAlias = "int | st.SearchStrategy[int] | None"
-"""A dimension: a number, a strategy for one, or None for `sizes`."""
+"""A dimension: an int, a strategy for ints, or None for `sizes`."""
 
 LAYOUTS: tuple[Layout, ...] = ("row", "column")
 WORDS: tuple[Word, ...] = (32, 64)
@@ -65,9 +67,9 @@ class BmmOperands(NamedTuple):
 
 
 def lane_words(dtype: npt.DTypeLike = np.uint32) -> st.SearchStrategy[npt.NDArray[Any]]:
-    """A word for each lane: arrays (32,). Shrinks to zeros.
+    """Arrays (32,) with a word for each lane. Shrinks to zeros.
 
-    Often the same few words come again in other lanes, for ``match`` and ``vote``.
+    Words are often repeated in other lanes, as ``match`` and ``vote`` need.
 
     Parameters
     ----------
@@ -76,7 +78,7 @@ def lane_words(dtype: npt.DTypeLike = np.uint32) -> st.SearchStrategy[npt.NDArra
     Raises
     ------
     DtypeError
-        For another element type.
+        For another dtype.
 
     Examples
     --------
@@ -86,7 +88,7 @@ def lane_words(dtype: npt.DTypeLike = np.uint32) -> st.SearchStrategy[npt.NDArra
     """
     wanted = np.dtype(dtype)
     if wanted.name not in _LANE_DTYPES:
-        raise DtypeError(f"lane words of {wanted} are not drawn\nchoose one of {', '.join(_LANE_DTYPES)}")
+        raise DtypeError(f"lane words of {wanted} are not supported\nchoose one of {', '.join(_LANE_DTYPES)}")
     word: st.SearchStrategy[Any] = cast("Any", hnp.from_dtype)(wanted)
 
     @st.composite
@@ -99,9 +101,9 @@ def lane_words(dtype: npt.DTypeLike = np.uint32) -> st.SearchStrategy[npt.NDArra
 
 
 def masks() -> st.SearchStrategy[int]:
-    """Member masks: the bits of at least one lane. Shrinks towards the full mask, 0xffffffff.
+    """Member masks of at least one lane. Shrinks to the full mask, 0xffffffff.
 
-    Among them often one lane, half a warp, every other lane.
+    Masks of one lane, of half a warp and of every other lane are frequent.
 
     Examples
     --------
@@ -119,7 +121,7 @@ def masks() -> st.SearchStrategy[int]:
 
 
 def active_lanes() -> st.SearchStrategy[npt.NDArray[np.bool_]]:
-    """Which lanes execute, at least one: bool arrays (32,). Shrinks to all of them.
+    """Bool arrays (32,) of active lanes, at least one. Shrinks to all lanes.
 
     Examples
     --------
@@ -136,17 +138,17 @@ def active_lanes() -> st.SearchStrategy[npt.NDArray[np.bool_]]:
 
 
 def sizes(count: int = 2, *, max_size: int | None = None) -> st.SearchStrategy[tuple[int, ...]]:
-    """Dimensions of a problem, from 1. Shrinks to all 1.
+    """Dimensions of a problem, at least 1 each. Shrinks to all 1.
 
-    Often about the edges of a word, or prime; now and then one of them is long, often about a power of
-    two, and the others short.
+    Sizes near a multiple of a word, and primes, are frequent. Sometimes one dimension is long, often near a
+    power of two, and the others short.
 
     Parameters
     ----------
     count : int
-        How many dimensions.
+        The number of dimensions.
     max_size : int, optional
-        None: usually up to 150, the long ones up to 1100; under the profile `gpu`, 700 and 70,000.
+        By default 150, and 1100 for long ones; with the profile `gpu`, 700 and 70,000.
 
     Raises
     ------
@@ -159,13 +161,12 @@ def sizes(count: int = 2, *, max_size: int | None = None) -> st.SearchStrategy[t
     >>> find(sizes(3), lambda mnk: mnk[2] > 64)
     (1, 1, 65)
     """
-    for name, value in (("count", count), ("max_size", max_size)):
-        if value is not None and not _is_size(value):
-            raise ShapeError(f"{name}={value!r}\ngive a whole number of at least 1")
+    _check_size("count", count)
+    _check_size("max_size", 1 if max_size is None else max_size)
 
     @st.composite
     def dimensions(draw: st.DrawFn) -> tuple[int, ...]:
-        usual, longest = profiles.usual_and_longest()  # of the profile at the time
+        usual, longest = profiles.usual_and_longest()  # of the profile that is active when the value is drawn
         longest = longest if max_size is None else max_size
         usual = min(usual, longest)
         drawn = [draw(st.sampled_from(_shorts(usual))) for _ in range(count)]
@@ -181,7 +182,7 @@ def sizes(count: int = 2, *, max_size: int | None = None) -> st.SearchStrategy[t
 
 
 def layouts() -> st.SearchStrategy[Format]:
-    """Formats: the keyword arguments of ``pack``. Shrinks to its defaults.
+    """The keyword arguments of ``pack``: its formats. Shrinks to its defaults.
 
     Examples
     --------
@@ -195,22 +196,22 @@ def layouts() -> st.SearchStrategy[Format]:
 def real_matrices(
     rows: Size = None, columns: Size = None, *, dtypes: Sequence[npt.DTypeLike] = DTYPES
 ) -> st.SearchStrategy[npt.NDArray[Any]]:
-    """Matrices (rows, columns) of real numbers, ±0, ±inf and subnormal ones too; never NaN.
+    """Matrices (rows, columns) of real numbers, including ±0, ±inf and subnormal ones, but not NaN.
 
-    Shrinks to one zero of the first type. By turns one value, -1 on the diagonal and 1 elsewhere, ±1,
-    any bits; in all of them a few elements are others.
+    Shrinks to one zero of the first dtype. A matrix has one value throughout, -1 on the diagonal and 1
+    elsewhere, random signs, or random bits; a few elements are then changed.
 
     Parameters
     ----------
     rows, columns : int or strategy, optional
-        None: of `sizes`.
+        Default: `sizes`.
     dtypes : sequence
-        Of float64, float32, float16, int8: the element types to choose from.
+        The dtypes to choose from: float64, float32, float16, int8.
 
     Raises
     ------
     DtypeError
-        For another element type, or none.
+        For another dtype, or if ``dtypes`` is empty.
     ShapeError
         For a dimension that is less than 1.
 
@@ -221,14 +222,7 @@ def real_matrices(
     array([[0.],
            [0.]])
     """
-    wanted = _checked_dtypes(dtypes)
-    shapes = _shapes(rows, columns)
-
-    @st.composite
-    def matrices(draw: st.DrawFn) -> npt.NDArray[Any]:
-        return _real(draw, draw(shapes), draw(st.sampled_from(wanted)))
-
-    return matrices()
+    return _matrices(_real, _shapes(rows, columns), st.sampled_from(_checked_dtypes(dtypes)))
 
 
 def bit_matrices(
@@ -239,16 +233,16 @@ def bit_matrices(
     word: Word | None = None,
     first: First | None = None,
 ) -> st.SearchStrategy[PackedBits]:
-    """Packed matrices in any format, with zeros past the edge. Shrinks to one bit 0 in pack's format.
+    """Packed matrices in any format, padded with zeros. Shrinks to one bit 0 in the default format.
 
-    By turns one word everywhere, all bits 1, any bits; in all of them a few words are others.
+    A matrix has one word throughout, all bits 1, or random bits; a few words are then changed.
 
     Parameters
     ----------
     rows, columns : int or strategy, optional
-        None: of `sizes`.
+        Default: `sizes`.
     layout, word, first : optional
-        Only this one; None for all.
+        Default: all.
 
     Raises
     ------
@@ -263,13 +257,7 @@ def bit_matrices(
     >>> find(bit_matrices(40, 2, word=64), lambda x: True).words
     array([[0, 0]], dtype=uint64)
     """
-    formats, shapes = _formats(layout, word, first), _shapes(rows, columns)
-
-    @st.composite
-    def matrices(draw: st.DrawFn) -> PackedBits:
-        return _packed(draw, draw(shapes), draw(formats))
-
-    return matrices()
+    return _matrices(_packed, _shapes(rows, columns), _formats(layout, word, first))
 
 
 def bmm_operands(
@@ -281,21 +269,21 @@ def bmm_operands(
     first: First | None = None,
     max_size: int | None = None,
 ) -> st.SearchStrategy[BmmOperands]:
-    """Operands of ``bmm`` that fit: ``bmm(x.a, x.b, transpose_a=x.transpose_a, …)``.
+    """Operands of ``bmm`` that fit each other: ``bmm(x.a, x.b, transpose_a=x.transpose_a, …)``.
 
-    Each operand is real or packed, and transposed or not, on its own. Shrinks to two 1 × 1 zeros.
+    Each operand is independently real or packed, and transposed or not. Shrinks to two 1 × 1 zeros.
 
     Parameters
     ----------
     dtypes : sequence
-        The element types of real operands; empty for packed ones only.
+        The dtypes of real operands; empty for packed operands only.
     packed : bool
         Whether operands may be packed.
     along_k : bool
-        Packed words run along K, in one format for both, as the kernels want them; else any format.
-        Of a real and a packed operand `gpu.bmm` takes the packed one in ``first="msb"`` only.
+        Whether packed words hold elements along K, in one bit order and word size for both operands, as
+        kernels require. Beside a real operand, `gpu.bmm` accepts a packed one only with ``first="msb"``.
     word, first : optional
-        Only this word size or bit order of packed operands.
+        The word size or bit order of packed operands; by default all.
     max_size : int, optional
         The largest of M, N and K; see `sizes`.
 
@@ -334,18 +322,16 @@ def bmm_operands(
     return operands()
 
 
-def thresholds(
-    dots: npt.ArrayLike,
-) -> st.SearchStrategy[tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]]:
-    """Thresholds on the edge for ``bmm(…, thresholds=, flip=)``, one for each column of ``dots``.
+def thresholds(dots: npt.ArrayLike) -> st.SearchStrategy[tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]]:
+    """Critical thresholds for ``bmm(…, thresholds=, flip=)``, one for each column of ``dots``.
 
-    Each equals a dot product of its column, or is one more, or one less, or an end of int32. Shrinks to
-    the first row of ``dots``, nothing flipped.
+    Each equals a dot product of its column, is one more or one less, or the least or largest int32. Shrinks
+    to the first row of ``dots``, nothing flipped.
 
     Parameters
     ----------
     dots : int32 (M, N)
-        What ``bmm`` returns.
+        The result of ``bmm``.
 
     Returns
     -------
@@ -388,17 +374,17 @@ def thresholds(
 
 
 # --------------------------------------------------------------------------------------------------
-# What they are made of: the same choices in the same order, whatever becomes of them, so that shrinking
-# can change one of them and keep the others.
+# Parts of the strategies. Each makes the same choices in the same order, whatever their values, so that
+# shrinking can change one choice and keep the others.
 # --------------------------------------------------------------------------------------------------
 
 _SEEDS = st.integers(0, 2**64 - 1)
-"""Large arrays of any bits come from one number: drawn one by one they would be too much to shrink."""
+"""Seeds of large random arrays: drawn element by element, they would be too large to shrink."""
 
 
 @cache
 def _few(elements: st.SearchStrategy[Any]) -> st.SearchStrategy[list[tuple[int, Any]]]:
-    """A few elements and where they go, modulo the size."""
+    """A few elements and their positions, modulo the size of the array."""
     return st.lists(st.tuples(st.integers(0, 2**32 - 1), elements), max_size=16)
 
 
@@ -409,7 +395,7 @@ def _array(
     elements: st.SearchStrategy[Any],
     recipes: Sequence[Callable[[int], npt.NDArray[Any]]],
 ) -> npt.NDArray[Any]:
-    """An array of one value, or made by a recipe from a seed; in both a few elements are others."""
+    """Draw an array of one value, or by one of the recipes from a seed; then change a few elements."""
     recipe, seed, fill = draw(st.integers(0, len(recipes))), draw(_SEEDS), draw(elements)
     array = recipes[recipe - 1](seed) if recipe else np.full(shape, fill, dtype)
     array = array.astype(dtype).ravel()
@@ -418,7 +404,17 @@ def _array(
     return array.reshape(shape)
 
 
+@st.composite
+def _matrices(
+    draw: st.DrawFn, make: Callable[..., Any], shapes: st.SearchStrategy[Any], formats: st.SearchStrategy[Any]
+) -> Any:
+    """Matrices that ``make`` draws, given a shape, and a dtype or the format of a packed matrix."""
+    return make(draw, draw(shapes), draw(formats))
+
+
 def _real(draw: st.DrawFn, shape: tuple[int, int], dtype: str) -> npt.NDArray[Any]:
+    """Draw a real matrix."""
+
     def identity(seed: int) -> npt.NDArray[Any]:
         return 1 - 2 * np.eye(*shape)
 
@@ -433,11 +429,13 @@ def _real(draw: st.DrawFn, shape: tuple[int, int], dtype: str) -> npt.NDArray[An
 
 @cache
 def _numbers(dtype: str) -> st.SearchStrategy[Any]:
+    """Numbers of a dtype except NaN."""
     from_dtype: Callable[..., st.SearchStrategy[Any]] = hnp.from_dtype
     return from_dtype(np.dtype(dtype), **({} if dtype == "int8" else {"allow_nan": False}))
 
 
 def _packed(draw: st.DrawFn, shape: tuple[int, int], form: Format) -> PackedBits:
+    """Draw a packed matrix."""
     layout, word, first = form["layout"], form["word"], form["first"]
     along, across = shape[::-1] if layout == "column" else shape
     dtype = np.uint32 if word == 32 else np.uint64
@@ -450,7 +448,7 @@ def _packed(draw: st.DrawFn, shape: tuple[int, int], form: Format) -> PackedBits
     def anything(seed: int) -> npt.NDArray[Any]:
         return Draw(seed, "bit_matrices", 0).words(count * across)
 
-    # The first element in the lowest bit, so that small words have ones at the start.
+    # Drawn with the first element in the lowest bit, so that small words differ in the first elements.
     words = _array(draw, (count, across), dtype, st.integers(0, ones), [all_ones, anything])
     words[-1] &= dtype(ones >> unused)
     words = lanes.brev(words) if first == "msb" else words
@@ -459,52 +457,55 @@ def _packed(draw: st.DrawFn, shape: tuple[int, int], form: Format) -> PackedBits
 
 @cache
 def _shorts(most: int) -> list[int]:
-    """Sizes to ``most``; those at the edges of words several times, primes twice."""
+    """The sizes up to ``most``; those near a multiple of a word occur nine times, primes twice."""
     return sorted(n for n in [*range(1, most + 1), *WORD_EDGES * 8, *PRIMES] if n <= most)
 
 
 def _powers(least: int, most: int) -> list[int]:
-    """Powers of two, one more and one less, within the bounds."""
+    """Powers of two, their predecessors and successors, from ``least`` to ``most``."""
     about = (2**e + d for e in range(most.bit_length() + 1) for d in (-1, 0, 1))
     return [n for n in about if least <= n <= most]
 
 
 def _formats(layout: Layout | None, word: Word | None, first: First | None) -> st.SearchStrategy[Format]:
+    """The formats with these options; None for all values of an option."""
     known = {"layout": (layout, LAYOUTS), "word": (word, WORDS), "first": (first, FIRSTS)}
+    options: dict[str, st.SearchStrategy[Any]] = {}
     for name, (given, choices) in known.items():
-        if given is not None and given not in choices:
-            raise SchemeError(f"there is no {name}={given!r}\nchoose {choices[0]!r} or {choices[1]!r}")
-    layout_, word_, first_ = (
-        st.sampled_from(choices if given is None else (given,)) for given, choices in known.values()
-    )
-    return st.builds(Format, layout=layout_, word=word_, first=first_)
+        check_option(name, choices[0] if given is None else given, choices, "it selects the drawn formats")
+        options[name] = st.sampled_from(choices if given is None else (given,))
+    return st.builds(Format, **options)
 
 
 def _shapes(rows: Size, columns: Size) -> st.SearchStrategy[tuple[int, int]]:
+    """The shapes of matrices."""
     if rows is None and columns is None:
         return cast("st.SearchStrategy[tuple[int, int]]", sizes(2))
     return st.tuples(_dimension("rows", rows), _dimension("columns", columns))
 
 
 def _dimension(name: str, size: Size) -> st.SearchStrategy[int]:
+    """The sizes of a dimension."""
     if size is None:
         return sizes(1).map(lambda drawn: drawn[0])
     if isinstance(size, st.SearchStrategy):
         return size
-    if not _is_size(size):
-        raise ShapeError(f"{name}={size!r}\ngive a whole number of at least 1, or a strategy for one")
+    _check_size(name, size)
     return st.just(size)
 
 
-def _is_size(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 1)
+def _check_size(name: str, value: object) -> None:
+    """Raise ShapeError unless a size is an int of at least 1."""
+    if not is_integer(value) or value < 1:
+        raise ShapeError(f"{name}={value!r}\ngive an int of at least 1")
 
 
 def _checked_dtypes(dtypes: Sequence[npt.DTypeLike], *, may_be_empty: bool = False) -> list[str]:
+    """The names of dtypes; raise DtypeError unless matrices of all of them can be drawn."""
     names = [np.dtype(dtype).name for dtype in dtypes]
     strange = [name for name in names if name not in DTYPES]
     if strange:
-        raise DtypeError(f"matrices of {strange[0]} are not drawn\nchoose among {', '.join(DTYPES)}")
+        raise DtypeError(f"matrices of {strange[0]} are not supported\nchoose among {', '.join(DTYPES)}")
     if not names and not may_be_empty:
         raise DtypeError(f"dtypes is empty\nchoose among {', '.join(DTYPES)}")
     return names

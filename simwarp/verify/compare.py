@@ -188,12 +188,7 @@ def _difference(
 
 
 def last_write(
-    case: Case,
-    answer: str,
-    item: Any,
-    element: tuple[int, ...],
-    output: npt.NDArray[Any],
-    bit: int = 0,
+    case: Case, answer: str, item: Any, element: tuple[int, ...], output: npt.NDArray[Any], bit: int = 0
 ) -> tuple[Place | None, str]:
     """Run the input again with an observer; return the last writer of an element, and its register."""
     flat, width = int(np.ravel_multi_index(element, output.shape)), output.dtype.itemsize

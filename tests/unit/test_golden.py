@@ -324,11 +324,11 @@ def test_files_of_two_recordings_are_not_mixed(tmp_path, golden):
     """The files are left so by a recording that is killed between them."""
     answers = {str(k): answer ^ 1 for k, answer in golden.outputs.items()}
     np.savez_compressed(tmp_path / "bmm.npz", **answers)
-    with pytest.raises(InputFileError, match=r"bmm\.npz is another one than bmm\.json was recorded with\n"):
+    with pytest.raises(InputFileError, match=r"bmm\.npz has another SHA-256 than bmm\.json names\n"):
         load(tmp_path / "bmm.json")
     without = {name: value for name, value in golden.meta.items() if name != "sha256"}
     (tmp_path / "bmm.json").write_text(json.dumps(without))
-    with pytest.raises(InputFileError, match=r"bmm\.npz is another one than bmm\.json was recorded with\n"):
+    with pytest.raises(InputFileError, match=r"bmm\.npz has another SHA-256 than bmm\.json names\n"):
         load(tmp_path / "bmm.json")
 
 
@@ -358,7 +358,7 @@ def test_another_version_is_refused(tmp_path, golden):
 
 def test_a_trial_is_refused_as_a_golden(tmp_path, golden):
     (tmp_path / "bmm.json").write_text(json.dumps({**golden.meta, "trial": True}))
-    with pytest.raises(InputFileError, match=r"bmm\.json is a trial on NVIDIA Test: not evidence"):
+    with pytest.raises(InputFileError, match=r"bmm\.json is a trial on NVIDIA Test, not evidence"):
         load(tmp_path / "bmm.json")
     assert load(tmp_path / "bmm.json", trial=True).outputs.keys() == golden.outputs.keys()
 
@@ -390,7 +390,7 @@ def test_records_with_wrong_fields_are_refused(tmp_path, golden, name, value):
 @pytest.mark.parametrize("inputs", [None, 0, "5", -1])
 def test_records_without_a_number_of_inputs_are_refused(tmp_path, golden, inputs):
     (tmp_path / "bmm.json").write_text(json.dumps({**golden.meta, "inputs": inputs}))
-    with pytest.raises(InputFileError, match="lacks the number of inputs"):
+    with pytest.raises(InputFileError, match=rf"inputs: expected int|has {inputs} inputs"):
         load(tmp_path / "bmm.json")
 
 

@@ -166,7 +166,7 @@ def test_an_excluded_tap_shrinks_to_a_few_pixels():
 
 
 def test_unknown_classes_are_refused():
-    with pytest.raises(SchemeError, match="there is no class 'corner' of geometries") as caught:
+    with pytest.raises(SchemeError, match="there is no class='corner'") as caught:
         conv_geometries("1x1", "corner")
     assert len(str(caught.value).splitlines()) == 3
 

@@ -180,7 +180,7 @@ def test_failed_word_comparisons_are_drawn(project):
             "E*0x0000000000000007*",
             "E*assert PackedBits == PackedBits*",
             "E*the first wrong matrix element is (0, 0)",
-            "E*the bits are the same, but PackedBits are equal only to themselves",
+            "E*the bits are the same, but == of PackedBits compares identity",
         ]
     )
 

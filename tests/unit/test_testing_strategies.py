@@ -205,7 +205,7 @@ def test_bit_matrices_have_the_requested_format():
 @pytest.mark.parametrize("make", [real_matrices, bit_matrices])
 @pytest.mark.parametrize("sides", [(0, 3), (3, -1), (2.5, 3), (True, 3)])
 def test_matrices_refuse_sizes_below_1(make, sides):
-    with pytest.raises(ShapeError, match=r"=.*\ngive a whole number of at least 1"):
+    with pytest.raises(ShapeError, match=r"=.*\ngive an int of at least 1"):
         make(*sides)
 
 
@@ -214,7 +214,7 @@ def test_matrices_refuse_unknown_types_and_formats():
         real_matrices(dtypes=[np.int32])
     with pytest.raises(DtypeError, match="empty"):
         real_matrices(dtypes=[])
-    with pytest.raises(SchemeError, match="no layout='diagonal'\nchoose 'row' or 'column'"):
+    with pytest.raises(SchemeError, match=r"no layout='diagonal'\n.*\nchoose 'row' or 'column'"):
         bit_matrices(layout="diagonal")
     with pytest.raises(SchemeError, match="no word=16"):
         bit_matrices(word=16)

@@ -1,9 +1,9 @@
-"""Fragments held against matrices: which lane, register and bit of a tensor-core operand is wrong.
+"""Comparison of tensor-core fragments with matrices: which lane, register and bit of an operand is wrong.
 
 ====================  ====================================================================================
 `check_fragment`      compares the registers of an operand with the matrix that they should hold
-`FragmentDifference`  what it raises: operand, lane, register, bit, element; what wrong ones have in common
-`record_fragments`    takes these registers from a running kernel: here, operand A must be this tile
+`FragmentDifference`  its exception: operand, lane, register, bit, element; the pattern of wrong elements
+`record_fragments`    records the registers of the operands of matrix instructions while a kernel runs
 ====================  ====================================================================================
 
 The maps are those of `simwarp.fragments`. Source: PTX ISA 9.0, sections 9.7.14 and 9.7.15.

@@ -1,4 +1,4 @@
-"""The registers of an operand held against the matrix that they should hold."""
+"""Comparison of the registers of an operand with the matrix that they should hold."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from simwarp.testing.fragments.words import spelled, words_of
 Registers = npt.NDArray[Any]
 
 _K = {"a": "columns", "b": "rows"}
-"""What k runs along, of the operands that have it."""
+"""The axis of k in each operand that has one."""
 
 
 @dataclass(eq=False, repr=False)
-class FragmentDifference(AssertionError):  # noqa: N818 - what pytest prints first is what was found
-    """Registers that do not hold the matrix they should.
+class FragmentDifference(AssertionError):  # noqa: N818 - pytest prints the name as a headline
+    """Registers of an operand that do not hold the expected matrix.
 
     Attributes
     ----------
     opcode, operand, type : str
-        The instruction; "a", "b" …; the type of the operand's elements.
+        The instruction; the operand, "a", "b" …; the type of its elements.
     warp : tuple of int
-        Which of several warps, as the index of the leading axes; of a recorded one ().
+        The index of the warp in the leading axes; () for recorded registers.
     place : Place, optional
-        Of recorded registers: kernel, block, warp, lane and lines.
+        The place of recorded registers: kernel, block, warp, lane and lines.
     lane, register, bit : int
-        What is wrong first: ``bit`` is the lowest of the element's bits in the register.
+        The position of the first wrong element; ``bit`` is its lowest bit in the register.
     row, column, matrix : int
-        The element that is held there.
+        The index of that element.
     expected, got : int
-        Its words.
+        The words of that element.
     wrong, total : int
-        How many elements differ, of all that the registers of all warps hold.
+        The number of wrong elements, and of all elements in the registers of all warps.
     pattern : str
-        What the wrong elements of that warp and matrix have in common; of several copies, of the first one's.
+        What the wrong elements of that warp and matrix have in common.
     """
 
     opcode: str
@@ -98,20 +98,20 @@ def check_fragment(
     operand : str
         "a", "b", "c" or "d"; "r" of ldmatrix and stmatrix.
     registers : uint32 (uint64 for f64), or float32 or int32, (…, lanes, registers)
-        As a kernel holds them; leading axes are warps.
+        The registers as a kernel holds them; leading axes are warps.
     matrix : (…, rows, columns), or (…, matrices, rows, columns)
         Numbers of the operand's type, or its words as unsigned integers. Leading axes broadcast.
     place : Place, optional
-        Where the registers come from.
+        The place of the registers, for the message.
 
     Raises
     ------
     FragmentDifference
-        If an element differs, in any of its copies.
+        If an element, or a copy of one, differs.
     FragmentError
-        For an instruction or operand that does not exist.
+        For an unknown instruction or operand.
     ShapeError, DtypeError
-        For arrays of other shapes or types.
+        For arrays of other shapes or dtypes.
 
     Examples
     --------
@@ -127,22 +127,12 @@ def check_fragment(
     0 0 0 (0, 0) in all rows and columns; columns 0-7 and 8-15 are exchanged, the halves of k
     """
     __tracebackhide__ = True
-    found = _difference(opcode, operand, registers, matrix, place)
-    if found is not None:
-        raise found
-
-
-def _difference(
-    opcode: str, name: str, registers: npt.ArrayLike, matrix: npt.ArrayLike, place: Place | None
-) -> FragmentDifference | None:
-    """What `check_fragment` raises."""
-    operand = operand_of(opcode, name)
-    layout = operand.layout
+    name, kind, layout = operand, operand_of(opcode, operand).type, operand_of(opcode, operand).layout
     got = np.asarray(registers)
     if got.dtype.itemsize * 8 == layout.register_bits:
         got = np.ascontiguousarray(got).view(f"u{layout.register_bits // 8}")
     held = layout.unpack(got)
-    words = words_of(matrix, operand.type, layout.bits)
+    words = words_of(matrix, kind, layout.bits)
     if words.shape[-len(layout.shape) :] != layout.shape:
         raise ShapeError(
             f"a matrix of shape {words.shape} for operand {name} of {opcode}\n"
@@ -152,15 +142,15 @@ def _difference(
     words = np.broadcast_to(words, held.shape)
     differ = _slots(layout.pack(words) ^ got, layout.bits)
     if not differ.any():
-        return None
+        return
     warp, lane, register, bit, element = _first(layout, differ)
     row, column, number = element
     whole = warp if layout.matrices == 1 else (*warp, number)
     one = (1 << layout.bits) - 1
-    return FragmentDifference(
+    raise FragmentDifference(
         opcode=opcode,
         operand=name,
-        type=operand.type,
+        type=kind,
         bits=layout.bits,
         warp=warp,
         place=None if place is None else replace(place, lane=lane),
@@ -174,7 +164,7 @@ def _difference(
         got=int(got[(*warp, lane, register)]) >> bit & one,
         wrong=int(np.count_nonzero(differ)),
         total=differ.size,
-        pattern=pattern(words[whole], held[whole], operand.type, _K.get(name, ""))
+        pattern=pattern(words[whole], held[whole], kind, _K.get(name, ""))
         or "none of them in its first copy",
     )
 
@@ -182,7 +172,7 @@ def _difference(
 def _first(
     layout: Layout, differ: npt.NDArray[np.bool_]
 ) -> tuple[tuple[int, ...], int, int, int, tuple[int, int, int]]:
-    """The first wrong warp, and the first of its matrix's wrong elements: lane, register, bit, element."""
+    """The first wrong warp, and its first wrong element: lane, register, bit, (row, column, matrix)."""
     warp = tuple(int(i) for i in np.argwhere(differ.any(axis=(-3, -2, -1)))[0])
     lane, register, slot = np.nonzero(differ[warp])
     bit = slot * layout.bits
@@ -193,17 +183,17 @@ def _first(
 
 
 def operand_of(opcode: str, name: str) -> Operand:
-    """The operand of an instruction; a `FragmentError` if it has none of that name."""
+    """Find an operand of an instruction by name; raise FragmentError if there is not one."""
     operands = fragments_of(opcode).operands
     if name not in operands:
         raise FragmentError(
-            f"{opcode} has no operand {name!r} in registers\nit has {', '.join(operands)}\ngive one of these"
+            f"{opcode} has no operand {name!r} in registers\nit has {', '.join(operands)}\nchoose one of them"
         )
     return operands[name]
 
 
 def _slots(words: Registers, bits: int) -> npt.NDArray[np.bool_]:
-    """(…, registers, slots): which elements of the registers have a bit set."""
+    """Which elements in the registers are not 0, as booleans (…, registers, elements per register)."""
     width = words.dtype.itemsize * 8
     mask = words.dtype.type((1 << bits) - 1)
     shifts = np.arange(0, width, bits, dtype=words.dtype)

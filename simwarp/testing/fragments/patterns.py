@@ -1,4 +1,4 @@
-"""What wrong elements of a matrix have in common: where they are, where their values belong, by how much.
+"""Patterns of wrong elements of a matrix: their rows and columns, permutations, and small errors.
 
 >>> right = np.arange(256).reshape(16, 16)
 >>> pattern(right, np.roll(right, 8, axis=1), k="columns")
@@ -23,20 +23,20 @@ from simwarp.floats.formats import FORMATS
 
 Matrix: TypeAlias = "npt.NDArray[Any]"
 Move: TypeAlias = Callable[[Any, Any], "tuple[Any, Any]"]
-"""From a row and a column, to those whose element is there."""
+"""A map from a position (row, column) to the position whose element is there."""
 
 _SHOWN = 4
-"""How many ranges of rows or columns are listed."""
+"""The number of ranges of rows or columns that a message lists."""
 
 _CERTAIN = 24
-"""So many bits must agree before a rule is believed, of which up to 2 ** 10 are tried."""
+"""Bits that must agree to accept a permutation; as up to 2**10 are tried, fewer could agree by chance."""
 
 _FEW = 4
-"""How many units in the last place are another rounding, or several, rather than another number."""
+"""The largest error, in units in the last place, that counts as another rounding."""
 
 
 def pattern(expected: Matrix, got: Matrix, kind: str = "", k: str = "") -> str:
-    """What the elements have in common in which two matrices differ; "" if they do not differ."""
+    """Describe the elements in which two matrices differ; "" if they are equal."""
     wrong = expected != got
     if not wrong.any():
         return ""
@@ -48,7 +48,7 @@ def pattern(expected: Matrix, got: Matrix, kind: str = "", k: str = "") -> str:
 
 
 def _where(wrong: Matrix) -> str:
-    """The rows and columns that hold all wrong elements, as far as they are not all rows or columns."""
+    """The rows and columns that contain all wrong elements."""
     if wrong.all():
         return "in all rows and columns"
     parts = [
@@ -62,7 +62,7 @@ def _where(wrong: Matrix) -> str:
 
 
 def ranges(numbers: list[int]) -> str:
-    """Ascending numbers, neighbours together."""
+    """Ascending numbers as text, with consecutive ones as ranges."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][1] + 1:
@@ -77,7 +77,7 @@ def ranges(numbers: list[int]) -> str:
 
 
 def _moved(expected: Matrix, got: Matrix, wrong: Matrix, k: str) -> str:
-    """The first rule that explains all elements, or else all wrong ones; "" if none does."""
+    """The first permutation that explains all elements, or else all wrong ones; "" if none does."""
     rows, columns = np.nonzero(wrong)
     values = got[wrong]
     known = np.log2(max(np.unique(expected).size, 1))
@@ -96,13 +96,14 @@ def _moved(expected: Matrix, got: Matrix, wrong: Matrix, k: str) -> str:
 
 
 def _is_everywhere(expected: Matrix, got: Matrix, move: Move) -> bool:
+    """Whether a permutation explains all elements."""
     rows, columns = move(*np.indices(expected.shape))
     inside = (rows < expected.shape[0]) & (columns < expected.shape[1])
     return bool(inside.all()) and np.array_equal(expected[rows, columns], got)
 
 
 def _moves(rows: int, columns: int, k: str) -> Iterator[tuple[str, str, Move]]:
-    """The rules, the simplest first: as an exchange of all elements, where some are taken from, the rule."""
+    """The permutations, the simplest first: text for all elements, text for some, and the map."""
     row_bits, column_bits = (rows - 1).bit_length(), (columns - 1).bit_length()
     flips = sorted(product(range(1 << row_bits), range(1 << column_bits)), key=_complexity)
     for row_mask, column_mask in flips[1:]:
@@ -119,12 +120,14 @@ def _moves(rows: int, columns: int, k: str) -> Iterator[tuple[str, str, Move]]:
 
 
 def _complexity(masks: tuple[int, int]) -> tuple[int, int, int]:
-    """Few bits before many, and high ones before low ones: halves before neighbours."""
+    """A sort key: few bits before many, then high bits before low ones, so halves before neighbours."""
     row, column = masks
     return row.bit_count() + column.bit_count(), -max(row, column), -row
 
 
 def _flip(row_mask: int, column_mask: int, rows: int, columns: int, k: str) -> tuple[str, str, Move]:
+    """The permutation that flips bits of row and column."""
+
     def move(row: Any, column: Any) -> tuple[Any, Any]:
         return row ^ row_mask, column ^ column_mask
 
@@ -144,10 +147,13 @@ def _flip(row_mask: int, column_mask: int, rows: int, columns: int, k: str) -> t
 
 
 def _transpose_block(row: Any, column: Any) -> tuple[Any, Any]:
+    """The transposition of each 8 x 8 block."""
     return row // 8 * 8 + column % 8, column // 8 * 8 + row % 8
 
 
 def _exchange(first: tuple[str, int], second: tuple[str, int]) -> Move:
+    """The permutation that exchanges two bits of row and column."""
+
     def move(row: Any, column: Any) -> tuple[Any, Any]:
         place = {"row": row, "column": column}
         differ = place[first[0]] >> first[1] & 1 ^ place[second[0]] >> second[1] & 1
@@ -162,7 +168,7 @@ def _exchange(first: tuple[str, int], second: tuple[str, int]) -> Move:
 
 
 def _off(expected: Matrix, got: Matrix, kind: str) -> str:
-    """The common error of numbers, given as words; "" if they have none."""
+    """The common error of numbers, which are given as words; "" if there is not one."""
     if kind in FORMATS:
         return _last_place(expected, got, kind)
     if kind != "s32" or expected.size == 1:
@@ -174,7 +180,7 @@ def _off(expected: Matrix, got: Matrix, kind: str) -> str:
 
 
 def _last_place(expected: Matrix, got: Matrix, kind: str) -> str:
-    """Neighbouring floats have neighbouring magnitudes, unless their signs differ."""
+    """The error of floats in units in the last place, from the integer difference of their magnitudes."""
     format = FORMATS[kind]
     magnitudes = [(words & (format.sign - 1)).astype(np.int64) >> format.padding for words in (expected, got)]
     further = magnitudes[1] - magnitudes[0]

@@ -1,4 +1,4 @@
-"""The operands of matrix instructions, taken from a running kernel."""
+"""Recording of the operands of matrix instructions while a kernel runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Execution:
-    """A matrix instruction as one warp executed it.
+    """One execution of a matrix instruction by one warp.
 
     Attributes
     ----------
     opcode : str
     place : Place
-        Kernel, block, warp and lines.
+        The kernel, block, warp and lines.
     registers : mapping of str to (32, registers) words
-        Of each operand in registers: those that it read as they were before, those that it wrote as they were
-        after. An operand is missing if its registers were not known any more; see `record_fragments`.
+        The registers of each operand: sources before the execution, destinations after it. An operand is
+        missing if its registers were no longer known; see `record_fragments`.
     """
 
     opcode: str
@@ -45,7 +45,7 @@ class Execution:
     registers: Mapping[str, Registers]
 
     def matrix(self, operand: str) -> npt.NDArray[Any]:
-        """What an operand's registers held: words (rows, columns), or (matrices, rows, columns)."""
+        """The matrix in an operand's registers, as words (rows, columns) or (matrices, rows, columns)."""
         return operand_of(self.opcode, operand).layout.unpack(self._of(operand))
 
     def check(self, operand: str, matrix: npt.ArrayLike) -> None:
@@ -54,12 +54,13 @@ class Execution:
         check_fragment(self.opcode, operand, self._of(operand), matrix, place=self.place)
 
     def _of(self, operand: str) -> Registers:
+        """The registers of an operand; raise ReportError if they are not known."""
         operand_of(self.opcode, operand)
         if operand not in self.registers:
             raise ReportError(
-                f"operand {operand} was not known any more: {self.place}\n"
-                f"its registers were overwritten, directly behind a call or return\n"
-                f"known are {', '.join(self.registers)}; have the function inlined"
+                f"operand {operand} is not known: {self.place}\n"
+                f"its registers were overwritten directly after a call or return\n"
+                f"known operands are {', '.join(self.registers)}; inline the function"
             )
         return self.registers[operand]
 
@@ -72,11 +73,11 @@ _NAMES = (
     (r"stmatrix\.", ("r",), 1),
     (r"movmatrix\.", ("d", "a"), 0),
 )
-"""How the opcodes begin, their operands in registers, and where these begin among all operands."""
+"""A prefix of opcodes, the names of operands in registers, and the position of the first of them."""
 
 
 def _named_operands(instruction: Instruction) -> list[tuple[str, tuple[Register | Immediate, ...]]]:
-    """The operands of a matrix instruction that are in registers, by name; of any other none."""
+    """The operands in registers of a matrix instruction, by name; empty for other instructions."""
     for begin, names, first in _NAMES:
         found = re.match(begin, instruction.opcode)
         if found:
@@ -86,108 +87,101 @@ def _named_operands(instruction: Instruction) -> list[tuple[str, tuple[Register 
     return []
 
 
-@dataclass(frozen=True)
-class _Held:
-    """An operand: its registers as slots, or what stands there in their place."""
+_Slots: TypeAlias = "tuple[int | Immediate, ...]"
+"""The slots of an operand's registers, or immediate values."""
 
-    name: str
-    slots: tuple[int | Immediate, ...]
 
-    @classmethod
-    def of(cls, name: str, elements: tuple[Register | Immediate, ...], slots: Mapping[str, int]) -> _Held:
-        return cls(name, tuple(slots[e.name] if isinstance(e, Register) else e for e in elements))
-
-    def read(self, registers: list[Any], shape: tuple[int, ...]) -> Registers:
-        """The words, (warps, 32, registers)."""
-        columns = [
-            _literal(slot) if isinstance(slot, Immediate) else _word(registers[slot]) for slot in self.slots
-        ]
-        return np.stack([np.broadcast_to(column, shape) for column in columns], axis=-1)
+def _read(slots: _Slots, registers: list[Any], shape: tuple[int, ...]) -> Registers:
+    """The words of an operand, (warps, 32, registers)."""
+    columns = [_literal(slot) if isinstance(slot, Immediate) else _word(registers[slot]) for slot in slots]
+    return np.stack([np.broadcast_to(column, shape) for column in columns], axis=-1)
 
 
 def _elements(operand: object) -> tuple[Register | Immediate, ...]:
+    """The registers and immediate values of an operand."""
     if isinstance(operand, Vector):
         return operand.elements
     return (operand,) if isinstance(operand, Register | Immediate) else ()
 
 
 class FragmentRecorder(Observer):
-    """Keeps the operands of matrix instructions, of every warp that executes them; see `record_fragments`."""
+    """Records the operands of matrix instructions of every warp; see `record_fragments`."""
 
     def __init__(self, opcode: str = "", line: str = "") -> None:
         self.opcode, self.line = opcode, line
         self.clear()
 
     def clear(self) -> None:
-        """Forget what was recorded."""
-        self._launches: list[dict[tuple[int, int], list[Execution]]] = []
+        """Delete all recorded executions."""
+        self._launches: list[dict[tuple[int, int], list[tuple[Instruction, Execution]]]] = []
         self._grids: list[tuple[int, int, int]] = []
         self._lines: set[str] = set()
 
     def on_launch(self, launch: Launch) -> None:
-        """Find the chosen instructions, and the registers that they overwrite."""
+        """Find the instructions to record, and the registers that they overwrite."""
         self._launches.append({})
         self._grids.append(launch.grid)
         self._overwritten = Overwritten(launch.program)
         self._operands = self._chosen(launch.program)
 
     def on_step(self, chunk: Chunk, step: Step, mask: Mask) -> None:
-        """Keep the operands of a chosen instruction."""
+        """Record the operands of an instruction."""
         if step.number in self._operands:
             self._keep(chunk, step, mask)
         self._overwritten.note(chunk, step, mask)
 
-    def _chosen(self, program: Program) -> dict[int, list[_Held]]:
-        """For each chosen step its operands."""
-        found: dict[int, list[_Held]] = {}
+    def _chosen(self, program: Program) -> dict[int, dict[str, _Slots]]:
+        """The operands of each instruction to record, by the number of its step."""
+        found: dict[int, dict[str, _Slots]] = {}
         for routine in program.routines.values():
             slots = {program.registers[slot]: slot for slot in routine.slots}
             for step in program.steps_of(routine):
                 instruction = step.instruction
                 if instruction.opcode.startswith(self.opcode) and _stands_at(instruction, self.line):
-                    held = [
-                        _Held.of(name, elements, slots) for name, elements in _named_operands(instruction)
-                    ]
+                    held = {
+                        name: tuple(slots[e.name] if isinstance(e, Register) else e for e in elements)
+                        for name, elements in _named_operands(instruction)
+                    }
                     if held:
                         self._lines.add(line_of(instruction))
                         found[step.number] = held
         return found
 
     def _keep(self, chunk: Chunk, step: Step, mask: Mask) -> None:
+        """Add an execution for every active warp."""
         before = self._overwritten.before(chunk, step)
         overwritten = set(self._overwritten.slots.get(step.number, ()))
         rows = np.flatnonzero(mask.any(axis=1))
         values: dict[str, Registers] = {}
-        for position, held in enumerate(self._operands[step.number]):
+        for position, (name, slots) in enumerate(self._operands[step.number].items()):
             is_result = position == 0 and step.row.destinations
-            known = chunk.registers if is_result or overwritten.isdisjoint(held.slots) else before
+            known = chunk.registers if is_result or overwritten.isdisjoint(slots) else before
             if known is not None:
-                values[held.name] = held.read(known, chunk.mask.shape)[rows]
+                values[name] = _read(slots, known, chunk.mask.shape)[rows]
         for at, row in enumerate(rows.tolist()):
             place = replace(chunk.place_of(int(chunk.thread[row, 0]), step), lane=None, thread=None)
             warp = int(chunk.block[row, 0]), int(chunk.warp_in_block[row, 0])
-            execution = Execution(
-                step.instruction.opcode, place, {name: value[at] for name, value in values.items()}
-            )
-            self._launches[-1].setdefault(warp, []).append(execution)
+            registers = {name: value[at] for name, value in values.items()}
+            execution = Execution(step.instruction.opcode, place, registers)
+            self._launches[-1].setdefault(warp, []).append((step.instruction, execution))
 
     def executions(self, block: Block = 0, warp: int = 0, line: str = "", launch: int = 0) -> list[Execution]:
-        """What a warp executed, in its order.
+        """The recorded executions of a warp, in order.
 
         Parameters
         ----------
         block : int or (x, y, z)
         warp : int
-            Its number in the block.
+            The number of the warp in the block.
         line : str
-            Only the instructions of this line: "gemm.cu:57" (any suffix of the path) or "ptx:17".
+            Select the instructions of one line: "gemm.cu:57" (any suffix of the path) or "ptx:17".
         launch : int
-            Which of the launches since the recorder was made.
+            The number of the launch, counted from the first after the recorder was made.
 
         Raises
         ------
         ReportError
-            If nothing was recorded there.
+            If nothing was recorded for them.
         """
         if not 0 <= launch < len(self._launches):
             raise ReportError(
@@ -195,34 +189,25 @@ class FragmentRecorder(Observer):
             )
         warps = self._launches[launch]
         kept = warps.get((block_number(block, self._grids[launch]), warp), [])
-        found = [e for e in kept if not line or _place_stands_at(e.place, line)]
+        found = [execution for instruction, execution in kept if _stands_at(instruction, line)]
         if not found:
             raise ReportError(
                 f"no matrix instructions of block {block}, warp {warp}" + f" at {line}" * bool(line) + "\n"
-                f"there were some of {len(warps)} warps, at {', '.join(sorted(self._lines)) or 'no line'}\n"
-                "ask for one of these, or record other instructions"
+                f"recorded were {len(warps)} warps, at {', '.join(sorted(self._lines)) or 'no line'}\n"
+                "choose one of these, or record other instructions"
             )
         return found
 
 
 def _stands_at(instruction: Instruction, line: str) -> bool:
+    """Whether an instruction is on a line: "gemm.cu:57", "ptx:17", or "" for any line."""
     source = instruction.source
-    return _is_line(line, instruction.line, source.file if source else None, source.line if source else None)
-
-
-def _place_stands_at(place: Place, line: str) -> bool:
-    return _is_line(line, place.line, place.source_file, place.source_line)
-
-
-def _is_line(line: str, number: int | None, file: str | None, source_line: int | None) -> bool:
-    known = f"/{file}:{source_line}"
-    return (
-        not line or line == f"ptx:{number}" or (file is not None and known.endswith(f"/{line.lstrip('/')}"))
-    )
+    known = f"/{source.file}:{source.line}" if source else ""
+    return not line or line == f"ptx:{instruction.line}" or known.endswith(f"/{line.lstrip('/')}")
 
 
 def _word(value: Any) -> Registers:
-    """A register as unsigned words; one that nothing wrote holds zeros."""
+    """View a register as unsigned words; an uninitialised one is 0."""
     if value is None:
         return np.zeros((), np.uint32)
     word = np.asarray(value)
@@ -230,6 +215,7 @@ def _word(value: Any) -> Registers:
 
 
 def _literal(operand: Immediate) -> Registers:
+    """The word of an immediate value."""
     word = np.uint64 if operand.float_bits == 64 else np.uint32
     return np.array(operand.value & int(np.iinfo(word).max), word)
 
@@ -242,20 +228,20 @@ def record_fragments(device: Device, opcode: str = "", line: str = "") -> Genera
     ----------
     device : Device
     opcode : str
-        Only instructions that begin so: "mma", "ldmatrix", "wmma.load.a" …
+        Select instructions by a prefix: "mma", "ldmatrix", "wmma.load.a" …
     line : str
-        Only those of a line: "gemm.cu:57" (any suffix of the path), or "ptx:17".
+        Select the instructions of one line: "gemm.cu:57" (any suffix of the path) or "ptx:17".
 
     Yields
     ------
     FragmentRecorder
-        `FragmentRecorder.executions` lists what a warp executed.
+        `FragmentRecorder.executions` returns the executions of a warp.
 
     Notes
     -----
-    Registers that an instruction reads and overwrites, an accumulator's most often, are kept as they were
-    before it, by following every write. That knowledge is lost at calls and returns of device functions until
-    the next instruction: directly behind one, such an operand is missing.
+    For registers that an instruction reads and overwrites, such as those of an accumulator, the recorder
+    tracks every write to know their content before the instruction. A call or return of a device function
+    clears this for one instruction: directly after it, such an operand is missing.
 
     Examples
     --------

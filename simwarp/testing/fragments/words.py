@@ -1,4 +1,4 @@
-"""The elements of a fragment: words of the operand's type made from numbers, and words in words.
+"""Conversion of the elements of a fragment: numbers to words of the operand's type, words to text.
 
 >>> words_of(np.array([1.0, -2.0]), "f16", 16).tolist(), words_of(np.array([-1, 7]), "s4", 4).tolist()
 ([15360, 49152], [15, 7])
@@ -21,7 +21,7 @@ _NATIVE = {"f32": np.dtype(np.float32), "f64": np.dtype(np.float64), "b16": np.d
 
 
 def words_of(elements: npt.ArrayLike, kind: str, bits: int) -> npt.NDArray[Any]:
-    """Elements as words: uint8 for up to 8 bits, else unsigned and as wide as an element."""
+    """Convert elements to words: uint8 for up to 8 bits, else unsigned words as wide as an element."""
     given = np.asarray(elements)
     word = np.dtype(f"u{max(bits // 8, 1)}")
     if given.dtype.kind == "f":
@@ -31,7 +31,7 @@ def words_of(elements: npt.ArrayLike, kind: str, bits: int) -> npt.NDArray[Any]:
     if given.dtype.kind != "u" and (given.dtype.kind != "i" or kind in FORMATS):
         raise DtypeError(
             f"elements of {given.dtype} for an operand of type {kind}\n"
-            f"numbers of a float type are floats, words are unsigned integers\n"
+            f"numbers of a float type must be floats, words unsigned integers\n"
             f"give floats, or the words as {word}"
         )
     least = 0 if given.dtype.kind == "u" else -(1 << bits - 1)
@@ -45,6 +45,7 @@ def words_of(elements: npt.ArrayLike, kind: str, bits: int) -> npt.NDArray[Any]:
 
 
 def _words_of_floats(given: npt.NDArray[Any], kind: str, word: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Convert floats to words; raise DtypeError unless the conversion is exact."""
     if kind in _NATIVE:
         native = given.astype(_NATIVE[kind])
         words, back = native.view(word), native
@@ -67,7 +68,7 @@ def _words_of_floats(given: npt.NDArray[Any], kind: str, word: np.dtype[Any]) ->
 
 
 def decoded(word: int, kind: str, bits: int) -> int | float:
-    """The number that a word is."""
+    """The number that a word represents."""
     if kind in ("f32", "f64"):
         return float(np.array(word, f"u{bits // 8}").view(_NATIVE[kind]))
     if kind in FORMATS:
@@ -76,7 +77,7 @@ def decoded(word: int, kind: str, bits: int) -> int | float:
 
 
 def spelled(word: int, kind: str, bits: int) -> str:
-    """The word in hex, and the number; a bit as it is, and 16 bits without a type also as f16."""
+    """A word as text: hex and number; a single bit as 0 or 1, an untyped b16 also as f16."""
     if bits == 1:
         return str(word)
     number = f"{decoded(word, kind, bits)}"

@@ -18,14 +18,7 @@ import gpu
 import reference
 from gpu.bmm.fsb import fsb_ptx
 from gpu.bmm.packing import packing_ptx
-from gpu.bmm.schemes import (
-    SCHEMES,
-    TENSOR_CORE_SCHEMES,
-    Scheme,
-    TensorCoreScheme,
-    choose_scheme,
-    product_ptx,
-)
+from gpu.bmm.schemes import SCHEMES, TENSOR_CORE_SCHEMES, Scheme, TensorCoreScheme, choose_scheme, product_ptx
 from reference.types import First, Layout, PackedBits, Word
 from simwarp import lanes, listings
 from simwarp.verify.case import Case

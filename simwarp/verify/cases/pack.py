@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import numpy.typing as npt
@@ -50,10 +51,6 @@ def _draw_lsb(draw: Draw) -> Input:
     return replace(_draw(layout, draw), first="lsb")
 
 
-def _shape(item: Input) -> tuple[int, ...]:
-    return item.x.shape
-
-
 def _describe(item: Input) -> str:
     rows, columns = item.x.shape
     return f"{item.x.dtype} {rows} x {columns}, {item.layout}-major-{item.word}, first {item.first}"
@@ -95,7 +92,8 @@ _LSB_ANSWERS = {"reference": _by_reference, "gpu": _by_gpu}  # the listings have
 
 
 def _case(name: str, draw: Callable[[Draw], Input], answers: Mapping[str, Answer], first: First) -> Case:
-    return Case(name, draw, _shape, _describe, answers, _OUTPUTS, _explain, _lead, partial(_kernels, first))
+    shape = attrgetter("x.shape")
+    return Case(name, draw, shape, _describe, answers, _OUTPUTS, _explain, _lead, partial(_kernels, first))
 
 
 CASES = [
