@@ -7,8 +7,8 @@
 ``--cpu-costs=FILE``
     Append a line for every test: its CPU seconds, whether it is marked `slow`, its name.
 
-What is done once does not count: Numba's compilations are taken off, and a test during which a library was
-imported, or PTX was put into the cache, by whichever process, is not judged.
+One-time work does not count: Numba's compilation time is subtracted, and a test during which a library was
+imported, or any process put PTX into the cache, has no limit.
 """
 
 import resource

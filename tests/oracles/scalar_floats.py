@@ -1,11 +1,11 @@
 """Scalar twins of `simwarp.floats`: IEEE 754 with exact rationals, one number at a time.
 
 Written from IEEE 754-2019 (sections 3.4, 4.3, 5.4, 6 and 7) and, for e4m3 and e5m2, from the OCP 8-bit
-Floating Point Specification; nothing here is fast, and nothing is taken from the code that it checks.
+Floating Point Specification; the code is slow and shares nothing with the code that it checks.
 
-Words go in and come out. In between a number is a `Fraction`, or one of the strings ``"-0"``, ``"inf"``,
-``"-inf"`` and ``"nan"``; every NaN comes out as the string, whatever its bits. Roundings are those of the
-PTX ISA: rn, rna, rz, rm, rp.
+Arguments and results are words. Internally a number is a `Fraction`, or one of the strings ``"-0"``,
+``"inf"``, ``"-inf"`` and ``"nan"``; every NaN is returned as the string, without its bits. Roundings are
+those of the PTX ISA: rn, rna, rz, rm, rp.
 """
 
 from fractions import Fraction

@@ -1,12 +1,12 @@
 """Scalar twins of `simwarp.lanes`: the same operations in plain Python integers, one at a time.
 
-Written from the PTX ISA's own pseudocode and tables, bit by bit where the ISA writes it so; nothing here
-is fast, and nothing is taken from the code that it checks. Words go in and come out as bit patterns,
-0 … 2**width - 1, for signed types too.
+Written from the PTX ISA's own pseudocode and tables, bit by bit where the ISA writes it so; the code is
+slow and shares nothing with the code that it checks. Arguments and results are bit patterns,
+0 … 2**width - 1, also for signed types.
 
 A twin of a per-lane operation handles one element. A twin of a warp-wide one takes lists of 32, one
-entry per lane, and returns 32 results; None stands for "the ISA does not say". Entries of lanes that are
-not active mean nothing: such a lane does not execute.
+entry per lane, and returns 32 results; None stands for a result that the ISA leaves undefined.
+Entries of inactive lanes are meaningless.
 """
 
 WARP = range(32)

@@ -96,7 +96,7 @@ def parts(kind, word):
 def fused(d, row, column, start):
     """The sum of all products and the addend, each truncated toward zero to the bits that are kept.
 
-    A product's exponent is the sum of its factors'; what is zero has none.
+    The exponent of a product is the sum of its factors' exponents; a zero has none.
     """
     pairs = list(zip(row, column, strict=True))
     special = infinite([*pairs, ((1, 1), start)])

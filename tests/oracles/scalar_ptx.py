@@ -4,13 +4,13 @@
 returns the bit pattern of each destination (one, or a tuple); predicates and carries are bools. Twins of
 warp-wide rows take a list of 32 for each operand, then the executing lanes, and return 32 results. Those of
 atomics take the value in memory first and return it together with the new one, those of ``red`` the new one
-alone; of a vector, element by element: all old values, then all operands. Those of ``lop3`` return what each
-of the 256 tables gives.
+alone; for a vector, all old values come first, then all operands. Those of ``lop3`` return the results of
+all 256 tables.
 
-``BOUNDED[row name](opcode, operands, result)`` says whether a result of an approximating row is legal.
+``BOUNDED[row name](opcode, operands, result)`` is whether a result of an approximating row is legal.
 
-Where the PTX ISA leaves a result open or hardware does otherwise, the twin gives what an NVIDIA H200 gives,
-and says so.
+Where the PTX ISA leaves a result open or hardware deviates from it, the twin returns the result of an NVIDIA
+H200, and its docstring states this.
 """
 
 from oracles import scalar_ptx_bounded as bounded

@@ -73,7 +73,7 @@ def div(opcode, operands, result):
     """PTX ISA 9.7.3.8.
 
     ``.full``: 2 ulp. ``.approx``, that is ``a * (1 / b)``: 2 ulp for abs(b) in [2**-126, 2**126]; above, zero
-    with a sign, or NaN for an infinite a. Of a subnormal b nothing is said; an H200 keeps the 2 ulp there.
+    with a sign, or NaN for an infinite a. For a subnormal b there is no bound; an H200 stays in 2 ulp.
     """
     x, y = numbers(opcode, operands)
     if ".approx" in opcode and math.isfinite(y) and abs(y) > 2.0**126:

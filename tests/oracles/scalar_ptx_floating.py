@@ -169,7 +169,7 @@ def rounding_of(opcode, default="rn"):
 def finish(opcode, kind, exact, ftz=None):
     """Round as the opcode says, then apply ``.ftz``, ``.sat`` and ``.relu``.
 
-    9.7.3: ``.sat`` clamps to [0, 1] and takes NaN to +0. 9.7.4: ``.relu`` clamps what is negative to 0.
+    9.7.3: ``.sat`` clamps to [0, 1] and maps NaN to +0. 9.7.4: ``.relu`` clamps negative results to 0.
     """
     word = encode(kind, exact, rounding_of(opcode))
     if (".ftz" in opcode if ftz is None else ftz) and is_tiny(kind, exact, rounding_of(opcode)):
@@ -185,7 +185,7 @@ def finish(opcode, kind, exact, ftz=None):
 def is_tiny(kind, exact, rounding):
     """Whether a result counts as subnormal; the PTX ISA leaves open whether before or after rounding.
 
-    An H200 looks at what it would be with this many fraction bits and any exponent.
+    An H200 rounds to this many fraction bits with an unbounded exponent, and judges that.
     """
     if not isinstance(exact, Fraction):
         return False
@@ -214,7 +214,7 @@ def arithmetic(function):
 def kept_nan(operands):
     """The first NaN among these f64 operands, made quiet.
 
-    PTX ISA 9.7.3 says nothing about the bits of an f64 NaN. An H200 keeps sign and payload: those of the
+    PTX ISA 9.7.3 leaves the bits of an f64 NaN open. An H200 keeps sign and payload: those of the
     second operand if that is NaN, then the third, then the first; in ``div`` the first comes first.
     """
     return next(a | 1 << 51 for a in operands if math.isnan(decode("f64", a)))
@@ -256,8 +256,8 @@ def negated(opcode, a):
 def extreme(opcode, a, b):
     """PTX ISA 9.7.3.11, 9.7.3.12, 9.7.4.7 and 9.7.4.8, ``min`` and ``max``.
 
-    A NaN gives way to a number, unless ``.NaN``; +0 is greater than -0. ``.xorsign.abs``: of the absolute
-    values, with the product's sign.
+    A number is preferred to a NaN, except with ``.NaN``; +0 is greater than -0. ``.xorsign.abs`` compares the
+    absolute values and gives the result the sign of the product.
     """
     kind, top = last_type(opcode), 1 << (bits_of(last_type(opcode)) - 1)
     if ".ftz" in opcode:

@@ -1,6 +1,6 @@
 """Scalar twins of integer, logic and video rows, in plain Python integers, from the PTX ISA 9.0.
 
-What they take and return is said in `tests/scalar_ptx.py`.
+Arguments and results are described in `tests/oracles/scalar_ptx.py`.
 """
 
 from functools import cache
@@ -72,7 +72,7 @@ def each_half(twin):
 def arithmetic(function):
     """Make the twin of integer arithmetic: exact, then truncated to the width of the type.
 
-    ``.sat`` clamps instead of cutting (9.7.1.1), ``.relu`` raises what is negative to 0 (9.7.1.12).
+    ``.sat`` clamps instead of truncating (9.7.1.1), ``.relu`` clamps negative results to 0 (9.7.1.12).
     """
 
     def twin(opcode, *operands):

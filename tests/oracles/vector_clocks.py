@@ -10,14 +10,14 @@ threads, and when two accesses are *morally strong*, is in the PTX ISA 9.0, sect
   a fence followed by a strong write to it.
 - An *acquire pattern* is an acquire operation, or a strong read followed by one, or by a fence.
 - A write is *observed* by a strong read that sees it, or that sees the last of a chain of atomic operations
-  that begins with it, if their scopes include one another. It happens before what the reader does next.
+  that begins with it, if their scopes include each other. It happens before later operations of the reader.
 - A release pattern *synchronises* with an acquire pattern that observes it: all that was done before the
   first happens before all that is done after the second.
 
-``fence.sc`` counts as ``fence.acq_rel``: the order among such fences is not the program's to choose.
+``fence.sc`` counts as ``fence.acq_rel``: a program cannot choose the order of such fences.
 
-One exception, an idiom: a write that leaves the bits as they are does not race with the writes before it. Nor
-do threads that write the same bits with one instruction.
+One exception, a common idiom: a write that does not change the bits does not race with earlier writes. Nor
+do threads that write equal bits by one instruction.
 
 Examples
 --------

@@ -1,13 +1,13 @@
 """Races that simwarp reports in random kernels equal those found by definition in the same run.
 
 The kernels are small: a few warps of one or two blocks, whose lanes read and write a handful of words of
-shared and global memory, in several widths, between barriers of all kinds at which nobody can be missing. A
-`Recorder` tells the twin (``vector_clocks.py``) what happened, in the order in which it did. Then
+shared and global memory, in several widths, between barriers of all kinds that every expected thread reaches.
+A `Recorder` forwards the operations to the twin (``vector_clocks.py``) in execution order. Then
 
 - no race is reported that the twin does not find, between these threads at these lines;
 - where barriers of warps and of whole blocks are all that orders threads, a race is reported for every word
-  where the twin finds one. What other barriers, strong accesses and fences pass on, simwarp knows per warp:
-  it may take lanes for ordered that are not, unless the lanes of each warp come to a barrier together.
+  where the twin finds one. For other barriers, strong accesses and fences simwarp keeps one clock per warp:
+  it may treat unordered lanes as ordered, unless the lanes of each warp reach a barrier together.
 """
 
 from collections import defaultdict

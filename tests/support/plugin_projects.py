@@ -17,7 +17,7 @@ ENTRY_POINT = "[pytest11]\nsimwarp = simwarp.testing.plugin\n"
 def project(pytester, monkeypatch, *folders) -> Iterator:
     """Pytester's folder with the plugin available; ``folders`` are added to the import path.
 
-    Runs are of this process (`runpytest_inprocess`) or of their own. Afterwards the profile is as before.
+    Runs use this process (`runpytest_inprocess`) or a new one. The Hypothesis profile is restored afterwards.
     """
     installed = pytester.mkdir("installed")
     (installed / "entry-0.dist-info").mkdir()

@@ -1,6 +1,6 @@
 """The bugs of `examples/bugs` are found, named by file, line and lane, and their corrected twins are clean.
 
-Blocks, warps and lanes are worked out here from the sizes of the launches, not taken from what is reported.
+Expected blocks, warps and lanes are computed from the launch sizes, not taken from the reports.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ RACES = [name for name in NAMES if BUGS[name].fault == "Race"]
 class Found:
     """The expected report of a bug.
 
-    ``at`` is block, warp and lane; ``count`` how often a device that only reports meets the bug, ``wrong``
-    how many elements come out wrong on such a device.
+    ``at`` is block, warp and lane; ``count`` is the number of faulting lanes, and ``wrong`` the number of
+    wrong output elements, on a device that reports without raising.
     """
 
     at: tuple[int, int, int]

@@ -64,7 +64,7 @@ SAME = ("--image", "5x5", "--filter", "3x3")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "printed"),
+    ("arguments", "part"),
     [
         (("--image", "5", "--filter", "3x3"), "--image 5 is not two numbers"),
         (("--image", "5x5", "--filter", "3x3x3"), "--filter 3x3x3 is not two numbers"),
@@ -85,10 +85,10 @@ SAME = ("--image", "5x5", "--filter", "3x3")
         (("--image", "2000x2000", "--filter", "1x1", "--json"), "at most 1000000 pixels"),
     ],
 )
-def test_bad_requests_are_refused(arguments, printed, capsys):
+def test_bad_requests_are_refused(arguments, part, capsys):
     assert exclude(*arguments) == 2
     error = capsys.readouterr().err
-    assert printed in error
+    assert part in error
     assert len(error.splitlines()) == 3
 
 

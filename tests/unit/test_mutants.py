@@ -1,10 +1,10 @@
 """Mutation test of the executor: changing any computing instruction of a kernel changes its outputs.
 
-One small change per instruction (`mutate`): another operation, a comparison that takes or leaves the
-border, swapped choices, a lane further on, a branch the other way. Unrolled loops repeat an instruction
+One small change per instruction (`mutate`): another operation, a comparison that includes or excludes
+equality, swapped choices, the next lane, an inverted branch. Unrolled loops repeat an instruction
 tens or hundreds of times: of those that differ in registers only, at most `COPIES` are changed, the first,
 the last, and others evenly between. Each mutant runs on ragged shapes until its result differs from the
-reference or a typed fault is raised. Those that cannot be told apart are listed with the reason.
+reference or a typed fault is raised. Mutants that cannot be detected are listed with the reason.
 """
 
 import re

@@ -1,8 +1,8 @@
 """Faults that known bit convolutions had, planted in ours, are found by the harness and by the strategy.
 
-Each fault edits the source of a kernel, or of host code, at exactly one place. The harness meets it among
-the inputs that every run tries; with the piece replaced by itself the same inputs agree. The strategy
-meets it within the examples of the profile `ci`.
+Each fault edits the source of a kernel, or of host code, at exactly one place. The harness finds it among
+the inputs of every run; with an edit that changes nothing, the same inputs agree. The strategy
+finds it within the examples of the profile `ci`.
 """
 
 import inspect

@@ -1,8 +1,8 @@
 """Faults planted in kernel sources are found and traced to the block, warp and lane of the store.
 
-Each fault edits the source at exactly one place. Block, warp, lane, line and element are worked out here
-from the problem, not taken from what the report says. Each is also found by the harness, among the inputs
-that every run of it tries; with the piece replaced by itself, the same inputs agree.
+Each fault edits the source at exactly one place. Expected block, warp, lane, line and element are
+computed from the problem, not taken from the report. The harness also finds each fault among the inputs
+of every run; with an edit that changes nothing, the same inputs agree.
 """
 
 from dataclasses import dataclass, replace

@@ -1,8 +1,8 @@
 """Faults planted in tensor-core kernels and in the model are traced to lane, register and element.
 
-Each fault edits the source of an example kernel at exactly one place. Which element is wrong first, who holds
-it and what it is instead are worked out here from the problem and the PTX ISA's formulas (9.7.14.5.8 and
-9.7.14.5.14), not taken from the map that the report uses. The kernels as they are pass the same checks.
+Each fault edits the source of an example kernel at exactly one place. The first wrong element, its
+holder and its wrong value are computed from the problem and the PTX ISA's formulas (9.7.14.5.8 and
+9.7.14.5.14), not from the map that the report uses. The unedited kernels pass the same checks.
 """
 
 from __future__ import annotations

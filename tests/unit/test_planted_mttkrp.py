@@ -1,7 +1,7 @@
 """Typical faults of MTTKRP codes, planted in ours, are found by the harness.
 
-Each fault edits the source of a kernel, or of host code, at exactly one place. The harness meets it among
-the inputs that every run tries; with the piece replaced by itself the same inputs agree.
+Each fault edits the source of a kernel, or of host code, at exactly one place. The harness finds it among
+the inputs of every run; with an edit that changes nothing, the same inputs agree.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """Worked examples of floating-point, comparison and conversion instructions, each as a small kernel.
 
 Operands and results are bit patterns, written as PTX does. Where the PTX ISA leaves a result open (a NaN's
-bits) or an NVIDIA H200 does otherwise than it says, the example is what an H200 gave.
+bits) or an NVIDIA H200 deviates from it, the expected result is that of an H200.
 """
 
 import math
