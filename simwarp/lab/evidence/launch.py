@@ -34,10 +34,8 @@ def ask(device: Any, probes: Sequence[Probe]) -> list[Words]:
 def launch(device: Any, kernel: Any, probe: Probe, operands: Words) -> Words:
     """Launch a probe's kernel on a multiple of `BLOCK` operand tuples; return the result tuples."""
     if probe.at_once:
-        steps = range(0, len(operands), probe.at_once)
-        return np.concatenate(
-            [_by_value(device, kernel, probe, operands[k : k + probe.at_once]) for k in steps]
-        )
+        parts = [operands[k : k + probe.at_once] for k in range(0, len(operands), probe.at_once)]
+        return np.concatenate([_by_value(device, kernel, probe, part) for part in parts])
     sets = len(operands)
     given = device.upload(np.zeros(1, np.uint64) if probe.packed or not operands.size else operands)
     memory = device.upload(_memory(probe, operands))
@@ -48,22 +46,19 @@ def launch(device: Any, kernel: Any, probe: Probe, operands: Words) -> Words:
 
 
 def _by_value(device: Any, kernel: Any, probe: Probe, operands: Words) -> Words:
-    data = _packed(operands, probe.packed).reshape(-1)
-    value = np.zeros(1024, np.uint8)
-    value[: data.size] = data
+    value = _packed(operands, probe.packed).tobytes().ljust(1024, b"\0")
     results = device.upload(np.zeros((len(operands), len(probe.results)), np.uint64))
     memory = device.upload(np.zeros(ROOM, np.uint8))
-    kernel((1, 1, 1), (len(operands), 1, 1), np.void(value.tobytes()), results, memory)
+    kernel((1, 1, 1), (len(operands), 1, 1), np.void(value), results, memory)
     return np.asarray(results.download())
 
 
 def _memory(probe: Probe, operands: Words) -> npt.NDArray[np.uint8]:
     """The initial memory of a probe's threads: zeros, or the packed operands."""
-    memory = np.zeros((len(operands), ROOM), np.uint8)
-    if probe.packed and operands.size:
-        data = _packed(operands, probe.packed)
-        memory[:, : data.shape[1]] = data
-    return memory
+    if not probe.packed or not operands.size:
+        return np.zeros((len(operands), ROOM), np.uint8)
+    packed = _packed(operands, probe.packed)
+    return np.pad(packed, ((0, 0), (0, ROOM - packed.shape[1])))
 
 
 def _packed(operands: Words, size: int) -> npt.NDArray[np.uint8]:

@@ -139,14 +139,13 @@ def _is_certain(opcode: str) -> bool:
     """Whether the compiler keeps an opcode's meaning: it may contract some, and assumes others uniform."""
     _, form = find(opcode)
     base = opcode.split(".")[0]
-    if form.vector > 4:
-        return False  # a class has fewer registers
-    if base == "set" and form.T == "bf16":
-        return False  # ptxas drops the conversion in kernels with a call
-    if base in ("brx", "call"):
-        return not form.has("uni")
-    if base == "cvt" and "bf16" in (form.T, form.U) and {"u8", "s8"} & {form.T, form.U}:
-        return False  # would need registers of 8 bits
-    if base in ("ld", "st") and ("param::func" in form.modifiers or (base == "st" and form.has("param"))):
-        return False
-    return base not in ("add", "sub", "mul") or "f" not in form.T or bool(_ROUNDINGS & set(form.modifiers))
+    refused = (
+        form.vector > 4,  # a class has fewer registers
+        base == "set" and form.T == "bf16",  # ptxas drops the conversion in kernels with a call
+        base in ("brx", "call") and form.has("uni"),
+        base == "cvt" and "bf16" in (form.T, form.U) and {"u8", "s8"} & {form.T, form.U},  # 8-bit registers
+        base in ("ld", "st") and "param::func" in form.modifiers,
+        base == "st" and form.has("param"),
+        base in ("add", "sub", "mul") and "f" in form.T and not _ROUNDINGS & set(form.modifiers),
+    )
+    return not any(refused)
