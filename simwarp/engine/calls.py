@@ -15,13 +15,13 @@ import numpy.typing as npt
 
 from simwarp.faults import KernelFault, OutOfBounds
 from simwarp.memory import Allocation
-from simwarp.program.program import Argument, Formal, Routine, Step
+from simwarp.program.program import Argument, Routine, Step
 
 if TYPE_CHECKING:
     from simwarp.engine.chunk import Chunk, Mask
 
 
-_Pass = tuple[Argument | Formal, Argument | Formal, int]
+_Pass = tuple[Argument, Argument, int]
 """Source, destination and number of bytes of a value that a call passes or returns."""
 
 
@@ -198,7 +198,7 @@ def _restore(chunk: Chunk, slot: int, value: Any, defined: Any, lanes: Mask) -> 
         chunk.partial[slot] = np.where(lanes, was, chunk.partial.get(slot, everywhere))
 
 
-def passed(chunk: Chunk, argument: Argument | Formal, size: int) -> npt.NDArray[np.uint64]:
+def passed(chunk: Chunk, argument: Argument, size: int) -> npt.NDArray[np.uint64]:
     """(warps, 32): the argument of ``size`` bytes of each lane, from a register or the current frame."""
     if argument.read is not None:
         return _words(chunk, argument.read(chunk))
@@ -208,7 +208,7 @@ def passed(chunk: Chunk, argument: Argument | Formal, size: int) -> npt.NDArray[
     return words.view(np.uint64)[..., 0]
 
 
-def give(chunk: Chunk, argument: Argument | Formal, values: npt.NDArray[np.uint64], size: int) -> None:
+def give(chunk: Chunk, argument: Argument, values: npt.NDArray[np.uint64], size: int) -> None:
     """Write an argument or result of ``size`` bytes per lane to a register or the current frame."""
     if argument.write is not None:
         argument.write(chunk, values.astype(f"u{size}"))

@@ -367,7 +367,7 @@ class Chunk:
         return fault
 
     def within(self, fault: MemoryFault, memory: Memory) -> None:
-        """Turn a fault's address in shared or local memory into an offset in the window."""
+        """Turn a fault's address in shared or local memory into an offset in its window."""
         for mine, stride, size, what in (
             (self.shared, self.shared_stride, self.launch.shared_size, "the block's shared memory"),
             (self.local, self.local_stride, self.launch.local_size, "the thread's local memory"),

@@ -141,10 +141,8 @@ class Scheduler:
             following = CONTROL[step.kind](self, pc, step)
             if following is None:
                 return
-            if following <= pc:
-                limit = self.limit(following) if self.may_loop(step) else following
-            else:
-                limit = self.limit(following)
+            goes_on = following > pc or self.may_loop(step)
+            limit = self.limit(following) if goes_on else following
             pc = first = following
         self.spend(pc - first)
         self.put(pc, chunk.mask, loops=bool(self.loops))
@@ -205,7 +203,7 @@ class Scheduler:
         return found
 
     def may_loop(self, branch: Step) -> bool:
-        """Count a backward branch; False when the group should yield, or run by itself as it is sparse."""
+        """Count a backward branch; False when the group should yield, or run as a compact copy."""
         self.loops += 1
         if self.loops % _LOOK_AROUND == 0 and not branch.meets and self.is_sparse():
             return False

@@ -134,5 +134,5 @@ class RandomScheduler(Scheduler):
         return True
 
     def is_sparse(self) -> bool:
-        """Never: the warps of a compact copy would run in order."""
+        """Return False: the warps of a compact copy would run in order."""
         return False

@@ -132,7 +132,7 @@ class StackScheduler(Scheduler):
         return nearest
 
     def is_sparse(self) -> bool:
-        """Never: a compact copy has no stacks."""
+        """Return False: a compact copy has no stacks."""
         return False
 
     def _waiting(self, lanes: Mask) -> Warps:

@@ -24,10 +24,10 @@ from simwarp.program.operands import (
     unpack,
     write_each,
 )
-from simwarp.program.program import Argument, Call, Formal, Routine, Step
+from simwarp.program.program import Argument, Call, Routine, Step
 from simwarp.ptx.instructions import TABLE
 from simwarp.ptx.rows import DTYPES, Form, OperandSpec, Row, storage
-from simwarp.ptx.spaces import to_generic
+from simwarp.ptx.spaces import space_of, to_generic
 from simwarp.ptx.special_registers import TYPES
 from simwarp.ptx.syntax import (
     Address,
@@ -46,8 +46,6 @@ from simwarp.ptx.syntax import (
 
 if TYPE_CHECKING:
     from simwarp.program.link import Layout
-
-SPACES = ("global", "shared", "local", "const", "param")
 
 
 def target_number(module: Module) -> int:
@@ -177,7 +175,7 @@ class Binder:
         if spec.kind == "number" and not isinstance(operand, Immediate):
             raise self.misfit(step)
         if "generic" in step.row.traits:
-            refusals.check_space(step, operand, self.layout.spaces, step.form.modifiers[0].partition("::")[0])
+            refusals.check_space(step, operand, self.layout.spaces, space_of(step.form.modifiers))
         refusals.check_class(step, operand, spec, self.types)
         refusals.check_barrier(step, operand, spec)
         return self.reader(step.instruction, operand, step.form.resolve(spec.kind), step.form)
@@ -190,7 +188,7 @@ class Binder:
         return lambda chunk: [part(chunk) for part in parts]
 
     def fragment_registers(self, step: Step, operand: Operand | None, spec: OperandSpec) -> list[Operand]:
-        """The registers of a fragment operand, checked in number; a single one may be without braces."""
+        """The registers of a fragment operand, after a check of their number; one needs no braces."""
         given = list(operand.elements) if isinstance(operand, Vector) else [operand]
         wanted = fragments_of(step.instruction.opcode).operands[spec.name].layout.registers
         if len(given) != wanted or None in given:
@@ -284,13 +282,13 @@ class Binder:
         message = "passes an operand that is neither a .param variable nor a register nor a number"
         raise refusals.misuse(instruction, message)
 
-    def formal(self, variable: Variable) -> Formal:
+    def formal(self, variable: Variable) -> Argument:
         """Bind a parameter or return value on the side of this function."""
         size = DTYPES[variable.type].itemsize * variable.count
         if variable.name in self.layout.frame:
-            return Formal(self.layout.frame[variable.name], size)
+            return Argument(self.layout.frame[variable.name], size)
         slot, declared = self.slots[variable.name], storage(self.types[variable.name])
-        return Formal(
+        return Argument(
             -1, size, register_reader(slot, declared, declared, False), register_writer(slot, declared)
         )
 
@@ -300,8 +298,7 @@ class Binder:
         """Bind the address operand of a memory access: its state space, base and offset."""
         if not isinstance(operand, Address) or operand.more:
             raise self.misfit(step)
-        written = [m.partition("::")[0] for m in step.form.modifiers]
-        step.space = next((m for m in written if m in SPACES), "generic")
+        step.space = space_of(step.form.modifiers) or "generic"
         refusals.check_space(step, operand, self.layout.spaces, step.space)
         base = operand.base
         if step.space == "param" and not (self.is_entry and self.is_parameter(base)):

@@ -83,17 +83,20 @@ class Step:
 
 @dataclass
 class Argument:
-    """An argument or result of a call on the caller's side: in ``.param`` memory, or in a register.
+    """An argument or result of a call, or a parameter or return value of a function: in memory or a register.
 
     Attributes
     ----------
     offset : int
-        Offset in the caller's frame, or -1 for a register.
+        Offset in the caller's or the function's frame, or -1 for a register.
+    size : int
+        Size in bytes of a function's parameter or return value.
     read, write
-        Closures on the caller's register; None for memory.
+        Closures on the register; None for memory.
     """
 
     offset: int = -1
+    size: int = 0
     read: Read | None = None
     write: Write | None = None
 
@@ -119,24 +122,6 @@ class Call:
 
 
 @dataclass
-class Formal:
-    """A parameter or return value on the side of a device function.
-
-    Attributes
-    ----------
-    offset, size : int
-        Offset in the function's frame, -1 for a register; and size in bytes.
-    read, write
-        Closures on the function's register; None for memory.
-    """
-
-    offset: int
-    size: int
-    read: Read | None = None
-    write: Write | None = None
-
-
-@dataclass
 class Routine:
     """A kernel or device function within a program.
 
@@ -158,8 +143,8 @@ class Routine:
     first: int = 0
     frame: int = 0
     slots: range = range(0)
-    parameters: list[Formal] = field(default_factory=list[Formal])
-    returns: list[Formal] = field(default_factory=list[Formal])
+    parameters: list[Argument] = field(default_factory=list[Argument])
+    returns: list[Argument] = field(default_factory=list[Argument])
     recursive: bool = False
     local_variables: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
 

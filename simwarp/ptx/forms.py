@@ -11,10 +11,10 @@ from functools import cache
 from typing import NamedTuple
 
 from simwarp.ptx.rows import PARTS, Row
+from simwarp.ptx.spaces import space_of
 
 _MODERATE = 256
 """Rows with at most this many spellings have evidence for each spelling."""
-_SPACES = {"const", "global", "local", "param", "shared"}
 
 
 class _Choice(NamedTuple):
@@ -63,7 +63,7 @@ def _choices(row: Row) -> list[_Choice]:
         longer: list[_Choice] = list(choices) if optional else []
         for words, extra in choices:
             for option in options:
-                counts = bool(optional) and option[0].split("::")[0] not in _SPACES
+                counts = bool(optional) and not space_of(option[:1])
                 longer.append(_Choice((*words, *option), extra + counts))
         clash = row.clash
         choices = longer if clash is None else [choice for choice in longer if not clash(choice.words)]
@@ -88,5 +88,5 @@ def _typed(row: Row, choice: _Choice) -> list[tuple[tuple[str, str], str]]:
 def _facts(choice: _Choice) -> set[tuple[str, str]]:
     """The words of a combination, each paired with its state space."""
     words = choice.words[1:]
-    space = next((word for word in words if word.split("::")[0] in _SPACES), "")
+    space = next(filter(lambda word: space_of([word]), words), "")
     return {(space, word) for word in words} | {(space, "")}

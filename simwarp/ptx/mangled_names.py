@@ -152,6 +152,10 @@ class _Reader:
     def _arguments(self) -> list[str]:
         """Read template arguments, between I and E."""
         self._expect("I")
+        return self._until_end()
+
+    def _until_end(self) -> list[str]:
+        """Read template arguments up to an E."""
         found: list[str] = []
         while not self._take("E"):
             found.append(self._argument())
@@ -160,10 +164,7 @@ class _Reader:
     def _argument(self) -> str:
         """Read one template argument: a type, a constant or a pack."""
         if self._take("J"):  # a pack
-            found: list[str] = []
-            while not self._take("E"):
-                found.append(self._argument())
-            return ", ".join(found)
+            return ", ".join(self._until_end())
         return self._literal() if self._take("L") else self._type()
 
     def _literal(self) -> str:

@@ -6,6 +6,7 @@ addresses are generic unchanged.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,14 @@ RESERVED_IN_USE = 288
 """Bytes of the reserved part that driver 580 uses."""
 RESERVED_AT = (1 << BLOCK_BITS) - 2 * RESERVED
 """Start of the reserved part, far from the block's own memory so that neither is reached by overrun."""
+
+_SPACES = ("global", "shared", "local", "const", "param")
+
+
+def space_of(words: Iterable[str]) -> str:
+    """The state space among the words of an opcode, "shared" for ``.shared::cta``; "" without one."""
+    bases = (word.partition("::")[0] for word in words)
+    return next((base for base in bases if base in _SPACES), "")
 
 
 def to_generic(address: Any, space: str) -> Any:

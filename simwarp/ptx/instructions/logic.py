@@ -13,12 +13,12 @@ from simwarp.ptx.rows import Form
 
 
 def _beside_zero(form: Form, a: Any, b: Any) -> tuple[Any, Any]:
-    """Of ``and``, per operand the lanes where the other one is 0."""
+    """For ``and``: per operand, the lanes where the other operand is 0."""
     return np.equal(b, 0), np.equal(a, 0)
 
 
 def _beside_ones(form: Form, a: Any, b: Any) -> tuple[Any, Any]:
-    """Of ``or``, per operand the lanes where the other one has all bits set."""
+    """For ``or``: per operand, the lanes where the other operand has all bits set."""
     return np.equal(lanes.not_(b), 0), np.equal(lanes.not_(a), 0)
 
 

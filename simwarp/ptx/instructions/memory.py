@@ -10,7 +10,7 @@ import numpy as np
 
 from simwarp.ptx.instructions._table import nothing, operand, row, where
 from simwarp.ptx.rows import Form
-from simwarp.ptx.spaces import BLOCK_BITS, from_generic, is_in, to_generic
+from simwarp.ptx.spaces import BLOCK_BITS, from_generic, is_in, space_of, to_generic
 
 _MEMORY = "b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64"
 SCOPE = "{.cta|.cluster|.gpu|.sys}"
@@ -21,7 +21,6 @@ _KEPT = ("evict_normal", "evict_unchanged", "evict_first", "evict_last", "no_all
 _EVICTIONS = {f"L1::{kept}" for kept in _KEPT}
 _NOT_MMIO = {"weak", "volatile", "acquire", "release", "cta", "cluster", "gpu", "nc", "v2", "v4"}
 _CACHED = {"ca", "cg", "cs", "lu", "cv", "wb", "wt"}
-_SPACES = {"const", "global", "local", "param", "shared"}
 _EVICTION = f"{{{'|'.join(f'.L1::{kept}' for kept in _KEPT)}}}"
 
 
@@ -29,7 +28,7 @@ def _access_clash(words: Sequence[str]) -> bool:
     """Whether modifiers of a load or store exclude each other (PTX ISA 9.7.9.8 and 9.7.9.11)."""
     has = set(words[1:])
     strong, scoped, cached = has & ORDERS, has & SCOPES, has & _CACHED
-    space = next((word.split("::")[0] for word in words if word.split("::")[0] in _SPACES), "")
+    space = space_of(words)
     hints = {word for word in has if word.startswith(("L1::", "L2::"))}
     ordered = strong or has & {"weak", "volatile"}
     if bool(scoped) > bool(strong) or (strong and not scoped and words[-1] not in strong | {"mmio"}):
@@ -124,7 +123,7 @@ _hint(
     summary="whether a generic address lies in a state space",
 )
 def isspacep(form: Form, a: Any, own: Any) -> Any:
-    inside = is_in(a, form.modifiers[0].partition("::")[0])
+    inside = is_in(a, space_of(form.modifiers))
     return inside & (_rank(a, own) == own) if form.has("shared::cta") else inside
 
 
@@ -143,12 +142,12 @@ def _cvta(name: str, summary: str) -> Any:
 
 @_cvta("cvta", "the generic address of an address in a state space")
 def cvta(form: Form, a: Any) -> Any:
-    return to_generic(a, form.modifiers[0].partition("::")[0])
+    return to_generic(a, space_of(form.modifiers))
 
 
 @_cvta("cvta.to", "the address in a state space of a generic address")
 def cvta_to(form: Form, a: Any) -> Any:
-    return from_generic(a, form.modifiers[0].partition("::")[0])
+    return from_generic(a, space_of(form.modifiers))
 
 
 @row(
