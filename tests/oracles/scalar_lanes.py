@@ -16,22 +16,22 @@ WARP = range(32)
 
 
 def and_(a, b):
-    """PTX ISA 9.7.8, ``and``."""
+    """Scalar twin of ``and``, from PTX ISA 9.7.8."""
     return a & b
 
 
 def or_(a, b):
-    """PTX ISA 9.7.8, ``or``."""
+    """Scalar twin of ``or``, from PTX ISA 9.7.8."""
     return a | b
 
 
 def xor(a, b):
-    """PTX ISA 9.7.8, ``xor``."""
+    """Scalar twin of ``xor``, from PTX ISA 9.7.8."""
     return a ^ b
 
 
 def not_(a, width=32):
-    """PTX ISA 9.7.8, ``not``."""
+    """Scalar twin of ``not``, from PTX ISA 9.7.8."""
     return sum(1 << i for i in range(width) if not a >> i & 1)
 
 
@@ -48,7 +48,7 @@ def shr(a, amount, width=32, signed=False):
 
 
 def popc(a):
-    """PTX ISA 9.7.1, ``popc``."""
+    """Scalar twin of ``popc``, from PTX ISA 9.7.1."""
     count = 0
     while a != 0:
         count += a & 1
@@ -62,7 +62,7 @@ def brev(a, width=32):
 
 
 def clz(a, width=32):
-    """PTX ISA 9.7.1, ``clz``."""
+    """Scalar twin of ``clz``, from PTX ISA 9.7.1."""
     count = 0
     while count < width and a & 1 << (width - 1) == 0:
         count += 1
@@ -71,14 +71,14 @@ def clz(a, width=32):
 
 
 def bfe(a, position, length, width=32, signed=False):
-    """PTX ISA 9.7.1, ``bfe``."""
+    """Scalar twin of ``bfe``, from PTX ISA 9.7.1."""
     msb, pos, n = width - 1, position & 0xFF, length & 0xFF
     sbit = a >> min(pos + n - 1, msb) & 1 if signed and n != 0 else 0
     return sum((a >> (pos + i) & 1 if i < n and pos + i <= msb else sbit) << i for i in range(width))
 
 
 def bfi(a, b, position, length, width=32):
-    """PTX ISA 9.7.1, ``bfi``."""
+    """Scalar twin of ``bfi``, from PTX ISA 9.7.1."""
     msb, pos, n = width - 1, position & 0xFF, length & 0xFF
     f = b
     for i in range(width):
@@ -98,7 +98,7 @@ PRMT_MODES = {  # the bytes d.b3 d.b2 d.b1 d.b0 for the selectors 0 … 3, as th
 
 
 def prmt(a, b, selector, mode="default"):
-    """PTX ISA 9.7.9, ``prmt``."""
+    """Scalar twin of ``prmt``, from PTX ISA 9.7.9."""
     source = a.to_bytes(4, "little") + b.to_bytes(4, "little")
     if mode != "default":
         return int.from_bytes(bytes(source[int(n)] for n in PRMT_MODES[mode][selector & 3]), "big")
@@ -158,12 +158,12 @@ def rotate(predicate, member_mask, active):
 
 
 def vote_any(predicate, member_mask, active):
-    """PTX ISA 9.7.13, ``vote.sync.any``."""
+    """Scalar twin of ``vote.sync.any``, from PTX ISA 9.7.13."""
     return _for_each_lane(lambda _, team: any(predicate[j] for j in team), member_mask, active)
 
 
 def vote_all(predicate, member_mask, active):
-    """PTX ISA 9.7.13, ``vote.sync.all``."""
+    """Scalar twin of ``vote.sync.all``, from PTX ISA 9.7.13."""
     return _for_each_lane(lambda _, team: all(predicate[j] for j in team), member_mask, active)
 
 
@@ -213,7 +213,7 @@ def shfl(value, b, c, mode, member_mask, active):
 
 
 def match_any(value, member_mask, active):
-    """PTX ISA 9.7.13, ``match.sync.any``."""
+    """Scalar twin of ``match.sync.any``, from PTX ISA 9.7.13."""
     return _for_each_lane(
         lambda lane, team: sum(1 << j for j in team if value[j] == value[lane]), member_mask, active
     )
@@ -230,7 +230,7 @@ def match_all(value, member_mask, active):
 
 
 def redux(operation, value, member_mask, active, signed=False):
-    """PTX ISA 9.7.13, ``redux.sync``."""
+    """Scalar twin of ``redux.sync``, from PTX ISA 9.7.13."""
 
     def reduce(_, team):
         terms = [value[j] - (1 << 32) if signed and value[j] >> 31 else value[j] for j in team]

@@ -212,7 +212,7 @@ def by_maps(opcode, types, maps, *lanes):
 
 
 def mma(opcode, a, b, c):
-    """PTX ISA 9.7.14.5.14."""
+    """Scalar twin of ``mma``, from PTX ISA 9.7.14.5.14."""
     types = types_of(opcode)
     quads = "m8n8k4" in opcode and types[1] == "f16"
     named = (quad_a, quad_b, quad_c, quad_d) if quads else (of_a, of_b, of_c, of_c)
@@ -220,7 +220,7 @@ def mma(opcode, a, b, c):
 
 
 def wmma_mma(opcode, a, b, c):
-    """PTX ISA 9.7.14.4.5."""
+    """Scalar twin of ``wmma.mma``, from PTX ISA 9.7.14.4.5."""
     types, shape = types_of(opcode), spelled(opcode).shape
     named = zip("abcc", [*types[1:], types[0]], strict=True)
     return by_maps(opcode, types, [partial(of_wmma, one, kind, shape) for one, kind in named], a, b, c)
@@ -259,7 +259,7 @@ def tile_of(opcode, stride):
 
 
 def wmma_load(opcode, memory, addresses, stride):
-    """PTX ISA 9.7.14.4.3."""
+    """Scalar twin of ``wmma.load``, from PTX ISA 9.7.14.4.3."""
     place, kind, places = tile_of(opcode, stride)
     (start,) = set(addresses)
     found = {at: bits_at(memory, 8 * start + bit, BITS[kind]) for at, bit in places.items()}
@@ -268,7 +268,7 @@ def wmma_load(opcode, memory, addresses, stride):
 
 
 def wmma_store(opcode, lanes, memory, addresses, stride):
-    """PTX ISA 9.7.14.4.4."""
+    """Scalar twin of ``wmma.store``, from PTX ISA 9.7.14.4.4."""
     place, kind, places = tile_of(opcode, stride)
     (start,), left = set(addresses), bytearray(memory)
     for at, word in elements(lanes, kind, place).items():
@@ -288,14 +288,14 @@ def rows_of_eight(opcode, count, addresses):
 
 
 def ldmatrix(opcode, memory, addresses, stride=None):
-    """PTX ISA 9.7.14.5.15."""
+    """Scalar twin of ``ldmatrix``, from PTX ISA 9.7.14.5.15."""
     count = next(int(word[1:]) for word in spelled(opcode).words if word in ("x1", "x2", "x4"))
     places = rows_of_eight(opcode, count, addresses)
     return fragments({at: bits_at(memory, bit, 16) for at, bit in places.items()}, "b16", of_eight, count)
 
 
 def stmatrix(opcode, lanes, memory, addresses, stride=None):
-    """PTX ISA 9.7.14.5.16."""
+    """Scalar twin of ``stmatrix``, from PTX ISA 9.7.14.5.16."""
     places, left = rows_of_eight(opcode, len(lanes[0]), addresses), bytearray(memory)
     for at, word in elements(lanes, "b16", of_eight).items():
         put_bits(left, places[at], 16, word)

@@ -34,7 +34,7 @@ def ballot(opcode, a, m, active):
 
 
 def redux(opcode, a, m, active):
-    """PTX ISA 9.7.13.12."""
+    """Scalar twin of ``redux``, from PTX ISA 9.7.13.12."""
     return lanes.redux(opcode.split(".")[2], a, m, active, signed=opcode.endswith("s32"))
 
 

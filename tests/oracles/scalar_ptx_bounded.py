@@ -70,7 +70,7 @@ def each_half(legal):
 
 
 def div(opcode, operands, result):
-    """PTX ISA 9.7.3.8.
+    """Whether a result of ``div.approx`` or ``div.full`` is legal, from PTX ISA 9.7.3.8.
 
     ``.full``: 2 ulp. ``.approx``, that is ``a * (1 / b)``: 2 ulp for abs(b) in [2**-126, 2**126]; above, zero
     with a sign, or NaN for an infinite a. For a subnormal b there is no bound; an H200 stays in 2 ulp.

@@ -331,6 +331,6 @@ def combine(opcode, t, c):
 
 
 def prmt(opcode, a, b, c):
-    """PTX ISA 9.7.9.7."""
+    """Scalar twin of ``prmt``, from PTX ISA 9.7.9.7."""
     mode = opcode.split(".")[2:]
     return lanes.prmt(a, b, c, mode[0] if mode else "default")

@@ -96,13 +96,13 @@ def space_in(opcode):
 
 
 def cvta(opcode, a):
-    """PTX ISA 9.7.9.20."""
+    """Scalar twin of ``cvta``, from PTX ISA 9.7.9.20."""
     window = WINDOWS.get(space_in(opcode), 0)
     return (a - window if ".to." in opcode else a + window) % (1 << 64)
 
 
 def isspacep(opcode, a):
-    """PTX ISA 9.7.9.19."""
+    """Scalar twin of ``isspacep``, from PTX ISA 9.7.9.19."""
     window = WINDOWS.get(space_in(opcode))
     if window:
         return window <= a < window + (1 << 40)
@@ -110,7 +110,7 @@ def isspacep(opcode, a):
 
 
 def mapa(opcode, a, rank):
-    """PTX ISA 9.7.9.23."""
+    """Scalar twin of ``mapa``, from PTX ISA 9.7.9.23."""
     return (a & ~(0xFF << BLOCKS) | rank + 1 << BLOCKS) & words.ones(last_type(opcode))
 
 
