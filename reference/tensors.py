@@ -259,11 +259,6 @@ def check_tensor_format(
         )
 
 
-def _is_shape(shape: Any) -> bool:
-    """Whether a value is a tuple of four ints."""
-    return issubclass(type(shape), tuple) and len(shape) == 4 and all(map(is_integer, shape))
-
-
 def _check_shape(shape: tuple[int, ...], layout: TensorLayout, name: str) -> None:
     """Raise ShapeError unless a shape has four dimensions of at least 1."""
     if len(shape) != 4 or min(shape) < 1:
@@ -289,7 +284,8 @@ def check_packed_tensor(packed: Any, name: str, layouts: tuple[TensorLayout, ...
             f"here it must be {' or '.join(repr(layout) for layout in layouts)}\n"
             "images are x, filters are w: check the order of the arguments, or pack the data again"
         )
-    if not _is_shape(packed.shape):
+    size: Any = packed.shape
+    if not issubclass(type(size), tuple) or len(size) != 4 or not all(map(is_integer, size)):
         raise FormatError(
             f"{name} has shape={packed.shape!r}\n"
             "it decides which bits of the words are padding\n"

@@ -52,9 +52,8 @@ def find_unwritten(arguments: Sequence[Argument]) -> tuple[Unwritten, ...]:
         if argument.to_fill and hasattr(argument.value, "unwritten"):
             missing: npt.NDArray[np.bool_] = argument.value.unwritten()
             if missing.any():
-                first = np.unravel_index(int(missing.argmax()), missing.shape)
-                counts = int(np.count_nonzero(missing)), missing.size
-                left = Unwritten(argument.name, *counts, tuple(int(i) for i in first))
+                count, first = np.count_nonzero(missing), np.unravel_index(missing.argmax(), missing.shape)
+                left = Unwritten(argument.name, int(count), missing.size, tuple(map(int, first)))
                 found.setdefault(argument.value.pointer, left)
     return tuple(found.values())
 

@@ -35,13 +35,9 @@ _WHOLE = 32 * 1024
 """The largest output that is stored whole, in bytes."""
 _DAMAGED = (OSError, ValueError, TypeError, EOFError, BadZipFile, zlib.error, struct.error, RuntimeError)
 """Exceptions that `json` and `numpy.load` raise for a damaged file."""
-_HEADER: dict[str, type] = {
-    **dict.fromkeys(("subject", "driver", "date", "command"), str),
-    "version": int,
-    "gpu": dict,
-    "arch": list,
-    "trial": bool,
-}
+_HEADER: dict[str, type] = dict.fromkeys(("subject", "driver", "date", "command"), str)
+_HEADER.update({"version": int, "gpu": dict, "arch": list, "trial": bool})
+"""The type of each field that every recording has."""
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,11 @@ class Chooser(Protocol):
 
     def integer(self, low: int, high: int) -> int:
         """Draw an integer from low to high, both included."""
+        ...
 
     def choice(self, options: Sequence[T]) -> T:
         """Draw one of the options, which are sorted from simple to complex."""
+        ...
 
 
 @dataclass(frozen=True)
