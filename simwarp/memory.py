@@ -9,6 +9,7 @@ unchecked read of uninitialised memory is recognisable.
 
 from __future__ import annotations
 
+import copy
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -60,6 +61,7 @@ class Memory:
         if start % ALIGNMENT:
             raise ShapeError(f"memory starts at {start:#x}\ngive a multiple of {ALIGNMENT}")
         self.space, self.shared = space, shared
+        self._whole: Memory | None = None
         self._next = start
         self._count = 0
         self._table: tuple[list[int], list[Allocation]] = ([], [])
@@ -135,11 +137,15 @@ class Memory:
     @property
     def whole(self) -> Memory:
         """The memory that this is a part of, or itself."""
-        return self
+        return self._whole or self
 
     def part(self, allocations: Sequence[Allocation]) -> Memory:
         """A memory with only these allocations (sorted by address): all others are out of bounds."""
-        return _Selection(self, allocations)
+        some = copy.copy(self)
+        some._whole = self
+        some._table = [a.base for a in allocations], list(allocations)
+        some._freed, some._released = deque(), deque()
+        return some
 
     def around(self, address: int) -> list[Allocation]:
         """The allocation that holds the byte at ``address``; else its neighbours, if one of them is near."""
@@ -332,21 +338,6 @@ class Memory:
         else:
             relation = f"byte {offset} of {where}"
         return near, f"{relation}, which was freed" if near.freed else relation
-
-
-class _Selection(Memory):
-    """Some allocations of a memory (see `Memory.part`)."""
-
-    def __init__(self, whole: Memory, allocations: Sequence[Allocation]) -> None:
-        self.space, self.shared, self._whole = whole.space, whole.shared, whole
-        self._table = [a.base for a in allocations], list(allocations)
-        self._freed: deque[Allocation] = deque()
-        self._released: deque[int] = deque()
-
-    @property
-    def whole(self) -> Memory:
-        """The memory of which this is a part."""
-        return self._whole
 
 
 def _misaligned(addresses: Any, width: int) -> npt.NDArray[np.bool_]:

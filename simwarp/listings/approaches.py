@@ -20,7 +20,7 @@ Source: BSTC (SC'19), section 5.1, listings 3 and 4, "Relaxing Assumption-(a)" a
 from __future__ import annotations
 
 import itertools
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,7 @@ from simwarp.listings.bmm import BMM32_Arow_Brow
 from simwarp.listings.checks import check_choice
 from simwarp.listings.fused import launched
 from simwarp.listings.operands import Operand, operands
+from simwarp.listings.packing import lines_of
 from simwarp.warp import GlobalArray, Warp
 
 Approach: TypeAlias = Literal["row-by-row", "row-by-column", "column-by-row", "column-by-column"]
@@ -46,6 +47,7 @@ def BMM32_Arow_Bcol(
     A_width: int,
     B_width: int,
     n: int,
+    transpose: bool = False,
 ) -> None:
     """Listing 3: multiply each row of A with each column of B.
 
@@ -60,6 +62,8 @@ def BMM32_Arow_Bcol(
         In words, ceil(n / 32).
     n : int
         The length of the dot products, without padding.
+    transpose : bool
+        Transpose each tile of A first: see `BMM32_Acol_Bcol`, which has the layout of A.
 
     Notes
     -----
@@ -73,7 +77,10 @@ def BMM32_Arow_Bcol(
     row = bx * WARP_SIZE + laneid
     Cm = [np.zeros(WARP_SIZE, np.uint32)] * WARP_SIZE
     for i in range(A_width):
-        r0 = _fetch(warp, A, i * A_height, row, A_height)
+        if transpose:
+            r0 = transposed(warp, _fetch(warp, A, bx * n, i * WARP_SIZE + laneid, n))
+        else:
+            r0 = _fetch(warp, A, i * A_height, row, A_height)
         r1 = _fetch(warp, B, by * n, i * WARP_SIZE + laneid, n)
         for j in range(WARP_SIZE):
             r2 = crop(warp, r1, j)
@@ -126,25 +133,15 @@ def BMM32_Acol_Brow(
             warp.store(C, (bx * WARP_SIZE + j) * B_width + column, dot)
 
 
-def BMM32_Acol_Bcol(
-    warp: Warp,
-    A: GlobalArray,
-    B: GlobalArray,
-    C: GlobalArray,
-    A_height: int,
-    A_width: int,
-    B_width: int,
-    n: int,
-) -> None:
+@lines_of(BMM32_Arow_Bcol)
+def BMM32_Acol_Bcol(*arguments: Any) -> None:
     """Multiply each column of A with each column of B: transpose A's tile, then listing 3.
 
     Parameters
     ----------
     A : (ceil(A_height / 32), n), uint32
         As of `BMM32_Acol_Brow`.
-    B : (ceil(B_width / 32), n), uint32
-        As of `BMM32_Arow_Bcol`.
-    C, A_height, A_width, B_width, n
+    warp, B, C, A_height, A_width, B_width, n
         As of `BMM32_Arow_Bcol`.
 
     Notes
@@ -154,23 +151,17 @@ def BMM32_Acol_Bcol(
 
     Grid: (ceil(A_height / 32), ceil(B_width / 32)), blocks of one warp.
     """
-    laneid, (bx, by, _z) = warp.lane, warp.block
-    row = bx * WARP_SIZE + laneid
-    Cm = [np.zeros(WARP_SIZE, np.uint32)] * WARP_SIZE
-    for i in range(A_width):
-        r0 = _fetch(warp, A, bx * n, i * WARP_SIZE + laneid, n)
-        r1 = _fetch(warp, B, by * n, i * WARP_SIZE + laneid, n)
-        r3 = np.zeros(WARP_SIZE, np.uint32)
-        for j in range(WARP_SIZE):
-            r2 = crop(warp, r0, j)
-            with warp.where(laneid == j):
-                r3 = warp.select(r2, r3)
-        for j in range(WARP_SIZE):
-            r2 = crop(warp, r1, j)
-            Cm[j] = Cm[j] + popc(xor(r3, r2))
-    for j in range(min(WARP_SIZE, B_width - by * WARP_SIZE)):
-        with warp.where(row < A_height):
-            warp.store(C, row * B_width + by * WARP_SIZE + j, np.int32(n) - 2 * Cm[j].astype(np.int32))
+    BMM32_Arow_Bcol(*arguments, transpose=True)
+
+
+def transposed(warp: Warp, r: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    """Transpose a tile: lane j receives bit-column j as a word."""
+    result = np.zeros(WARP_SIZE, np.uint32)
+    for j in range(WARP_SIZE):
+        column = crop(warp, r, j)
+        with warp.where(warp.lane == j):
+            result = warp.select(column, result)
+    return result
 
 
 def crop(warp: Warp, r: npt.NDArray[np.uint32], j: int) -> npt.NDArray[np.uint32]:
