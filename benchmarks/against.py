@@ -1,4 +1,4 @@
-"""The executor's CPU time, this tree against another one, in turns on one core.
+"""The CPU time of the PTX executor in this tree and in another one, measured in turns on one core.
 
     python benchmarks/against.py OTHER [--pairs 15] [--only CASE] [--json benchmarks/results/cpu/against.json]
 
@@ -31,7 +31,7 @@ TARGET, TARGET_OF_MEAN = 0.85, 0.9
 
 
 def serve(name: str) -> None:
-    """Run a case once for each line that comes in, and print the CPU seconds of its launch."""
+    """Run a case once for each input line, and print the CPU seconds of its launch."""
     random, case = np.random.default_rng(), COMPARED[name]
     with patch.object(time, "perf_counter", time.process_time), case.within():
         case.sample(random, **case.small, **case.options)
@@ -41,7 +41,7 @@ def serve(name: str) -> None:
 
 
 def compared(name: str, other: Path, pairs: int) -> Row:
-    """One case on both trees."""
+    """Measure one case on both trees."""
     script, *command = str(Path(__file__).resolve()), ".", "--serve", name
     their_script = other / "benchmarks" / "against.py"  # each side names modules as its tree does
     with ExitStack() as stack:

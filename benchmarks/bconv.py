@@ -41,7 +41,7 @@ MOST_OPERATIONS, MOST_BYTES = 15_500e12, 4.3e12
 
 
 class Problem:
-    """Packed random operands, and the answer for one image."""
+    """Packed random operands, and the reference result of one image."""
 
     def __init__(self, channels: int, random: np.random.Generator) -> None:
         self.images = (BATCH, SIDE, SIDE, channels)
@@ -96,7 +96,7 @@ class Convolution:
         self.kernels[output](*self.grid, *self.operands, y, self.argument, *rule, stream=stream)
 
     def check(self, output: str) -> None:
-        """Hold an image of the answer against the reference."""
+        """Compare one image of the result with the reference."""
         got = self.output[output].download()[self.problem.checked]
         if not np.array_equal(got, self.problem.answers[output]):
             raise SystemExit(f"{self.scheme.name} {output} {self.problem.images}: the answer is wrong")
@@ -126,7 +126,7 @@ def rows_of(device: Any, channels: int, i: int, random: np.random.Generator) -> 
 
 
 def floor_of(channels: int, output: str) -> float:
-    """Microseconds that no kernel can stay below."""
+    """A lower bound of the kernels' time, in microseconds."""
     outputs = BATCH * SIDE * SIDE * channels
     operations = 2 * outputs * WINDOW * WINDOW * channels
     written = outputs * 4 if output == "int32" else outputs / 8
@@ -134,7 +134,7 @@ def floor_of(channels: int, output: str) -> float:
 
 
 def library_time(channels: int) -> float:
-    """What cuDNN does through torch, on ±1 as float16, channels last."""
+    """The time of cuDNN through torch, on ±1 as float16, channels last."""
     like = {"dtype": torch.float16, "device": "cuda", "memory_format": torch.channels_last}
     x = torch.randint(0, 2, (BATCH, channels, SIDE, SIDE), device="cuda").mul_(2).sub_(1).to(**like)
     w = torch.randint(0, 2, (channels, channels, WINDOW, WINDOW), device="cuda").mul_(2).sub_(1).to(**like)

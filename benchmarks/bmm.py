@@ -103,7 +103,7 @@ class Product:
         self.kernels[output](self.grid, self.block, *self.operands, c, *self.sizes, *rule, stream=stream)
 
     def check(self, output: str) -> None:
-        """Hold some rows of the answer against the reference."""
+        """Compare some rows of the result with the reference."""
         rows = np.unique(np.linspace(0, self.n - 1, 24).astype(int))
         word, first = self.scheme.word, self.scheme.first
         a = PackedBits(
@@ -142,7 +142,7 @@ class Packing:
         self.kernel(self.grid, block, self.source, self.words, *self.rest, stream=stream)
 
     def check(self) -> None:
-        """Hold the first rows and columns of the answer against the reference."""
+        """Compare the first rows and columns of the result with the reference."""
         part = self.host[:, :256] if self.layout == "row" else self.host[:256]
         expected = reference.pack(part, layout=self.layout, word=self.word).words
         if not np.array_equal(self.words.download()[:, :256], expected):
@@ -204,7 +204,7 @@ def row(name: str, i: int, ours: float, operands: str, libraries: dict[str, floa
 
 
 def library_speeds(random: np.random.Generator) -> dict[int, dict[str, float]]:
-    """What cuBLASLt does through torch: int8 to int32, and float16."""
+    """The speeds of cuBLASLt through torch: int8 to int32, and float16."""
     speeds: dict[int, dict[str, float]] = {}
     for n in SIZES:
         a, b = (torch.from_numpy(random.integers(-127, 127, (n, n), dtype=np.int8)).cuda() for _ in "ab")
@@ -218,7 +218,7 @@ def library_speeds(random: np.random.Generator) -> dict[int, dict[str, float]]:
 
 
 def graph_time(work: Callable[[], Any], inner: int = 20, samples: int = 15) -> float:
-    """As `hopper.seconds`, for work that torch launches."""
+    """The median time in a CUDA graph, as `hopper.seconds`, of work that torch launches."""
     for _ in range(3):
         work()
     torch.cuda.synchronize()
@@ -238,7 +238,7 @@ def graph_time(work: Callable[[], Any], inner: int = 20, samples: int = 15) -> f
 
 
 def eager_time(work: Callable[[], Any], inner: int = 20, samples: int = 15) -> float:
-    """For work so long that its launch does not count; in a graph, a copy would go to a copy engine."""
+    """The median time without a graph, of long work; a graph would use a copy engine."""
     times: list[float] = []
     for _ in range(samples + 1):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in "ab")

@@ -1,4 +1,4 @@
-"""What checks and observers cost: the same launches with and without them, on one core.
+"""The cost of checks and observers: the same launches with and without them, on one core.
 
     python benchmarks/checks.py [--json benchmarks/results/cpu/checks.json]
 
@@ -43,17 +43,17 @@ EVENTS = {"observed", "on_step", "on_access", "on_write", "on_barrier"}
 
 
 class WithoutEvents(ast.NodeTransformer):
-    """Takes out of a module what makes events."""
+    """Remove the code that makes events from a module's syntax tree."""
 
     def __init__(self) -> None:
         self.taken = 0
 
     def visit_If(self, node: ast.If) -> ast.AST | None:
-        """Without a condition on somebody's wanting an event."""
+        """Remove ``if`` statements on whether an event has observers."""
         return self._without(node, node.test)
 
     def visit_For(self, node: ast.For) -> ast.AST | None:
-        """Without a loop over those who want an event."""
+        """Remove loops over the observers of an event."""
         return self._without(node, node.iter)
 
     def _without(self, node: ast.AST, condition: ast.expr) -> ast.AST | None:
@@ -66,7 +66,7 @@ class WithoutEvents(ast.NodeTransformer):
 
 @contextmanager
 def package_without_events() -> Iterator[Path]:
-    """A copy of the tree whose executor makes no events."""
+    """Copy the tree, with an executor that does not make events."""
     with tempfile.TemporaryDirectory() as folder:
         root, taken = Path(folder), 0
         for name in ("reference", "simwarp", "gpu", "benchmarks", "examples"):
@@ -83,12 +83,12 @@ def package_without_events() -> Iterator[Path]:
 
 
 def side_of(root: Path, case: str, checks: str) -> Side:
-    """A process that runs a case on the package in ``root``."""
+    """Start a process that runs a case on the package in ``root``."""
     return Side([str(root / "benchmarks" / "checks.py"), "--serve", case, "--checks", checks], root)
 
 
 def serve(case: str, checks: str) -> None:
-    """Run a case once for each line that comes in."""
+    """Run a case once for each input line."""
     random = np.random.default_rng()
     for _ in sys.stdin:
         seconds, _ = SAMPLES[case](random, **SIZES[case], checks=checks)
@@ -96,7 +96,7 @@ def serve(case: str, checks: str) -> None:
 
 
 def compared(case: str, name: str, sides: Sequence[Side], repetitions: int, target: float) -> Row:
-    """The median time of the first side as a multiple of the second one's."""
+    """The ratio of the median times of the first and the second side."""
     samples = [[side.sample() for side in sides] for _ in range(repetitions)]
     ours, other = (median(times) for times in zip(*samples, strict=True))
     lower, _, upper = quantiles([a / b for a, b in samples], n=4)

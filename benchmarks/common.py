@@ -1,4 +1,4 @@
-"""What the benchmarks share: one core, where the numbers come from, and the JSON that the pages show."""
+"""Shared by the benchmarks: one core, the provenance of the numbers, and the JSON that the pages show."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Row:
 
 
 def use_one_core() -> None:
-    """Give this process, and those it starts, one core and one thread per library.
+    """Restrict this process and its children to one core and one thread per library.
 
     Libraries read the number of threads when they are loaded, so the script starts over.
     """
@@ -64,7 +64,7 @@ def use_one_core() -> None:
 
 
 class Side:
-    """A process that takes one sample whenever it is asked: it reads a line, and prints the seconds.
+    """A process that takes a sample for each line that it reads, and prints the seconds.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class Side:
         self._process.wait()
 
     def sample(self) -> float:
-        """The seconds of one more sample."""
+        """Take one more sample, in seconds."""
         if self._process.stdin is None or self._process.stdout is None:
             raise RuntimeError("the process has no pipes")
         self._process.stdin.write("\n")
@@ -123,7 +123,7 @@ def cpu_name() -> str:
 
 
 def commit() -> str:
-    """The commit that is checked out, with ``-dirty`` behind it if tracked files differ from it.
+    """The commit that is checked out, with the suffix ``-dirty`` if tracked files differ from it.
 
     Where the tree was copied without its history, ``SIMWARP_COMMIT`` says it.
     """
@@ -142,7 +142,7 @@ def show(rows: Sequence[Row]) -> None:
 
 
 def write(path: Path, meta: Mapping[str, Any], rows: Sequence[Row]) -> None:
-    """Write a result, whole or not at all."""
+    """Write a result to a file atomically."""
     text = json.dumps({"meta": meta, "rows": [asdict(row) for row in rows]}, indent=2) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, lambda file: file.write(text.encode()))

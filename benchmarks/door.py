@@ -1,4 +1,4 @@
-"""What a call costs at the door: from Python, with everything that the call does, beside torch's own calls.
+"""The cost of a whole call from Python, with all its host work, beside torch's own calls.
 
     python benchmarks/door.py [--only bmm,bconv2d] [--tensors uber4d,nell2] [--json PATH]
     python benchmarks/door.py --simulator [--json PATH]
@@ -62,30 +62,30 @@ SIMULATED = 400
 
 
 class Streamed(gpu.CudaDevice):
-    """The same GPU, with every launch in one stream, so that a call's launches can be captured."""
+    """A CUDA device that launches everything in one stream, so that a call's launches can be captured."""
 
     def __init__(self) -> None:
         super().__init__()
         self.queue: Any = None
 
     def kernel(self, ptx: str, name: str) -> Any:
-        """A kernel that is launched in the stream."""
+        """The kernel of a name, launched in the stream."""
         return StreamedKernel(self, super().kernel(ptx, name))
 
     def launch(self, plan: Any, arrays: Any) -> None:
-        """A launch in the stream."""
+        """Launch a kernel in the stream."""
         given = iter(arrays)
         args = [next(given) if value is None else value for value in plan.args]
         self.kernel(plan.ptx, plan.name)(plan.grid, plan.block, *args)
 
     def launch_all(self, chain: Any, arrays: Any) -> None:
-        """Launches in the stream."""
+        """Launch several kernels in the stream."""
         for plan, given in zip(chain.plans, arrays, strict=True):
             self.launch(plan, given)
 
 
 class StreamedKernel:
-    """A kernel that is launched in its device's stream."""
+    """A kernel that launches in the stream of its device."""
 
     def __init__(self, device: Streamed, kernel: Any) -> None:
         self._device, self._kernel = device, kernel
@@ -96,20 +96,20 @@ class StreamedKernel:
 
 
 class Timing:
-    """One thing that every round measures: a time, or a tuple of times, in microseconds."""
+    """A measurement of every round: a time, or a tuple of times, in microseconds."""
 
     def __init__(self, measure: Callable[[], float | tuple[float, ...]]) -> None:
         self._measure = measure
         self._rounds: list[tuple[float, ...]] = []
 
     def add_round(self) -> None:
-        """Measure once more."""
+        """Run one more round."""
         times = self._measure()
         self._rounds.append(times if isinstance(times, tuple) else (times,))
 
     @property
     def medians(self) -> tuple[float, ...]:
-        """The median over the rounds, of each of the times."""
+        """The median of each time over the rounds."""
         return tuple(statistics.median(times) for times in zip(*self._rounds, strict=True))
 
 
@@ -118,7 +118,7 @@ Finish = Callable[[], Row]
 
 
 class Bench:
-    """The device, the device that captures, and all that the rounds measure."""
+    """The device, the device that captures, and the measurements of each round."""
 
     def __init__(self) -> None:
         import torch
@@ -129,7 +129,7 @@ class Bench:
         self._timings: list[Timing] = []
 
     def measure(self, rounds: int) -> None:
-        """Measure everything in each round, on the core that is disturbed least at its start."""
+        """Run the rounds, each on the core that is disturbed least at its start."""
         for _ in range(rounds):
             with _on_core(_quietest_core()):
                 for timing in self._timings:
@@ -140,7 +140,7 @@ class Bench:
         return self.timing(lambda: _medians(call, wait or self.device.synchronize))
 
     def alone(self, call: Callable[[], Any]) -> Timing:
-        """Time on the device what a call on the device that captures launches."""
+        """The device time of the launches of a call, captured."""
 
         def launch(stream: Any) -> None:
             self.streamed.queue = stream
@@ -155,12 +155,12 @@ class Bench:
         return self.timing(measure)
 
     def timing(self, measure: Callable[[], float | tuple[float, ...]]) -> Timing:
-        """Measure this in every round."""
+        """Add a measurement to every round."""
         self._timings.append(Timing(measure))
         return self._timings[-1]
 
     def on_device(self, launch: Callable[[Any], None]) -> float:
-        """Microseconds of launches in a stream, on the device."""
+        """The device time of launches in a stream, in microseconds."""
         return 1e6 * self._seconds(self.streamed, launch, inner=10, samples=3)
 
     def of_torch(self, call: Callable[[], Any]) -> Timing:
@@ -178,7 +178,7 @@ class Bench:
         target: Callable[[float], float | None],
         host_target: float | None = None,
     ) -> tuple[Finish, Finish]:
-        """A call's rows: with its result, and until it returns."""
+        """The rows of a call: with its result, and until it returns."""
         if not check(call()):
             raise SystemExit(f"{what}: the answer is wrong")
         ours = self.door(call)
@@ -209,7 +209,7 @@ def _on_core(core: int) -> Iterator[None]:
 
 
 def _quietest_core() -> int:
-    """The core where work after a wait of some milliseconds takes least: others disturb its caches least."""
+    """The core on which work after a wait of some milliseconds is fastest: its caches are disturbed least."""
     times: dict[int, float] = {}
     for core in os.sched_getaffinity(0):
         with _on_core(core):
@@ -218,7 +218,7 @@ def _quietest_core() -> int:
 
 
 def _after_a_wait() -> float:
-    """Seconds of work in the caches, after a wait without sleep."""
+    """The seconds of work in the caches, after a busy wait."""
     data = list(range(20_000))
     until = time.perf_counter() + 0.004
     while time.perf_counter() < until:
@@ -229,7 +229,7 @@ def _after_a_wait() -> float:
 
 
 def _medians(call: Callable[[], Any], wait: Callable[[], None]) -> tuple[float, float]:
-    """The medians of some calls with their results, and until they return, in microseconds."""
+    """The medians, in microseconds, of some calls with their results, and until they return."""
     for _ in range(WARM_CALLS):
         call()
     wait()
@@ -252,7 +252,7 @@ def _medians(call: Callable[[], Any], wait: Callable[[], None]) -> tuple[float, 
 
 
 def target_of(kind: str, large: bool) -> Callable[[float], float | None]:
-    """What a call may take, by the time of its kernels."""
+    """The target time of a call, computed from the time of its kernels."""
     if kind == "prepared":
         return lambda alone: alone + MORE
     if kind == "f32" and large:
@@ -418,7 +418,7 @@ def _slowest(modes: Sequence[Finish]) -> Row:
 
 
 def _kernels_of(bench: Bench, prepared: Any, factors: Sequence[Any], mode: int) -> Timing:
-    """The time of an MTTKRP's launches, on the very arrays of the call: a copy elsewhere takes another."""
+    """The time of an MTTKRP's launches on the arrays of the call; copies elsewhere take other times."""
     addresses = [factor.pointer for factor in factors]
 
     def measure() -> float:
@@ -430,7 +430,7 @@ def _kernels_of(bench: Bench, prepared: Any, factors: Sequence[Any], mode: int) 
 
 
 def of_indices(bench: Bench, tensor: Any, host: Sequence[Any], mode: int) -> Timing:
-    """MTTKRP as torch's users write it: rows gathered, multiplied, and added up by index."""
+    """MTTKRP in plain torch: gather rows, multiply them, and add them up by index."""
     torch = bench.torch
     coords = [torch.from_numpy(tensor.coords[n].astype(np.int64)).cuda() for n in range(len(host))]
     values, factors = torch.from_numpy(tensor.values).cuda(), [torch.from_numpy(x).cuda() for x in host]
@@ -463,7 +463,7 @@ def cpd_row(bench: Bench, name: str, tensor: Any) -> Row:
 
 
 def simulator_row() -> Row:
-    """Calls a second of the smallest product on the simulator."""
+    """The calls per second of the smallest product on the simulator."""
     device = simwarp.Device()
     a, b = (device.upload(np.ones((1, 1), np.float32)) for _ in "ab")
     for _ in range(20):

@@ -1,4 +1,4 @@
-"""Timing on a GPU: many launches in one CUDA graph, so that the host's speed does not count.
+"""Timing on a GPU: many launches in one CUDA graph, so that the host's speed has no influence.
 
 Protocol: the launches of one sample follow one another in a graph; events before and after it; the
 median over samples, after warm-up, with a pause between samples in which the chip's clock recovers.

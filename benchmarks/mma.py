@@ -61,12 +61,12 @@ class Case:
 
     @property
     def fragments(self) -> Fragments:
-        """Its maps."""
+        """The maps of the instruction's operands."""
         return fragments_of(self.opcode)
 
     @property
     def types(self) -> tuple[str, ...]:
-        """Of d, a, b and c."""
+        """The types of d, a, b and c."""
         return tuple(self.fragments.operands[name].type for name in "dabc")
 
 
@@ -99,7 +99,7 @@ CASES = {
 
 
 def kernel(case: Case) -> str:
-    """PTX: d = sum over loops and steps of a[step] · b[step]; each thread's registers lie side by side."""
+    """The PTX of d = sum over loops and steps of a[step] · b[step]; a thread's registers are contiguous."""
     layouts = {name: case.fragments.operands[name].layout for name in "abd"}
     bits = layouts["d"].register_bits
     registers = {name: layout.registers for name, layout in layouts.items()}
@@ -151,7 +151,7 @@ def _address(name: str, size: int) -> str:
 
 
 def _accesses(base: str, prefix: str, name: str, registers: int, bits: int, step: int) -> str:
-    """Loads or stores of 16 bytes, or of what there is."""
+    """The loads or stores of some registers, 16 bytes each or less."""
     width = min(128 // bits, registers)
     lines: list[str] = []
     for first in range(0, registers, width):
@@ -172,7 +172,7 @@ def _vector(prefix: str, numbers: range) -> str:
 
 
 def draw(type_name: str, shape: tuple[int, ...], random: np.random.Generator) -> Any:
-    """Random elements as words: all bits and bytes, floats of a normal distribution."""
+    """Draw elements as words: uniform bits and integers, or normally distributed floats."""
     if type_name in ("b1", "s8"):
         return random.integers(0, 2 if type_name == "b1" else 256, shape, dtype=np.uint8)
     x = random.standard_normal(shape)
@@ -180,14 +180,14 @@ def draw(type_name: str, shape: tuple[int, ...], random: np.random.Generator) ->
 
 
 def numbers(type_name: str, words: Any) -> Any:
-    """Their values, as float64: exact."""
+    """The values of words as float64, exact."""
     if type_name in ("b1", "s8"):
         return (words if type_name == "b1" else words.view(np.int8)).astype(np.float64)
     return words.view(np.float64) if type_name == "f64" else widen(words, type_name).astype(np.float64)
 
 
 def check(case: Case, a: Any, b: Any, d: Any) -> None:
-    """Refuse a wrong answer to a (steps, warps, m, k) and b (steps, warps, k, n)."""
+    """Refuse a wrong product of a (steps, warps, m, k) and b (steps, warps, k, n)."""
     x, y = numbers(case.types[1], a), numbers(case.types[2], b)
     # Of bits, those that differ: one is set, and the other is not.
     exact = x @ (1 - y) + (1 - x) @ y if case.types[1] == "b1" else x @ y
@@ -201,7 +201,7 @@ def check(case: Case, a: Any, b: Any, d: Any) -> None:
 
 
 def error(case: Case) -> float:
-    """How far one instruction can be off, relative to the sum of all magnitudes.
+    """The largest error of one instruction, relative to the sum of all magnitudes.
 
     By the roundings of a chain of fma; or by what is cut from each addend, and three roundings toward zero.
     """
@@ -210,7 +210,7 @@ def error(case: Case) -> float:
 
 
 def sample(case: Case, random: np.random.Generator) -> float:
-    """The seconds of one launch."""
+    """Measure one launch, in seconds."""
     fragments, (_, a_type, b_type, _) = case.fragments, case.types
     m, n, k = fragments.shape
     a, b = draw(a_type, (STEPS, WARPS, m, k), random), draw(b_type, (STEPS, WARPS, k, n), random)
@@ -233,7 +233,7 @@ def sample(case: Case, random: np.random.Generator) -> float:
 
 
 def peer_of(case: Case, random: np.random.Generator) -> Mapping[str, float]:
-    """MMA-Sim's multiply-accumulates per second; its bits must be ours where its rules are the chip's."""
+    """MMA-Sim's multiply-accumulates per second; its results must equal ours where the rules agree."""
     if case.peer is None:
         return {}
     if find_spec("mmasim") is None or find_spec("torch") is None:
@@ -259,7 +259,7 @@ def peer_of(case: Case, random: np.random.Generator) -> Mapping[str, float]:
 
 
 def _mma_sim(architecture: str, name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Its function for an instruction, and what makes its operands of words."""
+    """MMA-Sim's function for an instruction, and the function that converts words to its operands."""
     import torch
     from mmasim.simulator.nv_ptx import mma
 
@@ -283,7 +283,7 @@ def _mma_sim(architecture: str, name: str) -> tuple[Callable[..., Any], Callable
 
 
 def rows(cases: Mapping[str, Case]) -> Iterator[Row]:
-    """The cases take turns, so that what disturbs the machine for a while does not fall on one of them."""
+    """Measure the cases in turns, so that a disturbance of the machine does not affect only one."""
     random = np.random.default_rng()
     seconds: dict[str, list[float]] = {name: [] for name in cases}
     for repetition in range(max(case.repetitions for case in cases.values()) + 1):

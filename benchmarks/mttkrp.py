@@ -56,7 +56,7 @@ ITERATIONS = 21
 
 
 class Problem:
-    """A tensor, factors on host and device, and what is right for each mode."""
+    """A tensor, its factors on host and device, and the expected result of each mode."""
 
     def __init__(self, device: Any, name: str, random: np.random.Generator) -> None:
         self.device, self.name = device, name
@@ -73,7 +73,7 @@ class Problem:
         ]
 
     def check(self, what: str, mode: int, got: npt.NDArray[np.float32]) -> None:
-        """Hold an answer against the reference."""
+        """Compare a result with the reference."""
         expected, bound = self.right[mode]
         wrong = ~(abs(got - expected) <= bound)
         if wrong.any():
@@ -81,7 +81,7 @@ class Problem:
 
 
 class Timed:
-    """A format of a problem: how long it took to make, how large it is, and how long each mode takes."""
+    """A problem in one format: the time to build it, its size, and the time of each mode."""
 
     def __init__(self, problem: Problem, name: str) -> None:
         self.name = name
@@ -95,7 +95,7 @@ class Timed:
         self.modes = [self._time(problem, mode) for mode in range(len(problem.tensor.shape))]
 
     def _time(self, problem: Problem, mode: int) -> float:
-        """Milliseconds of a mode."""
+        """Measure a mode, in milliseconds."""
         device = problem.device
         launch = plan(self.tensor, mode, RANK, np.float32, device)
         out = device.allocate((problem.tensor.shape[mode], RANK), np.float32)
@@ -106,7 +106,7 @@ class Timed:
 
     @property
     def params(self) -> dict[str, Any]:
-        """What a row says of it."""
+        """The parameters that a row shows."""
         return {
             "format": self.name,
             "modes_ms": [round(ms, 4) for ms in self.modes],

@@ -37,7 +37,7 @@ PEER_REPETITIONS = 3
 
 @contextmanager
 def all_cores() -> Iterator[None]:
-    """Let this process, which has one core, use every core of the machine."""
+    """Let this process use every core of the machine again."""
     one = os.sched_getaffinity(0)
     os.sched_setaffinity(0, range(os.cpu_count() or 1))
     try:
@@ -47,7 +47,7 @@ def all_cores() -> Iterator[None]:
 
 
 def without_compaction() -> AbstractContextManager[Any]:
-    """Never run a few warps on a compact copy."""
+    """Disable the compact copy on which a few warps are run."""
     return patch.object(Scheduler, "is_sparse", lambda _: False)
 
 
@@ -104,7 +104,7 @@ BESIDE_NUMBA = {"bmm32-512": "bmm32-512-time", "popc": "popc"}
 
 
 def sample_all(cases: Mapping[str, Case]) -> dict[str, list[Sample]]:
-    """Run the cases in turns, until each has had its repetitions."""
+    """Run the cases in turns, each as often as it is repeated."""
     random = np.random.default_rng()
     samples: dict[str, list[Sample]] = {name: [] for name in cases}
     for case in cases.values():
@@ -118,7 +118,7 @@ def sample_all(cases: Mapping[str, Case]) -> dict[str, list[Sample]]:
 
 
 def multiply_with_numba(random: np.random.Generator, m: int, n: int, k: int) -> float:
-    """The seconds of a ±1 product in numba's CUDA simulator, in a process of its own."""
+    """Measure a ±1 product in numba's CUDA simulator, in a separate process, in seconds."""
     a, b = packed(random, m, n, k)
     with tempfile.TemporaryDirectory() as folder:
         for name, value in (("a", a.words), ("b", b.words), ("k", k)):
@@ -133,7 +133,7 @@ def multiply_with_numba(random: np.random.Generator, m: int, n: int, k: int) -> 
 
 
 def row(name: str, case: Case, samples: Sequence[Sample]) -> Row:
-    """The median speed of a case, or its median time."""
+    """The row of a case: its median speed, or its median time."""
     if case.in_seconds:
         return _row(name, case, samples, [seconds for seconds, _ in samples], "s", target=case.target)
     speeds = [instructions / seconds / 1e6 for seconds, instructions in samples]
@@ -141,7 +141,7 @@ def row(name: str, case: Case, samples: Sequence[Sample]) -> Row:
 
 
 def row_beside_numba(name: str, case: Case, samples: Sequence[Sample]) -> Row:
-    """The seconds of one product, ours and numba's; each of the two starts one thread for each element."""
+    """The row of one product in our simulator and numba's, in seconds; both start one thread per element."""
     random = np.random.default_rng()
     peer = median(multiply_with_numba(random, **case.size) for _ in range(PEER_REPETITIONS))
     seconds = [seconds for seconds, _ in samples]

@@ -1,4 +1,4 @@
-"""What `ptx.py` runs on the simulated device: each case draws, launches, and checks its answer.
+"""The cases of `ptx.py` on the simulated device: each draws operands, launches, and checks its result.
 
 A case takes a random generator and its sizes, and returns what the launch took. A wrong answer ends
 the run: its time would mean nothing.
@@ -29,7 +29,7 @@ Matrix: TypeAlias = npt.NDArray[Any]
 
 
 class TimedDevice(simwarp.Device):
-    """A simulated device that takes the time of each launch."""
+    """A simulated device that measures the time of each launch."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -46,7 +46,7 @@ class TimedModule(Module):
     device: TimedDevice
 
     def kernel(self, name: str) -> Any:
-        """A kernel by its name in the PTX, to be launched against the clock."""
+        """A kernel by its name in the PTX, whose launches are timed."""
         launch = super().kernel(name)
 
         def timed(*args: Any, **options: Any) -> None:
@@ -70,7 +70,7 @@ def multiply(random: np.random.Generator, m: int, n: int, k: int, **options: Any
 
 
 def pack(random: np.random.Generator, rows: int, columns: int) -> Sample:
-    """A float32 matrix, packed."""
+    """Pack a float32 matrix."""
     x = random.standard_normal((rows, columns), dtype=np.float32)
     device = TimedDevice()
     check_equal(gpu.pack(x, layout="column", device=device).words, reference.pack(x, layout="column").words)
@@ -81,7 +81,7 @@ def pack(random: np.random.Generator, rows: int, columns: int) -> Sample:
 
 
 def popc(random: np.random.Generator, m: int, n: int, k: int) -> Sample:
-    """The same product, one thread for each element."""
+    """The product of `multiply`, with one thread per element."""
     a, b = packed(random, m, n, k)
     device = TimedDevice()
     c = device.allocate((m, n), np.int32)
@@ -93,7 +93,7 @@ def popc(random: np.random.Generator, m: int, n: int, k: int) -> Sample:
 
 
 def spmv(random: np.random.Generator, rows: int, zipf: float, longest: int, **options: Any) -> Sample:
-    """A sparse matrix (rows, rows) of rows of very different lengths times a vector, a warp for each row."""
+    """A sparse matrix (rows, rows), with rows of very different lengths, times a vector; a warp per row."""
     lengths = np.minimum(random.zipf(zipf, rows), longest)
     starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.uint32)
     columns = random.integers(0, rows, int(starts[-1]), dtype=np.uint32)
@@ -113,7 +113,7 @@ def spmv(random: np.random.Generator, rows: int, zipf: float, longest: int, **op
 
 
 def gemm(random: np.random.Generator, m: int, n: int, k: int, **options: Any) -> Sample:
-    """A float32 product through tiles of shared memory, one fused multiply-add after the other."""
+    """A float32 product through tiles of shared memory, by one chain of fused multiply-adds per element."""
     a = random.standard_normal((m, k), dtype=np.float32)
     b = random.standard_normal((k, n), dtype=np.float32)
     device = TimedDevice(**options)
@@ -139,23 +139,23 @@ def packed(random: np.random.Generator, m: int, n: int, k: int) -> tuple[Any, An
 
 @cache
 def ptx(path: str) -> str:
-    """A ``.cu`` file of this repository, compiled."""
+    """Compile a ``.cu`` file of this repository."""
     return compile((ROOT / path).read_text(), path).text
 
 
 def gamma(n: Any) -> Any:
-    """What ``n`` roundings of float32 can add up to, relatively (Higham, "Accuracy and Stability", 3.1)."""
+    """A bound on the relative error of ``n`` roundings of float32 (Higham, "Accuracy and Stability", 3.1)."""
     unit = 2.0**-24
     return n * unit / (1 - n * unit)
 
 
 def check_equal(answer: Matrix, expected: Matrix) -> None:
-    """Refuse an answer that is not the expected one, bit for bit."""
+    """Refuse a result that differs from the expected one in any bit."""
     if not np.array_equal(answer, expected):
         raise SystemExit("the answer is wrong: its time means nothing")
 
 
 def check_close(answer: Matrix, expected: Matrix, bound: Matrix) -> None:
-    """Refuse an answer farther from the expected one than roundings can bring it; NaN is far from all."""
+    """Refuse a result whose error exceeds the bound of its roundings; also a NaN."""
     if not np.all(np.abs(answer - expected) <= bound):
         raise SystemExit("the answer is wrong: its time means nothing")

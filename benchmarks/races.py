@@ -64,7 +64,7 @@ class Graph(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What one launch showed."""
+    """The races and faults that one launch reported."""
 
     race: bool
     out_of_bounds: bool

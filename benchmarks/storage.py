@@ -1,4 +1,4 @@
-"""What the sparse formats take in memory, and how many fibers they have: the MM-CSF paper's tables 5 and 8.
+"""The memory and the number of fibers of the sparse formats: tables 5 and 8 of the MM-CSF paper.
 
     python benchmarks/storage.py [--tensors NAME …] [--json benchmarks/results/cpu/storage.json]
 
@@ -73,7 +73,7 @@ def rows_of(name: str) -> list[Row]:
 
 
 def fiber_rows(name: str, fibers: dict[str, int]) -> Iterator[Row]:
-    """Table 5's line of a tensor: as many, and the reduction in percent of those of SPLATT-ALL."""
+    """The line of a tensor in table 5: fibers, and how many percent fewer than in SPLATT-ALL."""
     for label in COMPARED:
         params = {"splatt_all": fibers["csf-all"], "reduction": percent(fibers[label], fibers["csf-all"])}
         peers: dict[str, float] = {}
@@ -88,7 +88,7 @@ def percent(fewer: int, many: int) -> float:
 
 
 def timed(form: Callable[[], SparseTensor]) -> tuple[SparseTensor, dict[str, float]]:
-    """What it makes, and how long that takes."""
+    """The result of a function, and its seconds."""
     start, core_start = time.perf_counter(), time.process_time()
     made = form()
     seconds, core_seconds = time.perf_counter() - start, time.process_time() - core_start
@@ -96,14 +96,14 @@ def timed(form: Callable[[], SparseTensor]) -> tuple[SparseTensor, dict[str, flo
 
 
 def check(made: SparseTensor, tensor: Coo, what: str) -> None:
-    """Hold what a format contains against the tensor."""
+    """Compare the content of a format with the tensor."""
     again = formats.to_coo(made)
     if not (np.array_equal(again.coords, tensor.coords) and np.array_equal(again.values, tensor.values)):
         raise SystemExit(f"{what}: the format holds another tensor")
 
 
 def counts(made: SparseTensor) -> dict[str, int]:
-    """The parts of a format, all its trees, copies or partitions together."""
+    """The counts of a format, added over its trees, copies or partitions."""
     if made.parts:
         of_each = [counts(part) for part in made.parts]
         return {what: sum(each[what] for each in of_each) for what in of_each[0]}
@@ -123,7 +123,7 @@ def counts(made: SparseTensor) -> dict[str, int]:
 
 
 def compile_all() -> None:
-    """Make every format of a small tensor, so that no time is that of compiling."""
+    """Build every format of a small tensor once, so that later times exclude compilation."""
     tensor = make("small3", 0.001)
     for form in FORMATS.values():
         check(form(tensor), tensor, "small3")

@@ -1,4 +1,4 @@
-"""The tensors of the sparse benchmarks: by chance, and shaped like those of the MM-CSF paper.
+"""The tensors of the sparse benchmarks: random, with the shapes of the tensors in the MM-CSF paper.
 
     python benchmarks/tensors.py NAME PATH [--scale 1.0] [--seed 1]
 
@@ -36,7 +36,7 @@ RARER = 1.15
 
 
 def make(name: str, scale: float = 1.0, seed: int = 1) -> Coo:
-    """A tensor by its name; ``scale`` is for its nonzeros and fibers, not for its dimensions."""
+    """Make a tensor by its name; ``scale`` multiplies its nonzeros and fibers, not its dimensions."""
     random = np.random.default_rng(seed + sum(map(ord, name)))
     shape, indices = TENSORS[name](random, scale)
     coords = np.stack([each.astype(np.uint32) for each in indices])
@@ -50,7 +50,7 @@ def make(name: str, scale: float = 1.0, seed: int = 1) -> Coo:
 
 
 def zipf(random: Random, n: int, size: int, exponent: float) -> Numbers:
-    """Numbers below n, i as often as ``(i + 1) ** -exponent``: the continuous law, rounded down."""
+    """Draw numbers i below n with probability ``(i + 1) ** -exponent``: the continuous law, rounded down."""
     uniform = random.random(size)
     if exponent == 1.0:
         continuous = np.exp(uniform * np.log(n + 1.0))
@@ -61,18 +61,18 @@ def zipf(random: Random, n: int, size: int, exponent: float) -> Numbers:
 
 
 def chosen(shares: npt.NDArray[np.float64], uniform: npt.NDArray[np.float64]) -> Numbers:
-    """Numbers as often as their shares say, which are cumulated."""
+    """Draw numbers by their cumulated probabilities."""
     return np.searchsorted(shares, uniform).clip(0, shares.size - 1)
 
 
 def different(numbers: Numbers) -> Numbers:
-    """Each number once, ascending: what np.unique does, but faster on these."""
+    """Each number once, ascending, as np.unique, but faster for these."""
     numbers = np.sort(numbers)
     return numbers[np.diff(numbers, prepend=numbers[:1] - 1) != 0]
 
 
 def draw_different(random: Random, want: int, draw: Callable[[int], Numbers], more: float = RARER) -> Numbers:
-    """So many different numbers, ascending, of those that ``draw(size)`` gives; fewer if it has no more."""
+    """Draw this many different numbers with ``draw(size)``, ascending; fewer if it has no more."""
     have = different(draw(int(want * more) + 1024))
     for _ in range(10):
         if have.size >= want:
@@ -90,7 +90,7 @@ def draw_different(random: Random, want: int, draw: Callable[[int], Numbers], mo
 
 
 def numbered(indices: list[Numbers], shape: tuple[int, ...]) -> Numbers:
-    """Places as numbers; the shapes here have a product below 2**63."""
+    """Linear indices of coordinates; the shapes here have a product below 2**63."""
     number = indices[0]
     for index, n in zip(indices[1:], shape[1:], strict=True):
         number = number * n + index
@@ -98,7 +98,7 @@ def numbered(indices: list[Numbers], shape: tuple[int, ...]) -> Numbers:
 
 
 def places(numbers: Numbers, shape: tuple[int, ...]) -> list[Numbers]:
-    """The indices of each mode, from places as numbers."""
+    """The coordinates of each mode, from linear indices."""
     indices: list[Numbers] = []
     for n in shape[:0:-1]:
         numbers, index = np.divmod(numbers, n)
@@ -120,7 +120,7 @@ def fibers_first(
     decay: float,
     longest: float,
 ) -> Drawn:
-    """Different fibers along mode 2, the f-th of them ``f ** -decay`` long, but not over ``longest``."""
+    """Different fibers along mode 2; fiber f has a length like ``f ** -decay``, at most ``longest``."""
     new_rows, new_columns = random.permutation(shape[0]), random.permutation(shape[1])
 
     def ends(size: int) -> Numbers:
@@ -147,19 +147,19 @@ def fibers_first(
 
 
 def nell2(random: Random, scale: float) -> Drawn:
-    """The paper's has 76.9 M nonzeros and, along mode 2, about 337,000 fibers."""
+    """A tensor like nell2, which has 76.9 M nonzeros and, along mode 2, about 337,000 fibers."""
     shape, sizes = (12092, 9184, 28818), (int(20e6 * scale), int(88e3 * scale))
     return fibers_first(random, shape, *sizes, (0.6, 0.6, 0.55), 0.75, 9000)
 
 
 def darpa(random: Random, scale: float) -> Drawn:
-    """The paper's has 28.4 M nonzeros and 76,000 fibers, 277 of them over 10,000 long; mode 2 is time."""
+    """A tensor like darpa: 28.4 M nonzeros, 76,000 fibers, 277 of them longer than 10,000; mode 2 is time."""
     shape, sizes = (22476, 22476, 2377607), (int(10e6 * scale), int(27e3 * scale))
     return fibers_first(random, shape, *sizes, (0.8, 0.8, 0.0), 1.15, 2.0e6)
 
 
 def fr_s(random: Random, scale: float) -> Drawn:
-    """Half of the nonzeros hang on a few subjects, half on a few objects: no one direction suits both."""
+    """Half of the nonzeros have a few subjects, half a few objects, so no single direction suits both."""
     n, relations = 3_900_000, 532
     nonzeros = int(14e6 * scale)
     subjects, objects = random.permutation(n), random.permutation(n)
@@ -182,7 +182,7 @@ def fr_s(random: Random, scale: float) -> Drawn:
 
 
 def flick4d(random: Random, scale: float) -> Drawn:
-    """User, photo, tag, day: a photo has one user and one day, and users have tags they like."""
+    """User, photo, tag, day: a photo has one user and one day, and users have preferred tags."""
     users, photos, tags, days = shape = (319_686, 2_815_304, 160_712, 731)
     activity = np.arange(1, users + 1) ** -0.75
     counts = random.permutation(random.multinomial(photos, activity / activity.sum()))
@@ -215,7 +215,7 @@ def flick4d(random: Random, scale: float) -> Drawn:
 
 
 def uber4d(random: Random, scale: float) -> Drawn:
-    """Day, hour, and two coordinates of a town with a centre; no mode is long."""
+    """Day, hour, and two coordinates in a town, denser in its centre; all modes are short."""
     shape = days, hours, width, height = 183, 24, 1140, 1717
     hour = np.arange(hours)
     traffic = 0.3 + np.clip(np.sin((hour - 5) / hours * 2 * np.pi), 0, None) + 0.5 * (hour > 15)
@@ -234,13 +234,13 @@ def uber4d(random: Random, scale: float) -> Drawn:
 
 
 def small3(random: Random, scale: float) -> Drawn:
-    """Like nell2."""
+    """A small tensor like nell2."""
     sizes = int(120e3 * scale), int(9e3 * scale)
     return fibers_first(random, (700, 500, 3000), *sizes, (0.6, 0.6, 0.4), 0.9, 900)
 
 
 def small4(random: Random, scale: float) -> Drawn:
-    """Four modes that know nothing of one another."""
+    """A small tensor of four independent modes."""
     shape, exponents = (61, 24, 301, 517), (0.3, 0.3, 0.8, 0.8)
 
     def anywhere(size: int) -> Numbers:

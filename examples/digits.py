@@ -1,4 +1,4 @@
-"""Recognise handwritten digits by the product of signs, on every device that is here.
+"""Recognise handwritten digits by products of signs, on every available device.
 
 A digit is 64 pixels, each turned into +1 or -1. The product of two digits counts the pixels that agree
 minus those that differ, so the known digit with the largest product is the nearest one (the least

@@ -1,4 +1,4 @@
-"""Find the edges of a photograph by a bit convolution, and see what taking zeros for bits would do to them.
+"""Find the edges of a photograph by a bit convolution, and compare with padding by zero bits.
 
 Channel c of a pixel is +1 where it is brighter than its neighbourhood by at least the c-th of 24 steps, so
 that a flat area has as many +1 as -1. The response to a filter of +1 and -1 is large at its edge and 0 in
@@ -26,7 +26,7 @@ w = np.repeat(filters.transpose(1, 2, 0)[:, :, None], 24, axis=2).astype(np.int8
 
 
 def convolve(border: int) -> np.ndarray:
-    """The convolution in NumPy's integers; TensorFlow's SAME puts one row above a 4 x 4 window, two below."""
+    """The convolution in NumPy's integers; TensorFlow's SAME pads one row above a 4 x 4 window, two below."""
     signs = np.pad(np.where(x >= 0, 1, -1), ((0, 0), (1, 2), (1, 2), (0, 0)), constant_values=border)
     return sum(signs[:, r : r + 85, s : s + 128] @ w[r, s].astype(int) for r in range(4) for s in range(4))
 

@@ -1,4 +1,4 @@
-"""See what Python's standard library is about, by decomposing a tensor of which name follows which.
+"""Find the topics of Python's standard library, by decomposing a tensor that counts successive names.
 
 Element (m, i, j) is log(1 + count) of how often, in module m, the name i is followed by the name j; keywords,
 `self` and `cls` are left out. A component is a group of modules, and of names that go together there. A path
@@ -34,7 +34,7 @@ def names(file: Path) -> list[str]:
 
 
 def count(packages: str) -> tuple[Coo, list[list[str]]]:
-    """The tensor of the 2000 most frequent names, and what the indices of each mode stand for."""
+    """The tensor of the 2000 most frequent names, and the names of each mode's indices."""
     files = sorted(f for p in packages.split() for g in (f"{p}.py", f"{p}/**/*.py") for f in LIBRARY.glob(g))
     texts = {f.relative_to(LIBRARY): names(f) for f in files if "test" not in f.parts}
     modules = [".".join(f.with_suffix("").parts).removesuffix(".__init__") for f in texts]

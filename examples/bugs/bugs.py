@@ -1,4 +1,4 @@
-"""Twelve bugs that are hard to see: `python examples/bugs/bugs.py` shows what the simulator says of each."""
+"""Twelve bugs that are hard to see: `python examples/bugs/bugs.py` prints the simulator's report of each."""
 
 import argparse
 import sys
@@ -14,19 +14,19 @@ ELEMENTS = 1003  # no multiple of a warp, of a block, or of the bytes that an al
 
 
 def whole(name, n, end):
-    """``n`` whole numbers from 0 to ``end`` - 1, uint32; each bug has its own."""
+    """``n`` random integers from 0 to ``end`` - 1, uint32, from a seed per bug."""
     return (Draw(0, f"bugs {name}", 0).words(n) % np.uint64(end)).astype(np.uint32)
 
 
 def filled(x, size, blocks):
-    """The elements as (blocks, size), zeros behind the last one."""
+    """The elements as (blocks, size), zero-padded at the end."""
     cells = np.zeros(blocks * size, x.dtype)
     cells[: x.size] = x
     return cells.reshape(blocks, size)
 
 
 def sums(x, size, blocks):
-    """The sum of each ``size`` elements, in their type."""
+    """The sums of each ``size`` elements, in the elements' type."""
     return filled(x, size, blocks).sum(axis=1, dtype=x.dtype)
 
 
@@ -146,7 +146,7 @@ BUGS = {make.__name__: make() for make in MAKERS}
 
 
 def main():
-    """Show what the simulator says of some bugs, or of all; 0 if it finds each, and nothing in its twin."""
+    """Print the reports of some bugs, or all; return 0 if each is found, and nothing in corrected twins."""
     parser = argparse.ArgumentParser(description="Runs kernels with a bug, then their corrected twins.")
     parser.add_argument("names", nargs="*", help=f"of {', '.join(BUGS)}; default: all")
     names = parser.parse_args().names or list(BUGS)
@@ -156,7 +156,7 @@ def main():
 
 
 def show(bug):
-    """Print what the simulator says of one bug; 0 if it finds it, and nothing in its twin, else 1."""
+    """Print the report of one bug; return 0 if it is found, and nothing in its corrected twin, else 1."""
     found = None
     try:
         bug.run(simwarp.Device())

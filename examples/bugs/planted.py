@@ -1,4 +1,4 @@
-"""Shared by the planted bugs: their inputs, the right answers, and how a device runs them.
+"""Shared by the planted bugs: inputs, expected results, and launches.
 
 Each ``<name>.cu`` of this folder holds a kernel with one bug and, where ``FIXED`` is defined, its correction.
 The comment ``// BUG`` marks the guilty line, ``// BUG: …`` the other line that it takes.
@@ -21,7 +21,7 @@ FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Unwritten:
-    """An array of which only the kernel writes the elements."""
+    """An array whose elements only the kernel writes."""
 
     shape: tuple[int, ...]
     dtype: Any = np.uint32
@@ -57,22 +57,22 @@ class Bug:
 
     @property
     def file(self) -> str:
-        """What messages call its file."""
+        """The name of the bug's file in messages."""
         return f"bugs/{self.name}.cu"
 
     @property
     def source(self) -> str:
-        """The text of its file."""
+        """The text of the bug's file."""
         return (FOLDER / f"{self.name}.cu").read_text()
 
     @property
     def line(self) -> int:
-        """The guilty line."""
+        """The line of the bug."""
         return self._lines("// BUG$")[0]
 
     @property
     def other_line(self) -> int:
-        """The other line that the bug takes, which may be the same."""
+        """The second line of the bug, which may be the same."""
         return (self._lines("// BUG: ") or [self.line])[0]
 
     def _lines(self, marker: str) -> list[int]:
@@ -80,18 +80,18 @@ class Bug:
         return [number for number, line in enumerate(lines, 1) if re.search(marker, line)]
 
     def ptx(self, arch: tuple[int, int] = (9, 0), fixed: bool = False) -> Ptx:
-        """The kernel as it is, or corrected."""
+        """The PTX of the kernel with the bug, or corrected."""
         return compile(self.source, self.file, {"FIXED": ""} if fixed else {}, arch=arch)
 
     def run(self, device: Any, fixed: bool = False) -> dict[str, npt.NDArray[Any]]:
-        """What the kernel leaves in the arrays that count."""
+        """Launch the kernel, and return its output arrays."""
         given = {name: _on_device(device, name, value) for name, value in self.arguments.items()}
         module = device.load(self.ptx(device.compute_capability, fixed).text)
         module.kernel(self.name)((self.blocks, 1, 1), (self.threads, 1, 1), *given.values())
         return {name: given[name].download() for name in self.right}
 
     def is_right(self, outputs: dict[str, npt.NDArray[Any]]) -> bool:
-        """Whether every array has the bits it should."""
+        """Whether every output array has the expected bits."""
         return all(outputs[name].tobytes() == right.tobytes() for name, right in self.right.items())
 
 

@@ -1,4 +1,4 @@
-"""Kernels whose accesses to memory are made to be counted: host code for any device, and the cases.
+"""Kernels with memory accesses of known counts: host code for any device, and the cases.
 
     simwarp record counters       (on a GPU with Nsight Compute)
 
@@ -27,14 +27,14 @@ LANES = np.arange(THREADS * BLOCKS, dtype=np.uint32) % 32
 
 
 def ptx(file: str, arch: tuple[int, int]) -> Ptx:
-    """``<file>.cu`` of this folder, compiled."""
+    """Compile ``<file>.cu`` of this folder."""
     source = Path(__file__).with_name(f"{file}.cu").read_text()
     return compile(source, f"counters/{file}.cu", arch=arch)
 
 
 @cache
 def module(device: Any, file: str) -> Any:
-    """``<file>.cu`` on a device."""
+    """Load ``<file>.cu`` on a device."""
     return device.load(ptx(file, device.compute_capability).text)
 
 
@@ -51,7 +51,7 @@ def move(device: Any, file: str, name: str, *how: Any) -> npt.NDArray[Any]:
 
 
 def transpose(device: Any, name: str) -> npt.NDArray[Any]:
-    """A matrix through the tiles of transpose.cu."""
+    """Transpose a matrix through the tiles of transpose.cu."""
     matrix = np.arange(SIDE * SIDE, dtype=np.float32).reshape(SIDE, SIDE)
     out = device.upload(np.zeros_like(matrix), "out")
     launch = module(device, "transpose").kernel(name)
@@ -60,7 +60,7 @@ def transpose(device: Any, name: str) -> npt.NDArray[Any]:
 
 
 def random_places(k: int, end: int, absent: int = 0) -> npt.NDArray[np.uint32]:
-    """A place below ``end`` for each thread; of 16 threads, about ``absent`` have none."""
+    """A random index below ``end`` for each thread; about ``absent`` of 16 threads have none."""
     words = Draw(0, "places", k).words(2 * LANES.size)
     places = (words[: LANES.size] % np.uint64(end)).astype(np.uint32)
     return np.where(words[LANES.size :] % np.uint64(16) < absent, np.uint32(NOWHERE), places)

@@ -1,4 +1,4 @@
-"""Keys go through a sorting network, in shared memory as far as it reaches: `bitonic_sort.cu`."""
+"""Sort keys by a bitonic network, its short distances in shared memory: `bitonic_sort.cu`."""
 
 import sys
 
@@ -11,7 +11,7 @@ THREADS, TILE = 256, 512
 
 
 def bitonic_sort(device, keys):
-    """Keys in ascending order; uint32 (n,) of any n."""
+    """Sort keys in ascending order; uint32 (n,) of any n."""
     # The network takes a power of two. The largest key fills up: it goes to the end, behind the others.
     n = max(TILE, 1 << (keys.size - 1).bit_length())
     padded = device.upload(np.concatenate([keys, np.full(n - keys.size, 0xFFFFFFFF, np.uint32)]), "keys")

@@ -1,4 +1,4 @@
-"""What the kernels of this folder share: compiling, drawing input, comparing, and the command line."""
+"""Shared by the kernels of this folder: compilation, random input, comparison, and the command line."""
 
 from __future__ import annotations
 
@@ -26,40 +26,40 @@ WARP_SIZE = 32
 
 
 def ptx(name: str, arch: tuple[int, int]) -> Ptx:
-    """``<name>.cu`` of this folder, compiled."""
+    """Compile ``<name>.cu`` of this folder."""
     source = Path(__file__).with_name(f"{name}.cu").read_text()
     return compile(source, f"kernels/{name}.cu", arch=arch)
 
 
 def kernel(device: Any, file: str, name: str = "") -> Any:
-    """A kernel of ``<file>.cu``; without a name, the one that is called like its file."""
+    """A kernel of ``<file>.cu``; by default the one with the name of the file."""
     return device.load(ptx(file, device.compute_capability).text).kernel(name or file)
 
 
 def divide_up(n: int, size: int) -> int:
-    """How many pieces of ``size`` hold ``n`` elements."""
+    """The number of blocks of ``size`` that hold ``n`` elements."""
     return -(-n // size)
 
 
 def whole(source: Draw, n: int, end: int) -> npt.NDArray[np.uint32]:
-    """``n`` whole numbers from 0 to ``end`` - 1."""
+    """``n`` random integers from 0 to ``end`` - 1."""
     return (source.words(n) % np.uint64(end)).astype(np.uint32)
 
 
 def reals(source: Draw, *shape: int) -> npt.NDArray[np.float32]:
-    """Numbers from -1 to 1 in steps of 2**-23: each is a float32, so nothing is rounded."""
+    """Random numbers from -1 to 1 in steps of 2**-23: each is a float32 exactly."""
     steps = (source.words(int(np.prod(shape))) >> np.uint64(40)).astype(np.float64)
     return (steps * 2.0**-23 - 1).astype(np.float32).reshape(shape)
 
 
 def gamma(n: int) -> float:
-    """What ``n`` roundings of float32 can add up to, relatively (Higham, "Accuracy and Stability", 3.1)."""
+    """A bound on the relative error of ``n`` roundings of float32 (Higham, "Accuracy and Stability", 3.1)."""
     unit = 2.0**-24
     return n * unit / (1 - n * unit)
 
 
 def is_right(outputs: Outputs, expected: Expected) -> bool:
-    """Whether every output has the right shape and lies within its bound."""
+    """Whether every output has the right shape and an error within its bound."""
     for name, (right, bound) in expected.items():
         got = outputs[name]
         if got.shape != right.shape or not np.all(np.abs(got - right.astype(np.float64)) <= bound):
@@ -68,7 +68,7 @@ def is_right(outputs: Outputs, expected: Expected) -> bool:
 
 
 def main(name: str, run: Callable[[Any, int], Outputs], expected: Callable[[int], Expected]) -> int:
-    """Run an example as the command line says; 0 if its outputs are right, else 1."""
+    """Run an example from the command line; return 0 if its outputs are right, else 1."""
     parser = argparse.ArgumentParser(description=f"Runs {name}.cu and checks what it computes.")
     parser.add_argument("--device", choices=("sim", "cuda"), help="default: the GPU, if there is one")
     parser.add_argument("--seed", type=int, default=0, help="of the input; default: 0")
@@ -90,7 +90,7 @@ def main(name: str, run: Callable[[Any, int], Outputs], expected: Callable[[int]
 
 
 def choose_device(name: str | None) -> Any:
-    """The device that is asked for; without a name the GPU or, where there is none, the simulator."""
+    """The device of a name; by default the GPU or, without one, the simulator."""
     if name == "sim":
         return simwarp.Device()
     try:

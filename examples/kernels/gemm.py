@@ -1,4 +1,4 @@
-"""A matrix product through tiles of shared memory, one fused multiply-add after the other: `gemm.cu`."""
+"""A matrix product through tiles of shared memory, a chain of fused multiply-adds per element: `gemm.cu`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""A product of two ±1 matrices on tensor cores, one bit an element, by mma.sync: `gemm_b1.cu`."""
+"""A product of two ±1 matrices on tensor cores, one bit per element, by mma.sync: `gemm_b1.cu`."""
 
 import sys
 

@@ -35,7 +35,7 @@ def expected(seed=0):
 
 
 def truncation(k):
-    """What tensor cores lose at most, relative to the sum of the products' magnitudes.
+    """A bound on the tensor cores' truncation error, relative to the sum of the products' magnitudes.
 
     An instruction adds 16 products to the accumulator. Each of the 17 is cut off 25 bits below the leading
     one of the largest, or above that, and the sum to the 24 bits of a float32; every step adds to that.

@@ -1,4 +1,4 @@
-"""Bytes are counted by atomics in shared, then in global memory: `histogram.cu`."""
+"""Count bytes by atomics in shared, then in global memory: `histogram.cu`."""
 
 import sys
 
@@ -11,7 +11,7 @@ THREADS, MOST_BLOCKS, BINS = 256, 16, 256
 
 
 def histogram(device, x):
-    """How often each byte occurs in a uint8 array (n,) → uint32 (256,)."""
+    """Count each byte of a uint8 array (n,) → uint32 (256,)."""
     counts = device.upload(np.zeros(BINS, np.uint32), "counts")
     blocks = min(divide_up(x.size, THREADS), MOST_BLOCKS)
     launch = kernel(device, "histogram")

@@ -1,4 +1,4 @@
-"""Heat spreads over a plate, all blocks in step by grid.sync(): `jacobi.cu`."""
+"""Jacobi iteration of the heat equation on a plate, with grid.sync() between sweeps: `jacobi.cu`."""
 
 import sys
 
@@ -11,7 +11,7 @@ BLOCK = (16, 16, 1)
 
 
 def jacobi(device, plate, sweeps):
-    """A plate after some sweeps, and the largest change of the last one; float32 (rows, columns), (1,)."""
+    """The plate after some sweeps, and the largest change of the last; float32 (rows, columns), (1,)."""
     rows, columns = plate.shape
     plates = [device.upload(plate, "now"), device.upload(plate, "next")]
     change = device.upload(np.zeros(1, np.uint32), "change")

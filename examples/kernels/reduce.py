@@ -1,4 +1,4 @@
-"""Numbers are added up by shuffles, in an order that never changes: `reduce.cu`."""
+"""Add numbers by shuffles, in a fixed order: `reduce.cu`."""
 
 import sys
 

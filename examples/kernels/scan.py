@@ -1,4 +1,4 @@
-"""Running sums in one pass, blocks looking back at one another: `scan.cu`."""
+"""Prefix sums in one pass, with decoupled look-back between blocks: `scan.cu`."""
 
 import sys
 
@@ -11,7 +11,7 @@ THREADS, TILE = 128, 512
 
 
 def scan(device, x):
-    """Running sums, modulo 2**32, of uint32 numbers (n,) → (n,)."""
+    """Inclusive prefix sums, modulo 2**32, of uint32 numbers (n,) → (n,)."""
     tiles = divide_up(x.size, TILE)
     result = device.allocate(x.shape, np.uint32, "result")
     next_tile = device.upload(np.zeros(1, np.uint32), "next_tile")

@@ -1,4 +1,4 @@
-"""The softmax of each row, with an exponential of correctly rounded operations: `softmax.cu`."""
+"""The softmax of each row, with an exponential made of correctly rounded operations: `softmax.cu`."""
 
 import sys
 

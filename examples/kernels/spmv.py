@@ -1,4 +1,4 @@
-"""A sparse matrix times a vector, a warp for each row: `spmv.cu`."""
+"""A sparse matrix times a vector, a warp per row: `spmv.cu`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""A matrix is transposed through tiles of shared memory: `transpose.cu`."""
+"""Transpose a matrix through tiles of shared memory: `transpose.cu`."""
 
 import sys
 
@@ -11,7 +11,7 @@ TILE, ROWS_AT_A_TIME = 32, 8
 
 
 def transpose(device, matrix):
-    """A float32 matrix (rows, columns) → (columns, rows)."""
+    """Transpose a float32 matrix (rows, columns) → (columns, rows)."""
     rows, columns = matrix.shape
     result = device.allocate((columns, rows), np.float32, "result")
     grid = (divide_up(columns, TILE), divide_up(rows, TILE), 1)
