@@ -27,7 +27,7 @@ from hopper import seconds
 
 import gpu
 import reference
-from gpu.bconv.btc import to_fsb
+from gpu.bconv.btc import Borders, to_fsb
 from gpu.bconv.geometry import conv_shape
 from gpu.bconv.schemes import SCHEMES, Scheme, convolution_ptx, plan
 from gpu.compile import compiler_version
@@ -77,7 +77,9 @@ class Convolution:
         )
         if "HWNC-FSB" in scheme.images:
             images = to_fsb(images, device)
-        self.operands = scheme.operands(images, filters, shape, device)
+        self.operands: list[Any] = [scheme.arranged(one, device) for one in (images, filters)]
+        if scheme.lines_of_tile:
+            self.operands += [scheme.addends(self.operands[1], shape, device), Borders.of(shape).argument]
         self.rule = [device.upload(problem.thresholds), device.upload(problem.flip)]
         self.output = {
             "int32": device.allocate((*problem.images[:3], shape.filters), np.int32),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar, cast
 from weakref import ref
 
@@ -93,15 +94,23 @@ def check_elements(x: Any, name: str) -> None:
         )
 
 
-def to_device(x: Any, name: str, device: Device) -> Array:
-    """Move checked numbers to the device: adopt a foreign array, upload a host array."""
+def moved_to(x: Any, device: Device, name: str = "") -> Array:
+    """Move an array to the device: adopt a foreign one, upload a host array in native byte order."""
     if is_array(x):
         return x
     if is_foreign(x):
-        adopted = device.adopt(x)
-        check_elements(adopted, name)
-        return adopted
-    return device.upload(x, name)
+        return device.adopt(x)
+    return device.upload(np.ascontiguousarray(x, x.dtype.newbyteorder("=")), name)
+
+
+def to_device(x: Any, name: str, device: Device) -> Array:
+    """Move checked numbers to the device; see `moved_to`."""
+    if is_array(x):
+        return x
+    moved = moved_to(x, device, name)
+    if is_foreign(x):
+        check_elements(moved, name)
+    return moved
 
 
 def check_words(x: PackedBits | PackedTensor, name: str, shape: tuple[int, ...], described: str) -> None:
@@ -130,6 +139,13 @@ def unknown(option: str, given: Any, known: Iterable[object]) -> SchemeError:
     names = [str(name) for name in known]
     choice = " or ".join(names) if len(names) == 2 else f"one of {', '.join(names)}"
     return SchemeError(f"{option}={given!r}\nthis {option} is unknown\nchoose {choice}")
+
+
+def check_role(x: Any, name: str, kind: type[Any], needed: str) -> None:
+    """Refuse an operand that was prepared for another function, or for another argument of this one."""
+    if not isinstance(x, kind) or x.role != name:
+        found = f"was prepared as {x.role!r}" if isinstance(x, kind) else f"is a {type(x).__name__}"
+        raise FormatError(f"{name} {found}\n{needed}\nprepare it with role={name!r}")
 
 
 def prepared_for(x: Any, name: str, scheme: str) -> SchemeError:
@@ -170,23 +186,19 @@ def nan_flag(device: Device) -> Array:
         device.plans[_FLAG] = ref(
             flag
         )  # weak, as an array holds its device; the deferred check keeps the flag alive
-        device.defer(_check_flag(device, flag))
+        device.defer(partial(_check_flag, device, flag))
     return flag
 
 
 _FLAG = "nan flag"
 
 
-def _check_flag(device: Device, flag: Array) -> Callable[[], None]:
-    """A deferred check that raises an error if the flag is set, and clears it."""
-
-    def check() -> None:
-        device.plans.pop(_FLAG, None)
-        if flag.download()[0]:
-            flag.upload(np.zeros(1, np.int32))
-            raise NotANumberError(
-                "an operand that was packed on the device contains a NaN\n"
-                "a NaN is neither >= 0 nor < 0\nreplace NaNs before packing"
-            )
-
-    return check
+def _check_flag(device: Device, flag: Array) -> None:
+    """Raise an error if the flag is set, and clear it."""
+    device.plans.pop(_FLAG, None)
+    if flag.download()[0]:
+        flag.upload(np.zeros(1, np.int32))
+        raise NotANumberError(
+            "an operand that was packed on the device contains a NaN\n"
+            "a NaN is neither >= 0 nor < 0\nreplace NaNs before packing"
+        )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
 from dataclasses import astuple, dataclass
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -121,15 +120,20 @@ def conv_shape(
 
 def check_sizes(sizes: Any, name: str, meaning: str) -> tuple[int, int, int, int]:
     """Refuse shapes that are not four positive sizes, or that have more elements than kernels can count."""
-    try:
-        known = tuple(map(operator.index, sizes))
-    except TypeError:
-        known = ()
+    known = _integers(sizes)
     if len(known) != 4 or min(known) < 1:
         raise ShapeError(f"{name} has shape {sizes}\n{meaning} is needed, each at least 1\nreshape it")
     if math.prod(known) > LARGEST:
         raise _too_many(math.prod(known), f"{name} has shape {known}", "split the batch or the channels")
     return known[0], known[1], known[2], known[3]
+
+
+def _integers(given: Any) -> tuple[int, ...]:
+    """The integers of a sequence; () for anything else."""
+    try:
+        return tuple(map(operator.index, given))
+    except TypeError:
+        return ()
 
 
 def _check_counts(shape: ConvShape) -> None:
@@ -151,11 +155,7 @@ def _too_many(elements: int, what: str, advice: str) -> ShapeError:
 
 def _pair(given: Any, name: str) -> tuple[int, int]:
     """Check a stride or dilation, one number or two, and return it as (down, across)."""
-    both = cast("Sequence[Any]", given) if isinstance(given, tuple | list) else (given, given)
-    try:
-        pair = tuple(map(operator.index, both))
-    except TypeError:
-        pair = ()
+    pair = _integers(given if isinstance(given, tuple | list) else (given, given))
     if len(pair) != 2 or min(pair) < 1:
         raise ShapeError(
             f"{name}={given!r}\nan integer from 1 on, or two (down, across), is needed\ngive {name}=1"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any, cast
 
@@ -86,7 +87,7 @@ def pack_tensor(
         if given not in known:
             raise SchemeError(
                 f"{option}={given!r} is not packed on a device\n{' and '.join(map(repr, known))} can be\n"
-                "choose one, or take reference.pack_tensor"
+                "choose one, or use reference.pack_tensor"
             )
     x = tensor(x, "x", MEANINGS["x" if layout == "NHWC" else "w"])
     device = choose_device(device, x)
@@ -111,14 +112,12 @@ def pack_on_device(x: Any, name: str, layout: TensorLayout, word: Word, device: 
     pieces = -(-channels // word) * (word // 32)
     if layout == "NHWC":
         kernel, sizes = "pack_images", (shape[0] * shape[1] * shape[2], channels, pieces)
-        threads = sizes[0] * pieces
     else:
         kernel, sizes = "pack_filters", (shape[0] * shape[1], channels, shape[3], pieces)
-        threads = sizes[0] * shape[3] * pieces
 
     def plan() -> LaunchPlan:
         ptx = packing_ptx(np.dtype(source.dtype).name, device.compute_capability).text
-        grid = (-(-threads // 128), 1, 1)
+        grid = (-(-(math.prod(sizes) // channels) // 128), 1, 1)  # a thread packs a piece of 32 channels
         return LaunchPlan(ptx, kernel, grid, (128, 1, 1), (None, None, *sizes, None))
 
     launch(device, (kernel, source.dtype, sizes), plan, source, words, nan_flag(device))

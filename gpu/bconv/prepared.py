@@ -10,7 +10,7 @@ from gpu.bconv.geometry import ConvShape, conv_shape
 from gpu.bconv.packing import MEANINGS, check_packed, pack_on_device, regrouped, tensor
 from gpu.bconv.schemes import SCHEMES, Scheme, plan_shape
 from gpu.device import Array, Device, planned
-from gpu.host import Prepared, choose_device, prepared_for, refuse_nan, unknown, words_to_device
+from gpu.host import Prepared, check_role, choose_device, prepared_for, refuse_nan, unknown, words_to_device
 from reference.errors import FormatError, SchemeError
 from reference.types import PackedTensor, Word
 
@@ -77,17 +77,9 @@ def prepare_tensor(
 
 def operand(x: Any, name: Role) -> Any:
     """Check an operand: a real tensor, `PackedTensor` or a `PreparedTensor`."""
-    if isinstance(x, PreparedTensor):
-        if x.role != name:
-            raise FormatError(
-                f"{name} was prepared as {x.role!r}\nx are images, w are filters\n"
-                f"prepare it with role={name!r}"
-            )
-        return x
     if isinstance(x, Prepared):
-        raise FormatError(
-            f"{name} is a {type(x).__name__}\nbconv2d takes images and filters\nprepare it with role={name!r}"
-        )
+        check_role(x, name, PreparedTensor, "bconv2d takes images as x and filters as w")
+        return x
     if not isinstance(x, PackedTensor):
         return tensor(x, name, MEANINGS[name])
     check_packed(x, name)

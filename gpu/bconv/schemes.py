@@ -28,8 +28,8 @@ FSB_LINES = 8
 class Scheme:
     """A way to share the convolution among warps on CUDA cores.
 
-    The kernel has the scheme's name. Its arguments are `operands`, the output, the `ConvShape` by value and,
-    if the output is bits, thresholds and flips.
+    The kernel has the scheme's name. Its arguments are images and filters, their addends and `btc.Borders` if
+    it needs any, the output, the `ConvShape` by value and, if the output is bits, thresholds and flips.
 
     Attributes
     ----------
@@ -56,15 +56,6 @@ class Scheme:
     def arranged(self, packed: PackedTensor, device: Device) -> Array:
         """Rearrange packed images or filters on the device for the kernel."""
         return packed.words
-
-    def operands(
-        self, images: PackedTensor, filters: PackedTensor, shape: ConvShape, device: Device
-    ) -> tuple[Any, ...]:
-        """The kernel's first arguments for packed operands on the device."""
-        arranged = self.arranged(images, device), self.arranged(filters, device)
-        if not self.lines_of_tile:
-            return arranged
-        return *arranged, self.addends(arranged[1], shape, device), btc.Borders.of(shape).argument
 
     def addends(self, filters: Array, shape: ConvShape, device: Device) -> Array:
         """The addends of rearranged filters; see `gpu.bconv.btc.addends_of`."""

@@ -9,11 +9,12 @@ import numpy as np
 
 from gpu.bmm.fsb import TILE_BITS, TILE_LINES, FsbBits, arrange
 from gpu.bmm.packing import check_format, check_shape, matrix, pack_on_device
-from gpu.bmm.schemes import Scheme, TensorCoreScheme, choose_scheme
+from gpu.bmm.schemes import AnyScheme, TensorCoreScheme, choose_scheme
 from gpu.device import Device, is_array
 from gpu.host import (
     WORD_DTYPES,
     Prepared,
+    check_role,
     check_words,
     choose_device,
     prepared_for,
@@ -95,14 +96,11 @@ def prepare_matrix(
 
 def operand(x: Any, name: Role, *, transposed: bool) -> Any:
     """Check an operand: a real matrix, `PackedBits`, `FsbBits` or a `PreparedMatrix`."""
-    if isinstance(x, PreparedMatrix):
-        return _of_this_role(x, name, transposed)
+    if isinstance(x, Prepared):
+        check_role(x, name, PreparedMatrix, "words of A run along its rows, those of B along its columns")
+        return _along_k(x, name, transposed)
     if isinstance(x, FsbBits):
         return _of_tiles(x, name, transposed)
-    if isinstance(x, Prepared):
-        raise FormatError(
-            f"{name} is a {type(x).__name__}\nbmm takes matrices\nprepare it with role={name!r}"
-        )
     if not isinstance(x, PackedBits):
         return matrix(x, name)
     check_shape(x.shape, name)
@@ -129,9 +127,7 @@ def scheme_of(*operands: Any) -> str:
     return next((x.scheme for x in operands if isinstance(x, PreparedMatrix)), "bmm32")
 
 
-def placed(
-    x: Any, name: Role, transposed: bool, scheme: Scheme | TensorCoreScheme, device: Device
-) -> PreparedMatrix:
+def placed(x: Any, name: Role, transposed: bool, scheme: AnyScheme, device: Device) -> PreparedMatrix:
     """Pack and arrange a checked operand on the device, for the kernel of a scheme."""
     if isinstance(x, PreparedMatrix):
         if x.form != scheme.form:
@@ -150,14 +146,8 @@ def _line_axis(role: str, transposed: bool) -> int:
     return int((role == "b") != transposed)
 
 
-def _of_this_role(x: PreparedMatrix, name: str, transposed: bool) -> PreparedMatrix:
-    """Refuse a matrix that was prepared for the other role, or not transposed."""
-    if x.role != name:
-        raise FormatError(
-            f"{name} was prepared as {x.role!r}\n"
-            "words of A run along its rows, those of B along its columns\n"
-            f"prepare it with role={name!r}"
-        )
+def _along_k(x: Any, name: str, transposed: bool) -> PreparedMatrix:
+    """Refuse a prepared matrix that is transposed now and was not when it was prepared."""
     if transposed and not x.transposed:
         raise FormatError(
             f"{name} was prepared without transpose, and transpose_{name} is given\n"
@@ -199,9 +189,7 @@ def _refuse_padding(x: PackedBits, name: str, spare: int) -> None:
         )
 
 
-def _packed(
-    x: Any, name: Role, transposed: bool, scheme: Scheme | TensorCoreScheme, device: Device
-) -> PackedBits:
+def _packed(x: Any, name: Role, transposed: bool, scheme: AnyScheme, device: Device) -> PackedBits:
     """Pack a checked operand on the device, with words along K; refuse packed words that do not."""
     layout: Layout = "row" if _line_axis(name, transposed) else "column"
     if not isinstance(x, PackedBits):

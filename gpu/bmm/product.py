@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 
 from gpu.bmm.prepared import PreparedMatrix, operand, placed, scheme_of, sizes_of
-from gpu.bmm.schemes import Scheme, TensorCoreScheme, choose_scheme, product_ptx
+from gpu.bmm.schemes import AnyScheme, choose_scheme, product_ptx
 from gpu.bmm.threshold import rule_on_device
 from gpu.device import Device, LaunchPlan, is_array, launch
 from gpu.host import WORD_DTYPES, choose_device, downloaded, on_device, refuse_nan
@@ -117,12 +117,7 @@ def bmm(
 
 
 def multiply(
-    a: PreparedMatrix,
-    b: PreparedMatrix,
-    c: Any,
-    scheme: Scheme | TensorCoreScheme,
-    rule: tuple[Any, ...],
-    device: Device,
+    a: PreparedMatrix, b: PreparedMatrix, c: Any, scheme: AnyScheme, rule: tuple[Any, ...], device: Device
 ) -> None:
     """Launch the kernel of a scheme, which multiplies two prepared operands.
 

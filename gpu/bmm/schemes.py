@@ -6,7 +6,7 @@ On CUDA cores as in BSTC, section 5.1 and Table 2; on bit tensor cores as in BTC
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from gpu.compile import Ptx, compile_file
 from gpu.device import Dim
@@ -129,10 +129,12 @@ TENSOR_CORE_SCHEMES = {
 """The schemes of `gpu.bmm` for bit tensor cores, from sm_75 on: words of 32 bits, ``first="lsb"``."""
 
 
-_ALL: dict[str, Scheme | TensorCoreScheme] = SCHEMES | TENSOR_CORE_SCHEMES
+AnyScheme: TypeAlias = Scheme | TensorCoreScheme
+
+_ALL: dict[str, AnyScheme] = SCHEMES | TENSOR_CORE_SCHEMES
 
 
-def choose_scheme(name: Any, k: int) -> Scheme | TensorCoreScheme:
+def choose_scheme(name: Any, k: int) -> AnyScheme:
     """The scheme of that name, or its fallback if its counters cannot hold K."""
     if not isinstance(name, str) or name not in _ALL:
         raise unknown("scheme", name, _ALL)
@@ -142,7 +144,7 @@ def choose_scheme(name: Any, k: int) -> Scheme | TensorCoreScheme:
     return scheme
 
 
-def product_ptx(scheme: Scheme | TensorCoreScheme, output: str, first: First, arch: tuple[int, int]) -> Ptx:
+def product_ptx(scheme: AnyScheme, output: str, first: First, arch: tuple[int, int]) -> Ptx:
     """The kernel of a scheme, compiled; ``first`` is the bit order of the output's words.
 
     The bit order of the operands does not matter. Bit tensor cores count common or differing bits.

@@ -162,9 +162,6 @@ def _content(path: Path) -> bytes | None:
     """The bytes of a regular file, which is marked as used; None for a FIFO, a device or no file."""
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    except OSError:
-        return None
-    try:
         with os.fdopen(handle, "rb") as file:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 return None

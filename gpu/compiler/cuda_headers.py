@@ -19,11 +19,9 @@ def cuda_folders() -> tuple[Path, ...]:
 @cache
 def _folders(toolkit: str) -> tuple[Path, ...]:
     """The folders of headers; see `cuda_folders`."""
-    candidates: list[Path] = []
     spec = importlib.util.find_spec("nvidia")
-    for folder in spec.submodule_search_locations or [] if spec else []:
-        candidates.append(Path(folder) / "cu13" / "include")
-    candidates.append(Path(toolkit).absolute() / "include")
+    packages = [Path(folder) / "cu13" for folder in spec.submodule_search_locations or []] if spec else []
+    candidates = [root / "include" for root in (*packages, Path(toolkit).absolute())]
     runtime = next((c for c in candidates if (c / "cuda_runtime.h").exists()), None)
     library = next((c / "cccl" for c in candidates if (c / "cccl" / "nv" / "target").exists()), None)
     compiler = next((c for c in candidates if (c / "crt" / "mma.h").exists()), None)

@@ -12,11 +12,11 @@ from gpu.cpd.kernels import LARGEST_RANK
 from gpu.cpd.model import Matrix, Model
 from gpu.cpd.residual import Residual
 from gpu.device import Device, is_array
-from gpu.host import choose_device
+from gpu.host import choose_device, moved_to
 from gpu.mttkrp.checks import check_rank, check_tensor
 from gpu.mttkrp.formats import coalesce
 from gpu.mttkrp.plan import for_kernels, plan
-from gpu.mttkrp.upload import arrays_of, download, on_device, to_device
+from gpu.mttkrp.upload import arrays_of, download, on_device
 from reference.errors import NotANumberError, ShapeError
 from reference.types import Coo, Cpd, PerMode, SparseTensor
 from reference.types.arguments import as_matrix, as_sequence, check_iterations, check_start
@@ -143,7 +143,7 @@ def _values(tensor: Any) -> list[Any]:
 
 def _sum_of_squares(values: list[Any], device: Device) -> float:
     """The squared norm of a tensor; refuses tensors without nonzero values or with an infinite norm."""
-    hosts: list[Any] = [x if isinstance(x, np.ndarray) else to_device(x, device).download() for x in values]
+    hosts: list[Any] = [x if isinstance(x, np.ndarray) else moved_to(x, device).download() for x in values]
     with np.errstate(over="ignore"):
         square = sum(float(np.square(part, dtype=np.float64).sum()) for part in _parts(hosts))
     if not any(host.any() for host in hosts):

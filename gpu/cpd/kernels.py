@@ -5,13 +5,15 @@ Grids depend on the sizes alone, not on the device, so that sums have the same b
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from gpu.compile import Ptx, compile_file
+from gpu.compile import compile_file
 from gpu.device import Device, Kernel
+from gpu.mttkrp.kernels import C_TYPES
 
 THREADS = 256
 """Threads of a block, in kernels over rows."""
@@ -29,8 +31,6 @@ SHARED_BYTES = 48 * 1024
 
 LARGEST_RANK = 2048
 """The largest rank: one block inverts a (rank, rank) matrix, with two of its lines in shared memory."""
-
-_C_TYPES = {"float32": "float", "float64": "double"}
 
 
 @dataclass(frozen=True)
@@ -81,24 +81,16 @@ class Grid:
         return min(-(-rows // 64), max(1, MOST_BLOCKS // self.gram_elements))
 
 
-def ptx(source: str, dtype: np.dtype[Any], tile: int, arch: tuple[int, int]) -> Ptx:
-    """The kernels of a source in this folder, compiled."""
-    over_rows = source in ("apply", "gram")
-    defines: dict[str, str | int] = {"ELEMENT": _C_TYPES[dtype.name], "TILE": tile} if over_rows else {}
-    return compile_file(f"cpd/{source}.cu", defines, arch)
+def loaded(device: Device, source: str, defines: Mapping[str, str | int], *names: str) -> dict[str, Kernel]:
+    """Kernels of a source in this folder, by name, compiled and loaded."""
+    module = device.load(compile_file(f"cpd/{source}.cu", defines, device.compute_capability).text)
+    return {name: module.kernel(name) for name in names}
 
 
-def residual_ptx(dtype: np.dtype[Any], order: int, arch: tuple[int, int]) -> Ptx:
-    """The kernels of residual.cu, compiled."""
-    return compile_file("cpd/residual.cu", {"ELEMENT": _C_TYPES[dtype.name], "ORDER": order}, arch)
-
-
-def loaded(device: Device, dtype: np.dtype[Any], grid: Grid) -> dict[str, Kernel]:
-    """The kernels of `gpu.cpd.model`, by name, compiled and loaded."""
-    sources = {"apply": ("apply", "weigh"), "gram": ("normalise", "sum_gram"), "solve": ("invert",)}
-    sources |= {"eigen": ("pseudo_invert",), "fit": ("fit",)}
-    kernels: dict[str, Kernel] = {}
-    for source, names in sources.items():
-        module = device.load(ptx(source, dtype, grid.tile, device.compute_capability).text)
-        kernels |= {name: module.kernel(name) for name in names}
-    return kernels
+def kernels_of_model(device: Device, dtype: np.dtype[Any], grid: Grid) -> dict[str, Kernel]:
+    """The kernels of `gpu.cpd.model`, by name."""
+    over_rows: dict[str, str | int] = {"ELEMENT": C_TYPES[dtype.name], "TILE": grid.tile}
+    kernels = loaded(device, "apply", over_rows, "apply", "weigh")
+    kernels |= loaded(device, "gram", over_rows, "normalise", "sum_gram")
+    kernels |= loaded(device, "solve", {}, "invert") | loaded(device, "eigen", {}, "pseudo_invert")
+    return kernels | loaded(device, "fit", {}, "fit")

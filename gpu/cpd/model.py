@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpu.cpd.kernels import BLOCK, MOST_WARPS, SHARED_BYTES, THREADS, Grid, loaded
+from gpu.cpd.kernels import BLOCK, MOST_WARPS, SHARED_BYTES, THREADS, Grid, kernels_of_model
 from gpu.device import ONE, Array, Device
 
 Matrix = npt.NDArray[np.floating[Any]]
@@ -35,7 +35,7 @@ class Model:
     def __init__(self, shape: tuple[int, ...], rank: int, dtype: np.dtype[Any], device: Device) -> None:
         self.shape, self.rank = shape, rank
         self._grid = grid = Grid(rank)
-        self._kernels = loaded(device, dtype, grid)
+        self._kernels = kernels_of_model(device, dtype, grid)
         apply_blocks, gram_blocks = grid.apply_blocks(max(shape)), grid.gram_blocks(max(shape))
         even = rank + rank % 2  # the eigenvalue kernel pads matrices to an even size
 

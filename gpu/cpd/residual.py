@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from gpu.cpd.kernels import BLOCK, Grid, residual_ptx
+from gpu.cpd.kernels import BLOCK, Grid, loaded
 from gpu.cpd.model import Model
 from gpu.device import ONE, Device
 from gpu.mttkrp.formats.to_coo import columns_of
-from gpu.mttkrp.kernels import pointers
+from gpu.mttkrp.kernels import C_TYPES, pointers
 from reference.types import SparseTensor
 
 
@@ -39,9 +39,8 @@ class Residual:
         self._parts = doubled(grid.residual_parts(max(shape)) * elements, "parts")
         self._products = doubled(elements, "products")
         self._answer = device.allocate((1,), np.float64, "fit")
-        module = device.load(residual_ptx(np.dtype(values.dtype), len(shape), device.compute_capability).text)
-        self._compare, self._gram = module.kernel("compare"), module.kernel("gram")
-        self._multiply, self._finish = module.kernel("multiply"), module.kernel("finish")
+        defines = {"ELEMENT": C_TYPES[values.dtype.name], "ORDER": len(shape)}
+        self._kernels = loaded(device, "residual", defines, "compare", "gram", "multiply", "finish")
 
     def fit(self) -> float:
         """The model's present fit, ``1 - ‖X - model‖ / ‖X‖``; waits for it."""
@@ -49,13 +48,13 @@ class Residual:
         blocks, nonzeros = self._sums.shape[0], self._values.shape[0]
         tensor = model.weights, self._coords, self._values, nonzeros, rank, grid.lanes
         sums = self._sums, self._squares
-        self._compare((blocks, 1, 1), BLOCK, pointers(*model.factors), *tensor, self._scale, *sums)
+        self._kernels["compare"]((blocks, 1, 1), BLOCK, pointers(*model.factors), *tensor, self._scale, *sums)
         for mode, factor in enumerate(model.factors):
             rows = model.shape[mode]
             parts = grid.residual_parts(rows)
-            self._gram((grid.gram_elements, parts, 1), BLOCK, factor, self._parts, rows, rank)
+            self._kernels["gram"]((grid.gram_elements, parts, 1), BLOCK, factor, self._parts, rows, rank)
             sizes = parts, rank, int(mode == 0), self._scale
             grams = self._parts, model.weights, self._products
-            self._multiply((grid.gram_elements, 1, 1), BLOCK, *grams, *sizes)
-        self._finish(ONE, BLOCK, self._products, *sums, blocks, rank, self._answer)
+            self._kernels["multiply"]((grid.gram_elements, 1, 1), BLOCK, *grams, *sizes)
+        self._kernels["finish"](ONE, BLOCK, self._products, *sums, blocks, rank, self._answer)
         return float(self._answer.download()[0])

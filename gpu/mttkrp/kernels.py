@@ -25,7 +25,8 @@ WARP = 32
 MOST_PASSES = 65535
 """The largest second dimension of a grid."""
 
-_C_TYPES = {"float32": "float", "float64": "double"}
+C_TYPES = {"float32": "float", "float64": "double"}
+"""The names of the element types in CUDA C++."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class Setting:
     @property
     def defines(self) -> dict[str, str | int]:
         """The macros that rows.cuh and sink.cuh need."""
-        macros: dict[str, str | int] = {"SCALAR": _C_TYPES[self.dtype.name]}
+        macros: dict[str, str | int] = {"SCALAR": C_TYPES[self.dtype.name]}
         macros |= {"VEC": self.vec, "LANES": self.lanes, "ORDER": self.order}
         return macros | ({"DETERMINISTIC": ""} if self.deterministic else {})
 

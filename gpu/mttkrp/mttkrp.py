@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from gpu.device import Device, is_array
-from gpu.host import choose_device, on_device
+from gpu.host import choose_device, moved_to, on_device
 from gpu.mttkrp.checks import check_kind, check_rank
 from gpu.mttkrp.plan import Plan
 from gpu.mttkrp.prepared import PreparedSparse
-from gpu.mttkrp.upload import arrays_of, to_device
+from gpu.mttkrp.upload import arrays_of
 from reference.types.arguments import as_matrix, as_sequence, check_alike, check_factors, check_mode
 
 
@@ -80,7 +80,7 @@ def mttkrp(
     known = [_factor(x, n, device) for n, x in enumerate(factors)]
     rank, dtype = check_rank(check_factors(known, tensor.shape)), np.dtype(known[0].dtype)
     check_alike(known)
-    placed = [x if n == mode else to_device(x, device) for n, x in enumerate(known)]
+    placed = [x if n == mode else moved_to(x, device) for n, x in enumerate(known)]
     aligned = all(x.pointer % 16 == 0 for n, x in enumerate(placed) if n != mode)
     if isinstance(tensor, PreparedSparse):
         launch = tensor.plan(mode, rank, dtype, deterministic, vector=aligned)
@@ -113,6 +113,6 @@ def _on_its_device(tensor: PreparedSparse, factors: Sequence[Any], mode: int, de
 def _factor(x: Any, n: int, device: Device) -> Any:
     """A factor as an array of the device, or of the host in native byte order."""
     if on_device(x):
-        return to_device(x, device)
+        return moved_to(x, device)
     x = as_matrix(x, f"factors[{n}]")
     return x.astype(x.dtype.newbyteorder("="), copy=False)

@@ -10,10 +10,9 @@ import numpy.typing as npt
 
 from gpu.device import Array, Device, LaunchChain
 from gpu.mttkrp.checks import check_dtype, check_kind, check_rank, check_tensor
-from gpu.mttkrp.clearing import clearing
 from gpu.mttkrp.formats import OF_TYPE
 from gpu.mttkrp.kernels import Launch, Setting, Work, sink_of
-from gpu.mttkrp.reduction import reduction
+from gpu.mttkrp.reduction import clearing, reduction
 from gpu.mttkrp.upload import arrays_of, download, on_device
 from reference.errors import DtypeError, FormatError, ShapeError
 from reference.types import PerMode
@@ -148,10 +147,7 @@ class Plan:
 
     def _sinks(self, out: Array) -> list[bytes]:
         """The structure ``Sink`` of each launch."""
-        rank = self.setting.rank
-        if not self._reduction:
-            return [sink_of(out, 0, rank)] * len(self._launches)
-        partial = self._partial.pointer
+        rank, partial = self.setting.rank, self._partial.pointer if self._reduction else 0
         whole = sink_of(out, partial, rank)
         sinks = [whole] * len(self._clearing)
         for work in self._works:

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from gpu.device import Array, Device, is_array, is_foreign
+from gpu.device import Device, is_array, is_foreign
+from gpu.host import moved_to
 from gpu.mttkrp.checks import check_tensor
 
 Tensor = TypeVar("Tensor")
@@ -46,7 +47,7 @@ def upload(tensor: Tensor, device: Device) -> Tensor:
 
 def on_device(tensor: Tensor, device: Device) -> Tensor:
     """Upload a sparse tensor without checks."""
-    return _mapped(tensor, lambda x: to_device(x, device))
+    return _mapped(tensor, lambda x: moved_to(x, device))
 
 
 def download(tensor: Tensor) -> Tensor:
@@ -80,15 +81,6 @@ def arrays_of(tensor: Any) -> Iterator[Any]:
     elif is_dataclass(tensor):
         for part in fields(tensor):
             yield from arrays_of(getattr(tensor, part.name))
-
-
-def to_device(x: Any, device: Device) -> Array:
-    """Move an array to the device: adopt a foreign one, upload a host array in native byte order."""
-    if is_array(x):
-        return x
-    if is_foreign(x):
-        return device.adopt(x)
-    return device.upload(np.ascontiguousarray(x, x.dtype.newbyteorder("=")))
 
 
 def _is_data(x: Any) -> bool:

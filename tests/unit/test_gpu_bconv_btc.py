@@ -10,8 +10,10 @@ import simwarp
 from gpu.bconv import bconv2d
 from gpu.bconv import btc as tensor
 from gpu.bconv.btc import Borders, addends_of, tile_of
+from gpu.bconv.convolution import Launch
 from gpu.bconv.geometry import conv_shape
-from gpu.bconv.schemes import SCHEMES, convolution_ptx
+from gpu.bconv.prepared import placed
+from gpu.bconv.schemes import SCHEMES
 from reference.errors import ShapeError
 from reference.types import PackedTensor
 from simwarp.device import DeviceArray
@@ -133,18 +135,15 @@ def test_a_second_launch_gives_the_same_result(scheme, output):
     device, chosen = simwarp.Device(), SCHEMES[scheme]
     x, w, thresholds = signs((2, 4, 5, 40)), signs((3, 3, 40, 35), 1), np.zeros(35, np.int32)
     shape = conv_shape(x.shape, w.shape)
-    given = chosen.operands(
-        *(upload(device, tensor, layout) for tensor, layout in ((x, "NHWC"), (w, "HWOI"))), shape, device
-    )
+    images = placed(upload(device, x, "NHWC"), "x", chosen, device)
+    filters = placed(upload(device, w, "HWOI"), "w", chosen, device)
     dots = reference.bconv2d(x, w)
     expected = dots if output == "int" else reference.threshold_tensor(dots, thresholds).words
     y = device.upload(np.full_like(expected, expected.dtype.type(-1) if output == "int" else 0xFFFFFFFF))
-    arguments = [*given, y, shape.argument]
-    if output == "bits":
-        arguments += [device.upload(thresholds), device.upload(np.zeros(35, np.uint8))]
-    kernel = device.load(convolution_ptx(chosen, shape, output, "none", (9, 0)).text).kernel(scheme)
+    rule = (device.upload(thresholds), device.upload(np.zeros(35, np.uint8))) if output == "bits" else ()
+    launch = Launch(chosen, shape, "none", output, (9, 0))
     for _ in range(2):
-        kernel(*chosen.launch(shape, "none"), *arguments)
+        launch(device, images, filters, y, rule)
         np.testing.assert_array_equal(y.download(), expected)
 
 
@@ -163,13 +162,11 @@ def test_packed_operands_in_tiles_or_words_equal_the_reference(layouts):
 @pytest.mark.parametrize(("scheme", "layout"), [("btc1", "NHWC"), ("btc2", "HWNC-FSB")])
 def test_words_may_have_any_alignment(scheme, layout):
     """Words aligned to 16 bytes are used in place; others are copied first."""
-    x, w, device = signs((2, 3, 4, 128)), signs((3, 3, 128, 8), 1), simwarp.Device()
+    x, device = signs((2, 3, 4, 128)), simwarp.Device()
     packed = reference.pack_tensor(x, layout=layout)
     longer = device.upload(np.concatenate([np.zeros(1, np.uint32), packed.words.ravel()]))
     words = Shifted(longer, packed.words.shape)
-    filters = upload(device, w, "HWOI")
-    shape = conv_shape(x.shape, w.shape)
-    units, *_ = SCHEMES[scheme].operands(PackedTensor(words, x.shape, layout), filters, shape, device)
+    units = SCHEMES[scheme].arranged(PackedTensor(words, x.shape, layout), device)
     assert words.pointer % 16 == 4
     assert units.pointer % 16 == 0
     np.testing.assert_array_equal(units.download().reshape(packed.words.shape), packed.words)

@@ -168,14 +168,10 @@ def groups_of_short(tensor: BCsf, lanes: int) -> int:
 
 def _warps(tensor: BCsf, setting: Setting) -> tuple[list[int], int]:
     """The first warp of each bin, and the number of all warps; the last bin has the first warps."""
-    counts = np.diff(tensor.bins)
-    warps: list[int] = []
-    total = 0
-    for b in reversed(range(1, len(counts))):
-        warps.insert(0, total)
-        total += int(counts[b]) << b
-    slices = int(counts[0]) * groups_of_short(tensor, setting.lanes)
-    return [total, *warps], total + -(-slices // (WARP // setting.lanes))
+    warps = [int(count) << b for b, count in enumerate(np.diff(tensor.bins))]
+    firsts = [sum(warps[b + 1 :]) for b in range(len(warps))]
+    groups = warps[0] * groups_of_short(tensor, setting.lanes)
+    return firsts, firsts[0] + -(-groups // (WARP // setting.lanes))
 
 
 FORMAT = Format(

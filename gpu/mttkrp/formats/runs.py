@@ -58,8 +58,10 @@ def starts_of(depths: Depths, level: int, split: int = 0) -> Indices:
     array([0, 2, 3, 5], dtype=uint32)
     """
     split = split or depths.size
-    starts = np.empty(compiled(_count_starts)(depths, level, split) + 1, np.uint32)
-    compiled(_find_starts)(depths, level, split, starts)
+    find = compiled(_find_starts)
+    starts = np.empty(find(depths, level, split, np.empty(0, np.uint32)) + 1, np.uint32)
+    find(depths, level, split, starts)
+    starts[-1] = depths.size
     return starts
 
 
@@ -104,21 +106,15 @@ def _compare(coords: Any, modes: Any, order: Any, begin: int, end: int, depths: 
         depths[i] = level
 
 
-def _count_starts(depths: Any, level: int, split: int) -> int:
+def _find_starts(depths: Any, level: int, split: int, starts: Any) -> int:
+    """Count the starts, and write them unless ``starts`` is empty."""
     count, start = 0, 0
     for i in range(depths.size):
         if depths[i] <= level or i - start == split:
+            if starts.size:
+                starts[count] = i
             count, start = count + 1, i
     return count
-
-
-def _find_starts(depths: Any, level: int, split: int, starts: Any) -> None:
-    count, start = 0, 0
-    for i in range(depths.size):
-        if depths[i] <= level or i - start == split:
-            starts[count] = i
-            count, start = count + 1, i
-    starts[count] = depths.size
 
 
 def _rank(outer: Any, inner: Any, ranks: Any) -> None:
