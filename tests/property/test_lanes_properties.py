@@ -156,7 +156,7 @@ def test_lop3_agrees_for_every_table(a, b, c, table):
 
 
 @every_form
-def test_operands_broadcast_and_stay_as_they_are(form):
+def test_operands_broadcast_and_are_not_modified(form):
     """A scalar, a row of lanes and a column of warps give the result of the expanded operands."""
     rng = np.random.default_rng(1)
     shapes = [(32,), (3, 1), (), (2, 1, 32)]

@@ -75,7 +75,7 @@ def test_a_limit_of_0_keeps_nothing(monkeypatch, cache):
     assert kept() == set()
 
 
-def test_files_of_other_names_are_left_alone(monkeypatch, cache):
+def test_files_of_other_names_are_kept(monkeypatch, cache):
     cache.mkdir()
     for name in ("notes.txt", "0.ptx", ".hidden"):
         (cache / name).write_bytes(b"x" * 2**21)

@@ -108,7 +108,7 @@ def test_every_copy_of_an_element_is_listed(capsys):
     ]
 
 
-def test_the_matrix_is_named_where_there_are_several(capsys):
+def test_an_element_of_several_matrices_names_its_matrix(capsys):
     load = "ldmatrix.sync.aligned.m8n8.x4.b16"
     assert printed(capsys, load, "--element", "r:7,7,3", "--holder", "r:31,3,16").splitlines() == [
         "r: row 7, column 7 of matrix 3 is held by lane 31, register 3, bits 16–31",

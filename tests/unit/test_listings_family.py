@@ -225,7 +225,7 @@ def test_all_16_combinations_equal_the_product(combination, sizes):
 
 
 @pytest.mark.parametrize("combination", COMBINATIONS, ids=lambda c: "-".join(map(str, c[:3])))
-def test_another_product_is_refused_with_the_right_layouts(combination):
+def test_an_error_of_unsuitable_layouts_names_the_suitable_ones(combination):
     approach, layout_a, layout_b, *served = combination
     x = reals(3, 3)
     for transposes in TRANSPOSITIONS:

@@ -236,7 +236,7 @@ def test_swapped_halves_of_k_are_reported_for_both_operands():
     )
 
 
-def test_a_scrambled_map_is_reported_alone():
+def test_only_the_scrambled_map_is_reported():
     wrong = planted(MMA, b="slot 2:r8  lane 4:r1 2:r4 4:c1  register 2:c4")
     finding = probe(wrong, SyntheticChip(fragments_of(MMA)))
     assert [str(difference) for difference in finding.differences] == [
@@ -244,7 +244,7 @@ def test_a_scrambled_map_is_reported_alone():
     ]
 
 
-def test_exchanged_accumulator_rows_leave_b_alone():
+def test_exchanged_accumulator_rows_are_not_reported_for_b():
     wrong = planted(MMA, c="lane 4:c2 8:r1  register 2:r8 2:c1", d="lane 4:c2 8:r1  register 2:c1 2:r8")
     finding = probe(wrong, SyntheticChip(fragments_of(MMA)))
     (difference,) = finding.differences

@@ -191,7 +191,7 @@ mul.lo.u32 %r1, %r1, NUMBER; mul.wide.u32 %rd1, %r1, 4; add.u64 %rd1, %rd1, %out
         assert got == expected
 
 
-def test_predicated_instructions_leave_other_lanes_alone():
+def test_predicated_instructions_change_only_active_lanes():
     body = """mov.u32 %r2, 1; setp.gt.u32 %p1, %lane, 29;
 @%p1 mov.u32 %r2, 2; @!%p1 add.u32 %r2, %r2, 4; @%p1 st.global.u32 [%at], %r2; ret;"""
     assert run(body) == [0xFFFFFFFF] * 30 + [2, 2]

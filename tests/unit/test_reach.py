@@ -63,7 +63,7 @@ def test_an_access_landing_in_another_array_names_its_own_array(verb):
     assert f"{arrays.y_from_x - SIZE} bytes past the end of x" in fault.values
 
 
-def test_only_the_lanes_that_leave_their_array_are_bad():
+def test_only_lanes_outside_their_array_are_reported():
     arrays = Arrays(checks="report")
     body = "@!%p0 add.u64 %x, %x, %n; add.u64 %a1, %x, %i; ld.global.u32 %r2, [%a1]; st.global.u32 [%a1], 7;"
     body += "add.u64 %a2, %z, %i; st.global.u32 [%a2], %r2;"

@@ -127,7 +127,7 @@ def test_all_tiers_agree(k):
 @pytest.mark.slow_cases("2-cc0", "3-cc0", "6-*")
 @pytest.mark.parametrize("cc", [(7, 5), (8, 0)])
 @pytest.mark.parametrize("k", [2, 3, 6, 11])
-def test_older_chips_agree_too(k, cc):
+def test_older_chips_agree_with_the_reference(k, cc):
     item = drawn(k)
     right = CASE.answers["reference"](item)
     np.testing.assert_array_equal(CASE.answers["gpu"](item, simulator(cc=cc)), right)
