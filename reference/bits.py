@@ -161,7 +161,7 @@ def unpack(packed: PackedBits) -> Bits:
 
 
 def real_array(x: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
-    """Convert ``x`` to an array without a cast; raise DtypeError for a dtype that has no sign bits here."""
+    """Convert ``x`` to an array without a cast; raise DtypeError unless its dtype can be binarized."""
     array = as_array(x, name, "an array of numbers")
     if array.dtype.type not in _REAL:
         advice = f"convert it with `{name}.astype(np.float64)`"
@@ -212,7 +212,7 @@ _BIT_ORDER: dict[First, Any] = {"msb": "big", "lsb": "little"}
 
 
 def _serial(word: Word, first: First) -> np.dtype[Any]:
-    """The word dtype in the byte order that puts the bytes in the order of the elements."""
+    """The dtype of words whose bytes, in memory order, hold the elements in order."""
     return word_dtype(word).newbyteorder(_BIT_ORDER[first])
 
 
@@ -222,7 +222,7 @@ def word_dtype(word: Word) -> np.dtype[Any]:
 
 
 def check_format(layout: object, word: object, first: object, layouts: Sequence[object] = MATRICES) -> None:
-    """Raise SchemeError unless the three name a format of packed bits, with one of ``layouts``."""
+    """Raise SchemeError unless layout, word and first are a format of packed bits, in ``layouts``."""
     options = {"layout": (layout, layouts), "word": (word, (32, 64)), "first": (first, ("msb", "lsb"))}
     for option, (given, known) in options.items():
         check_option(option, given, known, "layout, word and first are the format of packed bits")

@@ -128,7 +128,7 @@ def cpd_als(
 
 
 def _product(grams: Sequence[Matrix], leave_out: int | None = None) -> Matrix:
-    """The elementwise product of the Gram matrices of all modes except one."""
+    """The elementwise product of Gram matrices, optionally except that of one mode."""
     return np.prod([gram for n, gram in enumerate(grams) if n != leave_out], axis=0)
 
 

@@ -30,7 +30,7 @@ class SchemeError(SimwarpError, ValueError):
 
 
 class InputFileError(SimwarpError, ValueError):
-    """A file that cannot be read or written, or does not hold what it should."""
+    """A file that cannot be read or written, or has invalid content."""
 
 
 class CompileError(SimwarpError, RuntimeError):

@@ -249,7 +249,7 @@ def _words_shape(layout: TensorLayout, word: Word, shape: tuple[int, int, int, i
 def check_tensor_format(
     layout: object, word: object, first: object, layouts: tuple[TensorLayout, ...] = _LAYOUTS
 ) -> None:
-    """Raise SchemeError unless the three name a format of packed tensors, with one of ``layouts``."""
+    """Raise SchemeError unless layout, word and first are a format of packed tensors, in ``layouts``."""
     check_format(layout, word, first, layouts)
     if word == 64 and layout in ("HWNC-FSB", "HWOI-FSB"):
         raise SchemeError(

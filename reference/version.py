@@ -1,3 +1,3 @@
-"""The version of the distribution: one place, read by the build and by ``simwarp info``."""
+"""The version of the distribution, read by the build and by ``simwarp info``."""
 
 __version__ = "0.1.0"

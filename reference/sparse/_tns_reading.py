@@ -48,7 +48,7 @@ class Reading:
         ] = []  # counts of skipped lines, each with the nonzeros before them
 
     def take_file(self, progress: Callable[[int, int], object] | None) -> None:
-        """Read the whole file."""
+        """Read and parse the whole file."""
         with open_input(self._path, _ADVICE) as file:
             try:
                 self.take(_texts(file, progress))
@@ -209,7 +209,7 @@ def _announced_order(fields: list[bytes]) -> int:
 
 
 def _texts(file: BufferedReader, progress: Callable[[int, int], object] | None) -> Iterator[bytes]:
-    """Read a file, unpacked if it is gzip, in chunks of whole lines that each end with a newline."""
+    """Read a file in chunks of whole lines, decompressed if it is gzip; each line ends with a newline."""
     size, seekable = os.fstat(file.fileno()).st_size, file.seekable()
     packed = file.peek(len(_GZIP)).startswith(_GZIP)
     source: Any = gzip.GzipFile(fileobj=file) if packed else file

@@ -16,7 +16,7 @@ Keys: TypeAlias = npt.NDArray[np.uint64]
 
 
 def coordinate_keys(coords: npt.NDArray[Any], shape: tuple[int, ...]) -> Keys:
-    """Return one key per nonzero, which compare as the coordinates do lexicographically.
+    """Compute an integer key for each nonzero; keys sort in the lexicographic order of coordinates.
 
     A key is the offset of the element in C order. Where that could exceed 64 bits, indices are replaced by
     their ranks among the distinct ones. ``coords`` and ``shape`` may cover all modes or some.

@@ -93,7 +93,7 @@ def check_modes(modes: Iterable[Any], shape: tuple[int, ...]) -> tuple[int, ...]
 
 
 def check_number(name: str, number: object, multiple: int = 1) -> int:
-    """Convert a number of nonzeros to a Python int; raise unless it is a multiple of ``multiple`` above 0."""
+    """Convert a number of nonzeros to a Python int; raise unless it is a positive multiple."""
     if not is_integer(number) or number < 1 or number % multiple:
         kind = f"a positive multiple of {multiple}" if multiple > 1 else "at least 1"
         raise ShapeError(f"{name}={number!r}\na number of nonzeros must be {kind}\ngive such an int")

@@ -31,7 +31,7 @@ def sizes(extent: Extent) -> tuple[int, ...]:
 
 
 def three(what: str, extent: Extent, error: type[SimwarpError] = ShapeError) -> Dim:
-    """Convert one to three ints to (x, y, z), filled up with 1; ``what`` names them in the error."""
+    """Convert one to three ints to (x, y, z), with 1 for omitted ones; ``what`` names them in the error."""
     try:
         given = sizes(extent)
     except TypeError:

@@ -205,7 +205,7 @@ def from_ptx(ptx: str, name: str = "my.ptx", text: str = "") -> Source:
 
 
 def _included(source: Source, folders: Sequence[Path]) -> dict[str, str]:
-    """Read the included files of the user that kernels have code from, by file name."""
+    """Read the user's included files that contain code of kernels, by file name."""
     lines = (i.source for kernel in source.entries.values() for i in kernel.instructions)
     found: dict[str, str] = {}
     for name in {line.file for line in lines if line is not None and line.file}:

@@ -72,7 +72,7 @@ class Golden:
 def header(
     device: Any, subject: str, command: str, ptx: Mapping[str, str], *, trial: bool = False
 ) -> dict[str, Any]:
-    """The origin of a recording. One of a simulator, or of a part of the inputs, is a trial, not evidence."""
+    """The origin of a recording; a simulator's, or one of some inputs only, is a trial and not evidence."""
     hardware = hasattr(device, "uuid")
     return {
         "version": VERSION,
@@ -346,6 +346,6 @@ def sha256(*arrays: npt.NDArray[Any]) -> str:
 
 
 def _stored(output: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """An output as it is stored: whole, or as the digest of its dtype, shape and bytes if it is large."""
+    """Convert an output to what is stored: the array, or for a large one the digest of its content."""
     words = np.ascontiguousarray(output, output.dtype.newbyteorder("<"))
     return words if words.nbytes <= _WHOLE else np.frombuffer(bytes.fromhex(sha256(words)), np.uint8)

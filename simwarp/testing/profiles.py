@@ -77,7 +77,7 @@ def load(name: str) -> None:
 
 
 def usual_and_longest() -> tuple[int, int]:
-    """The limits of the dimensions that `strategies.sizes` draws by default: usual ones, and long ones.
+    """The default limits of the dimensions of `strategies.sizes`: of usual ones, and of long ones.
 
     With the profile `gpu`, long ones exceed 65,535, the range of 16-bit counters.
 

@@ -23,7 +23,7 @@ Ask = Callable[[int, int], Result]
 
 
 class Answer(NamedTuple):
-    """The answer of a process about an input.
+    """The result that a process returns for one input.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Workers:
         self.busy: dict[Connection, tuple[int, int]] = {}
 
     def give(self, case: int, k: int) -> None:
-        """Start an input on an idle process."""
+        """Send an input to an idle process."""
         line = self.idle.pop()
         self.busy[line] = case, k
         line.send((case, k))

@@ -131,7 +131,7 @@ class _Frame:
         return [min(self.draw.integer(low, high), self.rows) for _ in range(self.order)]
 
     def places(self, sizes: list[int], count: int) -> Indices:
-        """Draw coordinates in a shape, some of them perhaps repeated."""
+        """Draw coordinates within a shape; some may be repeated."""
         return np.stack([_below(self.draw, size, count) for size in sizes])
 
     def side(self, modes: int, volume: int) -> int:
