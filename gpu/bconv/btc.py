@@ -78,7 +78,7 @@ def _whole(size: int, taps: int, pad: int, stride: int, dilation: int, outputs: 
 
 
 def tile_of(shape: ConvShape) -> int:
-    """The side of a block's tile: the largest for which there are channels and blocks enough."""
+    """The side of a block's tile: the largest with enough channels and blocks."""
     for tile in TILES[:-1]:
         if shape.filters > tile // 2 and blocks(shape.outputs("none"), tile) >= ENOUGH_BLOCKS:
             return tile

@@ -204,7 +204,7 @@ def _axis(
 
 
 def _same(size: int, stride: int, span: int) -> tuple[int, int]:
-    """TensorFlow's SAME: enough padding for one window per stride, the smaller half before."""
+    """The padding (before, after) of TensorFlow's SAME: one window per stride, the smaller half before."""
     outputs = -(-size // stride)
     total = max((outputs - 1) * stride + span - size, 0)
     return total // 2, total - total // 2

@@ -35,7 +35,7 @@ def pack(
     first: First = "msb",
     device: Device | None = None,
 ) -> PackedBits:
-    """Binarize a real matrix and pack it into words, on a device; equal to `reference.pack`.
+    """Binarize a real matrix and pack it into words, on a device; the definition is `reference.pack`.
 
     Parameters
     ----------

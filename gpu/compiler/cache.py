@@ -139,7 +139,7 @@ def _trim(most: int, added: int) -> None:
 
 
 def _remove(path: Path) -> bool:
-    """Remove an entry, and return whether that was possible."""
+    """Remove an entry, and return whether it is gone."""
     try:
         _remove_other_kinds(path)
         path.unlink(missing_ok=True)

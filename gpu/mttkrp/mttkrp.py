@@ -24,7 +24,10 @@ def mttkrp(
     device: Device | None = None,
     deterministic: bool = False,
 ) -> Any:
-    """The sparse MTTKRP: row i sums value times the product of the other factors' rows, element by element.
+    """The MTTKRP of a sparse tensor on a device.
+
+    Row i of the result is a sum over the nonzeros with index i in ``mode``: of the value times the product of
+    the other factors' rows, element by element.
 
     The result equals `reference.mttkrp` within `reference.mttkrp_bound`.
 

@@ -22,7 +22,7 @@ _BINS = np.dtype([("warps", np.uint64, 33), ("places", np.uint32, 34), ("groups"
 
 
 def b_csf(coo: Coo, modes: Sequence[int] | None = None, *, split: int = 128, share: int = 512) -> BCsf:
-    """Build one balanced tree of three levels: slices, fibers, nonzeros.
+    """Build a B-CSF tensor as one balanced tree of three levels: slices, fibers, nonzeros.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def b_csf(coo: Coo, modes: Sequence[int] | None = None, *, split: int = 128, sha
 
 
 def b_csf_all(coo: Coo, *, split: int = 128, share: int = 512) -> PerMode:
-    """Build one balanced tree for each mode, with that mode's slices.
+    """Build one B-CSF tree for each mode, with that mode's slices.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def b_csf_all(coo: Coo, *, split: int = 128, share: int = 512) -> PerMode:
 
 
 def _balanced(nonzeros: Nonzeros, split: int, share: int) -> BCsf:
-    """The balanced tree of sorted nonzeros."""
+    """The B-CSF tree of sorted nonzeros."""
     split, share = check_number("split", split), check_number("share", share)
     coords, modes, order = nonzeros.coords, nonzeros.modes, nonzeros.order
     depths = depths_of(coords, modes, order)

@@ -18,7 +18,7 @@ SPLIT = 128
 
 
 def csf(coo: Coo, modes: Sequence[int] | None = None) -> Csf:
-    """Build one tree.
+    """Build a CSF tensor as one tree.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def csf(coo: Coo, modes: Sequence[int] | None = None) -> Csf:
 
 
 def csf_all(coo: Coo) -> PerMode:
-    """Build one tree for each mode, with that mode at the root.
+    """Build one CSF tree for each mode, with that mode at the root.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def csf_all(coo: Coo) -> PerMode:
 
 
 def _tree(nonzeros: Nonzeros) -> Csf:
-    """The tree of sorted nonzeros."""
+    """The CSF tree of sorted nonzeros."""
     coords, modes, order = nonzeros.coords, nonzeros.modes, nonzeros.order
     depths = depths_of(coords, modes, order)
     starts = [starts_of(depths, level) for level in range(len(modes) - 1)]

@@ -102,7 +102,7 @@ def _flagged(nonzeros: Nonzeros, partition: int) -> FCoo:
 
 
 def _flags(depths: Depths) -> Indices:
-    """Bits, in words of 32 from the least significant one, that are 1 where the index of mode 0 changes."""
+    """A bit for each nonzero, 1 if it begins a row of the result, from the least significant place."""
     words = np.zeros(-(-depths.size // FLAGS), "<u4")
     bits = np.packbits(depths == 0, bitorder="little")
     words.view(np.uint8)[: bits.size] = bits

@@ -107,13 +107,13 @@ def arranged(nonzeros: Nonzeros, modes: Sequence[int]) -> Nonzeros:
 
 
 def sorted_nonzeros(coo: Coo, modes: Sequence[int] | None) -> Nonzeros:
-    """The nonzeros sorted by these modes, which are checked; None: by dimension, the shortest first."""
+    """The nonzeros of a Coo, sorted by the given modes, or by dimension (the shortest first) for None."""
     nonzeros = nonzeros_of(coo)
     return arranged(nonzeros, by_dimension(coo.shape) if modes is None else check_modes(modes, coo.shape))
 
 
 def per_mode(coo: Coo, build: Callable[[Nonzeros], Any]) -> PerMode:
-    """The tensors that ``build`` makes of the nonzeros sorted for each mode, which is the root."""
+    """One tensor for each mode, which ``build`` makes of the nonzeros sorted with that mode first."""
     shortest_first = sorted_nonzeros(coo, None)
     orders = (root_first(coo.shape, n) for n in range(len(coo.shape)))
     return PerMode(tuple(build(arranged(shortest_first, modes)) for modes in orders), coo.shape)

@@ -99,7 +99,7 @@ def taken(array: npt.NDArray[Any], order: Indices) -> npt.NDArray[Any]:
 def gathered(
     indices: npt.NDArray[Any], order: Indices, modes: Sequence[int] | None = None
 ) -> npt.NDArray[Any]:
-    """The rows of an array for some modes (default: all), each in a given order of columns."""
+    """The rows of a (d, M) array for some modes (default: all), with their columns in a given order."""
     modes = range(len(indices)) if modes is None else modes
     rows = np.empty((len(modes), order.size), indices.dtype)
     for row, n in zip(rows, modes, strict=True):
