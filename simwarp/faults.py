@@ -60,7 +60,7 @@ class Place:
 
 
 class KernelFault(SimwarpError):
-    """Something a kernel must not do.
+    """A fault of a kernel, such as a bad access, a race or a deadlock.
 
     Parameters
     ----------

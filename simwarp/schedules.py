@@ -108,7 +108,7 @@ class Outcome:
         return f"{self.schedule}: {value}{written}"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """The fields as plain data, for JSON."""
         place = str(self.write.place) if self.write is not None else None
         return {"schedule": str(self.schedule), "value": self.value, "bits": self.bits, "written_by": place}
 
@@ -148,7 +148,7 @@ class Difference:
         return f"{self.first}; {self.other}; {self.count} of {self.size} elements differ"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """The fields as plain data, for JSON."""
         outcomes = {"first": self.first.to_json(), "other": self.other.to_json()}
         return {**vars(self), "index": list(self.index), **outcomes}
 
@@ -188,7 +188,7 @@ class Differences:
             raise DependsOnScheduling(difference)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """The fields as plain data, for JSON."""
         return {
             "compared": [str(schedule) for schedule in self.compared],
             "declined": {str(schedule): reason for schedule, reason in self.declined.items()},

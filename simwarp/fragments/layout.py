@@ -99,37 +99,37 @@ class Layout:
 
     @cached_property
     def lanes(self) -> int:
-        """32, or 128 for a warpgroup."""
+        """The number of lanes that hold the operand: 32, or 128 for a warpgroup."""
         return self._count("lane")
 
     @cached_property
     def registers(self) -> int:
-        """Registers of each lane."""
+        """The number of registers of each lane."""
         return self._count("register")
 
     @cached_property
     def slots(self) -> int:
-        """Elements of each register."""
+        """The number of elements of each register."""
         return self._count("slot")
 
     @cached_property
     def rows(self) -> int:
-        """Rows of the matrix."""
+        """The number of rows of the matrix."""
         return self._extent("row")
 
     @cached_property
     def columns(self) -> int:
-        """Columns of the matrix."""
+        """The number of columns of the matrix."""
         return self._extent("column")
 
     @cached_property
     def matrices(self) -> int:
-        """The matrices that the registers hold."""
+        """The number of matrices that the registers hold."""
         return self._extent("matrix")
 
     @cached_property
     def copies(self) -> int:
-        """The copies of each element in the registers."""
+        """The number of copies of each element in the registers."""
         return self._extent("copy")
 
     @cached_property

@@ -110,7 +110,8 @@ def BMMs(
     Grid: (A_height / 32, B_width / 32), blocks of 32 × 4 × 4: 16 warps. Shared: As and Bs, 32 rows of
     128 bits each.
     """
-    laneid, (bx, by, _), (_x, wx, wy) = warp.lane, warp.block, _indices(warp)
+    laneid, (bx, by, _) = warp.lane, warp.block
+    wx, wy = int(warp.thread.y[0]), int(warp.thread.z[0])  # the same in all lanes
     As, Bs = warp.shared["As"], warp.shared["Bs"]
     c = Tile(warp, options.operation)
     for k in range(A_width // 128):
@@ -172,12 +173,6 @@ def BMMb(
         b_frag = load_matrix_sync(warp, "matrix_b", B, (by * A_width // 128 + i) * 8 * 128 // 32, 128)
         c.bmma(a_frag, b_frag)
     store_tile(warp, C, bx * 8, by, c.dots(n), B_width, options)
-
-
-def _indices(warp: Warp) -> tuple[int, int, int]:
-    """The threadIdx of the warp's first thread; y and z are uniform across the warp."""
-    x, y, z = (int(axis[0]) for axis in warp.thread)
-    return x, y, z
 
 
 class TensorCoreOptions(ProductOptions, total=False):

@@ -78,11 +78,27 @@ def store_tile(
 
     C is (rows, width), int32; for bits (rows, width / 32), uint32, and the block's shared array ``Cs`` has
     64 int32 for each warp. The width is a multiple of 4, and of 32 for bits.
+
+    Bits are stored by lines 16 to 22 of listing 5. The four bytes of a vote are four rows of the tile, row 0
+    in the lowest byte, column 0 in its lowest bit. ``first="lsb"`` stores them unchanged. ``first="msb"``,
+    the listing's, reverses the vote: then row 0 is the highest byte, and byte ``by`` of a row is byte
+    ``FLIPBITS(by, 2)`` in memory.
     """
-    if options.fused:
-        _store_bits(warp, C, row, by, dots, width, options.fused, options.first)
-    else:
+    if options.fused is None:
         store_matrix_sync(warp, C, row * width + by * TILE_SIDE, dots, ldm=width)
+        return
+    laneid, Cs, Cb = warp.lane, warp.shared["Cs"], C.view(np.uint8)
+    own = warp.index * TILE_SIZE
+    store_matrix_sync(warp, Cs, own, dots, ldm=TILE_SIDE)
+    column = by * TILE_SIDE + laneid % TILE_SIDE
+    p0 = options.fused.vote(warp, warp.load(Cs, own + laneid), column)
+    p1 = options.fused.vote(warp, warp.load(Cs, own + laneid + 32), column)
+    element = laneid
+    if options.first == "msb":
+        p0, p1, element, by = brev(p0), brev(p1), 3 - laneid, FLIPBITS(by, 2)
+    with warp.where(laneid < 4):
+        warp.store(Cb, (row + laneid) * (width // 8) + by, _byte(p0, element))
+        warp.store(Cb, (row + 4 + laneid) * (width // 8) + by, _byte(p1, element))
 
 
 def FLIPBITS(n: Any, b: int) -> Any:
@@ -96,29 +112,6 @@ def FLIPBITS(n: Any, b: int) -> Any:
     [3, 2, 1, 0, 7, 6]
     """
     return n ^ ((1 << b) - 1)
-
-
-def _store_bits(
-    warp: Warp, C: GlobalArray, row: int, by: int, dots: Fragment, width: int, fused: Fused, first: First
-) -> None:
-    """Store the output bits of a tile (listing 5, lines 16 to 22).
-
-    The four bytes of a vote are four rows of the tile, row 0 in the lowest byte, column 0 in its lowest
-    bit. ``first="lsb"`` stores them unchanged. ``first="msb"``, the listing's, reverses the vote: then
-    row 0 is the highest byte, and byte ``by`` of a row is byte ``FLIPBITS(by, 2)`` in memory.
-    """
-    laneid, Cs, Cb = warp.lane, warp.shared["Cs"], C.view(np.uint8)
-    own = warp.index * TILE_SIZE
-    store_matrix_sync(warp, Cs, own, dots, ldm=TILE_SIDE)
-    column = by * TILE_SIDE + laneid % TILE_SIDE
-    p0 = fused.vote(warp, warp.load(Cs, own + laneid), column)
-    p1 = fused.vote(warp, warp.load(Cs, own + laneid + 32), column)
-    element = laneid
-    if first == "msb":
-        p0, p1, element, by = brev(p0), brev(p1), 3 - laneid, FLIPBITS(by, 2)
-    with warp.where(laneid < 4):
-        warp.store(Cb, (row + laneid) * (width // 8) + by, _byte(p0, element))
-        warp.store(Cb, (row + 4 + laneid) * (width // 8) + by, _byte(p1, element))
 
 
 def _byte(word: npt.NDArray[np.uint32], element: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
