@@ -6,9 +6,10 @@ and, for the deterministic variant, the result row of every slot.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from struct import Struct
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,16 @@ MOST_PASSES = 65535
 
 C_TYPES = {"float32": "float", "float64": "double"}
 """The names of the element types in CUDA C++."""
+
+
+_SINK = Struct("<QQI4x")
+"""The layout of the structure ``Sink``."""
+
+
+@cache
+def _addresses(count: int) -> Struct:
+    """The layout of so many addresses."""
+    return Struct(f"<{count}Q")
 
 
 @dataclass(frozen=True)
@@ -131,8 +142,8 @@ class Launch:
 
     def structures(self, addresses: Sequence[int], sink: bytes) -> tuple[bytes, ...]:
         """The open parameters, from the addresses of all factors and a `sink_of`."""
-        factors = struct.pack(f"<{len(self.modes)}Q", *[addresses[mode] for mode in self.modes])
-        return (factors, sink) if factors else (sink,)
+        modes = self.modes
+        return (_addresses(len(modes)).pack(*[addresses[n] for n in modes]), sink) if modes else (sink,)
 
 
 @dataclass(frozen=True)
@@ -170,7 +181,7 @@ def pointers(*arrays: Any) -> np.void:
 
 def sink_of(out: Array, partial: int, rank: int) -> bytes:
     """The structure ``Sink``: the result's address, that of the launch's first slot or 0, and the rank."""
-    return struct.pack("<QQI4x", out.pointer, partial, rank)
+    return _SINK.pack(out.pointer, partial, rank)
 
 
 def rows_of(matrix: Array) -> list[int]:

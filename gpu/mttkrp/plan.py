@@ -147,7 +147,10 @@ class Plan:
 
     def _sinks(self, out: Array) -> list[bytes]:
         """The structure ``Sink`` of each launch."""
-        rank, partial = self.setting.rank, self._partial.pointer if self._reduction else 0
+        rank = self.setting.rank
+        if not self._reduction:
+            return [sink_of(out, 0, rank)] * len(self._launches)
+        partial = self._partial.pointer
         whole = sink_of(out, partial, rank)
         sinks = [whole] * len(self._clearing)
         for work in self._works:
