@@ -11,6 +11,7 @@
 ``members``         a lane outside its own member mask; lanes of a mask that never arrive
 ``sources``         a shuffle that reads an inactive or exited lane
 ``races``           two unordered accesses of the same bytes, one of them a write
+``copies``          memory touched while an asynchronous copy of it is in flight
 ``deadlock``        all remaining lanes wait for one another
 ``runaway``         infinite loops
 ``unreachable``     control that runs off the end of a function, where its compiler left no return
@@ -42,6 +43,7 @@ KINDS = (
     "members",
     "sources",
     "races",
+    "copies",
     "deadlock",
     "runaway",
     "unreachable",

@@ -213,6 +213,19 @@ class Race(MemoryFault):
     other: Place = Place()
 
 
+class CopyInFlight(MemoryFault):
+    """An access to memory while an asynchronous copy reads or writes it, or a copy that nothing waits for.
+
+    Attributes
+    ----------
+    copy : Place
+        The copy; ``place`` is that of the access.
+    """
+
+    check = "copies"
+    copy: Place = Place()
+
+
 class UninitialisedRegister(KernelFault):
     """A use of an uninitialised register, or of a value computed from it.
 

@@ -53,7 +53,7 @@ def read_memory(chunk: Chunk, step: Step, dtype: np.dtype[Any], count: int, addr
         address = step.base(chunk) if address is None else address
         memory = chunk.launch.reach[step.number]
         return _gather(chunk, step, Place("global", memory, address, address), dtype, count)
-    for place in _places(chunk, step, dtype.itemsize * count, address):
+    for place in places(chunk, step, dtype.itemsize * count, address):
         loaded = _gather(chunk, step, place, dtype, count)
         if chunk.mask is mask:
             return loaded
@@ -71,7 +71,7 @@ def store(chunk: Chunk, step: Step) -> None:
     missing = None if chunk.undefined is None else Stored.of(chunk, step, dtype, count)
     elements = [np.broadcast_to(v, chunk.mask.shape) for v in (value if count > 1 else [value])]
     lenders = chunk.launch.lent.lenders(chunk) if step.number in chunk.launch.lent.steps else None
-    for place in _places(chunk, step, unit.itemsize):
+    for place in places(chunk, step, unit.itemsize):
         undefined = None if missing is None else missing.kept(chunk, step, place)
         given = [_executing(chunk, e) for e in elements]
         data = given[0] if count == 1 else np.stack(given, axis=-1).view(unit)[:, 0]
@@ -102,7 +102,7 @@ def write_memory(
     chunk: Chunk, step: Step, values: npt.NDArray[Any], address: Any = None, register: str = ""
 ) -> None:
     """Write one of ``values`` (warps, 32) per executing lane; observers see it as held in ``register``."""
-    for place in _places(chunk, step, values.itemsize, address):
+    for place in places(chunk, step, values.itemsize, address):
         at, data, turn = _put(chunk, step, place, _executing(chunk, values))
         if place.space == "global":
             for observe in chunk.launch.on_write:
@@ -122,6 +122,8 @@ def _put(chunk: Chunk, step: Step, place: Place, data: Any) -> tuple[Any, Any, A
         at, data = at[turn], data[turn]
     if races is not None and place.space in _RACING:
         races.access(OrderedAccess(chunk, step, "write", memory, _lanes(chunk, turn), at, width, data))
+    if chunk.copies is not None and chunk.copies.in_flight:
+        chunk.copies.check(chunk, memory, _lanes(chunk, turn), at, width, "write")
     if chunk.launch.journal is not None:
         chunk.launch.journal.note(memory, at, width)
     if lent.cells and step.number not in lent.steps:
@@ -132,6 +134,17 @@ def _put(chunk: Chunk, step: Step, place: Place, data: Any) -> tuple[Any, Any, A
     if chunk.launch.on_access:
         _notify_access(chunk, step, place, width)
     return at, data, turn
+
+
+def announce_store(chunk: Chunk, step: Step, place: Place, at: Any, data: Any) -> None:
+    """Do all that a store does, except that it changes no memory: its checks and events."""
+    lanes, width, memory = _lanes(chunk), data.dtype.itemsize, place.memory
+    if chunk.launch.races is not None:
+        chunk.launch.races.access(OrderedAccess(chunk, step, "write", memory, lanes, at, width, data))
+    if memory.updatable(at, width) is None:
+        _examine(chunk, memory, at, width, lanes, "write")
+    if chunk.launch.on_access:
+        _notify_access(chunk, step, place, width)
 
 
 def _notify_write(chunk: Chunk, step: Step, part: int, addresses: Any, values: Any, turn: Any = None) -> None:
@@ -150,7 +163,7 @@ def atomic(chunk: Chunk, step: Step) -> None:
     sources = [read(chunk) for read in step.sources]
     results = _all_poison(chunk.mask, dtype, count)
     with chunk.launch.atomics:
-        for place in _places(chunk, step, dtype.itemsize):
+        for place in places(chunk, step, dtype.itemsize):
             if count > 1 and place.space != "global":
                 fault = MemoryFault(
                     f"vector atomic in {place.space} memory",
@@ -179,6 +192,8 @@ def _update(chunk: Chunk, step: Step, place: Place, values: list[Any], part: int
     if races is not None and place.space in _RACING:  # in turn: the first one passes on its vector clock
         lanes, first = _lanes(chunk, order), at if order is None else at[order]
         races.access(OrderedAccess(chunk, step, "atomic", memory, lanes, first, dtype.itemsize))
+    if chunk.copies is not None and chunk.copies.in_flight:
+        chunk.copies.check(chunk, memory, _lanes(chunk), at, dtype.itemsize, "update")
     target: Memory | Allocation | None = memory.updatable(at, dtype.itemsize)
     if target is None:
         target = memory
@@ -246,7 +261,8 @@ def _notify_access(chunk: Chunk, step: Step, place: Place, width: int) -> None:
     """Notify the observers of an access of the executing lanes."""
     lanes = _lanes(chunk)
     addresses = np.broadcast_to(place.within, chunk.mask.shape).reshape(-1)[lanes]
-    event = AccessEvent(chunk, step, step.kind.removeprefix("matrix "), place.space, lanes, addresses, width)
+    kind = "store" if step.kind == "async copy" else step.kind.removeprefix("matrix ")
+    event = AccessEvent(chunk, step, kind, place.space, lanes, addresses, width)
     for observe in chunk.launch.on_access:
         observe(event)
 
@@ -281,7 +297,7 @@ class Place(NamedTuple):
     within: Any
 
 
-def _places(chunk: Chunk, step: Step, width: int, address: Any = None) -> Iterator[Place]:
+def places(chunk: Chunk, step: Step, width: int, address: Any = None) -> Iterator[Place]:
     """Yield each memory that lanes address, while the chunk's mask holds only these lanes.
 
     ``address`` defaults to the step's address operand. Lanes whose address lies outside their window are left
@@ -400,6 +416,9 @@ def _gather(chunk: Chunk, step: Step, place: Place, dtype: np.dtype[Any], count:
             missing = of_load(chunk, step, place, dtype, count)
             chunk.loaded = chunk.loaded if missing is None else missing.also(chunk.loaded)
     launch = chunk.launch
+    if chunk.copies is not None and chunk.copies.in_flight:
+        at = _executing(chunk, place.address)
+        chunk.copies.check(chunk, memory, _lanes(chunk), at, unit.itemsize, "read")
     if step.number in launch.watched_loads and launch.races is not None and place.space in _RACING:
         at = _executing(chunk, place.address)
         launch.races.access(OrderedAccess(chunk, step, "read", memory, _lanes(chunk), at, unit.itemsize))

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simwarp.engine import special_registers
+from simwarp.engine.async_copies import AsyncCopies
 from simwarp.engine.calls import Activations
 from simwarp.engine.foreign_pointers import Foreign
 from simwarp.engine.undefined import DividedByZero, Missing, Origin, Unwritten, all_undefined, of_result, use
@@ -112,6 +113,7 @@ class Chunk:
         """The index in ``undefined_parts`` of the result that is being written."""
         self._make_memory()
         self.enter(self.live, alone=True)
+        self.copies = AsyncCopies(self) if self.program.copies_asynchronously else None
 
     def _make_memory(self) -> None:
         """Allocate shared and local memory: one window per block, or per lane, in order."""

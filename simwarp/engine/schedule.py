@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simwarp.engine import branches, sync, tensor_core
-from simwarp.engine.accesses import DATA
+from simwarp.engine import async_copies, branches, sync, tensor_core
+from simwarp.engine.accesses import DATA as ACCESSES
 from simwarp.engine.barriers import Barriers, ClusterBarrier
 from simwarp.engine.chunk import Chunk, Mask
 from simwarp.engine.livelock import Progress
@@ -379,6 +379,8 @@ class Scheduler:
 
     def leave(self, mask: Mask) -> None:
         """Mark lanes as exited; lanes that waited for them may continue."""
+        if self.chunk.copies is not None and self.chunk.copies.in_flight:
+            self.chunk.copies.leave(self.chunk, mask)
         self.chunk.live = self.chunk.live & ~mask
         self.settle()
 
@@ -409,6 +411,13 @@ def _with(mask: Mask, warps: Any, part: Mask) -> Mask:
     mask[warps] = part
     return mask
 
+
+DATA: dict[str, Callable[[Chunk, Step], None]] = {
+    **ACCESSES,
+    "async copy": async_copies.copy,
+    "async group": async_copies.group,
+}
+"""Kind of step that runs to its end in each lane → its function."""
 
 TOGETHER = frozenset(("warp", "warp barrier", *tensor_core.EXECUTE))
 """Kinds of step at which the lanes of one warp wait for each other."""

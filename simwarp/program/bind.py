@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -121,10 +122,15 @@ class Binder:
                 break
             if spec.absent and len(rest) <= sum(not s.absent for s in row.sources[i + 1 :]):
                 continue
+            if spec.kind == "count" and len(rest) == 1 and step.form.has("L2::cache_hint"):
+                continue
             if not rest:
                 raise self.misfit(step)
             operand = rest.pop(0)
-            if spec.memory:
+            if spec.memory and step.base is not None:
+                step.source = Step(step.instruction, row, step.form, step.function, "load")
+                self.address(step.source, operand, "global")
+            elif spec.memory:
                 self.address(step, operand)
             elif spec.kind == "label":
                 step.target = self.label(step, operand)
@@ -176,9 +182,16 @@ class Binder:
             raise self.misfit(step)
         if "generic" in step.row.traits:
             refusals.check_space(step, operand, self.layout.spaces, space_of(step.form.modifiers))
+        if spec.kind == "count":
+            spec = replace(spec, kind="pred" if self.is_predicate(operand) else "u32")
         refusals.check_class(step, operand, spec, self.types)
         refusals.check_barrier(step, operand, spec)
+        refusals.check_copy(step, operand, spec)
         return self.reader(step.instruction, operand, step.form.resolve(spec.kind), step.form)
+
+    def is_predicate(self, operand: Operand) -> bool:
+        """Whether an operand is a predicate register."""
+        return isinstance(operand, Register) and self.types.get(operand.name) == "pred"
 
     def fragment(self, step: Step, operand: Operand, spec: OperandSpec) -> Read:
         """A closure that reads the registers of a fragment, as a list."""
@@ -294,11 +307,11 @@ class Binder:
 
     # ---- addresses ---------------------------------------------------------------------------------
 
-    def address(self, step: Step, operand: Operand) -> None:
+    def address(self, step: Step, operand: Operand, space: str = "") -> None:
         """Bind the address operand of a memory access: its state space, base and offset."""
         if not isinstance(operand, Address) or operand.more:
             raise self.misfit(step)
-        step.space = space_of(step.form.modifiers) or "generic"
+        step.space = space or space_of(step.form.modifiers) or "generic"
         refusals.check_space(step, operand, self.layout.spaces, step.space)
         base = operand.base
         if step.space == "param" and not (self.is_entry and self.is_parameter(base)):

@@ -116,6 +116,8 @@ class _Linker:
         program.local_size = self.depth(program)
         for i, step in enumerate(program.steps):
             step.number = i
+            if step.source is not None:
+                step.source.number = ~i
         self.mark_loops(program)
         return program
 

@@ -45,6 +45,8 @@ class Step:
         For a call: its function, arguments and results.
     compute
         For a step that only computes on registers: the closure that executes all of it.
+    source
+        For an asynchronous copy: the load of what it copies.
     number : int
         The step's index in the program.
     runs_off : bool
@@ -69,6 +71,7 @@ class Step:
     meets: bool = False
     call: Call | None = None
     compute: Compute | None = None
+    source: Step | None = None
     number: int = -1
     runs_off: bool = False
 
@@ -227,6 +230,11 @@ class Program:
         """Whether the program may call ``malloc`` or ``free``."""
         names = {step.call.function for step in self.steps if step.call is not None}
         return bool(names & {"malloc", "free", ""})
+
+    @cached_property
+    def copies_asynchronously(self) -> bool:
+        """Whether it has asynchronous copies, or waits for them."""
+        return any(step.kind in ("async copy", "async group") for step in self.steps)
 
     @cached_property
     def reserves_shared(self) -> bool:

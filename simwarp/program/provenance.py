@@ -99,8 +99,10 @@ class _Origins:
         for step in self.program.steps:
             if step.base is not None:
                 self.enter(step)
-                address = next(o for o in step.instruction.operands if isinstance(o, Address))
-                found[step.number] = self.of((address,))
+                addresses = [o for o in step.instruction.operands if isinstance(o, Address)]
+                for access, address in zip((step, step.source), addresses, strict=False):
+                    if access is not None:
+                        found[access.number] = self.of((address,))
         return found
 
     def of_lent(self) -> frozenset[int]:

@@ -95,6 +95,16 @@ def check_barrier(step: Step, operand: Operand, spec: OperandSpec) -> None:
         raise misuse(step.instruction, f"is a barrier of {value} threads\nexpected a multiple of 32")
 
 
+def check_copy(step: Step, operand: Operand, spec: OperandSpec) -> None:
+    """Refuse asynchronous copies of other sizes than PTX has."""
+    if step.row.kind != "async copy" or spec.name != "size" or not isinstance(operand, Immediate):
+        return
+    sizes = (16,) if step.form.has("cg") else (4, 8, 16)
+    if operand.value not in sizes:
+        expected = ", ".join(map(str, sizes))
+        raise misuse(step.instruction, f"copies {operand.value} bytes\nexpected {expected}")
+
+
 def check_space(step: Step, operand: Operand, spaces: dict[str, str], space: str) -> None:
     """Refuse a variable in a state space other than the instruction's, which may be "generic"."""
     base = operand.base if isinstance(operand, Address) else operand

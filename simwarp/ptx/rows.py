@@ -16,6 +16,7 @@ destinations, ``=``, sources; each with its type:
 ``W``      twice as wide as T
 ``u32`` …  itself; ``pred`` is bool
 ``number`` a literal of 32 bits
+``count``  how many bytes a copy reads, u32; or a predicate: whether it reads none
 ``carry``  the condition code's carry flag, bool: an implicit operand
 ``rank``   the block's rank in its cluster: an implicit operand
 ``fragment``  a warp's part of a matrix: a vector of registers, by `simwarp.fragments`
@@ -68,7 +69,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
 """PTX type → the NumPy type it is computed in; a word for packed pairs and types that NumPy lacks."""
 LOADS = frozenset(("load", "matrix load"))
 """The kinds of row that only read memory."""
-WRITES = frozenset(("store", "matrix store", "atomic", "reduction"))
+WRITES = frozenset(("store", "matrix store", "atomic", "reduction", "async copy"))
 """The kinds of row that write memory."""
 ENDS_BLOCK = frozenset(("branch", "indexed branch", "exit", "return", "trap"))
 """The kinds of row after which lanes may not execute the next step."""

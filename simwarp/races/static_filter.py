@@ -40,7 +40,10 @@ class RaceFilter:
     """
 
     def __init__(self, program: Program, variables: Iterable[str]) -> None:
-        steps = [step for step in program.steps if step.kind in LOADS | WRITES and _is_common(step)]
+        sources = [step.source for step in program.steps if step.source is not None]
+        steps = [
+            step for step in (*program.steps, *sources) if step.kind in LOADS | WRITES and _is_common(step)
+        ]
         loads = [step for step in steps if step.kind in LOADS]
         self.loads = {step.number for step in loads}
         self.signals = any(map(_orders, program.steps))
@@ -53,7 +56,8 @@ class RaceFilter:
         in_shared = {step.number for step in loads if self._may_be(step, "shared")}
         shared_stores = {step.number for step in stores if self._may_be(step, "shared")}
         remote = any("remote" in step.row.traits for step in program.steps)
-        self.meeting = in_shared if remote else meeting(program, in_shared, shared_stores)
+        anywhere = remote or bool(sources)  # a copy writes anywhere between its issue and its wait
+        self.meeting = in_shared if anywhere else meeting(program, in_shared, shared_stores)
         self._global_loads = [step for step in loads if self._may_be(step, "global")]
         self._global_stores = [step for step in stores if self._may_be(step, "global")]
 

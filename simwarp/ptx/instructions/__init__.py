@@ -6,6 +6,7 @@ use it from there.
 
 from simwarp.ptx.instructions import (
     approximate,
+    asynchronous,
     atomic,
     comparison,
     control,
@@ -26,7 +27,7 @@ from simwarp.ptx.instructions._table import TABLE
 from simwarp.ptx.rows import Row
 
 _FILES = (
-    *(approximate, atomic, comparison, control, conversion, extended, floating, half),
+    *(approximate, asynchronous, atomic, comparison, control, conversion, extended, floating, half),
     *(integer, logic, matrix, memory, movement, synchronisation, video, warp),
 )
 """The modules whose import declares the rows."""
