@@ -145,6 +145,7 @@ class AsyncCopies:
                     "wait for all copies before the end of the kernel",
                 )
                 fault.copy = chunk.place_of(int(copy.threads[first]), copy.step)
+                fault.count = count
                 self._end(chunk, number, copy, left)
                 chunk.found(fault, int(_lanes_in(chunk, copy.lanes[first : first + 1])[0]))
 
@@ -157,32 +158,32 @@ class AsyncCopies:
         if memory is self._shared:
             touched = self._writers.take(self._units(addresses, width)).max(axis=1)
             if touched.any():
-                first = int(touched.argmax())
-                copy = self._copies[int(touched[first])]
-                self._report(chunk, copy, copy.targets, lanes, addresses, first, width, verb, "write")
+                copy = self._copies[int(touched.max())]
+                hit = touched == touched.max()
+                self._report(chunk, copy, copy.targets, (lanes[hit], addresses[hit]), width, verb, "write")
         elif verb != "read":
             for copy in self._copies.values():
                 if copy.step.source is not None and copy.step.source.number in chunk.launch.watched_loads:
                     sources = copy.sources[copy.in_flight & (copy.counts > 0)]
                     hit = np.isin(_words(addresses, width), _words(sources, copy.size)).any(axis=1)
                     if hit.any():
-                        first = int(hit.argmax())
-                        self._report(chunk, copy, copy.sources, lanes, addresses, first, width, verb, "read")
+                        self._report(
+                            chunk, copy, copy.sources, (lanes[hit], addresses[hit]), width, verb, "read"
+                        )
 
     def _report(
         self,
         chunk: Chunk,
         copy: _Copy,
         copied: _Addresses,
-        lanes: _Lanes,
-        addresses: _Addresses,
-        first: int,
+        accesses: tuple[_Lanes, _Addresses],
         width: int,
         verb: str,
         does: str,
     ) -> None:
-        """Report an access by the lane at position ``first`` to bytes that a copy reads or writes."""
-        words = _words(addresses[first : first + 1], width)
+        """Report accesses, by lane and address, to bytes that a copy reads or writes."""
+        lanes, addresses = accesses
+        words = _words(addresses[:1], width)
         owner = int((np.isin(_words(copied, copy.size), words).any(axis=1) & copy.in_flight).argmax())
         other = chunk.place_of(int(copy.threads[owner]), copy.step)
         space = "shared" if does == "write" else "global"
@@ -191,11 +192,12 @@ class AsyncCopies:
             f"copied by {other}; no wait for it has ended",
             _ADVICE,
         )
-        fault.copy, fault.address, fault.width, fault.space = other, int(addresses[first]), width, space
+        fault.copy, fault.address, fault.width, fault.space = other, int(addresses[0]), width, space
         if does == "write":
             fault.address = fault.offset = fault.address % chunk.shared_stride
             fault.values = f"byte {fault.offset} of the block's shared memory: {fault.values}"
-        chunk.found(fault, int(lanes[first]))
+        fault.count = lanes.size
+        chunk.found(fault, int(lanes[0]))
 
     def _units(self, addresses: _Addresses, width: int) -> npt.NDArray[np.int64]:
         """(n, units): the units of shared memory that accesses touch; the last unit for those outside."""

@@ -19,7 +19,7 @@ _LONGEST = 40
 _OLDER = "compile for sm_75 (--cc 7.5): CUDA's headers then copy and wait without it"
 _TEXTURE = "pass the array itself, and index it"
 _INSTEAD = {
-    **dict.fromkeys(("cp", "mbarrier"), _OLDER),
+    "mbarrier": _OLDER,
     **dict.fromkeys(("tex", "tld4", "txq", "suld", "sust", "sured", "suq"), _TEXTURE),
 }
 """Base opcode → advice for instructions that the source can avoid."""

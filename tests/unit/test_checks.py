@@ -68,6 +68,12 @@ CASES = {
         "xor.b32 %r5, %lane, 1; mad.lo.u32 %r4, %r5, 4, %r3; ld.shared.u32 %r2, [%r4];",
         "ld.shared.u32 %r2", None, [lane ^ 1 for lane in range(32)],
     ),
+    "copies": (
+        faults.CopyInFlight, CELLS,
+        "mov.u32 %r3, cells; mad.lo.u32 %r3, %lane, 4, %r3; cp.async.ca.shared.global [%r3], [%in], 4;"
+        "mov.u32 %r2, 6;",
+        "ret", 32, [6] * 32,
+    ),
     "deadlock": (
         faults.Deadlock, "",
         "setp.lt.u32 %p1, %lane, 8; @%p1 bra LOW; bar.warp.sync 0xFFFFFFFF; bra END;"

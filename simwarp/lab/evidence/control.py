@@ -157,6 +157,50 @@ def cluster_barrier(row: Row, form: Form) -> Probe:
     return _exchange(form, halves, BLOCK)
 
 
+def async_copy(row: Row, form: Form) -> Probe:
+    """Copy 16 bytes of operands whole, in part and not at all, in each size, and load them after a wait."""
+    writer = _copying(form)
+    policy = ", %policy" * form.has("L2::cache_hint")
+    for size in (16,) if form.has("cg") else (4, 8, 16):
+        writer.line(f"min.u32 %some, %count, {size};")
+        for what in ("", ", %some", ", %none"):
+            writer.line(f"{form.opcode} [%cell], [%in], {size}{what}{policy}; cp.async.wait_all;")
+            _load_cell(writer, size)
+    return writer.probe(count=256)
+
+
+def async_group(row: Row, form: Form) -> Probe:
+    """Copy operands in two groups, and load each after its wait."""
+    writer, copy = _copying(form), "cp.async.ca.shared.global"
+    waits = ["cp.async.wait_all;"] * 2
+    if form.opcode != "cp.async.wait_all":
+        waits = ["cp.async.wait_group 1;", "cp.async.wait_group 0;"]
+    for at in (0, 8):
+        writer.line(f"{copy} [%cell+{at}], [%in+{at}], 8; cp.async.commit_group;")
+    for at, wait in zip((0, 8), waits, strict=True):
+        writer.line(wait)
+        _load_cell(writer, 8, at)
+    return writer.probe(count=256)
+
+
+def _copying(form: Form) -> Writer:
+    """A writer with operands to copy, ``%count``, ``%none``, and the address of a shared cell."""
+    writer = _writer(form, "b64 cell policy, b32 some", takes="b64 a, b64 b, b32 count, pred none")
+    writer.declarations.append(f".shared .align 16 .b8 cells[{16 * BLOCK}];")
+    writer.line("mov.u64 %cell, cells; mad.wide.u32 %cell, %thread, 16, %cell;")
+    writer.line("mov.b64 %policy, 0x12F0000000000000; and.b32 %count, %count, 31;")
+    return writer
+
+
+def _load_cell(writer: Writer, size: int, at: int = 0) -> None:
+    """Give ``size`` bytes of the shared cell as results."""
+    kind = f"b{8 * min(size, 8)}"
+    for offset in range(at, at + size, 8):
+        name = writer.register(f"d{len(writer.results)}", kind)
+        writer.line(f"ld.shared.{kind} {name}, [%cell+{offset}];")
+        writer.give(kind, name.removeprefix("%"))
+
+
 def without_effect(row: Row, form: Form) -> Probe:
     """Probe an instruction without visible effect, between a store and a load of one cell."""
     writer = _writer(form, "b32 d")
@@ -191,6 +235,8 @@ BY_KIND: dict[str, Make] = {
     "warp barrier": waiting,
     "cluster barrier": cluster_barrier,
     "fence": without_effect,
+    "async copy": async_copy,
+    "async group": async_group,
 }
 """By kind of row, the function that writes its probes."""
 

@@ -13,7 +13,7 @@ from simwarp.ptx.rows import Form
     "[d], [a], size:number, count:count*, policy:b64*",
     name="cp.async",
     kind="async copy",
-    section="9.7.9.25.3.1",
+    section="9.7.9.25.3",
     minimum_sm=80,
     summary="copy 4, 8 or 16 bytes to shared memory at a moment before a wait for the copy ends",
 )
@@ -27,19 +27,19 @@ _groups = partial(row, kind="async group", minimum_sm=80)
 @_groups(
     "cp.async.commit_group",
     "",
-    section="9.7.9.25.3.2",
+    section="9.7.9.25.3",
     summary="make a group of the thread's copies since its last group",
 )
 @_groups(
     "cp.async.wait_group",
     "pending:number",
-    section="9.7.9.25.3.3",
+    section="9.7.9.25.3",
     summary="wait until at most that many of the thread's latest groups are pending",
 )
 @_groups(
     "cp.async.wait_all",
     "",
-    section="9.7.9.25.3.3",
+    section="9.7.9.25.3",
     summary="wait for all of the thread's copies",
 )
 def group(form: Form) -> None:
