@@ -71,7 +71,7 @@ def package_without_events() -> Iterator[Path]:
         root, taken = Path(folder), 0
         for name in ("reference", "simwarp", "gpu", "benchmarks", "examples"):
             copytree(ROOT / name, root / name, ignore=ignore_patterns("__pycache__", "results"))
-        for path in (root / "simwarp" / "ptx").glob("*.py"):
+        for path in (root / "simwarp" / "engine").glob("*.py"):
             transformer = WithoutEvents()
             tree = ast.fix_missing_locations(transformer.visit(ast.parse(path.read_text())))
             if transformer.taken:

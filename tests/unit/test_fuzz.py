@@ -98,8 +98,9 @@ def test_every_row_is_generated(programs):
 def test_the_vocabulary_omits_only_listed_rows():
     known = {name for rows in all_rows().values() for name in rows}
     structure = {"bra", "cvta", "cvta.to"}
+    in_groups = {name for name in ROWS if name.startswith("cp.async")}  # no statement copies and waits
     miscompiled = {name for name in ROWS if name.startswith("set.bf16")}
-    assert set(ROWS) - known <= structure | miscompiled | TILES
+    assert set(ROWS) - known <= structure | in_groups | miscompiled | TILES
     for rows in all_rows().values():
         for name, opcodes in rows.items():
             assert {TABLE.find(opcode)[0].name for opcode in opcodes} == {name}

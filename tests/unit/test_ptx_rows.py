@@ -145,7 +145,27 @@ def same(opcode, a):
     return a
 
 
+def copied(opcode, a, b, count, none):
+    """Of each size: all bytes, then as many as the count, then none where the predicate holds."""
+    source = np.stack([a, b], axis=1).view(np.uint8)
+    results = []
+    for size in (16,) if ".cg." in opcode else (4, 8, 16):
+        whole = np.full(len(a), size)
+        for read in (whole, np.minimum((count & 31).astype(int), size), np.where(none == 1, 0, size)):
+            data = np.zeros_like(source)
+            for row, given, n in zip(data, source, read, strict=True):
+                row[:n] = given[:n]
+            results += list(data.view(np.uint64).T[: max(1, size // 8)])
+    return tuple(results)
+
+
+def copied_in_groups(opcode, a, b, count, none):
+    return a, b
+
+
 EXPECTED = {
+    "async copy": copied,
+    "async group": copied_in_groups,
     "branch": branched,
     "indexed branch": indexed,
     "call": called,
