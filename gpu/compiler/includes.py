@@ -139,7 +139,7 @@ class Includes:
             yield from filter(_is_file, near)
         if asked.name in self.in_memory:
             yield asked.name
-        if with_package and asked.quoted and _is_file(self.package / asked.name):
+        if with_package and asked.quoted and self._of_package(asked.name) is not None:
             yield asked.name
         if not text.on_disk:
             yield from filter(_is_file, near)
@@ -150,8 +150,8 @@ class Includes:
     def _take(self, found: str | Path) -> list[_Text]:
         """Read a file that is included, record its digest, and return it for the search."""
         if isinstance(found, str):
-            if found not in self.in_memory:
-                self.in_memory[found] = (self.package / found).read_text()
+            if found not in self.in_memory and (path := self._of_package(found)) is not None:
+                self.in_memory[found] = path.read_text()
             here = _working_folder()
             return [_Text(_directives(self.in_memory[found]), (here, (here / found).parent))]
         try:
@@ -161,6 +161,10 @@ class Includes:
             return []
         self.on_disk[found] = hashlib.sha256(content).digest()
         return [_Text(_directives(content.decode("latin-1")), (found.parent,), on_disk=True)]
+
+    def _of_package(self, name: str) -> Path | None:
+        """The package's header of that name: beside its sources, or shared in ``include/``."""
+        return next(filter(_is_file, (self.package / name, self.package / "include" / name)), None)
 
     def _is_of_cuda(self, path: Path) -> bool:
         """Whether a file is in one of CUDA's folders."""

@@ -100,7 +100,8 @@ def test_the_wheel_holds_exactly_the_files_of_the_packages(names):
 
 
 def test_the_wheel_holds_kernels_and_no_tests(names):
-    assert {f"gpu/bmm/{name}" for name in ("bmm.cu", "pack.cu", "warp.cuh", "output.cuh")} <= set(names)
+    assert {f"gpu/bmm/{name}" for name in ("bmm.cu", "pack.cu", "output.cuh")} <= set(names)
+    assert "gpu/include/bmm/warp.cuh" in names
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
     assert not any("test" in name.split("/")[:1] or name.endswith((".pyc", ".npz", ".md")) for name in names)

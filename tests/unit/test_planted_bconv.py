@@ -110,7 +110,7 @@ def plant(monkeypatch, tmp_path):
             edit_host(old, new)
             return
         folder = tmp_path / str(next(copies))
-        for part in ("bmm", "bconv"):
+        for part in ("bmm", "bconv", "include"):
             copytree(SOURCES / part, folder / part)
         (folder / path).write_text((SOURCES / path).read_text().replace(old, new))
         monkeypatch.setattr(gpu.compile, "_PACKAGE", folder)

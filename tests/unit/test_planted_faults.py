@@ -24,7 +24,7 @@ from simwarp.verify.cases.pack import Input as Packing
 from simwarp.verify.runner import LEAST_SHAPES
 
 SOURCES = Path(gpu.compile.__file__).parent
-PRODUCT, OUTPUT, WARP, PACKING = "bmm/bmm.cu", "bmm/output.cuh", "bmm/warp.cuh", "bmm/pack.cu"
+PRODUCT, OUTPUT, WARP, PACKING = "bmm/bmm.cu", "bmm/output.cuh", "include/bmm/warp.cuh", "bmm/pack.cu"
 
 WARPS_PER_BLOCK = 4
 TILES = {"bmm32": (32, 32), "bmm64": (64, 64), "bmms32": (16, 32), "bmms64": (16, 64)}
@@ -102,7 +102,8 @@ def plant(monkeypatch, tmp_path):
 
     def edit(path, old, new):
         folder = tmp_path / str(next(copies))
-        copytree(SOURCES / "bmm", folder / "bmm")
+        for part in ("bmm", "include"):
+            copytree(SOURCES / part, folder / part)
         source = (folder / path).read_text()
         assert source.count(old) == 1
         (folder / path).write_text(source.replace(old, new))
