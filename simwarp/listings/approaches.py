@@ -20,7 +20,7 @@ Source: BSTC (SC'19), section 5.1, listings 3 and 4, "Relaxing Assumption-(a)" a
 from __future__ import annotations
 
 import itertools
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -134,7 +134,16 @@ def BMM32_Acol_Brow(
 
 
 @lines_of(BMM32_Arow_Bcol)
-def BMM32_Acol_Bcol(*arguments: Any) -> None:
+def BMM32_Acol_Bcol(
+    warp: Warp,
+    A: GlobalArray,
+    B: GlobalArray,
+    C: GlobalArray,
+    A_height: int,
+    A_width: int,
+    B_width: int,
+    n: int,
+) -> None:
     """Multiply each column of A with each column of B: transpose A's tile, then listing 3.
 
     Parameters
@@ -151,7 +160,7 @@ def BMM32_Acol_Bcol(*arguments: Any) -> None:
 
     Grid: (ceil(A_height / 32), ceil(B_width / 32)), blocks of one warp.
     """
-    BMM32_Arow_Bcol(*arguments, transpose=True)
+    BMM32_Arow_Bcol(warp, A, B, C, A_height, A_width, B_width, n, transpose=True)
 
 
 def transposed(warp: Warp, r: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:

@@ -110,7 +110,14 @@ def Conv2d_32bit(
 
 
 @lines_of(Conv2d_32bit)
-def Conv2d_64bit(*arguments: Any) -> None:
+def Conv2d_64bit(
+    warp: Warp,
+    input: GlobalArray,
+    bitfilter: GlobalArray,
+    output: GlobalArray,
+    p: ConvLayerParam,
+    fused: Fused | None = None,
+) -> None:
     """Listing 6 with 64 channels per step of c; with binary input and output, BConv-64B.
 
     Parameters
@@ -128,7 +135,7 @@ def Conv2d_64bit(*arguments: Any) -> None:
 
     Grid: (out_width, out_height, batch), blocks of one warp; shared ``Csub``: out_channels of uint32.
     """
-    Conv2d_32bit(*arguments)
+    Conv2d_32bit(warp, input, bitfilter, output, p, fused)
 
 
 def across(warp: Warp, out_channels: int) -> Iterator[npt.NDArray[np.uint32]]:

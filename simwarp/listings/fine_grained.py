@@ -85,7 +85,17 @@ def BMMS32_Arow_Brow(
 
 
 @lines_of(BMMS32_Arow_Brow)
-def BMMS64_Arow_Brow(*arguments: Any) -> None:
+def BMMS64_Arow_Brow(
+    warp: Warp,
+    A: GlobalArray,
+    B: GlobalArray,
+    C: GlobalArray,
+    A_height: int,
+    A_width: int,
+    B_width: int,
+    n: int,
+    fused: Fused | None = None,
+) -> None:
     """Listing 5 with its loop distributed over the warps of a block (BMMS-64, BMMS-64B).
 
     Parameters
@@ -100,7 +110,7 @@ def BMMS64_Arow_Brow(*arguments: Any) -> None:
 
     Grid: (ceil(A_height / 64), ceil(B_width / 64)), blocks of 32 warps.
     """
-    BMMS32_Arow_Brow(*arguments)
+    BMMS32_Arow_Brow(warp, A, B, C, A_height, A_width, B_width, n, fused)
 
 
 def bmms32(a: Operand, b: Operand, **options: Unpack[ProductOptions]) -> Any:

@@ -119,7 +119,7 @@ def PackTo32Row(warp: Warp, A: GlobalArray, B: GlobalArray, A_height: int, A_wid
 
 
 @lines_of(PackTo32Col)
-def PackTo64Col(*arguments: Any) -> None:
+def PackTo64Col(warp: Warp, A: GlobalArray, B: GlobalArray, A_height: int, A_width: int) -> None:
     """Binarize a 32 × 64 tile into column-major-64 format; lane i packs row i of the tile into its word.
 
     Parameters
@@ -135,11 +135,11 @@ def PackTo64Col(*arguments: Any) -> None:
 
     Grid: (ceil(A_height / 32), ceil(A_width / 64)), blocks of one warp.
     """
-    PackTo32Col(*arguments)
+    PackTo32Col(warp, A, B, A_height, A_width)
 
 
 @lines_of(PackTo32Row)
-def PackTo64Row(*arguments: Any) -> None:
+def PackTo64Row(warp: Warp, A: GlobalArray, B: GlobalArray, A_height: int, A_width: int) -> None:
     """Binarize a 64 × 32 tile into row-major-64 format; lane i packs column i of the tile into its word.
 
     Parameters
@@ -154,7 +154,7 @@ def PackTo64Row(*arguments: Any) -> None:
 
     Grid: (ceil(A_height / 64), ceil(A_width / 32)), blocks of one warp.
     """
-    PackTo32Row(*arguments)
+    PackTo32Row(warp, A, B, A_height, A_width)
 
 
 def pack32_column(matrix: npt.ArrayLike) -> PackedBits:
@@ -293,7 +293,9 @@ def UnpackFrom32(
 
 
 @lines_of(UnpackFrom32)
-def UnpackFrom64(*arguments: Any) -> None:
+def UnpackFrom64(
+    warp: Warp, B: GlobalArray, C: GlobalArray, lines: int, length: int, line_stride: int, stride: int
+) -> None:
     """Unpack 32 words of 64 bits, each in two passes of 32 bits.
 
     Parameters
@@ -306,7 +308,7 @@ def UnpackFrom64(*arguments: Any) -> None:
     -----
     Grid: (ceil(lines / 32), ceil(length / 64)), blocks of one warp.
     """
-    UnpackFrom32(*arguments)
+    UnpackFrom32(warp, B, C, lines, length, line_stride, stride)
 
 
 def unpack32(packed: PackedBits) -> npt.NDArray[np.int32]:
