@@ -93,7 +93,7 @@ def conv_shape(
     """Check the geometry of a convolution; the options are those of `gpu.bconv2d`."""
     if type(groups) is not int or groups != 1:
         raise SchemeError(
-            f"groups={groups!r} is not supported\nonly groups=1 is\n"
+            f"groups={groups!r} is not supported\nevery filter reads all channels\n"
             "split the channels, and call once for each group"
         )
     batch, height, width, channels = check_sizes(images, "x", "(N, H, W, C)")

@@ -58,7 +58,7 @@ def check_kind(tensor: Any) -> None:
     elif not LEAST_ORDER <= len(tensor.shape) <= MOST_ORDER or max(tensor.shape) > LARGEST_DIMENSION:
         raise ShapeError(
             f"Coo: shape {tensor.shape} is not possible\n"
-            f"{LEAST_ORDER} to {MOST_ORDER} modes of 1 to 2**32 are\n"
+            f"a tensor has {LEAST_ORDER} to {MOST_ORDER} modes, of 1 to 2**32 indices\n"
             "merge modes, or give the true dimensions"
         )
 
@@ -70,7 +70,7 @@ def check_rank(rank: Any, largest: int = MOST_PASSES * WARP) -> int:
     except TypeError:
         known = 0
     if not 1 <= known <= largest:
-        raise ShapeError(f"rank {rank!r} is not possible\n1 to {largest} is\nchoose another rank")
+        raise ShapeError(f"rank {rank!r} is not possible\nranks are 1 to {largest}\nchoose another rank")
     return known
 
 
