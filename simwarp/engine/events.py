@@ -173,5 +173,11 @@ class OrderListener(Protocol):
     def cluster_arrive(self, chunk: Chunk, mask: Mask, /) -> None:
         """Lanes arrive at the barrier of their cluster."""
 
+    def mbarrier_arrive(self, chunk: Chunk, lanes: npt.NDArray[np.int64], phase: tuple[int, int], /) -> None:
+        """Lanes arrive at a barrier in shared memory; ``phase`` is its address and the phase's number."""
+
+    def mbarrier_wait(self, chunk: Chunk, lanes: npt.NDArray[np.int64], phase: tuple[int, int], /) -> None:
+        """Lanes find a phase of a barrier in shared memory complete."""
+
     def cluster_wait(self, chunk: Chunk, mask: Mask, /) -> None:
         """Lanes pass the barrier of their cluster."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simwarp.engine import async_copies, branches, sync, tensor_core
+from simwarp.engine import async_copies, branches, mbarriers, sync, tensor_core
 from simwarp.engine.accesses import DATA as ACCESSES
 from simwarp.engine.barriers import Barriers, ClusterBarrier
 from simwarp.engine.chunk import Chunk, Mask
@@ -284,9 +284,11 @@ class Scheduler:
         chunk.step = self.steps[pc]
         lanes = sum(int(np.count_nonzero(group.mask)) for group in self.groups.values())
         waiting = sum(int(np.count_nonzero(mask)) for mask in self.parked.values())
+        pending = "" if chunk.mbarriers is None else chunk.mbarriers.pending(chunk)
         fault = Livelock(
             "an endless loop: the state is the same as some iterations ago",
-            f"{lanes} lanes are in loops, {waiting} wait for others; their registers and all memory repeat",
+            f"{lanes} lanes are in loops, {waiting} wait for others; their registers and all memory repeat"
+            + (pending and f"; {pending}"),
             "do what the loop waits for on every path: release the lock, set the flag, advance the counter",
         )
         mask = min(self.groups.items(), key=lambda item: abs(item[0] - pc))[1].mask
@@ -319,7 +321,7 @@ class Scheduler:
         if branch is None:
             return min(self.groups)
         loop = range(branch.target, branch.number + 1)
-        reads = [pc for pc in loop if self.steps[pc].kind == "atomic"]
+        reads = [pc for pc in loop if self.steps[pc].kind in ("mbarrier", "atomic")]
         reads += [pc for pc in loop if self.steps[pc].kind == "load" and not self.steps[pc].symbol]
         return (reads or [branch.number])[0]
 
@@ -416,6 +418,7 @@ DATA: dict[str, Callable[[Chunk, Step], None]] = {
     **ACCESSES,
     "async copy": async_copies.copy,
     "async group": async_copies.group,
+    "mbarrier": mbarriers.operate,
 }
 """Kind of step that runs to its end in each lane → its function."""
 

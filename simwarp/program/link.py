@@ -299,7 +299,7 @@ def _is_compiled(function: Function) -> bool:
 
 def _polls(step: Step) -> bool:
     """Whether a step reads memory that other threads may write meanwhile."""
-    return step.kind in ("atomic",) or any(map(step.form.has, ("volatile", "relaxed", "acquire")))
+    return step.kind in ("atomic", "mbarrier") or any(map(step.form.has, ("volatile", "relaxed", "acquire")))
 
 
 def _meets(step: Step) -> bool:

@@ -237,6 +237,11 @@ class Program:
         return any(step.kind in ("async copy", "async group") for step in self.steps)
 
     @cached_property
+    def has_mbarriers(self) -> bool:
+        """Whether it has barriers in shared memory."""
+        return any(step.kind == "mbarrier" for step in self.steps)
+
+    @cached_property
     def reserves_shared(self) -> bool:
         """Whether the program reads special registers that locate the reserved part of shared memory."""
         operands = (operand for step in self.steps for operand in step.instruction.operands)

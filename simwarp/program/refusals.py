@@ -16,10 +16,8 @@ from simwarp.ptx.syntax import Address, Immediate, Instruction, Operand, Registe
 _NAMED = 6
 """Most rows that an error names."""
 _LONGEST = 40
-_OLDER = "compile for sm_75 (--cc 7.5): CUDA's headers then copy and wait without it"
 _TEXTURE = "pass the array itself, and index it"
 _INSTEAD = {
-    "mbarrier": _OLDER,
     **dict.fromkeys(("tex", "tld4", "txq", "suld", "sust", "sured", "suq"), _TEXTURE),
 }
 """Base opcode → advice for instructions that the source can avoid."""

@@ -57,6 +57,8 @@ class Races:
         self._arrivals: dict[int, list[Publication]] = {}
         self._cluster_arrivals = np.zeros(chunk.live.shape, np.int64)
         self._cluster_signals: dict[tuple[int, int], Signal] = {}
+        self._phases: dict[tuple[int, int], Signal] = {}
+        """By address and number, the phases of barriers in shared memory."""
 
     def access(self, access: OrderedAccess) -> None:
         """Record an access of some lanes: a read that happened, or a write or update about to happen."""
@@ -136,6 +138,20 @@ class Races:
         """Record that lanes pass the barrier of their cluster."""
         for warp, signal in self._cluster(chunk, mask, arrives=False):
             self.order.acquire(warp, signal)
+
+    def mbarrier_arrive(self, chunk: Chunk, lanes: Lanes, phase: tuple[int, int]) -> None:
+        """Lanes arrive at a barrier in shared memory; the clocks of its last phase but one are dropped."""
+        address, number = phase
+        self._phases.pop((address, number - 2), None)
+        signal = self._phases.setdefault(phase, Signal())
+        for warp in _warps_of(chunk, lanes):
+            self.order.publish(signal, warp, self.order.now(warp, self._time), wide=True)
+
+    def mbarrier_wait(self, chunk: Chunk, lanes: Lanes, phase: tuple[int, int]) -> None:
+        """Lanes find a phase of a barrier in shared memory complete."""
+        if (signal := self._phases.get(phase)) is not None:
+            for warp in _warps_of(chunk, lanes):
+                self.order.acquire(warp, signal)
 
     def _cluster(self, chunk: Chunk, mask: Mask, arrives: bool) -> Iterator[tuple[int, Signal]]:
         """Yield each warp and the signal of its cluster's barrier, a new signal for each phase."""
@@ -289,6 +305,11 @@ class Races:
 def _kind(step: Step, kind: str) -> str:
     """The kind of a step's access; "atomic" for reads and writes of atomic operations."""
     return "atomic" if step.kind in ("atomic", "reduction") else kind
+
+
+def _warps_of(chunk: Chunk, lanes: Lanes) -> list[int]:
+    """The warps of lanes, each once, as indices in the whole chunk."""
+    return np.unique(chunk.warp[lanes // WARP_SIZE, 0]).tolist()
 
 
 def _warps(chunk: Chunk, mask: Mask) -> npt.NDArray[np.intp]:

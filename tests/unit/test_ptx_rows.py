@@ -163,7 +163,28 @@ def copied_in_groups(opcode, a, b, count, none):
     return a, b
 
 
+def through_two_phases(opcode, count, given):
+    """A barrier of n arrivals through its first phase, then the pending count and parity of the next one."""
+    words = opcode.split(".")
+    zeros = np.zeros(len(count), np.uint64)
+    n, yes = (count & np.uint64(7)) + np.uint64(3), zeros + np.uint64(1)
+    first, expected, complete = [], n, True
+    if "init" in words or "inval" in words:
+        complete = False
+    elif "pending_count" in words:
+        first, expected, complete = [n], n - np.uint64(1), False
+    elif "test_wait" in words or "try_wait" in words:
+        first = [yes] * ("parity" in words) + [zeros] * ("test_wait" in words) + [yes]
+    else:
+        first = [n] * (words[1].startswith("arrive") and "shared::cluster" not in words)
+        if "expect_tx" in words or "complete_tx" in words:
+            first.append(((given & np.uint64(0xFFF)) == 0).astype(np.uint64))
+        expected = n - np.uint64("arrive_drop" in words)
+    return (*first, expected, zeros + np.uint64(complete), zeros + np.uint64(not complete))
+
+
 EXPECTED = {
+    "mbarrier": through_two_phases,
     "async copy": copied,
     "async group": copied_in_groups,
     "branch": branched,

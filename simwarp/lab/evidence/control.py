@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from simwarp.lab.evidence import addresses
+from simwarp.lab.evidence import addresses, mbarriers
 from simwarp.lab.evidence.probe import BLOCK, Probe, Writer
 from simwarp.lanes import WARP_SIZE
 from simwarp.ptx.rows import Form, Row
@@ -237,6 +237,7 @@ BY_KIND: dict[str, Make] = {
     "fence": without_effect,
     "async copy": async_copy,
     "async group": async_group,
+    "mbarrier": mbarriers.mbarrier,
 }
 """By kind of row, the function that writes its probes."""
 

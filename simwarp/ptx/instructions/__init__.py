@@ -17,6 +17,7 @@ from simwarp.ptx.instructions import (
     integer,
     logic,
     matrix,
+    mbarrier,
     memory,
     movement,
     synchronisation,
@@ -28,7 +29,7 @@ from simwarp.ptx.rows import Row
 
 _FILES = (
     *(approximate, asynchronous, atomic, comparison, control, conversion, extended, floating, half),
-    *(integer, logic, matrix, memory, movement, synchronisation, video, warp),
+    *(integer, logic, matrix, mbarrier, memory, movement, synchronisation, video, warp),
 )
 """The modules whose import declares the rows."""
 __all__ = ["ROWS", "TABLE"]

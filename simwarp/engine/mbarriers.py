@@ -1,0 +1,239 @@
+"""Barriers in shared memory (PTX ISA 9.7.13.15): arrivals, transaction bytes and phases.
+
+A phase is complete when no arrival and no byte is pending; the next one begins at once. An arrival is a
+release, unless it is relaxed, and a wait that finds its phase complete acquires all arrivals of that phase.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from simwarp.engine.accesses import announce_store, places
+from simwarp.engine.events import OrderedAccess
+from simwarp.faults import BarrierFault
+from simwarp.ptx.instructions.mbarrier import PENDING_BITS
+
+if TYPE_CHECKING:
+    from simwarp.engine.accesses import Place
+    from simwarp.engine.chunk import Chunk
+    from simwarp.program.program import Step
+
+_Lanes = npt.NDArray[np.int64]
+_MOST = (1 << PENDING_BITS) - 1
+"""The largest count of arrivals, and of pending bytes."""
+_WORD = np.dtype(np.uint64)
+_LISTED = 3
+
+
+@dataclass
+class _Barrier:
+    """A barrier: arrivals expected in each phase, those and the bytes pending in this one, and its number."""
+
+    expected: int
+    pending: int
+    transaction: int = 0
+    phase: int = 0
+
+    @property
+    def state(self) -> int:
+        """The opaque word in memory: pending and expected arrivals, pending bytes, and the parity on top."""
+        fields = self.pending | self.expected << PENDING_BITS
+        return fields | (self.transaction & (2 * _MOST + 1)) << 2 * PENDING_BITS | (self.phase & 1) << 63
+
+    def __str__(self) -> str:
+        pending = f"{self.pending} of {self.expected} arrivals and {self.transaction} bytes pending"
+        return f"phase {self.phase}, {pending}"
+
+
+class MBarriers:
+    """The barriers in a chunk's shared memory."""
+
+    def __init__(self, chunk: Chunk) -> None:
+        self._shared = chunk.shared
+        self._barriers: dict[int, _Barrier] = {}
+        """By address in the chunk's shared memory."""
+
+    def execute(self, chunk: Chunk, step: Step) -> Any:
+        """Execute an operation in each executing lane; returns the results, (warps, 32)."""
+        operands = [np.broadcast_to(read(chunk), chunk.mask.shape) for read in step.sources]
+        results = np.zeros(chunk.mask.shape, _WORD)
+        for place in places(chunk, step, _WORD.itemsize):
+            mask, lanes = chunk.mask, np.flatnonzero(chunk.mask)
+            at = np.broadcast_to(place.address, mask.shape)[mask]
+            given = operands[0][mask].astype(_WORD) if operands else np.ones(lanes.size, _WORD)
+            if place.space != "shared":
+                self._find(chunk, lanes[0], "a barrier outside shared memory", f"{place.space} memory")
+                continue
+            self._announce(chunk, step, place, lanes, at)
+            found = np.zeros(lanes.size, _WORD)
+            for address in np.unique(at).tolist():
+                here = np.flatnonzero(at == address)
+                found[here] = self._operate(chunk, step, address, lanes[here], given[here])
+            results[mask] = found
+        return results
+
+    def pending(self, chunk: Chunk) -> str:
+        """The barriers that wait for something, as text."""
+        barriers = [
+            f"mbarrier at {self._where(chunk, address)}: {barrier}"
+            for address, barrier in self._barriers.items()
+            if barrier.pending < barrier.expected or barrier.transaction or not barrier.phase
+        ]
+        return "; ".join(barriers[:_LISTED])
+
+    # ---- one barrier ---------------------------------------------------------------------------------
+
+    def _operate(self, chunk: Chunk, step: Step, address: int, lanes: _Lanes, given: Any) -> Any:
+        """Execute an operation on one barrier for some lanes, in their order; returns their results."""
+        form, barrier = step.form, self._barriers.get(address)
+        if form.has("init"):
+            self._make(chunk, address, lanes, given)
+            return 0
+        if barrier is None or barrier.state != self._word(address):
+            what = (
+                "an operation on memory that holds no mbarrier"
+                if barrier is None
+                else "an overwritten mbarrier"
+            )
+            self._find(
+                chunk,
+                lanes[0],
+                what,
+                self._where(chunk, address),
+                "initialise it first, and store nothing there",
+            )
+            return 0
+        if form.has("inval"):
+            del self._barriers[address]
+            return 0
+        if form.has("test_wait") or form.has("try_wait"):
+            return self._test(chunk, step, address, barrier, lanes, given)
+        if form.has("expect_tx"):
+            barrier.transaction += int(given.sum())
+        if form.has("complete_tx"):
+            barrier.transaction -= int(given.sum())
+        if abs(barrier.transaction) > _MOST:
+            self._find(
+                chunk,
+                lanes[0],
+                f"more than {_MOST} pending bytes",
+                f"{self._where(chunk, address)}: {barrier}",
+            )
+        states: Any = 0
+        if form.has("arrive") or form.has("arrive_drop"):
+            counts = np.ones_like(given) if form.has("expect_tx") else given
+            states = self._arrive(chunk, step, address, barrier, lanes, counts)
+        self._advance(barrier)
+        self._keep(chunk, address, barrier.state)
+        return states
+
+    def _make(self, chunk: Chunk, address: int, lanes: _Lanes, counts: Any) -> None:
+        """Make a barrier; a second lane would make it again."""
+        count, where = int(counts[0]), self._where(chunk, address)
+        if address in self._barriers or lanes.size > 1:
+            advice = "let one thread initialise it, once"
+            self._find(chunk, lanes[0], "an mbarrier that is initialised twice", where, advice)
+        if not 1 <= count <= _MOST:
+            advice = f"expect 1 to {_MOST} arrivals"
+            self._find(chunk, lanes[0], f"an mbarrier that expects {count} arrivals", where, advice)
+        self._barriers[address] = barrier = _Barrier(count, count)
+        self._keep(chunk, address, barrier.state)
+
+    def _arrive(
+        self, chunk: Chunk, step: Step, address: int, barrier: _Barrier, lanes: _Lanes, counts: Any
+    ) -> npt.NDArray[np.uint64]:
+        """Count arrivals lane by lane, all that fit into a phase at once; returns the states before them."""
+        states, done = np.empty(lanes.size, _WORD), 0
+        while done < lanes.size:
+            before = np.concatenate([[0], np.cumsum(counts[done:]).astype(np.int64)])
+            fitting = max(1, int(np.searchsorted(before, barrier.pending, "right")) - 1)
+            now = lanes[done : done + fitting]
+            taken = before[:fitting].clip(max=barrier.pending).astype(_WORD)
+            states[done : done + fitting] = _WORD.type(barrier.state) - taken
+            if not step.form.has("relaxed") and chunk.launch.races is not None:
+                chunk.launch.races.mbarrier_arrive(chunk, now, (address, barrier.phase))
+            count = int(before[fitting])
+            if count > barrier.pending:
+                self._find(
+                    chunk,
+                    now[0],
+                    f"{count} arrivals at an mbarrier",
+                    f"{self._where(chunk, address)}: {barrier}",
+                )
+            barrier.pending = max(0, barrier.pending - count)
+            if step.form.has("arrive_drop"):
+                barrier.expected = max(0, barrier.expected - count)
+            if step.form.has("noComplete") and not barrier.pending:
+                advice = "use an arrival that may complete the phase"
+                self._find(chunk, now[-1], "an arrival with .noComplete that completes the phase", "", advice)
+            done += fitting
+            if done < lanes.size:
+                self._advance(barrier)
+        return states
+
+    def _test(
+        self, chunk: Chunk, step: Step, address: int, barrier: _Barrier, lanes: _Lanes, given: Any
+    ) -> npt.NDArray[np.uint64]:
+        """Which lanes find their phase complete; they acquire its arrivals."""
+        parity = given if step.form.has("parity") else given >> _WORD.type(63)
+        if (parity > 1).any():
+            advice = "pass 0 for an even phase, 1 for an odd one"
+            self._find(
+                chunk, lanes[0], f"a wait for parity {int(parity.max())}", self._where(chunk, address), advice
+            )
+        complete = (parity & _WORD.type(1)) != _WORD.type(barrier.phase & 1)
+        if complete.any() and not step.form.has("relaxed") and chunk.launch.races is not None:
+            chunk.launch.races.mbarrier_wait(chunk, lanes[complete], (address, barrier.phase - 1))
+        return complete.astype(_WORD)
+
+    @staticmethod
+    def _advance(barrier: _Barrier) -> None:
+        """Begin the next phase, if nothing is pending in this one."""
+        if not barrier.pending and not barrier.transaction and barrier.expected:
+            barrier.pending = barrier.expected
+            barrier.phase += 1
+
+    # ---- memory --------------------------------------------------------------------------------------
+
+    def _announce(self, chunk: Chunk, step: Step, place: Place, lanes: _Lanes, at: Any) -> None:
+        """Make the checks of an access: to make or end a barrier is a write, to use it a read."""
+        if step.form.has("init") or step.form.has("inval"):
+            announce_store(chunk, step, place, at, np.zeros(at.size, _WORD))
+        elif chunk.launch.races is not None:
+            chunk.launch.races.access(
+                OrderedAccess(chunk, step, "read", place.memory, lanes, at, _WORD.itemsize)
+            )
+
+    def _word(self, address: int) -> int:
+        return int(self._shared.read(np.array([address], np.uint64), _WORD)[0])
+
+    def _keep(self, chunk: Chunk, address: int, state: int) -> None:
+        """Store a barrier's word."""
+        at = np.array([address], np.uint64)
+        if chunk.launch.journal is not None:
+            chunk.launch.journal.note(self._shared, at, _WORD.itemsize)
+        self._shared.write(at, np.array([state], _WORD))
+
+    def _where(self, chunk: Chunk, address: int) -> str:
+        return f"byte {address % chunk.shared_stride} of the block's shared memory"
+
+    def _find(self, chunk: Chunk, lane: Any, what: str, values: str, advice: str = "") -> None:
+        """Report a fault of one lane."""
+        advice = advice or "let as many arrivals and bytes reach the barrier as it expects"
+        chunk.found(BarrierFault(what, values, advice), int(lane))
+
+
+def operate(chunk: Chunk, step: Step) -> None:
+    """Execute an instruction on barriers in shared memory."""
+    assert chunk.mbarriers is not None
+    if step.base is None:
+        results = np.bitwise_and(step.sources[0](chunk), _WORD.type(_MOST)).astype(np.uint32)
+    else:
+        results = chunk.mbarriers.execute(chunk, step)
+    write = step.destinations[0] if step.destinations else None
+    if write is not None:
+        write(chunk, results != 0 if step.row.destinations[0].kind == "pred" else results)
