@@ -44,7 +44,7 @@ def test_extents_are_parsed(text, dims):
 
 @pytest.mark.parametrize("text", ["", ",", "4,", "4,,2", "-1", "1.5", "1,2,3,4", "4 2"])
 def test_bad_extents_are_refused(text):
-    with pytest.raises(SchemeError, match="up to three numbers"):
+    with pytest.raises(SchemeError, match="one to three positive integers"):
         read_extent("--grid", text)
 
 
