@@ -69,10 +69,14 @@ class MBarriers:
                 self._find(chunk, lanes[0], "a barrier outside shared memory", f"{place.space} memory")
                 continue
             self._announce(chunk, step, place, lanes, at)
-            found = np.zeros(lanes.size, _WORD)
-            for address in np.unique(at).tolist():
-                here = np.flatnonzero(at == address)
-                found[here] = self._operate(chunk, step, address, lanes[here], given[here])
+            found, order = np.zeros(lanes.size, _WORD), np.argsort(at, kind="stable")
+            addresses, first = np.unique(at[order], return_index=True)
+            words = self._shared.read(addresses, _WORD).tolist()
+            for address, word, here in zip(
+                addresses.tolist(), words, np.split(order, first[1:]), strict=True
+            ):
+                found[here] = self._operate(chunk, step, address, word, lanes[here], given[here])
+            self._keep(chunk, addresses)
             results[mask] = found
         return results
 
@@ -87,13 +91,13 @@ class MBarriers:
 
     # ---- one barrier ---------------------------------------------------------------------------------
 
-    def _operate(self, chunk: Chunk, step: Step, address: int, lanes: _Lanes, given: Any) -> Any:
+    def _operate(self, chunk: Chunk, step: Step, address: int, word: int, lanes: _Lanes, given: Any) -> Any:
         """Execute an operation on one barrier for some lanes, in their order; returns their results."""
         form, barrier = step.form, self._barriers.get(address)
         if form.has("init"):
             self._make(chunk, address, lanes, given)
             return 0
-        if barrier is None or barrier.state != self._word(address):
+        if barrier is None or barrier.state != word:
             what = (
                 "an operation on memory that holds no mbarrier"
                 if barrier is None
@@ -128,7 +132,6 @@ class MBarriers:
             counts = np.ones_like(given) if form.has("expect_tx") else given
             states = self._arrive(chunk, step, address, barrier, lanes, counts)
         self._advance(barrier)
-        self._keep(chunk, address, barrier.state)
         return states
 
     def _make(self, chunk: Chunk, address: int, lanes: _Lanes, counts: Any) -> None:
@@ -140,8 +143,7 @@ class MBarriers:
         if not 1 <= count <= _MOST:
             advice = f"expect 1 to {_MOST} arrivals"
             self._find(chunk, lanes[0], f"an mbarrier that expects {count} arrivals", where, advice)
-        self._barriers[address] = barrier = _Barrier(count, count)
-        self._keep(chunk, address, barrier.state)
+        self._barriers[address] = _Barrier(count, count)
 
     def _arrive(
         self, chunk: Chunk, step: Step, address: int, barrier: _Barrier, lanes: _Lanes, counts: Any
@@ -208,15 +210,13 @@ class MBarriers:
                 OrderedAccess(chunk, step, "read", place.memory, lanes, at, _WORD.itemsize)
             )
 
-    def _word(self, address: int) -> int:
-        return int(self._shared.read(np.array([address], np.uint64), _WORD)[0])
-
-    def _keep(self, chunk: Chunk, address: int, state: int) -> None:
-        """Store a barrier's word."""
-        at = np.array([address], np.uint64)
+    def _keep(self, chunk: Chunk, addresses: npt.NDArray[np.uint64]) -> None:
+        """Store the words of the barriers at these addresses."""
+        states = {at: barrier.state for at in addresses.tolist() if (barrier := self._barriers.get(at))}
+        at = np.array(list(states), np.uint64)
         if chunk.launch.journal is not None:
             chunk.launch.journal.note(self._shared, at, _WORD.itemsize)
-        self._shared.write(at, np.array([state], _WORD))
+        self._shared.write(at, np.array(list(states.values()), _WORD))
 
     def _where(self, chunk: Chunk, address: int) -> str:
         return f"byte {address % chunk.shared_stride} of the block's shared memory"

@@ -28,7 +28,7 @@ def mbarrier(row: Row, form: Form) -> Probe:
     _pending(writer)
     _test(writer, "mbarrier.test_wait.parity.shared.b64", "0")
     _test(writer, "mbarrier.test_wait.parity.shared.b64", "1")
-    return writer.probe(count=BLOCK)
+    return writer.probe(count=2 * BLOCK)
 
 
 def _first_phase(writer: Writer, name: str, opcode: str) -> None:
