@@ -78,7 +78,7 @@ class CudaDevice:
     Raises
     ------
     NoGpuError
-        If there is no such device, or no driver.
+        If the device or the driver is missing.
     MissingExtraError
         If PyCUDA is not installed.
     """

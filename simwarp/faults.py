@@ -214,7 +214,7 @@ class Race(MemoryFault):
 
 
 class CopyInFlight(MemoryFault):
-    """An access to memory while an asynchronous copy reads or writes it, or a copy that nothing waits for.
+    """An access to memory while an asynchronous copy of it is in flight, or a copy that is not waited for.
 
     Attributes
     ----------

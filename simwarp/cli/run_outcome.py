@@ -64,7 +64,7 @@ class Outcome:
 
     @property
     def clean(self) -> bool:
-        """Whether there are no faults, no differences and no elements left unwritten."""
+        """Whether the run has neither faults nor differences nor unwritten output elements."""
         of_schedules = self.differences is not None and (self.differences or self.differences.faults)
         incomplete = self.unwritten and not self.partial
         return not self.faults and not of_schedules and not incomplete

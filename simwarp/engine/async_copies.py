@@ -329,7 +329,7 @@ def _pieces(mask: Mask, counts: npt.NDArray[np.int64], size: int) -> Iterator[tu
 
 
 def _check_source(source: Step, width: int, address: Any) -> Callable[[Chunk], None]:
-    """A function that makes the checks and events of a read; memory that nothing wrote is copied as such."""
+    """A function that checks a read and notifies observers of it; unwritten bytes are not faults."""
 
     def read(chunk: Chunk) -> None:
         elements = max(1, width // 8)

@@ -93,23 +93,13 @@ class MBarriers:
 
     def _operate(self, chunk: Chunk, step: Step, address: int, word: int, lanes: _Lanes, given: Any) -> Any:
         """Execute an operation on one barrier for some lanes, in their order; returns their results."""
-        form, barrier = step.form, self._barriers.get(address)
+        form, barrier, where = step.form, self._barriers.get(address), self._where(chunk, address)
         if form.has("init"):
             self._make(chunk, address, lanes, given)
             return 0
         if barrier is None or barrier.state != word:
-            what = (
-                "an operation on memory that holds no mbarrier"
-                if barrier is None
-                else "an overwritten mbarrier"
-            )
-            self._find(
-                chunk,
-                lanes[0],
-                what,
-                self._where(chunk, address),
-                "initialise it first, and store nothing there",
-            )
+            what = "an overwritten mbarrier" if barrier else "an operation on memory without an mbarrier"
+            self._find(chunk, lanes[0], what, where, "initialise it first, and store nothing there")
             return 0
         if form.has("inval"):
             del self._barriers[address]
@@ -121,12 +111,7 @@ class MBarriers:
         if form.has("complete_tx"):
             barrier.transaction -= int(given.sum())
         if abs(barrier.transaction) > _MOST:
-            self._find(
-                chunk,
-                lanes[0],
-                f"more than {_MOST} pending bytes",
-                f"{self._where(chunk, address)}: {barrier}",
-            )
+            self._find(chunk, lanes[0], f"more than {_MOST} pending bytes", f"{where}: {barrier}")
         states: Any = 0
         if form.has("arrive") or form.has("arrive_drop"):
             counts = np.ones_like(given) if form.has("expect_tx") else given

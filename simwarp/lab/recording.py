@@ -213,6 +213,6 @@ def named(words: Iterable[str], subjects: Mapping[str, Subject]) -> list[Subject
     for word in words:
         mine = {name: subject for name, subject in subjects.items() if fnmatchcase(name, word)}
         if not mine:
-            raise SchemeError(f"there is no subject {word!r}\nchoose one of {', '.join(subjects)}")
+            raise SchemeError(f"unknown subject {word!r}\nchoose one of {', '.join(subjects)}")
         found |= mine
     return list(found.values())
