@@ -399,6 +399,9 @@ def _gather(chunk: Chunk, step: Step, place: Place, dtype: np.dtype[Any], count:
     register or, where that is not valid, at the address of an executing lane.
     """
     unit, memory, address = _vector(dtype, count), place.memory, place.address
+    if chunk.copies is not None and chunk.copies.in_flight:  # before it is a read of what nothing wrote
+        at = _executing(chunk, address)
+        chunk.copies.check(chunk, memory, _lanes(chunk), at, unit.itemsize, "read")
     shape = np.shape(address)
     some = chunk.active is not None and shape != ()
     sparse = some and chunk.count * _SPARSE < chunk.mask.size
@@ -416,9 +419,6 @@ def _gather(chunk: Chunk, step: Step, place: Place, dtype: np.dtype[Any], count:
             missing = of_load(chunk, step, place, dtype, count)
             chunk.loaded = chunk.loaded if missing is None else missing.also(chunk.loaded)
     launch = chunk.launch
-    if chunk.copies is not None and chunk.copies.in_flight:
-        at = _executing(chunk, place.address)
-        chunk.copies.check(chunk, memory, _lanes(chunk), at, unit.itemsize, "read")
     if step.number in launch.watched_loads and launch.races is not None and place.space in _RACING:
         at = _executing(chunk, place.address)
         launch.races.access(OrderedAccess(chunk, step, "read", memory, _lanes(chunk), at, unit.itemsize))

@@ -65,6 +65,14 @@ def test_a_read_before_the_wait_names_both_instructions(schedule, before):
 
 
 @every_schedule
+def test_a_matrix_load_before_the_wait_names_both_instructions(schedule):
+    load = "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r2}, [%rd3];\n"
+    fault = copy_fault(CopyInFlight, COPY + COMMIT + load, schedule)
+    assert "ldmatrix" in fault.place.text
+    assert "cp.async.cg" in fault.copy.text
+
+
+@every_schedule
 def test_shared_memory_written_during_a_copy_is_a_fault(schedule):
     fault = copy_fault(
         CopyInFlight, COPY + "st.shared.u32 [%rd3+12], %r3;\n" + COMMIT + WAIT + LOAD, schedule
