@@ -13,7 +13,8 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from gpu.cuda_kernels import BoundChain, BoundLaunch, CudaKernel, CudaModule
+from gpu.cuda_graphs import BoundChain, BoundLaunch
+from gpu.cuda_kernels import CudaKernel, CudaModule
 from gpu.device import Device, LaunchChain, LaunchPlan
 from reference.errors import MissingExtraError, NoGpuError, ShapeError
 from reference.types.launch import Extent, dtype_of, shape_of, uploadable

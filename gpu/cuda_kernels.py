@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import re
-import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import islice
 from operator import attrgetter
 from struct import Struct
 from threading import Lock
@@ -15,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from gpu.device import LaunchPlan
+from gpu.cuda_launch import Function, configuration, refuse
 from reference.errors import DtypeError
 from reference.types.launch import Dim, Extent, number, three
 
@@ -26,8 +24,6 @@ _CODES = {
 """The format characters of ``struct`` by NumPy's kind and size of a scalar."""
 
 _ADDRESS = attrgetter("pointer")
-
-_GRAPH = "a graph of kernels"
 
 Place = tuple[int, int]
 """Offset and size of a kernel's parameter, in bytes."""
@@ -71,6 +67,8 @@ class CudaKernel:
         Offset and size of each parameter, in bytes.
     types : list of str
         PTX type of each parameter, "" for a structure; [] if unknown.
+    launcher : Function
+        What launches must ask the driver before.
     """
 
     def __init__(self, module: Any, name: str, types: list[str]) -> None:
@@ -82,10 +80,12 @@ class CudaKernel:
 
             raise pycuda.driver.LogicError(f"kernel {name} cannot be found: {status.name}")
         self.name, self.types = name, types
+        self.launcher = Function(name, self.function)
         self.places = _places(self.function)
-        self._packings: dict[tuple[type, ...], _Packing] = {}
-        self._buffer = _Buffer(self.places)
+        self._packings: dict[tuple[type, ...], Packing] = {}
+        self._buffer = Buffer(self.places)
         self._launch, self._cooperative = driver.cuLaunchKernel, driver.cuLaunchCooperativeKernel
+        self._extended = driver.cuLaunchKernelEx
 
     def __call__(
         self,
@@ -95,6 +95,7 @@ class CudaKernel:
         shared: int = 0,
         stream: Any = None,
         cooperative: bool = False,
+        cluster: Extent | None = None,
     ) -> None:
         """Launch the kernel, and return at once.
 
@@ -104,19 +105,25 @@ class CudaKernel:
         kinds = tuple(map(type, args))
         packing = self._packings.get(kinds)
         if packing is None:
-            packing = self._packings[kinds] = _Packing(self, args)
+            packing = self._packings[kinds] = Packing(self, args)
         queue, buffer = 0, self._buffer
         if stream is not None:
             queue = stream.handle
             for value in args:
                 if hasattr(value, "hold"):
                     value.hold()
+        usual = cluster is None and self.launcher.cluster is None and shared <= self.launcher.most_shared
+        clusters = None if usual else self.launcher.admit(grid, shared, cluster)
         launch = self.function, *grid, *block, shared, queue, buffer.pointers
         with buffer.lock:
             packing.write(buffer.bytes, args)
-            (status,) = self._cooperative(*launch) if cooperative else self._launch(*launch, 0)
+            if clusters is not None:
+                config = configuration(grid, block, shared, queue, clusters, cooperative)
+                (status,) = self._extended(config, self.function, buffer.pointers, 0)
+            else:
+                (status,) = self._cooperative(*launch) if cooperative else self._launch(*launch, 0)
         if status:
-            _refuse(f"kernel {self.name}", status)
+            refuse(f"kernel {self.name}", status)
 
 
 def _dim(what: str, extent: Any) -> Dim:
@@ -124,7 +131,7 @@ def _dim(what: str, extent: Any) -> Dim:
     return extent if extent.__class__ is tuple and len(extent) == 3 else three(what, extent)
 
 
-class _Buffer:
+class Buffer:
     """Host memory for a kernel's parameters; write and launch while you hold the lock.
 
     Attributes
@@ -142,106 +149,7 @@ class _Buffer:
         self.lock = Lock()
 
 
-def _refuse(what: str, status: Any) -> None:
-    """Raise the error for a launch that the driver refused."""
-    import pycuda.driver
-
-    raise pycuda.driver.LaunchError(f"{what}: launch failed: {status.name}")
-
-
-def _checked(result: tuple[Any, ...]) -> Any:
-    """The value that a call of the driver returned beside its status."""
-    status, value = result
-    if status:
-        _refuse(_GRAPH, status)
-    return value
-
-
-class BoundLaunch:
-    """A `LaunchPlan` with its kernel loaded and a parameter buffer of its own."""
-
-    def __init__(self, kernel: CudaKernel, plan: LaunchPlan) -> None:
-        kinds = zip(kernel.places, kernel.types or ["b"] * len(kernel.places), strict=True)
-        zeros = [0 if kind else bytes(size) for (_, size), kind in kinds]
-        values = [zero if value is None else value for value, zero in zip(plan.args, zeros, strict=False)]
-        packing = _Packing(kernel, values)
-        self._write, self._values = packing.struct.pack_into, packing.values(values)
-        self._slots = [i for i, value in enumerate(plan.args) if value is None]
-        self.given, self._buffer = len(self._slots), _Buffer(kernel.places)
-        self._function, self._grid, self._block = kernel.function, plan.grid, plan.block
-
-    def write(self, given: Sequence[int | bytes]) -> None:
-        """Write the parameters into the buffer, with addresses and structures in place of each None."""
-        values = self._values.copy()
-        for slot, value in zip(self._slots, given, strict=True):
-            values[slot] = value
-        self._write(self._buffer.bytes, 0, *values)
-
-    def node(self) -> Any:
-        """The parameters of a graph's kernel node; the driver reads the buffer whenever they are set."""
-        from cuda.bindings import driver
-
-        params = driver.CUDA_KERNEL_NODE_PARAMS()
-        params.func, params.sharedMemBytes = self._function, 0
-        params.gridDimX, params.gridDimY, params.gridDimZ = self._grid
-        params.blockDimX, params.blockDimY, params.blockDimZ = self._block
-        params.kernelParams, params.extra = self._buffer.pointers, 0
-        return params
-
-
-class BoundChain:
-    """Launches in order, as one CUDA graph: all of them cost the host less than one alone.
-
-    Parameters that are equal to those of the last call are not written again.
-    """
-
-    def __init__(self, launches: Sequence[BoundLaunch]) -> None:
-        from cuda.bindings import driver
-
-        graph = _checked(driver.cuGraphCreate(0))
-        self._launches = launches  # the nodes hold the buffers' addresses, but do not keep the buffers alive
-        self._nodes: list[tuple[Any, Any]] = []
-        for launch in launches:
-            before = [node for node, _ in self._nodes[-1:]]
-            params = launch.node()
-            node = _checked(driver.cuGraphAddKernelNode(graph, before or None, len(before), params))
-            self._nodes.append((node, params))
-        self._graph = _checked(driver.cuGraphInstantiate(graph, 0))
-        self._change, self._launch = driver.cuGraphExecKernelNodeSetParams, driver.cuGraphLaunch
-        self._lock = Lock()
-        self._last: list[int | bytes] | None = None
-        weakref.finalize(self, _destroy, driver, graph, self._graph).atexit = False
-
-    def __call__(self, arrays: Sequence[Sequence[Any]]) -> None:
-        """Launch, each with its arrays, or bytes of structures."""
-        given = [x if x.__class__ is bytes else x.pointer for each in arrays for x in each]
-        with self._lock:
-            if given != self._last:
-                self._last = None  # until the graph has them all
-                self._update(given)
-                self._last = given
-            (status,) = self._launch(self._graph, 0)
-        if status:
-            _refuse(_GRAPH, status)
-
-    def _update(self, given: list[int | bytes]) -> None:
-        """Set the parameters of the next launches; launches under way keep theirs."""
-        rest = iter(given)
-        for launch in self._launches:
-            launch.write(list(islice(rest, launch.given)))
-        for node, params in self._nodes:
-            (status,) = self._change(self._graph, node, params)
-            if status:
-                _refuse(_GRAPH, status)
-
-
-def _destroy(driver: Any, graph: Any, executable: Any) -> None:
-    """Free a graph and its executable form."""
-    driver.cuGraphExecDestroy(executable)
-    driver.cuGraphDestroy(graph)
-
-
-class _Packing:
+class Packing:
     """The layout of a kernel's parameters for arguments of certain types, as a format of ``struct``."""
 
     def __init__(self, kernel: CudaKernel, args: Sequence[Any]) -> None:

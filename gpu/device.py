@@ -75,10 +75,12 @@ class Kernel(Protocol):
         shared: int = 0,
         stream: Any = None,
         cooperative: bool = False,
+        cluster: Extent | None = None,
     ) -> None:
         """Launch the kernel.
 
-        Arguments are device arrays and numbers; structures are bytes or NumPy scalars.
+        Arguments are device arrays and numbers; structures are bytes or NumPy scalars. ``cluster`` is the
+        blocks per cluster: an int, or up to three.
         """
 
 
@@ -93,6 +95,10 @@ class LaunchPlan:
     grid, block : (int, int, int)
     args : tuple
         Numbers, structures and device arrays; None for each argument that a call gives.
+    shared : int
+        Bytes of dynamic shared memory per block.
+    cluster : (int, int, int), optional
+        Blocks per cluster.
     bound : object
         Private to the device: the plan with its kernel loaded.
     """
@@ -102,6 +108,8 @@ class LaunchPlan:
     grid: Dim
     block: Dim
     args: tuple[Any, ...]
+    shared: int = 0
+    cluster: Dim | None = None
     bound: Any = None
 
 

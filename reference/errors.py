@@ -33,6 +33,10 @@ class InputFileError(SimwarpError, ValueError):
     """A file that cannot be read or written, or has invalid content."""
 
 
+class LaunchError(SimwarpError, ValueError):
+    """A launch whose geometry or arguments do not fit the kernel or the device."""
+
+
 class CompileError(SimwarpError, RuntimeError):
     """CUDA C++ that does not compile; ``log`` holds the compiler's messages.
 

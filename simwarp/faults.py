@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from reference.errors import LaunchError as LaunchError
 from reference.errors import SimwarpError
 
 _LONG, _PART = 500, 200
@@ -403,7 +404,3 @@ class UnsupportedInstruction(_OfText):
 
 class PtxSyntaxError(_OfText, ValueError):
     """Text that is not PTX; the message names the line."""
-
-
-class LaunchError(SimwarpError, ValueError):
-    """A launch whose geometry or arguments do not fit the kernel."""

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from reference.errors import DtypeError, ShapeError, SimwarpError
+from reference.errors import DtypeError, LaunchError, ShapeError, SimwarpError
 
 Extent: TypeAlias = int | Sequence[int]
 """A size or a sequence of sizes: up to three, (x, y, z), for a grid or a block."""
@@ -39,6 +39,37 @@ def three(what: str, extent: Extent, error: type[SimwarpError] = ShapeError) -> 
     if not 1 <= len(given) <= 3:
         raise error(f"{what} is {extent!r}\ngive an int, or up to three: (x, y, z)")
     return cast("Dim", (*given, 1, 1)[:3])
+
+
+def cluster_of(kernel: str, grid: Dim, given: Extent | None, required: Dim | None, most: int) -> Dim | None:
+    """The cluster of a launch, which is given or required by the kernel; None for a launch without clusters.
+
+    LaunchError if the two differ, the grid is not a multiple, or it has more than ``most`` blocks.
+    """
+    cluster = required if given is None else three(f"kernel {kernel}: cluster", given, LaunchError)
+    if cluster is None:
+        return None
+    if required is not None and cluster != required:
+        raise LaunchError(
+            f"kernel {kernel}: a launch in clusters of {cluster}\n"
+            f"the kernel requires clusters of {required} (__cluster_dims__, .reqnctapercluster)\n"
+            "launch it with these, or leave cluster out"
+        )
+    blocks = math.prod(cluster)
+    if min(cluster) < 1 or blocks > most:
+        holds = (
+            f"at most {most} blocks here" if most else "no blocks here: clusters need compute capability 9.0"
+        )
+        raise LaunchError(
+            f"kernel {kernel}: clusters of {cluster}, {blocks} blocks\na cluster has {holds}\n"
+            "give a smaller cluster"
+        )
+    if any(g % c for g, c in zip(grid, cluster, strict=True)):
+        raise LaunchError(
+            f"kernel {kernel}: a grid of {grid} in clusters of {cluster}\n"
+            "the grid is a multiple of the cluster in each dimension\nround the grid up to whole clusters"
+        )
+    return cluster
 
 
 def shape_of(what: str, given: Extent) -> tuple[int, ...]:

@@ -74,6 +74,8 @@ class Chip:
         32-bit registers per multiprocessor, and the most per block and per thread.
     register_granularity, warp_granularity : int
         A warp's registers are allocated in multiples of the first; warps in multiples of the second.
+    blocks_per_cluster : int
+        Most blocks of a cluster, 0 without clusters; CUDA needs an opt-in above 8.
     name : str
         The product's name, or the compiler's name of the capability, "sm_90".
     multiprocessors : int
@@ -102,6 +104,7 @@ class Chip:
     register_granularity: int = 256
     warp_granularity: int = 4
     threads_per_block: int = 1024
+    blocks_per_cluster: int = 0
     name: str = ""
     multiprocessors: int = 0
     clock: float = 0.0
@@ -190,6 +193,7 @@ SM_90 = Chip(
     rates=_rates(f16=256, bf16=256, f32=128, f64=64),
     sums=Sums(25, 32, 13, eight_as_f16=True, confirmed=True),
     evidence="sm_90",
+    blocks_per_cluster=16,
     lowering="""
 f64 | 1 DMMA.{m}x{n}x{k}{rounding}
 
@@ -241,8 +245,16 @@ wmma f16, d f32 | 4 HMMA.1688.F32, 8 HADD2
         Chip((8, 7), 164 * KIB, 163 * KIB, warps=48, blocks=16, sums=SM_80.sums, lowering=""),
         SM_89,
         SM_90,
-        Chip((10, 0), 228 * KIB, 227 * KIB, warps=64, blocks=32, sums=Sums(25, 32, 25, eight_as_f16=True)),
-        Chip((12, 0), 100 * KIB, 99 * KIB, warps=48, blocks=24, sums=Sums(25, 32, 25)),
+        Chip(
+            (10, 0),
+            228 * KIB,
+            227 * KIB,
+            warps=64,
+            blocks=32,
+            sums=Sums(25, 32, 25, eight_as_f16=True),
+            blocks_per_cluster=16,
+        ),
+        Chip((12, 0), 100 * KIB, 99 * KIB, warps=48, blocks=24, sums=Sums(25, 32, 25), blocks_per_cluster=8),
     )
 }
 """Compute capability → chip, ascending; a capability between two entries is like the lower one."""

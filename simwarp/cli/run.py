@@ -81,6 +81,7 @@ def run_command(
     ] = None,
     shared: Annotated[int, typer.Option(min=0, help="Bytes of dynamic shared memory per block.")] = 0,
     cooperative: Annotated[bool, typer.Option("--cooperative", help="All blocks at once.")] = False,
+    cluster: Annotated[str, typer.Option(help="Blocks per cluster: one to three numbers.")] = "",
     observe: Annotated[
         str, typer.Option(help="What to count: banks,sectors,divergence,traffic,coverage; or all.")
     ] = "",
@@ -120,8 +121,10 @@ def run_command(
     source = load(file, cc=capability or (9, 0), defines=read_macros(define or []), include=include or ())
     args = [Given(word.value, word.key, name) for name, word in words.items()]
     blocks, threads = read_extent("--grid", grid), read_extent("--block", block)
+    clusters = read_extent("--cluster", cluster) if cluster else None
+    variables = read_settings(set_ or [])
     work = Work(
-        source, source.kernel(kernel), blocks, threads, args, shared, cooperative, read_settings(set_ or [])
+        source, source.kernel(kernel), blocks, threads, args, shared, cooperative, clusters, variables
     )
     simulator = partial(
         Device,

@@ -233,7 +233,8 @@ class Device:
         """Launch a plan of `gpu.device`; ``arrays`` replace the arguments that are None in it."""
         given = iter(arrays)
         args = [next(given) if value is None else value for value in plan.args]
-        self.kernel(plan.ptx, plan.name)(plan.grid, plan.block, *args)
+        kernel = self.kernel(plan.ptx, plan.name)
+        kernel(plan.grid, plan.block, *args, shared=plan.shared, cluster=plan.cluster)
 
     def flag(self) -> DeviceArray:
         """Allocate one int32, set to 0, for kernels to set."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reference.types.launch import Dim, Extent, three
+from reference.types.launch import Dim, Extent, cluster_of, three
 from simwarp.chips.chips import CONSTANTS, LOCAL, check_size, chip_of
 from simwarp.device.device import DeviceArray, Stream, is_integer
 from simwarp.device.parameters import is_pointer, misfit, scalar, signature
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from simwarp.device.device import Device
 
 _MAX_GRID = (2**31 - 1, 65535, 65535)
-_MAX_CLUSTER = 16
 
 
 class Module:
@@ -154,6 +153,7 @@ class Kernel:
         shared: int = 0,
         stream: Stream | None = None,
         cooperative: bool = False,
+        cluster: Extent | None = None,
     ) -> None:
         """Launch the kernel; returns when it has ended.
 
@@ -168,6 +168,8 @@ class Kernel:
             Bytes of dynamic shared memory per block.
         cooperative : bool
             Whether all blocks run at once, so that they can wait for one another.
+        cluster : int or up to three of them, optional
+            Blocks per cluster: (x, y, z). A kernel that requires a size needs none here.
 
         Raises
         ------
@@ -179,9 +181,10 @@ class Kernel:
         grid = three(f"kernel {self.name}: grid", grid, LaunchError)
         block = three(f"kernel {self.name}: block", block, LaunchError)
         self._check_geometry(grid, block, shared)
+        clusters = self._check_cluster(grid, cluster)
         self.device.memory.settle()
         printed: list[str] = []
-        launch = self._launch(grid, block, _parameters(self, args), shared, cooperative, printed)
+        launch = self._launch(grid, block, _parameters(self, args), shared, cooperative, clusters, printed)
         try:
             self.device.executed += launch.run()
         except MemoryError:
@@ -203,6 +206,7 @@ class Kernel:
         parameters: dict[str, bytes],
         shared: int,
         cooperative: bool,
+        cluster: Dim | None,
         printed: list[str],
     ) -> Launch:
         device, program = self.device, self.program
@@ -222,8 +226,8 @@ class Kernel:
             shared_size=max(program.shared_size, dynamic),
             dynamic_shared=shared,
             local_size=program.local_size + (device.stack if program.recursive else 0),
-            cluster=program.cluster or (1, 1, 1),
-            explicit_cluster=program.cluster is not None,
+            cluster=cluster or (1, 1, 1),
+            explicit_cluster=cluster is not None,
             workspace=device.workspace.pointer if cooperative else 0,
             chunk_lanes=device.chunk_lanes,
             cooperative=cooperative,
@@ -259,17 +263,25 @@ class Kernel:
                 f"kernel {self.name}: {self.program.local_size} bytes of local memory in each thread, "
                 f"{LOCAL} at most\nkeep large arrays in global memory"
             )
-        cluster = self.program.cluster or (1, 1, 1)
-        if any(g % c for g, c in zip(grid, cluster, strict=True)) or np.prod(cluster) > _MAX_CLUSTER:
-            raise LaunchError(
-                f"kernel {self.name}: a grid of {grid} in clusters of {cluster}\n"
-                f"give a grid that is a multiple of the cluster; a cluster has at most {_MAX_CLUSTER} blocks"
-            )
         most = chip.shared_per_block - self.program.shared_size
         if not is_integer(shared) or not 0 <= shared <= most:
             raise LaunchError(
                 f"kernel {self.name}: {shared} bytes of dynamic shared memory; it takes 0 to {most}"
             )
+
+    def _check_cluster(self, grid: Dim, given: Extent | None) -> Dim | None:
+        """The cluster of a launch, or None; refuse one that the chip or the kernel does not allow."""
+        program, most = self.program, chip_of(self.device.compute_capability).blocks_per_cluster
+        if program.max_cluster is not None:
+            most = min(most, program.max_cluster)
+        cluster = cluster_of(self.name, grid, given, program.cluster, most)
+        if cluster is None and program.explicit_cluster:
+            raise LaunchError(
+                f"kernel {self.name}: a launch without clusters\n"
+                "the kernel requires that each launch gives a cluster (.explicitcluster)\n"
+                "launch it with cluster=, or simwarp run --cluster"
+            )
+        return cluster
 
 
 class _Text:

@@ -105,6 +105,8 @@ class _Linker:
             dynamic_shared_at=dynamic_at,
             max_threads=self.entry.max_threads,
             cluster=self.entry.cluster,
+            max_cluster=self.entry.max_cluster,
+            explicit_cluster=self.entry.explicit_cluster,
             addresses={at: self.module.functions[name].name for name, at in self.graph.addresses.items()},
             shared_variables=self.extents,
         )

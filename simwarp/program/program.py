@@ -187,6 +187,12 @@ class Program:
         Start and end of each shared variable; dynamic ones end with the block's window.
     local_size : int
         Bytes of local memory per thread, without recursion.
+    max_threads, max_cluster : int or None
+        Most threads per block and blocks per cluster; None if the kernel does not limit them.
+    cluster : (x, y, z) or None
+        The blocks per cluster that the kernel requires.
+    explicit_cluster : bool
+        Whether each launch must be in clusters.
     routines : dict of str to Routine
     addresses : dict of int to str
         Function address → name of the function.
@@ -203,6 +209,8 @@ class Program:
     local_size: int = 0
     max_threads: int | None = None
     cluster: tuple[int, int, int] | None = None
+    max_cluster: int | None = None
+    explicit_cluster: bool = False
     routines: dict[str, Routine] = field(default_factory=dict[str, Routine])
     addresses: dict[int, str] = field(default_factory=dict[int, str])
     shared_variables: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])

@@ -156,6 +156,10 @@ class Function:
     """Most threads per block, from ``.maxntid`` or ``.reqntid``."""
     cluster: tuple[int, int, int] | None = None
     """Blocks per cluster, from ``.reqnctapercluster``."""
+    max_cluster: int | None = None
+    """Most blocks per cluster, from ``.maxclusterrank``."""
+    explicit_cluster: bool = False
+    """Whether each launch must be in clusters, from ``.explicitcluster``."""
     extern: bool = False
     """Whether it is only declared, without a body."""
 

@@ -138,6 +138,7 @@ class Work:
     args : sequence, or mapping by name or position
     shared : int
     cooperative : bool
+    cluster : (x, y, z), optional
     variables : mapping of str to array or number
         Values of ``__constant__`` and ``__device__`` variables.
     """
@@ -149,6 +150,7 @@ class Work:
     args: Arguments = ()
     shared: int = 0
     cooperative: bool = False
+    cluster: Dim | None = None
     variables: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def launch(self, device: Any) -> list[Argument]:
@@ -157,7 +159,11 @@ class Work:
         module = device.load(self.source.ptx)
         put(module, settings(self.source.module, self.variables))
         kernel = module.kernel(self.kernel.name)
-        options: dict[str, Any] = {"shared": self.shared, "cooperative": self.cooperative}
+        options: dict[str, Any] = {
+            "shared": self.shared,
+            "cooperative": self.cooperative,
+            "cluster": self.cluster,
+        }
         with _hardware_faults(device):
             kernel(self.grid, self.block, *(a.value for a in arguments), **options)
             device.synchronize()
@@ -182,6 +188,7 @@ def run(
     args: Arguments = (),
     shared: int = 0,
     cooperative: bool = False,
+    cluster: Extent | None = None,
     set: Mapping[str, Any] = MappingProxyType({}),
     device: Any = None,
     defines: Mapping[str, str | int] | None = None,
@@ -208,6 +215,8 @@ def run(
         Bytes of dynamic shared memory per block.
     cooperative : bool
         Whether all blocks are resident at once, as grid-wide barriers need.
+    cluster : int or up to three ints, optional
+        The number of blocks per cluster, for a kernel that does not require one itself.
     set : mapping of str to array or number
         Values of ``__constant__`` and ``__device__`` variables by name; arrays must have the variable's size.
     device : optional
@@ -270,6 +279,7 @@ def run(
         args,
         shared,
         cooperative,
+        None if cluster is None else three("run: cluster", cluster, LaunchError),
         set,
     )
     return run_on(device, work)

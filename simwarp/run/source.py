@@ -103,7 +103,7 @@ class Source:
         >>> source.kernel("full")
         Traceback (most recent call last):
         ...
-        simwarp.faults.LaunchError: my.ptx has no kernel 'full'
+        reference.errors.LaunchError: my.ptx has no kernel 'full'
         it has fill<float>
         """
         found = list(self.entries) if name is None else choose(name, self.entries)

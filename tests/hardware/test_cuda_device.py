@@ -319,3 +319,35 @@ st.global.u64 [%at], %a; st.global.u64 [%at+8], %b; ret; }
         out = anywhere.upload(np.zeros(2, np.uint64))
         anywhere.load(text).kernel("take")((1, 1, 1), (1, 1, 1), out, np.void(given.tobytes()))
         assert out.download().tolist() == [3, 4]
+
+
+CLUSTER = """
+#include <cooperative_groups.h>
+extern __shared__ unsigned cells[];
+extern "C" __global__ void neighbour(unsigned* out, unsigned at) {
+    auto cluster = cooperative_groups::this_cluster();
+    const unsigned rank = cluster.block_rank(), size = cluster.num_blocks();
+    cells[at] = blockIdx.x;
+    cluster.sync();
+    out[blockIdx.x] = 1000 * size + *cluster.map_shared_rank(cells + at, (rank + 1) % size);
+    cluster.sync();
+}
+"""
+
+
+@pytest.mark.parametrize(("size", "shared"), [(1, 4), (2, 64 << 10), (8, 4), (16, 200 << 10)])
+def test_launches_in_clusters_agree_with_the_simulator(device, size, shared):
+    if device.compute_capability < (9, 0):
+        pytest.skip("clusters need compute capability 9.0")
+    ptx = compile(CLUSTER, "cluster.cu", arch=device.compute_capability).text
+    for anywhere in (device, simwarp.Device(device.compute_capability)):
+        out = anywhere.upload(np.zeros(32, np.uint32))
+        kernel = anywhere.load(ptx).kernel("neighbour")
+        kernel(32, 1, out, shared // 4 - 1, shared=shared, cluster=size)
+        expected = [1000 * size + b // size * size + (b + 1) % size for b in range(32)]
+        assert out.download().tolist() == expected
+        for wrong in (17, 3, 0):
+            with pytest.raises(LaunchError):
+                kernel(32, 1, out, 0, shared=shared, cluster=wrong)
+        with pytest.raises(LaunchError, match="dynamic shared memory"):
+            kernel(32, 1, out, 0, shared=228 << 10)

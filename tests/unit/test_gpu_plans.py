@@ -19,7 +19,8 @@ import simwarp
 from gpu.bconv.schemes import SCHEMES as CONVOLUTIONS
 from gpu.bmm import pack_fsb
 from gpu.bmm.schemes import SCHEMES, TENSOR_CORE_SCHEMES
-from gpu.cuda_kernels import BoundChain, BoundLaunch, _Packing, parameter_types
+from gpu.cuda_graphs import BoundChain, BoundLaunch
+from gpu.cuda_kernels import Packing, parameter_types
 from gpu.device import MOST_PLANS, LaunchPlan, planned
 from gpu.mttkrp.formats import FORMATS
 from reference.errors import DtypeError, FormatError, NotANumberError, SchemeError, ShapeError
@@ -466,7 +467,7 @@ def arguments():
 
 def test_arguments_are_packed_at_their_parameter_offsets():
     buffer = bytearray(b"\xff" * 57)
-    _Packing(KERNEL, arguments()).write(buffer, arguments())
+    Packing(KERNEL, arguments()).write(buffer, arguments())
     assert int.from_bytes(buffer[:8], "little") == Address.pointer
     assert np.frombuffer(buffer[16:48], np.uint64).tolist() == [0, 1, 2, 3]
     assert np.frombuffer(buffer[48:52], np.int32)[0] == -5
@@ -476,7 +477,7 @@ def test_arguments_are_packed_at_their_parameter_offsets():
 
 def test_scalars_are_converted_to_the_parameter_types():
     exact = bytearray(57)
-    _Packing(KERNEL, arguments()).write(exact, arguments())
+    Packing(KERNEL, arguments()).write(exact, arguments())
     structure = arguments()[1].tobytes()
     for given in (
         (Address.pointer, structure, -5, 0.5, 7),
@@ -484,17 +485,17 @@ def test_scalars_are_converted_to_the_parameter_types():
         (Address(), np.void(structure), 2**32 - 5, np.float16(0.5), np.uint64(7)),
     ):
         buffer = bytearray(57)
-        _Packing(KERNEL, given).write(buffer, given)
+        Packing(KERNEL, given).write(buffer, given)
         assert buffer == exact
-    assert _Packing(KERNEL, (5, *given[1:])).values((6, *given[1:]))[0] == 6  # of the same types
+    assert Packing(KERNEL, (5, *given[1:])).values((6, *given[1:]))[0] == 6  # of the same types
 
 
 def test_scalars_of_unknown_parameter_types_are_passed_as_words():
     unknown = SimpleNamespace(name="f", places=[(0, 4), (4, 4)], types=parameter_types(PTX, "g"))
     buffer = bytearray(8)
-    _Packing(unknown, (-1, np.float32(2))).write(buffer, (-1, np.float32(2)))
+    Packing(unknown, (-1, np.float32(2))).write(buffer, (-1, np.float32(2)))
     assert buffer == b"\xff" * 4 + np.float32(2).tobytes()
-    refused(lambda: _Packing(unknown, (1, 2.0)), DtypeError, "argument 1 is 2.0")
+    refused(lambda: Packing(unknown, (1, 2.0)), DtypeError, "argument 1 is 2.0")
 
 
 def test_arguments_of_the_wrong_number_or_size_are_refused():
@@ -517,8 +518,8 @@ def test_arguments_of_the_wrong_number_or_size_are_refused():
         ((right[0], np.void(bytes(24)), *right[2:]), "argument 1"),
         ((*right[:4], Address()), "argument 4"),
     ):
-        refused(lambda wrong=wrong: _Packing(KERNEL, wrong), DtypeError, part)
-    packing = _Packing(KERNEL, right)
+        refused(lambda wrong=wrong: Packing(KERNEL, wrong), DtypeError, part)
+    packing = Packing(KERNEL, right)
     shorter = (right[0], np.void(bytes(24)), *right[2:])  # of the same types
     refused(lambda: packing.write(bytearray(57), shorter), DtypeError, "argument 1 has 24 bytes")
 

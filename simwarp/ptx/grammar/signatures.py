@@ -87,6 +87,10 @@ def directives(cursor: Cursor, function: Function) -> None:
             elif word == ".reqnctapercluster":
                 x, y, z = (*numbers, 1, 1)[:3]
                 function.cluster = (x, y, z)
+            elif word == ".maxclusterrank":
+                function.max_cluster = numbers[0]
+            elif word == ".explicitcluster":
+                function.explicit_cluster = True
         else:
             cursor.at -= 1
             raise cursor.error("expected '{', ';' or a directive such as .maxntid")

@@ -9,6 +9,55 @@ class CUresult(IntEnum):
     CUDA_ERROR_INVALID_VALUE = 1
     CUDA_ERROR_OUT_OF_MEMORY = 2
     CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE = 720
+    CUDA_ERROR_INVALID_CLUSTER_SIZE = 912
+
+class CUdevice_attribute(IntEnum):
+    CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH = 120
+
+class CUfunction_attribute(IntEnum):
+    CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES = 1
+    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
+    CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH = 11
+    CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT = 12
+    CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH = 13
+    CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED = 14
+
+class CUlaunchAttributeID(IntEnum):
+    CU_LAUNCH_ATTRIBUTE_COOPERATIVE = 2
+    CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4
+
+CUkernelNodeAttrID = CUlaunchAttributeID
+
+class CUlaunchAttributeValue:
+    clusterDim: Any
+    cooperative: int
+
+class CUkernelNodeAttrValue(CUlaunchAttributeValue): ...
+
+class CUlaunchAttribute:
+    id: CUlaunchAttributeID
+    value: CUlaunchAttributeValue
+
+class CUlaunchConfig:
+    gridDimX: int
+    gridDimY: int
+    gridDimZ: int
+    blockDimX: int
+    blockDimY: int
+    blockDimZ: int
+    sharedMemBytes: int
+    hStream: Any
+    attrs: list[CUlaunchAttribute]
+    numAttrs: int
+
+def cuCtxGetDevice() -> tuple[CUresult, Any]: ...
+def cuDeviceGetAttribute(attrib: CUdevice_attribute, dev: Any) -> tuple[CUresult, int]: ...
+def cuFuncGetAttribute(attrib: CUfunction_attribute, hfunc: Any) -> tuple[CUresult, int]: ...
+def cuFuncSetAttribute(hfunc: Any, attrib: CUfunction_attribute, value: int) -> tuple[CUresult]: ...
+def cuLaunchKernelEx(config: CUlaunchConfig, f: Any, kernelParams: Any, extra: Any) -> tuple[CUresult]: ...
+def cuGraphKernelNodeSetAttribute(
+    hNode: Any, attr: CUlaunchAttributeID, value: CUkernelNodeAttrValue
+) -> tuple[CUresult]: ...
 
 def cuDeviceGet(ordinal: int) -> tuple[CUresult, Any]: ...
 def cuDeviceGetUuid(dev: Any) -> tuple[CUresult, CUuuid]: ...

@@ -1,0 +1,126 @@
+"""What a launch on an NVIDIA GPU has beside its arguments: clusters, much shared memory, and refusals."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NoReturn
+
+from reference.errors import LaunchError
+from reference.types.launch import Dim, Extent, cluster_of
+
+_MOST_IN_CLUSTER = 16
+"""Most blocks of a cluster that a GPU may allow, with the opt-in that `Function.admit` makes."""
+_PORTABLE = 8
+"""Most blocks of a cluster that every GPU with clusters allows."""
+
+
+class Function:
+    """A kernel's function in the driver, and what launches must ask for it before.
+
+    Attributes
+    ----------
+    cluster : (int, int, int) or None
+        The blocks per cluster that the kernel requires.
+    most_shared : int
+        The bytes of dynamic shared memory that launches may have so far.
+    """
+
+    def __init__(self, name: str, function: Any) -> None:
+        from cuda.bindings import driver
+
+        self.name, self._function, self._driver = name, function, driver
+        self._which = which = driver.CUfunction_attribute
+        self.most_shared = self._attribute(which.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
+        width = self._attribute(which.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH)
+        height = self._attribute(which.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT)
+        depth = self._attribute(which.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH)
+        self.cluster: Dim | None = (width, height, depth) if width else None
+        self._portable = True
+
+    def admit(self, grid: Dim, shared: int, cluster: Extent | None) -> Dim | None:
+        """Ask the driver for what a launch needs; returns its cluster, or None.
+
+        `LaunchError` if it cannot be had.
+        """
+        if shared > self.most_shared:
+            self._ask_for_shared(shared)
+        found = cluster_of(self.name, grid, cluster, self.cluster, self._most_in_cluster())
+        if found is not None and self._portable and math.prod(found) > _PORTABLE:
+            which = self._which.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+            (status,) = self._driver.cuFuncSetAttribute(self._function, which, 1)
+            if status:
+                refuse(f"kernel {self.name}: clusters of {found}", status)
+            self._portable = False
+        return found
+
+    def _ask_for_shared(self, shared: int) -> None:
+        """Allow launches with so many bytes of dynamic shared memory."""
+        which = self._which.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        (status,) = self._driver.cuFuncSetAttribute(self._function, which, shared)
+        if status:
+            static = self._attribute(self._which.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)
+            raise LaunchError(
+                f"kernel {self.name}: {shared} bytes of dynamic shared memory, beside {static} static ones\n"
+                f"the GPU refuses so many ({status.name})\ngive the block less"
+            )
+        self.most_shared = shared
+
+    def _attribute(self, which: Any) -> int:
+        """An attribute of the function; 0 if the driver does not know it."""
+        status, value = self._driver.cuFuncGetAttribute(which, self._function)
+        return 0 if status else int(value)
+
+    def _most_in_cluster(self) -> int:
+        """Most blocks of a cluster that may be tried on the current GPU."""
+        driver = self._driver
+        _, device = driver.cuCtxGetDevice()
+        which = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH
+        status, clusters = driver.cuDeviceGetAttribute(which, device)
+        return _MOST_IN_CLUSTER if not status and clusters else 0
+
+
+def configuration(grid: Dim, block: Dim, shared: int, queue: Any, cluster: Dim, cooperative: bool) -> Any:
+    """The configuration of a launch in clusters, for ``cuLaunchKernelEx``."""
+    from cuda.bindings import driver
+
+    config = driver.CUlaunchConfig()
+    config.gridDimX, config.gridDimY, config.gridDimZ = grid
+    config.blockDimX, config.blockDimY, config.blockDimZ = block
+    config.sharedMemBytes, config.hStream = shared, queue
+    clusters, together = driver.CUlaunchAttribute(), driver.CUlaunchAttribute()
+    which = driver.CUlaunchAttributeID
+    clusters.id, together.id = (
+        which.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+        which.CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
+    )
+    clusters.value = _of_cluster(driver.CUlaunchAttributeValue(), cluster)
+    together.value.cooperative = int(cooperative)
+    config.attrs = [clusters, together]
+    config.numAttrs = len(config.attrs)
+    return config
+
+
+def set_attributes(node: Any, cluster: Dim) -> None:
+    """Set the cluster of a graph's kernel node."""
+    from cuda.bindings import driver
+
+    value = _of_cluster(driver.CUkernelNodeAttrValue(), cluster)
+    which = driver.CUkernelNodeAttrID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+    (status,) = driver.cuGraphKernelNodeSetAttribute(node, which, value)
+    if status:
+        refuse(f"a graph of kernels: clusters of {cluster}", status)
+
+
+def _of_cluster(value: Any, cluster: Dim) -> Any:
+    """Write a cluster into the value of an attribute."""
+    value.clusterDim.x, value.clusterDim.y, value.clusterDim.z = cluster
+    return value
+
+
+def refuse(what: str, status: Any) -> NoReturn:
+    """Raise the error for a launch that the driver refused."""
+    if status.name == "CUDA_ERROR_INVALID_CLUSTER_SIZE":
+        raise LaunchError(f"{what}: the GPU cannot run clusters of this size\ngive a smaller cluster")
+    import pycuda.driver
+
+    raise pycuda.driver.LaunchError(f"{what}: launch failed: {status.name}")
