@@ -16,8 +16,10 @@ import numpy.typing as npt
 from gpu.cuda_graphs import BoundChain, BoundLaunch
 from gpu.cuda_kernels import CudaKernel, CudaModule
 from gpu.device import Device, LaunchChain, LaunchPlan
+from gpu.tensor_map import encoded
 from reference.errors import MissingExtraError, NoGpuError, ShapeError
 from reference.types.launch import Extent, dtype_of, shape_of, uploadable
+from reference.types.tensor_map import Im2col, tensor_map_of
 
 
 @cache
@@ -179,6 +181,37 @@ class CudaDevice:
                     f"a device array of shape {shape} is not contiguous\ncopy it into C order first"
                 )
         return CudaArray(self, int(view.ptr), shape, dtype, keep=foreign)
+
+    def tensor_map(
+        self,
+        array: CudaArray,
+        box: Extent | None = None,
+        *,
+        shape: Extent | None = None,
+        strides: Sequence[int] | None = None,
+        element_strides: Sequence[int] | None = None,
+        data_type: str | None = None,
+        interleave: int = 0,
+        swizzle: int = 0,
+        l2_promotion: int = 0,
+        fill: str = "zeros",
+        im2col: Im2col | None = None,
+    ) -> bytes:
+        """The 128 bytes of a tensor map, made by the driver; see `gpu.device.Device.tensor_map`."""
+        found = tensor_map_of(
+            array,
+            box,
+            shape=shape,
+            strides=strides,
+            element_strides=element_strides,
+            data_type=data_type,
+            interleave=interleave,
+            swizzle=swizzle,
+            l2_promotion=l2_promotion,
+            fill=fill,
+            im2col=im2col,
+        )
+        return encoded(found, self.compute_capability)
 
     def load(self, ptx: Any) -> CudaModule:
         """Load PTX: its text, or what ``gpu.compile`` returned; the driver compiles it for this chip."""

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reference.types.launch import Dim, Extent
+from reference.types.tensor_map import Im2col
 
 Made = TypeVar("Made")
 
@@ -150,6 +151,74 @@ class Device(Protocol):
 
     def adopt(self, foreign: Any) -> Any:
         """Wrap another library's device array as an array of this device, without a copy."""
+
+    def tensor_map(
+        self,
+        array: Any,
+        box: Extent | None = None,
+        *,
+        shape: Extent | None = None,
+        strides: Sequence[int] | None = None,
+        element_strides: Sequence[int] | None = None,
+        data_type: str | None = None,
+        interleave: int = 0,
+        swizzle: int = 0,
+        l2_promotion: int = 0,
+        fill: str = "zeros",
+        im2col: Im2col | None = None,
+    ) -> bytes:
+        """Describe a tensor, and the box of it that one copy moves, for ``cp.async.bulk.tensor``.
+
+        The result is the argument of a parameter ``const __grid_constant__ CUtensorMap``; it may also be
+        uploaded. It holds the array's address: keep the array.
+
+        Parameters
+        ----------
+        array : Array
+            The tensor, or the memory that holds it. Bits go as uint8.
+        box : tuple of int, optional
+            Elements of each dimension, up to 256; either this or ``im2col``.
+        shape : tuple of int, optional
+            The dimensions of the tensor, 1 to 5; those of the array by default.
+        strides : sequence of int, optional
+            Bytes from one element to the next in each dimension except the last one; multiples of 16. By
+            default the tensor is dense.
+        element_strides : sequence of int, optional
+            The step of a copy in each dimension, 1 to 8.
+        data_type : str, optional
+            A name of ``CUtensorMapDataType``, such as "bfloat16"; by default the array's dtype.
+        interleave, swizzle : int
+            Bytes of a slice of channels: 0 (none), 16 or 32; span of the swizzle: 0 (none), 32, 64 or 128.
+        l2_promotion : int
+            Bytes by which L2 fetches: 0, 64, 128 or 256.
+        fill : str
+            What a copy takes for elements outside the tensor: "zeros" or "nan".
+        im2col : Im2col, optional
+            The box of an im2col copy; the tensor is then (images, …, channels).
+
+        All are in the array's order, outermost dimension first. PTX names coordinates in the other order.
+
+        Returns
+        -------
+        bytes
+            128 of them, which only this kind of device understands.
+
+        Raises
+        ------
+        ShapeError, DtypeError, SchemeError
+            For what the copy engine cannot take; see `reference.types.tensor_map.TensorMap`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from simwarp import Device
+        >>> device = Device()
+        >>> matrix = device.upload(np.zeros((100, 64), np.float16))
+        >>> tensor_map = device.tensor_map(matrix, (16, 64), swizzle=128)
+        >>> len(tensor_map)
+        128
+        """
+        ...
 
     def load(self, ptx: Any) -> Any:
         """Load PTX, as text or from ``gpu.compile``; ``kernel(name)`` of the result is a `Kernel`."""

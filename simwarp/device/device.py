@@ -19,12 +19,14 @@ import numpy.typing as npt
 
 from reference.errors import DtypeError, SchemeError, ShapeError
 from reference.types.launch import Extent, dtype_of, shape_of, uploadable
+from reference.types.tensor_map import Im2col, tensor_map_of
 from simwarp.checks import Checks
 from simwarp.engine.host_functions import Heap
 from simwarp.faults import KernelFault
 from simwarp.memory import Allocation, Memory
 from simwarp.observe import Observer
 from simwarp.observe.report import Report
+from simwarp.tensormaps import encode
 
 if TYPE_CHECKING:
     from simwarp.device.module import Kernel, Module
@@ -208,6 +210,60 @@ class Device:
         array = self.allocate(host.shape, host.dtype, name)
         array.upload(host)
         return array
+
+    def tensor_map(
+        self,
+        array: DeviceArray,
+        box: Extent | None = None,
+        *,
+        shape: Extent | None = None,
+        strides: Sequence[int] | None = None,
+        element_strides: Sequence[int] | None = None,
+        data_type: str | None = None,
+        interleave: int = 0,
+        swizzle: int = 0,
+        l2_promotion: int = 0,
+        fill: str = "zeros",
+        im2col: Im2col | None = None,
+    ) -> bytes:
+        """Describe a tensor, and the box of it that one copy moves, for ``cp.async.bulk.tensor``.
+
+        The parameters are those of `gpu.device.Device.tensor_map`, outermost dimension first. The result is
+        the argument of a parameter ``const __grid_constant__ CUtensorMap``; it may also be uploaded. It holds
+        the array's address: keep the array. Its bytes are the simulator's own.
+
+        Raises
+        ------
+        ShapeError, DtypeError, SchemeError
+            For what the copy engine of a chip cannot take.
+
+        Examples
+        --------
+        >>> device = Device()
+        >>> matrix = device.upload(np.zeros((100, 64), np.float16))
+        >>> len(device.tensor_map(matrix, (16, 64), swizzle=128))
+        128
+        >>> device.tensor_map(matrix, (16, 63))
+        Traceback (most recent call last):
+        ...
+        reference.errors.ShapeError: tensor map: the box has 126 bytes in the innermost dimension
+        they must be a multiple of 16
+        make it 64 elements; what leaves the tensor is filled
+        """
+        found = tensor_map_of(
+            array,
+            box,
+            shape=shape,
+            strides=strides,
+            element_strides=element_strides,
+            data_type=data_type,
+            interleave=interleave,
+            swizzle=swizzle,
+            l2_promotion=l2_promotion,
+            fill=fill,
+            im2col=im2col,
+        )
+        return encode(found)
 
     def load(self, ptx: str | HasText) -> Module:
         """Load PTX: its text, or the result of ``gpu.compile``.

@@ -14,6 +14,7 @@ from gpu.bmm.packing import packing_plan
 from gpu.bmm.schemes import SCHEMES
 from gpu.compile import compile
 from reference.errors import DtypeError, NotANumberError, ShapeError
+from reference.types import Im2col
 from simwarp.faults import LaunchError
 
 pytestmark = pytest.mark.gpu
@@ -351,3 +352,15 @@ def test_launches_in_clusters_agree_with_the_simulator(device, size, shared):
                 kernel(32, 1, out, 0, shared=shared, cluster=wrong)
         with pytest.raises(LaunchError, match="dynamic shared memory"):
             kernel(32, 1, out, 0, shared=228 << 10)
+
+
+def test_the_driver_takes_the_maps_that_the_simulator_takes(device):
+    """Modes one by one; what the map means to the copy engine is recorded by `simwarp record`."""
+    matrix = device.upload(np.zeros((64, 128), np.float16))
+    images = device.upload(np.zeros((2, 9, 7, 16), np.float16))
+    maps = [device.tensor_map(matrix, (8, 16), swizzle=swizzle) for swizzle in (0, 32, 64, 128)]
+    maps += [device.tensor_map(matrix, (8, 64), swizzle=128, fill="nan", l2_promotion=256)]
+    maps += [device.tensor_map(matrix, (8, 64), element_strides=(2, 1), data_type="bfloat16")]
+    maps += [device.tensor_map(images, im2col=Im2col((-1, -1), (-1, -1), channels=16, pixels=64))]
+    assert all(len(one) == 128 for one in maps)
+    assert len(set(maps)) == len(maps)

@@ -1,0 +1,58 @@
+"""Tensor maps on a GPU: `reference.types.tensor_map.TensorMap` encoded by the driver."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from reference.errors import NoGpuError, ShapeError
+from reference.types.tensor_map import DATA_TYPES, FILLS, INTERLEAVES, PROMOTIONS, SWIZZLES, TensorMap
+
+_SIZE = 128
+
+
+def encoded(tensor: TensorMap, capability: tuple[int, int]) -> bytes:
+    """The 128 bytes of a map, which the driver makes.
+
+    Raises
+    ------
+    NoGpuError
+        If the chip has no copy engine for tensors.
+    ShapeError
+        If the driver refuses what `TensorMap.check` lets pass.
+    """
+    from cuda.bindings import driver
+
+    if capability < (9, 0):
+        raise NoGpuError(
+            f"tensor maps need sm_90, the device is sm_{capability[0]}{capability[1]}\n"
+            "run on a Hopper GPU or newer, or on simwarp.Device()"
+        )
+    status, found = _encode(driver, tensor)
+    if status != driver.CUresult.CUDA_SUCCESS:
+        raise ShapeError(
+            f"tensor map: the driver refuses {tensor}\n{status.name}\n"
+            "compare it with the driver's documentation of tensor maps"
+        )
+    return ctypes.string_at(int(found.getPtr()), _SIZE)
+
+
+def _encode(driver: Any, tensor: TensorMap) -> Any:
+    """The driver's status and map."""
+    shape, strides = (
+        [driver.cuuint64_t(n) for n in values] for values in (tensor.shape, tensor.strides or (16,))
+    )
+    box, steps = ([driver.cuuint32_t(n) for n in values] for values in (tensor.box, tensor.element_strides))
+    modes = (
+        driver.CUtensorMapInterleave(INTERLEAVES.index(tensor.interleave)),
+        driver.CUtensorMapSwizzle(SWIZZLES.index(tensor.swizzle)),
+        driver.CUtensorMapL2promotion(PROMOTIONS.index(tensor.l2_promotion)),
+        driver.CUtensorMapFloatOOBfill(FILLS.index(tensor.fill)),
+    )
+    kind = driver.CUtensorMapDataType(list(DATA_TYPES).index(tensor.data_type))
+    of_tensor = kind, tensor.rank, tensor.address, shape, strides
+    if tensor.im2col is None:
+        return driver.cuTensorMapEncodeTiled(*of_tensor, box, steps, *modes)
+    lower, upper = list(tensor.im2col.lower), list(tensor.im2col.upper)
+    sizes = tensor.im2col.channels, tensor.im2col.pixels
+    return driver.cuTensorMapEncodeIm2col(*of_tensor, lower, upper, *sizes, steps, *modes)
