@@ -12,6 +12,7 @@
 ``sources``         a shuffle that reads an inactive or exited lane
 ``races``           two unordered accesses of the same bytes, one of them a write
 ``copies``          memory touched while an asynchronous copy of it is in flight
+``proxies``         memory that an ordinary instruction wrote, read by a copy or product without a proxy fence
 ``deadlock``        all remaining lanes wait for one another
 ``runaway``         infinite loops
 ``unreachable``     control that runs off the end of a function, where its compiler left no return
@@ -44,6 +45,7 @@ KINDS = (
     "sources",
     "races",
     "copies",
+    "proxies",
     "deadlock",
     "runaway",
     "unreachable",

@@ -227,6 +227,19 @@ class CopyInFlight(MemoryFault):
     copy: Place = Place()
 
 
+class MissingProxyFence(MemoryFault):
+    """An asynchronous read of bytes that an ordinary instruction wrote, without a fence of the two proxies.
+
+    Attributes
+    ----------
+    other : Place
+        The ordinary write; ``place`` is that of the asynchronous copy or product.
+    """
+
+    check = "proxies"
+    other: Place = Place()
+
+
 class UninitialisedRegister(KernelFault):
     """A use of an uninitialised register, or of a value computed from it.
 

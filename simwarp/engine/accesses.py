@@ -129,7 +129,7 @@ def _put(chunk: Chunk, step: Step, place: Place, data: Any) -> tuple[Any, Any, A
     if lent.cells and step.number not in lent.steps:
         lent.forget(memory, at, width)
     if not memory.poke(at, data):
-        _examine(chunk, memory, at, width, _lanes(chunk, turn), "write")
+        examine(chunk, memory, at, width, _lanes(chunk, turn), "write")
         memory.write(at, data)
     if chunk.launch.on_access:
         _notify_access(chunk, step, place, width)
@@ -142,7 +142,7 @@ def announce_store(chunk: Chunk, step: Step, place: Place, at: Any, data: Any) -
     if chunk.launch.races is not None:
         chunk.launch.races.access(OrderedAccess(chunk, step, "write", memory, lanes, at, width, data))
     if memory.updatable(at, width) is None:
-        _examine(chunk, memory, at, width, lanes, "write")
+        examine(chunk, memory, at, width, lanes, "write")
     if chunk.launch.on_access:
         _notify_access(chunk, step, place, width)
 
@@ -197,7 +197,7 @@ def _update(chunk: Chunk, step: Step, place: Place, values: list[Any], part: int
     target: Memory | Allocation | None = memory.updatable(at, dtype.itemsize)
     if target is None:
         target = memory
-        _examine(chunk, memory, at, dtype.itemsize, _lanes(chunk), "read", "write")
+        examine(chunk, memory, at, dtype.itemsize, _lanes(chunk), "read", "write")
     if chunk.launch.journal is not None:
         chunk.launch.journal.note(memory, at, dtype.itemsize)
     if chunk.launch.lent.cells:
@@ -246,7 +246,7 @@ def _take_turns(
 # ---- checks and observers --------------------------------------------------------------------------
 
 
-def _examine(
+def examine(
     chunk: Chunk, memory: Memory, at: Any, width: int, lanes: Any, *verbs: str, follows: bool = False
 ) -> None:
     """Report the faults of accesses; if undefined values are followed, an uninitialised read is none."""
@@ -413,7 +413,7 @@ def _gather(chunk: Chunk, step: Step, place: Place, dtype: np.dtype[Any], count:
         loaded = memory.peek(np.reshape(address, -1), unit)
     if loaded is None:
         at, follows = _executing(chunk, place.address), step.kind == "load"
-        _examine(chunk, memory, at, unit.itemsize, _lanes(chunk), "read", follows=follows)
+        examine(chunk, memory, at, unit.itemsize, _lanes(chunk), "read", follows=follows)
         loaded = memory.read(np.reshape(address, -1), unit)
         if follows and chunk.launch.checks.action("uninitialised") != "off":
             missing = of_load(chunk, step, place, dtype, count)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from simwarp.engine.accesses import announce_store, places, read_memory
 from simwarp.engine.dice import Dice
-from simwarp.engine.events import OrderedAccess
+from simwarp.engine.events import Agent, OrderedAccess
 from simwarp.faults import CopyInFlight
 from simwarp.lanes import WARP_SIZE
 
@@ -77,6 +77,10 @@ class AsyncCopies:
         self._issued = 0
         self._commits = np.zeros(chunk.mask.size, np.int64)
         """How many groups each lane committed."""
+        self._arrivals: dict[int, list[tuple[_Lanes, int]]] = {}
+        """By the address of an mbarrier: lanes that arrive when their copies up to a number have ended."""
+        self._signalled: list[tuple[_Lanes, _Lanes, int, int]] = []
+        """Copies that ended so, which their threads may still wait for: lanes, groups, address and time."""
         self._writers = np.zeros(max(1, -(-chunk.shared_stride * chunk.blocks // _UNIT)), np.int32)
         """For each unit of shared memory, the number of the copy in flight that writes it, or 0."""
         self._latest = launch.schedule != "stack"
@@ -129,6 +133,39 @@ class AsyncCopies:
             ended = copy.in_flight & (copy.groups < limits[copy.lanes])
             if ended.any():
                 self._end(chunk, number, copy, ended)
+        if self._signalled and chunk.launch.races is not None:
+            for of, groups, address, time in self._signalled:
+                waited = _lanes_in(chunk, of[groups < limits[of]])
+                chunk.launch.races.retire(chunk, waited, ("mbarrier", address), time)
+
+    # ---- arrivals at an mbarrier -----------------------------------------------------------------------
+
+    def arrive(self, chunk: Chunk, step: Step) -> None:
+        """Let the executing lanes arrive at an mbarrier when their copies so far have ended."""
+        mbarriers = chunk.mbarriers
+        assert mbarriers is not None
+        for place in places(chunk, step, 8):
+            lanes = _whole_lanes(chunk, np.flatnonzero(chunk.mask))
+            addresses = _of_lanes(chunk, place.address)
+            for address in np.unique(addresses).tolist():
+                mine = lanes[addresses == address]
+                if mbarriers.expect_late(chunk, address, 0 if step.form.has("noinc") else mine.size):
+                    self._arrivals.setdefault(address, []).append((mine, self._issued))
+                    if not self._latest:
+                        self.deliver(chunk, address)
+        self._some_happen(chunk)
+
+    def deliver(self, chunk: Chunk, address: int) -> None:
+        """Let the copies end that arrivals at an mbarrier wait for: a thread looks for the end of a phase."""
+        for lanes, issued in self._arrivals.pop(address, []):
+            time = 0
+            for number, copy in list(self._copies.items()):
+                ended = copy.in_flight & np.isin(copy.lanes, lanes)
+                if number <= issued and ended.any():
+                    time = self._end(chunk, number, copy, ended, ("mbarrier", address))
+                    self._signalled.append((copy.lanes[ended], copy.groups[ended], address, time))
+            assert chunk.mbarriers is not None
+            chunk.mbarriers.arrive_late(chunk, address, lanes.size, time)
 
     def leave(self, chunk: Chunk, mask: Mask) -> None:
         """Report threads that exit before their copies have ended."""
@@ -212,22 +249,23 @@ class AsyncCopies:
                 if copy.pending.any() and self._dice.below(2):
                     self._happen(chunk, copy, copy.pending & self._dice.some(copy.lanes.size))
 
-    def _end(self, chunk: Chunk, number: int, copy: _Copy, ended: _Some) -> None:
-        """End the copies of some lanes: those still pending happen now."""
+    def _end(self, chunk: Chunk, number: int, copy: _Copy, ended: _Some, agent: Agent | None = None) -> int:
+        """End the copies of some lanes: those still pending happen now; returns the time, for an agent."""
         which = np.flatnonzero(ended)
-        self._order(chunk, copy, which)
+        time = self._order(chunk, copy, which, agent)
         self._happen(chunk, copy, copy.pending & ended)
         units = self._units(copy.targets[which], copy.size).reshape(-1)
         self._writers[units[self._writers[units] == number]] = 0
         copy.in_flight = copy.in_flight & ~ended
         if not copy.in_flight.any():
             del self._copies[number]
+        return time
 
-    def _order(self, chunk: Chunk, copy: _Copy, which: npt.NDArray[np.intp]) -> None:
-        """Show the race detector the copies' accesses at the wait."""
-        races = chunk.launch.races
+    def _order(self, chunk: Chunk, copy: _Copy, which: npt.NDArray[np.intp], agent: Agent | None) -> int:
+        """Show the race detector the copies' accesses at the wait; if an mbarrier waits, as an agent's."""
+        races, time = chunk.launch.races, 0
         if races is None:
-            return
+            return time
         waiting, chunk.step = chunk.step, copy.step
         lanes = _lanes_in(chunk, copy.lanes[which])
         data, _ = self._read(chunk, copy, which)
@@ -235,12 +273,15 @@ class AsyncCopies:
         if source is not None and source.number in chunk.launch.watched_loads and reads.any():
             memory, at = chunk.launch.reach[source.number], copy.sources[which][reads]
             races.access(OrderedAccess(chunk, source, "read", memory, lanes[reads], at, copy.size))
-        races.access(
-            OrderedAccess(
-                chunk, copy.step, "write", self._shared, lanes, copy.targets[which], copy.size, data
-            )
+        write = OrderedAccess(
+            chunk, copy.step, "write", self._shared, lanes, copy.targets[which], copy.size, data
         )
+        if agent is None:
+            races.access(write)
+        else:
+            time = races.issue(write, agent)
         chunk.step = waiting
+        return time
 
     def _happen(self, chunk: Chunk, copy: _Copy, which: _Some) -> None:
         """Move the bytes of some pending copies."""
@@ -291,7 +332,9 @@ def group(chunk: Chunk, step: Step) -> None:
     """Execute a commit, or a wait for groups."""
     copies = chunk.copies
     assert copies is not None
-    if step.form.opcode.endswith("commit_group"):
+    if step.base is not None:
+        copies.arrive(chunk, step)
+    elif step.form.opcode.endswith("commit_group"):
         copies.commit(chunk)
     else:
         copies.wait(chunk, int(step.sources[0](chunk)) if step.sources else None)

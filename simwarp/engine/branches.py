@@ -177,9 +177,12 @@ def fence(scheduler: Scheduler, pc: int, step: Step) -> int | None:
     scheduler.executed(step, taken)
     if races is not None and "fence" in step.row.traits:
         races.fence(scheduler.chunk, taken, _scope(step))
+        if not _ASYNC.isdisjoint(step.form.modifiers):
+            races.proxy_fence(scheduler.chunk, taken)
     return pc + 1
 
 
+_ASYNC = {"async", "async.global", "async.shared::cta", "async.shared::cluster"}
 _SCOPES = {"cta": "cta", "cluster": "cluster", "gl": "gpu", "gpu": "gpu", "sys": "sys"}
 
 

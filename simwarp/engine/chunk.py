@@ -19,6 +19,7 @@ from simwarp.engine.async_copies import AsyncCopies
 from simwarp.engine.calls import Activations
 from simwarp.engine.foreign_pointers import Foreign
 from simwarp.engine.mbarriers import MBarriers
+from simwarp.engine.transfers import Transfers
 from simwarp.engine.undefined import DividedByZero, Missing, Origin, Unwritten, all_undefined, of_result, use
 from simwarp.faults import KernelFault, MemoryFault, Place
 from simwarp.lanes import WARP_SIZE
@@ -116,6 +117,7 @@ class Chunk:
         self.enter(self.live, alone=True)
         self.copies = AsyncCopies(self) if self.program.copies_asynchronously else None
         self.mbarriers = MBarriers(self) if self.program.has_mbarriers else None
+        self.transfers = Transfers(self) if self.program.has_transfers else None
 
     def _make_memory(self) -> None:
         """Allocate shared and local memory: one window per block, or per lane, in order."""

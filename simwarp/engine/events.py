@@ -6,7 +6,7 @@ The executor looks once per launch for the events that an observer overrides, so
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -137,6 +137,11 @@ class OrderedAccess(NamedTuple):
     data: npt.NDArray[Any] | None = None
 
 
+Agent: TypeAlias = tuple[str, int]
+"""Who performs asynchronous accesses: a word, and the address of the mbarrier that counts them or the number
+of the thread or warp that waits for them."""
+
+
 class OrderListener(Protocol):
     """Receives accesses to global and shared memory and the events that order them; see `simwarp.races`.
 
@@ -181,3 +186,16 @@ class OrderListener(Protocol):
 
     def cluster_wait(self, chunk: Chunk, mask: Mask, /) -> None:
         """Lanes pass the barrier of their cluster."""
+
+    def issue(self, access: OrderedAccess, agent: Agent, /) -> int:
+        """Lanes begin an asynchronous access, of an agent; returns its time."""
+        ...
+
+    def retire(self, chunk: Chunk, lanes: npt.NDArray[np.int64], agent: Agent, time: int, /) -> None:
+        """Lanes have waited for an agent's accesses up to a time."""
+
+    def complete(self, agent: Agent, time: int, phase: tuple[int, int], /) -> None:
+        """An agent's accesses up to a time end within a phase of a barrier in shared memory."""
+
+    def proxy_fence(self, chunk: Chunk, mask: Mask, /) -> None:
+        """Lanes make their writes, and those that they know, visible to asynchronous accesses."""

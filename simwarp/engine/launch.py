@@ -122,7 +122,8 @@ class Launch:
         self.journal: Journal | None = None
         """Records changes of memory while a livelock is suspected."""
         self.races = None
-        if self.find_races is not None and self.checks.action("races") != "off":
+        watching = ("races", *(("copies", "proxies") if self.program.has_transfers else ()))
+        if self.find_races is not None and any(self.checks.action(kind) != "off" for kind in watching):
             self.races = self.find_races(self)
         self.watched_loads = self.races.watched if self.races is not None else set[int]()
         self.lent = Lent(self)
@@ -203,6 +204,8 @@ class Launch:
                 self.races.enter(chunk)
             try:
                 SCHEDULERS[self.schedule](self, chunk).run()
+                if chunk.transfers is not None:
+                    chunk.transfers.finish(chunk)
             except LaunchEnded:
                 self.ended = True
         return chunk.executed - self.clock

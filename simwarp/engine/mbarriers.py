@@ -6,7 +6,7 @@ release, unless it is relaxed, and a wait that finds its phase complete acquires
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,12 +14,13 @@ import numpy.typing as npt
 
 from simwarp.engine.accesses import announce_store, places
 from simwarp.engine.events import OrderedAccess
-from simwarp.faults import BarrierFault
+from simwarp.faults import BarrierFault, Place
 from simwarp.ptx.instructions.mbarrier import PENDING_BITS
 
 if TYPE_CHECKING:
-    from simwarp.engine.accesses import Place
+    from simwarp.engine.accesses import Place as Accessed
     from simwarp.engine.chunk import Chunk
+    from simwarp.engine.transfers import Transfer
     from simwarp.program.program import Step
 
 _Lanes = npt.NDArray[np.int64]
@@ -27,6 +28,8 @@ _MOST = (1 << PENDING_BITS) - 1
 """The largest count of arrivals, and of pending bytes."""
 _WORD = np.dtype(np.uint64)
 _LISTED = 3
+_INITIALISE = "initialise it first, and store nothing there"
+_EXPECT = "let as many arrivals and bytes reach the barrier as it expects"
 
 
 @dataclass
@@ -37,6 +40,8 @@ class _Barrier:
     pending: int
     transaction: int = 0
     phase: int = 0
+    counted: int = 0
+    """The bytes that arrived in this phase."""
 
     @property
     def state(self) -> int:
@@ -46,7 +51,7 @@ class _Barrier:
 
     def __str__(self) -> str:
         pending = f"{self.pending} of {self.expected} arrivals and {self.transaction} bytes pending"
-        return f"phase {self.phase}, {pending}"
+        return f"phase {self.phase}, {pending}, {self.counted} bytes arrived"
 
 
 class MBarriers:
@@ -56,6 +61,8 @@ class MBarriers:
         self._shared = chunk.shared
         self._barriers: dict[int, _Barrier] = {}
         """By address in the chunk's shared memory."""
+        self._waiting: dict[int, tuple[int, Place]] = {}
+        """By address: a phase that was found incomplete, and by whom."""
 
     def execute(self, chunk: Chunk, step: Step) -> Any:
         """Execute an operation in each executing lane; returns the results, (warps, 32)."""
@@ -82,11 +89,11 @@ class MBarriers:
 
     def pending(self, chunk: Chunk) -> str:
         """The barriers that wait for something, as text."""
-        barriers = [
-            f"mbarrier at {self._where(chunk, address)}: {barrier}"
-            for address, barrier in self._barriers.items()
-            if barrier.pending < barrier.expected or barrier.transaction or not barrier.phase
-        ]
+        barriers = list[str]()
+        for address, (phase, place) in self._waiting.items():
+            if (barrier := self._barriers.get(address)) is not None:
+                who = f"{replace(place, kernel='')} waits for phase {phase}"
+                barriers.append(f"mbarrier at {self._where(chunk, address)}: {barrier}; {who}")
         return "; ".join(barriers[:_LISTED])
 
     # ---- one barrier ---------------------------------------------------------------------------------
@@ -99,7 +106,7 @@ class MBarriers:
             return 0
         if barrier is None or barrier.state != word:
             what = "an overwritten mbarrier" if barrier else "an operation on memory without an mbarrier"
-            self._find(chunk, lanes[0], what, where, "initialise it first, and store nothing there")
+            self._find(chunk, lanes[0], what, where, _INITIALISE)
             return 0
         if form.has("inval"):
             del self._barriers[address]
@@ -109,14 +116,14 @@ class MBarriers:
         if form.has("expect_tx"):
             barrier.transaction += int(given.sum())
         if form.has("complete_tx"):
-            barrier.transaction -= int(given.sum())
+            self._count(barrier, int(given.sum()))
         if abs(barrier.transaction) > _MOST:
             self._find(chunk, lanes[0], f"more than {_MOST} pending bytes", f"{where}: {barrier}")
         states: Any = 0
         if form.has("arrive") or form.has("arrive_drop"):
             counts = np.ones_like(given) if form.has("expect_tx") else given
             states = self._arrive(chunk, step, address, barrier, lanes, counts)
-        self._advance(barrier)
+        self._advance(chunk, address, barrier)
         return states
 
     def _make(self, chunk: Chunk, address: int, lanes: _Lanes, counts: Any) -> None:
@@ -159,7 +166,7 @@ class MBarriers:
                 self._find(chunk, now[-1], "an arrival with .noComplete that completes the phase", "", advice)
             done += fitting
             if done < lanes.size:
-                self._advance(barrier)
+                self._advance(chunk, address, barrier)
         return states
 
     def _test(
@@ -172,21 +179,106 @@ class MBarriers:
             self._find(
                 chunk, lanes[0], f"a wait for parity {int(parity.max())}", self._where(chunk, address), advice
             )
-        complete = (parity & _WORD.type(1)) != _WORD.type(barrier.phase & 1)
-        if complete.any() and not step.form.has("relaxed") and chunk.launch.races is not None:
-            chunk.launch.races.mbarrier_wait(chunk, lanes[complete], (address, barrier.phase - 1))
+        awaited = parity & _WORD.type(1)
+        complete = awaited != _WORD.type(barrier.phase & 1)
+        if not complete.all():  # no copy ends later than a wait that needs it
+            self._catch_up(chunk, address)
+            complete = awaited != _WORD.type(barrier.phase & 1)
+        self._waiting.pop(address, None)
+        if not complete.all():
+            self._waiting[address] = barrier.phase, chunk.place(int(lanes[~complete][0]))
+        if complete.any():
+            if chunk.transfers is not None:
+                chunk.transfers.waited(address, barrier.phase - 1)
+            if not step.form.has("relaxed") and chunk.launch.races is not None:
+                chunk.launch.races.mbarrier_wait(chunk, lanes[complete], (address, barrier.phase - 1))
         return complete.astype(_WORD)
 
-    @staticmethod
-    def _advance(barrier: _Barrier) -> None:
+    def _advance(self, chunk: Chunk, address: int, barrier: _Barrier) -> None:
         """Begin the next phase, if nothing is pending in this one."""
-        if not barrier.pending and not barrier.transaction and barrier.expected:
-            barrier.pending = barrier.expected
-            barrier.phase += 1
+        if barrier.pending or barrier.transaction or not barrier.expected:
+            return
+        if chunk.transfers is not None and (late := chunk.transfers.uncounted(address, barrier.phase)):
+            self._blame(
+                chunk,
+                late[0],
+                "a phase of an mbarrier completes before all copies that it counts have ended",
+                f"{self._where(chunk, address)}: phase {barrier.phase}, {barrier.counted} bytes arrived as "
+                f"expected, {sum(one.bytes for one in late)} bytes in flight",
+                "expect the bytes of all copies of the phase",
+            )
+        barrier.pending, barrier.counted = barrier.expected, 0
+        barrier.phase += 1
+
+    # ---- asynchronous copies ---------------------------------------------------------------------------
+
+    def expect(self, chunk: Chunk, transfer: Transfer) -> int:
+        """The phase of the barrier that will count a transfer."""
+        address = transfer.barrier
+        assert address is not None
+        if (barrier := self._barriers.get(address)) is None:
+            what, advice = "a copy that signals memory without an mbarrier", "initialise the mbarrier first"
+            self._blame(chunk, transfer, what, self._where(chunk, address), advice)
+            return 0
+        return barrier.phase
+
+    def count(self, chunk: Chunk, transfer: Transfer) -> None:
+        """Count the bytes of a transfer that has happened."""
+        address = transfer.barrier
+        assert address is not None
+        if (barrier := self._barriers.get(address)) is None:
+            return
+        if chunk.launch.races is not None:
+            chunk.launch.races.complete(("mbarrier", address), transfer.time, (address, barrier.phase))
+        self._count(barrier, transfer.bytes)
+        if abs(barrier.transaction) > _MOST:
+            what = f"more than {_MOST} pending bytes at an mbarrier"
+            self._blame(chunk, transfer, what, f"{self._where(chunk, address)}: {barrier}", _EXPECT)
+        self._advance(chunk, address, barrier)
+        self._keep(chunk, np.array([address], np.uint64))
+
+    def expect_late(self, chunk: Chunk, address: int, count: int) -> bool:
+        """Expect as many more arrivals in this phase; whether there is a barrier."""
+        if (barrier := self._barriers.get(address)) is None:
+            what = "an operation on memory without an mbarrier"
+            self._find(chunk, chunk.mask.argmax(), what, self._where(chunk, address), _INITIALISE)
+            return False
+        barrier.pending += count
+        self._keep(chunk, np.array([address], np.uint64))
+        return True
+
+    def arrive_late(self, chunk: Chunk, address: int, count: int, time: int) -> None:
+        """Count arrivals of threads whose copies have ended, the last at a time of the race detector."""
+        if (barrier := self._barriers.get(address)) is not None:
+            if chunk.launch.races is not None and time:
+                chunk.launch.races.complete(("mbarrier", address), time, (address, barrier.phase))
+            if count > barrier.pending:
+                values = f"{self._where(chunk, address)}: {barrier}"
+                self._find(chunk, chunk.mask.argmax(), f"{count} arrivals at an mbarrier", values)
+            barrier.pending = max(0, barrier.pending - count)
+            self._advance(chunk, address, barrier)
+            self._keep(chunk, np.array([address], np.uint64))
+
+    @staticmethod
+    def _count(barrier: _Barrier, count: int) -> None:
+        barrier.transaction -= count
+        barrier.counted += count
+
+    def _catch_up(self, chunk: Chunk, address: int) -> None:
+        """Let the copies happen that a barrier counts."""
+        if chunk.transfers is not None:
+            chunk.transfers.deliver(chunk, address)
+        if chunk.copies is not None:
+            chunk.copies.deliver(chunk, address)
+
+    def _blame(self, chunk: Chunk, transfer: Transfer, what: str, values: str, advice: str) -> None:
+        """Report a fault of the lane that issued a transfer."""
+        place = chunk.place_of(transfer.thread, transfer.step)
+        chunk.launch.found(BarrierFault(what, values, advice, place))
 
     # ---- memory --------------------------------------------------------------------------------------
 
-    def _announce(self, chunk: Chunk, step: Step, place: Place, lanes: _Lanes, at: Any) -> None:
+    def _announce(self, chunk: Chunk, step: Step, place: Accessed, lanes: _Lanes, at: Any) -> None:
         """Make the checks of an access: to make or end a barrier is a write, to use it a read."""
         if step.form.has("init") or step.form.has("inval"):
             announce_store(chunk, step, place, at, np.zeros(at.size, _WORD))
@@ -208,7 +300,7 @@ class MBarriers:
 
     def _find(self, chunk: Chunk, lane: Any, what: str, values: str, advice: str = "") -> None:
         """Report a fault of one lane."""
-        advice = advice or "let as many arrivals and bytes reach the barrier as it expects"
+        advice = advice or _EXPECT
         chunk.found(BarrierFault(what, values, advice), int(lane))
 
 

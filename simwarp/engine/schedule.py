@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simwarp.engine import async_copies, branches, mbarriers, sync, tensor_core
+from simwarp.engine import async_copies, branches, bulk_copies, mbarriers, sync, tensor_core
 from simwarp.engine.accesses import DATA as ACCESSES
 from simwarp.engine.barriers import Barriers, ClusterBarrier
 from simwarp.engine.chunk import Chunk, Mask
@@ -26,6 +26,7 @@ from simwarp.engine.missing_lanes import Attendance
 from simwarp.faults import Deadlock, KernelFault, Livelock, Place, RunawayKernel
 from simwarp.lanes import WARP_SIZE
 from simwarp.program.program import Step
+from simwarp.ptx.rows import TRANSFERS
 
 if TYPE_CHECKING:
     from simwarp.engine.launch import Launch
@@ -383,6 +384,8 @@ class Scheduler:
         """Mark lanes as exited; lanes that waited for them may continue."""
         if self.chunk.copies is not None and self.chunk.copies.in_flight:
             self.chunk.copies.leave(self.chunk, mask)
+        if self.chunk.transfers is not None:
+            self.chunk.transfers.leave(self.chunk, mask)
         self.chunk.live = self.chunk.live & ~mask
         self.settle()
 
@@ -418,6 +421,8 @@ DATA: dict[str, Callable[[Chunk, Step], None]] = {
     **ACCESSES,
     "async copy": async_copies.copy,
     "async group": async_copies.group,
+    **dict.fromkeys(TRANSFERS, bulk_copies.copy),
+    "bulk group": bulk_copies.group,
     "mbarrier": mbarriers.operate,
 }
 """Kind of step that runs to its end in each lane → its function."""

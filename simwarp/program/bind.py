@@ -127,9 +127,12 @@ class Binder:
             if not rest:
                 raise self.misfit(step)
             operand = rest.pop(0)
-            if spec.memory and step.base is not None:
+            if spec.name == "bar":
+                step.barrier = Step(step.instruction, row, step.form, step.function, "mbarrier")
+                self.address(step.barrier, operand, "shared" if space_of(step.form.modifiers) else "generic")
+            elif spec.memory and step.base is not None:
                 step.source = Step(step.instruction, row, step.form, step.function, "load")
-                self.address(step.source, operand, "global")
+                self.address(step.source, operand, _source_space(step.form))
             elif spec.memory:
                 self.address(step, operand)
             elif spec.kind == "label":
@@ -454,6 +457,12 @@ class Binder:
         slot = self.slot(step.instruction, operand)
         self.check_width(step.instruction, operand, DTYPES[step.form.resolve(spec.kind)])
         return register_writer(slot, storage(self.types[operand.name]))
+
+
+def _source_space(form: Form) -> str:
+    """The state space that a copy reads: the last of two that the opcode names, or global memory."""
+    spaces = [space for word in form.modifiers if (space := space_of([word]))]
+    return spaces[-1] if len(spaces) > 1 else "global"
 
 
 def _always(value: Any, chunk: Registers) -> Any:

@@ -120,6 +120,8 @@ class _Linker:
             step.number = i
             if step.source is not None:
                 step.source.number = ~i
+            if step.barrier is not None:
+                step.barrier.number = ~(len(program.steps) + i)
         self.mark_loops(program)
         return program
 

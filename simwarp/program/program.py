@@ -15,7 +15,7 @@ from simwarp.program.exits import ways_out
 from simwarp.program.liveness import EVERY_REGISTER, live_registers
 from simwarp.program.operands import Compute, Read, Write
 from simwarp.program.postdominators import reconvergence
-from simwarp.ptx.rows import ENDS_BLOCK, Form, Row
+from simwarp.ptx.rows import ENDS_BLOCK, TRANSFERS, Form, Row
 from simwarp.ptx.syntax import Instruction, Register, Variable
 
 
@@ -45,8 +45,8 @@ class Step:
         For a call: its function, arguments and results.
     compute
         For a step that only computes on registers: the closure that executes all of it.
-    source
-        For an asynchronous copy: the load of what it copies.
+    source, barrier
+        For an asynchronous copy: the load of what it copies, and the access to the mbarrier that counts it.
     number : int
         The step's index in the program.
     runs_off : bool
@@ -72,6 +72,7 @@ class Step:
     call: Call | None = None
     compute: Compute | None = None
     source: Step | None = None
+    barrier: Step | None = None
     number: int = -1
     runs_off: bool = False
 
@@ -247,7 +248,12 @@ class Program:
     @cached_property
     def has_mbarriers(self) -> bool:
         """Whether it has barriers in shared memory."""
-        return any(step.kind == "mbarrier" for step in self.steps)
+        return any(step.kind == "mbarrier" or step.barrier is not None for step in self.steps)
+
+    @cached_property
+    def has_transfers(self) -> bool:
+        """Whether it has operations of the asynchronous proxy: bulk copies and reductions."""
+        return any(step.kind in TRANSFERS for step in self.steps)
 
     @cached_property
     def reserves_shared(self) -> bool:

@@ -100,9 +100,9 @@ class _Origins:
             if step.base is not None:
                 self.enter(step)
                 addresses = [o for o in step.instruction.operands if isinstance(o, Address)]
-                for access, address in zip((step, step.source), addresses, strict=False):
-                    if access is not None:
-                        found[access.number] = self.of((address,))
+                accesses = [one for one in (step, step.source, step.barrier) if one is not None]
+                for access, address in zip(accesses, addresses, strict=False):
+                    found[access.number] = self.of((address,))
         return found
 
     def of_lent(self) -> frozenset[int]:

@@ -20,7 +20,8 @@ destinations, ``=``, sources; each with its type:
 ``carry``  the condition code's carry flag, bool: an implicit operand
 ``rank``   the block's rank in its cluster: an implicit operand
 ``fragment``  a warp's part of a matrix: a vector of registers, by `simwarp.fragments`
-``[a]``    an address
+``[a]``    an address; the first is where a copy writes, the second where it reads
+``[bar]``  the address of the mbarrier that counts a copy
 =========  ======================================================================
 
 An operand with a ``?`` exists only with the modifiers ``.and .or .xor``; one with a ``*`` is optional.
@@ -69,7 +70,9 @@ DTYPES: dict[str, np.dtype[Any]] = {
 """PTX type → the NumPy type it is computed in; a word for packed pairs and types that NumPy lacks."""
 LOADS = frozenset(("load", "matrix load"))
 """The kinds of row that only read memory."""
-WRITES = frozenset(("store", "matrix store", "atomic", "reduction", "async copy"))
+TRANSFERS = frozenset(("bulk copy", "bulk reduction"))
+"""The kinds of row that begin an operation of the asynchronous proxy."""
+WRITES = frozenset(("store", "matrix store", "atomic", "reduction", "async copy")) | TRANSFERS
 """The kinds of row that write memory."""
 ENDS_BLOCK = frozenset(("branch", "indexed branch", "exit", "return", "trap"))
 """The kinds of row after which lanes may not execute the next step."""

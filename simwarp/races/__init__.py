@@ -7,6 +7,7 @@
 `shadow`           the last writers and readers of each byte; `last_two`
 `order`            happens-before; `warp_order` within a warp, `vector_clocks` between warps
 `release_acquire`  flags and locks
+`proxies`          accesses of asynchronous copies and products, and their fences
 `report`           the fault of a race
 =================  =============================================================================
 """

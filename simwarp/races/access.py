@@ -23,6 +23,7 @@ Addresses = npt.NDArray[np.uint64]
 WEAK, FOR_BLOCK, STRONG = range(3)
 """Strength of an access: weak, strong within a block (``.cta``), strong for all (PTX ISA 9.0, 8.4)."""
 
+REDUCTIONS = ("atomic", "reduction", "bulk reduction")
 _STRONG = {"volatile", "relaxed", "acquire", "release", "mmio"}
 
 
@@ -34,7 +35,7 @@ def strength(step: Step) -> int:
 @cache
 def _strength(kind: str, modifiers: tuple[str, ...]) -> int:
     """The strength of accesses by an instruction of a kind with these modifiers."""
-    if kind not in ("atomic", "reduction") and not _STRONG.intersection(modifiers):
+    if kind not in REDUCTIONS and not _STRONG.intersection(modifiers):
         return WEAK
     return FOR_BLOCK if "cta" in modifiers else STRONG
 

@@ -16,19 +16,21 @@ import numpy as np
 import numpy.typing as npt
 
 from simwarp.lanes import WARP_SIZE, mask_word
-from simwarp.races.access import FOR_BLOCK, STRONG, WEAK, Access, Lanes, held, strength
+from simwarp.races.access import FOR_BLOCK, REDUCTIONS, STRONG, WEAK, Access, Lanes, held, strength
 from simwarp.races.last_two import remember_readers, remember_writers
 from simwarp.races.order import Order
+from simwarp.races.proxies import Proxies
 from simwarp.races.release_acquire import StrongAccess
-from simwarp.races.report import Conflict, race
+from simwarp.races.report import Conflict, in_flight, race
 from simwarp.races.shadow import THREAD, Entries, Shadow, Units
 from simwarp.races.static_filter import RaceFilter
 from simwarp.races.vector_clocks import Publication, Signal
 
 if TYPE_CHECKING:
     from simwarp.engine.chunk import Chunk, Mask
-    from simwarp.engine.events import OrderedAccess
+    from simwarp.engine.events import Agent, OrderedAccess
     from simwarp.engine.launch import Launch
+    from simwarp.faults import KernelFault
     from simwarp.memory import Allocation
     from simwarp.program.program import Step
 
@@ -59,6 +61,7 @@ class Races:
         self._cluster_signals: dict[tuple[int, int], Signal] = {}
         self._phases: dict[tuple[int, int], Signal] = {}
         """By address and number, the phases of barriers in shared memory."""
+        self.proxies = Proxies(chunk, self.order)
 
     def access(self, access: OrderedAccess) -> None:
         """Record an access of some lanes: a read that happened, or a write or update about to happen."""
@@ -66,19 +69,34 @@ class Races:
             for one, shadow in self._accesses(access):
                 units = shadow.units(one.offsets, one.width)
                 if one.kind == "read":
-                    self._read(one, shadow, units)
+                    self._read(one, one, shadow, units)
                 else:
-                    self._write(one, shadow, units)
+                    self._write(one, one, shadow, units)
                 self._signal(one, shadow)
 
-    def _read(self, access: Access, shadow: Shadow, units: Units) -> None:
+    def issue(self, access: OrderedAccess, agent: Agent) -> int:
+        """Compare an asynchronous access as one of the issuing lanes, and record it as one of the agent."""
+        time = self._time
+        entry = self.order.entry_of(agent, time)
+        self.proxies.issuers[time] = int(access.chunk.thread.reshape(-1)[access.lanes[0]])
+        for one, shadow in self._accesses(access):
+            units = shadow.units(one.offsets, one.width)
+            recorded = one._replace(entries=np.full_like(one.entries, entry))
+            if one.kind == "read":
+                self.proxies.check(one, shadow, units, self._steps)
+                self._read(one, recorded, shadow, units)
+            else:
+                self._write(one, recorded, shadow, units)
+        return time
+
+    def _read(self, access: Access, recorded: Access, shadow: Shadow, units: Units) -> None:
         """Compare a read with earlier writes, then record it."""
         self._compare_writes(access, shadow, units)
-        remember_readers(self.order, access, shadow, units)
+        remember_readers(self.order, recorded, shadow, units)
         if strength(access.step) != WEAK:
             shadow.observe(units, access.time)
 
-    def _write(self, access: Access, shadow: Shadow, units: Units) -> None:
+    def _write(self, access: Access, recorded: Access, shadow: Shadow, units: Units) -> None:
         """Compare a write with earlier writes and reads, then record it."""
         old = self._compare_writes(access, shadow, units)
         if shadow.written_also is not None and shadow.last_also >= access.past:
@@ -89,9 +107,9 @@ class Races:
         if access.step.kind == "atomic" and (shadow.observed is not None or not access.sure):
             shadow.observe(units, access.time)
         if access.sure:
-            shadow.update(units, access.of_units(units), access.time)
+            shadow.update(units, recorded.of_units(units), access.time)
         else:
-            missed = remember_writers(self.order, access, shadow, units, old)
+            missed = remember_writers(self.order, recorded, shadow, units, old)
             if missed.size:
                 self._compare_with_itself(access, shadow, units, missed)
 
@@ -149,9 +167,27 @@ class Races:
 
     def mbarrier_wait(self, chunk: Chunk, lanes: Lanes, phase: tuple[int, int]) -> None:
         """Lanes find a phase of a barrier in shared memory complete."""
-        if (signal := self._phases.get(phase)) is not None:
-            for warp in _warps_of(chunk, lanes):
+        address, number = phase
+        for warp in _warps_of(chunk, lanes):
+            self.proxies.waited[warp, address] = number
+            if (signal := self._phases.get(phase)) is not None:
                 self.order.acquire(warp, signal)
+
+    # ---- asynchronous accesses ----------------------------------------------------------------------
+
+    def retire(self, chunk: Chunk, lanes: Lanes, agent: Agent, time: int) -> None:
+        """Record that lanes have waited for an agent's accesses up to a time."""
+        clock = self.order.done(agent, time)
+        for warp in _warps_of(chunk, lanes):
+            self.order.learn(warp, clock)
+
+    def complete(self, agent: Agent, time: int, phase: tuple[int, int]) -> None:
+        """Record that an agent's accesses up to a time end within a phase of a barrier in shared memory."""
+        self.order.publish_done(self._phases.setdefault(phase, Signal()), agent, time)
+
+    def proxy_fence(self, chunk: Chunk, mask: Mask) -> None:
+        """Record that lanes execute ``fence.proxy.async``."""
+        self.proxies.fence(chunk.thread[mask], self._time)
 
     def _cluster(self, chunk: Chunk, mask: Mask, arrives: bool) -> Iterator[tuple[int, Signal]]:
         """Yield each warp and the signal of its cluster's barrier, a new signal for each phase."""
@@ -288,23 +324,29 @@ class Races:
             found[2] += count
         for time, at, count in by_step.values():
             step, lane = self._steps[time - 1], int(lanes[at])
+            agent = self.order.agent_of(other := int(before[at] & THREAD))
             conflict = Conflict(
                 allocation=shadow.allocation,
                 offset=int(access.offsets[lane]),
                 earlier=_kind(step, earlier),
                 later=access.kind,
                 thread=int(access.threads[lane]),
-                other=int(before[at] & THREAD),
+                other=other if agent is None else self.proxies.issuers[time],
                 step=step,
                 both_strong=bool(min(strength(step), strength(access.step))),
                 count=count,
             )
-            access.chunk.found(race(access.chunk, conflict, access.width), int(access.lanes[lane]))
+            if agent is None:
+                fault: KernelFault = race(access.chunk, conflict, access.width)
+            else:
+                warp = int(access.warps()[lane])
+                fault = in_flight(access.chunk, conflict, access.width, agent, self.proxies.waited, warp)
+            access.chunk.found(fault, int(access.lanes[lane]))
 
 
 def _kind(step: Step, kind: str) -> str:
     """The kind of a step's access; "atomic" for reads and writes of atomic operations."""
-    return "atomic" if step.kind in ("atomic", "reduction") else kind
+    return "atomic" if step.kind in REDUCTIONS else kind
 
 
 def _warps_of(chunk: Chunk, lanes: Lanes) -> list[int]:

@@ -3,6 +3,9 @@
 Within a warp it is a `WarpOrder`; within a block, the time of the last barrier of all its threads; for
 everything else (barriers of some warps, flags and locks with fences, clusters) a `VectorClock` per warp.
 
+An *agent* performs asynchronous accesses: copies that one barrier counts, say, or the products of a warp. It
+counts as one more warp of the launch, which nobody is ordered with until the accesses have been waited for.
+
 Source: PTX ISA 9.0, sections 8.8 to 8.10 (release and acquire patterns, causality order).
 """
 
@@ -21,8 +24,10 @@ from simwarp.races.warp_order import WarpOrder
 
 if TYPE_CHECKING:
     from simwarp.engine.chunk import Chunk
+    from simwarp.engine.events import Agent
 
 Warps = npt.NDArray[np.intp]
+_NEVER = 1 << 62
 
 _FEW = 4
 """Most different clocks that are searched for the oldest time."""
@@ -77,6 +82,45 @@ class Order:
         self._fence_barrier = np.zeros((2, count), np.int64)
         self._fence_known = np.full((2, count), None, np.object_)
         self._published: dict[tuple[int, int], Publication] = {}
+        self._agents: dict[Agent, int] = {}
+        """From agent to its number among the warps of the launch."""
+        self._agents_since = _NEVER
+        """The time of the first access of an agent, which no barrier of a block orders by itself."""
+
+    # ---- agents -------------------------------------------------------------------------------------
+
+    def entry_of(self, agent: Agent, time: int) -> int:
+        """The `Shadow` entry of an agent's access."""
+        self._agents_since = min(self._agents_since, time)
+        number = self._agents.setdefault(agent, self._warps_of_launch + len(self._agents))
+        return time << 32 | number << _WARP_BITS
+
+    def agent_of(self, thread: int) -> Agent | None:
+        """The agent that a thread of a `Shadow` entry is; None for a thread of the launch."""
+        number = (thread >> _WARP_BITS) - self._warps_of_launch
+        return None if number < 0 else list(self._agents)[number]
+
+    def are_agents(self, threads: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Whether threads of `Shadow` entries are agents."""
+        return threads >> _WARP_BITS >= self._warps_of_launch
+
+    def done(self, agent: Agent, time: int) -> VectorClock:
+        """The clock of whoever knows that an agent's accesses up to a time have ended."""
+        number = self._agents[agent]
+        return VectorClock(self._clock_size, (), ((number, number + 1, time + 1),))
+
+    def learn(self, warp: int, clock: VectorClock) -> None:
+        """Join a clock into that of a warp."""
+        self._advance(warp, None, clock, includes=False)
+
+    def publish_done(self, signal: Signal, agent: Agent, time: int) -> None:
+        """Add to a signal that an agent's accesses up to a time have ended."""
+        number = self._agents[agent]
+        signal.publish(number, number // self._per_block, Publication(self.done(agent, time)), wide=True)
+
+    @property
+    def _clock_size(self) -> int:
+        return self._warps_of_launch + len(self._agents)
 
     # ---- queries ------------------------------------------------------------------------------------
 
@@ -102,7 +146,9 @@ class Order:
         It may be earlier than necessary. ``private`` is for accesses to one block's memory.
         """
         if private:
-            return self._oldest_barrier
+            return min(self._oldest_barrier, self._agents_since)
+        if self._agents:
+            return 1
         if self._stale:
             known = set(self._known[self._live].tolist())
             few = len(known) <= _FEW and None not in known
@@ -125,8 +171,10 @@ class Order:
                 group_of_warp[warp] = groups.setdefault(known, len(groups))
         group = group_of_warp[warps]
         for known, number in groups.items():
-            here = np.flatnonzero(group == number)
-            result[here] = known.times[launch_warps[here]]
+            here, times = np.flatnonzero(group == number), known.times
+            if self._agents:  # a clock does not know agents that are younger
+                here = here[launch_warps[here] < times.size]
+            result[here] = times[launch_warps[here]]
         return result
 
     # ---- barriers -----------------------------------------------------------------------------------
@@ -176,7 +224,7 @@ class Order:
         launch_warp = int(self._launch_warp[warp])
         first = launch_warp // self._per_block * self._per_block
         facts = (first, first + self._per_block, barrier), (launch_warp, launch_warp + 1, time)
-        knowledge = VectorClock(self._warps_of_launch, () if known is None else (known,), facts)
+        knowledge = VectorClock(self._clock_size, () if known is None else (known,), facts)
         return Publication(knowledge, known)
 
     def at_fence(self, warp: int, wide: bool) -> list[tuple[Publication, bool]]:

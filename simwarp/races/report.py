@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from simwarp.faults import Race
+from simwarp.faults import CopyInFlight, Race
 from simwarp.lanes import WARP_SIZE
 
 if TYPE_CHECKING:
     from simwarp.engine.chunk import Chunk
+    from simwarp.engine.events import Agent
     from simwarp.memory import Allocation
     from simwarp.program.program import Step
 
@@ -75,6 +77,57 @@ def race(chunk: Chunk, conflict: Conflict, width: int) -> Race:
         _WRONG_SCOPE if conflict.both_strong else _ONE_INSTRUCTION if together else _ADVICE[level],
     )
     fault.earlier, fault.later, fault.other = conflict.earlier, conflict.later, other
+    fault.address = offset if shared else conflict.allocation.base + offset
+    fault.width, fault.space, fault.offset = width, space, offset
+    fault.allocation, fault.count = conflict.allocation.name, conflict.count
+    return fault
+
+
+_BY = {
+    "mbarrier": ("copy", "wait for the phase of the mbarrier that counts its bytes"),
+    "bulk read": (
+        "copy",
+        "wait for the copy's group (cp.async.bulk.wait_group), in the thread that issued it",
+    ),
+    "bulk": ("copy", "wait for the copy's group (cp.async.bulk.wait_group), in the thread that issued it"),
+    "wgmma": ("product", "wait for the product's group (wgmma.wait_group)"),
+}
+"""Word of an agent → what it performs, and what ends that."""
+
+
+def in_flight(
+    chunk: Chunk,
+    conflict: Conflict,
+    width: int,
+    agent: Agent,
+    waited: Mapping[tuple[int, int], int],
+    warp: int,
+) -> CopyInFlight:
+    """The fault for an access to bytes of an agent's access in flight; its place is not yet set."""
+    fault = CopyInFlight("", "", "")
+    (what, advice), verb = _BY[agent[0]], _DOES[conflict.later]
+    shared = conflict.allocation in chunk.shared.allocations
+    space, offset = "shared" if shared else "global", conflict.offset
+    offset = offset % chunk.shared_stride if shared else offset
+    does = "read" if conflict.earlier == "read" else "write"
+    fault.what = (
+        f"{verb} of {width} byte{'s' * (width > 1)} of {space} memory that an asynchronous {what} may {does} "
+        "at that moment"
+    )
+    fault.copy = chunk.place_of(conflict.other, conflict.step)
+    since = "no wait for it orders the two"
+    if agent[0] == "mbarrier":
+        phase = waited.get((warp, agent[1]))
+        barrier = f"the mbarrier at byte {agent[1] % chunk.shared_stride}"
+        since = (
+            f"the warp has not waited for {barrier}"
+            if phase is None
+            else f"the warp's last wait for {barrier} found phase {phase} complete"
+        )
+    fault.values = (
+        f"byte {offset} of {conflict.allocation.name}: issued by {replace(fault.copy, kernel='')}; {since}"
+    )
+    fault.advice = f"{advice} before the access"
     fault.address = offset if shared else conflict.allocation.base + offset
     fault.width, fault.space, fault.offset = width, space, offset
     fault.allocation, fault.count = conflict.allocation.name, conflict.count

@@ -56,7 +56,8 @@ class RaceFilter:
         in_shared = {step.number for step in loads if self._may_be(step, "shared")}
         shared_stores = {step.number for step in stores if self._may_be(step, "shared")}
         remote = any("remote" in step.row.traits for step in program.steps)
-        anywhere = remote or bool(sources)  # a copy writes anywhere between its issue and its wait
+        copies = bool(sources) or program.has_transfers
+        anywhere = remote or copies  # a copy writes anywhere between its issue and its wait
         self.meeting = in_shared if anywhere else meeting(program, in_shared, shared_stores)
         self._global_loads = [step for step in loads if self._may_be(step, "global")]
         self._global_stores = [step for step in stores if self._may_be(step, "global")]

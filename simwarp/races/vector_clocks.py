@@ -34,25 +34,26 @@ class VectorClock:
 
     @property
     def times(self) -> npt.NDArray[np.int64]:
-        """(warps,) int64: the clock's time for each warp of the launch."""
+        """(warps,) int64: the clock's time for each warp of the launch, then for each agent it knows."""
         return self._evaluate()
 
     def joined(self, other: VectorClock | None) -> VectorClock:
         """The maximum of two clocks."""
         if other is None or other is self or other in self._parents:
             return self
-        return other if self in other._parents else VectorClock(self._warps, (self, other))
+        return other if self in other._parents else VectorClock(max(self._warps, other._warps), (self, other))
 
     def _evaluate(self) -> npt.NDArray[np.int64]:
         """Compute the times from all ancestors, then forget these."""
         if self._times is None:
-            times = np.zeros(self._warps, np.int64)
+            times = np.zeros(self._warps, np.int64)  # no ancestor has more warps
             todo: list[VectorClock] = [self]
             seen: set[VectorClock] = {self}
             while todo:
                 one = todo.pop()
                 if one._times is not None:
-                    np.maximum(times, one._times, out=times)
+                    known = times[: one._times.size]
+                    np.maximum(known, one._times, out=known)
                 for first, end, time in one._facts:
                     np.maximum(times[first:end], time, out=times[first:end])
                 new = set(one._parents) - seen

@@ -74,6 +74,15 @@ CASES = {
         "mov.u32 %r2, 6;",
         "ret", 32, [6] * 32,
     ),
+    "proxies": (
+        faults.MissingProxyFence, CELLS,
+        "mov.u64 %rd1, cells; mul.wide.u32 %rd2, %lane, 4; add.u64 %rd2, %rd1, %rd2;"
+        "st.shared.u32 [%rd2], %lane;"
+        "bar.warp.sync 0xFFFFFFFF; mov.u32 %r2, 6; setp.eq.u32 %p1, %lane, 0;\n"
+        "@%p1 cp.async.bulk.global.shared::cta.bulk_group [%in], [%rd1], 128;\n"
+        "@%p1 cp.async.bulk.commit_group; @%p1 cp.async.bulk.wait_group 0;",
+        "@%p1 cp.async.bulk.global", 32, [6] * 32,
+    ),
     "deadlock": (
         faults.Deadlock, "",
         "setp.lt.u32 %p1, %lane, 8; @%p1 bra LOW; bar.warp.sync 0xFFFFFFFF; bra END;"

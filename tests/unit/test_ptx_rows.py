@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import simwarp
+from oracles import scalar_ptx_memory as memory
 from reference.errors import SchemeError
 from simwarp.lab.evidence.bounds import Bound, measure, parse_bound, ulps, values
 from simwarp.lab.evidence.catalogue import operands_of, probe_of
@@ -15,6 +16,7 @@ from simwarp.lab.evidence.judge import comparable, judge
 from simwarp.lab.evidence.launch import ask, batches
 from simwarp.lab.subjects.form_answers import trapped
 from simwarp.ptx.instructions import ROWS
+from simwarp.ptx.rows import TRANSFERS
 from support import run_ptx_rows as rows
 
 COMPUTING = [name for name in ROWS if name in rows.TWINS or name in rows.BOUNDED]
@@ -163,6 +165,27 @@ def copied_in_groups(opcode, a, b, count, none):
     return a, b
 
 
+def moved_in_bulk(opcode, a, b, c, d):
+    """16 bytes, or as many as the type and vector have, written over c and d or combined with them."""
+    words = opcode.split(".")
+    bits = int(words[-1].lstrip("bfsu")) if words[-1][1:].isdigit() or words[-1] == "bf16" else 128
+    many = 1 if words[1] == "async" and words[0] in ("st", "red") else 128 // bits
+    many = next((int(word[1:]) for word in words if word in ("v2", "v4")), many)
+    new, old = (np.stack(pair, axis=1).view(np.uint8) for pair in ((a, b), (c, d)))
+    if not any(word in REDUCES for word in words):
+        return tuple(np.hstack([new[:, : many * bits // 8], old[:, many * bits // 8 :]]).view(np.uint64).T)
+    kind = np.dtype(f"u{bits // 8}")
+    plain = ".".join(["red", "global", *words[next(i for i, w in enumerate(words) if w in REDUCES) :]])
+    there = "red.shared" if "shared::cluster" in words else "red.global"
+    plain = plain.replace("red.global", there)
+    combined = old.view(kind).copy()
+    for row, given in zip(combined, new.view(kind), strict=True):
+        row[:many] = [
+            int(memory.red(plain, int(x), int(y))[0]) for x, y in zip(row[:many], given, strict=False)
+        ]
+    return tuple(combined.view(np.uint64).T)
+
+
 def through_two_phases(opcode, count, given):
     """A barrier of n arrivals through its first phase, then the pending count and parity of the next one."""
     words = opcode.split(".")
@@ -183,9 +206,12 @@ def through_two_phases(opcode, count, given):
     return (*first, expected, zeros + np.uint64(complete), zeros + np.uint64(not complete))
 
 
+REDUCES = {"add", "inc", "dec", "min", "max", "and", "or", "xor"}
 EXPECTED = {
     "mbarrier": through_two_phases,
     "async copy": copied,
+    **dict.fromkeys(TRANSFERS, moved_in_bulk),
+    "bulk group": moved_in_bulk,
     "async group": copied_in_groups,
     "branch": branched,
     "indexed branch": indexed,
@@ -196,9 +222,14 @@ EXPECTED = {
     "cluster barrier": met,
     "fence": same,
 }
+BY_NAME = dict.fromkeys(
+    ("cp.async.mbarrier.arrive", "cp.async.mbarrier.arrive.noinc", "cp.async.bulk.prefetch.L2.global"),
+    lambda opcode, a, b, c, d: (a, b),
+)
 BARRIERS = {"sync": met, "arrive": arrived, "red": reduced}
 
 
+@pytest.mark.slow_cases("sim-st.async", "sim-cp.reduce.*", "sim-red.async *")
 @pytest.mark.parametrize("name", [name for name in ROWS if name not in COMPUTING])
 def test_other_rows_equal_their_twins_or_fault(simwarp_device, name):
     row = ROWS[name]
@@ -208,7 +239,11 @@ def test_other_rows_equal_their_twins_or_fault(simwarp_device, name):
             continue
         for probe, got in zip(batch, ask(simwarp_device, batch), strict=True):
             words = probe.form.split(".")
-            does = EXPECTED.get(row.kind) or next(BARRIERS[word] for word in BARRIERS if word in words)
+            does = (
+                BY_NAME.get(name)
+                or EXPECTED.get(row.kind)
+                or next(BARRIERS[word] for word in BARRIERS if word in words)
+            )
             columns = operands_of(probe).T
             expected = does(probe.form, *columns)
             expected = expected if isinstance(expected, tuple) else (expected,)

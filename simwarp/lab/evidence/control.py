@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from simwarp.lab.evidence import addresses, mbarriers
+from simwarp.lab.evidence import addresses, bulk_copies, mbarriers
 from simwarp.lab.evidence.probe import BLOCK, Probe, Writer
 from simwarp.lanes import WARP_SIZE
-from simwarp.ptx.rows import Form, Row
+from simwarp.ptx.rows import TRANSFERS, Form, Row
 
 Make = Callable[[Row, Form], Probe]
 """A function that writes the probe of one form of a row."""
@@ -238,6 +238,8 @@ BY_KIND: dict[str, Make] = {
     "async copy": async_copy,
     "async group": async_group,
     "mbarrier": mbarriers.mbarrier,
+    **dict.fromkeys(TRANSFERS, bulk_copies.transfer),
+    "bulk group": bulk_copies.group,
 }
 """By kind of row, the function that writes its probes."""
 
@@ -245,5 +247,7 @@ BY_NAME: dict[str, Make] = {
     **dict.fromkeys(("cvta", "cvta.to"), addresses.conversion),
     "isspacep": addresses.membership,
     **dict.fromkeys(("mapa", "getctarank"), addresses.cluster),
+    **dict.fromkeys(("cp.async.mbarrier.arrive", "cp.async.mbarrier.arrive.noinc"), bulk_copies.arrival),
+    "cp.async.bulk.prefetch.L2.global": bulk_copies.prefetch,
 }
 """By row name, the function that writes its probes, for rows that the kind's function does not fit."""

@@ -1,11 +1,17 @@
-"""PTX ISA 9.7.9.25.3: asynchronous copies; when they happen is in `simwarp.engine.async_copies`."""
+"""PTX ISA 9.7.9.25: asynchronous copies.
+
+When those of a thread happen is in `simwarp.engine.async_copies`, when those of the asynchronous proxy do in
+`simwarp.engine.transfers`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
-from simwarp.ptx.instructions._table import row
-from simwarp.ptx.rows import Form
+from simwarp.ptx.instructions._table import nothing, row
+from simwarp.ptx.instructions.atomic import atom, atom_f32, atom_f64, atom_half
+from simwarp.ptx.rows import Form, Function
 
 
 @row(
@@ -21,6 +27,24 @@ def cp_async(form: Form) -> None:
     return None
 
 
+row(
+    "cp.async.mbarrier.arrive<.noinc>{.shared|.shared::cta}.b64",
+    "[a]",
+    name="cp.async.mbarrier.arrive.noinc",
+    kind="async group",
+    section="9.7.13.15",
+    minimum_sm=80,
+    summary="let the end of the thread's copies so far be one of the arrivals that a barrier expects",
+)(nothing)
+row(
+    "cp.async.mbarrier.arrive{.shared|.shared::cta}.b64",
+    "[a]",
+    name="cp.async.mbarrier.arrive",
+    kind="async group",
+    section="9.7.13.15",
+    minimum_sm=80,
+    summary="let a phase of a barrier wait for the thread's copies so far, too",
+)(nothing)
 _groups = partial(row, kind="async group", minimum_sm=80)
 
 
@@ -44,3 +68,119 @@ _groups = partial(row, kind="async group", minimum_sm=80)
 )
 def group(form: Form) -> None:
     return None
+
+
+# ---- the asynchronous proxy -------------------------------------------------------------------------------
+
+_COUNTED, _GROUPED = ".mbarrier::complete_tx::bytes", "<.global><.shared::cta>.bulk_group"
+_HINT = "{.L2::cache_hint}"
+_bulk = partial(row, kind="bulk copy", section="9.7.9.25.4", minimum_sm=90)
+_bulk(
+    f"cp.async.bulk<.shared::cluster><.global>{_COUNTED}<.multicast::cluster>{_HINT}",
+    "[d], [a], size:u32, [bar], blocks:b16, policy:b64*",
+    name="cp.async.bulk (multicast)",
+    summary="copy bytes to the same place in several blocks of the cluster; their mbarriers count them",
+)(nothing)
+_bulk(
+    f"cp.async.bulk<.shared::cluster|.shared::cta><.global>{_COUNTED}{_HINT}",
+    "[d], [a], size:u32, [bar], policy:b64*",
+    name="cp.async.bulk (load)",
+    summary="copy bytes to shared memory; an mbarrier counts them",
+)(nothing)
+_bulk(
+    f"cp.async.bulk<.shared::cluster><.shared::cta>{_COUNTED}",
+    "[d], [a], size:u32, [bar]",
+    name="cp.async.bulk (cluster)",
+    summary="copy bytes to another block of the cluster; its mbarrier counts them",
+)(nothing)
+_bulk(
+    f"cp.async.bulk{_GROUPED}{_HINT}",
+    "[d], [a], size:u32, policy:b64*",
+    name="cp.async.bulk (store)",
+    summary="copy bytes from shared to global memory; the thread waits for its bulk group",
+)(nothing)
+row(
+    f"cp.async.bulk.prefetch.L2.global{_HINT}",
+    "[a], size:u32, policy:b64*",
+    kind="fence",
+    section="9.7.9.25.4",
+    minimum_sm=90,
+    summary="a hint; changes nothing",
+)(nothing)
+for _word, _syntax, _summary in (
+    ("commit_group", "", "make a bulk group of the thread's bulk copies since its last one"),
+    (
+        "wait_group",
+        "pending:number",
+        "wait until at most that many of the thread's latest bulk groups are pending",
+    ),
+    ("wait_group<.read>", "pending:number", "the same, until the others have read what they copy"),
+):
+    row(
+        f"cp.async.bulk.{_word}",
+        _syntax,
+        name=f"cp.async.bulk.{_word}".replace("<.read>", ".read"),
+        kind="bulk group",
+        section="9.7.9.25.4",
+        minimum_sm=90,
+        summary=_summary,
+    )(nothing)
+
+_reduce = partial(row, kind="bulk reduction", section="9.7.9.25.4", minimum_sm=90)
+
+
+def _reductions(
+    name: str, kinds: str, types: str, function: Function, cluster_types: str | None = None
+) -> None:
+    """Declare ``cp.reduce.async.bulk`` of some operations, in global memory and in the cluster."""
+    summary = "combine elements of shared memory with those at an address"
+    if cluster_types:
+        _reduce(
+            f"cp.reduce.async.bulk<.shared::cluster><.shared::cta>{_COUNTED}{kinds}.T",
+            "[d], [a], size:u32, [bar]",
+            T=cluster_types,
+            name=f"cp.reduce.async.bulk (cluster, {name})",
+            summary=f"{summary} in another block of the cluster; its mbarrier counts the bytes",
+        )(function)
+        _reduce(
+            f"red.async<.relaxed><.cluster>{{.shared::cluster}}{_COUNTED}{kinds}.T",
+            "[d], b:T, [bar]",
+            T=cluster_types + (" s64" if name == "add" else ""),
+            name=f"red.async ({name})",
+            summary="combine a value with one in another block of the cluster; its mbarrier counts the bytes",
+        )(function)
+    _reduce(
+        f"cp.reduce.async.bulk{_GROUPED}{_HINT}{kinds}.T",
+        "[d], [a], size:u32, policy:b64*",
+        T=types,
+        name=f"cp.reduce.async.bulk ({name})",
+        summary=f"{summary} in global memory; the thread waits for its bulk group",
+    )(function)
+
+
+_reductions("add", "<.add>", "u32 s32 u64", atom, "u32 s32 u64")
+_reductions("inc, dec", "<.inc|.dec>", "u32", atom, "u32")
+_reductions("min, max", "<.min|.max>", "u32 s32 u64 s64", atom, "u32 s32")
+_reductions("bits", "<.and|.or|.xor>", "b32 b64", atom, "b32")
+_reductions("add, f32", "<.add>", "f32", atom_f32)
+_reductions("add, f64", "<.add>", "f64", atom_f64)
+_reductions("add, half", "<.add>.noftz", "f16 bf16", atom_half)
+_reductions("min, max, half", "<.min|.max>", "f16 bf16", atom_half)
+
+
+def _wide_vector(words: Sequence[str], kind: str, _: str) -> bool:
+    """Whether a vector has more than 128 bits."""
+    return "v4" in words and kind.endswith("64")
+
+
+row(
+    f"st.async{{.weak}}{{.shared::cluster|.shared::cta}}{_COUNTED}{{.v2|.v4}}.T",
+    "[d], b:T, [bar]",
+    T="b32 b64 u32 u64 s32 s64 f32 f64",
+    name="st.async",
+    kind="bulk copy",
+    section="9.7.9.12",
+    minimum_sm=90,
+    lacks=_wide_vector,
+    summary="write a value to another block of the cluster; its mbarrier counts the bytes",
+)(nothing)

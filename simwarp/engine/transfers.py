@@ -1,0 +1,293 @@
+"""Operations of the asynchronous proxy on memory: bulk copies and reductions, and when they happen.
+
+A transfer happens at a moment between its issue and the end of a wait for it: as late as possible under the
+schedule "lowest pc", at once under "stack", at random under "random". An mbarrier counts its bytes, or the
+issuing thread waits for its bulk group. The race detector records its accesses at the issue as those of an
+agent that only that wait orders with others, so one run judges all interleavings of its paths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from simwarp.engine.dice import Dice
+from simwarp.engine.events import Agent, OrderedAccess, WriteEvent
+from simwarp.faults import CopyInFlight
+
+if TYPE_CHECKING:
+    from simwarp.engine.chunk import Chunk, Mask
+    from simwarp.memory import Memory
+    from simwarp.program.program import Step
+
+_Addresses = npt.NDArray[np.uint64]
+
+
+@dataclass(eq=False)
+class Transfer:
+    """An operation that one lane issues: units of memory that are read, combined and written.
+
+    Attributes
+    ----------
+    step : Step
+    lane : int
+        The issuing lane, in the chunk or part of it that executes.
+    target : Memory
+    writes : (n,) uint64
+        Addresses of the units in it.
+    width : int
+        Bytes of a unit, 1 to 16.
+    source : Memory or None
+        None for a transfer of ``data``.
+    reads : (n,) uint64
+        Addresses of the units in ``source``.
+    filled : (n,) bool or None
+        The units that are not read but become ``fill``, one unit: those outside a tensor.
+    data : (n,) or None
+        The units that are written, if they do not come from memory.
+    combine : callable, optional
+        For a reduction: takes the old and the new units; returns those to write.
+    barrier : int or None
+        Address in the chunk's shared memory of the mbarrier that counts ``bytes``; None: a bulk group.
+    """
+
+    step: Step
+    lane: int
+    target: Memory
+    writes: _Addresses
+    width: int
+    source: Memory | None = None
+    reads: _Addresses = field(default_factory=lambda: np.zeros(0, np.uint64))
+    filled: npt.NDArray[np.bool_] | None = None
+    fill: Any = 0
+    data: npt.NDArray[Any] | None = None
+    combine: Callable[[Any, Any], Any] | None = None
+    barrier: int | None = None
+    bytes: int = 0
+    thread: int = -1
+    group: int = 0
+    phase: int = 0
+    time: int = 0
+    pending: bool = True
+    reading: bool = True
+    """Whether its source may not be overwritten yet, as far as its issuer knows."""
+
+    @property
+    def copied(self) -> npt.NDArray[np.bool_] | slice:
+        """The units that are read."""
+        return slice(None) if self.filled is None else ~self.filled
+
+
+class Transfers:
+    """The transfers of a chunk that nobody has waited for yet."""
+
+    def __init__(self, chunk: Chunk) -> None:
+        launch = chunk.launch
+        self._shared = chunk.shared
+        self._grouped: list[Transfer] = []
+        self._counted: dict[int, list[Transfer]] = {}
+        """By the address of the mbarrier that counts them."""
+        self._commits: dict[int, int] = {}
+        """Thread → how many bulk groups it committed."""
+        self._latest = launch.schedule != "stack"
+        self._dice = Dice(launch.seed, ~chunk.blocks) if launch.schedule == "random" else None
+
+    # ---- issue -------------------------------------------------------------------------------------
+
+    def issue(self, chunk: Chunk, transfer: Transfer) -> None:
+        """Begin a transfer whose addresses have been checked."""
+        transfer.thread = int(chunk.thread.reshape(-1)[transfer.lane])
+        transfer.group = self._commits.get(transfer.thread, 0)
+        if transfer.barrier is not None:
+            assert chunk.mbarriers is not None
+            transfer.phase = chunk.mbarriers.expect(chunk, transfer)
+        self._check_block(chunk, transfer)
+        self._show(chunk, transfer)
+        mine = self._grouped if transfer.barrier is None else self._counted.setdefault(transfer.barrier, [])
+        mine.append(transfer)
+        if not self._latest:
+            self._happen(chunk, transfer)
+        self.some_happen(chunk)
+
+    def _check_block(self, chunk: Chunk, transfer: Transfer) -> None:
+        """Report a transfer into the shared memory of a block that has exited."""
+        if transfer.target is not self._shared or chunk.is_part or not transfer.writes.size:
+            return
+        block = int(transfer.writes[0]) // chunk.shared_stride
+        warps = slice(block * chunk.warps_per_block, (block + 1) * chunk.warps_per_block)
+        if not chunk.live[warps].any():
+            fault = CopyInFlight(
+                "a copy into the shared memory of a block that has exited",
+                f"block {block % chunk.launch.blocks_per_cluster} of the cluster",
+                "let the blocks of a cluster meet at barrier.cluster before one exits",
+            )
+            chunk.found(fault, transfer.lane)
+
+    def _show(self, chunk: Chunk, transfer: Transfer) -> None:
+        """Show the race detector the accesses."""
+        races, step = chunk.launch.races, transfer.step
+        if races is None:
+            return
+        source, copied = step.source or step, transfer.copied
+        if transfer.source is not None and transfer.reads[copied].size:
+            shared = transfer.source is self._shared
+            if shared or source.number in chunk.launch.watched_loads:
+                reads = transfer.reads[copied]
+                lanes = np.full(reads.size, transfer.lane)
+                access = OrderedAccess(chunk, source, "read", transfer.source, lanes, reads, transfer.width)
+                transfer.time = races.issue(access, _agent(transfer, "bulk read"))
+        if transfer.writes.size:
+            data = None if transfer.combine is not None else self._data(transfer)[0]
+            kind = "write" if transfer.combine is None else "atomic"
+            lanes = np.full(transfer.writes.size, transfer.lane)
+            access = OrderedAccess(
+                chunk, step, kind, transfer.target, lanes, transfer.writes, transfer.width, data
+            )
+            transfer.time = races.issue(access, _agent(transfer, "bulk"))
+
+    # ---- waits -------------------------------------------------------------------------------------
+
+    def commit(self, chunk: Chunk) -> None:
+        """End the current bulk group of each executing thread."""
+        for thread in chunk.thread[chunk.mask].tolist():
+            self._commits[thread] = self._commits.get(thread, 0) + 1
+        self.some_happen(chunk)
+
+    def wait(self, chunk: Chunk, pending: int, reads_only: bool) -> None:
+        """Let all bulk groups of the executing threads end, or end reading, except the latest ``pending``."""
+        self.some_happen(chunk)
+        lanes = {int(chunk.thread.reshape(-1)[lane]): lane for lane in np.flatnonzero(chunk.mask).tolist()}
+        left: list[Transfer] = []
+        for transfer in self._grouped:
+            if (
+                transfer.thread not in lanes
+                or transfer.group >= self._commits.get(transfer.thread, 0) - pending
+            ):
+                left.append(transfer)
+                continue
+            self._happen(chunk, transfer)
+            self._retire(chunk, transfer, lanes[transfer.thread], "bulk read")
+            transfer.reading = False
+            if reads_only:
+                left.append(transfer)
+            else:
+                self._retire(chunk, transfer, lanes[transfer.thread], "bulk")
+        self._grouped = left
+
+    def _retire(self, chunk: Chunk, transfer: Transfer, lane: int, word: str) -> None:
+        if chunk.launch.races is not None and transfer.time:
+            chunk.launch.races.retire(chunk, np.array([lane]), _agent(transfer, word), transfer.time)
+
+    def deliver(self, chunk: Chunk, barrier: int) -> None:
+        """Let all transfers happen that an mbarrier counts: a thread looks whether a phase is complete."""
+        for transfer in self._counted.get(barrier, ()):
+            self._happen(chunk, transfer)
+
+    def waited(self, barrier: int, phase: int) -> None:
+        """Forget the transfers that a phase counted, which a thread found complete."""
+        if barrier in self._counted:
+            self._counted[barrier] = [t for t in self._counted[barrier] if t.phase > phase or t.pending]
+
+    def uncounted(self, barrier: int, phase: int) -> list[Transfer]:
+        """The transfers that a phase of an mbarrier counts and that have yet to happen."""
+        return [t for t in self._counted.get(barrier, ()) if t.phase <= phase and t.pending]
+
+    def leave(self, chunk: Chunk, mask: Mask) -> None:
+        """Report bulk groups that still read shared memory when their thread exits."""
+        exiting = set(chunk.thread[mask].tolist())
+        for transfer in self._grouped:
+            if transfer.thread in exiting and transfer.reading:
+                transfer.reading = False
+                if transfer.source is self._shared:
+                    self._left(chunk, transfer, "a thread exits before its asynchronous copies have read")
+
+    def _left(self, chunk: Chunk, transfer: Transfer, what: str) -> None:
+        place = chunk.place_of(transfer.thread, transfer.step)
+        fault = CopyInFlight(
+            what,
+            f"{transfer.bytes} bytes, issued by {place}",
+            "wait for all copies before the end of the kernel",
+            place,
+        )
+        fault.copy = place
+        chunk.launch.found(fault)
+
+    # ---- moments -----------------------------------------------------------------------------------
+
+    def some_happen(self, chunk: Chunk) -> None:
+        """Let a random part of the pending transfers happen, under the random schedule."""
+        if self._dice is not None:
+            for transfer in self._all():
+                if transfer.pending and self._dice.below(2):
+                    self._happen(chunk, transfer)
+
+    def finish(self, chunk: Chunk) -> None:
+        """Let all transfers happen: the chunk has ended; report those that nobody waited for."""
+        for transfer in self._all():
+            self._happen(chunk, transfer)
+            if transfer.barrier is not None:
+                self._left(chunk, transfer, "blocks exit without a wait for an asynchronous copy")
+
+    def _all(self) -> list[Transfer]:
+        return [*self._grouped, *(one for counted in self._counted.values() for one in counted)]
+
+    def _happen(self, chunk: Chunk, transfer: Transfer) -> None:
+        """Move the bytes of a pending transfer, and count them."""
+        if not transfer.pending:
+            return
+        transfer.pending = False
+        if transfer.writes.size:
+            self._write(chunk, transfer)
+        if transfer.barrier is not None:
+            assert chunk.mbarriers is not None
+            chunk.mbarriers.count(chunk, transfer)
+
+    def _write(self, chunk: Chunk, transfer: Transfer) -> None:
+        launch, target, at, width = chunk.launch, transfer.target, transfer.writes, transfer.width
+        data, unwritten = self._data(transfer)
+        if launch.journal is not None:
+            launch.journal.note(target, at, width)
+        if launch.lent.cells:
+            launch.lent.forget(target, at, width)
+        if transfer.combine is not None:
+            data = transfer.combine(target.read(at, data.dtype), data)
+        target.write(at, data)
+        if unwritten is not None:
+            target.forget(at, unwritten)
+        if target is not self._shared and launch.on_write:
+            event = WriteEvent(chunk, np.full(at.size, transfer.lane), at, data, "")
+            for observe in launch.on_write:
+                observe(event)
+
+    @staticmethod
+    def _data(transfer: Transfer) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8] | None]:
+        """The units to write, and their unwritten bits, byte by byte, or None."""
+        if transfer.data is not None:
+            return transfer.data, None
+        assert transfer.source is not None
+        copied, unit = transfer.copied, np.dtype(f"V{transfer.width}")
+        reads = transfer.reads[copied]
+        data = (
+            np.full(transfer.writes.size, transfer.fill).view(unit) if transfer.filled is not None else None
+        )
+        read = transfer.source.peek(reads, unit) if reads.size else np.zeros(0, unit)
+        unwritten = None
+        if read is None:
+            read = transfer.source.read(reads, unit)
+            bits = transfer.source.unwritten_bits(reads, transfer.width)
+            if bits.any():
+                unwritten = np.zeros((transfer.writes.size, transfer.width), np.uint8)
+                unwritten[copied] = bits
+        if data is None:
+            return read, unwritten
+        data[copied] = read
+        return data, unwritten
+
+
+def _agent(transfer: Transfer, word: str) -> Agent:
+    """Who performs a transfer, for the race detector; ``word`` if the issuing thread waits for it."""
+    return (word, transfer.thread) if transfer.barrier is None else ("mbarrier", transfer.barrier)

@@ -1,0 +1,110 @@
+"""Probes of bulk copies and reductions: each thread moves 16 bytes of its own, by an mbarrier of its own."""
+
+from __future__ import annotations
+
+from simwarp.lab.evidence.probe import BLOCK, Probe, Writer
+from simwarp.ptx.rows import DTYPES, Form, Row
+
+_GROUP = "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"
+_STORE = "cp.async.bulk.global.shared::cta.bulk_group"
+
+
+def transfer(row: Row, form: Form) -> Probe:
+    """Bytes a and b, copied over c and d or combined with them, in shared or in global memory."""
+    writer = _writer(form)
+    hint = ", %policy" * form.has("L2::cache_hint")
+    if any(spec.name == "bar" for spec in row.sources):
+        many = ", %blocks" * form.has("multicast::cluster")
+        source, count = ("[%in], 16" if form.has("global") else "[%cell+16], 16"), 16
+        if not any(spec.name == "a" for spec in row.sources):
+            source, count = _values(form)
+        cell, own = "%cell", "%own"
+        if not any(word.startswith("shared") for word in form.opcode.split(".")):
+            cell, own = (writer.register(name, "b64") for name in ("far", "farther"))
+            writer.line(f"cvta.shared.u64 {cell}, %cell; cvta.shared.u64 {own}, %own;")
+        writer.line(f"mbarrier.arrive.expect_tx.shared.b64 _, [%own], {count};")
+        writer.line(f"{form.opcode} [{cell}], {source}, [{own}]{many}{hint};")
+        _wait(writer)
+        return _cell(writer)
+    writer.line(f"{form.opcode} [%memory], [%cell+16], 16{hint}; {_GROUP}")
+    return _memory(writer)
+
+
+def group(row: Row, form: Form) -> Probe:
+    """A store in two groups, and waits for both."""
+    writer = _writer(form)
+    for at in (0, 16):
+        writer.line(f"{_STORE} [%memory+{at}], [%cell+16], 16; cp.async.bulk.commit_group;")
+    waits = (f"{form.opcode} 1;", f"{form.opcode} 0;") if row.sources else ()
+    writer.line(*waits, "cp.async.bulk.wait_group 0;")
+    return _memory(writer)
+
+
+def arrival(row: Row, form: Form) -> Probe:
+    """A copy of each thread whose end is an arrival at its mbarrier, or something that a phase waits for."""
+    writer = _writer(form)
+    writer.line("cp.async.ca.shared.global [%cell], [%in], 16;")
+    at = "%own" if ".shared" in form.opcode else writer.register("generic", "b64")
+    if at != "%own":
+        writer.line("cvta.shared.u64 %generic, %own;")
+    writer.line(f"{form.opcode} [{at}];")
+    if not form.has("noinc"):
+        writer.line("mbarrier.arrive.shared.b64 _, [%own];")
+    _wait(writer)
+    return _cell(writer)
+
+
+def prefetch(row: Row, form: Form) -> Probe:
+    """A hint before a load of what it names."""
+    writer = _writer(form)
+    writer.line(f"{form.opcode} [%in], 16{', %policy' * form.has('L2::cache_hint')};")
+    writer.line("ld.global.b64 %x, [%in]; ld.global.b64 %y, [%in+8];")
+    writer.give("b64", "x", "y")
+    return writer.probe(count=256)
+
+
+def _writer(form: Form) -> Writer:
+    """A writer whose threads have an mbarrier, a and b in shared memory, and c and d where they go."""
+    writer = Writer(form.opcode)
+    for name in "abcd":
+        writer.take(name, "b64")
+    writer.declare("b64 cell own policy x y, b32 w0 w1 w2 w3, b16 blocks, pred done")
+    writer.declarations += [
+        f".shared .align 16 .b8 cells[{32 * BLOCK}];",
+        f".shared .align 8 .b64 bars[{BLOCK}];",
+    ]
+    writer.line(
+        "mov.u64 %cell, cells; mad.wide.u32 %cell, %thread, 32, %cell;",
+        "mov.u64 %own, bars; mad.wide.u32 %own, %thread, 8, %own;",
+        "mov.b64 %policy, 0x12F0000000000000; mov.b16 %blocks, 1;",
+        "mov.b64 {%w0, %w1}, %a; mov.b64 {%w2, %w3}, %b;",
+        "mbarrier.init.shared.b64 [%own], 1;",
+        "st.shared.v2.b64 [%cell], {%c, %d}; st.shared.v2.b64 [%cell+16], {%a, %b};",
+        "st.global.v2.b64 [%memory], {%c, %d};",
+        "fence.mbarrier_init.release.cluster; fence.proxy.async;",
+    )
+    return writer
+
+
+def _values(form: Form) -> tuple[str, int]:
+    """The registers that hold the first bytes of a and b, as an operand, and how many bytes they are."""
+    size, count = DTYPES[form.T].itemsize, form.vector
+    names = [f"%w{i}" for i in range(4)] if size == 4 else ["%a", "%b"]
+    written = ", ".join(names[:count])
+    return f"{{{written}}}" if count > 1 else written, size * count
+
+
+def _wait(writer: Writer) -> None:
+    writer.line("AGAIN: mbarrier.try_wait.parity.shared.b64 %done, [%own], 0;", "@!%done bra AGAIN;")
+
+
+def _cell(writer: Writer) -> Probe:
+    writer.line("ld.shared.b64 %x, [%cell]; ld.shared.b64 %y, [%cell+8];")
+    writer.give("b64", "x", "y")
+    return writer.probe(count=256)
+
+
+def _memory(writer: Writer) -> Probe:
+    writer.line("ld.global.b64 %x, [%memory]; ld.global.b64 %y, [%memory+8];")
+    writer.give("b64", "x", "y")
+    return writer.probe(count=256)

@@ -1,0 +1,105 @@
+"""The asynchronous proxy: accesses of copies and products beside those of ordinary instructions.
+
+Copies and products read shared memory by another way than loads and stores do. What an ordinary instruction
+wrote, they see only behind a ``fence.proxy.async``, executed between the two by the thread that wrote or by
+the one that issues (PTX ISA 9.0, section 8.1.1; a fence by a third thread is not recognised).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from simwarp.faults import MissingProxyFence
+from simwarp.lanes import WARP_SIZE
+from simwarp.races.shadow import THREAD
+
+if TYPE_CHECKING:
+    from simwarp.engine.chunk import Chunk
+    from simwarp.program.program import Step
+    from simwarp.races.access import Access
+    from simwarp.races.order import Order
+    from simwarp.races.shadow import Entries, Shadow, Units
+
+
+class Proxies:
+    """The issuers of asynchronous accesses in a chunk, and the proxy fences of its threads.
+
+    Attributes
+    ----------
+    issuers : dict of int to int
+        Time of an asynchronous access → the thread that issued it, numbered in the launch.
+    waited : dict of (int, int) to int
+        Warp, and address of a barrier in shared memory → the last phase that the warp found complete.
+    """
+
+    def __init__(self, chunk: Chunk, order: Order) -> None:
+        self.issuers: dict[int, int] = {}
+        self.waited: dict[tuple[int, int], int] = {}
+        self._order = order
+        warps = chunk.thread[:, 0] // WARP_SIZE
+        self._position = np.argsort(warps, kind="stable")
+        self._warps = warps[self._position]
+        self._fences = np.zeros(chunk.thread.shape, np.int64)
+        """The time of each thread's last fence, in the order of ``_warps``."""
+
+    def fence(self, threads: npt.NDArray[np.int64], time: int) -> None:
+        """Record that threads, numbered in the launch, execute ``fence.proxy.async``."""
+        warps, _ = self._find(threads)
+        self._fences[warps, threads % WARP_SIZE] = time
+
+    def check(self, access: Access, shadow: Shadow, units: Units, steps: list[Step]) -> None:
+        """Report bytes read asynchronously that an ordinary instruction wrote, without a fence since."""
+        for written in (shadow.written, shadow.updated):
+            if written is not None:
+                self._check(access, shadow, written.take(units), steps)
+
+    def _check(self, access: Access, shadow: Shadow, before: Entries, steps: list[Step]) -> None:
+        times, threads = before >> 32, before & THREAD
+        ordinary = np.flatnonzero((before != 0) & ~self._order.are_agents(threads))
+        if not ordinary.size:
+            return
+        lanes = ordinary % access.lanes.size
+        fenced = np.maximum(self._last_fence(threads[ordinary]), self._last_fence(access.threads[lanes]))
+        unseen = ordinary[fenced <= times[ordinary]]
+        if unseen.size:
+            first = int(unseen[0])
+            self._report(
+                access, shadow, first, int(threads[first]), steps[int(times[first]) - 1], unseen.size
+            )
+
+    def _report(self, access: Access, shadow: Shadow, at: int, writer: int, step: Step, count: int) -> None:
+        """Report an asynchronous read, the unit at position ``at``, of what a thread wrote by a step."""
+        chunk, lane = access.chunk, at % access.lanes.size
+        shared = shadow.allocation in chunk.shared.allocations
+        offset = int(access.offsets[lane])
+        offset = offset % chunk.shared_stride if shared else offset
+        other = chunk.place_of(writer, step)
+        fault = MissingProxyFence(
+            f"an asynchronous read of {'shared' if shared else 'global'} memory that an ordinary instruction "
+            "wrote, without fence.proxy.async between the two",
+            f"byte {offset} of {shadow.allocation.name}: written by {replace(other, kernel='')}",
+            "let the threads that wrote execute fence.proxy.async, then a barrier, then issue",
+        )
+        fault.other, fault.offset, fault.count = other, offset, count
+        fault.address = offset if shared else shadow.allocation.base + offset
+        fault.space, fault.allocation, fault.width = (
+            "shared" if shared else "global",
+            shadow.allocation.name,
+            1,
+        )
+        chunk.found(fault, int(access.lanes[lane]))
+
+    def _last_fence(self, threads: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The times of the last fences of threads; those of other chunks have executed one at their end."""
+        warps, here = self._find(threads)
+        return np.where(here, self._fences[warps, threads % WARP_SIZE], np.iinfo(np.int64).max)
+
+    def _find(self, threads: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
+        """The places of threads in ``_warps``, and whether they are in the chunk."""
+        warps = threads // WARP_SIZE
+        places = np.minimum(np.searchsorted(self._warps, warps), self._warps.size - 1)
+        return places, self._warps[places] == warps
