@@ -9,7 +9,7 @@ from threading import Lock
 from typing import Any
 
 from gpu.cuda_kernels import Buffer, CudaKernel, Packing
-from gpu.cuda_launch import refuse, set_attributes
+from gpu.cuda_launch import let_overlap, refuse, set_cluster_of
 from gpu.device import LaunchPlan
 
 _GRAPH = "a graph of kernels"
@@ -35,7 +35,7 @@ class BoundLaunch:
         self._slots = [i for i, value in enumerate(plan.args) if value is None]
         self.given, self._buffer = len(self._slots), Buffer(kernel.places)
         self._function, self._grid, self._block = kernel.function, plan.grid, plan.block
-        self._shared, self.cluster = plan.shared, plan.cluster
+        self._shared, self.cluster, self.dependent = plan.shared, plan.cluster, plan.dependent
         if plan.shared or plan.cluster:
             self.cluster = kernel.launcher.admit(plan.grid, plan.shared, plan.cluster)
 
@@ -71,11 +71,13 @@ class BoundChain:
         self._launches = launches  # the nodes hold the buffers' addresses, but do not keep the buffers alive
         self._nodes: list[tuple[Any, Any]] = []
         for launch in launches:
-            before = [node for node, _ in self._nodes[-1:]]
-            params = launch.node()
+            last, params = [node for node, _ in self._nodes[-1:]], launch.node()
+            before = [] if launch.dependent else last
             node = checked(driver.cuGraphAddKernelNode(graph, before or None, len(before), params))
+            if last and launch.dependent:
+                let_overlap(graph, last[0], node)
             if launch.cluster is not None:
-                set_attributes(node, launch.cluster)
+                set_cluster_of(node, launch.cluster)
             self._nodes.append((node, params))
         self._graph = checked(driver.cuGraphInstantiate(graph, 0))
         self._change, self._launch = driver.cuGraphExecKernelNodeSetParams, driver.cuGraphLaunch

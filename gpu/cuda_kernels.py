@@ -96,6 +96,7 @@ class CudaKernel:
         stream: Any = None,
         cooperative: bool = False,
         cluster: Extent | None = None,
+        dependent: bool = False,
     ) -> None:
         """Launch the kernel, and return at once.
 
@@ -117,8 +118,8 @@ class CudaKernel:
         launch = self.function, *grid, *block, shared, queue, buffer.pointers
         with buffer.lock:
             packing.write(buffer.bytes, args)
-            if clusters is not None:
-                config = configuration(grid, block, shared, queue, clusters, cooperative)
+            if clusters is not None or dependent:
+                config = configuration(grid, block, shared, queue, clusters, cooperative, dependent)
                 (status,) = self._extended(config, self.function, buffer.pointers, 0)
             else:
                 (status,) = self._cooperative(*launch) if cooperative else self._launch(*launch, 0)

@@ -1,4 +1,4 @@
-"""What a launch on an NVIDIA GPU has beside its arguments: clusters, much shared memory, and refusals."""
+"""What a launch on an NVIDIA GPU has beside its arguments: its attributes, shared memory, and refusals."""
 
 from __future__ import annotations
 
@@ -79,42 +79,67 @@ class Function:
         return _MOST_IN_CLUSTER if not status and clusters else 0
 
 
-def configuration(grid: Dim, block: Dim, shared: int, queue: Any, cluster: Dim, cooperative: bool) -> Any:
-    """The configuration of a launch in clusters, for ``cuLaunchKernelEx``."""
+def configuration(
+    grid: Dim,
+    block: Dim,
+    shared: int,
+    queue: Any,
+    cluster: Dim | None,
+    cooperative: bool,
+    dependent: bool,
+) -> Any:
+    """The configuration of a launch, with its attributes, for ``cuLaunchKernelEx``."""
     from cuda.bindings import driver
 
+    which = driver.CUlaunchAttributeID
     config = driver.CUlaunchConfig()
     config.gridDimX, config.gridDimY, config.gridDimZ = grid
     config.blockDimX, config.blockDimY, config.blockDimZ = block
     config.sharedMemBytes, config.hStream = shared, queue
-    clusters, together = driver.CUlaunchAttribute(), driver.CUlaunchAttribute()
-    which = driver.CUlaunchAttributeID
-    clusters.id, together.id = (
-        which.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
-        which.CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
-    )
-    clusters.value = _of_cluster(driver.CUlaunchAttributeValue(), cluster)
-    together.value.cooperative = int(cooperative)
-    config.attrs = [clusters, together]
-    config.numAttrs = len(config.attrs)
+    attributes = list[Any]()
+    if cluster is not None:
+        attributes.append(driver.CUlaunchAttribute())
+        attributes[-1].id = which.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        _set_cluster(attributes[-1].value, cluster)
+    if cooperative:
+        attributes.append(driver.CUlaunchAttribute())
+        attributes[-1].id = which.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+        attributes[-1].value.cooperative = 1
+    if dependent:
+        attributes.append(driver.CUlaunchAttribute())
+        attributes[-1].id = which.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        attributes[-1].value.programmaticStreamSerializationAllowed = 1
+    config.attrs, config.numAttrs = attributes, len(attributes)
     return config
 
 
-def set_attributes(node: Any, cluster: Dim) -> None:
+def set_cluster_of(node: Any, cluster: Dim) -> None:
     """Set the cluster of a graph's kernel node."""
     from cuda.bindings import driver
 
-    value = _of_cluster(driver.CUkernelNodeAttrValue(), cluster)
+    value = driver.CUkernelNodeAttrValue()
+    _set_cluster(value, cluster)
     which = driver.CUkernelNodeAttrID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
     (status,) = driver.cuGraphKernelNodeSetAttribute(node, which, value)
     if status:
         refuse(f"a graph of kernels: clusters of {cluster}", status)
 
 
-def _of_cluster(value: Any, cluster: Dim) -> Any:
+def let_overlap(graph: Any, before: Any, node: Any) -> None:
+    """Let a graph's kernel node start when the blocks of the one before it allow it to."""
+    from cuda.bindings import driver
+
+    edge = driver.CUgraphEdgeData()
+    edge.from_port = driver.CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC
+    edge.type = driver.CUgraphDependencyType.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
+    (status,) = driver.cuGraphAddDependencies(graph, [before], [node], [edge], 1)
+    if status:
+        refuse("a graph of kernels: a dependent launch", status)
+
+
+def _set_cluster(value: Any, cluster: Dim) -> None:
     """Write a cluster into the value of an attribute."""
     value.clusterDim.x, value.clusterDim.y, value.clusterDim.z = cluster
-    return value
 
 
 def refuse(what: str, status: Any) -> NoReturn:

@@ -77,11 +77,13 @@ class Kernel(Protocol):
         stream: Any = None,
         cooperative: bool = False,
         cluster: Extent | None = None,
+        dependent: bool = False,
     ) -> None:
         """Launch the kernel.
 
         Arguments are device arrays and numbers; structures are bytes or NumPy scalars. ``cluster`` is the
-        blocks per cluster: an int, or up to three.
+        blocks per cluster: an int, or up to three. A ``dependent`` launch may overlap the one before in its
+        stream, until it waits for it (programmatic dependent launch).
         """
 
 
@@ -100,6 +102,8 @@ class LaunchPlan:
         Bytes of dynamic shared memory per block.
     cluster : (int, int, int), optional
         Blocks per cluster.
+    dependent : bool
+        Whether the launch may overlap the one before in its chain, until it waits for it.
     bound : object
         Private to the device: the plan with its kernel loaded.
     """
@@ -111,6 +115,7 @@ class LaunchPlan:
     args: tuple[Any, ...]
     shared: int = 0
     cluster: Dim | None = None
+    dependent: bool = False
     bound: Any = None
 
 

@@ -13,6 +13,7 @@
 ``races``           two unordered accesses of the same bytes, one of them a write
 ``copies``          memory touched while an asynchronous copy of it is in flight
 ``proxies``         memory that an ordinary instruction wrote, read by a copy or product without a proxy fence
+``dependents``      a dependent launch that touches what the launch before it does, before its wait
 ``deadlock``        all remaining lanes wait for one another
 ``runaway``         infinite loops
 ``unreachable``     control that runs off the end of a function, where its compiler left no return
@@ -46,6 +47,7 @@ KINDS = (
     "races",
     "copies",
     "proxies",
+    "dependents",
     "deadlock",
     "runaway",
     "unreachable",

@@ -240,6 +240,23 @@ class MissingProxyFence(MemoryFault):
     other: Place = Place()
 
 
+class DependentAccess(MemoryFault):
+    """An access of a dependent launch, before its wait, to memory that the launch before accesses.
+
+    Attributes
+    ----------
+    earlier, later : str
+        The kinds of the two accesses: "read", "write" or "atomic"; an earlier atomic one counts as a write.
+    other : Place
+        The access of the launch before; ``place`` is that of the dependent launch.
+    """
+
+    check = "dependents"
+    earlier: str = ""
+    later: str = ""
+    other: Place = Place()
+
+
 class UninitialisedRegister(KernelFault):
     """A use of an uninitialised register, or of a value computed from it.
 

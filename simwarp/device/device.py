@@ -30,6 +30,7 @@ from simwarp.tensormaps import encode
 
 if TYPE_CHECKING:
     from simwarp.device.module import Kernel, Module
+    from simwarp.races import Footprint
 
 SCHEDULES = ("lowest pc", "stack", "random")
 _BUDGET = 10**8
@@ -158,6 +159,8 @@ class Device:
         self.heap = Heap(self.memory, _count("heap", heap, 0))
         self.executed = self.launches = 0
         self.plans: dict[Any, Any] = {}
+        self.default_stream = Stream()
+        self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
         self._names = itertools.count()
         self._checks: list[Callable[[], None]] = []
 
@@ -290,7 +293,8 @@ class Device:
         given = iter(arrays)
         args = [next(given) if value is None else value for value in plan.args]
         kernel = self.kernel(plan.ptx, plan.name)
-        kernel(plan.grid, plan.block, *args, shared=plan.shared, cluster=plan.cluster)
+        options = {"shared": plan.shared, "cluster": plan.cluster, "dependent": plan.dependent}
+        kernel(plan.grid, plan.block, *args, **options)
 
     def flag(self) -> DeviceArray:
         """Allocate one int32, set to 0, for kernels to set."""
@@ -310,7 +314,9 @@ class Device:
 
     def stream(self) -> Stream:
         """Create a stream; simulated work is done as soon as it is queued."""
-        return Stream()
+        stream = Stream()
+        self._streams.add(stream)
+        return stream
 
     def event(self) -> Event:
         """Create an event."""
@@ -328,8 +334,14 @@ class Device:
 
     def synchronize(self) -> None:
         """Run the deferred checks; all work is already done."""
+        self.end_overlaps()
         while self._checks:  # if one raises, the others run at the next synchronisation
             self._checks.pop(0)()
+
+    def end_overlaps(self) -> None:
+        """Let no later launch overlap those before: they have ended for the host or for a copy."""
+        for stream in (self.default_stream, *self._streams):
+            stream.unfinished = ()
 
 
 class _Owner:
@@ -387,6 +399,7 @@ class DeviceArray:
                     else "convert or reshape the host array first"
                 )
             )
+        self.device.end_overlaps()
         self._allocation.fill(np.ascontiguousarray(host).reshape(-1).view(np.uint8))
 
     def download(self, stream: Stream | None = None) -> npt.NDArray[Any]:
@@ -474,10 +487,20 @@ def _meaningful(dtype: np.dtype[Any]) -> npt.NDArray[np.bool_]:
 
 
 class Stream:
-    """A queue of work; simulated work is done as soon as it is queued."""
+    """A queue of work; simulated work is done as soon as it is queued.
+
+    Attributes
+    ----------
+    unfinished : tuple of Footprint
+        The last launches, if a dependent launch may overlap them.
+    """
+
+    def __init__(self) -> None:
+        self.unfinished: tuple[Footprint, ...] = ()
 
     def synchronize(self) -> None:
         """Wait for the queued work, which is already done."""
+        self.unfinished = ()
 
 
 class Event:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from simwarp.ptx.rows import DTYPES
 from simwarp.ptx.spaces import to_generic
 from simwarp.ptx.syntax import Immediate, Reference, Variable
 from simwarp.ptx.syntax import Module as Syntax
-from simwarp.races import Races
+from simwarp.races import Dependents, Footprint, Races
 
 if TYPE_CHECKING:
     from simwarp.device.device import Device
@@ -154,6 +154,7 @@ class Kernel:
         stream: Stream | None = None,
         cooperative: bool = False,
         cluster: Extent | None = None,
+        dependent: bool = False,
     ) -> None:
         """Launch the kernel; returns when it has ended.
 
@@ -170,6 +171,8 @@ class Kernel:
             Whether all blocks run at once, so that they can wait for one another.
         cluster : int or up to three of them, optional
             Blocks per cluster: (x, y, z). A kernel that requires a size needs none here.
+        dependent : bool
+            Whether the launch may overlap the one before in its stream, until ``griddepcontrol.wait``.
 
         Raises
         ------
@@ -184,7 +187,11 @@ class Kernel:
         clusters = self._check_cluster(grid, cluster)
         self.device.memory.settle()
         printed: list[str] = []
-        launch = self._launch(grid, block, _parameters(self, args), shared, cooperative, clusters, printed)
+        queue = stream or self.device.default_stream
+        before = queue.unfinished if dependent else ()
+        launch = self._launch(
+            grid, block, _parameters(self, args), shared, cooperative, clusters, before, printed
+        )
         try:
             self.device.executed += launch.run()
         except MemoryError:
@@ -196,6 +203,10 @@ class Kernel:
                 "launch fewer blocks together, or use less memory in each"
             ) from None
         finally:
+            queue.unfinished = ()
+            if isinstance(launch.races, Dependents):
+                launch.races.show()
+                queue.unfinished = launch.races.unfinished
             if printed:
                 (self.device.stdout or sys.stdout).write("".join(printed))
 
@@ -207,10 +218,12 @@ class Kernel:
         shared: int,
         cooperative: bool,
         cluster: Dim | None,
+        before: tuple[Footprint, ...],
         printed: list[str],
     ) -> Launch:
         device, program = self.device, self.program
         device.launches += 1
+        overlaps = bool(before) or program.launches_dependents
         dynamic = program.dynamic_shared_at + shared if shared else 0
         if cooperative:
             device.workspace.upload(np.array([8, 0], np.uint32))
@@ -231,7 +244,7 @@ class Kernel:
             workspace=device.workspace.pointer if cooperative else 0,
             chunk_lanes=device.chunk_lanes,
             cooperative=cooperative,
-            workers=device.workers,
+            workers=1 if overlaps else device.workers,
             instruction_budget=device.instruction_budget,
             checks=device.checks,
             schedule=device.schedule,
@@ -242,7 +255,8 @@ class Kernel:
             number=device.launches,
             clock=device.executed,
             print=printed.append,
-            find_races=Races,
+            overlaps=overlaps,
+            find_races=partial(Dependents, before=before) if overlaps else Races,
         )
 
     def _check_geometry(self, grid: Dim, block: Dim, shared: int) -> None:

@@ -179,6 +179,8 @@ def fence(scheduler: Scheduler, pc: int, step: Step) -> int | None:
         races.fence(scheduler.chunk, taken, _scope(step))
         if not _ASYNC.isdisjoint(step.form.modifiers):
             races.proxy_fence(scheduler.chunk, taken)
+    elif races is not None and "grid" in step.row.traits:
+        races.grid_control(scheduler.chunk, taken, step.form.has("wait"))
     return pc + 1
 
 

@@ -8,6 +8,7 @@ cost next to nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -353,19 +354,7 @@ class Chunk:
 
     def place_of(self, thread: int, step: Step) -> Place:
         """The place, for a fault, of a thread of the launch at a step."""
-        block, within = divmod(thread, self.warps_per_block * WARP_SIZE)
-        instruction = step.instruction
-        return Place(
-            kernel=self.program.name,
-            block=special_registers.index_3d(block, self.launch.grid),
-            warp=within // WARP_SIZE,
-            lane=within % WARP_SIZE,
-            thread=special_registers.index_3d(within, self.launch.block),
-            line=instruction.line,
-            source_file=instruction.source.file if instruction.source else None,
-            source_line=instruction.source.line if instruction.source else None,
-            text=" ".join(instruction.text.split()),
-        )
+        return place_of(self.program.name, self.launch.grid, self.launch.block, thread, step)
 
     def placed(self, fault: KernelFault, lanes: int | Mask) -> KernelFault:
         """Set the place of a fault to that of a lane, or of the first lane of a mask."""
@@ -387,6 +376,25 @@ class Chunk:
         if not isinstance(lanes, int):
             fault.count = int(np.count_nonzero(lanes))
         self.launch.found(self.placed(fault, lanes))
+
+
+def place_of(
+    kernel: str, grid: tuple[int, int, int], block: tuple[int, int, int], thread: int, step: Step
+) -> Place:
+    """The place, for a fault, of a thread of a launch of such a kernel, grid and block at a step."""
+    number, within = divmod(thread, -(-math.prod(block) // WARP_SIZE) * WARP_SIZE)
+    instruction = step.instruction
+    return Place(
+        kernel=kernel,
+        block=special_registers.index_3d(number, grid),
+        warp=within // WARP_SIZE,
+        lane=within % WARP_SIZE,
+        thread=special_registers.index_3d(within, block),
+        line=instruction.line,
+        source_file=instruction.source.file if instruction.source else None,
+        source_line=instruction.source.line if instruction.source else None,
+        text=" ".join(instruction.text.split()),
+    )
 
 
 def _of_warps(value: Any, warps: npt.NDArray[np.intp]) -> Any:

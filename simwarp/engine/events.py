@@ -199,3 +199,6 @@ class OrderListener(Protocol):
 
     def proxy_fence(self, chunk: Chunk, mask: Mask, /) -> None:
         """Lanes make their writes, and those that they know, visible to asynchronous accesses."""
+
+    def grid_control(self, chunk: Chunk, mask: Mask, waits: bool, /) -> None:
+        """Lanes wait for the grids before; or they allow the grids that depend on this one to start."""

@@ -74,8 +74,10 @@ class Launch:
         The launch's number on the device, and the start value of ``%clock``.
     print
         Called with each text that the kernel prints.
+    overlaps : bool
+        Whether it runs while the launches before it may, or lets those after it start before its end.
     find_races
-        Makes the race detector, unless that check is off; None for none.
+        Makes the race detector, unless its checks are off; None for none.
     """
 
     program: Program
@@ -105,6 +107,7 @@ class Launch:
     number: int = 0
     clock: int = 0
     print: Callable[[str], object] = print
+    overlaps: bool = False
     find_races: Callable[[Launch], OrderListener] | None = None
 
     def __post_init__(self) -> None:
@@ -122,7 +125,8 @@ class Launch:
         self.journal: Journal | None = None
         """Records changes of memory while a livelock is suspected."""
         self.races = None
-        watching = ("races", *(("copies", "proxies") if self.program.has_transfers else ()))
+        watching = ["races", *(("copies", "proxies") if self.program.has_transfers else ())]
+        watching += ["dependents"] if self.overlaps else []
         if self.find_races is not None and any(self.checks.action(kind) != "off" for kind in watching):
             self.races = self.find_races(self)
         self.watched_loads = self.races.watched if self.races is not None else set[int]()

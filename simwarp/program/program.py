@@ -246,6 +246,16 @@ class Program:
         return any(step.kind in ("async copy", "async group") for step in self.steps)
 
     @cached_property
+    def launches_dependents(self) -> bool:
+        """Whether it may allow dependent grids to start before its end."""
+        return any("grid" in step.row.traits and not step.form.has("wait") for step in self.steps)
+
+    @cached_property
+    def waits_for_grids(self) -> bool:
+        """Whether it may wait for the grids before."""
+        return any("grid" in step.row.traits and step.form.has("wait") for step in self.steps)
+
+    @cached_property
     def has_mbarriers(self) -> bool:
         """Whether it has barriers in shared memory."""
         return any(step.kind == "mbarrier" or step.barrier is not None for step in self.steps)

@@ -9,9 +9,11 @@
 `release_acquire`  flags and locks
 `proxies`          accesses of asynchronous copies and products, and their fences
 `report`           the fault of a race
+`dependents`       launches that overlap the one before, until they wait for it
 =================  =============================================================================
 """
 
+from simwarp.races.dependents import Dependents, Footprint
 from simwarp.races.detector import Races
 
-__all__ = ["Races"]
+__all__ = ["Dependents", "Footprint", "Races"]

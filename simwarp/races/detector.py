@@ -189,6 +189,9 @@ class Races:
         """Record that lanes execute ``fence.proxy.async``."""
         self.proxies.fence(chunk.thread[mask], self._time)
 
+    def grid_control(self, chunk: Chunk, mask: Mask, waits: bool) -> None:
+        """Ignore ``griddepcontrol``, which orders nothing within a launch; see `simwarp.races.dependents`."""
+
     def _cluster(self, chunk: Chunk, mask: Mask, arrives: bool) -> Iterator[tuple[int, Signal]]:
         """Yield each warp and the signal of its cluster's barrier, a new signal for each phase."""
         phases, signals = self._cluster_arrivals, self._cluster_signals

@@ -13,6 +13,7 @@ import simwarp
 from gpu.bmm.packing import packing_plan
 from gpu.bmm.schemes import SCHEMES
 from gpu.compile import compile
+from gpu.device import LaunchChain, LaunchPlan
 from reference.errors import DtypeError, NotANumberError, ShapeError
 from reference.types import Im2col
 from simwarp.faults import LaunchError
@@ -364,3 +365,42 @@ def test_the_driver_takes_the_maps_that_the_simulator_takes(device):
     maps += [device.tensor_map(images, im2col=Im2col((-1, -1), (-1, -1), channels=16, pixels=64))]
     assert all(len(one) == 128 for one in maps)
     assert len(set(maps)) == len(maps)
+
+
+CHAIN = """
+extern "C" __global__ void scale(const float* x, float* y, int n) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+    if (i < n) y[i] = 2 * x[i];
+}
+extern "C" __global__ void add(const float* y, const float* bias, float* z, int n) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    const float b = i < n ? bias[i] : 0;
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    if (i < n) z[i] = y[i] + b;
+}
+"""
+
+
+@pytest.mark.parametrize("n", [1, 1000, 1 << 22])
+def test_dependent_launches_wait_for_the_launch_before(device, n):
+    if device.compute_capability < (9, 0):
+        pytest.skip("dependent launches need compute capability 9.0")
+    ptx, blocks = compile(CHAIN, "chain.cu", arch=device.compute_capability).text, (-(-n // 128), 1, 1)
+    rng = np.random.default_rng(n)
+    x, bias = (rng.standard_normal(n).astype(np.float32) for _ in range(2))
+    scale = LaunchPlan(ptx, "scale", blocks, (128, 1, 1), (None, None, n))
+    add = LaunchPlan(ptx, "add", blocks, (128, 1, 1), (None, None, None, n), dependent=True)
+    y, z = (device.upload(np.zeros(n, np.float32)) for _ in range(2))
+    given = [[device.upload(x), y], [y, device.upload(bias), z]]
+    module = device.load(ptx)
+    for stream in (None, device.stream()):  # launches one by one, then the chain as a graph
+        for plan, arrays in zip((scale, add), given, strict=True):
+            kernel = module.kernel(plan.name)
+            kernel(blocks, 128, *arrays, n, stream=stream, dependent=plan.dependent)
+        np.testing.assert_array_equal(z.download(stream), 2 * x + bias)
+        z.upload(np.zeros(n, np.float32))
+    for _ in range(3):
+        device.launch_all(LaunchChain((scale, add)), given)
+        np.testing.assert_array_equal(z.download(), 2 * x + bias)
+        z.upload(np.zeros(n, np.float32))

@@ -167,7 +167,7 @@ def test_a_strict_check_is_enabled_only_by_its_name(kind, checks):
 
 
 def test_every_kind_of_fault_has_a_test_case():
-    assert {*CASES, "freed", "unreachable"} == set(KINDS)
+    assert {*CASES, "dependents", "freed", "unreachable"} == set(KINDS)
 
 
 @pytest.mark.parametrize("action", ["report", "off"])

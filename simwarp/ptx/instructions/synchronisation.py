@@ -70,5 +70,6 @@ row(
     kind="fence",
     section="9.7.13.13",
     minimum_sm=90,
-    summary="where dependent grids may start, and wait for the ones before; launches here run one by one",
+    traits="grid",
+    summary="allow dependent grids to start, or wait until the grids before have ended and can be seen",
 )(nothing)

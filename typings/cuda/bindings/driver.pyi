@@ -25,12 +25,25 @@ class CUfunction_attribute(IntEnum):
 class CUlaunchAttributeID(IntEnum):
     CU_LAUNCH_ATTRIBUTE_COOPERATIVE = 2
     CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4
+    CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6
+
+class CUgraphDependencyType(IntEnum):
+    CU_GRAPH_DEPENDENCY_TYPE_DEFAULT = 0
+    CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC = 1
+
+CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC: int
+
+class CUgraphEdgeData:
+    from_port: int
+    to_port: int
+    type: CUgraphDependencyType
 
 CUkernelNodeAttrID = CUlaunchAttributeID
 
 class CUlaunchAttributeValue:
     clusterDim: Any
     cooperative: int
+    programmaticStreamSerializationAllowed: int
 
 class CUkernelNodeAttrValue(CUlaunchAttributeValue): ...
 
@@ -55,6 +68,9 @@ def cuDeviceGetAttribute(attrib: CUdevice_attribute, dev: Any) -> tuple[CUresult
 def cuFuncGetAttribute(attrib: CUfunction_attribute, hfunc: Any) -> tuple[CUresult, int]: ...
 def cuFuncSetAttribute(hfunc: Any, attrib: CUfunction_attribute, value: int) -> tuple[CUresult]: ...
 def cuLaunchKernelEx(config: CUlaunchConfig, f: Any, kernelParams: Any, extra: Any) -> tuple[CUresult]: ...
+def cuGraphAddDependencies(
+    hGraph: Any, from_: list[Any], to: list[Any], edgeData: list[CUgraphEdgeData], numDependencies: int
+) -> tuple[CUresult]: ...
 def cuGraphKernelNodeSetAttribute(
     hNode: Any, attr: CUlaunchAttributeID, value: CUkernelNodeAttrValue
 ) -> tuple[CUresult]: ...
