@@ -168,23 +168,33 @@ class AsyncCopies:
             chunk.mbarriers.arrive_late(chunk, address, lanes.size, time)
 
     def leave(self, chunk: Chunk, mask: Mask) -> None:
-        """Report threads that exit before their copies have ended."""
+        """Report threads that exit before their copies have ended; those that an mbarrier counts may."""
         exiting = np.zeros(self._commits.size, np.bool_)
         exiting[_whole_lanes(chunk, np.flatnonzero(mask))] = True
         for number, copy in list(self._copies.items()):
             left = copy.in_flight & exiting[copy.lanes]
             if left.any():
-                first = int(left.argmax())
-                count = int(np.count_nonzero(left))
-                fault = CopyInFlight(
-                    "a thread exits before its asynchronous copies have ended",
-                    f"{count} of them were issued by {chunk.place_of(int(copy.threads[first]), copy.step)}",
-                    "wait for all copies before the end of the kernel",
-                )
-                fault.copy = chunk.place_of(int(copy.threads[first]), copy.step)
-                fault.count = count
+                left = left & ~self._signalling(number)[copy.lanes]
+            if left.any():
+                lane = int(_lanes_in(chunk, copy.lanes[left][:1])[0])
+                fault = _left(chunk, copy, left, "a thread exits before its asynchronous copies have ended")
                 self._end(chunk, number, copy, left)
-                chunk.found(fault, int(_lanes_in(chunk, copy.lanes[first : first + 1])[0]))
+                chunk.found(fault, lane)
+
+    def finish(self, chunk: Chunk) -> None:
+        """Report copies that an mbarrier counts and that nobody waited for: the chunk has ended."""
+        for copy in self._copies.values():
+            fault = _left(chunk, copy, copy.in_flight, "blocks exit without a wait for asynchronous copies")
+            fault.place = fault.copy
+            chunk.launch.found(fault)
+
+    def _signalling(self, number: int) -> _Some:
+        """The lanes that arrive at an mbarrier when their copy of a number has ended."""
+        lanes = np.zeros(self._commits.size, np.bool_)
+        for arrivals in self._arrivals.values():
+            for arriving, issued in arrivals:
+                lanes[arriving] |= number <= issued
+        return lanes
 
     # ---- the check -----------------------------------------------------------------------------------
 
@@ -338,6 +348,15 @@ def group(chunk: Chunk, step: Step) -> None:
         copies.commit(chunk)
     else:
         copies.wait(chunk, int(step.sources[0](chunk)) if step.sources else None)
+
+
+def _left(chunk: Chunk, copy: _Copy, left: _Some, what: str) -> CopyInFlight:
+    """The fault of copies that nobody waited for."""
+    count, place = int(np.count_nonzero(left)), chunk.place_of(int(copy.threads[left][0]), copy.step)
+    values = f"{count} of them were issued by {place}"
+    fault = CopyInFlight(what, values, "wait for all copies before the end of the kernel")
+    fault.copy, fault.count = place, count
+    return fault
 
 
 def _counts(chunk: Chunk, step: Step, size: int) -> npt.NDArray[np.int64]:

@@ -208,6 +208,8 @@ class Launch:
                 self.races.enter(chunk)
             try:
                 SCHEDULERS[self.schedule](self, chunk).run()
+                if chunk.copies is not None:
+                    chunk.copies.finish(chunk)
                 if chunk.transfers is not None:
                     chunk.transfers.finish(chunk)
             except LaunchEnded:

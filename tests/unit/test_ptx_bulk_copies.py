@@ -410,6 +410,30 @@ def test_copies_that_an_mbarrier_counts_are_in_flight_until_its_wait(schedule):
     fault_of(CopyInFlight, body + "cp.async.mbarrier.arrive.noinc.shared.b64 [%rd1];\n" + OTHER, schedule)
 
 
+PRODUCED = (
+    "@%p1 mbarrier.init.shared.b64 [%rd1], 64; bar.sync 0; setp.lt.u32 %p3, %r1, 64; @!%p3 bra CONSUMER;\n"
+    + COPY
+    + "cp.async.mbarrier.arrive.noinc.shared.b64 [%rd1]; ret;\nCONSUMER: "
+)
+"""Threads 0 to 63 copy, arrive and exit; the others go on."""
+
+
+@every_schedule
+def test_a_thread_may_exit_before_copies_that_an_mbarrier_counts(schedule):
+    body = PRODUCED + WAIT.format(parity=0)
+    body += "sub.u32 %r3, %r1, 64; mul.wide.u32 %rd8, %r3, 16; add.u64 %rd8, %rd3, %rd8;\n"
+    body += "ld.shared.u32 %r2, [%rd8];\n"
+    assert run(body, schedule=schedule)[64:] == GIVEN[:256:4].tolist()
+
+
+@pytest.mark.parametrize("schedule", ["lowest pc", "random"])
+def test_copies_that_an_mbarrier_counts_and_nobody_waits_for_are_named(schedule):
+    fault = fault_of(CopyInFlight, PRODUCED + "mov.u32 %r2, 0;\n", schedule)
+    assert "exit" in fault.what
+    assert "cp.async.cg" in fault.copy.text
+    assert fault.count == (64 if schedule == "lowest pc" else 32)
+
+
 # ---- CUDA -------------------------------------------------------------------------------------------
 
 CUDA = r"""
