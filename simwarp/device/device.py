@@ -74,7 +74,7 @@ class Device:
         see `simwarp.checks`.
     observe : str, or sequence of str
         What to count for `report`: any of "coverage", "fidelity", "banks", "sectors", "divergence",
-        "traffic"; or "all".
+        "traffic", "pipeline"; or "all".
     schedule : str
         Order of divergent paths: "lowest pc"; "stack", with reconvergence points, as on chips before
         Volta; or "random".

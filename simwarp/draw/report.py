@@ -14,6 +14,7 @@ _TITLES = {
     "coverage": "Coverage: instructions, and the classes of their operand values",
     "traffic": "Traffic",
     "fidelity": "Fidelity",
+    "pipeline": "Pipeline: stages in shared memory of block 0; ~ copy in flight, = filled, # read, . free",
 }
 
 
@@ -78,6 +79,9 @@ def _cell(value: Any) -> str:
 def _body(name: str, data: Data) -> str:
     if name == "fidelity":
         return data["text"]
+    if name == "pipeline":
+        width = max(map(len, data["rows"]), default=0)
+        return "\n".join(f"{stage:>{width}}  {row}" for stage, row in data["rows"].items()) or "none"
     if name == "traffic":
         return _traffic(data)
     return _coverage(data) if name == "coverage" else _by_line(data)

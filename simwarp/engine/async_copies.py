@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from simwarp.engine.accesses import announce_store, places, read_memory
 from simwarp.engine.dice import Dice
-from simwarp.engine.events import Agent, OrderedAccess
+from simwarp.engine.events import Agent, OrderedAccess, StageEvent
 from simwarp.faults import CopyInFlight
 from simwarp.lanes import WARP_SIZE
 
@@ -111,6 +111,7 @@ class AsyncCopies:
             )
             data, _ = self._read(chunk, copy, np.arange(lanes.size))
             announce_store(chunk, step, place, targets, data)
+            self._notify(chunk, copy, np.ones(lanes.size, np.bool_), "issued")
             self._issued += 1
             self._copies[self._issued] = copy
             self._writers[self._units(targets, size).reshape(-1)] = self._issued
@@ -250,6 +251,21 @@ class AsyncCopies:
         """(n, units): the units of shared memory that accesses touch; the last unit for those outside."""
         return np.minimum(_words(addresses, width), self._writers.size - 1).astype(np.int64)
 
+    def _notify(self, chunk: Chunk, copy: _Copy, which: _Some, moment: str) -> None:
+        """Notify the observers of some copies, by block and group."""
+        if not chunk.launch.on_stage:
+            return
+        stride = np.uint64(chunk.shared_stride)
+        windows = (copy.targets // stride).astype(np.int64)
+        for window, group in sorted(
+            set(zip(windows[which].tolist(), copy.groups[which].tolist(), strict=True))
+        ):
+            here = which & (windows == window) & (copy.groups == group)
+            block, at = int(chunk.block_numbers[window]), copy.targets[here] % stride
+            event = StageEvent(chunk, copy.step, moment, f"group {group}", block, at, copy.size)
+            for observe in chunk.launch.on_stage:
+                observe(event)
+
     # ---- moments -------------------------------------------------------------------------------------
 
     def _some_happen(self, chunk: Chunk) -> None:
@@ -266,6 +282,7 @@ class AsyncCopies:
         self._happen(chunk, copy, copy.pending & ended)
         units = self._units(copy.targets[which], copy.size).reshape(-1)
         self._writers[units[self._writers[units] == number]] = 0
+        self._notify(chunk, copy, ended, "filled")
         copy.in_flight = copy.in_flight & ~ended
         if not copy.in_flight.any():
             del self._copies[number]

@@ -67,6 +67,8 @@ class Chunk:
         Start of the block's window in the chunk's shared memory.
     reserved_start : int
         Start of the reserved part in that window.
+    block_numbers : (blocks,) int
+        The number in the grid of each block of the whole chunk.
     order : callable, or None
         ``order(n)`` is the order in which n lanes of one instruction access memory; None: ascending.
     is_part : bool
@@ -81,7 +83,7 @@ class Chunk:
         self.warps_per_block = -(-launch.threads // WARP_SIZE)
         thread = np.arange(self.warps_per_block * WARP_SIZE) < launch.threads
         self.live: Mask = np.tile(thread.reshape(-1, WARP_SIZE), (blocks.size, 1))
-        self.blocks = blocks.size
+        self.blocks, self.block_numbers = blocks.size, blocks
         self.warps = self.blocks * self.warps_per_block
         self.warp = np.arange(self.warps).reshape(-1, 1)
         self.block = np.repeat(blocks, self.warps_per_block).reshape(-1, 1)

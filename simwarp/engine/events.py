@@ -71,6 +71,30 @@ class AccessEvent:
     width: int
 
 
+class StageEvent(NamedTuple):
+    """A stage of a pipeline in shared memory: something begins to be written there, or may be read.
+
+    Attributes
+    ----------
+    moment : str
+        "issued": a copy into it begins; "filled": a wait for the copies into it has ended.
+    stage : str
+        Its name: the mbarrier that counts the bytes, or the place of a group's first byte.
+    block : int
+        The number of the block in the grid.
+    addresses : (n,) uint64
+        The bytes written, by their offsets in the block's window, as units of ``width`` bytes.
+    """
+
+    chunk: Chunk
+    step: Step
+    moment: str
+    stage: str
+    block: int
+    addresses: npt.NDArray[np.uint64]
+    width: int
+
+
 class Observer:
     """Base class of observers; override the events to observe.
 
@@ -95,6 +119,9 @@ class Observer:
 
     def on_write(self, event: WriteEvent) -> None:
         """Lanes wrote to global memory."""
+
+    def on_stage(self, event: StageEvent) -> None:
+        """An asynchronous copy into shared memory begins or has been waited for."""
 
     def on_barrier(self, chunk: Chunk, mask: Mask) -> None:
         """The lanes of ``mask`` passed a barrier of their block."""

@@ -119,6 +119,7 @@ class Launch:
         self.on_step = [o.on_step for o in self.observers if o.wants("on_step")]
         self.on_access = [o.on_access for o in self.observers if o.wants("on_access")]
         self.on_write = [o.on_write for o in self.observers if o.wants("on_write")]
+        self.on_stage = [o.on_stage for o in self.observers if o.wants("on_stage")]
         self.on_barrier = [o.on_barrier for o in self.observers if o.wants("on_barrier")]
         self.ended = False
         """Whether a reported fault ended the launch."""

@@ -189,7 +189,7 @@ class MBarriers:
             self._waiting[address] = barrier.phase, chunk.place(int(lanes[~complete][0]))
         if complete.any():
             if chunk.transfers is not None:
-                chunk.transfers.waited(address, barrier.phase - 1)
+                chunk.transfers.waited(chunk, address, barrier.phase - 1)
             if not step.form.has("relaxed") and chunk.launch.races is not None:
                 chunk.launch.races.mbarrier_wait(chunk, lanes[complete], (address, barrier.phase - 1))
         return complete.astype(_WORD)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simwarp.engine.dice import Dice
-from simwarp.engine.events import Agent, OrderedAccess, WriteEvent
+from simwarp.engine.events import AccessEvent, Agent, OrderedAccess, StageEvent, WriteEvent
 from simwarp.faults import CopyInFlight
 
 if TYPE_CHECKING:
@@ -107,6 +107,8 @@ class Transfers:
             transfer.phase = chunk.mbarriers.expect(chunk, transfer)
         self._check_block(chunk, transfer)
         self._show(chunk, transfer)
+        self._notify(chunk, transfer, "issued")
+        self._notify_accesses(chunk, transfer)
         mine = self._grouped if transfer.barrier is None else self._counted.setdefault(transfer.barrier, [])
         mine.append(transfer)
         if not self._latest:
@@ -149,6 +151,38 @@ class Transfers:
             )
             transfer.time = races.issue(access, _agent(transfer, "bulk"))
 
+    def _notify_accesses(self, chunk: Chunk, transfer: Transfer) -> None:
+        """Notify the observers of a transfer's accesses to global memory."""
+        kind = "store" if transfer.combine is None else "reduction"
+        for memory, addresses, does in (
+            (
+                transfer.source,
+                transfer.reads[transfer.copied] if transfer.reads.size else transfer.reads,
+                "load",
+            ),
+            (transfer.target, transfer.writes, kind),
+        ):
+            if (
+                chunk.launch.on_access
+                and memory is not None
+                and memory is not self._shared
+                and addresses.size
+            ):
+                lanes, step = np.full(addresses.size, transfer.lane), transfer.step
+                event = AccessEvent(chunk, step, does, "global", lanes, addresses, transfer.width)
+                for observe in chunk.launch.on_access:
+                    observe(event)
+
+    def _notify(self, chunk: Chunk, transfer: Transfer, moment: str) -> None:
+        """Notify the observers of a copy that an mbarrier counts."""
+        if chunk.launch.on_stage and transfer.barrier is not None and transfer.writes.size:
+            stride = chunk.shared_stride
+            block = int(chunk.block_numbers[int(transfer.writes[0]) // stride])
+            at, stage = transfer.writes % np.uint64(stride), f"mbarrier {transfer.barrier % stride}"
+            event = StageEvent(chunk, transfer.step, moment, stage, block, at, transfer.width)
+            for observe in chunk.launch.on_stage:
+                observe(event)
+
     # ---- waits -------------------------------------------------------------------------------------
 
     def commit(self, chunk: Chunk) -> None:
@@ -187,9 +221,12 @@ class Transfers:
         for transfer in self._counted.get(barrier, ()):
             self._happen(chunk, transfer)
 
-    def waited(self, barrier: int, phase: int) -> None:
+    def waited(self, chunk: Chunk, barrier: int, phase: int) -> None:
         """Forget the transfers that a phase counted, which a thread found complete."""
         if barrier in self._counted:
+            for transfer in self._counted[barrier]:
+                if transfer.phase <= phase and not transfer.pending:
+                    self._notify(chunk, transfer, "filled")
             self._counted[barrier] = [t for t in self._counted[barrier] if t.phase > phase or t.pending]
 
     def uncounted(self, barrier: int, phase: int) -> list[Transfer]:

@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from simwarp.observe.coverage import Coverage
     from simwarp.observe.divergence import Divergence
     from simwarp.observe.fidelity import Fidelity
+    from simwarp.observe.pipeline import Pipeline
     from simwarp.observe.roofline import Roofline
     from simwarp.observe.sectors import Sectors
     from simwarp.observe.traffic import Traffic
 
 __all__ = ["OBSERVERS", "Report", "ReportError"]
 
-OBSERVERS = ("coverage", "fidelity", "banks", "sectors", "divergence", "traffic")
+OBSERVERS = ("coverage", "fidelity", "banks", "sectors", "divergence", "traffic", "pipeline")
 """The names of all observers; each is a class in the file of its name."""
 
 
@@ -126,6 +127,11 @@ class Report:
         """The bytes moved and the arithmetic operations computed."""
         return self._find("traffic", "traffic")
 
+    @property
+    def pipeline(self) -> Pipeline:
+        """The timeline of the stages that asynchronous copies fill."""
+        return self._find("pipeline", "pipeline")
+
     def roofline(self, chip: str | Chip) -> Roofline:
         """The minimum time of the traffic on a chip.
 
@@ -155,8 +161,9 @@ def _classes() -> dict[str, type[CountingObserver]]:
     from simwarp.observe.coverage import Coverage
     from simwarp.observe.divergence import Divergence
     from simwarp.observe.fidelity import Fidelity
+    from simwarp.observe.pipeline import Pipeline
     from simwarp.observe.sectors import Sectors
     from simwarp.observe.traffic import Traffic
 
-    classes = (Coverage, Fidelity, BankConflicts, Sectors, Divergence, Traffic)
+    classes = (Coverage, Fidelity, BankConflicts, Sectors, Divergence, Traffic, Pipeline)
     return dict(zip(OBSERVERS, classes, strict=True))

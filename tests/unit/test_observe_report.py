@@ -20,6 +20,7 @@ ASKED = {
     "sectors": "sectors",
     "divergence": "divergence",
     "traffic": "traffic",
+    "pipeline": "pipeline",
 }
 
 
