@@ -212,7 +212,8 @@ class Races:
         chunk, step, kind, memory, lanes, addresses, width, data = access
         time, how = self._tick(step), strength(step)
         threads = chunk.thread.reshape(-1)
-        if lanes.size < threads.size or chunk.order is not None:
+        every = lanes.size == threads.size and not lanes[0] and lanes[-1] == lanes.size - 1
+        if not every or chunk.order is not None:  # one lane may issue as many units as there are lanes
             threads = threads.take(lanes)
         private = memory is chunk.shared and self.launch.blocks_per_cluster == 1
         sure = how == STRONG or (private and how == FOR_BLOCK)

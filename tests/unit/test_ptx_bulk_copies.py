@@ -65,6 +65,14 @@ def test_a_bulk_copy_has_happened_when_its_phase_is_complete(schedule):
 
 
 @every_schedule
+def test_as_many_units_as_the_block_has_threads_are_those_of_the_issuing_thread(schedule):
+    """128 units of 16 bytes; what the same thread wrote there before needs no barrier."""
+    stored = "@%p1 st.shared.u32 [%rd3+2044], 77; @%p1 fence.proxy.async.shared::cta;\n"
+    body = loaded(2048, load=LOAD.format(bytes=2048)).replace(INIT, INIT + stored)
+    assert run(body, schedule=schedule) == GIVEN[:128].tolist()
+
+
+@every_schedule
 @pytest.mark.parametrize("wait", ["", "bar.sync 0;\n"])
 def test_a_read_without_a_wait_names_the_copy(schedule, wait):
     fault = fault_of(CopyInFlight, loaded(wait=wait), schedule)
