@@ -257,6 +257,12 @@ class DependentAccess(MemoryFault):
     other: Place = Place()
 
 
+class TensorMapFault(KernelFault):
+    """A copy that its tensor map does not allow, or bytes that are not a tensor map."""
+
+    check = "copies"
+
+
 class UninitialisedRegister(KernelFault):
     """A use of an uninitialised register, or of a value computed from it.
 

@@ -27,6 +27,7 @@ from simwarp.engine.reach import Frames, Reach, Windows
 from simwarp.engine.schedule import LaunchEnded, Scheduler
 from simwarp.engine.schedule_random import RandomScheduler, shuffled
 from simwarp.engine.schedule_stack import StackScheduler
+from simwarp.engine.tensor_maps import ChangedMaps
 from simwarp.faults import KernelFault
 from simwarp.lanes import WARP_SIZE
 from simwarp.memory import Memory
@@ -132,6 +133,7 @@ class Launch:
             self.races = self.find_races(self)
         self.watched_loads = self.races.watched if self.races is not None else set[int]()
         self.lent = Lent(self)
+        self.changed_maps = ChangedMaps()
         self.atomics: AbstractContextManager[Any] = nullcontext()
 
     @cached_property

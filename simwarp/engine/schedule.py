@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simwarp.engine import async_copies, branches, bulk_copies, mbarriers, sync, tensor_core
+from simwarp.engine import (
+    async_copies,
+    branches,
+    bulk_copies,
+    mbarriers,
+    sync,
+    tensor_copies,
+    tensor_core,
+    tensor_maps,
+)
 from simwarp.engine.accesses import DATA as ACCESSES
 from simwarp.engine.barriers import Barriers, ClusterBarrier
 from simwarp.engine.chunk import Chunk, Mask
@@ -423,6 +432,8 @@ DATA: dict[str, Callable[[Chunk, Step], None]] = {
     "async group": async_copies.group,
     **dict.fromkeys(TRANSFERS, bulk_copies.copy),
     "bulk group": bulk_copies.group,
+    **dict.fromkeys(("tensor copy", "tensor reduction"), tensor_copies.copy),
+    "tensor map": tensor_maps.execute,
     "mbarrier": mbarriers.operate,
 }
 """Kind of step that runs to its end in each lane → its function."""

@@ -88,6 +88,10 @@ class Binder:
             message = f"needs sm_{row.minimum_sm}; this module is for {self.module.target}"
             advice = f"compile for sm_{row.minimum_sm} or newer (PTX ISA, section {row.section})"
             raise refusals.unsupported(instruction, f"{message}\n{advice}")
+        if row.architecture and row.architecture != self.module.target:
+            message = f"exists on {row.architecture} alone; this module is for {self.module.target}"
+            advice = f"compile for {row.architecture} (PTX ISA, section {row.section})"
+            raise refusals.unsupported(instruction, f"{message}\n{advice}")
         step = Step(instruction, row, form, partial(row.function, form), row.kind)
         self.row = row
         if row.kind == "return" and self.is_entry:
@@ -130,6 +134,10 @@ class Binder:
             if spec.name == "bar":
                 step.barrier = Step(step.instruction, row, step.form, step.function, "mbarrier")
                 self.address(step.barrier, operand, "shared" if space_of(step.form.modifiers) else "generic")
+            elif spec.kind == "tensor":
+                self.tensor(step, operand)
+            elif spec.kind == "offsets":
+                step.offsets = self.vector(step, operand, self.dimensions(step) - 2, "u16")
             elif spec.memory and step.base is not None:
                 step.source = Step(step.instruction, row, step.form, step.function, "load")
                 self.address(step.source, operand, _source_space(step.form))
@@ -321,11 +329,32 @@ class Binder:
             step.space = "param" if self.is_entry and isinstance(base, Register) else "local"
         if step.space == "param" and isinstance(base, Symbol):
             step.symbol, step.offset = base.name, base.offset + operand.offset
-            room = self.layout.sizes[base.name] - step.form.dtype.itemsize * step.form.vector
+            width = step.form.dtype.itemsize * step.form.vector if step.form.T else 0
+            room = self.layout.sizes[base.name] - width
             if not 0 <= step.offset <= room:
                 raise self.misfit(step)
             return
         step.base = self.base(step, base, operand.offset)
+
+    def tensor(self, step: Step, operand: Operand) -> None:
+        """Bind ``[map, {coordinates}]``: the map's generic address, and one coordinate for each dimension."""
+        if not isinstance(operand, Address) or len(operand.more) != 1 or operand.offset:
+            raise self.misfit(step)
+        step.coordinates = self.vector(step, operand.more[0], self.dimensions(step), "s32")
+        access = step
+        if step.base is not None:
+            access = step.source = Step(step.instruction, step.row, step.form, step.function, "load")
+        self.address(access, Address(operand.base), "global")
+
+    def dimensions(self, step: Step) -> int:
+        """The dimensions of a tensor that the opcode names."""
+        return int(step.form.modifiers[0].removesuffix("d"))
+
+    def vector(self, step: Step, operand: Operand, count: int, kind: str) -> tuple[Read, ...]:
+        """Closures that read the elements of a vector, of which there must be so many."""
+        if not isinstance(operand, Vector) or len(operand.elements) != count:
+            raise self.misfit(step)
+        return tuple(self.reader(step.instruction, element, kind) for element in operand.elements)
 
     def is_parameter(self, base: Operand) -> bool:
         """Whether an address starts at a kernel parameter."""

@@ -47,6 +47,8 @@ class Step:
         For a step that only computes on registers: the closure that executes all of it.
     source, barrier
         For an asynchronous copy: the load of what it copies, and the access to the mbarrier that counts it.
+    coordinates, offsets
+        For a copy through a tensor map: the closures of its coordinates and im2col offsets.
     number : int
         The step's index in the program.
     runs_off : bool
@@ -71,6 +73,8 @@ class Step:
     meets: bool = False
     call: Call | None = None
     compute: Compute | None = None
+    coordinates: tuple[Read, ...] = ()
+    offsets: tuple[Read, ...] = ()
     source: Step | None = None
     barrier: Step | None = None
     number: int = -1

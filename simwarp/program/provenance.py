@@ -102,7 +102,7 @@ class _Origins:
                 addresses = [o for o in step.instruction.operands if isinstance(o, Address)]
                 accesses = [one for one in (step, step.source, step.barrier) if one is not None]
                 for access, address in zip(accesses, addresses, strict=False):
-                    found[access.number] = self.of((address,))
+                    found[access.number] = ANYTHING if address.more else self.of((address,))
         return found
 
     def of_lent(self) -> frozenset[int]:

@@ -16,6 +16,13 @@ from simwarp.ptx.syntax import Address, Immediate, Instruction, Operand, Registe
 _NAMED = 6
 """Most rows that an error names."""
 _LONGEST = 40
+_NEWER = frozenset(
+    (
+        *("tile::gather4", "tile::scatter4", "im2col::w", "im2col::w::128", "cta_group::1", "cta_group::2"),
+        *("swizzle_atomicity", "override::global_address"),
+    )
+)
+"""Modifiers of tensor copies that sm_90 does not have."""
 _TEXTURE = "pass the array itself, and index it"
 _INSTEAD = {
     **dict.fromkeys(("tex", "tld4", "txq", "suld", "sust", "sured", "suq"), _TEXTURE),
@@ -53,6 +60,12 @@ def without_a_row(instruction: Instruction) -> UnsupportedInstruction:
             fragments_of(instruction.opcode)
         except FragmentError as error:
             return unsupported(instruction, f"is not supported\n{error}")
+    newer = sorted(_NEWER.intersection(instruction.opcode.split(".")))
+    if newer:
+        advice = "copy through tiled or im2col maps, as sm_90 does"
+        return unsupported(
+            instruction, f"has .{newer[0]}\nthat needs sm_100, which is not simulated\n{advice}"
+        )
     more = f" and {len(relatives) - _NAMED} more" if len(relatives) > _NAMED else ""
     runs = f"runs {', '.join(relatives[:_NAMED])}{more}" if relatives else "runs no form of this instruction"
     advice = _INSTEAD.get(base, "`simwarp coverage FILE` lists all that a file lacks")
@@ -95,9 +108,14 @@ def check_barrier(step: Step, operand: Operand, spec: OperandSpec) -> None:
 
 def check_copy(step: Step, operand: Operand, spec: OperandSpec) -> None:
     """Refuse asynchronous copies of other sizes than PTX has."""
-    if step.row.kind != "async copy" or spec.name != "size" or not isinstance(operand, Immediate):
+    if spec.name != "size" or not isinstance(operand, Immediate):
         return
-    sizes = (16,) if step.form.has("cg") else (4, 8, 16)
+    if step.row.kind == "tensor map":
+        sizes = (128,)
+    elif step.row.kind == "async copy":
+        sizes = (16,) if step.form.has("cg") else (4, 8, 16)
+    else:
+        return
     if operand.value not in sizes:
         expected = ", ".join(map(str, sizes))
         raise misuse(step.instruction, f"copies {operand.value} bytes\nexpected {expected}")

@@ -22,6 +22,8 @@ destinations, ``=``, sources; each with its type:
 ``fragment``  a warp's part of a matrix: a vector of registers, by `simwarp.fragments`
 ``[a]``    an address; the first is where a copy writes, the second where it reads
 ``[bar]``  the address of the mbarrier that counts a copy
+``tensor``  in brackets: the generic address of a tensor map, and coordinates, one for each dimension
+``offsets``  im2col offsets: a vector of u16, one for each spatial dimension
 =========  ======================================================================
 
 An operand with a ``?`` exists only with the modifiers ``.and .or .xor``; one with a ``*`` is optional.
@@ -71,9 +73,9 @@ DTYPES: dict[str, np.dtype[Any]] = {
 """PTX type → the NumPy type it is computed in; a word for packed pairs and types that NumPy lacks."""
 LOADS = frozenset(("load", "matrix load"))
 """The kinds of row that only read memory."""
-TRANSFERS = frozenset(("bulk copy", "bulk reduction"))
+TRANSFERS = frozenset(("bulk copy", "bulk reduction", "tensor copy", "tensor reduction"))
 """The kinds of row that begin an operation of the asynchronous proxy."""
-WRITES = frozenset(("store", "matrix store", "atomic", "reduction", "async copy")) | TRANSFERS
+WRITES = frozenset(("store", "matrix store", "atomic", "reduction", "async copy", "tensor map")) | TRANSFERS
 """The kinds of row that write memory."""
 ENDS_BLOCK = frozenset(("branch", "indexed branch", "exit", "return", "trap"))
 """The kinds of row after which lanes may not execute the next step."""
@@ -177,6 +179,8 @@ class Row:
         unspecified in documented cases.
     minimum_sm : int
         The lowest compute capability, times ten, that supports it.
+    architecture : str
+        The one target that has it, such as "sm_90a"; "" for a row that later ones have, too.
     name : str
         The spelling without choices and types, ``mul.wide``, unless the row gives another.
     bound : str
@@ -227,6 +231,7 @@ class Row:
     kind: str = "pure"
     fidelity: Fidelity = "exact"
     minimum_sm: int = 50
+    architecture: str = ""
     bound: str = ""
     wider: bool = False
     special: bool = False

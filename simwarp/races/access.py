@@ -23,7 +23,7 @@ Addresses = npt.NDArray[np.uint64]
 WEAK, FOR_BLOCK, STRONG = range(3)
 """Strength of an access: weak, strong within a block (``.cta``), strong for all (PTX ISA 9.0, 8.4)."""
 
-REDUCTIONS = ("atomic", "reduction", "bulk reduction")
+REDUCTIONS = ("atomic", "reduction", "bulk reduction", "tensor reduction")
 _STRONG = {"volatile", "relaxed", "acquire", "release", "mmio"}
 
 

@@ -186,6 +186,29 @@ def moved_in_bulk(opcode, a, b, c, d):
     return tuple(combined.view(np.uint64).T)
 
 
+def moved_as_tensor(opcode, a, old=None):
+    """A load begins a pixel, two words, late; a store arrives as it is, or combined with what was there."""
+    words = opcode.split(".")
+    if "bulk_group" not in words:
+        rows = a.reshape(-1, 256 if {"1d", "2d"} & {*words} or "tensor" not in words else 16)
+        return np.pad(rows[:, 2:], ((0, 0), (0, 2))).reshape(-1)
+    operation = next((word for word in words if word in REDUCES), "")
+    kind = {"min": "i8", "max": "i8", "inc": "u4", "dec": "u4"}.get(operation, "u8")
+    x, y = old.copy().view(kind), a.copy().view(kind)
+    combined = {
+        "": lambda: y,
+        "add": lambda: x + y,
+        "min": lambda: np.minimum(x, y),
+        "max": lambda: np.maximum(x, y),
+        "inc": lambda: np.where(x >= y, 0, x + 1).astype(kind),
+        "dec": lambda: np.where((x == 0) | (x > y), y, x - 1).astype(kind),
+        "and": lambda: x & y,
+        "or": lambda: x | y,
+        "xor": lambda: x ^ y,
+    }[operation]()
+    return combined.view(np.uint64)
+
+
 def through_two_phases(opcode, count, given):
     """A barrier of n arrivals through its first phase, then the pending count and parity of the next one."""
     words = opcode.split(".")
@@ -212,6 +235,7 @@ EXPECTED = {
     "async copy": copied,
     **dict.fromkeys(TRANSFERS, moved_in_bulk),
     "bulk group": moved_in_bulk,
+    **dict.fromkeys(("tensor copy", "tensor reduction", "tensor map"), moved_as_tensor),
     "async group": copied_in_groups,
     "branch": branched,
     "indexed branch": indexed,
@@ -225,6 +249,10 @@ EXPECTED = {
 BY_NAME = dict.fromkeys(
     ("cp.async.mbarrier.arrive", "cp.async.mbarrier.arrive.noinc", "cp.async.bulk.prefetch.L2.global"),
     lambda opcode, a, b, c, d: (a, b),
+)
+BY_NAME |= dict.fromkeys(
+    ("cp.async.bulk.prefetch.tensor (tile)", "cp.async.bulk.prefetch.tensor (im2col)", "prefetch.tensormap"),
+    same,
 )
 BARRIERS = {"sync": met, "arrive": arrived, "red": reduced}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from simwarp.lab.evidence import addresses, bulk_copies, mbarriers
+from simwarp.lab.evidence import addresses, bulk_copies, mbarriers, tensor_maps
 from simwarp.lab.evidence.probe import BLOCK, Probe, Writer
 from simwarp.lanes import WARP_SIZE
 from simwarp.ptx.rows import TRANSFERS, Form, Row
@@ -239,6 +239,9 @@ BY_KIND: dict[str, Make] = {
     "async group": async_group,
     "mbarrier": mbarriers.mbarrier,
     **dict.fromkeys(TRANSFERS, bulk_copies.transfer),
+    "tensor copy": tensor_maps.copy,
+    "tensor reduction": tensor_maps.reduction,
+    "tensor map": tensor_maps.change,
     "bulk group": bulk_copies.group,
 }
 """By kind of row, the function that writes its probes."""
@@ -249,5 +252,13 @@ BY_NAME: dict[str, Make] = {
     **dict.fromkeys(("mapa", "getctarank"), addresses.cluster),
     **dict.fromkeys(("cp.async.mbarrier.arrive", "cp.async.mbarrier.arrive.noinc"), bulk_copies.arrival),
     "cp.async.bulk.prefetch.L2.global": bulk_copies.prefetch,
+    **dict.fromkeys(
+        (
+            "cp.async.bulk.prefetch.tensor (tile)",
+            "cp.async.bulk.prefetch.tensor (im2col)",
+            "prefetch.tensormap",
+        ),
+        tensor_maps.prefetch,
+    ),
 }
 """By row name, the function that writes its probes, for rows that the kind's function does not fit."""

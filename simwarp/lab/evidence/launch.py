@@ -19,8 +19,8 @@ ENTRIES = 32
 
 
 def batches(probes: Sequence[Probe]) -> Iterator[list[Probe]]:
-    """Group probes into modules; a probe that faults has a module of its own."""
-    for faults, group in groupby(probes, lambda probe: probe.faults):
+    """Group probes into modules, by target; a probe that faults has a module of its own."""
+    for (faults, _), group in groupby(probes, lambda probe: (probe.faults, probe.target)):
         together, size = list(group), 1 if faults else ENTRIES
         yield from (together[i : i + size] for i in range(0, len(together), size))
 
@@ -41,7 +41,8 @@ def launch(device: Any, kernel: Any, probe: Probe, operands: Words) -> Words:
     memory = device.upload(_memory(probe, operands))
     results = device.upload(np.zeros((sets, len(probe.results)), np.uint64))
     with getattr(device, "checks", Checks()).without("division"):  # dividing by 0 is probed too
-        kernel((sets // BLOCK, 1, 1), (BLOCK, 1, 1), given, results, memory)
+        maps = () if probe.tensor is None else (probe.tensor.of(device, given, memory),)
+        kernel((sets // BLOCK, 1, 1), (BLOCK, 1, 1), given, results, memory, *maps)
     return np.asarray(results.download())
 
 

@@ -10,15 +10,45 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from reference.types.tensor_map import Im2col
 from simwarp.lab.evidence.operands import Column, width
 
 BLOCK = 128
 """Threads of a probe's block; the number of operand tuples is a multiple of it."""
 ROOM = 32
 """Bytes of global memory that each thread of a probe may use."""
-HEAD = ".version 9.0\n.target sm_90\n.address_size 64\n"
+
+
+def head(target: str = "sm_90") -> str:
+    """The directives that begin a module for a target."""
+    return f".version 9.0\n.target {target}\n.address_size 64\n"
+
+
+class Tensor(NamedTuple):
+    """The tensor map that a probe's kernel takes as its last parameter, ``map``.
+
+    Attributes
+    ----------
+    memory : bool
+        Whether it describes the threads' memory; else the operands.
+    data_type, shape, box, im2col, options
+        Those of `Device.tensor_map`; the box is () for im2col maps.
+    """
+
+    memory: bool
+    data_type: str
+    shape: tuple[int, ...]
+    box: tuple[int, ...]
+    im2col: Im2col | None = None
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def of(self, device: Any, operands: Any, memory: Any) -> bytes:
+        """The map of a device's arrays."""
+        array = memory if self.memory else operands
+        facts = {"shape": self.shape, "data_type": self.data_type, "im2col": self.im2col}
+        return device.tensor_map(array, self.box or None, **facts, **dict(self.options))
 
 
 @dataclass(frozen=True)
@@ -44,6 +74,10 @@ class Probe:
         The number of operand tuples.
     faults : bool
         Whether the kernel ends with a fault, which on hardware ends the process's context.
+    tensor : Tensor, optional
+        The tensor map of its last parameter.
+    target : str
+        The target of its module.
     """
 
     form: str
@@ -56,6 +90,8 @@ class Probe:
     baked: bool = False
     count: int = 1024
     faults: bool = False
+    tensor: Tensor | None = None
+    target: str = "sm_90"
 
     def named(self, name: str) -> str:
         """The kernel's PTX text with NAME replaced."""
@@ -64,13 +100,16 @@ class Probe:
     @property
     def digest(self) -> bytes:
         """The SHA-256 of the kernel's PTX text."""
-        return hashlib.sha256((HEAD + self.preamble + self.entry).encode()).digest()
+        tensor = "" if self.tensor is None else repr(self.tensor)
+        return hashlib.sha256((head(self.target) + self.preamble + self.entry + tensor).encode()).digest()
 
 
 def module(probes: Sequence[Probe]) -> str:
     """A PTX module with one kernel, ``k0``, ``k1`` …, for each probe."""
     preambles = dict.fromkeys(probe.preamble for probe in probes)
-    return HEAD + "".join([*preambles, *(probe.named(f"k{i}") for i, probe in enumerate(probes))])
+    return head(probes[0].target) + "".join(
+        [*preambles, *(probe.named(f"k{i}") for i, probe in enumerate(probes))]
+    )
 
 
 class Writer:
@@ -128,6 +167,7 @@ class Writer:
         """The finished probe: 32-bit ``results`` are stored last; ``facts`` are other fields of `Probe`."""
         self.give("b32", *results)
         operands = 0 if packed or at_once else len(self.operands)
+        last = ",\n\t.param .align 64 .b8 map[128]" if facts.get("tensor") else ""
         first = "\t.param .align 16 .b8 in[1024]" if at_once else "\t.param .u64 in"
         registers = {"%i": "b32", "%thread": "b32", "%in": "b64", "%out": "b64", "%memory": "b64"}
         body = [
@@ -146,8 +186,7 @@ class Writer:
             "ret;",
         ]
         text = "".join(f"\t{line}\n" for line in body)
-        entry = (
-            f".visible .entry NAME(\n{first},\n\t.param .u64 out,\n\t.param .u64 memory\n)\n{{\n{text}}}\n"
-        )
+        parameters = f"{first},\n\t.param .u64 out,\n\t.param .u64 memory{last}"
+        entry = f".visible .entry NAME(\n{parameters}\n)\n{{\n{text}}}\n"
         columns = tuple(self.operands), tuple(self.results)
         return Probe(self.form, entry, *columns, packed=packed, at_once=at_once, **facts)

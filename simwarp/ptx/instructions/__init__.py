@@ -21,6 +21,7 @@ from simwarp.ptx.instructions import (
     memory,
     movement,
     synchronisation,
+    tensor_maps,
     video,
     warp,
 )
@@ -29,7 +30,7 @@ from simwarp.ptx.rows import Row
 
 _FILES = (
     *(approximate, asynchronous, atomic, comparison, control, conversion, extended, floating, half),
-    *(integer, logic, matrix, mbarrier, memory, movement, synchronisation, video, warp),
+    *(integer, logic, matrix, mbarrier, memory, movement, synchronisation, tensor_maps, video, warp),
 )
 """The modules whose import declares the rows."""
 __all__ = ["ROWS", "TABLE"]
