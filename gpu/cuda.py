@@ -6,6 +6,7 @@ import atexit
 import math
 import re
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -13,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from gpu.cuda_capture import CudaGraph, capture, refuse_in_capture
 from gpu.cuda_graphs import BoundChain, BoundLaunch
 from gpu.cuda_kernels import CudaKernel, CudaModule
 from gpu.device import Device, LaunchChain, LaunchPlan
@@ -149,6 +151,7 @@ class CudaDevice:
 
     def flag(self) -> CudaArray:
         """An array of one int32 that is 0 until a kernel writes it; the host reads it without a copy."""
+        refuse_in_capture("a flag for the host")
         if self._flag is None:
             self._flag = _HostNumber(self)
         return self._flag
@@ -236,6 +239,10 @@ class CudaDevice:
     def _bound(self, plans: Sequence[LaunchPlan]) -> BoundChain:
         return BoundChain([BoundLaunch(self.kernel(plan.ptx, plan.name), plan) for plan in plans])
 
+    def capture(self) -> AbstractContextManager[CudaGraph]:
+        """Capture the launches of a ``with`` block, on this thread, into a graph."""
+        return capture()
+
     def stream(self) -> Any:
         """A new stream."""
         return _driver().Stream()
@@ -246,10 +253,12 @@ class CudaDevice:
 
     def defer(self, check: Callable[[], None]) -> None:
         """Call ``check`` at the next synchronisation; it may raise."""
+        refuse_in_capture("a check of the host")
         self._checks.append(check)
 
     def synchronize(self) -> None:
         """Wait for all work, then run the deferred checks."""
+        refuse_in_capture("a synchronisation")
         self._context.synchronize()
         self._held.clear()
         while self._checks:  # after a check that raises, the rest runs at the next synchronisation
@@ -302,6 +311,7 @@ class CudaArray:
 
     def upload(self, host: Any, stream: Any = None) -> None:
         """Copy a host array of the same shape and dtype into the array."""
+        refuse_in_capture("an upload")
         if host.__class__ is not np.ndarray:
             host = uploadable(host, "the array")
         if host.shape != self.shape or host.dtype != self.dtype:
@@ -318,6 +328,7 @@ class CudaArray:
 
     def download(self, stream: Any = None) -> npt.NDArray[Any]:
         """A copy on the host, made after all work that writes the array."""
+        refuse_in_capture("a download")
         host = np.empty(self.shape, self.dtype)
         if stream is None:
             self.device.synchronize()

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
 from itertools import islice
 from threading import Lock
 from typing import Any
 
+from gpu.cuda_capture import CAPTURES, GRAPH, CudaGraph
 from gpu.cuda_kernels import Buffer, CudaKernel, Packing
-from gpu.cuda_launch import let_overlap, refuse, set_cluster_of
+from gpu.cuda_launch import checked, configuration, let_overlap, refuse, set_cluster_of
 from gpu.device import LaunchPlan
-
-_GRAPH = "a graph of kernels"
-
-
-def checked(result: tuple[Any, ...]) -> Any:
-    """The value that a call of the driver returned beside its status."""
-    status, value = result
-    if status:
-        refuse(_GRAPH, status)
-    return value
 
 
 class BoundLaunch:
@@ -46,6 +36,23 @@ class BoundLaunch:
             values[slot] = value
         self._write(self._buffer.bytes, 0, *values)
 
+    def start(self, queue: Any) -> None:
+        """Launch the kernel by itself, in a stream, with the parameters in the buffer."""
+        from cuda.bindings import driver
+
+        config = configuration(
+            self._grid,
+            self._block,
+            self._shared,
+            queue,
+            self.cluster,
+            cooperative=False,
+            dependent=self.dependent,
+        )
+        (status,) = driver.cuLaunchKernelEx(config, self._function, self._buffer.pointers, 0)
+        if status:
+            refuse(GRAPH, status)
+
     def node(self) -> Any:
         """The parameters of a graph's kernel node; the driver reads the buffer whenever they are set."""
         from cuda.bindings import driver
@@ -67,48 +74,57 @@ class BoundChain:
     def __init__(self, launches: Sequence[BoundLaunch]) -> None:
         from cuda.bindings import driver
 
-        graph = checked(driver.cuGraphCreate(0))
+        graph = checked(GRAPH, driver.cuGraphCreate(0))
         self._launches = launches  # the nodes hold the buffers' addresses, but do not keep the buffers alive
         self._nodes: list[tuple[Any, Any]] = []
         for launch in launches:
             last, params = [node for node, _ in self._nodes[-1:]], launch.node()
             before = [] if launch.dependent else last
-            node = checked(driver.cuGraphAddKernelNode(graph, before or None, len(before), params))
+            node = checked(GRAPH, driver.cuGraphAddKernelNode(graph, before or None, len(before), params))
             if last and launch.dependent:
                 let_overlap(graph, last[0], node)
             if launch.cluster is not None:
                 set_cluster_of(node, launch.cluster)
             self._nodes.append((node, params))
-        self._graph = checked(driver.cuGraphInstantiate(graph, 0))
+        self._graph = CudaGraph()
+        self._executable = self._graph.instantiate(graph)
         self._change, self._launch = driver.cuGraphExecKernelNodeSetParams, driver.cuGraphLaunch
         self._lock = Lock()
         self._last: list[int | bytes] | None = None
-        weakref.finalize(self, _destroy, driver, graph, self._graph).atexit = False
 
     def __call__(self, arrays: Sequence[Sequence[Any]]) -> None:
         """Launch, each with its arrays, or bytes of structures."""
         given = [x if x.__class__ is bytes else x.pointer for each in arrays for x in each]
         with self._lock:
+            if CAPTURES.graph is not None:
+                CAPTURES.graph.keep(x for each in arrays for x in each)
+                self._capture(given)
+                return
             if given != self._last:
                 self._last = None  # until the graph has them all
                 self._update(given)
                 self._last = given
-            (status,) = self._launch(self._graph, 0)
+            (status,) = self._launch(self._executable, 0)
         if status:
-            refuse(_GRAPH, status)
+            refuse(GRAPH, status)
 
-    def _update(self, given: list[int | bytes]) -> None:
-        """Set the parameters of the next launches; launches under way keep theirs."""
+    def _capture(self, given: list[int | bytes]) -> None:
+        """Make the launches one by one, in the stream that is being captured."""
+        self._last = None  # the graph's parameters are no longer those in the buffers
+        self._write(given)
+        for launch in self._launches:
+            launch.start(CAPTURES.queue)
+
+    def _write(self, given: list[int | bytes]) -> None:
+        """Write the parameters of all launches into their buffers."""
         rest = iter(given)
         for launch in self._launches:
             launch.write(list(islice(rest, launch.given)))
+
+    def _update(self, given: list[int | bytes]) -> None:
+        """Set the parameters of the next launches; launches under way keep theirs."""
+        self._write(given)
         for node, params in self._nodes:
-            (status,) = self._change(self._graph, node, params)
+            (status,) = self._change(self._executable, node, params)
             if status:
-                refuse(_GRAPH, status)
-
-
-def _destroy(driver: Any, graph: Any, executable: Any) -> None:
-    """Free a graph and its executable form."""
-    driver.cuGraphExecDestroy(executable)
-    driver.cuGraphDestroy(graph)
+                refuse(GRAPH, status)

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from gpu.cuda_capture import CAPTURES, queue_of_capture
 from gpu.cuda_launch import Function, configuration, refuse
 from reference.errors import DtypeError
 from reference.types.launch import Dim, Extent, number, three
@@ -108,7 +109,10 @@ class CudaKernel:
         if packing is None:
             packing = self._packings[kinds] = Packing(self, args)
         queue, buffer = 0, self._buffer
-        if stream is not None:
+        if CAPTURES.graph is not None:
+            queue = queue_of_capture(stream)
+            CAPTURES.graph.keep(args)
+        elif stream is not None:
             queue = stream.handle
             for value in args:
                 if hasattr(value, "hold"):

@@ -142,6 +142,14 @@ def _set_cluster(value: Any, cluster: Dim) -> None:
     value.clusterDim.x, value.clusterDim.y, value.clusterDim.z = cluster
 
 
+def checked(what: str, result: tuple[Any, ...]) -> Any:
+    """The value that a call of the driver returned beside its status."""
+    status, value = result
+    if status:
+        refuse(what, status)
+    return value
+
+
 def refuse(what: str, status: Any) -> NoReturn:
     """Raise the error for a launch that the driver refused."""
     if status.name == "CUDA_ERROR_INVALID_CLUSTER_SIZE":

@@ -87,6 +87,13 @@ class Kernel(Protocol):
         """
 
 
+class Graph(Protocol):
+    """Launches that were captured, and that keep their arrays alive."""
+
+    def launch(self, stream: Any = None) -> None:
+        """Make all launches again, in their order, with the same arguments."""
+
+
 @dataclass(eq=False)
 class LaunchPlan:
     """A launch whose arguments are fixed, except arrays and structures that each call gives.
@@ -236,6 +243,12 @@ class Device(Protocol):
 
     def launch_all(self, chain: LaunchChain, arrays: Sequence[Sequence[Any]]) -> None:
         """Launch the plans of a chain in order, each with its arrays; see `launch`."""
+
+    def capture(self) -> Any:
+        """A context manager that gives a `Graph`: the launches of its block are captured, and not made.
+
+        Uploads, downloads, synchronisation, flags and deferred checks are a CaptureError there.
+        """
 
     def flag(self) -> Any:
         """An array of one int32 that is 0 until a kernel writes it; cheap to read after a synchronisation."""

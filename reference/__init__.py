@@ -6,6 +6,7 @@ from reference.bmm import bmm
 from reference.conv_geometry import ConvGeometry, conv_geometry, excluded_taps
 from reference.cpd import cpd_als
 from reference.errors import (
+    CaptureError,
     CompileError,
     DtypeError,
     FormatError,
@@ -25,6 +26,7 @@ from reference.types import Cpd, PackedBits, PackedTensor
 from reference.version import __version__
 
 __all__ = [
+    "CaptureError",
     "CompileError",
     "ConvGeometry",
     "Cpd",

@@ -37,6 +37,10 @@ class LaunchError(SimwarpError, ValueError):
     """A launch whose geometry or arguments do not fit the kernel or the device."""
 
 
+class CaptureError(SimwarpError, RuntimeError):
+    """Work of the host inside a capture of launches, or a graph whose capture has not ended."""
+
+
 class CompileError(SimwarpError, RuntimeError):
     """CUDA C++ that does not compile; ``log`` holds the compiler's messages.
 

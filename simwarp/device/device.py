@@ -11,8 +11,9 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,7 @@ from reference.errors import DtypeError, SchemeError, ShapeError
 from reference.types.launch import Extent, dtype_of, shape_of, uploadable
 from reference.types.tensor_map import Im2col, tensor_map_of
 from simwarp.checks import Checks
+from simwarp.device.graph import Graph, capture, refuse
 from simwarp.engine.host_functions import Heap
 from simwarp.faults import KernelFault
 from simwarp.memory import Allocation, Memory
@@ -159,7 +161,7 @@ class Device:
         self.heap = Heap(self.memory, _count("heap", heap, 0))
         self.executed = self.launches = 0
         self.plans: dict[Any, Any] = {}
-        self.default_stream = Stream()
+        self.default_stream, self.capturing = Stream(), cast("Graph | None", None)
         self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
         self._names = itertools.count()
         self._checks: list[Callable[[], None]] = []
@@ -210,6 +212,7 @@ class Device:
             If it is not a host array, or is a masked array, whose mask a kernel could not read.
         """
         host = uploadable(host, name or "the array")
+        refuse(self, f"an upload of {name or 'an array'}")
         array = self.allocate(host.shape, host.dtype, name)
         array.upload(host)
         return array
@@ -305,11 +308,15 @@ class Device:
         for plan, given in zip(chain.plans, arrays, strict=True):
             self.launch(plan, given)
 
+    def capture(self) -> AbstractContextManager[Graph]:
+        """Capture the launches of a ``with`` block into a graph; checks of arguments are made at once."""
+        return capture(self)
+
     @cached_property
     def workspace(self) -> DeviceArray:
         """The grid barrier's workspace, whose address is in ``%envreg1`` and ``%envreg2``."""
         array = self.allocate((_WORKSPACE // 4,), np.uint32, "grid barrier")
-        array.upload(np.array([_WORKSPACE, 0], np.uint32))
+        array.put(np.array([_WORKSPACE, 0], np.uint32))
         return array
 
     def stream(self) -> Stream:
@@ -330,10 +337,12 @@ class Device:
 
     def defer(self, check: Callable[[], None]) -> None:
         """Call ``check``, which may raise, at the next synchronisation."""
+        refuse(self, "a check of the host")
         self._checks.append(check)
 
     def synchronize(self) -> None:
         """Run the deferred checks; all work is already done."""
+        refuse(self, "a synchronisation")
         self.end_overlaps()
         while self._checks:  # if one raises, the others run at the next synchronisation
             self._checks.pop(0)()
@@ -388,6 +397,11 @@ class DeviceArray:
 
     def upload(self, host: Any, stream: Stream | None = None) -> None:
         """Copy a host array of the same shape and dtype to the device."""
+        refuse(self.device, f"an upload to {self.name}")
+        self.put(host)
+
+    def put(self, host: Any) -> None:
+        """Copy a host array, also in a capture: the initial value of a variable."""
         host = uploadable(host, "the array")
         if host.shape != self.shape or host.dtype != self.dtype:
             alike = self.dtype == np.uint8 and host.nbytes == self.nbytes
@@ -404,6 +418,7 @@ class DeviceArray:
 
     def download(self, stream: Stream | None = None) -> npt.NDArray[Any]:
         """Copy the array to the host, after all work that writes it."""
+        refuse(self.device, f"a download of {self.name}")
         self.device.synchronize()
         return self._allocation.bytes[: self.nbytes].copy().view(self.dtype).reshape(self.shape)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -76,7 +76,7 @@ class Module:
             data += (number & ((1 << unit * 8) - 1)).to_bytes(unit, "little")
         host = np.zeros(array.shape, np.uint8)
         host[: len(data)] = np.frombuffer(bytes(data), np.uint8)
-        array.upload(host)
+        array.put(host)
 
     def _address(self, value: Reference) -> int:
         """The address, or the byte of an address, that an initial value refers to."""
@@ -138,6 +138,19 @@ def _one(what: str, name: str, known: Collection[str]) -> str:
     raise LaunchError(f"no {what} {name!r} in this module; it has {listed(known) or 'none'}")
 
 
+class _Request(NamedTuple):
+    """A launch whose geometry and arguments were checked; it keeps the arrays of its arguments alive."""
+
+    grid: Dim
+    block: Dim
+    args: tuple[Any, ...]
+    parameters: dict[str, bytes]
+    shared: int
+    cooperative: bool
+    cluster: Dim | None
+    dependent: bool
+
+
 class Kernel:
     """A kernel that can be launched."""
 
@@ -184,20 +197,26 @@ class Kernel:
         grid = three(f"kernel {self.name}: grid", grid, LaunchError)
         block = three(f"kernel {self.name}: block", block, LaunchError)
         self._check_geometry(grid, block, shared)
-        clusters = self._check_cluster(grid, cluster)
+        clusters, parameters = self._check_cluster(grid, cluster), _parameters(self, args)
+        request = _Request(grid, block, args, parameters, shared, cooperative, clusters, dependent)
+        if self.device.capturing is None:
+            self._run(request, stream)
+        else:
+            self.device.capturing.add(partial(self._run, request), stream)
+
+    def _run(self, request: _Request, stream: Stream | None) -> None:
+        """Make a launch."""
         self.device.memory.settle()
         printed: list[str] = []
         queue = stream or self.device.default_stream
-        before = queue.unfinished if dependent else ()
-        launch = self._launch(
-            grid, block, _parameters(self, args), shared, cooperative, clusters, before, printed
-        )
+        launch = self._launch(request, queue.unfinished if request.dependent else (), printed)
         try:
             self.device.executed += launch.run()
         except MemoryError:
-            together = "; all blocks are in flight at once" if cooperative else ""
+            together = "; all blocks are in flight at once" if request.cooperative else ""
             raise LaunchError(
-                f"kernel {self.name}: {grid} blocks of {block} need more memory than this machine has left\n"
+                f"kernel {self.name}: {request.grid} blocks of {request.block} need more memory "
+                "than this machine has left\n"
                 f"local memory of a thread: {launch.local_size} bytes; shared memory of a block: "
                 f"{launch.shared_size} bytes{together}\n"
                 "launch fewer blocks together, or use less memory in each"
@@ -210,40 +229,30 @@ class Kernel:
             if printed:
                 (self.device.stdout or sys.stdout).write("".join(printed))
 
-    def _launch(
-        self,
-        grid: Dim,
-        block: Dim,
-        parameters: dict[str, bytes],
-        shared: int,
-        cooperative: bool,
-        cluster: Dim | None,
-        before: tuple[Footprint, ...],
-        printed: list[str],
-    ) -> Launch:
+    def _launch(self, request: _Request, before: tuple[Footprint, ...], printed: list[str]) -> Launch:
         device, program = self.device, self.program
         device.launches += 1
         overlaps = bool(before) or program.launches_dependents
-        dynamic = program.dynamic_shared_at + shared if shared else 0
-        if cooperative:
-            device.workspace.upload(np.array([8, 0], np.uint32))
+        dynamic = program.dynamic_shared_at + request.shared if request.shared else 0
+        if request.cooperative:
+            device.workspace.put(np.array([8, 0], np.uint32))
         return Launch(
             program,
-            grid,
-            block,
-            parameters,
+            request.grid,
+            request.block,
+            request.parameters,
             device.memory,
             device.constants,
             device.heap,
             symbols=self.module.symbols,
             shared_size=max(program.shared_size, dynamic),
-            dynamic_shared=shared,
+            dynamic_shared=request.shared,
             local_size=program.local_size + (device.stack if program.recursive else 0),
-            cluster=cluster or (1, 1, 1),
-            explicit_cluster=cluster is not None,
-            workspace=device.workspace.pointer if cooperative else 0,
+            cluster=request.cluster or (1, 1, 1),
+            explicit_cluster=request.cluster is not None,
+            workspace=device.workspace.pointer if request.cooperative else 0,
             chunk_lanes=device.chunk_lanes,
-            cooperative=cooperative,
+            cooperative=request.cooperative,
             workers=1 if overlaps else device.workers,
             instruction_budget=device.instruction_budget,
             checks=device.checks,

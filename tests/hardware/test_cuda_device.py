@@ -14,7 +14,7 @@ from gpu.bmm.packing import packing_plan
 from gpu.bmm.schemes import SCHEMES
 from gpu.compile import compile
 from gpu.device import LaunchChain, LaunchPlan
-from reference.errors import DtypeError, NotANumberError, ShapeError
+from reference.errors import CaptureError, DtypeError, NotANumberError, ShapeError
 from reference.types import Im2col
 from simwarp.faults import LaunchError
 
@@ -404,3 +404,35 @@ def test_dependent_launches_wait_for_the_launch_before(device, n):
         device.launch_all(LaunchChain((scale, add)), given)
         np.testing.assert_array_equal(z.download(), 2 * x + bias)
         z.upload(np.zeros(n, np.float32))
+
+
+def test_a_captured_graph_launches_kernels_plans_and_dependent_grids(device):
+    if device.compute_capability < (9, 0):
+        pytest.skip("dependent launches need compute capability 9.0")
+    ptx = compile(CHAIN, "chain.cu", arch=device.compute_capability).text
+    n, blocks = 1000, (8, 1, 1)
+    x, bias = (np.random.default_rng(n).standard_normal(n).astype(np.float32) for _ in range(2))
+    plan = LaunchPlan(ptx, "scale", blocks, (128, 1, 1), (None, None, n))
+    for anywhere in (device, simwarp.Device(device.compute_capability)):
+        y, z = (anywhere.upload(np.zeros(n, np.float32)) for _ in range(2))
+        given, more = anywhere.upload(x), anywhere.upload(bias)
+        add = anywhere.load(ptx).kernel("add")
+        with anywhere.capture() as graph:
+            anywhere.launch(plan, [given, y])
+            add(blocks, 128, y, more, z, n, dependent=True)
+            with pytest.raises(CaptureError):
+                z.download()
+        assert not z.download().any()
+        del given, more
+        for stream in (None, anywhere.stream()):
+            graph.launch(stream)
+            np.testing.assert_array_equal(z.download(stream), 2 * x + bias)
+            z.upload(np.zeros(n, np.float32))
+        with anywhere.capture() as twice:
+            graph.launch()
+            graph.launch()
+        twice.launch()
+        np.testing.assert_array_equal(z.download(), 2 * x + bias)
+        with pytest.raises(CaptureError), anywhere.capture():
+            anywhere.synchronize()
+        anywhere.synchronize()

@@ -1,0 +1,139 @@
+"""CUDA graphs, and launches that are captured into one instead of being made."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from typing import Any
+
+from gpu.cuda_launch import checked, refuse
+from reference.errors import CaptureError
+
+GRAPH = "a graph of kernels"
+
+
+class CudaGraph:
+    """Launches that the driver makes together, in their order.
+
+    Examples
+    --------
+    >>> from gpu import CudaDevice
+    >>> device = CudaDevice()                                         # doctest: +SKIP
+    >>> with device.capture() as graph:                               # doctest: +SKIP
+    ...     kernel(4, 128, x)
+    >>> graph.launch()                                                # doctest: +SKIP
+    """
+
+    def __init__(self) -> None:
+        self._executable: Any = None
+        self._kept: list[Any] = []
+
+    @property
+    def executable(self) -> Any:
+        """The driver's graph that can be launched."""
+        if self._executable is None:
+            raise CaptureError(
+                "launch of a graph whose capture has not ended\n"
+                "its launches are known behind the with block\nlaunch it there"
+            )
+        return self._executable
+
+    def launch(self, stream: Any = None) -> None:
+        """Make all launches again, with the same arguments, and return at once."""
+        from cuda.bindings import driver
+
+        executable, outer, queue = self.executable, CAPTURES.graph, 0
+        if outer is not None:
+            queue = queue_of_capture(stream)
+            outer.keep([self])
+        elif stream is not None:
+            queue = stream.handle
+            self.hold()
+        (status,) = driver.cuGraphLaunch(executable, queue)
+        if status:
+            refuse(GRAPH, status)
+
+    def keep(self, values: Iterable[Any]) -> None:
+        """Keep the arrays among some values alive as long as the graph."""
+        self._kept += [value for value in values if hasattr(value, "hold")]
+
+    def hold(self) -> None:
+        """Keep the memory of the graph's arrays until the next synchronisation."""
+        for value in self._kept:
+            value.hold()
+
+    def instantiate(self, graph: Any) -> Any:
+        """Make the driver's graph ready to be launched; returns it so, and destroys both in the end."""
+        from cuda.bindings import driver
+
+        self._executable = checked(GRAPH, driver.cuGraphInstantiate(graph, 0))
+        weakref.finalize(self, _destroy, driver, graph, self._executable).atexit = False
+        return self._executable
+
+
+def _destroy(driver: Any, graph: Any, executable: Any) -> None:
+    """Free a graph and its executable form."""
+    driver.cuGraphExecDestroy(executable)
+    driver.cuGraphDestroy(graph)
+
+
+class _Captures(threading.local):
+    """The capture of a thread.
+
+    Attributes
+    ----------
+    graph : CudaGraph or None
+        The graph that receives the thread's launches.
+    queue : CUstream
+        The stream that is being captured.
+    """
+
+    graph: CudaGraph | None = None
+    queue: Any = 0
+
+
+CAPTURES = _Captures()
+
+
+@contextmanager
+def capture() -> Generator[CudaGraph]:
+    """Capture the launches of a ``with`` block, by the driver's capture of a stream."""
+    from cuda.bindings import driver
+
+    refuse_in_capture("a capture")
+    graph = CudaGraph()
+    queue = checked(GRAPH, driver.cuStreamCreate(driver.CUstream_flags.CU_STREAM_NON_BLOCKING))
+    try:
+        mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED  # the block may load and allocate
+        (status,) = driver.cuStreamBeginCapture(queue, mode)
+        if status:
+            refuse(GRAPH, status)
+        CAPTURES.graph, CAPTURES.queue = graph, queue
+        try:
+            yield graph
+        except BaseException:
+            _, captured = driver.cuStreamEndCapture(queue)
+            driver.cuGraphDestroy(captured)
+            raise
+        finally:
+            CAPTURES.graph = None
+        graph.instantiate(checked(GRAPH, driver.cuStreamEndCapture(queue)))
+    finally:
+        driver.cuStreamDestroy(queue)
+
+
+def queue_of_capture(stream: Any) -> Any:
+    """The stream of the thread's capture, for a launch that must give none itself."""
+    if stream is not None:
+        refuse_in_capture("a launch in a stream")
+    return CAPTURES.queue
+
+
+def refuse_in_capture(what: str) -> None:
+    """Raise `CaptureError` if the thread captures launches."""
+    if CAPTURES.graph is not None:
+        raise CaptureError(
+            f"{what} in a capture\nonly launches are captured, in one stream\ndo it outside the with block"
+        )
