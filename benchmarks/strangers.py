@@ -1,0 +1,277 @@
+"""Public kernels that copy asynchronously, run on the simulator under all schedules with all checks.
+
+    python benchmarks/strangers.py --artifact FOLDER [--only WORD …] [--json PATH]
+
+FOLDER holds a checkout of each repository that `stranger_cases` names, under its own name (``cuda-samples``
+for NVIDIA/cuda-samples); they are not part of this repository. A file is compiled as it is up to the end of
+the kernel, without host functions and without the headers of hosts. Its lines keep their numbers.
+
+A kernel *runs* if the simulator takes all its instructions and the launch ends, and *agrees* if every output
+is what NumPy says. Its findings are what the checks report. A bug that the table declares is corrected in a
+second run: then the kernel must agree, without a finding. What is left is *open*: a defect of the simulator,
+or a bug of the kernel that nobody has found by reading yet. A kernel *waits* where the table says so and an
+instruction is not supported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import Row, about_this_run, write
+from rich.console import Console
+from rich.table import Table
+from stranger_cases import CASES
+from stranger_problems import Out, Tiles
+from stranger_sources import Case, async_instructions, compiled, entry_of
+
+import simwarp
+from gpu.compile import Ptx
+from reference.errors import CompileError, SimwarpError
+from simwarp.faults import KernelFault, NeedsIndependentProgress, UnsupportedInstruction
+
+SCHEDULES = ("lowest pc", "stack", "random")
+SEED = 17
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one schedule gave.
+
+    Attributes
+    ----------
+    schedule : str
+    agrees : bool
+    findings : list of str
+        The faults that the checks reported.
+    error : Exception or None
+        Why the kernel did not run to its end.
+    seconds : float
+        The time of the launch.
+    """
+
+    schedule: str
+    agrees: bool = False
+    findings: list[str] = field(default_factory=list[str])
+    error: Exception | None = None
+    seconds: float = 0.0
+
+    @property
+    def declined(self) -> bool:
+        """Whether the schedule cannot run kernels of this kind: that is not a fault."""
+        return isinstance(self.error, NeedsIndependentProgress)
+
+    @property
+    def good(self) -> bool:
+        """Whether the result is right and nothing was found."""
+        return self.declined or (self.error is None and self.agrees and not self.findings)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a kernel.
+
+    Attributes
+    ----------
+    case : Case
+    instructions : list of str
+        The asynchronous instructions in its PTX.
+    published, corrected : list of Run
+        One for each schedule; the second with the bugs corrected that the table declares.
+    """
+
+    case: Case
+    instructions: list[str]
+    published: list[Run]
+    corrected: list[Run]
+
+    @property
+    def ran(self) -> bool:
+        """Whether it ran to its end under every schedule."""
+        return all(run.error is None or run.declined for run in self.published)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether it agrees with NumPy under every schedule."""
+        return self.ran and all(run.agrees or run.declined for run in self.published)
+
+    @property
+    def findings(self) -> list[str]:
+        """The findings under all schedules, each once."""
+        return list(dict.fromkeys(finding for run in self.published for finding in run.findings))
+
+    @property
+    def waits(self) -> bool:
+        """Whether it uses instructions that the simulator is known to lack."""
+        return bool(self.case.waits) and isinstance(self.published[0].error, UnsupportedInstruction)
+
+    @property
+    def right(self) -> bool:
+        """Whether it is right, without a finding, once its declared bugs are corrected."""
+        return all(run.good for run in self.corrected or self.published)
+
+    @property
+    def open(self) -> bool:
+        """Whether something is wrong that no declared bug accounts for."""
+        return not self.right and not self.waits
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as plain data, for JSON."""
+        return {
+            "kernel": self.case.name,
+            "file": self.case.file,
+            "form": self.case.form,
+            "instructions": self.instructions,
+            "waits_for": self.case.waits if self.waits else "",
+            "runs": self.ran,
+            "agrees": self.agrees,
+            "findings": self.findings,
+            "bugs": [bug.what for bug in self.case.bugs],
+            "right_when_corrected": self.right,
+            "seconds": {run.schedule: round(run.seconds, 2) for run in self.published},
+        }
+
+    def to_text(self) -> str:
+        """The bugs, the findings and the errors, one to a line."""
+        lines = [f"bug: {bug.what}" for bug in self.case.bugs] + self.findings
+        for name, runs in (("", self.published), ("corrected, ", self.corrected if self.open else [])):
+            lines += [f"{name}{run.schedule}: {_said(run.error)}" for run in runs if run.error]
+        for run in self.corrected:
+            lines += [f"corrected, {run.schedule}: {finding}" for finding in run.findings]
+        return "\n  ".join([f"{self.case.name}{' (OPEN)' if self.open else ''}", *lines]) if lines else ""
+
+
+def _said(error: Exception) -> str:
+    """The first line of an error; of a compiler's, the lines with errors."""
+    lines = error.log.splitlines() if isinstance(error, CompileError) else str(error).splitlines()[:1]
+    return "\n  ".join(line for line in lines if not isinstance(error, CompileError) or "error" in line)
+
+
+# ---- the runs ------------------------------------------------------------------------------------------
+
+
+def result_of(folder: Path, case: Case) -> Result:
+    """Compile and run a case, and again with its bugs corrected."""
+    try:
+        ptx = compiled(folder, case)
+        corrected = compiled(folder, case, corrected=True) if case.bugs else None
+    except CompileError as error:
+        return Result(case, [], [Run("compiling", error=error)], [])
+    published, fixed = (
+        [run(text, case, schedule) for schedule in SCHEDULES] if text is not None else []
+        for text in (ptx, corrected)
+    )
+    return Result(case, async_instructions(ptx.text), published, fixed)
+
+
+def run(ptx: Ptx, case: Case, schedule: str) -> Run:
+    """Launch a kernel on fresh arrays."""
+    device = simwarp.Device(case.arch, schedule=schedule, checks="report")
+    problem = case.problem(np.random.default_rng(SEED))
+    on_device = [uploaded(device, given) for given in problem.arguments]
+    how = {"shared": problem.shared, "cooperative": problem.cooperative}
+    start = time.perf_counter()
+    try:
+        kernel = device.load(ptx.text).kernel(entry_of(ptx.text, case.entry or case.name))
+        kernel(problem.grid, problem.block, *(argument for argument, _ in on_device), **how)
+    except (KernelFault, SimwarpError) as error:
+        return Run(schedule, False, findings(device), error)
+    seconds = time.perf_counter() - start
+    pairs = zip(problem.arguments, on_device, strict=True)
+    agrees = all(given.agrees(array.download()) for given, (array, _) in pairs if isinstance(given, Out))
+    return Run(schedule, agrees, findings(device), None, seconds)
+
+
+def uploaded(device: simwarp.Device, given: Any) -> tuple[Any, Any]:
+    """An argument of a launch, and what must be kept as long as it is used."""
+    if isinstance(given, Out):
+        unwritten = given.before is None
+        array = (
+            device.allocate(given.expected.shape, given.dtype) if unwritten else device.upload(given.before)
+        )
+        return array, None
+    if isinstance(given, Tiles):
+        array = device.upload(given.array)
+        described = device.tensor_map(array, given.box, swizzle=128, data_type="bfloat16")
+        return device.upload(np.frombuffer(described, np.uint8)) if given.by_pointer else described, array
+    return device.upload(given) if isinstance(given, np.ndarray) else given, None
+
+
+def findings(device: simwarp.Device) -> list[str]:
+    """The reported faults, by kind and places."""
+    found: list[str] = []
+    for fault in device.faults:
+        places = [fault.place, *(getattr(fault, name, None) for name in ("other", "copy"))]
+        lines = [f"{place.source_file}:{place.source_line}" for place in places if place is not None]
+        found.append(
+            f"{type(fault).__name__}: {fault.what.removeprefix('race: ')} ({', '.join(dict.fromkeys(lines))})"
+        )
+    return found
+
+
+# ---- the report ----------------------------------------------------------------------------------------
+
+
+def rows_of(folder: Path, results: Iterable[Result]) -> list[Row]:
+    """A row for each project: the kernels that are right once their declared bugs are corrected."""
+    by_project: dict[str, list[Result]] = {}
+    for result in results:
+        by_project.setdefault(result.case.project, []).append(result)
+    rows: list[Row] = []
+    for project, own in by_project.items():
+        kernels = [result.to_json() for result in own]
+        params = {"commit": commit_of(folder / own[0].case.repository), "kernels": kernels}
+        right = sum(result.right for result in own)
+        rows.append(Row(f"strangers/{project}", params, "kernels", "higher", right, target=len(own)))
+    return rows
+
+
+def commit_of(folder: Path) -> str:
+    """The commit of a checkout; "" where the folder is not one."""
+    command = ["git", "-C", str(folder), "rev-parse", "--show-toplevel", "HEAD"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    top, _, commit = done.stdout.strip().partition("\n")
+    return commit if top and Path(top) == folder.resolve() else ""
+
+
+def show(results: Sequence[Result]) -> None:
+    """Print a table of the kernels, and below it what was found."""
+    table, console = Table("kernel", "form", "runs", "agrees", "findings", "corrected", "seconds"), Console()
+    for result in results:
+        case, yes = result.case, ("no", "yes")
+        corrected = ("wrong", "right")[result.right] if result.corrected and not result.waits else ""
+        seconds = f"{sum(run.seconds for run in result.published):.1f}"
+        ran = "waits" if result.waits else yes[result.ran]
+        cells = (ran, yes[result.agrees], str(len(result.findings)), corrected, seconds)
+        table.add_row(f"{case.repository} {case.name}", case.form, *cells)
+    console.print(table)
+    console.print(*filter(None, (result.to_text() for result in results)), sep="\n", markup=False)
+
+
+def main(cases: Sequence[Case] = CASES, arguments: Sequence[str] | None = None) -> int:
+    """Run the cases; return 1 if something is open, else 0."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--artifact", type=Path, required=True, metavar="FOLDER")
+    parser.add_argument(
+        "--only", nargs="+", metavar="WORD", help="cases whose project or kernel contains one"
+    )
+    parser.add_argument("--json", type=Path, metavar="PATH", help="write the results to this file, too")
+    options = parser.parse_args(arguments)
+    words = options.only or [""]
+    chosen = [case for case in cases if any(word in f"{case.project} {case.name}" for word in words)]
+    meta = about_this_run() if options.json else {}
+    results = [result_of(options.artifact, case) for case in chosen]
+    show(results)
+    if options.json:
+        write(options.json, meta, rows_of(options.artifact, results))
+    return int(any(result.open for result in results))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
