@@ -11,7 +11,7 @@
 ``members``         a lane outside its own member mask; lanes of a mask that never arrive
 ``sources``         a shuffle that reads an inactive or exited lane
 ``races``           two unordered accesses of the same bytes, one of them a write
-``copies``          memory touched while an asynchronous copy of it is in flight
+``copies``          memory touched while an asynchronous copy of it is in flight, copies that a map forbids
 ``proxies``         memory that an ordinary instruction wrote, read by a copy or product without a proxy fence
 ``dependents``      a dependent launch that touches what the launch before it does, before its wait
 ``deadlock``        all remaining lanes wait for one another

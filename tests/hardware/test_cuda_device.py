@@ -16,7 +16,9 @@ from gpu.compile import compile
 from gpu.device import LaunchChain, LaunchPlan
 from reference.errors import CaptureError, DtypeError, NotANumberError, ShapeError
 from reference.types import Im2col
+from simwarp import tensormaps
 from simwarp.faults import LaunchError
+from support import tensor_tiles
 
 pytestmark = pytest.mark.gpu
 
@@ -355,16 +357,49 @@ def test_launches_in_clusters_agree_with_the_simulator(device, size, shared):
             kernel(32, 1, out, 0, shared=228 << 10)
 
 
-def test_the_driver_takes_the_maps_that_the_simulator_takes(device):
-    """Modes one by one; what the map means to the copy engine is recorded by `simwarp record`."""
-    matrix = device.upload(np.zeros((64, 128), np.float16))
-    images = device.upload(np.zeros((2, 9, 7, 16), np.float16))
-    maps = [device.tensor_map(matrix, (8, 16), swizzle=swizzle) for swizzle in (0, 32, 64, 128)]
-    maps += [device.tensor_map(matrix, (8, 64), swizzle=128, fill="nan", l2_promotion=256)]
-    maps += [device.tensor_map(matrix, (8, 64), element_strides=(2, 1), data_type="bfloat16")]
-    maps += [device.tensor_map(images, im2col=Im2col((-1, -1), (-1, -1), channels=16, pixels=64))]
-    assert all(len(one) == 128 for one in maps)
-    assert len(set(maps)) == len(maps)
+MATRIX, IMAGES = (40, 128), (2, 9, 7, 16)
+TILES = {
+    **{
+        f"swizzle {span}": (MATRIX, {"box": (16, span // 2), "swizzle": span}, (8, 30))
+        for span in (32, 64, 128)
+    },
+    **{f"short rows {span}": (MATRIX, {"box": (9, 8), "swizzle": span}, (120, -3)) for span in (32, 64, 128)},
+    "steps": (MATRIX, {"box": (16, 32), "element_strides": (3, 1)}, (-8, 5)),
+    **{
+        f"nan {kind}": (MATRIX, {"box": (8, 8), "data_type": kind, "fill": "nan"}, (124, 36))
+        for kind in ("float16", "bfloat16")
+    },
+    "images": (IMAGES, {"im2col": Im2col((-1, -1), (-1, -1), 8, 100)}, (8, 3, 2, 0)),
+    "strided images": (
+        IMAGES,
+        {"im2col": Im2col((-1, 0), (0, -2), 16, 30), "element_strides": (1, 2, 3, 1)},
+        (0, 0, -1, 0),
+    ),
+    "slices": (
+        (2, 3, 5, 6, 8),
+        {"shape": (2, 5, 6, 3), "strides": (1440, 96, 480), "box": (2, 3, 4, 2), "interleave": 16},
+        (1, 2, -1, 0),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TILES)
+def test_tiles_through_tensor_maps_agree_with_the_simulator(device, name):
+    """What no document tells is in here, too: see docs/tensor-maps.md."""
+    shape, options, at = TILES[name]
+    array = np.arange(1, np.prod(shape) + 1, dtype=np.uint16).view(np.float16).reshape(shape)
+    body = tensor_tiles.load(at)
+    if "im2col" in options:
+        body = tensor_tiles.load(at, ".im2col", ", {2, 1}")
+    simulator, tiles = simwarp.Device(), []
+    size, span = tensormaps.tile_bytes(
+        tensormaps.decode(simulator.tensor_map(simulator.upload(array), **options))
+    )
+    for here in (device, simulator):
+        tensor_map = here.tensor_map(kept := here.upload(array), **options)
+        tiles.append(tensor_tiles.tile_of(here, tensor_map, body, size, -(-span // 128) * 128 + 128).tolist())
+        assert kept.nbytes == array.nbytes
+    assert tiles[0] == tiles[1]
 
 
 CHAIN = """
