@@ -1,6 +1,7 @@
 """Bulk copies and reductions, ``st.async`` and ``red.async``: their operands (PTX ISA 9.7.9.25.4).
 
-They become `simwarp.engine.transfers.Transfer`, one for each lane and each block that receives.
+They become `simwarp.engine.transfers.Transfer`, one for each lane and each block that receives; values of one
+warp that one mbarrier counts are one transfer.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from simwarp.engine.accesses import Place, examine, places
 from simwarp.engine.transfers import Transfer
 from simwarp.faults import Misaligned, OutOfBounds
+from simwarp.lanes import WARP_SIZE
 from simwarp.ptx.rows import DTYPES
 
 if TYPE_CHECKING:
@@ -27,19 +29,35 @@ _UNIT = 16
 
 
 def copy(chunk: Chunk, step: Step) -> None:
-    """Execute a bulk copy or reduction, one lane after the other."""
+    """Execute a bulk copy or reduction, one lane after the other; one of values, warp by warp."""
     mask, alone, needed = chunk.mask, chunk.alone, chunk.needed
     transfers = chunk.transfers
     assert transfers is not None
-    for lane in np.flatnonzero(mask).tolist():
-        one = np.zeros_like(mask)
-        one.reshape(-1)[lane] = True
-        chunk.enter(one, alone=False)
-        transfer = _stored(chunk, step, lane) if step.source is None else _copied(chunk, step, lane)
-        if transfer is not None:
+    for lanes in _together(chunk, step):
+        some = np.zeros_like(mask)
+        some.reshape(-1)[lanes] = True
+        chunk.enter(some, alone=False)
+        made = _stored(chunk, step) if step.source is None else _copied(chunk, step, int(lanes[0]))
+        for transfer in made:
             for one_of in _of_blocks(chunk, step, transfer):
                 transfers.issue(chunk, one_of)
     chunk.enter(mask, alone, needed)
+
+
+def _together(chunk: Chunk, step: Step) -> list[npt.NDArray[np.int64]]:
+    """The executing lanes, those together whose values are one transfer."""
+    lanes = np.flatnonzero(chunk.mask)
+    if step.source is not None or step.base is None or step.barrier is None or step.barrier.base is None:
+        return np.split(lanes, lanes.size)
+    barriers = np.broadcast_to(step.barrier.base(chunk), chunk.mask.shape).reshape(-1)[lanes]
+    at = np.broadcast_to(step.base(chunk), chunk.mask.shape).reshape(-1)[lanes]
+    groups = list[npt.NDArray[np.int64]]()
+    for warp in np.unique(lanes // WARP_SIZE):
+        for barrier in np.unique(barriers[lanes // WARP_SIZE == warp]):
+            here = (lanes // WARP_SIZE == warp) & (barriers == barrier)
+            apart = np.unique(at[here]).size == np.count_nonzero(here)
+            groups += [lanes[here]] if apart else np.split(lanes[here], np.count_nonzero(here))
+    return groups
 
 
 def group(chunk: Chunk, step: Step) -> None:
@@ -51,8 +69,8 @@ def group(chunk: Chunk, step: Step) -> None:
         chunk.transfers.commit(chunk)
 
 
-def _copied(chunk: Chunk, step: Step, lane: int) -> Transfer | None:
-    """The transfer of the executing lane's bulk copy; None if one of its addresses is bad."""
+def _copied(chunk: Chunk, step: Step, lane: int) -> Iterator[Transfer]:
+    """The transfer of the executing lane's bulk copy; none if one of its addresses is bad."""
     assert step.source is not None
     size = int(_of_lane(chunk, step.sources[0], lane))
     if size % _UNIT:
@@ -68,10 +86,10 @@ def _copied(chunk: Chunk, step: Step, lane: int) -> Transfer | None:
     target = place_of(chunk, step, size, lane, "write")
     source = place_of(chunk, step.source, size, lane, "read")
     if source is None or target is None:
-        return None
+        return
     offsets = np.arange(0, size, width, dtype=np.uint64)
     barrier = barrier_of(chunk, step)
-    return Transfer(
+    yield Transfer(
         step,
         lane,
         target.memory,
@@ -85,27 +103,29 @@ def _copied(chunk: Chunk, step: Step, lane: int) -> Transfer | None:
     )
 
 
-def _stored(chunk: Chunk, step: Step, lane: int) -> Transfer | None:
-    """The transfer of the executing lane's ``st.async`` or ``red.async``; None if its address is bad."""
+def _stored(chunk: Chunk, step: Step) -> Iterator[Transfer]:
+    """The transfer of the executing lanes' ``st.async`` or ``red.async``; none if their addresses are bad."""
     dtype, count = DTYPES[step.form.T], step.form.vector
     given = step.sources[0](chunk)
-    values = given if count > 1 else [given]
-    data = np.array([_pick(chunk, value, lane) for value in values], dtype)
-    target = place_of(chunk, step, dtype.itemsize * count, lane, "write", dtype.itemsize * count)
-    if target is None:
-        return None
-    offsets = np.arange(count, dtype=np.uint64) * np.uint64(dtype.itemsize)
-    return Transfer(
-        step,
-        lane,
-        target.memory,
-        _pick(chunk, target.address, lane) + offsets,
-        dtype.itemsize,
-        data=data.view(f"V{dtype.itemsize}"),
-        combine=_combination(step, target),
-        barrier=barrier_of(chunk, step),
-        bytes=dtype.itemsize * count,
-    )
+    for place in places(chunk, step, dtype.itemsize * count):
+        mask, lanes = chunk.mask, np.flatnonzero(chunk.mask)
+        at = np.broadcast_to(place.address, mask.shape)[mask]
+        _examine(chunk, step, place, at, dtype.itemsize * count, lanes, "write")
+        values = [np.broadcast_to(value, mask.shape)[mask] for value in (given if count > 1 else [given])]
+        data = np.stack(values, axis=1).astype(dtype).reshape(-1)
+        offsets = np.arange(count, dtype=np.uint64) * np.uint64(dtype.itemsize)
+        yield Transfer(
+            step,
+            int(lanes[0]),
+            place.memory,
+            (at[:, None] + offsets).reshape(-1),
+            dtype.itemsize,
+            data=data.view(f"V{dtype.itemsize}"),
+            combine=_combination(step, place),
+            barrier=barrier_of(chunk, step),
+            bytes=data.nbytes,
+            lanes=np.repeat(lanes, count),
+        )
 
 
 def _of_blocks(chunk: Chunk, step: Step, transfer: Transfer) -> Iterator[Transfer]:
@@ -127,7 +147,7 @@ def multicast(chunk: Chunk, transfer: Transfer, ranks: int) -> Iterator[Transfer
             "set one bit for each rank that receives",
         )
         chunk.found(fault, transfer.lane)
-    block = int(chunk.block_in_chunk[transfer.lane // 32, 0])
+    block = int(chunk.block_in_chunk[transfer.lane // WARP_SIZE, 0])
     first = np.uint64(block - block % blocks)
     for rank in range(blocks):
         if ranks >> rank & 1:
@@ -141,9 +161,16 @@ def place_of(chunk: Chunk, step: Step, size: int, lane: int, verb: str, unit: in
     for place in places(chunk, step, size):
         at = _pick(chunk, place.address, lane) + np.arange(0, size, unit, dtype=np.uint64)
         if at.size:
-            examine(chunk, place.memory, at, unit, np.full(at.size, lane), verb, follows=True)
+            _examine(chunk, step, place, at, unit, np.full(at.size, lane), verb)
         return place
     return None
+
+
+def _examine(chunk: Chunk, step: Step, place: Place, at: Any, unit: int, lanes: Any, verb: str) -> None:
+    """Report the faults of a transfer's reads or writes; a reduction uses what its target holds."""
+    reduces = step.kind == "bulk reduction" and verb == "write"
+    verbs = ("read", "write") if reduces else (verb,)
+    examine(chunk, place.memory, at, unit, lanes, *verbs, follows=not reduces)
 
 
 def barrier_of(chunk: Chunk, step: Step) -> int | None:

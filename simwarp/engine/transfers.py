@@ -35,7 +35,7 @@ class Transfer:
     ----------
     step : Step
     lane : int
-        The issuing lane, in the chunk or part of it that executes.
+        The issuing lane, in the chunk or part of it that executes; of several, the first.
     target : Memory
     writes : (n,) uint64
         Addresses of the units in it.
@@ -53,6 +53,8 @@ class Transfer:
         For a reduction: takes the old and the new units; returns those to write.
     barrier : int or None
         Address in the chunk's shared memory of the mbarrier that counts ``bytes``; None: a bulk group.
+    lanes : (n,) or None
+        The issuing lane of each unit; None if all are ``lane``'s.
     """
 
     step: Step
@@ -68,6 +70,7 @@ class Transfer:
     combine: Callable[[Any, Any], Any] | None = None
     barrier: int | None = None
     bytes: int = 0
+    lanes: npt.NDArray[np.int64] | None = None
     thread: int = -1
     group: int = 0
     phase: int = 0
@@ -75,6 +78,10 @@ class Transfer:
     pending: bool = True
     reading: bool = True
     """Whether its source may not be overwritten yet, as far as its issuer knows."""
+
+    def issuers(self, count: int) -> npt.NDArray[np.int64]:
+        """The issuing lane of each of ``count`` units."""
+        return np.full(count, self.lane) if self.lanes is None else self.lanes
 
     @property
     def copied(self) -> npt.NDArray[np.bool_] | slice:
@@ -139,13 +146,13 @@ class Transfers:
             shared = transfer.source is self._shared
             if shared or source.number in chunk.launch.watched_loads:
                 reads = transfer.reads[copied]
-                lanes = np.full(reads.size, transfer.lane)
+                lanes = transfer.issuers(reads.size)
                 access = OrderedAccess(chunk, source, "read", transfer.source, lanes, reads, transfer.width)
                 transfer.time = races.issue(access, _agent(transfer, "bulk read"))
         if transfer.writes.size:
             data = None if transfer.combine is not None else self._data(transfer)[0]
             kind = "write" if transfer.combine is None else "atomic"
-            lanes = np.full(transfer.writes.size, transfer.lane)
+            lanes = transfer.issuers(transfer.writes.size)
             access = OrderedAccess(
                 chunk, step, kind, transfer.target, lanes, transfer.writes, transfer.width, data
             )
@@ -168,7 +175,7 @@ class Transfers:
                 and memory is not self._shared
                 and addresses.size
             ):
-                lanes, step = np.full(addresses.size, transfer.lane), transfer.step
+                lanes, step = transfer.issuers(addresses.size), transfer.step
                 event = AccessEvent(chunk, step, does, "global", lanes, addresses, transfer.width)
                 for observe in chunk.launch.on_access:
                     observe(event)
@@ -296,7 +303,7 @@ class Transfers:
         if unwritten is not None:
             target.forget(at, unwritten)
         if target is not self._shared and launch.on_write:
-            event = WriteEvent(chunk, np.full(at.size, transfer.lane), at, data, "")
+            event = WriteEvent(chunk, transfer.issuers(at.size), at, data, "")
             for observe in launch.on_write:
                 observe(event)
 

@@ -81,7 +81,7 @@ class Races:
         self.proxies.issuers[time] = int(access.chunk.thread.reshape(-1)[access.lanes[0]])
         for one, shadow in self._accesses(access):
             units = shadow.units(one.offsets, one.width)
-            recorded = one._replace(entries=np.full_like(one.entries, entry))
+            recorded = one._replace(entries=entry + one.threads % WARP_SIZE)
             if one.kind == "read":
                 self.proxies.check(one, shadow, units, self._steps)
                 self._read(one, recorded, shadow, units)
@@ -239,7 +239,6 @@ class Races:
 
     def _signal(self, access: Access, shadow: Shadow) -> None:
         """Let a strong access publish and acquire the clocks of flags and locks."""
-        """Let a strong access publish and acquire the clocks of flags and locks."""
         how = strength(access.step)
         if how == WEAK or not self._filter.signals:
             return
@@ -319,6 +318,10 @@ class Races:
         if racing.any():
             self._report(access, shadow, lanes[racing], before[racing], access.kind)
 
+    def _issuer(self, time: int, other: int) -> int:
+        """The thread that issued an agent's access; its lane is that of the entry."""
+        return self.proxies.issuers[time] // WARP_SIZE * WARP_SIZE + other % WARP_SIZE
+
     def _report(self, access: Access, shadow: Shadow, lanes: Lanes, before: Entries, earlier: str) -> None:
         """Report races, one per earlier instruction."""
         times, first, counts = np.unique(before >> 32, return_index=True, return_counts=True)
@@ -335,7 +338,7 @@ class Races:
                 earlier=_kind(step, earlier),
                 later=access.kind,
                 thread=int(access.threads[lane]),
-                other=other if agent is None else self.proxies.issuers[time],
+                other=other if agent is None else self._issuer(time, other),
                 step=step,
                 both_strong=bool(min(strength(step), strength(access.step))),
                 count=count,

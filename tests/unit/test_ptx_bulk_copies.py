@@ -12,6 +12,7 @@ from simwarp.faults import (
     Misaligned,
     MissingProxyFence,
     OutOfBounds,
+    UninitialisedRead,
 )
 from support import small_kernels as small
 
@@ -370,6 +371,63 @@ def test_values_for_another_block_are_counted_by_its_barrier(schedule, operation
         + MEET
     )
     assert run(body, threads=128, schedule=schedule, **CLUSTER) == [expected] * 256
+
+
+RED = "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [{at}], %r6, [{bar}];\n"
+PAIR = (
+    "setp.lt.u32 %p3, %r1, 2; shl.b32 %r3, %r1, 3; cvt.u64.u32 %rd5, %r3; add.u64 %rd5, %rd1, %rd5;\n"
+    "@%p3 mbarrier.init.shared.b64 [%rd5], 1;\n"
+    "@%p3 mbarrier.arrive.expect_tx.shared.b64 %rd8, [%rd5], 256;\n"
+)
+"""Two barriers, each of which expects the values of 64 threads."""
+
+
+@every_schedule
+def test_values_of_a_warp_at_one_address_all_count(schedule):
+    """Thread t adds t + 1 to word t % 8; both barriers count half of the threads."""
+    body = (
+        PAIR
+        + "mov.u32 %r2, 0; st.shared.u32 [%rd4], %r2; bar.sync 0;\n"
+        + "and.b32 %r3, %r1, 1; shl.b32 %r3, %r3, 3; cvt.u64.u32 %rd5, %r3; add.u64 %rd5, %rd1, %rd5;\n"
+        + "and.b32 %r3, %r1, 7; mul.wide.u32 %rd8, %r3, 4; add.u64 %rd8, %rd3, %rd8; add.u32 %r6, %r1, 1;\n"
+        + RED.format(at="%rd8", bar="%rd5")
+        + WAIT.format(parity=0)
+        + WAIT.format(parity=0).replace("AGAIN", "LATER").replace("[%rd1]", "[%rd1+8]")
+        + READ
+    )
+    sums = [sum(t + 1 for t in range(128) if t % 8 == word) for word in range(8)]
+    assert run(body, schedule=schedule) == [*sums, *[0] * 120]
+
+
+@every_schedule
+def test_a_read_before_the_wait_names_the_thread_that_sent_the_value(schedule):
+    """Thread t adds to word 127 - t, whose reader has not waited."""
+    body = (
+        PAIR
+        + "st.shared.u32 [%rd4], %r2; bar.sync 0; sub.u32 %r3, 127, %r1; mul.wide.u32 %rd8, %r3, 4;\n"
+        + "add.u64 %rd8, %rd3, %rd8; mov.u32 %r6, 5;\n"
+        + RED.format(at="%rd8", bar="%rd1")
+        + "bar.sync 0; setp.eq.u32 %p3, %r1, 40; @%p3 ld.shared.u32 %r2, [%rd4];\n"
+    )
+    fault = fault_of(CopyInFlight, body, schedule)
+    assert (fault.place.warp, fault.place.lane) == (1, 8)
+    assert (fault.copy.warp, fault.copy.lane) == (2, 87 - 64)
+
+
+@every_schedule
+def test_a_reduction_of_unwritten_memory_is_named(schedule):
+    body = INIT + EXPECT.format(bytes=512) + "mov.u32 %r6, 5;\n" + RED.format(at="%rd4", bar="%rd1")
+    fault = fault_of(UninitialisedRead, body + WAIT.format(parity=0) + READ, schedule)
+    assert "red.async" in fault.place.text
+    device = simwarp.Device(schedule=schedule)
+    reduce = STORE.replace("cp.async", "cp.reduce.async").replace("bulk_group", "bulk_group.add.u32")
+    text = small.text(
+        SETUP + STORED + f"@%p1 {reduce.format(bytes=512)}@%p1 {COMMIT}" + DONE + "ret;", BEFORE
+    )
+    out, unused = (device.allocate(128, np.uint32, name) for name in ("out", "unused"))
+    with pytest.raises(UninitialisedRead) as caught:
+        device.load(text).kernel("k")(1, 128, out, unused)
+    assert (caught.value.allocation, caught.value.space) == ("out", "global")
 
 
 def test_a_copy_into_a_block_that_has_exited_is_named():
