@@ -172,11 +172,15 @@ def moved_in_bulk(opcode, a, b, c, d):
     many = 1 if words[1] == "async" and words[0] in ("st", "red") else 128 // bits
     many = next((int(word[1:]) for word in words if word in ("v2", "v4")), many)
     new, old = (np.stack(pair, axis=1).view(np.uint8) for pair in ((a, b), (c, d)))
+    stored = words[0] in ("st", "red") and "shared::cta" not in words
+    if stored or "shared::cluster.shared::cta" in opcode:
+        new = new[np.arange(len(new)) ^ 128]  # from the other block of the cluster
     if not any(word in REDUCES for word in words):
         return tuple(np.hstack([new[:, : many * bits // 8], old[:, many * bits // 8 :]]).view(np.uint64).T)
     kind = np.dtype(f"u{bits // 8}")
     plain = ".".join(["red", "global", *words[next(i for i, w in enumerate(words) if w in REDUCES) :]])
-    there = "red.shared" if "shared::cluster" in words else "red.global"
+    # A bulk reduction keeps subnormals even in global memory, as red does in shared memory.
+    there = "red.shared" if "shared::cluster" in words or words[-1] == "f32" else "red.global"
     plain = plain.replace("red.global", there)
     combined = old.view(kind).copy()
     for row, given in zip(combined, new.view(kind), strict=True):

@@ -1,10 +1,15 @@
-"""Probes of bulk copies and reductions: each thread moves 16 bytes of its own, by an mbarrier of its own."""
+"""Probes of bulk copies and reductions: each thread moves 16 bytes of its own, by an mbarrier of its own.
+
+What goes from shared memory to the cluster goes to the same thread of the other one of two blocks: without a
+cluster such an instruction is illegal on an H200.
+"""
 
 from __future__ import annotations
 
 from simwarp.lab.evidence.probe import BLOCK, Probe, Writer
 from simwarp.ptx.rows import DTYPES, Form, Row
 
+_MEET = "barrier.cluster.arrive; barrier.cluster.wait;"
 _GROUP = "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"
 _STORE = "cp.async.bulk.global.shared::cta.bulk_group"
 
@@ -18,16 +23,34 @@ def transfer(row: Row, form: Form) -> Probe:
         source, count = ("[%in], 16" if form.has("global") else "[%cell+16], 16"), 16
         if not any(spec.name == "a" for spec in row.sources):
             source, count = _values(form)
-        cell, own = "%cell", "%own"
-        if not any(word.startswith("shared") for word in form.opcode.split(".")):
-            cell, own = (writer.register(name, "b64") for name in ("far", "farther"))
-            writer.line(f"cvta.shared.u64 {cell}, %cell; cvta.shared.u64 {own}, %own;")
         writer.line(f"mbarrier.arrive.expect_tx.shared.b64 _, [%own], {count};")
+        remote = is_remote(form)
+        cell, own = _across(writer, form) if remote else ("%cell", "%own")
         writer.line(f"{form.opcode} [{cell}], {source}, [{own}]{many}{hint};")
         _wait(writer)
-        return _cell(writer)
+        if remote:
+            writer.line(_MEET)
+        return _cell(writer, ".reqnctapercluster 2, 1, 1\n" if remote else "")
     writer.line(f"{form.opcode} [%memory], [%cell+16], 16{hint}; {_GROUP}")
     return _memory(writer)
+
+
+def is_remote(form: Form) -> bool:
+    """Whether the probe of a form writes to another block of the cluster."""
+    spaces = [word for word in form.modifiers if word in ("global", "shared::cta", "shared::cluster")]
+    return "global" not in spaces and spaces[:1] != ["shared::cta"]
+
+
+def _across(writer: Writer, form: Form) -> tuple[str, str]:
+    """The addresses of the other block's cell and mbarrier, behind a barrier of the cluster."""
+    writer.declare("b64 far farther, b32 rank")
+    writer.line("mov.u32 %rank, %cluster_ctarank; xor.b32 %rank, %rank, 1;")
+    space = ".shared::cluster" if form.has("shared::cluster") else ""
+    for far, near in (("%far", "%cell"), ("%farther", "%own")):
+        writer.line(*([f"cvta.shared.u64 {far}, {near};"] if not space else []))
+        writer.line(f"mapa{space}.u64 {far}, {near if space else far}, %rank;")
+    writer.line(_MEET)
+    return "%far", "%farther"
 
 
 def group(row: Row, form: Form) -> Probe:
@@ -98,10 +121,10 @@ def _wait(writer: Writer) -> None:
     writer.line("AGAIN: mbarrier.try_wait.parity.shared.b64 %done, [%own], 0;", "@!%done bra AGAIN;")
 
 
-def _cell(writer: Writer) -> Probe:
+def _cell(writer: Writer, directives: str = "") -> Probe:
     writer.line("ld.shared.b64 %x, [%cell]; ld.shared.b64 %y, [%cell+8];")
     writer.give("b64", "x", "y")
-    return writer.probe(count=256)
+    return writer.probe(count=2 * BLOCK, directives=directives)
 
 
 def _memory(writer: Writer) -> Probe:

@@ -163,7 +163,9 @@ class Writer:
             else:
                 self.line(f"st.global.{self.registers[source]} {at}, {source};")
 
-    def probe(self, *results: str, packed: int = 0, at_once: int = 0, **facts: Any) -> Probe:
+    def probe(
+        self, *results: str, packed: int = 0, at_once: int = 0, directives: str = "", **facts: Any
+    ) -> Probe:
         """The finished probe: 32-bit ``results`` are stored last; ``facts`` are other fields of `Probe`."""
         self.give("b32", *results)
         operands = 0 if packed or at_once else len(self.operands)
@@ -187,6 +189,6 @@ class Writer:
         ]
         text = "".join(f"\t{line}\n" for line in body)
         parameters = f"{first},\n\t.param .u64 out,\n\t.param .u64 memory{last}"
-        entry = f".visible .entry NAME(\n{parameters}\n)\n{{\n{text}}}\n"
+        entry = f".visible .entry NAME(\n{parameters}\n)\n{directives}{{\n{text}}}\n"
         columns = tuple(self.operands), tuple(self.results)
         return Probe(self.form, entry, *columns, packed=packed, at_once=at_once, **facts)

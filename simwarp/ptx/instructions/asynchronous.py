@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from simwarp.ptx.instructions._table import nothing, row
 from simwarp.ptx.instructions.atomic import atom, atom_f32, atom_f64, atom_half
@@ -158,11 +159,16 @@ def _reductions(
     )(function)
 
 
+def _add_f32(form: Form, old: Any, b: Any, *, shared: bool) -> Any:
+    """Unlike ``red.global`` a bulk reduction keeps subnormal numbers, as an H200 does."""
+    return atom_f32(form, old, b, shared=True)
+
+
 _reductions("add", "<.add>", "u32 s32 u64", atom, "u32 s32 u64")
 _reductions("inc, dec", "<.inc|.dec>", "u32", atom, "u32")
 _reductions("min, max", "<.min|.max>", "u32 s32 u64 s64", atom, "u32 s32")
 _reductions("bits", "<.and|.or|.xor>", "b32 b64", atom, "b32")
-_reductions("add, f32", "<.add>", "f32", atom_f32)
+_reductions("add, f32", "<.add>", "f32", _add_f32)
 _reductions("add, f64", "<.add>", "f64", atom_f64)
 _reductions("add, half", "<.add>.noftz", "f16 bf16", atom_half)
 _reductions("min, max, half", "<.min|.max>", "f16 bf16", atom_half)
