@@ -9,6 +9,7 @@ import numpy as np
 from stranger_problems import (
     block_product,
     brain_attention,
+    brain_boxes,
     brain_product,
     brain_tiles,
     fragment_product,
@@ -171,6 +172,7 @@ def fast(number: int, form: str, sizes: str, parameter: str, **more: Any) -> Cas
     )
 
 
+TENSOR_MAP = "const __grid_constant__ CUtensorMap"
 LEARN = "gau-nernst/learn-cuda"
 CASES = [
     *CUDA_SAMPLES,
@@ -213,6 +215,20 @@ CASES = [
         brain_product,
         after="template __global__ void matmul_v6_kernel<64, 64, 64, 2, 2, 3, 0>"
         "(const nv_bfloat16*, const nv_bfloat16*, nv_bfloat16*, int, int, int);",
+    ),
+    Case(
+        LEARN,
+        "02c_matmul_sm120/matmul_v2.cu",
+        "matmul_v2_kernel",
+        "TMA, 3 stages, a producer, mma",
+        brain_boxes,
+        before="#include <cuda.h>\n#include <cuda/std/type_traits>\nnamespace std {\n"
+        "using cuda::std::is_same_v;\n"
+        "struct Log { template <class T> __device__ Log& operator<<(T) { return *this; } };\n"
+        "__device__ Log cerr;\n__device__ int endl;\n}",
+        after="template __global__ void matmul_v2_kernel<64, 64, 64, 2, 2, 3, nv_bfloat16, nv_bfloat16>"
+        f"({TENSOR_MAP}, {TENSOR_MAP}, nv_bfloat16*, int, int, int);",
+        arch=(9, 0),
     ),
     *(
         Case(
@@ -267,7 +283,7 @@ CASES = [
         6,
         "TMA, 3 stages, producers, wgmma",
         "128, 256, 64, 384, 3, 2",
-        "const __grid_constant__ CUtensorMap",
+        TENSOR_MAP,
         problem=brain_tiles((256, 256, 256), (128, 256), 384, shared=147456),
         edits=[(r"(Schedule<1, NUM_SM, BM, BN), 16, 8>(?= schedule)", r"\1, 1, 1>")],
     ),

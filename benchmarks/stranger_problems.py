@@ -175,6 +175,15 @@ def brain_product(random: Generator) -> Problem:
     return Problem((2,), (128,), [bfloat16(a), bfloat16(b), c, *map(np.int32, (m, n, k))], 49152)
 
 
+def brain_boxes(random: Generator) -> Problem:
+    """C = A B in bfloat16, A and B as tensor maps with boxes of 64 x 64, by four warps and a producer."""
+    m, n, k = 128, 64, 320
+    a, b = integers(random, m, k), integers(random, n, k)
+    maps = [Tiles(bfloat16(x), (64, 64)) for x in (a, b)]
+    c = Out(rounded(product(a, b.T)), bfloat16=True)
+    return Problem((2,), (160,), [*maps, c, *map(np.int32, (m, n, k))], 3 * (2 * 64 * 64 * 2 + 16))
+
+
 def attention(random: Generator, queries: int, keys: int, width: int) -> tuple[list[Array], Array, float]:
     """Queries, keys, values, softmax(Q K^T / sqrt(width)) V, and the sum of the magnitudes it adds up."""
     q, k, v = (random.integers(-8, 9, (rows, width)).astype(np.float32) / 8 for rows in (queries, keys, keys))

@@ -16,7 +16,7 @@ HOST_HEADERS = (
     "algorithm assert.h cassert cstdint cstdio cstdlib float.h iostream stdint.h stdio.h stdlib.h vector "
     "cublas_v2.h helper_cuda.h helper_functions.h torch/extension.h torch/types.h "
     "thrust/host_vector.h thrust/device_vector.h cutlass/util/print_error.hpp cutlass/util/GPU_Clock.hpp "
-    "cutlass/util/helper_cuda.hpp"
+    "cutlass/util/helper_cuda.hpp cudaTypedefs.h"
 )
 """Headers that kernels of host programs include, of which device code needs nothing but `PRELUDE`."""
 PRELUDE = """

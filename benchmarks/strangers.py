@@ -53,7 +53,7 @@ class Run:
     error : Exception or None
         Why the kernel did not run to its end.
     seconds : float
-        The time of the launch.
+        Of a processor, for the launch.
     """
 
     schedule: str
@@ -176,13 +176,13 @@ def run(ptx: Ptx, case: Case, schedule: str) -> Run:
     problem = case.problem(np.random.default_rng(SEED))
     on_device = [uploaded(device, given) for given in problem.arguments]
     how = {"shared": problem.shared, "cooperative": problem.cooperative}
-    start = time.perf_counter()
+    start = time.process_time()
     try:
         kernel = device.load(ptx.text).kernel(entry_of(ptx.text, case.entry or case.name))
         kernel(problem.grid, problem.block, *(argument for argument, _ in on_device), **how)
     except (KernelFault, SimwarpError) as error:
         return Run(schedule, False, findings(device), error)
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     pairs = zip(problem.arguments, on_device, strict=True)
     agrees = all(given.agrees(array.download()) for given, (array, _) in pairs if isinstance(given, Out))
     return Run(schedule, agrees, findings(device), None, seconds)
