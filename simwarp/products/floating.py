@@ -3,7 +3,8 @@
 The sums are not IEEE's. All addends of a sum are aligned to the largest exponent among them and truncated,
 and the sum is rounded once, by the chip's rule (`simwarp.products.rules`).
 
-All steps before that rounding are exact in float64. A product has at most 22 significant bits and is between
+All steps before that rounding are exact in float64; of f16 and eight-bit floats the products, up to their
+truncation to integers, in float32. A product has at most 22 significant bits and is between
 2^-266 and 2^256, and the largest exponent is between -133 and 254, so a product times 2^(25 - largest) is in
 the range of float64. Truncated, each is an integer below 2^27, and at most 33 of them are added.
 
@@ -22,7 +23,7 @@ from simwarp.floats import FormatName, fma, widen
 from simwarp.floats.formats import FORMATS
 from simwarp.products.operands import Numbers, decode
 from simwarp.products.rules import Rule, Types
-from simwarp.products.warps import Tiles, check, warps_last
+from simwarp.products.warps import Tiles, check, each_tile, few_tiles, warps_last
 
 BLOCK = 1 << 19
 """Bytes of the products per block, which stay in the second-level cache."""
@@ -66,29 +67,43 @@ def floats(a: Tiles, b: Tiles, c: Tiles, types: Types, rule: Rule) -> Tiles:
     d_word, a_word, b_word, c_word = (FORMATS[name].word for name in types)
     check(a, b, c, a_word.name, b_word.name, c_word.name)
     m, n = c.shape[-2:]
-    products = m * n * max(len(group) for group in rule.groups)
-    block = max(1, BLOCK // (8 * products))
-    function = _chains if rule.fraction_bits == 0 else _fused
-    return warps_last(partial(function, types, rule), a, b, c, d_word, block)
+    longest = max(len(group) for group in rule.groups)
+    if rule.fraction_bits == 0:
+        return warps_last(partial(_chains, types, rule), a, b, c, d_word, max(1, BLOCK // (8 * m * n * longest)))
+    if few_tiles(a, b, c):
+        rows = max(1, BLOCK // (8 * n * longest))
+        return each_tile(partial(_fused, types, rule, rows), a, b, c, d_word)
+    block = max(1, BLOCK // (8 * m * n * longest))
+    return warps_last(partial(_fused, types, rule, m), a, b, c, d_word, block)
 
 
-def _fused(types: Types, rule: Rule, a: Tiles, b: Tiles, c: Tiles) -> Tiles:
+def _fused(types: Types, rule: Rule, rows: int, a: Tiles, b: Tiles, c: Tiles) -> Tiles:
+    """The product of a (m, k, …), b (k, n, …) and c (m, n, …), ``rows`` rows at a time."""
     left, right = (
         _factors(x, t, rule) for x, t in ((a.swapaxes(0, 1)[:, :, None], types[1]), (b[:, None], types[2]))
     )
+    parts = [slice(start, start + rows) for start in range(0, len(c), rows)]
+    done = [_added_up(types, rule, _some(left, (slice(None), part)), right, c[part]) for part in parts]
+    return done[0] if len(done) == 1 else np.concatenate(done)
+
+
+def _added_up(types: Types, rule: Rule, left: Numbers, right: Numbers, c: Tiles) -> Tiles:
     accumulator = c if types[3] == rule.accumulator else _convert(c, types[3], rule.accumulator)
     total = accumulator if rule.addend == "first" else np.zeros_like(accumulator)
     for group in rule.groups:
-        total = _sum(_some(left, group), _some(right, group), decode(total, rule.accumulator), rule)
+        k = slice(None) if len(group) == len(left.value) else list(group)
+        total = _sum(_some(left, k), _some(right, k), decode(total, rule.accumulator), rule)
     if rule.addend == "last":
         total = _added(total, accumulator, rule.accumulator)
     return total if types[0] == rule.accumulator else _convert(total, rule.accumulator, types[0])
 
 
 def _factors(words: Tiles, name: str, rule: Rule) -> Numbers:
+    """The factors; of formats whose products float32 holds, as float32, which is faster."""
     if rule.operands == "f16":
-        return decode(_halves(name)[words], "f16")
-    return decode(np.ascontiguousarray(words), name)
+        words, name = _halves(name)[words], "f16"
+    numbers = decode(np.ascontiguousarray(words), name)
+    return numbers._replace(value=numbers.value.astype(np.float32)) if name in _NARROW else numbers
 
 
 @cache
@@ -105,9 +120,15 @@ def _sum(a: Numbers, b: Numbers, c: Numbers, rule: Rule) -> Tiles:
     np.maximum(exponent, c.exponent, out=exponent)
     np.maximum(exponent, rule.floor, out=exponent)
     scale = _power_of_two(rule.fraction_bits - exponent)
-    products *= scale
-    np.trunc(products, out=products)
-    total = products.sum(axis=0)
+    if products.dtype == np.float32:
+        # Where the limit is reached all products are zero.
+        products *= _single_power_of_two(np.minimum(rule.fraction_bits - exponent, 127))
+        fits = len(products) <= 1 << (29 - rule.fraction_bits)
+        total = products.astype(np.int32).sum(axis=0, dtype=np.int32 if fits else np.int64).astype(np.float64)
+    else:
+        products *= scale
+        np.trunc(products, out=products)
+        total = products.sum(axis=0)
     total += np.trunc(c.value * scale)
     total *= _power_of_two(exponent - rule.fraction_bits)
     words = _round(total, rule)
@@ -177,15 +198,21 @@ def _float32(words: Tiles, name: str) -> Tiles:
     return words.view(np.float16).astype(np.float32) if name == "f16" else words.view(np.float32)
 
 
-def _some(numbers: Numbers, group: tuple[int, ...]) -> Numbers:
-    """The numbers of a group of k."""
-    if len(group) == len(numbers.value):
-        return numbers
-    k = list(group)
-    special = None if numbers.special is None else numbers.special[k]
-    return Numbers(numbers.value[k], numbers.exponent[k], special)
+def _some(numbers: Numbers, which: Any) -> Numbers:
+    """Those of some numbers that an index selects."""
+    special = None if numbers.special is None else numbers.special[which]
+    return Numbers(numbers.value[which], numbers.exponent[which], special)
 
 
 def _power_of_two(exponent: Tiles) -> Tiles:
     """2^exponent as float64, for exponents of normal float64 numbers."""
     return ((exponent.astype(np.int64) + 1023) << 52).view(np.float64)
+
+
+def _single_power_of_two(exponent: Tiles) -> Tiles:
+    """2^exponent as float32, for exponents of normal float32 numbers."""
+    return ((exponent.astype(np.int32) + 127) << 23).view(np.float32)
+
+
+_NARROW = ("f16", "e4m3", "e5m2")
+"""Formats whose products are float32 numbers, also when they are scaled."""

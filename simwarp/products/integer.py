@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from reference.errors import SchemeError
-from simwarp.products.warps import Tiles, check, warps_last
+from simwarp.products.warps import Tiles, check, each_tile, few_tiles, warps_last
 
 BLOCK = 128
 """Warps per block."""
@@ -50,6 +50,9 @@ def bits(a: Tiles, b: Tiles, c: Tiles, operation: Literal["and", "xor"]) -> Tile
     if operation not in _OPERATIONS:
         raise SchemeError(f"operation is {operation!r}\nchoose one of {', '.join(_OPERATIONS)}")
     check(a, b, c, "uint32", "uint32", "int32")
+    if few_tiles(a, b, c):
+        count = partial(_count_in_tile, _OPERATIONS[operation])
+        return each_tile(count, _long_words(a), _long_words(b.swapaxes(-1, -2)), c, np.int32)
     function = partial(_count, _OPERATIONS[operation])
     columns = _long_words(b.swapaxes(-1, -2)).swapaxes(-1, -2)
     return warps_last(function, _long_words(a), columns, c, np.int32, BLOCK)
@@ -70,6 +73,19 @@ def _count(operation: np.ufunc, a: Tiles, b: Tiles, c: Tiles) -> Tiles:
         for word in range(start, min(start + _WORDS, len(b))):
             operation(a[:, None, word], b[word], out=octets)
             count += np.bitwise_count(both)
+        total += count
+    return total
+
+
+def _count_in_tile(operation: np.ufunc, a: Tiles, b: Tiles, c: Tiles) -> Tiles:
+    """`bits` of a (m, words), the columns b (n, words) and c (m, n), in words of 64 bits."""
+    total, columns = c.copy(), np.ascontiguousarray(b.T)
+    both, one = np.empty(c.shape, np.uint64), np.empty(c.shape, np.uint8)
+    for start in range(0, len(columns), _WORDS):
+        count = np.zeros(c.shape, np.uint8)
+        for word in range(start, min(start + _WORDS, len(columns))):
+            operation(a[:, word, None], columns[word], out=both)
+            count += np.bitwise_count(both, out=one)
         total += count
     return total
 

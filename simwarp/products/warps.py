@@ -1,11 +1,13 @@
-"""Apply functions of tiles to many warps, with the warps as the last axis.
+"""Apply functions of tiles to many warps, with the warps as the last axis, or to a few large tiles.
 
-NumPy's inner loop is the last axis. The axes of a tile are short, so the last axis is that of the warps.
+NumPy's inner loop is the last axis. The axes of a warp's tile are short, so the last axis is that of the
+warps. A warpgroup's tile has up to 256 columns, and there are few of them: these go one by one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -31,6 +33,23 @@ def warps_last(
         operands = (np.ascontiguousarray(x[part].transpose(1, 2, 0)) for x in (a, b, c))
         result[part] = function(*operands).transpose(2, 0, 1)
     return result.reshape(leading + c.shape[1:])
+
+
+def few_tiles(a: Tiles, b: Tiles, c: Tiles) -> bool:
+    """Whether there are fewer tiles than columns in each."""
+    return prod(np.broadcast_shapes(a.shape[:-2], b.shape[:-2], c.shape[:-2])) < c.shape[-1]
+
+
+def each_tile(
+    function: Callable[[Tiles, Tiles, Tiles], Tiles], a: Tiles, b: Tiles, c: Tiles, dtype: Any
+) -> Tiles:
+    """Apply a function of (m, k), (k, n) and (m, n) to each of some tiles with leading axes."""
+    leading = np.broadcast_shapes(a.shape[:-2], b.shape[:-2], c.shape[:-2])
+    result = np.empty(leading + c.shape[-2:], dtype)
+    operands = [np.broadcast_to(x, leading + x.shape[-2:]) for x in (a, b, c)]
+    for tile in np.ndindex(*leading):
+        result[tile] = function(*(x[tile] for x in operands))
+    return result
 
 
 def check(a: Tiles, b: Tiles, c: Tiles, *dtypes: str) -> None:
