@@ -43,8 +43,9 @@ SPACES = {
 """From instruction to the state spaces that it may name; its map does not depend on them."""
 ROUNDINGS = ("rn", "rz", "rm", "rp")
 
-_FLOAT = "|".join(str(n) for n in range(8, 257, 8))
-_INTEGER = "|".join(str(n) for n in (8, 16, 24, *range(32, 225, 16)))
+_FLOAT = range(8, 257, 8)
+_INTEGER = (8, 16, 24, *range(32, 257, 16))
+"""The n of wgmma. ptxas 13.0 accepts 240 and 256 for s8 and u8, too, where the PTX ISA ends at 224."""
 _PAIRS = [f".{a}.{b}" for a in ("e4m3", "e5m2") for b in ("e4m3", "e5m2")]
 # The table's abbreviations.
 _WORDS = {
@@ -60,9 +61,11 @@ _WORDS = {
     "F8": f"<{'|'.join(f'.{c}{pair}.{c}' for c in ('f16', 'f32') for pair in _PAIRS)}>",
     "BYTES": "<.s32.s8.s8.s32|.s32.s8.u8.s32|.s32.u8.s8.s32|.s32.u8.u8.s32>",
     "NIBBLES": "<.s32.s4.s4.s32|.s32.s4.u4.s32|.s32.u4.s4.s32|.s32.u4.u4.s32>",
-    "FN": _FLOAT,
-    "IN": _INTEGER,
-    "BN": f"{_INTEGER}|240|256",
+    **{
+        f"M64K{k}": f"<{'|'.join(f'.m64n{n}k{k}' for n in sizes)}>"
+        for k, sizes in ((8, _FLOAT), (16, _FLOAT), (32, _FLOAT), (256, _INTEGER))
+    },
+    "M64I32": f"<{'|'.join(f'.m64n{n}k32' for n in _INTEGER)}>",
 }
 _TABLE = """
 mma.m8n8k4.f16      | 70 | mma.sync.aligned.m8n8k4 LAYOUTS VOLTA
@@ -114,12 +117,13 @@ stmatrix        | 90 | stmatrix.sync.aligned.m8n8 <.x1|.x2|.x4>{.trans} SHARED .
 stmatrix.number | 90 | stmatrix.sync.aligned <.x1|.x2|.x4>{.trans}.m8n8 SHARED .b16
 movmatrix       | 75 | movmatrix.sync.aligned.m8n8.trans.b16
 
-wgmma.f16  | 90a | wgmma.mma_async.sync.aligned.m64n<FN>k16 <.f16|.f32>.f16.f16
-wgmma.bf16 | 90a | wgmma.mma_async.sync.aligned.m64n<FN>k16.f32.bf16.bf16
-wgmma.tf32 | 90a | wgmma.mma_async.sync.aligned.m64n<FN>k8.f32.tf32.tf32
-wgmma.f8   | 90a | wgmma.mma_async.sync.aligned.m64n<FN>k32 <.f16|.f32><.e4m3|.e5m2><.e4m3|.e5m2>
-wgmma.s8   | 90a | wgmma.mma_async.sync.aligned.m64n<IN>k32 SAT .s32 <.s8|.u8><.s8|.u8>
-wgmma.b1   | 90a | wgmma.mma_async.sync.aligned.m64n<BN>k256.s32.b1.b1.and.popc
+wgmma.f16          | 90a | wgmma.mma_async.sync.aligned M64K16 <.f16|.f32>.f16.f16
+wgmma.bf16         | 90a | wgmma.mma_async.sync.aligned M64K16.f32.bf16.bf16
+wgmma.tf32         | 90a | wgmma.mma_async.sync.aligned M64K8.f32.tf32.tf32
+wgmma.f8           | 90a | wgmma.mma_async.sync.aligned M64K32 <.f16|.f32><.e4m3|.e5m2><.e4m3|.e5m2>
+wgmma.s8           | 90a | wgmma.mma_async.sync.aligned M64I32 SAT .s32 <.s8|.u8><.s8|.u8>
+wgmma.s8.satfinite | 90a | wgmma.mma_async.sync.aligned M64I32.s32 <.s8|.u8><.s8|.u8><.satfinite>
+wgmma.b1           | 90a | wgmma.mma_async.sync.aligned M64K256.s32.b1.b1.and.popc
 """
 
 

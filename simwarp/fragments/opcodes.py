@@ -24,7 +24,7 @@ def all_opcodes() -> tuple[str, ...]:
     Examples
     --------
     >>> len(all_opcodes()), [o for o in all_opcodes() if o.startswith("ldmatrix")][:2]
-    (873, ['ldmatrix.sync.aligned.m8n8.x1.b16', 'ldmatrix.sync.aligned.m8n8.x1.trans.b16'])
+    (889, ['ldmatrix.sync.aligned.m8n8.x1.b16', 'ldmatrix.sync.aligned.m8n8.x1.trans.b16'])
     """
     return tuple(opcode for opcode, _ in by_words().values())
 
