@@ -14,6 +14,7 @@
 ``copies``          memory touched while an asynchronous copy of it is in flight, copies that a map forbids
 ``proxies``         memory that an ordinary instruction wrote, read by a copy or product without a proxy fence
 ``dependents``      a dependent launch that touches what the launch before it does, before its wait
+``products``        registers used while a warpgroup's product of them is in flight, or without a fence
 ``deadlock``        all remaining lanes wait for one another
 ``runaway``         infinite loops
 ``unreachable``     control that runs off the end of a function, where its compiler left no return
@@ -48,6 +49,7 @@ KINDS = (
     "copies",
     "proxies",
     "dependents",
+    "products",
     "deadlock",
     "runaway",
     "unreachable",

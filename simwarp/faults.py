@@ -169,6 +169,10 @@ class WrongStride(Misaligned):
     """A matrix in memory with a row or column that is not aligned as the instruction requires."""
 
 
+class WrongDescriptor(Misaligned):
+    """A matrix descriptor with bits that have no meaning, or a start that does not fit its swizzle."""
+
+
 class UninitialisedRead(MemoryFault):
     """A use of uninitialised memory, or of a value computed from it.
 
@@ -261,6 +265,22 @@ class TensorMapFault(KernelFault):
     """A copy that its tensor map does not allow, or bytes that are not a tensor map."""
 
     check = "copies"
+
+
+class ProductInFlight(KernelFault):
+    """A use of registers of a warpgroup's product between its issue and its wait, or without a fence before.
+
+    Attributes
+    ----------
+    product : Place
+        The product; ``place`` is that of the use.
+    register : str
+        The register; "" if it is not about a single one.
+    """
+
+    check = "products"
+    product: Place = Place()
+    register: str = ""
 
 
 class UninitialisedRegister(KernelFault):

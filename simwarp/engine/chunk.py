@@ -17,9 +17,11 @@ import numpy.typing as npt
 
 from simwarp.engine import special_registers
 from simwarp.engine.async_copies import AsyncCopies
+from simwarp.engine.async_products import AsyncProducts
 from simwarp.engine.calls import Activations
 from simwarp.engine.foreign_pointers import Foreign
 from simwarp.engine.mbarriers import MBarriers
+from simwarp.engine.registers_in_flight import InFlight
 from simwarp.engine.transfers import Transfers
 from simwarp.engine.undefined import DividedByZero, Missing, Origin, Unwritten, all_undefined, of_result, use
 from simwarp.faults import KernelFault, MemoryFault, Place
@@ -119,6 +121,7 @@ class Chunk:
         self._make_memory()
         self.enter(self.live, alone=True)
         self.copies = AsyncCopies(self) if self.program.copies_asynchronously else None
+        self.products = AsyncProducts(self) if self.program.has_warpgroup_products else None
         self.mbarriers = MBarriers(self) if self.program.has_mbarriers else None
         self.transfers = Transfers(self) if self.program.has_transfers else None
 
@@ -218,6 +221,8 @@ class Chunk:
 
     def write(self, slot: int, value: Any) -> None:
         """Write a register in the executing lanes."""
+        if self.products is not None:
+            self.products.registers.check_write(self, slot)
         undefined = self.undefined_now()
         if undefined is not None and isinstance(self.undefined_from, Foreign):
             undefined = self.undefined_from.kept(undefined, value)
@@ -227,6 +232,8 @@ class Chunk:
         if undefined is not None:
             self.origins[slot] = self.undefined_from
             self.defined_here.discard(slot)
+            if isinstance(self.undefined_from, InFlight):
+                self.undefined_from.registers.copied(self, self.undefined_from.slot, slot, undefined)
         if not self.needed >> slot & 1:
             self.registers[slot] = value
             if undefined is not None:
@@ -285,7 +292,11 @@ class Chunk:
         """Read a register, and make the current step's result undefined where the register is."""
         missing = self._missing(slot)
         if missing is not None:
-            self._lack(missing, self._origin(slot))
+            origin = self._origin(slot)
+            if isinstance(origin, InFlight):
+                missing = origin.read(self, missing)
+            if missing is not None:
+                self._lack(missing, origin)
         return self._value(slot, dtype)
 
     def follow_load(self, loaded: Missing) -> None:
@@ -317,6 +328,16 @@ class Chunk:
     def _origin(self, slot: int) -> Origin:
         """The origin of a register's undefined values; `Unwritten` if nothing wrote it."""
         return self.origins.get(slot) or Unwritten(self.program.registers[slot], self.step)
+
+    def use_undefined(self, slot: int, lanes: Mask, origin: Origin | None) -> None:
+        """Report that lanes use a register that is undefined; `Unwritten` without an origin."""
+        use(self, lanes, origin or Unwritten(self.program.registers[slot], self.step))
+
+    def undefined_fault(self, slot: int, origin: Origin | None, lane: int) -> KernelFault:
+        """The fault for a lane that uses a register that is undefined; `Unwritten` without an origin."""
+        if origin is None or isinstance(origin, Foreign):
+            origin = Unwritten(self.program.registers[slot], self.step)
+        return origin.fault(self, lane)
 
     def check_defined(self, slot: int, dtype: np.dtype[Any]) -> Any:
         """Read a register; report a fault if it is undefined in an executing lane."""

@@ -26,6 +26,7 @@ from simwarp.engine import (
     tensor_copies,
     tensor_core,
     tensor_maps,
+    warpgroups,
 )
 from simwarp.engine.accesses import DATA as ACCESSES
 from simwarp.engine.barriers import Barriers, ClusterBarrier
@@ -395,6 +396,8 @@ class Scheduler:
             self.chunk.copies.leave(self.chunk, mask)
         if self.chunk.transfers is not None:
             self.chunk.transfers.leave(self.chunk, mask)
+        if self.chunk.products is not None and self.chunk.products.in_flight:
+            self.chunk.products.leave(self.chunk, mask)
         self.chunk.live = self.chunk.live & ~mask
         self.settle()
 
@@ -438,8 +441,8 @@ DATA: dict[str, Callable[[Chunk, Step], None]] = {
 }
 """Kind of step that runs to its end in each lane → its function."""
 
-TOGETHER = frozenset(("warp", "warp barrier", *tensor_core.EXECUTE))
-"""Kinds of step at which the lanes of one warp wait for each other."""
+TOGETHER = frozenset(("warp", "warp barrier", "warpgroup product", *tensor_core.EXECUTE))
+"""Kinds of step at which the lanes of one warp, or warpgroup, wait for each other."""
 
 CONTROL: dict[str, Callable[[Scheduler, int, Step], int | None]] = {
     "warp": sync.warp,
@@ -454,5 +457,6 @@ CONTROL: dict[str, Callable[[Scheduler, int, Step], int | None]] = {
     "cluster barrier": sync.cluster,
     "fence": branches.fence,
     **dict.fromkeys(tensor_core.EXECUTE, tensor_core.whole_warp),
+    "warpgroup product": warpgroups.product,
 }
 """Other kind of step → its function, which returns the group's next step, or None if the group is gone."""

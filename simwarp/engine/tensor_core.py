@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from simwarp.engine import warpgroups
 from simwarp.engine.accesses import read_memory, write_memory
 from simwarp.faults import DivergentMatrix, Misaligned, WrongStride
 from simwarp.fragments import Operand, fragments_of, required_alignment
@@ -278,5 +279,6 @@ EXECUTE: dict[str, Callable[[Chunk, Step], None]] = {
     "matrix": compute,
     "matrix load": load,
     "matrix store": store,
+    "warpgroup order": warpgroups.order,
 }
-"""Kind of matrix instruction → the function that executes it."""
+"""Kind of instruction of a whole warp → the function that executes it."""

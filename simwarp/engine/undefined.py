@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simwarp.engine.foreign_pointers import Foreign
+from simwarp.engine.registers_in_flight import InFlight
 from simwarp.faults import DivisionByZero, MemoryFault, UninitialisedRead, UninitialisedRegister
 from simwarp.program.copies import Copies
 
@@ -122,7 +123,7 @@ class DividedByZero(NamedTuple):
         )
 
 
-Origin: TypeAlias = Unwritten | UnwrittenMemory | DividedByZero | Foreign
+Origin: TypeAlias = Unwritten | UnwrittenMemory | DividedByZero | Foreign | InFlight
 
 
 class Missing(NamedTuple):
@@ -292,6 +293,9 @@ def use(chunk: Chunk, lanes: Mask, origin: Origin) -> None:
         return  # it has a value; only accesses through it are faults
     lane = int(lanes.argmax())
     fault, place = origin.fault(chunk, lane), chunk.place(lane)
+    if isinstance(origin, InFlight):
+        chunk.found(fault, lanes)
+        return
     if origin.step is not chunk.step:
         use_at = f"what came of it is used at {str(place).removeprefix(f'kernel {place.kernel}, ')}"
         fault.values = f"{fault.values}; {use_at}" if fault.values else use_at

@@ -69,7 +69,9 @@ def floats(a: Tiles, b: Tiles, c: Tiles, types: Types, rule: Rule) -> Tiles:
     m, n = c.shape[-2:]
     longest = max(len(group) for group in rule.groups)
     if rule.fraction_bits == 0:
-        return warps_last(partial(_chains, types, rule), a, b, c, d_word, max(1, BLOCK // (8 * m * n * longest)))
+        return warps_last(
+            partial(_chains, types, rule), a, b, c, d_word, max(1, BLOCK // (8 * m * n * longest))
+        )
     if few_tiles(a, b, c):
         rows = max(1, BLOCK // (8 * n * longest))
         return each_tile(partial(_fused, types, rule, rows), a, b, c, d_word)

@@ -147,8 +147,8 @@ class Binder:
                 step.target = self.label(step, operand)
             elif spec.kind == "labels":
                 step.table = self.labels(step, operand)
-            elif spec.is_fragment:
-                sources.append(self.fragment(step, operand, spec))
+            elif spec.is_fragment or (spec.kind == "matrix" and isinstance(operand, Vector)):
+                sources.append(self.fragment(step, operand, replace(spec, kind="fragment")))
             else:
                 self.follows = row.kind in ("pure", "store") or (row.moves and not sources)
                 sources.append(self.source(step, operand, spec))
@@ -198,6 +198,7 @@ class Binder:
         refusals.check_class(step, operand, spec, self.types)
         refusals.check_barrier(step, operand, spec)
         refusals.check_copy(step, operand, spec)
+        refusals.check_product(step, operand, spec)
         return self.reader(step.instruction, operand, step.form.resolve(spec.kind), step.form)
 
     def is_predicate(self, operand: Operand) -> bool:

@@ -308,7 +308,7 @@ def _polls(step: Step) -> bool:
 
 def _meets(step: Step) -> bool:
     """Whether a step waits for lanes of other warps."""
-    return step.kind in ("barrier", "cluster barrier")
+    return step.kind in ("barrier", "cluster barrier", "warpgroup product")
 
 
 def _names(function: Function) -> set[str]:

@@ -19,7 +19,10 @@ from simwarp.ptx.rows import ENDS_BLOCK
 if TYPE_CHECKING:
     from simwarp.program.program import Step
 
-_WAITS = ("barrier", "cluster barrier", "warp", "warp barrier", "matrix", "matrix load", "matrix store")
+_WAITS = (
+    *("barrier", "cluster barrier", "warp", "warp barrier", "matrix", "matrix load", "matrix store"),
+    *("warpgroup product", "warpgroup order"),
+)
 
 _Size = tuple[bool, int]
 """Of a way out: whether lanes wait for others there, and its number of steps."""

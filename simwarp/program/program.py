@@ -270,6 +270,11 @@ class Program:
         return any(step.kind in TRANSFERS for step in self.steps)
 
     @cached_property
+    def has_warpgroup_products(self) -> bool:
+        """Whether it has asynchronous matrix products, or waits for them."""
+        return any(step.kind in ("warpgroup product", "warpgroup order") for step in self.steps)
+
+    @cached_property
     def reserves_shared(self) -> bool:
         """Whether the program reads special registers that locate the reserved part of shared memory."""
         operands = (operand for step in self.steps for operand in step.instruction.operands)

@@ -11,7 +11,7 @@ from simwarp.fragments.opcodes import MAPS
 from simwarp.program.program import Step
 from simwarp.ptx.instructions import TABLE
 from simwarp.ptx.rows import DTYPES, OperandSpec
-from simwarp.ptx.syntax import Address, Immediate, Instruction, Operand, Register, SourceLine, Symbol
+from simwarp.ptx.syntax import Address, Immediate, Instruction, Operand, Register, SourceLine, Symbol, Vector
 
 _NAMED = 6
 """Most rows that an error names."""
@@ -119,6 +119,19 @@ def check_copy(step: Step, operand: Operand, spec: OperandSpec) -> None:
     if operand.value not in sizes:
         expected = ", ".join(map(str, sizes))
         raise misuse(step.instruction, f"copies {operand.value} bytes\nexpected {expected}")
+
+
+def check_product(step: Step, operand: Operand, spec: OperandSpec) -> None:
+    """Refuse immediate operands of a warpgroup's product that PTX does not have."""
+    if step.row.kind != "warpgroup product" or spec.kind != "number" or not isinstance(operand, Immediate):
+        return
+    allowed = {"scale": (-1, 1), "trans": (0, 1)}.get(spec.name[:-2], (operand.value,))
+    if operand.value not in allowed:
+        expected = " or ".join(map(str, allowed))
+        raise misuse(step.instruction, f"has {operand.value} as {spec.name}\nexpected {expected}")
+    operands = step.instruction.operands
+    if spec.name == "trans_b" and len(operands) != (7 if isinstance(operands[1], Vector) else 8):
+        raise misuse(step.instruction, "has a wrong number of transposes\nA in registers has none, B has one")
 
 
 def check_space(step: Step, operand: Operand, spaces: dict[str, str], space: str) -> None:

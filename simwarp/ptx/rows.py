@@ -20,6 +20,7 @@ destinations, ``=``, sources; each with its type:
 ``carry``  the condition code's carry flag, bool: an implicit operand
 ``rank``   the block's rank in its cluster: an implicit operand
 ``fragment``  a warp's part of a matrix: a vector of registers, by `simwarp.fragments`
+``matrix`` a fragment, or the descriptor of a matrix in shared memory, b64
 ``[a]``    an address; the first is where a copy writes, the second where it reads
 ``[bar]``  the address of the mbarrier that counts a copy
 ``tensor``  in brackets: the generic address of a tensor map, and coordinates, one for each dimension
@@ -139,7 +140,7 @@ class Form:
             return f"{self.T[0]}{self.dtype.itemsize * 16}"
         if kind == "fragment":
             return "b64" if "f64" in self.opcode.split(".") else "b32"
-        return {"number": "u32", "rank": "u32", "carry": "pred"}.get(kind, kind)
+        return {"number": "u32", "rank": "u32", "carry": "pred", "matrix": "b64"}.get(kind, kind)
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,8 @@ class Row:
         The choices of T.
     kind : str
         How the executor runs it: "pure" (registers to registers), "warp" (across lanes), "load", "store",
-        "atomic", "reduction", "matrix", "matrix load", "matrix store", "fence" (also hints), or one of the
+        "atomic", "reduction", "matrix", "matrix load", "matrix store", "warpgroup product",
+        "warpgroup order", "fence" (also hints), or one of the
         kinds of control flow and barriers in `simwarp.engine.schedule`.
     fidelity : str
         "exact": to the last bit; "bounded": within ``bound``; "open": the PTX ISA leaves the result

@@ -78,7 +78,7 @@ class Races:
         """Compare an asynchronous access as one of the issuing lanes, and record it as one of the agent."""
         time = self._time
         entry = self.order.entry_of(agent, time)
-        self.proxies.issuers[time] = int(access.chunk.thread.reshape(-1)[access.lanes[0]])
+        self.proxies.issuers[time] = access.chunk.thread.reshape(-1)[np.unique(access.lanes)]
         for one, shadow in self._accesses(access):
             units = shadow.units(one.offsets, one.width)
             recorded = one._replace(entries=entry + one.threads % WARP_SIZE)
@@ -318,9 +318,9 @@ class Races:
         if racing.any():
             self._report(access, shadow, lanes[racing], before[racing], access.kind)
 
-    def _issuer(self, time: int, other: int) -> int:
+    def _issuer(self, time: int, other: int, thread: int) -> int:
         """The thread that issued an agent's access; its lane is that of the entry."""
-        return self.proxies.issuers[time] // WARP_SIZE * WARP_SIZE + other % WARP_SIZE
+        return self.proxies.issuer(time, thread) // WARP_SIZE * WARP_SIZE + other % WARP_SIZE
 
     def _report(self, access: Access, shadow: Shadow, lanes: Lanes, before: Entries, earlier: str) -> None:
         """Report races, one per earlier instruction."""
@@ -338,7 +338,7 @@ class Races:
                 earlier=_kind(step, earlier),
                 later=access.kind,
                 thread=int(access.threads[lane]),
-                other=other if agent is None else self._issuer(time, other),
+                other=other if agent is None else self._issuer(time, other, int(access.threads[lane])),
                 step=step,
                 both_strong=bool(min(strength(step), strength(access.step))),
                 count=count,

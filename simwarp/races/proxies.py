@@ -30,21 +30,27 @@ class Proxies:
 
     Attributes
     ----------
-    issuers : dict of int to int
-        Time of an asynchronous access → the thread that issued it, numbered in the launch.
+    issuers : dict of int to array
+        Time of an asynchronous access → the threads that issued it, numbered in the launch.
     waited : dict of (int, int) to int
         Warp, and address of a barrier in shared memory → the last phase that the warp found complete.
     """
 
     def __init__(self, chunk: Chunk, order: Order) -> None:
-        self.issuers: dict[int, int] = {}
+        self.issuers: dict[int, npt.NDArray[np.int64]] = {}
         self.waited: dict[tuple[int, int], int] = {}
-        self._order = order
+        self._order, self._block_size = order, chunk.warps_per_block * WARP_SIZE
         warps = chunk.thread[:, 0] // WARP_SIZE
         self._position = np.argsort(warps, kind="stable")
         self._warps = warps[self._position]
         self._fences = np.zeros(chunk.thread.shape, np.int64)
         """The time of each thread's last fence, in the order of ``_warps``."""
+
+    def issuer(self, time: int, thread: int) -> int:
+        """The thread that issued the access of a time: one of a thread's own block, if there is any."""
+        threads = self.issuers[time]
+        same = threads // self._block_size == thread // self._block_size
+        return int(threads[same.argmax()])
 
     def fence(self, threads: npt.NDArray[np.int64], time: int) -> None:
         """Record that threads, numbered in the launch, execute ``fence.proxy.async``."""

@@ -1,5 +1,7 @@
 """Fragment maps found on an H200 (``simwarp record probe``) are found on the simulator too."""
 
+import re
+
 import pytest
 
 import simwarp
@@ -9,8 +11,9 @@ from simwarp.lab.probe import probe
 from simwarp.lab.recording import recorded
 
 GOLDEN = recorded("probe").meta
-FORMS = {opcode: form for opcode, form in GOLDEN["forms"].items() if not opcode.startswith("wgmma")}
-"""The simulator does not execute wgmma."""
+FORMS = GOLDEN["forms"]
+AWAITED = {opcode for opcode in all_opcodes() if re.search(r"m64n(240|256)k32.*\.s32\.", opcode)}
+"""Forms of wgmma that ptxas accepts and the PTX ISA does not list; no recording has them yet."""
 
 
 def family(opcode):
@@ -26,7 +29,8 @@ REPRESENTATIVES = list({family(opcode): opcode for opcode in FORMS}.values())
 
 def test_the_golden_is_complete_and_from_hardware():
     assert "NVIDIA" in GOLDEN["gpu"]["name"]
-    assert set(GOLDEN["forms"]) == set(all_opcodes())
+    assert set(GOLDEN["forms"]) == set(all_opcodes()) - AWAITED
+    assert len(AWAITED) == 16
 
 
 def test_maps_are_confirmed_for_exactly_the_chips_that_agreed():

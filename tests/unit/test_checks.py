@@ -83,6 +83,15 @@ CASES = {
         "@%p1 cp.async.bulk.commit_group; @%p1 cp.async.bulk.wait_group 0;",
         "@%p1 cp.async.bulk.global", 32, [6] * 32,
     ),
+    "products": (
+        faults.ProductInFlight, ".shared .align 128 .b8 tile[2048];",
+        "mov.u32 %r3, 0; mul.wide.u32 %rd1, %r1, 16; mov.u64 %rd2, tile; add.u64 %rd1, %rd1, %rd2;"
+        "st.shared.v4.b32 [%rd1], {%r3, %r3, %r3, %r3}; fence.proxy.async; bar.sync 0;"
+        "mov.u64 %rd3, 0x1000080000; setp.ne.u32 %p1, 0, 0; wgmma.fence.sync.aligned;"
+        "wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8 {%r4, %r5, %r6, %r7}, %rd3, %rd3, %p1;\n"
+        "add.u32 %r2, %r5, 7;\nwgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;",
+        "add.u32 %r2, %r5", 128, [7] * 128,
+    ),
     "deadlock": (
         faults.Deadlock, "",
         "setp.lt.u32 %p1, %lane, 8; @%p1 bra LOW; bar.warp.sync 0xFFFFFFFF; bra END;"
@@ -101,6 +110,8 @@ CASES = {
     ),
 }  # fmt: skip
 
+THREADS = {kind: len(case[-1]) for kind, case in CASES.items()}
+
 every_kind = pytest.mark.parametrize("kind", CASES)
 
 
@@ -113,7 +124,9 @@ def device(**options):
 def test_a_fault_is_raised_by_default(kind):
     fault_class, before, body, at, lanes, _ = CASES[kind]
     there = device(checks={kind: "raise"}) if kind in STRICT else device()
-    fault = fault_of(fault_class, body + STORE, before=before, given=[7] * 32, device=there)
+    fault = fault_of(
+        fault_class, body + STORE, before=before, given=[7] * 32, device=there, block=THREADS[kind]
+    )
     assert fault.check == kind
     assert fault.place.kernel == "k"
     assert at.rstrip(";") in fault.place.text
@@ -127,12 +140,12 @@ def test_a_fault_is_raised_by_default(kind):
 def test_a_reported_fault_lets_the_launch_continue(kind):
     fault_class, before, body, _, lanes, left = CASES[kind]
     there = device(checks={kind: "report"})
-    assert run(body + STORE, before=before, given=[7] * 32, device=there) == left
+    assert run(body + STORE, before=before, given=[7] * 32, device=there, block=THREADS[kind]) == left
     (fault,) = there.faults
     assert type(fault) is fault_class
     if lanes:
         assert fault.count == lanes
-    run(body + STORE, before=before, given=[7] * 32, device=there)
+    run(body + STORE, before=before, given=[7] * 32, device=there, block=THREADS[kind])
     assert len(there.faults) == 1
     if lanes:
         assert fault.count == 2 * lanes
@@ -145,7 +158,7 @@ def test_a_reported_fault_lets_the_launch_continue(kind):
 def test_a_check_that_is_off_finds_nothing(kind):
     _, before, body, _, _, left = CASES[kind]
     there = device(checks={kind: "off"})
-    assert run(body + STORE, before=before, given=[7] * 32, device=there) == left
+    assert run(body + STORE, before=before, given=[7] * 32, device=there, block=THREADS[kind]) == left
     assert there.faults == []
 
 
@@ -154,7 +167,14 @@ def test_a_check_that_is_off_finds_nothing(kind):
 def test_other_checks_stay_on(kind):
     fault_class, before, body, *_ = CASES[kind]
     others = {other: "off" for other in KINDS if other != kind} | {kind: "raise"}
-    fault_of(fault_class, body + STORE, before=before, given=[7] * 32, device=device(checks=others))
+    fault_of(
+        fault_class,
+        body + STORE,
+        before=before,
+        given=[7] * 32,
+        device=device(checks=others),
+        block=THREADS[kind],
+    )
 
 
 @pytest.mark.parametrize("kind", STRICT)
@@ -162,7 +182,7 @@ def test_other_checks_stay_on(kind):
 def test_a_strict_check_is_enabled_only_by_its_name(kind, checks):
     _, before, body, _, _, left = CASES[kind]
     there = device(checks=checks)
-    assert run(body + STORE, before=before, given=[7] * 32, device=there) == left
+    assert run(body + STORE, before=before, given=[7] * 32, device=there, block=THREADS[kind]) == left
     assert there.faults == []
 
 

@@ -92,7 +92,7 @@ def in_groups():
     """Rows that copy, or arrive, and wait, or that need a tensor map, which no statement does."""
     copies = ("cp.", "mbarrier", "red.async", "st.async")
     maps = ("tensormap.", "prefetch.tensormap", "fence.proxy.tensormap")
-    return {name for name in ROWS if name.startswith((*copies, *maps))}
+    return {name for name in ROWS if name.startswith((*copies, *maps, "wgmma"))}
 
 
 def test_every_row_is_generated(programs):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import cache
 
 from reference.errors import SchemeError
-from simwarp.lab.evidence import control, matrix, memory, operands, registers, warps
+from simwarp.lab.evidence import control, matrix, memory, operands, registers, warpgroups, warps
 from simwarp.lab.evidence.control import Make
 from simwarp.lab.evidence.forms import required
 from simwarp.lab.evidence.judge import find
@@ -60,6 +60,8 @@ def operands_of(probe: Probe) -> Words:
     row, form = find(probe.form)
     if row.kind == "warp" and maker(row) is registers.warp:
         return warps.operands(probe, form)
+    if row.kind == "warpgroup product":
+        return warpgroups.operands(probe, form)
     if row.kind in MATRIX:
         return matrix.operands(probe, form)
     if probe.baked:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from simwarp.lab.evidence import addresses, bulk_copies, mbarriers, tensor_maps
+from simwarp.lab.evidence import addresses, bulk_copies, mbarriers, tensor_maps, warpgroups
 from simwarp.lab.evidence.probe import BLOCK, Probe, Writer
 from simwarp.lanes import WARP_SIZE
 from simwarp.ptx.rows import TRANSFERS, Form, Row
@@ -243,6 +243,8 @@ BY_KIND: dict[str, Make] = {
     "tensor reduction": tensor_maps.reduction,
     "tensor map": tensor_maps.change,
     "bulk group": bulk_copies.group,
+    "warpgroup product": warpgroups.product,
+    "warpgroup order": warpgroups.product,
 }
 """By kind of row, the function that writes its probes."""
 

@@ -145,15 +145,15 @@ def operands(probe: Probe, form: Form) -> Words:
         return draw.words(probe.count * masks.size).reshape(probe.count, -1) & masks
     styles = styles_of(fragments["a"].type)
     warps = [
-        [_register(styles[k % len(styles)], draw, fragments[column.name[0]]) for column in probe.operands]
+        [register(styles[k % len(styles)], draw, fragments[column.name[0]]) for column in probe.operands]
         for k in range(probe.count // WARP_SIZE)
     ]
     return np.concatenate([np.stack(registers, axis=1) for registers in warps])
 
 
-def _register(style: Style, draw: Draw, operand: Operand) -> Words:
+def register(style: Style, draw: Draw, operand: Operand) -> Words:
     """One fragment register of each lane, filled with elements of a style."""
     layout = operand.layout
-    elements = style(draw, operand.name, operand.type, WARP_SIZE * layout.slots)
+    elements = style(draw, operand.name, operand.type, layout.lanes * layout.slots)
     shifts = np.arange(layout.slots, dtype=np.uint64) * np.uint64(layout.bits)
-    return np.bitwise_or.reduce(elements.reshape(WARP_SIZE, layout.slots) << shifts, axis=1)
+    return np.bitwise_or.reduce(elements.reshape(layout.lanes, layout.slots) << shifts, axis=1)

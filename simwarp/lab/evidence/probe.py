@@ -105,7 +105,7 @@ class Probe:
 
 
 def module(probes: Sequence[Probe]) -> str:
-    """A PTX module with one kernel, ``k0``, ``k1`` …, for each probe."""
+    """A PTX module with one kernel, ``k0``, ``k1`` …, for each probe; all have one target."""
     preambles = dict.fromkeys(probe.preamble for probe in probes)
     return head(probes[0].target) + "".join(
         [*preambles, *(probe.named(f"k{i}") for i, probe in enumerate(probes))]

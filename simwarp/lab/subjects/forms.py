@@ -31,7 +31,7 @@ _SECTIONS = {
     "floating": (3, 4, 5),
     "comparison": (6, 7),
     "memory": (9,),
-    "matrix": (14,),
+    "matrix": (14, 15),
 }
 _BY_SECTION = {f"9.7.{section}": name for name, sections in _SECTIONS.items() for section in sections}
 """By section of the PTX ISA, the family of its rows; "control" for other sections."""

@@ -24,6 +24,7 @@ from simwarp.ptx.instructions import (
     tensor_maps,
     video,
     warp,
+    warpgroup,
 )
 from simwarp.ptx.instructions._table import TABLE
 from simwarp.ptx.rows import Row
@@ -31,6 +32,7 @@ from simwarp.ptx.rows import Row
 _FILES = (
     *(approximate, asynchronous, atomic, comparison, control, conversion, extended, floating, half),
     *(integer, logic, matrix, mbarrier, memory, movement, synchronisation, tensor_maps, video, warp),
+    warpgroup,
 )
 """The modules whose import declares the rows."""
 __all__ = ["ROWS", "TABLE"]

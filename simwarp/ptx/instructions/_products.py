@@ -48,6 +48,20 @@ def transpose(opcode: str, a: Words) -> Words:
     return operands["d"].layout.pack(operands["a"].layout.unpack(a).swapaxes(-1, -2))
 
 
+def multiply_tiles(opcode: str, cc: Capability, a: Words, b: Words, c: Words) -> Words:
+    """Compute D = A B + C of a ``wgmma`` on the words of tiles; bits of A and B in words of 32."""
+    return tile_product(opcode)(cc, a, b, c)
+
+
+@cache
+def tile_product(opcode: str) -> Callable[[Capability, Words, Words, Words], Words]:
+    """The product of a ``wgmma``, on the words of tiles."""
+    fragments, modifiers = fragments_of(opcode), opcode.split(".")
+    d, a = (fragments.operands[name].type for name in "da")
+    b = modifiers[modifiers.index(d) + 2]
+    return _product((d, a, b, d), fragments.shape, modifiers)
+
+
 @cache
 def multiplication(opcode: str) -> Multiplication:
     """The layouts and the product of an opcode."""
@@ -57,14 +71,20 @@ def multiplication(opcode: str) -> Multiplication:
     left, right = a.layout, b.layout
     if a.type == "b1":
         left, right = left.words(), right.words()
-        product = partial(_bits, "xor" if "xor" in modifiers else "and")
-    elif a.type == "f64":
-        product = partial(_doubles, _rounding(modifiers))
-    elif d.type == "s32":
-        product = partial(_integers, types, "satfinite" in modifiers)
-    else:
-        product = partial(_floats, types, fragments.shape)
-    return Multiplication(left, right, c.layout, d.layout, product)
+    return Multiplication(left, right, c.layout, d.layout, _product(types, fragments.shape, modifiers))
+
+
+def _product(
+    types: Types, shape: Shape, modifiers: list[str]
+) -> Callable[[Capability, Words, Words, Words], Words]:
+    """The product of words of these types."""
+    if types[1] == "b1":
+        return partial(_bits, "xor" if "xor" in modifiers else "and")
+    if types[1] == "f64":
+        return partial(_doubles, _rounding(modifiers))
+    if types[0] == "s32":
+        return partial(_integers, types, "satfinite" in modifiers)
+    return partial(_floats, types, shape)
 
 
 _ROUNDINGS: tuple[Rounding, ...] = ("rz", "rm", "rp")
