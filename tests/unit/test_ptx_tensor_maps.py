@@ -16,6 +16,7 @@ from simwarp.faults import (
     MissingProxyFence,
     OutOfBounds,
     PtxSyntaxError,
+    Race,
     TensorMapFault,
     UninitialisedRead,
     UnsupportedInstruction,
@@ -499,6 +500,38 @@ def test_a_store_of_what_threads_wrote_needs_a_proxy_fence():
     body = filled(256).replace(FENCE, "bar.sync 0;\n") + store((0,)) + DONE
     with pytest.raises(MissingProxyFence):
         launch(body, device.tensor_map(target, 64), target, device.upload(np.ones(64, np.uint32)))
+
+
+@every_schedule
+def test_a_load_of_what_the_kernel_wrote_needs_a_proxy_fence_and_order(schedule):
+    device = simwarp.Device(schedule=schedule)
+    given, out = device.upload(np.zeros(64, np.uint32)), device.upload(np.zeros(64, np.uint32))
+    tensor_map = device.tensor_map(given, 64)
+
+    def copied(written):
+        body = INIT + EXPECT.format(256) + written + load((0,)) + WAIT + dump(256)
+        launch(body, tensor_map, out, given)
+        return out.download()
+
+    stored = "@%p1 st.global.u32 [%in+8], 77;\n"
+    assert copied(stored + "fence.proxy.async;\n")[2] == 77
+    with pytest.raises(MissingProxyFence):
+        copied(stored)
+    others = "setp.eq.u32 %p6, %t, 70; @%p6 st.global.u32 [%in+8], 77; fence.proxy.async;\n"
+    assert copied(others + "bar.sync 0;\n")[2] == 77
+    with pytest.raises(Race):
+        copied(others)
+
+
+def test_a_store_that_others_read_needs_an_order():
+    device = simwarp.Device()
+    target = device.upload(np.zeros(64, np.uint32))
+    body = filled(256) + store((0,)) + DONE
+    late = "setp.eq.u32 %p6, %t, 70; @%p6 ld.global.u32 %r3, [%out+8]; @%p6 st.global.u32 [%out+8], %r3;\n"
+    ones = device.upload(np.ones(64, np.uint32))
+    launch(body + late, device.tensor_map(target, 64), target, ones)
+    with pytest.raises((Race, CopyInFlight)):
+        launch(filled(256) + store((0,)) + late, device.tensor_map(target, 64), target, ones)
 
 
 @pytest.mark.parametrize(
