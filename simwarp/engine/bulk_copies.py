@@ -6,7 +6,7 @@ warp that one mbarrier counts are one transfer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -30,17 +30,24 @@ _UNIT = 16
 
 def copy(chunk: Chunk, step: Step) -> None:
     """Execute a bulk copy or reduction, one lane after the other; one of values, warp by warp."""
-    mask, alone, needed = chunk.mask, chunk.alone, chunk.needed
-    transfers = chunk.transfers
-    assert transfers is not None
-    for lanes in _together(chunk, step):
-        some = np.zeros_like(mask)
-        some.reshape(-1)[lanes] = True
-        chunk.enter(some, alone=False)
+    assert chunk.transfers is not None
+    for lanes in in_turn(chunk, _together(chunk, step)):
         made = _stored(chunk, step) if step.source is None else _copied(chunk, step, int(lanes[0]))
         for transfer in made:
             for one_of in _of_blocks(chunk, step, transfer):
-                transfers.issue(chunk, one_of)
+                chunk.transfers.issue(chunk, one_of)
+
+
+def in_turn(
+    chunk: Chunk, groups: Sequence[npt.NDArray[np.int64]] | None = None
+) -> Iterator[npt.NDArray[np.int64]]:
+    """Yield groups of the executing lanes, by default each by itself, while only that group executes."""
+    mask, alone, needed = chunk.mask, chunk.alone, chunk.needed
+    for lanes in np.flatnonzero(mask)[:, None] if groups is None else groups:
+        some = np.zeros_like(mask)
+        some.reshape(-1)[lanes] = True
+        chunk.enter(some, alone=False)
+        yield lanes
     chunk.enter(mask, alone, needed)
 
 
@@ -93,10 +100,10 @@ def _copied(chunk: Chunk, step: Step, lane: int) -> Iterator[Transfer]:
         step,
         lane,
         target.memory,
-        _pick(chunk, target.address, lane) + offsets,
+        of_lane(chunk, target.address, lane) + offsets,
         width,
         source.memory,
-        _pick(chunk, source.address, lane) + offsets,
+        of_lane(chunk, source.address, lane) + offsets,
         combine=_combination(step, target),
         barrier=barrier,
         bytes=size,
@@ -159,7 +166,7 @@ def multicast(chunk: Chunk, transfer: Transfer, ranks: int) -> Iterator[Transfer
 def place_of(chunk: Chunk, step: Step, size: int, lane: int, verb: str, unit: int = _UNIT) -> Place | None:
     """Where the executing lane accesses ``size`` bytes, checked in units; None if its window ends before."""
     for place in places(chunk, step, size):
-        at = _pick(chunk, place.address, lane) + np.arange(0, size, unit, dtype=np.uint64)
+        at = of_lane(chunk, place.address, lane) + np.arange(0, size, unit, dtype=np.uint64)
         if at.size:
             _examine(chunk, step, place, at, unit, np.full(at.size, lane), verb)
         return place
@@ -195,8 +202,9 @@ def _combined(step: Step, shared: bool, old: npt.NDArray[Any], new: npt.NDArray[
 
 
 def _of_lane(chunk: Chunk, read: Callable[[Any], Any], lane: int) -> Any:
-    return _pick(chunk, read(chunk), lane)
+    return of_lane(chunk, read(chunk), lane)
 
 
-def _pick(chunk: Chunk, value: Any, lane: int) -> Any:
+def of_lane(chunk: Chunk, value: Any, lane: int) -> Any:
+    """The element of a (warps, 32) value that belongs to a lane."""
     return np.broadcast_to(value, chunk.mask.shape).reshape(-1)[lane]

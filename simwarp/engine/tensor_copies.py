@@ -16,7 +16,7 @@ from reference.types.tensor_map import DATA_TYPES
 from simwarp import tensormaps
 from simwarp.engine import tensor_maps
 from simwarp.engine.accesses import examine, places
-from simwarp.engine.bulk_copies import barrier_of, multicast
+from simwarp.engine.bulk_copies import barrier_of, in_turn, multicast, of_lane
 from simwarp.engine.transfers import Transfer
 from simwarp.faults import Misaligned
 from simwarp.fragments.swizzles import swizzled
@@ -41,23 +41,17 @@ _LOW_BITS = 13
 
 def copy(chunk: Chunk, step: Step) -> None:
     """Execute a tensor copy or reduction, one lane after the other."""
-    mask, alone, needed = chunk.mask, chunk.alone, chunk.needed
-    transfers = chunk.transfers
-    assert transfers is not None
-    for lane in np.flatnonzero(mask).tolist():
-        one = np.zeros_like(mask)
-        one.reshape(-1)[lane] = True
-        chunk.enter(one, alone=False)
-        transfer = _transfer(chunk, step, lane)
+    assert chunk.transfers is not None
+    for (lane,) in in_turn(chunk):
+        transfer = _transfer(chunk, step, int(lane))
         if transfer is None:
             continue
         if step.form.has("multicast::cluster"):
-            ranks = int(_of_lane(chunk, step.sources[0], lane))
+            ranks = int(of_lane(chunk, step.sources[0](chunk), lane))
             for each in multicast(chunk, transfer, ranks):
-                transfers.issue(chunk, each)
+                chunk.transfers.issue(chunk, each)
         else:
-            transfers.issue(chunk, transfer)
-    chunk.enter(mask, alone, needed)
+            chunk.transfers.issue(chunk, transfer)
 
 
 def _transfer(chunk: Chunk, step: Step, lane: int) -> Transfer | None:
@@ -78,8 +72,9 @@ def _transfer(chunk: Chunk, step: Step, lane: int) -> Transfer | None:
         return None
     shared, tile = found
     outer = units.addresses[inside]
-    verbs = ("read",) if loads else ("write",) if step.kind == "tensor copy" else ("read", "write")
-    examine(chunk, memory, outer, units.width, np.full(outer.size, lane), *verbs, follows=loads)
+    if memory.updatable(outer, units.width) is None:
+        verbs = ("read",) if loads else ("write",) if step.kind == "tensor copy" else ("read", "write")
+        examine(chunk, memory, outer, units.width, np.full(outer.size, lane), *verbs, follows=loads)
     moved = tensormaps.tile_bytes(tensor)[0]
     if not loads:
         combine = None if step.kind == "tensor copy" else partial(_combined, step, tensor)
@@ -116,8 +111,8 @@ def _units(chunk: Chunk, step: Step, tensor: TensorMap, lane: int) -> Units:
             f"a copy in .{mode} mode through {have} tensor map\nmap and instruction must have the same mode\n"
             "make the map with im2col= for copies of images, with box= for others"
         )
-    coordinates = [int(_of_lane(chunk, read, lane)) for read in step.coordinates]
-    offsets = [int(_of_lane(chunk, read, lane)) for read in step.offsets]
+    coordinates = [int(of_lane(chunk, read(chunk), lane)) for read in step.coordinates]
+    offsets = [int(of_lane(chunk, read(chunk), lane)) for read in step.offsets]
     tensormaps.check_coordinates(tensor, coordinates, offsets, stores=step.barrier is None)
     if step.kind == "tensor copy":
         return tensormaps.units_of(tensor, coordinates, offsets)
@@ -139,7 +134,7 @@ def _tile(
 ) -> tuple[Memory, _Addresses] | None:
     """Shared memory, and the addresses of a tile's units in it; None if the tile leaves its window."""
     assert access.base is not None
-    start = _of_lane(chunk, access.base(chunk), lane)
+    start = of_lane(chunk, access.base(chunk), lane)
     if start % np.uint64(_TILE):
         fault = Misaligned(
             "a tile of a tensor copy that is misaligned in shared memory",
@@ -151,7 +146,7 @@ def _tile(
         return None
     offsets = swizzled(start + units.offsets, tensor.swizzle) - start
     for place in places(chunk, access, int(offsets.max()) + units.width):
-        return place.memory, _of_lane(chunk, place.address, lane) + offsets
+        return place.memory, of_lane(chunk, place.address, lane) + offsets
     return None
 
 
@@ -193,9 +188,3 @@ def _combined(
     dtype = DTYPES[_kind(tensor)]
     result = step.function(old.view(dtype), new.view(dtype), kind=_kind(tensor))
     return np.ascontiguousarray(result).view(old.dtype)
-
-
-def _of_lane(chunk: Chunk, value: Any, lane: int) -> Any:
-    """The executing lane's element of a value, or of the value that a closure reads."""
-    value = value(chunk) if callable(value) else value
-    return np.broadcast_to(value, chunk.mask.shape).reshape(-1)[lane]

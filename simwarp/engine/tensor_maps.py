@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from reference.errors import FormatError, SimwarpError
 from simwarp import tensormaps
 from simwarp.engine.accesses import announce_store, examine, places
+from simwarp.engine.bulk_copies import in_turn, of_lane
 from simwarp.faults import BarrierFault, Misaligned, MissingProxyFence, TensorMapFault
 from simwarp.lanes import WARP_SIZE
 from simwarp.ptx.spaces import NAMES, WINDOWS
@@ -92,7 +94,7 @@ class ChangedMaps:
 def read(chunk: Chunk, access: Step, lane: int) -> TensorMap | None:
     """The map that an access of the executing lane names, checked; None if it is not one."""
     assert access.base is not None
-    address = int(np.broadcast_to(access.base(chunk), chunk.mask.shape).reshape(-1)[lane])
+    address = int(of_lane(chunk, access.base(chunk), lane))
     space = NAMES.get(address >> 40, "global")
     launch = chunk.launch
     memories: dict[str, Memory] = {"global": launch.memory, "const": launch.constants}
@@ -127,11 +129,7 @@ def execute(chunk: Chunk, step: Step) -> None:
     if step.base is None:
         chunk.launch.changed_maps.release(chunk)
         return
-    mask, alone, needed = chunk.mask, chunk.alone, chunk.needed
-    for lane in _whole_warps(chunk) if step.source is not None else np.flatnonzero(mask).tolist():
-        one = np.zeros_like(mask)
-        one.reshape(-1)[lane] = True
-        chunk.enter(one, alone=False)
+    for (lane,) in in_turn(chunk, None if step.source is None else _whole_warps(chunk)):
         for place in places(chunk, step, tensormaps.SIZE):
             if step.form.has("acquire"):
                 chunk.launch.changed_maps.acquire(chunk, _address(chunk, place, lane), lane)
@@ -139,10 +137,9 @@ def execute(chunk: Chunk, step: Step) -> None:
                 _copy(chunk, step, step.source, place, lane)
             else:
                 _replace(chunk, step, place, lane)
-    chunk.enter(mask, alone, needed)
 
 
-def _whole_warps(chunk: Chunk) -> list[int]:
+def _whole_warps(chunk: Chunk) -> list[npt.NDArray[np.int64]]:
     """The first executing lane of each warp; a warp of which some lanes do not execute is a fault."""
     lanes = np.flatnonzero(chunk.mask)
     firsts = lanes[np.unique(lanes // WARP_SIZE, return_index=True)[1]]
@@ -154,7 +151,7 @@ def _whole_warps(chunk: Chunk) -> list[int]:
             "let all lanes of the warp execute it together",
         )
         chunk.found(fault, int(firsts[0]))
-    return firsts.tolist()
+    return np.split(firsts, firsts.size)
 
 
 def _copy(chunk: Chunk, step: Step, source: Step, place: Place, lane: int) -> None:
@@ -172,9 +169,7 @@ def _replace(chunk: Chunk, step: Step, place: Place, lane: int) -> None:
     data = _bytes(chunk, place.memory, at, lane)
     if data is None:
         return
-    *ordinal, value = (
-        int(np.broadcast_to(given(chunk), chunk.mask.shape).reshape(-1)[lane]) for given in step.sources
-    )
+    *ordinal, value = (int(of_lane(chunk, given(chunk), lane)) for given in step.sources)
     try:
         changed = tensormaps.replaced(tensormaps.decode(data), step.form.modifiers[0], value, *ordinal)
     except FormatError as error:
@@ -216,7 +211,7 @@ def _write(chunk: Chunk, step: Step, place: Place, lane: int, data: bytes) -> No
 
 def _address(chunk: Chunk, place: Place, lane: int) -> int:
     """The executing lane's address in a memory."""
-    return int(np.broadcast_to(place.address, chunk.mask.shape).reshape(-1)[lane])
+    return int(of_lane(chunk, place.address, lane))
 
 
 def _block(chunk: Chunk, lane: int) -> int:
