@@ -275,6 +275,14 @@ def test_a_reduction_combines_elements(operation, kind):
     assert target.download().tolist() == wanted.tolist()
 
 
+def test_a_reduction_keeps_subnormal_numbers():
+    device, tiny = simwarp.Device(), np.full(64, 1e-40, np.float32)
+    target = device.upload(tiny)
+    body = filled(256) + store((0,), "", "cp.reduce.async.bulk.tensor", ".add") + DONE
+    launch(body, device.tensor_map(target, 64), target, device.upload(tiny))
+    assert target.download().tolist() == (tiny + tiny).tolist()
+
+
 @every_schedule
 def test_reductions_of_several_blocks_add_up(schedule):
     device = simwarp.Device(schedule=schedule)

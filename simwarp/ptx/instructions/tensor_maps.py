@@ -112,9 +112,12 @@ def _declare(operations: str) -> Any:
 @_declare(".inc|.dec")
 @_declare(".and|.or|.xor")
 def tensor_reduction(form: Form, old: Any, new: Any, kind: str) -> Any:
-    """The elements of a PTX type after the reduction; the tensor map names the type."""
+    """The elements of a PTX type after the reduction; the tensor map names the type.
+
+    Subnormal numbers are kept, as bulk reductions on an H200 keep them.
+    """
     function = {"f32": atom_f32, "f16": atom_half, "bf16": atom_half}.get(kind, atom)
-    return function(Form(form.opcode, form.modifiers, kind), old, new, shared=False)
+    return function(Form(form.opcode, form.modifiers, kind), old, new, shared=True)
 
 
 # ---- changes of tensor maps ---------------------------------------------------------------------------
