@@ -7,6 +7,7 @@ import re
 import runpy
 from argparse import ArgumentParser
 from base64 import b64encode
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from html import escape
 from importlib import import_module
@@ -50,6 +51,9 @@ OPERANDS = ("prepared", "packed", "f32")
 MTTKRP_MARKER = "<!-- mttkrp results -->"
 ROOT = Path(__file__).resolve().parents[1]
 DOOR_RESULTS = [ROOT / "benchmarks" / "results" / "h200" / name for name in ("door.json", "door-large.json")]
+STRANGERS_MARKER = "<!-- strangers results -->"
+STRANGERS_HEADER = "| kernel | form | runs | agrees | findings | bugs |\n" + "|---" * 6 + "|"
+STRANGERS_RESULTS = ROOT / "benchmarks" / "results" / "cpu" / "strangers.json"
 MTTKRP_RESULTS = ROOT / "benchmarks" / "results" / "h200" / "mttkrp.json"
 CENSUS = ROOT / "tests" / "data" / "census_forms.txt"
 OUTSIDE_HEADER = (
@@ -75,6 +79,9 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     if MTTKRP_MARKER in markdown:
         rows = json.loads(MTTKRP_RESULTS.read_text())["rows"]
         markdown = markdown.replace(MTTKRP_MARKER, mttkrp_table(rows))
+    if STRANGERS_MARKER in markdown:
+        rows = json.loads(STRANGERS_RESULTS.read_text())["rows"]
+        markdown = markdown.replace(STRANGERS_MARKER, strangers_table(rows))
     markdown = markdown.replace(LOWERINGS_MARKER, lowerings()) if LOWERINGS_MARKER in markdown else markdown
     markdown = markdown.replace(EDGES_MARKER, edges()) if EDGES_MARKER in markdown else markdown
     markdown = DRAW_MARKER.sub(lambda found: picture(found[1].split()), markdown)
@@ -356,6 +363,29 @@ def mttkrp_table(rows: Iterable[Mapping[str, Any]]) -> str:
         cells = (f"{figures[t]:.2f}" if t in figures else "" for t in fastest)
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def strangers_table(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Public kernels by project: whether they run and agree, and what was found in them."""
+    lines = [STRANGERS_HEADER]
+    for row in rows:
+        project, commit = row["case"].partition("/")[2], row["params"]["commit"]
+        lines.append(f"| **{project}**, at {commit[:7]} | | | | | |")
+        lines += [_stranger(kernel) for kernel in row["params"]["kernels"]]
+    return "\n".join(lines)
+
+
+def _stranger(kernel: Mapping[str, Any]) -> str:
+    kinds = Counter(finding.partition(":")[0] for finding in kernel["findings"])
+    found = ", ".join(f"{count} `{kind}`" for kind, count in kinds.items())
+    ran = "waits for " + kernel["waits_for"] if kernel["waits_for"] else _yes(kernel["runs"])
+    agrees = "" if kernel["waits_for"] else _yes(kernel["agrees"])
+    cells = (f"`{kernel['kernel']}`", kernel["form"], ran, agrees, found, "; ".join(kernel["bugs"]))
+    return f"|{'|'.join(f' {cell} ' if cell else ' ' for cell in cells)}|"
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
 
 
 def _number(value: float) -> str:

@@ -309,6 +309,35 @@ def test_the_mttkrp_page_has_the_figures_of_its_benchmark() -> None:
     ]
 
 
+def test_the_benchmark_page_lists_the_public_kernels() -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    assert page.count(hooks().STRANGERS_MARKER) == 1
+    rendered = hooks().on_page_markdown(page, page=None, config=None, files=None)
+    assert "| `MatrixMulAsyncCopySingleStage` | cuda::pipeline of a thread | yes | yes | | |" in rendered
+    right = {
+        "kernel": "a",
+        "form": "f",
+        "waits_for": "",
+        "runs": True,
+        "agrees": True,
+        "findings": [],
+        "bugs": [],
+    }
+    wrong = right | {
+        "agrees": False,
+        "findings": ["Race: x", "Race: y", "CopyInFlight: z"],
+        "bugs": ["p", "q"],
+    }
+    waits = right | {"runs": False, "agrees": False, "waits_for": "wgmma"}
+    params = {"commit": "0123456789", "kernels": [right, wrong, waits]}
+    assert hooks().strangers_table([{"case": "strangers/own/er", "params": params}]).splitlines()[2:] == [
+        "| **own/er**, at 0123456 | | | | | |",
+        "| `a` | f | yes | yes | | |",
+        "| `a` | f | yes | no | 2 `Race`, 1 `CopyInFlight` | p; q |",
+        "| `a` | f | waits for wgmma | | | |",
+    ]
+
+
 @pytest.mark.parametrize("page", sorted((ROOT / "docs" / "api").glob("*.md")), ids=lambda page: page.stem)
 def test_an_api_page_shows_every_public_name(page: Path) -> None:
     rendered = hooks().on_page_markdown(page.read_text(), page=None, config=None, files=None)

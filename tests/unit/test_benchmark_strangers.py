@@ -175,3 +175,17 @@ def test_the_table_has_kernels_of_many_projects(strangers):
     names = [(case.project, case.name) for case in strangers.CASES]
     assert len(set(names)) == len(names) >= 8
     assert len({project for project, _ in names}) >= 4
+
+
+# The page of the benchmarks shows what benchmarks/strangers.py has found.
+
+
+def test_stored_results_are_those_of_the_table(strangers):
+    rows = json.loads(Path("benchmarks/results/cpu/strangers.json").read_text())["rows"]
+    stored = {
+        (row["case"].removeprefix("strangers/"), kernel["kernel"])
+        for row in rows
+        for kernel in row["params"]["kernels"]
+    }
+    assert stored == {(case.project, case.name) for case in strangers.CASES}
+    assert all(len(row["params"]["commit"]) == 40 for row in rows)
