@@ -248,3 +248,62 @@ def test_what_ptxas_refuses_is_refused(target, opcode, operands, kind):
 .visible .entry k() {{ .reg .b32 r<4>; .reg .b64 x; .reg .pred p; {opcode} {operands}; ret; }}"""
     with pytest.raises(kind):
         simwarp.Device(cc=(10, 0) if target == "sm_100a" else (9, 0)).load(text).kernel("k")
+
+
+@every_schedule
+@pytest.mark.parametrize("where", ["in flight", "between products", "after the wait"])
+def test_few_warps_that_loop_keep_their_registers_in_flight(where, schedule):
+    """One block of twelve loops by itself, on a compact copy of its warps under the default schedule."""
+    opcode, (a, b, c), words = case("s8", 8, blocks=12)
+    d = warpgroups.fragments_of(opcode).operands["d"].layout
+    left, right = Tile(0, 64), Tile(2048, 8)
+    image = np.zeros((12, 2304), np.uint8)
+    for one, rows, columns in zip(image, words[0], words[1], strict=True):
+        left.write(one, rows)
+        right.write(one, columns)
+    loop = """mov.u32 %r2, %ctaid.x; setp.eq.u32 %done, %r2, 5; selp.b32 %r2, 40, 0, %done;
+SPIN: setp.eq.u32 %done, %r2, 0; @%done bra GO; sub.u32 %r2, %r2, 1; bra SPIN;
+GO:"""
+    product = f"{opcode} {warpgroups.registers(4)}, %x, %y, %yes;\n"
+    body = {
+        "between products": product + loop + product + warpgroups.COMMIT + warpgroups.WAIT,
+        "in flight": product * 2 + warpgroups.COMMIT + loop + warpgroups.WAIT,
+        "after the wait": product * 2 + warpgroups.COMMIT + warpgroups.WAIT + loop,
+    }[where]
+    setup = f"mov.b64 %x, {left.word:#x}; mov.b64 %y, {right.word:#x};\n{warpgroups.ORDER}"
+    text = warpgroups.kernel(opcode, setup + body, 2304)
+    device = simwarp.Device(schedule=schedule)
+    found = d.unpack(warpgroups.launch(text, image, d.pack(words[2]), device=device))
+    assert np.array_equal(found.view(np.int32), c + 2 * (a @ b.swapaxes(-1, -2)))
+
+
+@every_schedule
+def test_consumers_wait_and_multiply_beside_a_producer(schedule):
+    """Two warpgroups multiply 64 rows each; a third one only takes part in the barriers."""
+    opcode, (a, b, c), words = case("f16", 16, blocks=4)
+    d = warpgroups.fragments_of(opcode).operands["d"].layout
+    left, right = Tile(0, 64), Tile(2048, 16)
+    image = np.zeros((4, 2560), np.uint8)
+    for one, rows, columns in zip(image, words[0], words[1], strict=True):
+        left.write(one, rows.view(np.uint8))
+        right.write(one, columns.view(np.uint8))
+    product = f"{opcode} {warpgroups.registers(8)}, %x, %y, %yes, 1, 1, 0, 0;\n"
+    body = f"""mov.b64 %x, {left.word:#x}; mov.b64 %y, {right.word:#x};
+setp.ge.u32 %done, %t, 256;
+@%done bra PRODUCER;
+mov.u32 %r1, 3;
+AGAIN: bar.sync 1, 384;
+{warpgroups.ORDER}{product}{product}{warpgroups.COMMIT}{warpgroups.WAIT}bar.sync 2, 384;
+sub.u32 %r1, %r1, 1; setp.ne.u32 %done, %r1, 0; @%done bra AGAIN; bra END;
+PRODUCER: mov.u32 %r1, 3;
+MORE: bar.sync 1, 384; bar.sync 2, 384;
+sub.u32 %r1, %r1, 1; setp.ne.u32 %done, %r1, 0; @%done bra MORE;
+END:"""
+    text = warpgroups.kernel(opcode, body, 2560, threads=384)
+    packed = np.tile(d.pack(words[2]), (1, 3, 1))
+    device = simwarp.Device(schedule=schedule)
+    found = warpgroups.launch(text, image, packed, device=device, threads=384).reshape(4, 3, 128, 8)
+    expects = stored("f32", 6 * (a @ b.swapaxes(-1, -2)) + c)
+    assert np.array_equal(d.unpack(found[:, 0]), expects)
+    assert np.array_equal(d.unpack(found[:, 1]), expects)
+    assert np.array_equal(found[:, 2], d.pack(words[2]))
