@@ -183,8 +183,9 @@ class AsyncProducts:
         for agent in np.unique(agents).tolist():
             mine = agents == agent
             for at in (made.b[mine],) if made.plan.a else (made.a[mine], made.b[mine]):
-                lanes = np.broadcast_to((rows[mine, 0] * WARP_SIZE)[:, None, None], at.shape)
-                flat, lanes = at[at != warpgroups.NOWHERE], lanes[at != warpgroups.NOWHERE]
+                inside = (at != warpgroups.NOWHERE).reshape(-1)
+                lanes = np.repeat(rows[mine, 0] * WARP_SIZE, inside.size // len(at))[inside]
+                flat = at.reshape(-1)[inside]
                 if flat.size:
                     access = OrderedAccess(chunk, made.plan.step, "read", chunk.shared, lanes, flat, CHUNK)
                     made.reads[agent] = races.issue(access, ("wgmma", agent))

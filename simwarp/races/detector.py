@@ -78,7 +78,8 @@ class Races:
         """Compare an asynchronous access as one of the issuing lanes, and record it as one of the agent."""
         time = self._time
         entry = self.order.entry_of(agent, time)
-        self.proxies.issuers[time] = access.chunk.thread.reshape(-1)[np.unique(access.lanes)]
+        first = np.flatnonzero(np.diff(access.lanes, prepend=-1))  # of each run of one lane
+        self.proxies.issuers[time] = access.chunk.thread.reshape(-1)[access.lanes[first]]
         for one, shadow in self._accesses(access):
             units = shadow.units(one.offsets, one.width)
             recorded = one._replace(entries=entry + one.threads % WARP_SIZE)

@@ -65,6 +65,8 @@ class Proxies:
 
     def _check(self, access: Access, shadow: Shadow, before: Entries, steps: list[Step]) -> None:
         times, threads = before >> 32, before & THREAD
+        if int(times.max(initial=0)) < int(self._fences.min()):  # all threads executed one since
+            return
         ordinary = np.flatnonzero((before != 0) & ~self._order.are_agents(threads))
         if not ordinary.size:
             return
