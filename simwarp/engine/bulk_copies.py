@@ -156,11 +156,12 @@ def multicast(chunk: Chunk, transfer: Transfer, ranks: int) -> Iterator[Transfer
         chunk.found(fault, transfer.lane)
     block = int(chunk.block_in_chunk[transfer.lane // WARP_SIZE, 0])
     first = np.uint64(block - block % blocks)
-    for rank in range(blocks):
-        if ranks >> rank & 1:
-            there = (first + np.uint64(rank)) * stride
-            barrier = None if transfer.barrier is None else int(transfer.barrier % int(stride) + int(there))
-            yield replace(transfer, writes=transfer.writes % stride + there, barrier=barrier)
+    receivers = [rank for rank in range(blocks) if ranks >> rank & 1]
+    for rank in receivers:
+        there = (first + np.uint64(rank)) * stride
+        barrier = None if transfer.barrier is None else int(transfer.barrier % int(stride) + int(there))
+        repeated = rank != receivers[0]
+        yield replace(transfer, writes=transfer.writes % stride + there, barrier=barrier, repeated=repeated)
 
 
 def place_of(chunk: Chunk, step: Step, size: int, lane: int, verb: str, unit: int = _UNIT) -> Place | None:

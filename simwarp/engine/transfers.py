@@ -55,6 +55,8 @@ class Transfer:
         Address in the chunk's shared memory of the mbarrier that counts ``bytes``; None: a bulk group.
     lanes : (n,) or None
         The issuing lane of each unit; None if all are ``lane``'s.
+    repeated : bool
+        Whether another transfer of the same multicast has read the source: memory is read once.
     """
 
     step: Step
@@ -71,6 +73,7 @@ class Transfer:
     barrier: int | None = None
     bytes: int = 0
     lanes: npt.NDArray[np.int64] | None = None
+    repeated: bool = False
     thread: int = -1
     group: int = 0
     phase: int = 0
@@ -161,12 +164,10 @@ class Transfers:
     def _notify_accesses(self, chunk: Chunk, transfer: Transfer) -> None:
         """Notify the observers of a transfer's accesses to global memory."""
         kind = "store" if transfer.combine is None else "reduction"
+        reads = transfer.reads[transfer.copied] if transfer.reads.size else transfer.reads
+        source = None if transfer.repeated else transfer.source
         for memory, addresses, does in (
-            (
-                transfer.source,
-                transfer.reads[transfer.copied] if transfer.reads.size else transfer.reads,
-                "load",
-            ),
+            (source, reads, "load"),
             (transfer.target, transfer.writes, kind),
         ):
             if (
