@@ -1,7 +1,7 @@
 """Shared by the pipelines: compilation, input whose products are exact, all schedules, and the command line.
 
-Inputs are small multiples of 1/8, so every sum of their products is exact in float32, in whatever order it is
-taken: the kernels are compared with NumPy bit for bit.
+Inputs are bits, or small multiples of 1/8, so every sum of their products is exact in int32 or float32, in
+whatever order it is taken: the kernels are compared with NumPy bit for bit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from reference import NoGpuError
 from simwarp.schedules import Schedule, compare_schedules
 from simwarp.verify import Draw
 
-SCHEDULES = (Schedule("lowest pc"), Schedule("stack"), Schedule("random"))
+SCHEDULES = (Schedule("lowest pc"), Schedule("stack"), Schedule("random", 0), Schedule("random", 1))
 
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
@@ -94,8 +94,14 @@ class Outcome:
 
 def ptx(name: str, arch: tuple[int, int], defines: Mapping[str, int] | None = None) -> Ptx:
     """Compile ``<name>.cu`` of this folder."""
-    source = Path(__file__).with_name(f"{name}.cu").read_text()
-    return compile(source, f"pipelines/{name}.cu", defines, arch)
+    return compiled(Path(__file__).with_name(f"{name}.cu").read_text(), f"{name}.cu", arch, defines)
+
+
+def compiled(source: str, name: str, arch: tuple[int, int], defines: Mapping[str, int] | None = None) -> Ptx:
+    """Compile a source with the headers of this folder; for 9.0, with the instructions of sm_90a."""
+    options = ["--gpu-architecture=compute_90a"] if arch == (9, 0) else []
+    folder = Path(__file__).parents[1]
+    return compile(source, f"pipelines/{name}", defines, arch, folder=folder, options=options)
 
 
 def divide_up(n: int, size: int) -> int:
@@ -109,6 +115,22 @@ def eighths(source: Draw, *shape: int) -> npt.NDArray[np.float32]:
     return (numbers / 8).astype(np.float32).reshape(shape)
 
 
+def bits(source: Draw, *shape: int) -> npt.NDArray[np.uint8]:
+    """Random 0s and 1s."""
+    return (source.words(int(np.prod(shape))) >> np.uint64(63)).astype(np.uint8).reshape(shape)
+
+
+def packed(lines: npt.NDArray[np.uint8], tiles: int = 1) -> npt.NDArray[np.uint32]:
+    """The (words, lines) operand of `cluster.cuh` that has these (lines, k) bits.
+
+    Zeros fill it up to multiples of 256 bits and of ``tiles`` tiles.
+    """
+    n, k = lines.shape
+    whole = np.pad(lines, ((0, -n % (64 * tiles)), (0, -k % 256)))
+    words = np.ascontiguousarray(np.packbits(whole, axis=1, bitorder="little")).view(np.uint32)
+    return np.ascontiguousarray(words.T)
+
+
 def simulate(example: Example, shape: Shape, seed: int) -> Outcome:
     """Run under every schedule, with all checks."""
     expected, right = example.expected(shape, seed), list[bool]()
@@ -120,7 +142,12 @@ def simulate(example: Example, shape: Shape, seed: int) -> Outcome:
 
     found = compare_schedules(run, SCHEDULES, "report", partial(simwarp.Device, example.arch))
     findings = [*map(str, found.faults), *found.declined.values()]
-    return Outcome(shape, all(right), [s.name for s in found.compared], not len(found), findings)
+    return Outcome(shape, all(right), list(map(label, found.compared)), not len(found), findings)
+
+
+def label(schedule: Schedule) -> str:
+    """The name of a schedule, with its seed if it is random."""
+    return f"random {schedule.seed}" if schedule.name == "random" else schedule.name
 
 
 def launch(example: Example, device: Any, shape: Shape, seed: int) -> Outcome:
