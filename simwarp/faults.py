@@ -380,6 +380,10 @@ class DivergentMatrix(BarrierFault):
     """A matrix instruction that the lanes of a warp do not execute together, with the same operands."""
 
 
+class RegisterCountFault(BarrierFault):
+    """A ``setmaxnreg`` that the lanes of a warp, or the warps of a warpgroup, do not execute alike."""
+
+
 class Deadlock(KernelFault):
     """All remaining lanes wait for one another.
 
@@ -391,6 +395,19 @@ class Deadlock(KernelFault):
 
     check = "deadlock"
     waiting: tuple[Place, ...] = ()
+
+
+class RegisterShortage(Deadlock):
+    """A ``setmaxnreg.inc`` that waits for registers which no warp of its block releases.
+
+    Attributes
+    ----------
+    registers, asked : int
+        The registers of the block, and those that its warps would own with what they wait for.
+    """
+
+    registers: int = 0
+    asked: int = 0
 
 
 class Trap(KernelFault):

@@ -21,6 +21,7 @@ from simwarp.engine.async_products import AsyncProducts
 from simwarp.engine.calls import Activations
 from simwarp.engine.foreign_pointers import Foreign
 from simwarp.engine.mbarriers import MBarriers
+from simwarp.engine.register_pool import RegisterPool
 from simwarp.engine.registers_in_flight import InFlight
 from simwarp.engine.transfers import Transfers
 from simwarp.engine.undefined import DividedByZero, Missing, Origin, Unwritten, all_undefined, of_result, use
@@ -122,6 +123,7 @@ class Chunk:
         self.enter(self.live, alone=True)
         self.copies = AsyncCopies(self) if self.program.copies_asynchronously else None
         self.products = AsyncProducts(self) if self.program.has_warpgroup_products else None
+        self.register_pool = RegisterPool(self) if self.program.changes_register_counts else None
         self.mbarriers = MBarriers(self) if self.program.has_mbarriers else None
         self.transfers = Transfers(self) if self.program.has_transfers else None
 

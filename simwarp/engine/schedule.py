@@ -22,6 +22,7 @@ from simwarp.engine import (
     branches,
     bulk_copies,
     mbarriers,
+    register_pool,
     sync,
     tensor_copies,
     tensor_core,
@@ -274,6 +275,8 @@ class Scheduler:
 
     def deadlock(self) -> KernelFault:
         """The fault when all live lanes wait."""
+        if self.chunk.register_pool is not None and (short := self.chunk.register_pool.shortage(self)):
+            return short
         values, places = self.standing(self.parked, "lanes wait")
         advice = "let all lanes that the mask or barrier names reach it"
         return Deadlock(
@@ -291,6 +294,8 @@ class Scheduler:
 
     def livelock(self) -> KernelFault:
         """The fault when lanes loop while registers and memory return to an earlier state."""
+        if self.chunk.register_pool is not None and (short := self.chunk.register_pool.shortage(self)):
+            return short
         chunk, pc = self.chunk, self.polling_step()
         chunk.step = self.steps[pc]
         lanes = sum(int(np.count_nonzero(group.mask)) for group in self.groups.values())
@@ -398,6 +403,8 @@ class Scheduler:
             self.chunk.transfers.leave(self.chunk, mask)
         if self.chunk.products is not None and self.chunk.products.in_flight:
             self.chunk.products.leave(self.chunk, mask)
+        if self.chunk.register_pool is not None:
+            self.chunk.register_pool.leave(self.chunk, mask)
         self.chunk.live = self.chunk.live & ~mask
         self.settle()
 
@@ -441,7 +448,7 @@ DATA: dict[str, Callable[[Chunk, Step], None]] = {
 }
 """Kind of step that runs to its end in each lane → its function."""
 
-TOGETHER = frozenset(("warp", "warp barrier", "warpgroup product", *tensor_core.EXECUTE))
+TOGETHER = frozenset(("warp", "warp barrier", "warpgroup product", register_pool.KIND, *tensor_core.EXECUTE))
 """Kinds of step at which the lanes of one warp, or warpgroup, wait for each other."""
 
 CONTROL: dict[str, Callable[[Scheduler, int, Step], int | None]] = {
@@ -456,6 +463,7 @@ CONTROL: dict[str, Callable[[Scheduler, int, Step], int | None]] = {
     "barrier": sync.barrier,
     "cluster barrier": sync.cluster,
     "fence": branches.fence,
+    register_pool.KIND: register_pool.change,
     **dict.fromkeys(tensor_core.EXECUTE, tensor_core.whole_warp),
     "warpgroup product": warpgroups.product,
 }

@@ -177,7 +177,7 @@ class Binder:
             given = [first.first, first.second] if isinstance(first, Pair) else [first]
         if any(spec.kind == "carry" for spec in specs):
             given.append(self.carry())
-        if len(given) > len(specs):
+        if len(given) > len(specs) or ("pair" in step.row.traits and not self.is_predicate(given[-1])):
             raise self.misfit(step)
         for operand, spec in zip(given, specs, strict=False):
             refusals.check_class(step, operand, spec, self.types)
@@ -199,9 +199,10 @@ class Binder:
         refusals.check_barrier(step, operand, spec)
         refusals.check_copy(step, operand, spec)
         refusals.check_product(step, operand, spec)
+        refusals.check_registers(step, operand)
         return self.reader(step.instruction, operand, step.form.resolve(spec.kind), step.form)
 
-    def is_predicate(self, operand: Operand) -> bool:
+    def is_predicate(self, operand: Operand | None) -> bool:
         """Whether an operand is a predicate register."""
         return isinstance(operand, Register) and self.types.get(operand.name) == "pred"
 

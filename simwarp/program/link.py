@@ -107,6 +107,8 @@ class _Linker:
             cluster=self.entry.cluster,
             max_cluster=self.entry.max_cluster,
             explicit_cluster=self.entry.explicit_cluster,
+            max_registers=self.entry.max_registers,
+            min_blocks=self.entry.min_blocks,
             addresses={at: self.module.functions[name].name for name, at in self.graph.addresses.items()},
             shared_variables=self.extents,
         )
@@ -308,7 +310,7 @@ def _polls(step: Step) -> bool:
 
 def _meets(step: Step) -> bool:
     """Whether a step waits for lanes of other warps."""
-    return step.kind in ("barrier", "cluster barrier", "warpgroup product")
+    return step.kind in ("barrier", "cluster barrier", "warpgroup product", "register count")
 
 
 def _names(function: Function) -> set[str]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _WAITS = (
     *("barrier", "cluster barrier", "warp", "warp barrier", "matrix", "matrix load", "matrix store"),
-    *("warpgroup product", "warpgroup order"),
+    *("warpgroup product", "warpgroup order", "register count"),
 )
 
 _Size = tuple[bool, int]

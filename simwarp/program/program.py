@@ -198,6 +198,8 @@ class Program:
         The blocks per cluster that the kernel requires.
     explicit_cluster : bool
         Whether each launch must be in clusters.
+    max_registers, min_blocks : int or None
+        Most registers per thread, and blocks per multiprocessor to aim at; None if the kernel does not say.
     routines : dict of str to Routine
     addresses : dict of int to str
         Function address → name of the function.
@@ -216,6 +218,8 @@ class Program:
     cluster: tuple[int, int, int] | None = None
     max_cluster: int | None = None
     explicit_cluster: bool = False
+    max_registers: int | None = None
+    min_blocks: int | None = None
     routines: dict[str, Routine] = field(default_factory=dict[str, Routine])
     addresses: dict[int, str] = field(default_factory=dict[int, str])
     shared_variables: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
@@ -248,6 +252,11 @@ class Program:
     def copies_asynchronously(self) -> bool:
         """Whether it has asynchronous copies, or waits for them."""
         return any(step.kind in ("async copy", "async group") for step in self.steps)
+
+    @cached_property
+    def changes_register_counts(self) -> bool:
+        """Whether its warps release or request registers."""
+        return any(step.kind == "register count" for step in self.steps)
 
     @cached_property
     def launches_dependents(self) -> bool:

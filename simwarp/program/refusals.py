@@ -134,6 +134,16 @@ def check_product(step: Step, operand: Operand, spec: OperandSpec) -> None:
         raise misuse(step.instruction, "has a wrong number of transposes\nA in registers has none, B has one")
 
 
+def check_registers(step: Step, operand: Operand) -> None:
+    """Refuse a number of registers per thread that ``setmaxnreg`` does not take."""
+    if step.row.kind != "register count" or not isinstance(operand, Immediate):
+        return
+    if not 24 <= operand.value <= 256 or operand.value % 8:
+        raise misuse(
+            step.instruction, f"names {operand.value} registers\nexpected a multiple of 8 from 24 to 256"
+        )
+
+
 def check_space(step: Step, operand: Operand, spaces: dict[str, str], space: str) -> None:
     """Refuse a variable in a state space other than the instruction's, which may be "generic"."""
     base = operand.base if isinstance(operand, Address) else operand

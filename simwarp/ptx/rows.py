@@ -50,6 +50,7 @@ Function: TypeAlias = Callable[..., Any]
 TRAITS = {
     "fence": "orders the memory accesses of several threads",
     "grid": "waits for the grids before, or allows those that depend on this one to start",
+    "pair": "its second result must be taken",
     "remote": "computes an address in another block of the cluster",
     "generic": "converts an address between a state space and generic",
     "move": "its result is its operand",

@@ -158,6 +158,10 @@ class Function:
     """Blocks per cluster, from ``.reqnctapercluster``."""
     max_cluster: int | None = None
     """Most blocks per cluster, from ``.maxclusterrank``."""
+    max_registers: int | None = None
+    """Most registers per thread, from ``.maxnreg``."""
+    min_blocks: int | None = None
+    """Blocks per multiprocessor to aim at, from ``.minnctapersm``."""
     explicit_cluster: bool = False
     """Whether each launch must be in clusters, from ``.explicitcluster``."""
     extern: bool = False

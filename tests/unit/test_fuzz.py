@@ -90,7 +90,7 @@ def first(program):
 
 def in_groups():
     """Rows that copy, or arrive, and wait, or that need a tensor map, which no statement does."""
-    copies = ("cp.", "mbarrier", "red.async", "st.async")
+    copies = ("cp.", "mbarrier", "red.async", "st.async", "setmaxnreg")
     maps = ("tensormap.", "prefetch.tensormap", "fence.proxy.tensormap")
     return {name for name in ROWS if name.startswith((*copies, *maps, "wgmma"))}
 

@@ -249,6 +249,7 @@ EXPECTED = {
     "warp barrier": met,
     "cluster barrier": met,
     "fence": same,
+    "register count": same,
 }
 BY_NAME = dict.fromkeys(
     ("cp.async.mbarrier.arrive", "cp.async.mbarrier.arrive.noinc", "cp.async.bulk.prefetch.L2.global"),

@@ -7,6 +7,7 @@ the instruction did something else, or nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from simwarp.lab.evidence import addresses, bulk_copies, mbarriers, tensor_maps, warpgroups
 from simwarp.lab.evidence.probe import BLOCK, Probe, Writer
@@ -210,6 +211,18 @@ def without_effect(row: Row, form: Form) -> Probe:
     return writer.probe("d")
 
 
+def register_count(row: Row, form: Form) -> Probe:
+    """Probe a change of the registers of a block of one warpgroup, whose warps keep their values."""
+    writer = _writer(form)
+    if form.has("inc"):
+        released = form.opcode.replace(".inc", ".dec")
+        writer.line(f"{released} 24; bar.sync 0;")
+    writer.line(f"{form.opcode} 40;")
+    writer.give("b32", "a")
+    probe = replace(writer.probe(), target="sm_90a")
+    return replace(probe, entry=probe.entry.replace(")\n{", ") .maxnreg 64\n{", 1))
+
+
 _IMMEDIATES = {"applypriority": "128", "pmevent": "3"}
 """By base opcode, a legal immediate operand where few values are legal."""
 
@@ -235,6 +248,7 @@ BY_KIND: dict[str, Make] = {
     "warp barrier": waiting,
     "cluster barrier": cluster_barrier,
     "fence": without_effect,
+    "register count": register_count,
     "async copy": async_copy,
     "async group": async_group,
     "mbarrier": mbarriers.mbarrier,

@@ -87,6 +87,10 @@ def directives(cursor: Cursor, function: Function) -> None:
             elif word == ".reqnctapercluster":
                 x, y, z = (*numbers, 1, 1)[:3]
                 function.cluster = (x, y, z)
+            elif word == ".maxnreg":
+                function.max_registers = numbers[0]
+            elif word == ".minnctapersm":
+                function.min_blocks = numbers[0]
             elif word == ".maxclusterrank":
                 function.max_cluster = numbers[0]
             elif word == ".explicitcluster":

@@ -45,6 +45,15 @@ row(
     minimum_sm=70,
     summary="a hint to let others run; takes no time here",
 )(nothing)
+row(
+    "setmaxnreg<.inc|.dec>.sync.aligned.u32",
+    "count:number",
+    kind="register count",
+    section="9.7.19.5",
+    minimum_sm=90,
+    architecture="sm_90a",
+    summary="give back registers of a warp, or wait until its block has more for it",
+)(nothing)
 row("brkpt", "", kind="trap", section="9.7.19.1", summary="stop for a debugger; without one, an error")(
     nothing
 )

@@ -56,11 +56,23 @@ _fence = partial(row, kind="fence", section="9.7.13.4", traits="fence")
 _order = partial(_fence, summary="order memory accesses; here they are in order already")
 _order("fence.mbarrier_init.release.cluster", "", minimum_sm=90)(nothing)
 _fence(
-    "fence.proxy<.alias|.async|.async.global|.async.shared::cta|.async.shared::cluster>",
-    "",
-    minimum_sm=70,
-    summary="order the accesses of several proxies; there is one here",
+    "fence.proxy.alias", "", minimum_sm=70, summary="order accesses of several addresses of the same memory"
 )(nothing)
+_fence(
+    "fence.proxy<.async|.async.global|.async.shared::cta|.async.shared::cluster>",
+    "",
+    name="fence.proxy.async",
+    minimum_sm=90,
+    summary="order accesses of instructions and of the asynchronous proxy",
+)(nothing)
+_restricted = partial(
+    _fence,
+    minimum_sm=90,
+    summary="order accesses to mbarriers of the cluster; here they are in order already",
+)
+for _proxy in ("", ".proxy.async::generic"):
+    _restricted(f"fence{_proxy}.acquire.sync_restrict::shared::cluster.cluster", "")(nothing)
+    _restricted(f"fence{_proxy}.release.sync_restrict::shared::cta.cluster", "")(nothing)
 _order("fence{.sc|.acq_rel|.acquire|.release}<.cta|.cluster|.gpu|.sys>", "", minimum_sm=70)(nothing)
 _order("membar<.cta|.gl|.sys>", "")(nothing)
 

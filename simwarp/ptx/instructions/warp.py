@@ -83,6 +83,7 @@ def redux(form: Form, active: Any, a: Any, m: Any) -> Any:
     "elect.sync",
     "d:u32 | p:pred = m:u32",
     kind="warp",
+    traits="pair",
     fidelity="open",
     minimum_sm=90,
     section="9.7.13.14",
