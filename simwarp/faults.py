@@ -418,6 +418,10 @@ class NotCooperative(Trap):
     """A grid sync in a launch that is not cooperative: without its workspace, cooperative groups trap."""
 
 
+class NotClustered(Trap):
+    """A copy between blocks of a cluster in a launch without clusters: there it is an illegal instruction."""
+
+
 class Unreachable(KernelFault):
     """Control that ran off the end of a function, where its compiler left no return."""
 

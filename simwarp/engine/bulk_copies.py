@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from simwarp.engine.accesses import Place, examine, places
 from simwarp.engine.transfers import Transfer
-from simwarp.faults import Misaligned, OutOfBounds
+from simwarp.faults import Misaligned, NotClustered, OutOfBounds
 from simwarp.lanes import WARP_SIZE
 from simwarp.ptx.rows import DTYPES
 
@@ -31,11 +31,24 @@ _UNIT = 16
 def copy(chunk: Chunk, step: Step) -> None:
     """Execute a bulk copy or reduction, one lane after the other; one of values, warp by warp."""
     assert chunk.transfers is not None
+    if not chunk.launch.explicit_cluster and (step.source is None or step.source.space == "shared"):
+        _refuse_without_cluster(chunk, step)
     for lanes in in_turn(chunk, _together(chunk, step)):
         made = _stored(chunk, step) if step.source is None else _copied(chunk, step, int(lanes[0]))
         for transfer in made:
             for one_of in _of_blocks(chunk, step, transfer):
                 chunk.transfers.issue(chunk, one_of)
+
+
+def _refuse_without_cluster(chunk: Chunk, step: Step) -> None:
+    """Stop a launch without clusters at what only blocks of a cluster have, as an H200 does."""
+    if step.barrier is not None:
+        fault = NotClustered(
+            f"{step.row.base} between blocks in a launch without clusters",
+            "an illegal instruction on the device, also for a block's own shared memory",
+            "launch it in clusters, if only of one block: cluster=, or __cluster_dims__ in its source",
+        )
+        raise chunk.placed(fault, chunk.mask)
 
 
 def in_turn(

@@ -8,9 +8,11 @@ from gpu.compile import compile
 from simwarp.faults import (
     BarrierFault,
     CopyInFlight,
+    KernelFault,
     Livelock,
     Misaligned,
     MissingProxyFence,
+    NotClustered,
     OutOfBounds,
     UninitialisedRead,
 )
@@ -308,6 +310,7 @@ def test_reductions_of_several_blocks_do_not_race():
 # ---- clusters ---------------------------------------------------------------------------------------
 
 CLUSTER = {"grid": 2, "directives": ".reqnctapercluster 2, 1, 1"}
+ALONE = ".reqnctapercluster 1, 1, 1"
 MEET = "barrier.cluster.arrive; barrier.cluster.wait;\n"
 REMOTE = """mov.u32 %r4, %cluster_ctarank; xor.b32 %r5, %r4, 1;
 mapa.shared::cluster.u64 %rd8, %rd6, %r5; mapa.shared::cluster.u64 %rd5, %rd1, %r5;
@@ -396,7 +399,7 @@ def test_values_of_a_warp_at_one_address_all_count(schedule):
         + READ
     )
     sums = [sum(t + 1 for t in range(128) if t % 8 == word) for word in range(8)]
-    assert run(body, schedule=schedule) == [*sums, *[0] * 120]
+    assert run(body, schedule=schedule, directives=ALONE) == [*sums, *[0] * 120]
 
 
 @every_schedule
@@ -409,7 +412,7 @@ def test_a_read_before_the_wait_names_the_thread_that_sent_the_value(schedule):
         + RED.format(at="%rd8", bar="%rd1")
         + "bar.sync 0; setp.eq.u32 %p3, %r1, 40; @%p3 ld.shared.u32 %r2, [%rd4];\n"
     )
-    fault = fault_of(CopyInFlight, body, schedule)
+    fault = fault_of(CopyInFlight, body, schedule, directives=ALONE)
     assert (fault.place.warp, fault.place.lane) == (1, 8)
     assert (fault.copy.warp, fault.copy.lane) == (2, 87 - 64)
 
@@ -417,7 +420,7 @@ def test_a_read_before_the_wait_names_the_thread_that_sent_the_value(schedule):
 @every_schedule
 def test_a_reduction_of_unwritten_memory_is_named(schedule):
     body = INIT + EXPECT.format(bytes=512) + "mov.u32 %r6, 5;\n" + RED.format(at="%rd4", bar="%rd1")
-    fault = fault_of(UninitialisedRead, body + WAIT.format(parity=0) + READ, schedule)
+    fault = fault_of(UninitialisedRead, body + WAIT.format(parity=0) + READ, schedule, directives=ALONE)
     assert "red.async" in fault.place.text
     device = simwarp.Device(schedule=schedule)
     reduce = STORE.replace("cp.async", "cp.reduce.async").replace("bulk_group", "bulk_group.add.u32")
@@ -555,3 +558,19 @@ def test_the_proxy_fence_of_libcudacxx_is_missed():
     data = device.upload(np.arange(1024, dtype=np.int32))
     with pytest.raises(MissingProxyFence):
         device.load(cuda_text(fence="")).kernel("twice")((4, 1, 1), (64, 1, 1), data, np.int32(1024))
+
+
+@pytest.mark.parametrize(
+    "instruction",
+    [
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%rd3], %r1, [%rd1];",
+        "st.async.shared::cta.mbarrier::complete_tx::bytes.u32 [%rd3], %r1, [%rd1];",
+        "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%rd3], %r1, [%rd1];",
+        "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%rd3], [%rd6], 16, [%rd1];",
+    ],
+)
+def test_what_blocks_of_a_cluster_exchange_needs_a_launch_in_clusters(instruction):
+    """An H200 stops such a launch with an illegal instruction; a cluster of one block is enough."""
+    body = INIT + f"@%p1 {instruction}"
+    assert "without clusters" in fault_of(NotClustered, body).what
+    assert fault_of(KernelFault, body, directives=ALONE).check

@@ -30,7 +30,7 @@ def transfer(row: Row, form: Form) -> Probe:
         _wait(writer)
         if remote:
             writer.line(_MEET)
-        return _cell(writer, ".reqnctapercluster 2, 1, 1\n" if remote else "")
+        return _cell(writer, "" if form.has("global") else ".reqnctapercluster 2, 1, 1\n")
     writer.line(f"{form.opcode} [%memory], [%cell+16], 16{hint}; {_GROUP}")
     return _memory(writer)
 
