@@ -267,7 +267,8 @@ class _Linker:
         what = f"the static shared memory of kernel {self.entry.name}"
         advice = "declare it extern __shared__, and give its size to the launch (shared=, --shared)"
         check_size(self.entry.line, what, end, STATIC_SHARED, advice)
-        dynamic_at = -(-end // 16) * 16
+        alignment = max([16, *(v.alignment for _, v in shared if not v.count)])
+        dynamic_at = -(-end // alignment) * alignment
         for where, v in shared:
             if not v.count:
                 self.shared[where][v.name] = dynamic_at

@@ -322,6 +322,14 @@ mad.lo.u32 %r2, %r2, 100, %r7; add.u32 %r2, %r2, %r8;
         assert got == [(i // 40 * 40 + (i % 40 ^ 1)) * 100 + 14 for i in range(80)]
 
 
+@pytest.mark.parametrize("alignment", [4, 16, 64, 128, 1024])
+def test_dynamic_shared_arrays_have_the_alignment_that_they_declare(alignment):
+    before = f".shared .b8 first[6];\n.extern .shared .align {alignment} .b8 dynamic[];\n"
+    body = "mov.u32 %r3, first; st.shared.u8 [%r3], 0; mov.u32 %r2, dynamic; st.shared.u32 [%r2], 0;\n"
+    got = run(body + STORE, block=1, grid=2, before=before, shared=4)
+    assert got == [max(alignment, 16)] * 2
+
+
 def test_bad_shared_accesses_are_reported():
     body = "mov.u32 %r3, dynamic; shl.b32 %r4, %r1, 2; add.u32 %r3, %r3, %r4;\nst.shared.u32 [%r3], %i; ret;"
     fault = fault_of(OutOfBounds, body, block=64, grid=2, before=SHARED, shared=160)
