@@ -167,11 +167,15 @@ def fast(number: int, form: str, sizes: str, parameter: str, **more: Any) -> Cas
         host=["void create_tensor_map", "__host__ static"],
         arch=(9, 0),
         options=["--gpu-architecture=compute_90a"],
-        waits="cp.async.bulk.tensor, wgmma",
         **more,
     )
 
 
+ALIGNED_TO_A_ROW = Bug(
+    "tiles are aligned to 128 bytes: descriptors of wgmma without a base offset need 1024, where the "
+    "pattern of the swizzle begins",
+    (r"__align__\(128\)(?= uint8_t smem)", "__align__(1024)"),
+)
 TENSOR_MAP = "const __grid_constant__ CUtensorMap"
 LEARN = "gau-nernst/learn-cuda"
 CASES = [
@@ -286,5 +290,7 @@ CASES = [
         TENSOR_MAP,
         problem=brain_tiles((256, 256, 256), (128, 256), 384, shared=147456),
         edits=[(r"(Schedule<1, NUM_SM, BM, BN), 16, 8>(?= schedule)", r"\1, 1, 1>")],
+        bugs=[ALIGNED_TO_A_ROW],
+        waits="setmaxnreg",
     ),
 ]
