@@ -225,10 +225,14 @@ class CopyInFlight(MemoryFault):
     ----------
     copy : Place
         The copy; ``place`` is that of the access.
+    exit : Place
+        Where the thread, or the last one of the block, exited, if that is the fault; ``place`` is then that
+        of the copy.
     """
 
     check = "copies"
     copy: Place = Place()
+    exit: Place = Place()
 
 
 class MissingProxyFence(MemoryFault):
@@ -327,9 +331,17 @@ class InactiveSource(KernelFault):
 
 
 class BarrierFault(KernelFault):
-    """A barrier that not all of its threads reach, or that they reach with different operands."""
+    """A barrier that not all of its threads reach, or that they reach with different operands.
+
+    Attributes
+    ----------
+    other : Place
+        For a phase of an mbarrier that completes too early, where its bytes were last expected; ``place`` is
+        that of a copy which the phase should have waited for.
+    """
 
     check = "barriers"
+    other: Place = Place()
 
 
 class SkippedBarrier(BarrierFault):
@@ -433,9 +445,16 @@ class AssertionFailed(KernelFault):
 
 
 class RunawayKernel(KernelFault):
-    """A launch that executed more instructions than its budget."""
+    """A launch that executed more instructions than its budget.
+
+    Attributes
+    ----------
+    waiting : tuple of Place
+        Threads that wait for a phase of an mbarrier: the first one of each barrier and instruction.
+    """
 
     check = "runaway"
+    waiting: tuple[Place, ...] = ()
 
 
 class Livelock(RunawayKernel):

@@ -1,9 +1,13 @@
-"""Twelve bugs that are hard to see: `python examples/bugs/bugs.py` prints the simulator's report of each."""
+"""Bugs that are hard to see: `python examples/bugs/bugs.py` prints the simulator's report of each.
+
+Twelve are here, those of asynchronous kernels in `asynchronous`.
+"""
 
 import argparse
 import sys
 
 import numpy as np
+from asynchronous import BUGS as ASYNCHRONOUS
 from planted import Bug, Unwritten
 
 import simwarp
@@ -147,12 +151,13 @@ BUGS = {make.__name__: make() for make in MAKERS}
 
 def main():
     """Print the reports of some bugs, or all; return 0 if each is found, and nothing in corrected twins."""
+    bugs = BUGS | ASYNCHRONOUS
     parser = argparse.ArgumentParser(description="Runs kernels with a bug, then their corrected twins.")
-    parser.add_argument("names", nargs="*", help=f"of {', '.join(BUGS)}; default: all")
-    names = parser.parse_args().names or list(BUGS)
-    if unknown := [name for name in names if name not in BUGS]:
-        parser.error(f"no bug {unknown[0]!r}; choose among {', '.join(BUGS)}")
-    return max([show(BUGS[name]) for name in names])
+    parser.add_argument("names", nargs="*", help=f"of {', '.join(bugs)}; default: all")
+    names = parser.parse_args().names or list(bugs)
+    if unknown := [name for name in names if name not in bugs]:
+        parser.error(f"no bug {unknown[0]!r}; choose among {', '.join(bugs)}")
+    return max([show(bugs[name]) for name in names])
 
 
 def show(bug):

@@ -1,13 +1,15 @@
 """Shared by the planted bugs: inputs, expected results, and launches.
 
-Each ``<name>.cu`` of this folder holds a kernel with one bug and, where ``FIXED`` is defined, its correction.
-The comment ``// BUG`` marks the guilty line, ``// BUG: …`` the other line that it takes.
+Each ``<name>.cu`` of this folder and of ``sm_90`` holds a kernel with one bug and, where ``FIXED`` is
+defined, its correction. The comment ``// BUG`` marks the guilty line, ``// BUG: …`` other lines that it
+takes.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,13 @@ class Bug:
         The kernel's arguments in order: arrays, `Unwritten` arrays, NumPy scalars.
     right : dict of str to array
         What the corrected kernel leaves in some of the arrays, to the last bit.
+    folder : str
+        The file's folder in this one; "" for this one.
+    arch : str
+        The architecture that it is written for.
+    others : dict of str to set of str
+        Schedule → more classes in `simwarp.faults` by which it may name the bug: it lets things happen in
+        another order.
     """
 
     name: str
@@ -54,16 +63,24 @@ class Bug:
     threads: int
     arguments: dict[str, Any]
     right: dict[str, npt.NDArray[Any]]
+    folder: str = ""
+    arch: str = "sm_90"
+    others: Mapping[str, set[str]] = field(default_factory=dict[str, set[str]])
+
+    @property
+    def path(self) -> Path:
+        """The bug's file."""
+        return FOLDER / self.folder / f"{self.name}.cu"
 
     @property
     def file(self) -> str:
         """The name of the bug's file in messages."""
-        return f"bugs/{self.name}.cu"
+        return (Path("bugs") / self.folder / self.path.name).as_posix()
 
     @property
     def source(self) -> str:
         """The text of the bug's file."""
-        return (FOLDER / f"{self.name}.cu").read_text()
+        return self.path.read_text()
 
     @property
     def line(self) -> int:
@@ -73,7 +90,12 @@ class Bug:
     @property
     def other_line(self) -> int:
         """The second line of the bug, which may be the same."""
-        return (self._lines("// BUG: ") or [self.line])[0]
+        return (self.other_lines or [self.line])[0]
+
+    @property
+    def other_lines(self) -> list[int]:
+        """The lines that the bug takes besides its own."""
+        return self._lines("// BUG: ")
 
     def _lines(self, marker: str) -> list[int]:
         lines = self.source.splitlines()

@@ -10,7 +10,7 @@ the other.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -237,13 +237,14 @@ class AsyncCopies:
         space = "shared" if does == "write" else "global"
         fault = CopyInFlight(
             f"{verb} of {width} bytes of {space} memory that an asynchronous copy may {does} at that moment",
-            f"copied by {other}; no wait for it has ended",
+            f"group {copy.groups[owner]} of its thread, copied by {replace(other, kernel='')}; no wait for "
+            "it has ended",
             _ADVICE,
         )
         fault.copy, fault.address, fault.width, fault.space = other, int(addresses[0]), width, space
         if does == "write":
             fault.address = fault.offset = fault.address % chunk.shared_stride
-            fault.values = f"byte {fault.offset} of the block's shared memory: {fault.values}"
+            fault.values = f"{chunk.program.shared_place(fault.offset)}: {fault.values}"
         fault.count = lanes.size
         chunk.found(fault, int(lanes[0]))
 

@@ -214,8 +214,11 @@ class OrderListener(Protocol):
     def cluster_wait(self, chunk: Chunk, mask: Mask, /) -> None:
         """Lanes pass the barrier of their cluster."""
 
-    def issue(self, access: OrderedAccess, agent: Agent, /) -> int:
-        """Lanes begin an asynchronous access, of an agent; returns its time."""
+    def issue(self, access: OrderedAccess, agent: Agent, phase: int | None = None, /) -> int:
+        """Lanes begin an asynchronous access, of an agent; returns its time.
+
+        ``phase`` is that in which an mbarrier counts it.
+        """
         ...
 
     def retire(self, chunk: Chunk, lanes: npt.NDArray[np.int64], agent: Agent, time: int, /) -> None:

@@ -28,7 +28,8 @@ _MOST = (1 << PENDING_BITS) - 1
 """The largest count of arrivals, and of pending bytes."""
 _WORD = np.dtype(np.uint64)
 _LISTED = 3
-_INITIALISE = "initialise it first, and store nothing there"
+_NOWHERE = Place()
+_INITIALISE = "initialise it first, let the block meet at __syncthreads(), and store nothing there"
 _EXPECT = "let as many arrivals and bytes reach the barrier as it expects"
 
 
@@ -38,6 +39,9 @@ class _Barrier:
 
     expected: int
     pending: int
+    made: Place
+    expects: Place = _NOWHERE
+    """Where bytes were expected last."""
     transaction: int = 0
     phase: int = 0
     counted: int = 0
@@ -52,6 +56,13 @@ class _Barrier:
     def __str__(self) -> str:
         pending = f"{self.pending} of {self.expected} arrivals and {self.transaction} bytes pending"
         return f"phase {self.phase}, {pending}, {self.counted} bytes arrived"
+
+    @property
+    def sources(self) -> str:
+        """Where what is pending was expected, as text."""
+        if self.transaction > 0 and self.expects.line is not None:
+            return f", bytes last expected by {replace(self.expects, kernel='')}"
+        return f", initialised by {replace(self.made, kernel='')}" if self.pending else ""
 
 
 class MBarriers:
@@ -87,14 +98,18 @@ class MBarriers:
             results[mask] = found
         return results
 
-    def pending(self, chunk: Chunk) -> str:
-        """The barriers that wait for something, as text."""
-        barriers = list[str]()
+    def pending(self, chunk: Chunk) -> tuple[str, tuple[Place, ...]]:
+        """The barriers that threads wait for, as text, and those threads; one of blocks that do the same."""
+        found: dict[object, tuple[str, Place]] = {}
         for address, (phase, place) in self._waiting.items():
             if (barrier := self._barriers.get(address)) is not None:
+                where = f"mbarrier at {self._where(chunk, address)}: {barrier}{barrier.sources}"
                 who = f"{replace(place, kernel='')} waits for phase {phase}"
-                barriers.append(f"mbarrier at {self._where(chunk, address)}: {barrier}; {who}")
-        return "; ".join(barriers[:_LISTED])
+                key = address % chunk.shared_stride, str(barrier), phase, place.line
+                found.setdefault(key, (f"{where}; {who}", place))
+        return "; ".join(text for text, _ in list(found.values())[:_LISTED]), tuple(
+            place for _, place in found.values()
+        )
 
     # ---- one barrier ---------------------------------------------------------------------------------
 
@@ -115,6 +130,7 @@ class MBarriers:
             return self._test(chunk, step, address, barrier, lanes, given)
         if form.has("expect_tx"):
             barrier.transaction += int(given.sum())
+            barrier.expects = chunk.place(int(lanes[-1]), step)
         if form.has("complete_tx"):
             self._count(barrier, int(given.sum()))
         if abs(barrier.transaction) > _MOST:
@@ -135,7 +151,7 @@ class MBarriers:
         if not 1 <= count <= _MOST:
             advice = f"expect 1 to {_MOST} arrivals"
             self._find(chunk, lanes[0], f"an mbarrier that expects {count} arrivals", where, advice)
-        self._barriers[address] = _Barrier(count, count)
+        self._barriers[address] = _Barrier(count, count, chunk.place(int(lanes[0])))
 
     def _arrive(
         self, chunk: Chunk, step: Step, address: int, barrier: _Barrier, lanes: _Lanes, counts: Any
@@ -199,13 +215,15 @@ class MBarriers:
         if barrier.pending or barrier.transaction or not barrier.expected:
             return
         if chunk.transfers is not None and (late := chunk.transfers.uncounted(address, barrier.phase)):
+            by = f"; last expected by {replace(barrier.expects, kernel='')}" if barrier.expects.line else ""
             self._blame(
                 chunk,
                 late[0],
                 "a phase of an mbarrier completes before all copies that it counts have ended",
-                f"{self._where(chunk, address)}: phase {barrier.phase}, {barrier.counted} bytes arrived as "
-                f"expected, {sum(one.bytes for one in late)} bytes in flight",
+                f"mbarrier at {self._where(chunk, address)}: phase {barrier.phase}, {barrier.counted} bytes "
+                f"arrived as expected, {sum(one.bytes for one in late)} bytes in flight{by}",
                 "expect the bytes of all copies of the phase",
+                barrier.expects,
             )
         barrier.pending, barrier.counted = barrier.expected, 0
         barrier.phase += 1
@@ -271,10 +289,18 @@ class MBarriers:
         if chunk.copies is not None:
             chunk.copies.deliver(chunk, address)
 
-    def _blame(self, chunk: Chunk, transfer: Transfer, what: str, values: str, advice: str) -> None:
+    def _blame(
+        self,
+        chunk: Chunk,
+        transfer: Transfer,
+        what: str,
+        values: str,
+        advice: str,
+        other: Place | None = None,
+    ) -> None:
         """Report a fault of the lane that issued a transfer."""
         place = chunk.place_of(transfer.thread, transfer.step)
-        chunk.launch.found(BarrierFault(what, values, advice, place))
+        chunk.launch.found(BarrierFault(what, values, advice, place, other=other or Place()))
 
     # ---- memory --------------------------------------------------------------------------------------
 
@@ -296,7 +322,7 @@ class MBarriers:
         self._shared.write(at, np.array(list(states.values()), _WORD))
 
     def _where(self, chunk: Chunk, address: int) -> str:
-        return f"byte {address % chunk.shared_stride} of the block's shared memory"
+        return chunk.program.shared_place(address % chunk.shared_stride)
 
     def _find(self, chunk: Chunk, lane: Any, what: str, values: str, advice: str = "") -> None:
         """Report a fault of one lane."""

@@ -9,7 +9,6 @@ function's frame ends.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from simwarp.faults import OutOfBounds
 from simwarp.program.frames import is_whole, name_of
 from simwarp.program.provenance import ANYTHING, GRID_BARRIER, Origins, known_origins, symbols_of
+from simwarp.ptx.mangled_names import plain_variable
 from simwarp.ptx.spaces import WINDOW
 
 if TYPE_CHECKING:
@@ -58,12 +58,6 @@ class Window(NamedTuple):
     names: str
 
 
-def plain(name: str) -> str:
-    """The CUDA C++ name of a variable, given its PTX name."""
-    found = re.search(r"E(\d+)(\w+)$", name) if name.startswith("_Z") else None
-    return name if found is None else found[2][: int(found[1])]
-
-
 class Windows(_ByStep[Window]):
     """Step number → the window of the block's shared memory that it may access."""
 
@@ -72,7 +66,9 @@ class Windows(_ByStep[Window]):
         names = [] if origins >= ANYTHING else symbols_of(origins)
         extents = [self.launch.program.shared_variables[name] for name in names]
         first, end = min((a for a, _ in extents), default=0), max((b for _, b in extents), default=WINDOW)
-        return Window(first, min(end, self.launch.shared_size), " or ".join(map(plain, sorted(names))))
+        return Window(
+            first, min(end, self.launch.shared_size), " or ".join(map(plain_variable, sorted(names)))
+        )
 
 
 class Frames(_ByStep[Window]):

@@ -300,15 +300,24 @@ class Scheduler:
         chunk.step = self.steps[pc]
         lanes = sum(int(np.count_nonzero(group.mask)) for group in self.groups.values())
         waiting = sum(int(np.count_nonzero(mask)) for mask in self.parked.values())
-        pending = "" if chunk.mbarriers is None else chunk.mbarriers.pending(chunk)
         fault = Livelock(
             "an endless loop: the state is the same as some iterations ago",
-            f"{lanes} lanes are in loops, {waiting} wait for others; their registers and all memory repeat"
-            + (pending and f"; {pending}"),
+            f"{lanes} lanes are in loops, {waiting} wait for others; their registers and all memory repeat",
             "do what the loop waits for on every path: release the lock, set the flag, advance the counter",
         )
+        self._add_mbarriers(fault)
         mask = min(self.groups.items(), key=lambda item: abs(item[0] - pc))[1].mask
         return chunk.placed(fault, mask)
+
+    def _add_mbarriers(self, fault: RunawayKernel) -> None:
+        """Add the barriers in shared memory that lanes in loops wait for."""
+        if self.chunk.mbarriers is not None:
+            pending, fault.waiting = self.chunk.mbarriers.pending(self.chunk)
+            if fault.waiting:
+                fault.values += f"; {pending}"
+                fault.advice = "let as many arrivals and bytes reach each mbarrier as it expects, " + (
+                    "and wait for the parity of the phase that they count in"
+                )
 
     def spend(self, steps: int) -> None:
         """Subtract steps from the launch's budget; after a fault, weighted by their lanes."""
@@ -324,6 +333,7 @@ class Scheduler:
                 advice = "correct the faults that were found before this one"
             still = f"{self.chunk.count} lanes are still running"
             fault = RunawayKernel(what, still, f"{advice}, or raise instruction_budget=")
+            self._add_mbarriers(fault)
             self.stop(self.chunk.placed(fault, self.chunk.mask))
 
     def stop(self, fault: KernelFault) -> None:

@@ -9,7 +9,7 @@ agent that only that wait orders with others, so one run judges all interleaving
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from simwarp.engine.dice import Dice
 from simwarp.engine.events import AccessEvent, Agent, OrderedAccess, StageEvent, WriteEvent
-from simwarp.faults import CopyInFlight
+from simwarp.faults import CopyInFlight, Place
 
 if TYPE_CHECKING:
     from simwarp.engine.chunk import Chunk, Mask
@@ -87,6 +87,11 @@ class Transfer:
         return np.full(count, self.lane) if self.lanes is None else self.lanes
 
     @property
+    def counts_in(self) -> int | None:
+        """The phase of the mbarrier that counts it, if one does."""
+        return None if self.barrier is None else self.phase
+
+    @property
     def copied(self) -> npt.NDArray[np.bool_] | slice:
         """The units that are read."""
         return slice(None) if self.filled is None else ~self.filled
@@ -103,6 +108,8 @@ class Transfers:
         """By the address of the mbarrier that counts them."""
         self._commits: dict[int, int] = {}
         """Thread → how many bulk groups it committed."""
+        self._exits: dict[int, Place] = {}
+        """Block of a cluster, numbered in the chunk → where a thread of it exited last."""
         self._latest = launch.schedule != "stack"
         self._dice = Dice(launch.seed, ~chunk.blocks) if launch.schedule == "random" else None
 
@@ -129,13 +136,16 @@ class Transfers:
         """Report a transfer into the shared memory of a block that has exited."""
         if transfer.target is not self._shared or chunk.is_part or not transfer.writes.size:
             return
-        block = int(transfer.writes[0]) // chunk.shared_stride
+        block, offset = divmod(int(transfer.writes[0]), chunk.shared_stride)
         warps = slice(block * chunk.warps_per_block, (block + 1) * chunk.warps_per_block)
         if not chunk.live[warps].any():
+            place = self._exits.get(block, Place())
             fault = CopyInFlight(
                 "a copy into the shared memory of a block that has exited",
-                f"block {block % chunk.launch.blocks_per_cluster} of the cluster",
-                "let the blocks of a cluster meet at barrier.cluster before one exits",
+                f"{chunk.program.shared_place(offset)}; the block exited at {replace(place, kernel='')}",
+                "let the blocks of a cluster meet at barrier.cluster before one exits, or send it nothing",
+                copy=chunk.place(transfer.lane),
+                exit=place,
             )
             chunk.found(fault, transfer.lane)
 
@@ -151,7 +161,7 @@ class Transfers:
                 reads = transfer.reads[copied]
                 lanes = transfer.issuers(reads.size)
                 access = OrderedAccess(chunk, source, "read", transfer.source, lanes, reads, transfer.width)
-                transfer.time = races.issue(access, _agent(transfer, "bulk read"))
+                transfer.time = races.issue(access, _agent(transfer, "bulk read"), transfer.counts_in)
         if transfer.writes.size:
             data = None if transfer.combine is not None else self._data(transfer)[0]
             kind = "write" if transfer.combine is None else "atomic"
@@ -159,7 +169,7 @@ class Transfers:
             access = OrderedAccess(
                 chunk, step, kind, transfer.target, lanes, transfer.writes, transfer.width, data
             )
-            transfer.time = races.issue(access, _agent(transfer, "bulk"))
+            transfer.time = races.issue(access, _agent(transfer, "bulk"), transfer.counts_in)
 
     def _notify_accesses(self, chunk: Chunk, transfer: Transfer) -> None:
         """Notify the observers of a transfer's accesses to global memory."""
@@ -244,20 +254,37 @@ class Transfers:
     def leave(self, chunk: Chunk, mask: Mask) -> None:
         """Report bulk groups that still read shared memory when their thread exits."""
         exiting = set(chunk.thread[mask].tolist())
+        if chunk.launch.blocks_per_cluster > 1:
+            blocks, lanes = np.unique(chunk.block_in_chunk[np.nonzero(mask)[0], 0], return_index=True)
+            for block, lane in zip(blocks.tolist(), np.flatnonzero(mask)[lanes].tolist(), strict=True):
+                self._exits[block] = chunk.place(lane)
         for transfer in self._grouped:
             if transfer.thread in exiting and transfer.reading:
                 transfer.reading = False
                 if transfer.source is self._shared:
-                    self._left(chunk, transfer, "a thread exits before its asynchronous copies have read")
+                    self._left(
+                        chunk,
+                        transfer,
+                        "a thread exits before its asynchronous copy has read shared memory",
+                        "let the thread wait for it (cp.async.bulk.wait_group.read) before it exits",
+                        chunk.place_of(transfer.thread, chunk.step),
+                    )
 
-    def _left(self, chunk: Chunk, transfer: Transfer, what: str) -> None:
+    def _left(
+        self, chunk: Chunk, transfer: Transfer, what: str, advice: str, exit_: Place | None = None
+    ) -> None:
         place = chunk.place_of(transfer.thread, transfer.step)
-        fault = CopyInFlight(
-            what,
-            f"{transfer.bytes} bytes, issued by {place}",
-            "wait for all copies before the end of the kernel",
-            place,
-        )
+        shared = [
+            at
+            for memory, at in ((transfer.source, transfer.reads), (transfer.target, transfer.writes))
+            if memory is self._shared and at.size
+        ]
+        values = f"{transfer.bytes} bytes"
+        if shared:
+            values += f" from {chunk.program.shared_place(int(shared[0][0]) % chunk.shared_stride)} on"
+        if exit_ is not None:
+            values += f"; the thread exits at {replace(exit_, kernel='')}"
+        fault = CopyInFlight(what, values, advice, place, exit=exit_ or Place())
         fault.copy = place
         chunk.launch.found(fault)
 
@@ -275,7 +302,12 @@ class Transfers:
         for transfer in self._all():
             self._happen(chunk, transfer)
             if transfer.barrier is not None:
-                self._left(chunk, transfer, "blocks exit without a wait for an asynchronous copy")
+                self._left(
+                    chunk,
+                    transfer,
+                    "blocks exit without a wait for an asynchronous copy",
+                    "wait for the phase of the mbarrier that counts it before the end of the kernel",
+                )
 
     def _all(self) -> list[Transfer]:
         return [*self._grouped, *(one for counted in self._counted.values() for one in counted)]

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from simwarp.engine.reach import plain
 from simwarp.faults import DivergentMatrix, OutOfBounds, WrongDescriptor
 from simwarp.fragments import fragments_of
 from simwarp.fragments.descriptors import CHUNK, Descriptors
 from simwarp.lanes import WARP_SIZE
 from simwarp.program.liveness import registers_in
 from simwarp.program.program import Program, Step
+from simwarp.ptx.mangled_names import plain_variable
 from simwarp.ptx.syntax import Immediate, Vector
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def _outside(
     which = int(bad.argmax())
     start, offset = int(found.start[which]), int(at[which][outside[which]][0])
     names = [
-        plain(variable)
+        plain_variable(variable)
         for variable, (first, end) in chunk.program.shared_variables.items()
         if first <= start < min(end, size)
     ]

@@ -15,6 +15,7 @@ from simwarp.program.exits import ways_out
 from simwarp.program.liveness import EVERY_REGISTER, live_registers
 from simwarp.program.operands import Compute, Read, Write
 from simwarp.program.postdominators import reconvergence
+from simwarp.ptx.mangled_names import plain_variable
 from simwarp.ptx.rows import ENDS_BLOCK, TRANSFERS, Form, Row
 from simwarp.ptx.syntax import Instruction, Register, Variable
 
@@ -232,6 +233,13 @@ class Program:
         """The steps of the kernel or of a device function."""
         later = [other.first for other in self.routines.values() if other.first > routine.first]
         return self.steps[routine.first : min(later, default=len(self.steps))]
+
+    def shared_place(self, offset: int) -> str:
+        """A byte of a block's shared memory, as text: with its variable, if it is in one."""
+        for name, (first, end) in self.shared_variables.items():
+            if first <= offset < end:
+                return f"byte {offset - first} of {plain_variable(name)} in shared memory"
+        return f"byte {offset} of the block's shared memory"
 
     @cached_property
     def _in_order(self) -> list[Routine]:

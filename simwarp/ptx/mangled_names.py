@@ -57,6 +57,16 @@ def plain(name: str) -> str:
     return name.partition("<")[0].rpartition("::")[2]
 
 
+def plain_variable(name: str) -> str:
+    """The CUDA C++ name of a variable, given its PTX name.
+
+    >>> plain_variable("_ZZ6kernelE4tile"), plain_variable("tile")
+    ('tile', 'tile')
+    """
+    found = re.search(r"E(\d+)(\w+)$", name) if name.startswith("_Z") else None
+    return name if found is None else found[2][: int(found[1])]
+
+
 def choose(name: str, mangled: Iterable[str]) -> list[str]:
     """The mangled names that ``name`` may mean, by the strictest of these rules that finds any.
 

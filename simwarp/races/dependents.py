@@ -140,11 +140,11 @@ class Dependents(Races):
         if access.kind != "read" or access.step.number in self._racing:
             super().access(access)
 
-    def issue(self, access: OrderedAccess, agent: Agent) -> int:
+    def issue(self, access: OrderedAccess, agent: Agent, phase: int | None = None) -> int:
         """Check and record an asynchronous access, when lanes begin it."""
         if access.memory is not access.chunk.shared:
             self._look(access)
-        return super().issue(access, agent)
+        return super().issue(access, agent, phase)
 
     def _look(self, access: OrderedAccess) -> None:
         """Check an access to global memory, and record it."""

@@ -74,12 +74,14 @@ class Races:
                     self._write(one, one, shadow, units)
                 self._signal(one, shadow)
 
-    def issue(self, access: OrderedAccess, agent: Agent) -> int:
+    def issue(self, access: OrderedAccess, agent: Agent, phase: int | None = None) -> int:
         """Compare an asynchronous access as one of the issuing lanes, and record it as one of the agent."""
         time = self._time
         entry = self.order.entry_of(agent, time)
         first = np.flatnonzero(np.diff(access.lanes, prepend=-1))  # of each run of one lane
         self.proxies.issuers[time] = access.chunk.thread.reshape(-1)[access.lanes[first]]
+        if phase is not None:
+            self.proxies.phases[time] = phase
         for one, shadow in self._accesses(access):
             units = shadow.units(one.offsets, one.width)
             recorded = one._replace(entries=entry + one.threads % WARP_SIZE)
@@ -348,7 +350,8 @@ class Races:
                 fault: KernelFault = race(access.chunk, conflict, access.width)
             else:
                 warp = int(access.warps()[lane])
-                fault = in_flight(access.chunk, conflict, access.width, agent, self.proxies.waited, warp)
+                phases = self.proxies.phases.get(time), self.proxies.waited.get((warp, agent[1]))
+                fault = in_flight(access.chunk, conflict, access.width, agent, phases)
             access.chunk.found(fault, int(access.lanes[lane]))
 
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from simwarp.faults import MissingProxyFence
 from simwarp.lanes import WARP_SIZE
+from simwarp.races.report import place_in
 from simwarp.races.shadow import THREAD
 
 if TYPE_CHECKING:
@@ -32,12 +33,15 @@ class Proxies:
     ----------
     issuers : dict of int to array
         Time of an asynchronous access → the threads that issued it, numbered in the launch.
+    phases : dict of int to int
+        Time of an access that a barrier in shared memory counts → the phase that it counts in.
     waited : dict of (int, int) to int
         Warp, and address of a barrier in shared memory → the last phase that the warp found complete.
     """
 
     def __init__(self, chunk: Chunk, order: Order) -> None:
         self.issuers: dict[int, npt.NDArray[np.int64]] = {}
+        self.phases: dict[int, int] = {}
         self.waited: dict[tuple[int, int], int] = {}
         self._order, self._block_size = order, chunk.warps_per_block * WARP_SIZE
         warps = chunk.thread[:, 0] // WARP_SIZE
@@ -89,7 +93,7 @@ class Proxies:
         fault = MissingProxyFence(
             f"an asynchronous read of {'shared' if shared else 'global'} memory that an ordinary instruction "
             "wrote, without fence.proxy.async between the two",
-            f"byte {offset} of {shadow.allocation.name}: written by {replace(other, kernel='')}",
+            f"{place_in(chunk, shadow.allocation, offset)}: written by {replace(other, kernel='')}",
             "let the threads that wrote execute fence.proxy.async, then a barrier, then issue",
         )
         fault.other, fault.offset, fault.count = other, offset, count

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -25,6 +24,10 @@ _ADVICE = {
     "block": "use atomic operations, a flag with __threadfence() on both sides, or a second launch",
 }
 _ONE_INSTRUCTION = "let one lane write, or each to its own place; or use an atomic operation"
+_INITIALISE = (
+    "let the block meet at __syncthreads() between mbarrier.init and the first use by another thread; "
+    "a cluster at barrier.cluster"
+)
 _WRONG_SCOPE = (
     "both are strong, but one for its own block only: use the scope of the device (no .cta, no _block)"
 )
@@ -70,11 +73,14 @@ def race(chunk: Chunk, conflict: Conflict, width: int) -> Race:
     level = _level(chunk, conflict)
     together = conflict.step is chunk.step and conflict.earlier == conflict.later == "write"
     where = replace(other, kernel="")
+    advice = _WRONG_SCOPE if conflict.both_strong else _ONE_INSTRUCTION if together else _ADVICE[level]
+    if "mbarrier" in (conflict.step.kind, chunk.step.kind):
+        advice = _INITIALISE
     fault = Race(
         f"race: {_DOES[conflict.later]} of {width} byte{'s' * (width > 1)} of {space} memory that another "
         f"{level} {_DID[conflict.earlier]}, without synchronisation",
-        f"byte {offset} of {conflict.allocation.name}: {_DONE[conflict.earlier]} by {where}",
-        _WRONG_SCOPE if conflict.both_strong else _ONE_INSTRUCTION if together else _ADVICE[level],
+        f"{place_in(chunk, conflict.allocation, offset)}: {_DONE[conflict.earlier]} by {where}",
+        advice,
     )
     fault.earlier, fault.later, fault.other = conflict.earlier, conflict.later, other
     fault.address = offset if shared else conflict.allocation.base + offset
@@ -83,13 +89,11 @@ def race(chunk: Chunk, conflict: Conflict, width: int) -> Race:
     return fault
 
 
+_WAIT = "let the thread that issued the copy wait for it (cp.async.bulk.{}), then meet it at a barrier,"
 _BY = {
     "mbarrier": ("copy", "wait for the phase of the mbarrier that counts its bytes"),
-    "bulk read": (
-        "copy",
-        "wait for the copy's group (cp.async.bulk.wait_group), in the thread that issued it",
-    ),
-    "bulk": ("copy", "wait for the copy's group (cp.async.bulk.wait_group), in the thread that issued it"),
+    "bulk read": ("copy", _WAIT.format("wait_group.read")),
+    "bulk": ("copy", _WAIT.format("wait_group")),
     "wgmma": ("product", "wait for the product's group (wgmma.wait_group)"),
 }
 """Word of an agent → what it performs, and what ends that."""
@@ -100,10 +104,12 @@ def in_flight(
     conflict: Conflict,
     width: int,
     agent: Agent,
-    waited: Mapping[tuple[int, int], int],
-    warp: int,
+    phases: tuple[int | None, int | None],
 ) -> CopyInFlight:
-    """The fault for an access to bytes of an agent's access in flight; its place is not yet set."""
+    """The fault for an access to bytes of an agent's access in flight; its place is not yet set.
+
+    For an mbarrier, ``phases`` are that which counts the copy, and the last that the warp found complete.
+    """
     fault = CopyInFlight("", "", "")
     (what, advice), verb = _BY[agent[0]], _DOES[conflict.later]
     shared = conflict.allocation in chunk.shared.allocations
@@ -117,21 +123,28 @@ def in_flight(
     fault.copy = chunk.place_of(conflict.other, conflict.step)
     since = "no wait for it orders the two"
     if agent[0] == "mbarrier":
-        phase = waited.get((warp, agent[1]))
-        barrier = f"the mbarrier at byte {agent[1] % chunk.shared_stride}"
-        since = (
-            f"the warp has not waited for {barrier}"
-            if phase is None
-            else f"the warp's last wait for {barrier} found phase {phase} complete"
+        counting, found = phases
+        barrier = chunk.program.shared_place(agent[1] % chunk.shared_stride)
+        since = f"the mbarrier at {barrier} counts it" + ("" if counting is None else f" in phase {counting}")
+        since += (
+            "; the warp has not waited for that mbarrier"
+            if found is None
+            else f"; the warp's last wait for that mbarrier found phase {found} complete"
         )
-    fault.values = (
-        f"byte {offset} of {conflict.allocation.name}: issued by {replace(fault.copy, kernel='')}; {since}"
-    )
+    place = place_in(chunk, conflict.allocation, offset)
+    fault.values = f"{place}: issued by {replace(fault.copy, kernel='')}; {since}"
     fault.advice = f"{advice} before the access"
     fault.address = offset if shared else conflict.allocation.base + offset
     fault.width, fault.space, fault.offset = width, space, offset
     fault.allocation, fault.count = conflict.allocation.name, conflict.count
     return fault
+
+
+def place_in(chunk: Chunk, allocation: Allocation, offset: int) -> str:
+    """A byte of an allocation, as text; one in shared memory counts from the start of its block's part."""
+    if allocation in chunk.shared.allocations:
+        return chunk.program.shared_place(offset)
+    return f"byte {offset} of {allocation.name}"
 
 
 def _level(chunk: Chunk, conflict: Conflict) -> str:

@@ -28,6 +28,7 @@ from simwarp.ptx.parse import parse
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = examples("bugs")
 BUGS, TOOLS = recorder.bugs(), recorder.TOOLS
+ASYNCHRONOUS = recorder.asynchronous()
 NAMES = list(BUGS)
 RACES = [name for name in NAMES if BUGS[name].fault == "Race"]
 
@@ -364,6 +365,31 @@ def test_the_page_matches_the_recording():
     assert written == right, "run python -m simwarp.lab.subjects.bugs"
 
 
+def test_the_page_lists_the_asynchronous_bugs():
+    page = (ROOT / "docs" / "bugs.md").read_text()
+    (written,) = recorder.ASYNCHRONOUS.findall(page)
+    right = recorder.asynchronous_table(recorded("sanitizer").meta)
+    assert written == right, "run python -m simwarp.lab.subjects.bugs"
+
+
+def test_the_asynchronous_bugs_have_columns_when_they_are_recorded():
+    meta = recorded("sanitizer").meta
+    bare = {key: value for key, value in meta.items() if key != "asynchronous"}
+    assert recorder.asynchronous_table(bare).count("not yet asked |\n") == len(ASYNCHRONOUS)
+    tools = {tool: result(False) for tool in TOOLS} | {"alone": {"ends": "wrong"}}
+    part = {"bugs": {name: {"buggy": tools, "fixed": tools} for name in ASYNCHRONOUS}}
+    text = recorder.asynchronous_table({**meta, "asynchronous": part})
+    assert text.count("| – | – | – | – | wrong |\n") == len(ASYNCHRONOUS)
+    assert "not yet asked" not in text
+
+
+@pytest.mark.parametrize("name", ASYNCHRONOUS)
+def test_the_program_of_an_asynchronous_bug_launches_it(name):
+    bug, text = ASYNCHRONOUS[name], recorder.program(ASYNCHRONOUS[name])
+    assert text.startswith(f'#include "{name}.cu"\n')
+    assert f"    {name}<<<{bug.blocks}, {bug.threads}>>>(" in text
+
+
 def result(found, *lines, ends="right"):
     return {"ends": ends, "found": found, "message": "", "lines": list(lines)}
 
@@ -396,6 +422,11 @@ def test_the_table_shows_found_bugs_their_lines_and_hangs():
 @pytest.fixture(scope="module")
 def recording():
     return recorded("sanitizer").meta
+
+
+def test_the_recording_is_of_the_current_asynchronous_programs(recording):
+    part = recording.get("asynchronous")
+    assert part is None or part["sources"] == recorder.digests(ASYNCHRONOUS)
 
 
 def test_the_recording_is_of_the_current_programs(recording):
@@ -459,6 +490,7 @@ def test_a_recording_is_plain_json_data(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.setattr(recorder, "build", build)
     monkeypatch.setattr(recorder, "bugs", lambda: {name: BUGS[name] for name in NAMES[:2]})
+    monkeypatch.setattr(recorder, "asynchronous", lambda: {"few_releases": ASYNCHRONOUS["few_releases"]})
     monkeypatch.setattr(recorder, "_version", lambda program: f"{program} 1")
     monkeypatch.setattr("shutil.which", lambda program: program)
     (subject,) = recorder.SUBJECTS
@@ -467,5 +499,6 @@ def test_a_recording_is_plain_json_data(tmp_path, monkeypatch):
     assert stored["gpu"] == {"name": "NVIDIA Test", "uuid": "0" * 32}
     assert (stored["sanitizer"], stored["nvcc"]) == ("compute-sanitizer 1", "nvcc 1")
     assert list(stored["bugs"]) == NAMES[:2]
+    assert list(stored["asynchronous"]["bugs"]) == list(stored["asynchronous"]["sources"]) == ["few_releases"]
     assert stored["bugs"][NAMES[0]]["buggy"]["alone"] == {"ends": "wrong"}
     assert stored["bugs"][NAMES[1]]["fixed"]["synccheck"] == result(False)

@@ -141,7 +141,7 @@ DONE: barrier.cluster.arrive; barrier.cluster.wait;
 
 def test_a_wait_that_never_ends_says_what_its_barrier_lacks():
     fault = fault_of(Livelock, made(129) + ARRIVE + WAIT)
-    assert "mbarrier at byte 0 of the block's shared memory: phase 0, 1 of 129 arrivals" in fault.values
+    assert "mbarrier at byte 0 of bar in shared memory: phase 0, 1 of 129 arrivals" in fault.values
     assert "mbarrier.test_wait" in fault.place.text
 
 

@@ -512,9 +512,7 @@ def test_a_race_names_both_places():
     assert first.startswith(
         "race: read of 4 bytes of shared memory that another warp of the block wrote, without"
     )
-    assert values.startswith(
-        f"byte {fault.offset} of shared memory of kernel k: written by block (0, 0, 0), warp"
-    )
+    assert values.startswith(f"byte {fault.offset} of s in shared memory: written by block (0, 0, 0), warp")
     assert f"races.cu:{fault.other.source_line})" in values
     assert advice.startswith("put __syncthreads() between")
 

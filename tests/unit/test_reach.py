@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import simwarp
-from simwarp.engine.reach import plain
 from simwarp.faults import OutOfBounds
+from simwarp.ptx.mangled_names import plain_variable
 
 HEAD = """.version 9.0
 .target sm_90
@@ -177,4 +177,4 @@ def test_pointers_passed_to_functions_are_not_judged():
 
 
 def test_a_mangled_variable_is_shown_with_its_cuda_name():
-    assert (plain("_ZZ4tilePfE5cells"), plain("cells")) == ("cells", "cells")
+    assert (plain_variable("_ZZ4tilePfE5cells"), plain_variable("cells")) == ("cells", "cells")

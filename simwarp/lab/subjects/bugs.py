@@ -1,7 +1,8 @@
-r"""The subject that records compute-sanitizer's findings in ``examples/bugs``; the table of ``docs/bugs.md``.
+r"""The subject that records compute-sanitizer's findings in ``examples/bugs``; tables of ``docs/bugs.md``.
 
 Each kernel and its corrected version become a program, which runs alone and under each tool.
-``python -m simwarp.lab.subjects.bugs`` writes the table from the recording.
+``python -m simwarp.lab.subjects.bugs`` writes the tables from the recording. The asynchronous bugs have a
+part of their own in it, and a table without the tools' findings until they are recorded.
 
 >>> ending("right\n========= ERROR SUMMARY: 0 errors")
 'right'
@@ -15,6 +16,7 @@ import os
 import re
 import signal
 import subprocess
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product, repeat
 from pathlib import Path
@@ -24,7 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from simwarp.lab.recording import CHECKOUT, Answers, Asking, Subject, example, examples, recorded
+from simwarp.lab.recording import CHECKOUT, Answers, Asking, Subject, example, recorded
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 VARIANTS: tuple[str, ...] = ("buggy", "fixed")
@@ -33,8 +35,13 @@ SECONDS = 20
 
 
 def bugs() -> dict[str, Any]:
-    """The example bugs by name."""
+    """The example bugs by name, except `asynchronous`."""
     return example("bugs", "bugs").BUGS
+
+
+def asynchronous() -> dict[str, Any]:
+    """The example bugs of asynchronous kernels by name."""
+    return example("bugs", "asynchronous").BUGS
 
 
 # ---- programs --------------------------------------------------------------------------------------------
@@ -104,7 +111,14 @@ def build(bug: Any, variant: str, folder: Path) -> Path:
     main, binary = folder / f"{bug.name}_{variant}.cu", folder / f"{bug.name}_{variant}"
     main.write_text(program(bug))
     defines = ["-DFIXED"] if variant == "fixed" else []
-    options = ["-std=c++17", "-arch=sm_90", "-lineinfo", "-fmad=false", f"-I{examples('bugs')}", *defines]
+    options = [
+        "-std=c++17",
+        f"-arch={bug.arch}",
+        "-lineinfo",
+        "-fmad=false",
+        f"-I{bug.path.parent}",
+        *defines,
+    ]
     subprocess.run(["nvcc", *options, "-o", str(binary), str(main)], check=True, cwd=folder)
     return binary
 
@@ -152,17 +166,20 @@ def findings(output: str, name: str) -> dict[str, Any]:
 
 def ask(asking: Asking) -> Answers:
     """Build every program and run it, alone and under every tool."""
-    cases, runs = list(product(bugs(), VARIANTS)), list(product(bugs(), VARIANTS, ("", *TOOLS)))
-    results: dict[str, Any] = {name: {variant: {} for variant in VARIANTS} for name in bugs()}
+    every = bugs() | asynchronous()
+    cases, runs = list(product(every, VARIANTS)), list(product(every, VARIANTS, ("", *TOOLS)))
+    results: dict[str, Any] = {name: {variant: {} for variant in VARIANTS} for name in every}
     with TemporaryDirectory() as scratch, ThreadPoolExecutor(asking.processes) as pool:
-        sources, variants = [bugs()[name] for name, _ in cases], [variant for _, variant in cases]
+        sources, variants = [every[name] for name, _ in cases], [variant for _, variant in cases]
         binaries = dict(zip(cases, pool.map(build, sources, variants, repeat(Path(scratch))), strict=True))
         files = [binaries[name, variant] for name, variant, _ in runs]
         observed = pool.map(observe, files, [tool for *_, tool in runs], [name for name, *_ in runs])
         for (name, variant, tool), result in zip(asking.each(runs), observed, strict=True):
             results[name][variant][tool or "alone"] = result
     versions = {"sanitizer": _version("compute-sanitizer"), "nvcc": _version("nvcc")}
-    return Answers({**versions, "sources": digests(), "bugs": results})
+    own, copying = ({name: results[name] for name in some} for some in (bugs(), asynchronous()))
+    part = {"sources": digests(asynchronous()), "bugs": copying}
+    return Answers({**versions, "sources": digests(), "bugs": own, "asynchronous": part})
 
 
 def _version(program: str) -> str:
@@ -171,10 +188,11 @@ def _version(program: str) -> str:
     return [line for line in done.stdout.splitlines() if line][-1]
 
 
-def digests() -> dict[str, str]:
-    """By bug, the SHA-256 of its program and kernel."""
+def digests(some: Mapping[str, Any] | None = None) -> dict[str, str]:
+    """By bug, of `bugs` or others, the SHA-256 of its program and kernel."""
     return {
-        name: hashlib.sha256((bug.source + program(bug)).encode()).hexdigest() for name, bug in bugs().items()
+        name: hashlib.sha256((bug.source + program(bug)).encode()).hexdigest()
+        for name, bug in (bugs() if some is None else some).items()
     }
 
 
@@ -185,6 +203,7 @@ HEADER = (
     f"|---|---|---|{'---|' * len(TOOLS)}---|"
 )
 TABLE = re.compile(r"(?<=<!-- what each tool finds -->\n).*?(?=<!-- end -->)", re.DOTALL)
+ASYNCHRONOUS = re.compile(r"(?<=<!-- asynchronous bugs -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
 def table(recorded: dict[str, Any]) -> str:
@@ -193,9 +212,22 @@ def table(recorded: dict[str, Any]) -> str:
     return "\n".join(["", HEADER, *rows, "", source(recorded), "", ""])
 
 
-def row(bug: Any, results: dict[str, Any]) -> str:
-    """The row of one bug in the Markdown table."""
+def asynchronous_table(recorded: dict[str, Any]) -> str:
+    """The Markdown table of the asynchronous bugs, with the tools' findings once they are recorded."""
+    part = recorded.get("asynchronous")
+    if part is None:
+        header = "| bug | file and line | simwarp | compute-sanitizer |\n|---|---|---|---|"
+        rows = [f"{row(bug, None)} not yet asked |" for bug in asynchronous().values()]
+        return "\n".join(["", header, *rows, "", ""])
+    rows = [row(bug, part["bugs"][name]["buggy"]) for name, bug in asynchronous().items()]
+    return "\n".join(["", HEADER, *rows, "", source({**recorded, "bugs": part["bugs"]}), "", ""])
+
+
+def row(bug: Any, results: dict[str, Any] | None) -> str:
+    """The row of one bug in the Markdown table; only its first columns without results."""
     cells = [f"{bug.title}", f"`{bug.name}.cu:{bug.line}`", f"`{bug.fault}`"]
+    if results is None:
+        return "| " + " | ".join(cells) + " |"
     cells += [cell(bug, results[tool]) for tool in TOOLS]
     return "| " + " | ".join([*cells, results["alone"]["ends"]]) + " |"
 
@@ -222,4 +254,6 @@ SUBJECTS = [Subject("sanitizer", "compute-sanitizer's findings in examples/bugs"
 
 if __name__ == "__main__":
     page = CHECKOUT / "docs" / "bugs.md"
-    page.write_text(TABLE.sub(lambda _: table(recorded("sanitizer").meta), page.read_text()))
+    meta = recorded("sanitizer").meta
+    text = TABLE.sub(lambda _: table(meta), page.read_text())
+    page.write_text(ASYNCHRONOUS.sub(lambda _: asynchronous_table(meta), text))
