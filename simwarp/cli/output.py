@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -25,6 +26,8 @@ from simwarp.draw.picture import Picture
 
 WIDE = 240
 """Columns of a console that writes to a file or a pipe, so that no line of a table is broken."""
+_BETWEEN_LINES = 10.0
+"""The least seconds between two lines of progress."""
 
 STOPPED = 130
 """The exit code after Ctrl-C."""
@@ -114,9 +117,22 @@ def progress_bar(
 def total_bar(
     text: str, counts: ProgressColumn, *, quiet: bool = False
 ) -> Generator[Callable[[int, int], None]]:
-    """Show a progress bar; yields a function that sets the units done and their total (0: unknown)."""
+    """Show a progress bar; yields a function that sets the units done and their total (0: unknown).
+
+    Without a terminal a line is printed now and then.
+    """
+    start = last = time.monotonic()
+    lines = not quiet and not sys.stderr.isatty()
+
+    def show(done: int, total: int) -> None:
+        nonlocal last
+        update(completed=done, total=total or None)
+        if lines and (now := time.monotonic()) - last >= _BETWEEN_LINES:
+            last = now
+            sys.stderr.write(f"{text}: {done} of {total or '?'}, {now - start:.0f} s\n")
+
     with progress_bar(text, counts, quiet=quiet) as update:
-        yield lambda done, total: update(completed=done, total=total or None)
+        yield show
 
 
 def _with_options(text: str, options: dict[str, str]) -> str:

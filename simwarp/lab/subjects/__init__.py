@@ -16,8 +16,9 @@ from simwarp.lab.subjects import (
     programs,
     silicon,
     tiles,
+    wgmma,
 )
 
-_MODULES = (cases, bconv, mttkrp, kernels, counters, bugs, silicon, maps, tiles, forms, programs)
+_MODULES = (cases, bconv, mttkrp, kernels, counters, bugs, silicon, maps, tiles, forms, programs, wgmma)
 SUBJECTS = {subject.name: subject for module in _MODULES for subject in module.SUBJECTS}
 """All subjects by name."""

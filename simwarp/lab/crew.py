@@ -1,0 +1,112 @@
+"""Processes that do tasks on devices of their own; a crash, or a device error, loses one task only.
+
+A device that has executed an illegal instruction is of no use to its process any more. Such a process ends,
+and another takes its place.
+
+>>> from simwarp import Device
+>>> list(perform(Device, getattr, [("name",)], processes=1))
+['simwarp simulator (sm_90)']
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+R = TypeVar("R")
+
+PATIENCE = 120.0
+"""The seconds after which a process without an answer is ended."""
+
+
+@dataclass(frozen=True)
+class Lost:
+    """What a task has in place of a result, because it raised an exception or its process died."""
+
+    reason: str
+
+
+def perform(
+    make: Callable[[], Any],
+    function: Callable[..., R],
+    tasks: Sequence[tuple[Any, ...]],
+    processes: int,
+    patience: float = PATIENCE,
+) -> Iterator[R | Lost]:
+    """The results of ``function(device, *task)`` for each task, in order; `Lost` for one without."""
+    # Each process has one core, which the threads of a BLAS in all others would take from it.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    idle: SimpleQueue[_Worker] = SimpleQueue()
+
+    def one(task: tuple[Any, ...]) -> R | Lost:
+        try:
+            worker = idle.get_nowait()
+        except Empty:
+            worker = _Worker(make)
+        answer: R | Lost = worker.ask(function, task, patience)
+        if isinstance(answer, Lost):
+            worker.end()
+        else:
+            idle.put(worker)
+        return answer
+
+    with ThreadPoolExecutor(processes) as threads:
+        waiting = [threads.submit(one, task) for task in tasks]
+        try:
+            yield from (future.result() for future in waiting)
+        finally:
+            threads.shutdown(cancel_futures=True)
+            while not idle.empty():
+                idle.get().end()
+
+
+class _Worker:
+    """A process with a device, to which tasks are sent one by one."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._line, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, make), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def ask(self, function: Callable[..., Any], task: tuple[Any, ...], patience: float) -> Any:
+        """The result of a task, or `Lost`."""
+        try:
+            self._line.send((function, task))
+            if self._line.poll(patience):
+                return self._line.recv()
+            return Lost(f"no answer after {patience:.0f} seconds")
+        except (EOFError, OSError):
+            self._process.join(1)
+            return Lost(f"the process ended with exit code {self._process.exitcode}")
+
+    def end(self) -> None:
+        """Kill the process."""
+        self._process.kill()
+        self._process.join()
+        self._line.close()
+
+
+def _serve(line: Connection, make: Callable[[], Any]) -> None:
+    """Do tasks in a process until one fails or the parent closes the connection."""
+    device: Any = None
+    while True:
+        try:
+            function, task = line.recv()
+        except EOFError:
+            return
+        try:
+            device = make() if device is None else device
+            answer = function(device, *task)
+        except Exception:
+            line.send(Lost(traceback.format_exc(limit=-3)))
+            return
+        line.send(answer)
