@@ -291,6 +291,5 @@ CASES = [
         problem=brain_tiles((256, 256, 256), (128, 256), 384, shared=147456),
         edits=[(r"(Schedule<1, NUM_SM, BM, BN), 16, 8>(?= schedule)", r"\1, 1, 1>")],
         bugs=[ALIGNED_TO_A_ROW],
-        waits="setmaxnreg",
     ),
 ]
