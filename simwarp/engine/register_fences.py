@@ -97,6 +97,8 @@ class RegisterFences:
         before = _of_warps(fenced.values[slot], fenced.warps, warps)
         if now is None or (before is not None and np.array_equal(now, before)):
             return
+        if before is None and not self._is_written(chunk, slot, warps):
+            return
         if flying.lanes(chunk, slot)[np.isin(chunk.warp[:, 0], warps)].all():
             return
         results = (_of_warps(fenced.values[other], fenced.warps, warps) for other in fenced.results - {slot})
@@ -104,6 +106,12 @@ class RegisterFences:
             name = self._names[slot]
             what = f"register {name} of a product was written after the last wgmma.fence"
             self._find(chunk, warps, what, register=name)
+
+    @staticmethod
+    def _is_written(chunk: Chunk, slot: int, warps: _Warps) -> bool:
+        """Whether some warps, and not only others of their part, have written a register."""
+        defined = chunk.partial.get(slot)
+        return defined is None or bool(_of_warps(defined, chunk.warp[:, 0], warps).any())
 
     @staticmethod
     def _find(chunk: Chunk, warps: _Warps, what: str, values: str = "", register: str = "") -> None:

@@ -169,6 +169,24 @@ def test_a_copy_of_a_result_needs_no_fence(schedule):
 
 
 @every_schedule
+@pytest.mark.parametrize(
+    ("write", "kind"), [("", None), ("mov.b32 %c1, 0;", ProductInFlight)], ids=["unwritten", "written"]
+)
+def test_unwritten_accumulators_that_another_warpgroup_multiplies_into_need_no_fence(write, kind, schedule):
+    """Both warpgroups fence while no lane has written the registers; the second one multiplies later."""
+    product = PRODUCT.replace(D, C).replace("%yes", "%no") + COMMIT + WAIT
+    late = "setp.ge.u32 %done, %t, 128;\n@%done bra LATE;\n"
+    back = " ".join(f"mov.b32 %d{i}, %c{i};" for i in range(4))
+    both = f"{ORDER}{late}{product}bar.sync 1;\nbra END;\nLATE: bar.sync 1;\n{write}\n{product}END: {back}"
+    if kind:
+        assert fault_of(kind, both, schedule, threads=256).register == "%c1"
+        return
+    found, _ = run(both, schedule, threads=256)
+    for half in (found[0, :128], found[0, 128:]):
+        assert np.array_equal(LAYOUTS["d"].layout.unpack(half.view(np.uint32)).view(np.int32), SUM)
+
+
+@every_schedule
 def test_products_of_two_shapes_need_a_fence_between_them(schedule):
     other = "wgmma.mma_async.sync.aligned.m64n8k256.s32.b1.b1.and.popc"
     second = PRODUCT.replace(S8, other) + COMMIT + WAIT
