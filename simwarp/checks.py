@@ -3,7 +3,7 @@
 ==================  ============================================================================
 ``bounds``          accesses outside every allocation, writes to read-only memory
 ``alignment``       addresses that are not a multiple of the access's width
-``freed``           use after free, double free
+``freed``           use after free, double free, shared memory of a block that may not be there
 ``registers``       uses of uninitialised registers
 ``uninitialised``   uses of uninitialised shared, global or local memory
 ``division``        integer divisions by zero whose result is used

@@ -159,6 +159,12 @@ class UseAfterFree(OutOfBounds):
     check = "freed"
 
 
+class BlockLifetime(MemoryFault):
+    """An access to another block's shared memory; the block may not have started, or may have exited."""
+
+    check = "freed"
+
+
 class Misaligned(MemoryFault):
     """An access whose address is not a multiple of its width."""
 

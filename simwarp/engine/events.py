@@ -214,6 +214,9 @@ class OrderListener(Protocol):
     def cluster_wait(self, chunk: Chunk, mask: Mask, /) -> None:
         """Lanes pass the barrier of their cluster."""
 
+    def leave(self, chunk: Chunk, mask: Mask, /) -> None:
+        """Lanes exit."""
+
     def issue(self, access: OrderedAccess, agent: Agent, phase: int | None = None, /) -> int:
         """Lanes begin an asynchronous access, of an agent; returns its time.
 

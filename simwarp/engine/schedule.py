@@ -415,6 +415,8 @@ class Scheduler:
             self.chunk.products.leave(self.chunk, mask)
         if self.chunk.register_pool is not None:
             self.chunk.register_pool.leave(self.chunk, mask)
+        if self.chunk.launch.blocks_per_cluster > 1 and self.chunk.launch.races is not None:
+            self.chunk.launch.races.leave(self.chunk, mask)
         self.chunk.live = self.chunk.live & ~mask
         self.settle()
 

@@ -8,6 +8,7 @@
 `order`            happens-before; `warp_order` within a warp, `vector_clocks` between warps
 `release_acquire`  flags and locks
 `proxies`          accesses of asynchronous copies and products, and their fences
+`lifetimes`        shared memory of other blocks of a cluster, before they start and after they exit
 `report`           the fault of a race
 `dependents`       launches that overlap the one before, until they wait for it
 =================  =============================================================================

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from simwarp.lanes import WARP_SIZE, mask_word
 from simwarp.races.access import FOR_BLOCK, REDUCTIONS, STRONG, WEAK, Access, Lanes, held, strength
 from simwarp.races.last_two import remember_readers, remember_writers
+from simwarp.races.lifetimes import Lifetimes
 from simwarp.races.order import Order
 from simwarp.races.proxies import Proxies
 from simwarp.races.release_acquire import StrongAccess
@@ -62,10 +63,13 @@ class Races:
         self._phases: dict[tuple[int, int], Signal] = {}
         """By address and number, the phases of barriers in shared memory."""
         self.proxies = Proxies(chunk, self.order)
+        self._lifetimes = Lifetimes(chunk, self.order) if self.launch.blocks_per_cluster > 1 else None
 
     def access(self, access: OrderedAccess) -> None:
         """Record an access of some lanes: a read that happened, or a write or update about to happen."""
         if access.lanes.size:
+            if self._lifetimes is not None and access.memory is access.chunk.shared:
+                self._lifetimes.visit(access, self._time)
             for one, shadow in self._accesses(access):
                 units = shadow.units(one.offsets, one.width)
                 if one.kind == "read":
@@ -82,6 +86,8 @@ class Races:
         self.proxies.issuers[time] = access.chunk.thread.reshape(-1)[access.lanes[first]]
         if phase is not None:
             self.proxies.phases[time] = phase
+        if self._lifetimes is not None and access.memory is access.chunk.shared:
+            self._lifetimes.visit(access, time, ends=False)
         for one, shadow in self._accesses(access):
             units = shadow.units(one.offsets, one.width)
             recorded = one._replace(entries=entry + one.threads % WARP_SIZE)
@@ -175,6 +181,11 @@ class Races:
             self.proxies.waited[warp, address] = number
             if (signal := self._phases.get(phase)) is not None:
                 self.order.acquire(warp, signal)
+
+    def leave(self, chunk: Chunk, mask: Mask) -> None:
+        """Record that lanes exit."""
+        if self._lifetimes is not None:
+            self._lifetimes.leave(chunk, mask)
 
     # ---- asynchronous accesses ----------------------------------------------------------------------
 

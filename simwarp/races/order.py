@@ -140,6 +140,12 @@ class Order:
             result[rest] = times[rest] < self._known_times(warps[rest], earlier_warp[rest])
         return result
 
+    def knows(self, warp: int, block: int) -> bool:
+        """Whether something that a block of the chunk did is ordered before a warp's next access."""
+        known: VectorClock | None = self._known[warp]
+        warps = self._launch_warp[block * self._per_block : (block + 1) * self._per_block]
+        return known is not None and bool(known.times[warps].any())
+
     def past(self, private: bool) -> int:
         """A time, at least 1: all accesses before it are ordered before all next accesses.
 

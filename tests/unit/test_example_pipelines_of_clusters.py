@@ -8,6 +8,7 @@ import pytest
 import simwarp
 from simwarp.faults import (
     BarrierFault,
+    BlockLifetime,
     CopyInFlight,
     Livelock,
     MissingProxyFence,
@@ -130,7 +131,8 @@ def assert_found(module, line, replacement, kinds, schedule, shape, monkeypatch,
         ("map_shared_rank(&released[at], lane)", "map_shared_rank(&released[at], rank)", CopyInFlight),
         ("if (lane < CLUSTER)", "if (false)", STUCK),
         ("everyone = (1 << CLUSTER) - 1", "everyone = 1 << rank", STUCK),
-        ("cluster.sync();  // no block sends", "__syncthreads();  //", (Race, BarrierFault)),
+        ("cluster.sync();  // no block sends", "__syncthreads();  //", BlockLifetime),
+        ("cluster.sync();  // no block exits", "//", BlockLifetime),
     ],
 )
 def test_a_mutant_of_multicast_is_found(line, replacement, kinds, schedule, monkeypatch):
@@ -151,7 +153,7 @@ FENCED = "        ptx::fence_proxy_async(ptx::space_shared);\n        __syncthre
         ("if (split) wait(arrived, 0);", "if (split) wait(arrived, 1);", (CopyInFlight, *STUCK)),
         ("helped[i / tile][i % tile] = 0;", ";", UninitialisedRead),
         ("ptx::mbarrier_init(&arrived, 1);", "", BarrierFault),
-        ("cluster.sync();  // no block sends", "__syncthreads();  //", (Race, BarrierFault)),
+        ("cluster.sync();  // no block sends", "__syncthreads();  //", BlockLifetime),
         (STORED, "// the last", CopyInFlight),
         ("__syncthreads();                ", "//", (CopyInFlight, MissingProxyFence)),
         (FENCED, "__syncthreads();", MissingProxyFence),

@@ -303,7 +303,7 @@ def cluster_races(**parts):
     both = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
     for name, text in {"ARRIVE": both, "WAIT": "", "LAST": both, **parts}.items():
         body = body.replace(name, text)
-    device = simwarp.Device(checks={"races": "report"})
+    device = simwarp.Device(checks={"races": "report", "freed": "off"})
     small.run(
         body + small.STORE,
         block=64,

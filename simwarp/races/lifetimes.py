@@ -1,0 +1,102 @@
+"""The shared memory of a cluster's blocks, which other blocks may access while its block is there.
+
+An access from another block must be ordered behind something that the block did, since the block may not have
+started before, and before something that it does, since it may have exited then (CUDA Programming Guide,
+distributed shared memory). Both hold between two barriers of the cluster.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from simwarp.faults import BlockLifetime
+from simwarp.lanes import WARP_SIZE
+
+if TYPE_CHECKING:
+    from simwarp.engine.chunk import Chunk, Mask
+    from simwarp.engine.events import OrderedAccess
+    from simwarp.program.program import Step
+    from simwarp.races.order import Order
+
+_ADVICE = {
+    "not have started": "let the blocks meet at barrier.cluster (cluster.sync()) before the first access",
+    "have exited": "let the blocks meet at barrier.cluster (cluster.sync()) before one of them exits",
+}
+
+
+class _Visit(NamedTuple):
+    """A warp's access to another block's shared memory: `Shadow` entry, step, offset and width."""
+
+    entry: int
+    step: Step
+    offset: int
+    width: int
+
+
+class Lifetimes:
+    """The blocks in flight, and the last access of each warp to the shared memory of each other block."""
+
+    def __init__(self, chunk: Chunk, order: Order) -> None:
+        self._order = order
+        self._live = chunk.live.reshape(chunk.blocks, -1).sum(axis=1)
+        """The number of live threads of each block."""
+        self._visits: dict[int, dict[int, _Visit]] = {}
+        """Block → warp → its last access to the block."""
+        self._known: set[tuple[int, int]] = set()
+        """Warps, each with a block that it knows to have started."""
+
+    def visit(self, access: OrderedAccess, time: int, ends: bool = True) -> None:
+        """Check that the other blocks whose shared memory is accessed are there, and remember the access.
+
+        With ``ends=False``, it is that of a copy, whose end others check.
+        """
+        chunk, lanes, stride = access.chunk, access.lanes, np.uint64(access.chunk.shared_stride)
+        owners = (access.addresses // stride).astype(np.int64)
+        warps = chunk.warp[lanes // WARP_SIZE, 0]
+        remote = np.flatnonzero(owners != warps // chunk.warps_per_block)
+        for at in remote[np.unique(owners[remote] << 32 | warps[remote], return_index=True)[1]].tolist():
+            owner, warp = int(owners[at]), int(warps[at])
+            thread = int(chunk.thread.reshape(-1)[lanes[at]])
+            visit = _Visit(time << 32 | thread, access.step, int(access.addresses[at] % stride), access.width)
+            if (warp, owner) not in self._known and not self._order.knows(warp, owner):
+                self._report(chunk, owner, visit, "not have started")
+            self._known.add((warp, owner))
+            relaxed = access.step.kind == "mbarrier" and access.step.form.has("relaxed")
+            if not ends or relaxed:  # a wait for the phase of a relaxed arrival orders nothing, but waits
+                continue
+            if not self._live[owner]:
+                self._report(chunk, owner, visit, "have exited")
+            else:
+                self._visits.setdefault(owner, {})[warp] = visit
+
+    def leave(self, chunk: Chunk, mask: Mask) -> None:
+        """Check, when the last thread of a block exits, that visits to it are ordered before."""
+        blocks = chunk.block_in_chunk[:, 0]
+        np.subtract.at(self._live, blocks, mask.sum(axis=1))
+        for block in np.unique(blocks[mask.any(axis=1)]).tolist():
+            if not self._live[block] and block in self._visits:
+                self._check(chunk, block, list(self._visits.pop(block).values()))
+
+    def _check(self, chunk: Chunk, block: int, visits: list[_Visit]) -> None:
+        """Report accesses to a block that nothing orders before the exit of one of its warps."""
+        before = np.array([visit.entry for visit in visits])
+        ended = np.zeros(len(visits), np.bool_)
+        for warp in range(block * chunk.warps_per_block, (block + 1) * chunk.warps_per_block):
+            thread = self._order.launch_warp(warp) * WARP_SIZE
+            ended |= self._order.ordered(np.full(before.size, warp), np.full(before.size, thread), before)
+        if not ended.all():
+            self._report(chunk, block, visits[int(ended.argmin())], "have exited")
+
+    def _report(self, chunk: Chunk, block: int, visit: _Visit, state: str) -> None:
+        rank = block % chunk.launch.blocks_per_cluster
+        fault = BlockLifetime(
+            f"access to the shared memory of another block of the cluster, which may {state}",
+            f"byte {visit.offset} of the block of rank {rank}",
+            _ADVICE[state],
+            chunk.place_of(visit.entry & 0xFFFFFFFF, visit.step),
+        )
+        fault.address = fault.offset = visit.offset
+        fault.width, fault.space = visit.width, "shared"
+        chunk.launch.found(fault)
