@@ -231,9 +231,10 @@ class StackScheduler(Scheduler):
         """The fault of lanes that wait for lanes which cannot run before them."""
         waiting_at, waiting_places = self.standing(waiting)
         awaited_at, awaited_places = self.standing(awaited)
+        pending = "" if self.chunk.mbarriers is None else self.chunk.mbarriers.pending(self.chunk)[0]
         return NeedsIndependentProgress(
             "lanes wait for lanes of their warp that can only run after them",
-            f"waiting: {waiting_at}; not yet allowed to run: {awaited_at}",
+            f"waiting: {waiting_at}; not yet allowed to run: {awaited_at}" + (pending and f"; {pending}"),
             "let the lanes of a warp reconverge before they wait for one another, "
             'or use schedule="lowest pc"',
             waiting_places[0],

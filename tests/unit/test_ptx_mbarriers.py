@@ -5,7 +5,7 @@ import pytest
 
 import simwarp
 from gpu.compile import compile
-from simwarp.faults import BarrierFault, Livelock, Misaligned, Race
+from simwarp.faults import BarrierFault, Livelock, Misaligned, NeedsIndependentProgress, Race
 from support import small_kernels as small
 
 SCHEDULES = ["lowest pc", "stack", "random"]
@@ -53,6 +53,14 @@ def test_a_wait_orders_what_was_written_before_the_arrivals(schedule):
 def test_a_relaxed_arrival_or_wait_orders_nothing(schedule, relaxed):
     body = made(128) + STORED + ARRIVE + WAIT + LOADED
     fault_of(Race, body.replace(f".{relaxed}.", f".{relaxed}.relaxed.cta."), schedule=schedule)
+
+
+@every_schedule
+def test_one_lane_that_waits_in_vain_says_what_its_barrier_lacks(schedule):
+    """The other lanes of its warp are behind the loop, and could be the ones to arrive."""
+    body = made(2) + "@!%p1 bra BEHIND;\n" + ARRIVE + WAIT + "BEHIND: bar.sync 0;\n"
+    kind = NeedsIndependentProgress if schedule == "stack" else Livelock
+    assert "1 of 2 arrivals" in fault_of(kind, body, 32, schedule).values
 
 
 @every_schedule
