@@ -18,7 +18,7 @@ HEADER = [
 ]
 
 
-AWAITED = {"wgmma"}
+AWAITED = {"wgmma", "mbarriers"}
 """Subjects that a GPU has yet to record."""
 
 
@@ -38,6 +38,7 @@ def small(**options):
         "ptx-*",
         "fuzz",
         "wgmma",
+        "mbarriers",
     ),
 )
 @pytest.mark.parametrize("name", [name for name, subject in SUBJECTS.items() if not subject.needs])

@@ -12,6 +12,7 @@ from simwarp.lab.subjects import (
     forms,
     kernels,
     maps,
+    mbarriers,
     mttkrp,
     programs,
     silicon,
@@ -19,6 +20,20 @@ from simwarp.lab.subjects import (
     wgmma,
 )
 
-_MODULES = (cases, bconv, mttkrp, kernels, counters, bugs, silicon, maps, tiles, forms, programs, wgmma)
+_MODULES = (
+    cases,
+    bconv,
+    mttkrp,
+    kernels,
+    counters,
+    bugs,
+    silicon,
+    maps,
+    tiles,
+    forms,
+    programs,
+    wgmma,
+    mbarriers,
+)
 SUBJECTS = {subject.name: subject for module in _MODULES for subject in module.SUBJECTS}
 """All subjects by name."""
