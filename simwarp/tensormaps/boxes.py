@@ -67,6 +67,12 @@ def check_coordinates(
             f"{len(coordinates)} coordinates, a tensor map of {tensor.rank} dimensions\n"
             "the instruction must have the map's dimensions\nuse the map that belongs to the instruction"
         )
+    if not tensor.interleave and coordinates[0] * tensor.itemsize % _WIDEST:
+        raise ShapeError(
+            f"a box that begins at element {coordinates[0]} of a row of {tensor.data_type}\n"
+            f"the innermost coordinate must lie at a multiple of {_WIDEST} bytes\n"
+            "begin the box at such an element, and skip the first ones in the kernel"
+        )
     if stores and min(coordinates) < 0:
         raise ShapeError(
             f"a store at the coordinates {tuple(coordinates)}\nthose of a store may not be negative\n"

@@ -366,7 +366,7 @@ TILES = {
     **{f"short rows {span}": (MATRIX, {"box": (9, 8), "swizzle": span}, (120, -3)) for span in (32, 64, 128)},
     "steps": (MATRIX, {"box": (16, 32), "element_strides": (3, 1)}, (-8, 5)),
     **{
-        f"nan {kind}": (MATRIX, {"box": (8, 8), "data_type": kind, "fill": "nan"}, (124, 36))
+        f"nan {kind}": (MATRIX, {"box": (8, 16), "data_type": kind, "fill": "nan"}, (120, 36))
         for kind in ("float16", "bfloat16")
     },
     "images": (IMAGES, {"im2col": Im2col((-1, -1), (-1, -1), 8, 100)}, (8, 3, 2, 0)),
@@ -374,11 +374,6 @@ TILES = {
         IMAGES,
         {"im2col": Im2col((-1, 0), (0, -2), 16, 30), "element_strides": (1, 2, 3, 1)},
         (0, 0, -1, 0),
-    ),
-    "slices": (
-        (2, 3, 5, 6, 8),
-        {"shape": (2, 5, 6, 3), "strides": (1440, 96, 480), "box": (2, 3, 4, 2), "interleave": 16},
-        (1, 2, -1, 0),
     ),
 }
 
