@@ -16,13 +16,16 @@
 #define CLUSTER 4
 #endif
 
-enum : unsigned { threads = warps * warp_size };
+enum : unsigned { threads = warps * warp_size, row_bytes = tile * 4, tile_bytes = tile * row_bytes };
+
+// Eight more than a tile, so that of the 32 sums that a warp stores at once two at most lie in one bank.
+enum : unsigned { pitch = tile + 8 };
 
 extern "C" __global__ void __launch_bounds__(threads) __cluster_dims__(CLUSTER, 1, 1)
 gemm_b1_stream_k(const unsigned* __restrict__ a, const unsigned* __restrict__ b, int* __restrict__ c, unsigned tiles_m,
                  unsigned tiles_n, unsigned steps)
 {
-    __shared__ alignas(16) int staged[tile][tile], helped[tile][tile];
+    __shared__ alignas(16) int staged[tile][pitch], helped[tile][pitch];
     __shared__ Barrier arrived;
     const auto cluster = cg::this_cluster();
     const unsigned rank = cluster.block_rank(), clusters = gridDim.x / CLUSTER;
@@ -43,7 +46,7 @@ gemm_b1_stream_k(const unsigned* __restrict__ a, const unsigned* __restrict__ b,
         ptx::mbarrier_init(&arrived, 1);
         ptx::fence_mbarrier_init(ptx::sem_release, ptx::scope_cluster);
         ptx::mbarrier_arrive_expect_tx(ptx::sem_release, ptx::scope_cta, ptx::space_shared, &arrived,
-                                       helpers * (unsigned)sizeof(helped));
+                                       helpers * tile_bytes);
     }
     cluster.sync();  // no block sends before the zeros and the barriers of all are there
 
@@ -74,7 +77,7 @@ gemm_b1_stream_k(const unsigned* __restrict__ a, const unsigned* __restrict__ b,
         __syncthreads();
         if (threadIdx.x < tile) {
             int* const to = c + (size_t)(tile_row + threadIdx.x) * pitch_b + tile_column;
-            ptx::cp_async_bulk(ptx::space_global, ptx::space_shared, to, staged[threadIdx.x], sizeof(staged[0]));
+            ptx::cp_async_bulk(ptx::space_global, ptx::space_shared, to, staged[threadIdx.x], row_bytes);
             ptx::cp_async_bulk_commit_group();
         }
     }

@@ -64,6 +64,12 @@ def test_multicast_reads_a_once_a_cluster():
     assert device.report.traffic.loaded["global"] == 4 * (2 * words + words)
 
 
+def test_multicast_has_no_bank_conflict():
+    device = simwarp.Device((9, 0), observe="banks")
+    multicast.gemm(device, *operands(33, 100, 600))
+    assert device.report.bank_conflicts.total == 0
+
+
 # ---- stream-K ------------------------------------------------------------------------------------------
 
 
@@ -147,8 +153,8 @@ FENCED = "        ptx::fence_proxy_async(ptx::space_shared);\n        __syncthre
 @pytest.mark.parametrize(
     ("line", "replacement", "kinds"),
     [
-        ("helpers * (unsigned)sizeof(helped)", "helpers * 4096", (BarrierFault, CopyInFlight)),
-        ("helpers * (unsigned)sizeof(helped)", "helpers * (unsigned)sizeof(helped) + 4", STUCK),
+        ("helpers * tile_bytes", "helpers * 4096", (BarrierFault, CopyInFlight)),
+        ("helpers * tile_bytes", "helpers * tile_bytes + 4", STUCK),
         ("if (split) wait(arrived, 0);", "", CopyInFlight),
         ("if (split) wait(arrived, 0);", "if (split) wait(arrived, 1);", (CopyInFlight, *STUCK)),
         ("helped[i / tile][i % tile] = 0;", ";", UninitialisedRead),
