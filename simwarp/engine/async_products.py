@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from simwarp.engine import warpgroups
 from simwarp.engine.dice import Dice
-from simwarp.engine.events import OrderedAccess
+from simwarp.engine.events import OrderedAccess, StageEvent
 from simwarp.engine.register_fences import RegisterFences
 from simwarp.engine.registers_in_flight import RegistersInFlight
 from simwarp.faults import ProductInFlight
@@ -55,6 +55,8 @@ class _Product:
         The warps for which it has yet to happen, and those that have not waited for it.
     reads : dict of int to int
         Agent of the race detector → the time of its reads.
+    kept : dict of int to (array, array)
+        By index: A and B of warpgroups of which some warps have waited, so that others may write there.
     """
 
     plan: Plan
@@ -66,6 +68,20 @@ class _Product:
     pending: _Some
     in_flight: _Some
     reads: dict[int, int] = field(default_factory=dict[int, int])
+    kept: dict[int, tuple[_Tiles, _Tiles]] = field(default_factory=dict[int, tuple[_Tiles, _Tiles]])
+
+    def factors(self, chunk: Chunk, some: _Warps, now: _Some) -> tuple[_Tiles, _Tiles]:
+        """A and B of some warpgroups, for whose warps ``now`` the product happens."""
+        left = self.a[some] if self.plan.a else _tile(chunk, self.plan, self.a[some], 0)
+        right = _tile(chunk, self.plan, self.b[some], 1).swapaxes(-1, -2)
+        if self.kept:
+            for i, which in enumerate(some.tolist()):
+                if which in self.kept:
+                    left[i], right[i] = self.kept[which]
+        if not now.all():
+            for i in np.flatnonzero(~now.all(axis=1)).tolist():
+                self.kept.setdefault(int(some[i]), (left[i], right[i]))
+        return left, right
 
 
 class AsyncProducts:
@@ -115,6 +131,7 @@ class AsyncProducts:
         self._products[self._issued] = made
         self.registers.mark(chunk, step, plan.d, plan.a, warps.reshape(-1), self._issued)
         self._announce(chunk, made, rows)
+        self._notify(chunk, made, np.arange(len(warps)))
         if not self._latest:
             self._happen_to(chunk, warps, self._issued)
         self._some_happen(chunk)
@@ -167,6 +184,7 @@ class AsyncProducts:
             ended = number <= done[made.warps]
             if ended.any():
                 self._retire(chunk, made, ended & (number == done[made.warps]))
+                self._notify(chunk, made, np.flatnonzero(ended.any(axis=1)))
                 made.pending, made.in_flight = made.pending & ~ended, made.in_flight & ~ended
                 if not made.in_flight.any():
                     del self._products[number]
@@ -202,6 +220,21 @@ class AsyncProducts:
             lanes = (rows[rows >= 0][:, None] * WARP_SIZE + np.arange(WARP_SIZE)).reshape(-1)
             if lanes.size and agent in made.reads:
                 races.retire(chunk, lanes, ("wgmma", agent), made.reads[agent])
+
+    @staticmethod
+    def _notify(chunk: Chunk, made: _Product, some: _Warps) -> None:
+        """Notify the observers of stages that products of some warpgroups begin or end to read."""
+        if not chunk.launch.on_stage:
+            return
+        stride = np.uint64(chunk.shared_stride)
+        read = [made.b[some]] if made.plan.a else [made.a[some], made.b[some]]
+        at = np.concatenate([part.reshape(-1) for part in read])
+        at = at[at != warpgroups.NOWHERE]
+        for block in np.unique(at // stride).tolist():
+            number, offsets = int(chunk.block_numbers[int(block)]), at[at // stride == block] % stride
+            event = StageEvent(chunk, made.plan.step, "read", "", number, offsets, CHUNK)
+            for observe in chunk.launch.on_stage:
+                observe(event)
 
     @staticmethod
     def _agents(chunk: Chunk, made: _Product) -> _Warps:
@@ -302,8 +335,7 @@ class _Held:
             self._flush(chunk)
             self.plan = made.plan
             self.d = np.where(keeps[:, None, None], self.d, self.d.dtype.type(0))
-        left = made.a[some] if made.plan.a else _tile(chunk, made.plan, made.a[some], 0)
-        right = _tile(chunk, made.plan, made.b[some], 1).swapaxes(-1, -2)
+        left, right = made.factors(chunk, some, self.now)
         if made.plan.a and made.plan.negated[0]:
             left = left ^ made.plan.sign
         self.factors.append((left, right))

@@ -72,18 +72,19 @@ class AccessEvent:
 
 
 class StageEvent(NamedTuple):
-    """A stage of a pipeline in shared memory: something begins to be written there, or may be read.
+    """A stage of a pipeline in shared memory: something begins to be written there, may be read, or is read.
 
     Attributes
     ----------
     moment : str
-        "issued": a copy into it begins; "filled": a wait for the copies into it has ended.
+        "issued": a copy into it begins; "filled": a wait for the copies into it has ended;
+        "read": an asynchronous product of it begins, or a wait for one has ended.
     stage : str
-        Its name: the mbarrier that counts the bytes, or the place of a group's first byte.
+        Its name: the mbarrier that counts the bytes, or the place of a group's first byte; "" for "read".
     block : int
         The number of the block in the grid.
     addresses : (n,) uint64
-        The bytes written, by their offsets in the block's window, as units of ``width`` bytes.
+        The bytes written or read, by their offsets in the block's window, as units of ``width`` bytes.
     """
 
     chunk: Chunk

@@ -77,6 +77,9 @@ class Pipeline(CountingObserver):
         if event.block != self.block:
             return
         now, key = int(event.chunk.executed), event.stage
+        if event.moment == "read":
+            self._read_by_product(event, now)
+            return
         turn = self._open.get(key)
         if event.moment == "issued":
             if turn is None or turn.filled != _NONE:
@@ -86,6 +89,10 @@ class Pipeline(CountingObserver):
             self._write(turn, event)
         elif turn is not None:
             turn.filled = now
+
+    def _read_by_product(self, event: StageEvent, now: int) -> None:
+        units = _units(event.addresses, event.width)
+        self.read(units[units < self._turn_of.size], now)
 
     def _write(self, turn: Turn, event: StageEvent) -> None:
         turn.bytes += event.addresses.size * event.width

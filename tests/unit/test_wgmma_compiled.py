@@ -143,12 +143,42 @@ def test_mistakes_in_the_gemm_are_named_with_their_line(change, kind, schedule):
     assert caught.value.place.source_file == "gemm.cu"
 
 
-@every_schedule
-def test_a_product_of_bits(schedule):
-    random = np.random.default_rng(7)
+def bits(threads, changes, schedule):
+    """The result of `BITS` with parts replaced, 64 rows for each warpgroup, and the exact product."""
+    source = BITS
+    for old, new in changes.items():
+        assert old in source
+        source = source.replace(old, new)
+    random = np.random.default_rng(8)
     a, b = (random.integers(0, 2**32, (rows, 8), dtype=np.uint32) for rows in (64, 32))
     device = simwarp.Device(schedule=schedule)
-    kernel = device.load(compiled(BITS, "shared_bits")).kernel("shared_bits")
-    c = device.allocate((64, 32), np.int32, "C")
-    kernel((1, 1, 1), (128, 1, 1), device.upload(a, "A"), device.upload(b, "B"), c)
-    assert np.array_equal(c.download(), np.bitwise_count(a[:, None] & b).sum(axis=-1))
+    kernel = device.load(compiled(source, "shared_bits")).kernel("shared_bits")
+    c = device.allocate((threads // 128 * 64, 32), np.int32, "C")
+    kernel((1, 1, 1), (threads, 1, 1), device.upload(a, "A"), device.upload(b, "B"), c)
+    return c.download(), np.bitwise_count(a[:, None] & b).sum(axis=-1)
+
+
+@every_schedule
+def test_a_product_of_bits(schedule):
+    found, expected = bits(128, {}, schedule)
+    assert np.array_equal(found, expected)
+
+
+@every_schedule
+def test_a_wait_of_one_warp_ends_the_product_of_its_warpgroup(schedule):
+    """Warp 0 waits, a fifth warp overwrites the tiles, and only then the last warp of the warpgroup waits."""
+    changes = {
+        "+= 128)": "+= 128) if (t < 128)",
+        "    FENCE;": """    if (t >= 128) {
+        asm volatile("barrier.sync 1, 64;" ::: "memory");
+        for (int i = t % 32; i < 64 * 8; i += 32) a[i] = b[i / 2] = 0;
+        asm volatile("barrier.arrive 2, 64;" ::: "memory");
+        return;
+    }
+    FENCE;""",
+        "    WAIT(0);": """    if (t / 32 == 3) asm volatile("barrier.sync 2, 64;" ::: "memory");
+    WAIT(0);
+    if (t / 32 == 0) asm volatile("barrier.arrive 1, 64;" ::: "memory");""",
+    }
+    found, expected = bits(160, changes, schedule)
+    assert np.array_equal(found, expected)
