@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import simwarp
 from gpu.compile import Ptx, compile
 from gpu.cuda import default_device
 from reference import NoGpuError
+from simwarp.observe.pipeline import Pipeline
 from simwarp.schedules import Schedule, compare_schedules
 from simwarp.verify import Draw
 
@@ -156,6 +158,13 @@ def launch(example: Example, device: Any, shape: Shape, seed: int) -> Outcome:
     return Outcome(shape, right, [], True, [])
 
 
+def timeline(example: Example, shape: Shape, seed: int) -> Pipeline:
+    """When the stages of the first block are filled, read and free."""
+    device = simwarp.Device(example.arch, observe="pipeline")
+    example.run(device, shape, seed)
+    return device.report.pipeline
+
+
 def same_bits(expected: Array, result: Array) -> bool:
     """Whether two arrays have the same type, shape and bytes."""
     alike = (expected.dtype, expected.shape) == (result.dtype, result.shape)
@@ -169,7 +178,12 @@ def main(example: Example) -> int:
     parser.add_argument("--shape", type=int, nargs=len(example.shapes[0]), help="default: several")
     parser.add_argument("--seed", type=int, default=0, help="of the input; default: 0")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--timeline", action="store_true", help="draw the stages of the first block; with sim"
+    )
     chosen = parser.parse_args()
+    if chosen.timeline and chosen.device != "sim":
+        parser.error("--timeline draws what the simulator observes\nleave out --device, or --timeline")
     shapes = [tuple(chosen.shape)] if chosen.shape else example.shapes
     if chosen.device == "cuda":
         try:
@@ -180,9 +194,14 @@ def main(example: Example) -> int:
     else:
         name = simwarp.Device(example.arch).name
         outcomes = [simulate(example, shape, chosen.seed) for shape in shapes]
+    drawn = [timeline(example, shape, chosen.seed) for shape in shapes if chosen.timeline]
     if chosen.json:
         cases = [vars(outcome) for outcome in outcomes]
+        for case, pipeline in zip(cases, drawn, strict=False):
+            case["timeline"] = pipeline.to_json()
         print(json.dumps({"example": example.name, "device": name, "cases": cases}))
     else:
-        print(f"{example.name} on {name}", *(outcome.to_text() for outcome in outcomes), sep="\n")
+        print(f"{example.name} on {name}")
+        for outcome, pipeline in zip_longest(outcomes, drawn):
+            print(outcome.to_text(), *([pipeline.to_text()] if pipeline else []), sep="\n")
     return 0 if all(outcome.good for outcome in outcomes) else 1

@@ -135,6 +135,17 @@ def test_a_script_prints_json(monkeypatch, capsys):
     }
 
 
+def test_a_script_draws_timelines(monkeypatch, capsys):
+    assert run_script("gemm_cp_async", monkeypatch, "--timeline", "--shape", "5", "6", "70") == 0
+    verdict, _, _, *rows = capsys.readouterr().out.splitlines()[1:]
+    assert verdict.startswith("5x6x70: right")
+    assert [row.split()[:3] for row in rows] == [["bytes", "from", str(8192 * i)] for i in range(3)]
+    assert run_script("gemm_cp_async", monkeypatch, "--timeline", "--json", "--shape", "5", "6", "70") == 0
+    (case,) = json.loads(capsys.readouterr().out)["cases"]
+    assert len(case["timeline"]["turns"]) == 3
+    assert run_script("gemm_cp_async", monkeypatch, "--timeline", "--device", "cuda") == 2
+
+
 def outcome_of(run):
     """What the runner says of a device function in place of an example."""
     made = pipelines.Example("made", (8, 0), ((1,),), run, lambda _shape, _seed: np.zeros(1, np.float32))
