@@ -176,7 +176,7 @@ class WrongStride(Misaligned):
 
 
 class WrongDescriptor(Misaligned):
-    """A matrix descriptor with bits that have no meaning, or a start that does not fit its swizzle."""
+    """A matrix descriptor with bits that have no meaning, or whose start or tile does not fit its swizzle."""
 
 
 class UninitialisedRead(MemoryFault):

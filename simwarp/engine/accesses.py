@@ -128,6 +128,8 @@ def _put(chunk: Chunk, step: Step, place: Place, data: Any) -> tuple[Any, Any, A
         chunk.launch.journal.note(memory, at, width)
     if lent.cells and step.number not in lent.steps:
         lent.forget(memory, at, width)
+    if chunk.tiles is not None and memory is chunk.shared:
+        chunk.tiles.forget(at)
     if not memory.poke(at, data):
         examine(chunk, memory, at, width, _lanes(chunk, turn), "write")
         memory.write(at, data)

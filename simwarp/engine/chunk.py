@@ -23,6 +23,7 @@ from simwarp.engine.foreign_pointers import Foreign
 from simwarp.engine.mbarriers import MBarriers
 from simwarp.engine.register_pool import RegisterPool
 from simwarp.engine.registers_in_flight import InFlight
+from simwarp.engine.swizzled_tiles import SwizzledTiles
 from simwarp.engine.transfers import Transfers
 from simwarp.engine.undefined import DividedByZero, Missing, Origin, Unwritten, all_undefined, of_result, use
 from simwarp.faults import KernelFault, MemoryFault, Place
@@ -126,6 +127,8 @@ class Chunk:
         self.register_pool = RegisterPool(self) if self.program.changes_register_counts else None
         self.mbarriers = MBarriers(self) if self.program.has_mbarriers else None
         self.transfers = Transfers(self) if self.program.has_transfers else None
+        fills = self.program.has_transfers and self.program.has_warpgroup_products
+        self.tiles = SwizzledTiles(self) if fills else None
 
     def _make_memory(self) -> None:
         """Allocate shared and local memory: one window per block, or per lane, in order."""

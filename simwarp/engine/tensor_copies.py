@@ -91,6 +91,7 @@ def _transfer(chunk: Chunk, step: Step, lane: int) -> Transfer | None:
         units.addresses,
         filled=None if inside.all() else ~inside,
         fill=_fill(tensor, units.width),
+        swizzle=tensor.swizzle,
         barrier=barrier_of(chunk, step),
         bytes=moved,
     )

@@ -51,6 +51,8 @@ class Transfer:
         The units that are written, if they do not come from memory.
     combine : callable, optional
         For a reduction: takes the old and the new units; returns those to write.
+    swizzle : int or None
+        The span of the tensor map's swizzle, for a copy of a tile to shared memory.
     barrier : int or None
         Address in the chunk's shared memory of the mbarrier that counts ``bytes``; None: a bulk group.
     lanes : (n,) or None
@@ -70,6 +72,7 @@ class Transfer:
     fill: Any = 0
     data: npt.NDArray[Any] | None = None
     combine: Callable[[Any, Any], Any] | None = None
+    swizzle: int | None = None
     barrier: int | None = None
     bytes: int = 0
     lanes: npt.NDArray[np.int64] | None = None
@@ -335,6 +338,8 @@ class Transfers:
         target.write(at, data)
         if unwritten is not None:
             target.forget(at, unwritten)
+        if chunk.tiles is not None and target is self._shared:
+            chunk.tiles.fill(chunk, transfer)
         if target is not self._shared and launch.on_write:
             event = WriteEvent(chunk, transfer.issuers(at.size), at, data, "")
             for observe in launch.on_write:

@@ -172,6 +172,8 @@ def addresses(chunk: Chunk, plan: Plan, words: Any, warps: _Warps, name: str) ->
     words = agreed(chunk, words, warps, f"descriptor of {name}")
     at = _chunks(chunk, words, warps, name, (64, plan.n)[side], plan, plan.k_major[side])
     _examine(chunk, at, warps)
+    if chunk.tiles is not None:
+        chunk.tiles.check(chunk, at, Descriptors.of(words).span, warps, name)
     return at
 
 
