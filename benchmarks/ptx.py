@@ -25,7 +25,7 @@ from unittest.mock import patch
 
 import numpy as np
 from common import Row, about_this_run, show, use_one_core, write
-from ptx_cases import Sample, check_equal, gemm, multiply, pack, packed, popc, spmv
+from ptx_cases import Sample, check_equal, gemm, multiply, pack, packed, popc, spmv, wgmma_b1, wgmma_f16
 
 import reference
 from gpu.compile import compiler_version
@@ -96,6 +96,8 @@ CASES = {
     "spmv-without-compaction": Case(spmv, SPARSE, FEW_ROWS, 3, within=without_compaction),
     "spmv-two-workers": Case(spmv, SPARSE, FEW_ROWS, 3, options={"workers": 2}, within=all_cores),
     "gemm-1024": Case(gemm, {"m": 1024, "n": 1024, "k": 1024}, TINY, 3, target=60.0, in_seconds=True),
+    "wgmma-f16-256": Case(wgmma_f16, {"m": 256, "n": 256, "k": 256}, TINY, 15, 2.0, in_seconds=True),
+    "wgmma-b1-1024": Case(wgmma_b1, {"m": 1024, "n": 1024, "k": 1024}, TINY, 15, 1.5, in_seconds=True),
     "popc": Case(popc, {"m": 128, "n": 128, "k": 128}, TINY, in_seconds=True),
 }
 NEEDS_TWO_CORES = {"spmv-two-workers"}

@@ -19,6 +19,7 @@ import reference
 import simwarp
 from gpu.compile import compile
 from simwarp.device.module import Module
+from simwarp.lab.recording import example
 
 ROOT = Path(__file__).resolve().parents[1]
 WARP_SIZE = 32
@@ -124,6 +125,24 @@ def gemm(random: np.random.Generator, m: int, n: int, k: int, **options: Any) ->
     kernel(grid, (tile, tile, 1), *operands, np.uint32(m), np.uint32(n), np.uint32(k))
     a, b = a.astype(np.float64), b.astype(np.float64)
     check_close(c.download(), a @ b, gamma(k) * (np.abs(a) @ np.abs(b)))
+    return device.samples[-1]
+
+
+def wgmma_f16(random: np.random.Generator, m: int, n: int, k: int) -> Sample:
+    """A product of halves by warpgroups; the operands are multiples of 1/8, so the sums are exact."""
+    a, b = random.integers(-16, 16, (m, k)), random.integers(-16, 16, (k, n))
+    device = TimedDevice()
+    c = example("pipelines", "gemm_wgmma_f16").gemm(device, *((x / 8).astype(np.float16) for x in (a, b)))
+    check_equal(c, a.astype(np.float64) @ b / 64)
+    return device.samples[-1]
+
+
+def wgmma_b1(random: np.random.Generator, m: int, n: int, k: int) -> Sample:
+    """A ±1 product by warpgroups."""
+    a, b = (random.integers(0, 2, shape).astype(np.bool_) for shape in ((m, k), (k, n)))
+    device = TimedDevice()
+    c = example("pipelines", "gemm_wgmma_b1").gemm(device, a, b)
+    check_equal(c, np.where(a, 1.0, -1.0) @ np.where(b, 1.0, -1.0))
     return device.samples[-1]
 
 
