@@ -18,7 +18,7 @@ HEADER = [
 ]
 
 
-AWAITED = {"wgmma", "mbarriers"}
+AWAITED = {"mbarriers", "tensor-copies"}
 """Subjects that a GPU has yet to record."""
 
 
@@ -39,6 +39,7 @@ def small(**options):
         "fuzz",
         "wgmma",
         "mbarriers",
+        "tensor-copies",
     ),
 )
 @pytest.mark.parametrize("name", [name for name, subject in SUBJECTS.items() if not subject.needs])

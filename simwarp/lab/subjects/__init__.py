@@ -16,6 +16,7 @@ from simwarp.lab.subjects import (
     mttkrp,
     programs,
     silicon,
+    tensor_copies,
     tiles,
     wgmma,
 )
@@ -34,6 +35,7 @@ _MODULES = (
     programs,
     wgmma,
     mbarriers,
+    tensor_copies,
 )
 SUBJECTS = {subject.name: subject for module in _MODULES for subject in module.SUBJECTS}
 """All subjects by name."""
