@@ -1,7 +1,7 @@
 """Bugs of asynchronous kernels of sm_90: copies, barriers in memory, proxies and clusters; see `bugs`."""
 
 import numpy as np
-from planted import Bug, Unwritten
+from planted import Bug, Map, Unwritten
 
 from simwarp.verify import Draw
 
@@ -11,10 +11,10 @@ def words(name, n, end=1000):
     return (Draw(0, f"bugs {name}", 0).words(n) % np.uint64(end)).astype(np.uint32)
 
 
-def bug(name, title, fault, blocks, threads, arguments, right, **others):
+def bug(name, title, fault, blocks, threads, arguments, right, arch="sm_90", before="", **others):
     """A bug in the folder ``sm_90``; ``others`` are more classes of faults by schedule."""
-    others = {schedule.replace("_", " "): set(kinds.split()) for schedule, kinds in others.items()}
-    return Bug(name, title, fault, blocks, threads, arguments, right, "sm_90", others=others)
+    others = {schedule: set(kinds.split()) for schedule, kinds in others.items()}
+    return Bug(name, title, fault, blocks, threads, arguments, right, "sm_90", arch, before, others)
 
 
 def reversed_tiles(x, size):
@@ -108,6 +108,14 @@ def cluster_exit(n=77):
     return bug("cluster_exit", "exit of a block that others write to", "CopyInFlight", 4, 32, given, right)
 
 
+def unattended_read(blocks=6):
+    x = words("unattended_read", blocks * 32)
+    given = {"x": x, "sums": Unwritten((blocks,))}
+    right = {"sums": np.repeat(x.reshape(-1, 64).sum(axis=1, dtype=np.uint32), 2)}
+    title = "exit of a block that others read"
+    return bug("unattended_read", title, "BlockLifetime", blocks, 32, given, right)
+
+
 def unseen_barrier(blocks=2):
     x = words("unseen_barrier", blocks * 64)
     given, right = {"x": x, "y": Unwritten(x.shape)}, {"y": reversed_tiles(x, 64)}
@@ -122,6 +130,69 @@ def few_releases(blocks=2, rows=5):
     return bug("few_releases", "fewer arrivals than expected", "Livelock", blocks, 96, given, right)
 
 
+def product(name, title, fault, count, halves=False, **size):
+    """A bug in a kernel that multiplies 64 rows by 8 columns of int8, 32 ``count`` times, and adds up."""
+    numbers = words(name, count * (64 + 8) * 32, 256).astype(np.uint8).view(np.int8)
+    rows, others = numbers[: count * 64 * 32], numbers[count * 64 * 32 :]
+    sums = np.zeros((64, 8), np.int32)
+    for row, column in zip(rows.reshape(count, 64, 32), others.reshape(count, 8, 32), strict=True):
+        sums = (sums >> 1 if halves else sums) + row.astype(np.int32) @ column.T.astype(np.int32)
+    given = {
+        "rows": rows.view(np.uint32),
+        "columns": others.view(np.uint32),
+        "sums": Unwritten((512,), np.int32),
+    }
+    return bug(name, title, fault, 1, 128, given | size, {"sums": sums.reshape(-1)}, "sm_90a")
+
+
+def unfinished_product():
+    return product("unfinished_product", "accumulators of a product in flight", "ProductInFlight", 3)
+
+
+def unfenced_registers():
+    title = "registers without a fence"
+    return product("unfenced_registers", title, "ProductInFlight", 2, halves=True, steps=np.uint32(2))
+
+
+def wrong_stride():
+    return product("wrong_stride", "descriptor that leaves its tile", "OutOfBounds", 1)
+
+
+def tile_under_product():
+    title = "tile overwritten under a product"
+    return product("tile_under_product", title, "CopyInFlight", 4, steps=np.uint32(4))
+
+
+def unaligned_box(blocks=2):
+    x = words("unaligned_box", 8 * blocks * 32).reshape(8, -1)
+    given = {"map": Map(x, (8, 32)), "y": Unwritten((x.size,)), "width": np.uint32(blocks * 32)}
+    right = {"y": x[::-1].reshape(-1)}
+    return bug("unaligned_box", "box at 16 bytes, not 128", "Misaligned", blocks, 32, given, right)
+
+
+def large_box(blocks=2):
+    x = words("large_box", 16 * blocks * 32).reshape(16, -1)
+    given = {"x": Map(x, (16, 32)), "sums": Unwritten((blocks * 32,))}
+    right = {"sums": (x * np.arange(1, 17, dtype=np.uint32)[:, None]).sum(axis=0, dtype=np.uint32)}
+    return bug("large_box", "box larger than its tile", "OutOfBounds", blocks, 32, given, right)
+
+
+def too_many_registers(rows=2):
+    x = words("too_many_registers", 2 * rows * 128)
+    given = {"x": x, "sums": Unwritten((256,)), "rows": np.uint32(rows)}
+    right = {"sums": columns(x, 2, 128).reshape(-1)}
+    title = "more registers than the block has"
+    return bug("too_many_registers", title, "RegisterShortage", 1, 384, given, right, "sm_90a")
+
+
+def early_read(blocks=2):
+    x = words("early_read", blocks * 64)
+    given = {"x": x, "y": np.zeros(x.size, np.uint32), "sums": Unwritten(x.shape)}
+    right = {"sums": np.repeat((x * x).reshape(-1, 4).sum(axis=1, dtype=np.uint32), 4)}
+    title = "dependent launch that does not wait"
+    return bug("early_read", title, "DependentAccess", blocks, 64, given, right, before="squares")
+
+
 MAKERS = (
     pipeline_tail,
     unshared_wait,
@@ -134,7 +205,16 @@ MAKERS = (
     reused_tile,
     unread_exit,
     cluster_exit,
+    unattended_read,
     unseen_barrier,
     few_releases,
+    unfinished_product,
+    unfenced_registers,
+    wrong_stride,
+    tile_under_product,
+    unaligned_box,
+    large_box,
+    too_many_registers,
+    early_read,
 )
 BUGS = {make.__name__: make() for make in MAKERS}

@@ -30,6 +30,24 @@ class Unwritten:
 
 
 @dataclass(frozen=True)
+class Map:
+    """A tensor map of an array that the kernel does not get otherwise.
+
+    Attributes
+    ----------
+    array : array
+    box : tuple of int
+        The box of a copy, outermost dimension first.
+    swizzle : int
+        Bytes of its swizzle; 0 for none.
+    """
+
+    array: npt.NDArray[Any]
+    box: tuple[int, ...]
+    swizzle: int = 0
+
+
+@dataclass(frozen=True)
 class Bug:
     """A kernel with a bug, and the launch that shows it.
 
@@ -44,13 +62,16 @@ class Bug:
     blocks, threads : int
         The launch: blocks in the grid, threads per block.
     arguments : dict
-        The kernel's arguments in order: arrays, `Unwritten` arrays, NumPy scalars.
+        The kernel's arguments in order: arrays, `Unwritten` arrays, NumPy scalars, tensor maps.
     right : dict of str to array
         What the corrected kernel leaves in some of the arrays, to the last bit.
     folder : str
         The file's folder in this one; "" for this one.
     arch : str
         The architecture that it is written for.
+    before : str
+        Another kernel of the file, launched first with the same arguments: the launch depends on that one;
+        "" for none.
     others : dict of str to set of str
         Schedule → more classes in `simwarp.faults` by which it may name the bug: it lets things happen in
         another order.
@@ -65,6 +86,7 @@ class Bug:
     right: dict[str, npt.NDArray[Any]]
     folder: str = ""
     arch: str = "sm_90"
+    before: str = ""
     others: Mapping[str, set[str]] = field(default_factory=dict[str, set[str]])
 
     @property
@@ -81,6 +103,12 @@ class Bug:
     def source(self) -> str:
         """The text of the bug's file."""
         return self.path.read_text()
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The texts of the folder's headers that the file includes."""
+        names = re.findall(r'^#include "(.*)"', self.source, re.MULTILINE)
+        return {name: (self.path.parent / name).read_text() for name in names}
 
     @property
     def line(self) -> int:
@@ -103,13 +131,28 @@ class Bug:
 
     def ptx(self, arch: tuple[int, int] = (9, 0), fixed: bool = False) -> Ptx:
         """The PTX of the kernel with the bug, or corrected."""
-        return compile(self.source, self.file, {"FIXED": ""} if fixed else {}, arch=arch)
+        defines, options = (
+            {"FIXED": ""} if fixed else {},
+            [f"--gpu-architecture={self.arch.replace('sm', 'compute')}"] if self.arch[-1] == "a" else [],
+        )
+        return compile(self.source, self.file, defines, arch, headers=self.headers, options=options)
 
     def run(self, device: Any, fixed: bool = False) -> dict[str, npt.NDArray[Any]]:
         """Launch the kernel, and return its output arrays."""
-        given = {name: _on_device(device, name, value) for name, value in self.arguments.items()}
+        arrays = {
+            name: _on_device(device, name, value.array if isinstance(value, Map) else value)
+            for name, value in self.arguments.items()
+        }
+        given = arrays | {
+            name: device.tensor_map(arrays[name], value.box, swizzle=value.swizzle)
+            for name, value in self.arguments.items()
+            if isinstance(value, Map)
+        }
         module = device.load(self.ptx(device.compute_capability, fixed).text)
-        module.kernel(self.name)((self.blocks, 1, 1), (self.threads, 1, 1), *given.values())
+        size = (self.blocks, 1, 1), (self.threads, 1, 1)
+        if self.before:
+            module.kernel(self.before)(*size, *given.values())
+        module.kernel(self.name)(*size, *given.values(), **({"dependent": True} if self.before else {}))
         return {name: given[name].download() for name in self.right}
 
     def is_right(self, outputs: dict[str, npt.NDArray[Any]]) -> bool:

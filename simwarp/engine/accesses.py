@@ -389,7 +389,8 @@ def _resolve(chunk: Chunk, step: Step, space: str, address: Any, width: int) -> 
         address = np.asarray(np.where(named, within, address), np.uint64)
     advice = "declare more shared memory, or give the launch more of it (shared=, --shared)"
     if (bad := outside(chunk, address, width, first, np.uint64(end))) is not None:
-        leave_out(chunk, address, width, bad, ("shared memory", launch.shared_size), names, advice)
+        window = "shared memory", launch.shared_size
+        leave_out(chunk, address, width, bad, window, names, advice, (first, end))
     there = np.add(address, (block * chunk.shared_stride).astype(np.uint64))
     return Place("shared", chunk.shared, there, address)
 

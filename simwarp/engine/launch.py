@@ -127,7 +127,14 @@ class Launch:
         self.journal: Journal | None = None
         """Records changes of memory while a livelock is suspected."""
         self.races = None
-        watching = ["races", *(("copies", "proxies") if self.program.has_transfers else ())]
+        watching = [
+            "races",
+            *(
+                ("copies", "proxies")
+                if self.program.has_transfers or self.program.has_warpgroup_products
+                else ()
+            ),
+        ]
         watching += ["dependents"] if self.overlaps else []
         if self.find_races is not None and any(self.checks.action(kind) != "off" for kind in watching):
             self.races = self.find_races(self)

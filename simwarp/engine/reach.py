@@ -128,14 +128,23 @@ def outside(chunk: Chunk, address: Any, width: int, first: Any, end: Any) -> Mas
 
 
 def leave_out(
-    chunk: Chunk, address: Any, width: int, bad: Mask, window: tuple[str, int], part: str, advice: str
+    chunk: Chunk,
+    address: Any,
+    width: int,
+    bad: Mask,
+    window: tuple[str, int],
+    part: str,
+    advice: str,
+    extent: tuple[int, int] | None = None,
 ) -> None:
     """Report lanes whose access leaves its part of a window; if checks do not raise, mask them out."""
-    lane, (what, size) = int(bad.argmax()), window
+    lane, (what, size), where = int(bad.argmax()), window, ""
     offset = int(np.broadcast_to(address, chunk.mask.shape).reshape(-1)[lane])
     if offset + width <= size and part:
         what, advice = part, f"index within the array{_FRAME * (part == FRAME)}"
-    values, space = f"offset {offset:#x} of {size} bytes", window[0].partition(" ")[0]
+        if extent is not None:
+            where = f"; {part} has those from {extent[0]:#x} to {extent[1] - 1:#x}"
+    values, space = f"offset {offset:#x} of {size} bytes{where}", window[0].partition(" ")[0]
     fault = OutOfBounds(f"access of {width} bytes outside {what}", values, advice, allocation=what)
     fault.address, fault.width, fault.space, fault.offset = offset, width, space, offset
     chunk.found(fault, bad)

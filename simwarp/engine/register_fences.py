@@ -7,7 +7,7 @@ section 9.7.15.7.1), and so may a copy of their result, which compilers make bet
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from simwarp.engine.chunk import Chunk
     from simwarp.engine.registers_in_flight import RegistersInFlight
     from simwarp.engine.warpgroups import Plan
+    from simwarp.program.program import Step
 
 _Warps = npt.NDArray[np.intp]
 
@@ -33,6 +34,8 @@ class _Fenced:
     warps : (n,) int
         The warps that ``values`` have, numbered through the whole chunk.
     values : dict of int to array
+    step : Step
+        The fence.
     results : set of int
         The slots whose value a product has written since.
     shapes : dict of int to tuple
@@ -41,6 +44,7 @@ class _Fenced:
 
     warps: _Warps
     values: dict[int, Any]
+    step: Step
     results: set[int] = field(default_factory=set[int])
     shapes: dict[int, tuple[str, str]] = field(default_factory=dict[int, tuple[str, str]])
 
@@ -58,7 +62,7 @@ class RegisterFences:
     def fence(self, chunk: Chunk, warps: _Warps) -> None:
         """Remember the registers as they are now, for some warps."""
         values = {slot: chunk.registers[slot] for slot in self._slots}
-        self._note(warps, _Fenced(chunk.warp[:, 0], values))
+        self._note(warps, _Fenced(chunk.warp[:, 0], values, chunk.step))
 
     def _note(self, warps: _Warps, fenced: _Fenced) -> None:
         self._count += 1
@@ -105,7 +109,9 @@ class RegisterFences:
         if not any(other is not None and np.array_equal(now, other) for other in results):
             name = self._names[slot]
             what = f"register {name} of a product was written after the last wgmma.fence"
-            self._find(chunk, warps, what, register=name)
+            first = int(np.isin(chunk.warp, warps).argmax()) * WARP_SIZE
+            fence = replace(chunk.place(first, fenced.step), kernel="")
+            self._find(chunk, warps, what, f"the last one was executed by {fence}", name)
 
     @staticmethod
     def _is_written(chunk: Chunk, slot: int, warps: _Warps) -> bool:
@@ -130,7 +136,9 @@ class RegisterFences:
             fenced, mine = self._fenced[number], warps[self._latest[warps] == number]
             if mine.size < np.count_nonzero(self._latest == number) or fenced.warps.size != len(chunk.warp):
                 values = {slot: self._translated(chunk, fenced, slot) for slot in self._slots}
-                fenced = _Fenced(chunk.warp[:, 0], values, set(fenced.results), dict(fenced.shapes))
+                fenced = _Fenced(
+                    chunk.warp[:, 0], values, fenced.step, set(fenced.results), dict(fenced.shapes)
+                )
                 self._note(mine, fenced)
             for slot in slots:
                 fenced.values[slot] = chunk.registers[slot]

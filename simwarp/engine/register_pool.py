@@ -146,8 +146,8 @@ class RegisterPool:
         fault = RegisterShortage(
             "setmaxnreg.inc waits for registers that nobody releases",
             f"the block has {owned + free} registers, {self.entry} for each thread at entry: {owned} are "
-            f"owned, {free} free; with what {len(waiting)} warps wait for, its warps would own {asked}; "
-            f"{standing}",
+            f"owned, {free} free; with what {len(waiting)} warp{'s' * (len(waiting) > 1)} wait for, its "
+            f"warps would own {asked}; {standing}",
             f"choose counts whose sum over the block's threads is at most {owned + free}, and release first",
             places[0],
             waiting=places,

@@ -93,7 +93,7 @@ class Lifetimes:
         rank = block % chunk.launch.blocks_per_cluster
         fault = BlockLifetime(
             f"access to the shared memory of another block of the cluster, which may {state}",
-            f"byte {visit.offset} of the block of rank {rank}",
+            f"{chunk.program.shared_place(visit.offset)}, of the block of rank {rank}",
             _ADVICE[state],
             chunk.place_of(visit.entry & 0xFFFFFFFF, visit.step),
         )

@@ -358,6 +358,14 @@ def test_a_program_compiles(name, variant, tmp_path):
     assert recorder.build(BUGS[name], variant, tmp_path).stat().st_mode & 0o100
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc of the CUDA toolkit")
+@pytest.mark.parametrize("name", ASYNCHRONOUS)
+def test_the_program_of_an_asynchronous_bug_compiles(name, tmp_path):
+    for variant in recorder.VARIANTS:
+        assert recorder.build(ASYNCHRONOUS[name], variant, tmp_path).stat().st_mode & 0o100
+
+
 def test_the_page_matches_the_recording():
     page = (ROOT / "docs" / "bugs.md").read_text()
     (written,) = recorder.TABLE.findall(page)
@@ -387,7 +395,9 @@ def test_the_asynchronous_bugs_have_columns_when_they_are_recorded():
 def test_the_program_of_an_asynchronous_bug_launches_it(name):
     bug, text = ASYNCHRONOUS[name], recorder.program(ASYNCHRONOUS[name])
     assert text.startswith(f'#include "{name}.cu"\n')
-    assert f"    {name}<<<{bug.blocks}, {bug.threads}>>>(" in text
+    assert f"    {bug.before or name}<<<{bug.blocks}, {bug.threads}>>>(" in text
+    assert (f"cudaLaunchKernelEx(&config, {name}, " in text) == bool(bug.before)
+    assert ("{8, 32}" in text, "{32, 8}" in text) == (False, name == "unaligned_box")  # innermost first
 
 
 def result(found, *lines, ends="right"):

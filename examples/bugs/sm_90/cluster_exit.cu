@@ -14,7 +14,7 @@ enum : unsigned { threads = 32 };
 extern "C" __global__ void __cluster_dims__(4) cluster_exit(const unsigned* x, unsigned* largest, unsigned n)
 {
     __shared__ unsigned edge;
-    __shared__ unsigned long long full;
+    __shared__ cuda::std::uint64_t full;
     const unsigned i = blockIdx.x * threads + threadIdx.x, mine = i < n ? x[i] : 0;
     if (threadIdx.x == 0) {
         mbarrier_init(&full, 1);
@@ -29,7 +29,7 @@ extern "C" __global__ void __cluster_dims__(4) cluster_exit(const unsigned* x, u
     const unsigned next = blockIdx.x + 1;
     if (next < gridDim.x && threadIdx.x == threads - 1) {
         unsigned* to = static_cast<unsigned*>(__cluster_map_shared_rank(&edge, next));
-        auto* counts = static_cast<unsigned long long*>(__cluster_map_shared_rank(&full, next));
+        auto* counts = static_cast<cuda::std::uint64_t*>(__cluster_map_shared_rank(&full, next));
         st_async(to, mine, counts);  // BUG
     }
     while (blockIdx.x > 0 && !mbarrier_try_wait_parity(sem_acquire, scope_cluster, &full, 0)) {}

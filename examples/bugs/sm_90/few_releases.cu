@@ -14,7 +14,7 @@ enum : unsigned { warp_size = 32, columns = 64, stages = 2 };
 extern "C" __global__ void few_releases(const unsigned* x, unsigned* sums, unsigned rows)
 {
     __shared__ alignas(16) unsigned ring[stages][columns];
-    __shared__ unsigned long long full[stages], empty[stages];
+    __shared__ cuda::std::uint64_t full[stages], empty[stages];
 #ifndef FIXED
     const unsigned releases = columns;
 #else

@@ -12,7 +12,7 @@ enum : unsigned { threads = 128 };
 extern "C" __global__ void stale_parity(const unsigned* x, unsigned* sums, unsigned rows)
 {
     __shared__ alignas(16) unsigned row[threads];
-    __shared__ unsigned long long full;
+    __shared__ cuda::std::uint64_t full;
     if (threadIdx.x == 0) {
         mbarrier_init(&full, 1);
         fence_mbarrier_init(sem_release, scope_cluster);

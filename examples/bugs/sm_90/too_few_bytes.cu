@@ -12,7 +12,7 @@ enum : unsigned { threads = 64 };
 extern "C" __global__ void too_few_bytes(const unsigned* x, const unsigned* y, unsigned* products)
 {
     __shared__ alignas(16) unsigned a[threads], b[threads];
-    __shared__ unsigned long long full;
+    __shared__ cuda::std::uint64_t full;
     const unsigned first = blockIdx.x * threads;
     if (threadIdx.x == 0) {
         mbarrier_init(&full, 1);

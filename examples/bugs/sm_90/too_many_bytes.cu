@@ -13,7 +13,7 @@ enum : unsigned { threads = 64 };
 extern "C" __global__ void too_many_bytes(const unsigned* x, unsigned* y, unsigned n)
 {
     __shared__ alignas(16) unsigned tile[threads];
-    __shared__ unsigned long long full;
+    __shared__ cuda::std::uint64_t full;
     const unsigned first = blockIdx.x * threads, count = min(n - first, threads);
     if (threadIdx.x == 0) {
         mbarrier_init(&full, 1);

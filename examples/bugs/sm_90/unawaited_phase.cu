@@ -12,7 +12,7 @@ enum : unsigned { threads = 128 };
 extern "C" __global__ void unawaited_phase(const unsigned* x, unsigned* y)
 {
     __shared__ alignas(16) unsigned tile[threads];
-    __shared__ unsigned long long full;
+    __shared__ cuda::std::uint64_t full;
     const unsigned first = blockIdx.x * threads;
     if (threadIdx.x == 0) {
         mbarrier_init(&full, 1);

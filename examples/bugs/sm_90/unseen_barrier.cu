@@ -11,7 +11,7 @@ enum : unsigned { threads = 64 };
 extern "C" __global__ void unseen_barrier(const unsigned* x, unsigned* y)
 {
     __shared__ unsigned tile[threads];
-    __shared__ unsigned long long full;
+    __shared__ cuda::std::uint64_t full;
     const unsigned first = blockIdx.x * threads;
     if (threadIdx.x == 0) mbarrier_init(&full, threads);  // BUG: the initialisation
 #ifdef FIXED

@@ -62,7 +62,7 @@ static bool failed(cudaError_t error)
 int main()
 {{
 {before}
-    {bug.name}<<<{bug.blocks}, {bug.threads}>>>({arguments});
+{launch}
     if (failed(cudaGetLastError()) || failed(cudaDeviceSynchronize())) return 1;
     bool right = true;
 {after}
@@ -78,42 +78,87 @@ COMPARE = """\
     static unsigned {name}_got[sizeof {name}_right / 4];
     if (failed(cudaMemcpy({name}_got, {name}, sizeof {name}_right, cudaMemcpyDeviceToHost))) return 1;
     right = right && !std::memcmp({name}_got, {name}_right, sizeof {name}_right);"""
+LAUNCH = "    {bug.name}<<<{bug.blocks}, {bug.threads}>>>({arguments});"
+DEPENDENT = """\
+    {bug.before}<<<{bug.blocks}, {bug.threads}>>>({arguments});
+    cudaLaunchAttribute overlaps = {{}};
+    overlaps.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlaps.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {{}};
+    config.gridDim = {bug.blocks}, config.blockDim = {bug.threads};
+    config.attrs = &overlaps, config.numAttrs = 1;
+    if (failed(cudaLaunchKernelEx(&config, {bug.name}, {arguments}))) return 1;"""
+MAP = """\
+    CUtensorMap {name};
+    {{
+        const cuuint64_t shape[] = {{{shape}}}, strides[] = {{{strides}}};
+        const cuuint32_t box[] = {{{box}}}, ones[] = {{1, 1, 1, 1, 1}};
+        void* encode;
+        cudaDriverEntryPointQueryResult found;
+        const char* wanted = "cuTensorMapEncodeTiled";
+        if (failed(cudaGetDriverEntryPointByVersion(wanted, &encode, 12000, cudaEnableDefault, &found)))
+            return 1;
+        const CUresult made = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(encode)(
+            &{name}, CU_TENSOR_MAP_DATA_TYPE_{kind}, {rank}, {name}_array, shape, strides, box, ones,
+            CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_{swizzle}, CU_TENSOR_MAP_L2_PROMOTION_NONE,
+            CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+        if (made != CUDA_SUCCESS) return std::puts("error: cuTensorMapEncodeTiled"), 1;
+    }}"""
 TYPES = {"uint32": "unsigned", "int32": "int", "float32": "float"}
 
 
 def program(bug: Any) -> str:
     """CUDA C++ that runs a bug's kernel on its arguments and prints "right", "wrong" or "error: …"."""
     words, before, arguments = list[str](), list[str](), list[str]()
-    for name, value in bug.arguments.items():
+    for argument, value in bug.arguments.items():
         if isinstance(value, np.generic):
             arguments.append(f"{value}u")
             continue
+        name, box, swizzle = argument, getattr(value, "box", None), 0
+        if box is not None:
+            name, swizzle, value = f"{argument}_array", value.swizzle, value.array
         dtype: np.dtype[Any] = np.dtype(value.dtype)
         size = math.prod(value.shape) * dtype.itemsize
         before.append(ALLOCATE.format(type=TYPES[dtype.name], name=name, size=size))
-        arguments.append(name)
+        arguments.append(argument)
         if type(value) is np.ndarray:
             words.append(constant(f"{name}_given", value))
             before.append(UPLOAD.format(name=name))
+        if box is not None:
+            before.append(tensor_map(argument, value, box, swizzle))
     words += [constant(f"{name}_right", right) for name, right in bug.right.items()]
     after = [COMPARE.format(name=name) for name in bug.right]
     text = {"words": "\n".join(words), "before": "\n".join(before), "after": "\n".join(after)}
-    return PROGRAM.format(bug=bug, arguments=", ".join(arguments), **text)
+    launch = (DEPENDENT if bug.before else LAUNCH).format(bug=bug, arguments=", ".join(arguments))
+    return PROGRAM.format(bug=bug, launch=launch, **text)
+
+
+def tensor_map(name: str, array: npt.NDArray[Any], box: tuple[int, ...], swizzle: int) -> str:
+    """C++ that makes an array's tensor map, whose innermost dimension is the driver's first."""
+    shape, strides, sizes = (
+        ", ".join(map(str, numbers[::-1])) for numbers in (array.shape, array.strides[:-1], box)
+    )
+    kind, span = array.dtype.name.upper(), f"{swizzle}B" if swizzle else "NONE"
+    text = {"name": name, "kind": kind, "rank": array.ndim, "shape": shape, "strides": strides}
+    return MAP.format(**text, box=sizes, swizzle=span)
 
 
 def constant(name: str, array: npt.NDArray[Any]) -> str:
     """C++ that defines a constant array with the bits of a NumPy array."""
-    return f"static const unsigned {name}[] = {{{', '.join(map(hex, array.view(np.uint32).tolist()))}}};"
+    words = ", ".join(map(hex, array.reshape(-1).view(np.uint32).tolist()))
+    return f"static const unsigned {name}[] = {{{words}}};"
 
 
 def build(bug: Any, variant: str, folder: Path) -> Path:
     """Compile the program of a kernel or of its corrected version."""
     main, binary = folder / f"{bug.name}_{variant}.cu", folder / f"{bug.name}_{variant}"
     main.write_text(program(bug))
-    defines = ["-DFIXED"] if variant == "fixed" else []
+    defines, target = ["-DFIXED"] if variant == "fixed" else [], f"-arch={bug.arch}"
+    if bug.arch.endswith("a"):  # -arch would embed PTX for sm_90, too, which lacks the instructions
+        target = f"-gencode=arch={bug.arch.replace('sm', 'compute')},code={bug.arch}"
     options = [
         "-std=c++17",
-        f"-arch={bug.arch}",
+        target,
         "-lineinfo",
         "-fmad=false",
         f"-I{bug.path.parent}",
@@ -191,7 +236,7 @@ def _version(program: str) -> str:
 def digests(some: Mapping[str, Any] | None = None) -> dict[str, str]:
     """By bug, of `bugs` or others, the SHA-256 of its program and kernel."""
     return {
-        name: hashlib.sha256((bug.source + program(bug)).encode()).hexdigest()
+        name: hashlib.sha256("".join([bug.source, *bug.headers.values(), program(bug)]).encode()).hexdigest()
         for name, bug in (bugs() if some is None else some).items()
     }
 
