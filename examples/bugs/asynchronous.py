@@ -163,6 +163,18 @@ def tile_under_product():
     return product("tile_under_product", title, "CopyInFlight", 4, steps=np.uint32(4))
 
 
+def wrong_swizzle():
+    x = words("wrong_swizzle", 72 * 128, 256).astype(np.uint8).reshape(72, 128)
+    rows, others = x[:64], x[64:]
+    given = {"rows": Map(rows, (64, 128), 128), "columns": Map(others, (8, 128), 128)}
+    given["sums"] = Unwritten((512,), np.int32)
+    right = rows.view(np.int8).astype(np.int32) @ others.view(np.int8).astype(np.int32).T
+    title = "swizzles of map and descriptor differ"
+    return bug(
+        "wrong_swizzle", title, "WrongDescriptor", 1, 128, given, {"sums": right.reshape(-1)}, "sm_90a"
+    )
+
+
 def unaligned_box(blocks=2):
     x = words("unaligned_box", 8 * blocks * 32).reshape(8, -1)
     given = {"map": Map(x, (8, 32)), "y": Unwritten((x.size,)), "width": np.uint32(blocks * 32)}
@@ -211,6 +223,7 @@ MAKERS = (
     unfinished_product,
     unfenced_registers,
     wrong_stride,
+    wrong_swizzle,
     tile_under_product,
     unaligned_box,
     large_box,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,15 +26,22 @@ class SwizzledTiles:
         units = -(-chunk.shared_stride * chunk.blocks >> _CHUNK_BITS) or 1
         self._spans = np.full(units + 1, _UNKNOWN, np.int16)
         """For each 16 bytes the span of the swizzle, or `_UNKNOWN`; the last one for addresses outside."""
-        self._filled_by: dict[int, Place] = {}
-        """Span → the last copy with it."""
+        self._copies = np.zeros(units + 1, np.int32)
+        """For each 16 bytes with a known span, the copy that wrote them, by its number in ``_numbers``."""
+        self._numbers: dict[tuple[int, int], int] = {}
+        """Thread and step of a copy → its number."""
+        self._places: list[Place] = []
+        """By number."""
 
     def fill(self, chunk: Chunk, transfer: Transfer) -> None:
         """Record the swizzle of what a transfer wrote to shared memory."""
-        span = _UNKNOWN if transfer.swizzle is None else transfer.swizzle
-        self._spans[self._units(transfer.writes)] = span
+        span, units = _UNKNOWN if transfer.swizzle is None else transfer.swizzle, self._units(transfer.writes)
+        self._spans[units] = span
         if span != _UNKNOWN:
-            self._filled_by[span] = chunk.place_of(transfer.thread, transfer.step)
+            number = self._numbers.setdefault((transfer.thread, transfer.step.number), len(self._places))
+            if number == len(self._places):
+                self._places.append(chunk.place_of(transfer.thread, transfer.step))
+            self._copies[units] = number
 
     def forget(self, addresses: npt.NDArray[np.uint64]) -> None:
         """Forget the swizzle of bytes that an ordinary instruction wrote."""
@@ -50,18 +58,21 @@ class SwizzledTiles:
             The span of each descriptor's swizzle.
         warps : (n, 4) int
         """
-        filled = self._spans[self._units(at)].reshape(len(warps), -1)
+        units = self._units(at).reshape(len(warps), -1)
+        filled = self._spans[units]
         wrong = (filled != _UNKNOWN) & (filled != spans.astype(np.int16)[:, None])
         if not wrong.any():
             return
         which = int(wrong.any(axis=1).argmax())
-        span = int(filled[which][wrong[which].argmax()])
+        one = int(wrong[which].argmax())
+        span, copy = int(filled[which, one]), self._places[self._copies[units[which, one]]]
         fault = WrongDescriptor(
             f"the descriptor of {name} has another swizzle than the tensor map that filled the tile",
-            f"descriptor {int(spans[which])} bytes, tensor map {span} bytes: {self._filled_by[span]}",
+            f"descriptor {int(spans[which])} bytes, tensor map {span} bytes: filled by "
+            f"{replace(copy, kernel='')}",
             "give the tensor map and the descriptor the same swizzle",
         )
-        first = int(at[which].reshape(-1)[wrong[which].argmax()])
+        first = int(at[which].reshape(-1)[one])
         fault.address = fault.offset = first % chunk.shared_stride
         fault.space, fault.width, fault.count = "shared", 1 << _CHUNK_BITS, int(np.count_nonzero(wrong))
         chunk.found(fault, int(warps[which, 0]) * WARP_SIZE)

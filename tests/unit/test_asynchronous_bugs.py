@@ -77,6 +77,7 @@ FOUND = {
     "wrong_stride": Found(
         (0, 0, 0), None, ("byte 2048 of 2304; start 0, leading offset 128, stride offset 512",)
     ),
+    "wrong_swizzle": Found((0, 0, 0), (0, 0, 0), ("descriptor 32 bytes, tensor map 128 bytes",)),
     "tile_under_product": Found((0, 0, 0), (0, 0, 0), ("byte 0 of left",)),
     "unaligned_box": Found((0, 0, 0), None, ("byte 0x10, expected a multiple of 128",)),
     # 16 rows of 128 bytes, and a tile of eight.
@@ -91,7 +92,7 @@ FOUND = {
 }
 
 
-ONLY_TEXT = ("too_many_bytes", "unfenced_registers")
+ONLY_TEXT = ("too_many_bytes", "unfenced_registers", "wrong_swizzle")
 """Where the other side is in the message, and in none of the fault's fields."""
 
 

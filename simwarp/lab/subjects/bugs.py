@@ -104,7 +104,7 @@ MAP = """\
             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
         if (made != CUDA_SUCCESS) return std::puts("error: cuTensorMapEncodeTiled"), 1;
     }}"""
-TYPES = {"uint32": "unsigned", "int32": "int", "float32": "float"}
+TYPES = {"uint8": "unsigned char", "uint32": "unsigned", "int32": "int", "float32": "float"}
 
 
 def program(bug: Any) -> str:
