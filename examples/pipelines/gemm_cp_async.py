@@ -3,14 +3,12 @@
 import sys
 
 import numpy as np
-from pipelines import Example, divide_up, eighths, main, ptx
+from pipelines import Example, divide_up, eighths, main, pitched, ptx
 
 from simwarp.verify import Draw
 
 ARCH = (8, 0)
 TILE, THREADS, STAGES = 64, 128, 3
-PIECE = 8
-"""Elements of a copy of 16 bytes; rows start at multiples of them."""
 
 
 def gemm(device, a, b, stages=STAGES):
@@ -23,11 +21,6 @@ def gemm(device, a, b, stages=STAGES):
     grid = (divide_up(n, TILE), divide_up(m, TILE), 1)
     kernel(grid, (THREADS, 1, 1), device.upload(a, "a"), device.upload(b, "b"), c, *sizes)
     return c.download()
-
-
-def pitched(matrix):
-    """The matrix with its rows filled up to whole pieces, by NaN, which no product may meet."""
-    return np.pad(matrix, ((0, 0), (0, -matrix.shape[1] % PIECE)), constant_values=np.nan)
 
 
 def draw(shape, seed):

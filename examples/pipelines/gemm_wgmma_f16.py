@@ -3,7 +3,7 @@
 import sys
 
 import numpy as np
-from pipelines import Example, divide_up, eighths, main, ptx
+from pipelines import Example, divide_up, eighths, main, pitched, ptx
 
 from simwarp.verify import Draw
 
@@ -15,8 +15,6 @@ SPAN = 128
 """Bytes of a row in a box, and of the swizzle."""
 SIGNAL = 16
 """Bytes of the two mbarriers of a stage."""
-PIECE = 16
-"""What rows of a tensor's bytes start at multiples of."""
 
 
 def gemm(device, a, b, stages=STAGES, blocks=None):
@@ -39,13 +37,6 @@ def gemm(device, a, b, stages=STAGES, blocks=None):
         shared=stages * (2 * TILE * SPAN + SIGNAL) + TILE * TILE * 4,
     )
     return c.download()[:, :n]
-
-
-def pitched(matrix):
-    """The matrix with its rows filled up to whole pieces, by NaN, which no product may meet."""
-    return np.pad(
-        matrix, ((0, 0), (0, -matrix.shape[1] % (PIECE // matrix.itemsize))), constant_values=np.nan
-    )
 
 
 def mapped(device, matrix, shape, rows):

@@ -117,6 +117,12 @@ def eighths(source: Draw, *shape: int) -> npt.NDArray[np.float32]:
     return (numbers / 8).astype(np.float32).reshape(shape)
 
 
+def pitched(array: Array) -> Array:
+    """The array with its rows filled up to multiples of 16 bytes, by NaN, which no product may meet."""
+    more = -array.shape[-1] % (16 // array.itemsize)
+    return np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, more)], constant_values=np.nan)
+
+
 def bits(source: Draw, *shape: int) -> npt.NDArray[np.uint8]:
     """Random 0s and 1s."""
     return (source.words(int(np.prod(shape))) >> np.uint64(63)).astype(np.uint8).reshape(shape)

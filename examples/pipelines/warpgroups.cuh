@@ -1,4 +1,4 @@
-// Shared by the pipelines of warpgroups: the ring of stages between a producer and its consumers, and wgmma.
+// Shared by the matrix products of warpgroups: the ring of stages between a producer and its consumers.
 //
 // A block computes tiles of 128 x 128 of c = a b, one after the other, in steps along k. Its last warp produces: one
 // thread copies a step's tiles of a and b through tensor maps to the next free stage of the ring, up to STAGES steps
@@ -8,25 +8,15 @@
 //     full    one arrival, the producer's, with the bytes that it expects and that the copies bring
 //     empty   one arrival of each warpgroup, whose products have read the stage
 
-#include <cuda/ptx>
+#include "wgmma.cuh"
 
 #ifndef STAGES
 #define STAGES 4
 #endif
 static_assert(STAGES > 1, "a stage is released when the products of the next one have begun");
 
-namespace ptx = cuda::ptx;
-
-struct alignas(64) CUtensorMap { char bytes[128]; };  // NVRTC cannot read cuda.h
-
-enum : unsigned { warp_size = 32, warpgroup = 128, consumers = 2, threads = consumers * warpgroup + warp_size };
+enum : unsigned { consumers = 2, threads = consumers * warpgroup + warp_size };
 enum : unsigned { tile = 128, group_rows = tile / consumers };
-
-// The swizzle permutes chunks of 16 bytes in rows of `span` bytes; its pattern has eight rows, an atom. Tiles begin
-// at multiples of it.
-enum : unsigned { span = 128, atom = 8 * span };
-
-using Barrier = uint64_t;
 
 struct Stage {
     unsigned char a[tile * span], b[tile * span];
@@ -68,42 +58,11 @@ __device__ inline void make_barriers(Ring& ring)
     __syncthreads();
 }
 
-__device__ inline void wait(Barrier& barrier, unsigned parity)
-{
-    while (!ptx::mbarrier_try_wait_parity(&barrier, parity)) {}
-}
-
 // Start the copy of a box; the innermost coordinate comes first. Zeros fill what is outside the matrix.
 __device__ inline void load(unsigned char* to, const CUtensorMap& map, unsigned x, unsigned y, Barrier& barrier)
 {
     const int at[2] = {(int)x, (int)y};
     ptx::cp_async_bulk_tensor(ptx::space_cluster, ptx::space_global, to, &map, at, &barrier);
-}
-
-// The descriptor of a swizzled matrix (PTX ISA 9.7.15.5.1.2). From one atom to the next below it are `stride` bytes. An
-// MN-major matrix may be wider than an atom: `leading` bytes lie between neighbours; a K-major one ignores them.
-__device__ inline uint64_t describe(const void* start, unsigned leading, unsigned stride)
-{
-    const uint64_t address = __cvta_generic_to_shared(start) & 0x3FFFF;
-    return address >> 4 | (uint64_t)(leading >> 4) << 16 | (uint64_t)(stride >> 4) << 32 | 1ull << 62;
-}
-
-// Order what this thread did to accumulators before the products that follow.
-__device__ inline void fence_registers()
-{
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
-
-__device__ inline void commit()
-{
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-
-// Wait until at most `pending` of the last groups of products have not ended.
-template <unsigned pending>
-__device__ inline void wait_products()
-{
-    asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(pending) : "memory");
 }
 
 // Fill stages for all tiles of the block, by one thread: fill(stage, barrier, tile, step) starts the copies of a step.
@@ -151,14 +110,6 @@ __device__ inline void consume(Ring& ring, Turn& turn, unsigned steps, Multiply 
     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
     "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
     "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}"
-#define EIGHT(constraint, d, i) \
-    constraint(d[i]), constraint(d[i + 1]), constraint(d[i + 2]), constraint(d[i + 3]), constraint(d[i + 4]), \
-        constraint(d[i + 5]), constraint(d[i + 6]), constraint(d[i + 7])
 #define OPERANDS(constraint, d) \
     EIGHT(constraint, d, 0), EIGHT(constraint, d, 8), EIGHT(constraint, d, 16), EIGHT(constraint, d, 24), \
         EIGHT(constraint, d, 32), EIGHT(constraint, d, 40), EIGHT(constraint, d, 48), EIGHT(constraint, d, 56)
-
-// Where accumulators 4 j and 4 j + 1 lie: neighbours in this row, from this column + 8 j on. 4 j + 2 and 4 j + 3 are
-// eight rows below.
-__device__ inline unsigned first_row() { return threadIdx.x / warp_size * 16 + threadIdx.x % warp_size / 4; }
-__device__ inline unsigned first_column() { return threadIdx.x % 4 * 2; }

@@ -1,6 +1,6 @@
 """The pipelines of clusters are right under all schedules; mutants without one of their steps are found."""
 
-from functools import cache, partial
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,24 +10,16 @@ from simwarp.faults import (
     BarrierFault,
     BlockLifetime,
     CopyInFlight,
-    Livelock,
     MissingProxyFence,
-    NeedsIndependentProgress,
     Race,
     UninitialisedRead,
 )
 from simwarp.lab import recording as lab
 from simwarp.testing import assert_same_bits
+from support.pipeline_mutants import STUCK, TOO_EARLY, mostly_slow, plant
 
 example = partial(lab.example, "pipelines")
-pipelines, multicast, stream_k = map(example, ("pipelines", "gemm_b1_multicast", "gemm_b1_stream_k"))
-FOLDER = lab.examples("pipelines")
-SCHEDULES = ["lowest pc", "stack", "random"]
-every_schedule = pytest.mark.parametrize("schedule", SCHEDULES)
-slow = pytest.mark.slow
-mostly_slow = pytest.mark.parametrize(
-    "schedule", ["lowest pc", *(pytest.param(name, marks=slow) for name in SCHEDULES[1:])]
-)
+multicast, stream_k = map(example, ("gemm_b1_multicast", "gemm_b1_stream_k"))
 
 
 def operands(m, n, k, seed=5):
@@ -98,26 +90,9 @@ def assert_right_on(device, gemm):
 
 # ---- mutants -------------------------------------------------------------------------------------------
 
-STUCK = (Livelock, NeedsIndependentProgress)
-"""A wait without an end; lanes below the top of a stack may be the cause."""
-TOO_EARLY = (CopyInFlight, UninitialisedRead)
-"""A read of what a copy brings, in flight or not yet issued."""
-
-
-@cache
-def mutant(name, line, replacement, arch, defines):
-    """The PTX of a kernel with one text replaced."""
-    source = (FOLDER / f"{name}.cu").read_text()
-    assert source.count(line) == 1
-    return pipelines.compiled(source.replace(line, replacement), "mutant.cu", arch, dict(defines))
-
 
 def assert_found(module, line, replacement, kinds, schedule, shape, monkeypatch, **options):
-    monkeypatch.setattr(
-        module,
-        "ptx",
-        lambda name, arch, defines: mutant(name, line, replacement, arch, tuple(defines.items())),
-    )
+    plant(module, line, replacement, monkeypatch)
     device = simwarp.Device((9, 0), schedule=schedule, instruction_budget=200_000)
     with pytest.raises(kinds):
         module.gemm(device, *operands(*shape), **options)

@@ -93,9 +93,10 @@ def test_stages_are_filled_while_others_are_read(module):
 
 @cache
 def mutant(name, line, replacement):
-    """The PTX of a kernel with its header, one line of which is replaced."""
-    header = (FOLDER / "warpgroups.cuh").read_text()
-    source = (FOLDER / f"{name}.cu").read_text().replace('#include "warpgroups.cuh"', header)
+    """The PTX of a kernel with its headers, one line of which is replaced."""
+    source = (FOLDER / f"{name}.cu").read_text()
+    for header in ("warpgroups.cuh", "wgmma.cuh"):
+        source = source.replace(f'#include "{header}"', (FOLDER / header).read_text())
     assert source.count(line) == 1
     return pipelines.compiled(source.replace(line, replacement), "mutant.cu", (9, 0), {"STAGES": 2})
 
