@@ -15,6 +15,7 @@ import numpy.typing as npt
 from simwarp.engine.accesses import announce_store, places
 from simwarp.engine.events import OrderedAccess
 from simwarp.faults import BarrierFault, Place
+from simwarp.lanes import WARP_SIZE
 from simwarp.ptx.instructions.mbarrier import PENDING_BITS
 
 if TYPE_CHECKING:
@@ -156,13 +157,17 @@ class MBarriers:
     def _arrive(
         self, chunk: Chunk, step: Step, address: int, barrier: _Barrier, lanes: _Lanes, counts: Any
     ) -> npt.NDArray[np.uint64]:
-        """Count arrivals lane by lane, all that fit into a phase at once; returns the states before them."""
+        """Count arrivals lane by lane, all that fit into a phase at once; returns the states before them.
+
+        Lanes of a warp get the state before the first of them, as on an H200.
+        """
         states, done = np.empty(lanes.size, _WORD), 0
         while done < lanes.size:
             before = np.concatenate([[0], np.cumsum(counts[done:]).astype(np.int64)])
             fitting = max(1, int(np.searchsorted(before, barrier.pending, "right")) - 1)
             now = lanes[done : done + fitting]
-            taken = before[:fitting].clip(max=barrier.pending).astype(_WORD)
+            _, first, of = np.unique(now // WARP_SIZE, return_index=True, return_inverse=True)
+            taken = before[first][of].clip(max=barrier.pending).astype(_WORD)
             states[done : done + fitting] = _WORD.type(barrier.state) - taken
             if not step.form.has("relaxed") and chunk.launch.races is not None:
                 chunk.launch.races.mbarrier_arrive(chunk, now, (address, barrier.phase))

@@ -115,7 +115,7 @@ mbarrier.arrive.shared.b64 %rd5, [%rd1]; mbarrier.pending_count.b64 %r2, %rd5;
 """
     )
     got = run(body, threads=64)
-    assert sorted(got[:16]) == list(range(1, 17))
+    assert got[:16] == [16] * 16  # a warp's lanes get the state before the first of them
 
 
 def test_dropped_arrivals_are_expected_no_more():

@@ -386,6 +386,7 @@ class _Writer:
 
         def act() -> None:
             space, at = self._at(barrier)
+            self._line("bar.warp.sync 0xFFFFFFFF;")
             self._line(f"mbarrier.{word}{self._order('release')}{space}.b64 {state}, {at}, {each};")
             self._line(f"mbarrier.pending_count.b64 %r, {state};")
 
@@ -395,7 +396,7 @@ class _Writer:
         else:
             self._line(f"shr.u32 %spin, %thread, 5; setp.eq.u32 %p, %spin, {warp};")
             self._under("%p", act)
-        self._sum(sum(first - each * i for i in range(many)))
+        self._sum(sum(first - each * (i - i % 32) for i in range(many)))  # alike in all lanes of a warp
         if drops:
             barrier.expected -= total
         barrier.arrive(total)
