@@ -144,7 +144,7 @@ def assert_wrong(result):
         ("wait(ring.empty[at], (round + 1) % 2);", "wait(ring.empty[at], round % 2);", STUCK),
         ("if (step > 0 && threadIdx.x % warp_size == 0)", "if (false)", STUCK),
         ("if (step > 0 && threadIdx.x % warp_size == 0)", "if (step > 0 && threadIdx.x == 0)", STUCK),
-        ("&ring.empty[i], warps)", "&ring.empty[i], 1)", STUCK),
+        ("&ring.empty[i], warps)", "&ring.empty[i], 1)", (CopyInFlight, *STUCK)),
         ("wait_products<1>();", "wait_products<2>();", CopyInFlight),
         ("wait_products<0>();", "", ProductInFlight),
         ("        commit();\n", "", CopyInFlight),
