@@ -18,7 +18,7 @@ HEADER = [
 ]
 
 
-AWAITED = {"mbarriers", "tensor-copies"}
+AWAITED = {"mbarriers", "tensor-maps"}
 """Subjects that a GPU has yet to record."""
 
 
@@ -39,7 +39,7 @@ def small(**options):
         "fuzz",
         "wgmma",
         "mbarriers",
-        "tensor-copies",
+        "tensor-maps",
     ),
 )
 @pytest.mark.parametrize("name", [name for name, subject in SUBJECTS.items() if not subject.needs])

@@ -16,7 +16,7 @@ from simwarp.lab.subjects import (
     mttkrp,
     programs,
     silicon,
-    tensor_copies,
+    tensor_maps,
     tiles,
     wgmma,
 )
@@ -35,7 +35,7 @@ _MODULES = (
     programs,
     wgmma,
     mbarriers,
-    tensor_copies,
+    tensor_maps,
 )
 SUBJECTS = {subject.name: subject for module in _MODULES for subject in module.SUBJECTS}
 """All subjects by name."""
