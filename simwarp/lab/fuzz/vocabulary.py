@@ -110,6 +110,8 @@ def purpose_of(row: Row) -> Purpose:
         return "poll" if row.destinations else "arrive" if ".arrive" in row.spelling else "barrier"
     if row.sources and row.sources[0].name == "map":  # programs have no tensor maps
         return ""
+    if row.kind == "fence" and len(row.sources) > 2:  # bulk prefetches, with a cache policy
+        return ""
     if row.kind == "fence":
         return "hint" if row.sources and row.sources[0].memory else "fence"
     return "load once" if row.base == "ldu" else _PURPOSES.get(row.kind, "")
