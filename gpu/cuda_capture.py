@@ -52,6 +52,12 @@ class CudaGraph:
             queue = stream.handle
             self.hold()
         (status,) = driver.cuGraphLaunch(executable, queue)
+        if status == driver.CUresult.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED:
+            raise CaptureError(
+                "launch of a graph with dependent launches in a capture\n"
+                "the driver captures graphs of ordinary launches only\n"
+                "make the launches of that graph again in the with block"
+            )
         if status:
             refuse(GRAPH, status)
 

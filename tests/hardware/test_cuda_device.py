@@ -458,11 +458,13 @@ def test_a_captured_graph_launches_kernels_plans_and_dependent_grids(device):
             graph.launch(stream)
             np.testing.assert_array_equal(z.download(stream), 2 * x + bias)
             z.upload(np.zeros(n, np.float32))
+        with anywhere.capture() as plain:
+            add(blocks, 128, y, z, z, n)
         with anywhere.capture() as twice:
-            graph.launch()
-            graph.launch()
+            plain.launch()
+            plain.launch()
         twice.launch()
-        np.testing.assert_array_equal(z.download(), 2 * x + bias)
+        np.testing.assert_array_equal(z.download(), y.download() + y.download())
         with pytest.raises(CaptureError), anywhere.capture():
             anywhere.synchronize()
         anywhere.synchronize()
