@@ -158,6 +158,7 @@ def test_a_file_that_is_not_the_one_of_the_table_is_refused(strangers, folder, c
 def test_the_script_shows_and_writes_all_results(strangers, folder, case, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [strangers.__file__])
     monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setenv("SIMWARP_COMMIT", "0" * 40)
     cases, path = [case("right"), case("no_barrier")], tmp_path / "results.json"
     assert strangers.main(cases, ["--artifact", str(folder), "--json", str(path)]) == 1
     printed = capsys.readouterr().out

@@ -375,17 +375,18 @@ def test_host_code_and_compile_errors_are_reported(folder, capsys):
 
 def test_an_unsupported_instruction_is_reported(folder, capsys):
     (folder / "copy.cu").write_text(
-        '__global__ void k(int* y) {\n asm volatile("cp.async.bulk.commit_group;"); y[threadIdx.x] = 1; }\n'
+        '__global__ void k(int* y) {\n float x = 1; asm volatile("redux.sync.min.f32 %0, %0, -1;" : "+f"(x));'
+        " y[threadIdx.x] = x; }\n"
     )
     command = ["run", "copy.cu", "--grid=1", "--block=32", "--arg=out:int32:32"]
     assert main(command) == 2
     what, runs, advice = capsys.readouterr().err.splitlines()
-    assert what.startswith("copy.cu:2: `cp.async.bulk.commit_group")
+    assert what.startswith("copy.cu:2: `redux.sync.min.f32")
     assert "of the PTX, is not supported" in what
-    assert runs.startswith("of cp, this version runs cp.async")
+    assert runs.startswith("of redux, this version runs redux.sync")
     assert "simwarp coverage" in advice
     assert main(["coverage", "copy.cu"]) == 1
-    assert "cp.async.bulk.commit_group" in capsys.readouterr().out
+    assert "redux.sync.min.f32" in capsys.readouterr().out
     assert main(["coverage", "fill.cu"]) == 0
 
 

@@ -259,11 +259,13 @@ BY_NAME |= dict.fromkeys(
     ("cp.async.bulk.prefetch.tensor (tile)", "cp.async.bulk.prefetch.tensor (im2col)", "prefetch.tensormap"),
     same,
 )
+OF_WARPGROUPS = [name for name, row in ROWS.items() if row.section.startswith("9.7.15")]
+"""Rows whose twins are in `test_wgmma.py`."""
 BARRIERS = {"sync": met, "arrive": arrived, "red": reduced}
 
 
 @pytest.mark.slow_cases("sim-st.async", "sim-cp.reduce.*", "sim-red.async *")
-@pytest.mark.parametrize("name", [name for name in ROWS if name not in COMPUTING])
+@pytest.mark.parametrize("name", [name for name in ROWS if name not in {*COMPUTING, *OF_WARPGROUPS}])
 def test_other_rows_equal_their_twins_or_fault(simwarp_device, name):
     row = ROWS[name]
     for batch in batches([probe_of(opcode) for opcode in required(row)]):
