@@ -166,7 +166,8 @@ def test_a_mutant_of_the_kernel_is_named(line, replacement, kinds, schedule, mon
         result_of_mutant(schedule)
 
 
-@mostly_slow
+@pytest.mark.slow
+@every_schedule
 @pytest.mark.parametrize(
     ("line", "replacement"),
     [
@@ -192,7 +193,8 @@ def change_box(change, monkeypatch):
     monkeypatch.setattr(module, "Im2col", lambda *args, **kwargs: change(made(*args, **kwargs)))
 
 
-@mostly_slow
+@pytest.mark.slow
+@every_schedule
 @pytest.mark.parametrize(
     "change",
     [
@@ -224,7 +226,8 @@ def change_map(options, monkeypatch):
     )
 
 
-@mostly_slow
+@pytest.mark.slow
+@every_schedule
 @pytest.mark.parametrize("options", [{"element_strides": (1, 1, 1, 1)}, {"fill": "nan"}], ids=str)
 def test_a_wrong_map_of_images_gives_wrong_numbers(options, schedule, monkeypatch):
     change_map(options, monkeypatch)

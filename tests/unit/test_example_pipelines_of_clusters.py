@@ -16,8 +16,9 @@ from simwarp.faults import (
 )
 from simwarp.lab import recording as lab
 from simwarp.testing import assert_same_bits
-from support.pipeline_mutants import STUCK, TOO_EARLY, mostly_slow, plant
+from support.pipeline_mutants import SCHEDULES, STUCK, TOO_EARLY, mostly_slow, plant
 
+every_schedule = pytest.mark.parametrize("schedule", SCHEDULES)
 example = partial(lab.example, "pipelines")
 multicast, stream_k = map(example, ("gemm_b1_multicast", "gemm_b1_stream_k"))
 
@@ -98,7 +99,8 @@ def assert_found(module, line, replacement, kinds, schedule, shape, monkeypatch,
         module.gemm(device, *operands(*shape), **options)
 
 
-@mostly_slow
+@pytest.mark.slow
+@every_schedule
 @pytest.mark.parametrize(
     ("line", "replacement", "kinds"),
     [
@@ -124,7 +126,8 @@ STORED = "        ptx::cp_async_bulk_wait_group_read(ptx::n32_t<0>());  // the l
 FENCED = "        ptx::fence_proxy_async(ptx::space_shared);\n        __syncthreads();"
 
 
-@mostly_slow
+@pytest.mark.slow
+@every_schedule
 @pytest.mark.parametrize(
     ("line", "replacement", "kinds"),
     [

@@ -18,6 +18,7 @@ from simwarp.faults import (
 )
 from simwarp.lab import recording as lab
 from simwarp.testing import assert_same_bits
+from support.pipeline_mutants import mostly_slow
 
 example = partial(lab.example, "pipelines")
 pipelines, b1, f16 = map(example, ("pipelines", "gemm_wgmma_b1", "gemm_wgmma_f16"))
@@ -140,20 +141,8 @@ OF_RING = {
 }
 
 
-ENDLESS = {mistake for mistake, (_, _, kind) in OF_RING.items() if kind is Livelock}
-"""To see that a loop has no end takes long under the random schedule."""
-
-
-@pytest.mark.parametrize(
-    ("mistake", "schedule"),
-    [
-        pytest.param(
-            mistake, schedule, marks=[pytest.mark.slow] * (schedule == "random" and mistake in ENDLESS)
-        )
-        for mistake in OF_RING
-        for schedule in SCHEDULES
-    ],
-)
+@mostly_slow
+@pytest.mark.parametrize("mistake", OF_RING)
 def test_mutants_of_the_ring_are_found(mistake, schedule, monkeypatch):
     line, replacement, kind = OF_RING[mistake]
     with pytest.raises(kind):
@@ -177,7 +166,7 @@ OF_OUTPUT = {
 }
 
 
-@every_schedule
+@mostly_slow
 @pytest.mark.parametrize("mistake", OF_OUTPUT)
 def test_mutants_of_the_output_are_found(mistake, schedule, monkeypatch):
     line, replacement, kind = OF_OUTPUT[mistake]
