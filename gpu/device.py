@@ -184,6 +184,8 @@ class Device(Protocol):
         The result is the argument of a parameter ``const __grid_constant__ CUtensorMap``; it may also be
         uploaded. It holds the array's address: keep the array.
 
+        Dimensions are in the array's order, outermost first; PTX names coordinates in the other order.
+
         Parameters
         ----------
         array : Array
@@ -207,8 +209,6 @@ class Device(Protocol):
             What a copy takes for elements outside the tensor: "zeros" or "nan".
         im2col : Im2col, optional
             The box of an im2col copy; the tensor is then (images, …, channels).
-
-        All are in the array's order, outermost dimension first. PTX names coordinates in the other order.
 
         Returns
         -------
