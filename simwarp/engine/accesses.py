@@ -402,7 +402,7 @@ def _gather(chunk: Chunk, step: Step, place: Place, dtype: np.dtype[Any], count:
     register or, where that is not valid, at the address of an executing lane.
     """
     unit, memory, address = _vector(dtype, count), place.memory, place.address
-    if chunk.copies is not None and chunk.copies.in_flight:  # before it is a read of what nothing wrote
+    if chunk.copies is not None and chunk.copies.in_flight:  # first, or it is an uninitialised read
         at = _executing(chunk, address)
         chunk.copies.check(chunk, memory, _lanes(chunk), at, unit.itemsize, "read")
     shape = np.shape(address)

@@ -184,7 +184,7 @@ class RegistersInFlight:
                 chunk.registers[slot] = np.array(np.broadcast_to(chunk.registers[slot], chunk.live.shape))
 
     def check_defined(self, chunk: Chunk, d: tuple[int, ...], added: Mask) -> None:
-        """Report accumulators that a product adds to in some lanes, and that nothing wrote."""
+        """Report uninitialised accumulators that a product adds to in some lanes."""
         known = set[tuple[int, int]]()
         for slot in d:
             if chunk.registers[slot] is None or slot in chunk.partial:
