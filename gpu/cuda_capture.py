@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,6 +28,7 @@ class CudaGraph:
 
     def __init__(self) -> None:
         self._executable: Any = None
+        self._launches: list[Callable[[], None]] = []
         self._kept: list[Any] = []
 
     @property
@@ -44,25 +45,22 @@ class CudaGraph:
         """Make all launches again, with the same arguments, and return at once."""
         from cuda.bindings import driver
 
-        executable, outer, queue = self.executable, CAPTURES.graph, 0
-        if outer is not None:
-            queue = queue_of_capture(stream)
-            outer.keep([self])
-        elif stream is not None:
+        executable, queue = self.executable, 0
+        if CAPTURES.graph is not None:
+            queue_of_capture(stream)
+            for launch in self._launches:  # the driver captures no launch of a graph
+                launch()
+            return
+        if stream is not None:
             queue = stream.handle
             self.hold()
         (status,) = driver.cuGraphLaunch(executable, queue)
-        if status == driver.CUresult.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED:
-            raise CaptureError(
-                "launch of a graph with dependent launches in a capture\n"
-                "the driver captures graphs of ordinary launches only\n"
-                "make the launches of that graph again in the with block"
-            )
         if status:
             refuse(GRAPH, status)
 
-    def keep(self, values: Iterable[Any]) -> None:
-        """Keep the arrays among some values alive as long as the graph."""
+    def keep(self, launch: Callable[[], None], values: Iterable[Any]) -> None:
+        """Keep a launch, to make it again in another capture, and the arrays among some values alive."""
+        self._launches.append(launch)
         self._kept += [value for value in values if hasattr(value, "hold")]
 
     def hold(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import islice
 from threading import Lock
 from typing import Any
@@ -97,7 +98,8 @@ class BoundChain:
         given = [x if x.__class__ is bytes else x.pointer for each in arrays for x in each]
         with self._lock:
             if CAPTURES.graph is not None:
-                CAPTURES.graph.keep(x for each in arrays for x in each)
+                again = partial(self, [tuple(each) for each in arrays])
+                CAPTURES.graph.keep(again, (x for each in arrays for x in each))
                 self._capture(given)
                 return
             if given != self._last:

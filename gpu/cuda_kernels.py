@@ -111,7 +111,8 @@ class CudaKernel:
         queue, buffer = 0, self._buffer
         if CAPTURES.graph is not None:
             queue = queue_of_capture(stream)
-            CAPTURES.graph.keep(args)
+            how = {"shared": shared, "cooperative": cooperative, "cluster": cluster, "dependent": dependent}
+            CAPTURES.graph.keep(partial(self, grid, block, *args, **how), args)
         elif stream is not None:
             queue = stream.handle
             for value in args:

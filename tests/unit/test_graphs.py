@@ -238,19 +238,31 @@ def test_a_cuda_capture_that_fails_is_ended_and_dropped(cuda):
 def test_a_cuda_graph_holds_its_arrays_for_launches_in_a_stream(cuda):
     held = []
     array = SimpleNamespace(hold=lambda: held.append("array"), pointer=64)
+    with cuda_capture.capture() as graph:
+        cuda_capture.CAPTURES.graph.keep(int, [array, 5])
+    graph.launch()
+    assert held == []
+    graph.launch(SimpleNamespace(handle="mine"))
+    assert held == ["array"]
+    assert named(cuda, "cuGraphLaunch") == [("executable", 0), ("executable", "mine")]
+
+
+def test_a_capture_makes_the_launches_of_a_cuda_graph_again(cuda):
+    """An H200's driver refuses cuGraphLaunch in a stream that is being captured."""
+    chain = BoundChain([BoundLaunch(cuda.kernel, LaunchPlan("", "f", (7, 1, 1), (32, 1, 1), ()))])
     with cuda_capture.capture() as inner:
-        cuda_capture.CAPTURES.graph.keep([array, 5])
+        cuda.kernel(4, 32)
+        cuda.kernel(5, 32, dependent=True)
+        chain([[]])
     with cuda_capture.capture() as outer:
         inner.launch()
-    outer.launch()
-    assert held == []
-    outer.launch(SimpleNamespace(handle="mine"))
-    assert held == ["array"]
-    assert named(cuda, "cuGraphLaunch") == [
-        ("executable", QUEUE),
-        ("executable", 0),
-        ("executable", "mine"),
-    ]
+        with pytest.raises(CaptureError, match="a launch in a stream"):
+            inner.launch(SimpleNamespace(handle="mine"))
+    with cuda_capture.capture():
+        outer.launch()
+    assert named(cuda, "cuGraphLaunch") == []
+    grids = [getattr(call[0], "gridDimX", call[1]) for call in cuda.driver.launched]
+    assert grids == [4, 5, 7] * 3
 
 
 def test_cuda_plans_are_captured_one_by_one(cuda):
