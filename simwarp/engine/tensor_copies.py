@@ -114,9 +114,10 @@ def _units(chunk: Chunk, step: Step, tensor: TensorMap, lane: int) -> Units:
         )
     coordinates = [int(of_lane(chunk, read(chunk), lane)) for read in step.coordinates]
     offsets = [int(of_lane(chunk, read(chunk), lane)) for read in step.offsets]
-    tensormaps.check_coordinates(tensor, coordinates, offsets, stores=step.barrier is None)
+    stores = step.barrier is None
+    tensormaps.check_coordinates(tensor, coordinates, offsets, stores)
     if step.kind == "tensor copy":
-        return tensormaps.units_of(tensor, coordinates, offsets)
+        return tensormaps.units_of(tensor, coordinates, offsets, stores=stores)
     operation, kind = next(word for word in step.form.modifiers if word in REDUCTIONS), _kind(tensor)
     if kind not in REDUCTIONS[operation].split() or tensor.data_type not in _PLAIN:
         raise SchemeError(
@@ -124,7 +125,7 @@ def _units(chunk: Chunk, step: Step, tensor: TensorMap, lane: int) -> Units:
             f".{operation} takes {', '.join(REDUCTIONS[operation].split())}\n"
             "make the map with data_type= one of these"
         )
-    return tensormaps.units_of(tensor, coordinates, offsets, tensor.itemsize)
+    return tensormaps.units_of(tensor, coordinates, offsets, tensor.itemsize, stores)
 
 
 _PLAIN = [name for name in DATA_TYPES if not name.endswith("_ftz")]

@@ -109,9 +109,15 @@ def check_coordinates(
 
 
 def units_of(
-    tensor: TensorMap, coordinates: Sequence[int], offsets: Sequence[int] = (), width: int = 0
+    tensor: TensorMap,
+    coordinates: Sequence[int],
+    offsets: Sequence[int] = (),
+    width: int = 0,
+    stores: bool = False,
 ) -> Units:
     """The units of the copy at coordinates, innermost first; each of ``width`` bytes, or as wide as they can.
+
+    A store or reduction counts what follows a row of the tensor as inside, up to a multiple of 16 bytes.
 
     Examples
     --------
@@ -121,6 +127,8 @@ def units_of(
     >>> units = units_of(tensor, (4,))
     >>> units.width, units.addresses.tolist(), units.inside.tolist()
     (8, [4112, 4120], [True, False])
+    >>> units_of(tensor, (4,), stores=True).inside.tolist()
+    [True]
     """
     if tensor.interleave:
         first, row_inside = _slices(tensor, coordinates)
@@ -131,7 +139,10 @@ def units_of(
             _pixels(tensor, coordinates, offsets) if tensor.im2col else _rows(tensor, coordinates)
         )
         start = coordinates[0] * tensor.itemsize
-        begin, end = -start, tensor.shape[0] * tensor.itemsize - start
+        end = tensor.shape[0] * tensor.itemsize
+        if stores:
+            end = -(-end // _WIDEST) * _WIDEST
+        begin, end = -start, end - start
     row, pitch = _row_bytes(tensor), _pitch(tensor)
     width = width or _widest(start, row, end)
     along = np.arange(0, row, width)

@@ -220,6 +220,7 @@ def test_a_store_leaves_out_what_is_outside(schedule, rank):
     at = tuple(max(c, 0) for c in at)
     device = simwarp.Device(schedule=schedule)
     tile = np.arange(1, np.prod(box) + 1, dtype=np.int32).reshape(box)
+    shape = (*shape[:-1], shape[-1] // 4 * 4)
     target = device.upload(np.zeros(shape, np.int32), "target")
     body = filled(tile.nbytes) + store(at) + DONE
     launch(body, device.tensor_map(target, box), target, device.upload(tile))
@@ -229,6 +230,28 @@ def test_a_store_leaves_out_what_is_outside(schedule, rank):
         if all(x < n for x, n in zip(where, shape, strict=True)):
             wanted[where] = tile[index]
     assert target.download().tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize("operation", ["", ".add"])
+def test_a_store_fills_the_last_16_bytes_of_a_row(operation):
+    """An H200 cuts a load at the tensor's edge, and a store or reduction at the next multiple of 16 bytes."""
+    device = simwarp.Device()
+    old = np.arange(1000, 1040, dtype=np.uint32).reshape(5, 8)
+    tile = np.arange(1, 25, dtype=np.uint32).reshape(3, 8)
+    target = device.upload(old)
+    tensor = device.tensor_map(target, (3, 8), shape=(4, 5), strides=(32,))
+    name = f"cp.{'reduce.' if operation else ''}async.bulk.tensor"
+    launch(filled(96) + store((0, 2), "", name, operation) + DONE, tensor, target, device.upload(tile))
+    wanted = old.copy()
+    wanted[2:4] = tile[:2] + (old[2:4] if operation else 0)
+    assert target.download().tolist() == wanted.tolist()
+
+
+def test_a_store_that_fills_past_the_end_of_an_array_is_reported():
+    device = simwarp.Device()
+    target, tile = device.upload(np.zeros(6, np.uint16)), device.upload(np.ones(8, np.uint16))
+    with pytest.raises(OutOfBounds):
+        launch(filled(16) + store((0,)) + DONE, device.tensor_map(target, 8), target, tile)
 
 
 def test_pixels_are_stored_without_offsets():
@@ -253,7 +276,7 @@ REDUCED = {
     "dec": ("uint32",),
     "and": ("uint32", "uint64"),
     "or": ("int32",),
-    "xor": ("int64",),
+    "xor": ("int32",),
 }
 MEANING = {
     **{"add": np.add, "min": np.minimum, "max": np.maximum},
@@ -451,6 +474,12 @@ FAULTS = {
         TensorMapFault,
         "of elements of float32",
         {"data_type": "float32"},
+    ),
+    "bits of int64": (
+        FENCE + store((0, 0), "", "cp.reduce.async.bulk.tensor", ".xor"),
+        TensorMapFault,
+        ".xor takes u32, s32, u64",
+        {"data_type": "int64", "shape": (20, 8), "strides": (64,)},
     ),
 }
 

@@ -45,7 +45,7 @@ def expected(kernel: Kernel, copy: Copy) -> Array:
     """What the simulator's maps of boxes make of a copy."""
     tensor, reduces = copy.tensor, kernel.operation not in ("load", "store")
     width = tensor.itemsize if reduces else 0
-    units = units_of(tensor, copy.coordinates, copy.offsets, width)
+    units = units_of(tensor, copy.coordinates, copy.offsets, width, kernel.operation != "load")
     bytes_of = np.arange(units.width)
     start = np.uint64(copy.start)
     tile = swizzled(start + units.offsets, tensor.swizzle).astype(np.int64)[:, None] + bytes_of

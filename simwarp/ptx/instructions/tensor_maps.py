@@ -21,9 +21,9 @@ REDUCTIONS = {
     "add": "u32 s32 u64 f32 f16 bf16",
     **dict.fromkeys(("min", "max"), "u32 s32 u64 s64 f16 bf16"),
     **dict.fromkeys(("inc", "dec"), "u32"),
-    **dict.fromkeys(("and", "or", "xor"), "u32 s32 u64 s64"),
+    **dict.fromkeys(("and", "or", "xor"), "u32 s32 u64"),
 }
-"""Operation → the types of elements that it reduces; bit operations take words of either sign."""
+"""Operation → the types of elements that it reduces; an H200 refuses the bits of s64."""
 
 
 def _flat_images(words: Sequence[str], _: str, __: str) -> bool:
