@@ -324,7 +324,7 @@ class _Writer:
 
     def _test(self, barrier: _Barrier) -> None:
         """A test of a kept state, or of a parity."""
-        word, hint = self._draw.choice((("test_wait", ""), ("try_wait", ""), ("try_wait", ", 64")))
+        word = self._draw.choice(("test_wait", "try_wait"))
         order = self._order("acquire", "relaxed")
         kept = [state for state, (phase, _) in barrier.states.items() if phase >= barrier.phase - 1]
         if kept and self._draw.integer(0, 1):
@@ -335,10 +335,10 @@ class _Writer:
             parity = self._draw.integer(0, 1)
             complete = parity != barrier.phase % 2
             what, which = ".parity", str(parity)
-        if not complete and not hint:
+        if not complete:
             word = "test_wait"  # the other may wait for long
         space, at = self._at(barrier)
-        self._line(f"mbarrier.{word}{what}{order}{space}.b64 %p, {at}, {which}{hint};")
+        self._line(f"mbarrier.{word}{what}{order}{space}.b64 %p, {at}, {which};")
         self._give_predicate(complete)
 
     def _expect(self, barrier: _Barrier) -> None:
@@ -386,11 +386,11 @@ class _Writer:
 
         def act() -> None:
             space, at = self._at(barrier)
-            self._line("bar.warp.sync 0xFFFFFFFF;")
             self._line(f"mbarrier.{word}{self._order('release')}{space}.b64 {state}, {at}, {each};")
             self._line(f"mbarrier.pending_count.b64 %r, {state};")
 
-        self._line("mov.b32 %r, 0;")
+        # A warp that is together gets one state; behind a wait of some threads, bar.warp.sync may be lost.
+        self._line("bar.sync 0;", "mov.b32 %r, 0;")
         if warp < 0:
             act()
         else:
@@ -415,13 +415,15 @@ class _Writer:
         """Let each thread wait for a phase; a wait that never ends gives 0."""
         self._labels += 1
         again, done = f"AGAIN{self._labels}", f"DONE{self._labels}"
-        word = self._draw.choice(("test_wait", "try_wait"))
+        # ptxas breaks a suspend-time hint where only some threads of a warp wait (docs/silicon.md).
+        hints = ["", ", 64"] if not barrier.group else [""]
+        word, hint = self._draw.choice([("test_wait", ""), *(("try_wait", hint) for hint in hints)])
         space, at = self._at(barrier)
         order = self._order("acquire")
         self._line("mov.u32 %spin, 0;")
         self._lines.append(f"{again}:")
         self._line(
-            f"mbarrier.{word}.parity{order}{space}.b64 %p, {at}, {phase & 1};",
+            f"mbarrier.{word}.parity{order}{space}.b64 %p, {at}, {phase & 1}{hint};",
             f"@%p bra {done};",
             "add.u32 %spin, %spin, 1;",
             f"setp.lt.u32 %p, %spin, {_SPINS};",
