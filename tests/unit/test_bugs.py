@@ -380,17 +380,6 @@ def test_the_page_lists_the_asynchronous_bugs():
     assert written == right, "run python -m simwarp.lab.subjects.bugs"
 
 
-def test_the_asynchronous_bugs_have_columns_when_they_are_recorded():
-    meta = recorded("sanitizer").meta
-    bare = {key: value for key, value in meta.items() if key != "asynchronous"}
-    assert recorder.asynchronous_table(bare).count("not yet asked |\n") == len(ASYNCHRONOUS)
-    tools = {tool: result(False) for tool in TOOLS} | {"alone": {"ends": "wrong"}}
-    part = {"bugs": {name: {"buggy": tools, "fixed": tools} for name in ASYNCHRONOUS}}
-    text = recorder.asynchronous_table({**meta, "asynchronous": part})
-    assert text.count("| – | – | – | – | wrong |\n") == len(ASYNCHRONOUS)
-    assert "not yet asked" not in text
-
-
 @pytest.mark.parametrize("name", ASYNCHRONOUS)
 def test_the_program_of_an_asynchronous_bug_launches_it(name):
     bug, text = ASYNCHRONOUS[name], recorder.program(ASYNCHRONOUS[name])
@@ -424,9 +413,11 @@ def test_the_table_shows_found_bugs_their_lines_and_hangs():
     }
     text = recorder.table({**meta, "bugs": bugs})
     assert text.count("\n| ") == 13
-    assert (
-        "NVIDIA Test, driver 580.0, Version 2025.3, 2026-01-02. Findings in the corrected twins: 12." in text
-    )
+    alarms = ", ".join(f"`{name}` (memcheck)" for name in NAMES)
+    where = "NVIDIA Test, driver 580.0, Version 2025.3, 2026-01-02"
+    assert f"{where}. Findings in the corrected twins: {alarms}." in text
+    text = recorder.table({**meta, "bugs": {name: {"buggy": clean, "fixed": clean} for name in NAMES}})
+    assert f"{where}. Findings in the corrected twins: none." in text
 
 
 @pytest.fixture(scope="module")
@@ -435,8 +426,7 @@ def recording():
 
 
 def test_the_recording_is_of_the_current_asynchronous_programs(recording):
-    part = recording.get("asynchronous")
-    assert part is None or part["sources"] == recorder.digests(ASYNCHRONOUS)
+    assert recording["asynchronous"]["sources"] == recorder.digests(ASYNCHRONOUS)
 
 
 def test_the_recording_is_of_the_current_programs(recording):
@@ -454,6 +444,23 @@ def test_corrected_twins_are_right_on_silicon_and_clean_in_the_tools(recording, 
     twin = recording["bugs"][name]["fixed"]
     assert twin["alone"]["ends"] == "right"
     assert {tool: twin[tool]["found"] for tool in TOOLS} == dict.fromkeys(TOOLS, False)
+
+
+ALARMS = {
+    # initcheck does not see what a bulk copy stores.
+    **dict.fromkeys(("missing_proxy_fence", "reused_tile", "unread_exit"), "initcheck"),
+    # racecheck does not see that a warp's barrier comes before one lane's arrival, or a cluster's barrier
+    # before a store of another block.
+    **dict.fromkeys(("few_releases", "cluster_exit"), "racecheck"),
+}
+"""Corrected asynchronous kernels that a tool finds fault with."""
+
+
+@pytest.mark.parametrize("name", ASYNCHRONOUS)
+def test_corrected_asynchronous_twins_are_right_on_silicon(recording, name):
+    twin = recording["asynchronous"]["bugs"][name]["fixed"]
+    assert {twin[tool]["ends"] for tool in ("alone", *TOOLS)} == {"right"}
+    assert [tool for tool in TOOLS if twin[tool]["found"]] == ([ALARMS[name]] if name in ALARMS else [])
 
 
 @pytest.mark.parametrize(

@@ -17,19 +17,16 @@ too_many_registers(const unsigned* x, unsigned* sums, unsigned rows)
 #else
         asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
 #endif
-        for (unsigned row = 0; row < rows; row++) {
-            for (unsigned of = 0; of < 2; of++) tile[of][column] = x[(of * rows + row) * columns + column];
-            __syncthreads();
-            __syncthreads();
-        }
-        return;
+    } else {
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");  // BUG
     }
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");  // BUG
     unsigned sum = 0;
     for (unsigned row = 0; row < rows; row++) {
+        for (unsigned of = 0; group == 0 && of < 2; of++)
+            tile[of][column] = x[(of * rows + row) * columns + column];
         __syncthreads();
-        sum += tile[group - 1][column];
+        if (group > 0) sum += tile[group - 1][column];
         __syncthreads();
     }
-    sums[(group - 1) * columns + column] = sum;
+    if (group > 0) sums[(group - 1) * columns + column] = sum;
 }

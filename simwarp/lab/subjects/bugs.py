@@ -2,7 +2,7 @@ r"""The subject that records compute-sanitizer's findings in ``examples/bugs``; 
 
 Each kernel and its corrected version become a program, which runs alone and under each tool.
 ``python -m simwarp.lab.subjects.bugs`` writes the tables from the recording. The asynchronous bugs have a
-part of their own in it, and a table without the tools' findings until they are recorded.
+part of their own in it.
 
 >>> ending("right\n========= ERROR SUMMARY: 0 errors")
 'right'
@@ -253,26 +253,22 @@ ASYNCHRONOUS = re.compile(r"(?<=<!-- asynchronous bugs -->\n).*?(?=<!-- end -->)
 
 def table(recorded: dict[str, Any]) -> str:
     """The Markdown table of the tools' findings in each bug."""
-    rows = [row(bug, recorded["bugs"][name]["buggy"]) for name, bug in bugs().items()]
-    return "\n".join(["", HEADER, *rows, "", source(recorded), "", ""])
+    return _table(bugs(), recorded["bugs"], recorded)
 
 
 def asynchronous_table(recorded: dict[str, Any]) -> str:
-    """The Markdown table of the asynchronous bugs, with the tools' findings once they are recorded."""
-    part = recorded.get("asynchronous")
-    if part is None:
-        header = "| bug | file and line | simwarp | compute-sanitizer |\n|---|---|---|---|"
-        rows = [f"{row(bug, None)} not yet asked |" for bug in asynchronous().values()]
-        return "\n".join(["", header, *rows, "", ""])
-    rows = [row(bug, part["bugs"][name]["buggy"]) for name, bug in asynchronous().items()]
-    return "\n".join(["", HEADER, *rows, "", source({**recorded, "bugs": part["bugs"]}), "", ""])
+    """The Markdown table of the tools' findings in each asynchronous bug."""
+    return _table(asynchronous(), recorded["asynchronous"]["bugs"], recorded)
 
 
-def row(bug: Any, results: dict[str, Any] | None) -> str:
-    """The row of one bug in the Markdown table; only its first columns without results."""
+def _table(some: Mapping[str, Any], results: dict[str, Any], recorded: dict[str, Any]) -> str:
+    rows = [row(bug, results[name]["buggy"]) for name, bug in some.items()]
+    return "\n".join(["", HEADER, *rows, "", source(results, recorded), "", ""])
+
+
+def row(bug: Any, results: dict[str, Any]) -> str:
+    """The row of one bug in the Markdown table."""
     cells = [f"{bug.title}", f"`{bug.name}.cu:{bug.line}`", f"`{bug.fault}`"]
-    if results is None:
-        return "| " + " | ".join(cells) + " |"
     cells += [cell(bug, results[tool]) for tool in TOOLS]
     return "| " + " | ".join([*cells, results["alone"]["ends"]]) + " |"
 
@@ -284,13 +280,14 @@ def cell(bug: Any, result: dict[str, Any]) -> str:
     return "found" if {bug.line, bug.other_line} & set(result["lines"]) else "found, line not named"
 
 
-def source(recorded: dict[str, Any]) -> str:
-    """The line below the table: GPU, versions, date, and the number of false alarms."""
-    fixed = [results["fixed"] for results in recorded["bugs"].values()]
-    false_alarms = sum(results[tool]["found"] for results in fixed for tool in TOOLS)
+def source(results: dict[str, Any], recorded: dict[str, Any]) -> str:
+    """The line below a table: GPU, versions, date, and what the tools found in corrected twins."""
+    alarms = [
+        f"`{name}` ({tool})" for name, of in results.items() for tool in TOOLS if of["fixed"][tool]["found"]
+    ]
     return (
         f"{recorded['gpu']['name']}, driver {recorded['driver']}, {recorded['sanitizer']}, "
-        f"{recorded['date']}. Findings in the corrected twins: {false_alarms}."
+        f"{recorded['date']}. Findings in the corrected twins: {', '.join(alarms) or 'none'}."
     )
 
 
