@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
 import numpy as np
-from common import ROOT, Row, Side, about_this_run, show, use_one_core, write
+from common import ROOT, Row, Side, about_this_run, parser_of, publish, use_one_core
 from ptx import CASES, Case
 from ptx_cases import gemm
 
@@ -63,11 +63,10 @@ def commit_of(tree: Path) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = parser_of(__doc__)
     parser.add_argument("other", type=Path, metavar="OTHER")
     parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--only", nargs="+", choices=COMPARED, default=list(COMPARED), metavar="CASE")
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write the results to this file, too")
     parser.add_argument("--serve", choices=COMPARED, help=argparse.SUPPRESS)
     options = parser.parse_args()
     use_one_core()
@@ -79,9 +78,7 @@ def main() -> None:
     rows = [compared(name, other, options.pairs) for name in options.only]
     mean = geometric_mean(row.ours for row in rows)
     rows.append(Row("against/mean", {"rows": len(rows)}, "times", "higher", mean, target=TARGET_OF_MEAN))
-    show(rows)
-    if options.json:
-        write(options.json, meta, rows)
+    publish(options.json, meta, rows)
 
 
 if __name__ == "__main__":

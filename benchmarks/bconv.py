@@ -14,15 +14,13 @@ The floor is what the tensor cores can do at best (15,500 TOPS), or the time to 
 
 from __future__ import annotations
 
-import argparse
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from bmm import AUTHORS, graph_time
-from common import Row, about_this_run, show, write
+from common import Row, about_this_run, parser_of, publish
 from hopper import seconds
 
 import gpu
@@ -144,9 +142,7 @@ def library_time(channels: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write the results to this file, too")
-    path = parser.parse_args().json
+    path = parser_of(__doc__).parse_args().json
     device, random = gpu.CudaDevice(), np.random.default_rng()
     torch.backends.cudnn.benchmark = True
     meta = about_this_run(
@@ -156,9 +152,7 @@ def main() -> None:
         nvrtc=compiler_version().removeprefix("NVRTC "),
     )
     rows = [row for i, channels in enumerate(CHANNELS) for row in rows_of(device, channels, i, random)]
-    show(rows)
-    if path:
-        write(path, meta, rows)
+    publish(path, meta, rows)
 
 
 if __name__ == "__main__":

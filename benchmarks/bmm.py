@@ -15,15 +15,13 @@ clock and multiprocessor. Carry-save counting needs one for two words, so ours m
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from common import Row, about_this_run, show, write
+from common import Row, about_this_run, parser_of, publish
 from hopper import seconds
 
 import gpu
@@ -274,9 +272,7 @@ def packing_rows(device: Any, random: np.random.Generator) -> list[Row]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write the results to this file, too")
-    path = parser.parse_args().json
+    path = parser_of(__doc__).parse_args().json
     device, random = gpu.CudaDevice(), np.random.default_rng()
     meta = about_this_run(
         gpu=device.name,
@@ -287,9 +283,7 @@ def main() -> None:
     libraries = library_speeds(random)
     rows = product_rows(device, random, libraries) + tensor_core_rows(device, random, libraries)
     rows += packing_rows(device, random)
-    show(rows)
-    if path:
-        write(path, meta, rows)
+    publish(path, meta, rows)
 
 
 if __name__ == "__main__":

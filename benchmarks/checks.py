@@ -23,7 +23,7 @@ from statistics import median, quantiles
 from typing import Any
 
 import numpy as np
-from common import ROOT, Row, Side, about_this_run, show, use_one_core, write
+from common import ROOT, Row, Side, about_this_run, parser_of, show, use_one_core, write
 from ptx_cases import gemm, multiply
 
 from gpu.compile import compiler_version
@@ -123,8 +123,7 @@ def rows() -> Iterator[Row]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write the results to this file, too")
+    parser = parser_of(__doc__)
     parser.add_argument("--serve", choices=SAMPLES, help=argparse.SUPPRESS)
     parser.add_argument("--checks", default="raise", help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -1,20 +1,23 @@
-"""Shared by the benchmarks: one core, the provenance of the numbers, and the JSON that the pages show."""
+"""Shared by benchmarks: options, one core, the provenance of numbers, and the JSON that the pages show."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from reference.files import write_whole
+
+Case = TypeVar("Case")
 
 ROOT = Path(__file__).resolve().parents[1]
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -146,3 +149,35 @@ def write(path: Path, meta: Mapping[str, Any], rows: Sequence[Row]) -> None:
     text = json.dumps({"meta": meta, "rows": [asdict(row) for row in rows]}, indent=2) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, lambda file: file.write(text.encode()))
+
+
+def publish(path: Path | None, meta: Mapping[str, Any], rows: Sequence[Row]) -> None:
+    """Show a result, and write it to a file if one is named."""
+    show(rows)
+    if path:
+        write(path, meta, rows)
+
+
+# ---- the command line ------------------------------------------------------------------------------
+
+
+def parser_of(text: str | None) -> argparse.ArgumentParser:
+    """A parser with the option ``--json``, described by the first line of a script's docstring."""
+    parser = argparse.ArgumentParser(description=(text or "").partition("\n")[0])
+    parser.add_argument("--json", type=Path, metavar="PATH", help="write the results to this file, too")
+    return parser
+
+
+def measure(
+    text: str | None,
+    cases: Mapping[str, Case],
+    rows: Callable[[dict[str, Case]], Iterable[Row]],
+    **about: Any,
+) -> None:
+    """Measure the cases that the options name on one core, and publish their rows."""
+    parser = parser_of(text)
+    parser.add_argument("--only", nargs="+", choices=cases, default=list(cases), help="run these cases")
+    options = parser.parse_args()
+    use_one_core()
+    meta = about_this_run(**about)
+    publish(options.json, meta, list(rows({name: cases[name] for name in options.only})))

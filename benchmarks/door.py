@@ -24,18 +24,16 @@ calls a second on one core.
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import Row, about_this_run, show, use_one_core, write
+from common import Row, about_this_run, parser_of, publish, use_one_core
 
 import gpu
 import simwarp
@@ -493,12 +491,11 @@ def gpu_rows(bench: Bench, options: Any) -> Iterator[Finish]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--only", default="bmm,bconv2d,pack,mttkrp", metavar="NAMES")
     parser.add_argument("--tensors", default=",".join(TENSORS), metavar="NAMES")
     parser.add_argument("--formats", default=",".join(FORMATS), metavar="NAMES")
     parser.add_argument("--simulator", action="store_true", help="only the row that needs no GPU")
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write the results to this file, too")
     options = parser.parse_args()
     if options.simulator:
         use_one_core()
@@ -515,9 +512,7 @@ def main() -> None:
         finishes = list(gpu_rows(bench, options))
         bench.measure(ROUNDS)
         rows = [finish() for finish in finishes]
-    show(rows)
-    if options.json:
-        write(options.json, meta, rows)
+    publish(options.json, meta, rows)
 
 
 if __name__ == "__main__":

@@ -10,18 +10,15 @@ the chip keeps to; and, where MMA-Sim can be imported, the bits of an instructio
 
 from __future__ import annotations
 
-import argparse
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
 import numpy as np
-from common import Row, about_this_run, show, use_one_core, write
+from common import Row, measure
 from ptx_cases import TimedDevice, check_close, check_equal
 
 from simwarp.floats import narrow, widen
@@ -309,18 +306,5 @@ def rows(cases: Mapping[str, Case]) -> Iterator[Row]:
         yield Row(f"mma/{name}", params, unit, "higher", median(speeds), peers, target=case.target)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write the results to this file, too")
-    parser.add_argument("--only", nargs="+", choices=CASES, default=list(CASES), help="run these cases")
-    options = parser.parse_args()
-    use_one_core()
-    meta = about_this_run()
-    found = list(rows({name: CASES[name] for name in options.only}))
-    show(found)
-    if options.json:
-        write(options.json, meta, found)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    measure(__doc__, CASES, rows)

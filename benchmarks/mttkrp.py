@@ -15,17 +15,15 @@ The floor is the time to move every byte that has to be moved, at 4.3 TB/s.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from common import Row, about_this_run, show, write
+from common import Row, about_this_run, parser_of, show, write
 from hopper import seconds
 from tensors import make
 
@@ -155,12 +153,11 @@ def cpd_row(problem: Problem, best: Timed) -> Row:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--tensors", default=",".join(PEERS), metavar="NAMES", help="of " + ", ".join(PEERS))
     parser.add_argument(
         "--formats", default=",".join(FORMATS), metavar="NAMES", help="of " + ", ".join(FORMATS)
     )
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write the results to this file, too")
     options = parser.parse_args()
     device, random = gpu.CudaDevice(), np.random.default_rng()
     meta = about_this_run(

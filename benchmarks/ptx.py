@@ -10,7 +10,6 @@ collector and the allocator run as they always do.
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
@@ -24,7 +23,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from common import Row, about_this_run, show, use_one_core, write
+from common import Row, measure
 from ptx_cases import Sample, check_equal, gemm, multiply, pack, packed, popc, spmv, wgmma_b1, wgmma_f16
 
 import reference
@@ -178,23 +177,17 @@ def _row(
     return Row(f"ptx/{name}", params, unit, better, median(values), peers or {}, target=target)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write the results to this file, too")
-    parser.add_argument("--only", nargs="+", choices=CASES, default=list(CASES), help="run these cases")
-    options = parser.parse_args()
-    use_one_core()
-    meta = about_this_run(nvrtc=compiler_version().removeprefix("NVRTC "))
+def rows(cases: Mapping[str, Case]) -> Iterator[Row]:
+    """Measure the cases in turns, those that need two cores where there are two."""
     with all_cores():
         several = len(os.sched_getaffinity(0)) > 1
-    cases = {n: CASES[n] for n in options.only if several or n not in NEEDS_TWO_CORES}
+    cases = {name: case for name, case in cases.items() if several or name not in NEEDS_TWO_CORES}
     samples = sample_all(cases)
-    rows = [row(name, case, samples[name]) for name, case in cases.items() if name != "popc"]
-    rows += [row_beside_numba(name, cases[name], samples[name]) for name in BESIDE_NUMBA if name in cases]
-    show(rows)
-    if options.json:
-        write(options.json, meta, rows)
+    yield from (row(name, case, samples[name]) for name, case in cases.items() if name != "popc")
+    for name in BESIDE_NUMBA:
+        if name in cases:
+            yield row_beside_numba(name, cases[name], samples[name])
 
 
 if __name__ == "__main__":
-    main()
+    measure(__doc__, CASES, rows, nvrtc=compiler_version().removeprefix("NVRTC "))

@@ -15,7 +15,6 @@ of table 1 of the artifact, measured on a GPU.
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import re
 import time
@@ -25,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from common import Row, about_this_run, show, write
+from common import Row, about_this_run, parser_of, publish
 from rich.progress import track
 
 import simwarp
@@ -133,20 +132,17 @@ def row_of(name: str, kernels: dict[str, str], graph: Graph) -> Row:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--artifact", type=Path, required=True, metavar="FOLDER")
     parser.add_argument("--graphs", nargs="+", choices=GRAPHS, default=[*GRAPHS], metavar="NAME")
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write the results to this file, too")
     options = parser.parse_args()
     meta = about_this_run()
     kernels = compiled(options.artifact)
     folder = options.artifact / "indigo" / "input"
     rows = [row_of(name, kernels, read_graph(folder / f"{name}.egr")) for name in options.graphs]
-    show(rows)
+    publish(options.json, meta, rows)
     for row in rows:
         print(row.case, dict(row.params))
-    if options.json:
-        write(options.json, meta, rows)
 
 
 if __name__ == "__main__":

@@ -14,15 +14,13 @@ tensor. The seconds are those of making it once, on all cores; ``core_seconds`` 
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 
 import numba
 import numpy as np
-from common import Row, about_this_run, show, write
+from common import Row, about_this_run, parser_of, show, write
 from tensors import make
 
 from gpu.mttkrp import formats
@@ -130,9 +128,8 @@ def compile_all() -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--tensors", nargs="+", choices=TARGETS, default=[*TARGETS], metavar="NAME")
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write the results to this file, too")
     options = parser.parse_args()
     meta = about_this_run(threads=numba.get_num_threads())
     compile_all()

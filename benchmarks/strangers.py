@@ -15,7 +15,6 @@ instruction is not supported.
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import time
 from collections.abc import Iterable, Sequence
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import Row, about_this_run, write
+from common import Row, about_this_run, parser_of, write
 from rich.console import Console
 from rich.table import Table
 from stranger_cases import CASES
@@ -256,12 +255,11 @@ def show(results: Sequence[Result]) -> None:
 
 def main(cases: Sequence[Case] = CASES, arguments: Sequence[str] | None = None) -> int:
     """Run the cases; return 1 if something is open, else 0."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--artifact", type=Path, required=True, metavar="FOLDER")
     parser.add_argument(
         "--only", nargs="+", metavar="WORD", help="cases whose project or kernel contains one"
     )
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write the results to this file, too")
     options = parser.parse_args(arguments)
     words = options.only or [""]
     chosen = [case for case in cases if any(word in f"{case.project} {case.name}" for word in words)]

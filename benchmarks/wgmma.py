@@ -10,16 +10,13 @@ floats with a bound that the rule of the chip keeps to.
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, NamedTuple
 
 import mma
 import numpy as np
-from common import Row, about_this_run, show, use_one_core, write
+from common import Row, measure
 from ptx_cases import TimedDevice, check_close, check_equal
 
 from simwarp.fragments import Fragments, fragments_of
@@ -157,18 +154,5 @@ def rows(cases: dict[str, Case]) -> Iterator[Row]:
         yield Row(f"mma/wgmma-{name}", params, unit, "higher", median(speeds), {}, target=case.target)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write the results to this file, too")
-    parser.add_argument("--only", nargs="+", choices=CASES, default=list(CASES), help="run these cases")
-    options = parser.parse_args()
-    use_one_core()
-    meta = about_this_run()
-    found = list(rows({name: CASES[name] for name in options.only}))
-    show(found)
-    if options.json:
-        write(options.json, meta, found)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    measure(__doc__, CASES, rows)
