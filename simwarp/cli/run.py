@@ -83,7 +83,7 @@ def run_command(
     cooperative: Annotated[bool, typer.Option("--cooperative", help="All blocks at once.")] = False,
     cluster: Annotated[str, typer.Option(help="Blocks per cluster: one to three numbers.")] = "",
     observe: Annotated[
-        str, typer.Option(help="What to count: banks,sectors,divergence,traffic,coverage; or all.")
+        str, typer.Option(help="What to count: banks,sectors,divergence,traffic,products,coverage; or all.")
     ] = "",
     checks: Annotated[
         list[str] | None,

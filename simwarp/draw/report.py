@@ -15,6 +15,7 @@ _TITLES = {
     "traffic": "Traffic",
     "fidelity": "Fidelity",
     "pipeline": "Pipeline: stages in shared memory of block 0; ~ copy in flight, = filled, # read, . free",
+    "products": "Products of warpgroups, by number of the warpgroup in its block",
 }
 
 
@@ -84,6 +85,8 @@ def _body(name: str, data: Data) -> str:
         return "\n".join(f"{stage:>{width}}  {row}" for stage, row in data["rows"].items()) or "none"
     if name == "traffic":
         return _traffic(data)
+    if name == "products":
+        return _products(data)
     return _coverage(data) if name == "coverage" else _by_line(data)
 
 
@@ -116,6 +119,18 @@ def _traffic(data: Data) -> str:
     if data["operations"]:
         parts.append(table(["type", "operations"], list(data["operations"].items())))
     return "\n\n".join(parts)
+
+
+def _products(data: Data) -> str:
+    """The counts of each warpgroup by line, with their total."""
+    if not data["lines"]:
+        return "none"
+    rows = [
+        [number, line, *counts.values()]
+        for number, one in {**data["warpgroups"], "all": data}.items()
+        for line, counts in {**one["lines"], "total": one["total"]}.items()
+    ]
+    return table(["warpgroup", "line", *(column.replace("_", " ") for column in data["total"])], rows)
 
 
 def _coverage(data: Data) -> str:

@@ -1,16 +1,25 @@
-"""Counters of executed matrix instructions, by their lowering (`simwarp.chips.lowering`)."""
+"""Counters of executed matrix instructions: by their lowering (`simwarp.chips.lowering`), by warpgroup."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from reference.errors import SchemeError
 from simwarp.chips.chips import Capability, chip_name
 from simwarp.chips.lowering import Lowering, lowering
-from simwarp.observe.line_counts import LineCounts, listed
+from simwarp.engine.warpgroups import WARPS
+from simwarp.fragments import fragments_of
+from simwarp.lanes import WARP_SIZE
+from simwarp.observe.line_counts import CountingObserver, Counts, LineCounts, LineTable, line_of, listed
+
+if TYPE_CHECKING:
+    from simwarp.engine.chunk import Chunk, Mask
+    from simwarp.program.program import Step
 
 _LISTED = 4
 """The most lines that a sentence lists."""
@@ -75,3 +84,82 @@ def _known(opcode: str, cc: Capability) -> tuple[Lowering, bool]:
         return lowering(opcode, cc), True
     except SchemeError:
         return Lowering(opcode, {}), False
+
+
+# ---- products of warpgroups ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ProductCounts(Counts):
+    """The products that warpgroups issued.
+
+    Attributes
+    ----------
+    products : int
+        Instructions ``wgmma.mma_async``, one for each warpgroup that executes one.
+    multiply_adds : int
+        Their multiplications, m * n * k each; of bits, pairs of bits.
+    """
+
+    products: int = 0
+    multiply_adds: int = 0
+
+
+class Products(CountingObserver):
+    """Counts the products of warpgroups: ``products["gemm.cu:42"]`` is the number of a line.
+
+    Attributes
+    ----------
+    warpgroups : dict of int to LineTable
+        By number of the warpgroup in its block, over all blocks, the counts of each line:
+        ``warpgroups[1]["gemm.cu:42"].products``, ``warpgroups[1].total``.
+    total : ProductCounts
+        The counts of all warpgroups.
+
+    Examples
+    --------
+    >>> found = Products()
+    >>> found.add("gemm/gemm.cu:42", 0, ProductCounts(8, 8 * 64 * 128 * 16))
+    >>> found.add("gemm/gemm.cu:42", 1, ProductCounts(4, 4 * 64 * 128 * 16))
+    >>> found["gemm.cu:42"], found.warpgroups[1]["gemm.cu:42"]
+    (12, ProductCounts(products=4, multiply_adds=524288))
+    """
+
+    def __init__(self) -> None:
+        self._all = LineTable(ProductCounts, "products of warpgroups")
+        self.warpgroups: dict[int, LineTable[ProductCounts]] = {}
+
+    def on_step(self, chunk: Chunk, step: Step, mask: Mask) -> None:
+        """Count the products that a step issues; lanes without their warpgroup issue none."""
+        if step.kind != "warpgroup product":
+            return
+        of_block = -(-chunk.warps_per_block // WARPS)
+        number = chunk.block_in_chunk * of_block + chunk.warp_in_block // WARPS
+        lanes = np.bincount(number[:, 0], mask.sum(axis=1))
+        issued = np.bincount(np.flatnonzero(lanes == WARPS * WARP_SIZE) % of_block)
+        shape = fragments_of(step.instruction.opcode).shape
+        for warpgroup in np.flatnonzero(issued).tolist():
+            count = int(issued[warpgroup])
+            counts = ProductCounts(count, count * shape.m * shape.n * shape.k)
+            self.add(line_of(step.instruction), warpgroup, counts)
+
+    def add(self, line: str, warpgroup: int, counts: ProductCounts) -> None:
+        """Count products on a line (`simwarp.observe.line_counts.line_of`)."""
+        self._all.add(line, counts)
+        table = self.warpgroups.setdefault(
+            warpgroup, LineTable(ProductCounts, f"products of warpgroup {warpgroup}")
+        )
+        table.add(line, counts)
+
+    def __getitem__(self, line: str) -> int:
+        return self._all[line].products
+
+    @property
+    def total(self) -> ProductCounts:
+        """The counts of all warpgroups."""
+        return self._all.total
+
+    def to_json(self) -> dict[str, Any]:
+        """The counts by line, in all and of each warpgroup, as plain data."""
+        each = {str(number): table.to_json() for number, table in sorted(self.warpgroups.items())}
+        return {**self._all.to_json(), "warpgroups": each}

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from simwarp.observe.coverage import Coverage
     from simwarp.observe.divergence import Divergence
     from simwarp.observe.fidelity import Fidelity
+    from simwarp.observe.matrix_counts import Products
     from simwarp.observe.pipeline import Pipeline
     from simwarp.observe.roofline import Roofline
     from simwarp.observe.sectors import Sectors
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["OBSERVERS", "Report", "ReportError"]
 
-OBSERVERS = ("coverage", "fidelity", "banks", "sectors", "divergence", "traffic", "pipeline")
-"""The names of all observers; each is a class in the file of its name."""
+OBSERVERS = ("coverage", "fidelity", "banks", "sectors", "divergence", "traffic", "pipeline", "products")
+"""The names of all observers."""
 
 
 class Report:
@@ -132,6 +133,11 @@ class Report:
         """The timeline of the stages that asynchronous copies fill."""
         return self._find("pipeline", "pipeline")
 
+    @property
+    def products(self) -> Products:
+        """The products that each warpgroup issued."""
+        return self._find("products", "products")
+
     def roofline(self, chip: str | Chip) -> Roofline:
         """The minimum time of the traffic on a chip.
 
@@ -161,9 +167,10 @@ def _classes() -> dict[str, type[CountingObserver]]:
     from simwarp.observe.coverage import Coverage
     from simwarp.observe.divergence import Divergence
     from simwarp.observe.fidelity import Fidelity
+    from simwarp.observe.matrix_counts import Products
     from simwarp.observe.pipeline import Pipeline
     from simwarp.observe.sectors import Sectors
     from simwarp.observe.traffic import Traffic
 
-    classes = (Coverage, Fidelity, BankConflicts, Sectors, Divergence, Traffic, Pipeline)
+    classes = (Coverage, Fidelity, BankConflicts, Sectors, Divergence, Traffic, Pipeline, Products)
     return dict(zip(OBSERVERS, classes, strict=True))

@@ -21,6 +21,7 @@ ASKED = {
     "divergence": "divergence",
     "traffic": "traffic",
     "pipeline": "pipeline",
+    "products": "products",
 }
 
 
