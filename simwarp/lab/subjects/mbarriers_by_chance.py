@@ -1,8 +1,8 @@
 """Random programs on barriers in shared memory, whose results no interleaving of threads can change.
 
 A program's blocks have 1 to 4 warps. Between two ``bar.sync`` a barrier is used by one thread, or by threads
-that all do the same, or, where each thread has a barrier of its own, by all at once. A model of the barrier
-(PTX ISA 9.7.13.15) keeps the program legal, and knows most of what it stores.
+that all do the same, or, where each thread has a barrier of its own, by all at once. A model of the barrier,
+`barrier_model`, keeps the program legal, and knows most of what it stores.
 
 >>> program = generate(0, 3)
 >>> program.threads, program.slots, len(program.known)
@@ -12,18 +12,18 @@ that all do the same, or, where each thread has a barrier of its own, by all at 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from simwarp.lab.subjects.barrier_model import MOST, Barrier
 from simwarp.verify.draw import Draw
 
 DATA_WORDS = 1024
 """The words of a block's input."""
 _TILE = 2048
 _SPINS = 1 << 14
-_MOST = (1 << 20) - 1
 
 
 @dataclass(frozen=True)
@@ -60,60 +60,27 @@ def generate(seed: int, number: int) -> Program:
     return _Writer(Draw(seed, "mbarriers", number)).program()
 
 
-# ---- the model ------------------------------------------------------------------------------------------
-
-
 @dataclass
-class _Barrier:
-    """A barrier, or one of each thread of a group, with what the next operation must know.
+class _Barrier(Barrier):
+    """A barrier, or one of each thread of a group, as a program uses it.
 
     Attributes
     ----------
-    base : str
-        The register with its address in shared memory.
     group : str
         The predicate of the threads that have one each; "" for a barrier of the block.
-    states : dict
-        By register that holds a state: the phase, and the pending count.
     owner : int
         The thread whose registers hold the states.
     """
 
     number: int
-    base: str
     group: str
     members: npt.NDArray[np.bool_]
-    expected: int = 0
-    pending: int = 0
-    bytes: int = 0
-    phase: int = 0
     owner: int = 0
-    states: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
-
-    def make(self, count: int) -> None:
-        """Begin again, as after mbarrier.init."""
-        self.expected = self.pending = count
-        self.bytes = self.phase = 0
-        self.states.clear()
-
-    def arrive(self, count: int) -> None:
-        """Count arrivals, which may complete the phase."""
-        self.pending -= count
-        assert self.pending >= 0
-        self.advance()
-
-    def advance(self) -> None:
-        """Begin the next phase if nothing is pending."""
-        if not self.pending and not self.bytes:
-            self.pending, self.phase = self.expected, self.phase + 1
 
     @property
-    def room(self) -> int:
-        """The arrivals that the phase can count now: the last waits for missing bytes that came early."""
-        return self.pending - (self.bytes < 0)
-
-
-# ---- the writer ---------------------------------------------------------------------------------------
+    def base(self) -> str:
+        """The register with its address in shared memory."""
+        return f"%bar{self.number}"
 
 
 class _Writer:
@@ -179,9 +146,9 @@ class _Writer:
     def _barrier(self, number: int) -> _Barrier:
         thread = np.arange(self._threads)
         if self._draw.integer(0, 2):
-            return _Barrier(number, f"%bar{number}", "", thread >= 0)
+            return _Barrier(number, "", thread >= 0)
         mask, value = _MASKS[number]
-        return _Barrier(number, f"%bar{number}", f"%group{number}", thread & mask == value)
+        return _Barrier(number, f"%group{number}", thread & mask == value)
 
     # ---- lines and results ---------------------------------------------------------------------------
 
@@ -246,7 +213,7 @@ class _Writer:
 
     def _init(self, barrier: _Barrier) -> None:
         most = 6 if barrier.group else 3 * self._threads
-        count = self._draw.choice((1, 2, self._draw.integer(1, most), most // 3, _MOST))
+        count = self._draw.choice((1, 2, self._draw.integer(1, most), most // 3, MOST))
         space, at = self._at(barrier)
         self._line(f"mbarrier.init{space}.b64 {at}, {count};")
         barrier.make(count)
@@ -301,7 +268,7 @@ class _Writer:
                 barrier, f"{word}{order}", counts, counts != 1 or bool(self._draw.integer(0, 1))
             )
 
-    def _count(self, most: int, limit: int = _MOST) -> int:
+    def _count(self, most: int, limit: int = MOST) -> int:
         most = min(most, limit)
         return self._draw.choice((1, most, self._draw.integer(1, most)))
 
@@ -315,26 +282,21 @@ class _Writer:
         operand = given if given is not None else count
         self._line(f"mbarrier.{words}{space}.b64 {state}, {at}{f', {operand}' if written else ''};")
         self._line(f"mbarrier.pending_count.b64 %r, {state};")
-        self._give(barrier.pending)
-        barrier.states[state] = barrier.phase, barrier.pending
-        if words.startswith("arrive_drop"):
-            barrier.expected -= count
-        barrier.bytes += given or 0
-        barrier.arrive(count)
+        drops = words.startswith("arrive_drop")
+        self._give(barrier.arrive(count, state, drops=drops, expects=given or 0))
 
     def _test(self, barrier: _Barrier) -> None:
         """A test of a kept state, or of a parity."""
         word = self._draw.choice(("test_wait", "try_wait"))
         order = self._order("acquire", "relaxed")
-        kept = [state for state, (phase, _) in barrier.states.items() if phase >= barrier.phase - 1]
+        kept = barrier.testable
         if kept and self._draw.integer(0, 1):
-            state = self._draw.choice(kept)
-            complete = barrier.states[state][0] < barrier.phase
-            what, which = "", state
+            what, which = "", self._draw.choice(kept)
+            complete = barrier.passed(which)
         else:
             parity = self._draw.integer(0, 1)
-            complete = parity != barrier.phase % 2
             what, which = ".parity", str(parity)
+            complete = barrier.passed_parity(parity)
         if not complete:
             word = "test_wait"  # the other may wait for long
         space, at = self._at(barrier)
@@ -359,13 +321,12 @@ class _Writer:
             self._transact(barrier, word, abs(barrier.bytes))
 
     def _transact(self, barrier: _Barrier, word: str, count: int) -> None:
-        now = barrier.bytes + (count if word == "expect_tx" else -count)
-        if abs(now) > _MOST // 2:
+        change = count if word == "expect_tx" else -count
+        if abs(barrier.bytes + change) > MOST // 2:
             return
         space, at = self._at(barrier)
         self._line(f"mbarrier.{word}{self._order('relaxed')}{space}.b64 {at}, {count};")
-        barrier.bytes = now
-        barrier.advance()
+        barrier.transact(change)
 
     # ---- many threads ---------------------------------------------------------------------------------
 
@@ -382,7 +343,7 @@ class _Writer:
         word = "arrive_drop" if drops else "arrive"
         state = f"%s{self._states}"
         self._states += 1
-        total, first = many * each, barrier.pending
+        first = barrier.pending
 
         def act() -> None:
             space, at = self._at(barrier)
@@ -397,9 +358,7 @@ class _Writer:
             self._line(f"shr.u32 %spin, %thread, 5; setp.eq.u32 %p, %spin, {warp};")
             self._under("%p", act)
         self._sum(sum(first - each * (i - i % 32) for i in range(many)))  # alike in all lanes of a warp
-        if drops:
-            barrier.expected -= total
-        barrier.arrive(total)
+        barrier.arrive(many * each, drops=drops)
         if barrier.phase > phase:
             self._wait(barrier, phase)
 
@@ -453,8 +412,7 @@ class _Writer:
             self._line_of_arrival(barrier, f"arrive{order}", barrier.pending, True)
 
         self._alone(barrier, act)
-        barrier.bytes = 0
-        barrier.advance()
+        barrier.transact(-barrier.bytes)
         assert barrier.phase > phase
         if own:
             self._actors = barrier.members

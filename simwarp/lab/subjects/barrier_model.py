@@ -1,0 +1,91 @@
+"""A model of a barrier in shared memory: what each operation leaves (PTX ISA 9.7.13.15).
+
+>>> barrier = Barrier()
+>>> barrier.make(2)
+>>> barrier.arrive(1, "%s0"), barrier.passed("%s0")
+(2, False)
+>>> barrier.transact(16)  # the phase waits for an arrival and 16 bytes
+>>> barrier.arrive(1)
+1
+>>> barrier.phase
+0
+>>> barrier.transact(-16)
+>>> barrier.phase, barrier.pending, barrier.passed("%s0")
+(1, 2, True)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+MOST = (1 << 20) - 1
+"""The largest count of arrivals, and of bytes, that a barrier holds."""
+
+
+@dataclass(kw_only=True)
+class Barrier:
+    """The counts of a barrier.
+
+    Attributes
+    ----------
+    expected, pending : int
+        The arrivals that each phase expects, and those that the current one still waits for.
+    bytes : int
+        Those that the phase waits for; negative if more came than were expected so far.
+    phase : int
+    states : dict
+        By name, the states that arrivals gave: the phase of each.
+    """
+
+    expected: int = 0
+    pending: int = 0
+    bytes: int = 0
+    phase: int = 0
+    states: dict[str, int] = field(default_factory=dict[str, int])
+
+    def make(self, count: int) -> None:
+        """Begin again, as after mbarrier.init."""
+        self.expected = self.pending = count
+        self.bytes = self.phase = 0
+        self.states.clear()
+
+    def arrive(self, count: int, state: str = "", *, drops: bool = False, expects: int = 0) -> int:
+        """Count arrivals, which may drop out or expect bytes; returns the pending count before them."""
+        before = self.pending
+        if state:
+            self.states[state] = self.phase
+        if drops:
+            self.expected -= count
+        self.bytes += expects
+        self.pending -= count
+        assert self.pending >= 0
+        self._advance()
+        return before
+
+    def transact(self, count: int) -> None:
+        """Expect bytes; a negative count is of bytes that came."""
+        self.bytes += count
+        self._advance()
+
+    def _advance(self) -> None:
+        """Begin the next phase if nothing is pending."""
+        if not self.pending and not self.bytes:
+            self.pending, self.phase = self.expected, self.phase + 1
+
+    @property
+    def room(self) -> int:
+        """The arrivals that the phase can count now: the last waits for missing bytes that came early."""
+        return self.pending - (self.bytes < 0)
+
+    @property
+    def testable(self) -> list[str]:
+        """The states of the current phase and of the one before, which alone may be tested."""
+        return [state for state, phase in self.states.items() if phase >= self.phase - 1]
+
+    def passed(self, state: str) -> bool:
+        """Whether the phase of a state is complete."""
+        return self.states[state] < self.phase
+
+    def passed_parity(self, parity: int) -> bool:
+        """Whether the latest phase of a parity is complete."""
+        return parity != self.phase % 2
