@@ -20,7 +20,8 @@ import numpy.typing as npt
 
 from reference.errors import DtypeError, ShapeError, SimwarpError
 from simwarp.checks import Checks
-from simwarp.device.device import Device, DeviceArray
+from simwarp.device.array import DeviceArray
+from simwarp.device.device import Device
 from simwarp.faults import KernelFault, NeedsIndependentProgress
 from simwarp.observe import Observer, Write, WriteObserver
 

@@ -13,7 +13,7 @@ import numpy as np
 from reference.errors import SchemeError
 from reference.types.launch import Dim, three
 from simwarp.cli.files import read_array
-from simwarp.device.device import check_room
+from simwarp.device.array import check_room
 from simwarp.run.arguments import Out
 
 _NAMED = re.compile(r"([A-Za-z_$%][\w$]*|[0-9]+)=(.*)", re.DOTALL)

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
-import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -18,31 +16,28 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO, cast
 import numpy as np
 import numpy.typing as npt
 
-from reference.errors import DtypeError, SchemeError, ShapeError
+from reference.errors import DtypeError, SchemeError
 from reference.types.launch import Extent, dtype_of, shape_of, uploadable
 from reference.types.tensor_map import Im2col, tensor_map_of
 from simwarp.checks import Checks
+from simwarp.device.array import DeviceArray, Owner, check_room
 from simwarp.device.graph import Graph, capture, refuse
+from simwarp.device.streams import Event, Stream
 from simwarp.engine.host_functions import Heap
 from simwarp.faults import KernelFault
-from simwarp.memory import Allocation, Memory
+from simwarp.memory import Memory
 from simwarp.observe import Observer
 from simwarp.observe.report import Report
 from simwarp.tensormaps import encode
 
 if TYPE_CHECKING:
     from simwarp.device.module import Kernel, Module
-    from simwarp.races import Footprint
 
 SCHEDULES = ("lowest pc", "stack", "random")
 _BUDGET = 10**8
 _STACK = 16 * 1024
 _HEAP = 8 << 20
 _WORKSPACE = 8
-_SMALL = 1 << 28
-"""Bytes of an array that fits into the memory of every machine."""
-_KEPT = 2
-"""Bytes of host memory per byte of an array: its value and its written bits."""
 
 
 class HasText(Protocol):
@@ -201,7 +196,7 @@ class Device:
         size = math.prod(shape) * dtype.itemsize
         check_room(name or "an array", shape, dtype)
         allocation = memory.allocate(size, name or f"array {next(self._names)}")
-        return DeviceArray(self, _Owner(memory, allocation), shape, dtype)
+        return DeviceArray(self, Owner(memory, allocation), shape, dtype)
 
     def upload(self, host: Any, name: str = "") -> DeviceArray:
         """Copy a host array to the device: of NumPy, of torch on the CPU, or any with ``__dlpack__``.
@@ -353,111 +348,6 @@ class Device:
             stream.unfinished = ()
 
 
-class _Owner:
-    """Releases an allocation when the last array or view that refers to this object is gone."""
-
-    def __init__(self, memory: Memory, allocation: Allocation) -> None:
-        self.memory, self.allocation = memory, allocation
-        weakref.finalize(self, memory.release, allocation.base).atexit = False
-
-
-class DeviceArray:
-    """An array in a simulated device's global memory, C order.
-
-    The memory is released when the array and all its views are gone, at the latest by the next
-    allocation or launch; `free` releases it at once.
-
-    Attributes
-    ----------
-    shape, dtype, device
-    pointer : int
-        The device address of the first element.
-    name : str
-        The array's name in faults.
-    """
-
-    def __init__(self, device: Device, owner: _Owner, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        self.device, self.shape, self.dtype = device, tuple(shape), dtype
-        self._owner, self._allocation = owner, owner.allocation
-
-    @property
-    def pointer(self) -> int:
-        """The device address of the first element."""
-        return self._allocation.base
-
-    @property
-    def name(self) -> str:
-        """The array's name in faults."""
-        return self._allocation.name
-
-    @property
-    def nbytes(self) -> int:
-        """The array's size in bytes."""
-        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
-
-    def upload(self, host: Any, stream: Stream | None = None) -> None:
-        """Copy a host array of the same shape and dtype to the device."""
-        refuse(self.device, f"an upload to {self.name}")
-        self.put(host)
-
-    def put(self, host: Any) -> None:
-        """Copy a host array, also in a capture: the initial value of a variable."""
-        host = uploadable(host, "the array")
-        if host.shape != self.shape or host.dtype != self.dtype:
-            alike = self.dtype == np.uint8 and host.nbytes == self.nbytes
-            raise ShapeError(
-                f"upload to {self.name}: {host.dtype} {host.shape} into {self.dtype} {self.shape}\n"
-                + (
-                    f"take it as such elements: .view({host.shape}, {str(host.dtype)!r}).upload(…)"
-                    if alike
-                    else "convert or reshape the host array first"
-                )
-            )
-        self.device.end_overlaps()
-        self._allocation.fill(np.ascontiguousarray(host).reshape(-1).view(np.uint8))
-
-    def download(self, stream: Stream | None = None) -> npt.NDArray[Any]:
-        """Copy the array to the host, after all work that writes it."""
-        refuse(self.device, f"a download of {self.name}")
-        self.device.synchronize()
-        return self._allocation.bytes[: self.nbytes].copy().view(self.dtype).reshape(self.shape)
-
-    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        """Copy the array to the host, for `numpy.asarray`."""
-        if copy is False:
-            raise ValueError(f"{self.name} is on a device: np.asarray must copy it (copy=None or True)")
-        return self.download() if dtype is None else self.download().astype(dtype)
-
-    def unwritten(self) -> npt.NDArray[np.bool_]:
-        """Whether each element has a byte that neither a kernel nor the host ever wrote.
-
-        The padding of a structure does not count.
-
-        Examples
-        --------
-        >>> Device().allocate((2,), np.uint32).unwritten().tolist()
-        [True, True]
-        """
-        self.device.synchronize()
-        missing = self._allocation.never_written(self.nbytes).reshape(*self.shape, self.dtype.itemsize)
-        return np.asarray(missing[..., _meaningful(self.dtype)].any(axis=-1))
-
-    def view(self, shape: Extent, dtype: npt.DTypeLike | None = None) -> DeviceArray:
-        """An array on the same bytes with another shape or dtype."""
-        shape, dtype = shape_of("view", shape), self.dtype if dtype is None else dtype_of("view", dtype)
-        other = DeviceArray(self.device, self._owner, shape, dtype)
-        if other.nbytes > self._allocation.size:
-            raise ShapeError(
-                f"view of {self.name}: {shape} of {dtype} needs {other.nbytes} bytes, "
-                f"the array has {self._allocation.size}\ngive a shape that fits"
-            )
-        return other
-
-    def free(self) -> None:
-        """Release the memory; later accesses by kernels or the host are faults."""
-        self._owner.memory.free(self._allocation)
-
-
 def is_integer(value: object) -> bool:
     """Whether a value is an integer of Python or NumPy."""
     return isinstance(value, int | np.integer)
@@ -481,56 +371,3 @@ def _capability(given: tuple[int, int]) -> tuple[int, int]:
         known = ", ".join(f"({number // 10}, {number % 10})" for number in sorted(numbers))
         raise SchemeError(f"Device: cc={given!r} is not a compute capability\nchoose among {known}")
     return int(given[0]), int(given[1])
-
-
-def check_room(name: str, shape: Sequence[int], dtype: np.dtype[Any]) -> None:
-    """Raise `ShapeError` if an array and its written bits do not fit into this machine's memory."""
-    size = math.prod(shape) * dtype.itemsize
-    if size > _SMALL and size * _KEPT > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
-        raise ShapeError(f"{name} would take {size} bytes, more than this machine has\nmake it smaller")
-
-
-def _meaningful(dtype: np.dtype[Any]) -> npt.NDArray[np.bool_]:
-    """Whether each byte of an element holds a value; False for the padding of a structure."""
-    if dtype.subdtype is not None:
-        of_one = _meaningful(dtype.subdtype[0])
-        return np.tile(of_one, dtype.itemsize // of_one.size)
-    found = np.full(dtype.itemsize, dtype.fields is None)
-    for inner, offset, *_ in (dtype.fields or {}).values():
-        found[offset : offset + inner.itemsize] |= _meaningful(inner)
-    return found
-
-
-class Stream:
-    """A queue of work; simulated work is done as soon as it is queued.
-
-    Attributes
-    ----------
-    unfinished : tuple of Footprint
-        The last launches, if a dependent launch may overlap them.
-    """
-
-    def __init__(self) -> None:
-        self.unfinished: tuple[Footprint, ...] = ()
-
-    def synchronize(self) -> None:
-        """Wait for the queued work, which is already done."""
-        self.unfinished = ()
-
-
-class Event:
-    """A point in a stream, with the time of the host's clock."""
-
-    def __init__(self) -> None:
-        self._time = 0.0
-
-    def record(self, stream: Stream | None = None) -> None:
-        """Record the time, after the work queued so far."""
-        self._time = time.perf_counter()
-
-    def synchronize(self) -> None:
-        """Wait until the event has happened, which it already has."""
-
-    def seconds_since(self, earlier: Event) -> float:
-        """The seconds from an earlier event to this one."""
-        return self._time - earlier._time

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from reference.errors import CaptureError
 
 if TYPE_CHECKING:
-    from simwarp.device.device import Device, Stream
+    from simwarp.device.device import Device
+    from simwarp.device.streams import Stream
 
 
 class Graph:

@@ -11,8 +11,10 @@ import numpy as np
 
 from reference.types.launch import Dim, Extent, cluster_of, three
 from simwarp.chips.chips import CONSTANTS, LOCAL, check_size, chip_of
-from simwarp.device.device import DeviceArray, Stream, is_integer
+from simwarp.device.array import DeviceArray
+from simwarp.device.device import is_integer
 from simwarp.device.parameters import is_pointer, misfit, scalar, signature
+from simwarp.device.streams import Stream
 from simwarp.engine.launch import Launch
 from simwarp.faults import LaunchError
 from simwarp.program.bind import target_number
