@@ -226,9 +226,14 @@ class Device(Protocol):
         >>> from simwarp import Device
         >>> device = Device()
         >>> matrix = device.upload(np.zeros((100, 64), np.float16))
-        >>> tensor_map = device.tensor_map(matrix, (16, 64), swizzle=128)
-        >>> len(tensor_map)
+        >>> len(device.tensor_map(matrix, (16, 64), swizzle=128))
         128
+        >>> device.tensor_map(matrix, (16, 63))
+        Traceback (most recent call last):
+        ...
+        reference.errors.ShapeError: tensor map: the box has 126 bytes in the innermost dimension
+        they must be a multiple of 16
+        make it 64 elements; what leaves the tensor is filled
         """
         ...
 

@@ -227,30 +227,7 @@ class Device:
         fill: str = "zeros",
         im2col: Im2col | None = None,
     ) -> bytes:
-        """Describe a tensor, and the box of it that one copy moves, for ``cp.async.bulk.tensor``.
-
-        The parameters are those of `gpu.device.Device.tensor_map`, outermost dimension first. The result is
-        the argument of a parameter ``const __grid_constant__ CUtensorMap``; it may also be uploaded. It holds
-        the array's address: keep the array. Its bytes are the simulator's own.
-
-        Raises
-        ------
-        ShapeError, DtypeError, SchemeError
-            For what the copy engine of a chip cannot take.
-
-        Examples
-        --------
-        >>> device = Device()
-        >>> matrix = device.upload(np.zeros((100, 64), np.float16))
-        >>> len(device.tensor_map(matrix, (16, 64), swizzle=128))
-        128
-        >>> device.tensor_map(matrix, (16, 63))
-        Traceback (most recent call last):
-        ...
-        reference.errors.ShapeError: tensor map: the box has 126 bytes in the innermost dimension
-        they must be a multiple of 16
-        make it 64 elements; what leaves the tensor is filled
-        """
+        """The 128 bytes of a tensor map, which the simulator reads; see `gpu.device.Device.tensor_map`."""
         found = tensor_map_of(
             array,
             box,
