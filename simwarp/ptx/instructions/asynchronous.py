@@ -6,12 +6,12 @@ When those of a thread happen is in `simwarp.engine.async_copies`, when those of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from simwarp.ptx.instructions._table import nothing, row
 from simwarp.ptx.instructions.atomic import atom, atom_f32, atom_f64, atom_half
+from simwarp.ptx.instructions.memory import hint, wide_vector
 from simwarp.ptx.rows import Form, Function
 
 
@@ -73,40 +73,39 @@ def group(form: Form) -> None:
 
 # ---- the asynchronous proxy -------------------------------------------------------------------------------
 
-_COUNTED, _GROUPED = ".mbarrier::complete_tx::bytes", "<.global><.shared::cta>.bulk_group"
-_HINT = "{.L2::cache_hint}"
+COUNTED, GROUPED = ".mbarrier::complete_tx::bytes", ".bulk_group"
+STORED, POLICY = "<.global><.shared::cta>", "{.L2::cache_hint}"
+"""Words of spellings: who waits for a copy, where a store reads and writes, and that L2 is given a policy."""
 _bulk = partial(row, kind="bulk copy", section="9.7.9.25.4", minimum_sm=90)
 _bulk(
-    f"cp.async.bulk<.shared::cluster><.global>{_COUNTED}<.multicast::cluster>{_HINT}",
+    f"cp.async.bulk<.shared::cluster><.global>{COUNTED}<.multicast::cluster>{POLICY}",
     "[d], [a], size:u32, [bar], blocks:b16, policy:b64*",
     name="cp.async.bulk (multicast)",
     summary="copy bytes to the same place in several blocks of the cluster; their mbarriers count them",
 )(nothing)
 _bulk(
-    f"cp.async.bulk<.shared::cluster|.shared::cta><.global>{_COUNTED}{_HINT}",
+    f"cp.async.bulk<.shared::cluster|.shared::cta><.global>{COUNTED}{POLICY}",
     "[d], [a], size:u32, [bar], policy:b64*",
     name="cp.async.bulk (load)",
     summary="copy bytes to shared memory; an mbarrier counts them",
 )(nothing)
 _bulk(
-    f"cp.async.bulk<.shared::cluster><.shared::cta>{_COUNTED}",
+    f"cp.async.bulk<.shared::cluster><.shared::cta>{COUNTED}",
     "[d], [a], size:u32, [bar]",
     name="cp.async.bulk (cluster)",
     summary="copy bytes to another block of the cluster; its mbarrier counts them",
 )(nothing)
 _bulk(
-    f"cp.async.bulk{_GROUPED}{_HINT}",
+    f"cp.async.bulk{STORED}{GROUPED}{POLICY}",
     "[d], [a], size:u32, policy:b64*",
     name="cp.async.bulk (store)",
     summary="copy bytes from shared to global memory; the thread waits for its bulk group",
 )(nothing)
-row(
-    f"cp.async.bulk.prefetch.L2.global{_HINT}",
+hint(
+    f"cp.async.bulk.prefetch.L2.global{POLICY}",
     "[a], size:u32, policy:b64*",
-    kind="fence",
     section="9.7.9.25.4",
     minimum_sm=90,
-    summary="a hint; changes nothing",
 )(nothing)
 for _word, _syntax, _summary in (
     ("commit_group", "", "make a bulk group of the thread's bulk copies since its last one"),
@@ -137,21 +136,21 @@ def _reductions(
     summary = "combine elements of shared memory with those at an address"
     if cluster_types:
         _reduce(
-            f"cp.reduce.async.bulk<.shared::cluster><.shared::cta>{_COUNTED}{kinds}.T",
+            f"cp.reduce.async.bulk<.shared::cluster><.shared::cta>{COUNTED}{kinds}.T",
             "[d], [a], size:u32, [bar]",
             T=cluster_types,
             name=f"cp.reduce.async.bulk (cluster, {name})",
             summary=f"{summary} in another block of the cluster; its mbarrier counts the bytes",
         )(function)
         _reduce(
-            f"red.async<.relaxed><.cluster>{{.shared::cluster}}{_COUNTED}{kinds}.T",
+            f"red.async<.relaxed><.cluster>{{.shared::cluster}}{COUNTED}{kinds}.T",
             "[d], b:T, [bar]",
             T=cluster_types + (" s64" if name == "add" else ""),
             name=f"red.async ({name})",
             summary="combine a value with one in another block of the cluster; its mbarrier counts the bytes",
         )(function)
     _reduce(
-        f"cp.reduce.async.bulk{_GROUPED}{_HINT}{kinds}.T",
+        f"cp.reduce.async.bulk{STORED}{GROUPED}{POLICY}{kinds}.T",
         "[d], [a], size:u32, policy:b64*",
         T=types,
         name=f"cp.reduce.async.bulk ({name})",
@@ -174,19 +173,14 @@ _reductions("add, half", "<.add>.noftz", "f16 bf16", atom_half)
 _reductions("min, max, half", "<.min|.max>", "f16 bf16", atom_half)
 
 
-def _wide_vector(words: Sequence[str], kind: str, _: str) -> bool:
-    """Whether a vector has more than 128 bits."""
-    return "v4" in words and kind.endswith("64")
-
-
 row(
-    f"st.async{{.weak}}{{.shared::cluster|.shared::cta}}{_COUNTED}{{.v2|.v4}}.T",
+    f"st.async{{.weak}}{{.shared::cluster|.shared::cta}}{COUNTED}{{.v2|.v4}}.T",
     "[d], b:T, [bar]",
     T="b32 b64 u32 u64 s32 s64 f32 f64",
     name="st.async",
     kind="bulk copy",
     section="9.7.9.12",
     minimum_sm=90,
-    lacks=_wide_vector,
+    lacks=wide_vector,
     summary="write a value to another block of the cluster; its mbarrier counts the bytes",
 )(nothing)

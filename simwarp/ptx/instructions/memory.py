@@ -50,7 +50,7 @@ def _access_clash(words: Sequence[str]) -> bool:
     return "nc" in has and (space != "global" or bool(ordered or has & {"lu", "cv"}))
 
 
-def _wide_vector(words: Sequence[str], kind: str, _: str) -> bool:
+def wide_vector(words: Sequence[str], kind: str, _: str) -> bool:
     """Whether a vector has more than 128 bits."""
     return "v4" in words and kind.endswith("64")
 
@@ -69,7 +69,7 @@ row(
     kind="load",
     wider=True,
     clash=_access_clash,
-    lacks=_wide_vector,
+    lacks=wide_vector,
     section="9.7.9.8",
     summary="the value at an address; without a state space, at a generic address",
 )(operand)
@@ -79,7 +79,7 @@ row(
     T=_MEMORY,
     kind="load",
     wider=True,
-    lacks=_wide_vector,
+    lacks=wide_vector,
     section="9.7.9.10",
     summary="the value at an address that is the same for all lanes",
 )(operand)
@@ -91,7 +91,7 @@ row(
     kind="store",
     wider=True,
     clash=_access_clash,
-    lacks=_wide_vector,
+    lacks=wide_vector,
     section="9.7.9.11",
     summary="write a value to an address; without a state space, to a generic one",
 )(operand)
@@ -102,12 +102,11 @@ def _prefetch_clash(words: Sequence[str]) -> bool:
     return "local" in words and not {"L2::evict_last", "L2::evict_normal"}.isdisjoint(words)
 
 
-_hint = partial(row, kind="fence", summary="a hint; changes nothing")
+hint = partial(row, kind="fence", summary="a hint; changes nothing")
 
-
-_hint("applypriority{.global}.L2::evict_normal", "[a], size:number", section="9.7.9.16")(nothing)
-_hint("prefetchu.L1", "[a]", section="9.7.9.15")(nothing)
-_hint(
+hint("applypriority{.global}.L2::evict_normal", "[a], size:number", section="9.7.9.16")(nothing)
+hint("prefetchu.L1", "[a]", section="9.7.9.15")(nothing)
+hint(
     "prefetch{.global|.local}<.L1|.L2|.L2::evict_last|.L2::evict_normal>",
     "[a]",
     section="9.7.9.15",

@@ -10,12 +10,14 @@ from functools import partial
 from typing import Any
 
 from simwarp.ptx.instructions._table import nothing, row
+from simwarp.ptx.instructions.asynchronous import COUNTED, GROUPED, POLICY, STORED
 from simwarp.ptx.instructions.atomic import atom, atom_f32, atom_half
+from simwarp.ptx.instructions.memory import hint
 from simwarp.ptx.rows import Form
 
 _ANY, _IMAGES = "<.1d|.2d|.3d|.4d|.5d>", "<.3d|.4d|.5d>"
-_COUNTED, _HINT = ".mbarrier::complete_tx::bytes", "{.L2::cache_hint}"
 _SHARED, _CLUSTER = "<.shared::cluster|.shared::cta><.global>", "<.shared::cluster><.global>"
+_TILES = "{.tile|.im2col_no_offs}"
 _SCOPES = "<.cta|.cluster|.gpu|.sys>"
 REDUCTIONS = {
     "add": "u32 s32 u64 f32 f16 bf16",
@@ -33,70 +35,63 @@ def _flat_images(words: Sequence[str], _: str, __: str) -> bool:
 
 _copy = partial(row, kind="tensor copy", section="9.7.9.25.5", minimum_sm=90)
 _copy(
-    f"cp.async.bulk.tensor{_ANY}{_SHARED}{{.tile}}{_COUNTED}{_HINT}",
+    f"cp.async.bulk.tensor{_ANY}{_SHARED}{{.tile}}{COUNTED}{POLICY}",
     "[d], [map:tensor], [bar], policy:b64*",
     name="cp.async.bulk.tensor (tile)",
     summary="copy a box of a tensor to shared memory; an mbarrier counts its bytes",
 )(nothing)
 _copy(
-    f"cp.async.bulk.tensor{_ANY}{_CLUSTER}{{.tile}}{_COUNTED}<.multicast::cluster>{_HINT}",
+    f"cp.async.bulk.tensor{_ANY}{_CLUSTER}{{.tile}}{COUNTED}<.multicast::cluster>{POLICY}",
     "[d], [map:tensor], [bar], blocks:b16, policy:b64*",
     name="cp.async.bulk.tensor (tile, multicast)",
     summary="copy a box of a tensor to the same place in several blocks; their mbarriers count its bytes",
 )(nothing)
 _copy(
-    f"cp.async.bulk.tensor{_IMAGES}{_SHARED}<.im2col>{_COUNTED}{_HINT}",
+    f"cp.async.bulk.tensor{_IMAGES}{_SHARED}<.im2col>{COUNTED}{POLICY}",
     "[d], [map:tensor], [bar], offsets:offsets, policy:b64*",
     name="cp.async.bulk.tensor (im2col)",
     summary="copy pixels of images, as one tap of a filter meets them; an mbarrier counts their bytes",
 )(nothing)
 _copy(
-    f"cp.async.bulk.tensor{_IMAGES}{_CLUSTER}<.im2col>{_COUNTED}<.multicast::cluster>{_HINT}",
+    f"cp.async.bulk.tensor{_IMAGES}{_CLUSTER}<.im2col>{COUNTED}<.multicast::cluster>{POLICY}",
     "[d], [map:tensor], [bar], offsets:offsets, blocks:b16, policy:b64*",
     name="cp.async.bulk.tensor (im2col, multicast)",
     summary="copy pixels of images to the same place in several blocks; their mbarriers count their bytes",
 )(nothing)
 _copy(
-    f"cp.async.bulk.tensor{_ANY}<.global><.shared::cta>{{.tile|.im2col_no_offs}}.bulk_group{_HINT}",
+    f"cp.async.bulk.tensor{_ANY}{STORED}{_TILES}{GROUPED}{POLICY}",
     "[map:tensor], [a], policy:b64*",
     name="cp.async.bulk.tensor (store)",
     lacks=_flat_images,
     summary="copy a tile of shared memory to a box of a tensor; the thread waits for its bulk group",
 )(nothing)
-row(
-    f"cp.async.bulk.prefetch.tensor{_ANY}.L2<.global>{{.tile}}{_HINT}",
+hint(
+    f"cp.async.bulk.prefetch.tensor{_ANY}.L2<.global>{{.tile}}{POLICY}",
     "[map:tensor], policy:b64*",
     name="cp.async.bulk.prefetch.tensor (tile)",
-    kind="fence",
     section="9.7.9.25.5",
     minimum_sm=90,
-    summary="a hint; changes nothing",
 )(nothing)
-row(
-    f"cp.async.bulk.prefetch.tensor{_IMAGES}.L2<.global><.im2col>{_HINT}",
+hint(
+    f"cp.async.bulk.prefetch.tensor{_IMAGES}.L2<.global><.im2col>{POLICY}",
     "[map:tensor], offsets:offsets, policy:b64*",
     name="cp.async.bulk.prefetch.tensor (im2col)",
-    kind="fence",
     section="9.7.9.25.5",
     minimum_sm=90,
-    summary="a hint; changes nothing",
 )(nothing)
-row(
+hint(
     "prefetch{.param|.const}.tensormap",
     "[map]",
     name="prefetch.tensormap",
-    kind="fence",
     section="9.7.9.15",
     minimum_sm=90,
-    summary="a hint; changes nothing",
 )(nothing)
 
 
 def _declare(operations: str) -> Any:
     """A decorator that declares reductions into a tensor."""
-    modes = "{.tile|.im2col_no_offs}"
     return row(
-        f"cp.reduce.async.bulk.tensor{_ANY}<.global><.shared::cta><{operations}>{modes}.bulk_group{_HINT}",
+        f"cp.reduce.async.bulk.tensor{_ANY}{STORED}<{operations}>{_TILES}{GROUPED}{POLICY}",
         "[map:tensor], [a], policy:b64*",
         name=f"cp.reduce.async.bulk.tensor ({operations.replace('.', '').replace('|', ', ')})",
         kind="tensor reduction",
