@@ -68,7 +68,6 @@ def misfit(kernel: Parameters, position: int, what: str, advice: str = "") -> La
 
 def _structure(kernel: Parameters, position: int, value: Any) -> Any:
     """Convert the bytes of a structure to a NumPy scalar."""
-    """Convert the bytes of a structure to a NumPy scalar."""
     parameter = kernel.parameters[position]
     data = value.tobytes() if isinstance(value, np.generic) else value
     if not isinstance(data, bytes) or len(data) != size_of(parameter):
