@@ -13,8 +13,9 @@ from __future__ import annotations
 import multiprocessing
 import os
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from queue import Empty, SimpleQueue
@@ -33,38 +34,54 @@ class Lost:
     reason: str
 
 
-def perform(
-    make: Callable[[], Any],
-    function: Callable[..., R],
-    tasks: Sequence[tuple[Any, ...]],
-    processes: int,
-    patience: float = PATIENCE,
-) -> Iterator[R | Lost]:
-    """The results of ``function(device, *task)`` for each task, in order; `Lost` for one without."""
-    # Each process has one core, which the threads of a BLAS in all others would take from it.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    idle: SimpleQueue[_Worker] = SimpleQueue()
+class Crew:
+    """Processes that do tasks until `close`, each on a device of its own."""
 
-    def one(task: tuple[Any, ...]) -> R | Lost:
-        try:
-            worker = idle.get_nowait()
-        except Empty:
-            worker = _Worker(make)
-        answer: R | Lost = worker.ask(function, task, patience)
-        if isinstance(answer, Lost):
-            worker.end()
-        else:
-            idle.put(worker)
-        return answer
+    def __init__(self, make: Callable[[], Any], processes: int, patience: float = PATIENCE) -> None:
+        # Each process has one core, which the threads of a BLAS in all others would take from it.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        self._make, self._patience = make, patience
+        self._threads = ThreadPoolExecutor(processes)
+        self._idle: SimpleQueue[_Worker] = SimpleQueue()
 
-    with ThreadPoolExecutor(processes) as threads:
-        waiting = [threads.submit(one, task) for task in tasks]
+    def perform(self, function: Callable[..., R], tasks: Iterable[tuple[Any, ...]]) -> Iterator[R | Lost]:
+        """The results of ``function(device, *task)`` for each task, in order; `Lost` for one without."""
+        waiting = [self._threads.submit(self._perform_one, function, task) for task in tasks]
         try:
             yield from (future.result() for future in waiting)
         finally:
-            threads.shutdown(cancel_futures=True)
-            while not idle.empty():
-                idle.get().end()
+            for future in waiting:
+                future.cancel()
+
+    def close(self) -> None:
+        """End the processes."""
+        self._threads.shutdown(cancel_futures=True)
+        while not self._idle.empty():
+            self._idle.get().end()
+
+    def _perform_one(self, function: Callable[..., R], task: tuple[Any, ...]) -> R | Lost:
+        try:
+            worker = self._idle.get_nowait()
+        except Empty:
+            worker = _Worker(self._make)
+        answer: R | Lost = worker.ask(function, task, self._patience)
+        if isinstance(answer, Lost):
+            worker.end()
+        else:
+            self._idle.put(worker)
+        return answer
+
+
+def perform(
+    make: Callable[[], Any],
+    function: Callable[..., R],
+    tasks: Iterable[tuple[Any, ...]],
+    processes: int,
+    patience: float = PATIENCE,
+) -> Iterator[R | Lost]:
+    """The results of a crew that has these tasks alone."""
+    with closing(Crew(make, processes, patience)) as crew:
+        yield from crew.perform(function, tasks)
 
 
 class _Worker:

@@ -6,7 +6,7 @@ import time
 import pytest
 
 import simwarp
-from simwarp.lab.crew import Lost, perform
+from simwarp.lab.crew import Crew, Lost, perform
 
 pytestmark = pytest.mark.slow
 
@@ -19,6 +19,10 @@ def task(device, kind):
     if kind == "hang":
         time.sleep(60)
     return f"{kind} on {device.name}"
+
+
+def process(device):
+    return os.getpid(), id(device)
 
 
 @pytest.mark.parametrize("processes", [1, 3])
@@ -36,3 +40,11 @@ def test_a_task_that_fails_loses_no_other(processes):
 def test_a_task_without_an_answer_is_given_up():
     found = list(perform(simwarp.Device, task, [("hang",), ("one",)], 2, patience=5))
     assert found == [Lost("no answer after 5 seconds"), "one on simwarp simulator (sm_90)"]
+
+
+def test_a_crew_keeps_its_processes_and_their_devices():
+    crew = Crew(simwarp.Device, 1)
+    first, second = (list(crew.perform(process, [(), ()])) for _ in range(2))
+    crew.close()
+    assert len({*first, *second}) == 1
+    assert first[0][0] != os.getpid()
