@@ -16,6 +16,7 @@ import os
 import re
 import signal
 import subprocess
+import textwrap
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product, repeat
@@ -32,6 +33,8 @@ TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 VARIANTS: tuple[str, ...] = ("buggy", "fixed")
 SECONDS = 20
 """The time limit of a program; those that end take a few seconds."""
+_WIDTH = 140
+"""Columns of a line of the page."""
 
 
 def bugs() -> dict[str, Any]:
@@ -281,14 +284,15 @@ def cell(bug: Any, result: dict[str, Any]) -> str:
 
 
 def source(results: dict[str, Any], recorded: dict[str, Any]) -> str:
-    """The line below a table: GPU, versions, date, and what the tools found in corrected twins."""
+    """The lines below a table: GPU, versions, date, and what the tools found in corrected twins."""
     alarms = [
         f"`{name}` ({tool})" for name, of in results.items() for tool in TOOLS if of["fixed"][tool]["found"]
     ]
-    return (
+    text = (
         f"{recorded['gpu']['name']}, driver {recorded['driver']}, {recorded['sanitizer']}, "
         f"{recorded['date']}. Findings in the corrected twins: {', '.join(alarms) or 'none'}."
     )
+    return textwrap.fill(text, _WIDTH, break_on_hyphens=False)
 
 
 _NEEDS = "nvcc", "compute-sanitizer"
