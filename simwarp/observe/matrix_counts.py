@@ -12,7 +12,6 @@ import numpy as np
 from reference.errors import SchemeError
 from simwarp.chips.chips import Capability, chip_name
 from simwarp.chips.lowering import Lowering, lowering
-from simwarp.engine.warpgroups import WARPS
 from simwarp.fragments import fragments_of
 from simwarp.lanes import WARP_SIZE
 from simwarp.observe.line_counts import CountingObserver, Counts, LineCounts, LineTable, line_of, listed
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
 
 _LISTED = 4
 """The most lines that a sentence lists."""
+_WARPS = 4
+"""Warps of a warpgroup; the number of the first in its block is a multiple of it."""
 
 
 @dataclass
@@ -133,10 +134,10 @@ class Products(CountingObserver):
         """Count the products that a step issues; lanes without their warpgroup issue none."""
         if step.kind != "warpgroup product":
             return
-        of_block = -(-chunk.warps_per_block // WARPS)
-        number = chunk.block_in_chunk * of_block + chunk.warp_in_block // WARPS
+        of_block = -(-chunk.warps_per_block // _WARPS)
+        number = chunk.block_in_chunk * of_block + chunk.warp_in_block // _WARPS
         lanes = np.bincount(number[:, 0], mask.sum(axis=1))
-        issued = np.bincount(np.flatnonzero(lanes == WARPS * WARP_SIZE) % of_block)
+        issued = np.bincount(np.flatnonzero(lanes == _WARPS * WARP_SIZE) % of_block)
         shape = fragments_of(step.instruction.opcode).shape
         for warpgroup in np.flatnonzero(issued).tolist():
             count = int(issued[warpgroup])
