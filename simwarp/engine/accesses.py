@@ -134,7 +134,7 @@ def _put(chunk: Chunk, step: Step, place: Place, data: Any) -> tuple[Any, Any, A
         examine(chunk, memory, at, width, _lanes(chunk, turn), "write")
         memory.write(at, data)
     if chunk.launch.on_access:
-        _notify_access(chunk, step, place, width)
+        _notify_access(chunk, step, "store", place, width)
     return at, data, turn
 
 
@@ -146,7 +146,7 @@ def announce_store(chunk: Chunk, step: Step, place: Place, at: Any, data: Any) -
     if memory.updatable(at, width) is None:
         examine(chunk, memory, at, width, lanes, "write")
     if chunk.launch.on_access:
-        _notify_access(chunk, step, place, width)
+        _notify_access(chunk, step, "store", place, width)
 
 
 def _notify_write(chunk: Chunk, step: Step, part: int, addresses: Any, values: Any, turn: Any = None) -> None:
@@ -177,7 +177,7 @@ def atomic(chunk: Chunk, step: Step) -> None:
                 values = [source[i] if count > 1 else source for source in sources]
                 results[i][chunk.mask] = _update(chunk, step, place, values, i)
             if chunk.launch.on_access:
-                _notify_access(chunk, step, place, dtype.itemsize * count)
+                _notify_access(chunk, step, step.kind, place, dtype.itemsize * count)
     write = step.destinations[0] if step.destinations else None
     if write is not None:
         write(chunk, results if count > 1 else results[0])
@@ -259,11 +259,10 @@ def examine(
         chunk.found(fault, int(lanes[fault.position]))
 
 
-def _notify_access(chunk: Chunk, step: Step, place: Place, width: int) -> None:
+def _notify_access(chunk: Chunk, step: Step, kind: str, place: Place, width: int) -> None:
     """Notify the observers of an access of the executing lanes."""
     lanes = _lanes(chunk)
     addresses = np.broadcast_to(place.within, chunk.mask.shape).reshape(-1)[lanes]
-    kind = "store" if step.kind == "async copy" else step.kind.removeprefix("matrix ")
     event = AccessEvent(chunk, step, kind, place.space, lanes, addresses, width)
     for observe in chunk.launch.on_access:
         observe(event)
@@ -426,7 +425,7 @@ def _gather(chunk: Chunk, step: Step, place: Place, dtype: np.dtype[Any], count:
         at = _executing(chunk, place.address)
         launch.races.access(OrderedAccess(chunk, step, "read", memory, _lanes(chunk), at, unit.itemsize))
     if launch.on_access:
-        _notify_access(chunk, step, place, unit.itemsize)
+        _notify_access(chunk, step, "load", place, unit.itemsize)
     elements = [loaded] if count == 1 else list(loaded.view(dtype).reshape(-1, count).T)
     values = [_spread(e, chunk.mask) if sparse else e.reshape(shape)[()] for e in elements]
     if launch.lent.cells and step.kind == "load" and dtype in ("u8", "i8") and chunk.loaded is None:

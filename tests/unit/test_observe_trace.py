@@ -152,6 +152,18 @@ def test_both_results_of_a_shuffle_are_recorded():
     assert words(record, "%p1") == [1, 1] + [0] * 30
 
 
+def test_a_barrier_in_memory_is_made_by_a_store():
+    trace, device = traced(
+        ".shared .align 8 .b64 bar;\nsetp.eq.u32 %p1, %lane, 3; @%p1 mbarrier.init.shared.b64 [bar], 1;\n"
+        f"mov.u32 %r2, 1; {STORE}",
+        device={"observe": "traffic"},
+    )
+    (access,) = one(trace, "mbarrier.init.shared.b64").accesses
+    assert (access.kind, access.space, access.mask, access.width) == ("store", "shared", 8, 8)
+    assert device.report.traffic.stored["shared"] == 8
+    assert not device.report.traffic.atomics
+
+
 def test_accesses_are_recorded_with_space_width_and_addresses():
     body = """mov.u32 %r3, pad; mov.u32 %r3, cell; cvt.u64.u32 %rd1, %r3; cvta.shared.u64 %rd1, %rd1;
 shl.b32 %r4, %lane, 3; add.u32 %r4, %r4, %r3; mov.b64 %rd2, {%lane, %i};
