@@ -116,9 +116,20 @@ def _traffic(data: Data) -> str:
     parts = [table(["global memory", "bytes"], distinct)]
     if data["spaces"]:
         parts.insert(0, _numbers("space", data["spaces"]))
+    if data["units"].keys() - {"lanes"}:
+        parts.insert(1, _of_units(data["units"]))
     if data["operations"]:
         parts.append(table(["type", "operations"], list(data["operations"].items())))
     return "\n\n".join(parts)
+
+
+def _of_units(units: Data) -> str:
+    """The bytes of lanes, copies and products by state space."""
+    rows = [
+        [unit, space, *counts.values()] for unit, spaces in units.items() for space, counts in spaces.items()
+    ]
+    counted = next(iter(next(iter(units.values())).values()))
+    return table(["by", "space", *(column.replace("_", " ") for column in counted)], rows)
 
 
 def _products(data: Data) -> str:

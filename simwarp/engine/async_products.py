@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from simwarp.engine import warpgroups
 from simwarp.engine.dice import Dice
-from simwarp.engine.events import OrderedAccess, StageEvent
+from simwarp.engine.events import AccessEvent, OrderedAccess, StageEvent
 from simwarp.engine.register_fences import RegisterFences
 from simwarp.engine.registers_in_flight import RegistersInFlight
 from simwarp.faults import ProductInFlight
@@ -131,6 +131,8 @@ class AsyncProducts:
         self._products[self._issued] = made
         self.registers.mark(chunk, step, plan.d, plan.a, warps.reshape(-1), self._issued)
         self._announce(chunk, made, rows)
+        if chunk.launch.on_access:
+            self._notify_reads(chunk, made, rows)
         self._notify(chunk, made, np.arange(len(warps)))
         if not self._latest:
             self._happen_to(chunk, warps, self._issued)
@@ -220,6 +222,17 @@ class AsyncProducts:
             lanes = (rows[rows >= 0][:, None] * WARP_SIZE + np.arange(WARP_SIZE)).reshape(-1)
             if lanes.size and agent in made.reads:
                 races.retire(chunk, lanes, ("wgmma", agent), made.reads[agent])
+
+    @staticmethod
+    def _notify_reads(chunk: Chunk, made: _Product, rows: _Warps) -> None:
+        """Notify the observers of the reads of shared memory, as those of each warpgroup's lane 0."""
+        for at in (made.b,) if made.plan.a else (made.a, made.b):
+            inside = at != warpgroups.NOWHERE
+            lanes = np.broadcast_to(rows[:, :1, None] * WARP_SIZE, at.shape)[inside]
+            offsets = at[inside] % np.uint64(chunk.shared_stride)
+            event = AccessEvent(chunk, made.plan.step, "load", "shared", lanes, offsets, CHUNK, "products")
+            for observe in chunk.launch.on_access:
+                observe(event)
 
     @staticmethod
     def _notify(chunk: Chunk, made: _Product, some: _Warps) -> None:

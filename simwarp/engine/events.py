@@ -42,9 +42,13 @@ class WriteEvent:
     register: str
 
 
+UNITS = ("lanes", "remote stores", "bulk copies", "tensor copies", "products")
+"""Who accesses memory: lanes themselves, or what they issue; ``st.async`` is a remote store."""
+
+
 @dataclass(frozen=True)
 class AccessEvent:
-    """A memory access of some lanes, after it happened.
+    """A memory access of some lanes, after it happened; or of what they issue, when they do.
 
     Attributes
     ----------
@@ -55,11 +59,14 @@ class AccessEvent:
     space : str
         "global", "shared", "local", "const" or "param"; for a generic address the space that it points to.
     lanes : (n,) int
-        The lanes, numbered through the chunk: 32 times the row, plus the lane; ascending.
+        The lanes, numbered through the chunk: 32 times the row, plus the lane; ascending. Of copies and
+        products the lane that issues, once for each address.
     addresses : (n,) uint64
         In shared memory offsets in the block's window, in local memory offsets in the thread's.
     width : int
         Bytes that each lane accesses, all elements of a vector together.
+    unit : str
+        One of `UNITS`.
     """
 
     chunk: Chunk
@@ -69,6 +76,7 @@ class AccessEvent:
     lanes: npt.NDArray[np.int64]
     addresses: npt.NDArray[np.uint64]
     width: int
+    unit: str = "lanes"
 
 
 class StageEvent(NamedTuple):

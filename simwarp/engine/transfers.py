@@ -175,22 +175,20 @@ class Transfers:
             transfer.time = races.issue(access, _agent(transfer, "bulk"), transfer.counts_in)
 
     def _notify_accesses(self, chunk: Chunk, transfer: Transfer) -> None:
-        """Notify the observers of a transfer's accesses to global memory."""
+        """Notify the observers of a transfer's accesses to memory."""
+        if not chunk.launch.on_access:
+            return
         kind = "store" if transfer.combine is None else "reduction"
         reads = transfer.reads[transfer.copied] if transfer.reads.size else transfer.reads
-        source = None if transfer.repeated else transfer.source
-        for memory, addresses, does in (
-            (source, reads, "load"),
-            (transfer.target, transfer.writes, kind),
-        ):
-            if (
-                chunk.launch.on_access
-                and memory is not None
-                and memory is not self._shared
-                and addresses.size
-            ):
-                lanes, step = transfer.issuers(addresses.size), transfer.step
-                event = AccessEvent(chunk, step, does, "global", lanes, addresses, transfer.width)
+        source, step = None if transfer.repeated else transfer.source, transfer.step
+        copies = "tensor copies" if step.kind.startswith("tensor") else "bulk copies"
+        unit = "remote stores" if step.source is None else copies
+        for memory, at, does in ((source, reads, "load"), (transfer.target, transfer.writes, kind)):
+            if memory is not None and at.size:
+                space, lanes = "global", transfer.issuers(at.size)
+                if memory is self._shared:
+                    space, at = "shared", at % np.uint64(chunk.shared_stride)
+                event = AccessEvent(chunk, step, does, space, lanes, at, transfer.width, unit)
                 for observe in chunk.launch.on_access:
                     observe(event)
 

@@ -182,6 +182,11 @@ class BankConflicts(AccessCounts[BankCounts]):
     def __init__(self) -> None:
         super().__init__("shared", BankCounts, "conflicts")
 
+    def on_access(self, event: AccessEvent) -> None:
+        """Count an access of lanes; the tiles of copies and products have no conflicts to count."""
+        if event.unit == "lanes":
+            super().on_access(event)
+
     def count(self, event: AccessEvent) -> BankCounts:
         """The wavefronts and conflicts of one access to shared memory."""
         kind = "count" if _only_counts(event.chunk.program, event.step) else event.kind

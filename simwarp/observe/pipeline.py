@@ -110,7 +110,7 @@ class Pipeline(CountingObserver):
 
     def on_access(self, event: AccessEvent) -> None:
         """Ascribe reads of shared memory to the turns that brought the bytes."""
-        if event.space != "shared" or not self.turns or "load" not in event.kind:
+        if event.space != "shared" or not self.turns or event.kind != "load":
             return
         blocks = event.chunk.block[event.lanes // 32, 0]
         units = _units(event.addresses[blocks == self.block], event.width)

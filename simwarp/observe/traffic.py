@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simwarp.engine.events import AccessEvent
+from simwarp.engine.events import UNITS, AccessEvent
 from simwarp.observe.line_counts import CountingObserver
 from simwarp.ptx.rows import DTYPES, Row
 
@@ -22,16 +22,54 @@ if TYPE_CHECKING:
 Addresses = npt.NDArray[np.uint64]
 
 
-class Traffic(CountingObserver):
+class Bytes:
+    """Counts bytes by state space.
+
+    Attributes
+    ----------
+    loaded, stored : Counter
+        Bytes by state space: "global", "shared", "local", "const", "param".
+    atomics, atomic_bytes : Counter
+        Atomic operations and reductions, and their bytes, by state space.
+    """
+
+    def __init__(self) -> None:
+        self.loaded: Counter[str] = Counter()
+        self.stored: Counter[str] = Counter()
+        self.atomics: Counter[str] = Counter()
+        self.atomic_bytes: Counter[str] = Counter()
+
+    def count(self, event: AccessEvent) -> None:
+        """Count the bytes of an access."""
+        size = event.lanes.size * event.width
+        if event.kind == "load":
+            self.loaded[event.space] += size
+        elif event.kind == "store":
+            self.stored[event.space] += size
+        else:
+            self.atomics[event.space] += event.lanes.size
+            self.atomic_bytes[event.space] += size
+
+    def by_space(self) -> dict[str, dict[str, int]]:
+        """The counters of each state space that was accessed, as plain data."""
+        spaces = sorted({*self.loaded, *self.stored, *self.atomics})
+        columns = ("loaded", "stored", "atomics", "atomic_bytes")
+        return {space: {name: getattr(self, name)[space] for name in columns} for space in spaces}
+
+
+class Traffic(Bytes, CountingObserver):
     """Counts bytes per state space, atomic operations, and arithmetic operations by type.
 
     Attributes
     ----------
     loaded, stored : Counter
-        Bytes that lanes requested, by state space: "global", "shared", "local", "const", "param".
-        Reads of parameters by name are not counted.
+        Bytes that lanes, and the copies and products that they issue, requested, by state space: "global",
+        "shared", "local", "const", "param". Reads of parameters by name are not counted.
     atomics, atomic_bytes : Counter
-        Atomic operations and reductions of lanes, and their bytes, by state space.
+        Atomic operations and reductions, of lanes or of the elements of copies, and their bytes.
+    units : dict of str to Bytes
+        The same by who accesses memory: "lanes", "remote stores" (``st.async``, ``red.async``), "bulk
+        copies", "tensor copies", "products" (the tiles of ``wgmma``).
     operations : Counter
         Arithmetic operations by type, see `operations`; a fused multiply-add is two.
     compulsory_read, compulsory_written : int
@@ -63,10 +101,8 @@ class Traffic(CountingObserver):
     """
 
     def __init__(self) -> None:
-        self.loaded: Counter[str] = Counter()
-        self.stored: Counter[str] = Counter()
-        self.atomics: Counter[str] = Counter()
-        self.atomic_bytes: Counter[str] = Counter()
+        super().__init__()
+        self.units = {unit: Bytes() for unit in UNITS}
         self.operations: Counter[str] = Counter()
         self._earlier = np.zeros(2, np.int64)
         self._touched: dict[int, _Touched] = {}
@@ -84,14 +120,8 @@ class Traffic(CountingObserver):
 
     def on_access(self, event: AccessEvent) -> None:
         """Count the bytes of an access."""
-        size = event.lanes.size * event.width
-        if event.kind == "load":
-            self.loaded[event.space] += size
-        elif event.kind == "store":
-            self.stored[event.space] += size
-        else:
-            self.atomics[event.space] += event.lanes.size
-            self.atomic_bytes[event.space] += size
+        self.count(event)
+        self.units[event.unit].count(event)
         if event.space == "global":
             for allocation, addresses in _by_allocation(event):
                 touched = self._touched.setdefault(allocation.base, _Touched(allocation))
@@ -126,11 +156,10 @@ class Traffic(CountingObserver):
         return self.loaded["global"] + self.stored["global"] + 2 * self.atomic_bytes["global"]
 
     def to_json(self) -> dict[str, Any]:
-        """Bytes by state space, operations by type, and distinct bytes, as plain data."""
-        spaces = sorted({*self.loaded, *self.stored, *self.atomics})
-        columns = ("loaded", "stored", "atomics", "atomic_bytes")
+        """Bytes by state space and by unit, operations by type, and distinct bytes, as plain data."""
         return {
-            "spaces": {space: {name: getattr(self, name)[space] for name in columns} for space in spaces},
+            "spaces": self.by_space(),
+            "units": {unit: spaces for unit, one in self.units.items() if (spaces := one.by_space())},
             "requested": self.requested,
             "compulsory_read": self.compulsory_read,
             "compulsory_written": self.compulsory_written,

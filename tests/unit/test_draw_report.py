@@ -11,8 +11,10 @@ REPORT = json.loads("""{
 "banks": {"lines": {}, "total": {"conflicts": 0}, "opcodes": {}},
 "sectors": {"lines": {"a.cu:3": {"sectors": 4}}, "total": {"sectors": 4},
             "opcodes": {"ld.f32": {"sectors": 4}}},
-"traffic": {"spaces": {"global": {"loaded": 4096, "stored": 0}}, "requested": 4096, "compulsory_read": 128,
-            "compulsory_written": 0, "operations": {"f32": 12345}},
+"traffic": {"spaces": {"global": {"loaded": 4096, "stored": 0}},
+            "units": {"lanes": {"global": {"loaded": 96, "stored": 0}},
+                      "bulk copies": {"global": {"loaded": 4000, "stored": 0}}},
+            "requested": 4096, "compulsory_read": 128, "compulsory_written": 0, "operations": {"f32": 12345}},
 "coverage": {"rows": {"add": {"section": "9.7.1.1", "fidelity": "exact", "count": 7,
              "forms": {"add.s32": 3, "add.u32": 4}, "operands": {"a": ["one", "zero"], "b": []}}},
              "not_met": ["sub"]}
@@ -52,6 +54,10 @@ Traffic
 
 space   loaded  stored
 global   4,096       0
+
+by           space   loaded  stored
+lanes        global      96       0
+bulk copies  global   4,000       0
 
 global memory        bytes
 requested            4,096

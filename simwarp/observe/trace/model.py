@@ -178,6 +178,7 @@ class Record:
         The lanes.
     written : list of Written
     accesses : list of Access
+        Those of lanes, without those of bulk copies and products that they issue.
     message : str
         The message of a fault.
 

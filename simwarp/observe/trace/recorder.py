@@ -145,9 +145,14 @@ class Trace(Observer):
             self._add("step", chunk, rows, mask, data, step=step.number, item=item)
 
     def on_access(self, event: AccessEvent) -> None:
-        """Record the addresses of an access to memory."""
+        """Record the addresses of an access to memory; of lanes alone, since a row has one for each."""
         number, chunk = event.step.number, event.chunk
-        if self._launch is None or not self.selection["memory"] or not self._chosen_steps[number]:
+        if (
+            event.unit != "lanes"
+            or self._launch is None
+            or not self.selection["memory"]
+            or not self._chosen_steps[number]
+        ):
             return
         mask, addresses = (np.zeros((chunk.warps, WARP_SIZE), dtype) for dtype in (np.bool_, "<u8"))
         mask.reshape(-1)[event.lanes] = True
