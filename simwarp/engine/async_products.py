@@ -9,7 +9,7 @@ the accumulators.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -99,6 +99,7 @@ class AsyncProducts:
         slots = dict.fromkeys(slot for plan in self._plans.values() for slot in (*plan.d, *plan.a))
         self.registers = RegistersInFlight(program, chunk.warps, self._happen_to)
         self._fences = RegisterFences(program.registers, tuple(slots), chunk.warps)
+        self._written: _Written | None = None
         self._latest = launch.schedule != "stack"
         self._dice = Dice(launch.seed, chunk.blocks) if launch.schedule == "random" else None
 
@@ -282,7 +283,7 @@ class AsyncProducts:
                 continue
             if held is None or not held.continues(made, some, now[some]):
                 self._put_back(chunk, held)
-                held = _Held.of(chunk, made, some, now[some])
+                held = _Held.of(chunk, made, some, now[some], self._written)
             held.multiply(chunk, made, some)
             made.pending = made.pending & ~now
         self._put_back(chunk, held)
@@ -290,7 +291,7 @@ class AsyncProducts:
     def _put_back(self, chunk: Chunk, held: _Held | None) -> None:
         """Write accumulators to their registers."""
         if held is not None:
-            held.write(chunk)
+            self._written = held.write(chunk)
             self._fences.note_results(chunk, held.plan.d, held.warps[held.here])
 
     def _mask(self, warps: _Warps) -> _Some:
@@ -325,11 +326,14 @@ class _Held:
     factors: list[tuple[_Tiles, _Tiles]] = field(default_factory=list[tuple[_Tiles, _Tiles]])
 
     @classmethod
-    def of(cls, chunk: Chunk, made: _Product, some: _Warps, now: _Some) -> _Held:
-        """The accumulators of some warpgroups of a product."""
-        rows = _rows(chunk, made.warps[some])
-        words = _gather(chunk, [chunk.registers[slot] for slot in made.plan.d], rows)
-        return cls(made.plan, made.warps[some], rows, now, made.plan.d_layout.unpack(words))
+    def of(cls, chunk: Chunk, made: _Product, some: _Warps, now: _Some, before: _Written | None) -> _Held:
+        """The accumulators of some warpgroups of a product; ``before`` are those that were written last."""
+        plan, warps = made.plan, made.warps[some]
+        rows = _rows(chunk, warps)
+        if before is not None and before.remain(chunk, plan, warps):
+            return cls(plan, warps, rows, now, before.d)
+        words = _gather(chunk, [chunk.registers[slot] for slot in plan.d], rows)
+        return cls(plan, warps, rows, now, plan.d_layout.unpack(words))
 
     @property
     def here(self) -> _Some:
@@ -363,20 +367,38 @@ class _Held:
             b = right[0] if len(right) == 1 else np.concatenate(right, axis=-2)
             self.d, self.factors = self.plan.step.function(chunk.launch.cc, a, b, self.d), []
 
-    def write(self, chunk: Chunk) -> None:
-        """Write the accumulators to their registers."""
+    def write(self, chunk: Chunk) -> _Written | None:
+        """Write the accumulators to their registers; returns them if these are of all warps."""
         self._flush(chunk)
         words = self.plan.d_layout.pack(self.d).reshape(-1, WARP_SIZE, len(self.plan.d))
         words = np.ascontiguousarray(np.moveaxis(words, -1, 0))
         rows, here = self.rows.reshape(-1), self.here.reshape(-1)
-        whole = rows.size == len(chunk.live) and here.all() and (rows == np.arange(rows.size)).all()
-        for slot, word in zip(self.plan.d, words, strict=True):
-            if whole:
+        if rows.size == len(chunk.live) and here.all() and (rows == np.arange(rows.size)).all():
+            values = list(words)
+            for slot, word in zip(self.plan.d, values, strict=True):
                 chunk.registers[slot] = word
-            else:
-                new = np.array(np.broadcast_to(chunk.registers[slot], chunk.live.shape))
-                new[rows[here]] = word[here]
-                chunk.registers[slot] = new
+            return _Written(self.plan, self.warps, values, self.d)
+        for slot, word in zip(self.plan.d, words, strict=True):
+            new = np.array(np.broadcast_to(chunk.registers[slot], chunk.live.shape))
+            new[rows[here]] = word[here]
+            chunk.registers[slot] = new
+        return None
+
+
+class _Written(NamedTuple):
+    """Accumulators as they were written to registers, ``values``, and as a tile, ``d``."""
+
+    plan: Plan
+    warps: _Warps
+    values: list[npt.NDArray[np.uint32]]
+    d: _Tiles
+
+    def remain(self, chunk: Chunk, plan: Plan, warps: _Warps) -> bool:
+        """Whether they are the accumulators of a product, and no instruction has written there since."""
+        same = plan.d == self.plan.d and plan.shape == self.plan.shape and np.array_equal(warps, self.warps)
+        return same and all(
+            chunk.registers[slot] is value for slot, value in zip(plan.d, self.values, strict=True)
+        )
 
 
 def _tile(chunk: Chunk, plan: Plan, at: npt.NDArray[np.uint64], side: int) -> _Tiles:

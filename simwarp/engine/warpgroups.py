@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 WARPS = 4
 """Warps of a warpgroup; the number of the first in its block is a multiple of it."""
 _LANES = WARPS * WARP_SIZE
+_KNOWN = 32
+"""Descriptors of one instruction whose addresses are kept: more than the stages of a pipeline."""
 NOWHERE = np.uint64(1 << 62)
 """In place of an address that a descriptor must not reach; reads there give poison."""
 
@@ -123,6 +125,8 @@ class Plan:
         Whether products may be added in any order.
     negated, k_major : (bool, bool)
         Of A and of B.
+    known : dict of (str, bytes, bytes) to array
+        By operand, descriptors and windows of shared memory, the addresses of chunks that had no fault.
     """
 
     def __init__(self, program: Program, step: Step) -> None:
@@ -142,6 +146,12 @@ class Plan:
         signs, transposes = [*given[:2], 1, 1][:2], [0, 0, *given[2:]][-2:]
         self.negated = (signs[0] == -1, signs[1] == -1)
         self.k_major = (not transposes[0], not transposes[1])
+        self.known: dict[tuple[str, bytes, bytes], _Words] = {}
+
+    def remember(self, key: tuple[str, bytes, bytes], at: _Words) -> None:
+        """Keep the addresses of some descriptors, of the first ones that come."""
+        if len(self.known) < _KNOWN:
+            self.known[key] = at
 
     @property
     def sign(self) -> Any:
@@ -151,6 +161,8 @@ class Plan:
 
 def agreed(chunk: Chunk, value: Any, warps: _Warps, what: str) -> npt.NDArray[Any]:
     """(n,): a value of which each of n warpgroups has one; report those whose lanes do not agree."""
+    if np.ndim(value) == 0:
+        return np.full(len(warps), value)
     each = np.broadcast_to(value, chunk.mask.shape)[warps].reshape(len(warps), _LANES)
     first = each[:, 0]
     bad = each != first[:, None]
@@ -168,20 +180,30 @@ def agreed(chunk: Chunk, value: Any, warps: _Warps, what: str) -> npt.NDArray[An
 
 def addresses(chunk: Chunk, plan: Plan, words: Any, warps: _Warps, name: str) -> _Words:
     """The addresses in shared memory of the chunks of each warpgroup's A or B, after checks."""
-    side = "AB".index(name)
     words = agreed(chunk, words, warps, f"descriptor of {name}")
-    at = _chunks(chunk, words, warps, name, (64, plan.n)[side], plan, plan.k_major[side])
+    starts = chunk.shared_start[warps[:, 0]]
+    key = name, words.tobytes(), starts.tobytes()
+    at = plan.known.get(key)
+    if at is None:
+        found = Descriptors.of(words)
+        _check_fields(chunk, found, words, warps, name)
+        side = "AB".index(name)
+        extent, k_major = (64, plan.n)[side], plan.k_major[side]
+        at = found.chunks(extent, plan.k * plan.word.itemsize // CHUNK if k_major else plan.k, k_major)
+        outside = _outside(chunk, found, at, warps, name)
+        at = at + starts[:, :, None]
+        if outside is not None:
+            at = np.where(outside, NOWHERE, at)
+        elif not found.reserved.any() and not found.astray.any():
+            plan.remember(key, at)
     _examine(chunk, at, warps)
     if chunk.tiles is not None:
         chunk.tiles.check(chunk, at, Descriptors.of(words).span, warps, name)
     return at
 
 
-def _chunks(
-    chunk: Chunk, words: _Words, warps: _Warps, name: str, extent: int, plan: Plan, k_major: bool
-) -> _Words:
-    """The addresses of the chunks of a matrix; `NOWHERE` for those out of bounds."""
-    found = Descriptors.of(words)
+def _check_fields(chunk: Chunk, found: Descriptors, words: _Words, warps: _Warps, name: str) -> None:
+    """Report descriptors with reserved bits, or with a start that does not fit their swizzle."""
     for bad, what, values, advice in (
         (found.reserved != 0, "bits that have no meaning", found.reserved, "set the other bits to 0"),
         (
@@ -202,11 +224,6 @@ def _chunks(
             fault.address = fault.offset = int(found.start[which])
             fault.space, fault.width = "shared", CHUNK
             chunk.found(fault, lanes_of(chunk, warps[bad]))
-    along_k = plan.k * plan.word.itemsize // CHUNK if k_major else plan.k
-    at = found.chunks(extent, along_k, k_major)
-    outside = _outside(chunk, found, at, warps, name)
-    at = at + chunk.shared_start[warps[:, 0]][:, :, None]
-    return at if outside is None else np.where(outside, NOWHERE, at)
 
 
 def _outside(

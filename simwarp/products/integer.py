@@ -81,17 +81,23 @@ def _count_in_tile(operation: np.ufunc, a: Tiles, b: Tiles, c: Tiles) -> Tiles:
     """`bits` of a (m, words), the columns b (n, words) and c (m, n), in words of 64 bits."""
     total, columns = c.copy(), np.ascontiguousarray(b.T)
     both, one = np.empty(c.shape, np.uint64), np.empty(c.shape, np.uint8)
-    for start in range(0, len(columns), _WORDS):
-        count = np.zeros(c.shape, np.uint8)
-        for word in range(start, min(start + _WORDS, len(columns))):
-            operation(a[:, word, None], columns[word], out=both)
-            count += np.bitwise_count(both, out=one)
-        total += count
+    usual = np.setbufsize(_ROW)
+    try:
+        for start in range(0, len(columns), _WORDS):
+            count = np.zeros(c.shape, np.uint8)
+            for word in range(start, min(start + _WORDS, len(columns))):
+                operation(a[:, word, None], columns[word], out=both)
+                count += np.bitwise_count(both, out=one)
+            total += count
+    finally:
+        np.setbufsize(usual)
     return total
 
 
 _WORDS = 3
 """The 64-bit words whose bits a byte can count."""
+_ROW = 256
+"""Elements of NumPy's buffer: with more, it copies a broadcast operand, and takes twice the time."""
 _OPERATIONS: dict[str, Any] = {"and": np.bitwise_and, "xor": np.bitwise_xor}
 
 
