@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import cpu_costs
+
 pytest_plugins = ["pytester"]
 
 LIMIT = "--cpu-limit=0.03"
@@ -29,6 +31,7 @@ def undisturbed(monkeypatch, tmp_path):
     """Disable garbage collection, which may exceed these limits, and use a cache of the test's own."""
     monkeypatch.setenv("SIMWARP_CACHE", str(tmp_path / "cache"))
     (tmp_path / "cache").mkdir()
+    monkeypatch.setattr(cpu_costs, "_yardstick", lambda: cpu_costs.YARDSTICK)
     gc.disable()
     yield
     gc.enable()
@@ -65,7 +68,14 @@ def test_an_unmarked_test_past_the_limit_fails(pytester):
     assert passed == {"cheap", "waiting", "marked"}
     assert failed.keys() == {"costly", "costly_fixture", "costly_child"}
     for text in failed.values():
-        assert re.fullmatch(r"\d\.\d CPU seconds, .* have 0\.03\n.*@pytest\.mark\.slow", text)
+        assert re.fullmatch(r"\d\.\d CPU seconds, .* have 0\.03 here\n.*@pytest\.mark\.slow", text)
+
+
+def test_a_slower_machine_has_longer(pytester, monkeypatch):
+    monkeypatch.setattr(cpu_costs, "_yardstick", lambda: 1000 * cpu_costs.YARDSTICK)
+    passed, failed, _ = outcomes(pytester, TESTS, LIMIT)
+    assert len(passed) == 6
+    assert not failed
 
 
 def test_a_limit_of_0_disables_the_check(pytester):

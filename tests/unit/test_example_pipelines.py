@@ -164,8 +164,8 @@ def test_a_result_that_depends_on_the_schedule_is_reported():
     assert "DIFFERENT" in outcome.to_text()
 
 
-def test_a_finding_is_reported_although_the_result_is_right(monkeypatch):
+def test_the_findings_of_a_mutant_are_reported(monkeypatch):
     monkeypatch.setattr(module, "ptx", lambda *_: mutant("__syncthreads();  ", "__syncwarp();"))
-    outcome = pipelines.simulate(module.EXAMPLE, (20, 10, 100), 0)
+    outcome = pipelines.simulate(module.EXAMPLE, (20, 10, 40), 0)
     assert not outcome.good
     assert any("race" in finding for finding in outcome.findings)

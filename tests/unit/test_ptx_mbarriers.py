@@ -55,7 +55,7 @@ def test_a_relaxed_arrival_or_wait_orders_nothing(schedule, relaxed):
     fault_of(Race, body.replace(f".{relaxed}.", f".{relaxed}.relaxed.cta."), schedule=schedule)
 
 
-@every_schedule
+@pytest.mark.parametrize("schedule", ["lowest pc", "stack", pytest.param("random", marks=pytest.mark.slow)])
 def test_one_lane_that_waits_in_vain_says_what_its_barrier_lacks(schedule):
     """The other lanes of its warp are behind the loop, and could be the ones to arrive."""
     body = made(2) + "@!%p1 bra BEHIND;\n" + ARRIVE + WAIT + "BEHIND: bar.sync 0;\n"
