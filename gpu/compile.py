@@ -143,7 +143,11 @@ def _without_cudas_own(log: str, cuda: Sequence[Path]) -> str:
 
 
 def compile_file(
-    path: str, defines: Mapping[str, str | int] | None = None, arch: tuple[int, int] = (9, 0)
+    path: str,
+    defines: Mapping[str, str | int] | None = None,
+    arch: tuple[int, int] = (9, 0),
+    *,
+    options: Sequence[str] = (),
 ) -> Ptx:
     """Compile a ``.cu`` file of this package, once in a process.
 
@@ -155,21 +159,27 @@ def compile_file(
         The macros and their values.
     arch : (int, int)
         The compute capability.
+    options : sequence of str
+        More options for NVRTC; see `compile`.
 
     Examples
     --------
     >>> compile_file("bmm/pack.cu", {"ELEMENT_INT8": "", "WORD_32": "", "FIRST_MSB": ""}).name
     'bmm/pack.cu -DELEMENT_INT8 -DWORD_32 -DFIRST_MSB'
     """
-    return _compiled(_PACKAGE, path, tuple((defines or {}).items()), arch)
+    return _compiled(_PACKAGE, path, tuple((defines or {}).items()), arch, tuple(options))
 
 
 @cache
 def _compiled(
-    package: Path, path: str, defines: tuple[tuple[str, str | int], ...], arch: tuple[int, int]
+    package: Path,
+    path: str,
+    defines: tuple[tuple[str, str | int], ...],
+    arch: tuple[int, int],
+    options: tuple[str, ...],
 ) -> Ptx:
     """Compile a file of a package; see `compile_file`."""
-    return compile((package / path).read_text(), path, dict(defines), arch)
+    return compile((package / path).read_text(), path, dict(defines), arch, options=options)
 
 
 def normalise(ptx: str, names: Sequence[str] = ()) -> str:

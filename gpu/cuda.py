@@ -237,7 +237,8 @@ class CudaDevice:
         chain.bound(arrays)
 
     def _bound(self, plans: Sequence[LaunchPlan]) -> BoundChain:
-        return BoundChain([BoundLaunch(self.kernel(plan.ptx, plan.name), plan) for plan in plans])
+        capability = self.compute_capability
+        return BoundChain([BoundLaunch(self.kernel(plan.ptx, plan.name), plan, capability) for plan in plans])
 
     def capture(self) -> AbstractContextManager[CudaGraph]:
         """Capture the launches of a ``with`` block, on this thread, into a graph."""

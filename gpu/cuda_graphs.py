@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
 from itertools import islice
 from threading import Lock
 from typing import Any
@@ -12,18 +12,32 @@ from gpu.cuda_capture import CAPTURES, GRAPH, CudaGraph
 from gpu.cuda_kernels import Buffer, CudaKernel, Packing
 from gpu.cuda_launch import checked, configuration, let_overlap, refuse, set_cluster_of
 from gpu.device import LaunchPlan
+from gpu.tensor_map import encoded
+from reference.types.tensor_map import TensorMap
+
+_MOST_MAPS = 64
+"""Encoded tensor maps that a launch keeps for each argument."""
+
+
+def _mapped(tensor: TensorMap, capability: tuple[int, int], address: int) -> bytes:
+    """The bytes of a tensor map at an address."""
+    return encoded(tensor.at(address), capability)
 
 
 class BoundLaunch:
     """A `LaunchPlan` with its kernel loaded and a parameter buffer of its own."""
 
-    def __init__(self, kernel: CudaKernel, plan: LaunchPlan) -> None:
+    def __init__(self, kernel: CudaKernel, plan: LaunchPlan, capability: tuple[int, int] = (9, 0)) -> None:
         kinds = zip(kernel.places, kernel.types or ["b"] * len(kernel.places), strict=True)
         zeros = [0 if kind else bytes(size) for (_, size), kind in kinds]
-        values = [zero if value is None else value for value, zero in zip(plan.args, zeros, strict=False)]
+        given = [value is None or isinstance(value, TensorMap) for value in plan.args]
+        args = zip(plan.args, given, zeros, strict=False)
+        values = [zero if from_call else value for value, from_call, zero in args]
         packing = Packing(kernel, values)
         self._write, self._values = packing.struct.pack_into, packing.values(values)
-        self._slots = [i for i, value in enumerate(plan.args) if value is None]
+        self._slots = [i for i, from_call in enumerate(given) if from_call]
+        maps = {i: plan.args[i] for i in self._slots if plan.args[i] is not None}
+        self._maps = {i: lru_cache(_MOST_MAPS)(partial(_mapped, x, capability)) for i, x in maps.items()}
         self.given, self._buffer = len(self._slots), Buffer(kernel.places)
         self._function, self._grid, self._block = kernel.function, plan.grid, plan.block
         self._shared, self.cluster, self.dependent = plan.shared, plan.cluster, plan.dependent
@@ -31,10 +45,12 @@ class BoundLaunch:
             self.cluster = kernel.launcher.admit(plan.grid, plan.shared, plan.cluster)
 
     def write(self, given: Sequence[int | bytes]) -> None:
-        """Write the parameters into the buffer, with addresses and structures in place of each None."""
+        """Write the parameters into the buffer, with the addresses, maps and structures of a call."""
         values = self._values.copy()
         for slot, value in zip(self._slots, given, strict=True):
             values[slot] = value
+        for slot, mapped in self._maps.items():
+            values[slot] = mapped(values[slot])
         self._write(self._buffer.bytes, 0, *values)
 
     def start(self, queue: Any) -> None:

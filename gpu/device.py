@@ -104,7 +104,8 @@ class LaunchPlan:
         The PTX text, and the kernel's name in it.
     grid, block : (int, int, int)
     args : tuple
-        Numbers, structures and device arrays; None for each argument that a call gives.
+        Numbers, structures and device arrays; None for each argument that a call gives. For a `TensorMap`
+        without an address a call gives the array that it describes.
     shared : int
         Bytes of dynamic shared memory per block.
     cluster : (int, int, int), optional
@@ -244,7 +245,7 @@ class Device(Protocol):
         """A kernel of PTX text; hardware loads each text once."""
 
     def launch(self, plan: LaunchPlan, arrays: Sequence[Any]) -> None:
-        """Launch a plan; ``arrays`` (or bytes of structures) replace the None in its arguments."""
+        """Launch a plan; ``arrays`` (or bytes of structures) replace the None and maps in its arguments."""
 
     def launch_all(self, chain: LaunchChain, arrays: Sequence[Sequence[Any]]) -> None:
         """Launch the plans of a chain in order, each with its arrays; see `launch`."""

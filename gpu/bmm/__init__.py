@@ -1,14 +1,25 @@
 """Bit matrix products: packing, and the schemes of the product.
 
-On CUDA cores: BSTC, sections 4 and 5.1. On bit tensor cores: BTC, sections 5.1 and 5.2.
+On CUDA cores: BSTC, sections 4 and 5.1. On bit tensor cores: BTC, sections 5.1 and 5.2, and for the
+warpgroups of Hopper our own.
 """
 
 from gpu.bmm.fsb import FsbBits, pack_fsb, unpack_fsb
 from gpu.bmm.packing import pack
 from gpu.bmm.product import bmm
 from gpu.bmm.schemes import SCHEMES, TENSOR_CORE_SCHEMES
+from gpu.bmm.warpgroups import WARPGROUP_SCHEMES
 from gpu.callable_package import make_callable
 
-__all__ = ["SCHEMES", "TENSOR_CORE_SCHEMES", "FsbBits", "bmm", "pack", "pack_fsb", "unpack_fsb"]
+__all__ = [
+    "SCHEMES",
+    "TENSOR_CORE_SCHEMES",
+    "WARPGROUP_SCHEMES",
+    "FsbBits",
+    "bmm",
+    "pack",
+    "pack_fsb",
+    "unpack_fsb",
+]
 
 make_callable(__name__, bmm)

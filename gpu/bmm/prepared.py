@@ -9,7 +9,7 @@ import numpy as np
 
 from gpu.bmm.fsb import TILE_BITS, TILE_LINES, FsbBits, arrange
 from gpu.bmm.packing import check_format, check_shape, matrix, pack_on_device
-from gpu.bmm.schemes import AnyScheme, TensorCoreScheme, choose_scheme
+from gpu.bmm.schemes import AnyScheme, Scheme, choose_scheme
 from gpu.device import Device, is_array
 from gpu.host import (
     WORD_DTYPES,
@@ -135,7 +135,7 @@ def placed(x: Any, name: Role, transposed: bool, scheme: AnyScheme, device: Devi
         return x
     packed = _packed(x, name, transposed, scheme, device)
     words, ones = packed.words, None
-    if isinstance(scheme, TensorCoreScheme):
+    if not isinstance(scheme, Scheme):
         words, ones = arrange(packed, name, scheme.form, device)
     form, first = scheme.form, packed.first
     return PreparedMatrix(words, ones, packed.shape, name, transposed, scheme.name, form, first)
@@ -204,7 +204,7 @@ def _packed(x: Any, name: Role, transposed: bool, scheme: AnyScheme, device: Dev
             f"{name} is packed in words of {x.word} bits, {scheme.name} takes {scheme.word}\n"
             f"repack it with word={scheme.word}, or choose a scheme for {x.word}"
         )
-    if isinstance(scheme, TensorCoreScheme) and x.first != scheme.first:
+    if not isinstance(scheme, Scheme) and x.first != scheme.first:
         raise FormatError(
             f"{name} is packed with first={x.first!r}, {scheme.name} takes {scheme.first!r}\n"
             f"repack it with first={scheme.first!r}, or choose a scheme for CUDA cores"

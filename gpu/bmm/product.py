@@ -9,6 +9,7 @@ import numpy as np
 from gpu.bmm.prepared import PreparedMatrix, operand, placed, scheme_of, sizes_of
 from gpu.bmm.schemes import AnyScheme, choose_scheme, product_ptx
 from gpu.bmm.threshold import rule_on_device
+from gpu.bmm.warpgroups import WarpgroupScheme, check_chip
 from gpu.device import Device, LaunchPlan, is_array, launch
 from gpu.host import WORD_DTYPES, choose_device, downloaded, on_device, refuse_nan
 from gpu.recording import Recording, play
@@ -45,6 +46,7 @@ def bmm(
         scheme with the same words is used; see `gpu.bmm.schemes`.
         "btc1", "btc2" or "btc3" on bit tensor cores: the paper's designs, of which btc3 is the fastest.
         Words of operands and output then have 32 bits and ``first="lsb"``.
+        "wgmma" on the warpgroups of Hopper (sm_90a), with the same words.
     thresholds : (N,) integers, optional
         Turn the output into bits: 1 where the dot product is at least its column's threshold.
     flip : (N,) bool, optional
@@ -93,6 +95,7 @@ def bmm(
         )
     chosen = choose_scheme(scheme_of(a, b) if scheme == "auto" else scheme, k)
     device = choose_device(device, a, b, thresholds, flip)
+    check_chip(chosen, device.compute_capability)
     a_stays, b_stays = on_device(a), on_device(b)
     stays = a_stays or b_stays
     if a_stays != b_stays:  # the result is not downloaded, so a NaN in the host operand is checked for here
@@ -148,6 +151,8 @@ def multiply(
     operands = (a.words, b.words) if a.ones is None else (a.words, a.ones, b.words, b.ones)
 
     def plan() -> LaunchPlan:
+        if isinstance(scheme, WarpgroupScheme):
+            return scheme.plan(m, n, k, "words" if bits else "int32", device.multiprocessors)
         ptx = product_ptx(scheme, "bits" if bits else "int", a.first, device.compute_capability).text
         args = (*(None for _ in operands), None, m, n, k, *(None for _ in rule))
         return LaunchPlan(ptx, scheme.name, *scheme.launch(m, n), args)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
+from gpu.bmm.warpgroups import WARPGROUP_SCHEMES, WarpgroupScheme
 from gpu.compile import Ptx, compile_file
 from gpu.device import Dim
 from gpu.host import unknown
@@ -129,9 +130,9 @@ TENSOR_CORE_SCHEMES = {
 """The schemes of `gpu.bmm` for bit tensor cores, from sm_75 on: words of 32 bits, ``first="lsb"``."""
 
 
-AnyScheme: TypeAlias = Scheme | TensorCoreScheme
+AnyScheme: TypeAlias = Scheme | TensorCoreScheme | WarpgroupScheme
 
-_ALL: dict[str, AnyScheme] = SCHEMES | TENSOR_CORE_SCHEMES
+_ALL: dict[str, AnyScheme] = SCHEMES | TENSOR_CORE_SCHEMES | WARPGROUP_SCHEMES
 
 
 def choose_scheme(name: Any, k: int) -> AnyScheme:
@@ -140,11 +141,11 @@ def choose_scheme(name: Any, k: int) -> AnyScheme:
         raise unknown("scheme", name, _ALL)
     scheme = _ALL[name]
     if scheme.largest_k is not None and k > scheme.largest_k:
-        return SCHEMES[scheme.fallback]
+        return _ALL[scheme.fallback]
     return scheme
 
 
-def product_ptx(scheme: AnyScheme, output: str, first: First, arch: tuple[int, int]) -> Ptx:
+def product_ptx(scheme: Scheme | TensorCoreScheme, output: str, first: First, arch: tuple[int, int]) -> Ptx:
     """The kernel of a scheme, compiled; ``first`` is the bit order of the output's words.
 
     The bit order of the operands does not matter. Bit tensor cores count common or differing bits.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy.typing as npt
@@ -136,6 +136,12 @@ class TensorMap:
     def inner(self) -> int:
         """The elements of the innermost dimension that a copy moves."""
         return self.box[0] if self.im2col is None else self.im2col.channels
+
+    def at(self, address: int) -> TensorMap:
+        """The same tensor at another address; checked."""
+        moved = replace(self, address=address)
+        moved.check()
+        return moved
 
     def check(self) -> None:
         """Refuse what the driver refuses.

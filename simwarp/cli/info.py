@@ -10,7 +10,8 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from gpu.bmm.schemes import SCHEMES, TENSOR_CORE_SCHEMES, Scheme, TensorCoreScheme
+from gpu.bmm.schemes import SCHEMES, TENSOR_CORE_SCHEMES, AnyScheme, TensorCoreScheme
+from gpu.bmm.warpgroups import WARPGROUP_SCHEMES, WarpgroupScheme
 from reference.errors import MissingExtraError, NoGpuError
 from reference.version import __version__
 from simwarp.cli.output import Json, print_json, table
@@ -42,6 +43,7 @@ def info_command(as_json: Json = False) -> int:
 
 def gather() -> dict[str, Any]:
     """Versions, extras, compiler, GPU, instruction rows and BMM schemes, as plain data."""
+    schemes: dict[str, AnyScheme] = {**SCHEMES, **TENSOR_CORE_SCHEMES, **WARPGROUP_SCHEMES}
     return {
         "simwarp": __version__,
         "python": platform.python_version(),
@@ -51,14 +53,16 @@ def gather() -> dict[str, Any]:
         "compiler": _compiler(),
         "gpu": _gpu(),
         "instructions": len(ROWS),
-        "schemes": {name: _explain(scheme) for name, scheme in (SCHEMES | TENSOR_CORE_SCHEMES).items()},
+        "schemes": {name: _explain(scheme) for name, scheme in schemes.items()},
     }
 
 
-def _explain(scheme: Scheme | TensorCoreScheme) -> str:
+def _explain(scheme: AnyScheme) -> str:
     """One line about a scheme of `gpu.bmm`: its words, its method, and the fallback beyond its largest K."""
     if isinstance(scheme, TensorCoreScheme):
         return f"bit tensor cores, {scheme.summary}"
+    if isinstance(scheme, WarpgroupScheme):
+        return f"bit tensor cores of sm_90a, {scheme.summary}"
     limit = f"; K > {scheme.largest_k}: {scheme.fallback} takes over" if scheme.largest_k else ""
     return f"{scheme.word}-bit words, {scheme.summary}{limit}"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TextIO, cast
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from reference.errors import DtypeError, SchemeError
 from reference.types.launch import Extent, dtype_of, shape_of, uploadable
-from reference.types.tensor_map import Im2col, tensor_map_of
+from reference.types.tensor_map import Im2col, TensorMap, tensor_map_of
 from simwarp.checks import Checks
 from simwarp.device.array import DeviceArray, Owner, check_room
 from simwarp.device.graph import Graph, capture, refuse
@@ -264,9 +264,8 @@ class Device:
         return self.load(ptx).kernel(name)
 
     def launch(self, plan: Any, arrays: Sequence[DeviceArray]) -> None:
-        """Launch a plan of `gpu.device`; ``arrays`` replace the arguments that are None in it."""
-        given = iter(arrays)
-        args = [next(given) if value is None else value for value in plan.args]
+        """Launch a plan of `gpu.device`; ``arrays`` replace the None and the tensor maps in its arguments."""
+        args = _filled(plan.args, arrays)
         kernel = self.kernel(plan.ptx, plan.name)
         options = {"shared": plan.shared, "cluster": plan.cluster, "dependent": plan.dependent}
         kernel(plan.grid, plan.block, *args, **options)
@@ -323,6 +322,16 @@ class Device:
         """Let no later launch overlap those before: they have ended for the host or for a copy."""
         for stream in (self.default_stream, *self._streams):
             stream.unfinished = ()
+
+
+def _filled(args: Sequence[Any], arrays: Sequence[DeviceArray]) -> Iterator[Any]:
+    """The arguments of a plan with the arrays of a call, and the maps of those that it describes."""
+    given = iter(arrays)
+    for value in args:
+        if isinstance(value, TensorMap):
+            yield encode(value.at(next(given).pointer))
+        else:
+            yield next(given) if value is None else value
 
 
 def is_integer(value: object) -> bool:

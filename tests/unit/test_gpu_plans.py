@@ -19,14 +19,16 @@ import simwarp
 from gpu.bconv.schemes import SCHEMES as CONVOLUTIONS
 from gpu.bmm import pack_fsb
 from gpu.bmm.schemes import SCHEMES, TENSOR_CORE_SCHEMES
+from gpu.bmm.warpgroups import WARPGROUP_SCHEMES
 from gpu.cuda_graphs import BoundChain, BoundLaunch
 from gpu.cuda_kernels import Packing, parameter_types
 from gpu.device import MOST_PLANS, LaunchPlan, planned
 from gpu.mttkrp.formats import FORMATS
 from reference.errors import DtypeError, FormatError, NotANumberError, SchemeError, ShapeError
 from reference.types import Coo, PackedBits, PackedTensor
+from reference.types.tensor_map import TensorMap
 
-PRODUCTS = SCHEMES | TENSOR_CORE_SCHEMES
+PRODUCTS = SCHEMES | TENSOR_CORE_SCHEMES | WARPGROUP_SCHEMES
 OPENED: list[str] = []
 WATCHED = {"open", "os.listdir", "os.scandir", "subprocess.Popen"}
 WATCHING = False
@@ -579,3 +581,24 @@ def test_a_chain_launches_with_the_arrays_and_structures_of_each_call(monkeypatc
         chain([[array, bytes(32)], []])
     one = LaunchPlan("", "f", (1, 1, 1), (1, 1, 1), (None,))
     refused(lambda: BoundLaunch(kernel, one), DtypeError, "takes 5 arguments")
+
+
+def test_a_launch_encodes_the_tensor_map_of_each_array_once(monkeypatch):
+    graph, asked = Graph(), []
+    monkeypatch.setitem(sys.modules, "cuda.bindings", SimpleNamespace(driver=graph.driver()))
+
+    def encoded(tensor, capability):
+        asked.append((tensor.address, capability))
+        return tensor.address.to_bytes(32, "little")
+
+    monkeypatch.setattr("gpu.cuda_graphs.encoded", encoded)
+    kernel = SimpleNamespace(**vars(KERNEL), function="f")
+    described = TensorMap("uint8", 0, (64, 5), (64,), (64, 4), (1, 1))
+    plan = LaunchPlan("", "f", (1, 1, 1), (1, 1, 1), (None, described, -5, 0.5, 7))
+    chain = BoundChain([BoundLaunch(kernel, plan, (9, 0))])
+    array = SimpleNamespace(pointer=256)
+    for address in (1024, 2048, 1024):
+        chain([[array, SimpleNamespace(pointer=address)]])
+        assert graph.launched[-1][0][1] == address.to_bytes(32, "little")
+    assert asked == [(1024, (9, 0)), (2048, (9, 0))]
+    refused(lambda: chain([[array, SimpleNamespace(pointer=1025)]]), ShapeError, "the address is 0x401")

@@ -1,0 +1,185 @@
+"""The scheme of the ±1 product for the warpgroups of Hopper: its tiles, and the plan of its launch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from gpu.compile import Ptx, compile_file
+from gpu.device import LaunchPlan
+from reference.errors import SchemeError
+from reference.types import First, Word
+from reference.types.tensor_map import TensorMap
+
+SPAN = 128
+"""Bytes of a line in a step along k, and of a row of a box."""
+_UNIT = 16
+"""Bytes of which a line is a multiple."""
+_WARPGROUP, _BOX_ROWS, _SIGNAL = 128, 16, 8
+_OPTIONS = ("--gpu-architecture=compute_90a",)
+
+
+@dataclass(frozen=True)
+class Tile:
+    """How a block computes a tile of C.
+
+    Attributes
+    ----------
+    rows, columns : int
+    consumers : int
+        The warpgroups that share its rows.
+    stages : int
+        Steps along k, of 1024 bits, in shared memory.
+    boxes : int
+        Boxes of C of each warp in shared memory.
+    """
+
+    rows: int
+    columns: int
+    consumers: int
+    stages: int
+    boxes: int = 0
+
+    @property
+    def threads(self) -> int:
+        """The threads of a block: one more warpgroup serves."""
+        return (self.consumers + 1) * _WARPGROUP
+
+    @property
+    def registers(self) -> bool:
+        """Whether the multiplying warpgroups need registers of the serving one."""
+        return self.rows // self.consumers * self.columns // _WARPGROUP > 128
+
+    def shared(self, output: str) -> int:
+        """The bytes of shared memory of a block; `Shared` in ``wgmma.cu``."""
+        of_columns = {"words": self.columns // 32, "float16": self.columns, "float32": self.columns}
+        notes = 4 * (2 + self.rows + self.columns + of_columns.get(output, 0))
+        boxes = self.consumers * 4 * self.boxes * _BOX_ROWS * SPAN
+        return (
+            self.stages * ((self.rows + self.columns) * SPAN + 2 * _SIGNAL)
+            + boxes
+            + 2 * (notes + 2 * _SIGNAL)
+        )
+
+
+_FOR_BITS = (Tile(128, 256, 2, 4), Tile(64, 128, 1, 6))
+_FOR_HALVES = (Tile(256, 128, 2, 4, 1), Tile(64, 64, 1, 6, 1))
+_FOR_WORDS = (Tile(256, 192, 2, 3, 2), Tile(128, 128, 2, 5, 2), Tile(64, 64, 1, 6, 2))
+TILES: dict[str, tuple[Tile, ...]] = {
+    "words": _FOR_BITS,
+    "int16": _FOR_HALVES,
+    "float16": _FOR_HALVES,
+    "int32": _FOR_WORDS,
+    "float32": _FOR_WORDS,
+}
+"""The tiles of each kind of output, the largest first."""
+
+_PRODUCT, _COPY = 32768, 54
+"""Bits that a multiprocessor multiplies in a clock, and bytes that it receives."""
+_STORE = {"words": 0.035, "int16": 0.08, "float16": 0.08, "int32": 0.16, "float32": 0.16}
+"""Clocks of a multiprocessor for each output that no product hides (docs/gpu.md)."""
+
+
+@dataclass(frozen=True)
+class WarpgroupScheme:
+    """The product on the tensor cores of sm_90a, which warpgroups feed from shared memory.
+
+    Attributes
+    ----------
+    name : str
+        The name of the kernel: that of the instruction.
+    group : int
+        Tiles that follow one another down the rows before the next column of tiles.
+    """
+
+    name: str = "wgmma"
+    group: int = 4
+    summary: str = "a warpgroup for 64 rows of a tile; lines through tensor maps"
+
+    source: ClassVar = "bmm/wgmma.cu"
+    form: ClassVar[Literal["lines"]] = "lines"
+    word: ClassVar[Word] = 32
+    first: ClassVar[First] = "lsb"
+    largest_k: ClassVar[int | None] = 2**29
+    """Twice a count, and what is subtracted from it, fit 32 bits."""
+    fallback: ClassVar = "btc2"
+
+    def tile(self, m: int, n: int, k: int, output: str, multiprocessors: int) -> Tile:
+        """The tile with the least estimated time, for outputs of (m, n)."""
+
+        def clocks(tile: Tile) -> float:
+            tiles = -(-m // tile.rows) * -(-n // tile.columns)
+            area, edge = tile.rows * tile.columns, tile.rows + tile.columns
+            step = max(area * 8 * SPAN / _PRODUCT, edge * SPAN / _COPY)
+            return -(-tiles // multiprocessors) * (-(-k // (8 * SPAN)) * step + area * _STORE[output])
+
+        return min(TILES[output], key=clocks)
+
+    def ptx(self, tile: Tile, output: str, *, boxes: bool) -> Ptx:
+        """The kernel for a tile and a kind of output, compiled; ``boxes`` if C has a tensor map."""
+        return compile_file(self.source, self.macros(tile, output, boxes=boxes), (9, 0), options=_OPTIONS)
+
+    def macros(self, tile: Tile, output: str, *, boxes: bool) -> dict[str, str | int]:
+        """The macros of the source."""
+        sizes = {
+            "ROWS": tile.rows,
+            "COLUMNS": tile.columns,
+            "STAGES": tile.stages,
+            "CONSUMERS": tile.consumers,
+        }
+        stores = {} if output == "words" else {"BOXES": tile.boxes if boxes else 0}
+        registers = {"SETMAXNREG": ""} if tile.registers else {}
+        return {**sizes, "GROUP": self.group, f"OUTPUT_{output.upper()}": "", **stores, **registers}
+
+    def plan(
+        self, m: int, n: int, k: int, output: str, multiprocessors: int, tile: Tile | None = None
+    ) -> LaunchPlan:
+        """The launch of a product: its arrays are A, its ones, B, its ones, C, and what the output takes.
+
+        ``tile`` overrides the choice by estimated time.
+        """
+        tile = tile or self.tile(m, n, k, output, multiprocessors)
+        of_c, boxes, steps = None, False, tuple[int, ...]()
+        if output == "words":
+            steps = 1, m
+        else:
+            of_c = map_of_outputs(m, n, output)
+            boxes = of_c is not None and tile.boxes > 0
+        pitch = -(-k // (8 * _UNIT)) * _UNIT
+        of_a, of_b = (map_of_lines(*size, pitch) for size in ((m, tile.rows), (n, tile.columns)))
+        extra = (*steps, *{"words": (None, None), "float16": (None,), "float32": (None,)}.get(output, ()))
+        args = of_a, None, of_b, None, of_c if boxes else None, m, n, k, *extra
+        tiles = -(-m // tile.rows) * -(-n // tile.columns)
+        grid = (min(tiles, multiprocessors), 1, 1)
+        ptx = self.ptx(tile, output, boxes=boxes).text
+        return LaunchPlan(ptx, self.name, grid, (tile.threads, 1, 1), args, tile.shared(output))
+
+
+WARPGROUP_SCHEMES = {scheme.name: scheme for scheme in (WarpgroupScheme(),)}
+"""The scheme of `gpu.bmm` for sm_90a, by its name."""
+
+
+def check_chip(scheme: Any, capability: tuple[int, int]) -> None:
+    """Refuse a scheme whose instructions another chip has."""
+    if isinstance(scheme, WarpgroupScheme) and capability != (9, 0):
+        chip = f"sm_{capability[0]}{capability[1]}"
+        raise SchemeError(
+            f"scheme={scheme.name!r} on {chip}\nits instructions are those of sm_90a alone\nchoose btc3"
+        )
+
+
+def map_of_lines(lines: int, box: int, pitch: int) -> TensorMap:
+    """The map of lines of bits, whose boxes are as many lines of a step along k; without its address."""
+    return TensorMap("uint8", 0, (pitch, lines), (pitch,), (SPAN, box), (1, 1), swizzle=SPAN)
+
+
+def map_of_outputs(m: int, n: int, output: str) -> TensorMap | None:
+    """The map of C, whose boxes are 16 rows of `SPAN` bytes; None if its rows are not whole units."""
+    size = np.dtype(output).itemsize
+    if n * size % 16:
+        return None
+    data_type = "uint16" if output == "int16" else output
+    box = (SPAN // size, _BOX_ROWS)
+    return TensorMap(data_type, 0, (n, m), (n * size,), box, (1, 1), swizzle=SPAN)

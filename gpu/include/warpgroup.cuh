@@ -1,0 +1,166 @@
+// Warpgroups of sm_90a: barriers in shared memory, copies through tensor maps, and products of bits
+// (PTX ISA 9.0, 9.7.13.15, 9.7.9.25 and 9.7.15).
+
+#pragma once
+
+typedef unsigned long long Barrier;
+
+struct alignas(64) TensorMap { unsigned char bytes[128]; };
+
+// Rows in shared memory are `span` bytes, and the swizzle permutes chunks of 16 bytes in them. Its pattern has eight
+// rows, an atom; whatever is swizzled begins at a multiple of it.
+enum : unsigned { warpgroup_size = 128, span = 128, chunk = 16, atom_rows = 8, atom = atom_rows * span };
+
+__device__ inline unsigned shared_address(const void* x) { return (unsigned)__cvta_generic_to_shared(x); }
+
+// ---- barriers -------------------------------------------------------------------------------------------------------
+
+__device__ inline void make_barrier(Barrier& barrier, unsigned arrivals)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(shared_address(&barrier)), "r"(arrivals) : "memory");
+}
+
+// Let the copies of this thread block see the barriers that were made; __syncthreads() shows them to its threads.
+__device__ inline void publish_barriers()
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+__device__ inline void arrive(Barrier& barrier)
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(shared_address(&barrier)) : "memory");
+}
+
+// Arrive, and let the phase wait for as many bytes of copies, too.
+__device__ inline void arrive_and_expect(Barrier& barrier, unsigned bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+                 :: "r"(shared_address(&barrier)), "r"(bytes) : "memory");
+}
+
+// Wait until the phase of this parity is complete. That before the first one counts as complete, and has parity 1.
+__device__ inline void wait(Barrier& barrier, unsigned parity)
+{
+    unsigned complete;
+    do
+        asm volatile("{\n"
+                     ".reg .pred complete;\n"
+                     "mbarrier.try_wait.parity.shared::cta.b64 complete, [%1], %2;\n"
+                     "selp.u32 %0, 1, 0, complete;\n"
+                     "}"
+                     : "=r"(complete)
+                     : "r"(shared_address(&barrier)), "r"(parity)
+                     : "memory");
+    while (!complete);
+}
+
+// The member of a ring whose turn it is, and the parity of its turn.
+template <unsigned members> struct Turn {
+    unsigned at = 0, parity = 0;
+
+    __device__ void advance()
+    {
+        if (++at == members) at = 0, parity ^= 1;
+    }
+};
+
+// ---- copies ---------------------------------------------------------------------------------------------------------
+
+// Copy a box of a matrix to shared memory; what lies outside the matrix arrives as zeros.
+__device__ inline void load_box(void* to, const TensorMap& map, unsigned x, unsigned y, Barrier& barrier)
+{
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%2, %3}], [%4];"
+                 :: "r"(shared_address(to)), "l"(&map), "r"(x), "r"(y), "r"(shared_address(&barrier)) : "memory");
+}
+
+// Copy a box from shared memory, without what lies outside the matrix, in a group of this thread's.
+__device__ inline void store_box(const TensorMap& map, const void* from, unsigned x, unsigned y)
+{
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];\n"
+                 "cp.async.bulk.commit_group;"
+                 :: "l"(&map), "r"(x), "r"(y), "r"(shared_address(from)) : "memory");
+}
+
+// Wait until all but the last `pending` groups have read shared memory.
+template <unsigned pending> __device__ inline void wait_for_reads()
+{
+    asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(pending) : "memory");
+}
+
+__device__ inline void wait_for_copies() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+
+// Order what this thread wrote to shared memory before copies of it.
+__device__ inline void show_to_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// ---- launches that overlap ------------------------------------------------------------------------------------------
+
+__device__ inline void wait_for_earlier_launches() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+__device__ inline void let_later_launches_begin() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+
+// ---- products -------------------------------------------------------------------------------------------------------
+
+// The descriptor of rows in shared memory, swizzled, one atom below the other. The next 32 bytes of rows: + 2; the next
+// rows: + their bytes / 16.
+__device__ inline unsigned long long describe(const void* start)
+{
+    return shared_address(start) >> 4 | (unsigned long long)(atom >> 4) << 32 | 1ull << 62;
+}
+
+__device__ inline void fence_registers() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ inline void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+
+// Wait for all but the last `pending` groups of products.
+template <unsigned pending> __device__ inline void wait_for_products()
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(pending) : "memory");
+}
+
+template <unsigned registers> __device__ inline void take_registers()
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(registers));
+}
+
+template <unsigned registers> __device__ inline void give_registers()
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(registers));
+}
+
+// multiply_add(d, a, b, add): d = popc(a & b) of 64 rows, 256 bits of k and twice as many columns as d has registers;
+// or d += with `add`. Register 4 j + 2 h + i of thread t is row 16 (t / 32) + t % 32 / 4 + 8 h, column 8 j + 2 (t % 4)
+// + i.
+#define SUMS_64 \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define SUMS_128 SUMS_64 ", " \
+    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define SUMS_192 SUMS_128 ", " \
+    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
+    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define SUMS_256 SUMS_192 ", " \
+    "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
+    "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define EIGHT(d, i) \
+    "+r"(d[i]), "+r"(d[i + 1]), "+r"(d[i + 2]), "+r"(d[i + 3]), "+r"(d[i + 4]), "+r"(d[i + 5]), "+r"(d[i + 6]), \
+        "+r"(d[i + 7])
+#define OPERANDS_64(d) EIGHT(d, 0), EIGHT(d, 8), EIGHT(d, 16), EIGHT(d, 24)
+#define OPERANDS_128(d) OPERANDS_64(d), EIGHT(d, 32), EIGHT(d, 40), EIGHT(d, 48), EIGHT(d, 56)
+#define OPERANDS_192(d) OPERANDS_128(d), EIGHT(d, 64), EIGHT(d, 72), EIGHT(d, 80), EIGHT(d, 88)
+#define OPERANDS_256(d) OPERANDS_192(d), EIGHT(d, 96), EIGHT(d, 104), EIGHT(d, 112), EIGHT(d, 120)
+#define DEFINE_PRODUCT(columns, a_at, b_at, add_at) \
+    __device__ inline void multiply_add(int (&d)[columns / 2], unsigned long long a, unsigned long long b, bool add) \
+    { \
+        asm volatile("{\n" \
+                     ".reg .pred add;\n" \
+                     "setp.ne.b32 add, " add_at ", 0;\n" \
+                     "wgmma.mma_async.sync.aligned.m64n" #columns "k256.s32.b1.b1.and.popc " \
+                     "{" SUMS_##columns "}, " a_at ", " b_at ", add;\n" \
+                     "}" \
+                     : OPERANDS_##columns(d) \
+                     : "l"(a), "l"(b), "r"((int)add)); \
+    }
+DEFINE_PRODUCT(64, "%32", "%33", "%34")
+DEFINE_PRODUCT(128, "%64", "%65", "%66")
+DEFINE_PRODUCT(192, "%96", "%97", "%98")
+DEFINE_PRODUCT(256, "%128", "%129", "%130")

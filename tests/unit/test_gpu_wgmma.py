@@ -1,0 +1,178 @@
+"""The ±1 product of warpgroups, on the simulator: every tile, kind of output, schedule and ragged edge."""
+
+import numpy as np
+import pytest
+
+import gpu
+import reference
+import simwarp
+from gpu.bmm.prepared import prepare_matrix
+from gpu.bmm.schemes import choose_scheme
+from gpu.bmm.warpgroups import TILES, WARPGROUP_SCHEMES, Tile
+from reference.errors import SchemeError
+from simwarp.verify.draw import Draw
+
+WGMMA = WARPGROUP_SCHEMES["wgmma"]
+SCHEDULES = ["lowest pc", "stack", pytest.param("random", marks=pytest.mark.slow)]
+INT32 = np.iinfo(np.int32)
+SMALL = Tile(64, 64, 1, 2, 2)
+EVERY_TILE = {
+    f"{output}-{tile.rows}x{tile.columns}": (output, tile)
+    for output in ("words", "int16", "float16", "int32", "float32")
+    for tile in (*TILES[output], SMALL)
+}
+INTEGERS = {"float16": np.int16, "float32": np.int32}
+
+
+def values(rows, columns, k=0, dtype="float32"):
+    return Draw(0, "test_gpu_wgmma", k).matrix(rows, columns, dtype)
+
+
+def rule(n, k):
+    draw = Draw(0, "rule", n)
+    spread = int(np.sqrt(k)) + 1
+    thresholds = np.array([draw.integer(-spread, spread) for _ in range(n)], np.int32)
+    thresholds[::5] = draw.choice([INT32.min, INT32.max, -k, k, k + 1])
+    return thresholds, np.array([draw.integer(0, 1) for _ in range(n)], np.uint8)
+
+
+def product(device, a, b, output, tile, blocks):
+    """The product by one tile, and by so many blocks; the rows of C, or its words along the rows."""
+    (m, k), n = a.shape, b.shape[1]
+    left, right = (prepare_matrix(x, role, scheme="wgmma", device=device) for x, role in ((a, "a"), (b, "b")))
+    plan = WGMMA.plan(m, n, k, output, blocks, tile)
+    shape, dtype = ((-(-n // 32), m), "uint32") if output == "words" else ((m, n), output)
+    c = device.allocate(shape, dtype, "c")
+    more = ()
+    if output == "words":
+        more = tuple(map(device.upload, rule(n, k)))
+    elif output.startswith("float"):
+        more = (device.upload(scales(n)),)
+    device.launch(plan, (left.words, left.ones, right.words, right.ones, c, *more))
+    return c.download()
+
+
+def scales(n):
+    return (1 + np.arange(n) % 7).astype(np.float32) / 8
+
+
+def expected(a, b, output):
+    dots = reference.bmm(a, b)
+    n, k = b.shape[1], b.shape[0]
+    if output == "words":
+        thresholds, flip = rule(n, k)
+        return reference.threshold(dots, thresholds, flip.astype(bool), word=32, first="lsb").words
+    if output.startswith("float"):
+        return (dots.astype(np.float32) * scales(n)).astype(output)
+    return dots.astype(output)
+
+
+@pytest.mark.parametrize("which", EVERY_TILE)
+@pytest.mark.parametrize("shape", [(1, 1, 1), (130, 72, 700), (67, 301, 129)])
+def test_every_tile_and_output_equals_the_reference(which, shape):
+    (output, tile), (m, n, k) = EVERY_TILE[which], shape
+    a, b = values(m, k), values(k, n, 1)
+    got = product(simwarp.Device((9, 0)), a, b, output, tile, 2)
+    np.testing.assert_array_equal(got, expected(a, b, output), strict=True)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("output", TILES)
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_blocks_that_compute_several_tiles_are_right_under_every_schedule(schedule, output, blocks):
+    """Rings turn several times, and the notes of a tile wait for those of two before."""
+    m, n, k = 130, 72, 2200
+    a, b = values(m, k), values(k, n, 1)
+    got = product(simwarp.Device((9, 0), schedule=schedule), a, b, output, SMALL, blocks)
+    np.testing.assert_array_equal(got, expected(a, b, output), strict=True)
+
+
+@pytest.mark.parametrize("n", [1, 2, 4, 7, 8, 12])
+@pytest.mark.parametrize("output", ["int32", "int16", "float16"])
+def test_rows_of_every_pitch_are_stored_as_boxes_or_pairs(n, output):
+    a, b = values(66, 300), values(300, n, 1)
+    plan = WGMMA.plan(66, n, 300, output, 1, SMALL)
+    boxes = n * np.dtype(output).itemsize % 16 == 0
+    assert (plan.args[4] is not None) == boxes
+    assert ("bulk_group" in plan.ptx) == boxes
+    got = product(simwarp.Device((9, 0)), a, b, output, SMALL, 1)
+    np.testing.assert_array_equal(got, expected(a, b, output))
+
+
+def test_the_public_call_gives_dots_and_bits():
+    device = simwarp.Device((9, 0))
+    a, b = values(40, 1100, dtype="int8"), values(1100, 70, 1, "float16")
+    thresholds, flip = rule(70, 1100)
+    dots = reference.bmm(a, b)
+    np.testing.assert_array_equal(gpu.bmm(a, b, scheme="wgmma", device=device), dots)
+    first = gpu.bmm(
+        device.upload(a), b, scheme="wgmma", thresholds=thresholds, flip=flip.astype(bool), device=device
+    )
+    bits = reference.threshold(dots, thresholds, flip.astype(bool), word=32, first="lsb")
+    np.testing.assert_array_equal(first.words.download(), bits.words)
+    c = values(70, 9, 2)
+    second = gpu.bmm(first, c, scheme="wgmma").download()
+    np.testing.assert_array_equal(second, reference.bmm(bits, c))
+
+
+def test_thresholds_at_the_ends_of_dots_and_int32_are_exact():
+    k = 33
+    thresholds = np.array([INT32.min, INT32.min + 1, -k - 1, -k, -k + 1, 0, k - 1, k, k + 1, INT32.max])
+    b = np.ones((k, 10), np.int8)
+    a = np.concatenate([b.T[:1], -b.T[:1]])
+    packed = gpu.bmm(a, b, scheme="wgmma", thresholds=thresholds, device=simwarp.Device((9, 0)))
+    plus, minus = (reference.unpack(packed) > 0).tolist()
+    assert plus == [True] * 8 + [False] * 2
+    assert minus == [True] * 4 + [False] * 6
+
+
+def test_a_repeated_call_takes_the_maps_of_its_own_arrays():
+    device = simwarp.Device((9, 0))
+    for i in range(3):
+        a, b = values(9, 200, i), values(200, 11, i + 7)
+        left, right = (
+            gpu.prepare(device.upload(x), role, scheme="wgmma") for x, role in ((a, "a"), (b, "b"))
+        )
+        np.testing.assert_array_equal(gpu.bmm(left, right).download(), reference.bmm(a, b))
+
+
+def test_a_prepared_product_is_one_launch(monkeypatch):
+    device = simwarp.Device((9, 0))
+    left, right = (
+        gpu.prepare(device.upload(values(9, 200)), "a", scheme="wgmma"),
+        gpu.prepare(device.upload(values(200, 11)), "b", scheme="wgmma"),
+    )
+    gpu.bmm(left, right)
+    launches = []
+    launch = simwarp.Device.launch
+    monkeypatch.setattr(
+        simwarp.Device,
+        "launch",
+        lambda self, plan, arrays: launches.append(plan) or launch(self, plan, arrays),
+    )
+    gpu.bmm(left, right)
+    assert [plan.name for plan in launches] == ["wgmma"]
+
+
+def test_other_chips_are_refused():
+    for chip in ((8, 0), (7, 5), (10, 0)):
+        with pytest.raises(SchemeError, match=rf"sm_{chip[0]}{chip[1]}\n.*sm_90a alone\nchoose btc3"):
+            gpu.bmm(values(2, 3), values(3, 2), scheme="wgmma", device=simwarp.Device(chip))
+
+
+def test_a_longer_k_falls_back():
+    assert choose_scheme("wgmma", 2**29).name == "wgmma"
+    assert choose_scheme("wgmma", 2**29 + 1).name == "btc2"
+
+
+def test_the_tile_follows_the_shape():
+    sizes = {n: WGMMA.tile(n, n, n, "int32", 132) for n in (512, 16384)}
+    assert (sizes[512].rows, sizes[512].columns) == (64, 64)
+    assert (sizes[16384].rows, sizes[16384].columns) == (256, 192)
+    assert WGMMA.tile(8192, 8192, 8192, "words", 132).columns == 256
+
+
+@pytest.mark.parametrize("output", TILES)
+def test_shared_memory_of_every_tile_fits_a_block(output):
+    for tile in TILES[output]:
+        assert tile.shared(output) <= 227 * 1024
