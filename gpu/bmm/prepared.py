@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from gpu.bmm.fsb import TILE_BITS, TILE_LINES, FsbBits, arrange
+from gpu.bmm.lines import pack_lines
 from gpu.bmm.packing import check_format, check_shape, matrix, pack_on_device
 from gpu.bmm.schemes import AnyScheme, Scheme, choose_scheme
 from gpu.device import Device, is_array
@@ -133,6 +134,9 @@ def placed(x: Any, name: Role, transposed: bool, scheme: AnyScheme, device: Devi
         if x.form != scheme.form:
             raise prepared_for(x, name, scheme.name)
         return x
+    if scheme.form == "lines" and not isinstance(x, PackedBits):
+        shape, words, ones = pack_lines(x, name, _line_axis(name, transposed), device)
+        return PreparedMatrix(words, ones, shape, name, transposed, scheme.name, scheme.form, scheme.first)
     packed = _packed(x, name, transposed, scheme, device)
     words, ones = packed.words, None
     if not isinstance(scheme, Scheme):

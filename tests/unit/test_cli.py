@@ -191,7 +191,7 @@ def test_verify_reports_a_wrong_tier_as_json(capsys):
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (["--case", "unknown"], ["'unknown'", "pack-row, pack-lsb, bmm"]),
+        (["--case", "unknown"], ["'unknown'", "pack-row, pack-lsb, pack-lines, bmm"]),
         (["--budget", "0"], ["--budget"]),
         (["--budget", "soon"], ["--budget"]),
         (["--input", "-1"], ["--input"]),

@@ -28,6 +28,7 @@ from reference.errors import (
 from reference.types import PackedBits
 from simwarp.device import DeviceArray
 from simwarp.verify.draw import DTYPES, Draw
+from support.offset_array import OffsetArray
 
 TRANSPOSES = list(itertools.product([False, True], repeat=2))
 SIZES = [
@@ -568,19 +569,6 @@ def test_rows_that_start_at_16_bytes_are_loaded_as_vectors(eager, monkeypatch, d
     assert names == [f"pack_{layout}_vector", f"pack_{layout}", f"pack_{layout}"]
 
 
-class Offset(DeviceArray):
-    """A device array that starts some bytes into its allocation, like a slice."""
-
-    def __init__(self, device, x, offset):
-        storage = device.upload(np.concatenate([np.zeros(offset, np.uint8), x.reshape(-1).view(np.uint8)]))
-        super().__init__(device, storage._owner, x.shape, x.dtype)
-        self.offset = offset
-
-    @property
-    def pointer(self):
-        return super().pointer + self.offset
-
-
 @pytest.mark.slow_cases("row-float64")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", ["row", "column"])
@@ -588,7 +576,7 @@ def test_a_misaligned_matrix_takes_the_scalar_kernel(eager, monkeypatch, dtype, 
     x = values(33, 80, dtype)
     names = launched(monkeypatch)
     for offset in (16, 32, x.itemsize, 8, 24):
-        packed = gpu.pack(Offset(eager, x, offset), layout=layout, word=64)
+        packed = gpu.pack(OffsetArray(eager, x, offset), layout=layout, word=64)
         np.testing.assert_array_equal(
             packed.words.download(), reference.pack(x, layout=layout, word=64).words
         )

@@ -15,6 +15,7 @@ import pytest
 
 import reference
 import simwarp
+from gpu.bmm.lines import lines_plan
 from gpu.bmm.packing import packing_plan
 from gpu.bmm.schemes import SCHEMES
 from reference.errors import FormatError, SimwarpError
@@ -101,6 +102,8 @@ def test_inputs_of_every_case_are_pinned():
         "float64 16 x 1152, row-major-32, first msb",
         "float32 2 x 79, column-major-32, first lsb",
         "float16 24 x 1587, row-major-32, first lsb",
+        "float16 31 x 16, row-major-32, first lsb",
+        "int8 30 x 1171, column-major-32, first lsb",
         "bmm32, packed 67 x 13 by packed 13 x 101 to int32",
         "bmm32, int8 1293 x 4 by int8 4 x 27 to int32",
         "btc1, packed 31 x 7 by packed 7 x 103 to int32",
@@ -265,6 +268,15 @@ def test_packing_inputs_cover_word_sizes_and_row_alignments(name):
     layouts = {x.layout for x in items}
     assert plans == {f"pack_{layout}{kind}" for layout in layouts for kind in ("", "_vector")}
     assert {item.first for item in items} == {"lsb" if name == "pack-lsb" else "msb"}
+
+
+def test_inputs_of_lines_cover_every_kernel_and_type():
+    items = [CASES["pack-lines"].draw(Draw(0, "pack-lines", k)) for k in range(100)]
+    plans = {
+        (lines_plan(simulator().upload(x.x), int(x.layout == "row"), 1)[0], str(x.x.dtype)) for x in items
+    }
+    either = itertools.product(("lines_of_rows", "lines_of_rows_vector", "lines_of_columns_vector"), DTYPES)
+    assert plans == {*either, ("lines_of_columns", "float16"), ("lines_of_columns", "int8")}
 
 
 # Case

@@ -1,4 +1,4 @@
-"""The cases of bit packing: both layouts, both word sizes and both bit orders."""
+"""The cases of bit packing: both layouts, both word sizes and both bit orders; lines for tensor cores."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 import gpu
 import reference
+from gpu.bmm.lines import lines_ptx, pack_lines
 from gpu.bmm.packing import packing_ptx
 from reference.types import First, Layout, Word
 from simwarp import listings
@@ -51,6 +53,11 @@ def _draw_lsb(draw: Draw) -> Input:
     return replace(_draw(layout, draw), first="lsb")
 
 
+def _draw_lines(draw: Draw) -> Input:
+    """Lines along rows ("column": words hold elements of a row), or along columns."""
+    return replace(_draw_lsb(draw), word=32)
+
+
 def _describe(item: Input) -> str:
     rows, columns = item.x.shape
     return f"{item.x.dtype} {rows} x {columns}, {item.layout}-major-{item.word}, first {item.first}"
@@ -86,6 +93,26 @@ def _kernels(first: First, arch: tuple[int, int]) -> dict[str, str]:
     return {ptx.name: ptx.sha256 for ptx in compiled}
 
 
+def _lines_by_reference(item: Input) -> npt.NDArray[Any]:
+    """Words along the lines, and zeros up to a multiple of 128 bits."""
+    words = _by_reference(item).T
+    return np.pad(words, ((0, 0), (0, -words.shape[1] % 4)))
+
+
+def _lines_by_gpu(item: Input, device: gpu.Device) -> npt.NDArray[Any]:
+    words = pack_lines(item.x, "x", int(item.layout == "row"), device)[1]
+    return words.download().reshape(words.shape[0], -1)
+
+
+def _explain_lines(item: Input, element: tuple[int, ...], bit: int) -> str:
+    return _explain(item, element[::-1], bit)
+
+
+def _kernels_of_lines(arch: tuple[int, int]) -> dict[str, str]:
+    compiled = [lines_ptx(dtype, arch) for dtype in DTYPES]
+    return {ptx.name: ptx.sha256 for ptx in compiled}
+
+
 _OUTPUTS = {"gpu": "words of x", "listing": "B"}
 _ANSWERS = {"reference": _by_reference, "listing": _by_listing, "gpu": _by_gpu}
 _LSB_ANSWERS = {"reference": _by_reference, "gpu": _by_gpu}  # the listings have only the paper's bit order
@@ -100,4 +127,15 @@ CASES = [
     _case("pack-column", partial(_draw, "column"), _ANSWERS, "msb"),
     _case("pack-row", partial(_draw, "row"), _ANSWERS, "msb"),
     _case("pack-lsb", _draw_lsb, _LSB_ANSWERS, "lsb"),
+    Case(
+        "pack-lines",
+        _draw_lines,
+        attrgetter("x.shape"),
+        _describe,
+        {"reference": _lines_by_reference, "gpu": _lines_by_gpu},
+        {"gpu": "lines of x"},
+        _explain_lines,
+        _lead,
+        _kernels_of_lines,
+    ),
 ]

@@ -1,0 +1,75 @@
+"""From real matrices to lines of whole 128-bit pieces and their ones, in one kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpu.compile import Ptx, compile_file
+from gpu.device import Array, Device, Dim, LaunchPlan, launch
+from gpu.host import ELEMENTS, WORD_DTYPES, nan_flag, to_device
+
+MOST_WARPS = 8
+"""Warps of a block that packs rows; they share a row if rows are few and long."""
+
+BATCH = 1024
+"""Elements of a row that a warp takes at a time."""
+
+COLUMN_WARPS = 16
+"""Warps of a block that packs columns."""
+
+
+def pack_lines(x: Any, name: str, axis: int, device: Device) -> tuple[tuple[int, int], Array, Array]:
+    """Pack a checked matrix, whose lines are counted along ``axis``; returns its shape, words and ones.
+
+    Words are (lines, ceil(bits / 128), 4), with zeros past the edge; ones are (lines,).
+    """
+    source = to_device(x, name, device)
+    rows, columns = source.shape
+    lines, bits = source.shape[axis], source.shape[1 - axis]
+    words: Array = device.allocate((lines, -(-bits // 128), 4), WORD_DTYPES[32], f"lines of {name}")
+    ones: Array = device.allocate((lines,), WORD_DTYPES[32], f"ones of {name}")
+    launch(
+        device,
+        ("lines", rows, columns, source.dtype, source.pointer % 16, axis),
+        lambda: _plan(source, axis, device),
+        *(source, words, ones, nan_flag(device)),
+    )
+    return (rows, columns), words, ones
+
+
+def _plan(source: Array, axis: int, device: Device) -> LaunchPlan:
+    name, grid, block = lines_plan(source, axis, device.multiprocessors)
+    ptx = lines_ptx(np.dtype(source.dtype).name, device.compute_capability)
+    sizes = source.shape[axis], source.shape[1 - axis]
+    return LaunchPlan(ptx.text, name, grid, block, (None, None, None, *sizes, None))
+
+
+def lines_plan(source: Array, axis: int, multiprocessors: int) -> tuple[str, Dim, Dim]:
+    """The kernel that makes lines of a matrix, its grid and its block.
+
+    The vector kernels need rows that start at multiples of what a lane loads: 16 bytes of a row, or the 32
+    bits of neighbouring columns. Up to eight warps share a row, while there are fewer than 32 for each
+    multiprocessor.
+    """
+    rows, columns = source.shape
+    size = np.dtype(source.dtype).itemsize
+    if axis == 0:
+        vector = columns * size % 16 == source.pointer % 16 == 0
+        warps = 1
+        while warps < min(MOST_WARPS, columns / BATCH) and rows * warps < 32 * multiprocessors:
+            warps *= 2
+        grid, block = (-(-rows * warps // MOST_WARPS), 1, 1), (32 * warps, MOST_WARPS // warps, 1)
+    else:
+        vector = columns * size % 4 == source.pointer % 4 == 0
+        across = 32 * max(1, 4 // size) if vector else 32
+        grid, block = (-(-columns // across), 1, 1), (32 * COLUMN_WARPS, 1, 1)
+    return f"lines_of_{('rows', 'columns')[axis]}{'_vector' if vector else ''}", grid, block
+
+
+def lines_ptx(element: str, arch: tuple[int, int]) -> Ptx:
+    """The kernels that make lines, for one element type; compiled."""
+    return compile_file(
+        "bmm/lines.cu", {f"ELEMENT_{ELEMENTS[element]}": "", "WORD_32": "", "FIRST_LSB": ""}, arch
+    )
