@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-import numpy as np
-
+from gpu.bmm.output import Output, kind_of, scales_on_device
 from gpu.bmm.prepared import PreparedMatrix, operand, placed, scheme_of, sizes_of
 from gpu.bmm.schemes import AnyScheme, choose_scheme, product_ptx
 from gpu.bmm.threshold import rule_on_device
-from gpu.bmm.warpgroups import WarpgroupScheme, check_chip
-from gpu.device import Device, LaunchPlan, is_array, launch
-from gpu.host import WORD_DTYPES, choose_device, downloaded, on_device, refuse_nan
+from gpu.bmm.warpgroups import WarpgroupScheme, check_chip, clear_plan
+from gpu.device import Device, LaunchChain, LaunchPlan, is_array, launch, planned
+from gpu.host import choose_device, downloaded, on_device, refuse_nan
 from gpu.recording import Recording, play
 from reference.errors import FormatError, ShapeError
 from reference.types import PackedBits
@@ -26,6 +25,9 @@ def bmm(
     scheme: str = "auto",
     thresholds: Any = None,
     flip: Any = None,
+    dtype: Any = None,
+    scales: Any = None,
+    prepared: bool = False,
     device: Device | None = None,
 ) -> Any:
     """The product of the signs of two real matrices, op(A) · op(B), on a device.
@@ -47,18 +49,28 @@ def bmm(
         "btc1", "btc2" or "btc3" on bit tensor cores: the paper's designs, of which btc3 is the fastest.
         Words of operands and output then have 32 bits and ``first="lsb"``.
         "wgmma" on the warpgroups of Hopper (sm_90a), with the same words.
-    thresholds : (N,) integers, optional
+    thresholds : (N,) integers or floats, optional
         Turn the output into bits: 1 where the dot product is at least its column's threshold.
     flip : (N,) bool, optional
         True for columns whose bits are inverted: those with a negative γ.
+    dtype : dtype, optional
+        Of the dot products: int32, and with "wgmma" int16 (K up to 32,767), float32 and float16 (rounded to
+        nearest).
+    scales : (N,) real numbers, optional
+        Factors of the columns, float32, for dtype float32 or float16. The scaled dot product is rounded to
+        float32, and then to float16.
+    prepared : bool
+        Give the bits, with "wgmma", as a prepared A of the next product.
     device : Device, optional
         Default: the operands' own, or the first CUDA device.
 
     Returns
     -------
-    (M, N) int32, or PackedBits
+    (M, N) of dtype, or PackedBits
         On the host; on the device if an operand lies there. Bits are packed ``layout="column"``, in
-        words of the scheme's size, ready to be the next product's A.
+        words of the scheme's size, ready to be the next product's A; with ``prepared`` they are a
+        `PreparedMatrix`, on the device. For C in columns, compute its transpose: the product of B and A, with
+        ``transpose_a`` and ``transpose_b`` turned over.
 
     Raises
     ------
@@ -78,7 +90,7 @@ def bmm(
     array([[1]], dtype=int32)
     """
     key, arrays = None, ()
-    if thresholds is None and flip is None:
+    if thresholds is flip is dtype is scales is None and not prepared:
         key, home, arrays = _known(a, b, (transpose_a, transpose_b, scheme), device)
         known = None if key is None else play(home, key, arrays)
         if known is not None:
@@ -100,7 +112,9 @@ def bmm(
     stays = a_stays or b_stays
     if a_stays != b_stays:  # the result is not downloaded, so a NaN in the host operand is checked for here
         refuse_nan(a=a, b=b)
-    rule = rule_on_device(thresholds, flip, n, device)
+    kind = kind_of(dtype, chosen, k, bits=thresholds is not None, prepared=prepared)
+    rule = rule_on_device(thresholds, flip, n, device) or scales_on_device(scales, kind, n, device)
+    output = Output(kind, rule)
     recording = None if key is None else Recording(device, arrays)
     device = device if recording is None else cast("Device", recording)
     left = placed(a, "a", transpose_a, chosen, device)
@@ -110,17 +124,24 @@ def bmm(
             f"a is packed with first={left.first!r} and b with first={right.first!r}\n"
             "repack one of them with the other's first"
         )
-    size, dtype = ((-(-n // chosen.word), m), WORD_DTYPES[chosen.word]) if rule else ((m, n), _INT32)
-    c = device.allocate(size, dtype, "c")
-    multiply(left, right, c, chosen, rule, device)
+    made = output.allocate(m, n, chosen, device)
+    multiply(left, right, made, chosen, output, device)
     if recording is not None and key is not None:
-        recording.keep(c, key)
-    result = c if stays else downloaded(c, a=a, b=b)
-    return PackedBits(result, (m, n), "column", chosen.word, left.first) if rule else result
+        recording.keep(made[0], key)
+    if kind == "lines":
+        words, ones = made
+        return PreparedMatrix(words, ones, (m, n), "a", False, chosen.name, chosen.form, chosen.first)
+    result = made[0] if stays else downloaded(made[0], a=a, b=b)
+    return PackedBits(result, (m, n), "column", chosen.word, left.first) if output.is_bits else result
 
 
 def multiply(
-    a: PreparedMatrix, b: PreparedMatrix, c: Any, scheme: AnyScheme, rule: tuple[Any, ...], device: Device
+    a: PreparedMatrix,
+    b: PreparedMatrix,
+    made: tuple[Any, ...],
+    scheme: AnyScheme,
+    output: Output,
+    device: Device,
 ) -> None:
     """Launch the kernel of a scheme, which multiplies two prepared operands.
 
@@ -128,36 +149,46 @@ def multiply(
     ----------
     a, b : PreparedMatrix
         In the scheme's form.
-    c : (M, N) int32, or (ceil(N / W), M) words with a rule
-        The output.
-    scheme : Scheme or TensorCoreScheme
-    rule : () or (thresholds, flip)
-        On the device; turns the output into bits.
+    made : tuple of device arrays
+        What the kernel writes: ``output.allocate(…)``.
+    scheme : Scheme, TensorCoreScheme or WarpgroupScheme
+    output : Output
     device : Device
 
     Examples
     --------
+    >>> import numpy as np
     >>> import simwarp
     >>> from gpu.bmm.prepared import prepare_matrix
+    >>> from gpu.bmm.output import Output
     >>> device = simwarp.Device()
     >>> a = prepare_matrix(np.ones((1, 5)), "a", scheme="btc3", device=device)
     >>> b = prepare_matrix(np.ones((5, 1)), "b", scheme="btc3", device=device)
-    >>> c = device.allocate((1, 1), np.int32)
-    >>> multiply(a, b, c, choose_scheme("btc3", 5), (), device)
-    >>> c.download()
+    >>> scheme, output = choose_scheme("btc3", 5), Output()
+    >>> made = output.allocate(1, 1, scheme, device)
+    >>> multiply(a, b, made, scheme, output, device)
+    >>> made[0].download()
     array([[5]], dtype=int32)
     """
-    m, n, k, bits = a.lines, b.lines, a.bits, bool(rule)
+    sizes = m, n, k = a.lines, b.lines, a.bits
     operands = (a.words, b.words) if a.ones is None else (a.words, a.ones, b.words, b.ones)
+
+    arrays = (*operands, *made, *output.rule)
+    key = ("bmm", scheme.name, output.kind, output.is_scaled, a.first, m, n, k)
 
     def plan() -> LaunchPlan:
         if isinstance(scheme, WarpgroupScheme):
-            return scheme.plan(m, n, k, "words" if bits else "int32", device.multiprocessors)
-        ptx = product_ptx(scheme, "bits" if bits else "int", a.first, device.compute_capability).text
-        args = (*(None for _ in operands), None, m, n, k, *(None for _ in rule))
+            return scheme.plan(sizes, output.kind, device.multiprocessors, scaled=output.is_scaled)
+        kind = "bits" if output.is_bits else "int"
+        ptx = product_ptx(scheme, kind, a.first, device.compute_capability).text
+        args = (*(None for _ in operands), None, m, n, k, *(None for _ in output.rule))
         return LaunchPlan(ptx, scheme.name, *scheme.launch(m, n), args)
 
-    launch(device, ("bmm", scheme.name, bits, a.first, m, n, k), plan, *operands, c, *rule)
+    if output.kind != "lines":
+        launch(device, key, plan, *arrays)
+        return
+    chain = planned(device.plans, key, lambda: LaunchChain((clear_plan(m), plan())))
+    device.launch_all(chain, (made[1:], arrays))
 
 
 def _known(
@@ -186,6 +217,3 @@ def _placed_already(x: Any) -> tuple[Any, tuple[Any, ...], Any]:
     if not is_array(words):
         return None, (), None
     return (*form, words.shape, words.dtype, words.pointer & 15), (words,), words.device
-
-
-_INT32 = np.dtype(np.int32)

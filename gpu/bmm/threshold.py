@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu.device import Device, is_array, is_foreign
-from reference.errors import DtypeError, SchemeError, ShapeError
+from reference.errors import DtypeError, NotANumberError, SchemeError, ShapeError
 
 
 def rule_on_device(thresholds: Any, flip: Any, n: int, device: Device) -> tuple[Any, ...]:
@@ -20,12 +20,12 @@ def rule_on_device(thresholds: Any, flip: Any, n: int, device: Device) -> tuple[
         return ()
     flips = np.zeros(n, np.bool_) if flip is None else flip
     return (
-        _vector(thresholds, "thresholds", n, _thresholds, np.int32, device),
-        _vector(flips, "flip", n, _flips, np.uint8, device),
+        vector_on_device(thresholds, "thresholds", n, _thresholds, np.int32, device),
+        vector_on_device(flips, "flip", n, _flips, np.uint8, device),
     )
 
 
-def _vector(
+def vector_on_device(
     given: Any, name: str, n: int, of_host: Callable[[npt.NDArray[Any]], Any], dtype: Any, device: Device
 ) -> Any:
     """Check a vector with one number for each column, and upload it."""
@@ -33,9 +33,10 @@ def _vector(
     vector: Any = device.adopt(given) if is_foreign(given) else given
     if not is_array(vector):
         try:
-            vector = of_host(np.asarray(vector))
+            vector = np.asarray(vector)
         except ValueError as error:
             raise ShapeError(f"{name} is not a vector: {error}\n{advice}") from None
+        vector = of_host(vector)
     if tuple(vector.shape) != (n,):
         raise ShapeError(f"{name} has shape {tuple(vector.shape)}\n{advice}")
     if np.dtype(vector.dtype) != dtype:
@@ -46,13 +47,17 @@ def _vector(
 
 
 def _thresholds(values: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
-    """Check thresholds of the host, and convert them to int32."""
+    """Check thresholds of the host, and convert them to int32; a dot product is >= x if it is >= ceil(x)."""
+    limits = np.iinfo(np.int32)
+    if values.dtype.kind == "f":
+        if np.isnan(values).any():
+            raise NotANumberError("thresholds have a NaN\nno dot product is >= NaN or < NaN\nreplace it")
+        return np.clip(np.ceil(values.astype(np.float64)), limits.min, limits.max).astype(np.int32)
     if values.dtype.kind not in "iu":
         raise DtypeError(
             f"thresholds are {values.dtype}\n"
-            "give integers; reference.integer_thresholds makes them from a batch normalisation"
+            "give numbers; reference.integer_thresholds makes them from a batch normalisation"
         )
-    limits = np.iinfo(np.int32)
     if values.size and not limits.min <= int(values.min()) <= int(values.max()) <= limits.max:
         raise DtypeError("thresholds do not fit int32\nno dot product lies outside\nclip them to int32")
     return values.astype(np.int32)

@@ -52,10 +52,10 @@ class Tile:
         """Whether the multiplying warpgroups need registers of the serving one."""
         return self.rows // self.consumers * self.columns // _WARPGROUP > 128
 
-    def shared(self, output: str) -> int:
+    def shared(self, output: str, *, scaled: bool = False) -> int:
         """The bytes of shared memory of a block; `Shared` in ``wgmma.cu``."""
-        of_columns = {"words": self.columns // 32, "float16": self.columns, "float32": self.columns}
-        notes = 4 * (2 + self.rows + self.columns + of_columns.get(output, 0))
+        of_columns = self.columns // 32 if output in BITS else self.columns * scaled
+        notes = 4 * (2 + self.rows + self.columns + of_columns)
         boxes = self.consumers * 4 * self.boxes * _BOX_ROWS * SPAN
         return (
             self.stages * ((self.rows + self.columns) * SPAN + 2 * _SIGNAL)
@@ -64,11 +64,14 @@ class Tile:
         )
 
 
+BITS = ("words", "lines")
+"""The outputs that are bits."""
 _FOR_BITS = (Tile(128, 256, 2, 4), Tile(64, 128, 1, 6))
 _FOR_HALVES = (Tile(256, 128, 2, 4, 1), Tile(64, 64, 1, 6, 1))
 _FOR_WORDS = (Tile(256, 192, 2, 3, 2), Tile(128, 128, 2, 5, 2), Tile(64, 64, 1, 6, 2))
 TILES: dict[str, tuple[Tile, ...]] = {
     "words": _FOR_BITS,
+    "lines": _FOR_BITS,
     "int16": _FOR_HALVES,
     "float16": _FOR_HALVES,
     "int32": _FOR_WORDS,
@@ -78,7 +81,7 @@ TILES: dict[str, tuple[Tile, ...]] = {
 
 _PRODUCT, _COPY = 32768, 54
 """Bits that a multiprocessor multiplies in a clock, and bytes that it receives."""
-_STORE = {"words": 0.035, "int16": 0.08, "float16": 0.08, "int32": 0.16, "float32": 0.16}
+_STORE = {"words": 0.035, "lines": 0.035, "int16": 0.08, "float16": 0.08, "int32": 0.16, "float32": 0.16}
 """Clocks of a multiprocessor for each output that no product hides (docs/gpu.md)."""
 
 
@@ -117,44 +120,54 @@ class WarpgroupScheme:
 
         return min(TILES[output], key=clocks)
 
-    def ptx(self, tile: Tile, output: str, *, boxes: bool) -> Ptx:
+    def ptx(self, tile: Tile, output: str, *, boxes: bool, scaled: bool = False) -> Ptx:
         """The kernel for a tile and a kind of output, compiled; ``boxes`` if C has a tensor map."""
-        return compile_file(self.source, self.macros(tile, output, boxes=boxes), (9, 0), options=_OPTIONS)
-
-    def macros(self, tile: Tile, output: str, *, boxes: bool) -> dict[str, str | int]:
-        """The macros of the source."""
-        sizes = {
+        stores: dict[str, str | int] = {} if output in BITS else {"BOXES": tile.boxes if boxes else 0}
+        macros: dict[str, str | int] = {
             "ROWS": tile.rows,
             "COLUMNS": tile.columns,
             "STAGES": tile.stages,
             "CONSUMERS": tile.consumers,
+            "GROUP": self.group,
+            f"OUTPUT_{output.upper()}": "",
+            **stores,
+            **({"SCALED": ""} if scaled else {}),
+            **({"SETMAXNREG": ""} if tile.registers else {}),
         }
-        stores = {} if output == "words" else {"BOXES": tile.boxes if boxes else 0}
-        registers = {"SETMAXNREG": ""} if tile.registers else {}
-        return {**sizes, "GROUP": self.group, f"OUTPUT_{output.upper()}": "", **stores, **registers}
+        return compile_file(self.source, macros, (9, 0), options=_OPTIONS)
 
     def plan(
-        self, m: int, n: int, k: int, output: str, multiprocessors: int, tile: Tile | None = None
+        self,
+        sizes: tuple[int, int, int],
+        output: str,
+        multiprocessors: int,
+        *,
+        scaled: bool = False,
+        tile: Tile | None = None,
     ) -> LaunchPlan:
-        """The launch of a product: its arrays are A, its ones, B, its ones, C, and what the output takes.
+        """The launch of a product of (m, k) and (k, n), for sizes (m, n, k).
 
-        ``tile`` overrides the choice by estimated time.
+        A call gives A, its ones, B, its ones, C, and what the output takes: ones of C with lines, which are 0
+        before; thresholds and flips with bits; scales if scaled. ``tile`` overrides the choice.
         """
+        m, n, k = sizes
         tile = tile or self.tile(m, n, k, output, multiprocessors)
-        of_c, boxes, steps = None, False, tuple[int, ...]()
-        if output == "words":
-            steps = 1, m
-        else:
-            of_c = map_of_outputs(m, n, output)
-            boxes = of_c is not None and tile.boxes > 0
+        of_c = None if output in BITS or not tile.boxes else map_of_outputs(m, n, output)
         pitch = -(-k // (8 * _UNIT)) * _UNIT
         of_a, of_b = (map_of_lines(*size, pitch) for size in ((m, tile.rows), (n, tile.columns)))
-        extra = (*steps, *{"words": (None, None), "float16": (None,), "float32": (None,)}.get(output, ()))
-        args = of_a, None, of_b, None, of_c if boxes else None, m, n, k, *extra
-        tiles = -(-m // tile.rows) * -(-n // tile.columns)
-        grid = (min(tiles, multiprocessors), 1, 1)
-        ptx = self.ptx(tile, output, boxes=boxes).text
-        return LaunchPlan(ptx, self.name, grid, (tile.threads, 1, 1), args, tile.shared(output))
+        extra = (None,) * ((output == "lines") + 2 * (output in BITS) + scaled)
+        args = of_a, None, of_b, None, of_c, m, n, k, *extra
+        ptx = self.ptx(tile, output, boxes=of_c is not None, scaled=scaled).text
+        shared = tile.shared(output, scaled=scaled)
+        grid = min(-(-m // tile.rows) * -(-n // tile.columns), multiprocessors), 1, 1
+        block, overlaps = (tile.threads, 1, 1), output == "lines"
+        return LaunchPlan(ptx, self.name, grid, block, args, shared, dependent=overlaps)
+
+
+def clear_plan(m: int) -> LaunchPlan:
+    """The launch that sets the ones of lines to 0, before the tiles of a product add theirs."""
+    ptx = compile_file("bmm/clear.cu", None, (9, 0), options=_OPTIONS).text
+    return LaunchPlan(ptx, "clear", (-(-m // 256), 1, 1), (256, 1, 1), (None, m))
 
 
 WARPGROUP_SCHEMES = {scheme.name: scheme for scheme in (WarpgroupScheme(),)}

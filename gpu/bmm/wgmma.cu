@@ -10,11 +10,14 @@
 //   -DROWS -DCOLUMNS -DSTAGES -DCONSUMERS
 //   -DGROUP            how many tiles lie below one another before the next column of tiles begins
 //   -DOUTPUT_INT32 | -DOUTPUT_INT16 | -DOUTPUT_FLOAT16 | -DOUTPUT_FLOAT32
-//                      c[i, j] = dot, or for floats scales[j] * dot
+//                      c[i, j] = dot
+//   -DSCALED           c[i, j] = scales[j] * dot, for floats
 //   -DBOXES            how many boxes of C a warp has on their way through the map of C; 0: it stores by itself,
 //                      which any n allows
-//   -DOUTPUT_WORDS     bit (i, j) = (dot >= thresholds[j]) != flip[j], in words along j, those of a row `row_step`
-//                      words behind those of the row before, and `word_step` apart
+//   -DOUTPUT_WORDS     bit (i, j) = (dot >= thresholds[j]) != flip[j]: bit j % 32 of c[j / 32, i]
+//   -DOUTPUT_LINES     the same bits in lines, each padded with zeros to 128 bits, as the next product's A: bit j % 32 of
+//                      c[i, j / 32]; ones_of_c[i] += their ones
+
 
 #include "warpgroup.cuh"
 
@@ -33,25 +36,18 @@ enum : unsigned {
 };
 static_assert(rows % (consumers * part_rows) == 0, "every warpgroup multiplies as many rows, 64 at a time");
 
-#if defined(OUTPUT_WORDS)
+#if defined(OUTPUT_LINES) || defined(OUTPUT_WORDS)
+#define OUTPUT_BITS
 typedef unsigned Output;
-typedef int OfColumn;
 #define BOXES 0
 #elif defined(OUTPUT_INT16)
 typedef short Output;
-typedef int OfColumn;
 #elif defined(OUTPUT_FLOAT16)
 typedef unsigned short Output;
-typedef float OfColumn;
 #elif defined(OUTPUT_FLOAT32)
 typedef float Output;
-typedef float OfColumn;
 #else
 typedef int Output;
-typedef int OfColumn;
-#endif
-#if defined(OUTPUT_FLOAT16) || defined(OUTPUT_FLOAT32)
-#define SCALED
 #endif
 
 typedef unsigned long long Index;
@@ -66,7 +62,7 @@ struct Notes {
     int of_rows[rows], of_columns[columns];
 #if defined(SCALED)
     float scales[columns];
-#elif defined(OUTPUT_WORDS)
+#elif defined(OUTPUT_BITS)
     unsigned flips[columns / 32];
 #endif
 };
@@ -127,7 +123,7 @@ __device__ inline void copy_stages(Shared& shared, const Tiles& tiles, const Ten
     }
 }
 
-#if defined(OUTPUT_WORDS)
+#if defined(OUTPUT_BITS)
 // The least 2 popc(a & b) - ones(row) for which the dot product reaches the threshold; beyond n one that none reaches.
 // The dot product is within +-k.
 __device__ inline int limit_of(int threshold, unsigned ones, unsigned k)
@@ -138,7 +134,7 @@ __device__ inline int limit_of(int threshold, unsigned ones, unsigned k)
 #endif
 
 __device__ inline void write_notes(Shared& shared, const Tiles& tiles, const Operands& x
-#if defined(OUTPUT_WORDS)
+#if defined(OUTPUT_BITS)
                                    , const int* __restrict__ thresholds, const unsigned char* __restrict__ flip
 #elif defined(SCALED)
                                    , const float* __restrict__ scales
@@ -156,7 +152,7 @@ __device__ inline void write_notes(Shared& shared, const Tiles& tiles, const Ope
 #pragma unroll
         for (unsigned r = lane; r < rows; r += warp_size) {
             const unsigned ones = x.ones_of_a[min(row + r, x.m - 1)];
-#if defined(OUTPUT_WORDS)
+#if defined(OUTPUT_BITS)
             notes.of_rows[r] = ones;
 #else
             notes.of_rows[r] = x.k - 2 * ones;
@@ -165,7 +161,7 @@ __device__ inline void write_notes(Shared& shared, const Tiles& tiles, const Ope
 #pragma unroll
         for (unsigned c = lane; c < columns; c += warp_size) {
             const unsigned at = min(column + c, x.n - 1), ones = x.ones_of_b[at];
-#if defined(OUTPUT_WORDS)
+#if defined(OUTPUT_BITS)
             const bool inside = column + c < x.n;
             notes.of_columns[c] = inside ? limit_of(thresholds[at], ones, x.k) : (int)x.k + 1;
             const unsigned flips = __ballot_sync(0xffffffffu, inside && flip[at] != 0);
@@ -213,7 +209,7 @@ struct Place {
     unsigned row = warp / 4 * parts * part_rows + warp % 4 * 16 + lane / 4, pair = lane % 4 * 2;
 };
 
-#if defined(OUTPUT_WORDS)
+#if defined(OUTPUT_BITS)
 // Exchange four words of partial bits in a quad of lanes: lane q gets the bits of word q.
 __device__ inline unsigned word_of_quad(const unsigned (&words)[4], unsigned q)
 {
@@ -225,49 +221,102 @@ __device__ inline unsigned word_of_quad(const unsigned (&words)[4], unsigned q)
     return (high ? up : low) | __shfl_xor_sync(0xffffffffu, high ? low : up, 2);
 }
 
-// Store the words of a thread's two rows, four at a time.
-__device__ inline void store_words(const int (&sums)[sums_of_part], const Notes& notes, const Place& place,
-                                   unsigned row, const Operands& x, Output* __restrict__ c, Index row_step,
-                                   Index word_step)
+// A thread makes words of its two rows in sets of four, one for each lane of a quad. In lines the two sets of 256 columns
+// interleave: a lane stores two neighbours, and a quad 32 bytes of a row.
+enum : unsigned { set_words = 4, sets = (columns / 32 + set_words - 1) / set_words };
+#if defined(OUTPUT_LINES)
+enum : bool { interleaved = sets == 2 };
+#else
+enum : bool { interleaved = false };
+#endif
+
+__device__ inline unsigned word_of(unsigned set, unsigned member)
 {
-    const int of_rows[2] = {notes.of_rows[row], notes.of_rows[row + 8]};
+    return interleaved ? member * sets + set : set * set_words + member;
+}
+
+// The words of a set in two rows, which this lane stores.
+__device__ inline void make_words(unsigned (&made)[2], const int (&sums)[sums_of_part], unsigned set,
+                                  const int (&of_rows)[2], const Notes& notes, const Place& place)
+{
+    unsigned words[2][set_words] = {};
 #pragma unroll
-    for (unsigned first = 0; first < columns; first += 128) {
-        unsigned words[2][4] = {};
-#pragma unroll
-        for (unsigned j = 0; j < 16; ++j) {  // eight columns, of which this lane has a pair
-            if (first + 8 * j >= columns) continue;
-            const int2 of_pair = *reinterpret_cast<const int2*>(&notes.of_columns[first + 8 * j + place.pair]);
-#pragma unroll
-            for (unsigned half = 0; half < 2; ++half) {
-                const unsigned sum = first / 2 + 4 * j + 2 * half;
-                const int x_margin = 2 * sums[sum] - of_rows[half] - of_pair.x;
-                const int y_margin = 2 * sums[sum + 1] - of_rows[half] - of_pair.y;
-                words[half][j / 4] |= (~(unsigned)x_margin >> 31 | ~(unsigned)y_margin >> 31 << 1) << j % 4 * 8;
-            }
-        }
+    for (unsigned j = 0; j < 4 * set_words; ++j) {  // eight columns, of which this lane has a pair
+        const unsigned first = word_of(set, j / 4) * 32 + j % 4 * 8;
+        if (first >= columns) continue;
+        const int2 of_pair = *reinterpret_cast<const int2*>(&notes.of_columns[first + place.pair]);
 #pragma unroll
         for (unsigned half = 0; half < 2; ++half) {
-#pragma unroll
-            for (unsigned w = 0; w < 4; ++w) words[half][w] <<= place.pair;
-            const unsigned bits = word_of_quad(words[half], place.lane % 4), at = first / 32 + place.lane % 4;
-            const unsigned line = notes.row + row + 8 * half, word = notes.column / 32 + at;
-            if (at < columns / 32 && line < x.m && word < (x.n - 1) / 32 + 1)
-                c[line * row_step + word * word_step] = bits ^ notes.flips[at];
+            const int x_margin = 2 * sums[first / 2 + 2 * half] - of_rows[half] - of_pair.x;
+            const int y_margin = 2 * sums[first / 2 + 2 * half + 1] - of_rows[half] - of_pair.y;
+            words[half][j / 4] |= (~(unsigned)x_margin >> 31 | ~(unsigned)y_margin >> 31 << 1) << j % 4 * 8;
         }
     }
+    const unsigned q = place.lane % 4, at = word_of(set, q);
+#pragma unroll
+    for (unsigned half = 0; half < 2; ++half) {
+#pragma unroll
+        for (unsigned w = 0; w < set_words; ++w) words[half][w] <<= place.pair;
+        made[half] = word_of_quad(words[half], q) ^ (at < columns / 32 ? notes.flips[at] : 0);
+    }
+}
+
+__device__ inline void store_bits(const int (&sums)[sums_of_part], const Notes& notes, const Place& place, unsigned row,
+                                  const Operands& x, Output* __restrict__ c, unsigned* __restrict__ ones_of_c)
+{
+    const int of_rows[2] = {notes.of_rows[row], notes.of_rows[row + 8]};
+    const unsigned first_word = notes.column / 32, q = place.lane % 4;
+#if defined(OUTPUT_LINES)
+    const unsigned words_of_line = ((x.n - 1) / 128 + 1) * 4;
+#else
+    const unsigned words_of_line = (x.n - 1) / 32 + 1;
+#endif
+    unsigned made[sets][2];
+#pragma unroll
+    for (unsigned set = 0; set < sets; ++set) {
+        make_words(made[set], sums, set, of_rows, notes, place);
+#pragma unroll
+        for (unsigned half = 0; half < 2; ++half) {
+            const unsigned line = notes.row + row + 8 * half, at = word_of(set, q), word = first_word + at;
+            if (line >= x.m || word >= words_of_line || at >= columns / 32) continue;
+#if defined(OUTPUT_LINES)
+            if (!interleaved) c[(Index)line * words_of_line + word] = made[set][half];
+#else
+            c[(Index)word * x.m + line] = made[set][half];
+#endif
+        }
+    }
+#if defined(OUTPUT_LINES)
+#pragma unroll
+    for (unsigned half = 0; half < 2; ++half) {
+        const unsigned line = notes.row + row + 8 * half, word = first_word + word_of(0, q);
+        if (interleaved && line < x.m && word < words_of_line)
+            *reinterpret_cast<uint2*>(&c[(Index)line * words_of_line + word]) =
+                make_uint2(made[0][half], made[sets - 1][half]);
+        unsigned ones = 0;
+#pragma unroll
+        for (unsigned set = 0; set < sets; ++set) ones += __popc(made[set][half]);
+        ones += __shfl_xor_sync(0xffffffffu, ones, 1);
+        ones += __shfl_xor_sync(0xffffffffu, ones, 2);
+        if (q != 0 || line >= x.m) continue;
+        atomicAdd(&ones_of_c[line], ones);
+    }
+#endif
 }
 #else
-__device__ inline Output output_of(int dot, OfColumn scale)
+__device__ inline Output output_of(int dot, float scale)
 {
+#if defined(SCALED)
+    const float value = (float)dot * scale;
+#else
+    const int value = dot;
+#endif
 #if defined(OUTPUT_FLOAT16)
     unsigned short rounded;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(rounded) : "f"((float)dot * scale));
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(rounded) : "f"((float)value));
     return rounded;
-#elif defined(OUTPUT_FLOAT32)
-    return (float)dot * scale;
 #else
-    return (Output)dot;
+    return (Output)value;
 #endif
 }
 
@@ -278,7 +327,7 @@ __device__ inline void finish(Output (&pair)[2], int x, int y, int of_row, const
 #if defined(SCALED)
     const float2 scales = *reinterpret_cast<const float2*>(&notes.scales[c]);
 #else
-    const int2 scales = {};
+    const float2 scales = {};
 #endif
     pair[0] = output_of(4 * x + of_row + of_pair.x, scales.x);
     pair[1] = output_of(4 * y + of_row + of_pair.y, scales.y);
@@ -340,6 +389,10 @@ __device__ inline void store_pairs(const int (&sums)[sums_of_part], const Notes&
 #endif
 #endif
 
+#if defined(OUTPUT_LINES)
+static_assert(columns == 128 || columns == 256, "a tile has all words of the pieces of 128 bits that it begins");
+#endif
+
 extern "C" __global__ void __launch_bounds__(threads, 1)
 wgmma(const __grid_constant__ TensorMap a, const unsigned* __restrict__ ones_of_a, const __grid_constant__ TensorMap b,
       const unsigned* __restrict__ ones_of_b,
@@ -349,9 +402,11 @@ wgmma(const __grid_constant__ TensorMap a, const unsigned* __restrict__ ones_of_
       Output* __restrict__ c,
 #endif
       unsigned m, unsigned n, unsigned k
-#if defined(OUTPUT_WORDS)
-      , unsigned long long row_step, unsigned long long word_step, const int* __restrict__ thresholds,
-      const unsigned char* __restrict__ flip
+#if defined(OUTPUT_LINES)
+      , unsigned* __restrict__ ones_of_c
+#endif
+#if defined(OUTPUT_BITS)
+      , const int* __restrict__ thresholds, const unsigned char* __restrict__ flip
 #elif defined(SCALED)
       , const float* __restrict__ scales
 #endif
@@ -385,7 +440,7 @@ wgmma(const __grid_constant__ TensorMap a, const unsigned* __restrict__ ones_of_
         if (serving == 0) copy_stages(shared, tiles, a, b);
         if (serving / warp_size == 1)
             write_notes(shared, tiles, x
-#if defined(OUTPUT_WORDS)
+#if defined(OUTPUT_BITS)
                         , thresholds, flip
 #elif defined(SCALED)
                         , scales
@@ -395,6 +450,9 @@ wgmma(const __grid_constant__ TensorMap a, const unsigned* __restrict__ ones_of_
     }
 #if defined(SETMAXNREG)
     take_registers<232>();
+#endif
+#if defined(OUTPUT_WORDS)
+    unsigned* const ones_of_c = nullptr;
 #endif
     const Place place;
     Turn<stages> turn;
@@ -410,8 +468,8 @@ wgmma(const __grid_constant__ TensorMap a, const unsigned* __restrict__ ones_of_
 #pragma unroll
         for (unsigned part = 0; part < parts; ++part) {
             const unsigned row = place.row + part * part_rows;
-#if defined(OUTPUT_WORDS)
-            store_words(sums[part], notes, place, row, x, c, row_step, word_step);
+#if defined(OUTPUT_BITS)
+            store_bits(sums[part], notes, place, row, x, c, ones_of_c);
 #elif BOXES
             store_boxes(sums[part], shared.boxes[place.warp], box, notes, place, row, c);
 #else

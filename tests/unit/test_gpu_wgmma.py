@@ -1,15 +1,18 @@
 """The ±1 product of warpgroups, on the simulator: every tile, kind of output, schedule and ragged edge."""
 
+import re
+
 import numpy as np
 import pytest
 
 import gpu
 import reference
 import simwarp
+from gpu.bmm.output import Output
 from gpu.bmm.prepared import prepare_matrix
 from gpu.bmm.schemes import choose_scheme
-from gpu.bmm.warpgroups import TILES, WARPGROUP_SCHEMES, Tile
-from reference.errors import SchemeError
+from gpu.bmm.warpgroups import BITS, TILES, WARPGROUP_SCHEMES, Tile
+from reference.errors import DtypeError, NotANumberError, SchemeError, ShapeError
 from simwarp.verify.draw import Draw
 
 WGMMA = WARPGROUP_SCHEMES["wgmma"]
@@ -18,10 +21,9 @@ INT32 = np.iinfo(np.int32)
 SMALL = Tile(64, 64, 1, 2, 2)
 EVERY_TILE = {
     f"{output}-{tile.rows}x{tile.columns}": (output, tile)
-    for output in ("words", "int16", "float16", "int32", "float32")
-    for tile in (*TILES[output], SMALL)
+    for output in TILES
+    for tile in (*TILES[output], *([] if output == "lines" else [SMALL]))
 }
-INTEGERS = {"float16": np.int16, "float32": np.int32}
 
 
 def values(rows, columns, k=0, dtype="float32"):
@@ -40,16 +42,20 @@ def product(device, a, b, output, tile, blocks):
     """The product by one tile, and by so many blocks; the rows of C, or its words along the rows."""
     (m, k), n = a.shape, b.shape[1]
     left, right = (prepare_matrix(x, role, scheme="wgmma", device=device) for x, role in ((a, "a"), (b, "b")))
-    plan = WGMMA.plan(m, n, k, output, blocks, tile)
-    shape, dtype = ((-(-n // 32), m), "uint32") if output == "words" else ((m, n), output)
-    c = device.allocate(shape, dtype, "c")
-    more = ()
-    if output == "words":
-        more = tuple(map(device.upload, rule(n, k)))
+    of_output = ()
+    if output in BITS:
+        of_output = tuple(map(device.upload, rule(n, k)))
     elif output.startswith("float"):
-        more = (device.upload(scales(n)),)
-    device.launch(plan, (left.words, left.ones, right.words, right.ones, c, *more))
-    return c.download()
+        of_output = (device.upload(scales(n)),)
+    made = Output(output, of_output).allocate(m, n, WGMMA, device)
+    if output == "lines":
+        made[1].upload(np.zeros(m, np.uint32))
+    plan = WGMMA.plan((m, n, k), output, blocks, scaled=output.startswith("float"), tile=tile)
+    device.launch(plan, (left.words, left.ones, right.words, right.ones, *made, *of_output))
+    if output == "lines":
+        np.testing.assert_array_equal(made[1].download(), np.bitwise_count(made[0].download()).sum((1, 2)))
+        return made[0].download().reshape(m, -1).T
+    return made[0].download()
 
 
 def scales(n):
@@ -59,9 +65,10 @@ def scales(n):
 def expected(a, b, output):
     dots = reference.bmm(a, b)
     n, k = b.shape[1], b.shape[0]
-    if output == "words":
+    if output in BITS:
         thresholds, flip = rule(n, k)
-        return reference.threshold(dots, thresholds, flip.astype(bool), word=32, first="lsb").words
+        words = reference.threshold(dots, thresholds, flip.astype(bool), word=32, first="lsb").words
+        return np.pad(words, ((0, -len(words) % 4 if output == "lines" else 0), (0, 0)))
     if output.startswith("float"):
         return (dots.astype(np.float32) * scales(n)).astype(output)
     return dots.astype(output)
@@ -83,7 +90,8 @@ def test_blocks_that_compute_several_tiles_are_right_under_every_schedule(schedu
     """Rings turn several times, and the notes of a tile wait for those of two before."""
     m, n, k = 130, 72, 2200
     a, b = values(m, k), values(k, n, 1)
-    got = product(simwarp.Device((9, 0), schedule=schedule), a, b, output, SMALL, blocks)
+    tile = TILES["lines"][-1] if output == "lines" else SMALL
+    got = product(simwarp.Device((9, 0), schedule=schedule), a, b, output, tile, blocks)
     np.testing.assert_array_equal(got, expected(a, b, output), strict=True)
 
 
@@ -91,7 +99,7 @@ def test_blocks_that_compute_several_tiles_are_right_under_every_schedule(schedu
 @pytest.mark.parametrize("output", ["int32", "int16", "float16"])
 def test_rows_of_every_pitch_are_stored_as_boxes_or_pairs(n, output):
     a, b = values(66, 300), values(300, n, 1)
-    plan = WGMMA.plan(66, n, 300, output, 1, SMALL)
+    plan = WGMMA.plan((66, n, 300), output, 1, tile=SMALL)
     boxes = n * np.dtype(output).itemsize % 16 == 0
     assert (plan.args[4] is not None) == boxes
     assert ("bulk_group" in plan.ptx) == boxes
@@ -176,3 +184,68 @@ def test_the_tile_follows_the_shape():
 def test_shared_memory_of_every_tile_fits_a_block(output):
     for tile in TILES[output]:
         assert tile.shared(output) <= 227 * 1024
+
+
+@pytest.mark.parametrize("n", [5, 130, 700])
+def test_prepared_bits_are_the_next_products_operand(n):
+    device = simwarp.Device((9, 0))
+    a, b, c = values(70, 300), values(300, n, 1), values(n, 20, 2)
+    thresholds, flip = rule(n, 300)
+    options = {"thresholds": thresholds, "flip": flip.astype(bool), "scheme": "wgmma", "device": device}
+    hidden = gpu.bmm(a, b, **options, prepared=True)
+    assert (hidden.shape, hidden.role, hidden.scheme) == ((70, n), "a", "wgmma")
+    bits = reference.threshold(reference.bmm(a, b), thresholds, flip.astype(bool), word=32, first="lsb")
+    np.testing.assert_array_equal(gpu.bmm(hidden, c).download(), reference.bmm(bits, c))
+
+
+def test_dot_products_of_every_dtype():
+    device = simwarp.Device((9, 0))
+    a, b = values(9, 300), values(300, 12, 1)
+    dots, factors = reference.bmm(a, b), scales(12)
+    for dtype in (np.int32, "int16", np.float16, np.dtype("float32")):
+        got = gpu.bmm(a, b, scheme="wgmma", dtype=dtype, device=device)
+        np.testing.assert_array_equal(got, dots.astype(dtype), strict=True)
+    for dtype in (np.float16, np.float32):
+        got = gpu.bmm(a, b, scheme="wgmma", dtype=dtype, scales=factors, device=device)
+        np.testing.assert_array_equal(got, (dots * factors).astype(dtype), strict=True)
+
+
+def test_thresholds_may_be_floats():
+    device = simwarp.Device((9, 0))
+    a, b = values(9, 300), values(300, 6, 1)
+    dots = reference.bmm(a, b)
+    thresholds, flip = np.array([-1.5, 0.5, 2.0, -np.inf, np.inf, 7e9]), np.array([0, 1, 0, 1, 0, 1], bool)
+    for scheme in ("wgmma", "btc3"):
+        packed = gpu.bmm(a, b, scheme=scheme, thresholds=thresholds, flip=flip, device=device)
+        np.testing.assert_array_equal(reference.unpack(packed) > 0, (dots >= thresholds) != flip)
+    with pytest.raises(NotANumberError, match="thresholds have a NaN"):
+        gpu.bmm(a, b, thresholds=[np.nan] * 6, device=device)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "parts"),
+    [
+        ({"dtype": "float64"}, SchemeError, "dtype='float64'\nthis dtype is unknown"),
+        ({"dtype": "int16", "scheme": "btc3"}, SchemeError, "dtype=int16 with scheme='btc3'\n"),
+        ({"scales": [1, 2]}, SchemeError, "scales are given, and the output is int32"),
+        ({"scales": [1, 2, 3], "dtype": "float32"}, ShapeError, "scales has shape (3,)"),
+        ({"prepared": True}, SchemeError, "prepared=True without thresholds"),
+        ({"thresholds": [0, 0], "dtype": "int16"}, SchemeError, "thresholds and dtype"),
+        (
+            {"thresholds": [0, 0], "scheme": "bmm32", "prepared": True},
+            SchemeError,
+            "prepared=True with scheme='bmm32'",
+        ),
+    ],
+)
+def test_outputs_that_do_not_exist_are_refused(options, kind, parts):
+    with pytest.raises(kind, match=re.escape(parts)):
+        gpu.bmm(values(3, 4), values(4, 2), device=simwarp.Device((9, 0)), **({"scheme": "wgmma"} | options))
+
+
+def test_int16_refuses_a_k_that_may_overflow():
+    a = np.ones((1, 32768), np.int8)
+    device = simwarp.Device((9, 0))
+    with pytest.raises(DtypeError, match=r"K is 32768, dtype int16\n.*\nchoose int32"):
+        gpu.bmm(a, a.T, scheme="wgmma", dtype="int16", device=device)
+    assert gpu.bmm(a[:, 1:], a.T[1:], scheme="wgmma", dtype="int16", device=device)[0, 0] == 32767

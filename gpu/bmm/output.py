@@ -1,0 +1,96 @@
+"""What a product gives: dot products, scaled ones, or bits by a threshold and a flip for each column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu.bmm.schemes import AnyScheme
+from gpu.bmm.threshold import vector_on_device
+from gpu.bmm.warpgroups import WarpgroupScheme
+from gpu.device import Device
+from gpu.host import WORD_DTYPES, unknown
+from reference.errors import DtypeError, SchemeError
+
+_NUMBERS = ("int32", "int16", "float16", "float32")
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a product gives.
+
+    Attributes
+    ----------
+    kind : str
+        The dtype of dot products; "words" for bits in words along the rows, as `PackedBits`; "lines" for
+        bits as a prepared A.
+    rule : tuple of device arrays
+        For bits thresholds and flips; for floats the columns' scales, or nothing.
+    """
+
+    kind: str = "int32"
+    rule: tuple[Any, ...] = ()
+
+    @property
+    def is_bits(self) -> bool:
+        """Whether dot products become bits."""
+        return self.kind in ("words", "lines")
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether dot products are multiplied by scales."""
+        return bool(self.rule) and not self.is_bits
+
+    def allocate(self, m: int, n: int, scheme: AnyScheme, device: Device) -> tuple[Any, ...]:
+        """The arrays that the kernel writes: C, and with lines their ones."""
+        if self.kind == "lines":
+            return (
+                device.allocate((m, -(-n // 128), 4), np.uint32, "c"),
+                device.allocate((m,), np.uint32, "ones of c"),
+            )
+        if self.is_bits:
+            return (device.allocate((-(-n // scheme.word), m), WORD_DTYPES[scheme.word], "c"),)
+        return (device.allocate((m, n), DTYPES[self.kind], "c"),)
+
+
+DTYPES = {name: np.dtype(name) for name in _NUMBERS}
+"""The dtypes of dot products."""
+
+
+def kind_of(dtype: Any, scheme: AnyScheme, k: int, *, bits: bool, prepared: bool) -> str:
+    """The kind of an output, checked against the scheme and the length of the dot products."""
+    if bits and dtype is not None:
+        raise SchemeError("thresholds and dtype are given\nthe output is bits\nleave one out")
+    if prepared and not bits:
+        raise SchemeError("prepared=True without thresholds\nonly bits are an operand\ngive thresholds")
+    kind = "lines" if prepared else "words" if bits else "int32" if dtype is None else np.dtype(dtype).name
+    if not bits and kind not in DTYPES:
+        raise unknown("dtype", kind, DTYPES)
+    if kind not in ("words", "int32") and not isinstance(scheme, WarpgroupScheme):
+        what = "prepared=True" if prepared else f"dtype={kind}"
+        raise SchemeError(
+            f"{what} with scheme={scheme.name!r}\nit gives int32 and packed words only\n"
+            "choose scheme='wgmma', on sm_90"
+        )
+    if kind == "int16" and k > np.iinfo(np.int16).max:
+        raise DtypeError(f"K is {k}, dtype int16\na dot product may be as large as K\nchoose int32")
+    return kind
+
+
+def scales_on_device(scales: Any, kind: str, n: int, device: Device) -> tuple[Any, ...]:
+    """Upload the scales (float32) of ``n`` columns; () without scales."""
+    if scales is None:
+        return ()
+    if not kind.startswith("float"):
+        raise SchemeError(f"scales are given, and the output is {kind}\nchoose dtype float32 or float16")
+    return (vector_on_device(scales, "scales", n, _scales, np.float32, device),)
+
+
+def _scales(values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    """Check scales of the host, and convert them to float32."""
+    if values.dtype.kind not in "fiu":
+        raise DtypeError(f"scales are {values.dtype}\nreal numbers are needed\nconvert them first")
+    return values.astype(np.float32)
