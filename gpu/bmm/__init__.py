@@ -8,11 +8,13 @@ from gpu.bmm.fsb import FsbBits, pack_fsb, unpack_fsb
 from gpu.bmm.packing import pack
 from gpu.bmm.product import bmm
 from gpu.bmm.schemes import SCHEMES, TENSOR_CORE_SCHEMES
+from gpu.bmm.skinny import SKINNY_SCHEMES
 from gpu.bmm.warpgroups import WARPGROUP_SCHEMES
 from gpu.callable_package import make_callable
 
 __all__ = [
     "SCHEMES",
+    "SKINNY_SCHEMES",
     "TENSOR_CORE_SCHEMES",
     "WARPGROUP_SCHEMES",
     "FsbBits",

@@ -7,6 +7,7 @@ from typing import Any, cast
 from gpu.bmm.output import Output, kind_of, scales_on_device
 from gpu.bmm.prepared import PreparedMatrix, operand, placed, scheme_of, sizes_of
 from gpu.bmm.schemes import AnyScheme, choose_scheme, product_ptx
+from gpu.bmm.skinny import SkinnyScheme
 from gpu.bmm.threshold import rule_on_device
 from gpu.bmm.warpgroups import WarpgroupScheme, check_chip, clear_plan
 from gpu.device import Device, LaunchChain, LaunchPlan, is_array, launch, planned
@@ -48,6 +49,7 @@ def bmm(
         scheme with the same words is used; see `gpu.bmm.schemes`.
         "btc1", "btc2" or "btc3" on bit tensor cores: the paper's designs, of which btc3 is the fastest.
         Words of operands and output then have 32 bits and ``first="lsb"``.
+        "skinny" on bit tensor cores from sm_80, with the same words, for up to 16 rows or columns of C.
         "wgmma" on the warpgroups of Hopper (sm_90a), with the same words.
     thresholds : (N,) integers or floats, optional
         Turn the output into bits: 1 where the dot product is at least its column's threshold.
@@ -108,6 +110,8 @@ def bmm(
     chosen = choose_scheme(scheme_of(a, b) if scheme == "auto" else scheme, k)
     device = choose_device(device, a, b, thresholds, flip)
     check_chip(chosen, device.compute_capability)
+    if isinstance(chosen, SkinnyScheme):
+        chosen.check(m, n, device.compute_capability)
     a_stays, b_stays = on_device(a), on_device(b)
     stays = a_stays or b_stays
     if a_stays != b_stays:  # the result is not downloaded, so a NaN in the host operand is checked for here
@@ -151,7 +155,7 @@ def multiply(
         In the scheme's form.
     made : tuple of device arrays
         What the kernel writes: ``output.allocate(…)``.
-    scheme : Scheme, TensorCoreScheme or WarpgroupScheme
+    scheme : Scheme, TensorCoreScheme, SkinnyScheme or WarpgroupScheme
     output : Output
     device : Device
 
@@ -179,8 +183,10 @@ def multiply(
     def plan() -> LaunchPlan:
         if isinstance(scheme, WarpgroupScheme):
             return scheme.plan(sizes, output.kind, device.multiprocessors, scaled=output.is_scaled)
-        kind = "bits" if output.is_bits else "int"
-        ptx = product_ptx(scheme, kind, a.first, device.compute_capability).text
+        kind, arch = "bits" if output.is_bits else "int", device.compute_capability
+        if isinstance(scheme, SkinnyScheme):
+            return scheme.plan(sizes, kind, arch, device.multiprocessors)
+        ptx = product_ptx(scheme, kind, a.first, arch).text
         args = (*(None for _ in operands), None, m, n, k, *(None for _ in output.rule))
         return LaunchPlan(ptx, scheme.name, *scheme.launch(m, n), args)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
+from gpu.bmm.skinny import SKINNY_SCHEMES, SkinnyScheme
 from gpu.bmm.warpgroups import WARPGROUP_SCHEMES, WarpgroupScheme
 from gpu.compile import Ptx, compile_file
 from gpu.device import Dim
@@ -130,9 +131,9 @@ TENSOR_CORE_SCHEMES = {
 """The schemes of `gpu.bmm` for bit tensor cores, from sm_75 on: words of 32 bits, ``first="lsb"``."""
 
 
-AnyScheme: TypeAlias = Scheme | TensorCoreScheme | WarpgroupScheme
+AnyScheme: TypeAlias = Scheme | TensorCoreScheme | SkinnyScheme | WarpgroupScheme
 
-_ALL: dict[str, AnyScheme] = SCHEMES | TENSOR_CORE_SCHEMES | WARPGROUP_SCHEMES
+_ALL: dict[str, AnyScheme] = SCHEMES | TENSOR_CORE_SCHEMES | SKINNY_SCHEMES | WARPGROUP_SCHEMES
 
 
 def choose_scheme(name: Any, k: int) -> AnyScheme:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gpu.bmm.schemes import SCHEMES, TENSOR_CORE_SCHEMES, AnyScheme, TensorCoreScheme
+from gpu.bmm.skinny import SKINNY_SCHEMES, SkinnyScheme
 from gpu.bmm.warpgroups import WARPGROUP_SCHEMES, WarpgroupScheme
 from reference.errors import MissingExtraError, NoGpuError
 from reference.version import __version__
@@ -43,7 +44,12 @@ def info_command(as_json: Json = False) -> int:
 
 def gather() -> dict[str, Any]:
     """Versions, extras, compiler, GPU, instruction rows and BMM schemes, as plain data."""
-    schemes: dict[str, AnyScheme] = {**SCHEMES, **TENSOR_CORE_SCHEMES, **WARPGROUP_SCHEMES}
+    schemes: dict[str, AnyScheme] = {
+        **SCHEMES,
+        **TENSOR_CORE_SCHEMES,
+        **SKINNY_SCHEMES,
+        **WARPGROUP_SCHEMES,
+    }
     return {
         "simwarp": __version__,
         "python": platform.python_version(),
@@ -61,6 +67,8 @@ def _explain(scheme: AnyScheme) -> str:
     """One line about a scheme of `gpu.bmm`: its words, its method, and the fallback beyond its largest K."""
     if isinstance(scheme, TensorCoreScheme):
         return f"bit tensor cores, {scheme.summary}"
+    if isinstance(scheme, SkinnyScheme):
+        return f"bit tensor cores from sm_80, {scheme.summary}"
     if isinstance(scheme, WarpgroupScheme):
         return f"bit tensor cores of sm_90a, {scheme.summary}"
     limit = f"; K > {scheme.largest_k}: {scheme.fallback} takes over" if scheme.largest_k else ""

@@ -16,6 +16,7 @@ import pytest
 import reference
 import simwarp
 from gpu.bmm.schemes import SCHEMES, TENSOR_CORE_SCHEMES
+from gpu.bmm.skinny import SKINNY_SCHEMES
 from gpu.bmm.warpgroups import WARPGROUP_SCHEMES
 from reference.errors import NoGpuError
 from reference.version import __version__
@@ -395,7 +396,12 @@ def test_info_prints_json(capsys):
     assert set(facts) == {
         *("simwarp", "python", "numpy", "numba", "extras", "compiler", "gpu", "instructions", "schemes"),
     }
-    assert list(facts["schemes"]) == [*SCHEMES, *TENSOR_CORE_SCHEMES, *WARPGROUP_SCHEMES]
+    assert list(facts["schemes"]) == [
+        *SCHEMES,
+        *TENSOR_CORE_SCHEMES,
+        *SKINNY_SCHEMES,
+        *WARPGROUP_SCHEMES,
+    ]
     assert (facts["simwarp"], facts["compiler"]) == (__version__, "NVRTC 13.0")
     assert facts["extras"]["cli"] == facts["extras"]["compile"] == "installed"
     assert facts["instructions"] > 40
@@ -518,7 +524,8 @@ def test_a_text_file_is_refused_as_an_array(capsys, tmp_path, content, part):
 def test_the_docs_name_every_scheme_and_option():
     docs = Path(simwarp.__file__).parents[1] / "docs"
     of_gpu = (docs / "gpu.md").read_text()
-    assert all(f'`"{name}"`' in of_gpu for name in SCHEMES | TENSOR_CORE_SCHEMES | WARPGROUP_SCHEMES)
+    schemes = SCHEMES | TENSOR_CORE_SCHEMES | SKINNY_SCHEMES | WARPGROUP_SCHEMES
+    assert all(f'`"{name}"`' in of_gpu for name in schemes)
     plugin = (docs.parent / "simwarp/testing/plugin.py").read_text()
     options = set(re.findall(r'"(--simwarp-[a-z]+)"', plugin))
     of_testing = (docs / "testing.md").read_text()

@@ -1,11 +1,13 @@
 """The cases of the ±1 matrix product: every scheme, transpose and output, with mixed dtypes and packing.
 
 The number of an input determines scheme, transposes, output and kind of size, so that the first inputs cover
-every combination: 160 for the schemes on CUDA cores, 120 for those on bit tensor cores, a case of their own.
+every combination: 160 for the schemes on CUDA cores, 120 for those on bit tensor cores, 40 for the one for
+few rows or columns. Each of the three is a case.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -17,15 +19,24 @@ import numpy.typing as npt
 import gpu
 import reference
 from gpu.bmm.fsb import fsb_ptx
+from gpu.bmm.lines import lines_ptx
 from gpu.bmm.packing import packing_ptx
-from gpu.bmm.schemes import SCHEMES, TENSOR_CORE_SCHEMES, Scheme, TensorCoreScheme, choose_scheme, product_ptx
+from gpu.bmm.schemes import (
+    SCHEMES,
+    TENSOR_CORE_SCHEMES,
+    AnyScheme,
+    Scheme,
+    choose_scheme,
+    product_ptx,
+)
+from gpu.bmm.skinny import SKINNY_SCHEMES, SkinnyScheme
 from reference.types import First, Layout, PackedBits, Word
 from simwarp import lanes, listings
 from simwarp.verify.case import Case
 from simwarp.verify.draw import DTYPES, Draw
 
 _FIRSTS: tuple[First, First] = ("msb", "lsb")
-_ALL: dict[str, Scheme | TensorCoreScheme] = {**SCHEMES, **TENSOR_CORE_SCHEMES}
+_ALL: dict[str, AnyScheme] = {**SCHEMES, **TENSOR_CORE_SCHEMES, **SKINNY_SCHEMES}
 
 LISTINGS: dict[str, Callable[..., Any]] = {
     "bmm32": listings.bmm32,
@@ -36,7 +47,7 @@ LISTINGS: dict[str, Callable[..., Any]] = {
     "btc2": listings.btc_bmm2,
     "btc3": listings.btc_bmm3,
 }
-"""The listing of each scheme."""
+"""The listing of each scheme of the papers."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +70,14 @@ class Input:
         return {**transposes, "thresholds": self.thresholds, "flip": self.flip}
 
 
-def _draw(schemes: Mapping[str, Scheme | TensorCoreScheme], draw: Draw) -> Input:
+def _draw(schemes: Mapping[str, AnyScheme], draw: Draw) -> Input:
     """Draw an input for one of the schemes."""
     number, which = divmod(draw.k // 5, len(schemes))  # the kind of size is draw.k % 5
     scheme = schemes[list(schemes)[which]]
     transpose_a, transpose_b, bits = (bool(number >> i & 1) for i in range(3))
     m, n, k = draw.sizes(3)
+    if isinstance(scheme, SkinnyScheme):
+        m, n = (1 + m % scheme.most, n) if m < n else (m, 1 + n % scheme.most)
     largest = scheme.largest_k if isinstance(scheme, Scheme) else None
     if largest and draw.k % 260 == 9:  # near the scheme's bound on K, in turn for every transpose and output
         m, n, k = draw.integer(1, 3), draw.integer(1, 3), largest + draw.integer(-2, 2)
@@ -164,21 +177,32 @@ def _tensor_core_kernels(arch: tuple[int, int]) -> dict[str, str]:
     return {p.name: p.sha256 for p in (*products, *packings, fsb_ptx("lines", arch), fsb_ptx("fsb", arch))}
 
 
+def _skinny_kernels(arch: tuple[int, int]) -> dict[str, str]:
+    options = itertools.product(SKINNY_SCHEMES.values(), (8, 16), (4, 8), ("int", "bits"), (False, True))
+    products = [
+        scheme.ptx(few, warps, output, arch, swapped=swapped)
+        for scheme, few, warps, output, swapped in options
+    ]
+    packings = [lines_ptx(dtype, arch) for dtype in DTYPES]
+    return {ptx.name: ptx.sha256 for ptx in (*products, *packings, fsb_ptx("lines", arch))}
+
+
 CASES = [
     Case(
         name=name,
         draw=partial(_draw, schemes),
         shape=lambda item: item.sizes,
         describe=_describe,
-        answers={"reference": _by_reference, "listing": _by_listing, "gpu": _by_gpu},
+        answers={"reference": _by_reference, **listing, "gpu": _by_gpu},
         outputs={"gpu": "c", "listing": "C"},
         explain=_explain,
         lead=_lead,
         kernels=kernels,
         covering=40 * len(schemes),
     )
-    for name, schemes, kernels in (
-        ("bmm", SCHEMES, _kernels),
-        ("bmm-btc", TENSOR_CORE_SCHEMES, _tensor_core_kernels),
+    for name, schemes, kernels, listing in (
+        ("bmm", SCHEMES, _kernels, {"listing": _by_listing}),
+        ("bmm-btc", TENSOR_CORE_SCHEMES, _tensor_core_kernels, {"listing": _by_listing}),
+        ("bmm-skinny", SKINNY_SCHEMES, _skinny_kernels, {}),
     )
 ]
