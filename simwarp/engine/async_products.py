@@ -25,7 +25,7 @@ from simwarp.lanes import WARP_SIZE
 
 if TYPE_CHECKING:
     from simwarp.engine.chunk import Chunk, Mask
-    from simwarp.engine.warpgroups import Plan
+    from simwarp.engine.warpgroups import Chunks, Plan
     from simwarp.program.program import Step
 
 _Warps = npt.NDArray[np.intp]
@@ -121,17 +121,20 @@ class AsyncProducts:
         self.registers.check_inputs(chunk, plan.d)
         if keeps.any():
             self.registers.check_defined(chunk, plan.d, warpgroups.lanes_of(chunk, rows[keeps]))
+        read: list[Chunks] = []
         if plan.a:
             left = plan.a_layout.unpack(_gather(chunk, a(chunk), rows))
         else:
-            left = warpgroups.addresses(chunk, plan, a(chunk), rows, "A")
-        right = warpgroups.addresses(chunk, plan, b(chunk), rows, "B")
+            read.append(warpgroups.chunks_of(chunk, plan, a(chunk), rows, "A"))
+            left = read[0].at
+        read.append(warpgroups.chunks_of(chunk, plan, b(chunk), rows, "B"))
+        right = read[-1].at
         every = np.ones(warps.shape, np.bool_)
         made = _Product(plan, warps, left, right, keeps, self._commits[warps], every, every)
         self._issued += 1
         self._products[self._issued] = made
         self.registers.mark(chunk, step, plan.d, plan.a, warps.reshape(-1), self._issued)
-        self._announce(chunk, made, rows)
+        self._announce(chunk, made, read, rows)
         if chunk.launch.on_access:
             self._notify_reads(chunk, made, rows)
         self._notify(chunk, made, np.arange(len(warps)))
@@ -195,20 +198,21 @@ class AsyncProducts:
 
     # ---- what the race detector sees -----------------------------------------------------------------
 
-    def _announce(self, chunk: Chunk, made: _Product, rows: _Warps) -> None:
+    def _announce(self, chunk: Chunk, made: _Product, read: list[Chunks], rows: _Warps) -> None:
         """Show the race detector the reads of shared memory at the issue, as a warpgroup's lane 0."""
         races = chunk.launch.races
         if races is None:
             return
         agents = self._agents(chunk, made)
         for agent in np.unique(agents).tolist():
-            mine = agents == agent
-            for at in (made.b[mine],) if made.plan.a else (made.a[mine], made.b[mine]):
-                inside = (at != warpgroups.NOWHERE).reshape(-1)
-                lanes = np.repeat(rows[mine, 0] * WARP_SIZE, inside.size // len(at))[inside]
-                flat = at.reshape(-1)[inside]
-                if flat.size:
-                    access = OrderedAccess(chunk, made.plan.step, "read", chunk.shared, lanes, flat, CHUNK)
+            for chunks in read:
+                kept = None if chunk.is_part else chunks.accesses
+                access = None if kept is None else kept.get(agent)
+                if access is None:
+                    access = _reads(chunk, made.plan, chunks.at, rows, agents == agent, kept is not None)
+                    if kept is not None:
+                        kept[agent] = access
+                if access.lanes.size:
                     made.reads[agent] = races.issue(access, ("wgmma", agent))
 
     def _retire(self, chunk: Chunk, made: _Product, last: _Some) -> None:
@@ -399,6 +403,16 @@ class _Written(NamedTuple):
         return same and all(
             chunk.registers[slot] is value for slot, value in zip(plan.d, self.values, strict=True)
         )
+
+
+def _reads(
+    chunk: Chunk, plan: Plan, at: npt.NDArray[np.uint64], rows: _Warps, mine: _Some, again: bool
+) -> OrderedAccess:
+    """The reads of the chunks of some warpgroups, each as those of its lane 0."""
+    inside = (at[mine] != warpgroups.NOWHERE).reshape(-1)
+    lanes = np.repeat(rows[mine, 0] * WARP_SIZE, at[0].size)[inside]
+    flat = at[mine].reshape(-1)[inside]
+    return OrderedAccess(chunk, plan.step, "read", chunk.shared, lanes, flat, CHUNK, repeated=again)
 
 
 def _tile(chunk: Chunk, plan: Plan, at: npt.NDArray[np.uint64], side: int) -> _Tiles:

@@ -161,6 +161,8 @@ class OrderedAccess(NamedTuple):
         Bytes per lane, 1 to 16.
     data : (n,) of that width, or None
         The values to write.
+    repeated : bool
+        Whether this very object may come again: what is computed from it is worth keeping.
     """
 
     chunk: Chunk
@@ -171,6 +173,7 @@ class OrderedAccess(NamedTuple):
     addresses: npt.NDArray[np.uint64]
     width: int
     data: npt.NDArray[Any] | None = None
+    repeated: bool = False
 
 
 Agent: TypeAlias = tuple[str, int]

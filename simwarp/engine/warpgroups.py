@@ -6,7 +6,7 @@ of the current group; `simwarp.engine.async_products` holds the products until t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from simwarp.ptx.syntax import Immediate, Vector
 
 if TYPE_CHECKING:
     from simwarp.engine.chunk import Chunk, Mask
+    from simwarp.engine.events import OrderedAccess
     from simwarp.engine.schedule import Scheduler
 
 WARPS = 4
@@ -108,6 +109,21 @@ def _find_missing(chunk: Chunk, lanes: Mask, missing: int) -> None:
 # ---- operands -------------------------------------------------------------------------------------
 
 
+class Chunks(NamedTuple):
+    """The chunks of A or B of some warpgroups.
+
+    Attributes
+    ----------
+    at : (n, …) uint64
+        Their addresses, or `NOWHERE`.
+    accesses : dict of int to OrderedAccess, or None
+        Agent → its reads of them, if the same chunks may come again.
+    """
+
+    at: _Words
+    accesses: dict[int, OrderedAccess] | None
+
+
 class Plan:
     """What the instruction of a product fixes.
 
@@ -125,8 +141,8 @@ class Plan:
         Whether products may be added in any order.
     negated, k_major : (bool, bool)
         Of A and of B.
-    known : dict of (str, bytes, bytes) to array
-        By operand, descriptors and windows of shared memory, the addresses of chunks that had no fault.
+    known : dict of (str, bytes, bytes) to Chunks
+        By operand, descriptors and warps, the chunks that had no fault.
     """
 
     def __init__(self, program: Program, step: Step) -> None:
@@ -146,12 +162,7 @@ class Plan:
         signs, transposes = [*given[:2], 1, 1][:2], [0, 0, *given[2:]][-2:]
         self.negated = (signs[0] == -1, signs[1] == -1)
         self.k_major = (not transposes[0], not transposes[1])
-        self.known: dict[tuple[str, bytes, bytes], _Words] = {}
-
-    def remember(self, key: tuple[str, bytes, bytes], at: _Words) -> None:
-        """Keep the addresses of some descriptors, of the first ones that come."""
-        if len(self.known) < _KNOWN:
-            self.known[key] = at
+        self.known: dict[tuple[str, bytes, bytes], Chunks] = {}
 
     @property
     def sign(self) -> Any:
@@ -178,28 +189,29 @@ def agreed(chunk: Chunk, value: Any, warps: _Warps, what: str) -> npt.NDArray[An
     return first
 
 
-def addresses(chunk: Chunk, plan: Plan, words: Any, warps: _Warps, name: str) -> _Words:
-    """The addresses in shared memory of the chunks of each warpgroup's A or B, after checks."""
+def chunks_of(chunk: Chunk, plan: Plan, words: Any, warps: _Warps, name: str) -> Chunks:
+    """The chunks in shared memory of each warpgroup's A or B, after checks."""
     words = agreed(chunk, words, warps, f"descriptor of {name}")
-    starts = chunk.shared_start[warps[:, 0]]
-    key = name, words.tobytes(), starts.tobytes()
-    at = plan.known.get(key)
-    if at is None:
+    key = name, words.tobytes(), chunk.warp[:, 0][warps].tobytes()
+    chunks = plan.known.get(key)
+    if chunks is None:
         found = Descriptors.of(words)
         _check_fields(chunk, found, words, warps, name)
         side = "AB".index(name)
         extent, k_major = (64, plan.n)[side], plan.k_major[side]
         at = found.chunks(extent, plan.k * plan.word.itemsize // CHUNK if k_major else plan.k, k_major)
         outside = _outside(chunk, found, at, warps, name)
-        at = at + starts[:, :, None]
+        at = at + chunk.shared_start[warps[:, 0]][:, :, None]
         if outside is not None:
             at = np.where(outside, NOWHERE, at)
-        elif not found.reserved.any() and not found.astray.any():
-            plan.remember(key, at)
-    _examine(chunk, at, warps)
+        faulty = outside is not None or found.reserved.any() or found.astray.any()
+        chunks = Chunks(at, None if faulty or len(plan.known) >= _KNOWN else {})
+        if chunks.accesses is not None:  # kept are the first ones that come
+            plan.known[key] = chunks
+    _examine(chunk, chunks.at, warps)
     if chunk.tiles is not None:
-        chunk.tiles.check(chunk, at, Descriptors.of(words).span, warps, name)
-    return at
+        chunk.tiles.check(chunk, chunks.at, Descriptors.of(words).span, warps, name)
+    return chunks
 
 
 def _check_fields(chunk: Chunk, found: Descriptors, words: _Words, warps: _Warps, name: str) -> None:

@@ -100,9 +100,9 @@ class Access(NamedTuple):
         return np.flatnonzero(others & (before >= past)) if others.any() else np.zeros(0, np.intp)
 
     def of_units(self, units: Units) -> Entries:
-        """The entries of the accesses, one per unit."""
-        pieces = units.size // self.entries.size
-        return self.entries if pieces == 1 else np.tile(self.entries, pieces)
+        """The entries of the accesses, one per unit, or one for all of them."""
+        pieces = units.size // self.lanes.size
+        return self.entries if pieces == 1 or self.entries.size == 1 else np.tile(self.entries, pieces)
 
 
 def held(

@@ -10,7 +10,7 @@ Source: PTX ISA 9.0, chapter 8 (memory consistency model), section 8.7.1 (confli
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,27 @@ if TYPE_CHECKING:
     from simwarp.faults import KernelFault
     from simwarp.memory import Allocation
     from simwarp.program.program import Step
+
+
+class _Issued(NamedTuple):
+    """An asynchronous access in parts, one per allocation.
+
+    Attributes
+    ----------
+    threads : array
+        The threads that issue it, numbered in the launch.
+    parts : list of (Access, Lanes, Shadow, Units)
+        With the lanes in their warps, or the one lane that all are.
+    """
+
+    access: OrderedAccess
+    threads: Lanes
+    parts: list[tuple[Access, Lanes, Shadow, Units]]
+
+    @property
+    def valid(self) -> bool:
+        """Whether the units of all shadows are still as wide."""
+        return all(units.size * s.unit == one.offsets.size * one.width for one, _, s, units in self.parts)
 
 
 class Races:
@@ -64,6 +85,8 @@ class Races:
         """By address and number, the phases of barriers in shared memory."""
         self.proxies = Proxies(chunk, self.order)
         self._lifetimes = Lifetimes(chunk, self.order) if self.launch.blocks_per_cluster > 1 else None
+        self._kept: dict[int, _Issued] = {}
+        """By identity, asynchronous accesses that may come again."""
 
     def access(self, access: OrderedAccess) -> None:
         """Record an access of some lanes: a read that happened, or a write or update about to happen."""
@@ -82,15 +105,16 @@ class Races:
         """Compare an asynchronous access as one of the issuing lanes, and record it as one of the agent."""
         time = self._time
         entry = self.order.entry_of(agent, time)
-        first = np.flatnonzero(np.diff(access.lanes, prepend=-1))  # of each run of one lane
-        self.proxies.issuers[time] = access.chunk.thread.reshape(-1)[access.lanes[first]]
+        issued = self._issued(access)
+        self.proxies.issuers[time] = issued.threads
         if phase is not None:
             self.proxies.phases[time] = phase
         if self._lifetimes is not None and access.memory is access.chunk.shared:
             self._lifetimes.visit(access, time, ends=False)
-        for one, shadow in self._accesses(access):
-            units = shadow.units(one.offsets, one.width)
-            recorded = one._replace(entries=entry + one.threads % WARP_SIZE)
+        past = self._past(access)
+        for part, lanes, shadow, units in issued.parts:
+            one = part._replace(time=time, past=past)
+            recorded = one._replace(entries=entry + lanes)
             if one.kind == "read":
                 self.proxies.check(one, shadow, units, self._steps)
                 self._read(one, recorded, shadow, units)
@@ -191,9 +215,7 @@ class Races:
 
     def retire(self, chunk: Chunk, lanes: Lanes, agent: Agent, time: int) -> None:
         """Record that lanes have waited for an agent's accesses up to a time."""
-        clock = self.order.done(agent, time)
-        for warp in _warps_of(chunk, lanes):
-            self.order.learn(warp, clock)
+        self.order.learn(_warps_of(chunk, lanes), self.order.done(agent, time))
 
     def complete(self, agent: Agent, time: int, phase: tuple[int, int]) -> None:
         """Record that an agent's accesses up to a time end within a phase of a barrier in shared memory."""
@@ -221,9 +243,30 @@ class Races:
 
     # ---- inside -------------------------------------------------------------------------------------
 
+    def _issued(self, access: OrderedAccess) -> _Issued:
+        """The parts of an asynchronous access, at the next time; those of one that comes again are kept."""
+        issued = self._kept.get(id(access))
+        if issued is not None and issued.valid:
+            self._tick(access.step)
+            return issued
+        first = np.flatnonzero(np.diff(access.lanes, prepend=-1))  # of each run of one lane
+        parts: list[tuple[Access, Lanes, Shadow, Units]] = []
+        for one, shadow in self._accesses(access):
+            lanes = one.threads % WARP_SIZE
+            lanes = lanes[:1] if (lanes == lanes[0]).all() else lanes
+            parts.append((one, lanes, shadow, shadow.units(one.offsets, one.width)))
+        issued = _Issued(access, access.chunk.thread.reshape(-1)[access.lanes[first]], parts)
+        if access.repeated:
+            self._kept[id(access)] = issued
+        return issued
+
+    def _past(self, access: OrderedAccess) -> int:
+        """A time before which all accesses are ordered before this one."""
+        return self.order.past(access.memory is access.chunk.shared and self.launch.blocks_per_cluster == 1)
+
     def _accesses(self, access: OrderedAccess) -> Iterator[tuple[Access, Shadow]]:
         """Yield the accesses to each allocation, without out-of-bounds, misaligned and read-only ones."""
-        chunk, step, kind, memory, lanes, addresses, width, data = access
+        chunk, step, kind, memory, lanes, addresses, width, data, _ = access
         time, how = self._tick(step), strength(step)
         threads = chunk.thread.reshape(-1)
         every = lanes.size == threads.size and not lanes[0] and lanes[-1] == lanes.size - 1

@@ -23,8 +23,10 @@ def remember_readers(order: Order, access: Access, shadow: Shadow, units: Units)
     read, also = shadow.readers()
     old = read.take(units) if shadow.last_read >= access.past else None
     entries = access.of_units(units)
-    read[units], shadow.last_read = entries, access.time
-    several = read.take(units) != entries  # units that another lane of this access reads, too
+    read[units] = entries if entries.size > 1 else int(entries[0])
+    shadow.last_read = access.time
+    # Units that another lane of this access reads, too:
+    several = read.take(units) != entries if entries.size > 1 else np.zeros(units.size, np.bool_)
     if old is not None:
         several[access.suspects(old)] = True
     at = np.flatnonzero(several)
@@ -62,11 +64,11 @@ def _remember_farthest(
     also: Entries,
 ) -> None:
     """Record in ``also`` the thread farthest from the last one, for the units at the positions ``at``."""
-    entries, here = access.of_units(units)[at], units[at]
+    entries, here = np.broadcast_to(access.of_units(units), units.shape)[at], units[at]
     last, best = lasts.take(here), entries
     worth = _distance(best, last, access.chunk.warps_per_block)
     if old is not None:
-        lanes = at % access.entries.size
+        lanes = at % access.lanes.size
         warps, threads = access.warps(lanes), access.threads[lanes]
         for other in (old[at], also[here]):
             far = _distance(other, last, access.chunk.warps_per_block)

@@ -109,9 +109,16 @@ class Order:
         number = self._agents[agent]
         return VectorClock(self._clock_size, (), ((number, number + 1, time + 1),))
 
-    def learn(self, warp: int, clock: VectorClock) -> None:
-        """Join a clock into that of a warp."""
-        self._advance(warp, None, clock, includes=False)
+    def learn(self, warps: list[int], clock: VectorClock) -> None:
+        """Join a clock into those of some warps; equal ones stay one."""
+        joined: dict[VectorClock | None, VectorClock] = {clock: clock}
+        for warp in warps:
+            known: VectorClock | None = self._known[warp]
+            if known not in joined:
+                joined[known] = clock.joined(known)
+            self._known[warp] = joined[known]
+        self._advanced.update(warps)
+        self._some_known = self._stale = True
 
     def publish_done(self, signal: Signal, agent: Agent, time: int) -> None:
         """Add to a signal that an agent's accesses up to a time have ended."""

@@ -63,14 +63,15 @@ class Proxies:
 
     def check(self, access: Access, shadow: Shadow, units: Units, steps: list[Step]) -> None:
         """Report bytes read asynchronously that an ordinary instruction wrote, without a fence since."""
-        for written in (shadow.written, shadow.updated):
-            if written is not None:
-                self._check(access, shadow, written.take(units), steps)
+        fenced = int(self._fences.min())  # all threads executed one since
+        for written, last in ((shadow.written, shadow.last_write), (shadow.updated, shadow.last_update)):
+            if written is not None and last >= fenced:
+                before = written.take(units)
+                if int(before.max(initial=0)) >= fenced << 32:
+                    self._check(access, shadow, before, steps)
 
     def _check(self, access: Access, shadow: Shadow, before: Entries, steps: list[Step]) -> None:
         times, threads = before >> 32, before & THREAD
-        if int(times.max(initial=0)) < int(self._fences.min()):  # all threads executed one since
-            return
         ordinary = np.flatnonzero((before != 0) & ~self._order.are_agents(threads))
         if not ordinary.size:
             return

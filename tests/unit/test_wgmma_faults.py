@@ -351,3 +351,29 @@ def test_a_write_before_the_product_needs_a_proxy_fence(schedule):
     run(write + "fence.proxy.async; bar.sync 0;" + ORDER + PRODUCT + COMMIT + WAIT, schedule)
     fault_of(MissingProxyFence, write + "bar.sync 0;" + ORDER + PRODUCT + COMMIT + WAIT, schedule)
     fault_of(Race, write + "fence.proxy.async;" + ORDER + PRODUCT + COMMIT + WAIT, schedule)
+
+
+@every_schedule
+def test_a_tile_that_products_read_again_and_again_is_overwritten_behind_the_last_wait(schedule):
+    """Between the turns, the store of a byte makes the race detector look at single bytes."""
+    last = "sub.u32 %r1, %r1, 1; setp.eq.u32 %done, %r1, 0; @%done bra LAST;\n"
+    other = WAIT + "setp.eq.u32 %done, %t, 0; @%done st.shared.b8 [other], %r1; bra AGAIN;\n"
+    write = "LAST: setp.eq.u32 %done, %t, 126;\n@%done st.shared.b32 [tiles+2048], %t;\n"
+    turn, before = "mov.u32 %r1, 4;\nAGAIN: " + ORDER + PRODUCT + COMMIT, ".shared .b8 other[16];"
+    good = turn + WAIT + last + other + write
+    assert np.array_equal(product_of(good, schedule, before=before), 7 + 4 * SUM)
+    bad = turn + last + other + write + WAIT
+    assert fault_of(CopyInFlight, bad, schedule, before=before).offset == 2048
+
+
+@every_schedule
+def test_a_warpgroup_that_goes_on_alone_is_named_as_the_reader(schedule):
+    """One of 32 blocks multiplies again, on a compact copy, what it wrote without a proxy fence."""
+    alone = "mov.u32 %n, %ctaid.x; setp.ne.u32 %done, %n, 5; @%done bra END; mov.u32 %r1, 2;\nAGAIN: "
+    spin = "mov.u32 %r2, 99;\nSPIN: sub.u32 %r2, %r2, 1; setp.ne.u32 %done, %r2, 0; @%done bra SPIN;\n"
+    write = "setp.eq.u32 %done, %t, 0; @%done st.shared.b32 [tiles+2048], 5;\n"
+    again = "sub.u32 %r1, %r1, 1; setp.ne.u32 %done, %r1, 0; @%done bra AGAIN;\nEND:"
+    body = alone + ORDER + PRODUCT + COMMIT + WAIT + spin + write + again
+    fault = fault_of(MissingProxyFence, body, schedule, blocks=32)
+    assert fault.place.block == (5, 0, 0)
+    assert "wgmma.mma_async" in fault.place.text
