@@ -79,14 +79,16 @@ def floats(a: Tiles, b: Tiles, c: Tiles, types: Types, rule: Rule) -> Tiles:
     return warps_last(partial(_fused, types, rule, m), a, b, c, d_word, block)
 
 
-def _fused(types: Types, rule: Rule, rows: int, a: Tiles, b: Tiles, c: Tiles) -> Tiles:
+def _fused(
+    types: Types, rule: Rule, rows: int, a: Tiles, b: Tiles, c: Tiles, out: Tiles | None = None
+) -> Tiles:
     """The product of a (m, k, …), b (k, n, …) and c (m, n, …), ``rows`` rows at a time."""
     left, right = (
         _factors(x, t, rule) for x, t in ((a.swapaxes(0, 1)[:, :, None], types[1]), (b[:, None], types[2]))
     )
     parts = [slice(start, start + rows) for start in range(0, len(c), rows)]
     done = [_added_up(types, rule, _some(left, (slice(None), part)), right, c[part]) for part in parts]
-    return done[0] if len(done) == 1 else np.concatenate(done)
+    return done[0] if len(done) == 1 and out is None else np.concatenate(done, out=out)
 
 
 def _added_up(types: Types, rule: Rule, left: Numbers, right: Numbers, c: Tiles) -> Tiles:

@@ -51,8 +51,11 @@ def bits(a: Tiles, b: Tiles, c: Tiles, operation: Literal["and", "xor"]) -> Tile
         raise SchemeError(f"operation is {operation!r}\nchoose one of {', '.join(_OPERATIONS)}")
     check(a, b, c, "uint32", "uint32", "int32")
     if few_tiles(a, b, c):
-        count = partial(_count_in_tile, _OPERATIONS[operation])
-        return each_tile(count, _long_words(a), _long_words(b.swapaxes(-1, -2)), c, np.int32)
+        count, usual = partial(_count_in_tile, _OPERATIONS[operation]), np.setbufsize(_ROW)
+        try:
+            return each_tile(count, _long_words(a), _long_words(b.swapaxes(-1, -2)), c, np.int32)
+        finally:
+            np.setbufsize(usual)
     function = partial(_count, _OPERATIONS[operation])
     columns = _long_words(b.swapaxes(-1, -2)).swapaxes(-1, -2)
     return warps_last(function, _long_words(a), columns, c, np.int32, BLOCK)
@@ -77,21 +80,17 @@ def _count(operation: np.ufunc, a: Tiles, b: Tiles, c: Tiles) -> Tiles:
     return total
 
 
-def _count_in_tile(operation: np.ufunc, a: Tiles, b: Tiles, c: Tiles) -> Tiles:
+def _count_in_tile(operation: np.ufunc, a: Tiles, b: Tiles, c: Tiles, total: Tiles) -> None:
     """`bits` of a (m, words), the columns b (n, words) and c (m, n), in words of 64 bits."""
-    total, columns = c.copy(), np.ascontiguousarray(b.T)
-    both, one = np.empty(c.shape, np.uint64), np.empty(c.shape, np.uint8)
-    usual = np.setbufsize(_ROW)
-    try:
-        for start in range(0, len(columns), _WORDS):
-            count = np.zeros(c.shape, np.uint8)
-            for word in range(start, min(start + _WORDS, len(columns))):
-                operation(a[:, word, None], columns[word], out=both)
-                count += np.bitwise_count(both, out=one)
-            total += count
-    finally:
-        np.setbufsize(usual)
-    return total
+    columns, both = np.ascontiguousarray(b.T), np.empty(c.shape, np.uint64)
+    count, more = np.empty(c.shape, np.uint8), np.empty(c.shape, np.uint8)
+    total[...] = c
+    for start in range(0, len(columns), _WORDS):
+        np.bitwise_count(operation(a[:, start, None], columns[start], out=both), out=count)
+        for word in range(start + 1, min(start + _WORDS, len(columns))):
+            operation(a[:, word, None], columns[word], out=both)
+            count += np.bitwise_count(both, out=more)
+        total += count.astype(np.int32)
 
 
 _WORDS = 3

@@ -41,14 +41,15 @@ def few_tiles(a: Tiles, b: Tiles, c: Tiles) -> bool:
 
 
 def each_tile(
-    function: Callable[[Tiles, Tiles, Tiles], Tiles], a: Tiles, b: Tiles, c: Tiles, dtype: Any
+    function: Callable[[Tiles, Tiles, Tiles, Tiles], Any], a: Tiles, b: Tiles, c: Tiles, dtype: Any
 ) -> Tiles:
-    """Apply a function of (m, k), (k, n) and (m, n) to each of some tiles with leading axes."""
+    """Apply a function of (m, k), (k, n), (m, n) and the result's (m, n) to each of some tiles."""
     leading = np.broadcast_shapes(a.shape[:-2], b.shape[:-2], c.shape[:-2])
     result = np.empty(leading + c.shape[-2:], dtype)
     operands = [np.broadcast_to(x, leading + x.shape[-2:]) for x in (a, b, c)]
     for tile in np.ndindex(*leading):
-        result[tile] = function(*(x[tile] for x in operands))
+        x, y, z = (operand[tile] for operand in operands)
+        function(x, y, z, result[tile])
     return result
 
 
