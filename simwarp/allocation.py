@@ -36,6 +36,8 @@ class Allocation:
         Whether a kernel's write is a fault.
     freed : bool
         Whether it was freed.
+    complete : bool
+        Whether every byte is known to be written.
     """
 
     def __init__(
@@ -50,7 +52,7 @@ class Allocation:
         room = -(-size // _ROUND) * _ROUND
         self._bytes, self._written = (_zeros(room, self._shared) for _ in range(2))
         self._bytes.fill(POISON)
-        self._complete = False
+        self.complete = False
         self._views: dict[np.dtype[Any], npt.NDArray[Any]] = {}
         self._written_views: dict[int, npt.NDArray[Any]] = {}
 
@@ -90,9 +92,9 @@ class Allocation:
 
     def settle(self) -> None:
         """Look whether every byte is written by now; if so, reads skip the check."""
-        if not self._complete:
+        if not self.complete:
             marks = self._written[: self.size]
-            self._complete = bool(marks.all()) and bool(marks.min(initial=_WHOLE) == _WHOLE)
+            self.complete = bool(marks.all()) and bool(marks.min(initial=_WHOLE) == _WHOLE)
 
     def view(self, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         """The storage as an array of ``dtype``, which includes the padding at its end."""
@@ -108,7 +110,7 @@ class Allocation:
 
     def unwritten(self, index: npt.NDArray[np.int64], width: int) -> npt.NDArray[np.bool_] | None:
         """Which elements of ``width`` bytes have an unwritten byte; None once every byte is written."""
-        if self._complete:
+        if self.complete:
             return None
         if width > 8:
             return (self._written_view(8).take([2 * index, 2 * index + 1]) != _ones(8)).any(axis=0)
@@ -126,7 +128,7 @@ class Allocation:
         """Write values to addresses, unchecked."""
         index = self.index(addresses, values.dtype.itemsize)
         self.view(values.dtype)[index] = values
-        if not self._complete:
+        if not self.complete:
             width = values.dtype.itemsize
             if width > 8:
                 index, width = np.concatenate([2 * index, 2 * index + 1]), 8
@@ -134,7 +136,7 @@ class Allocation:
 
     def forget(self, addresses: Addresses, unwritten: npt.NDArray[np.uint8]) -> None:
         """Mark bits of the accessed bytes as unwritten: ``unwritten`` (n, width), a word of bits per byte."""
-        self._complete = False
+        self.complete = False
         self._written[self._each(addresses, unwritten.shape[1])] = ~unwritten
 
     def unwritten_bits(self, addresses: Addresses, width: int) -> npt.NDArray[np.uint8]:

@@ -233,6 +233,8 @@ class Memory:
         allocation = self._common_allocation(addresses, width)
         if allocation is None or allocation.read_only:
             return None
+        if allocation.complete:
+            return allocation
         unwritten = allocation.unwritten(allocation.index(addresses, width), width)
         return None if unwritten is not None and unwritten.any() else allocation
 

@@ -374,8 +374,9 @@ class _Held:
     def write(self, chunk: Chunk) -> _Written | None:
         """Write the accumulators to their registers; returns them if these are of all warps."""
         self._flush(chunk)
-        words = self.plan.d_layout.pack(self.d).reshape(-1, WARP_SIZE, len(self.plan.d))
-        words = np.ascontiguousarray(np.moveaxis(words, -1, 0))
+        tiles: npt.NDArray[np.uint32] = self.d.view(np.uint32).reshape(len(self.d), -1)
+        held = tiles.take(self.plan.d_places, axis=-1, mode="wrap")  # which does not check the indices
+        words = np.ascontiguousarray(held.swapaxes(0, 1)).reshape(len(self.plan.d), -1, WARP_SIZE)
         rows, here = self.rows.reshape(-1), self.here.reshape(-1)
         if rows.size == len(chunk.live) and here.all() and (rows == np.arange(rows.size)).all():
             values = list(words)

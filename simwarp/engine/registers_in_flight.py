@@ -185,6 +185,9 @@ class RegistersInFlight:
 
     def check_defined(self, chunk: Chunk, d: tuple[int, ...], added: Mask) -> None:
         """Report uninitialised accumulators that a product adds to in some lanes."""
+        first = self._accumulators.get(d[0])
+        if first is not None and first.slots == d and not (added & ~self.lanes(chunk, d[0])).any():
+            return  # they are those of a product in flight
         known = set[tuple[int, int]]()
         for slot in d:
             if chunk.registers[slot] is None or slot in chunk.partial:

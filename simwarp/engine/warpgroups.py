@@ -131,6 +131,8 @@ class Plan:
     ----------
     d, a : tuple of int
         The slots of the accumulators, and of A's registers; empty for A in shared memory.
+    d_places : (registers, 128) int
+        The words of the accumulators, as a matrix, that the lanes hold.
     shape : (str, str)
         The shape and the type of the accumulators.
     word : dtype
@@ -153,7 +155,9 @@ class Plan:
         self.step, self.shape = step, (str(fragments.shape), d.type)
         self.d = tuple(slots[name] for name in registers_in([first]))
         self.a = tuple(slots[name] for name in registers_in([second])) if isinstance(second, Vector) else ()
-        self.d_layout = d.layout
+        self.d_layout, words = d.layout, d.layout.words()
+        places = words.element(np.arange(_LANES), np.arange(words.registers)[:, None])
+        self.d_places = np.asarray(places.row * words.columns + places.column)
         self.a_layout = a.layout.words() if a.type == "b1" else a.layout
         self.word = np.dtype(f"u{self.a_layout.bits // 8}")
         self.n, self.k = fragments.shape.n, self.a_layout.columns
