@@ -10,6 +10,7 @@
 ``bconv32``, ``bconv64``                 listing 6; with ``thresholds=`` bits out (-32B, -64B)
 ``btc_bmm1``, ``btc_bmm2``, ``btc_bmm3`` bit tensor cores, listings 3 to 5 of BTC (`simwarp.listings.btc`)
 ``btc_bconv1``, ``btc_bconv2``           listing 6 of BTC
+``wgmma_bmm``                            the product on the warpgroups of Hopper, our own
 ``mttkrp``                               algorithms 2, 6, 7 and 8 of MM-CSF (`simwarp.listings.mttkrp`)
 ======================================== ====================================================
 
@@ -47,6 +48,7 @@ from simwarp.listings.packing import (
     unpack32,
     unpack64,
 )
+from simwarp.listings.wgmma import wgmma_bmm
 
 __all__ = [
     "BMM64_LARGEST_K",
@@ -85,4 +87,5 @@ __all__ = [
     "product_of",
     "unpack32",
     "unpack64",
+    "wgmma_bmm",
 ]

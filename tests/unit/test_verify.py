@@ -108,6 +108,8 @@ def test_inputs_of_every_case_are_pinned():
         "bmm32, int8 1293 x 4 by int8 4 x 27 to int32",
         "btc1, packed 31 x 7 by packed 7 x 103 to int32",
         "btc1, float32 26 x 25 by packed 25 x 1361 to int32",
+        "wgmma, float32 113 x 67 by int8 67 x 127 to int32",
+        "wgmma, packed 3 x 1094 by packed 1094 x 13 to int32",
         "skinny, packed 31 x 109 by float64 109 x 3 to int32",
         "skinny, float64 3 x 36 by packed 36 x 1457 to int32",
         "bconv32, int8 by float64 to int32: 4 x 7 x 5 x 13 by 4 x 3 to 33 channels, padding VALID, "

@@ -1,8 +1,8 @@
 """The cases of the ±1 matrix product: every scheme, transpose and output, with mixed dtypes and packing.
 
 The number of an input determines scheme, transposes, output and kind of size, so that the first inputs cover
-every combination: 160 for the schemes on CUDA cores, 120 for those on bit tensor cores, 40 for the one for
-few rows or columns. Each of the three is a case.
+every combination: 160 for the schemes on CUDA cores, 120 for those on bit tensor cores, 40 for that on
+warpgroups, 40 for the one for few rows or columns. Each of the four is a case.
 """
 
 from __future__ import annotations
@@ -30,13 +30,19 @@ from gpu.bmm.schemes import (
     product_ptx,
 )
 from gpu.bmm.skinny import SKINNY_SCHEMES, SkinnyScheme
+from gpu.bmm.warpgroups import BITS, TILES, WARPGROUP_SCHEMES
 from reference.types import First, Layout, PackedBits, Word
 from simwarp import lanes, listings
 from simwarp.verify.case import Case
 from simwarp.verify.draw import DTYPES, Draw
 
 _FIRSTS: tuple[First, First] = ("msb", "lsb")
-_ALL: dict[str, AnyScheme] = {**SCHEMES, **TENSOR_CORE_SCHEMES, **SKINNY_SCHEMES}
+_ALL: dict[str, AnyScheme] = {
+    **SCHEMES,
+    **TENSOR_CORE_SCHEMES,
+    **WARPGROUP_SCHEMES,
+    **SKINNY_SCHEMES,
+}
 
 LISTINGS: dict[str, Callable[..., Any]] = {
     "bmm32": listings.bmm32,
@@ -46,8 +52,9 @@ LISTINGS: dict[str, Callable[..., Any]] = {
     "btc1": listings.btc_bmm1,
     "btc2": listings.btc_bmm2,
     "btc3": listings.btc_bmm3,
+    "wgmma": listings.wgmma_bmm,
 }
-"""The listing of each scheme of the papers."""
+"""The listing of each scheme that has one."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +136,7 @@ def _by_reference(item: Input) -> npt.NDArray[Any]:
 def _by_listing(item: Input) -> npt.NDArray[Any]:
     listing = LISTINGS[choose_scheme(item.scheme, item.sizes[2]).name]
     answer = _words(listing(item.a, item.b, **item.options))
-    if item.thresholds is None or item.scheme in TENSOR_CORE_SCHEMES or _first(item) == "msb":
+    if item.thresholds is None or item.scheme not in SCHEMES or _first(item) == "msb":
         return answer
     return lanes.brev(answer)  # the listings of BSTC output bits in the paper's order, "msb"
 
@@ -177,6 +184,19 @@ def _tensor_core_kernels(arch: tuple[int, int]) -> dict[str, str]:
     return {p.name: p.sha256 for p in (*products, *packings, fsb_ptx("lines", arch), fsb_ptx("fsb", arch))}
 
 
+def _warpgroup_kernels(arch: tuple[int, int]) -> dict[str, str]:
+    """The kernels for int32 and for bits, whichever tile a shape takes; sm_90a's are the only ones."""
+    scheme = WARPGROUP_SCHEMES["wgmma"]
+    products = [
+        scheme.ptx(tile, output, boxes=boxes)
+        for output in ("int32", "words")
+        for tile in TILES[output]
+        for boxes in ((False,) if output in BITS else (False, True))
+    ]
+    packings = [lines_ptx(dtype, arch) for dtype in DTYPES]
+    return {ptx.name: ptx.sha256 for ptx in (*products, *packings, fsb_ptx("lines", arch))}
+
+
 def _skinny_kernels(arch: tuple[int, int]) -> dict[str, str]:
     options = itertools.product(SKINNY_SCHEMES.values(), (8, 16), (4, 8), ("int", "bits"), (False, True))
     products = [
@@ -203,6 +223,7 @@ CASES = [
     for name, schemes, kernels, listing in (
         ("bmm", SCHEMES, _kernels, {"listing": _by_listing}),
         ("bmm-btc", TENSOR_CORE_SCHEMES, _tensor_core_kernels, {"listing": _by_listing}),
+        ("bmm-wgmma", WARPGROUP_SCHEMES, _warpgroup_kernels, {"listing": _by_listing}),
         ("bmm-skinny", SKINNY_SCHEMES, _skinny_kernels, {}),
     )
 ]
