@@ -186,7 +186,7 @@ def tensor_core_rows(
                 product.check(output)
                 case = f"{scheme.name}{suffix}/{n}"
                 operands = f"packed to {'int32' if output == 'int' else 'bits'}"
-                params = {"n": n, "operands": operands, "format": scheme.format}
+                params = {"n": n, "operands": operands, "format": scheme.form}
                 speed, target = tera(n, time), BTC_TARGETS.get(case)
                 rows.append(Row(case, params, "TOPS", "higher", speed, libraries[n], target=target))
     return rows
