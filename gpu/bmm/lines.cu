@@ -142,7 +142,8 @@ lines_of_rows_vector(const Element* __restrict__ elements, unsigned* __restrict_
 }
 
 // A block takes the columns of 32 lanes, and each of its warps a word of them, 32 rows. The words meet in shared
-// memory, so that a thread stores a piece of a line, and its neighbours the pieces behind it.
+// memory, so that a thread stores a piece of a line, and its neighbours the pieces behind it. Where columns make few
+// blocks, several (along y) share k, and add to ones that clear_ones has set to 0.
 enum : unsigned { column_warps = 16, pieces_at_once = column_warps / tile_words, padded_warps = column_warps + 4 };
 
 // A lane's words of its `columns` columns, from a row on: 1 where the element is negative.
@@ -187,7 +188,8 @@ __device__ void pack_columns(const Element* elements, uint4* pieces, unsigned* o
     const unsigned line = block_line + place % warp_size * columns + place / warp_size;
     unsigned mine = 0;
     bool nan = false;
-    for (unsigned first = 0, stage = 0; first < k_pieces; first += pieces_at_once, stage ^= 1) {
+    const unsigned stride = gridDim.y * pieces_at_once;
+    for (unsigned first = blockIdx.y * pieces_at_once, stage = 0; first < k_pieces; first += stride, stage ^= 1) {
         const unsigned row = (first * tile_words + warp) * 32;
         unsigned words[columns] = {};
         if (row < k) load_columns(words, elements, lines, block_line + lane * columns, row, k, nan);
@@ -205,7 +207,15 @@ __device__ void pack_columns(const Element* elements, uint4* pieces, unsigned* o
     for (unsigned distance = 1; distance < pieces_at_once; distance *= 2)
         mine += __shfl_xor_sync(all_lanes, mine, distance);
     tell(nan, nan_flag);
-    if (piece == 0 && place < columns * warp_size && line < lines) ones[line] = mine;
+    if (piece != 0 || place >= columns * warp_size || line >= lines) return;
+    if (gridDim.y > 1) atomicAdd(ones + line, mine);
+    else ones[line] = mine;
+}
+
+extern "C" __global__ void clear_ones(unsigned* __restrict__ ones, unsigned lines)
+{
+    const unsigned line = blockIdx.x * blockDim.x + threadIdx.x;
+    if (line < lines) ones[line] = 0;
 }
 
 extern "C" __global__ void __launch_bounds__(column_warps * warp_size, blocks / 2)

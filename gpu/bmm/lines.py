@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpu.compile import Ptx, compile_file
-from gpu.device import Array, Device, Dim, LaunchPlan, launch
+from gpu.device import Array, Device, Dim, LaunchPlan, launch, planned
 from gpu.host import ELEMENTS, WORD_DTYPES, nan_flag, to_device
 
 MOST_WARPS = 8
@@ -17,7 +17,10 @@ BATCH = 1024
 """Elements of a row that a warp takes at a time."""
 
 COLUMN_WARPS = 16
-"""Warps of a block that packs columns."""
+"""Warps of a block that packs columns, 32 rows each."""
+
+LEAST_TURNS = 4
+"""Turns of a block along its columns that are worth a launch more, to share them among blocks."""
 
 
 def pack_lines(x: Any, name: str, axis: int, device: Device) -> tuple[tuple[int, int], Array, Array]:
@@ -30,12 +33,12 @@ def pack_lines(x: Any, name: str, axis: int, device: Device) -> tuple[tuple[int,
     lines, bits = source.shape[axis], source.shape[1 - axis]
     words: Array = device.allocate((lines, -(-bits // 128), 4), WORD_DTYPES[32], f"lines of {name}")
     ones: Array = device.allocate((lines,), WORD_DTYPES[32], f"ones of {name}")
-    launch(
-        device,
-        ("lines", rows, columns, source.dtype, source.pointer % 16, axis),
-        lambda: _plan(source, axis, device),
-        *(source, words, ones, nan_flag(device)),
-    )
+    element = np.dtype(source.dtype).name
+    key = ("lines", rows, columns, source.dtype, source.pointer % 16, axis)
+    plan = planned(device.plans, key, lambda: _plan(source, axis, device))
+    if plan.grid[1] > 1:  # blocks that share a line add to its ones
+        launch(device, ("clear ones", element, lines), lambda: _clear_plan(element, lines, device), ones)
+    device.launch(plan, (source, words, ones, nan_flag(device)))
     return (rows, columns), words, ones
 
 
@@ -46,12 +49,17 @@ def _plan(source: Array, axis: int, device: Device) -> LaunchPlan:
     return LaunchPlan(ptx.text, name, grid, block, (None, None, None, *sizes, None))
 
 
+def _clear_plan(element: str, lines: int, device: Device) -> LaunchPlan:
+    ptx = lines_ptx(element, device.compute_capability)
+    return LaunchPlan(ptx.text, "clear_ones", (-(-lines // 256), 1, 1), (256, 1, 1), (None, lines))
+
+
 def lines_plan(source: Array, axis: int, multiprocessors: int) -> tuple[str, Dim, Dim]:
     """The kernel that makes lines of a matrix, its grid and its block.
 
     The vector kernels need rows that start at multiples of what a lane loads: 16 bytes of a row, or the 32
     bits of neighbouring columns. Up to eight warps share a row, while there are fewer than 32 for each
-    multiprocessor.
+    multiprocessor; blocks share long columns, while there are fewer than two for each.
     """
     rows, columns = source.shape
     size = np.dtype(source.dtype).itemsize
@@ -64,7 +72,9 @@ def lines_plan(source: Array, axis: int, multiprocessors: int) -> tuple[str, Dim
     else:
         vector = columns * size % 4 == source.pointer % 4 == 0
         across = 32 * max(1, 4 // size) if vector else 32
-        grid, block = (-(-columns // across), 1, 1), (32 * COLUMN_WARPS, 1, 1)
+        blocks, turns = -(-columns // across), -(-rows // (32 * COLUMN_WARPS))
+        parts = min(turns, max(1, 2 * multiprocessors // blocks)) if turns >= LEAST_TURNS else 1
+        grid, block = (blocks, parts, 1), (32 * COLUMN_WARPS, 1, 1)
     return f"lines_of_{('rows', 'columns')[axis]}{'_vector' if vector else ''}", grid, block
 
 

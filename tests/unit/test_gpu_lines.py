@@ -101,6 +101,37 @@ def test_few_long_rows_get_several_warps_each(rows, columns, block, grid):
     )
 
 
+@pytest.mark.parametrize(
+    ("rows", "columns", "grid"),
+    [
+        (1536, 5, (1, 1, 1)),  # three turns are not worth another launch
+        (1537, 5, (1, 4, 1)),
+        (10000, 33, (2, 8, 1)),
+        (10000, 300, (10, 1, 1)),
+    ],
+)
+def test_few_long_columns_get_several_blocks_each(rows, columns, grid):
+    device = simwarp.Device()
+    x = device.allocate((rows, columns), np.float32)
+    assert lines_plan(x, 1, 8) == ("lines_of_columns_vector", grid, (512, 1, 1))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int8"])
+@pytest.mark.parametrize("columns", [3, 132])
+def test_blocks_that_share_columns_count_their_ones_together(dtype, columns):
+    x, device = values(2055, columns, dtype), simwarp.Device()
+    given = device.upload(x)
+    for _ in range(2):  # the second time in memory that held the first ones
+        assert lines_plan(given, 1, device.multiprocessors)[1][1] == 5
+        assert_lines(given, x, 1, device)
+    b = gpu.prepare(given, "b", scheme="btc2")
+    a = values(2, 2055, "int8")
+    np.testing.assert_array_equal(gpu.bmm(a, b).download(), reference.bmm(a, x))
+    for _ in range(2):  # recorded, and played
+        c = gpu.bmm(device.upload(a), given, scheme="btc2")
+        np.testing.assert_array_equal(c.download(), reference.bmm(a, x))
+
+
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 @pytest.mark.parametrize("columns", [47, 48])
