@@ -37,6 +37,7 @@ def small(**options):
         "wgmma",
         "mbarriers",
         "tensor-maps",
+        "products",
     ),
 )
 @pytest.mark.parametrize("name", [name for name, subject in SUBJECTS.items() if not subject.needs])

@@ -14,6 +14,7 @@ from simwarp.lab.subjects import (
     maps,
     mbarriers,
     mttkrp,
+    products,
     programs,
     silicon,
     tensor_maps,
@@ -36,6 +37,7 @@ _MODULES = (
     wgmma,
     mbarriers,
     tensor_maps,
+    products,
 )
 SUBJECTS = {subject.name: subject for module in _MODULES for subject in module.SUBJECTS}
 """All subjects by name."""
