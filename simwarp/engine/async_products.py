@@ -108,6 +108,11 @@ class AsyncProducts:
         """Whether there are products that nobody waited for."""
         return bool(self._products)
 
+    def forget(self) -> None:
+        """Drop what refers to the chunk, so that its memory is free without a garbage collection."""
+        for plan in self._plans.values():
+            plan.known.clear()
+
     # ---- products and groups -------------------------------------------------------------------------
 
     def issue(self, chunk: Chunk, step: Step, rows: _Warps) -> None:
@@ -209,9 +214,9 @@ class AsyncProducts:
                 kept = None if chunk.is_part else chunks.accesses
                 access = None if kept is None else kept.get(agent)
                 if access is None:
-                    access = _reads(chunk, made.plan, chunks.at, rows, agents == agent, kept is not None)
+                    access = _reads(chunk, made.plan, chunks.at, rows, agents == agent)
                     if kept is not None:
-                        kept[agent] = access
+                        kept[agent] = access = access._replace(kept={})
                 if access.lanes.size:
                     made.reads[agent] = races.issue(access, ("wgmma", agent))
 
@@ -406,14 +411,12 @@ class _Written(NamedTuple):
         )
 
 
-def _reads(
-    chunk: Chunk, plan: Plan, at: npt.NDArray[np.uint64], rows: _Warps, mine: _Some, again: bool
-) -> OrderedAccess:
+def _reads(chunk: Chunk, plan: Plan, at: npt.NDArray[np.uint64], rows: _Warps, mine: _Some) -> OrderedAccess:
     """The reads of the chunks of some warpgroups, each as those of its lane 0."""
     inside = (at[mine] != warpgroups.NOWHERE).reshape(-1)
     lanes = np.repeat(rows[mine, 0] * WARP_SIZE, at[0].size)[inside]
     flat = at[mine].reshape(-1)[inside]
-    return OrderedAccess(chunk, plan.step, "read", chunk.shared, lanes, flat, CHUNK, repeated=again)
+    return OrderedAccess(chunk, plan.step, "read", chunk.shared, lanes, flat, CHUNK)
 
 
 def _tile(chunk: Chunk, plan: Plan, at: npt.NDArray[np.uint64], side: int) -> _Tiles:

@@ -161,8 +161,8 @@ class OrderedAccess(NamedTuple):
         Bytes per lane, 1 to 16.
     data : (n,) of that width, or None
         The values to write.
-    repeated : bool
-        Whether this very object may come again: what is computed from it is worth keeping.
+    kept : dict, or None
+        Where the listener may keep what it computes, if this very access comes again.
     """
 
     chunk: Chunk
@@ -173,7 +173,7 @@ class OrderedAccess(NamedTuple):
     addresses: npt.NDArray[np.uint64]
     width: int
     data: npt.NDArray[Any] | None = None
-    repeated: bool = False
+    kept: dict[str, Any] | None = None
 
 
 Agent: TypeAlias = tuple[str, int]

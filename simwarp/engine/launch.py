@@ -224,6 +224,9 @@ class Launch:
                     chunk.transfers.finish(chunk)
             except LaunchEnded:
                 self.ended = True
+            finally:
+                if chunk.products is not None:
+                    chunk.products.forget()
         return chunk.executed - self.clock
 
 

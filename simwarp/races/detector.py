@@ -47,7 +47,6 @@ class _Issued(NamedTuple):
         With the lanes in their warps, or the one lane that all are.
     """
 
-    access: OrderedAccess
     threads: Lanes
     parts: list[tuple[Access, Lanes, Shadow, Units]]
 
@@ -85,8 +84,6 @@ class Races:
         """By address and number, the phases of barriers in shared memory."""
         self.proxies = Proxies(chunk, self.order)
         self._lifetimes = Lifetimes(chunk, self.order) if self.launch.blocks_per_cluster > 1 else None
-        self._kept: dict[int, _Issued] = {}
-        """By identity, asynchronous accesses that may come again."""
 
     def access(self, access: OrderedAccess) -> None:
         """Record an access of some lanes: a read that happened, or a write or update about to happen."""
@@ -245,7 +242,7 @@ class Races:
 
     def _issued(self, access: OrderedAccess) -> _Issued:
         """The parts of an asynchronous access, at the next time; those of one that comes again are kept."""
-        issued = self._kept.get(id(access))
+        issued: _Issued | None = None if access.kept is None else access.kept.get("races")
         if issued is not None and issued.valid:
             self._tick(access.step)
             return issued
@@ -255,9 +252,9 @@ class Races:
             lanes = one.threads % WARP_SIZE
             lanes = lanes[:1] if (lanes == lanes[0]).all() else lanes
             parts.append((one, lanes, shadow, shadow.units(one.offsets, one.width)))
-        issued = _Issued(access, access.chunk.thread.reshape(-1)[access.lanes[first]], parts)
-        if access.repeated:
-            self._kept[id(access)] = issued
+        issued = _Issued(access.chunk.thread.reshape(-1)[access.lanes[first]], parts)
+        if access.kept is not None:
+            access.kept["races"] = issued
         return issued
 
     def _past(self, access: OrderedAccess) -> int:

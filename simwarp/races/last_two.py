@@ -13,7 +13,7 @@ import numpy.typing as npt
 from simwarp.lanes import WARP_SIZE
 from simwarp.races.access import Access
 from simwarp.races.order import Order
-from simwarp.races.shadow import THREAD, Entries, Shadow, Units
+from simwarp.races.shadow import THREAD, Entries, Shadow, Units, put
 
 _FARTHEST = 3
 
@@ -23,7 +23,7 @@ def remember_readers(order: Order, access: Access, shadow: Shadow, units: Units)
     read, also = shadow.readers()
     old = read.take(units) if shadow.last_read >= access.past else None
     entries = access.of_units(units)
-    read[units] = entries if entries.size > 1 else int(entries[0])
+    put(read, units, entries)
     shadow.last_read = access.time
     # Units that another lane of this access reads, too:
     several = read.take(units) != entries if entries.size > 1 else np.zeros(units.size, np.bool_)

@@ -29,6 +29,11 @@ def threads_of(entries: Entries) -> npt.NDArray[np.uint32]:
     return entries.view(np.uint32)[_LOW_HALF::2]
 
 
+def put(into: Entries, units: Units, entries: Entries) -> None:
+    """Set the entries of units, one per unit, or one for all of them, which NumPy is slow to broadcast."""
+    into[units] = entries if entries.size > 1 else int(entries[0])
+
+
 class Shadow:
     """The shadow of an allocation; ``width`` is the width of its first access.
 
@@ -100,12 +105,13 @@ class Shadow:
 
     def write(self, units: Units, entries: Entries, time: int) -> None:
         """Record a write."""
-        self.written[units], self.last_write = entries, time
+        put(self.written, units, entries)
+        self.last_write = time
 
     def update(self, units: Units, entries: Entries, time: int) -> None:
         """Record a strong write."""
         updated = self._empty() if self.updated is None else self.updated
-        updated[units] = entries
+        put(updated, units, entries)
         self.updated, self.last_update = updated, time
 
     def observe(self, units: Units, time: int) -> None:

@@ -1,9 +1,13 @@
 """Mistakes with products of warpgroups, each beside a correct kernel."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
 import simwarp
+from simwarp.engine.chunk import Chunk
 from simwarp.faults import (
     CopyInFlight,
     Deadlock,
@@ -377,3 +381,20 @@ def test_a_warpgroup_that_goes_on_alone_is_named_as_the_reader(schedule):
     fault = fault_of(MissingProxyFence, body, schedule, blocks=32)
     assert fault.place.block == (5, 0, 0)
     assert "wgmma.mma_async" in fault.place.text
+
+
+def test_the_memory_of_a_chunk_is_free_at_its_end(monkeypatch):
+    """What is kept of the reads of its products does not outlive it."""
+    made, begin = [], Chunk.__init__
+
+    def remembered(self, *arguments):
+        made.append(weakref.ref(self))
+        begin(self, *arguments)
+
+    monkeypatch.setattr(Chunk, "__init__", remembered)
+    gc.disable()
+    try:
+        run(ORDER + PRODUCT + PRODUCT + COMMIT + WAIT)
+        assert [chunk() for chunk in made] == [None]
+    finally:
+        gc.enable()
