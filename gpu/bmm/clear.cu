@@ -1,10 +1,10 @@
-// Sets the ones of lines to 0, before the tiles of a product add theirs (wgmma.cu), which may begin meanwhile.
-
-#include "warpgroup.cuh"
+// Sets the ones of lines to 0, before the blocks of a later launch add theirs; on sm_90 that may begin meanwhile.
 
 extern "C" __global__ void clear(unsigned* __restrict__ ones, unsigned lines)
 {
-    const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
-    let_later_launches_begin();
-    if (i < lines) ones[i] = 0;
+    const unsigned line = blockIdx.x * blockDim.x + threadIdx.x;
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+    if (line < lines) ones[line] = 0;
 }

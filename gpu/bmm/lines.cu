@@ -143,7 +143,7 @@ lines_of_rows_vector(const Element* __restrict__ elements, unsigned* __restrict_
 
 // A block takes the columns of 32 lanes, and each of its warps a word of them, 32 rows. The words meet in shared
 // memory, so that a thread stores a piece of a line, and its neighbours the pieces behind it. Where columns make few
-// blocks, several (along y) share k, and add to ones that clear_ones has set to 0.
+// blocks, several (along y) share k, and add to ones that clear.cu has set to 0.
 enum : unsigned { column_warps = 16, pieces_at_once = column_warps / tile_words, padded_warps = column_warps + 4 };
 
 // A lane's words of its `columns` columns, from a row on: 1 where the element is negative.
@@ -210,12 +210,6 @@ __device__ void pack_columns(const Element* elements, uint4* pieces, unsigned* o
     if (piece != 0 || place >= columns * warp_size || line >= lines) return;
     if (gridDim.y > 1) atomicAdd(ones + line, mine);
     else ones[line] = mine;
-}
-
-extern "C" __global__ void clear_ones(unsigned* __restrict__ ones, unsigned lines)
-{
-    const unsigned line = blockIdx.x * blockDim.x + threadIdx.x;
-    if (line < lines) ones[line] = 0;
 }
 
 extern "C" __global__ void __launch_bounds__(column_warps * warp_size, blocks / 2)

@@ -33,11 +33,10 @@ def pack_lines(x: Any, name: str, axis: int, device: Device) -> tuple[tuple[int,
     lines, bits = source.shape[axis], source.shape[1 - axis]
     words: Array = device.allocate((lines, -(-bits // 128), 4), WORD_DTYPES[32], f"lines of {name}")
     ones: Array = device.allocate((lines,), WORD_DTYPES[32], f"ones of {name}")
-    element = np.dtype(source.dtype).name
     key = ("lines", rows, columns, source.dtype, source.pointer % 16, axis)
     plan = planned(device.plans, key, lambda: _plan(source, axis, device))
     if plan.grid[1] > 1:  # blocks that share a line add to its ones
-        launch(device, ("clear ones", element, lines), lambda: _clear_plan(element, lines, device), ones)
+        launch(device, ("clear", lines), lambda: clear_plan(lines, device.compute_capability), ones)
     device.launch(plan, (source, words, ones, nan_flag(device)))
     return (rows, columns), words, ones
 
@@ -47,11 +46,6 @@ def _plan(source: Array, axis: int, device: Device) -> LaunchPlan:
     ptx = lines_ptx(np.dtype(source.dtype).name, device.compute_capability)
     sizes = source.shape[axis], source.shape[1 - axis]
     return LaunchPlan(ptx.text, name, grid, block, (None, None, None, *sizes, None))
-
-
-def _clear_plan(element: str, lines: int, device: Device) -> LaunchPlan:
-    ptx = lines_ptx(element, device.compute_capability)
-    return LaunchPlan(ptx.text, "clear_ones", (-(-lines // 256), 1, 1), (256, 1, 1), (None, lines))
 
 
 def lines_plan(source: Array, axis: int, multiprocessors: int) -> tuple[str, Dim, Dim]:
@@ -76,6 +70,12 @@ def lines_plan(source: Array, axis: int, multiprocessors: int) -> tuple[str, Dim
         parts = min(turns, max(1, 2 * multiprocessors // blocks)) if turns >= LEAST_TURNS else 1
         grid, block = (blocks, parts, 1), (32 * COLUMN_WARPS, 1, 1)
     return f"lines_of_{('rows', 'columns')[axis]}{'_vector' if vector else ''}", grid, block
+
+
+def clear_plan(lines: int, arch: tuple[int, int]) -> LaunchPlan:
+    """The launch that sets the ones of lines to 0, before the blocks of a later one add theirs."""
+    ptx = compile_file("bmm/clear.cu", None, arch).text
+    return LaunchPlan(ptx, "clear", (-(-lines // 256), 1, 1), (256, 1, 1), (None, lines))
 
 
 def lines_ptx(element: str, arch: tuple[int, int]) -> Ptx:

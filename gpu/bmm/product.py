@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from gpu.bmm.lines import clear_plan
 from gpu.bmm.output import Output, kind_of, scales_on_device
 from gpu.bmm.prepared import PreparedMatrix, operand, placed, scheme_of, sizes_of
 from gpu.bmm.schemes import AnyScheme, choose_scheme, product_ptx
 from gpu.bmm.skinny import SkinnyScheme
 from gpu.bmm.threshold import rule_on_device
-from gpu.bmm.warpgroups import WarpgroupScheme, check_chip, clear_plan
+from gpu.bmm.warpgroups import WarpgroupScheme, check_chip
 from gpu.device import Device, LaunchChain, LaunchPlan, is_array, launch, planned
 from gpu.host import choose_device, downloaded, on_device, refuse_nan
 from gpu.recording import Recording, play
@@ -193,7 +194,9 @@ def multiply(
     if output.kind != "lines":
         launch(device, key, plan, *arrays)
         return
-    chain = planned(device.plans, key, lambda: LaunchChain((clear_plan(m), plan())))
+    chain = planned(
+        device.plans, key, lambda: LaunchChain((clear_plan(m, device.compute_capability), plan()))
+    )
     device.launch_all(chain, (made[1:], arrays))
 
 

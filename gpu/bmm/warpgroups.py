@@ -164,12 +164,6 @@ class WarpgroupScheme:
         return LaunchPlan(ptx, self.name, grid, block, args, shared, dependent=overlaps)
 
 
-def clear_plan(m: int) -> LaunchPlan:
-    """The launch that sets the ones of lines to 0, before the tiles of a product add theirs."""
-    ptx = compile_file("bmm/clear.cu", None, (9, 0), options=_OPTIONS).text
-    return LaunchPlan(ptx, "clear", (-(-m // 256), 1, 1), (256, 1, 1), (None, m))
-
-
 WARPGROUP_SCHEMES = {scheme.name: scheme for scheme in (WarpgroupScheme(),)}
 """The scheme of `gpu.bmm` for sm_90a, by its name."""
 
