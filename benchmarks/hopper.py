@@ -14,8 +14,10 @@ from typing import Any
 from cuda.bindings import driver
 
 
-def seconds(device: Any, launch: Callable[[Any], None], *, inner: int = 20, samples: int = 15) -> float:
-    """The median time of one launch; ``launch`` is called with the stream to launch on."""
+def seconds(
+    device: Any, launch: Callable[[Any], None], *, inner: int = 20, samples: int = 15, gap: float = 0.01
+) -> float:
+    """The median time of one launch; ``launch`` is called with the stream to launch on, ``gap`` is idle."""
     stream = device.stream()
     for _ in range(3):
         launch(stream)
@@ -35,7 +37,7 @@ def seconds(device: Any, launch: Callable[[Any], None], *, inner: int = 20, samp
         end.record(stream)
         end.synchronize()
         times.append(end.seconds_since(start) / inner)
-        time.sleep(0.01)
+        time.sleep(gap)
     return statistics.median(times[1:])
 
 

@@ -1,0 +1,73 @@
+"""The speed of every tile of Hopper's product, by output and size: which one is the fastest, and by how much.
+
+    python benchmarks/tune.py [--outputs words int32 …] [--sizes 1024 …] [--json PATH]
+
+Each figure is that of `bits.py`'s burst protocol, in TOPS. The tiles that win belong into
+`gpu.bmm.warpgroups.TILES`, in an order that its estimate of a tile's time then follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from bits import Product, burst, tera
+from common import Row, about_this_run, parser_of, publish
+
+import gpu
+from gpu.bmm.warpgroups import BITS, TILES, WARPGROUP_SCHEMES, Tile
+from gpu.compile import compiler_version
+
+MOST_SHARED = 227 * 1024
+BOXES = {"words": (0,), "lines": (0,)}
+SHAPES = ((64, 64), (64, 128), (64, 256), (128, 64), (128, 128), (128, 192), (128, 256), (192, 128))
+LARGE = ((256, 128), (256, 192))
+
+
+def candidates(output: str) -> Iterator[Tile]:
+    """Tiles whose stages fill shared memory, with one to three warpgroups."""
+    for rows, columns in (*SHAPES, *LARGE):
+        consumers = 1 if rows == 64 else rows // 64 if rows == 192 else 2
+        if output in BITS and columns % 128:
+            continue
+        if rows // consumers * columns // 128 > 192:
+            continue
+        for boxes in BOXES.get(output, (0, 1, 2)):
+            most = max(
+                (s for s in range(2, 9) if fits(rows, columns, consumers, s, boxes, output)), default=0
+            )
+            for stages in range(max(2, most - 1), most + 1):
+                yield Tile(rows, columns, consumers, stages, boxes)
+
+
+def fits(rows: int, columns: int, consumers: int, stages: int, boxes: int, output: str) -> bool:
+    """Whether a tile fits the shared memory of a block."""
+    return Tile(rows, columns, consumers, stages, boxes).shared(output) <= MOST_SHARED
+
+
+def rows_of(device: Any, outputs: list[str], sizes: list[int]) -> Iterator[Row]:
+    """A row for each output, size and tile; the tile that is chosen today is marked."""
+    for output in outputs:
+        for n in sizes:
+            chosen = WARPGROUP_SCHEMES["wgmma"].tile(n, n, n, output, device.multiprocessors)
+            for tile in candidates(output):
+                product = Product(device, (n, n, n), output, tile)
+                speed = tera(product.sizes, burst(device, product))
+                product.check()
+                shape = f"{tile.rows}x{tile.columns}/{tile.stages}/{tile.boxes}"
+                params = {"n": n, "chosen": tile == chosen}
+                yield Row(f"{output}/{n}/{shape}", params, "TOPS", "higher", speed)
+
+
+def main() -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument("--outputs", nargs="+", choices=TILES, default=["words", "int32", "int16"])
+    parser.add_argument("--sizes", nargs="+", type=int, default=[1024, 2048, 4096, 8192, 16384])
+    options = parser.parse_args()
+    device = gpu.CudaDevice()
+    meta = about_this_run(gpu=device.name, nvrtc=compiler_version())
+    publish(options.json, meta, list(rows_of(device, options.outputs, options.sizes)))
+
+
+if __name__ == "__main__":
+    main()
