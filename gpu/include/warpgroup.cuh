@@ -7,9 +7,9 @@ typedef unsigned long long Barrier;
 
 struct alignas(64) TensorMap { unsigned char bytes[128]; };
 
-// Rows in shared memory are `span` bytes, and the swizzle permutes chunks of 16 bytes in them. Its pattern has eight
-// rows, an atom; whatever is swizzled begins at a multiple of it.
-enum : unsigned { warpgroup_size = 128, span = 128, chunk = 16, atom_rows = 8, atom = atom_rows * span };
+// A swizzle permutes chunks of 16 bytes in rows of shared memory, of 128 bytes and fewer. Its pattern has eight rows, an
+// atom; whatever is swizzled begins at a multiple of it.
+enum : unsigned { warpgroup_size = 128, chunk = 16, atom_rows = 8, atom_bytes = 128, atom = atom_rows * atom_bytes };
 
 __device__ inline unsigned shared_address(const void* x) { return (unsigned)__cvta_generic_to_shared(x); }
 
@@ -74,6 +74,26 @@ __device__ inline void load_box(void* to, const TensorMap& map, unsigned x, unsi
                  :: "r"(shared_address(to)), "l"(&map), "r"(x), "r"(y), "r"(shared_address(&barrier)) : "memory");
 }
 
+// The same of a tensor with three dimensions.
+__device__ inline void load_box(void* to, const TensorMap& map, unsigned x, unsigned y, unsigned z, Barrier& barrier)
+{
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%2, %3, %4}], [%5];"
+                 :: "r"(shared_address(to)), "l"(&map), "r"(x), "r"(y), "r"(z), "r"(shared_address(&barrier)) : "memory");
+}
+
+// Copy channels of pixels of images from `c` on: the first pixel is (h, w) of image n, a place of a window's corner, and
+// (r, s) its distance from there. What lies outside the images arrives as zeros.
+__device__ inline void load_pixels(void* to, const TensorMap& map, unsigned c, int w, int h, unsigned n, unsigned s,
+                                   unsigned r, Barrier& barrier)
+{
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%2, %3, %4, %5}], [%6], {%7, %8};"
+                 :: "r"(shared_address(to)), "l"(&map), "r"(c), "r"(w), "r"(h), "r"(n), "r"(shared_address(&barrier)),
+                    "h"((unsigned short)s), "h"((unsigned short)r)
+                 : "memory");
+}
+
 // Copy a box from shared memory, without what lies outside the matrix, in a group of this thread's.
 __device__ inline void store_box(const TensorMap& map, const void* from, unsigned x, unsigned y)
 {
@@ -100,11 +120,15 @@ __device__ inline void let_later_launches_begin() { asm volatile("griddepcontrol
 
 // ---- products -------------------------------------------------------------------------------------------------------
 
-// The descriptor of rows in shared memory, swizzled, one atom below the other. The next 32 bytes of rows: + 2; the next
-// rows: + their bytes / 16.
-__device__ inline unsigned long long describe(const void* start)
+// The descriptor of rows of `bytes` in shared memory, swizzled by as many, eight rows below eight others. The next 32
+// bytes of rows: + 2; the next rows: + their bytes / 16. Rows of 16 bytes have no swizzle, and the next 16 bytes of them
+// lie `apart`.
+template <unsigned bytes> __device__ inline unsigned long long describe(const void* start, unsigned apart)
 {
-    return shared_address(start) >> 4 | (unsigned long long)(atom >> 4) << 32 | 1ull << 62;
+    static_assert(bytes == 128 || bytes == 64 || bytes == 32 || bytes == 16, "a span of a swizzle, or a chunk");
+    const unsigned long long swizzle = bytes == 128 ? 1 : bytes == 64 ? 2 : bytes == 32 ? 3 : 0;
+    const unsigned long long leading = bytes == chunk ? apart >> 4 : 0;
+    return shared_address(start) >> 4 | leading << 16 | (unsigned long long)(atom_rows * bytes >> 4) << 32 | swizzle << 62;
 }
 
 __device__ inline void fence_registers() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
