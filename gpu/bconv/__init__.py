@@ -3,5 +3,6 @@
 from gpu.bconv.convolution import bconv2d
 from gpu.bconv.packing import pack_tensor
 from gpu.bconv.schemes import SCHEMES, Plan, plan
+from gpu.bconv.warpgroups import WARPGROUP_SCHEMES
 
-__all__ = ["SCHEMES", "Plan", "bconv2d", "pack_tensor", "plan"]
+__all__ = ["SCHEMES", "WARPGROUP_SCHEMES", "Plan", "bconv2d", "pack_tensor", "plan"]

@@ -91,26 +91,35 @@ def blocks(outputs: tuple[int, int], tile: int) -> int:
     return -(-pixels // tile) * -(-channels // tile)
 
 
-def addends_of(filters: Array, shape: ConvShape, device: Device, *, lines_of_tile: int) -> Array:
+def addends_of(
+    filters: Array,
+    shape: ConvShape,
+    device: Device,
+    *,
+    lines_of_tile: int,
+    columns: int = 2,
+    relative: bool = False,
+) -> Array:
     """The addends of each filter: the numbers that turn counts into dot products, a row per kind of window.
 
     An addend is C for each tap inside the image, minus twice the filter's ones at these taps (if tensor cores
     count common ones), or plus twice its ones at the other taps (if they count differences). ``filters`` are
-    units of 128 bits (R, S, O, units, 4), or FSB tiles (R, S, ceil(O / 8), units, 8, 4).
+    units of 128 bits (R, S, O, units, 4), or FSB tiles (R, S, ceil(O / 8), units, 8, 4). A row is padded to a
+    multiple of ``columns``. With ``relative`` rows along the border have the difference from the inside one.
     """
     height, width, count = shape.filter_height, shape.filter_width, shape.filters
     prefix = device.allocate((height + 1, width + 1, count), np.uint32, "prefix sums of the filters' ones")
-    sizes = ("addends", shape, lines_of_tile)
+    sizes, pitch = ("addends", shape, lines_of_tile, columns, relative), -(-count // columns) * columns
 
     def sums() -> LaunchPlan:
         return _plan("sum_filters", count * 32, (None, None, shape.argument, lines_of_tile), device)
 
     launch(device, ("sum_filters", *sizes), sums, filters, prefix)
     borders = Borders.of(shape)
-    addends: Array = device.allocate((borders.rows(shape), count + count % 2), np.int32, "addends")
+    addends: Array = device.allocate((borders.rows(shape), pitch), np.int32, "addends")
 
     def adds() -> LaunchPlan:
-        args = (None, None, shape.argument, borders.argument)
+        args = (None, None, shape.argument, borders.argument, pitch, int(relative))
         return _plan("add_borders", addends.nbytes // 4, args, device)
 
     launch(device, ("add_borders", *sizes), adds, prefix, addends)
@@ -148,6 +157,15 @@ def whole_units(words: Array, device: Device) -> Array:
     lines = int(np.prod(others, dtype=np.int64))
     shape = (*others, -(-count // UNIT_WORDS) * UNIT_WORDS)
     return _to_units(words, shape, (1, lines, count, 1), (0, count), device)
+
+
+def ones_of(units: Array, lines: int, device: Device) -> Array:
+    """The ones of each line of units, (lines,) of uint32."""
+    ones: Array = device.allocate((lines,), np.uint32, "ones of lines")
+    units_of_line = units.nbytes // (16 * lines)
+    plan = partial(_plan, "count_ones", lines, (None, None, lines, units_of_line), device)
+    launch(device, ("count_ones", lines, units_of_line), plan, units, ones)
+    return ones
 
 
 def _to_units(

@@ -69,12 +69,13 @@ __device__ inline void find_inside(int first, unsigned size, unsigned taps, unsi
 }
 
 // addends[border, o]: what filter o adds to all dot products of windows with these taps inside. Their ones are
-// four look-ups in the prefix sums.
+// four look-ups in the prefix sums. `relative`: row `inside` has what it adds to windows that are whole, also if there
+// is none, and the others have how much more they add.
 extern "C" __global__ void __launch_bounds__(128)
 add_borders(const unsigned* __restrict__ prefix, int* __restrict__ addends, const ConvShape shape,
-            const Borders borders)
+            const Borders borders, unsigned pitch, unsigned relative)
 {
-    const unsigned pitch = pitch_of_addends(shape), across = borders.across(shape);
+    const unsigned across = borders.across(shape), inside = borders.top * across + borders.left;
     const Index at = (Index)blockIdx.x * blockDim.x + threadIdx.x;
     const Index border = at / pitch;
     if (border >= (Index)across * borders.down(shape)) return;
@@ -90,5 +91,22 @@ add_borders(const unsigned* __restrict__ prefix, int* __restrict__ addends, cons
     const unsigned ones = before(bottom, right) - before(top, right) - before(bottom, left) + before(top, left);
     const unsigned all = before(shape.filter_height, shape.filter_width);
     const unsigned counted = shape.channels * ((bottom - top) * (right - left));
-    addends[at] = (int)(counts_common_ones ? counted - 2 * ones : counted + 2 * (all - ones));
+    const unsigned mine = counts_common_ones ? counted - 2 * ones : counted + 2 * (all - ones);
+    const unsigned taps = shape.filter_height * shape.filter_width;
+    const unsigned whole = shape.channels * taps - (counts_common_ones ? 2 * all : 0);
+    addends[at] = (int)(!relative ? mine : border == inside ? whole : mine - whole);
+}
+
+// The ones of each line, whose units lie one after another. A thread has a line.
+extern "C" __global__ void __launch_bounds__(128)
+count_ones(const Unit* __restrict__ units, unsigned* __restrict__ ones, unsigned lines, unsigned units_of_line)
+{
+    const unsigned line = blockIdx.x * blockDim.x + threadIdx.x;
+    if (line >= lines) return;
+    unsigned sum = 0;
+    for (unsigned i = 0; i < units_of_line; ++i) {
+        const Unit unit = units[(Index)line * units_of_line + i];
+        sum += __popc(unit.x) + __popc(unit.y) + __popc(unit.z) + __popc(unit.w);
+    }
+    ones[line] = sum;
 }

@@ -9,10 +9,9 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from gpu.bconv.btc import Borders
 from gpu.bconv.geometry import ConvShape, Pool, conv_shape
 from gpu.bconv.prepared import PreparedTensor, choose_scheme, operand, placed
-from gpu.bconv.schemes import SCHEMES, Scheme, convolution_ptx
+from gpu.bconv.schemes import EVERY_SCHEME, AnyScheme
 from gpu.bmm.threshold import rule_on_device
 from gpu.device import Device, LaunchPlan, planned
 from gpu.host import choose_device, downloaded, on_device, refuse_nan, unknown
@@ -53,8 +52,8 @@ def bconv2d(
     groups : int
         Only 1.
     scheme : str
-        "bconv32", "bconv64", "btc1", "btc2", or "auto": that of a prepared operand, else the
-        choice of `gpu.bconv.plan`.
+        "bconv32", "bconv64", "btc1", "btc2", "wgmma" (on the warpgroups of Hopper, sm_90a), or "auto": that
+        of a prepared operand, else the choice of `gpu.bconv.plan`.
     thresholds : (O,) integers, optional
         Turn the output into bits: 1 where the dot product is at least its channel's threshold.
     flip : (O,) bool, optional
@@ -109,7 +108,7 @@ def bconv2d(
     launch = planned(
         device.plans,
         ("bconv2d", chosen.name, shape, pooling, output),
-        lambda: Launch(chosen, shape, pooling, output, device.compute_capability),
+        lambda: Launch(chosen, shape, pooling, output, *_chip(device)),
     )
     y = launch.output_on(device)
     launch(device, images, filters, y, rule)
@@ -124,11 +123,12 @@ def bconv2d(
 class Launch:
     """The launch of a convolution, which depends on its geometry and not on its operands."""
 
-    scheme: Scheme
+    scheme: AnyScheme
     shape: ConvShape
     pool: Pool
     output: Literal["int", "bits"]
     arch: tuple[int, int]
+    multiprocessors: int
 
     @cached_property
     def size(self) -> tuple[int, int, int, int]:
@@ -150,23 +150,22 @@ class Launch:
         rule: tuple[Any, ...] = (),
     ) -> None:
         """Launch the kernel; ``rule`` is () or (thresholds, flips) on the device."""
-        arrays = [images.words, filters.words]
-        if self.scheme.lines_of_tile:
-            arrays.append(filters.addends(self.one_image, device))
-        device.launch(self._plan, (*arrays, y, *rule))
+        operands = self.scheme.operands(images, filters, self.one_image, device)
+        device.launch(self._plan, (*operands, y, *rule))
 
     @cached_property
     def _plan(self) -> LaunchPlan:
-        ptx = convolution_ptx(self.scheme, self.shape, self.output, self.pool, self.arch).text
-        beside = (None, Borders.of(self.shape).argument) if self.scheme.lines_of_tile else ()
-        rule = (None, None) if self.output == "bits" else ()
-        args = (None, None, *beside, None, self.shape.argument, *rule)
-        return LaunchPlan(ptx, self.scheme.name, *self.scheme.launch(self.shape, self.pool), args)
+        return self.scheme.plan(self.shape, self.output, self.pool, self.arch, self.multiprocessors)
 
     @cached_property
     def one_image(self) -> ConvShape:
         """The geometry for a batch of 1, the key under which filters keep their addends."""
         return replace(self.shape, batch=1)
+
+
+def _chip(device: Device) -> tuple[tuple[int, int], int]:
+    """What a launch takes from its device."""
+    return device.compute_capability, device.multiprocessors
 
 
 def _on_their_device(
@@ -186,7 +185,7 @@ def _on_their_device(
         if (x.role, w.role, x.scheme) != ("x", "w", w.scheme) or scheme not in ("auto", x.scheme):
             return None
         shape = _new_shape(conv_shape, x.shape, w.shape, *options)
-        made = Launch(SCHEMES[x.scheme], shape, "none", "int", home.compute_capability)
+        made = Launch(EVERY_SCHEME[x.scheme], shape, "none", "int", *_chip(home))
         launch = planned(home.plans, key, lambda: made)
     y = home.allocate(launch.size, _INT32, "y")
     launch(home, x, w, y)

@@ -8,7 +8,8 @@ from typing import Any, Literal, TypeAlias
 
 from gpu.bconv.geometry import ConvShape, conv_shape
 from gpu.bconv.packing import MEANINGS, check_packed, pack_on_device, regrouped, tensor
-from gpu.bconv.schemes import SCHEMES, Scheme, plan_shape
+from gpu.bconv.schemes import EVERY_SCHEME, AnyScheme, plan_shape
+from gpu.bconv.warpgroups import WarpgroupScheme, check_chip
 from gpu.device import Array, Device, planned
 from gpu.host import Prepared, check_role, choose_device, prepared_for, refuse_nan, unknown, words_to_device
 from reference.errors import FormatError, SchemeError
@@ -34,6 +35,8 @@ class PreparedTensor(Prepared):
         Images or filters.
     scheme : str
         The scheme that it was prepared for.
+    ones : (pixels,) device array of uint32, or None
+        The number of 1 bits of each pixel of images, for warpgroups.
     kept : dict
         Addends of filters by geometry of the convolution, each made at its first call.
     device : Device
@@ -45,6 +48,7 @@ class PreparedTensor(Prepared):
     shape: tuple[int, int, int, int]
     role: Role
     scheme: str
+    ones: Any = None
     kept: dict[Any, Array] = field(default_factory=dict[Any, Array])
     device: Device = field(init=False)
     kind: tuple[Any, ...] = field(init=False)
@@ -56,7 +60,7 @@ class PreparedTensor(Prepared):
         """The addends of these filters for a geometry with a batch of 1, as the batch does not matter."""
         found = self.kept.get(shape)
         if found is None:
-            make = partial(SCHEMES[self.scheme].addends, self.words, shape, device)
+            make = partial(EVERY_SCHEME[self.scheme].addends, self.words, shape, device)
             found = planned(self.kept, shape, make, MOST_ADDENDS)
         return found
 
@@ -86,29 +90,36 @@ def operand(x: Any, name: Role) -> Any:
     return x
 
 
-def choose_scheme(name: Any, x: Any, w: Any, device: Device, shape: Any) -> Scheme:
+def choose_scheme(name: Any, x: Any, w: Any, device: Device, shape: Any) -> AnyScheme:
     """The scheme of that name; for "auto" that of a prepared operand, else the plan's for ``shape()``."""
-    if isinstance(name, str) and name in SCHEMES:
-        return SCHEMES[name]
+    if isinstance(name, str) and name in EVERY_SCHEME:
+        check_chip(EVERY_SCHEME[name], device.compute_capability)
+        return EVERY_SCHEME[name]
     if not isinstance(name, str) or name != "auto":
-        raise unknown("scheme", name, (*SCHEMES, "auto"))
+        raise unknown("scheme", name, (*EVERY_SCHEME, "auto"))
     for prepared in (x, w):
         if isinstance(prepared, PreparedTensor):
-            return SCHEMES[prepared.scheme]
+            return EVERY_SCHEME[prepared.scheme]
     packed = [one for one in (x, w) if isinstance(one, PackedTensor)]
     word: Word = 64 if any(one.word == 64 for one in packed) else 32
     layouts = tuple(one.layout for one in packed)
     return plan_shape(shape(), layouts, word, device.compute_capability).scheme
 
 
-def placed(x: Any, name: Role, scheme: Scheme, device: Device) -> PreparedTensor:
+def placed(x: Any, name: Role, scheme: AnyScheme, device: Device) -> PreparedTensor:
     """Pack and arrange a checked operand on the device, for the kernel of a scheme."""
     if isinstance(x, PreparedTensor):
         if x.scheme != scheme.name:
             raise prepared_for(x, name, scheme.name)
         return x
+    of_warpgroups = scheme if name == "x" and isinstance(scheme, WarpgroupScheme) else None
+    if of_warpgroups and not isinstance(x, PackedTensor):
+        shape, words, ones = of_warpgroups.packed_images(x, device)
+        return PreparedTensor(words, shape, name, scheme.name, ones)
     packed = _packed(x, name, scheme, device)
-    return PreparedTensor(scheme.arranged(packed, device), packed.shape, name, scheme.name)
+    words = scheme.arranged(packed, device)
+    ones = of_warpgroups.ones(words, device) if of_warpgroups else None
+    return PreparedTensor(words, packed.shape, name, scheme.name, ones)
 
 
 def _alone(x: Any, role: Role, device: Device) -> ConvShape:
@@ -124,7 +135,7 @@ def _alone(x: Any, role: Role, device: Device) -> ConvShape:
     return conv_shape(x.shape, (1, 1, x.shape[3], 1))
 
 
-def _packed(x: Any, name: Role, scheme: Scheme, device: Device) -> PackedTensor:
+def _packed(x: Any, name: Role, scheme: AnyScheme, device: Device) -> PackedTensor:
     """Pack a checked operand on the device, along its channels; refuse packed words of another layout."""
     layouts = scheme.images if name == "x" else scheme.filters
     if not isinstance(x, PackedTensor):

@@ -9,8 +9,9 @@ from typing import Any, ClassVar, TypeAlias
 
 from gpu.bconv import btc
 from gpu.bconv.geometry import ConvShape, Pool, conv_shape
+from gpu.bconv.warpgroups import WARPGROUP_SCHEMES, WarpgroupScheme
 from gpu.compile import Ptx, compile_file
-from gpu.device import Array, Device, Dim
+from gpu.device import Array, Device, Dim, LaunchPlan
 from reference.types import PackedTensor, TensorLayout, Word
 
 Defines: TypeAlias = dict[str, str | int]
@@ -60,6 +61,21 @@ class Scheme:
     def addends(self, filters: Array, shape: ConvShape, device: Device) -> Array:
         """The addends of rearranged filters; see `gpu.bconv.btc.addends_of`."""
         return btc.addends_of(filters, shape, device, lines_of_tile=self.lines_of_tile)
+
+    def operands(self, images: Any, filters: Any, shape: ConvShape, device: Device) -> tuple[Array, ...]:
+        """The kernel's operands; ``shape`` has a batch of 1."""
+        addends = (filters.addends(shape, device),) if self.lines_of_tile else ()
+        return images.words, filters.words, *addends
+
+    def plan(
+        self, shape: ConvShape, output: str, pool: Pool, arch: tuple[int, int], multiprocessors: int
+    ) -> LaunchPlan:
+        """The launch for a geometry; a call gives operands, output and rule."""
+        ptx = convolution_ptx(self, shape, output, pool, arch).text
+        beside = (None, btc.Borders.of(shape).argument) if self.lines_of_tile else ()
+        rule = (None, None) if output == "bits" else ()
+        args = (None, None, *beside, None, shape.argument, *rule)
+        return LaunchPlan(ptx, self.name, *self.launch(shape, pool), args)
 
     def defines(self, shape: ConvShape) -> Defines:
         """The macros of the source; a lane loads up to 16 bytes of aligned channels at once."""
@@ -123,7 +139,12 @@ SCHEMES = {
         ),
     )
 }
-"""The schemes of `gpu.bconv2d`."""
+"""The schemes of `gpu.bconv2d` for CUDA cores, and for bit tensor cores from sm_75 on."""
+
+AnyScheme: TypeAlias = Scheme | WarpgroupScheme
+
+EVERY_SCHEME: dict[str, AnyScheme] = SCHEMES | WARPGROUP_SCHEMES
+"""The schemes of `gpu.bconv2d`, by name."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ SPAN = 128
 _UNIT = 16
 """Bytes of which a line is a multiple."""
 _WARPGROUP, _BOX_ROWS, _SIGNAL = 128, 16, 8
-_OPTIONS = ("--gpu-architecture=compute_90a",)
+OPTIONS = ("--gpu-architecture=compute_90a",)
+"""Of the compiler: instructions of sm_90a alone."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,23 @@ class Tile:
         """Whether the multiplying warpgroups need registers of the serving one."""
         return self.rows // self.consumers * self.columns // _WARPGROUP > 128
 
-    def shared(self, output: str, *, scaled: bool = False) -> int:
-        """The bytes of shared memory of a block; `Shared` in ``wgmma.cu``."""
+    def macros(self, output: str, *, boxes: bool, group: int) -> dict[str, str | int]:
+        """The macros of ``warpgroup_tile.cuh``; ``boxes`` if C has a tensor map."""
+        return {
+            "ROWS": self.rows,
+            "COLUMNS": self.columns,
+            "STAGES": self.stages,
+            "CONSUMERS": self.consumers,
+            "GROUP": group,
+            f"OUTPUT_{output.upper()}": "",
+            **({} if output in BITS else {"BOXES": self.boxes if boxes else 0}),
+            **({"SETMAXNREG": ""} if self.registers else {}),
+        }
+
+    def shared(self, output: str, *, scaled: bool = False, own_columns: bool = False) -> int:
+        """The bytes of shared memory of a block; `Shared` in ``warpgroup_tile.cuh``."""
         of_columns = self.columns // 32 if output in BITS else self.columns * scaled
-        notes = 4 * (2 + self.rows + self.columns + of_columns)
+        notes = 4 * (2 + self.rows + self.columns + of_columns) + 8 * self.rows * own_columns
         boxes = self.consumers * 4 * self.boxes * _BOX_ROWS * SPAN
         return (
             self.stages * ((self.rows + self.columns) * SPAN + 2 * _SIGNAL)
@@ -85,6 +99,20 @@ _STORE = {"words": 0.035, "lines": 0.035, "int16": 0.08, "float16": 0.08, "int32
 """Clocks of a multiprocessor for each output that no product hides (docs/gpu.md)."""
 
 
+def fastest(
+    tiles: tuple[Tile, ...], sizes: tuple[int, int], steps: int, output: str, multiprocessors: int
+) -> Tile:
+    """The tile with the least estimated time, for outputs of (m, n) by so many steps along k."""
+
+    def clocks(tile: Tile) -> float:
+        count = -(-sizes[0] // tile.rows) * -(-sizes[1] // tile.columns)
+        area, edge = tile.rows * tile.columns, tile.rows + tile.columns
+        step = max(area * 8 * SPAN / _PRODUCT, edge * SPAN / _COPY)
+        return -(-count // multiprocessors) * (steps * step + area * _STORE[output])
+
+    return min(tiles, key=clocks)
+
+
 @dataclass(frozen=True)
 class WarpgroupScheme:
     """The product on the tensor cores of sm_90a, which warpgroups feed from shared memory.
@@ -106,35 +134,17 @@ class WarpgroupScheme:
     word: ClassVar[Word] = 32
     first: ClassVar[First] = "lsb"
     largest_k: ClassVar[int | None] = 2**29
-    """Twice a count, and what is subtracted from it, fit 32 bits."""
+    """The difference of a dot product and a threshold fits 32 bits."""
     fallback: ClassVar = "btc2"
 
     def tile(self, m: int, n: int, k: int, output: str, multiprocessors: int) -> Tile:
         """The tile with the least estimated time, for outputs of (m, n)."""
-
-        def clocks(tile: Tile) -> float:
-            tiles = -(-m // tile.rows) * -(-n // tile.columns)
-            area, edge = tile.rows * tile.columns, tile.rows + tile.columns
-            step = max(area * 8 * SPAN / _PRODUCT, edge * SPAN / _COPY)
-            return -(-tiles // multiprocessors) * (-(-k // (8 * SPAN)) * step + area * _STORE[output])
-
-        return min(TILES[output], key=clocks)
+        return fastest(TILES[output], (m, n), -(-k // (8 * SPAN)), output, multiprocessors)
 
     def ptx(self, tile: Tile, output: str, *, boxes: bool, scaled: bool = False) -> Ptx:
         """The kernel for a tile and a kind of output, compiled; ``boxes`` if C has a tensor map."""
-        stores: dict[str, str | int] = {} if output in BITS else {"BOXES": tile.boxes if boxes else 0}
-        macros: dict[str, str | int] = {
-            "ROWS": tile.rows,
-            "COLUMNS": tile.columns,
-            "STAGES": tile.stages,
-            "CONSUMERS": tile.consumers,
-            "GROUP": self.group,
-            f"OUTPUT_{output.upper()}": "",
-            **stores,
-            **({"SCALED": ""} if scaled else {}),
-            **({"SETMAXNREG": ""} if tile.registers else {}),
-        }
-        return compile_file(self.source, macros, (9, 0), options=_OPTIONS)
+        macros = tile.macros(output, boxes=boxes, group=self.group) | ({"SCALED": ""} if scaled else {})
+        return compile_file(self.source, macros, (9, 0), options=OPTIONS)
 
     def plan(
         self,

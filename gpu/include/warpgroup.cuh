@@ -54,6 +54,12 @@ __device__ inline void wait(Barrier& barrier, unsigned parity)
     while (!complete);
 }
 
+// Wait until so many threads of the block have come, all of their warps.
+template <unsigned coming> __device__ inline void wait_for_warps()
+{
+    asm volatile("bar.sync 1, %0;" :: "n"(coming) : "memory");
+}
+
 // The member of a ring whose turn it is, and the parity of its turn.
 template <unsigned members> struct Turn {
     unsigned at = 0, parity = 0;

@@ -15,6 +15,7 @@ import pytest
 
 import reference
 import simwarp
+from gpu.bconv.schemes import EVERY_SCHEME as CONVOLUTIONS
 from gpu.bmm.schemes import SCHEMES, TENSOR_CORE_SCHEMES
 from gpu.bmm.skinny import SKINNY_SCHEMES
 from gpu.bmm.warpgroups import WARPGROUP_SCHEMES
@@ -524,7 +525,7 @@ def test_a_text_file_is_refused_as_an_array(capsys, tmp_path, content, part):
 def test_the_docs_name_every_scheme_and_option():
     docs = Path(simwarp.__file__).parents[1] / "docs"
     of_gpu = (docs / "gpu.md").read_text()
-    schemes = SCHEMES | TENSOR_CORE_SCHEMES | SKINNY_SCHEMES | WARPGROUP_SCHEMES
+    schemes = SCHEMES | TENSOR_CORE_SCHEMES | SKINNY_SCHEMES | WARPGROUP_SCHEMES | CONVOLUTIONS
     assert all(f'`"{name}"`' in of_gpu for name in schemes)
     plugin = (docs.parent / "simwarp/testing/plugin.py").read_text()
     options = set(re.findall(r'"(--simwarp-[a-z]+)"', plugin))

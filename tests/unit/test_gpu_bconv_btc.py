@@ -141,7 +141,7 @@ def test_a_second_launch_gives_the_same_result(scheme, output):
     expected = dots if output == "int" else reference.threshold_tensor(dots, thresholds).words
     y = device.upload(np.full_like(expected, expected.dtype.type(-1) if output == "int" else 0xFFFFFFFF))
     rule = (device.upload(thresholds), device.upload(np.zeros(35, np.uint8))) if output == "bits" else ()
-    launch = Launch(chosen, shape, "none", output, (9, 0))
+    launch = Launch(chosen, shape, "none", output, (9, 0), 1)
     for _ in range(2):
         launch(device, images, filters, y, rule)
         np.testing.assert_array_equal(y.download(), expected)

@@ -16,7 +16,7 @@ import gpu
 import gpu.compile
 import reference
 import simwarp
-from gpu.bconv.schemes import SCHEMES as CONVOLUTIONS
+from gpu.bconv.schemes import EVERY_SCHEME as CONVOLUTIONS
 from gpu.bmm import pack_fsb
 from gpu.bmm.schemes import SCHEMES, TENSOR_CORE_SCHEMES
 from gpu.bmm.warpgroups import WARPGROUP_SCHEMES
@@ -141,7 +141,7 @@ def test_a_warm_bmm_opens_no_file(device, no_files, scheme, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("scheme", ["bconv32", "btc1", "btc2"])
+@pytest.mark.parametrize("scheme", ["bconv32", "btc1", "btc2", "wgmma"])
 def test_a_warm_bconv2d_opens_no_file(device, no_files, scheme, kind):
     assert no_files(of_bconv2d(device, scheme, kind)) == []
 

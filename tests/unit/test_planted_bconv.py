@@ -242,7 +242,7 @@ def test_a_second_launch_gives_the_same_result(scheme):
     w = draw.matrix(9 * 33, 40, "int8").reshape(3, 3, 33, 40)
     thresholds, flip = np.arange(40, dtype=np.int32) % 7 - 3, np.arange(40) % 3 == 0
     shape = conv_shape(x.shape, w.shape)
-    launch = Launch(SCHEMES[scheme], shape, "none", "bits", device.compute_capability)
+    launch = Launch(SCHEMES[scheme], shape, "none", "bits", device.compute_capability, 1)
     rule = device.upload(thresholds), device.upload(flip.astype(np.uint8))
     filters = gpu.prepare(w, "w", scheme=scheme, device=device)
     y = launch.output_on(device)

@@ -1,0 +1,369 @@
+"""The ±1 convolution of warpgroups, on the simulator: every tile, span, output, schedule and geometry."""
+
+import re
+from pathlib import Path
+from shutil import copytree
+
+import numpy as np
+import pytest
+
+import gpu
+import gpu.compile
+import reference
+import simwarp
+from gpu.bconv.convolution import Launch
+from gpu.bconv.geometry import conv_shape
+from gpu.bconv.prepared import placed
+from gpu.bconv.warpgroups import (
+    TILES,
+    WARPGROUP_SCHEMES,
+    map_of_filters,
+    map_of_images,
+    span_of,
+    windows_of,
+)
+from reference.errors import FormatError, NotANumberError, SchemeError
+from simwarp.faults import KernelFault
+from simwarp.verify.draw import Draw
+
+WGMMA = WARPGROUP_SCHEMES["wgmma"]
+SCHEDULES = ["lowest pc", "stack", pytest.param("random", marks=pytest.mark.slow)]
+INT32 = np.iinfo(np.int32)
+SOURCES = Path(gpu.compile.__file__).parent
+
+# images (N, H, W, C), filters (R, S, O), options
+GEOMETRIES = {
+    "one by one": ((3, 5, 4, 70), (1, 1, 64), {}),
+    "same": ((2, 5, 6, 60), (3, 3, 33), {}),
+    "same, stride 2": ((2, 7, 8, 128), (3, 3, 70), {"stride": 2}),
+    "same is asymmetric": ((1, 4, 4, 9), (2, 4, 4), {}),
+    "valid": ((1, 7, 6, 200), (5, 5, 8), {"padding": "VALID"}),
+    "five by five": ((1, 6, 7, 256), (5, 5, 12), {}),
+    "window larger than the image": ((3, 2, 2, 32), (5, 4, 1), {}),
+    "asymmetric, above and left": ((1, 3, 4, 9), (3, 3, 4), {"padding": ((2, 0), (3, 0))}),
+    "asymmetric, below and right": ((1, 3, 4, 9), (3, 3, 4), {"padding": ((0, 2), (0, 3))}),
+    "padding beyond the filter": ((1, 2, 3, 3), (2, 2, 2), {"padding": ((4, 3), (2, 5))}),
+    "dilation": ((2, 7, 6, 40), (3, 2, 5), {"dilation": (2, 3)}),
+    "dilation that skips the image": ((1, 3, 3, 3), (2, 3, 4), {"dilation": (4, 5)}),
+    "stride beyond the filter": ((1, 7, 9, 5), (2, 1, 3), {"stride": (3, 4)}),
+    "a stride of one output": ((1, 3, 3, 5), (1, 3, 3), {"stride": (2**31, 1)}),
+    "all at once": (
+        (3, 7, 5, 130),
+        (2, 3, 37),
+        {"stride": (2, 1), "dilation": (2, 1), "padding": ((1, 2), (0, 3))},
+    ),
+    "one of everything": ((1, 1, 1, 1), (1, 1, 1), {}),
+}
+
+
+def signs(*shape, k=0):
+    return np.random.default_rng(k).choice(np.array([-1, 1], np.int8), shape)
+
+
+def rule(dots):
+    """Thresholds that split each channel, some beyond every dot product, and flips."""
+    channels = dots.shape[3]
+    draw = Draw(0, "rule of wgmma", channels)
+    lines = dots.reshape(-1, channels)
+    thresholds = lines[[draw.integer(0, len(lines) - 1) for _ in range(channels)], np.arange(channels)]
+    thresholds = thresholds + np.array([draw.integer(-1, 1) for _ in range(channels)], np.int32)
+    thresholds[::7] = draw.choice([INT32.min, INT32.max, -(10**6), 10**6])
+    return thresholds, np.array([draw.integer(0, 1) for _ in range(channels)], np.bool_)
+
+
+def check(x, w, pools=(None, "or", "and"), device=None, **options):
+    """Compare int32, and bits under each pooling that the output size allows, with the reference."""
+    device = device or simwarp.Device((9, 0))
+    dots = reference.bconv2d(x, w, **options)
+    y = gpu.bconv2d(x, w, scheme="wgmma", device=device, **options)
+    np.testing.assert_array_equal(y, dots, strict=True)
+    thresholds, flip = rule(dots)
+    for pool in pools if min(dots.shape[1:3]) > 1 else (None,):
+        bits = {"thresholds": thresholds, "flip": flip, "pool": pool}
+        packed = gpu.bconv2d(x, w, scheme="wgmma", device=device, **bits, **options)
+        expected = reference.threshold_tensor(dots, thresholds, flip, pool=pool)
+        assert (packed.shape, packed.layout, packed.word) == (expected.shape, "NHWC", 32)
+        np.testing.assert_array_equal(packed.words, expected.words, strict=True)
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_every_geometry_equals_the_reference(name):
+    images, (height, width, filters), options = GEOMETRIES[name]
+    check(signs(*images), signs(height, width, images[3], filters, k=1), **options)
+
+
+@pytest.mark.parametrize("c", [1, 60, 128, 129, 200, 256, 257, 384, 512, 700, 1024, 1030])
+def test_every_number_of_channels_equals_the_reference(c):
+    """Of 16 to 144 bytes: spans of 16, 32, 64 and 128, whole and in part, and two of 128."""
+    check(signs(1, 3, 4, c), signs(2, 3, c, 5, k=1), pools=("or",))
+
+
+@pytest.mark.parametrize("o", [1, 2, 4, 7, 64, 70, 300])
+def test_every_number_of_filters_equals_the_reference(o):
+    check(signs(2, 3, 3, 60), signs(2, 2, 60, o, k=1), pools=(None, "and"))
+
+
+def launched(tile, x, w, kind, pool, device, blocks, **options):
+    """The convolution by one tile and so many blocks, and what it should be."""
+    shape = conv_shape(x.shape, w.shape, **options)
+    images, filters = placed(x, "x", WGMMA, device), placed(w, "w", WGMMA, device)
+    launch = Launch(WGMMA, shape, pool, kind, (9, 0), blocks)
+    plan = WGMMA.plan(shape, kind, pool, (9, 0), blocks, tile=tile)
+    dots = reference.bconv2d(x, w, **options)
+    thresholds, flip = rule(dots)
+    of_output = (device.upload(thresholds), device.upload(flip.astype(np.uint8))) if kind == "bits" else ()
+    y = launch.output_on(device)
+    y.upload(np.full(y.shape, -1, y.dtype) if kind == "int" else np.full(y.shape, 0xA5A5A5A5, y.dtype))
+    device.launch(plan, (*WGMMA.operands(images, filters, launch.one_image, device), y, *of_output))
+    if kind == "int":
+        return y.download(), dots
+    pool = None if pool == "none" else pool
+    return y.download(), reference.threshold_tensor(dots, thresholds, flip, pool=pool).words
+
+
+EVERY_TILE = {
+    f"{kind}-{pool}-{tile.rows}x{tile.columns}": (kind, pool, tile)
+    for kind, pool, output in (("int", "none", "int32"), ("bits", "none", "lines"), ("bits", "or", "lines"))
+    for tile in TILES[output]
+}
+
+
+@pytest.mark.parametrize("filters", [72, 301])
+@pytest.mark.parametrize("which", EVERY_TILE)
+def test_every_tile_equals_the_reference(which, filters):
+    kind, pool, tile = EVERY_TILE[which]
+    x, w = signs(2, 9, 10, 40), signs(3, 3, 40, filters, k=1)
+    np.testing.assert_array_equal(*launched(tile, x, w, kind, pool, simwarp.Device((9, 0)), 2), strict=True)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("c", [100, 200, 500, 1100])
+@pytest.mark.parametrize("output", ["int", "bits", "pooled"])
+def test_blocks_that_compute_several_tiles_are_right_under_every_schedule(schedule, c, output):
+    """Rings turn several times, and the notes of a tile wait for those of two before."""
+    x, w = signs(2, 9, 9, c), signs(3, 1, c, 66, k=1)
+    kind, pool = ("int", "none") if output == "int" else ("bits", "none" if output == "bits" else "and")
+    tile = TILES["int32"][-1] if output == "int" else TILES["lines"][-2]
+    device = simwarp.Device((9, 0), schedule=schedule)
+    np.testing.assert_array_equal(*launched(tile, x, w, kind, pool, device, 1), strict=True)
+
+
+@pytest.mark.parametrize("k", range(8))
+def test_random_geometries_equal_the_reference(k):
+    draw = Draw(0, "any geometry of wgmma", k)
+    size, window = [(draw.integer(1, 6), draw.integer(1, 6)) for _ in range(2)]
+    steps, gaps = [(draw.integer(1, 3), draw.integer(1, 3)) for _ in range(2)]
+    spans = [(n - 1) * gap + 1 for n, gap in zip(window, gaps, strict=True)]
+    pads = tuple(
+        (max(span - n, 0) + draw.integer(0, 2), draw.integer(0, 3))
+        for n, span in zip(size, spans, strict=True)
+    )
+    c = draw.integer(1, 300)
+    x, w = signs(draw.integer(1, 3), *size, c, k=k), signs(*window, c, draw.integer(1, 70), k=k + 1)
+    check(x, w, pools=(None, "or"), stride=steps, dilation=gaps, padding="SAME" if k % 2 else pads)
+
+
+# Operands
+
+
+def test_prepared_operands_serve_every_geometry_with_one_launch(monkeypatch):
+    device = simwarp.Device((9, 0))
+    x, w = signs(2, 5, 6, 70), signs(3, 3, 70, 20, k=1)
+    images, filters = (
+        gpu.prepare(device.upload(t), role, scheme="wgmma") for t, role in ((x, "x"), (w, "w"))
+    )
+    assert images.ones.download().tolist() == (x > 0).sum(3).ravel().tolist()
+    for options in ({}, {"padding": "VALID"}, {"stride": 2}):
+        expected = reference.bconv2d(x, w, **options)
+        np.testing.assert_array_equal(gpu.bconv2d(images, filters, **options).download(), expected)
+    launches = []
+    launch = simwarp.Device.launch
+    monkeypatch.setattr(
+        simwarp.Device,
+        "launch",
+        lambda self, plan, arrays: launches.append(plan.name) or launch(self, plan, arrays),
+    )
+    np.testing.assert_array_equal(gpu.bconv2d(images, filters).download(), reference.bconv2d(x, w))
+    assert launches == ["wgmma"]
+
+
+@pytest.mark.parametrize("word", [32, 64])
+@pytest.mark.parametrize("c", [70, 128])
+def test_packed_operands_equal_the_reference(word, c):
+    x, w = signs(2, 3, 3, c), signs(2, 2, c, 35, k=1)
+    packed = [reference.pack_tensor(t, layout=la, word=word) for t, la in ((x, "NHWC"), (w, "HWOI"))]
+    y = gpu.bconv2d(*packed, scheme="wgmma", device=simwarp.Device((9, 0)))
+    np.testing.assert_array_equal(y, reference.bconv2d(x, w))
+
+
+@pytest.mark.parametrize("pool", [None, "or"])
+@pytest.mark.parametrize("o", [33, 128])
+def test_bits_are_the_next_convolutions_images(pool, o):
+    device = simwarp.Device((9, 0))
+    x, w, v = signs(1, 6, 5, 37).astype(np.float16), signs(3, 3, 37, o, k=1), signs(2, 2, o, 33, k=2)
+    dots = reference.bconv2d(x, w)
+    thresholds, flip = rule(dots)
+    hidden = gpu.bconv2d(
+        device.upload(x), w, scheme="wgmma", thresholds=thresholds, flip=flip, pool=pool, device=device
+    )
+    middle = reference.threshold_tensor(dots, thresholds, flip, pool=pool)
+    y = gpu.bconv2d(hidden, v, scheme="wgmma")
+    np.testing.assert_array_equal(y.download(), reference.bconv2d(middle, v))
+
+
+def test_a_nan_is_reported():
+    device, w = simwarp.Device((9, 0)), np.ones((1, 2, 3, 2))
+    x = np.ones((1, 2, 2, 3), np.float32)
+    x[0, 1, 1, 0] = np.nan
+    with pytest.raises(NotANumberError, match=r"x\[0, 1, 1, 0\] is NaN"):
+        gpu.bconv2d(x, w, scheme="wgmma", device=device)
+    y = gpu.bconv2d(device.upload(x), w, scheme="wgmma")
+    with pytest.raises(NotANumberError):
+        y.download()
+
+
+def test_thresholds_at_the_ends_of_dots_and_int32_are_exact():
+    x, w = np.ones((1, 2, 2, 5), np.int8), np.ones((2, 2, 5, 8), np.int8)
+    w[..., 4:] = -1
+    thresholds = [INT32.min, 10, 11, INT32.max, INT32.min, -10, -9, INT32.max]
+    packed = gpu.bconv2d(x, w, thresholds=thresholds, scheme="wgmma", device=simwarp.Device((9, 0)))
+    at_the_right = reference.unpack_tensor(packed)[0, 0, 1]  # with two of four taps excluded: ±10
+    assert at_the_right.tolist() == [1, 1, 0, 0, 1, 1, 0, 0]
+
+
+# Plans
+
+
+def test_spans_are_the_least_that_hold_a_pixel():
+    assert [span_of(16 * units) for units in (1, 2, 3, 4, 5, 8, 9)] == [16, 32, 64, 64, 128, 128, 128]
+
+
+def test_windows_begin_at_the_padding_and_end_at_the_last_output():
+    same = conv_shape((1, 8, 9, 1), (3, 5, 1, 1), stride=(1, 2))
+    assert windows_of(same, "none") == ((-1, -1, 1), (-2, -2, 2))
+    assert windows_of(same, "or") == ((-1, -2, 2), (-2, -6, 4))
+    one = conv_shape((1, 4, 4, 1), (3, 3, 1, 1), padding="VALID", stride=(1, 2**31))
+    assert windows_of(one, "none")[1] == (0, -3, 1)
+
+
+def test_maps_are_ones_that_the_driver_takes():
+    shape = conv_shape((2, 9, 8, 300), (3, 3, 300, 70), stride=2)
+    for pool in ("none", "or"):
+        images = map_of_images(shape, pool, 64, 128)
+        images.at(1024).check()
+        assert images.im2col.pixels == (128 if pool == "none" else 32)
+    map_of_filters(shape, 64, 256).at(1024).check()
+
+
+@pytest.mark.parametrize("which", EVERY_TILE)
+def test_shared_memory_of_every_tile_fits_a_block(which):
+    kind, pool, tile = EVERY_TILE[which]
+    plan = WGMMA.plan(conv_shape((1, 4, 4, 9), (3, 3, 9, 4)), kind, pool, (9, 0), 1, tile=tile)
+    assert plan.shared <= 227 * 1024
+
+
+def test_the_tile_follows_the_shape():
+    def grid(shape, kind="bits"):
+        plan = WGMMA.plan(conv_shape(*shape), kind, "none", (9, 0), 132)
+        return plan.grid[0], re.search(r"m64n\d+k256", plan.ptx).group()
+
+    assert grid(((64, 56, 56, 64), (3, 3, 64, 64))) == (132, "m64n64k256")
+    assert grid(((64, 14, 14, 256), (3, 3, 256, 256))) == (98, "m64n256k256")
+
+
+def test_other_chips_are_refused():
+    for chip in ((8, 0), (7, 5), (10, 0)):
+        with pytest.raises(SchemeError, match=rf"sm_{chip[0]}{chip[1]}\n.*sm_90a alone\nchoose btc1"):
+            gpu.bconv2d(signs(1, 2, 2, 3), signs(1, 1, 3, 2), scheme="wgmma", device=simwarp.Device(chip))
+        with pytest.raises(SchemeError):
+            gpu.prepare(signs(1, 2, 2, 3), "x", scheme="wgmma", device=simwarp.Device(chip))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "options", "part"),
+    [
+        (((1, 20, 2, 3), (1, 1, 3, 2)), {"stride": (9, 1)}, "are 9 apart along rows"),
+        (((1, 2, 2, 3), (1, 1, 3, 2)), {"padding": ((0, 0), (129, 0))}, "begins at -129 of columns"),
+        (((1, 140, 2, 3), (130, 1, 3, 2)), {"padding": "VALID"}, "begins -129 from the end of rows"),
+        (((1, 200, 2, 3), (3, 1, 3, 2)), {"dilation": (128, 1)}, "reach over 256 rows"),
+        (((1, 30, 30, 3), (1, 1, 3, 2)), {"stride": 5, "pool": "or", "thresholds": [0, 0]}, "are 10 apart"),
+    ],
+)
+def test_geometries_without_a_tensor_map_are_refused(shapes, options, part):
+    x, w = (np.ones(shape, np.int8) for shape in shapes)
+    with pytest.raises(
+        SchemeError, match=rf"scheme='wgmma'.*{part}[^\n]*\n.* tensor map can have .*\nchoose btc1"
+    ):
+        gpu.bconv2d(x, w, scheme="wgmma", device=simwarp.Device((9, 0)), **options)
+
+
+def test_long_dot_products_have_no_bits():
+    shape = conv_shape((1, 1, 1, 2**29 + 1), (1, 1, 2**29 + 1, 1))
+    with pytest.raises(SchemeError, match="536870913 elements, compared with thresholds"):
+        WGMMA.plan(shape, "bits", "none", (9, 0), 1)
+
+
+def test_other_layouts_and_preparations_are_refused():
+    device, x, w = simwarp.Device((9, 0)), signs(1, 2, 2, 3), signs(1, 1, 3, 2)
+    with pytest.raises(FormatError, match="wgmma takes layout='NHWC'"):
+        gpu.bconv2d(reference.pack_tensor(x, layout="HWNC-FSB"), w, scheme="wgmma", device=device)
+    with pytest.raises(SchemeError, match="prepared for btc1"):
+        gpu.bconv2d(gpu.prepare(x, "x", scheme="btc1", device=device), w, scheme="wgmma")
+
+
+# Mutants
+
+CONVOLUTION, TILE, ADDENDS = "bconv/wgmma.cu", "include/bmm/warpgroup_tile.cuh", "bconv/btc_operands.cu"
+CORNER = "const int w = column_of_tap(shape, first.column, 0)"
+MUTANTS = {
+    "no border": ("int", CONVOLUTION, "border == inside ? nullptr", "border != ~0u ? nullptr"),
+    "another border": ("int", CONVOLUTION, "(Index)border * x.pitch +", "(Index)(border + 1) * x.pitch +"),
+    "absolute addends": ("int", ADDENDS, "mine - whole", "mine"),
+    "rows not dilated": ("int", CONVOLUTION, "at.r * shape.dilation_h", "at.r"),
+    "columns not dilated": ("int", CONVOLUTION, "at.s * shape.dilation_w", "at.s"),
+    "no padding": ("int", CONVOLUTION, CORNER, "const int w = first.column * shape.stride_w"),
+    "pieces left out": ("long", CONVOLUTION, "(piece += span) < bytes", "(piece += bytes) < bytes"),
+    "pixels of another corner": ("pooled", CONVOLUTION, "across + corner % 2", "across + corner / 2"),
+    "ones of another corner": ("pooled", CONVOLUTION, "row + r % windows * window + r / windows", "row + r"),
+    "one corner left out": (
+        "pooled",
+        CONVOLUTION,
+        "corner = 1; corner < window",
+        "corner = 2; corner < window",
+    ),
+    "words read too early": ("pooled", CONVOLUTION, "    wait_for_warps<multiplying>();\n", ""),
+    "notes read too early": ("int", CONVOLUTION, "        wait(shared.written[note.at], note.parity);\n", ""),
+    "stages filled too early": ("long", CONVOLUTION, "wait(shared.empty[turn.at], turn.parity ^ 1);", ""),
+    "boxes at one place": ("int", TILE, "i * product_bytes / span * lines * span", "0"),
+    "no flips": ("pooled", TILE, "^ (at < columns / 32 ? notes.flips[at] : 0)", ""),
+}
+CONVOLUTIONS = {
+    "int": (200, "int", "none", TILES["int32"][-1]),
+    "long": (1100, "int", "none", TILES["int32"][-1]),
+    "pooled": (200, "bits", "or", TILES["lines"][-2]),
+}
+"""Dilated and padded: several taps in a step, two pieces of a tap, and pooled."""
+
+
+def convolve(which):
+    c, kind, pool, tile = CONVOLUTIONS[which]
+    x, w = signs(2, 8, 8, c), signs(3, 2, c, 66, k=1)
+    got, expected = launched(tile, x, w, kind, pool, simwarp.Device((9, 0)), 1, dilation=2)
+    np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_every_mutant_is_found(monkeypatch, tmp_path, name):
+    which, path, old, new = MUTANTS[name]
+    assert (SOURCES / path).read_text().count(old) == 1
+    for part in ("bmm", "bconv", "include"):
+        copytree(SOURCES / part, tmp_path / part)
+    (tmp_path / path).write_text((SOURCES / path).read_text().replace(old, new))
+    monkeypatch.setattr(gpu.compile, "_PACKAGE", tmp_path)
+    with pytest.raises((AssertionError, KernelFault)):
+        convolve(which)
+
+
+@pytest.mark.parametrize("which", CONVOLUTIONS)
+def test_the_kernel_itself_is_right(which):
+    convolve(which)
