@@ -6,15 +6,15 @@
 //   -DSCHEME=btc2 -DFORMAT_LINES   design 2: a block's lines go through shared memory, 128 bits at a time,
 //                                  and serve all of its warps (listing 4)
 //   -DSCHEME=btc3 -DFORMAT_FSB     design 3: the same from tiles, which are read as they lie (listing 5)
+//   -DSCHEME=mma -DFORMAT_LINES    a block's lines go through a ring of -DSTAGES stages (ring.cuh), from sm_80 on
 //
 //   -DROWS -DCOLUMNS             the tile of C of a block, multiples of those of a warp
 //   -DWARP_ROWS -DWARP_COLUMNS   that of a warp, multiples of 32
-//   -DSTEP                       how many pieces of 128 bits of k are in shared memory at once: an even number;
-//                                0 for design 1
+//   -DSTEP                       pieces of 128 bits of k in shared memory at once, or in a stage: even; 0 in design 1
 //
 // A warp has as many products in flight as its tile holds, for a tensor core takes long but never waits: the
 // listings' single one of 8 x 8 leaves it idle. Where it counts common ones, `ones` of both operands correct it
-// (tensor_core.cuh). What lies past the edge of A or B is that of the last line, and is not stored.
+// (tensor_core.cuh). What lies past the edge of A or B is that of the last line, or zeros, and is not stored.
 
 #include "bmm/fsb.cuh"
 #include "bmm/output.cuh"
@@ -78,15 +78,15 @@ __device__ void multiply(Counts& counts, Operand a, Operand b, unsigned block_ro
         counts.add(of_a, of_b);
     }
 }
+#elif defined(STAGES)
+#include "bmm/ring.cuh"
 #else
-// What a thread brings from global to shared memory in a step: pieces of `lines` lines of an operand. Both here and
-// there neighbours take the eight lines of a tile, so that shared memory holds tiles whatever the format.
+// What a thread brings in a step: pieces of `lines` lines. Neighbours take the lines of a tile, whatever the format.
 template <unsigned lines> struct Courier {
     enum : unsigned { count = lines * step / threads };
     static_assert(count * threads == lines * step, "every thread must bring as much");
     const uint4* from[count];
     uint4 held[count];
-
     __device__ static unsigned place(unsigned i) { return threadIdx.x + i * threads; }
     __device__ static unsigned piece_of(unsigned i) { return place(i) / tile_lines % step; }
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 from gpu.bmm.lines import clear_plan
 from gpu.bmm.output import Output, kind_of, scales_on_device
 from gpu.bmm.prepared import PreparedMatrix, operand, placed, scheme_of, sizes_of
-from gpu.bmm.schemes import AnyScheme, choose_scheme, product_ptx
+from gpu.bmm.schemes import AnyScheme, TensorCoreScheme, choose_scheme, product_ptx
 from gpu.bmm.skinny import SkinnyScheme
 from gpu.bmm.threshold import rule_on_device
 from gpu.bmm.warpgroups import WarpgroupScheme, check_chip
@@ -50,6 +50,7 @@ def bmm(
         scheme with the same words is used; see `gpu.bmm.schemes`.
         "btc1", "btc2" or "btc3" on bit tensor cores: the paper's designs, of which btc3 is the fastest.
         Words of operands and output then have 32 bits and ``first="lsb"``.
+        "mma" on bit tensor cores from sm_80, with the same words: asynchronous copies feed them.
         "skinny" on bit tensor cores from sm_80, with the same words, for up to 16 rows or columns of C.
         "wgmma" on the warpgroups of Hopper (sm_90a), with the same words.
     thresholds : (N,) integers or floats, optional
@@ -113,6 +114,8 @@ def bmm(
     check_chip(chosen, device.compute_capability)
     if isinstance(chosen, SkinnyScheme):
         chosen.check(m, n, device.compute_capability)
+    elif isinstance(chosen, TensorCoreScheme):
+        chosen.check(device.compute_capability)
     a_stays, b_stays = on_device(a), on_device(b)
     stays = a_stays or b_stays
     if a_stays != b_stays:  # the result is not downloaded, so a NaN in the host operand is checked for here
@@ -187,9 +190,13 @@ def multiply(
         kind, arch = "bits" if output.is_bits else "int", device.compute_capability
         if isinstance(scheme, SkinnyScheme):
             return scheme.plan(sizes, kind, arch, device.multiprocessors)
-        ptx = product_ptx(scheme, kind, a.first, arch).text
         args = (*(None for _ in operands), None, m, n, k, *(None for _ in output.rule))
-        return LaunchPlan(ptx, scheme.name, *scheme.launch(m, n), args)
+        fitted, shared = scheme, 0
+        if isinstance(scheme, TensorCoreScheme):
+            fitted = scheme.fitted(m, n, device.multiprocessors)
+            shared = fitted.shared
+        ptx = product_ptx(fitted, kind, a.first, arch).text
+        return LaunchPlan(ptx, fitted.name, *fitted.launch(m, n), args, shared)
 
     if output.kind != "lines":
         launch(device, key, plan, *arrays)

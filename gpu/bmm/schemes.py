@@ -5,7 +5,7 @@ On CUDA cores as in BSTC, section 5.1 and Table 2; on bit tensor cores as in BTC
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from gpu.bmm.skinny import SKINNY_SCHEMES, SkinnyScheme
@@ -13,6 +13,7 @@ from gpu.bmm.warpgroups import WARPGROUP_SCHEMES, WarpgroupScheme
 from gpu.compile import Ptx, compile_file
 from gpu.device import Dim
 from gpu.host import unknown
+from reference.errors import SchemeError
 from reference.types import First, Word
 
 WARPS_PER_BLOCK = 4
@@ -89,6 +90,10 @@ class TensorCoreScheme:
         Rows and columns of C that a block, and one of its warps, computes.
     step : int
         Pieces of 128 bits of K that a block keeps in shared memory at once; 0 if it uses none.
+    stages : int
+        As many times: the stages of a ring that asynchronous copies fill; 0 without one.
+    smaller : TensorCoreScheme, optional
+        The same with a smaller tile, for outputs with fewer tiles than the device has multiprocessors.
     """
 
     name: str
@@ -97,6 +102,8 @@ class TensorCoreScheme:
     warp_tile: tuple[int, int]
     step: int
     summary: str
+    stages: int = 0
+    smaller: TensorCoreScheme | None = None
 
     source: ClassVar = "bmm/btc.cu"
     word: ClassVar[Word] = 32
@@ -110,6 +117,24 @@ class TensorCoreScheme:
         warps = rows // down * (columns // across)
         return (-(-m // rows) * -(-n // columns), 1, 1), (warps * 32, 1, 1)
 
+    def fitted(self, m: int, n: int, multiprocessors: int) -> TensorCoreScheme:
+        """The scheme with the tile for an output of (m, n)."""
+        few = self.launch(m, n)[0][0] < multiprocessors
+        return self.smaller if self.smaller is not None and few else self
+
+    def check(self, capability: tuple[int, int]) -> None:
+        """Refuse chips without asynchronous copies if the scheme needs them."""
+        if self.stages and capability < (8, 0):
+            raise SchemeError(
+                f"scheme={self.name!r} on sm_{capability[0]}{capability[1]}\n"
+                "its asynchronous copies begin with sm_80\nchoose btc2"
+            )
+
+    @property
+    def shared(self) -> int:
+        """The bytes of dynamic shared memory of a block: its ring."""
+        return self.stages * sum(self.block_tile) * self.step * 16
+
     @property
     def macros(self) -> dict[str, str | int]:
         """The macros of the source, except those of the output."""
@@ -117,7 +142,8 @@ class TensorCoreScheme:
             ("ROWS", "COLUMNS", "WARP_ROWS", "WARP_COLUMNS"), self.block_tile + self.warp_tile, strict=True
         )
         named = {"SCHEME": self.name, f"FORMAT_{self.form.upper()}": ""}
-        return {**named, **dict(tiles), "STEP": self.step, "WORD_32": ""}
+        ring: dict[str, str | int] = {"STAGES": self.stages} if self.stages else {}
+        return {**named, **dict(tiles), "STEP": self.step, "WORD_32": "", **ring}
 
 
 TENSOR_CORE_SCHEMES = {
@@ -130,10 +156,16 @@ TENSOR_CORE_SCHEMES = {
 }
 """The schemes of `gpu.bmm` for bit tensor cores, from sm_75 on: words of 32 bits, ``first="lsb"``."""
 
+_MMA = TensorCoreScheme(
+    "mma", "lines", (128, 128), (64, 32), 8, "lines through a ring of asynchronous copies", stages=3
+)
+RING_SCHEMES = {"mma": replace(_MMA, smaller=replace(_MMA, block_tile=(64, 64), warp_tile=(32, 32)))}
+"""The scheme of `gpu.bmm` for bit tensor cores from sm_80 on, by its name: a ring that ``cp.async`` fills."""
+
 
 AnyScheme: TypeAlias = Scheme | TensorCoreScheme | SkinnyScheme | WarpgroupScheme
 
-_ALL: dict[str, AnyScheme] = SCHEMES | TENSOR_CORE_SCHEMES | SKINNY_SCHEMES | WARPGROUP_SCHEMES
+_ALL: dict[str, AnyScheme] = SCHEMES | TENSOR_CORE_SCHEMES | RING_SCHEMES | SKINNY_SCHEMES | WARPGROUP_SCHEMES
 
 
 def choose_scheme(name: Any, k: int) -> AnyScheme:

@@ -10,7 +10,7 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from gpu.bmm.schemes import SCHEMES, TENSOR_CORE_SCHEMES, AnyScheme, TensorCoreScheme
+from gpu.bmm.schemes import RING_SCHEMES, SCHEMES, TENSOR_CORE_SCHEMES, AnyScheme, TensorCoreScheme
 from gpu.bmm.skinny import SKINNY_SCHEMES, SkinnyScheme
 from gpu.bmm.warpgroups import WARPGROUP_SCHEMES, WarpgroupScheme
 from reference.errors import MissingExtraError, NoGpuError
@@ -47,6 +47,7 @@ def gather() -> dict[str, Any]:
     schemes: dict[str, AnyScheme] = {
         **SCHEMES,
         **TENSOR_CORE_SCHEMES,
+        **RING_SCHEMES,
         **SKINNY_SCHEMES,
         **WARPGROUP_SCHEMES,
     }
@@ -65,9 +66,9 @@ def gather() -> dict[str, Any]:
 
 def _explain(scheme: AnyScheme) -> str:
     """One line about a scheme of `gpu.bmm`: its words, its method, and the fallback beyond its largest K."""
-    if isinstance(scheme, TensorCoreScheme):
+    if isinstance(scheme, TensorCoreScheme) and not scheme.stages:
         return f"bit tensor cores, {scheme.summary}"
-    if isinstance(scheme, SkinnyScheme):
+    if isinstance(scheme, TensorCoreScheme | SkinnyScheme):
         return f"bit tensor cores from sm_80, {scheme.summary}"
     if isinstance(scheme, WarpgroupScheme):
         return f"bit tensor cores of sm_90a, {scheme.summary}"

@@ -16,7 +16,7 @@ import pytest
 import reference
 import simwarp
 from gpu.bconv.schemes import EVERY_SCHEME as CONVOLUTIONS
-from gpu.bmm.schemes import SCHEMES, TENSOR_CORE_SCHEMES
+from gpu.bmm.schemes import RING_SCHEMES, SCHEMES, TENSOR_CORE_SCHEMES
 from gpu.bmm.skinny import SKINNY_SCHEMES
 from gpu.bmm.warpgroups import WARPGROUP_SCHEMES
 from reference.errors import NoGpuError
@@ -400,6 +400,7 @@ def test_info_prints_json(capsys):
     assert list(facts["schemes"]) == [
         *SCHEMES,
         *TENSOR_CORE_SCHEMES,
+        *RING_SCHEMES,
         *SKINNY_SCHEMES,
         *WARPGROUP_SCHEMES,
     ]
@@ -525,7 +526,7 @@ def test_a_text_file_is_refused_as_an_array(capsys, tmp_path, content, part):
 def test_the_docs_name_every_scheme_and_option():
     docs = Path(simwarp.__file__).parents[1] / "docs"
     of_gpu = (docs / "gpu.md").read_text()
-    schemes = SCHEMES | TENSOR_CORE_SCHEMES | SKINNY_SCHEMES | WARPGROUP_SCHEMES | CONVOLUTIONS
+    schemes = SCHEMES | TENSOR_CORE_SCHEMES | RING_SCHEMES | SKINNY_SCHEMES | WARPGROUP_SCHEMES | CONVOLUTIONS
     assert all(f'`"{name}"`' in of_gpu for name in schemes)
     plugin = (docs.parent / "simwarp/testing/plugin.py").read_text()
     options = set(re.findall(r'"(--simwarp-[a-z]+)"', plugin))

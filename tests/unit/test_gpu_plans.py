@@ -18,7 +18,7 @@ import reference
 import simwarp
 from gpu.bconv.schemes import EVERY_SCHEME as CONVOLUTIONS
 from gpu.bmm import pack_fsb
-from gpu.bmm.schemes import SCHEMES, TENSOR_CORE_SCHEMES
+from gpu.bmm.schemes import RING_SCHEMES, SCHEMES, TENSOR_CORE_SCHEMES
 from gpu.bmm.warpgroups import WARPGROUP_SCHEMES
 from gpu.cuda_graphs import BoundChain, BoundLaunch
 from gpu.cuda_kernels import Packing, parameter_types
@@ -28,7 +28,7 @@ from reference.errors import DtypeError, FormatError, NotANumberError, SchemeErr
 from reference.types import Coo, PackedBits, PackedTensor
 from reference.types.tensor_map import TensorMap
 
-PRODUCTS = SCHEMES | TENSOR_CORE_SCHEMES | WARPGROUP_SCHEMES
+PRODUCTS = SCHEMES | TENSOR_CORE_SCHEMES | RING_SCHEMES | WARPGROUP_SCHEMES
 OPENED: list[str] = []
 WATCHED = {"open", "os.listdir", "os.scandir", "subprocess.Popen"}
 WATCHING = False

@@ -112,6 +112,8 @@ def test_inputs_of_every_case_are_pinned():
         "wgmma, packed 3 x 1094 by packed 1094 x 13 to int32",
         "skinny, packed 31 x 109 by float64 109 x 3 to int32",
         "skinny, float64 3 x 36 by packed 36 x 1457 to int32",
+        "mma, int8 23 x 29 by float16 29 x 101 to int32",
+        "mma, float32 37 x 32 by packed 32 x 1077 to int32",
         "bconv32, int8 by float64 to int32: 4 x 7 x 5 x 13 by 4 x 3 to 33 channels, padding VALID, "
         "stride 2,2, dilation 2,2",
         "bconv32, float16 by int8 to bits: 3 x 2 x 7 x 33 by 2 x 5 to 16 channels, padding SAME, "

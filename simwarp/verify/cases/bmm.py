@@ -1,8 +1,8 @@
 """The cases of the ±1 matrix product: every scheme, transpose and output, with mixed dtypes and packing.
 
 The number of an input determines scheme, transposes, output and kind of size, so that the first inputs cover
-every combination: 160 for the schemes on CUDA cores, 120 for those on bit tensor cores, 40 for that on
-warpgroups, 40 for the one for few rows or columns. Each of the four is a case.
+every combination: 160 for the schemes on CUDA cores, 120 for those on bit tensor cores, 40 each for that on
+warpgroups, the one for few rows or columns, and the one through a ring. Each of the five is a case.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from gpu.bmm.fsb import fsb_ptx
 from gpu.bmm.lines import lines_ptx
 from gpu.bmm.packing import packing_ptx
 from gpu.bmm.schemes import (
+    RING_SCHEMES,
     SCHEMES,
     TENSOR_CORE_SCHEMES,
     AnyScheme,
@@ -42,6 +43,7 @@ _ALL: dict[str, AnyScheme] = {
     **TENSOR_CORE_SCHEMES,
     **WARPGROUP_SCHEMES,
     **SKINNY_SCHEMES,
+    **RING_SCHEMES,
 }
 
 LISTINGS: dict[str, Callable[..., Any]] = {
@@ -207,6 +209,14 @@ def _skinny_kernels(arch: tuple[int, int]) -> dict[str, str]:
     return {ptx.name: ptx.sha256 for ptx in (*products, *packings, fsb_ptx("lines", arch))}
 
 
+def _ring_kernels(arch: tuple[int, int]) -> dict[str, str]:
+    """The kernels of both tiles, whichever a shape takes."""
+    tiles = [tile for scheme in RING_SCHEMES.values() for tile in (scheme, scheme.smaller) if tile]
+    products = [product_ptx(tile, output, "lsb", arch) for tile in tiles for output in ("int", "bits")]
+    packings = [lines_ptx(dtype, arch) for dtype in DTYPES]
+    return {ptx.name: ptx.sha256 for ptx in (*products, *packings, fsb_ptx("lines", arch))}
+
+
 CASES = [
     Case(
         name=name,
@@ -225,5 +235,6 @@ CASES = [
         ("bmm-btc", TENSOR_CORE_SCHEMES, _tensor_core_kernels, {"listing": _by_listing}),
         ("bmm-wgmma", WARPGROUP_SCHEMES, _warpgroup_kernels, {"listing": _by_listing}),
         ("bmm-skinny", SKINNY_SCHEMES, _skinny_kernels, {}),
+        ("bmm-mma", RING_SCHEMES, _ring_kernels, {}),
     )
 ]
