@@ -9,12 +9,16 @@ from argparse import ArgumentParser
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cache
 from html import escape
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+import numpy as np
 
 ROWS_MARKER = "<!-- ptx rows -->"
 NAMES_MARKER = re.compile(r"<!-- names of ([\w.]+) -->")
@@ -55,6 +59,7 @@ STRANGERS_MARKER = "<!-- strangers results -->"
 STRANGERS_HEADER = "| kernel | form | runs | agrees | findings | bugs |\n" + "|---" * 6 + "|"
 STRANGERS_RESULTS = ROOT / "benchmarks" / "results" / "cpu" / "strangers.json"
 MTTKRP_RESULTS = ROOT / "benchmarks" / "results" / "h200" / "mttkrp.json"
+RING_COLUMNS = 64
 CENSUS = ROOT / "tests" / "data" / "census_forms.txt"
 OUTSIDE_HEADER = (
     "### What is outside\n\n"
@@ -164,19 +169,35 @@ def picture(arguments: list[str]) -> str:
     fragment.add_argument("instruction")
     fragment.add_argument("--operand")
     fragment.add_argument("--registers", action="store_true")
+    fragment.add_argument("--most", type=int, nargs=2)
+    kinds.add_parser("swizzle").add_argument("span", type=int)
+    kinds.add_parser("quad")
+    ring = kinds.add_parser("ring")
+    for name in "mnk":
+        ring.add_argument(name, type=int)
     options = vars(parser.parse_args(arguments))
     kind = options.pop("kind")
-    own = {"fragment": fragment_of, "exclude": exclude_of, "same": same_of}
+    own = {
+        "fragment": fragment_of,
+        "exclude": exclude_of,
+        "same": same_of,
+        "swizzle": swizzle_of,
+        "quad": quad_of,
+        "ring": ring_of,
+    }
     draw = own.get(kind) or getattr(import_module("simwarp.draw"), kind)
     text = f"<pre><code>{escape(draw(**options))}</code></pre>"
     twin = f'<details style="text-align: left"><summary>as text</summary>{text}</details>'
     return f"<figure data-search-exclude>\n{draw(**options, svg=True)}\n{twin}\n</figure>"
 
 
-def fragment_of(instruction: str, operand: str | None, registers: bool, svg: bool = False) -> str:
-    """The picture of ``simwarp frag``."""
+def fragment_of(
+    instruction: str, operand: str | None, registers: bool, most: tuple[int, int] | None, svg: bool = False
+) -> str:
+    """The picture of ``simwarp frag``, of so many rows and columns at most."""
     picture_of = import_module("simwarp.cli.frag_picture").picture_of
-    return _drawn(picture_of(instruction, operand, registers=registers), svg)
+    cut = {} if most is None else {"most": tuple(most)}
+    return _drawn(picture_of(instruction, operand, registers=registers, **cut), svg)
 
 
 def exclude_of(
@@ -242,6 +263,93 @@ def _windows(
         row_labels=tuple(f"{'output ' * (p == 0)}{p}" for p in range(len(starts))),
         least=3,
     )
+
+
+def swizzle_of(span: int, svg: bool = False) -> str:
+    """Eight rows of a span: the chunks of 16 bytes of a matrix, and where shared memory has them."""
+    parts = import_module("simwarp.draw.picture")
+    chunks = np.arange(span // 2).reshape(8, span // 16)
+    placed = np.empty_like(chunks)
+    swizzled = import_module("simwarp.fragments.swizzles").swizzled
+    placed.flat[swizzled(chunks * 16, span) // 16] = chunks
+
+    def grid(found: np.ndarray[Any, Any], title: str, lead: str = "") -> Any:
+        rows = tuple(
+            tuple(parts.Cell(str(chunk), hue=chunk % (span // 16) // 2 * 8) for chunk in row)
+            for row in found.tolist()
+        )
+        labels = tuple(str(16 * column) for column in range(span // 16))
+        return parts.Grid(
+            rows,
+            title,
+            corner="byte",
+            column_labels=labels,
+            row_labels=tuple(f"{'row ' * (row == 0)}{row}" for row in range(8)),
+            lead=lead,
+        )
+
+    notes = (
+        "A cell is 16 bytes; its number is its place in the matrix.",
+        f"A colour is 32 bytes along k: what one product reads of the {span} bytes of a step.",
+    )
+    line = (grid(chunks, "the matrix"), grid(placed, "shared memory", "→"))
+    return _drawn(parts.Picture(f"The swizzle of {span} bytes", (line,), notes), svg)
+
+
+def quad_of(svg: bool = False) -> str:
+    """Which lanes' bits are in each word of a lane, after each exchange of `simwarp.listings.wgmma`."""
+    parts = import_module("simwarp.draw.picture")
+    exchanged = import_module("simwarp.listings.wgmma").exchanged
+    lane = np.arange(32, dtype=np.uint32) % 4
+    first = [np.uint32(1) << (4 * word + lane) for word in range(4)]
+    second = [exchanged(*first[:2], 1), exchanged(*first[2:], 1)]
+
+    def grid(words: list[np.ndarray[Any, Any]], title: str, lead: str = "") -> Any:
+        return parts.Grid(
+            tuple(tuple(_bits_of_word(parts, int(word[of])) for of in range(4)) for word in words),
+            title,
+            corner="lane",
+            column_labels=tuple("0123"),
+            row_labels=("",) * len(words),
+            least=len("w0: 0 1 2 3"),
+            lead=lead,
+        )
+
+    steps = (
+        (grid(first, "each lane has a quarter of four words"),),
+        (grid(second, "after two shuffles with lane ^ 1"),),
+        (grid([exchanged(*second, 2)], "after one shuffle with lane ^ 2"),),
+    )
+    notes = ("w2: 0 1 is word 2 with the bits of lanes 0 and 1. Colours are words.",)
+    return _drawn(parts.Picture("Four words in a quad of lanes", steps, notes), svg)
+
+
+def _bits_of_word(parts: Any, bits: int) -> Any:
+    """The cell of a word: four bits for each word that it may be, one for each lane."""
+    word = (bits.bit_length() - 1) // 4
+    lanes = [str(lane) for lane in range(4) if bits >> 4 * word & 1 << lane]
+    return parts.Cell(f"w{word}: {' '.join(lanes)}", hue=8 * word)
+
+
+@cache
+def _ring(m: int, n: int, k: int) -> dict[str, str]:
+    """The timeline of the ring of a block that computes a product by itself."""
+    choice = {"schedule": "random", "seed": 1}
+    device = import_module("simwarp").Device((9, 0), observe="pipeline", multiprocessors=1, **choice)
+    ones = np.ones((m, k), np.int8), np.ones((k, n), np.int8)
+    import_module("gpu").bmm(*ones, scheme="wgmma", device=device)
+    rows: dict[str, str] = device.report.pipeline.cells(RING_COLUMNS)
+    return {f"stage {stage}": row for stage, row in enumerate(rows.values())}
+
+
+def ring_of(m: int, n: int, k: int, svg: bool = False) -> str:
+    """When the stages of ``gpu.bmm(scheme="wgmma")`` are filled and read."""
+    rows = _ring(m, n, k)
+    if svg:
+        title = f"The stages of a block: {m} × {k} by {k} × {n}"
+        return _drawn(replace(import_module("simwarp.draw.pipeline").timeline(rows), title=title), svg)
+    lines = [f"{stage}  {row}" for stage, row in rows.items()]
+    return "\n".join([*lines, "", "~ copy in flight, = filled, # read, . free"])
 
 
 def _drawn(picture: Any, svg: bool) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from reference.errors import SchemeError
-from simwarp.draw.fragment import Held, holders_picture, product_picture, registers_picture
+from simwarp.draw.fragment import WHOLE, Held, Most, holders_picture, product_picture, registers_picture
 from simwarp.draw.picture import Picture
 from simwarp.fragments import Fragments, Operand, fragments_of
 
@@ -25,12 +25,14 @@ def held_of(operand: Operand) -> Held:
     return Held(operand.name.upper(), operand.type, layout.bits, layout.register_bits, *where)
 
 
-def picture_of(instruction: str, operand: str | None = None, *, registers: bool = False) -> Picture:
-    """The picture of one operand, or of the whole product."""
+def picture_of(
+    instruction: str, operand: str | None = None, *, registers: bool = False, most: Most = WHOLE
+) -> Picture:
+    """The picture of one operand, of at most so many rows and columns of cells, or of the whole product."""
     found = fragments_of(instruction)
     held = [held_of(one) for one in chosen(found, operand)]
     if registers or len(held) == 1 or not found.shape.k:
-        pictures = [(registers_picture if registers else holders_picture)(one) for one in held]
+        pictures = [(registers_picture if registers else holders_picture)(one, most) for one in held]
         return pictures[0] if len(pictures) == 1 else _joined(found.opcode, pictures)
     named = {one.name: one for one in held}
     d = named["D"]

@@ -12,7 +12,7 @@ _CELLS = {
     "=": Cell(shade="one", mark=True),
     "#": Cell(shade="one"),
 }
-_NOTE = "from left to right: copy in flight (light), filled (dark), read (green), free (grey)"
+_NOTE = "from left to right: copy in flight (faint orange), filled (orange), read (green), free (grey)"
 
 
 def timeline(rows: Mapping[str, str]) -> Picture:

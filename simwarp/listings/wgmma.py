@@ -65,11 +65,11 @@ def multiply_add(sums: Sums, a: Bytes, b: Bytes) -> None:
 
 def words_of_quad(words: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
     """Exchange four words of partial bits, (4, …, 32), in quads of lanes: lane q gets all bits of word q."""
-    low, up = (_kept(words[i], words[i + 1], 1) for i in (0, 2))
-    return _kept(low, up, 2)
+    low, up = (exchanged(words[i], words[i + 1], 1) for i in (0, 2))
+    return exchanged(low, up, 2)
 
 
-def _kept(low: npt.NDArray[Any], up: npt.NDArray[Any], bit: int) -> npt.NDArray[np.uint32]:
+def exchanged(low: npt.NDArray[Any], up: npt.NDArray[Any], bit: int) -> npt.NDArray[np.uint32]:
     """Of two words each lane keeps the one that a bit of its number names, and gives the other away."""
     upper = np.bitwise_and(LANE, bit) > 0
     kept: npt.NDArray[np.uint32] = np.where(upper, up, low)

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -336,6 +337,48 @@ def test_the_benchmark_page_lists_the_public_kernels() -> None:
         "| `a` | f | yes | no | 2 `Race`, 1 `CopyInFlight` | p; q |",
         "| `a` | f | waits for wgmma | | | |",
     ]
+
+
+def cells_of(drawn: str) -> list[list[str]]:
+    """The cells of each row of boxes in the text of a picture."""
+    rows = [line for line in drawn.splitlines() if "|" in line]
+    return [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
+
+
+def test_the_picture_of_a_swizzle_has_the_stage_of_the_listing() -> None:
+    from simwarp.listings.wgmma import CHUNK, SPAN, swizzled_stage
+
+    lines = np.repeat(np.arange(64, dtype=np.uint8), CHUNK).reshape(8, SPAN)
+    before, after = (stage[:, ::CHUNK].astype(str).tolist() for stage in (lines, swizzled_stage(lines)))
+    drawn = cells_of(hooks().swizzle_of(128))
+    assert [row[:8] for row in drawn] == before
+    assert [row[-8:] for row in drawn] == after
+    assert [row[-2:] for row in cells_of(hooks().swizzle_of(32))][:5] == [
+        *(["0", "1"], ["2", "3"], ["4", "5"], ["6", "7"]),
+        ["9", "8"],
+    ]
+
+
+def test_the_picture_of_a_quad_ends_with_whole_words() -> None:
+    rows = cells_of(hooks().quad_of())
+    assert rows[4:] == [
+        ["w0: 0 1", "w1: 0 1", "w0: 2 3", "w1: 2 3"],
+        ["w2: 0 1", "w3: 0 1", "w2: 2 3", "w3: 2 3"],
+        [f"w{word}: 0 1 2 3" for word in range(4)],
+    ]
+
+
+def test_the_picture_of_a_ring_has_its_stages_in_turn() -> None:
+    drawn = hooks().ring_of(64, 64, 2048).splitlines()[:2]
+    assert [line[:9] for line in drawn] == ["stage 0  ", "stage 1  "]
+    assert drawn[0].index("#") < drawn[1].index("#")
+    assert "<svg" in hooks().ring_of(64, 64, 2048, svg=True)
+
+
+def test_a_fragment_is_cut_to_the_most_rows() -> None:
+    instruction = "mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc"
+    drawn = hooks().fragment_of(instruction, "d", registers=False, most=(6, 8))
+    assert "⋮" in drawn
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs" / "api").glob("*.md")), ids=lambda page: page.stem)
