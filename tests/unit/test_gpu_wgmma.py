@@ -74,6 +74,7 @@ def expected(a, b, output):
     return dots.astype(output)
 
 
+@pytest.mark.slow_cases("shape2-*", "shape0-*-64x64")
 @pytest.mark.parametrize("which", EVERY_TILE)
 @pytest.mark.parametrize("shape", [(1, 1, 1), (130, 72, 700), (67, 301, 129)])
 def test_every_tile_and_output_equals_the_reference(which, shape):
@@ -83,6 +84,7 @@ def test_every_tile_and_output_equals_the_reference(which, shape):
     np.testing.assert_array_equal(got, expected(a, b, output), strict=True)
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("output", TILES)
 @pytest.mark.parametrize("blocks", [1, 3])
