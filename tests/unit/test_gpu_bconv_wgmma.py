@@ -128,7 +128,7 @@ EVERY_TILE = {
 }
 
 
-@pytest.mark.parametrize("filters", [72, 301])
+@pytest.mark.parametrize("filters", [72, pytest.param(301, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("which", EVERY_TILE)
 def test_every_tile_equals_the_reference(which, filters):
     kind, pool, tile = EVERY_TILE[which]
@@ -136,6 +136,7 @@ def test_every_tile_equals_the_reference(which, filters):
     np.testing.assert_array_equal(*launched(tile, x, w, kind, pool, simwarp.Device((9, 0)), 2), strict=True)
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("c", [100, 200, 500, 1100])
 @pytest.mark.parametrize("output", ["int", "bits", "pooled"])
