@@ -1,6 +1,7 @@
 """The benchmark of Hopper's products, on the simulator: it checks what it measures."""
 
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,23 @@ import pytest
 import simwarp
 from simwarp.tensormaps import encode
 
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
-bits, tune = pytest.importorskip("bits"), pytest.importorskip("tune")
+MODULES = ("common", "hopper", "bits", "tune")
+
+
+def scripts():
+    """The two scripts, as they run in their folder; other folders have modules of the same names."""
+    before = {name: sys.modules.pop(name) for name in MODULES if name in sys.modules}
+    sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+    try:
+        return import_module("bits"), import_module("tune")
+    finally:
+        del sys.path[0]
+        for name in MODULES:
+            sys.modules.pop(name, None)
+        sys.modules.update(before)
+
+
+bits, tune = scripts()
 
 
 @pytest.fixture(autouse=True)

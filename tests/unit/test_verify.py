@@ -118,6 +118,10 @@ def test_inputs_of_every_case_are_pinned():
         "stride 2,2, dilation 2,2",
         "bconv32, float16 by int8 to bits: 3 x 2 x 7 x 33 by 2 x 5 to 16 channels, padding SAME, "
         "stride 3,1, dilation 1,1",
+        "wgmma, float32 by float32 to int32: 4 x 3 x 2 x 5 by 3 x 2 to 33 channels, padding VALID, "
+        "stride 1,2, dilation 1,1",
+        "wgmma, packed NHWC by packed HWOI to int32: 2 x 7 x 4 x 31 by 4 x 2 to 1 channels, padding SAME, "
+        "stride 3,1, dilation 1,2",
         "coo, mode 0 of 9 x 1 with 1 nonzeros (tiny), R = 1, float32",
         "f-coo, mode 2 of 2442 x 2057 x 2512 with 160 nonzeros (hypersparse), R = 64, float32, deterministic",
     ]

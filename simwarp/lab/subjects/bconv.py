@@ -1,8 +1,9 @@
-"""The subject that compares bit convolutions of 20,000 geometries with the reference.
+"""The subjects that compare bit convolutions of thousands of geometries with the reference.
 
-The geometries have every scheme, class and kind of output. Convolutions reuse memory of earlier ones.
+The geometries have every scheme, class and kind of output; those of the scheme on warpgroups are a subject of
+their own. Convolutions reuse memory of earlier ones.
 
->>> large_input(3).scheme
+>>> large_input(tuple(SCHEMES), 3).scheme
 'btc2'
 """
 
@@ -11,24 +12,27 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from gpu.bconv.schemes import SCHEMES
+from gpu.bconv.warpgroups import WARPGROUP_SCHEMES
 from simwarp.lab.recording import Answers, Asking, Subject
 from simwarp.verify import CASES, Draw
 from simwarp.verify.cases.bconv2d import OUTPUTS, Input, picture
 from simwarp.verify.geometries import Geometry, classes_of
 
-CASE = CASES["bconv2d"]
 SEED = 7
 GEOMETRIES, LARGE = 20_000, 48
+OF_WARPGROUPS = 5_200
 FIRST = 500
 """The number of inputs whose answers are part of the recorded digest."""
 
 
-def large_input(k: int) -> Input:
+def large_input(schemes: Sequence[str], k: int) -> Input:
     """Input k of the large convolutions, which fill the largest tiles of every scheme."""
     draw = Draw(SEED, "large bconv2d", k)
     channels, filters = draw.choice((3, 33, 64, 129)), draw.choice((40, 64, 72, 129))
@@ -41,8 +45,8 @@ def large_input(k: int) -> Input:
     )
     shapes = geometry.images, geometry.filters
     x, w = (draw.matrix(math.prod(shape[:3]), shape[3], "int8").reshape(shape) for shape in shapes)
-    item = Input(x, w, geometry, list(SCHEMES)[k % 4])
-    output = OUTPUTS[k // 4 % 4]
+    item = Input(x, w, geometry, schemes[k % len(schemes)])
+    output = OUTPUTS[k // len(schemes) % 4]
     if output == "int32":
         return item
     spread = math.isqrt(math.prod(geometry.filters[:3])) + 1
@@ -51,38 +55,39 @@ def large_input(k: int) -> Input:
     return replace(item, thresholds=thresholds, flip=flip, pool=None if output == "bits" else output)
 
 
-def ask(asking: Asking) -> Answers:
-    """Compare inputs of the case until enough geometries have occurred, then large inputs."""
-    geometries, first = asking.number(GEOMETRIES, 20), asking.number(FIRST, 10)
+def ask(name: str, schemes: Sequence[str], enough: int, asking: Asking) -> Answers:
+    """Compare inputs of a case until enough geometries have occurred, then large inputs."""
+    case = CASES[name]
+    geometries, first = asking.number(enough, 20), asking.number(FIRST, 10)
     seen: set[Geometry] = set()
     counts = {name: Counter[str]() for name in ("schemes", "classes", "outputs")}
     differences: list[str] = []
     digest = hashlib.sha256()
 
     def compare(name: str, item: Input) -> bytes:
-        expected, got = CASE.answers["reference"](item), CASE.answers["gpu"](item, asking.device)
+        expected, got = case.answers["reference"](item), case.answers["gpu"](item, asking.device)
         seen.add(item.geometry)
         counts["schemes"][item.scheme] += 1
         counts["classes"].update(classes_of(item.geometry))
         counts["outputs"]["int32" if item.thresholds is None else item.pool or "bits"] += 1
-        if not CASE.equal(item, expected, got):
-            differences.append(f"{name}: {CASE.describe(item)}\n{difference(item, expected, got)}")
+        if not case.equal(item, expected, got):
+            differences.append(f"{name}: {case.describe(item)}\n{difference(item, expected, got)}")
         return np.ascontiguousarray(got).tobytes()
 
     inputs = 0
     while len(seen) < geometries or inputs < first:
-        answer = compare(f"input {inputs}", CASE.draw(Draw(SEED, CASE.name, inputs)))
+        answer = compare(f"input {inputs}", case.draw(Draw(SEED, case.name, inputs)))
         if inputs < first:
             digest.update(answer)
         inputs += 1
         asking.progress(len(seen), geometries)
     large = asking.number(LARGE, 0)
     for k in range(large):
-        compare(f"large input {k}", large_input(k))
+        compare(f"large input {k}", large_input(schemes, k))
     facts = {"seed": SEED, "inputs": inputs + large, "geometries": len(seen), "mismatches": len(differences)}
     facts |= {name: dict(count) for name, count in counts.items()}
     facts |= {"first": first, "digest_of_first": digest.hexdigest()}
-    ptx = CASE.kernels(asking.device.compute_capability)
+    ptx = case.kernels(asking.device.compute_capability)
     return Answers(facts, ptx=ptx, differences=differences)
 
 
@@ -94,4 +99,15 @@ def difference(item: Input, expected: np.ndarray, got: np.ndarray) -> str:
     return f"expected {expected[element]}, got {got[element]} at {element}\n{picture(item, element, 0)}"
 
 
-SUBJECTS = [Subject("bconv2d-geometries", "bit convolutions of 20,000 geometries, by digest", ask)]
+SUBJECTS = [
+    Subject(
+        "bconv2d-geometries",
+        "bit convolutions of 20,000 geometries, by digest",
+        partial(ask, "bconv2d", tuple(SCHEMES), GEOMETRIES),
+    ),
+    Subject(
+        "bconv2d-wgmma-geometries",
+        "those of 5,200 geometries on warpgroups",
+        partial(ask, "bconv2d-wgmma", tuple(WARPGROUP_SCHEMES), OF_WARPGROUPS),
+    ),
+]

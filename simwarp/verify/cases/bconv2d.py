@@ -1,12 +1,17 @@
-"""The case of the ±1 convolution: every scheme, class of geometry, output and kind of operand.
+"""The cases of the ±1 convolution: every scheme, class of geometry, output and kind of operand.
 
-The number of an input determines all four, so that the first 704 inputs cover every combination. For a
-pooled output, geometries of the class are drawn until one has at least 2 × 2 output pixels.
+The number of an input determines all four, so that the first 704 inputs cover every combination, or the first
+176 of the scheme on warpgroups, a case of its own. For a pooled output, geometries of the class are drawn
+until one has at least 2 × 2 output pixels.
 """
 
 from __future__ import annotations
 
+import hashlib
+import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -17,7 +22,9 @@ import reference
 from gpu.bconv import SCHEMES
 from gpu.bconv.geometry import conv_shape
 from gpu.bconv.packing import packing_ptx
-from gpu.bconv.schemes import Pool, convolution_ptx
+from gpu.bconv.schemes import AnyScheme, Pool, convolution_ptx
+from gpu.bconv.warpgroups import WARPGROUP_SCHEMES
+from gpu.bmm.lines import lines_ptx
 from reference.tensors import to_tiles
 from reference.threshold import INT32_MAX, INT32_MIN, pool_bits
 from reference.types import PackedTensor, TensorLayout, Word
@@ -59,16 +66,17 @@ class Input:
         return {**self.geometry.options, "thresholds": self.thresholds, "flip": self.flip}
 
 
-def _draw(draw: Draw) -> Input:
-    """Draw an input."""
+def _draw(schemes: Mapping[str, AnyScheme], draw: Draw) -> Input:
+    """Draw an input for one of the schemes."""
     # As 4 and 11 are coprime, k modulo both covers every pair of scheme and class.
-    scheme, name = list(SCHEMES)[draw.k % 4], CLASSES[draw.k % 11]
-    output, kinds = OUTPUTS[draw.k // 4 % 4], _KINDS[draw.k // 16 % 4]
+    number, which = divmod(draw.k, len(schemes))
+    scheme, name = list(schemes)[which], CLASSES[draw.k % 11]
+    output, kinds = OUTPUTS[number % 4], _KINDS[number // 4 % 4]
     pooled = output in ("or", "and")
     geometry = draw_geometry(draw, name)
     while pooled and min(geometry.out) < 2:
         geometry = draw_geometry(draw, name)
-    layouts = SCHEMES[scheme].images, SCHEMES[scheme].filters
+    layouts = schemes[scheme].images, schemes[scheme].filters
     x = _operand(draw, kinds[0], geometry.images, layouts[0])
     w = _operand(draw, kinds[1], geometry.filters, layouts[1])
     if output == "int32":
@@ -232,18 +240,35 @@ def _kernels(arch: tuple[int, int]) -> dict[str, str]:
     return {ptx.name: ptx.sha256 for ptx in (*compiled, *(packing_ptx(dtype, arch) for dtype in DTYPES))}
 
 
+def _warpgroup_kernels(arch: tuple[int, int]) -> dict[str, str]:
+    """The kernels of small convolutions for every span, with int32 in boxes and in pairs, and bits."""
+    scheme, found = WARPGROUP_SCHEMES["wgmma"], dict[str, str]()
+    outputs: list[tuple[str, Pool]] = [("int", "none"), ("bits", "none"), ("bits", "or"), ("bits", "and")]
+    for channels, filters, (output, pool) in itertools.product((128, 256, 512, 1024), (40, 41), outputs):
+        if output == "int" or filters == 40:
+            shape = conv_shape((1, 8, 8, channels), (3, 3, channels, filters))
+            text = scheme.plan(shape, output, pool, arch, 1).ptx
+            name = f"{scheme.source}, {channels} channels, {filters} filters, {output}, {pool}"
+            found[name] = hashlib.sha256(text.encode()).hexdigest()
+    return found | {ptx.name: ptx.sha256 for ptx in (lines_ptx(dtype, arch) for dtype in DTYPES)}
+
+
 CASES = [
     Case(
-        name="bconv2d",
-        draw=_draw,
+        name=name,
+        draw=partial(_draw, schemes),
         shape=_shape,
         describe=_describe,
-        answers={"reference": _by_reference, "listing": _by_listing, "gpu": _by_gpu},
+        answers={"reference": _by_reference, **listing, "gpu": _by_gpu},
         outputs={"gpu": "y", "listing": "output"},
         explain=_explain,
         lead=_lead,
-        kernels=_kernels,
-        covering=704,
+        kernels=kernels,
+        covering=176 * len(schemes),
         picture=picture,
+    )
+    for name, schemes, kernels, listing in (
+        ("bconv2d", SCHEMES, _kernels, {"listing": _by_listing}),
+        ("bconv2d-wgmma", WARPGROUP_SCHEMES, _warpgroup_kernels, {}),
     )
 ]
