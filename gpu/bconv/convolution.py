@@ -54,7 +54,7 @@ def bconv2d(
     scheme : str
         "bconv32", "bconv64", "btc1", "btc2", "wgmma" (on the warpgroups of Hopper, sm_90a), or "auto": that
         of a prepared operand, else the choice of `gpu.bconv.plan`.
-    thresholds : (O,) integers, optional
+    thresholds : (O,) integers or floats, optional
         Turn the output into bits: 1 where the dot product is at least its channel's threshold.
     flip : (O,) bool, optional
         True for channels whose bits are inverted: those with a negative γ.

@@ -9,7 +9,8 @@ from typing import Any, Literal, TypeAlias
 from gpu.bconv.geometry import ConvShape, conv_shape
 from gpu.bconv.packing import MEANINGS, check_packed, pack_on_device, regrouped, tensor
 from gpu.bconv.schemes import EVERY_SCHEME, AnyScheme, plan_shape
-from gpu.bconv.warpgroups import WarpgroupScheme, check_chip
+from gpu.bconv.warpgroups import WarpgroupScheme
+from gpu.bmm.warpgroups import check_chip
 from gpu.device import Array, Device, planned
 from gpu.host import Prepared, check_role, choose_device, prepared_for, refuse_nan, unknown, words_to_device
 from reference.errors import FormatError, SchemeError
@@ -93,7 +94,7 @@ def operand(x: Any, name: Role) -> Any:
 def choose_scheme(name: Any, x: Any, w: Any, device: Device, shape: Any) -> AnyScheme:
     """The scheme of that name; for "auto" that of a prepared operand, else the plan's for ``shape()``."""
     if isinstance(name, str) and name in EVERY_SCHEME:
-        check_chip(EVERY_SCHEME[name], device.compute_capability)
+        check_chip(EVERY_SCHEME[name], device.compute_capability, "btc1")
         return EVERY_SCHEME[name]
     if not isinstance(name, str) or name != "auto":
         raise unknown("scheme", name, (*EVERY_SCHEME, "auto"))

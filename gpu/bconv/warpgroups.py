@@ -191,12 +191,3 @@ def check_limits(shape: ConvShape, kind: str, pool: Pool) -> None:
 
 WARPGROUP_SCHEMES = {scheme.name: scheme for scheme in (WarpgroupScheme(),)}
 """The scheme of `gpu.bconv2d` for sm_90a, by its name."""
-
-
-def check_chip(scheme: Any, capability: tuple[int, int]) -> None:
-    """Refuse a scheme whose instructions another chip has."""
-    if isinstance(scheme, WarpgroupScheme) and capability != (9, 0):
-        chip = f"sm_{capability[0]}{capability[1]}"
-        raise SchemeError(
-            f"scheme={scheme.name!r} on {chip}\nits instructions are those of sm_90a alone\nchoose btc1"
-        )

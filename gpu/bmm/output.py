@@ -14,6 +14,7 @@ from gpu.bmm.warpgroups import WarpgroupScheme
 from gpu.device import Device
 from gpu.host import WORD_DTYPES, unknown
 from reference.errors import DtypeError, SchemeError
+from reference.types.launch import dtype_of
 
 _NUMBERS = ("int32", "int16", "float16", "float32")
 
@@ -66,7 +67,9 @@ def kind_of(dtype: Any, scheme: AnyScheme, k: int, *, bits: bool, prepared: bool
         raise SchemeError("thresholds and dtype are given\nthe output is bits\nleave one out")
     if prepared and not bits:
         raise SchemeError("prepared=True without thresholds\nonly bits are an operand\ngive thresholds")
-    kind = "lines" if prepared else "words" if bits else "int32" if dtype is None else np.dtype(dtype).name
+    kind = "int32" if dtype is None else dtype_of("dtype", dtype).name
+    if bits:
+        kind = "lines" if prepared else "words"
     if not bits and kind not in DTYPES:
         raise unknown("dtype", kind, DTYPES)
     if kind not in ("words", "int32") and not isinstance(scheme, WarpgroupScheme):

@@ -121,8 +121,8 @@ def bmm(
     if a_stays != b_stays:  # the result is not downloaded, so a NaN in the host operand is checked for here
         refuse_nan(a=a, b=b)
     kind = kind_of(dtype, chosen, k, bits=thresholds is not None, prepared=prepared)
-    rule = rule_on_device(thresholds, flip, n, device) or scales_on_device(scales, kind, n, device)
-    output = Output(kind, rule)
+    factors = scales_on_device(scales, kind, n, device)
+    output = Output(kind, rule_on_device(thresholds, flip, n, device) or factors)
     recording = None if key is None else Recording(device, arrays)
     device = device if recording is None else cast("Device", recording)
     left = placed(a, "a", transpose_a, chosen, device)

@@ -178,12 +178,12 @@ WARPGROUP_SCHEMES = {scheme.name: scheme for scheme in (WarpgroupScheme(),)}
 """The scheme of `gpu.bmm` for sm_90a, by its name."""
 
 
-def check_chip(scheme: Any, capability: tuple[int, int]) -> None:
-    """Refuse a scheme whose instructions another chip has."""
-    if isinstance(scheme, WarpgroupScheme) and capability != (9, 0):
+def check_chip(scheme: Any, capability: tuple[int, int], other: str = "btc3") -> None:
+    """Refuse a scheme on warpgroups, of products or convolutions, on a chip that lacks its instructions."""
+    if scheme.name == "wgmma" and capability != (9, 0):
         chip = f"sm_{capability[0]}{capability[1]}"
         raise SchemeError(
-            f"scheme={scheme.name!r} on {chip}\nits instructions are those of sm_90a alone\nchoose btc3"
+            f"scheme={scheme.name!r} on {chip}\nits instructions are those of sm_90a alone\nchoose {other}"
         )
 
 

@@ -14,6 +14,7 @@ from gpu.bmm.schemes import choose_scheme, product_ptx
 from reference.errors import FormatError, NotANumberError, SchemeError, ShapeError
 from reference.types import PackedBits
 from simwarp.verify.draw import Draw
+from support.rules import rule
 
 ARCHITECTURES = [(7, 5), (8, 0), (9, 0)]
 SIZES = [
@@ -34,14 +35,6 @@ INT32 = np.iinfo(np.int32)
 
 def values(rows, columns, k=0, dtype="float32"):
     return Draw(0, "test_gpu_btc", k).matrix(rows, columns, dtype)
-
-
-def rule(n, k):
-    draw = Draw(0, "rule", n)
-    spread = int(np.sqrt(k)) + 1
-    thresholds = np.array([draw.integer(-spread, spread) for _ in range(n)], np.int32)
-    thresholds[::5] = draw.choice([INT32.min, INT32.max, -k, k, k + 1])
-    return thresholds, np.array([draw.integer(0, 1) for _ in range(n)], np.bool_)
 
 
 def assert_bits(packed, dots, thresholds, flip=None):

@@ -16,6 +16,7 @@ from gpu.compile import compile
 from reference.errors import FormatError, NotANumberError, SchemeError
 from simwarp.faults import CopyInFlight, MemoryFault, Race, UninitialisedRead
 from simwarp.verify import CASES, Draw
+from support.rules import rule
 
 MMA = RING_SCHEMES["mma"]
 ARCHITECTURES = [(8, 0), (8, 6), (8, 9), (9, 0)]
@@ -41,14 +42,6 @@ def values(rows, columns, k=0, dtype="float32"):
 def device_of(tile, cc=(8, 0), **options):
     """A device of so few multiprocessors, or so many, that a product takes this tile."""
     return simwarp.Device(cc, multiprocessors={"large": 1, "small": 132}[tile], **options)
-
-
-def rule(n, k):
-    draw = Draw(0, "rule", n)
-    spread = int(np.sqrt(k)) + 1
-    thresholds = np.array([draw.integer(-spread, spread) for _ in range(n)], np.int32)
-    thresholds[::5] = draw.choice([INT32.min, INT32.max, -k, k, k + 1])
-    return thresholds, np.array([draw.integer(0, 1) for _ in range(n)], np.bool_)
 
 
 @pytest.mark.pairwise

@@ -11,6 +11,7 @@ import simwarp
 from gpu.bmm.skinny import SKINNY_SCHEMES
 from reference.errors import FormatError, NotANumberError, SchemeError
 from simwarp.verify import CASES, Draw
+from support.rules import rule
 
 SKINNY = SKINNY_SCHEMES["skinny"]
 ARCHITECTURES = [(8, 0), (8, 9), (9, 0)]
@@ -32,14 +33,6 @@ INT32 = np.iinfo(np.int32)
 
 def values(rows, columns, k=0, dtype="float32"):
     return Draw(0, "test_gpu_skinny", k).matrix(rows, columns, dtype)
-
-
-def rule(n, k):
-    draw = Draw(0, "rule", n)
-    spread = int(np.sqrt(k)) + 1
-    thresholds = np.array([draw.integer(-spread, spread) for _ in range(n)], np.int32)
-    thresholds[::5] = draw.choice([INT32.min, INT32.max, -k, k, k + 1])
-    return thresholds, np.array([draw.integer(0, 1) for _ in range(n)], np.bool_)
 
 
 def words_of(dots, thresholds, flip=None):

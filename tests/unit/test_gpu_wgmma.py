@@ -14,6 +14,7 @@ from gpu.bmm.schemes import choose_scheme
 from gpu.bmm.warpgroups import BITS, TILES, WARPGROUP_SCHEMES, Tile
 from reference.errors import DtypeError, NotANumberError, SchemeError, ShapeError
 from simwarp.verify.draw import Draw
+from support.rules import rule
 
 WGMMA = WARPGROUP_SCHEMES["wgmma"]
 SCHEDULES = ["lowest pc", "stack", pytest.param("random", marks=pytest.mark.slow)]
@@ -30,21 +31,14 @@ def values(rows, columns, k=0, dtype="float32"):
     return Draw(0, "test_gpu_wgmma", k).matrix(rows, columns, dtype)
 
 
-def rule(n, k):
-    draw = Draw(0, "rule", n)
-    spread = int(np.sqrt(k)) + 1
-    thresholds = np.array([draw.integer(-spread, spread) for _ in range(n)], np.int32)
-    thresholds[::5] = draw.choice([INT32.min, INT32.max, -k, k, k + 1])
-    return thresholds, np.array([draw.integer(0, 1) for _ in range(n)], np.uint8)
-
-
 def product(device, a, b, output, tile, blocks):
     """The product by one tile, and by so many blocks; the rows of C, or its words along the rows."""
     (m, k), n = a.shape, b.shape[1]
     left, right = (prepare_matrix(x, role, scheme="wgmma", device=device) for x, role in ((a, "a"), (b, "b")))
     of_output = ()
     if output in BITS:
-        of_output = tuple(map(device.upload, rule(n, k)))
+        thresholds, flip = rule(n, k)
+        of_output = device.upload(thresholds), device.upload(flip.astype(np.uint8))
     elif output.startswith("float"):
         of_output = (device.upload(scales(n)),)
     made = Output(output, of_output).allocate(m, n, WGMMA, device)
@@ -67,7 +61,7 @@ def expected(a, b, output):
     n, k = b.shape[1], b.shape[0]
     if output in BITS:
         thresholds, flip = rule(n, k)
-        words = reference.threshold(dots, thresholds, flip.astype(bool), word=32, first="lsb").words
+        words = reference.threshold(dots, thresholds, flip, word=32, first="lsb").words
         return np.pad(words, ((0, -len(words) % 4 if output == "lines" else 0), (0, 0)))
     if output.startswith("float"):
         return (dots.astype(np.float32) * scales(n)).astype(output)
@@ -115,10 +109,8 @@ def test_the_public_call_gives_dots_and_bits():
     thresholds, flip = rule(70, 1100)
     dots = reference.bmm(a, b)
     np.testing.assert_array_equal(gpu.bmm(a, b, scheme="wgmma", device=device), dots)
-    first = gpu.bmm(
-        device.upload(a), b, scheme="wgmma", thresholds=thresholds, flip=flip.astype(bool), device=device
-    )
-    bits = reference.threshold(dots, thresholds, flip.astype(bool), word=32, first="lsb")
+    first = gpu.bmm(device.upload(a), b, scheme="wgmma", thresholds=thresholds, flip=flip, device=device)
+    bits = reference.threshold(dots, thresholds, flip, word=32, first="lsb")
     np.testing.assert_array_equal(first.words.download(), bits.words)
     c = values(70, 9, 2)
     second = gpu.bmm(first, c, scheme="wgmma").download()
@@ -193,10 +185,10 @@ def test_prepared_bits_are_the_next_products_operand(n):
     device = simwarp.Device((9, 0))
     a, b, c = values(70, 300), values(300, n, 1), values(n, 20, 2)
     thresholds, flip = rule(n, 300)
-    options = {"thresholds": thresholds, "flip": flip.astype(bool), "scheme": "wgmma", "device": device}
+    options = {"thresholds": thresholds, "flip": flip, "scheme": "wgmma", "device": device}
     hidden = gpu.bmm(a, b, **options, prepared=True)
     assert (hidden.shape, hidden.role, hidden.scheme) == ((70, n), "a", "wgmma")
-    bits = reference.threshold(reference.bmm(a, b), thresholds, flip.astype(bool), word=32, first="lsb")
+    bits = reference.threshold(reference.bmm(a, b), thresholds, flip, word=32, first="lsb")
     np.testing.assert_array_equal(gpu.bmm(hidden, c).download(), reference.bmm(bits, c))
 
 
@@ -229,7 +221,9 @@ def test_thresholds_may_be_floats():
     [
         ({"dtype": "float64"}, SchemeError, "dtype='float64'\nthis dtype is unknown"),
         ({"dtype": "int16", "scheme": "btc3"}, SchemeError, "dtype=int16 with scheme='btc3'\n"),
+        ({"dtype": "bananas"}, DtypeError, "dtype: 'bananas' is not a dtype"),
         ({"scales": [1, 2]}, SchemeError, "scales are given, and the output is int32"),
+        ({"scales": [1, 2], "thresholds": [0, 0]}, SchemeError, "scales are given, and the output is words"),
         ({"scales": [1, 2, 3], "dtype": "float32"}, ShapeError, "scales has shape (3,)"),
         ({"prepared": True}, SchemeError, "prepared=True without thresholds"),
         ({"thresholds": [0, 0], "dtype": "int16"}, SchemeError, "thresholds and dtype"),
