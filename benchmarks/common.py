@@ -9,10 +9,11 @@ import platform
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from statistics import median
 from typing import Any, Literal, TypeVar
 
 from reference.files import write_whole
@@ -156,6 +157,37 @@ def publish(path: Path | None, meta: Mapping[str, Any], rows: Sequence[Row]) -> 
     show(rows)
     if path:
         write(path, meta, rows)
+
+
+def merged(paths: Sequence[Path]) -> tuple[dict[str, Any], list[Row]]:
+    """The rows of several results of one commit on one kind of GPU.
+
+    A row that several results hold has the median of their figures; all are kept in its parameters.
+    """
+    parts = [json.loads(path.read_text()) for path in paths]
+    for what in ("commit", "gpu"):
+        found = sorted({str(part["meta"].get(what)) for part in parts})
+        if len(found) > 1:
+            raise SystemExit(
+                f"--merge: {what} is {' in one file and '.join(found)} in another\n"
+                f"figures of different {what}s do not belong together\nmeasure the parts again at one"
+            )
+    by_case: dict[str, list[Row]] = {}
+    for part in parts:
+        for row in part["rows"]:
+            by_case.setdefault(row["case"], []).append(Row(**row))
+    return {**parts[0]["meta"], "parts": len(parts)}, [_median_of(rows) for rows in by_case.values()]
+
+
+def _median_of(rows: Sequence[Row]) -> Row:
+    """One row of the same case's rows from several runs."""
+    if len(rows) == 1:
+        return rows[0]
+    runs = [run for row in rows for run in row.params.get("runs", [row.ours])]
+    params = {**rows[0].params, "runs": runs, "calls": [row.ours for row in rows]}
+    names = dict.fromkeys(name for row in rows for name in row.peers)
+    peers = {name: median(row.peers[name] for row in rows if name in row.peers) for name in names}
+    return replace(rows[0], params=params, ours=median(row.ours for row in rows), peers=peers)
 
 
 # ---- the command line ------------------------------------------------------------------------------

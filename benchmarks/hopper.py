@@ -15,9 +15,19 @@ from cuda.bindings import driver
 
 
 def seconds(
-    device: Any, launch: Callable[[Any], None], *, inner: int = 20, samples: int = 15, gap: float = 0.01
+    device: Any,
+    launch: Callable[[Any], None],
+    *,
+    inner: int = 20,
+    samples: int = 15,
+    gap: float = 0.01,
+    warm: int = 1,
 ) -> float:
-    """The median time of one launch; ``launch`` is called with the stream to launch on, ``gap`` is idle."""
+    """The median time of one launch, which is called with the stream to launch on.
+
+    ``inner`` launches make a sample; before each sample the chip is idle for ``gap``; the first ``warm`` ones
+    do not count.
+    """
     stream = device.stream()
     for _ in range(3):
         launch(stream)
@@ -30,7 +40,7 @@ def seconds(
     graph = _check(driver.cuStreamEndCapture(stream.handle))
     executable = _check(driver.cuGraphInstantiate(graph, 0))
     times: list[float] = []
-    for _ in range(samples + 1):
+    for _ in range(warm + samples):
         start, end = device.event(), device.event()
         start.record(stream)
         _check(driver.cuGraphLaunch(executable, stream.handle))
@@ -38,7 +48,7 @@ def seconds(
         end.synchronize()
         times.append(end.seconds_since(start) / inner)
         time.sleep(gap)
-    return statistics.median(times[1:])
+    return statistics.median(times[warm:])
 
 
 def _check(result: tuple[Any, ...]) -> Any:

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from bits import Product, burst, tera
+from bits import burst, speed_row
+from bits_cases import Product
 from common import Row, about_this_run, parser_of, publish
 
 import gpu
@@ -52,11 +53,9 @@ def rows_of(device: Any, outputs: list[str], sizes: list[int]) -> Iterator[Row]:
             chosen = WARPGROUP_SCHEMES["wgmma"].tile(n, n, n, output, device.multiprocessors)
             for tile in candidates(output):
                 product = Product(device, (n, n, n), output, tile)
-                speed = tera(product.sizes, burst(device, product))
-                product.check()
                 shape = f"{tile.rows}x{tile.columns}/{tile.stages}/{tile.boxes}"
-                params = {"n": n, "chosen": tile == chosen}
-                yield Row(f"{output}/{n}/{shape}", params, "TOPS", "higher", speed)
+                params, times = {"n": n, "chosen": tile == chosen}, burst(device, product)
+                yield speed_row(f"{output}/{n}/{shape}", product, times, None, params)
 
 
 def main() -> None:

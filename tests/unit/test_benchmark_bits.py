@@ -1,31 +1,35 @@
-"""The benchmark of Hopper's products, on the simulator: it checks what it measures."""
+"""The benchmark of Hopper's products and convolutions, on the simulator: it checks what it measures."""
 
+import json
 import sys
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import simwarp
 from simwarp.tensormaps import encode
 
-MODULES = ("common", "hopper", "bits", "tune")
+SCRIPTS = ("bits", "bits_cases", "common", "first_call", "tune")
 
 
 def scripts():
-    """The two scripts, as they run in their folder; other folders have modules of the same names."""
-    before = {name: sys.modules.pop(name) for name in MODULES if name in sys.modules}
+    """The scripts, as they run in their folder; other folders have modules of the same names."""
+    names = (*SCRIPTS, "hopper")
+    before = {name: sys.modules.pop(name) for name in names if name in sys.modules}
     sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
     try:
-        return import_module("bits"), import_module("tune")
+        return [import_module(name) for name in SCRIPTS]
     finally:
         del sys.path[0]
-        for name in MODULES:
+        for name in names:
             sys.modules.pop(name, None)
         sys.modules.update(before)
 
 
-bits, tune = scripts()
+bits, cases, common, first_call, tune = scripts()
 
 
 @pytest.fixture(autouse=True)
@@ -36,31 +40,130 @@ def device(monkeypatch):
         launch(None)
         return 1e-3
 
-    monkeypatch.setattr(bits, "encoded", lambda tensor, _: encode(tensor))
+    monkeypatch.setattr(cases, "encoded", lambda tensor, _: encode(tensor))
+    monkeypatch.setattr(cases, "_COLD", 1 << 13)
     monkeypatch.setattr(bits, "seconds", once)
-    monkeypatch.setattr(bits, "copy_of", lambda *_: lambda _: None)
-    monkeypatch.setattr(bits, "_COLD", 1 << 12)
     monkeypatch.setattr(bits, "MEASUREMENTS", 1)
     return simwarp.Device((9, 0), multiprocessors=3)
 
 
-@pytest.mark.parametrize("case", bits.TARGETS)
-def test_products_are_measured_and_checked(device, monkeypatch, case):
-    monkeypatch.setitem(bits.TARGETS, case, {256: 7.0})
-    (row,) = bits.rows_of(device, [case], 0.0)
-    assert (row.case, row.unit, row.target) == (f"{case}/256", "TOPS", 7.0)
-    assert row.params["sets"] >= 2
+@pytest.mark.parametrize("kind", bits.PRODUCTS)
+def test_products_are_measured_and_checked(device, monkeypatch, kind):
+    monkeypatch.setitem(bits.PRODUCTS, kind, {128: 7.0})
+    monkeypatch.setattr(bits, "MEASUREMENTS", 2)
+    (row,) = bits.rows_of(device, [kind], 0.0)
+    assert (row.case, row.unit, row.target) == (f"{kind}/128", "TOPS", 7.0)
+    assert row.params["sets"] == 2
+    assert row.params["runs"] == [row.ours] * 2
 
 
-def test_a_wrong_product_ends_the_run(device):
-    product = bits.Product(device, (64, 64, 128), "int32")
-    product.host[0][0][:] ^= 1
-    with pytest.raises(SystemExit, match=r"\(64, 64, 128\) to int32: the answer is wrong"):
-        product.check()
+@pytest.mark.parametrize("kind", bits.CONVOLUTIONS)
+def test_convolutions_are_measured_and_checked(device, monkeypatch, kind):
+    monkeypatch.setitem(bits.CONVOLUTIONS, kind, {128: 7.0})
+    (row,) = bits.convolution_rows(device, kind, images=(2, 5, 6))
+    assert (row.case, row.unit, row.target) == (f"{kind}/128", "TOPS", 7.0)
+    assert row.params["sets"] == 9
+    assert row.params["dependent"]
 
 
-def test_packing_is_checked(device):
-    assert [row.case for row in bits.pack_rows(device, 128)] == ["pack/f32", "pack/f16"]
+def test_other_kernels_are_measured_and_checked(device, monkeypatch):
+    monkeypatch.setattr(bits, "FLOATS", {"rows": (128, 0, None), "columns": (128, 1, 7.0)})
+    monkeypatch.setattr(bits, "SKINNY_SIZES", ((3, 64, 256),))
+    found = [*bits.float_rows(device), *bits.skinny_rows(device), *bits.pack_rows(device, 128)]
+    assert [row.case for row in found] == [
+        *("rows/128", "columns/128"),
+        *("bmm-skinny/3x64x256", "bmm-skinny-int32/3x64x256"),
+        *("pack/f32", "pack/f16"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("make", "spoil"),
+    [
+        (lambda d: cases.Product(d, (64, 64, 128), "int32"), lambda case: case.host[0][0]),
+        (
+            lambda d: cases.Product(d, (3, 64, 128), "words", scheme=cases.SKINNY),
+            lambda case: case.host[0][1],
+        ),
+        (lambda d: cases.Convolution(d, 128, "int", images=(1, 4, 4)), lambda case: case.weights),
+        (lambda d: cases.Packing(d, np.float16, 128), lambda case: case.host.view(np.int16)),
+        (lambda d: cases.Whole(d, np.float16, 128, 1), lambda case: case.packings[0].host.view(np.int16)),
+        (lambda d: cases.Copy(d, 4096), lambda case: case.host),
+    ],
+)
+def test_a_wrong_answer_ends_the_run(device, make, spoil):
+    case = make(device)
+    case.check()
+    spoil(case)[:] ^= np.array(-1).astype(spoil(case).dtype)
+    with pytest.raises(SystemExit, match="the answer is wrong"):
+        case.check()
+
+
+def test_reals_are_numbers_of_both_signs():
+    found = cases.reals((1000,), np.float16)
+    assert np.isfinite(found).all()
+    assert 300 < (found >= 0).sum() < 700
+
+
+def test_the_first_call_is_checked_and_its_parts_are_added(monkeypatch):
+    parts = first_call.measure(lambda: simwarp.Device((9, 0)), 32)
+    assert set(parts) == {"imports", "context", "call"}
+    calls = iter([9.0, 0.5, 0.25, 0.75])
+    monkeypatch.setattr(
+        bits, "first_call", lambda folder: {"imports": 1.0, "context": 3.0, "call": next(calls)}
+    )
+    warm, cold = bits.first_call_rows()
+    assert (warm.case, warm.ours, warm.target) == ("first-call", 1.5, 1.0)
+    assert (cold.case, cold.ours, cold.target) == ("first-call-cold", 10.0, None)
+    assert warm.params["context"] == 3.0
+
+
+def test_a_process_of_a_first_call_has_caches_of_its_own(monkeypatch, tmp_path):
+    def run(command, env, **_):
+        assert env["SIMWARP_CACHE"].startswith(str(tmp_path))
+        assert env["CUDA_CACHE_PATH"].startswith(str(tmp_path))
+        return SimpleNamespace(returncode="x" in failing, stdout='{"call": 1.0}', stderr="no GPU")
+
+    failing = ""
+    monkeypatch.setattr(bits.subprocess, "run", run)
+    assert bits.first_call(tmp_path) == {"call": 1.0}
+    failing = "x"
+    with pytest.raises(SystemExit, match="no GPU"):
+        bits.first_call(tmp_path)
+
+
+def written(path, ours, **meta):
+    """A result of one row."""
+    row = common.Row("a", {"runs": [ours]}, "TOPS", "higher", ours, {"peer": ours / 2}, target=5.0)
+    common.write(path, {"commit": "c", "gpu": "H200", **meta}, [row])
+    return path
+
+
+def test_parts_of_one_commit_are_merged(tmp_path):
+    paths = [written(tmp_path / f"{x}.json", x) for x in (1.0, 9.0, 4.0)]
+    common.write(
+        tmp_path / "b.json", {"commit": "c", "gpu": "H200"}, [common.Row("b", {}, "s", "lower", 1.0)]
+    )
+    meta, (a, b) = common.merged([*paths, tmp_path / "b.json"])
+    assert (a.ours, a.target, a.peers) == (4.0, 5.0, {"peer": 2.0})
+    assert a.params == {"runs": [1.0, 9.0, 4.0], "calls": [1.0, 9.0, 4.0]}
+    assert (b.case, b.params) == ("b", {})
+    assert meta == {"commit": "c", "gpu": "H200", "parts": 4}
+
+
+@pytest.mark.parametrize("what", ["commit", "gpu"])
+def test_parts_of_different_commits_or_chips_are_refused(tmp_path, what):
+    paths = [written(tmp_path / f"{x}.json", 1.0, **{what: x}) for x in ("one", "two")]
+    with pytest.raises(SystemExit, match=f"{what} is one in one file and two in another"):
+        common.merged(paths)
+
+
+def test_the_command_merges_files(tmp_path, monkeypatch):
+    path = written(tmp_path / "part.json", 1.0)
+    out = tmp_path / "all.json"
+    monkeypatch.setattr(sys, "argv", ["bits.py", "--merge", str(path), "--json", str(out)])
+    bits.main()
+    assert json.loads(out.read_text())["meta"]["parts"] == 1
 
 
 def test_every_candidate_of_tuning_fits_and_runs(device):
@@ -68,5 +171,4 @@ def test_every_candidate_of_tuning_fits_and_runs(device):
         found = list(tune.candidates(output))
         assert len(found) == len(set(found)) >= 8
         assert all(tile.shared(output) <= tune.MOST_SHARED for tile in found)
-    product = bits.Product(device, (64, 64, 128), "int16", found[-1])
-    product.check()
+    cases.Product(device, (64, 64, 128), "int16", found[-1]).check()
