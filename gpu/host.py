@@ -25,6 +25,7 @@ _DTYPES = frozenset(map(np.dtype, ELEMENTS))
 WORD_DTYPES = {32: np.dtype(np.uint32), 64: np.dtype(np.uint64)}
 
 Packed = TypeVar("Packed", PackedBits, PackedTensor)
+Made = TypeVar("Made")
 
 
 class Prepared:
@@ -65,6 +66,11 @@ def choose_device(device: Device | None, *operands: Any) -> Device:
 def _memory(device: Any) -> Any:
     """A key of a device's memory, equal for several objects of one GPU."""
     return getattr(device, "ordinal", device)
+
+
+def for_chip(table: dict[tuple[int, int], Made], capability: tuple[int, int]) -> Made:
+    """The entry for a compute capability, of a table whose entries hold up to the next one's."""
+    return table[max(chip for chip in table if chip <= capability)]
 
 
 def signs(x: Any, name: str, what: str, check_shape: Callable[[tuple[int, ...], str], object]) -> Any:

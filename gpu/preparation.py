@@ -34,8 +34,10 @@ def prepare(
     role : "a", "b", "x" or "w", optional
         The name of the argument of `gpu.bmm` (a, b) or `gpu.bconv2d` (x, w). None for sparse tensors.
     scheme : str
-        The scheme of the later calls, which need not name it again. For a `Coo`, the format to build, e.g.
-        "mm-csf", or "auto" to leave it a `Coo`.
+        A scheme of the later calls, whose form of operands is made. "auto" makes lines of matrices with their
+        ones on sm_75 to sm_90. Of the schemes that take lines (btc1, btc2, mma, skinny, wgmma) each later
+        call has the fastest for its sizes, unless it names one; an operand in another form keeps its scheme.
+        For a `Coo`, the format to build, e.g. "mm-csf", or "auto" to leave it a `Coo`.
     transpose : bool
         For "a" and "b": whether the operand is the transpose of the matrix.
     device : Device, optional

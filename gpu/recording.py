@@ -6,7 +6,7 @@ later call needs no checks.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -50,8 +50,8 @@ class Recording:
         """The position of an array among those of the call; -1 for the NaN flag, which is the device's."""
         return next((i for i, known in enumerate(self._arrays) if known is array), -1)
 
-    def keep(self, result: Any, key: Hashable) -> None:
-        """Store the call under ``key`` for `play`."""
+    def keep(self, result: Any, key: Hashable, finish: Callable[[Any], Any] | None = None) -> None:
+        """Store the call under ``key`` for `play`; ``finish`` makes its answer of the array ``result``."""
         first, *rest = self._launches
         call = _Call(
             early=self._allocations[: self._early],
@@ -61,6 +61,7 @@ class Recording:
             arrays=[numbers for _, numbers in rest],
             packs=any(-1 in numbers for _, numbers in self._launches),
             result=self._number(result),
+            finish=finish,
         )
         planned(self._device.plans, key, lambda: call)
 
@@ -80,6 +81,7 @@ class _Call:
     arrays: list[list[int]]
     packs: bool
     result: int
+    finish: Callable[[Any], Any] | None
 
 
 def play(device: Device, key: Hashable, arrays: Sequence[Any]) -> Any:
@@ -94,4 +96,5 @@ def play(device: Device, key: Hashable, arrays: Sequence[Any]) -> Any:
     known += [device.allocate(*each) for each in call.late]
     if call.arrays:
         device.launch_all(call.chain, [[flag if i < 0 else known[i] for i in each] for each in call.arrays])
-    return known[call.result]
+    result = known[call.result]
+    return result if call.finish is None else call.finish(result)

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpu.bconv.geometry import ConvShape, Pool, conv_shape
 from gpu.bconv.prepared import PreparedTensor, choose_scheme, operand, placed
-from gpu.bconv.schemes import EVERY_SCHEME, AnyScheme
+from gpu.bconv.schemes import AnyScheme
 from gpu.bmm.threshold import rule_on_device
 from gpu.device import Device, LaunchPlan, planned
 from gpu.host import choose_device, downloaded, on_device, refuse_nan, unknown
@@ -53,7 +53,8 @@ def bconv2d(
         Only 1.
     scheme : str
         "bconv32", "bconv64", "btc1", "btc2", "wgmma" (on the warpgroups of Hopper, sm_90a), or "auto": that
-        of a prepared operand, else the choice of `gpu.bconv.plan`.
+        of a prepared operand, else the choice of `gpu.bconv.plan`, the fastest for chip, geometry and format.
+        What is prepared for "wgmma" goes to "btc1" where an im2col tensor map cannot describe the geometry.
     thresholds : (O,) integers or floats, optional
         Turn the output into bits: 1 where the dot product is at least its channel's threshold.
     flip : (O,) bool, optional
@@ -97,7 +98,8 @@ def bconv2d(
     shape = _shape_of(x, w, stride, padding, dilation, groups)
     pooling = _pooling(pool, thresholds, shape)
     device = choose_device(device, x, w, thresholds, flip)
-    chosen = choose_scheme(scheme, x, w, device, lambda: shape)
+    bits = thresholds is not None
+    chosen = choose_scheme(scheme, x, w, device, lambda: shape, bits=bits, pool=pooling)
     x_stays, w_stays = on_device(x), on_device(w)
     stays = x_stays or w_stays
     if x_stays != w_stays:  # the result is not downloaded, so a NaN in the host operand is checked for here
@@ -185,7 +187,8 @@ def _on_their_device(
         if (x.role, w.role, x.scheme) != ("x", "w", w.scheme) or scheme not in ("auto", x.scheme):
             return None
         shape = _new_shape(conv_shape, x.shape, w.shape, *options)
-        made = Launch(EVERY_SCHEME[x.scheme], shape, "none", "int", *_chip(home))
+        chosen = choose_scheme(scheme, x, w, home, lambda: shape)
+        made = Launch(chosen, shape, "none", "int", *_chip(home))
         launch = planned(home.plans, key, lambda: made)
     y = home.allocate(launch.size, _INT32, "y")
     launch(home, x, w, y)

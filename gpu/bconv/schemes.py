@@ -9,9 +9,11 @@ from typing import Any, ClassVar, TypeAlias
 
 from gpu.bconv import btc
 from gpu.bconv.geometry import ConvShape, Pool, conv_shape
-from gpu.bconv.warpgroups import WARPGROUP_SCHEMES, WarpgroupScheme
+from gpu.bconv.warpgroups import WARPGROUP_SCHEMES, WarpgroupScheme, check_limits
 from gpu.compile import Ptx, compile_file
 from gpu.device import Array, Device, Dim, LaunchPlan
+from gpu.host import for_chip
+from reference.errors import SchemeError
 from reference.types import PackedTensor, TensorLayout, Word
 
 Defines: TypeAlias = dict[str, str | int]
@@ -64,7 +66,7 @@ class Scheme:
 
     def operands(self, images: Any, filters: Any, shape: ConvShape, device: Device) -> tuple[Array, ...]:
         """The kernel's operands; ``shape`` has a batch of 1."""
-        addends = (filters.addends(shape, device),) if self.lines_of_tile else ()
+        addends = (filters.addends(shape, device, self),) if self.lines_of_tile else ()
         return images.words, filters.words, *addends
 
     def plan(
@@ -146,6 +148,14 @@ AnyScheme: TypeAlias = Scheme | WarpgroupScheme
 EVERY_SCHEME: dict[str, AnyScheme] = SCHEMES | WARPGROUP_SCHEMES
 """The schemes of `gpu.bconv2d`, by name."""
 
+PREFERRED: dict[tuple[int, int], tuple[str, ...]] = {
+    (0, 0): ("bconv64", "bconv32"),
+    (7, 5): ("btc1", "bconv32"),
+    (9, 0): ("wgmma", "btc1", "bconv32"),
+    (10, 0): ("bconv64", "bconv32"),  # these chips emulate the bit tensor cores
+}
+"""Chip → the schemes for it and the chips up to the next one, the fastest first."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -153,12 +163,12 @@ class Plan:
 
     Attributes
     ----------
-    scheme : Scheme
+    scheme : Scheme or WarpgroupScheme
     reason : str
         The reason of the choice, as a clause.
     """
 
-    scheme: Scheme
+    scheme: AnyScheme
     reason: str
 
 
@@ -172,6 +182,8 @@ def plan(
     layouts: tuple[str, str] = ("NHWC", "HWOI"),
     word: Word = 32,
     compute_capability: tuple[int, int] = (9, 0),
+    bits: bool = False,
+    pool: Pool = "none",
 ) -> Plan:
     """Choose a scheme for a convolution, as ``scheme="auto"`` does, and give the reason.
 
@@ -189,6 +201,10 @@ def plan(
         Bits per word of packed operands.
     compute_capability : (int, int)
         The device's.
+    bits : bool
+        Whether the output is bits, by thresholds.
+    pool : "none", "or" or "and"
+        How bits are pooled.
 
     Raises
     ------
@@ -198,35 +214,60 @@ def plan(
     --------
     >>> found = plan((16, 64, 64, 128), (3, 3, 128, 128))
     >>> found.scheme.name, found.reason
-    ('btc1', 'sm_90 has bit tensor cores, and C = 128 fills their 128 bits by 100 %')
-    >>> plan((1, 32, 32, 16), (3, 3, 16, 128)).scheme.name
-    'bconv32'
+    ('wgmma', 'sm_90 has warpgroups, and an im2col tensor map can describe the geometry')
+    >>> found = plan((16, 64, 64, 128), (3, 3, 128, 128), compute_capability=(8, 0))
+    >>> found.scheme.name, found.reason
+    ('btc1', 'sm_80 has bit tensor cores, and C = 128 fills their 128 bits by 100 %')
     """
     shape = conv_shape(x, w, stride=stride, padding=padding, dilation=dilation)
-    return plan_shape(shape, layouts, word, compute_capability)
+    return plan_shape(shape, layouts, word, compute_capability, bits=bits, pool=pool)
 
 
 def plan_shape(
-    shape: ConvShape, layouts: Sequence[str], word: Word, compute_capability: tuple[int, int]
+    shape: ConvShape,
+    layouts: Sequence[str],
+    word: Word,
+    compute_capability: tuple[int, int],
+    *,
+    bits: bool = False,
+    pool: Pool = "none",
 ) -> Plan:
     """Choose a scheme for a checked geometry; see `plan`."""
-    major, minor = compute_capability
-    units = -(-shape.channels // 128)
-    filled = 100 * shape.channels // (128 * units)
     if any(layout.endswith("FSB") for layout in layouts):
         return Plan(SCHEMES["btc2"], "an operand is packed in tiles of 8 x 128 bits, which only btc2 takes")
     if word == 64:
         return Plan(SCHEMES["bconv64"], "an operand is packed in words of 64 bits, which only bconv64 takes")
-    if compute_capability < (7, 5):
-        name = "bconv64" if shape.channels > 32 and shape.filters > 32 else "bconv32"
-        return Plan(SCHEMES[name], f"sm_{major}{minor} has no bit tensor cores")
-    if filled <= 25:
-        reason = f"C = {shape.channels} would fill the 128 bits of a bit tensor core by {filled} %"
-        return Plan(SCHEMES["bconv32"], reason)
-    reason = (
-        f"sm_{major}{minor} has bit tensor cores, and C = {shape.channels} fills their 128 bits by {filled} %"
+    reasons = (
+        (name, _reason(name, shape, compute_capability, bits=bits, pool=pool))
+        for name in for_chip(PREFERRED, compute_capability)
     )
-    return Plan(SCHEMES["btc1"], reason)
+    return next(Plan(EVERY_SCHEME[name], reason) for name, reason in reasons if reason)
+
+
+def _reason(name: str, shape: ConvShape, capability: tuple[int, int], *, bits: bool, pool: Pool) -> str:
+    """The reason why a preferred scheme is for a geometry; "" if it is not. "bconv32" is for every one."""
+    chip = f"sm_{capability[0]}{capability[1]}"
+    filled = 100 * shape.channels // (128 * -(-shape.channels // 128))
+    if name == "wgmma":
+        if not fits_warpgroups(shape, bits=bits, pool=pool):
+            return ""
+        return f"{chip} has warpgroups, and an im2col tensor map can describe the geometry"
+    if name == "btc1":
+        has = f"{chip} has bit tensor cores, and C = {shape.channels} fills their 128 bits by {filled} %"
+        return has if filled > 25 else ""
+    if (7, 5) <= capability < (10, 0):
+        return f"C = {shape.channels} would fill the 128 bits of a bit tensor core by {filled} %"
+    enough = name == "bconv32" or (shape.channels > 32 and shape.filters > 32)
+    return f"{chip} {'has no' if capability < (7, 5) else 'emulates'} bit tensor cores" if enough else ""
+
+
+def fits_warpgroups(shape: ConvShape, *, bits: bool, pool: Pool) -> bool:
+    """Whether the scheme on warpgroups takes a geometry."""
+    try:
+        check_limits(shape, "lines" if bits else "int32", pool)
+    except SchemeError:
+        return False
+    return True
 
 
 def convolution_ptx(scheme: Scheme, shape: ConvShape, output: str, pool: Pool, arch: tuple[int, int]) -> Ptx:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpu.bmm.choice import gives
 from gpu.bmm.schemes import AnyScheme
 from gpu.bmm.threshold import vector_on_device
-from gpu.bmm.warpgroups import WarpgroupScheme
 from gpu.device import Device
 from gpu.host import WORD_DTYPES, unknown
 from reference.errors import DtypeError, SchemeError
@@ -61,8 +61,8 @@ DTYPES = {name: np.dtype(name) for name in _NUMBERS}
 """The dtypes of dot products."""
 
 
-def kind_of(dtype: Any, scheme: AnyScheme, k: int, *, bits: bool, prepared: bool) -> str:
-    """The kind of an output, checked against the scheme and the length of the dot products."""
+def kind_of(dtype: Any, *, bits: bool, prepared: bool) -> str:
+    """The kind of an output."""
     if bits and dtype is not None:
         raise SchemeError("thresholds and dtype are given\nthe output is bits\nleave one out")
     if prepared and not bits:
@@ -72,15 +72,19 @@ def kind_of(dtype: Any, scheme: AnyScheme, k: int, *, bits: bool, prepared: bool
         kind = "lines" if prepared else "words"
     if not bits and kind not in DTYPES:
         raise unknown("dtype", kind, DTYPES)
-    if kind not in ("words", "int32") and not isinstance(scheme, WarpgroupScheme):
-        what = "prepared=True" if prepared else f"dtype={kind}"
+    return kind
+
+
+def check_kind(kind: str, scheme: AnyScheme, k: int) -> None:
+    """Refuse a kind of output that the scheme does not give, or that cannot hold dot products of length k."""
+    if not gives(scheme, kind):
+        what = "prepared=True" if kind == "lines" else f"dtype={kind}"
         raise SchemeError(
             f"{what} with scheme={scheme.name!r}\nit gives int32 and packed words only\n"
             "choose scheme='wgmma', on sm_90"
         )
     if kind == "int16" and k > np.iinfo(np.int16).max:
         raise DtypeError(f"K is {k}, dtype int16\na dot product may be as large as K\nchoose int32")
-    return kind
 
 
 def scales_on_device(scales: Any, kind: str, n: int, device: Device) -> tuple[Any, ...]:

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from gpu.bmm.choice import Format, fastest_scheme
 from gpu.bmm.fsb import TILE_BITS, TILE_LINES, FsbBits, arrange
 from gpu.bmm.lines import pack_lines
 from gpu.bmm.packing import check_format, check_shape, matrix, pack_on_device
@@ -26,6 +27,9 @@ from reference.errors import FormatError
 from reference.types import First, Layout, PackedBits
 
 Role: TypeAlias = Literal["a", "b"]
+
+MANY = 2**31
+"""The lines of an operand that is not known yet."""
 
 
 @dataclass(eq=False)
@@ -47,7 +51,8 @@ class PreparedMatrix(Prepared):
     scheme : str
         The scheme that it was prepared for.
     form : str
-        Its layout in memory; schemes of the same form accept it, too.
+        Its layout in memory; schemes of the same form accept it, too. "lines" serve btc1, btc2, mma, skinny
+        and wgmma alike.
     first : "msb" or "lsb"
         The bit order of its words.
     lines, bits : int
@@ -91,8 +96,10 @@ def prepare_matrix(
     """Check, pack and arrange an operand of `gpu.bmm`; see `gpu.prepare`."""
     x = operand(x, role, transposed=transpose)
     refuse_nan(**{role: x})
-    chosen = choose_scheme(scheme_of(x) if scheme == "auto" else scheme, sizes_of(x, role, transpose)[1])
-    return placed(x, role, transpose, chosen, choose_device(device, x))
+    device = choose_device(device, x)
+    lines, k = sizes_of(x, role, transpose)
+    chosen = scheme_for(scheme, device, (lines, MANY, k), "int32", x)
+    return placed(x, role, transpose, chosen, device)
 
 
 def operand(x: Any, name: Role, *, transposed: bool) -> Any:
@@ -123,9 +130,27 @@ def sizes_of(x: Any, role: Role, transposed: bool) -> tuple[int, int]:
     return x.shape[axis], x.shape[1 - axis]
 
 
-def scheme_of(*operands: Any) -> str:
-    """The name of the scheme for "auto": that of a prepared operand, else "bmm32"."""
-    return next((x.scheme for x in operands if isinstance(x, PreparedMatrix)), "bmm32")
+def scheme_for(
+    name: Any, device: Device, sizes: tuple[int, int, int], output: str, *operands: Any
+) -> AnyScheme:
+    """The scheme of that name; for "auto" the fastest for sizes (m, n, k), and for the operands' format.
+
+    The first packed or prepared operand decides. Lines serve every scheme that takes lines; an operand that
+    was prepared in another form keeps its scheme.
+    """
+    k = sizes[2]
+    if not isinstance(name, str) or name != "auto":
+        return choose_scheme(name, k)
+    known = next((x for x in operands if isinstance(x, PackedBits | PreparedMatrix)), None)
+    form: Format = "real"
+    if isinstance(known, PackedBits):
+        form = "64" if known.word == 64 else "lsb32" if known.first == "lsb" else "msb32"
+    elif known is not None:
+        if known.form != "lines":
+            return choose_scheme(known.scheme, k)
+        form = "lines"
+    own = (known.scheme,) if isinstance(known, PreparedMatrix) else ()
+    return fastest_scheme(device.compute_capability, sizes, output, form, own)
 
 
 def placed(x: Any, name: Role, transposed: bool, scheme: AnyScheme, device: Device) -> PreparedMatrix:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, cast
 
 from gpu.bmm.lines import clear_plan
-from gpu.bmm.output import Output, kind_of, scales_on_device
-from gpu.bmm.prepared import PreparedMatrix, operand, placed, scheme_of, sizes_of
-from gpu.bmm.schemes import AnyScheme, TensorCoreScheme, choose_scheme, product_ptx
+from gpu.bmm.output import Output, check_kind, kind_of, scales_on_device
+from gpu.bmm.prepared import PreparedMatrix, operand, placed, scheme_for, sizes_of
+from gpu.bmm.schemes import AnyScheme, TensorCoreScheme, product_ptx
 from gpu.bmm.skinny import SkinnyScheme
 from gpu.bmm.threshold import rule_on_device
 from gpu.bmm.warpgroups import WarpgroupScheme, check_chip
@@ -45,7 +46,8 @@ def bmm(
         for B, the other one where transposed; both with the same ``first``. Or a result of `gpu.prepare`,
         which is not packed or arranged again.
     scheme : str
-        "auto": that of a prepared operand, else "bmm32".
+        "auto": the fastest for the chip, the sizes, the output and the operands' format, by the table of
+        `gpu.bmm.choice`. Lines of a prepared operand serve every scheme that takes lines.
         "bmm32", "bmm64", "bmms32" or "bmms64" on CUDA cores. If K exceeds a scheme's counters, another
         scheme with the same words is used; see `gpu.bmm.schemes`.
         "btc1", "btc2" or "btc3" on bit tensor cores: the paper's designs, of which btc3 is the fastest.
@@ -72,9 +74,10 @@ def bmm(
     -------
     (M, N) of dtype, or PackedBits
         On the host; on the device if an operand lies there. Bits are packed ``layout="column"``, in
-        words of the scheme's size, ready to be the next product's A; with ``prepared`` they are a
-        `PreparedMatrix`, on the device. For C in columns, compute its transpose: the product of B and A, with
-        ``transpose_a`` and ``transpose_b`` turned over.
+        words of the scheme's size, ready to be the next product's A. Those of "auto" have 32 bits and
+        ``first="lsb"`` on sm_75 to sm_90, unless an operand has other words; other chips give
+        ``first="msb"``. With ``prepared`` they are a `PreparedMatrix`, on the device. For C in columns,
+        compute its transpose: the product of B and A, with ``transpose_a`` and ``transpose_b`` turned over.
 
     Raises
     ------
@@ -94,8 +97,8 @@ def bmm(
     array([[1]], dtype=int32)
     """
     key, arrays = None, ()
-    if thresholds is flip is dtype is scales is None and not prepared:
-        key, home, arrays = _known(a, b, (transpose_a, transpose_b, scheme), device)
+    if dtype is scales is None and not prepared:
+        key, home, arrays = _known(a, b, (transpose_a, transpose_b, scheme), (thresholds, flip), device)
         known = None if key is None else play(home, key, arrays)
         if known is not None:
             return known
@@ -109,8 +112,10 @@ def bmm(
             "the columns of op(A) must be as many as the rows of op(B)\n"
             "check the shapes, or transpose an operand"
         )
-    chosen = choose_scheme(scheme_of(a, b) if scheme == "auto" else scheme, k)
     device = choose_device(device, a, b, thresholds, flip)
+    kind = kind_of(dtype, bits=thresholds is not None, prepared=prepared)
+    chosen = scheme_for(scheme, device, (m, n, k), kind, a, b)
+    check_kind(kind, chosen, k)
     check_chip(chosen, device.compute_capability)
     if isinstance(chosen, SkinnyScheme):
         chosen.check(m, n, device.compute_capability)
@@ -120,7 +125,6 @@ def bmm(
     stays = a_stays or b_stays
     if a_stays != b_stays:  # the result is not downloaded, so a NaN in the host operand is checked for here
         refuse_nan(a=a, b=b)
-    kind = kind_of(dtype, chosen, k, bits=thresholds is not None, prepared=prepared)
     factors = scales_on_device(scales, kind, n, device)
     output = Output(kind, rule_on_device(thresholds, flip, n, device) or factors)
     recording = None if key is None else Recording(device, arrays)
@@ -134,13 +138,14 @@ def bmm(
         )
     made = output.allocate(m, n, chosen, device)
     multiply(left, right, made, chosen, output, device)
+    packed = partial(PackedBits, shape=(m, n), layout="column", word=chosen.word, first=left.first)
     if recording is not None and key is not None:
-        recording.keep(made[0], key)
+        recording.keep(made[0], key, packed if output.is_bits else None)
     if kind == "lines":
         words, ones = made
         return PreparedMatrix(words, ones, (m, n), "a", False, chosen.name, chosen.form, chosen.first)
     result = made[0] if stays else downloaded(made[0], a=a, b=b)
-    return PackedBits(result, (m, n), "column", chosen.word, left.first) if output.is_bits else result
+    return packed(result) if output.is_bits else result
 
 
 def multiply(
@@ -169,6 +174,7 @@ def multiply(
     >>> import simwarp
     >>> from gpu.bmm.prepared import prepare_matrix
     >>> from gpu.bmm.output import Output
+    >>> from gpu.bmm.schemes import choose_scheme
     >>> device = simwarp.Device()
     >>> a = prepare_matrix(np.ones((1, 5)), "a", scheme="btc3", device=device)
     >>> b = prepare_matrix(np.ones((5, 1)), "b", scheme="btc3", device=device)
@@ -208,9 +214,12 @@ def multiply(
 
 
 def _known(
-    a: Any, b: Any, options: tuple[Any, Any, Any], device: Device | None
+    a: Any, b: Any, options: tuple[Any, Any, Any], rule: tuple[Any, Any], device: Device | None
 ) -> tuple[Any, Any, tuple[Any, ...]]:
-    """Key, device and arrays of a call that may be recorded; None unless one device holds both operands."""
+    """Key, device and arrays of a call that may be recorded; None unless one device holds all operands.
+
+    ``rule`` is thresholds and flips, both of them there or none.
+    """
     transpose_a, transpose_b, scheme = options
     if type(transpose_a) is not bool or type(transpose_b) is not bool or type(scheme) is not str:
         return None, None, ()
@@ -218,7 +227,12 @@ def _known(
     b_kind, b_arrays, other = _placed_already(b)
     if a_kind is None or b_kind is None or other is not home or (device is not None and device is not home):
         return None, None, ()
-    return ("bmm", a_kind, b_kind, transpose_a, transpose_b, scheme), home, (*a_arrays, *b_arrays)
+    key = "bmm", a_kind, b_kind, transpose_a, transpose_b, scheme
+    if rule[0] is rule[1] is None:
+        return key, home, (*a_arrays, *b_arrays)
+    if not all(is_array(each) and each.device is home for each in rule):
+        return None, None, ()
+    return (*key, *((each.shape, each.dtype) for each in rule)), home, (*a_arrays, *b_arrays, *rule)
 
 
 def _placed_already(x: Any) -> tuple[Any, tuple[Any, ...], Any]:

@@ -223,7 +223,7 @@ def test_torch_and_cupy_arrays_are_used_without_a_copy(device):
     np.testing.assert_array_equal(gpu.pack(misaligned, device=device).words.download(), expected_words)
     limits, flips = torch.zeros(45, dtype=torch.int32).cuda(), torch.ones(45, dtype=torch.uint8).cuda()
     packed = gpu.bmm(a, b, thresholds=limits, flip=flips, device=device)
-    _assert_bits(packed, expected, np.zeros(45, np.int32), np.ones(45, bool), 32)
+    _assert_bits(packed, expected, np.zeros(45, np.int32), np.ones(45, bool), 32, "lsb")
     cupy = pytest.importorskip("cupy")
     c = gpu.bmm(cupy.asarray(a), cupy.asarray(b), device=device)
     np.testing.assert_array_equal(c.download(), expected)

@@ -417,13 +417,20 @@ def test_nan_in_a_device_array_is_reported_at_the_next_synchronisation(device):
 
 
 def test_the_plan_explains_its_scheme():
-    shapes = (1, 8, 8, 128), (3, 3, 128, 128)
-    assert "sm_90 has bit tensor cores" in gpu.bconv.plan(*shapes).reason
-    assert gpu.bconv.plan(*shapes).scheme.name in ("btc1", "btc2")
+    shapes, small = ((1, 8, 8, 128), (3, 3, 128, 128)), ((1, 8, 8, 3), (3, 3, 3, 128))
+    ada = gpu.bconv.plan(*shapes, compute_capability=(8, 9))
+    assert (ada.scheme.name, "sm_89 has bit tensor cores" in ada.reason) == ("btc1", True)
+    few = gpu.bconv.plan(*small, compute_capability=(8, 9))
+    assert (few.scheme.name, "C = 3" in few.reason) == ("bconv32", True)
+    hopper = gpu.bconv.plan(*small)
+    assert (hopper.scheme.name, "sm_90 has warpgroups" in hopper.reason) == ("wgmma", True)
+    for beyond in ({"stride": 9}, {"stride": 5, "bits": True, "pool": "or"}, {"dilation": 129}):
+        assert gpu.bconv.plan((1, 48, 48, 128), shapes[1], **beyond).scheme.name == "btc1"
+    new = gpu.bconv.plan(*shapes, compute_capability=(12, 0))
+    assert (new.scheme.name, "sm_120 emulates" in new.reason) == ("bconv64", True)
     old = gpu.bconv.plan(*shapes, compute_capability=(7, 0))
     assert (old.scheme.name, "sm_70" in old.reason) == ("bconv64", True)
-    assert gpu.bconv.plan((1, 8, 8, 3), (3, 3, 3, 128), compute_capability=(7, 0)).scheme.name == "bconv32"
-    assert gpu.bconv.plan((1, 8, 8, 3), (3, 3, 3, 128)).scheme.name == "bconv32"
+    assert gpu.bconv.plan(*small, compute_capability=(7, 0)).scheme.name == "bconv32"
     assert gpu.bconv.plan(*shapes, word=64).scheme.name == "bconv64"
     assert gpu.bconv.plan(*shapes, layouts=("NHWC", "HWOI-FSB")).scheme.name == "btc2"
 

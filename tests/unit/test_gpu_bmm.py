@@ -100,7 +100,7 @@ def explains(caught, *parts):
 def test_every_size_and_transpose_equals_the_reference(device, sizes, transpose_a, transpose_b):
     a, b = operands(*sizes, transpose_a, transpose_b)
     options = {"transpose_a": transpose_a, "transpose_b": transpose_b}
-    assert_product(gpu.bmm(a, b, **options, device=device), a, b, **options)
+    assert_product(gpu.bmm(a, b, **options, scheme="bmm32", device=device), a, b, **options)
 
 
 @pytest.mark.pairwise
@@ -109,7 +109,7 @@ def test_every_size_and_transpose_equals_the_reference(device, sizes, transpose_
 def test_every_element_type_equals_the_reference(device, dtypes, transpose_a, transpose_b):
     a, b = operands(34, 37, 67, transpose_a, transpose_b, dtypes)
     options = {"transpose_a": transpose_a, "transpose_b": transpose_b}
-    assert_product(gpu.bmm(a, b, **options, device=device), a, b, **options)
+    assert_product(gpu.bmm(a, b, **options, scheme="bmm32", device=device), a, b, **options)
 
 
 @pytest.mark.parametrize(("transpose_a", "transpose_b"), TRANSPOSES)
@@ -119,7 +119,8 @@ def test_packed_operands_equal_the_reference(device, transpose_a, transpose_b, p
     p = reference.pack(a, layout="row" if transpose_a else "column", first=first)
     q = reference.pack(b, layout="column" if transpose_b else "row", first=first)
     options = {"transpose_a": transpose_a, "transpose_b": transpose_b}
-    c = gpu.bmm(p if "a" in packed else a, q if "b" in packed else b, **options, device=device)
+    given = p if "a" in packed else a, q if "b" in packed else b
+    c = gpu.bmm(*given, **options, scheme="bmm32", device=device)
     assert_product(c, a, b, **options)
 
 
@@ -311,13 +312,14 @@ def test_thresholds_may_be_any_integers(device, dtype):
     a, b = values(3, 20), values(20, 5, k=1)
     thresholds = np.array([0, 4, 7, 1, 0], dtype)
     for given in (thresholds, thresholds.tolist(), np.repeat(thresholds, 3)[::3]):
-        assert_bits(gpu.bmm(a, b, thresholds=given, device=device), reference.bmm(a, b), thresholds, word=32)
+        c = gpu.bmm(a, b, thresholds=given, scheme="bmm32", device=device)
+        assert_bits(c, reference.bmm(a, b), thresholds, word=32)
 
 
 @pytest.mark.parametrize("flip", [[True, False, True], [1, 0, 1], np.array([1, 0, 1], np.uint8)])
 def test_flips_may_have_any_type(device, flip):
     a, b = values(3, 20), values(20, 3, k=1)
-    packed = gpu.bmm(a, b, thresholds=[0, 0, 0], flip=flip, device=device)
+    packed = gpu.bmm(a, b, thresholds=[0, 0, 0], flip=flip, scheme="bmm32", device=device)
     assert_bits(packed, reference.bmm(a, b), [0, 0, 0], [True, False, True], word=32)
 
 
@@ -334,7 +336,7 @@ def test_thresholds_and_flips_are_applied_on_the_device(device, where):
 
 
 def test_thresholds_on_the_device_select_the_device(device):
-    packed = gpu.bmm([[1.0]], [[1.0]], thresholds=device.upload(np.ones(1, np.int32)))
+    packed = gpu.bmm([[1.0]], [[1.0]], thresholds=device.upload(np.ones(1, np.int32)), scheme="bmm32")
     assert packed.words.tolist() == [[1 << 31]]
 
 
@@ -658,7 +660,8 @@ def test_operands_may_have_any_memory_order(device, arrange, dtype):
     x = arrange(values(35, 65, dtype))
     plain = np.array(x, dtype, order="C", subok=False)
     np.testing.assert_array_equal(gpu.pack(x, device=device).words, reference.pack(plain).words)
-    assert_product(gpu.bmm(x, x, transpose_b=True, device=device), plain, plain, transpose_b=True)
+    c = gpu.bmm(x, x, transpose_b=True, scheme="bmm32", device=device)
+    assert_product(c, plain, plain, transpose_b=True)
 
 
 def test_lists_are_read_as_float64(device):
@@ -897,7 +900,7 @@ def packed(**changes):
 )
 def test_packed_operands_of_other_formats_are_refused(device, operand, error, parts):
     with pytest.raises(error) as caught:
-        gpu.bmm(operand, values(70, 35), device=device)
+        gpu.bmm(operand, values(70, 35), scheme="bmm32", device=device)
     explains(caught, *parts)
 
 

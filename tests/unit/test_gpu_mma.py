@@ -84,7 +84,7 @@ def test_transposed_packed_and_prepared_operands_equal_the_reference(transpose_a
     for x, y in ((a, b), (p, b), (on_device, q), (a, other)):
         c = gpu.bmm(x, y, **options, scheme="mma", device=device)
         np.testing.assert_array_equal(c if isinstance(c, np.ndarray) else c.download(), dots)
-    c = gpu.bmm(device.upload(a), q, **options)  # "auto" is the prepared operand's
+    c = gpu.bmm(device.upload(a), q, **options)  # "auto" chooses the same
     np.testing.assert_array_equal(c.download(), dots)
 
 
@@ -118,7 +118,7 @@ def test_copies_and_fragments_have_no_bank_conflict(tile):
         for role, shape in (("a", (70, 2100)), ("b", (2100, 65)))
     )
     before = device.report.bank_conflicts.total  # of the kernels that pack
-    gpu.bmm(a, b)
+    gpu.bmm(a, b, scheme="mma")
     opcodes = device.report.bank_conflicts.opcodes
     for name in ("cp.async.cg.shared.global", "ldmatrix.sync.aligned.m8n8.x4.shared.b16"):
         assert opcodes[name].requests > 0

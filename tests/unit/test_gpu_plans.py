@@ -276,10 +276,11 @@ def test_prepared_matrices_give_the_same_product(device, scheme, sizes):
     )
     assert (left.shape, right.shape, right.transposed) == ((m, k), (n, k), True)
     for pair in ((left, right), (a, right), (left, b)):
-        np.testing.assert_array_equal(gpu.bmm(*pair).download(), expected)
-    np.testing.assert_array_equal(gpu.bmm(left, right, transpose_b=True).download(), expected)
+        np.testing.assert_array_equal(gpu.bmm(*pair, scheme=scheme).download(), expected)
+    turned = gpu.bmm(left, right, transpose_b=True, scheme=scheme)
+    np.testing.assert_array_equal(turned.download(), expected)
     thresholds = np.arange(n) % 5 - 2
-    bits = gpu.bmm(left, right, thresholds=thresholds)
+    bits = gpu.bmm(left, right, scheme=scheme, thresholds=thresholds)
     word, first = PRODUCTS[scheme].word, PRODUCTS[scheme].first
     of_reference = reference.threshold(expected, thresholds, word=word, first=first)
     np.testing.assert_array_equal(bits.words.download(), of_reference.words)

@@ -67,7 +67,7 @@ def test_transposed_packed_and_prepared_operands_equal_the_reference(sizes, tran
     for x, y in ((a, b), (p, b), (a, q), (p, q)):
         c = gpu.bmm(x, y, **options, scheme="skinny", device=device)
         np.testing.assert_array_equal(c if isinstance(c, np.ndarray) else c.download(), dots)
-    c = gpu.bmm(device.upload(a), q, **options)  # "auto" is the prepared operand's
+    c = gpu.bmm(device.upload(a), q, **options)  # "auto" chooses the same
     np.testing.assert_array_equal(c.download(), dots)
 
 

@@ -135,7 +135,7 @@ def test_a_repeated_call_takes_the_maps_of_its_own_arrays():
         left, right = (
             gpu.prepare(device.upload(x), role, scheme="wgmma") for x, role in ((a, "a"), (b, "b"))
         )
-        np.testing.assert_array_equal(gpu.bmm(left, right).download(), reference.bmm(a, b))
+        np.testing.assert_array_equal(gpu.bmm(left, right, scheme="wgmma").download(), reference.bmm(a, b))
 
 
 def test_a_prepared_product_is_one_launch(monkeypatch):
@@ -144,7 +144,7 @@ def test_a_prepared_product_is_one_launch(monkeypatch):
         gpu.prepare(device.upload(values(9, 200)), "a", scheme="wgmma"),
         gpu.prepare(device.upload(values(200, 11)), "b", scheme="wgmma"),
     )
-    gpu.bmm(left, right)
+    gpu.bmm(left, right, scheme="wgmma")
     launches = []
     launch = simwarp.Device.launch
     monkeypatch.setattr(
@@ -152,7 +152,7 @@ def test_a_prepared_product_is_one_launch(monkeypatch):
         "launch",
         lambda self, plan, arrays: launches.append(plan) or launch(self, plan, arrays),
     )
-    gpu.bmm(left, right)
+    gpu.bmm(left, right, scheme="wgmma")
     assert [plan.name for plan in launches] == ["wgmma"]
 
 
@@ -189,7 +189,7 @@ def test_prepared_bits_are_the_next_products_operand(n):
     hidden = gpu.bmm(a, b, **options, prepared=True)
     assert (hidden.shape, hidden.role, hidden.scheme) == ((70, n), "a", "wgmma")
     bits = reference.threshold(reference.bmm(a, b), thresholds, flip, word=32, first="lsb")
-    np.testing.assert_array_equal(gpu.bmm(hidden, c).download(), reference.bmm(bits, c))
+    np.testing.assert_array_equal(gpu.bmm(hidden, c, scheme="wgmma").download(), reference.bmm(bits, c))
 
 
 def test_dot_products_of_every_dtype():
