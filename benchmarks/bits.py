@@ -1,6 +1,7 @@
 """The ±1 products and convolutions of Hopper's kernels, the packing of operands, and the first call.
 
     python benchmarks/bits.py [--rows bmm-bits pack …] [--sustained SECONDS] [--json PATH]
+                              [--cutlass FOLDER] [--fp-cuda FOLDER] [--no-peers]
     python benchmarks/bits.py --merge PATH… --json PATH
 
 ``bmm-OUTPUT/N`` and ``bconv-OUTPUT/C`` are the kernel alone, from packed operands with their ones, in the
@@ -28,14 +29,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bits_cases import SKINNY, WGMMA, Case, Convolution, Copy, Packing, Product, Whole
-from common import Row, about_this_run, merged, parser_of, publish
-from hopper import seconds
+from bits_cases import SKINNY, WGMMA, Case, Convolution, Copy, Packing, Product, Whole, burst
+from bits_peers import Peers
+from common import Row, about_this_run, merged, parser_of, publish, show, write
 
 import gpu
 from gpu.compile import compiler_version
@@ -68,17 +68,7 @@ SKINNY_TARGETS = {"bmm-skinny/8x4096x4096": 3.4}
 PACKED = {"f32": np.float32, "f16": np.float16}
 SUSTAINED = {"bmm-bits/16384-sustained": 12000.0}
 ROWS = (*PRODUCTS, *CONVOLUTIONS, "bmm-f16", "bmm-skinny", "pack", "first-call")
-MEASUREMENTS, SAMPLES, WARM = 3, 11, 2
 PROCESSES = 3
-
-
-def burst(device: Any, case: Case) -> list[float]:
-    """The median time of one launch in the burst protocol, of each measurement; and check the answer."""
-    launch = partial(case.launch, dependent=case.dependent)
-    protocol = {"inner": case.inner, "samples": SAMPLES, "gap": case.gap, "warm": WARM}
-    times = [seconds(device, launch, **protocol) for _ in range(MEASUREMENTS)]
-    case.check()
-    return times
 
 
 def sustained(case: Case, device: Any, duration: float) -> float:
@@ -98,21 +88,26 @@ def sustained(case: Case, device: Any, duration: float) -> float:
 
 
 def speed_row(
-    name: str, case: Case, times: list[float], target: float | None, params: Mapping[str, Any]
+    name: str,
+    case: Case,
+    times: list[float],
+    target: float | None,
+    params: Mapping[str, Any],
+    peers: Mapping[str, float] | None = None,
 ) -> Row:
     """The row of a speed in TOPS."""
     runs = [round(case.operations / each / 1e12, 1) for each in times]
     params = {**params, "sets": len(case.launches), "dependent": case.dependent, "runs": runs}
-    return Row(name, params, "TOPS", "higher", statistics.median(runs), target=target)
+    return Row(name, params, "TOPS", "higher", statistics.median(runs), dict(peers or {}), target=target)
 
 
-def product_rows(device: Any, kind: str, duration: float) -> Iterator[Row]:
+def product_rows(device: Any, kind: str, duration: float, peers: Peers | None = None) -> Iterator[Row]:
     """The rows of one kind of output of a product."""
     for n, target in PRODUCTS[kind].items():
         case = Product(device, (n, n, n), OUTPUTS[kind])
         tile = WGMMA.tile(n, n, n, OUTPUTS[kind], device.multiprocessors)
-        params = {"n": n, "tile": [tile.rows, tile.columns]}
-        yield speed_row(f"{kind}/{n}", case, burst(device, case), target, params)
+        params, beside = {"n": n, "tile": [tile.rows, tile.columns]}, peers and peers.products(n)
+        yield speed_row(f"{kind}/{n}", case, burst(device, case), target, params, beside)
         if duration and n >= 8192:
             name, held = f"{kind}/{n}-sustained", sustained(case, device, duration)
             case.check()
@@ -120,19 +115,21 @@ def product_rows(device: Any, kind: str, duration: float) -> Iterator[Row]:
             yield speed_row(name, case, [held], SUSTAINED.get(name), params)
 
 
-def convolution_rows(device: Any, kind: str, **sizes: Any) -> Iterator[Row]:
+def convolution_rows(device: Any, kind: str, peers: Peers | None = None, **sizes: Any) -> Iterator[Row]:
     """The rows of one kind of output of a convolution."""
     for channels, target in CONVOLUTIONS[kind].items():
         case = Convolution(device, channels, OUTPUTS[kind], **sizes)
         params = {"channels": channels, "images": list(case.images[:3])}
-        yield speed_row(f"{kind}/{channels}", case, burst(device, case), target, params)
+        beside = peers and peers.convolutions(channels)
+        yield speed_row(f"{kind}/{channels}", case, burst(device, case), target, params, beside)
 
 
-def float_rows(device: Any) -> Iterator[Row]:
+def float_rows(device: Any, peers: Peers | None = None) -> Iterator[Row]:
     """Float16 matrices to int32, packing included."""
     for name, (side, axis, target) in FLOATS.items():
         case = Whole(device, np.float16, side, axis)
-        yield speed_row(f"{name}/{side}", case, burst(device, case), target, {"n": side})
+        beside = peers and {k: v for k, v in peers.numbers(side).items() if k.endswith("f16")}
+        yield speed_row(f"{name}/{side}", case, burst(device, case), target, {"n": side}, beside)
 
 
 def skinny_rows(device: Any) -> Iterator[Row]:
@@ -185,15 +182,15 @@ def first_call(folder: Path) -> dict[str, float]:
     return found
 
 
-def rows_of(device: Any, names: list[str], duration: float) -> Iterator[Row]:
+def rows_of(device: Any, names: list[str], duration: float, peers: Peers | None = None) -> Iterator[Row]:
     """The rows that the options name."""
     for name in names:
         if name in PRODUCTS:
-            yield from product_rows(device, name, duration)
+            yield from product_rows(device, name, duration, peers)
         elif name in CONVOLUTIONS:
-            yield from convolution_rows(device, name)
+            yield from convolution_rows(device, name, peers)
         elif name == "bmm-f16":
-            yield from float_rows(device)
+            yield from float_rows(device, peers)
         elif name == "bmm-skinny":
             yield from skinny_rows(device)
         elif name == "pack":
@@ -207,13 +204,22 @@ def main() -> None:
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=ROWS, help="measure these")
     parser.add_argument("--sustained", type=float, default=0.0, metavar="SECONDS", help="and so for as long")
     parser.add_argument("--merge", nargs="+", type=Path, metavar="PATH", help="join these files instead")
+    parser.add_argument("--cutlass", type=Path, metavar="FOLDER", help="CUTLASS's headers, for its products")
+    parser.add_argument("--fp-cuda", type=Path, metavar="FOLDER", help="fp-cuda's kernels")
+    parser.add_argument("--no-peers", action="store_true", help="measure ours only")
     options = parser.parse_args()
     if options.merge:
         publish(options.json, *merged(options.merge))
         return
     device = gpu.CudaDevice()
     meta = about_this_run(gpu=device.name, driver=device.driver_version, nvrtc=compiler_version())
-    publish(options.json, meta, list(rows_of(device, options.rows, options.sustained)))
+    peers = None if options.no_peers else Peers(device, options.cutlass, options.fp_cuda)
+    rows: list[Row] = []
+    for row in rows_of(device, options.rows, options.sustained, peers):
+        rows.append(row)  # a run that is ended leaves what it has
+        show([row])
+        if options.json:
+            write(options.json, meta, rows)
 
 
 if __name__ == "__main__":

@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from hopper import seconds
 
 import reference
 from gpu.bconv.geometry import conv_shape
@@ -28,6 +30,8 @@ WGMMA, SKINNY, WGMMA_OF_IMAGES = WARPGROUP_SCHEMES["wgmma"], SKINNY_SCHEMES["ski
 CHIP = (9, 0)
 CHECKED = 64
 """Rows of a product that are compared."""
+MEASUREMENTS, SAMPLES, WARM = 3, 11, 2
+"""How often a case is measured; the samples of a measurement, and those before that do not count."""
 BATCH, SIDE, WINDOW = 16, 64, 3
 _COLD = 192 << 20
 _LEAST = 3
@@ -257,6 +261,15 @@ class Copy(Case):
     def is_right(self) -> bool:
         """Compare all bytes."""
         return np.array_equal(self.to.download(), self.host)
+
+
+def burst(device: Any, case: Case, measurements: int = 0) -> list[float]:
+    """The median time of one launch in the burst protocol, of each measurement; and check the answer."""
+    launch = partial(case.launch, dependent=case.dependent)
+    protocol: dict[str, Any] = {"inner": case.inner, "samples": SAMPLES, "gap": case.gap, "warm": WARM}
+    times = [seconds(device, launch, **protocol) for _ in range(measurements or MEASUREMENTS)]
+    case.check()
+    return times
 
 
 def sets_of(size: int) -> int:

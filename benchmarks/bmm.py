@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -215,7 +216,9 @@ def library_speeds(random: np.random.Generator) -> dict[int, dict[str, float]]:
     return speeds
 
 
-def graph_time(work: Callable[[], Any], inner: int = 20, samples: int = 15) -> float:
+def graph_time(
+    work: Callable[[], Any], inner: int = 20, samples: int = 15, *, gap: float = 0.0, warm: int = 1
+) -> float:
     """The median time in a CUDA graph, as `hopper.seconds`, of work that torch launches."""
     for _ in range(3):
         work()
@@ -225,14 +228,15 @@ def graph_time(work: Callable[[], Any], inner: int = 20, samples: int = 15) -> f
         for _ in range(inner):
             work()
     times: list[float] = []
-    for _ in range(samples + 1):
+    for _ in range(warm + samples):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in "ab")
         start.record()
         graph.replay()
         end.record()
         end.synchronize()
         times.append(start.elapsed_time(end) / 1000 / inner)
-    return float(np.median(times[1:]))
+        sleep(gap)
+    return float(np.median(times[warm:]))
 
 
 def eager_time(work: Callable[[], Any], inner: int = 20, samples: int = 15) -> float:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from bits import burst, speed_row
-from bits_cases import Product
+from bits import speed_row
+from bits_cases import Product, burst
 from common import Row, about_this_run, parser_of, publish
 
 import gpu

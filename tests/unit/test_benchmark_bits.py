@@ -1,6 +1,7 @@
 """The benchmark of Hopper's products and convolutions, on the simulator: it checks what it measures."""
 
 import json
+import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 import simwarp
 from simwarp.tensormaps import encode
 
-SCRIPTS = ("bits", "bits_cases", "common", "first_call", "tune")
+SCRIPTS = ("bits", "bits_cases", "bits_peers", "common", "first_call", "tune")
 
 
 def scripts():
@@ -29,7 +30,7 @@ def scripts():
         sys.modules.update(before)
 
 
-bits, cases, common, first_call, tune = scripts()
+bits, cases, peers, common, first_call, tune = scripts()
 
 
 @pytest.fixture(autouse=True)
@@ -42,15 +43,15 @@ def device(monkeypatch):
 
     monkeypatch.setattr(cases, "encoded", lambda tensor, _: encode(tensor))
     monkeypatch.setattr(cases, "_COLD", 1 << 13)
-    monkeypatch.setattr(bits, "seconds", once)
-    monkeypatch.setattr(bits, "MEASUREMENTS", 1)
+    monkeypatch.setattr(cases, "seconds", once)
+    monkeypatch.setattr(cases, "MEASUREMENTS", 1)
     return simwarp.Device((9, 0), multiprocessors=3)
 
 
 @pytest.mark.parametrize("kind", bits.PRODUCTS)
 def test_products_are_measured_and_checked(device, monkeypatch, kind):
     monkeypatch.setitem(bits.PRODUCTS, kind, {128: 7.0})
-    monkeypatch.setattr(bits, "MEASUREMENTS", 2)
+    monkeypatch.setattr(cases, "MEASUREMENTS", 2)
     (row,) = bits.rows_of(device, [kind], 0.0)
     assert (row.case, row.unit, row.target) == (f"{kind}/128", "TOPS", 7.0)
     assert row.params["sets"] == 2
@@ -164,6 +165,102 @@ def test_the_command_merges_files(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["bits.py", "--merge", str(path), "--json", str(out)])
     bits.main()
     assert json.loads(out.read_text())["meta"]["parts"] == 1
+
+
+def test_rows_name_the_peers_that_take_the_same_operands(device, monkeypatch):
+    monkeypatch.setitem(bits.PRODUCTS, "bmm-int32", {128: 7.0})
+    monkeypatch.setitem(bits.CONVOLUTIONS, "bconv-int32", {128: 7.0})
+    monkeypatch.setattr(bits, "FLOATS", {"rows": (128, 0, None)})
+    products = {"cuBLASLt f16": 2.0, "fp-cuda": 3.0}
+    others = SimpleNamespace(
+        numbers=lambda n: products,
+        products=lambda n: products,
+        convolutions=lambda channels: {"cuDNN": channels},
+    )
+    (product,) = bits.product_rows(device, "bmm-int32", 0.0, others)
+    (convolution,) = bits.convolution_rows(device, "bconv-int32", others, images=(1, 4, 4))
+    (of_floats,) = bits.float_rows(device, others)
+    assert product.peers == products
+    assert convolution.peers == {"cuDNN": 128}
+    assert of_floats.peers == {"cuBLASLt f16": 2.0}
+
+
+def test_who_cannot_be_had_is_left_out_with_a_reason(device, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    found = peers.Peers(device, fp_cuda=tmp_path)
+    assert found.products(128) == found.products(256) == found.convolutions(128) == {}
+    torch, cutlass, fp_cuda = capsys.readouterr().out.splitlines()
+    assert torch.startswith("torch is left out: ")
+    assert cutlass == "CUTLASS is left out: its headers are not given with --cutlass"
+    assert fp_cuda == f"fp-cuda is left out: {tmp_path / 'matmul_b1.cu'} does not exist"
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (FileNotFoundError(), "nvcc is not installed"),
+        (subprocess.CalledProcessError(1, "nvcc", stderr="no such header"), "no such header"),
+    ],
+)
+def test_a_peer_that_does_not_compile_is_left_out(tmp_path, monkeypatch, error, reason):
+    def run(*_, **__):
+        raise error
+
+    monkeypatch.setattr(peers.subprocess, "run", run)
+    with pytest.raises(peers.LeftOutError, match=reason):
+        peers.cutlass_library(tmp_path)
+
+
+def test_operands_of_fp_cuda_are_tiles_of_a_step_along_k():
+    lines = np.arange(3 * 36, dtype=np.uint32).reshape(3, 36)
+    tiles = peers.tiles_of(lines, 2, 4)
+    assert tiles.shape == (2, 2, 2, 32)
+    assert (tiles[0, 1, 0] == lines[2, :32]).all()
+    assert (tiles[1, 0, 1, :4] == lines[1, 32:]).all()
+    assert not tiles[1, :, :, 4:].any()
+    assert not tiles[:, 1, 1].any()
+
+
+class Library:
+    """CUTLASS's, as far as the benchmark knows it; its second tile is wrong."""
+
+    def tile_name(self, tile):
+        return [b"right", b"wrong", None][tile]
+
+    def cutlass_b1(self, tile, *_):
+        case = self.case
+        ones = [cases.bits_of(lines, case.n).astype(np.int32) for lines in case.host[0]]
+        case._c.upload(ones[0] @ ones[1].T + tile)
+        return 0
+
+
+def test_products_of_cutlass_are_checked(device):
+    library = Library()
+    case = library.case = peers.Cutlass(device, library, 128)
+    case.check()
+    case.tile = 1
+    with pytest.raises(SystemExit, match="CUTLASS, 128 x 128: the answer is wrong"):
+        case.check()
+    library.cutlass_b1 = lambda *_: 7
+    with pytest.raises(SystemExit, match="status 7"):
+        case.check()
+
+
+def test_products_of_fp_cuda_are_checked(device, monkeypatch):
+    def launch_of(_device, plan, arrays):
+        assert (plan.grid, plan.args[3:]) == ((2, 1, 1), (2, 2, 384, 1024))  # tiles of A and B, rows, K
+        return lambda stream, *, dependent: None
+
+    monkeypatch.setattr(peers, "launch_of", launch_of)
+    case = peers.FpCuda(device, "", 256)
+    a, b = (cases.bits_of(lines, 256).astype(np.int32) for lines in case.host[0])
+    answer = np.zeros(case._c.shape, np.uint32)
+    answer[:256] = np.packbits(a @ b.T & 1, axis=1, bitorder="little").view(np.uint32)
+    case._c.upload(answer)
+    case.check()
+    case._c.upload(~answer)
+    with pytest.raises(SystemExit, match="fp-cuda, 256 x 256: the answer is wrong"):
+        case.check()
 
 
 def test_every_candidate_of_tuning_fits_and_runs(device):
