@@ -1,15 +1,16 @@
 """The cost of a whole call from Python, with all its host work, beside torch's own calls.
 
-    python benchmarks/door.py [--only bmm,bconv2d] [--tensors uber4d,nell2] [--json PATH]
+    python benchmarks/door.py [--only bmm,bconv2d] [--schemes auto] [--tensors uber4d,nell2] [--json PATH]
     python benchmarks/door.py --simulator [--json PATH]
 
 ``door/…`` is the time of one call through the public API until its result is there: the call, then a
 synchronisation. ``door-host/…`` is the time until the call returns. Operands lie on the device; ``packed``
 are bits as `gpu.pack` and `gpu.pack_tensor` give them, ``prepared`` what `gpu.prepare` makes, ``f32`` real
-numbers. One sample is one call on an idle device. Every row is measured once in each of several rounds over
-all rows, minutes apart, and its figure is the median of the rounds' medians: a neighbour that disturbs the
-host's caches for some seconds changes one round of a row. Each round runs on the core that is disturbed
-least at its start.
+numbers. ``door-graph/…`` is such a call, with prepared operands and the scheme "auto", that was captured in a
+CUDA graph: the launch of the graph, then a synchronisation; torch's is captured, too. A sample is one call on
+an idle device. Every row is measured once in each of several rounds over all rows, minutes apart, and its
+figure is the median of the rounds' medians: a neighbour that disturbs the host's caches for some seconds
+changes one round of a row. Each round runs on the core that is disturbed least at its start.
 
 ``the kernels alone`` is the time on the device of the very launches of such a call, measured in the same
 rounds: they are captured in a CUDA graph, in which they follow one another (see `hopper.py`); those of
@@ -33,11 +34,13 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from bits_cases import launch_of
 from common import Row, about_this_run, parser_of, publish, use_one_core
 
 import gpu
 import simwarp
 from gpu.bmm.schemes import SCHEMES, TENSOR_CORE_SCHEMES
+from gpu.bmm.warpgroups import WARPGROUP_SCHEMES
 from gpu.compile import compiler_version
 
 SIZES = (256, 512, 1024, 2048, 4096, 8192)
@@ -53,6 +56,10 @@ HOST_TARGETS = {"bmm": 18.0, "bconv2d": 18.0, "mttkrp": 25.0}
 """Microseconds until a call with prepared operands returns."""
 MORE = 20.0
 """Microseconds that a call may take beyond its kernels."""
+MORE_IN_A_GRAPH = 6.0
+"""The same of a captured call."""
+OF_PRODUCTS = {**SCHEMES, **TENSOR_CORE_SCHEMES, "auto": WARPGROUP_SCHEMES["wgmma"]}
+"""Schemes by the name that a call gives, with the format of its packed operands."""
 LARGE = 4096
 ROUNDS = 7
 WARM_CALLS = 5
@@ -72,9 +79,7 @@ class Streamed(gpu.CudaDevice):
 
     def launch(self, plan: Any, arrays: Any) -> None:
         """Launch a kernel in the stream."""
-        given = iter(arrays)
-        args = [next(given) if value is None else value for value in plan.args]
-        self.kernel(plan.ptx, plan.name)(plan.grid, plan.block, *args)
+        launch_of(self, plan, tuple(arrays))(self.queue, dependent=plan.dependent)
 
     def launch_all(self, chain: Any, arrays: Any) -> None:
         """Launch several kernels in the stream."""
@@ -194,6 +199,42 @@ class Bench:
 
         return whole, host
 
+    def captured(
+        self,
+        what: str,
+        params: dict[str, Any],
+        call: Callable[[], Any],
+        alone: Timing,
+        check: Callable[[Any], bool],
+        peers: dict[str, Timing],
+    ) -> Finish:
+        """The row of a call that is captured once, and then launched as a graph."""
+        call()  # what is made at a first call
+        with self.device.capture() as graph:
+            result = call()
+        graph.launch()
+        if not check(result):
+            raise SystemExit(f"{what} in a graph: the answer is wrong")
+        ours = self.door(graph.launch)
+
+        def row() -> Row:
+            kernels = alone.medians[0]
+            beside = {ALONE: kernels, **{name: timing.medians[0] for name, timing in peers.items()}}
+            target = kernels + MORE_IN_A_GRAPH
+            return Row(f"door-graph/{what}", params, "us", "lower", ours.medians[0], beside, target=target)
+
+        return row
+
+    def torch_captured(self, call: Callable[[], Any]) -> Timing:
+        """Time torch's call as `captured` does."""
+        for _ in range(WARM_CALLS):
+            call()
+        self.torch.cuda.synchronize()
+        graph = self.torch.cuda.CUDAGraph()
+        with self.torch.cuda.graph(graph):
+            call()
+        return self.of_torch(graph.replay)
+
 
 @contextmanager
 def _on_core(core: int) -> Iterator[None]:
@@ -258,7 +299,7 @@ def target_of(kind: str, large: bool) -> Callable[[float], float | None]:
     return lambda alone: None
 
 
-def bmm_rows(bench: Bench, sizes: Sequence[int]) -> Iterator[Finish]:
+def bmm_rows(bench: Bench, sizes: Sequence[int], schemes: Sequence[str]) -> Iterator[Finish]:
     torch = bench.torch
     for n in sizes:
         real = [torch.randn(n, n, device="cuda") for _ in "ab"]
@@ -274,7 +315,8 @@ def bmm_rows(bench: Bench, sizes: Sequence[int]) -> Iterator[Finish]:
         def right(c: Any, expected: Any = expected) -> bool:
             return bool(torch.equal(torch.as_tensor(c, device="cuda"), expected))
 
-        for name, scheme in (SCHEMES | TENSOR_CORE_SCHEMES).items():
+        for name in schemes:
+            scheme = OF_PRODUCTS[name]
             for kind in KINDS:
 
                 def made(
@@ -291,11 +333,16 @@ def bmm_rows(bench: Bench, sizes: Sequence[int]) -> Iterator[Finish]:
                         )
                     return lambda: gpu.bmm(left, right, scheme=name)
 
+                call, alone = made(bench.device), bench.alone(made(bench.streamed))
+                if (name, kind) == ("auto", "prepared"):
+                    captured = {"torch f16": bench.torch_captured(lambda half=half: half[0] @ half[1])}
+                    params = {"n": n, "scheme": name}
+                    yield bench.captured(f"bmm/{n}", params, call, alone, right, captured)
                 yield from bench.rows(
                     f"bmm/{name}/{n}/{kind}",
                     {"n": n, "scheme": name, "operands": kind},
-                    made(bench.device),
-                    bench.alone(made(bench.streamed)),
+                    call,
+                    alone,
                     right,
                     peers,
                     target_of(kind, n >= LARGE),
@@ -335,11 +382,16 @@ def bconv2d_rows(bench: Bench, channels: Sequence[int]) -> Iterator[Finish]:
                     images, filters = gpu.prepare(images, "x"), gpu.prepare(filters, "w")
                 return lambda: gpu.bconv2d(images, filters)
 
+            call, alone = made(bench.device), bench.alone(made(bench.streamed))
+            params = {"channels": c, "batch": BATCH, "side": SIDE}
+            if kind == "prepared":
+                captured = {"torch f16": bench.torch_captured(convolve)}
+                yield bench.captured(f"bconv2d/{c}", params, call, alone, right, captured)
             yield from bench.rows(
                 f"bconv2d/{c}/{kind}",
-                {"channels": c, "batch": BATCH, "side": SIDE, "operands": kind},
-                made(bench.device),
-                bench.alone(made(bench.streamed)),
+                {**params, "operands": kind},
+                call,
+                alone,
                 right,
                 peers,
                 target_of(kind, large=False),
@@ -481,7 +533,7 @@ def simulator_row() -> Row:
 def gpu_rows(bench: Bench, options: Any) -> Iterator[Finish]:
     chosen = options.only.split(",")
     if "bmm" in chosen:
-        yield from bmm_rows(bench, SIZES)
+        yield from bmm_rows(bench, SIZES, options.schemes.split(","))
     if "bconv2d" in chosen:
         yield from bconv2d_rows(bench, CHANNELS)
     if "pack" in chosen:
@@ -493,6 +545,7 @@ def gpu_rows(bench: Bench, options: Any) -> Iterator[Finish]:
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--only", default="bmm,bconv2d,pack,mttkrp", metavar="NAMES")
+    parser.add_argument("--schemes", default=",".join(OF_PRODUCTS), metavar="NAMES", help="of bmm")
     parser.add_argument("--tensors", default=",".join(TENSORS), metavar="NAMES")
     parser.add_argument("--formats", default=",".join(FORMATS), metavar="NAMES")
     parser.add_argument("--simulator", action="store_true", help="only the row that needs no GPU")

@@ -411,7 +411,9 @@ def door_table(rows: Iterable[Mapping[str, Any]]) -> str:
         operands = row["params"].get("operands")
         if operands is None:
             call, last = case, "f32" if case.startswith("pack") else "prepared"
-        if kind == "door":
+        if kind == "door-graph":
+            call = f"{case}, in a graph"
+        if kind != "door-host":
             whole.setdefault(call, {})[last] = row
         else:
             host[call, last] = row

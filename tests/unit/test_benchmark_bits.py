@@ -3,34 +3,18 @@
 import json
 import subprocess
 import sys
-from importlib import import_module
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import simwarp
+from benchmark_scripts import scripts
 from simwarp.tensormaps import encode
 
-SCRIPTS = ("bits", "bits_cases", "bits_peers", "common", "first_call", "tune")
-
-
-def scripts():
-    """The scripts, as they run in their folder; other folders have modules of the same names."""
-    names = (*SCRIPTS, "hopper")
-    before = {name: sys.modules.pop(name) for name in names if name in sys.modules}
-    sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-    try:
-        return [import_module(name) for name in SCRIPTS]
-    finally:
-        del sys.path[0]
-        for name in names:
-            sys.modules.pop(name, None)
-        sys.modules.update(before)
-
-
-bits, cases, peers, common, first_call, tune = scripts()
+bits, cases, peers, common, first_call, tune = scripts(
+    "bits", "bits_cases", "bits_peers", "common", "first_call", "tune"
+)
 
 
 @pytest.fixture(autouse=True)
