@@ -45,6 +45,25 @@ EDGES = (
     "A photograph of a temple; its edges, with the padding excluded; and the same edges with padding that is "
     "taken for -1, which draws a frame along the border."
 )
+KERNELS_MARKER = re.compile("<!-- kernels of (bmm|bconv2d) -->")
+PRODUCTS = {
+    "up to 16 rows or columns; int32 or bits": ((16, 999, 999), "int32", "real"),
+    "more rows and columns; int32 or bits": ((99, 99, 999), "words", "real"),
+    "more rows and columns, K > 2^29": ((99, 99, 2**29 + 1), "int32", "real"),
+    "int16, float16, float32, or bits with `prepared=True`": ((16, 99, 999), "int16", "real"),
+    'words of 32 bits, `first="msb"`': ((99, 99, 999), "int32", "msb32"),
+    "words of 64 bits": ((99, 99, 999), "int32", "64"),
+}
+"""What a product is → sizes, output and format of an example; without a format real, lsb or lines."""
+CONVOLUTIONS: dict[str, tuple[tuple[int, int], dict[str, Any]]] = {
+    "34 channels and more, more than 32 filters": ((34, 33), {}),
+    "up to 32 channels": ((32, 33), {}),
+    "34 channels and more, windows more than 8 apart": ((34, 33), {"stride": 9}),
+    "up to 32 channels, windows more than 8 apart": ((32, 33), {"stride": 9}),
+    "words of 64 bits": ((34, 33), {"word": 64}),
+    "tiles of 8 × 128 bits (FSB)": ((34, 33), {"layouts": ("HWNC-FSB", "HWOI-FSB")}),
+}
+"""What a convolution is → channels and filters of an example, and options of its plan."""
 RESULTS_MARKER = "<!-- benchmark results -->"
 RESULTS_HEADER = "| case | time of | unit | ours | peers | target | machine | date |\n" + "|---" * 8 + "|"
 DOOR_MARKER = "<!-- door results -->"
@@ -89,6 +108,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
         markdown = markdown.replace(STRANGERS_MARKER, strangers_table(rows))
     markdown = markdown.replace(LOWERINGS_MARKER, lowerings()) if LOWERINGS_MARKER in markdown else markdown
     markdown = markdown.replace(EDGES_MARKER, edges()) if EDGES_MARKER in markdown else markdown
+    markdown = KERNELS_MARKER.sub(lambda found: kernels_of(found[1]), markdown)
     markdown = DRAW_MARKER.sub(lambda found: picture(found[1].split()), markdown)
     return NAMES_MARKER.sub(lambda found: reference_of(found[1]), markdown)
 
@@ -385,6 +405,30 @@ def _made(lowering: Any, opcode: str, cc: tuple[int, int]) -> str:
         return ", ".join(f"{n} `{name}`" for name, n in lowering(opcode, cc).instructions.items())
     except ValueError:
         return "none"
+
+
+def kernels_of(operation: str) -> str:
+    """The scheme that "auto" takes for each kind of call, on each chip from which on the choice differs."""
+    chip_tables = [import_module(f"gpu.{name}").PREFERRED for name in ("bmm.choice", "bconv.schemes")]
+    chips = sorted({chip for table in chip_tables for chip in table if chip >= (7, 5)})
+    cell, kinds = (_product, PRODUCTS) if operation == "bmm" else (_convolution, CONVOLUTIONS)
+    lines = ["| | " + " | ".join(f"from sm_{major}{minor}" for major, minor in chips) + " |"]
+    lines.append("|---" * (len(chips) + 1) + "|")
+    lines += [f"| {kind} | {' | '.join(cell(kind, chip) for chip in chips)} |" for kind in kinds]
+    return "\n".join(lines)
+
+
+def _product(kind: str, chip: tuple[int, int]) -> str:
+    choice = import_module("gpu.bmm.choice")
+    sizes, output, form = PRODUCTS[kind]
+    scheme = choice.fastest_scheme(chip, sizes, output, form)
+    return f"`{scheme.name}`" if choice.gives(scheme, output) else "–"
+
+
+def _convolution(kind: str, chip: tuple[int, int]) -> str:
+    (channels, filters), options = CONVOLUTIONS[kind]
+    sizes = (8, 32, 32, channels), (3, 3, channels, filters)
+    return f"`{import_module('gpu.bconv').plan(*sizes, compute_capability=chip, **options).scheme.name}`"
 
 
 def results_table(results: Iterable[Mapping[str, Any]]) -> str:

@@ -46,8 +46,8 @@ def bmm(
         for B, the other one where transposed; both with the same ``first``. Or a result of `gpu.prepare`,
         which is not packed or arranged again.
     scheme : str
-        "auto": the fastest for the chip, the sizes, the output and the operands' format, by the table of
-        `gpu.bmm.choice`. Lines of a prepared operand serve every scheme that takes lines.
+        "auto": the fastest for the chip, the sizes, the output and the operands' format, as
+        docs/which-kernel.md lists it. Lines of a prepared operand serve every scheme that takes lines.
         "bmm32", "bmm64", "bmms32" or "bmms64" on CUDA cores. If K exceeds a scheme's counters, another
         scheme with the same words is used; see `gpu.bmm.schemes`.
         "btc1", "btc2" or "btc3" on bit tensor cores: the paper's designs, of which btc3 is the fastest.

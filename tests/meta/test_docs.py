@@ -339,6 +339,37 @@ def test_the_benchmark_page_lists_the_public_kernels() -> None:
     ]
 
 
+def columns_of(table: str) -> dict[str, list[str]]:
+    """The cells of each column of a table in Markdown."""
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
+    return {head: [line[i] for line in lines[2:]] for i, head in enumerate(lines[0])}
+
+
+@pytest.mark.parametrize(
+    ("operation", "module"), [("bmm", "gpu.bmm.choice"), ("bconv2d", "gpu.bconv.schemes")]
+)
+def test_the_page_of_kernels_has_every_preference(operation: str, module: str) -> None:
+    page = (ROOT / "docs" / "which-kernel.md").read_text()
+    assert page.count(f"<!-- kernels of {operation} -->") == 1
+    table = hooks().kernels_of(operation)
+    assert table in hooks().on_page_markdown(page, page=None, config=None, files=None)
+    columns, preferred = columns_of(table), load(module).PREFERRED
+    for chip, names in preferred.items():
+        if chip >= (7, 5):
+            shown = {cell.strip("`") for cell in columns[f"from sm_{chip[0]}{chip[1]}"]}
+            assert set(names) <= shown
+
+
+def test_the_page_of_kernels_follows_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, operation, names in (
+        ("gpu.bmm.choice", "bmm", ("btc1", "bmm32", "bmms64")),
+        ("gpu.bconv.schemes", "bconv2d", ("bconv32",)),
+    ):
+        monkeypatch.setitem(load(module).PREFERRED, (8, 9), names)
+        cells = columns_of(hooks().kernels_of(operation))["from sm_89"]
+        assert cells[0] == f"`{names[0]}`"
+
+
 def cells_of(drawn: str) -> list[list[str]]:
     """The cells of each row of boxes in the text of a picture."""
     rows = [line for line in drawn.splitlines() if "|" in line]
