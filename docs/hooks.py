@@ -71,9 +71,14 @@ DOOR_HEADER = (
     "| call | prepared | packed | float32 | the kernels of these | torch, synchronised |\n" + "|---" * 6 + "|"
 )
 OPERANDS = ("prepared", "packed", "f32")
+BITS_MARKER = "<!-- bits results -->"
+BITS_STYLE = ".simwarp-picture .ours{fill:var(--one)}.simwarp-picture .peer{fill:var(--marked-one)}"
+BAR, BAR_START, BAR_END = 18, 250, 560
+"""Height of a bar of a picture, and where the longest one begins and ends."""
 MTTKRP_MARKER = "<!-- mttkrp results -->"
 ROOT = Path(__file__).resolve().parents[1]
 DOOR_RESULTS = [ROOT / "benchmarks" / "results" / "h200" / name for name in ("door.json", "door-large.json")]
+BITS_RESULTS = ROOT / "benchmarks" / "results" / "h200" / "bits.json"
 STRANGERS_MARKER = "<!-- strangers results -->"
 STRANGERS_HEADER = "| kernel | form | runs | agrees | findings | bugs |\n" + "|---" * 6 + "|"
 STRANGERS_RESULTS = ROOT / "benchmarks" / "results" / "cpu" / "strangers.json"
@@ -100,6 +105,10 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
             DOOR_MARKER,
             door_table(row for path in DOOR_RESULTS for row in json.loads(path.read_text())["rows"]),
         )
+    if BITS_MARKER in markdown:
+        measured = BITS_RESULTS.exists()
+        results = bits_results(json.loads(BITS_RESULTS.read_text())) if measured else "*Not measured yet.*"
+        markdown = markdown.replace(BITS_MARKER, results)
     if MTTKRP_MARKER in markdown:
         rows = json.loads(MTTKRP_RESULTS.read_text())["rows"]
         markdown = markdown.replace(MTTKRP_MARKER, mttkrp_table(rows))
@@ -478,6 +487,89 @@ def _door_cell(row: Mapping[str, Any] | None, host: Mapping[str, Any] | None) ->
     over = [r for r in (row, host) if r and r["target"] is not None and r["ours"] > r["target"]]
     until = f" ({_number(host['ours'])})" if host else ""
     return f"{_number(row['ours'])}{until}{' †' if over else ''}"
+
+
+def bits_results(result: Mapping[str, Any]) -> str:
+    """Bars and a table of speeds, and a table of the other rows of ``benchmarks/bits.py``."""
+    rows, meta = result["rows"], result["meta"]
+    held = {row["case"].removesuffix("-sustained"): row for row in rows if row["case"].endswith("-sustained")}
+    speeds = [row for row in rows if row["unit"] == "TOPS" and row not in held.values()]
+    peers = list(dict.fromkeys(name for row in speeds for name in row["peers"]))
+    columns = ("TOPS", "ours", "sustained", "target", *peers)
+    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    for row in speeds:
+        best = max(row["ours"], *row["peers"].values()) if row["peers"] else None
+        long = held.get(row["case"])
+        ours = (
+            f"`{row['case']}`",
+            _with_target(row, best),
+            _with_target(long) if long else "",
+            _target_of(row),
+        )
+        others = (_number_or_best(row["peers"].get(name), best) for name in peers)
+        lines.append(f"| {' | '.join((*ours, *others))} |")
+    lines += ["", "| | ours | target |", "|---|---|---|"]
+    for row in rows:
+        if row["unit"] != "TOPS":
+            lines.append(f"| `{row['case']}`, {row['unit']} | {_with_target(row)} | {_target_of(row)} |")
+    calls = f", medians of {meta['parts']} files" if "parts" in meta else ""
+    origin = f"{meta['gpu']}, {meta['date']}, commit {meta['commit'][:7]}{calls}."
+    pictures = [
+        bars(title, groups)
+        for title, name in (("Products of bits", "bmm"), ("Convolutions of bits", "bconv"))
+        if (groups := _groups(speeds, name))
+    ]
+    return "\n".join([*(f"<figure>\n{picture}\n</figure>\n" for picture in pictures), *lines, "", origin])
+
+
+def _groups(speeds: Iterable[Mapping[str, Any]], operation: str) -> dict[str, dict[str, tuple[float, bool]]]:
+    """By size: the speeds of packed operands, each with whether it is ours."""
+    groups: dict[str, dict[str, tuple[float, bool]]] = {}
+    for row in speeds:
+        kind, _, size = row["case"].partition("/")
+        if kind in (f"{operation}-bits", f"{operation}-int32"):
+            group = groups.setdefault(size, {})
+            group[f"ours, to {kind.partition('-')[2]}"] = row["ours"], True
+            group.update({name: (value, False) for name, value in row["peers"].items()})
+    return {size: dict(sorted(group.items(), key=lambda item: -item[1][0])) for size, group in groups.items()}
+
+
+def bars(title: str, groups: Mapping[str, Mapping[str, tuple[float, bool]]]) -> str:
+    """A bar for each speed of each group, ours in a colour of their own."""
+    svg = import_module("simwarp.draw.svg")
+    most = max(value for group in groups.values() for value, _ in group.values())
+    body, top = [svg.text_element(f"{title}, TOPS", 18, 32, "title")], 50
+    for size, group in groups.items():
+        body.append(svg.text_element(size, 18, top + BAR - 5, "grid-title"))
+        for name, (value, ours) in group.items():
+            width = value / most * (BAR_END - BAR_START)
+            kind = "ours" if ours else "peer"
+            body.append(
+                f'<rect class="{kind}" x="{BAR_START}" y="{top + 3}" width="{width:.1f}" height="{BAR - 6}"/>'
+            )
+            body.append(svg.text_element(name, BAR_START - 8, top + BAR - 5, "axis", "end"))
+            body.append(svg.text_element(_number(value), BAR_START + width + 6, top + BAR - 5, "axis"))
+            top += BAR
+        top += 12
+    drawn: str = svg.element(title, (), f"{svg.STYLE}\n{BITS_STYLE}", ("620", f"{top}"), body)
+    return drawn
+
+
+def _with_target(row: Mapping[str, Any], best: float | None = None) -> str:
+    """What a row reached, in bold if it is the best, with a dagger if it misses its target."""
+    sign = 1 if row["better"] == "higher" else -1
+    missed = row["target"] is not None and sign * row["ours"] < sign * row["target"]
+    return f"{_number_or_best(row['ours'], best)}{' †' if missed else ''}"
+
+
+def _number_or_best(value: float | None, best: float | None) -> str:
+    if value is None:
+        return ""
+    return f"**{_number(value)}**" if value == best else _number(value)
+
+
+def _target_of(row: Mapping[str, Any]) -> str:
+    return "" if row["target"] is None else _number(row["target"])
 
 
 def _result(row: Mapping[str, Any], meta: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ import doctest
 import importlib
 import importlib.util
 import inspect
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -368,6 +369,66 @@ def test_the_page_of_kernels_follows_the_choice(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setitem(load(module).PREFERRED, (8, 9), names)
         cells = columns_of(hooks().kernels_of(operation))["from sm_89"]
         assert cells[0] == f"`{names[0]}`"
+
+
+def speed(case: str, ours: float, target: float | None = None, **peers: float) -> dict[str, Any]:
+    """A row of the benchmark of bits."""
+    same = {"unit": "TOPS", "better": "higher"}
+    return {"case": case, "ours": ours, "target": target, "peers": peers, **same}
+
+
+def test_the_figures_of_bits_are_bars_and_tables() -> None:
+    rows = [
+        speed("bmm-bits/64", 900.0, 1000.0, other=500.0, third=950.0),
+        speed("bmm-bits/64-sustained", 800.0, 700.0),
+        speed("bmm-int32/64", 990.0, other=500.0, third=950.0),
+        speed("bmm-f16/64", 100.0, other=500.0),
+        speed("first-call", 2.0, 1.0) | {"unit": "s", "better": "lower"},
+    ]
+    meta = {"gpu": "H200", "date": "2026-01-02", "commit": "0123456789", "parts": 3}
+    shown = hooks().bits_results({"meta": meta, "rows": rows})
+    assert re.findall(r'<rect class="(\w+)" x="250"', shown) == ["ours", "peer", "ours", "peer"]
+    assert shown.partition("</figure>\n")[2].strip().splitlines() == [
+        "| TOPS | ours | sustained | target | other | third |",
+        "|---|---|---|---|---|---|",
+        "| `bmm-bits/64` | 900 † | 800 | 1,000 | 500 | **950** |",
+        "| `bmm-int32/64` | **990** |  |  | 500 | 950 |",
+        "| `bmm-f16/64` | 100 |  |  | **500** |  |",
+        "",
+        "| | ours | target |",
+        "|---|---|---|",
+        "| `first-call`, s | 2 † | 1 |",
+        "",
+        "H200, 2026-01-02, commit 0123456, medians of 3 files.",
+    ]
+
+
+@pytest.mark.parametrize("measured", [True, False])
+def test_the_benchmark_page_needs_no_figures_of_bits(tmp_path: Path, measured: bool) -> None:
+    page, made = (ROOT / "docs" / "benchmarks.md").read_text(), hooks()
+    assert page.count(made.BITS_MARKER) == 1
+    made.BITS_RESULTS = tmp_path / "bits.json"
+    if measured:
+        meta = {"gpu": "H200", "date": "2026-01-02", "commit": "0123456789"}
+        made.BITS_RESULTS.write_text(json.dumps({"meta": meta, "rows": [speed("bmm-bits/64", 9.0)]}))
+    rendered = made.on_page_markdown(made.BITS_MARKER, page=None, config=None, files=None)
+    assert ("| `bmm-bits/64` | 9 |" in rendered) is measured
+    assert ("Not measured yet" in rendered) is not measured
+
+
+def test_captured_calls_have_lines_of_their_own_in_the_table_of_calls() -> None:
+    def row(kind: str, case: str, ours: float, **params: str) -> dict[str, Any]:
+        return {"case": f"{kind}/{case}", "ours": ours, "target": 5.0, "params": params, "peers": {}}
+
+    rows = [
+        row("door", "bmm/auto/8/prepared", 4.0, operands="prepared"),
+        row("door-host", "bmm/auto/8/prepared", 3.0, operands="prepared"),
+        row("door-graph", "bmm/8", 6.0),
+    ]
+    assert hooks().door_table(rows).splitlines()[2:] == [
+        "| `bmm/auto/8` | 4 (3) |  |  |  |  |",
+        "| `bmm/8, in a graph` | 6 † |  |  |  |  |",
+    ]
 
 
 def cells_of(drawn: str) -> list[list[str]]:
