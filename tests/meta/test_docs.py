@@ -425,6 +425,7 @@ def test_captured_calls_have_lines_of_their_own_in_the_table_of_calls() -> None:
         row("door-host", "bmm/auto/8/prepared", 3.0, operands="prepared"),
         row("door-graph", "bmm/8", 6.0),
     ]
+    rows = [row("door", "bmm/auto/8/prepared", 9.0, operands="prepared"), *rows]  # of an older file
     assert hooks().door_table(rows).splitlines()[2:] == [
         "| `bmm/auto/8` | 4 (3) |  |  |  |  |",
         "| `bmm/8, in a graph` | 6 † |  |  |  |  |",
