@@ -16,10 +16,9 @@ from bits_cases import Product, burst
 from common import Row, about_this_run, parser_of, publish
 
 import gpu
-from gpu.bmm.warpgroups import BITS, TILES, WARPGROUP_SCHEMES, Tile
+from gpu.bmm.warpgroups import BITS, MOST_SHARED, TILES, WARPGROUP_SCHEMES, Tile
 from gpu.compile import compiler_version
 
-MOST_SHARED = 227 * 1024
 BOXES = {"words": (0,), "lines": (0,)}
 SHAPES = ((64, 64), (64, 128), (64, 256), (128, 64), (128, 128), (128, 192), (128, 256), (192, 128))
 LARGE = ((256, 128), (256, 192))

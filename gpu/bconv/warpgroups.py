@@ -6,7 +6,7 @@ a window and their channels. Operands are those of `gpu.bconv.btc`, with the one
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from gpu.bconv.btc import Borders, addends_of, ones_of, whole_units
 from gpu.bconv.geometry import ConvShape, Pool
 from gpu.bmm.lines import pack_lines
-from gpu.bmm.warpgroups import OPTIONS, SPAN, Tile, fastest, map_of_outputs
+from gpu.bmm.warpgroups import LARGEST_BITS, MOST_SHARED, OPTIONS, SPAN, Tile, fastest, map_of_outputs
 from gpu.bmm.warpgroups import TILES as OF_PRODUCTS
 from gpu.compile import compile_file
 from gpu.device import Array, Device, LaunchPlan
@@ -32,8 +32,8 @@ TILES: dict[str, tuple[Tile, ...]] = {
 MOST_COLUMNS = 256
 """Columns of the widest tile, to whose multiples rows of addends are padded."""
 
-LARGEST_BITS = 2**29
-"""The longest dot product whose difference from a threshold fits 32 bits."""
+LEAST_STAGES = 3
+"""Of a ring that keeps tensor cores busy; tables of addends may take the place of others."""
 
 _CORNER, _MOST_STEP, _MOST_OFFSET = 128, 8, 255
 """Of an im2col map of images: corners lie within ±128; the steps of windows; the offset of a tap."""
@@ -100,23 +100,35 @@ class WarpgroupScheme:
         span = span_of(bytes_of_pixel)
         steps = -(-shape.filter_height * shape.filter_width * -(-bytes_of_pixel // span) * span // SPAN)
         pixels, filters = shape.outputs(pool)
+        borders = Borders.of(shape)
         tile = tile or fastest(TILES[kind], (pixels, filters), steps, kind, multiprocessors)
+        meeting = 0 if pool == "none" else 2 * tile.rows * tile.columns // 8
+        tile, tables = with_tables(tile, kind, borders.rows(shape), meeting)
         of_y = map_of_outputs(pixels, filters, kind) if kind == "int32" and tile.boxes else None
         macros = tile.macros(kind, boxes=of_y is not None, group=self.group)
-        macros |= {"SPAN": span, f"POOL_{pool.upper()}": ""}
+        macros |= {"SPAN": span, f"POOL_{pool.upper()}": "", "TABLES": tables or 1}
+        macros |= {} if tables else {"OWN_COLUMNS": ""}
         ptx = compile_file(self.source, macros, arch, options=OPTIONS).text
         args = (
             *(map_of_images(shape, pool, span, tile.rows), None),
             *(map_of_filters(shape, span, tile.columns), None, of_y),
-            *(shape.argument, Borders.of(shape).argument, -(-filters // MOST_COLUMNS) * MOST_COLUMNS),
+            *(shape.argument, borders.argument, -(-filters // MOST_COLUMNS) * MOST_COLUMNS),
             *((None, None) if kind == "lines" else ()),
         )
         tiles = -(-pixels // tile.rows) * -(-filters // tile.columns)
-        meeting = 0 if pool == "none" else 2 * tile.rows * tile.columns // 8
-        shared = tile.shared(kind, own_columns=True) + meeting
+        shared = tile.shared(kind, tables=tables or 1, own_columns=not tables) + meeting
         return LaunchPlan(
             ptx, self.name, (min(tiles, multiprocessors), 1, 1), (tile.threads, 1, 1), args, shared
         )
+
+
+def with_tables(tile: Tile, kind: str, kinds: int, meeting: int) -> tuple[Tile, int]:
+    """The tile with as many tables as there are kinds of windows, in place of stages; 0 if they are too many."""
+    for stages in range(tile.stages, LEAST_STAGES - 1, -1):
+        fewer = replace(tile, stages=stages)
+        if fewer.shared(kind, tables=kinds) + meeting <= MOST_SHARED:
+            return fewer, kinds
+    return tile, 0
 
 
 def span_of(bytes_of_pixel: int) -> int:
@@ -185,7 +197,7 @@ def check_limits(shape: ConvShape, kind: str, pool: Pool) -> None:
     if kind == "lines" and shape.dot_length > LARGEST_BITS:
         raise SchemeError(
             f"scheme='wgmma': dot products of {shape.dot_length} elements, compared with thresholds\n"
-            f"at most {LARGEST_BITS} fit 32 bits\nchoose btc1"
+            f"at most {LARGEST_BITS} can be compared\nchoose btc1"
         )
 
 

@@ -16,7 +16,9 @@
 //   -DPOOL_OR | -DPOOL_AND   the bits of 2 x 2 pixels become one: words (N, P / 2, Q / 2, O / 32). A tile has a box for each
 //                            of the four pixels, one after another, whose steps are those of windows
 
-#define OWN_COLUMNS
+//   -DTABLES=n               the kinds of windows, whose addends a note has
+//   -DOWN_COLUMNS            or too many of them: rows along the border read theirs
+
 #include "bconv/borders.cuh"
 #include "bmm/warpgroup_tile.cuh"
 
@@ -111,6 +113,7 @@ __device__ inline void write_notes(Shared& shared, const Tiles& tiles, const Ope
     const unsigned writer = threadIdx.x - multiplying - warp_size;
     const unsigned inside = x.borders.top * x.borders.across(x.shape) + x.borders.left;
     const int* const of_inside = x.addends + (Index)inside * x.pitch;
+    unsigned filled[noted] = {~0u, ~0u};  // the column of whose filters a note has the constants
     Turn<noted> turn;
     for (unsigned i = blockIdx.x; i < tiles.count(); i += gridDim.x, turn.advance()) {
         Notes& notes = shared.notes[turn.at];
@@ -120,24 +123,32 @@ __device__ inline void write_notes(Shared& shared, const Tiles& tiles, const Ope
         if (writer == 0) notes.row = row, notes.column = column;
         for (unsigned r = writer; r < rows; r += writers) {
             const Pixel pixel = pixel_at(x.shape, row + r % windows * window + r / windows);
-            const unsigned border = x.borders.of_pixel(x.shape, pixel);
+            const unsigned kind = x.borders.of_pixel(x.shape, pixel);
             notes.of_rows[r] = -2 * (int)ones_of_window(x, pixel);
-            notes.own_columns[r] = border == inside ? nullptr : x.addends + (Index)border * x.pitch + column;
+#if defined(OWN_COLUMNS)
+            notes.own_columns[r] = kind == inside ? nullptr : x.addends + (Index)kind * x.pitch + column;
+#elif TABLES > 1
+            notes.table_of_row[r] = kind;
+#endif
         }
-        for (unsigned c = writer; c < columns; c += writers) {
-            const int addend = of_inside[column + c];
+        unsigned& known = turn.at == 0 ? filled[0] : filled[1];
+        for (unsigned c = writer; c < columns && known != column; c += writers) {
+            int addend = of_inside[column + c];
 #if defined(OUTPUT_BITS)
             const ConvShape& shape = x.shape;
             const unsigned at = min(column + c, shape.filters - 1);
             const unsigned k = shape.filter_height * shape.filter_width * shape.channels;
             const bool is_filter = column + c < shape.filters;  // no dot product reaches k + 1
-            notes.of_columns[c] = addend - (is_filter ? limit_of(thresholds[at], k) : (int)k + 1);
+            addend -= is_filter ? limit_of(thresholds[at], k) : (int)k + 1;
             const unsigned flips = __ballot_sync(all_lanes, is_filter && flip[at] != 0);
             if (c % 32 == 0) notes.flips[c / 32] = flips;
-#else
-            notes.of_columns[c] = addend;
 #endif
+#pragma unroll
+            for (unsigned table = 0; table < TABLES; ++table)
+                notes.of_columns[table][c] =
+                    addend + (TABLES == 1 || table == inside ? 0 : x.addends[(Index)table * x.pitch + column + c]);
         }
+        known = column;
         arrive(shared.written[turn.at]);
     }
 }
@@ -148,21 +159,18 @@ __device__ inline void write_notes(Shared& shared, const Tiles& tiles, const Ope
 #if defined(POOL_NONE)
 struct Pooling {};
 
-__device__ inline void store_bits(const int (&sums)[parts][sums_of_part], const Notes& notes, const Place& place,
+__device__ inline void store_bits(const int (&sums)[sums_of_half], const Notes& notes, const Place& place, unsigned half,
                                   const ConvShape& shape, Output* __restrict__ y, Pooling&, unsigned)
 {
-    const unsigned words_of_pixel = divide_up(shape.filters, 32);
+    unsigned made[2];
+    make_words(made, sums, notes, place, half);
+    const unsigned words_of_pixel = divide_up(shape.filters, 32), q = place.lane % 4;
+    const unsigned word = (notes.column + place.column(half)) / 32 + q;
 #pragma unroll
-    for (unsigned part = 0; part < parts; ++part) {
-        const unsigned row = place.row + part * part_rows;
-        unsigned made[sets][2];
-        make_words(made, sums[part], notes, place, row);
-#pragma unroll
-        for (unsigned half = 0; half < 2; ++half) {
-            const unsigned pixel = notes.row + row + 8 * half;
-            if (pixel < number_of_pixels(shape))
-                store_words(made, half, notes, place, y + (Index)pixel * words_of_pixel, words_of_pixel);
-        }
+    for (unsigned r = 0; r < 2; ++r) {
+        const unsigned pixel = notes.row + place.row(half) + 8 * r;
+        if (pixel < number_of_pixels(shape) && q < words_of_half && word < words_of_pixel)
+            y[(Index)pixel * words_of_pixel + word] = made[r];
     }
 }
 #else
@@ -172,33 +180,28 @@ struct Pooling {
     unsigned words[noted][rows][tile_words_across];
 };
 
-__device__ inline void store_bits(const int (&sums)[parts][sums_of_part], const Notes& notes, const Place& place,
+__device__ inline void store_bits(const int (&sums)[sums_of_half], const Notes& notes, const Place& place, unsigned half,
                                   const ConvShape& shape, Output* __restrict__ y, Pooling& pooling, unsigned turn)
 {
+    unsigned(&words)[rows][tile_words_across] = pooling.words[turn];
+    unsigned made[2];
+    make_words(made, sums, notes, place, half);
+    const unsigned q = place.lane % 4;
 #pragma unroll
-    for (unsigned part = 0; part < parts; ++part) {
-        const unsigned row = place.row + part * part_rows;
-        unsigned made[sets][2];
-        make_words(made, sums[part], notes, place, row);
-#pragma unroll
-        for (unsigned set = 0; set < sets; ++set) {
-            const unsigned at = word_of(set, place.lane % 4);
-#pragma unroll
-            for (unsigned half = 0; half < 2; ++half)
-                if (at < tile_words_across) pooling.words[turn][row + 8 * half][at] = made[set][half];
-        }
-    }
+    for (unsigned r = 0; r < 2; ++r)
+        if (q < words_of_half) words[place.row(half) + 8 * r][place.column(half) / 32 + q] = made[r];
+    if (half + 1 < halves) return;
     wait_for_warps<multiplying>();
     const unsigned words_of_place = divide_up(shape.filters, 32), places = number_of_pixels(shape) / window;
     for (unsigned i = threadIdx.x; i < windows * tile_words_across; i += multiplying) {
         const unsigned at = i / tile_words_across, word = i % tile_words_across;
-        unsigned all = pooling.words[turn][at][word];
+        unsigned all = words[at][word];
 #pragma unroll
         for (unsigned corner = 1; corner < window; ++corner)
 #if defined(POOL_AND)
-            all &= pooling.words[turn][corner * windows + at][word];
+            all &= words[corner * windows + at][word];
 #else
-            all |= pooling.words[turn][corner * windows + at][word];
+            all |= words[corner * windows + at][word];
 #endif
         const unsigned place_of_output = notes.row / window + at, of_output = notes.column / 32 + word;
         if (place_of_output < places && of_output < words_of_place)
@@ -256,32 +259,19 @@ wgmma(const __grid_constant__ TensorMap images, const unsigned* __restrict__ one
     take_registers<232>();
 #endif
     const Place place;
-    Turn<stages> turn;
-    Turn<noted> note;
 #if BOXES
     unsigned box = 0;
 #endif
-    for (unsigned i = blockIdx.x; i < tiles.count(); i += gridDim.x, note.advance()) {
-        int sums[parts][sums_of_part];
-        multiply(sums, shared, turn, tiles.steps);
-        wait(shared.written[note.at], note.parity);
-        const Notes& notes = shared.notes[note.at];
+    compute_tiles(shared, tiles, [&](unsigned half, const int (&sums)[sums_of_half], unsigned note) {
+        const Notes& notes = shared.notes[note];
 #if defined(OUTPUT_BITS)
-        store_bits(sums, notes, place, shape, y, shared.pooling, note.at);
+        store_bits(sums, notes, place, half, shape, y, shared.pooling, note);
+#elif BOXES
+        store_boxes(sums, shared.boxes[place.warp], box, notes, place, half, y);
 #else
-#pragma unroll
-        for (unsigned part = 0; part < parts; ++part) {
-            const unsigned row = place.row + part * part_rows;
-#if BOXES
-            store_boxes(sums[part], shared.boxes[place.warp], box, notes, place, row, y);
-#else
-            store_pairs(sums[part], notes, place, row, y, number_of_pixels(shape), shape.filters);
+        store_pairs(sums, notes, place, half, y, number_of_pixels(shape), shape.filters);
 #endif
-        }
-#endif
-        __syncwarp();
-        if (place.lane == 0) arrive(shared.read[note.at]);
-    }
+    });
 #if BOXES
     if (place.lane == 0) wait_for_copies();
 #endif

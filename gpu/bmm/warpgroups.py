@@ -17,7 +17,7 @@ SPAN = 128
 """Bytes of a line in a step along k, and of a row of a box."""
 _UNIT = 16
 """Bytes of which a line is a multiple."""
-_WARPGROUP, _BOX_ROWS, _SIGNAL = 128, 16, 8
+_WARPGROUP, _BOX_ROWS, _SIGNAL, _BANKS = 128, 16, 8, 8
 OPTIONS = ("--gpu-architecture=compute_90a",)
 """Of the compiler: instructions of sm_90a alone."""
 
@@ -51,7 +51,7 @@ class Tile:
     @property
     def registers(self) -> bool:
         """Whether the multiplying warpgroups need registers of the serving one."""
-        return self.rows // self.consumers * self.columns // _WARPGROUP > 128
+        return self.rows // self.consumers * self.columns // _WARPGROUP >= 128
 
     def macros(self, output: str, *, boxes: bool, group: int) -> dict[str, str | int]:
         """The macros of ``warpgroup_tile.cuh``; ``boxes`` if C has a tensor map."""
@@ -66,10 +66,11 @@ class Tile:
             **({"SETMAXNREG": ""} if self.registers else {}),
         }
 
-    def shared(self, output: str, *, scaled: bool = False, own_columns: bool = False) -> int:
+    def shared(self, output: str, *, scaled: bool = False, tables: int = 1, own_columns: bool = False) -> int:
         """The bytes of shared memory of a block; `Shared` in ``warpgroup_tile.cuh``."""
         of_columns = self.columns // 32 if output in BITS else self.columns * scaled
-        notes = 4 * (2 + self.rows + self.columns + of_columns) + 8 * self.rows * own_columns
+        of_columns += self.columns if tables == 1 else tables * (self.columns + _BANKS) + self.rows
+        notes = 4 * (2 + self.rows + of_columns) + 8 * self.rows * own_columns
         boxes = self.consumers * 4 * self.boxes * _BOX_ROWS * SPAN
         return (
             self.stages * ((self.rows + self.columns) * SPAN + 2 * _SIGNAL)
@@ -77,6 +78,12 @@ class Tile:
             + 2 * (notes + 2 * _SIGNAL)
         )
 
+
+LARGEST_BITS = 2**24 - 1
+"""The longest dot product whose difference from a threshold fits 26 bits, with its sign."""
+
+MOST_SHARED = 227 * 1024
+"""Bytes of shared memory of a block."""
 
 BITS = ("words", "lines")
 """The outputs that are bits."""
@@ -133,8 +140,7 @@ class WarpgroupScheme:
     form: ClassVar[Literal["lines"]] = "lines"
     word: ClassVar[Word] = 32
     first: ClassVar[First] = "lsb"
-    largest_k: ClassVar[int | None] = 2**29
-    """The difference of a dot product and a threshold fits 32 bits."""
+    largest_k: ClassVar[int | None] = LARGEST_BITS
     fallback: ClassVar = "btc2"
 
     def tile(self, m: int, n: int, k: int, output: str, multiprocessors: int) -> Tile:

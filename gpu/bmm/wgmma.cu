@@ -56,11 +56,11 @@ __device__ inline void write_notes(Shared& shared, const Tiles& tiles, const Ope
             const unsigned at = min(column + c, x.n - 1), ones = x.ones_of_b[at];
 #if defined(OUTPUT_BITS)
             const bool inside = column + c < x.n;  // no dot product reaches k + 1
-            notes.of_columns[c] = inside ? -2 * (int)ones - limit_of(thresholds[at], x.k) : -1 - (int)x.k;
+            notes.of_columns[0][c] = inside ? -2 * (int)ones - limit_of(thresholds[at], x.k) : -1 - (int)x.k;
             const unsigned flips = __ballot_sync(all_lanes, inside && flip[at] != 0);
             if (lane == 0) notes.flips[c / 32] = flips;
 #else
-            notes.of_columns[c] = -2 * (int)ones;
+            notes.of_columns[0][c] = -2 * (int)ones;
 #if defined(SCALED)
             notes.scales[c] = scales[at];
 #endif
@@ -73,36 +73,31 @@ __device__ inline void write_notes(Shared& shared, const Tiles& tiles, const Ope
 // ---- the multiplying warpgroups -------------------------------------------------------------------------------------
 
 #if defined(OUTPUT_BITS)
-__device__ inline void store_bits(const int (&sums)[sums_of_part], const Notes& notes, const Place& place, unsigned row,
+__device__ inline void store_bits(const int (&sums)[sums_of_half], const Notes& notes, const Place& place, unsigned half,
                                   const Operands& x, Output* __restrict__ c, unsigned* __restrict__ ones_of_c)
 {
-    unsigned made[sets][2];
-    make_words(made, sums, notes, place, row);
+    unsigned made[2];
+    make_words(made, sums, notes, place, half);
+    const unsigned q = place.lane % 4, word = (notes.column + place.column(half)) / 32 + q;
 #pragma unroll
-    for (unsigned half = 0; half < 2; ++half) {
-        const unsigned line = notes.row + row + 8 * half;
+    for (unsigned r = 0; r < 2; ++r) {
+        const unsigned line = notes.row + place.row(half) + 8 * r;
 #if defined(OUTPUT_LINES)
         const unsigned words_of_line = ((x.n - 1) / 128 + 1) * 4;
-        if (line < x.m) store_words(made, half, notes, place, c + (Index)line * words_of_line, words_of_line);
-        unsigned ones = 0;
-#pragma unroll
-        for (unsigned set = 0; set < sets; ++set) ones += __popc(made[set][half]);
+        if (line < x.m && word < words_of_line) c[(Index)line * words_of_line + word] = made[r];
+        unsigned ones = __popc(made[r]);
         ones += __shfl_xor_sync(all_lanes, ones, 1);
         ones += __shfl_xor_sync(all_lanes, ones, 2);
-        if (place.lane % 4 == 0 && line < x.m) atomicAdd(&ones_of_c[line], ones);
+        if (q == 0 && line < x.m) atomicAdd(&ones_of_c[line], ones);
 #else
-#pragma unroll
-        for (unsigned set = 0; set < sets; ++set) {
-            const unsigned at = word_of(set, place.lane % 4), word = notes.column / 32 + at;
-            if (line < x.m && at < columns / 32 && word <= (x.n - 1) / 32) c[(Index)word * x.m + line] = made[set][half];
-        }
+        if (line < x.m && q < words_of_half && word <= (x.n - 1) / 32) c[(Index)word * x.m + line] = made[r];
 #endif
     }
 }
 #endif
 
 #if defined(OUTPUT_LINES)
-static_assert(columns == 128 || columns == 256, "a tile has all words of the pieces of 128 bits that it begins");
+static_assert(half_columns == 128, "a half has all words of a piece of 128 bits");
 #endif
 
 extern "C" __global__ void __launch_bounds__(threads, 1)
@@ -156,30 +151,19 @@ wgmma(const __grid_constant__ TensorMap a, const unsigned* __restrict__ ones_of_
     unsigned* const ones_of_c = nullptr;
 #endif
     const Place place;
-    Turn<stages> turn;
-    Turn<noted> note;
 #if BOXES
     unsigned box = 0;
 #endif
-    for (unsigned i = blockIdx.x; i < tiles.count(); i += gridDim.x, note.advance()) {
-        int sums[parts][sums_of_part];
-        multiply(sums, shared, turn, tiles.steps);
-        wait(shared.written[note.at], note.parity);
-        const Notes& notes = shared.notes[note.at];
-#pragma unroll
-        for (unsigned part = 0; part < parts; ++part) {
-            const unsigned row = place.row + part * part_rows;
+    compute_tiles(shared, tiles, [&](unsigned half, const int (&sums)[sums_of_half], unsigned note) {
+        const Notes& notes = shared.notes[note];
 #if defined(OUTPUT_BITS)
-            store_bits(sums[part], notes, place, row, x, c, ones_of_c);
+        store_bits(sums, notes, place, half, x, c, ones_of_c);
 #elif BOXES
-            store_boxes(sums[part], shared.boxes[place.warp], box, notes, place, row, c);
+        store_boxes(sums, shared.boxes[place.warp], box, notes, place, half, c);
 #else
-            store_pairs(sums[part], notes, place, row, c, m, n);
+        store_pairs(sums, notes, place, half, c, m, n);
 #endif
-        }
-        __syncwarp();
-        if (place.lane == 0) arrive(shared.read[note.at]);
-    }
+    });
 #if BOXES
     if (place.lane == 0) wait_for_copies();
 #endif

@@ -146,6 +146,13 @@ template <unsigned pending> __device__ inline void wait_for_products()
     asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(pending) : "memory");
 }
 
+// Keep uses of sums behind the wait before; the compiler does not know that products write them until then.
+template <unsigned count> __device__ inline void hold(int (&sums)[count])
+{
+#pragma unroll
+    for (unsigned i = 0; i < count; ++i) asm volatile("" : "+r"(sums[i]) :: "memory");
+}
+
 template <unsigned registers> __device__ inline void take_registers()
 {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(registers));
@@ -177,7 +184,6 @@ template <unsigned registers> __device__ inline void give_registers()
 #define OPERANDS_64(d) EIGHT(d, 0), EIGHT(d, 8), EIGHT(d, 16), EIGHT(d, 24)
 #define OPERANDS_128(d) OPERANDS_64(d), EIGHT(d, 32), EIGHT(d, 40), EIGHT(d, 48), EIGHT(d, 56)
 #define OPERANDS_192(d) OPERANDS_128(d), EIGHT(d, 64), EIGHT(d, 72), EIGHT(d, 80), EIGHT(d, 88)
-#define OPERANDS_256(d) OPERANDS_192(d), EIGHT(d, 96), EIGHT(d, 104), EIGHT(d, 112), EIGHT(d, 120)
 #define DEFINE_PRODUCT(columns, a_at, b_at, add_at) \
     __device__ inline void multiply_add(int (&d)[columns / 2], unsigned long long a, unsigned long long b, bool add) \
     { \
@@ -193,4 +199,11 @@ template <unsigned registers> __device__ inline void give_registers()
 DEFINE_PRODUCT(64, "%32", "%33", "%34")
 DEFINE_PRODUCT(128, "%64", "%65", "%66")
 DEFINE_PRODUCT(192, "%96", "%97", "%98")
-DEFINE_PRODUCT(256, "%128", "%129", "%130")
+
+// Of 256 columns, whose sums are in two halves: d += always.
+__device__ inline void multiply_add(int (&low)[64], int (&high)[64], unsigned long long a, unsigned long long b)
+{
+    asm volatile("wgmma.mma_async.sync.aligned.m64n256k256.s32.b1.b1.and.popc {" SUMS_256 "}, %128, %129, 1;\n"
+                 : OPERANDS_128(low), OPERANDS_128(high)
+                 : "l"(a), "l"(b));
+}
