@@ -123,7 +123,7 @@ class WarpgroupScheme:
 
 
 def with_tables(tile: Tile, kind: str, kinds: int, meeting: int) -> tuple[Tile, int]:
-    """The tile with as many tables as there are kinds of windows, in place of stages; 0 if they are too many."""
+    """The tile with a table for each kind of windows, in place of stages; 0 if they are too many."""
     for stages in range(tile.stages, LEAST_STAGES - 1, -1):
         fewer = replace(tile, stages=stages)
         if fewer.shared(kind, tables=kinds) + meeting <= MOST_SHARED:

@@ -159,42 +159,47 @@ __device__ inline void write_notes(Shared& shared, const Tiles& tiles, const Ope
 #if defined(POOL_NONE)
 struct Pooling {};
 
-__device__ inline void store_bits(const int (&sums)[sums_of_half], const Notes& notes, const Place& place, unsigned half,
+__device__ inline void store_bits(const int (&sums)[sums_of_part], const Notes& notes, const Place& place, unsigned part,
                                   const ConvShape& shape, Output* __restrict__ y, Pooling&, unsigned)
 {
-    unsigned made[2];
-    make_words(made, sums, notes, place, half);
-    const unsigned words_of_pixel = divide_up(shape.filters, 32), q = place.lane % 4;
-    const unsigned word = (notes.column + place.column(half)) / 32 + q;
+    const unsigned words_of_pixel = divide_up(shape.filters, 32);
 #pragma unroll
-    for (unsigned r = 0; r < 2; ++r) {
-        const unsigned pixel = notes.row + place.row(half) + 8 * r;
-        if (pixel < number_of_pixels(shape) && q < words_of_half && word < words_of_pixel)
-            y[(Index)pixel * words_of_pixel + word] = made[r];
+    for (unsigned set = 0; set < sets; ++set) {
+        unsigned made[2];
+        make_words(made, sums, notes, place, part, set);
+        const unsigned at = word_of(set, place), word = notes.column / 32 + at;
+#pragma unroll
+        for (unsigned r = 0; r < 2; ++r) {
+            const unsigned pixel = notes.row + place.row(part) + 8 * r;
+            if (pixel < number_of_pixels(shape) && at < words_across && word < words_of_pixel)
+                y[(Index)pixel * words_of_pixel + word] = made[r];
+        }
     }
 }
 #else
 // The words of a tile, which meet in shared memory. Two tiles take turns: who writes the next one has read this.
-enum : unsigned { tile_words_across = columns / 32 };
 struct Pooling {
-    unsigned words[noted][rows][tile_words_across];
+    unsigned words[noted][rows][words_across];
 };
 
-__device__ inline void store_bits(const int (&sums)[sums_of_half], const Notes& notes, const Place& place, unsigned half,
+__device__ inline void store_bits(const int (&sums)[sums_of_part], const Notes& notes, const Place& place, unsigned part,
                                   const ConvShape& shape, Output* __restrict__ y, Pooling& pooling, unsigned turn)
 {
-    unsigned(&words)[rows][tile_words_across] = pooling.words[turn];
-    unsigned made[2];
-    make_words(made, sums, notes, place, half);
-    const unsigned q = place.lane % 4;
+    unsigned(&words)[rows][words_across] = pooling.words[turn];
 #pragma unroll
-    for (unsigned r = 0; r < 2; ++r)
-        if (q < words_of_half) words[place.row(half) + 8 * r][place.column(half) / 32 + q] = made[r];
-    if (half + 1 < halves) return;
-    wait_for_warps<multiplying>();
+    for (unsigned set = 0; set < sets; ++set) {
+        unsigned made[2];
+        make_words(made, sums, notes, place, part, set);
+        const unsigned at = word_of(set, place);
+#pragma unroll
+        for (unsigned r = 0; r < 2; ++r)
+            if (at < words_across) words[place.row(part) + 8 * r][at] = made[r];
+    }
+    if (part + 1 < parts) return;
+    wait_for_warps<multiplying / teams>(1 + turn);
     const unsigned words_of_place = divide_up(shape.filters, 32), places = number_of_pixels(shape) / window;
-    for (unsigned i = threadIdx.x; i < windows * tile_words_across; i += multiplying) {
-        const unsigned at = i / tile_words_across, word = i % tile_words_across;
+    for (unsigned i = threadIdx.x % (multiplying / teams); i < windows * words_across; i += multiplying / teams) {
+        const unsigned at = i / words_across, word = i % words_across;
         unsigned all = words[at][word];
 #pragma unroll
         for (unsigned corner = 1; corner < window; ++corner)
@@ -262,14 +267,14 @@ wgmma(const __grid_constant__ TensorMap images, const unsigned* __restrict__ one
 #if BOXES
     unsigned box = 0;
 #endif
-    compute_tiles(shared, tiles, [&](unsigned half, const int (&sums)[sums_of_half], unsigned note) {
+    compute_tiles(shared, tiles, [&](unsigned part, const int (&sums)[sums_of_part], unsigned note) {
         const Notes& notes = shared.notes[note];
 #if defined(OUTPUT_BITS)
-        store_bits(sums, notes, place, half, shape, y, shared.pooling, note);
+        store_bits(sums, notes, place, part, shape, y, shared.pooling, note);
 #elif BOXES
-        store_boxes(sums, shared.boxes[place.warp], box, notes, place, half, y);
+        store_boxes(sums, shared.boxes[place.warp], box, notes, place, part, y);
 #else
-        store_pairs(sums, notes, place, half, y, number_of_pixels(shape), shape.filters);
+        store_pairs(sums, notes, place, part, y, number_of_pixels(shape), shape.filters);
 #endif
     });
 #if BOXES

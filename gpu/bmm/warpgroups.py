@@ -30,11 +30,15 @@ class Tile:
     ----------
     rows, columns : int
     consumers : int
-        The warpgroups that share its rows.
+        The warpgroups that multiply.
     stages : int
         Steps along k, of 1024 bits, in shared memory.
     boxes : int
         Boxes of C of each warp in shared memory.
+    teams : int
+        Teams of warpgroups that take turns at tiles; the warpgroups of one share the rows of a tile.
+    measured : int
+        Clocks of a step, on an H200; 0 if `step` is what they are.
     """
 
     rows: int
@@ -42,6 +46,21 @@ class Tile:
     consumers: int
     stages: int
     boxes: int = 0
+    teams: int = 1
+    measured: int = 0
+
+    @property
+    def step(self) -> float:
+        """Clocks of a step: of its products, or of the copies of its lines."""
+        area, edge = self.rows * self.columns, self.rows + self.columns
+        return self.measured or max(area * 8 * SPAN / _PRODUCT, edge * SPAN / _COPY)
+
+    def clocks(self, count: int, steps: int, output: str) -> float:
+        """An estimate for a block that computes so many tiles. Behind products, outputs leave for nothing."""
+        products, leaving = steps * self.step, self.rows * self.columns * _STORE[output]
+        if self.teams == 1:
+            return count * (products + leaving / self.consumers)
+        return count * max(products, (products + leaving) / 2) + leaving
 
     @property
     def threads(self) -> int:
@@ -51,7 +70,7 @@ class Tile:
     @property
     def registers(self) -> bool:
         """Whether the multiplying warpgroups need registers of the serving one."""
-        return self.rows // self.consumers * self.columns // _WARPGROUP >= 128
+        return self.teams > 1 or self.rows // self.consumers * self.columns // _WARPGROUP > 128
 
     def macros(self, output: str, *, boxes: bool, group: int) -> dict[str, str | int]:
         """The macros of ``warpgroup_tile.cuh``; ``boxes`` if C has a tensor map."""
@@ -60,6 +79,7 @@ class Tile:
             "COLUMNS": self.columns,
             "STAGES": self.stages,
             "CONSUMERS": self.consumers,
+            "TEAMS": self.teams,
             "GROUP": group,
             f"OUTPUT_{output.upper()}": "",
             **({} if output in BITS else {"BOXES": self.boxes if boxes else 0}),
@@ -75,6 +95,7 @@ class Tile:
         return (
             self.stages * ((self.rows + self.columns) * SPAN + 2 * _SIGNAL)
             + boxes
+            + self.teams * _SIGNAL
             + 2 * (notes + 2 * _SIGNAL)
         )
 
@@ -87,9 +108,9 @@ MOST_SHARED = 227 * 1024
 
 BITS = ("words", "lines")
 """The outputs that are bits."""
-_FOR_BITS = (Tile(128, 256, 2, 4), Tile(64, 128, 1, 6))
-_FOR_HALVES = (Tile(256, 128, 2, 4, 1), Tile(64, 64, 1, 6, 1))
-_FOR_WORDS = (Tile(256, 192, 2, 3, 2), Tile(128, 128, 2, 5, 2), Tile(64, 64, 1, 6, 2))
+_FOR_BITS = (Tile(128, 192, 2, 5, 0, 2, 880), Tile(128, 128, 2, 6, 0, 2, 600), Tile(64, 128, 1, 6))
+_FOR_HALVES = (Tile(128, 192, 2, 4, 3, 2, 880), Tile(128, 128, 2, 5, 2, 2, 600), Tile(64, 64, 1, 6, 1))
+_FOR_WORDS = (Tile(128, 192, 2, 4, 2, 2, 880), Tile(128, 128, 2, 5, 2, 2, 600), Tile(64, 64, 1, 6, 2))
 TILES: dict[str, tuple[Tile, ...]] = {
     "words": _FOR_BITS,
     "lines": _FOR_BITS,
@@ -102,8 +123,8 @@ TILES: dict[str, tuple[Tile, ...]] = {
 
 _PRODUCT, _COPY = 32768, 54
 """Bits that a multiprocessor multiplies in a clock, and bytes that it receives."""
-_STORE = {"words": 0.035, "lines": 0.035, "int16": 0.08, "float16": 0.08, "int32": 0.16, "float32": 0.16}
-"""Clocks of a multiprocessor for each output that no product hides (docs/gpu.md)."""
+_STORE = {"words": 0.12, "lines": 0.12, "int16": 0.41, "float16": 0.41, "int32": 0.52, "float32": 0.52}
+"""Clocks of a warpgroup for each output, from sums to memory."""
 
 
 def fastest(
@@ -113,9 +134,7 @@ def fastest(
 
     def clocks(tile: Tile) -> float:
         count = -(-sizes[0] // tile.rows) * -(-sizes[1] // tile.columns)
-        area, edge = tile.rows * tile.columns, tile.rows + tile.columns
-        step = max(area * 8 * SPAN / _PRODUCT, edge * SPAN / _COPY)
-        return -(-count // multiprocessors) * (steps * step + area * _STORE[output])
+        return tile.clocks(-(-count // multiprocessors), steps, output)
 
     return min(tiles, key=clocks)
 
@@ -168,10 +187,10 @@ class WarpgroupScheme:
         """
         m, n, k = sizes
         tile = tile or self.tile(m, n, k, output, multiprocessors)
-        of_c = None if output in BITS or not tile.boxes else map_of_outputs(m, n, output)
         pitch = -(-k // (8 * _UNIT)) * _UNIT
         of_a, of_b = (map_of_lines(*size, pitch) for size in ((m, tile.rows), (n, tile.columns)))
         extra = (None,) * ((output == "lines") + 2 * (output in BITS) + scaled)
+        of_c = None if output in BITS or not tile.boxes else map_of_outputs(m, n, output)
         args = of_a, None, of_b, None, of_c, m, n, k, *extra
         ptx = self.ptx(tile, output, boxes=of_c is not None, scaled=scaled).text
         shared = tile.shared(output, scaled=scaled)

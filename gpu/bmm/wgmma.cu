@@ -14,6 +14,9 @@ struct Operands {
     unsigned m, n, k;
 };
 
+// Lines of C are whole pieces of 128 bits, which the last tiles fill.
+__device__ inline unsigned words_of_line(const Operands& x) { return ((x.n - 1) / 128 + 1) * 4; }
+
 // ---- the serving warps ----------------------------------------------------------------------------------------------
 
 __device__ inline void copy_stages(Shared& shared, const Tiles& tiles, const TensorMap& a, const TensorMap& b)
@@ -73,31 +76,37 @@ __device__ inline void write_notes(Shared& shared, const Tiles& tiles, const Ope
 // ---- the multiplying warpgroups -------------------------------------------------------------------------------------
 
 #if defined(OUTPUT_BITS)
-__device__ inline void store_bits(const int (&sums)[sums_of_half], const Notes& notes, const Place& place, unsigned half,
+__device__ inline void store_bits(const int (&sums)[sums_of_part], const Notes& notes, const Place& place, unsigned part,
                                   const Operands& x, Output* __restrict__ c, unsigned* __restrict__ ones_of_c)
 {
-    unsigned made[2];
-    make_words(made, sums, notes, place, half);
-    const unsigned q = place.lane % 4, word = (notes.column + place.column(half)) / 32 + q;
+    unsigned ones[2] = {};
+#pragma unroll
+    for (unsigned set = 0; set < sets; ++set) {
+        unsigned made[2];
+        make_words(made, sums, notes, place, part, set);
+        const unsigned at = word_of(set, place), word = notes.column / 32 + at;
+#pragma unroll
+        for (unsigned r = 0; r < 2; ++r) {
+            const unsigned line = notes.row + place.row(part) + 8 * r;
+            ones[r] += __popc(made[r]);
+            if (line >= x.m || at >= words_across) continue;
+#if defined(OUTPUT_LINES)
+            if (word < words_of_line(x)) c[(Index)line * words_of_line(x) + word] = made[r];
+#else
+            if (word <= (x.n - 1) / 32) c[(Index)word * x.m + line] = made[r];
+#endif
+        }
+    }
+#if defined(OUTPUT_LINES)
 #pragma unroll
     for (unsigned r = 0; r < 2; ++r) {
-        const unsigned line = notes.row + place.row(half) + 8 * r;
-#if defined(OUTPUT_LINES)
-        const unsigned words_of_line = ((x.n - 1) / 128 + 1) * 4;
-        if (line < x.m && word < words_of_line) c[(Index)line * words_of_line + word] = made[r];
-        unsigned ones = __popc(made[r]);
-        ones += __shfl_xor_sync(all_lanes, ones, 1);
-        ones += __shfl_xor_sync(all_lanes, ones, 2);
-        if (q == 0 && line < x.m) atomicAdd(&ones_of_c[line], ones);
-#else
-        if (line < x.m && q < words_of_half && word <= (x.n - 1) / 32) c[(Index)word * x.m + line] = made[r];
-#endif
+        const unsigned line = notes.row + place.row(part) + 8 * r;
+        ones[r] += __shfl_xor_sync(all_lanes, ones[r], 1);
+        ones[r] += __shfl_xor_sync(all_lanes, ones[r], 2);
+        if (place.lane % 4 == 0 && line < x.m) atomicAdd(&ones_of_c[line], ones[r]);
     }
-}
 #endif
-
-#if defined(OUTPUT_LINES)
-static_assert(half_columns == 128, "a half has all words of a piece of 128 bits");
+}
 #endif
 
 extern "C" __global__ void __launch_bounds__(threads, 1)
@@ -122,7 +131,11 @@ wgmma(const __grid_constant__ TensorMap a, const unsigned* __restrict__ ones_of_
     extern __shared__ __align__(1024) unsigned char memory[];
     Shared& shared = *reinterpret_cast<Shared*>(memory);
     const Operands x = {ones_of_a, ones_of_b, m, n, k};
+#if defined(OUTPUT_LINES)
+    const Tiles tiles(m, 32 * words_of_line(x), (k - 1) / step_bits + 1);
+#else
     const Tiles tiles(m, n, (k - 1) / step_bits + 1);
+#endif
 
     shared.begin(warp_size);
     let_later_launches_begin();
@@ -154,14 +167,14 @@ wgmma(const __grid_constant__ TensorMap a, const unsigned* __restrict__ ones_of_
 #if BOXES
     unsigned box = 0;
 #endif
-    compute_tiles(shared, tiles, [&](unsigned half, const int (&sums)[sums_of_half], unsigned note) {
+    compute_tiles(shared, tiles, [&](unsigned part, const int (&sums)[sums_of_part], unsigned note) {
         const Notes& notes = shared.notes[note];
 #if defined(OUTPUT_BITS)
-        store_bits(sums, notes, place, half, x, c, ones_of_c);
+        store_bits(sums, notes, place, part, x, c, ones_of_c);
 #elif BOXES
-        store_boxes(sums, shared.boxes[place.warp], box, notes, place, half, c);
+        store_boxes(sums, shared.boxes[place.warp], box, notes, place, part, c);
 #else
-        store_pairs(sums, notes, place, half, c, m, n);
+        store_pairs(sums, notes, place, part, c, m, n);
 #endif
     });
 #if BOXES

@@ -54,10 +54,10 @@ __device__ inline void wait(Barrier& barrier, unsigned parity)
     while (!complete);
 }
 
-// Wait until so many threads of the block have come, all of their warps.
-template <unsigned coming> __device__ inline void wait_for_warps()
+// Wait at one of the block's barriers until so many of its threads have come, all of their warps.
+template <unsigned coming> __device__ inline void wait_for_warps(unsigned barrier)
 {
-    asm volatile("bar.sync 1, %0;" :: "n"(coming) : "memory");
+    asm volatile("bar.sync %0, %1;" :: "r"(barrier), "n"(coming) : "memory");
 }
 
 // The member of a ring whose turn it is, and the parity of its turn.
@@ -67,6 +67,12 @@ template <unsigned members> struct Turn {
     __device__ void advance()
     {
         if (++at == members) at = 0, parity ^= 1;
+    }
+
+    __device__ void advance(unsigned turns)
+    {
+        at += turns % members, parity ^= turns / members % 2;
+        if (at >= members) at -= members, parity ^= 1;
     }
 };
 
@@ -100,12 +106,14 @@ __device__ inline void load_pixels(void* to, const TensorMap& map, unsigned c, i
                  : "memory");
 }
 
-// Copy a box from shared memory, without what lies outside the matrix, in a group of this thread's.
+// Copy a box from shared memory, without what lies outside the matrix, in a group of this thread's. It is the first to
+// leave L2, where operands are of more use.
 __device__ inline void store_box(const TensorMap& map, const void* from, unsigned x, unsigned y)
 {
-    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];\n"
+    const unsigned long long evict_first = 0x12f0000000000000;  // what createpolicy gives
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group.L2::cache_hint [%0, {%1, %2}], [%3], %4;\n"
                  "cp.async.bulk.commit_group;"
-                 :: "l"(&map), "r"(x), "r"(y), "r"(shared_address(from)) : "memory");
+                 :: "l"(&map), "r"(x), "r"(y), "r"(shared_address(from)), "l"(evict_first) : "memory");
 }
 
 // Wait until all but the last `pending` groups have read shared memory.
@@ -184,6 +192,7 @@ template <unsigned registers> __device__ inline void give_registers()
 #define OPERANDS_64(d) EIGHT(d, 0), EIGHT(d, 8), EIGHT(d, 16), EIGHT(d, 24)
 #define OPERANDS_128(d) OPERANDS_64(d), EIGHT(d, 32), EIGHT(d, 40), EIGHT(d, 48), EIGHT(d, 56)
 #define OPERANDS_192(d) OPERANDS_128(d), EIGHT(d, 64), EIGHT(d, 72), EIGHT(d, 80), EIGHT(d, 88)
+#define OPERANDS_256(d) OPERANDS_192(d), EIGHT(d, 96), EIGHT(d, 104), EIGHT(d, 112), EIGHT(d, 120)
 #define DEFINE_PRODUCT(columns, a_at, b_at, add_at) \
     __device__ inline void multiply_add(int (&d)[columns / 2], unsigned long long a, unsigned long long b, bool add) \
     { \
@@ -199,11 +208,4 @@ template <unsigned registers> __device__ inline void give_registers()
 DEFINE_PRODUCT(64, "%32", "%33", "%34")
 DEFINE_PRODUCT(128, "%64", "%65", "%66")
 DEFINE_PRODUCT(192, "%96", "%97", "%98")
-
-// Of 256 columns, whose sums are in two halves: d += always.
-__device__ inline void multiply_add(int (&low)[64], int (&high)[64], unsigned long long a, unsigned long long b)
-{
-    asm volatile("wgmma.mma_async.sync.aligned.m64n256k256.s32.b1.b1.and.popc {" SUMS_256 "}, %128, %129, 1;\n"
-                 : OPERANDS_128(low), OPERANDS_128(high)
-                 : "l"(a), "l"(b));
-}
+DEFINE_PRODUCT(256, "%128", "%129", "%130")

@@ -3,10 +3,10 @@
 //
 // A block computes tiles of ROWS x COLUMNS in steps of 128 bytes along k. Its last warpgroup serves: it copies the lines
 // of A and B for a step to the next free stage of a ring, up to STAGES steps ahead, also into the next tile, and notes
-// the tile's place and what its sums need. The other warpgroups, CONSUMERS of them, multiply: each its share of the rows
-// of A by all columns of B.
+// the tile's place and what its sums need. The other warpgroups, CONSUMERS of them in TEAMS, multiply. Teams take turns
+// at tiles: while one multiplies, the sums of the other one leave. In a team each warpgroup has its share of the rows.
 //
-//   -DROWS -DCOLUMNS -DSTAGES -DCONSUMERS
+//   -DROWS -DCOLUMNS -DSTAGES -DCONSUMERS -DTEAMS
 //   -DSPAN             bytes of a line in a box of a stage; a step is 128 / SPAN boxes. 128 if not given
 //   -DGROUP            how many tiles lie below one another before the next column of tiles begins
 //   -DOUTPUT_INT32 | -DOUTPUT_INT16 | -DOUTPUT_FLOAT16 | -DOUTPUT_FLOAT32
@@ -19,10 +19,6 @@
 //   -DSETMAXNREG       the sums need registers of the serving warpgroup
 //   -DTABLES           how many tables of the columns' constants a note has, of which each row names one. 1 if not given
 //   -DOWN_COLUMNS      a row may have numbers of its own in global memory, which its columns add
-//
-// A warpgroup has its sums in two halves if they are many: of its rows if it has 128, else of its 256 columns. The first
-// half runs some steps ahead of the second one into the next tile: while tensor cores multiply for one half, the other
-// one's sums leave.
 
 #pragma once
 
@@ -41,22 +37,20 @@ enum : unsigned {
     columns = COLUMNS,
     stages = STAGES,
     consumers = CONSUMERS,
+    teams = TEAMS,
+    members = consumers / teams,  // warpgroups of a team
     span = SPAN,
     step_bytes = 128,
     step_bits = 8 * step_bytes,
     boxes_of_step = step_bytes / span,
     part_rows = 64,  // of a product
-    parts = rows / (consumers * part_rows),
+    parts = rows / (members * part_rows),
     multiplying = consumers * warpgroup_size,
     threads = multiplying + warpgroup_size,
     product_bytes = 32,  // of a line, 256 bits
-    halves = parts == 2 || columns == 256 ? 2 : 1,
-    half_columns = parts == 2 ? columns : columns / halves,
-    sums_of_half = half_columns / 2,
-    leading = halves == 2 ? 2 : 0,  // steps by which the first half is ahead
+    sums_of_part = columns / 2,
 };
-static_assert(rows % (consumers * part_rows) == 0, "every warpgroup multiplies as many rows, 64 at a time");
-static_assert(parts <= 2, "a part is a half of the rows");
+static_assert(consumers % teams == 0 && rows % (members * part_rows) == 0, "warpgroups multiply 64 rows at a time");
 
 #if defined(OUTPUT_LINES) || defined(OUTPUT_WORDS)
 #define OUTPUT_BITS
@@ -125,7 +119,7 @@ struct Shared {
 #if BOXES
     Box boxes[consumers * 4][BOXES];
 #endif
-    Barrier full[STAGES], empty[STAGES], written[noted], read[noted];
+    Barrier full[STAGES], empty[STAGES], written[noted], read[noted], turns[TEAMS];
     Notes notes[noted];
 
     // Make the barriers; so many threads write a note.
@@ -134,12 +128,13 @@ struct Shared {
         if (threadIdx.x == 0) {
             for (unsigned i = 0; i < STAGES; ++i) {
                 make_barrier(full[i], 1);
-                make_barrier(empty[i], consumers);
+                make_barrier(empty[i], members);
             }
             for (unsigned i = 0; i < noted; ++i) {
                 make_barrier(written[i], writers);
-                make_barrier(read[i], consumers * 4);
+                make_barrier(read[i], members * 4);
             }
+            for (unsigned i = 0; i < TEAMS; ++i) make_barrier(turns[i], members);
             publish_barriers();
         }
         __syncthreads();
@@ -177,137 +172,55 @@ __device__ constexpr unsigned start_of_product(unsigned i, unsigned lines)
     return i * product_bytes / span * lines * span + i * product_bytes % span;
 }
 
-// The sums of a half, or with `add` more of them, from one stage.
-__device__ inline void multiply_half(int (&sums)[sums_of_half], const Stage& stage, unsigned half, bool add)
+// The sums of a tile's rows of this warpgroup. It lets the next team begin when its own stages are all full: a barrier
+// says no more than whether the last phase is complete, so that no team may wait for stages before it is their turn.
+__device__ inline void multiply(int (&sums)[parts][sums_of_part], Shared& shared, Turn<stages>& turn, unsigned steps,
+                                Barrier& next)
 {
-    const unsigned row = threadIdx.x / warpgroup_size * parts * part_rows + (parts == 2 ? half * part_rows : 0);
-    const unsigned column = parts == 2 ? 0 : half * half_columns;
-    const unsigned long long a = describe<span>(&stage.a[row * span], rows * span);
-    const unsigned long long b = describe<span>(&stage.b[column * span], columns * span);
-    fence_registers();
-#pragma unroll
-    for (unsigned i = 0; i < step_bytes / product_bytes; ++i)
-        multiply_add(sums, a + start_of_product(i, rows) / 16, b + start_of_product(i, columns) / 16, add || i > 0);
-}
-
-// The same of all halves.
-__device__ inline void multiply(int (&sums)[halves][sums_of_half], const Stage& stage, bool add)
-{
-    if constexpr (halves == 1) {
-        multiply_half(sums[0], stage, 0, add);
-    } else {
-        const unsigned first_row = threadIdx.x / warpgroup_size * parts * part_rows;
+    const unsigned first_row = threadIdx.x / warpgroup_size % members * parts * part_rows;
+    unsigned before = 0;
+    for (unsigned step = 0; step < steps; ++step, turn.advance()) {
+        const Stage& stage = shared.stages[turn.at];
+        wait(shared.full[turn.at], turn.parity);
         const unsigned long long a = describe<span>(&stage.a[first_row * span], rows * span);
         const unsigned long long b = describe<span>(stage.b, columns * span);
         fence_registers();
 #pragma unroll
-        for (unsigned i = 0; i < step_bytes / product_bytes; ++i) {
-            const unsigned long long of_a = a + start_of_product(i, rows) / 16, of_b = b + start_of_product(i, columns) / 16;
-            multiply_add(sums[0], of_a, of_b, true);
-            multiply_add(sums[halves - 1], of_a + (parts == 2 ? part_rows * span / 16 : 0),
-                         of_b + (parts == 2 ? 0 : half_columns * span / 16), true);
-        }
+        for (unsigned i = 0; i < step_bytes / product_bytes; ++i)
+#pragma unroll
+            for (unsigned part = 0; part < parts; ++part)
+                multiply_add(sums[part], a + (part * part_rows * span + start_of_product(i, rows)) / 16,
+                             b + start_of_product(i, columns) / 16, step > 0 || i > 0);
+        commit_products();
+        wait_for_products<1>();  // those of the step before have read their stage
+        if (step > 0 && threadIdx.x % warpgroup_size == 0) arrive(shared.empty[before]);
+        before = turn.at;
     }
+    if (teams > 1 && threadIdx.x % warpgroup_size == 0) arrive(next);
+    wait_for_products<0>();
+    if (threadIdx.x % warpgroup_size == 0) arrive(shared.empty[before]);
+#pragma unroll
+    for (unsigned part = 0; part < parts; ++part) hold(sums[part]);
 }
 
-// A multiplying warpgroup on its way through the stages of a block's tiles.
-struct Multiplier {
-    Shared& shared;
-    const unsigned steps, lead = min((unsigned)leading, steps);
-    int sums[halves][sums_of_half];
-    Turn<stages> turn;
-    Turn<noted> note;
-    unsigned before = 0;  // the stage of the step before
-
-    __device__ Multiplier(Shared& shared, unsigned steps) : shared(shared), steps(steps) {}
-
-    __device__ void wait_for_stage(const Turn<stages>& at) const { wait(shared.full[at.at], at.parity); }
-
-    __device__ void release() const
-    {
-        if (threadIdx.x % warpgroup_size == 0) arrive(shared.empty[before]);
-    }
-
-    // All products of the step are asked for, and those of the one before have read their stage.
-    __device__ void advance(bool is_first)
-    {
-        commit_products();
-        wait_for_products<1>();
-        if (!is_first) release();
-        before = turn.at, turn.advance();
-    }
-
-    // The first steps of the first half.
-    __device__ void begin()
-    {
-        Turn<stages> ahead = turn;
-        for (unsigned step = 0; step < lead; ++step, ahead.advance()) {
-            wait_for_stage(ahead);
-            multiply_half(sums[0], shared.stages[ahead.at], 0, step > 0);
-        }
-        commit_products();
-    }
-
-    // All else; the first half's sums are complete then.
-    __device__ void go_on()
-    {
-        for (unsigned step = 0; step < lead; ++step) {
-            multiply_half(sums[halves - 1], shared.stages[turn.at], 1, step > 0);
-            advance(step == 0);
-        }
-        for (unsigned step = lead; step + halves - 1 < steps; ++step) {
-            wait_for_stage(turn);
-            multiply(sums, shared.stages[turn.at], step > 0);
-            advance(step == 0);
-        }
-        if (halves == 2 && steps > lead) {
-            wait_for_stage(turn);
-            multiply_half(sums[0], shared.stages[turn.at], 0, true);
-            commit_products();
-            multiply_half(sums[halves - 1], shared.stages[turn.at], 1, true);
-            commit_products();
-            wait_for_products<2>();
-            release();
-            before = turn.at, turn.advance();
-        }
-        wait_for_products<halves - 1>();
-    }
-
-    template <class Store> __device__ void finish(unsigned half, Store& store)
-    {
-        if (half == 0) wait(shared.written[note.at], note.parity);
-        if (half == halves - 1) release();
-        hold(sums[half]);
-        store(half, sums[half], note.at);
-        if (half < halves - 1) return;
-        __syncwarp();
-        if (threadIdx.x % warp_size == 0) arrive(shared.read[note.at]);
-        note.advance();
-    }
-};
-
-// The tiles of this block. store(half, sums, note) takes the sums of a half, with the number of their note.
+// The tiles of this team. store(part, sums, note) takes the sums of 64 rows, with the number of their note.
 template <class Store> __device__ inline void compute_tiles(Shared& shared, const Tiles& tiles, Store store)
 {
-    Multiplier multiplier(shared, tiles.steps);
-    if constexpr (halves == 1) {
-        for (unsigned i = blockIdx.x; i < tiles.count(); i += gridDim.x) {
-            multiplier.go_on();
-            multiplier.finish(0, store);
-        }
-    } else {
-        multiplier.begin();
-        for (unsigned i = blockIdx.x + gridDim.x; i < tiles.count(); i += gridDim.x) {
-            multiplier.go_on();
-            multiplier.finish(0, store);
-            multiplier.begin();  // the next tile
-            wait_for_products<1>();
-            multiplier.finish(1, store);
-        }
-        multiplier.go_on();
-        multiplier.finish(0, store);
-        wait_for_products<0>();
-        multiplier.finish(1, store);
+    const unsigned team = threadIdx.x / (members * warpgroup_size);
+    Turn<stages> turn;
+    Turn<noted> note;
+    turn.advance(team * tiles.steps), note.advance(team);
+    unsigned parity = team == 0;  // the first team begins at once
+    for (unsigned i = blockIdx.x + team * gridDim.x; i < tiles.count(); i += teams * gridDim.x) {
+        int sums[parts][sums_of_part];
+        if (teams > 1) wait(shared.turns[team], parity), parity ^= 1;
+        multiply(sums, shared, turn, tiles.steps, shared.turns[(team + 1) % teams]);
+        wait(shared.written[note.at], note.parity);
+#pragma unroll
+        for (unsigned part = 0; part < parts; ++part) store(part, sums[part], note.at);
+        __syncwarp();
+        if (threadIdx.x % warp_size == 0) arrive(shared.read[note.at]);
+        turn.advance((teams - 1) * tiles.steps), note.advance(teams);
     }
 }
 
@@ -315,12 +228,10 @@ template <class Store> __device__ inline void compute_tiles(Shared& shared, cons
 
 // Where the sums of a thread lie in the rows of its part: the first pair, in the row 8 below the other half of them.
 struct Place {
-    unsigned lane = threadIdx.x % warp_size, warp = threadIdx.x / warp_size;
-    unsigned first_row = warp / 4 * parts * part_rows + warp % 4 * 16 + lane / 4, pair = lane % 4 * 2;
+    unsigned lane = threadIdx.x % warp_size, warp = threadIdx.x / warp_size, pair = lane % 4 * 2;
+    unsigned first_row = warp / 4 % members * parts * part_rows + warp % 4 * 16 + lane / 4;
 
-    // The first row and column of a half.
-    __device__ unsigned row(unsigned half) const { return first_row + (parts == 2 ? half * part_rows : 0); }
-    __device__ static unsigned column(unsigned half) { return parts == 2 ? 0 : half * half_columns; }
+    __device__ unsigned row(unsigned part) const { return first_row + part * part_rows; }
 };
 
 // The constants of a pair of columns, c and c + 1 of the tile, in a row.
@@ -352,35 +263,40 @@ __device__ inline unsigned word_of_quad(const unsigned (&words)[4], unsigned q)
     return (high ? up : low) | __shfl_xor_sync(all_lanes, high ? low : up, 2);
 }
 
-enum : unsigned { words_of_half = half_columns / 32 };
-static_assert(words_of_half <= 4, "a quad of lanes has a half's words of a row");
+// A thread makes words of its two rows in sets of four, one for each lane of a quad.
+enum : unsigned { set_words = 4, words_across = columns / 32, sets = (words_across + set_words - 1) / set_words };
 
-// The words of a half in two rows, one for each lane of a quad; 0 past the half. A sign is copied with six more bits of
-// its number, which differ from the sign in no dot product of fewer than 2^24 elements, and are cleared.
-__device__ inline void make_words(unsigned (&made)[2], const int (&sums)[sums_of_half], const Notes& notes,
-                                  const Place& place, unsigned half)
+// Which word of the tile is this lane's of a set; past the tile there is none.
+__device__ inline unsigned word_of(unsigned set, const Place& place) { return set * set_words + place.lane % 4; }
+
+// The words of a set in two rows, one for each lane of a quad; 0 past the tile. A sign is copied with six more bits of its
+// number, which differ from the sign in no dot product of fewer than 2^24 elements, and are cleared.
+__device__ inline void make_words(unsigned (&made)[2], const int (&sums)[sums_of_part], const Notes& notes,
+                                  const Place& place, unsigned part, unsigned set)
 {
-    const Row of_rows[2] = {notes.at(place.row(half)), notes.at(place.row(half) + 8)};
-    unsigned words[2][4] = {};
+    const Row of_rows[2] = {notes.at(place.row(part)), notes.at(place.row(part) + 8)};
+    unsigned words[2][set_words] = {};
 #pragma unroll
-    for (unsigned w = 0; w < words_of_half; ++w)
+    for (unsigned w = 0; w < min(set_words, words_across - set * set_words); ++w) {
 #pragma unroll
         for (unsigned j = 4; j-- > 0;)  // eight columns, of which this lane has a pair
 #pragma unroll
             for (unsigned r = 0; r < 2; ++r) {
-                const int2 of_pair = constants_of_pair(of_rows[r], place.column(half) + 32 * w + 8 * j + place.pair);
-                const unsigned sum = 16 * w + 4 * j + 2 * r;
-                const unsigned x = total(sums[sum], of_rows[r].constant, of_pair.x);
-                const unsigned y = total(sums[sum + 1], of_rows[r].constant, of_pair.y);
+                const unsigned column = 32 * (set * set_words + w) + 8 * j;
+                const int2 of_pair = constants_of_pair(of_rows[r], column + place.pair);
+                const unsigned x = total(sums[column / 2 + 2 * r], of_rows[r].constant, of_pair.x);
+                const unsigned y = total(sums[column / 2 + 2 * r + 1], of_rows[r].constant, of_pair.y);
                 words[r][w] = __funnelshift_l(x, __funnelshift_l(y, words[r][w], 7), 1);
             }
-    const unsigned q = place.lane % 4;
+        if (parts * sums_of_part > 128) __syncwarp();  // keeps constants of later words out of registers, which are few
+    }
+    const unsigned at = word_of(set, place);
 #pragma unroll
     for (unsigned r = 0; r < 2; ++r) {
 #pragma unroll
-        for (unsigned w = 0; w < words_of_half; ++w) words[r][w] = (words[r][w] & 0x03030303) << place.pair;
-        made[r] = word_of_quad(words[r], q);
-        if (q < words_of_half) made[r] = ~(made[r] ^ notes.flips[place.column(half) / 32 + q]);
+        for (unsigned w = 0; w < set_words; ++w) words[r][w] = (words[r][w] & 0x03030303) << place.pair;
+        made[r] = word_of_quad(words[r], place.lane % 4);
+        if (at < words_across) made[r] = ~(made[r] ^ notes.flips[at]);
     }
 }
 #else
@@ -418,16 +334,15 @@ struct alignas(2 * sizeof(Output)) Pair {
 };
 
 #if BOXES
-// Store a half's rows of this warp, box after box: 16 rows of 128 bytes, swizzled as the map of C says.
-__device__ inline void store_boxes(const int (&sums)[sums_of_half], Box (&boxes)[BOXES], unsigned& turn,
-                                   const Notes& notes, const Place& place, unsigned half, const TensorMap& c)
+// Store a part's rows of this warp, box after box: 16 rows of 128 bytes, swizzled as the map of C says.
+__device__ inline void store_boxes(const int (&sums)[sums_of_part], Box (&boxes)[BOXES], unsigned& turn,
+                                   const Notes& notes, const Place& place, unsigned part, const TensorMap& c)
 {
-    const unsigned row = place.row(half);
+    const unsigned row = place.row(part);
     const Row of_rows[2] = {notes.at(row), notes.at(row + 8)};
 #pragma unroll
-    for (unsigned first = 0; first < half_columns; first += box_columns) {
+    for (unsigned first = 0; first < columns; first += box_columns) {
         Box& box = boxes[turn++ % BOXES];
-        const unsigned column = place.column(half) + first;
         if (place.lane == 0) wait_for_reads<BOXES - 1>();
         __syncwarp();
 #pragma unroll
@@ -437,30 +352,30 @@ __device__ inline void store_boxes(const int (&sums)[sums_of_half], Box (&boxes)
                 const unsigned sum = first / 2 + 4 * j + 2 * r, at = (8 * j + place.pair) * sizeof(Output);
                 const unsigned box_row = place.lane / 4 + 8 * r;
                 Output pair[2];
-                finish(pair, sums[sum], sums[sum + 1], of_rows[r], notes, column + 8 * j + place.pair);
+                finish(pair, sums[sum], sums[sum + 1], of_rows[r], notes, first + 8 * j + place.pair);
                 unsigned char* const line = &box.rows[box_row * atom_bytes];
                 *reinterpret_cast<Pair*>(line + ((at / chunk ^ box_row % atom_rows) * chunk | at % chunk)) =
                     Pair{pair[0], pair[1]};
             }
         show_to_copies();
         __syncwarp();
-        if (place.lane == 0) store_box(c, box.rows, notes.column + column, notes.row + row - place.lane / 4);
+        if (place.lane == 0) store_box(c, box.rows, notes.column + first, notes.row + row - place.lane / 4);
     }
 }
 #else
-// Store a half's rows of this warp, pair by pair: a quad of lanes fills a sector of 32 bytes.
-__device__ inline void store_pairs(const int (&sums)[sums_of_half], const Notes& notes, const Place& place, unsigned half,
+// Store a part's rows of this warp, pair by pair: a quad of lanes fills a sector of 32 bytes.
+__device__ inline void store_pairs(const int (&sums)[sums_of_part], const Notes& notes, const Place& place, unsigned part,
                                    Output* __restrict__ c, unsigned m, unsigned n)
 {
 #pragma unroll
     for (unsigned r = 0; r < 2; ++r) {
-        const unsigned row = place.row(half) + 8 * r;
+        const unsigned row = place.row(part) + 8 * r;
         if (notes.row + row >= m) continue;
         const Row of_row = notes.at(row);
         Output* const line = c + (Index)(notes.row + row) * n;
 #pragma unroll
-        for (unsigned j = 0; j < half_columns / 8; ++j) {
-            const unsigned of_tile = place.column(half) + 8 * j + place.pair, column = notes.column + of_tile;
+        for (unsigned j = 0; j < columns / 8; ++j) {
+            const unsigned of_tile = 8 * j + place.pair, column = notes.column + of_tile;
             Output pair[2];
             finish(pair, sums[4 * j + 2 * r], sums[4 * j + 2 * r + 1], of_row, notes, of_tile);
             if (n % 2 == 0 && column < n) *reinterpret_cast<Pair*>(line + column) = Pair{pair[0], pair[1]};
