@@ -16,33 +16,26 @@ from bits_cases import Product, burst
 from common import Row, about_this_run, parser_of, publish
 
 import gpu
-from gpu.bmm.warpgroups import BITS, MOST_SHARED, TILES, WARPGROUP_SCHEMES, Tile
+from gpu.bmm.warpgroups import MOST_SHARED, TILES, WARPGROUP_SCHEMES, Tile
 from gpu.compile import compiler_version
 
 BOXES = {"words": (0,), "lines": (0,)}
-SHAPES = ((64, 64), (64, 128), (64, 256), (128, 64), (128, 128), (128, 192), (128, 256), (192, 128))
-LARGE = ((256, 128), (256, 192))
+SHAPES = ((64, 64), (64, 128), (64, 256), (128, 64), (128, 128), (128, 192), (128, 256), (192, 128), (256, 128))
+MOST_SUMS = 192
+"""Of a thread."""
 
 
 def candidates(output: str) -> Iterator[Tile]:
-    """Tiles whose stages fill shared memory, with one to three warpgroups."""
-    for rows, columns in (*SHAPES, *LARGE):
-        consumers = 1 if rows == 64 else rows // 64 if rows == 192 else 2
-        if output in BITS and columns % 128:
-            continue
-        if rows // consumers * columns // 128 > 192:
-            continue
-        for boxes in BOXES.get(output, (0, 1, 2)):
-            most = max(
-                (s for s in range(2, 9) if fits(rows, columns, consumers, s, boxes, output)), default=0
-            )
-            for stages in range(max(2, most - 1), most + 1):
-                yield Tile(rows, columns, consumers, stages, boxes)
-
-
-def fits(rows: int, columns: int, consumers: int, stages: int, boxes: int, output: str) -> bool:
-    """Whether a tile fits the shared memory of a block."""
-    return Tile(rows, columns, consumers, stages, boxes).shared(output) <= MOST_SHARED
+    """Tiles whose stages fill shared memory: of one warpgroup, of two that share its rows, and of two teams."""
+    for rows, columns in SHAPES:
+        for consumers, teams in ((1, 1), (2, 1), (2, 2)):
+            members = consumers // teams
+            if rows % (64 * members) or rows // members * columns // 128 > MOST_SUMS:
+                continue
+            for boxes in BOXES.get(output, (0, 1, 2, 3)):
+                tiles = (Tile(rows, columns, consumers, stages, boxes, teams) for stages in range(8, 1, -1))
+                fitting = [tile for tile in tiles if tile.shared(output) <= MOST_SHARED]
+                yield from fitting[:2]
 
 
 def rows_of(device: Any, outputs: list[str], sizes: list[int]) -> Iterator[Row]:
@@ -52,7 +45,7 @@ def rows_of(device: Any, outputs: list[str], sizes: list[int]) -> Iterator[Row]:
             chosen = WARPGROUP_SCHEMES["wgmma"].tile(n, n, n, output, device.multiprocessors)
             for tile in candidates(output):
                 product = Product(device, (n, n, n), output, tile)
-                shape = f"{tile.rows}x{tile.columns}/{tile.stages}/{tile.boxes}"
+                shape = f"{tile.rows}x{tile.columns}/{tile.consumers}/{tile.teams}/{tile.stages}/{tile.boxes}"
                 params, times = {"n": n, "chosen": tile == chosen}, burst(device, product)
                 yield speed_row(f"{output}/{n}/{shape}", product, times, None, params)
 

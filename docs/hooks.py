@@ -49,7 +49,7 @@ KERNELS_MARKER = re.compile("<!-- kernels of (bmm|bconv2d) -->")
 PRODUCTS = {
     "up to 16 rows or columns; int32 or bits": ((16, 999, 999), "int32", "real"),
     "more rows and columns; int32 or bits": ((99, 99, 999), "words", "real"),
-    "more rows and columns, K > 2^29": ((99, 99, 2**29 + 1), "int32", "real"),
+    "more rows and columns, K of 2^24 and more": ((99, 99, 2**24), "int32", "real"),
     "int16, float16, float32, or bits with `prepared=True`": ((16, 99, 999), "int16", "real"),
     'words of 32 bits, `first="msb"`': ((99, 99, 999), "int32", "msb32"),
     "words of 64 bits": ((99, 99, 999), "int32", "64"),

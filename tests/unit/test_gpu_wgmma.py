@@ -1,6 +1,8 @@
 """The ±1 product of warpgroups, on the simulator: every tile, kind of output, schedule and ragged edge."""
 
 import re
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,15 +13,17 @@ import simwarp
 from gpu.bmm.output import Output
 from gpu.bmm.prepared import prepare_matrix
 from gpu.bmm.schemes import choose_scheme
-from gpu.bmm.warpgroups import BITS, TILES, WARPGROUP_SCHEMES, Tile
+from gpu.bmm.warpgroups import BITS, OPTIONS, TILES, WARPGROUP_SCHEMES, Tile
+from gpu.compile import compile
 from reference.errors import DtypeError, NotANumberError, SchemeError, ShapeError
+from simwarp.faults import CopyInFlight, Race, UninitialisedRead
 from simwarp.verify.draw import Draw
 from support.rules import rule
 
 WGMMA = WARPGROUP_SCHEMES["wgmma"]
 SCHEDULES = ["lowest pc", "stack", pytest.param("random", marks=pytest.mark.slow)]
-INT32 = np.iinfo(np.int32)
-SMALL = Tile(64, 64, 1, 2, 2)
+FOLDER, INT32 = Path(gpu.__file__).parent, np.iinfo(np.int32)
+SMALL, OF_TEAMS = Tile(64, 64, 1, 2, 2), Tile(64, 64, 2, 3, 2, teams=2)
 EVERY_TILE = {
     f"{output}-{tile.rows}x{tile.columns}": (output, tile)
     for output in TILES
@@ -89,6 +93,37 @@ def test_blocks_that_compute_several_tiles_are_right_under_every_schedule(schedu
     tile = TILES["lines"][-1] if output == "lines" else SMALL
     got = product(simwarp.Device((9, 0), schedule=schedule), a, b, output, tile, blocks)
     np.testing.assert_array_equal(got, expected(a, b, output), strict=True)
+
+
+@pytest.mark.pairwise
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("output", TILES)
+@pytest.mark.parametrize("k", [1000, 2200, 5000])
+def test_teams_that_take_turns_are_right_under_every_schedule(schedule, output, k):
+    """Steps and stages have no common factor: a team begins anywhere in the ring, also in its last turn."""
+    a, b = values(130, k), values(k, 72, 1)
+    tile = Tile(64, 128, 2, 3, 0, teams=2) if output in BITS else OF_TEAMS
+    got = product(simwarp.Device((9, 0), schedule=schedule), a, b, output, tile, 1)
+    np.testing.assert_array_equal(got, expected(a, b, output), strict=True)
+
+
+def test_a_team_that_does_not_wait_for_its_turn_is_found():
+    """Stages that are to be full two turns from now look full: their barriers tell parities."""
+    header = "bmm/warpgroup_tile.cuh"
+    right = (FOLDER / "include" / header).read_text()
+    lax = right.replace("if (teams > 1) wait(shared.turns[team], parity), parity ^= 1;", "")
+    assert lax != right
+    source = (FOLDER / "bmm" / "wgmma.cu").read_text().replace(f'#include "{header}"', lax)
+    defines = OF_TEAMS.macros("int32", boxes=False, group=4)
+    ptx = compile(source, "bmm/lax.cu", defines, options=OPTIONS).text
+    device, ones = simwarp.Device((9, 0)), np.ones((128, 4096), np.int8)
+    a, b = (
+        prepare_matrix(x, role, scheme="wgmma", device=device) for x, role in ((ones, "a"), (ones.T, "b"))
+    )
+    plan = WGMMA.plan((128, 64, 4096), "int32", 1, tile=OF_TEAMS)
+    plan = replace(plan, ptx=ptx, args=(*plan.args[:4], None, *plan.args[5:]))
+    with pytest.raises((UninitialisedRead, CopyInFlight, Race)):
+        device.launch(plan, (a.words, a.ones, b.words, b.ones, device.allocate((128, 64), np.int32)))
 
 
 @pytest.mark.parametrize("n", [1, 2, 4, 7, 8, 12])
@@ -163,15 +198,15 @@ def test_other_chips_are_refused():
 
 
 def test_a_longer_k_falls_back():
-    assert choose_scheme("wgmma", 2**29).name == "wgmma"
-    assert choose_scheme("wgmma", 2**29 + 1).name == "btc2"
+    assert choose_scheme("wgmma", 2**24 - 1).name == "wgmma"
+    assert choose_scheme("wgmma", 2**24).name == "btc2"
 
 
 def test_the_tile_follows_the_shape():
     sizes = {n: WGMMA.tile(n, n, n, "int32", 132) for n in (512, 16384)}
     assert (sizes[512].rows, sizes[512].columns) == (64, 64)
-    assert (sizes[16384].rows, sizes[16384].columns) == (256, 192)
-    assert WGMMA.tile(8192, 8192, 8192, "words", 132).columns == 256
+    assert (sizes[16384].rows, sizes[16384].columns) == (128, 192)
+    assert [WGMMA.tile(n, n, n, "words", 132).columns for n in (1024, 4096, 8192)] == [128, 128, 192]
 
 
 @pytest.mark.parametrize("output", TILES)
