@@ -240,7 +240,7 @@ wgmma(const __grid_constant__ TensorMap images, const unsigned* __restrict__ one
     SharedOfConvolution& shared = *reinterpret_cast<SharedOfConvolution*>(memory);
     const Operands x = {ones, addends, pitch, shape, borders};
     const unsigned boxes = shape.filter_height * shape.filter_width * divide_up(divide_up(shape.channels, 128) * 16, span);
-    const Tiles tiles(number_of_pixels(shape), shape.filters, divide_up(boxes, boxes_of_step));
+    const Tiles tiles(number_of_pixels(shape), shape.filters, boxes * span);
 
     shared.begin(writers);
     let_later_launches_begin();

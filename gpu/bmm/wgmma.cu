@@ -132,9 +132,9 @@ wgmma(const __grid_constant__ TensorMap a, const unsigned* __restrict__ ones_of_
     Shared& shared = *reinterpret_cast<Shared*>(memory);
     const Operands x = {ones_of_a, ones_of_b, m, n, k};
 #if defined(OUTPUT_LINES)
-    const Tiles tiles(m, 32 * words_of_line(x), (k - 1) / step_bits + 1);
+    const Tiles tiles(m, 32 * words_of_line(x), (k - 1) / 8 + 1);
 #else
-    const Tiles tiles(m, n, (k - 1) / step_bits + 1);
+    const Tiles tiles(m, n, (k - 1) / 8 + 1);
 #endif
 
     shared.begin(warp_size);

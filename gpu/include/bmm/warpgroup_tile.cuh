@@ -48,6 +48,7 @@ enum : unsigned {
     multiplying = consumers * warpgroup_size,
     threads = multiplying + warpgroup_size,
     product_bytes = 32,  // of a line, 256 bits
+    products_of_step = step_bytes / product_bytes,
     sums_of_part = columns / 2,
 };
 static_assert(consumers % teams == 0 && rows % (members * part_rows) == 0, "warpgroups multiply 64 rows at a time");
@@ -141,12 +142,15 @@ struct Shared {
     }
 };
 
-// The tiles of C, GROUP below one another and then the next column of tiles, so that blocks share lines in L2.
+// The tiles of C, GROUP below one another and then the next column of tiles, so that blocks share lines in L2; and the
+// steps of each, the last of them with fewer products.
 struct Tiles {
-    unsigned down, across, steps;
+    unsigned down, across, steps, last;
 
-    __device__ Tiles(unsigned m, unsigned n, unsigned steps)
-        : down((m - 1) / rows + 1), across((n - 1) / columns + 1), steps(steps)
+    // C is m x n, and lines have so many bytes.
+    __device__ Tiles(unsigned m, unsigned n, unsigned bytes)
+        : down((m - 1) / rows + 1), across((n - 1) / columns + 1), steps((bytes - 1) / step_bytes + 1),
+          last((bytes - 1) % step_bytes / product_bytes + 1)
     {
     }
     __device__ unsigned count() const { return down * across; }
@@ -172,33 +176,49 @@ __device__ constexpr unsigned start_of_product(unsigned i, unsigned lines)
     return i * product_bytes / span * lines * span + i * product_bytes % span;
 }
 
-// The sums of a tile's rows of this warpgroup. It lets the next team begin when its own stages are all full: a barrier
-// says no more than whether the last phase is complete, so that no team may wait for stages before it is their turn.
-__device__ inline void multiply(int (&sums)[parts][sums_of_part], Shared& shared, Turn<stages>& turn, unsigned steps,
-                                Barrier& next)
+// Ask for product i of a step, of 256 bits along k.
+__device__ inline void multiply_bits(int (&sums)[parts][sums_of_part], const Stage& stage, unsigned i, bool add)
 {
     const unsigned first_row = threadIdx.x / warpgroup_size % members * parts * part_rows;
-    unsigned before = 0;
-    for (unsigned step = 0; step < steps; ++step, turn.advance()) {
-        const Stage& stage = shared.stages[turn.at];
+    const unsigned long long a = describe<span>(&stage.a[first_row * span], rows * span) + start_of_product(i, rows) / 16;
+    const unsigned long long b = describe<span>(stage.b, columns * span) + start_of_product(i, columns) / 16;
+#pragma unroll
+    for (unsigned part = 0; part < parts; ++part) multiply_add(sums[part], a + part * part_rows * span / 16, b, add);
+}
+
+// The sums of a tile's rows of this warpgroup. It lets the next team begin when its own stages are all full: a barrier
+// says no more than whether the last phase is complete, so that no team may wait for stages before it is their turn.
+__device__ inline void multiply(int (&sums)[parts][sums_of_part], Shared& shared, Turn<stages>& turn, const Tiles& tiles,
+                                Barrier& next)
+{
+    Turn<stages> oldest = turn;  // of the stages that are not free again
+    const auto release = [&] {
+        if (threadIdx.x % warpgroup_size == 0) arrive(shared.empty[oldest.at]);
+        oldest.advance();
+    };
+    for (unsigned step = 0; step + 1 < tiles.steps; ++step, turn.advance()) {
         wait(shared.full[turn.at], turn.parity);
-        const unsigned long long a = describe<span>(&stage.a[first_row * span], rows * span);
-        const unsigned long long b = describe<span>(stage.b, columns * span);
         fence_registers();
 #pragma unroll
-        for (unsigned i = 0; i < step_bytes / product_bytes; ++i)
-#pragma unroll
-            for (unsigned part = 0; part < parts; ++part)
-                multiply_add(sums[part], a + (part * part_rows * span + start_of_product(i, rows)) / 16,
-                             b + start_of_product(i, columns) / 16, step > 0 || i > 0);
+        for (unsigned i = 0; i < products_of_step; ++i) multiply_bits(sums, shared.stages[turn.at], i, step > 0 || i > 0);
         commit_products();
         wait_for_products<1>();  // those of the step before have read their stage
-        if (step > 0 && threadIdx.x % warpgroup_size == 0) arrive(shared.empty[before]);
-        before = turn.at;
+        if (step > 0) release();
     }
+    wait(shared.full[turn.at], turn.parity);
+    fence_registers();
+    multiply_bits(sums, shared.stages[turn.at], 0, tiles.steps > 1);
+    commit_products();
+    wait_for_products<1>();
+    if (tiles.steps > 1) release();
+#pragma unroll
+    for (unsigned i = 1; i < products_of_step; ++i)
+        if (i < tiles.last) multiply_bits(sums, shared.stages[turn.at], i, true);
+    commit_products();
     if (teams > 1 && threadIdx.x % warpgroup_size == 0) arrive(next);
     wait_for_products<0>();
-    if (threadIdx.x % warpgroup_size == 0) arrive(shared.empty[before]);
+    release();
+    turn.advance();
 #pragma unroll
     for (unsigned part = 0; part < parts; ++part) hold(sums[part]);
 }
@@ -214,7 +234,7 @@ template <class Store> __device__ inline void compute_tiles(Shared& shared, cons
     for (unsigned i = blockIdx.x + team * gridDim.x; i < tiles.count(); i += teams * gridDim.x) {
         int sums[parts][sums_of_part];
         if (teams > 1) wait(shared.turns[team], parity), parity ^= 1;
-        multiply(sums, shared, turn, tiles.steps, shared.turns[(team + 1) % teams]);
+        multiply(sums, shared, turn, tiles, shared.turns[(team + 1) % teams]);
         wait(shared.written[note.at], note.parity);
 #pragma unroll
         for (unsigned part = 0; part < parts; ++part) store(part, sums[part], note.at);
