@@ -58,8 +58,6 @@ PRODUCTS = {
 CONVOLUTIONS: dict[str, tuple[tuple[int, int], dict[str, Any]]] = {
     "34 channels and more, more than 32 filters": ((34, 33), {}),
     "up to 32 channels": ((32, 33), {}),
-    "34 channels and more, windows more than 8 apart": ((34, 33), {"stride": 9}),
-    "up to 32 channels, windows more than 8 apart": ((32, 33), {"stride": 9}),
     "words of 64 bits": ((34, 33), {"word": 64}),
     "tiles of 8 × 128 bits (FSB)": ((34, 33), {"layouts": ("HWNC-FSB", "HWOI-FSB")}),
 }

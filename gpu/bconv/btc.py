@@ -98,28 +98,33 @@ def addends_of(
     *,
     lines_of_tile: int,
     columns: int = 2,
-    relative: bool = False,
+    for_warpgroups: bool = False,
 ) -> Array:
     """The addends of each filter: the numbers that turn counts into dot products, a row per kind of window.
 
     An addend is C for each tap inside the image, minus twice the filter's ones at these taps (if tensor cores
     count common ones), or plus twice its ones at the other taps (if they count differences). ``filters`` are
     units of 128 bits (R, S, O, units, 4), or FSB tiles (R, S, ceil(O / 8), units, 8, 4). A row is padded to a
-    multiple of ``columns``. With ``relative`` rows along the border have the difference from the inside one.
+    multiple of ``columns``. For warpgroups filters are lines (O, R, S, units, 4), and rows along the border
+    have the difference from the inside one.
     """
     height, width, count = shape.filter_height, shape.filter_width, shape.filters
     prefix = device.allocate((height + 1, width + 1, count), np.uint32, "prefix sums of the filters' ones")
-    sizes, pitch = ("addends", shape, lines_of_tile, columns, relative), -(-count // columns) * columns
+    sizes = "addends", shape, lines_of_tile, columns, for_warpgroups
+    units, pitch = -(-shape.channels // 128), -(-count // columns) * columns
+    steps = units, -(-count // lines_of_tile) * lines_of_tile * units
+    steps = (height * width * units, units) if for_warpgroups else steps
 
     def sums() -> LaunchPlan:
-        return _plan("sum_filters", count * 32, (None, None, shape.argument, lines_of_tile), device)
+        args = (None, None, shape.argument, lines_of_tile, *steps)
+        return _plan("sum_filters", count * 32, args, device)
 
     launch(device, ("sum_filters", *sizes), sums, filters, prefix)
     borders = Borders.of(shape)
     addends: Array = device.allocate((borders.rows(shape), pitch), np.int32, "addends")
 
     def adds() -> LaunchPlan:
-        args = (None, None, shape.argument, borders.argument, pitch, int(relative))
+        args = (None, None, shape.argument, borders.argument, pitch, int(for_warpgroups))
         return _plan("add_borders", addends.nbytes // 4, args, device)
 
     launch(device, ("add_borders", *sizes), adds, prefix, addends)
@@ -157,6 +162,13 @@ def whole_units(words: Array, device: Device) -> Array:
     lines = int(np.prod(others, dtype=np.int64))
     shape = (*others, -(-count // UNIT_WORDS) * UNIT_WORDS)
     return _to_units(words, shape, (1, lines, count, 1), (0, count), device)
+
+
+def lines_of_filters(words: Array, device: Device) -> Array:
+    """Rearrange packed filters (R, S, O, words) into lines of units, (O, R, S, 4 units)."""
+    height, width, filters, count = words.shape
+    shape = (filters, height, width, -(-count // UNIT_WORDS) * UNIT_WORDS)
+    return _to_units(words, shape, (filters, height * width, count, 1), (count, filters * count), device)
 
 
 def ones_of(units: Array, lines: int, device: Device) -> Array:

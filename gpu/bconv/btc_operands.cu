@@ -27,16 +27,16 @@ to_units(const unsigned* __restrict__ words, Unit* __restrict__ units, unsigned 
 }
 
 // prefix[r, s, o] (R + 1, S + 1, O): the ones of filter o at the taps above r and left of s. A warp has a
-// filter. Its units lie one after another in each tap, or those of 8 filters take turns.
+// filter. Its units lie one after another in each tap, or those of 8 filters take turns. So many units lie from one
+// filter, and tap, to the next.
 extern "C" __global__ void __launch_bounds__(128)
 sum_filters(const Unit* __restrict__ filters, unsigned* __restrict__ prefix, const ConvShape shape,
-            unsigned lines_of_tile)
+            unsigned lines_of_tile, Index filter_step, Index tap_step)
 {
     const unsigned o = number_of_this_warp(), lane = lane_of_this_thread();
     if (o >= shape.filters) return;
     const unsigned units = divide_up(shape.channels, tile_bits);
-    const unsigned tap_units = divide_up(shape.filters, lines_of_tile) * lines_of_tile * units;
-    const Unit* const filter = filters + o / lines_of_tile * lines_of_tile * units + o % lines_of_tile;
+    const Unit* const filter = filters + o / lines_of_tile * lines_of_tile * filter_step + o % lines_of_tile;
     const auto at = [&](unsigned r, unsigned s) { return ((Index)r * (shape.filter_width + 1) + s) * shape.filters + o; };
 
     for (unsigned s = lane; s <= shape.filter_width; s += warp_size) prefix[at(0, s)] = 0;
@@ -45,7 +45,7 @@ sum_filters(const Unit* __restrict__ filters, unsigned* __restrict__ prefix, con
         unsigned of_row = 0;
         if (lane == 0) prefix[at(r + 1, 0)] = 0;
         for (unsigned s = 0; s < shape.filter_width; ++s) {
-            const Unit* const tap = filter + (Index)(r * shape.filter_width + s) * tap_units;
+            const Unit* const tap = filter + (r * shape.filter_width + s) * tap_step;
             unsigned ones = 0;
             for (unsigned i = lane; i < units; i += warp_size) {
                 const Unit unit = tap[i * lines_of_tile];

@@ -54,7 +54,6 @@ def bconv2d(
     scheme : str
         "bconv32", "bconv64", "btc1", "btc2", "wgmma" (on the warpgroups of Hopper, sm_90a), or "auto": that
         of a prepared operand, else the choice of `gpu.bconv.plan`, the fastest for chip, geometry and format.
-        What is prepared for "wgmma" goes to "btc1" where an im2col tensor map cannot describe the geometry.
     thresholds : (O,) integers or floats, optional
         Turn the output into bits: 1 where the dot product is at least its channel's threshold.
     flip : (O,) bool, optional
@@ -99,7 +98,7 @@ def bconv2d(
     pooling = _pooling(pool, thresholds, shape)
     device = choose_device(device, x, w, thresholds, flip)
     bits = thresholds is not None
-    chosen = choose_scheme(scheme, x, w, device, lambda: shape, bits=bits, pool=pooling)
+    chosen = choose_scheme(scheme, x, w, device, lambda: shape, bits=bits)
     x_stays, w_stays = on_device(x), on_device(w)
     stays = x_stays or w_stays
     if x_stays != w_stays:  # the result is not downloaded, so a NaN in the host operand is checked for here

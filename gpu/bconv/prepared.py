@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
-from gpu.bconv.geometry import ConvShape, Pool, conv_shape
+from gpu.bconv.geometry import ConvShape, conv_shape
 from gpu.bconv.packing import MEANINGS, check_packed, pack_on_device, regrouped, tensor
-from gpu.bconv.schemes import EVERY_SCHEME, PREFERRED, AnyScheme, fits_warpgroups, plan_shape
+from gpu.bconv.schemes import EVERY_SCHEME, PREFERRED, AnyScheme, plan_shape
 from gpu.bconv.warpgroups import WarpgroupScheme
 from gpu.bmm.warpgroups import check_chip
 from gpu.device import Array, Device, planned
@@ -44,7 +44,7 @@ class PreparedTensor(Prepared):
     role : "x" or "w"
         Images or filters.
     scheme : str
-        The scheme that it was prepared for. What is prepared for "wgmma" serves "btc1", too.
+        The scheme that it was prepared for.
     ones : (pixels,) device array of uint32, or None
         The number of 1 bits of each pixel of images, for warpgroups.
     kept : dict
@@ -66,17 +66,12 @@ class PreparedTensor(Prepared):
     def __post_init__(self) -> None:
         self.device, self.kind = self.words.device, (self.role, self.scheme, self.shape)
 
-    def addends(self, shape: ConvShape, device: Device, scheme: AnyScheme | None = None) -> Array:
-        """The addends of these filters for a geometry with a batch of 1, as the batch does not matter.
-
-        Those of their own scheme, or of another one that takes the same words.
-        """
-        scheme = EVERY_SCHEME[self.scheme] if scheme is None else scheme
-        key = scheme.name, shape
-        found = self.kept.get(key)
+    def addends(self, shape: ConvShape, device: Device) -> Array:
+        """The addends of these filters for a geometry with a batch of 1, as the batch does not matter."""
+        found = self.kept.get(shape)
         if found is None:
-            make = partial(scheme.addends, self.words, shape, device)
-            found = planned(self.kept, key, make, MOST_ADDENDS)
+            make = partial(EVERY_SCHEME[self.scheme].addends, self.words, shape, device)
+            found = planned(self.kept, shape, make, MOST_ADDENDS)
         return found
 
     def __repr__(self) -> str:
@@ -105,34 +100,26 @@ def operand(x: Any, name: Role) -> Any:
     return x
 
 
-def choose_scheme(
-    name: Any, x: Any, w: Any, device: Device, shape: Any, *, bits: bool = False, pool: Pool = "none"
-) -> AnyScheme:
-    """The scheme of that name; for "auto" that of a prepared operand, else the plan's for ``shape()``.
-
-    Operands that were prepared for warpgroups go to "btc1" where a geometry is not for warpgroups.
-    """
+def choose_scheme(name: Any, x: Any, w: Any, device: Device, shape: Any, *, bits: bool = False) -> AnyScheme:
+    """The scheme of that name; for "auto" that of a prepared operand, else the plan's for ``shape()``."""
     if isinstance(name, str) and name in EVERY_SCHEME:
         check_chip(EVERY_SCHEME[name], device.compute_capability, "btc1")
         return EVERY_SCHEME[name]
     if not isinstance(name, str) or name != "auto":
         raise unknown("scheme", name, (*EVERY_SCHEME, "auto"))
-    made_for = [one.scheme for one in (x, w) if isinstance(one, PreparedTensor)]
-    if made_for:
-        of_both = set(made_for) <= {"wgmma", "btc1"} and (
-            "btc1" in made_for or not fits_warpgroups(shape(), bits=bits, pool=pool)
-        )
-        return EVERY_SCHEME["btc1" if of_both else made_for[0]]
+    for prepared in (x, w):
+        if isinstance(prepared, PreparedTensor):
+            return EVERY_SCHEME[prepared.scheme]
     packed = [one for one in (x, w) if isinstance(one, PackedTensor)]
     word: Word = 64 if any(one.word == 64 for one in packed) else 32
     layouts = tuple(one.layout for one in packed)
-    return plan_shape(shape(), layouts, word, device.compute_capability, bits=bits, pool=pool).scheme
+    return plan_shape(shape(), layouts, word, device.compute_capability, bits=bits).scheme
 
 
 def placed(x: Any, name: Role, scheme: AnyScheme, device: Device) -> PreparedTensor:
     """Pack and arrange a checked operand on the device, for the kernel of a scheme."""
     if isinstance(x, PreparedTensor):
-        if x.scheme != scheme.name and (x.scheme, scheme.name) != ("wgmma", "btc1"):
+        if x.scheme != scheme.name:
             raise prepared_for(x, name, scheme.name)
         return x
     of_warpgroups = scheme if name == "x" and isinstance(scheme, WarpgroupScheme) else None

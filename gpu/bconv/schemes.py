@@ -9,11 +9,11 @@ from typing import Any, ClassVar, TypeAlias
 
 from gpu.bconv import btc
 from gpu.bconv.geometry import ConvShape, Pool, conv_shape
-from gpu.bconv.warpgroups import WARPGROUP_SCHEMES, WarpgroupScheme, check_limits
+from gpu.bconv.warpgroups import WARPGROUP_SCHEMES, WarpgroupScheme
+from gpu.bmm.warpgroups import LARGEST_BITS
 from gpu.compile import Ptx, compile_file
 from gpu.device import Array, Device, Dim, LaunchPlan
 from gpu.host import for_chip
-from reference.errors import SchemeError
 from reference.types import PackedTensor, TensorLayout, Word
 
 Defines: TypeAlias = dict[str, str | int]
@@ -66,7 +66,7 @@ class Scheme:
 
     def operands(self, images: Any, filters: Any, shape: ConvShape, device: Device) -> tuple[Array, ...]:
         """The kernel's operands; ``shape`` has a batch of 1."""
-        addends = (filters.addends(shape, device, self),) if self.lines_of_tile else ()
+        addends = (filters.addends(shape, device),) if self.lines_of_tile else ()
         return images.words, filters.words, *addends
 
     def plan(
@@ -183,7 +183,6 @@ def plan(
     word: Word = 32,
     compute_capability: tuple[int, int] = (9, 0),
     bits: bool = False,
-    pool: Pool = "none",
 ) -> Plan:
     """Choose a scheme for a convolution, as ``scheme="auto"`` does, and give the reason.
 
@@ -203,8 +202,6 @@ def plan(
         The device's.
     bits : bool
         Whether the output is bits, by thresholds.
-    pool : "none", "or" or "and"
-        How bits are pooled.
 
     Raises
     ------
@@ -214,13 +211,13 @@ def plan(
     --------
     >>> found = plan((16, 64, 64, 128), (3, 3, 128, 128))
     >>> found.scheme.name, found.reason
-    ('wgmma', 'sm_90 has warpgroups, and an im2col tensor map can describe the geometry')
+    ('wgmma', 'sm_90 has warpgroups')
     >>> found = plan((16, 64, 64, 128), (3, 3, 128, 128), compute_capability=(8, 0))
     >>> found.scheme.name, found.reason
     ('btc1', 'sm_80 has bit tensor cores, and C = 128 fills their 128 bits by 100 %')
     """
     shape = conv_shape(x, w, stride=stride, padding=padding, dilation=dilation)
-    return plan_shape(shape, layouts, word, compute_capability, bits=bits, pool=pool)
+    return plan_shape(shape, layouts, word, compute_capability, bits=bits)
 
 
 def plan_shape(
@@ -230,7 +227,6 @@ def plan_shape(
     compute_capability: tuple[int, int],
     *,
     bits: bool = False,
-    pool: Pool = "none",
 ) -> Plan:
     """Choose a scheme for a checked geometry; see `plan`."""
     if any(layout.endswith("FSB") for layout in layouts):
@@ -238,20 +234,18 @@ def plan_shape(
     if word == 64:
         return Plan(SCHEMES["bconv64"], "an operand is packed in words of 64 bits, which only bconv64 takes")
     reasons = (
-        (name, _reason(name, shape, compute_capability, bits=bits, pool=pool))
+        (name, _reason(name, shape, compute_capability, bits=bits))
         for name in for_chip(PREFERRED, compute_capability)
     )
     return next(Plan(EVERY_SCHEME[name], reason) for name, reason in reasons if reason)
 
 
-def _reason(name: str, shape: ConvShape, capability: tuple[int, int], *, bits: bool, pool: Pool) -> str:
+def _reason(name: str, shape: ConvShape, capability: tuple[int, int], *, bits: bool) -> str:
     """The reason why a preferred scheme is for a geometry; "" if it is not. "bconv32" is for every one."""
     chip = f"sm_{capability[0]}{capability[1]}"
     filled = 100 * shape.channels // (128 * -(-shape.channels // 128))
     if name == "wgmma":
-        if not fits_warpgroups(shape, bits=bits, pool=pool):
-            return ""
-        return f"{chip} has warpgroups, and an im2col tensor map can describe the geometry"
+        return "" if bits and shape.dot_length > LARGEST_BITS else f"{chip} has warpgroups"
     if name == "btc1":
         has = f"{chip} has bit tensor cores, and C = {shape.channels} fills their 128 bits by {filled} %"
         return has if filled > 25 else ""
@@ -259,15 +253,6 @@ def _reason(name: str, shape: ConvShape, capability: tuple[int, int], *, bits: b
         return f"C = {shape.channels} would fill the 128 bits of a bit tensor core by {filled} %"
     enough = name == "bconv32" or (shape.channels > 32 and shape.filters > 32)
     return f"{chip} {'has no' if capability < (7, 5) else 'emulates'} bit tensor cores" if enough else ""
-
-
-def fits_warpgroups(shape: ConvShape, *, bits: bool, pool: Pool) -> bool:
-    """Whether the scheme on warpgroups takes a geometry."""
-    try:
-        check_limits(shape, "lines" if bits else "int32", pool)
-    except SchemeError:
-        return False
-    return True
 
 
 def convolution_ptx(scheme: Scheme, shape: ConvShape, output: str, pool: Pool, arch: tuple[int, int]) -> Ptx:

@@ -1,7 +1,8 @@
 """The scheme of the ±1 convolution for the warpgroups of Hopper: its operands, maps and launch.
 
 It is an implicit matrix product: rows are pixels of the output, columns filters, and k runs over the taps of
-a window and their channels. Operands are those of `gpu.bconv.btc`, with the ones of each pixel.
+a window and their channels. Images are those of `gpu.bconv.btc`, with the ones of each pixel; filters are
+lines of units of 128 channels.
 """
 
 from __future__ import annotations
@@ -11,32 +12,40 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gpu.bconv.btc import Borders, addends_of, ones_of, whole_units
+from gpu.bconv.btc import Borders, addends_of, lines_of_filters, ones_of, whole_units
 from gpu.bconv.geometry import ConvShape, Pool
 from gpu.bmm.lines import pack_lines
-from gpu.bmm.warpgroups import LARGEST_BITS, MOST_SHARED, OPTIONS, SPAN, Tile, fastest, map_of_outputs
+from gpu.bmm.warpgroups import (
+    LARGEST_BITS,
+    MOST_SHARED,
+    OPTIONS,
+    SPAN,
+    Tile,
+    fastest,
+    map_of_lines,
+    map_of_outputs,
+)
 from gpu.bmm.warpgroups import TILES as OF_PRODUCTS
 from gpu.compile import compile_file
 from gpu.device import Array, Device, LaunchPlan
 from gpu.host import to_device
 from reference.errors import SchemeError
 from reference.types import PackedTensor, TensorLayout, Word
-from reference.types.tensor_map import Im2col, TensorMap
 
 TILES: dict[str, tuple[Tile, ...]] = {
     "int32": OF_PRODUCTS["int32"],
-    "lines": (Tile(128, 256, 2, 4), Tile(128, 128, 2, 6), Tile(128, 64, 2, 6), Tile(64, 128, 1, 6)),
+    "lines": (Tile(128, 256, 2, 4), *OF_PRODUCTS["lines"], Tile(128, 64, 2, 6, 0, 2)),
 }
 """The tiles of each kind of output."""
 
-MOST_COLUMNS = 256
-"""Columns of the widest tile, to whose multiples rows of addends are padded."""
+COLUMNS = 768
+"""A multiple of all tiles' columns, to whose multiples rows of addends are padded."""
 
 LEAST_STAGES = 3
 """Of a ring that keeps tensor cores busy; tables of addends may take the place of others."""
 
-_CORNER, _MOST_STEP, _MOST_OFFSET = 128, 8, 255
-"""Of an im2col map of images: corners lie within ±128; the steps of windows; the offset of a tap."""
+_ATOM, _WINDOW, _UNIT = 1024, 16, 16
+"""Bytes to which `Shared` in ``warpgroup_tile.cuh`` is padded, of a window behind it, and of 128 channels."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +57,13 @@ class WarpgroupScheme:
     name : str
         The name of the kernel: that of the instruction.
     group : int
-        Tiles that follow one another down the pixels before the next tiles of filters.
+        Tiles that follow one another down the pixels before the next tiles of filters. With 1 most blocks
+        keep their filters, and the tables of their addends.
     """
 
     name: str = "wgmma"
-    group: int = 4
-    summary: str = "a warpgroup for 64 pixels of a tile; taps of windows through tensor maps"
+    group: int = 1
+    summary: str = "a warpgroup for 64 pixels of a tile; windows gathered chunk by chunk"
 
     source: ClassVar = "bconv/wgmma.cu"
     word: ClassVar[Word] = 32
@@ -61,8 +71,9 @@ class WarpgroupScheme:
     filters: ClassVar[tuple[TensorLayout, ...]] = ("HWOI",)
 
     def arranged(self, packed: PackedTensor, device: Device) -> Array:
-        """Rearrange packed images or filters into units of 128 channels."""
-        return whole_units(packed.words, device)
+        """Rearrange packed images into units of 128 channels, filters into lines of such units."""
+        arrange = whole_units if packed.layout == "NHWC" else lines_of_filters
+        return arrange(packed.words, device)
 
     def ones(self, images: Array, device: Device) -> Array:
         """The ones of each pixel of arranged images."""
@@ -81,7 +92,7 @@ class WarpgroupScheme:
 
     def addends(self, filters: Array, shape: ConvShape, device: Device) -> Array:
         """The addends of arranged filters, of windows along the border relative to those inside."""
-        return addends_of(filters, shape, device, lines_of_tile=1, columns=MOST_COLUMNS, relative=True)
+        return addends_of(filters, shape, device, lines_of_tile=1, columns=COLUMNS, for_warpgroups=True)
 
     def plan(
         self,
@@ -95,105 +106,58 @@ class WarpgroupScheme:
     ) -> LaunchPlan:
         """The launch for a geometry; a call gives operands, output and rule. ``tile`` overrides a choice."""
         kind = "int32" if output == "int" else "lines"
-        check_limits(shape, kind, pool)
-        bytes_of_pixel = -(-shape.channels // 128) * 16
-        span = span_of(bytes_of_pixel)
-        steps = -(-shape.filter_height * shape.filter_width * -(-bytes_of_pixel // span) * span // SPAN)
+        check_length(shape, kind)
+        line = shape.filter_height * shape.filter_width * -(-shape.channels // 128) * _UNIT
         pixels, filters = shape.outputs(pool)
         borders = Borders.of(shape)
-        tile = tile or fastest(TILES[kind], (pixels, filters), steps, kind, multiprocessors)
-        meeting = 0 if pool == "none" else 2 * tile.rows * tile.columns // 8
-        tile, tables = with_tables(tile, kind, borders.rows(shape), meeting)
+        tile = tile or fastest(TILES[kind], (pixels, filters), -(-line // SPAN), kind, multiprocessors)
+        tile, tables = with_tables(tile, kind, borders.rows(shape))
         of_y = map_of_outputs(pixels, filters, kind) if kind == "int32" and tile.boxes else None
         macros = tile.macros(kind, boxes=of_y is not None, group=self.group)
-        macros |= {"SPAN": span, f"POOL_{pool.upper()}": "", "TABLES": tables or 1}
+        macros |= {f"POOL_{pool.upper()}": "", "TABLES": tables or 1}
         macros |= {} if tables else {"OWN_COLUMNS": ""}
         ptx = compile_file(self.source, macros, arch, options=OPTIONS).text
         args = (
-            *(map_of_images(shape, pool, span, tile.rows), None),
-            *(map_of_filters(shape, span, tile.columns), None, of_y),
-            *(shape.argument, borders.argument, -(-filters // MOST_COLUMNS) * MOST_COLUMNS),
+            *(None, None, map_of_lines(filters, tile.columns, line), None, of_y),
+            *(shape.argument, borders.argument, first_chunks(shape)),
+            *(line, -(-filters // COLUMNS) * COLUMNS),
             *((None, None) if kind == "lines" else ()),
         )
         tiles = -(-pixels // tile.rows) * -(-filters // tile.columns)
-        shared = tile.shared(kind, tables=tables or 1, own_columns=not tables) + meeting
         return LaunchPlan(
-            ptx, self.name, (min(tiles, multiprocessors), 1, 1), (tile.threads, 1, 1), args, shared
+            ptx,
+            self.name,
+            (min(tiles, multiprocessors), 1, 1),
+            (tile.threads, 1, 1),
+            args,
+            shared_of(tile, kind, tables),
         )
 
 
-def with_tables(tile: Tile, kind: str, kinds: int, meeting: int) -> tuple[Tile, int]:
+def first_chunks(shape: ConvShape) -> np.void:
+    """The first chunks of k as an argument: piece of channels, column and row of the filter of each."""
+    numbers, pieces = np.arange(SPAN // _UNIT + 1), -(-shape.channels // 128)
+    row, column = np.divmod(numbers // pieces, shape.filter_width)
+    return np.void(np.stack((numbers % pieces, column, row), 1).astype(np.uint32).tobytes())
+
+
+def shared_of(tile: Tile, kind: str, tables: int) -> int:
+    """The bytes of shared memory of a block; without tables rows have columns of their own."""
+    products = tile.shared(kind, tables=tables or 1, own_columns=not tables)
+    return -(-products // _ATOM) * _ATOM + tile.rows * _WINDOW
+
+
+def with_tables(tile: Tile, kind: str, kinds: int) -> tuple[Tile, int]:
     """The tile with a table for each kind of windows, in place of stages; 0 if they are too many."""
     for stages in range(tile.stages, LEAST_STAGES - 1, -1):
         fewer = replace(tile, stages=stages)
-        if fewer.shared(kind, tables=kinds) + meeting <= MOST_SHARED:
+        if shared_of(fewer, kind, kinds) <= MOST_SHARED:
             return fewer, kinds
     return tile, 0
 
 
-def span_of(bytes_of_pixel: int) -> int:
-    """The bytes of a pixel that one copy brings: a span of a swizzle, or a unit."""
-    return next((span for span in (16, 32, 64) if bytes_of_pixel <= span), SPAN)
-
-
-def windows_of(shape: ConvShape, pool: Pool) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-    """How tiles visit windows down and across: (corner of the first, that of the last, step).
-
-    With pooling only the first of each two windows is visited; offsets lead to the others.
-    """
-    every = 1 if pool == "none" else 2
-
-    def along(size: int, pad: int, stride: int, outputs: int) -> tuple[int, int, int]:
-        count = outputs // every
-        step = stride * every if count > 1 else 1
-        return -pad, (count - 1) * step - pad - (size - 1), step
-
-    return (
-        along(shape.height, shape.pad_top, shape.stride_h, shape.out_height),
-        along(shape.width, shape.pad_left, shape.stride_w, shape.out_width),
-    )
-
-
-def map_of_images(shape: ConvShape, pool: Pool, span: int, rows: int) -> TensorMap:
-    """The map of images, whose boxes are a tap of as many windows; without its address."""
-    (top, bottom, step_h), (left, right, step_w) = windows_of(shape, pool)
-    pitch = -(-shape.channels // 128) * 16
-    box = Im2col((left, top), (right, bottom), span, rows if pool == "none" else rows // 4)
-    sizes = (pitch, shape.width, shape.height, shape.batch)
-    strides = (pitch, shape.width * pitch, shape.height * shape.width * pitch)
-    return TensorMap(
-        "uint8", 0, sizes, strides, (), (1, step_w, step_h, 1), swizzle=span if span > 16 else 0, im2col=box
-    )
-
-
-def map_of_filters(shape: ConvShape, span: int, columns: int) -> TensorMap:
-    """The map of filters, whose boxes are a tap of as many filters; without its address."""
-    pitch, taps = -(-shape.channels // 128) * 16, shape.filter_height * shape.filter_width
-    sizes, strides = (pitch, shape.filters, taps), (pitch, shape.filters * pitch)
-    return TensorMap(
-        "uint8", 0, sizes, strides, (span, columns, 1), (1, 1, 1), swizzle=span if span > 16 else 0
-    )
-
-
-def check_limits(shape: ConvShape, kind: str, pool: Pool) -> None:
-    """Refuse a geometry that an im2col map cannot describe, and dot products too long for thresholds."""
-    down, across = windows_of(shape, pool)
-    for axis, (first, last, step), taps, dilation, stride in (
-        ("rows", down, shape.filter_height, shape.dilation_h, shape.stride_h),
-        ("columns", across, shape.filter_width, shape.dilation_w, shape.stride_w),
-    ):
-        farthest = (taps - 1) * dilation + (stride if pool != "none" else 0)
-        for what, given, low, high in (
-            ("the first window begins at {} of", first, -_CORNER, _CORNER - 1),
-            ("the last window begins {} from the end of", last, -_CORNER, _CORNER - 1),
-            ("windows, or pairs of pooled ones, are {} apart along", step, 1, _MOST_STEP),
-            ("taps, or those of a pooled window, reach over {}", farthest, 0, _MOST_OFFSET),
-        ):
-            if not low <= given <= high:
-                raise SchemeError(
-                    f"scheme='wgmma': {what.format(given)} {axis}\n"
-                    f"an im2col tensor map can have {low} to {high}\nchoose btc1"
-                )
+def check_length(shape: ConvShape, kind: str) -> None:
+    """Refuse dot products that are too long for thresholds."""
     if kind == "lines" and shape.dot_length > LARGEST_BITS:
         raise SchemeError(
             f"scheme='wgmma': dot products of {shape.dot_length} elements, compared with thresholds\n"

@@ -1,10 +1,11 @@
-// Bit convolution on the warpgroups of sm_90a, for any geometry that tensor maps can describe.
+// Bit convolution on the warpgroups of sm_90a, for any geometry.
 //
-// It is a product of matrices that are never built: a row is a pixel of the output, a column a filter, and k runs over
-// boxes of SPAN bytes: the taps of the window and, in each, its pieces of channels (bmm/warpgroup_tile.cuh, which has
-// the macros of tiles). One copy through an im2col map brings such a box for all pixels of a tile, one through a tiled map
-// the same of all its filters. A tap outside the image arrives as zeros. With `a` the window and `b` the filter, their taps
-// inside counted as `taps`, and the filter's ones there as pb (of all taps: `all`), the dot product is
+// It is a product of matrices (bmm/warpgroup_tile.cuh, which has the macros of tiles): a row is a pixel of the output, a
+// column a filter, and k runs over chunks of 16 bytes, which are 128 channels of a tap: taps one after another, and in each
+// its pieces of channels. Filters are lines of such chunks, and come through a tensor map. The matrix of windows is never
+// built: two warps gather its chunks from the images, each lane the same chunk of a step for some of the rows, and zeros for
+// taps outside the image. With `a` the window and `b` the filter, their taps inside counted as `taps`, and the filter's
+// ones there as pb (of all taps: `all`), the dot product is
 //
 //   C * taps - 2 pb - 2 ones(a) + 4 popc(a & b)
 //
@@ -13,16 +14,26 @@
 //
 //   -DOUTPUT_INT32           int32 (N, P, Q, O)
 //   -DOUTPUT_LINES           bit = (dot >= thresholds[o]) != flip[o], words (N, P, Q, O / 32), first channel lowest
-//   -DPOOL_OR | -DPOOL_AND   the bits of 2 x 2 pixels become one: words (N, P / 2, Q / 2, O / 32). A tile has a box for each
-//                            of the four pixels, one after another, whose steps are those of windows
-
+//   -DPOOL_OR | -DPOOL_AND   the bits of 2 x 2 pixels become one: words (N, P / 2, Q / 2, O / 32)
 //   -DTABLES=n               the kinds of windows, whose addends a note has
 //   -DOWN_COLUMNS            or too many of them: rows along the border read theirs
 
 #include "bconv/borders.cuh"
 #include "bmm/warpgroup_tile.cuh"
 
-enum : unsigned { windows = rows / window, writers = threads - multiplying - warp_size };
+enum : unsigned {
+    gathering = 2 * warp_size,
+    noting = warpgroup_size - gathering,
+    rows_of_warp = rows / (gathering / warp_size),  // that gathers
+    rows_of_writer = rows / noting,
+    chunks_of_step = step_bytes / chunk,
+    chunks_of_product = product_bytes / chunk,
+    fillers = 1 + gathering / warp_size,  // who arrives when a stage is full: who expects the filters' bytes, too
+    together = rows < 128 ? 2 : 4,  // copies whose windows are read together
+    given = parts * sums_of_part > 128 ? 56 : 72,  // registers of a serving thread, of the 504 that three threads have
+    taken = (504 - given) / 2,
+    late = 2,  // stages that a warp may be gathering beside the next one
+};
 
 struct Operands {
     const unsigned *__restrict__ ones;  // of each pixel
@@ -32,76 +43,174 @@ struct Operands {
     const Borders& borders;
 };
 
-// ---- the serving warps ----------------------------------------------------------------------------------------------
+// A tap, from the first one of its window.
+struct Tap {
+    unsigned down, across, pixels;
 
-// A box along k: a piece of the channels of a tap, and past the last tap one that is nowhere.
-struct BoxOfTap {
-    unsigned piece = 0, tap = 0, r = 0, s = 0;
-
-    __device__ void advance(const ConvShape& shape, unsigned bytes)
+    __device__ Tap(const ConvShape& shape, unsigned r, unsigned s)
+        : down(r * shape.dilation_h), across(s * shape.dilation_w), pixels(down * shape.width + across)
     {
-        if ((piece += span) < bytes) return;
-        piece = 0, ++tap;
-        if (++s < shape.filter_width) return;
-        s = 0, ++r;
     }
 };
 
-__device__ inline void copy_boxes(Stage& stage, unsigned box, const BoxOfTap& at, const TensorMap& images,
-                                  const TensorMap& filters, const ConvShape& shape, const Pixel& first, unsigned column,
-                                  unsigned bytes, Barrier& full)
-{
-    const bool is_tap = at.r < shape.filter_height;
-    const unsigned piece = is_tap ? at.piece : bytes;
-    const unsigned down = is_tap ? at.r * shape.dilation_h : 0, across = is_tap ? at.s * shape.dilation_w : 0;
-    const int w = column_of_tap(shape, first.column, 0), h = row_of_tap(shape, first.row, 0);
-#pragma unroll
-    for (unsigned corner = 0; corner < window; ++corner)
-        load_pixels(&stage.a[(box * rows + corner * windows) * span], images, piece, w, h, first.image,
-                    across + corner % 2 * shape.stride_w, down + corner / 2 * shape.stride_h, full);
-    load_box(&stage.b[box * columns * span], filters, piece, column, at.tap, full);
-}
+// The place of a window's first tap, in its image and among all pixels of images. Outside of the image these numbers wrap
+// around, and back for taps inside.
+struct alignas(16) Window {
+    unsigned row, column, pixel;
 
-__device__ inline void copy_stages(Shared& shared, const Tiles& tiles, const TensorMap& images, const TensorMap& filters,
-                                   const ConvShape& shape)
+    Window() = default;
+    __device__ Window(const ConvShape& shape, const Pixel& of)
+        : row(row_of_tap(shape, of.row, 0)), column(column_of_tap(shape, of.column, 0)),
+          pixel((of.image * shape.height + row) * shape.width + column)
+    {
+    }
+    __device__ bool has(const Tap& tap, const ConvShape& shape) const
+    {
+        return is_inside(shape, row + tap.down, column + tap.across);
+    }
+};
+
+struct SharedOfConvolution : Shared {
+    Window windows[rows];
+};
+
+// ---- the serving warps ----------------------------------------------------------------------------------------------
+
+// A chunk of k: a piece of the channels of the tap in row r and column s of the filter.
+struct Chunk {
+    unsigned piece, s, r;
+
+    __device__ void advance(const Chunk& by, const ConvShape& shape, unsigned pieces)
+    {
+        piece += by.piece, s += by.s, r += by.r;
+        if (piece >= pieces) piece -= pieces, ++s;
+        if (s >= shape.filter_width) s -= shape.filter_width, ++r;
+    }
+    __device__ Chunk of_lane(unsigned lane) const
+    {
+        return {__shfl_sync(all_lanes, piece, lane), __shfl_sync(all_lanes, s, lane), __shfl_sync(all_lanes, r, lane)};
+    }
+};
+
+// The first chunks of k: those of a step, and as the last one the way from each to the same of the next step.
+struct Chunks {
+    Chunk first[chunks_of_step + 1];
+};
+
+// A gathering warp on its way through the stages. It shows a stage to products when later ones are on their way, too, or
+// when it has to wait for one: products may need all that it has.
+struct Gatherer {
+    SharedOfConvolution& shared;
+    const unsigned lane = lane_of_this_thread(), first = (threadIdx.x - multiplying) / warp_size * rows_of_warp;
+    Turn<stages> turn, oldest;
+    unsigned on_their_way = 0;
+
+    // Find the windows of the warp's rows of a tile.
+    __device__ void note_windows(const ConvShape& shape, unsigned row)
+    {
+        __syncwarp();  // all have read those of the tile before
+#pragma unroll
+        for (unsigned i = first + lane; i < first + rows_of_warp; i += warp_size)
+            shared.windows[i] = Window(shape, pixel_at(shape, row + i));
+        __syncwarp();
+    }
+
+    // Show all but the last `left` of the stages.
+    template <unsigned left> __device__ void show()
+    {
+        if (on_their_way <= left) return;
+        wait_for_chunks<left>();
+        show_to_copies();
+        __syncwarp();
+#pragma unroll 1
+        for (; on_their_way > left; --on_their_way, oldest.advance())
+            if (lane == 0) arrive(shared.full[oldest.at]);
+    }
+
+    // The next stage, when it is free.
+    __device__ Stage& next()
+    {
+        Barrier& empty = shared.empty[turn.at];
+        if (!__all_sync(all_lanes, is_complete(empty, turn.parity ^ 1))) {  // the first turn passes
+            show<0>();
+            wait(empty, turn.parity ^ 1);
+        }
+        return shared.stages[turn.at];
+    }
+
+    // Begin the copies of the warp's rows of a step, which are of its first 2^n chunks. `at` is chunk lane % 8 of the step.
+    __device__ void gather(Stage& stage, const uint4* __restrict__ images, const Chunk& at, unsigned n, const ConvShape& shape,
+                           unsigned pieces)
+    {
+        const unsigned row = lane >> n, place = lane & (1 << n) - 1, rows_at_once = warp_size >> n;
+        const Chunk mine = at.of_lane(place);
+        const Tap tap(shape, mine.r, mine.s);
+        const unsigned height = mine.r < shape.filter_height ? shape.height : 0;  // no window has a tap past the last
+        const unsigned chunk_of_pixel = tap.pixels * pieces + mine.piece;
+        const Window* from = &shared.windows[first + row];
+        unsigned char* line = &stage.a[(first + row) * step_bytes];
+#pragma unroll 1
+        for (unsigned i = 0; i < rows_of_warp; i += together * rows_at_once) {
+            Window windows[together];
+#pragma unroll
+            for (unsigned j = 0; j < together; ++j) windows[j] = from[j * rows_at_once];
+#pragma unroll
+            for (unsigned j = 0; j < together; ++j) {
+                const unsigned swizzled = place ^ (row + j * rows_at_once) % atom_rows;
+                copy_chunk(line + swizzled * chunk + j * rows_at_once * step_bytes,
+                           images + (windows[j].pixel * pieces + chunk_of_pixel),
+                           windows[j].row + tap.down < height && windows[j].column + tap.across < shape.width);
+            }
+            from += together * rows_at_once, line += together * rows_at_once * step_bytes;
+        }
+    }
+
+    // All copies of the step have begun.
+    __device__ void advance()
+    {
+        commit_chunks();
+        ++on_their_way, turn.advance();
+        show<late>();
+    }
+};
+
+__device__ inline void fill_stages(SharedOfConvolution& shared, const Tiles& tiles, const uint4* __restrict__ images,
+                                   const TensorMap& filters, const ConvShape& shape, const Chunks& chunks)
 {
-    const unsigned bytes = divide_up(shape.channels, 128) * 16;  // of a pixel
-    Turn<stages> turn;
+    const unsigned pieces = divide_up(shape.channels, 128);
+    Gatherer gatherer{shared};
     for (unsigned i = blockIdx.x; i < tiles.count(); i += gridDim.x) {
         unsigned row, column;
         tiles.find(i, row, column);
-        const Pixel first = pixel_at(shape, row);
-        BoxOfTap at;
-        for (unsigned step = 0; step < tiles.steps; ++step, turn.advance()) {
-            Stage& stage = shared.stages[turn.at];
-            wait(shared.empty[turn.at], turn.parity ^ 1);  // the first turn passes
-            arrive_and_expect(shared.full[turn.at], sizeof(Stage));  // bytes outside of the tensors count, too
-#pragma unroll 1
-            for (unsigned box = 0; box < boxes_of_step; ++box, at.advance(shape, bytes))
-                copy_boxes(stage, box, at, images, filters, shape, first, column, bytes, shared.full[turn.at]);
+        gatherer.note_windows(shape, row);
+        Chunk at = chunks.first[gatherer.lane % chunks_of_step];
+        for (unsigned step = 0; step < tiles.steps; ++step, at.advance(chunks.first[chunks_of_step], shape, pieces)) {
+            Stage& stage = gatherer.next();
+            if (threadIdx.x == multiplying) {
+                Barrier& full = shared.full[gatherer.turn.at];
+                arrive_and_expect(full, sizeof(stage.b));  // bytes outside of the filters count, too
+                load_box(stage.b, filters, step * step_bytes, column, full);
+            }
+            const unsigned needed = step + 1 < tiles.steps ? chunks_of_step : tiles.last * chunks_of_product;
+            gatherer.gather(stage, images, at, needed > 4 ? 3 : needed > 2 ? 2 : 1, shape, pieces);
+            gatherer.advance();
         }
     }
+    gatherer.show<0>();
 }
 
-// The ones of the window of a pixel.
-__device__ inline unsigned ones_of_window(const Operands& x, const Pixel& pixel)
+// The ones of windows.
+__device__ inline void count_ones(unsigned (&ones)[rows_of_writer], const Window (&windows)[rows_of_writer],
+                                  const Operands& x)
 {
-    const ConvShape& shape = x.shape;
-    const unsigned* const image = x.ones + pixel.image * shape.height * shape.width;
-    const unsigned taps = shape.filter_height * shape.filter_width;
-    unsigned row = row_of_tap(shape, pixel.row, 0), column = column_of_tap(shape, pixel.column, 0);
-    unsigned sum = 0, s = 0;
-#pragma unroll 4  // whose loads are on their way together
-    for (unsigned tap = 0; tap < taps; ++tap) {
-        if (is_inside(shape, row, column)) sum += image[row * shape.width + column];
-        column += shape.dilation_w;
-        if (++s == shape.filter_width) {
-            s = 0;
-            row += shape.dilation_h;
-            column = column_of_tap(shape, pixel.column, 0);
+    for (unsigned r = 0; r < x.shape.filter_height; ++r)
+#pragma unroll 3  // whose loads are on their way together
+        for (unsigned s = 0; s < x.shape.filter_width; ++s) {
+            const Tap tap(x.shape, r, s);
+#pragma unroll
+            for (unsigned i = 0; i < rows_of_writer; ++i)
+                if (windows[i].has(tap, x.shape)) ones[i] += x.ones[windows[i].pixel + tap.pixels];
         }
-    }
-    return sum;
 }
 
 __device__ inline void write_notes(Shared& shared, const Tiles& tiles, const Operands& x
@@ -110,10 +219,11 @@ __device__ inline void write_notes(Shared& shared, const Tiles& tiles, const Ope
 #endif
 )
 {
-    const unsigned writer = threadIdx.x - multiplying - warp_size;
+    const unsigned writer = threadIdx.x - multiplying - gathering;
     const unsigned inside = x.borders.top * x.borders.across(x.shape) + x.borders.left;
     const int* const of_inside = x.addends + (Index)inside * x.pitch;
-    unsigned filled[noted] = {~0u, ~0u};  // the column of whose filters a note has the constants
+    static_assert(noted == 2, "the other note has the constants of the tile before");
+    unsigned before = ~0u, known = ~0u;  // columns of whose filters the other note and this one have the constants
     Turn<noted> turn;
     for (unsigned i = blockIdx.x; i < tiles.count(); i += gridDim.x, turn.advance()) {
         Notes& notes = shared.notes[turn.at];
@@ -121,18 +231,24 @@ __device__ inline void write_notes(Shared& shared, const Tiles& tiles, const Ope
         tiles.find(i, row, column);
         wait(shared.read[turn.at], turn.parity ^ 1);
         if (writer == 0) notes.row = row, notes.column = column;
-        for (unsigned r = writer; r < rows; r += writers) {
-            const Pixel pixel = pixel_at(x.shape, row + r % windows * window + r / windows);
+        Window windows[rows_of_writer];
+        unsigned ones[rows_of_writer] = {};
+#pragma unroll
+        for (unsigned j = 0; j < rows_of_writer; ++j) {
+            const unsigned r = writer + j * noting;
+            const Pixel pixel = pixel_at(x.shape, row + r);
+            windows[j] = Window(x.shape, pixel);
             const unsigned kind = x.borders.of_pixel(x.shape, pixel);
-            notes.of_rows[r] = -2 * (int)ones_of_window(x, pixel);
 #if defined(OWN_COLUMNS)
             notes.own_columns[r] = kind == inside ? nullptr : x.addends + (Index)kind * x.pitch + column;
 #elif TABLES > 1
             notes.table_of_row[r] = kind;
 #endif
         }
-        unsigned& known = turn.at == 0 ? filled[0] : filled[1];
-        for (unsigned c = writer; c < columns && known != column; c += writers) {
+        count_ones(ones, windows, x);
+#pragma unroll
+        for (unsigned j = 0; j < rows_of_writer; ++j) notes.of_rows[writer + j * noting] = -2 * (int)ones[j];
+        for (unsigned c = writer; c < columns && known != column; c += noting) {
             int addend = of_inside[column + c];
 #if defined(OUTPUT_BITS)
             const ConvShape& shape = x.shape;
@@ -143,12 +259,12 @@ __device__ inline void write_notes(Shared& shared, const Tiles& tiles, const Ope
             const unsigned flips = __ballot_sync(all_lanes, is_filter && flip[at] != 0);
             if (c % 32 == 0) notes.flips[c / 32] = flips;
 #endif
-#pragma unroll
+#pragma unroll 9
             for (unsigned table = 0; table < TABLES; ++table)
                 notes.of_columns[table][c] =
                     addend + (TABLES == 1 || table == inside ? 0 : x.addends[(Index)table * x.pitch + column + c]);
         }
-        known = column;
+        known = before, before = column;
         arrive(shared.written[turn.at]);
     }
 }
@@ -156,11 +272,21 @@ __device__ inline void write_notes(Shared& shared, const Tiles& tiles, const Ope
 // ---- the multiplying warpgroups -------------------------------------------------------------------------------------
 
 #if defined(OUTPUT_BITS)
-#if defined(POOL_NONE)
-struct Pooling {};
+// The four pixels of a window of the pooling are neighbouring rows, whose words neighbouring quads of lanes have.
+__device__ inline unsigned pooled(unsigned word)
+{
+#if defined(POOL_AND)
+    word &= __shfl_xor_sync(all_lanes, word, 4);
+    word &= __shfl_xor_sync(all_lanes, word, 8);
+#elif defined(POOL_OR)
+    word |= __shfl_xor_sync(all_lanes, word, 4);
+    word |= __shfl_xor_sync(all_lanes, word, 8);
+#endif
+    return word;
+}
 
 __device__ inline void store_bits(const int (&sums)[sums_of_part], const Notes& notes, const Place& place, unsigned part,
-                                  const ConvShape& shape, Output* __restrict__ y, Pooling&, unsigned)
+                                  const ConvShape& shape, Output* __restrict__ y)
 {
     const unsigned words_of_pixel = divide_up(shape.filters, 32);
 #pragma unroll
@@ -170,67 +296,24 @@ __device__ inline void store_bits(const int (&sums)[sums_of_part], const Notes& 
         const unsigned at = word_of(set, place), word = notes.column / 32 + at;
 #pragma unroll
         for (unsigned r = 0; r < 2; ++r) {
-            const unsigned pixel = notes.row + place.row(part) + 8 * r;
-            if (pixel < number_of_pixels(shape) && at < words_across && word < words_of_pixel)
-                y[(Index)pixel * words_of_pixel + word] = made[r];
+            const unsigned pixel = notes.row + place.row(part) + 8 * r, of_pixel = pooled(made[r]);
+            if (pixel < number_of_pixels(shape) && pixel % window == 0 && at < words_across && word < words_of_pixel)
+                y[(Index)(pixel / window) * words_of_pixel + word] = of_pixel;
         }
     }
 }
-#else
-// The words of a tile, which meet in shared memory. Two tiles take turns: who writes the next one has read this.
-struct Pooling {
-    unsigned words[noted][rows][words_across];
-};
-
-__device__ inline void store_bits(const int (&sums)[sums_of_part], const Notes& notes, const Place& place, unsigned part,
-                                  const ConvShape& shape, Output* __restrict__ y, Pooling& pooling, unsigned turn)
-{
-    unsigned(&words)[rows][words_across] = pooling.words[turn];
-#pragma unroll
-    for (unsigned set = 0; set < sets; ++set) {
-        unsigned made[2];
-        make_words(made, sums, notes, place, part, set);
-        const unsigned at = word_of(set, place);
-#pragma unroll
-        for (unsigned r = 0; r < 2; ++r)
-            if (at < words_across) words[place.row(part) + 8 * r][at] = made[r];
-    }
-    if (part + 1 < parts) return;
-    wait_for_warps<multiplying / teams>(1 + turn);
-    const unsigned words_of_place = divide_up(shape.filters, 32), places = number_of_pixels(shape) / window;
-    for (unsigned i = threadIdx.x % (multiplying / teams); i < windows * words_across; i += multiplying / teams) {
-        const unsigned at = i / words_across, word = i % words_across;
-        unsigned all = words[at][word];
-#pragma unroll
-        for (unsigned corner = 1; corner < window; ++corner)
-#if defined(POOL_AND)
-            all &= words[corner * windows + at][word];
-#else
-            all |= words[corner * windows + at][word];
 #endif
-        const unsigned place_of_output = notes.row / window + at, of_output = notes.column / 32 + word;
-        if (place_of_output < places && of_output < words_of_place)
-            y[(Index)place_of_output * words_of_place + of_output] = all;
-    }
-}
-#endif
-#endif
-
-struct SharedOfConvolution : Shared {
-#if defined(OUTPUT_BITS)
-    Pooling pooling;
-#endif
-};
 
 extern "C" __global__ void __launch_bounds__(threads, 1)
-wgmma(const __grid_constant__ TensorMap images, const unsigned* __restrict__ ones, const __grid_constant__ TensorMap filters,
+wgmma(const uint4* __restrict__ images, const unsigned* __restrict__ ones, const __grid_constant__ TensorMap filters,
       const int* __restrict__ addends,
 #if BOXES
       const __grid_constant__ TensorMap y,
 #else
       Output* __restrict__ y,
 #endif
-      const __grid_constant__ ConvShape shape, const __grid_constant__ Borders borders, unsigned pitch
+      const __grid_constant__ ConvShape shape, const __grid_constant__ Borders borders,
+      const __grid_constant__ Chunks chunks, unsigned bytes, unsigned pitch  // of a filter and of addends
 #if defined(OUTPUT_BITS)
       , const int* __restrict__ thresholds, const unsigned char* __restrict__ flip
 #endif
@@ -239,20 +322,20 @@ wgmma(const __grid_constant__ TensorMap images, const unsigned* __restrict__ one
     extern __shared__ __align__(1024) unsigned char memory[];
     SharedOfConvolution& shared = *reinterpret_cast<SharedOfConvolution*>(memory);
     const Operands x = {ones, addends, pitch, shape, borders};
-    const unsigned boxes = shape.filter_height * shape.filter_width * divide_up(divide_up(shape.channels, 128) * 16, span);
-    const Tiles tiles(number_of_pixels(shape), shape.filters, boxes * span);
+    const Tiles tiles(number_of_pixels(shape), shape.filters, bytes);
 
-    shared.begin(writers);
+    shared.begin(noting, fillers);
     let_later_launches_begin();
     wait_for_earlier_launches();
 
     const unsigned serving = threadIdx.x - multiplying;  // number of a serving thread
     if (threadIdx.x >= multiplying) {
 #if defined(SETMAXNREG)
-        give_registers<40>();
+        give_registers<given>();
 #endif
-        if (serving == 0) copy_stages(shared, tiles, images, filters, shape);
-        if (serving >= warp_size)
+        if (serving < gathering)
+            fill_stages(shared, tiles, images, filters, shape, chunks);
+        else
             write_notes(shared, tiles, x
 #if defined(OUTPUT_BITS)
                         , thresholds, flip
@@ -261,7 +344,7 @@ wgmma(const __grid_constant__ TensorMap images, const unsigned* __restrict__ one
         return;
     }
 #if defined(SETMAXNREG)
-    take_registers<232>();
+    take_registers<taken>();
 #endif
     const Place place;
 #if BOXES
@@ -270,7 +353,7 @@ wgmma(const __grid_constant__ TensorMap images, const unsigned* __restrict__ one
     compute_tiles(shared, tiles, [&](unsigned part, const int (&sums)[sums_of_part], unsigned note) {
         const Notes& notes = shared.notes[note];
 #if defined(OUTPUT_BITS)
-        store_bits(sums, notes, place, part, shape, y, shared.pooling, note);
+        store_bits(sums, notes, place, part, shape, y);
 #elif BOXES
         store_boxes(sums, shared.boxes[place.warp], box, notes, place, part, y);
 #else

@@ -54,10 +54,19 @@ __device__ inline void wait(Barrier& barrier, unsigned parity)
     while (!complete);
 }
 
-// Wait at one of the block's barriers until so many of its threads have come, all of their warps.
-template <unsigned coming> __device__ inline void wait_for_warps(unsigned barrier)
+// Whether that phase is complete.
+__device__ inline bool is_complete(Barrier& barrier, unsigned parity)
 {
-    asm volatile("bar.sync %0, %1;" :: "r"(barrier), "n"(coming) : "memory");
+    unsigned complete;
+    asm volatile("{\n"
+                 ".reg .pred complete;\n"
+                 "mbarrier.test_wait.parity.shared::cta.b64 complete, [%1], %2;\n"
+                 "selp.u32 %0, 1, 0, complete;\n"
+                 "}"
+                 : "=r"(complete)
+                 : "r"(shared_address(&barrier)), "r"(parity)
+                 : "memory");
+    return complete;
 }
 
 // The member of a ring whose turn it is, and the parity of its turn.
@@ -86,24 +95,19 @@ __device__ inline void load_box(void* to, const TensorMap& map, unsigned x, unsi
                  :: "r"(shared_address(to)), "l"(&map), "r"(x), "r"(y), "r"(shared_address(&barrier)) : "memory");
 }
 
-// The same of a tensor with three dimensions.
-__device__ inline void load_box(void* to, const TensorMap& map, unsigned x, unsigned y, unsigned z, Barrier& barrier)
+// Copy a chunk in a group of this thread's, or make it zeros.
+__device__ inline void copy_chunk(void* to, const void* from, bool exists)
 {
-    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-                 "[%0], [%1, {%2, %3, %4}], [%5];"
-                 :: "r"(shared_address(to)), "l"(&map), "r"(x), "r"(y), "r"(z), "r"(shared_address(&barrier)) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 :: "r"(shared_address(to)), "l"(from), "r"(exists ? 16 : 0) : "memory");
 }
 
-// Copy channels of pixels of images from `c` on: the first pixel is (h, w) of image n, a place of a window's corner, and
-// (r, s) its distance from there. What lies outside the images arrives as zeros.
-__device__ inline void load_pixels(void* to, const TensorMap& map, unsigned c, int w, int h, unsigned n, unsigned s,
-                                   unsigned r, Barrier& barrier)
+__device__ inline void commit_chunks() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// Wait for all but the last `pending` groups of chunks.
+template <unsigned pending> __device__ inline void wait_for_chunks()
 {
-    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
-                 "[%0], [%1, {%2, %3, %4, %5}], [%6], {%7, %8};"
-                 :: "r"(shared_address(to)), "l"(&map), "r"(c), "r"(w), "r"(h), "r"(n), "r"(shared_address(&barrier)),
-                    "h"((unsigned short)s), "h"((unsigned short)r)
-                 : "memory");
+    asm volatile("cp.async.wait_group %0;" :: "n"(pending) : "memory");
 }
 
 // Copy a box from shared memory, without what lies outside the matrix, in a group of this thread's. It is the first to
@@ -124,7 +128,7 @@ template <unsigned pending> __device__ inline void wait_for_reads()
 
 __device__ inline void wait_for_copies() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
-// Order what this thread wrote to shared memory before copies of it.
+// Order what this thread wrote to shared memory before copies and products of it.
 __device__ inline void show_to_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // ---- launches that overlap ------------------------------------------------------------------------------------------
@@ -134,15 +138,11 @@ __device__ inline void let_later_launches_begin() { asm volatile("griddepcontrol
 
 // ---- products -------------------------------------------------------------------------------------------------------
 
-// The descriptor of rows of `bytes` in shared memory, swizzled by as many, eight rows below eight others. The next 32
-// bytes of rows: + 2; the next rows: + their bytes / 16. Rows of 16 bytes have no swizzle, and the next 16 bytes of them
-// lie `apart`.
-template <unsigned bytes> __device__ inline unsigned long long describe(const void* start, unsigned apart)
+// The descriptor of rows of 128 bytes in shared memory, swizzled, eight rows below eight others. The next 32 bytes of rows:
+// + 2; the next rows: + their bytes / 16.
+__device__ inline unsigned long long describe(const void* start)
 {
-    static_assert(bytes == 128 || bytes == 64 || bytes == 32 || bytes == 16, "a span of a swizzle, or a chunk");
-    const unsigned long long swizzle = bytes == 128 ? 1 : bytes == 64 ? 2 : bytes == 32 ? 3 : 0;
-    const unsigned long long leading = bytes == chunk ? apart >> 4 : 0;
-    return shared_address(start) >> 4 | leading << 16 | (unsigned long long)(atom_rows * bytes >> 4) << 32 | swizzle << 62;
+    return shared_address(start) >> 4 | (unsigned long long)(atom >> 4) << 32 | 1ull << 62;
 }
 
 __device__ inline void fence_registers() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }

@@ -1,4 +1,4 @@
-"""The ±1 convolution of warpgroups, on the simulator: every tile, span, output, schedule and geometry."""
+"""The ±1 convolution of warpgroups, on the simulator: every tile, output, schedule and geometry."""
 
 import re
 from pathlib import Path
@@ -14,14 +14,7 @@ import simwarp
 from gpu.bconv.convolution import Launch
 from gpu.bconv.geometry import conv_shape
 from gpu.bconv.prepared import placed
-from gpu.bconv.warpgroups import (
-    TILES,
-    WARPGROUP_SCHEMES,
-    map_of_filters,
-    map_of_images,
-    span_of,
-    windows_of,
-)
+from gpu.bconv.warpgroups import TILES, WARPGROUP_SCHEMES
 from reference.errors import FormatError, NotANumberError, SchemeError
 from simwarp.faults import KernelFault
 from simwarp.verify.draw import Draw
@@ -38,7 +31,7 @@ GEOMETRIES = {
     "same, stride 2": ((2, 7, 8, 128), (3, 3, 70), {"stride": 2}),
     "same is asymmetric": ((1, 4, 4, 9), (2, 4, 4), {}),
     "valid": ((1, 7, 6, 200), (5, 5, 8), {"padding": "VALID"}),
-    "five by five": ((1, 6, 7, 256), (5, 5, 12), {}),
+    "five by five": ((1, 6, 7, 90), (5, 5, 12), {}),
     "window larger than the image": ((3, 2, 2, 32), (5, 4, 1), {}),
     "asymmetric, above and left": ((1, 3, 4, 9), (3, 3, 4), {"padding": ((2, 0), (3, 0))}),
     "asymmetric, below and right": ((1, 3, 4, 9), (3, 3, 4), {"padding": ((0, 2), (0, 3))}),
@@ -46,6 +39,9 @@ GEOMETRIES = {
     "dilation": ((2, 7, 6, 40), (3, 2, 5), {"dilation": (2, 3)}),
     "dilation that skips the image": ((1, 3, 3, 3), (2, 3, 4), {"dilation": (4, 5)}),
     "stride beyond the filter": ((1, 7, 9, 5), (2, 1, 3), {"stride": (3, 4)}),
+    "windows far apart": ((1, 30, 1, 5), (2, 1, 3), {"stride": (13, 1)}),
+    "taps far apart": ((1, 310, 2, 5), (2, 1, 3), {"dilation": (300, 1), "padding": "VALID"}),
+    "padding far beyond the filter": ((1, 2, 1, 9), (1, 1, 2), {"padding": ((150, 0), (0, 1))}),
     "a stride of one output": ((1, 3, 3, 5), (1, 3, 3), {"stride": (2**31, 1)}),
     "all at once": (
         (3, 7, 5, 130),
@@ -94,7 +90,7 @@ def test_every_geometry_equals_the_reference(name):
 
 @pytest.mark.parametrize("c", [1, 60, 128, 129, 200, 256, 257, 384, 512, 700, 1024, 1030])
 def test_every_number_of_channels_equals_the_reference(c):
-    """Of 16 to 144 bytes: spans of 16, 32, 64 and 128, whole and in part, and two of 128."""
+    """Of 1 to 9 pieces, of which a step has 8: several taps in a step, and several steps for a tap."""
     check(signs(1, 3, 4, c), signs(2, 3, c, 5, k=1), pools=("or",))
 
 
@@ -128,11 +124,11 @@ EVERY_TILE = {
 }
 
 
-@pytest.mark.parametrize("filters", [72, pytest.param(301, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("filters", [72, *(pytest.param(o, marks=pytest.mark.slow) for o in (200, 301))])
 @pytest.mark.parametrize("which", EVERY_TILE)
 def test_every_tile_equals_the_reference(which, filters):
     kind, pool, tile = EVERY_TILE[which]
-    x, w = signs(2, 9, 10, 40), signs(3, 3, 40, filters, k=1)
+    x, w = signs(2, 9, 10, 40), signs(3, 2, 40, filters, k=1)
     np.testing.assert_array_equal(*launched(tile, x, w, kind, pool, simwarp.Device((9, 0)), 2), strict=True)
 
 
@@ -144,7 +140,7 @@ def test_blocks_that_compute_several_tiles_are_right_under_every_schedule(schedu
     """Rings turn several times, and the notes of a tile wait for those of two before."""
     x, w = signs(2, 9, 9, c), signs(3, 1, c, 66, k=1)
     kind, pool = ("int", "none") if output == "int" else ("bits", "none" if output == "bits" else "and")
-    tile = TILES["int32"][-1] if output == "int" else TILES["lines"][-2]
+    tile = TILES["int32"][-1] if output == "int" else TILES["lines"][-1]
     device = simwarp.Device((9, 0), schedule=schedule)
     np.testing.assert_array_equal(*launched(tile, x, w, kind, pool, device, 1), strict=True)
 
@@ -235,27 +231,6 @@ def test_thresholds_at_the_ends_of_dots_and_int32_are_exact():
 # Plans
 
 
-def test_spans_are_the_least_that_hold_a_pixel():
-    assert [span_of(16 * units) for units in (1, 2, 3, 4, 5, 8, 9)] == [16, 32, 64, 64, 128, 128, 128]
-
-
-def test_windows_begin_at_the_padding_and_end_at_the_last_output():
-    same = conv_shape((1, 8, 9, 1), (3, 5, 1, 1), stride=(1, 2))
-    assert windows_of(same, "none") == ((-1, -1, 1), (-2, -2, 2))
-    assert windows_of(same, "or") == ((-1, -2, 2), (-2, -6, 4))
-    one = conv_shape((1, 4, 4, 1), (3, 3, 1, 1), padding="VALID", stride=(1, 2**31))
-    assert windows_of(one, "none")[1] == (0, -3, 1)
-
-
-def test_maps_are_ones_that_the_driver_takes():
-    shape = conv_shape((2, 9, 8, 300), (3, 3, 300, 70), stride=2)
-    for pool in ("none", "or"):
-        images = map_of_images(shape, pool, 64, 128)
-        images.at(1024).check()
-        assert images.im2col.pixels == (128 if pool == "none" else 32)
-    map_of_filters(shape, 64, 256).at(1024).check()
-
-
 @pytest.mark.parametrize("which", EVERY_TILE)
 def test_shared_memory_of_every_tile_fits_a_block(which):
     kind, pool, tile = EVERY_TILE[which]
@@ -269,7 +244,7 @@ def test_the_tile_follows_the_shape():
         return plan.grid[0], re.search(r"m64n\d+k256", plan.ptx).group()
 
     assert grid(((64, 56, 56, 64), (3, 3, 64, 64))) == (132, "m64n64k256")
-    assert grid(((64, 14, 14, 256), (3, 3, 256, 256))) == (98, "m64n128k256")
+    assert grid(((64, 14, 14, 256), (3, 3, 256, 256))) == (98, "m64n256k256")
 
 
 def test_other_chips_are_refused():
@@ -278,24 +253,6 @@ def test_other_chips_are_refused():
             gpu.bconv2d(signs(1, 2, 2, 3), signs(1, 1, 3, 2), scheme="wgmma", device=simwarp.Device(chip))
         with pytest.raises(SchemeError):
             gpu.prepare(signs(1, 2, 2, 3), "x", scheme="wgmma", device=simwarp.Device(chip))
-
-
-@pytest.mark.parametrize(
-    ("shapes", "options", "part"),
-    [
-        (((1, 20, 2, 3), (1, 1, 3, 2)), {"stride": (9, 1)}, "are 9 apart along rows"),
-        (((1, 2, 2, 3), (1, 1, 3, 2)), {"padding": ((0, 0), (129, 0))}, "begins at -129 of columns"),
-        (((1, 140, 2, 3), (130, 1, 3, 2)), {"padding": "VALID"}, "begins -129 from the end of rows"),
-        (((1, 200, 2, 3), (3, 1, 3, 2)), {"dilation": (128, 1)}, "reach over 256 rows"),
-        (((1, 30, 30, 3), (1, 1, 3, 2)), {"stride": 5, "pool": "or", "thresholds": [0, 0]}, "are 10 apart"),
-    ],
-)
-def test_geometries_without_a_tensor_map_are_refused(shapes, options, part):
-    x, w = (np.ones(shape, np.int8) for shape in shapes)
-    with pytest.raises(
-        SchemeError, match=rf"scheme='wgmma'.*{part}[^\n]*\n.* tensor map can have .*\nchoose btc1"
-    ):
-        gpu.bconv2d(x, w, scheme="wgmma", device=simwarp.Device((9, 0)), **options)
 
 
 def test_long_dot_products_have_no_bits():
@@ -315,41 +272,67 @@ def test_other_layouts_and_preparations_are_refused():
 # Mutants
 
 CONVOLUTION, TILE, ADDENDS = "bconv/wgmma.cu", "include/bmm/warpgroup_tile.cuh", "bconv/btc_operands.cu"
-CORNER = "const int w = column_of_tap(shape, first.column, 0)"
 MUTANTS = {
-    "no border": ("int", CONVOLUTION, "border == inside ? nullptr", "border != ~0u ? nullptr"),
-    "another border": ("int", CONVOLUTION, "(Index)border * x.pitch +", "(Index)(border + 1) * x.pitch +"),
+    "no border": ("int", CONVOLUTION, "notes.table_of_row[r] = kind;", "notes.table_of_row[r] = inside;"),
+    "no border of its own": ("own", CONVOLUTION, "kind == inside ? nullptr", "kind != ~0u ? nullptr"),
+    "another border": ("own", CONVOLUTION, "(Index)kind * x.pitch +", "(Index)(kind + 1) * x.pitch +"),
     "absolute addends": ("int", ADDENDS, "mine - whole", "mine"),
-    "rows not dilated": ("int", CONVOLUTION, "at.r * shape.dilation_h", "at.r"),
-    "columns not dilated": ("int", CONVOLUTION, "at.s * shape.dilation_w", "at.s"),
-    "no padding": ("int", CONVOLUTION, CORNER, "const int w = first.column * shape.stride_w"),
-    "pieces left out": ("long", CONVOLUTION, "(piece += span) < bytes", "(piece += bytes) < bytes"),
-    "pixels of another corner": ("pooled", CONVOLUTION, "across + corner % 2", "across + corner / 2"),
-    "ones of another corner": ("pooled", CONVOLUTION, "row + r % windows * window + r / windows", "row + r"),
-    "one corner left out": (
+    "rows not dilated": ("int", CONVOLUTION, "down(r * shape.dilation_h)", "down(r)"),
+    "columns not dilated": ("int", CONVOLUTION, "across(s * shape.dilation_w)", "across(s)"),
+    "no padding": (
+        "int",
+        CONVOLUTION,
+        "column(column_of_tap(shape, of.column, 0))",
+        "column(of.column * shape.stride_w)",
+    ),
+    "a piece too many": ("long", CONVOLUTION, "if (piece >= pieces)", "if (piece > pieces)"),
+    "a column too many": ("long", CONVOLUTION, "if (s >= shape.filter_width)", "if (s > shape.filter_width)"),
+    "chunks not swizzled": ("int", CONVOLUTION, "place ^ (row + j * rows_at_once) % atom_rows", "place"),
+    "chunks left out": ("int", CONVOLUTION, "needed > 2 ? 2 : 1", "1"),
+    "windows read too early": (
+        "int",
+        CONVOLUTION,
+        "pixel_at(shape, row + i));\n        __syncwarp();",
+        "pixel_at(shape, row + i));",
+    ),
+    "stages filled too early": ("long", CONVOLUTION, "            wait(empty, turn.parity ^ 1);\n", ""),
+    "stages read too early": ("int", CONVOLUTION, "wait_for_chunks<left>();", ""),
+    "chunks not shown to products": ("int", CONVOLUTION, "        show_to_copies();\n", ""),
+    "a warp that nobody waits for": (
+        "int",
+        CONVOLUTION,
+        "1 + gathering / warp_size",
+        "gathering / warp_size",
+    ),
+    "filters that nobody waits for": ("int", CONVOLUTION, "sizeof(stage.b)", "0"),
+    "notes read too early": ("int", TILE, "wait(shared.written[note.at], note.parity);", ""),
+    "constants left out": (
+        "own",
+        CONVOLUTION,
+        "known = before, before = column;",
+        "known = before = column;",
+    ),
+    "a row of a window left out": (
         "pooled",
         CONVOLUTION,
-        "corner = 1; corner < window",
-        "corner = 2; corner < window",
+        "    word |= __shfl_xor_sync(all_lanes, word, 8);\n",
+        "",
     ),
-    "words read too early": ("pooled", CONVOLUTION, "    wait_for_warps<multiplying>();\n", ""),
-    "notes read too early": ("int", CONVOLUTION, "        wait(shared.written[note.at], note.parity);\n", ""),
-    "stages filled too early": ("long", CONVOLUTION, "wait(shared.empty[turn.at], turn.parity ^ 1);", ""),
-    "boxes at one place": ("int", TILE, "i * product_bytes / span * lines * span", "0"),
-    "no flips": ("pooled", TILE, "^ (at < columns / 32 ? notes.flips[at] : 0)", ""),
+    "no flips": ("pooled", CONVOLUTION, "is_filter && flip[at] != 0", "false"),
 }
 CONVOLUTIONS = {
-    "int": (200, "int", "none", TILES["int32"][-1]),
-    "long": (1100, "int", "none", TILES["int32"][-1]),
-    "pooled": (200, "bits", "or", TILES["lines"][-2]),
+    "int": ((2, 8, 8, 200), (3, 2, 66), "int", "none", TILES["int32"][-1], {"dilation": 2}),
+    "long": ((2, 8, 8, 1100), (3, 2, 66), "int", "none", TILES["int32"][-1], {"dilation": 2}),
+    "own": ((1, 2, 2, 100), (1, 1, 60), "int", "none", TILES["int32"][-1], {"padding": ((8, 8), (8, 8))}),
+    "pooled": ((2, 8, 8, 200), (3, 2, 66), "bits", "or", TILES["lines"][-1], {"dilation": 2}),
 }
-"""Dilated and padded: several taps in a step, two pieces of a tap, and pooled."""
+"""Several taps in a step, a tap of more than a step, more borders than tables, and pooled."""
 
 
 def convolve(which):
-    c, kind, pool, tile = CONVOLUTIONS[which]
-    x, w = signs(2, 8, 8, c), signs(3, 2, c, 66, k=1)
-    got, expected = launched(tile, x, w, kind, pool, simwarp.Device((9, 0)), 1, dilation=2)
+    images, (height, width, filters), kind, pool, tile, options = CONVOLUTIONS[which]
+    x, w = signs(*images), signs(height, width, images[3], filters, k=1)
+    got, expected = launched(tile, x, w, kind, pool, simwarp.Device((9, 0)), 1, **options)
     np.testing.assert_array_equal(got, expected)
 
 

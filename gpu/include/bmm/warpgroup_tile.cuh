@@ -7,7 +7,6 @@
 // at tiles: while one multiplies, the sums of the other one leave. In a team each warpgroup has its share of the rows.
 //
 //   -DROWS -DCOLUMNS -DSTAGES -DCONSUMERS -DTEAMS
-//   -DSPAN             bytes of a line in a box of a stage; a step is 128 / SPAN boxes. 128 if not given
 //   -DGROUP            how many tiles lie below one another before the next column of tiles begins
 //   -DOUTPUT_INT32 | -DOUTPUT_INT16 | -DOUTPUT_FLOAT16 | -DOUTPUT_FLOAT32
 //                      c[i, j] = dot
@@ -25,9 +24,6 @@
 #include "bmm/warp.cuh"
 #include "warpgroup.cuh"
 
-#if !defined(SPAN)
-#define SPAN 128
-#endif
 #if !defined(TABLES)
 #define TABLES 1
 #endif
@@ -39,10 +35,8 @@ enum : unsigned {
     consumers = CONSUMERS,
     teams = TEAMS,
     members = consumers / teams,  // warpgroups of a team
-    span = SPAN,
     step_bytes = 128,
     step_bits = 8 * step_bytes,
-    boxes_of_step = step_bytes / span,
     part_rows = 64,  // of a product
     parts = rows / (members * part_rows),
     multiplying = consumers * warpgroup_size,
@@ -123,12 +117,12 @@ struct Shared {
     Barrier full[STAGES], empty[STAGES], written[noted], read[noted], turns[TEAMS];
     Notes notes[noted];
 
-    // Make the barriers; so many threads write a note.
-    __device__ void begin(unsigned writers)
+    // Make the barriers; so many threads write a note, and so many arrive when a stage is full.
+    __device__ void begin(unsigned writers, unsigned fillers = 1)
     {
         if (threadIdx.x == 0) {
             for (unsigned i = 0; i < STAGES; ++i) {
-                make_barrier(full[i], 1);
+                make_barrier(full[i], fillers);
                 make_barrier(empty[i], members);
             }
             for (unsigned i = 0; i < noted; ++i) {
@@ -157,7 +151,7 @@ struct Tiles {
     __device__ void find(unsigned i, unsigned& row, unsigned& column) const
     {
         const unsigned group = i / (GROUP * across), above = group * GROUP, in_group = i - above * across;
-        const unsigned height = min((unsigned)GROUP, down - above);
+        const unsigned height = GROUP == 1 ? 1 : min((unsigned)GROUP, down - above);
         row = (above + in_group % height) * rows;
         column = in_group / height * columns;
     }
@@ -170,20 +164,14 @@ __device__ inline int limit_of(int threshold, unsigned k) { return max(-(int)k, 
 
 // ---- the multiplying warpgroups -------------------------------------------------------------------------------------
 
-// Where the bytes of product i of a step begin, in boxes of so many lines.
-__device__ constexpr unsigned start_of_product(unsigned i, unsigned lines)
-{
-    return i * product_bytes / span * lines * span + i * product_bytes % span;
-}
-
 // Ask for product i of a step, of 256 bits along k.
 __device__ inline void multiply_bits(int (&sums)[parts][sums_of_part], const Stage& stage, unsigned i, bool add)
 {
     const unsigned first_row = threadIdx.x / warpgroup_size % members * parts * part_rows;
-    const unsigned long long a = describe<span>(&stage.a[first_row * span], rows * span) + start_of_product(i, rows) / 16;
-    const unsigned long long b = describe<span>(stage.b, columns * span) + start_of_product(i, columns) / 16;
+    const unsigned long long a = describe(&stage.a[first_row * step_bytes]) + i * product_bytes / chunk;
+    const unsigned long long b = describe(stage.b) + i * product_bytes / chunk;
 #pragma unroll
-    for (unsigned part = 0; part < parts; ++part) multiply_add(sums[part], a + part * part_rows * span / 16, b, add);
+    for (unsigned part = 0; part < parts; ++part) multiply_add(sums[part], a + part * part_rows * step_bytes / chunk, b, add);
 }
 
 // The sums of a tile's rows of this warpgroup. It lets the next team begin when its own stages are all full: a barrier

@@ -241,7 +241,7 @@ def _kernels(arch: tuple[int, int]) -> dict[str, str]:
 
 
 def _warpgroup_kernels(arch: tuple[int, int]) -> dict[str, str]:
-    """The kernels of small convolutions for every span, with int32 in boxes and in pairs, and bits."""
+    """The kernels of small convolutions, with int32 in boxes and in pairs, and bits."""
     scheme, found = WARPGROUP_SCHEMES["wgmma"], dict[str, str]()
     outputs: list[tuple[str, Pool]] = [("int", "none"), ("bits", "none"), ("bits", "or"), ("bits", "and")]
     for channels, filters, (output, pool) in itertools.product((128, 256, 512, 1024), (40, 41), outputs):
