@@ -20,13 +20,23 @@ from gpu.bmm.warpgroups import MOST_SHARED, TILES, WARPGROUP_SCHEMES, Tile
 from gpu.compile import compiler_version
 
 BOXES = {"words": (0,), "lines": (0,)}
-SHAPES = ((64, 64), (64, 128), (64, 256), (128, 64), (128, 128), (128, 192), (128, 256), (192, 128), (256, 128))
+SHAPES = (
+    (64, 64),
+    (64, 128),
+    (64, 256),
+    (128, 64),
+    (128, 128),
+    (128, 192),
+    (128, 256),
+    (192, 128),
+    (256, 128),
+)
 MOST_SUMS = 192
 """Of a thread."""
 
 
 def candidates(output: str) -> Iterator[Tile]:
-    """Tiles whose stages fill shared memory: of one warpgroup, of two that share its rows, and of two teams."""
+    """Tiles whose stages fill shared memory: of one warpgroup, of two together, and of two teams."""
     for rows, columns in SHAPES:
         for consumers, teams in ((1, 1), (2, 1), (2, 2)):
             members = consumers // teams

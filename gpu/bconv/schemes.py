@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from gpu.bconv import btc
 from gpu.bconv.geometry import ConvShape, Pool, conv_shape
-from gpu.bconv.warpgroups import WARPGROUP_SCHEMES, WarpgroupScheme
+from gpu.bconv.warpgroups import MOST_TAPS, WARPGROUP_SCHEMES, WarpgroupScheme
 from gpu.bmm.warpgroups import LARGEST_BITS
 from gpu.compile import Ptx, compile_file
 from gpu.device import Array, Device, Dim, LaunchPlan
@@ -245,7 +245,8 @@ def _reason(name: str, shape: ConvShape, capability: tuple[int, int], *, bits: b
     chip = f"sm_{capability[0]}{capability[1]}"
     filled = 100 * shape.channels // (128 * -(-shape.channels // 128))
     if name == "wgmma":
-        return "" if bits and shape.dot_length > LARGEST_BITS else f"{chip} has warpgroups"
+        fits = max(shape.filter_height, shape.filter_width) <= MOST_TAPS
+        return "" if not fits or (bits and shape.dot_length > LARGEST_BITS) else f"{chip} has warpgroups"
     if name == "btc1":
         has = f"{chip} has bit tensor cores, and C = {shape.channels} fills their 128 bits by {filled} %"
         return has if filled > 25 else ""

@@ -33,19 +33,25 @@ from reference.errors import SchemeError
 from reference.types import PackedTensor, TensorLayout, Word
 
 TILES: dict[str, tuple[Tile, ...]] = {
-    "int32": OF_PRODUCTS["int32"],
-    "lines": (Tile(128, 256, 2, 4), *OF_PRODUCTS["lines"], Tile(128, 64, 2, 6, 0, 2)),
+    "int32": OF_PRODUCTS["int32"][1:],
+    "lines": (Tile(128, 256, 2, 4), *OF_PRODUCTS["lines"][1:], Tile(128, 64, 2, 6, 0, 2)),
 }
 """The tiles of each kind of output."""
 
 COLUMNS = 768
 """A multiple of all tiles' columns, to whose multiples rows of addends are padded."""
 
+KINDS = (1, 9, 25, 49)
+"""How many tables of addends a kernel may have: for windows of 1, 3 x 3, 5 x 5 and 7 x 7 taps."""
+
 LEAST_STAGES = 3
 """Of a ring that keeps tensor cores busy; tables of addends may take the place of others."""
 
-_ATOM, _WINDOW, _UNIT = 1024, 16, 16
-"""Bytes to which `Shared` in ``warpgroup_tile.cuh`` is padded, of a window behind it, and of 128 channels."""
+MOST_TAPS = 15
+"""Down and across: a gathering lane has them as bits."""
+
+_UNIT = 16
+"""Bytes of 128 channels."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +112,7 @@ class WarpgroupScheme:
     ) -> LaunchPlan:
         """The launch for a geometry; a call gives operands, output and rule. ``tile`` overrides a choice."""
         kind = "int32" if output == "int" else "lines"
+        check_taps(shape)
         check_length(shape, kind)
         line = shape.filter_height * shape.filter_width * -(-shape.channels // 128) * _UNIT
         pixels, filters = shape.outputs(pool)
@@ -143,17 +150,26 @@ def first_chunks(shape: ConvShape) -> np.void:
 
 def shared_of(tile: Tile, kind: str, tables: int) -> int:
     """The bytes of shared memory of a block; without tables rows have columns of their own."""
-    products = tile.shared(kind, tables=tables or 1, own_columns=not tables)
-    return -(-products // _ATOM) * _ATOM + tile.rows * _WINDOW
+    return tile.shared(kind, tables=tables or 1, own_columns=not tables)
 
 
 def with_tables(tile: Tile, kind: str, kinds: int) -> tuple[Tile, int]:
     """The tile with a table for each kind of windows, in place of stages; 0 if they are too many."""
+    tables = next((tables for tables in KINDS if kinds <= tables), 0)
     for stages in range(tile.stages, LEAST_STAGES - 1, -1):
         fewer = replace(tile, stages=stages)
-        if shared_of(fewer, kind, kinds) <= MOST_SHARED:
-            return fewer, kinds
+        if tables and shared_of(fewer, kind, tables) <= MOST_SHARED:
+            return fewer, tables
     return tile, 0
+
+
+def check_taps(shape: ConvShape) -> None:
+    """Refuse filters with more taps than a lane can have as bits."""
+    if max(shape.filter_height, shape.filter_width) > MOST_TAPS:
+        raise SchemeError(
+            f"scheme='wgmma': filters of {shape.filter_height} x {shape.filter_width}\n"
+            f"at most {MOST_TAPS} x {MOST_TAPS} taps are possible\nchoose btc1"
+        )
 
 
 def check_length(shape: ConvShape, kind: str) -> None:

@@ -15,7 +15,7 @@
 //   -DOUTPUT_INT32           int32 (N, P, Q, O)
 //   -DOUTPUT_LINES           bit = (dot >= thresholds[o]) != flip[o], words (N, P, Q, O / 32), first channel lowest
 //   -DPOOL_OR | -DPOOL_AND   the bits of 2 x 2 pixels become one: words (N, P / 2, Q / 2, O / 32)
-//   -DTABLES=n               the kinds of windows, whose addends a note has
+//   -DTABLES=n               at least as many as there are kinds of windows, whose addends a note has
 //   -DOWN_COLUMNS            or too many of them: rows along the border read theirs
 
 #include "bconv/borders.cuh"
@@ -29,8 +29,9 @@ enum : unsigned {
     chunks_of_step = step_bytes / chunk,
     chunks_of_product = product_bytes / chunk,
     fillers = 1 + gathering / warp_size,  // who arrives when a stage is full: who expects the filters' bytes, too
-    together = rows < 128 ? 2 : 4,  // copies whose windows are read together
-    given = parts * sums_of_part > 128 ? 56 : 72,  // registers of a serving thread, of the 504 that three threads have
+    rows_at_once = warp_size / chunks_of_step,
+    rows_of_lane = rows_of_warp / rows_at_once,
+    given = parts * sums_of_part > 128 ? 56 : 104,  // registers of a serving thread, of the 504 that three threads have
     taken = (504 - given) / 2,
     late = 2,  // stages that a warp may be gathering beside the next one
 };
@@ -55,7 +56,7 @@ struct Tap {
 
 // The place of a window's first tap, in its image and among all pixels of images. Outside of the image these numbers wrap
 // around, and back for taps inside.
-struct alignas(16) Window {
+struct Window {
     unsigned row, column, pixel;
 
     Window() = default;
@@ -68,10 +69,15 @@ struct alignas(16) Window {
     {
         return is_inside(shape, row + tap.down, column + tap.across);
     }
-};
 
-struct SharedOfConvolution : Shared {
-    Window windows[rows];
+    // Bit r: row r of its taps is inside the image; bit 16 + s: column s is.
+    __device__ unsigned inside(const ConvShape& shape) const
+    {
+        unsigned found = 0;
+        for (unsigned r = 0; r < shape.filter_height; ++r) found |= (row + r * shape.dilation_h < shape.height) << r;
+        for (unsigned s = 0; s < shape.filter_width; ++s) found |= (column + s * shape.dilation_w < shape.width) << 16 << s;
+        return found;
+    }
 };
 
 // ---- the serving warps ----------------------------------------------------------------------------------------------
@@ -86,10 +92,6 @@ struct Chunk {
         if (piece >= pieces) piece -= pieces, ++s;
         if (s >= shape.filter_width) s -= shape.filter_width, ++r;
     }
-    __device__ Chunk of_lane(unsigned lane) const
-    {
-        return {__shfl_sync(all_lanes, piece, lane), __shfl_sync(all_lanes, s, lane), __shfl_sync(all_lanes, r, lane)};
-    }
 };
 
 // The first chunks of k: those of a step, and as the last one the way from each to the same of the next step.
@@ -97,22 +99,31 @@ struct Chunks {
     Chunk first[chunks_of_step + 1];
 };
 
-// A gathering warp on its way through the stages. It shows a stage to products when later ones are on their way, too, or
-// when it has to wait for one: products may need all that it has.
+// A gathering warp on its way through the stages. A lane has chunk lane % 8 of each step, of every fourth of the warp's rows.
+// It shows a stage to products when later ones are on their way, too, or when it has to wait for one: products may need
+// all that it has.
 struct Gatherer {
-    SharedOfConvolution& shared;
+    Shared& shared;
     const unsigned lane = lane_of_this_thread(), first = (threadIdx.x - multiplying) / warp_size * rows_of_warp;
+    const unsigned chunk_of_lane = lane % chunks_of_step, row_of_lane = lane / chunks_of_step;
+    unsigned first_chunks[rows_of_lane], inside[rows_of_lane];  // of the windows of its rows
     Turn<stages> turn, oldest;
     unsigned on_their_way = 0;
 
-    // Find the windows of the warp's rows of a tile.
-    __device__ void note_windows(const ConvShape& shape, unsigned row)
+    // Find the windows of a tile, one for each lane, and hand them out.
+    __device__ void find_windows(const ConvShape& shape, unsigned row, unsigned pieces)
     {
-        __syncwarp();  // all have read those of the tile before
 #pragma unroll
-        for (unsigned i = first + lane; i < first + rows_of_warp; i += warp_size)
-            shared.windows[i] = Window(shape, pixel_at(shape, row + i));
-        __syncwarp();
+        for (unsigned i = 0; i < rows_of_warp; i += warp_size) {
+            const Window window(shape, pixel_at(shape, row + first + i + lane));
+            const unsigned chunk_of_window = window.pixel * pieces, taps = window.inside(shape);
+#pragma unroll
+            for (unsigned j = 0; j < warp_size / rows_at_once; ++j) {
+                const unsigned from = j * rows_at_once + row_of_lane;
+                first_chunks[i / rows_at_once + j] = __shfl_sync(all_lanes, chunk_of_window, from);
+                inside[i / rows_at_once + j] = __shfl_sync(all_lanes, taps, from);
+            }
+        }
     }
 
     // Show all but the last `left` of the stages.
@@ -138,30 +149,20 @@ struct Gatherer {
         return shared.stages[turn.at];
     }
 
-    // Begin the copies of the warp's rows of a step, which are of its first 2^n chunks. `at` is chunk lane % 8 of the step.
-    __device__ void gather(Stage& stage, const uint4* __restrict__ images, const Chunk& at, unsigned n, const ConvShape& shape,
-                           unsigned pieces)
+    // Begin the copies of a step, or so many of its chunks; those past the last tap are zeros.
+    __device__ void gather(Stage& stage, const uint4* __restrict__ images, const Chunk& at, const ConvShape& shape,
+                           unsigned pieces, unsigned needed)
     {
-        const unsigned row = lane >> n, place = lane & (1 << n) - 1, rows_at_once = warp_size >> n;
-        const Chunk mine = at.of_lane(place);
-        const Tap tap(shape, mine.r, mine.s);
-        const unsigned height = mine.r < shape.filter_height ? shape.height : 0;  // no window has a tap past the last
-        const unsigned chunk_of_pixel = tap.pixels * pieces + mine.piece;
-        const Window* from = &shared.windows[first + row];
-        unsigned char* line = &stage.a[(first + row) * step_bytes];
-#pragma unroll 1
-        for (unsigned i = 0; i < rows_of_warp; i += together * rows_at_once) {
-            Window windows[together];
+        if (chunk_of_lane >= needed) return;
+        const bool is_tap = at.r < shape.filter_height;
+        const unsigned taps = is_tap ? 1u << at.r | 0x10000u << at.s : ~0u;  // no window has all of these
+        const unsigned chunk_of_tap = Tap(shape, at.r, at.s).pixels * pieces + at.piece;
+        unsigned char* const line = &stage.a[(first + row_of_lane) * step_bytes];
 #pragma unroll
-            for (unsigned j = 0; j < together; ++j) windows[j] = from[j * rows_at_once];
-#pragma unroll
-            for (unsigned j = 0; j < together; ++j) {
-                const unsigned swizzled = place ^ (row + j * rows_at_once) % atom_rows;
-                copy_chunk(line + swizzled * chunk + j * rows_at_once * step_bytes,
-                           images + (windows[j].pixel * pieces + chunk_of_pixel),
-                           windows[j].row + tap.down < height && windows[j].column + tap.across < shape.width);
-            }
-            from += together * rows_at_once, line += together * rows_at_once * step_bytes;
+        for (unsigned i = 0; i < rows_of_lane; ++i) {
+            const unsigned swizzled = chunk_of_lane ^ (row_of_lane + i * rows_at_once) % atom_rows;
+            copy_chunk(line + swizzled * chunk + i * rows_at_once * step_bytes, images + (first_chunks[i] + chunk_of_tap),
+                       (inside[i] & taps) == taps);
         }
     }
 
@@ -174,7 +175,7 @@ struct Gatherer {
     }
 };
 
-__device__ inline void fill_stages(SharedOfConvolution& shared, const Tiles& tiles, const uint4* __restrict__ images,
+__device__ inline void fill_stages(Shared& shared, const Tiles& tiles, const uint4* __restrict__ images,
                                    const TensorMap& filters, const ConvShape& shape, const Chunks& chunks)
 {
     const unsigned pieces = divide_up(shape.channels, 128);
@@ -182,8 +183,8 @@ __device__ inline void fill_stages(SharedOfConvolution& shared, const Tiles& til
     for (unsigned i = blockIdx.x; i < tiles.count(); i += gridDim.x) {
         unsigned row, column;
         tiles.find(i, row, column);
-        gatherer.note_windows(shape, row);
-        Chunk at = chunks.first[gatherer.lane % chunks_of_step];
+        gatherer.find_windows(shape, row, pieces);
+        Chunk at = chunks.first[gatherer.chunk_of_lane];
         for (unsigned step = 0; step < tiles.steps; ++step, at.advance(chunks.first[chunks_of_step], shape, pieces)) {
             Stage& stage = gatherer.next();
             if (threadIdx.x == multiplying) {
@@ -192,7 +193,7 @@ __device__ inline void fill_stages(SharedOfConvolution& shared, const Tiles& til
                 load_box(stage.b, filters, step * step_bytes, column, full);
             }
             const unsigned needed = step + 1 < tiles.steps ? chunks_of_step : tiles.last * chunks_of_product;
-            gatherer.gather(stage, images, at, needed > 4 ? 3 : needed > 2 ? 2 : 1, shape, pieces);
+            gatherer.gather(stage, images, at, shape, pieces, needed);
             gatherer.advance();
         }
     }
@@ -221,6 +222,7 @@ __device__ inline void write_notes(Shared& shared, const Tiles& tiles, const Ope
 {
     const unsigned writer = threadIdx.x - multiplying - gathering;
     const unsigned inside = x.borders.top * x.borders.across(x.shape) + x.borders.left;
+    const unsigned kinds = x.borders.down(x.shape) * x.borders.across(x.shape);
     const int* const of_inside = x.addends + (Index)inside * x.pitch;
     static_assert(noted == 2, "the other note has the constants of the tile before");
     unsigned before = ~0u, known = ~0u;  // columns of whose filters the other note and this one have the constants
@@ -260,7 +262,7 @@ __device__ inline void write_notes(Shared& shared, const Tiles& tiles, const Ope
             if (c % 32 == 0) notes.flips[c / 32] = flips;
 #endif
 #pragma unroll 9
-            for (unsigned table = 0; table < TABLES; ++table)
+            for (unsigned table = 0; table < min((unsigned)TABLES, kinds); ++table)
                 notes.of_columns[table][c] =
                     addend + (TABLES == 1 || table == inside ? 0 : x.addends[(Index)table * x.pitch + column + c]);
         }
@@ -320,7 +322,7 @@ wgmma(const uint4* __restrict__ images, const unsigned* __restrict__ ones, const
 )
 {
     extern __shared__ __align__(1024) unsigned char memory[];
-    SharedOfConvolution& shared = *reinterpret_cast<SharedOfConvolution*>(memory);
+    Shared& shared = *reinterpret_cast<Shared*>(memory);
     const Operands x = {ones, addends, pitch, shape, borders};
     const Tiles tiles(number_of_pixels(shape), shape.filters, bytes);
 

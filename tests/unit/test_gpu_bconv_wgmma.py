@@ -261,6 +261,15 @@ def test_long_dot_products_have_no_bits():
         WGMMA.plan(shape, "bits", "none", (9, 0), 1)
 
 
+def test_filters_of_more_than_15_taps_across_are_for_other_schemes():
+    x, w, device = signs(1, 20, 3, 40), signs(16, 1, 40, 2), simwarp.Device((9, 0))
+    with pytest.raises(
+        SchemeError, match=r"filters of 16 x 1\nat most 15 x 15 taps are possible\nchoose btc1"
+    ):
+        gpu.bconv2d(x, w, scheme="wgmma", device=device)
+    np.testing.assert_array_equal(gpu.bconv2d(x, w, device=device), reference.bconv2d(x, w))
+
+
 def test_other_layouts_and_preparations_are_refused():
     device, x, w = simwarp.Device((9, 0)), signs(1, 2, 2, 3), signs(1, 1, 3, 2)
     with pytest.raises(FormatError, match="wgmma takes layout='NHWC'"):
@@ -287,14 +296,15 @@ MUTANTS = {
     ),
     "a piece too many": ("long", CONVOLUTION, "if (piece >= pieces)", "if (piece > pieces)"),
     "a column too many": ("long", CONVOLUTION, "if (s >= shape.filter_width)", "if (s > shape.filter_width)"),
-    "chunks not swizzled": ("int", CONVOLUTION, "place ^ (row + j * rows_at_once) % atom_rows", "place"),
-    "chunks left out": ("int", CONVOLUTION, "needed > 2 ? 2 : 1", "1"),
-    "windows read too early": (
+    "chunks not swizzled": (
         "int",
         CONVOLUTION,
-        "pixel_at(shape, row + i));\n        __syncwarp();",
-        "pixel_at(shape, row + i));",
+        "chunk_of_lane ^ (row_of_lane + i * rows_at_once) % atom_rows",
+        "chunk_of_lane",
     ),
+    "chunks left out": ("int", CONVOLUTION, "chunk_of_lane >= needed", "chunk_of_lane >= needed - 1"),
+    "another row's window": ("int", CONVOLUTION, "j * rows_at_once + row_of_lane", "j * rows_at_once"),
+    "taps outside": ("int", CONVOLUTION, "(inside[i] & taps) == taps", "(inside[i] & taps) != 0"),
     "stages filled too early": ("long", CONVOLUTION, "            wait(empty, turn.parity ^ 1);\n", ""),
     "stages read too early": ("int", CONVOLUTION, "wait_for_chunks<left>();", ""),
     "chunks not shown to products": ("int", CONVOLUTION, "        show_to_copies();\n", ""),
