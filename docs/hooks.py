@@ -58,6 +58,7 @@ PRODUCTS = {
 CONVOLUTIONS: dict[str, tuple[tuple[int, int], dict[str, Any]]] = {
     "34 channels and more, more than 32 filters": ((34, 33), {}),
     "up to 32 channels": ((32, 33), {}),
+    "bits of more than 2^24 − 1 products each": ((2**21, 33), {"bits": True}),
     "words of 64 bits": ((34, 33), {"word": 64}),
     "tiles of 8 × 128 bits (FSB)": ((34, 33), {"layouts": ("HWNC-FSB", "HWOI-FSB")}),
 }
@@ -439,7 +440,7 @@ def _product(kind: str, chip: tuple[int, int]) -> str:
 
 def _convolution(kind: str, chip: tuple[int, int]) -> str:
     (channels, filters), options = CONVOLUTIONS[kind]
-    sizes = (8, 32, 32, channels), (3, 3, channels, filters)
+    sizes = (1, 8, 8, channels), (3, 3, channels, filters)
     return f"`{import_module('gpu.bconv').plan(*sizes, compute_capability=chip, **options).scheme.name}`"
 
 

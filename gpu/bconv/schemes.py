@@ -151,7 +151,7 @@ EVERY_SCHEME: dict[str, AnyScheme] = SCHEMES | WARPGROUP_SCHEMES
 PREFERRED: dict[tuple[int, int], tuple[str, ...]] = {
     (0, 0): ("bconv64", "bconv32"),
     (7, 5): ("btc1", "bconv32"),
-    (9, 0): ("wgmma", "btc1", "bconv32"),
+    (9, 0): ("wgmma", "btc1"),
     (10, 0): ("bconv64", "bconv32"),  # these chips emulate the bit tensor cores
 }
 """Chip → the schemes for it and the chips up to the next one, the fastest first."""
@@ -241,7 +241,7 @@ def plan_shape(
 
 
 def _reason(name: str, shape: ConvShape, capability: tuple[int, int], *, bits: bool) -> str:
-    """The reason why a preferred scheme is for a geometry; "" if it is not. "bconv32" is for every one."""
+    """The reason why a preferred scheme is for a geometry, or ""; the last of a chip is for every one."""
     chip = f"sm_{capability[0]}{capability[1]}"
     filled = 100 * shape.channels // (128 * -(-shape.channels // 128))
     if name == "wgmma":
@@ -249,7 +249,7 @@ def _reason(name: str, shape: ConvShape, capability: tuple[int, int], *, bits: b
         return "" if not fits or (bits and shape.dot_length > LARGEST_BITS) else f"{chip} has warpgroups"
     if name == "btc1":
         has = f"{chip} has bit tensor cores, and C = {shape.channels} fills their 128 bits by {filled} %"
-        return has if filled > 25 else ""
+        return has if filled > 25 or capability >= (9, 0) else ""  # sm_90 has wgmma for few channels
     if (7, 5) <= capability < (10, 0):
         return f"C = {shape.channels} would fill the 128 bits of a bit tensor core by {filled} %"
     enough = name == "bconv32" or (shape.channels > 32 and shape.filters > 32)

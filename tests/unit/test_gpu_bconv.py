@@ -426,6 +426,8 @@ def test_the_plan_explains_its_scheme():
     assert (hopper.scheme.name, "sm_90 has warpgroups" in hopper.reason) == ("wgmma", True)
     long = (1, 1, 1, 2**24), (1, 1, 2**24, 2)
     assert [gpu.bconv.plan(*long, bits=bits).scheme.name for bits in (False, True)] == ["wgmma", "btc1"]
+    few = (1, 4096, 4096, 3), (4096, 4096, 3, 2)
+    assert gpu.bconv.plan(*few, bits=True).scheme.name == "btc1"
     new = gpu.bconv.plan(*shapes, compute_capability=(12, 0))
     assert (new.scheme.name, "sm_120 emulates" in new.reason) == ("bconv64", True)
     old = gpu.bconv.plan(*shapes, compute_capability=(7, 0))
