@@ -38,7 +38,7 @@ class Tile:
     teams : int
         Teams of warpgroups that take turns at tiles; the warpgroups of one share the rows of a tile.
     measured : int
-        Clocks of a step, on an H200; 0 if `step` is what they are.
+        Clocks of a step, on an H200; 0 for the estimate of `step`.
     """
 
     rows: int
