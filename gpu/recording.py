@@ -46,6 +46,11 @@ class Recording:
             self._early = len(self._allocations)
         self._launches.append((plan, [self._number(array) for array in arrays]))
 
+    def launch_all(self, chain: LaunchChain, arrays: Sequence[Sequence[Any]]) -> None:
+        """Launch the plans of a chain, and record the launches."""
+        for plan, each in zip(chain.plans, arrays, strict=True):
+            self.launch(plan, each)
+
     def _number(self, array: Any) -> int:
         """The position of an array among those of the call; -1 for the NaN flag, which is the device's."""
         return next((i for i, known in enumerate(self._arrays) if known is array), -1)

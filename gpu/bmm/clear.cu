@@ -1,10 +1,10 @@
-// Sets the ones of lines to 0, before the blocks of a later launch add theirs; on sm_90 that may begin meanwhile.
+// Sets words to 0, before the blocks of a later launch add to them; on sm_90 that may begin meanwhile.
 
-extern "C" __global__ void clear(unsigned* __restrict__ ones, unsigned lines)
+extern "C" __global__ void clear(unsigned* __restrict__ words, unsigned count)
 {
-    const unsigned line = blockIdx.x * blockDim.x + threadIdx.x;
+    const unsigned word = blockIdx.x * blockDim.x + threadIdx.x;
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
-    if (line < lines) ones[line] = 0;
+    if (word < count) words[word] = 0;
 }

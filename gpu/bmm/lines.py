@@ -72,10 +72,10 @@ def lines_plan(source: Array, axis: int, multiprocessors: int) -> tuple[str, Dim
     return f"lines_of_{('rows', 'columns')[axis]}{'_vector' if vector else ''}", grid, block
 
 
-def clear_plan(lines: int, arch: tuple[int, int]) -> LaunchPlan:
-    """The launch that sets the ones of lines to 0, before the blocks of a later one add theirs."""
+def clear_plan(words: int, arch: tuple[int, int]) -> LaunchPlan:
+    """The launch that sets words to 0, before the blocks of a later one add to them."""
     ptx = compile_file("bmm/clear.cu", None, arch).text
-    return LaunchPlan(ptx, "clear", (-(-lines // 256), 1, 1), (256, 1, 1), (None, lines))
+    return LaunchPlan(ptx, "clear", (-(-words // 256), 1, 1), (256, 1, 1), (None, words))
 
 
 def lines_ptx(element: str, arch: tuple[int, int]) -> Ptx:

@@ -204,13 +204,18 @@ def multiply(
         ptx = product_ptx(fitted, kind, a.first, arch).text
         return LaunchPlan(ptx, fitted.name, *fitted.launch(m, n), args, shared)
 
-    if output.kind != "lines":
+    cleared = made[1:] if output.kind == "lines" else ()
+    if isinstance(scheme, WarpgroupScheme) and scheme.shares(sizes, output.kind, device.multiprocessors) > 1:
+        cleared = made
+    if not cleared:
         launch(device, key, plan, *arrays)
         return
     chain = planned(
-        device.plans, key, lambda: LaunchChain((clear_plan(m, device.compute_capability), plan()))
+        device.plans,
+        key,
+        lambda: LaunchChain((clear_plan(cleared[0].nbytes // 4, device.compute_capability), plan())),
     )
-    device.launch_all(chain, (made[1:], arrays))
+    device.launch_all(chain, (cleared, arrays))
 
 
 def _known(

@@ -121,6 +121,9 @@ TILES: dict[str, tuple[Tile, ...]] = {
 }
 """The tiles of each kind of output, the largest first."""
 
+_LEAST_SHARE = 4
+"""Steps of the smallest share of k."""
+
 _PRODUCT, _COPY = 32768, 54
 """Bits that a multiprocessor multiplies in a clock, and bytes that it receives."""
 _STORE = {"words": 0.12, "lines": 0.12, "int16": 0.41, "float16": 0.41, "int32": 0.52, "float32": 0.52}
@@ -166,9 +169,19 @@ class WarpgroupScheme:
         """The tile with the least estimated time, for outputs of (m, n)."""
         return fastest(TILES[output], (m, n), -(-k // (8 * SPAN)), output, multiprocessors)
 
-    def ptx(self, tile: Tile, output: str, *, boxes: bool, scaled: bool = False) -> Ptx:
+    def shares(self, sizes: tuple[int, int, int], output: str, multiprocessors: int) -> int:
+        """Into how many shares blocks split k, where there are too few tiles for them; 1 if they do not."""
+        (m, n, k), small = sizes, TILES[output][-1]
+        steps, count = -(-k // (8 * SPAN)), -(-m // small.rows) * -(-n // small.columns)
+        most = min(multiprocessors // count, steps // _LEAST_SHARE)
+        if output != "int32" or most < 2:
+            return 1
+        return -(-steps // -(-steps // most))
+
+    def ptx(self, tile: Tile, output: str, *, boxes: bool, scaled: bool = False, splits: bool = False) -> Ptx:
         """The kernel for a tile and a kind of output, compiled; ``boxes`` if C has a tensor map."""
         macros = tile.macros(output, boxes=boxes, group=self.group) | ({"SCALED": ""} if scaled else {})
+        macros |= {"SPLIT_K": ""} if splits else {}
         return compile_file(self.source, macros, (9, 0), options=OPTIONS)
 
     def plan(
@@ -183,19 +196,21 @@ class WarpgroupScheme:
         """The launch of a product of (m, k) and (k, n), for sizes (m, n, k).
 
         A call gives A, its ones, B, its ones, C, and what the output takes: ones of C with lines, which are 0
-        before; thresholds and flips with bits; scales if scaled. ``tile`` overrides the choice.
+        before; thresholds and flips with bits; scales if scaled. ``tile`` overrides the choice. If blocks
+        share k, C is 0 before.
         """
         m, n, k = sizes
-        tile = tile or self.tile(m, n, k, output, multiprocessors)
+        shares = 1 if tile else self.shares(sizes, output, multiprocessors)
+        tile = tile or (TILES[output][-1] if shares > 1 else self.tile(m, n, k, output, multiprocessors))
         pitch = -(-k // (8 * _UNIT)) * _UNIT
         of_a, of_b = (map_of_lines(*size, pitch) for size in ((m, tile.rows), (n, tile.columns)))
         extra = (None,) * ((output == "lines") + 2 * (output in BITS) + scaled)
         of_c = None if output in BITS or not tile.boxes else map_of_outputs(m, n, output)
-        args = of_a, None, of_b, None, of_c, m, n, k, *extra
-        ptx = self.ptx(tile, output, boxes=of_c is not None, scaled=scaled).text
+        args = of_a, None, of_b, None, of_c, m, n, k, *extra, *((shares,) if shares > 1 else ())
+        ptx = self.ptx(tile, output, boxes=of_c is not None, scaled=scaled, splits=shares > 1).text
         shared = tile.shared(output, scaled=scaled)
-        grid = min(-(-m // tile.rows) * -(-n // tile.columns), multiprocessors), 1, 1
-        block, overlaps = (tile.threads, 1, 1), output == "lines"
+        grid = min(-(-m // tile.rows) * -(-n // tile.columns) * shares, multiprocessors), 1, 1
+        block, overlaps = (tile.threads, 1, 1), output == "lines" or shares > 1
         return LaunchPlan(ptx, self.name, grid, block, args, shared, dependent=overlaps)
 
 

@@ -6,6 +6,8 @@
 // and so m, n and k are free.
 //
 // Lines of bits are the next product's A: each is padded with zeros to 128 bits, and ones_of_c[i] += their ones.
+//
+// With few tiles and a long k, blocks share k (-DSPLIT_K): one adds the constants, too.
 
 #include "bmm/warpgroup_tile.cuh"
 
@@ -29,8 +31,9 @@ __device__ inline void copy_stages(Shared& shared, const Tiles& tiles, const Ten
             Stage& stage = shared.stages[turn.at];
             wait(shared.empty[turn.at], turn.parity ^ 1);  // the first turn passes
             arrive_and_expect(shared.full[turn.at], sizeof(Stage));  // bytes outside of A and B count, too
-            load_box(stage.a, a, step * step_bytes, row, shared.full[turn.at]);
-            load_box(stage.b, b, step * step_bytes, column, shared.full[turn.at]);
+            const unsigned at = (tiles.first_step(i) + step) * step_bytes;
+            load_box(stage.a, a, at, row, shared.full[turn.at]);
+            load_box(stage.b, b, at, column, shared.full[turn.at]);
         }
     }
 }
@@ -53,7 +56,7 @@ __device__ inline void write_notes(Shared& shared, const Tiles& tiles, const Ope
         if (lane == 0) notes.row = row, notes.column = column;
 #pragma unroll
         for (unsigned r = lane; r < rows; r += warp_size)
-            notes.of_rows[r] = x.k - 2 * x.ones_of_a[min(row + r, x.m - 1)];
+            notes.of_rows[r] = tiles.first_step(i) > 0 ? 0 : x.k - 2 * x.ones_of_a[min(row + r, x.m - 1)];
 #pragma unroll
         for (unsigned c = lane; c < columns; c += warp_size) {
             const unsigned at = min(column + c, x.n - 1), ones = x.ones_of_b[at];
@@ -63,7 +66,7 @@ __device__ inline void write_notes(Shared& shared, const Tiles& tiles, const Ope
             const unsigned flips = __ballot_sync(all_lanes, inside && flip[at] != 0);
             if (lane == 0) notes.flips[c / 32] = flips;
 #else
-            notes.of_columns[0][c] = -2 * (int)ones;
+            notes.of_columns[0][c] = tiles.first_step(i) > 0 ? 0 : -2 * (int)ones;
 #if defined(SCALED)
             notes.scales[c] = scales[at];
 #endif
@@ -125,6 +128,8 @@ wgmma(const __grid_constant__ TensorMap a, const unsigned* __restrict__ ones_of_
       , const int* __restrict__ thresholds, const unsigned char* __restrict__ flip
 #elif defined(SCALED)
       , const float* __restrict__ scales
+#elif defined(SPLIT_K)
+      , unsigned shares
 #endif
 )
 {
@@ -132,9 +137,12 @@ wgmma(const __grid_constant__ TensorMap a, const unsigned* __restrict__ ones_of_
     Shared& shared = *reinterpret_cast<Shared*>(memory);
     const Operands x = {ones_of_a, ones_of_b, m, n, k};
 #if defined(OUTPUT_LINES)
-    const Tiles tiles(m, 32 * words_of_line(x), (k - 1) / 8 + 1);
+    Tiles tiles(m, 32 * words_of_line(x), (k - 1) / 8 + 1);
 #else
-    const Tiles tiles(m, n, (k - 1) / 8 + 1);
+    Tiles tiles(m, n, (k - 1) / 8 + 1);
+#endif
+#if defined(SPLIT_K)
+    tiles.split(shares);
 #endif
 
     shared.begin(warp_size);

@@ -120,6 +120,14 @@ __device__ inline void store_box(const TensorMap& map, const void* from, unsigne
                  :: "l"(&map), "r"(x), "r"(y), "r"(shared_address(from)), "l"(evict_first) : "memory");
 }
 
+// Add a box to the int32 there, in a group of this thread's.
+__device__ inline void add_box(const TensorMap& map, const void* from, unsigned x, unsigned y)
+{
+    asm volatile("cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [%0, {%1, %2}], [%3];\n"
+                 "cp.async.bulk.commit_group;"
+                 :: "l"(&map), "r"(x), "r"(y), "r"(shared_address(from)) : "memory");
+}
+
 // Wait until all but the last `pending` groups have read shared memory.
 template <unsigned pending> __device__ inline void wait_for_reads()
 {

@@ -191,6 +191,29 @@ def test_a_prepared_product_is_one_launch(monkeypatch):
     assert [plan.name for plan in launches] == ["wgmma"]
 
 
+@pytest.mark.pairwise
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("sizes", [(70, 60, 12000), (5, 7, 20000), (64, 65, 9000)])
+def test_blocks_share_a_long_k_where_tiles_are_few(schedule, sizes):
+    m, n, k = sizes
+    device = simwarp.Device((9, 0), schedule=schedule, multiprocessors=7)
+    shares = WGMMA.shares((m, n, k), "int32", 7)
+    steps = -(-k // 1024)
+    assert 1 < shares <= 7
+    assert (shares - 1) * -(-steps // shares) < steps  # none is empty
+    a, b = values(m, k, dtype="int8"), values(k, n, 1, "int8")
+    left, right = (gpu.prepare(device.upload(x), role, scheme="wgmma") for x, role in ((a, "a"), (b, "b")))
+    for _ in range(2):  # the second call is recorded
+        np.testing.assert_array_equal(gpu.bmm(left, right, scheme="wgmma").download(), reference.bmm(a, b))
+
+
+def test_many_tiles_and_other_outputs_do_not_share_k():
+    assert WGMMA.shares((64, 64, 2**20), "int32", 132) == 128
+    assert [WGMMA.shares((64, 64, 2**20), output, 132) for output in ("words", "int16", "float32")] == [1] * 3
+    assert WGMMA.shares((4096, 4096, 2**20), "int32", 132) == 1
+    assert WGMMA.shares((64, 64, 7 * 1024), "int32", 132) == 1
+
+
 def test_other_chips_are_refused():
     for chip in ((8, 0), (7, 5), (10, 0)):
         with pytest.raises(SchemeError, match=rf"sm_{chip[0]}{chip[1]}\n.*sm_90a alone\nchoose btc3"):

@@ -13,6 +13,7 @@
 //   -DSCALED           c[i, j] = scales[j] * dot, for floats
 //   -DBOXES            how many boxes of C a warp has on their way through the map of C; 0: it stores by itself,
 //                      which any n allows
+//   -DSPLIT_K          c[i, j] += the part of dot that a share of k has, int32; C was set to 0 before
 //   -DOUTPUT_WORDS     bit (i, j) = (dot >= thresholds[j]) != flip[j]: bit j % 32 of c[j / 32, i]
 //   -DOUTPUT_LINES     the same bits line by line: bit j % 32 of c[i, j / 32]
 //   -DSETMAXNREG       the sums need registers of the serving warpgroup
@@ -139,7 +140,7 @@ struct Shared {
 // The tiles of C, GROUP below one another and then the next column of tiles, so that blocks share lines in L2; and the
 // steps of each, the last of them with fewer products.
 struct Tiles {
-    unsigned down, across, steps, last;
+    unsigned down, across, steps, last, shares = 1;
 
     // C is m x n, and lines have so many bytes.
     __device__ Tiles(unsigned m, unsigned n, unsigned bytes)
@@ -147,9 +148,23 @@ struct Tiles {
           last((bytes - 1) % step_bytes / product_bytes + 1)
     {
     }
-    __device__ unsigned count() const { return down * across; }
+    // Make tiles of so many shares of k each; the last one may reach past its end.
+    __device__ void split(unsigned into) { shares = into, steps = (steps - 1) / into + 1, last = products_of_step; }
+
+    __device__ unsigned count() const { return down * across * shares; }
+    __device__ unsigned first_step(unsigned i) const
+    {
+#if defined(SPLIT_K)
+        return i / (down * across) * steps;
+#else
+        return 0;
+#endif
+    }
     __device__ void find(unsigned i, unsigned& row, unsigned& column) const
     {
+#if defined(SPLIT_K)
+        i %= down * across;
+#endif
         const unsigned group = i / (GROUP * across), above = group * GROUP, in_group = i - above * across;
         const unsigned height = GROUP == 1 ? 1 : min((unsigned)GROUP, down - above);
         row = (above + in_group % height) * rows;
@@ -367,7 +382,11 @@ __device__ inline void store_boxes(const int (&sums)[sums_of_part], Box (&boxes)
             }
         show_to_copies();
         __syncwarp();
+#if defined(SPLIT_K)
+        if (place.lane == 0) add_box(c, box.rows, notes.column + first, notes.row + row - place.lane / 4);
+#else
         if (place.lane == 0) store_box(c, box.rows, notes.column + first, notes.row + row - place.lane / 4);
+#endif
     }
 }
 #else
@@ -386,9 +405,14 @@ __device__ inline void store_pairs(const int (&sums)[sums_of_part], const Notes&
             const unsigned of_tile = 8 * j + place.pair, column = notes.column + of_tile;
             Output pair[2];
             finish(pair, sums[4 * j + 2 * r], sums[4 * j + 2 * r + 1], of_row, notes, of_tile);
+#if defined(SPLIT_K)
+            if (column < n) atomicAdd(&line[column], pair[0]);
+            if (column + 1 < n) atomicAdd(&line[column + 1], pair[1]);
+#else
             if (n % 2 == 0 && column < n) *reinterpret_cast<Pair*>(line + column) = Pair{pair[0], pair[1]};
             if (n % 2 != 0 && column < n) line[column] = pair[0];
             if (n % 2 != 0 && column + 1 < n) line[column + 1] = pair[1];
+#endif
         }
     }
 }
