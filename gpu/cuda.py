@@ -14,12 +14,13 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from gpu.cuda_capture import CudaGraph, capture, refuse_in_capture
+from gpu.cuda_capture import CAPTURES, CudaGraph, capture, refuse_in_capture
 from gpu.cuda_graphs import BoundChain, BoundLaunch
 from gpu.cuda_kernels import CudaKernel, CudaModule
+from gpu.cuda_streams import in_stream, wait_for
 from gpu.device import Device, LaunchChain, LaunchPlan
 from gpu.tensor_map import encoded
-from reference.errors import MissingExtraError, NoGpuError, ShapeError
+from reference.errors import DtypeError, MissingExtraError, NoGpuError, ShapeError
 from reference.types.launch import Extent, dtype_of, shape_of, uploadable
 from reference.types.tensor_map import Im2col, tensor_map_of
 
@@ -56,19 +57,27 @@ def _context(ordinal: int) -> Any:
 
 
 @cache
-def _pool(ordinal: int) -> Any:
-    """A pool of device memory that freed arrays return to; an allocation by the driver takes 60 us."""
+def _pools(ordinal: int) -> dict[int, Any]:
+    """The pools of a device, by the number of the stream whose work they are for."""
     _context(ordinal)
-    pool = _driver().DeviceMemoryPool()
-    atexit.register(pool.stop_holding)  # before the context goes
+    return {}
+
+
+def _pool(ordinal: int, queue: int = 0) -> Any:
+    """A pool of device memory that freed arrays return to; an allocation by the driver takes 60 us."""
+    pools = _pools(ordinal)
+    pool = pools.get(queue)
+    if pool is None:
+        pool = pools[queue] = _driver().DeviceMemoryPool()
+        atexit.register(pool.stop_holding)  # before the context goes
     return pool
 
 
 class CudaDevice:
     """An NVIDIA GPU.
 
-    Memory of freed arrays is kept for new ones. That is safe because all work of this class is in the legacy
-    default stream, where it runs in order. `trim` returns that memory to the driver.
+    Memory of freed arrays is kept for new ones of the same stream, where work runs in order: the legacy
+    default stream, unless a call names another. `trim` returns that memory to the driver.
 
     Parameters
     ----------
@@ -79,6 +88,8 @@ class CudaDevice:
     ----------
     plans : dict
         Results of host code that later calls use again; see `gpu.device.planned`.
+    queue : int
+        The number of its stream: 0, the default one.
 
     Raises
     ------
@@ -87,6 +98,8 @@ class CudaDevice:
     MissingExtraError
         If PyCUDA is not installed.
     """
+
+    queue = 0
 
     def __init__(self, ordinal: int = 0) -> None:
         driver = _driver()
@@ -123,8 +136,19 @@ class CudaDevice:
         version = _driver().get_driver_version()
         return found[0] if found else f"CUDA {version // 1000}.{version % 1000 // 10}"
 
-    def allocate(self, shape: Extent, dtype: npt.DTypeLike, name: str = "") -> CudaArray:
-        """Reserve an array; its contents are undefined until written."""
+    @property
+    def capturing(self) -> object:
+        """The graph that receives the thread's launches, or None."""
+        return CAPTURES.graph
+
+    def allocate(
+        self,
+        shape: Extent,
+        dtype: npt.DTypeLike,
+        name: str = "",
+        memory_of: Callable[[int], Any] | None = None,
+    ) -> CudaArray:
+        """Reserve an array; its contents are undefined until written. ``memory_of`` gives so many bytes."""
         if not isinstance(shape, tuple):  # warm calls give tuples
             shape = shape_of("allocate", shape)
         try:
@@ -132,18 +156,24 @@ class CudaDevice:
         except TypeError:
             dtype = dtype_of("allocate", dtype)
         size = int(math.prod(shape)) * dtype.itemsize or 1
+        take = self._pool.allocate if memory_of is None else memory_of
         try:
-            memory = self._pool.allocate(size)
+            memory = take(size)
         except _driver().MemoryError:  # release the pool and what is held for work in streams, and try again
             self._context.synchronize()
             self.trim()
-            memory = self._pool.allocate(size)
+            memory = take(size)
         return CudaArray(self, memory, shape, dtype)
 
     def trim(self) -> None:
         """Return the memory of freed arrays to the driver."""
         self._held.clear()
-        self._pool.free_held()
+        for pool in _pools(self.ordinal).values():
+            pool.free_held()
+
+    def pool(self, queue: int) -> Any:
+        """The pool of memory for the work of a stream, given by its number."""
+        return _pool(self.ordinal, queue)
 
     def hold(self, memory: Any) -> None:
         """Keep memory alive until the next synchronisation, because work in a stream uses it."""
@@ -170,18 +200,37 @@ class CudaDevice:
         ------
         ShapeError
             If it is not contiguous in C order.
+        DtypeError
+            If it is on another device, has elements that NumPy does not know or that are not aligned, or its
+            library does not share it.
         """
         from cuda.core.utils import StridedMemoryView
 
-        # -1: the caller's work on the array is ordered by the legacy default stream, as ours is.
-        view = StridedMemoryView.from_any_interface(foreign, stream_ptr=-1)
-        dtype = np.dtype(view.dtype)
+        what = f"a device array ({type(foreign).__name__})"
+        try:  # -1: the caller's work on the array is in the stream of ours, or done
+            view = StridedMemoryView.from_any_interface(foreign, stream_ptr=-1)
+            dtype = np.dtype(view.dtype)
+        except (BufferError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
+            raise DtypeError(
+                f"{what} cannot be taken: {str(error).partition(chr(10))[0]}\n"
+                "convert it, or detach it from autograd"
+            ) from None
+        if view.device_id != self.ordinal:
+            raise DtypeError(
+                f"{what} is on CUDA device {view.device_id}\nthe call is for CUDA device {self.ordinal}\n"
+                f"move it, or give device=gpu.CudaDevice({view.device_id})"
+            )
+        if int(view.ptr) % dtype.itemsize:
+            raise DtypeError(
+                f"{what} begins at address {int(view.ptr):#x}\n"
+                f"kernels load {dtype} from multiples of {dtype.itemsize} bytes\ncopy it to memory of its own"
+            )
         shape = tuple(int(n) for n in view.shape)
         if view.strides is not None:
             dense = np.cumprod([1, *shape[:0:-1]])[::-1]
             if any(n > 1 and s != d for n, s, d in zip(shape, view.strides, dense, strict=True)):
                 raise ShapeError(
-                    f"a device array of shape {shape} is not contiguous\ncopy it into C order first"
+                    f"{what} is not contiguous\nkernels take arrays in C order\ncopy it first: .contiguous()"
                 )
         return CudaArray(self, int(view.ptr), shape, dtype, keep=foreign)
 
@@ -226,19 +275,18 @@ class CudaDevice:
 
     def launch(self, plan: LaunchPlan, arrays: Sequence[CudaArray]) -> None:
         """Launch a plan; ``arrays`` replace the None in its arguments."""
-        if plan.bound is None:
-            plan.bound = self._bound((plan,))
-        plan.bound((arrays,))
+        (plan.bound or self.bound(plan, (plan,)))((arrays,))
 
     def launch_all(self, chain: LaunchChain, arrays: Sequence[Sequence[CudaArray]]) -> None:
         """Launch the plans of a chain in order, each with its arrays, as one graph."""
-        if chain.bound is None:
-            chain.bound = self._bound(chain.plans)
-        chain.bound(arrays)
+        (chain.bound or self.bound(chain, chain.plans))(arrays)
 
-    def _bound(self, plans: Sequence[LaunchPlan]) -> BoundChain:
-        capability = self.compute_capability
-        return BoundChain([BoundLaunch(self.kernel(plan.ptx, plan.name), plan, capability) for plan in plans])
+    def bound(self, owner: LaunchPlan | LaunchChain, plans: Sequence[LaunchPlan]) -> BoundChain:
+        """A plan or chain with its kernels loaded."""
+        if owner.bound is None:
+            kernels = [(self.kernel(plan.ptx, plan.name), plan) for plan in plans]
+            owner.bound = BoundChain([BoundLaunch(*each, self.compute_capability) for each in kernels])
+        return owner.bound
 
     def capture(self) -> AbstractContextManager[CudaGraph]:
         """Capture the launches of a ``with`` block, on this thread, into a graph."""
@@ -247,6 +295,22 @@ class CudaDevice:
     def stream(self) -> Any:
         """A new stream."""
         return _driver().Stream()
+
+    def in_stream(self, stream: Any) -> Any:
+        """The device for work in a stream: its own, torch's, CuPy's, with ``__cuda_stream__``, or an address.
+
+        Raises
+        ------
+        LaunchError
+            For a stream of another device.
+        DtypeError
+            For what is not a stream.
+        """
+        return in_stream(self, stream)
+
+    def wait(self) -> None:
+        """Wait for the launches in the default stream, without the deferred checks."""
+        wait_for(0)
 
     def event(self) -> CudaEvent:
         """A new event."""
@@ -282,7 +346,14 @@ class CudaArray:
     ----------
     pointer : int
         The address of the first element.
+    queue : int
+        The number of the stream behind whose work the memory is used again.
+    together : list
+        What lives as long as the array: all arrays of a call that was captured.
     """
+
+    queue = 0
+    together: Any = None
 
     def __init__(
         self, device: CudaDevice, memory: Any, shape: tuple[int, ...], dtype: np.dtype[Any], keep: Any = None
@@ -348,6 +419,7 @@ class CudaArray:
                 f"view: {shape} of {other.dtype} needs {other.nbytes} bytes, the array has {self.nbytes}\n"
                 "give a smaller shape or dtype"
             )
+        other.queue = self.queue
         return other
 
     def free(self) -> None:

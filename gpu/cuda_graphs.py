@@ -109,29 +109,32 @@ class BoundChain:
         self._lock = Lock()
         self._last: list[int | bytes] | None = None
 
-    def __call__(self, arrays: Sequence[Sequence[Any]]) -> None:
-        """Launch, each with its arrays, or bytes of structures."""
+    def __call__(self, arrays: Sequence[Sequence[Any]], queue: Any = 0, *, captured: bool = False) -> None:
+        """Launch in a stream, each with its arrays, or bytes of structures; others may capture the stream."""
         given = [x if x.__class__ is bytes else x.pointer for each in arrays for x in each]
         with self._lock:
             if CAPTURES.graph is not None:
                 again = partial(self, [tuple(each) for each in arrays])
                 CAPTURES.graph.keep(again, (x for each in arrays for x in each))
-                self._capture(given)
+                self._one_by_one(given, CAPTURES.queue)
+                return
+            if captured:
+                self._one_by_one(given, queue)
                 return
             if given != self._last:
                 self._last = None  # until the graph has them all
                 self._update(given)
                 self._last = given
-            (status,) = self._launch(self._executable, 0)
+            (status,) = self._launch(self._executable, queue)
         if status:
             refuse(GRAPH, status)
 
-    def _capture(self, given: list[int | bytes]) -> None:
+    def _one_by_one(self, given: list[int | bytes], queue: Any) -> None:
         """Make the launches one by one, in the stream that is being captured."""
         self._last = None  # the graph's parameters are no longer those in the buffers
         self._write(given)
         for launch in self._launches:
-            launch.start(CAPTURES.queue)
+            launch.start(queue)
 
     def _write(self, given: list[int | bytes]) -> None:
         """Write the parameters of all launches into their buffers."""

@@ -152,6 +152,16 @@ class Device(Protocol):
     plans: dict[Any, Any]
 
     @property
+    def capturing(self) -> object:
+        """Something true while launches are captured, and not made."""
+        ...
+
+    @property
+    def queue(self) -> int:
+        """The stream of the device's launches, as a number; 0 is the default one."""
+        ...
+
+    @property
     def name(self) -> str:
         """The device's name in reports."""
         ...
@@ -261,6 +271,16 @@ class Device(Protocol):
 
     def stream(self) -> Any:
         """A new stream, with ``synchronize()``."""
+
+    def in_stream(self, stream: Any) -> Any:
+        """The device for work in a stream: its plans, uploads and new arrays are in that stream.
+
+        In a capture it is the device itself. `LaunchError` for a stream of another device, `DtypeError` for
+        what is not a stream.
+        """
+
+    def wait(self) -> None:
+        """Wait for the launches in the device's stream, without the deferred checks."""
 
     def event(self) -> Any:
         """A new event, with ``record(stream)``, ``synchronize()`` and ``seconds_since(earlier)``."""

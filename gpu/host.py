@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu.cuda import default_device
+from gpu.cuda_streams import torch_stream_of
 from gpu.device import Array, Device, is_array, is_foreign
-from reference.errors import DtypeError, FormatError, NotANumberError, SchemeError, ShapeError
+from reference.errors import CaptureError, DtypeError, FormatError, NotANumberError, SchemeError, ShapeError
 from reference.types import PackedBits, PackedTensor
 
 ELEMENTS = {"float64": "FLOAT64", "float32": "FLOAT32", "float16": "FLOAT16", "int8": "INT8"}
@@ -61,6 +62,13 @@ def choose_device(device: Device | None, *operands: Any) -> Device:
                 "all operands must be on one device\ndownload it first, or leave out device="
             )
     return chosen
+
+
+def in_stream(device: Device, stream: Any, *operands: Any) -> Device:
+    """The device for a call in a stream: the given one, else torch's current one if an operand is torch's."""
+    if stream is None and hasattr(device, "ordinal"):
+        stream = torch_stream_of(*operands)
+    return device if stream is None else cast("Device", device.in_stream(stream))
 
 
 def _memory(device: Any) -> Any:
@@ -186,12 +194,19 @@ def downloaded(output: Any, **operands: Any) -> Any:
 def nan_flag(device: Device) -> Array:
     """The device's flag that packing kernels set if they meet a NaN; it is read at each synchronisation."""
     pending = device.plans.get(_FLAG)
-    flag: Array | None = None if pending is None else pending()
-    if flag is None:
+    known: Array | None = None if pending is None else pending()
+    if known is not None and not device.capturing:
+        return known
+    try:
         flag = cast("Array", device.flag())
-        device.plans[_FLAG] = ref(
-            flag
-        )  # weak, as an array holds its device; the deferred check keeps the flag alive
+    except CaptureError:
+        raise CaptureError(
+            "an operand is packed in a capture\nthe host would not hear of a NaN in it\n"
+            "prepare it before the with block, with gpu.prepare"
+        ) from None
+    if flag is not known:
+        # Weak, as an array holds its device; the deferred check keeps the flag alive.
+        device.plans[_FLAG] = ref(flag)
         device.defer(partial(_check_flag, device, flag))
     return flag
 

@@ -14,7 +14,7 @@ from gpu.bconv.prepared import PreparedTensor, choose_scheme, operand, placed
 from gpu.bconv.schemes import AnyScheme
 from gpu.bmm.threshold import rule_on_device
 from gpu.device import Device, LaunchPlan, planned
-from gpu.host import choose_device, downloaded, on_device, refuse_nan, unknown
+from gpu.host import choose_device, downloaded, in_stream, on_device, refuse_nan, unknown
 from reference.errors import SchemeError, ShapeError
 from reference.types import PackedTensor
 
@@ -32,6 +32,7 @@ def bconv2d(
     flip: Any = None,
     pool: str | None = None,
     device: Device | None = None,
+    stream: Any = None,
 ) -> Any:
     """The convolution of the signs of images with the signs of filters, on a device.
 
@@ -62,6 +63,11 @@ def bconv2d(
         Pool the bits over windows of 2 x 2; a last odd row or column is dropped.
     device : Device, optional
         Default: the operands' own, or the first CUDA device.
+    stream : optional
+        Where the call is queued with all that it packs and copies: a stream of the device, of torch or CuPy,
+        an object with ``__cuda_stream__``, or an address. Default: torch's current stream if an operand is a
+        torch tensor, else the device's default one. A torch or CuPy operand, and a result that is used in
+        another stream, must be kept until the work is done; see docs/gpu.md.
 
     Returns
     -------
@@ -90,13 +96,13 @@ def bconv2d(
     """
     plain = thresholds is None and flip is None and pool is None
     if plain and type(x) is PreparedTensor and type(w) is PreparedTensor:
-        y = _on_their_device(x, w, (stride, padding, dilation, groups), scheme, device)
+        y = _on_their_device(x, w, (stride, padding, dilation, groups), scheme, device, stream)
         if y is not None:
             return y
     x, w = operand(x, "x"), operand(w, "w")
     shape = _shape_of(x, w, stride, padding, dilation, groups)
     pooling = _pooling(pool, thresholds, shape)
-    device = choose_device(device, x, w, thresholds, flip)
+    device = in_stream(choose_device(device, x, w, thresholds, flip), stream, x, w, thresholds, flip)
     bits = thresholds is not None
     chosen = choose_scheme(scheme, x, w, device, lambda: shape, bits=bits)
     x_stays, w_stays = on_device(x), on_device(w)
@@ -170,7 +176,12 @@ def _chip(device: Device) -> tuple[tuple[int, int], int]:
 
 
 def _on_their_device(
-    x: PreparedTensor, w: PreparedTensor, options: tuple[Any, ...], scheme: Any, device: Device | None
+    x: PreparedTensor,
+    w: PreparedTensor,
+    options: tuple[Any, ...],
+    scheme: Any,
+    device: Device | None,
+    stream: Any,
 ) -> Any:
     """The int32 convolution of prepared operands, without checks; None if an argument needs one."""
     home = x.device
@@ -189,8 +200,9 @@ def _on_their_device(
         chosen = choose_scheme(scheme, x, w, home, lambda: shape)
         made = Launch(chosen, shape, "none", "int", *_chip(home))
         launch = planned(home.plans, key, lambda: made)
-    y = home.allocate(launch.size, _INT32, "y")
-    launch(home, x, w, y)
+    there = in_stream(home, stream)
+    y = there.allocate(launch.size, _INT32, "y")
+    launch(there, x, w, y)
     return y
 
 

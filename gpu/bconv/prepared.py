@@ -32,6 +32,21 @@ MOST_ADDENDS = 16
 
 
 @dataclass(eq=False)
+class Addends:
+    """Addends of filters, and the device in whose stream they are made; None when they are surely there."""
+
+    array: Array
+    maker: Device | None
+
+    def on(self, device: Device) -> Array:
+        """The addends for a device; the first call in another stream waits for them."""
+        if self.maker is not None and self.maker.queue != device.queue:
+            self.maker.wait()
+            self.maker = None
+        return self.array
+
+
+@dataclass(eq=False)
 class PreparedTensor(Prepared):
     """An operand of `gpu.bconv2d` on a device, packed and arranged for the kernel of a scheme.
 
@@ -59,7 +74,7 @@ class PreparedTensor(Prepared):
     role: Role
     scheme: str
     ones: Any = None
-    kept: dict[Any, Array] = field(default_factory=dict[Any, Array])
+    kept: dict[Any, Addends] = field(default_factory=dict[Any, "Addends"])
     device: Device = field(init=False)
     kind: tuple[Any, ...] = field(init=False)
 
@@ -68,11 +83,13 @@ class PreparedTensor(Prepared):
 
     def addends(self, shape: ConvShape, device: Device) -> Array:
         """The addends of these filters for a geometry with a batch of 1, as the batch does not matter."""
+        make = partial(EVERY_SCHEME[self.scheme].addends, self.words, shape, device)
         found = self.kept.get(shape)
         if found is None:
-            make = partial(EVERY_SCHEME[self.scheme].addends, self.words, shape, device)
-            found = planned(self.kept, shape, make, MOST_ADDENDS)
-        return found
+            if device.capturing:  # its launches are not made now, so no other call may rely on them
+                return make()
+            found = planned(self.kept, shape, lambda: Addends(make(), device), MOST_ADDENDS)
+        return found.on(device)
 
     def __repr__(self) -> str:
         return f"PreparedTensor({self.role} of shape {self.shape} for {self.scheme})"

@@ -13,7 +13,7 @@ from gpu.bmm.skinny import SkinnyScheme
 from gpu.bmm.threshold import rule_on_device
 from gpu.bmm.warpgroups import WarpgroupScheme, check_chip
 from gpu.device import Device, LaunchChain, LaunchPlan, is_array, launch, planned
-from gpu.host import choose_device, downloaded, on_device, refuse_nan
+from gpu.host import choose_device, downloaded, in_stream, on_device, refuse_nan
 from gpu.recording import Recording, play
 from reference.errors import FormatError, ShapeError
 from reference.types import PackedBits
@@ -32,6 +32,7 @@ def bmm(
     scales: Any = None,
     prepared: bool = False,
     device: Device | None = None,
+    stream: Any = None,
 ) -> Any:
     """The product of the signs of two real matrices, op(A) · op(B), on a device.
 
@@ -69,6 +70,11 @@ def bmm(
         Give the bits, with "wgmma", as a prepared A of the next product.
     device : Device, optional
         Default: the operands' own, or the first CUDA device.
+    stream : optional
+        Where the call is queued with all that it packs and copies: a stream of the device, of torch or CuPy,
+        an object with ``__cuda_stream__``, or an address. Default: torch's current stream if an operand is a
+        torch tensor, else the device's default one. A torch or CuPy operand, and a result that is used in
+        another stream, must be kept until the work is done; see docs/gpu.md.
 
     Returns
     -------
@@ -99,7 +105,7 @@ def bmm(
     key, arrays = None, ()
     if dtype is scales is None and not prepared:
         key, home, arrays = _known(a, b, (transpose_a, transpose_b, scheme), (thresholds, flip), device)
-        known = None if key is None else play(home, key, arrays)
+        known = None if key is None else play(in_stream(home, stream), key, arrays)
         if known is not None:
             return known
     a, b = operand(a, "a", transposed=transpose_a), operand(b, "b", transposed=transpose_b)
@@ -112,7 +118,7 @@ def bmm(
             "the columns of op(A) must be as many as the rows of op(B)\n"
             "check the shapes, or transpose an operand"
         )
-    device = choose_device(device, a, b, thresholds, flip)
+    device = in_stream(choose_device(device, a, b, thresholds, flip), stream, a, b, thresholds, flip)
     kind = kind_of(dtype, bits=thresholds is not None, prepared=prepared)
     chosen = scheme_for(scheme, device, (m, n, k), kind, a, b)
     check_kind(kind, chosen, k)

@@ -22,7 +22,7 @@ from reference.types.tensor_map import Im2col, TensorMap, tensor_map_of
 from simwarp.checks import Checks
 from simwarp.device.array import DeviceArray, Owner, check_room
 from simwarp.device.graph import Graph, capture, refuse
-from simwarp.device.streams import Event, Stream
+from simwarp.device.streams import Event, InStream, Stream, no_stream_of
 from simwarp.engine.host_functions import Heap
 from simwarp.faults import KernelFault
 from simwarp.memory import Memory
@@ -263,12 +263,12 @@ class Device:
         """Load PTX text and return one of its kernels."""
         return self.load(ptx).kernel(name)
 
-    def launch(self, plan: Any, arrays: Sequence[DeviceArray]) -> None:
+    def launch(self, plan: Any, arrays: Sequence[DeviceArray], stream: Stream | None = None) -> None:
         """Launch a plan of `gpu.device`; ``arrays`` replace the None and the tensor maps in its arguments."""
         args = _filled(plan.args, arrays)
         kernel = self.kernel(plan.ptx, plan.name)
         options = {"shared": plan.shared, "cluster": plan.cluster, "dependent": plan.dependent}
-        kernel(plan.grid, plan.block, *args, **options)
+        kernel(plan.grid, plan.block, *args, **options, stream=stream)
 
     def flag(self) -> DeviceArray:
         """Allocate one int32, set to 0, for kernels to set."""
@@ -295,6 +295,28 @@ class Device:
         stream = Stream()
         self._streams.add(stream)
         return stream
+
+    def in_stream(self, stream: Any) -> Any:
+        """The device with its plans launched in a stream; in a capture the device itself.
+
+        Raises
+        ------
+        LaunchError
+            For a stream of another device.
+        DtypeError
+            For anything that is not a stream of a simulated device.
+        """
+        if stream is not self.default_stream and not (isinstance(stream, Stream) and stream in self._streams):
+            raise no_stream_of(self, stream)
+        return self if self.capturing is not None else InStream(self, stream)
+
+    @property
+    def queue(self) -> int:
+        """The stream of the device's launches; work is done as soon as it is queued, so all are alike."""
+        return 0
+
+    def wait(self) -> None:
+        """Wait for the launches so far, which are already done."""
 
     def event(self) -> Event:
         """Create an event."""

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from reference.errors import DtypeError, LaunchError
 
 if TYPE_CHECKING:
+    from simwarp.device.device import Device
     from simwarp.races import Footprint
 
 
@@ -24,6 +28,38 @@ class Stream:
     def synchronize(self) -> None:
         """Wait for the queued work, which is already done."""
         self.unfinished = ()
+
+
+class InStream:
+    """A device whose plans are launched in one of its streams."""
+
+    def __init__(self, device: Device, stream: Stream) -> None:
+        self._device, self._stream = device, stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._device, name)
+
+    def launch(self, plan: Any, arrays: Sequence[Any]) -> None:
+        """Launch a plan in the stream."""
+        self._device.launch(plan, arrays, self._stream)
+
+    def launch_all(self, chain: Any, arrays: Sequence[Sequence[Any]]) -> None:
+        """Launch the plans of a chain in the stream, in order."""
+        for plan, given in zip(chain.plans, arrays, strict=True):
+            self.launch(plan, given)
+
+
+def no_stream_of(device: Device, given: Any) -> DtypeError | LaunchError:
+    """The error for what is not a stream of a simulated device."""
+    if isinstance(given, Stream):
+        return LaunchError(
+            f"stream= is a stream of another device\nthe call is for {device.name}\n"
+            "make the stream with stream() of the operands' device, or leave it out"
+        )
+    return DtypeError(
+        f"stream= is a {type(given).__name__}\n{device.name} has streams of its own only\n"
+        "make the stream with stream() of the device, or leave it out"
+    )
 
 
 class Event:

@@ -2,6 +2,7 @@ from typing import Any
 
 class StridedMemoryView:
     ptr: int
+    device_id: int
     shape: tuple[int, ...]
     strides: tuple[int, ...] | None
     dtype: Any

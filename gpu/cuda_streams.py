@@ -1,0 +1,230 @@
+"""Calls in a stream of an NVIDIA GPU: their launches and uploads, and the memory of what they make."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu.cuda_capture import CAPTURES
+from gpu.cuda_launch import checked, refuse
+from reference.errors import CaptureError, DtypeError, LaunchError
+from reference.types.launch import Extent, uploadable
+
+if TYPE_CHECKING:
+    from gpu.device import LaunchChain, LaunchPlan
+
+WHAT = "a call in a stream"
+_DEFAULT = (0, 1)
+"""The addresses of the legacy default stream."""
+
+
+def pointer_of(stream: Any) -> int:
+    """The address of a stream of torch, CuPy, PyCUDA or the driver, or with ``__cuda_stream__``."""
+    from cuda.bindings import driver
+
+    if hasattr(stream, "__cuda_stream__"):
+        return int(stream.__cuda_stream__()[1])
+    for name in ("cuda_stream", "ptr", "handle"):
+        if hasattr(stream, name):
+            return int(getattr(stream, name))
+    if isinstance(stream, driver.CUstream) or (hasattr(stream, "__index__") and not isinstance(stream, bool)):
+        return int(stream)
+    raise DtypeError(
+        f"stream= is a {type(stream).__name__}\n"
+        "a stream of the device, of torch or CuPy, or an address is needed\n"
+        "give one of these, or leave it out"
+    )
+
+
+def in_stream(device: Any, stream: Any) -> Any:
+    """A device for work in a stream; in its own capture, and in the default stream, the device itself."""
+    from cuda.bindings import driver
+
+    address = pointer_of(stream)
+    queue, number = driver.CUstream(address), 0
+    if address not in _DEFAULT:
+        status, home = driver.cuStreamGetDevice(queue)
+        if status:
+            raise DtypeError(
+                f"stream= has the address {address:#x}\nthe driver knows no such stream ({status.name})\n"
+                "give a stream that has not been destroyed"
+            )
+        if int(home) != device.ordinal:
+            raise LaunchError(
+                f"stream= is a stream of CUDA device {int(home)}\n"
+                f"the call is for CUDA device {device.ordinal}, {device.name}\n"
+                "give a stream of that device, or move the operands"
+            )
+        number = int(checked(WHAT, driver.cuStreamGetId(queue)))
+    torch = sys.modules.get("torch")
+    of_torch = torch if torch is not None and isinstance(stream, torch.cuda.Stream) else None
+    if CAPTURES.graph is not None or (address in _DEFAULT and of_torch is None):
+        return device
+    captured = bool(number and checked(WHAT, driver.cuStreamIsCapturing(queue)))
+    return InStream(device, stream, queue, number, of_torch, captured)
+
+
+class InStream:
+    """A `CudaDevice` whose plans, uploads and new arrays are in a stream.
+
+    Memory that was freed is used again behind the earlier work of the same stream only: it is torch's for a
+    stream of torch, else of a pool of the stream. Arrays of other streams are held until the device's next
+    synchronisation. While the stream is captured by others, what a call makes keeps all its arrays alive.
+
+    Attributes
+    ----------
+    queue : int
+        The driver's number of the stream, which no other stream ever has; 0 for the default one.
+    capturing : bool
+        Whether somebody captures the stream.
+    """
+
+    def __init__(
+        self, device: Any, stream: Any, handle: Any, queue: int, torch: Any, capturing: bool
+    ) -> None:
+        self._device, self._stream, self._handle, self._torch = device, stream, handle, torch
+        self.queue, self.capturing = queue, capturing
+        self._together: list[Any] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._device, name)
+
+    def allocate(self, shape: Extent, dtype: npt.DTypeLike, name: str = "") -> Any:
+        """Reserve an array for work in the stream."""
+        with self._unrestricted():
+            array = self._device.allocate(shape, dtype, name, self._memory)
+        array.queue = self.queue
+        if self.capturing:
+            array.together = self._together
+            self._together.append(array)
+        return array
+
+    def _memory(self, size: int) -> Any:
+        if self._torch is None:
+            return self._device.pool(self.queue).allocate(size)
+        return TorchMemory(self._torch, self._stream, self._device.ordinal, size)
+
+    def upload(self, host: Any, name: str = "") -> Any:
+        """Copy a host array to the device, in the stream."""
+        from cuda.bindings import driver
+
+        if self.capturing:
+            raise CaptureError(
+                f"an upload of {name or 'an array'} in a capture\nonly launches are captured\n"
+                "upload or prepare it before"
+            )
+        host = np.ascontiguousarray(uploadable(host, name or "the array"))
+        array = self.allocate(host.shape, host.dtype, name)
+        (status,) = driver.cuMemcpyHtoDAsync(array.pointer, host.ctypes.data, host.nbytes, self._handle)
+        if status:
+            refuse(f"an upload of {name or 'an array'}", status)
+        return array
+
+    def adopt(self, foreign: Any) -> Any:
+        """Take another library's device array; the caller keeps it for the work in the stream."""
+        array = self._device.adopt(foreign)
+        array.queue = self.queue
+        return array
+
+    def flag(self) -> Any:
+        """The device's flag."""
+        with self._unrestricted():
+            return self._device.flag()
+
+    def launch(self, plan: LaunchPlan, arrays: Sequence[Any]) -> None:
+        """Launch a plan in the stream."""
+        with self._unrestricted():
+            bound = self._device.bound(plan, (plan,))
+        self._hold(arrays)
+        bound((arrays,), self._handle, captured=self.capturing)
+
+    def launch_all(self, chain: LaunchChain, arrays: Sequence[Sequence[Any]]) -> None:
+        """Launch the plans of a chain in the stream."""
+        with self._unrestricted():
+            bound = self._device.bound(chain, chain.plans)
+        for each in arrays:
+            self._hold(each)
+        bound(arrays, self._handle, captured=self.capturing)
+
+    def wait(self) -> None:
+        """Wait for the launches in the stream, without the deferred checks."""
+        wait_for(self._handle)
+
+    def _hold(self, arrays: Sequence[Any]) -> None:
+        """Keep the arrays of a launch: with what a captured call makes, or until the next synchronisation."""
+        given = [x for x in arrays if x.__class__ is not bytes]
+        if self.capturing:
+            self._together += given
+            return
+        for array in given:
+            if array.queue != self.queue:
+                array.hold()
+
+    @contextmanager
+    def _unrestricted(self) -> Generator[None]:
+        """Let this thread load and allocate while somebody captures the stream."""
+        if not self.capturing:
+            yield
+            return
+        with relaxed():
+            yield
+
+
+class TorchMemory:
+    """Memory of torch's allocator, which takes it back in the order of a stream.
+
+    Attributes
+    ----------
+    tensor : torch.Tensor
+        Its bytes.
+    """
+
+    def __init__(self, torch: Any, stream: Any, ordinal: int, size: int) -> None:
+        with torch.cuda.stream(stream):
+            self.tensor = torch.empty(size, dtype=torch.uint8, device=f"cuda:{ordinal}")
+        self._pointer = int(self.tensor.data_ptr())
+
+    def __int__(self) -> int:
+        return self._pointer
+
+    def free(self) -> None:
+        """Give the memory back to torch."""
+        self.tensor = None
+
+
+@contextmanager
+def relaxed() -> Generator[None]:
+    """Let this thread do what a capture of somebody else forbids, though it does not disturb it."""
+    from cuda.bindings import driver
+
+    mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    before = checked(WHAT, driver.cuThreadExchangeStreamCaptureMode(mode))
+    try:
+        yield
+    finally:
+        driver.cuThreadExchangeStreamCaptureMode(before)
+
+
+def wait_for(handle: Any) -> None:
+    """Wait for the work in a stream, also while another one is captured."""
+    from cuda.bindings import driver
+
+    with relaxed():
+        (status,) = driver.cuStreamSynchronize(handle)
+    if status:
+        refuse(WHAT, status)
+
+
+def torch_stream_of(*operands: Any) -> Any:
+    """Torch's current stream on the device of the first CUDA tensor among some operands, or None."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return None
+    tensors = (x for x in operands if isinstance(x, torch.Tensor) and x.is_cuda)
+    first: Any = next(tensors, None)
+    return None if first is None else torch.cuda.current_stream(first.device)

@@ -1,0 +1,344 @@
+"""Products and convolutions in a stream, and captured: their launches, memory and errors."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import gpu
+import reference
+import simwarp
+from gpu import cuda as gpu_cuda
+from gpu import cuda_capture
+from gpu.bconv.prepared import Addends
+from gpu.cuda_graphs import BoundChain, BoundLaunch
+from gpu.device import LaunchChain, LaunchPlan
+from reference.errors import CaptureError, DtypeError, LaunchError, ShapeError
+from simwarp.device import streams
+from support.cuda_driver import cuda_kernel
+
+__all__ = ["cuda_kernel"]
+
+
+class Watched(simwarp.Device):
+    """A device that notes the kernel and the stream of each launch."""
+
+    def __init__(self):
+        super().__init__()
+        self.made = []
+
+    def launch(self, plan, arrays, stream=None):
+        self.made.append((plan.name, stream))
+        super().launch(plan, arrays, stream)
+
+
+@pytest.fixture
+def device():
+    return Watched()
+
+
+def signs(*shape, seed=0):
+    return np.random.default_rng(seed).choice(np.array([-1, 1], np.int8), shape)
+
+
+A, B = signs(3, 40), signs(40, 5, seed=1)
+X, W = signs(1, 3, 3, 40), signs(2, 2, 40, 5, seed=1)
+LIMITS = np.arange(5, dtype=np.int32)
+CALLS = {
+    "bmm": (gpu.bmm, ("a", A), ("b", B), reference.bmm(A, B)),
+    "bconv2d": (gpu.bconv2d, ("x", X), ("w", W), reference.bconv2d(X, W)),
+}
+
+
+def rule(device):
+    return {"thresholds": device.upload(LIMITS), "flip": device.upload((LIMITS % 2).astype(np.uint8))}
+
+
+def expected_bits(name, dots):
+    flip = LIMITS % 2 == 1
+    if name == "bmm":
+        return reference.threshold(dots, LIMITS, flip, first="lsb").words
+    return reference.threshold_tensor(dots, LIMITS, flip).words
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_all_launches_of_a_call_are_in_its_stream(device, name):
+    call, (_, left), (_, right), expected = CALLS[name]
+    stream = device.stream()
+    np.testing.assert_array_equal(call(left, right, device=device, stream=stream), expected)
+    assert len(device.made) >= 3
+    assert {used for _, used in device.made} == {stream}
+    device.made.clear()
+    y = call(device.upload(left), device.upload(right), stream=device.default_stream, **rule(device))
+    np.testing.assert_array_equal(y.words.download(), expected_bits(name, expected))
+    assert {used for _, used in device.made} == {device.default_stream}
+    device.made.clear()
+    call(left, right, device=device)
+    assert {used for _, used in device.made} == {None}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_repeated_call_in_a_stream_is_one_launch(device, name):
+    call, *roles, expected = CALLS[name]
+    operands = [gpu.prepare(x, role, device=device) for role, x in roles]
+    call(*operands)
+    for stream in (device.stream(), device.stream()):
+        for more in ({}, rule(device)):
+            call(*operands, **more)
+            device.made.clear()
+            y = call(*operands, stream=stream, **more)
+            assert [used for _, used in device.made] == [stream]
+            found = y.words.download() if more else y.download()
+            np.testing.assert_array_equal(found, expected_bits(name, expected) if more else expected)
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("form", ["host", "prepared", "recorded"])
+def test_a_stream_of_another_device_is_refused(device, name, form):
+    call, *roles, _ = CALLS[name]
+    operands = [x if form == "host" else gpu.prepare(x, role, device=device) for role, x in roles]
+    if form == "recorded":
+        call(*operands)
+    with pytest.raises(LaunchError, match=r"of another device\nthe call is for simwarp.*\nmake the stream"):
+        call(*operands, device=device, stream=simwarp.Device().stream())
+    for wrong in (5, streams.Event(), "default"):
+        with pytest.raises(DtypeError, match=r"stream= is a (int|Event|str)\n.*\n"):
+            call(*operands, device=device, stream=wrong)
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("with_rule", [False, True])
+def test_a_captured_call_is_one_launch(device, name, with_rule):
+    call, *roles, dots = CALLS[name]
+    operands = [gpu.prepare(x, role, device=device) for role, x in roles]
+    more = rule(device) if with_rule else {}
+    call(*operands, **more)
+    expected = expected_bits(name, dots) if with_rule else dots
+    for stream in (None, device.stream()):
+        device.made.clear()
+        with device.capture() as graph:
+            y = call(*operands, stream=stream, **more)
+        assert [used for _, used in device.made] == [None]
+        y = y.words if with_rule else y
+        assert y.unwritten().all()
+        for launched_in in (None, stream):
+            graph.launch(launched_in)
+            np.testing.assert_array_equal(y.download(), expected)
+            y.upload(np.zeros(y.shape, y.dtype))
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_the_first_call_of_its_kind_may_be_captured(device, name):
+    """What it made in the capture, the border's addends of filters too, is there in no later call."""
+    call, *roles, expected = CALLS[name]
+    operands = [gpu.prepare(x, role, device=device) for role, x in roles]
+    with device.capture() as graph:
+        y = call(*operands)
+    np.testing.assert_array_equal(call(*operands).download(), expected)
+    for _ in range(2):
+        graph.launch()
+        np.testing.assert_array_equal(y.download(), expected)
+        y.upload(np.zeros(y.shape, y.dtype))
+
+
+def test_a_graph_reads_its_operands_at_each_launch(device):
+    a, b = gpu.prepare(A, "a", device=device), gpu.prepare(B, "b", device=device)
+    other = gpu.prepare(-A, "a", device=device)
+    with device.capture() as graph:
+        y = gpu.bmm(a, b)
+    for mine, theirs in zip(a.arrays, other.arrays, strict=True):
+        mine.upload(theirs.download())
+    graph.launch()
+    np.testing.assert_array_equal(y.download(), reference.bmm(-A, B))
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_operands_that_must_be_packed_or_copied_are_refused_in_a_capture(device, name):
+    call, (role, left), (_, right), _ = CALLS[name]
+    ready = gpu.prepare(left, role, device=device)
+    on_device = device.upload(right)
+    for more in ({}, {"thresholds": LIMITS}):
+        for second, what in ((right, "an upload of"), (on_device, "an (operand is packed|upload of thre)")):
+            with pytest.raises(CaptureError, match=f"{what}.* in a capture"), device.capture():
+                call(ready, second, **more)
+
+
+# ---- the CUDA device, whose driver is replaced
+
+
+class Pool:
+    """A pool that gives addresses one after another; those that were given back are noted."""
+
+    def __init__(self):
+        self.given = 0
+
+    def allocate(self, size):
+        self.given += 1
+        return 4096 * self.given
+
+    def stop_holding(self):
+        pass
+
+
+STREAMS = {16: (0, 101), 32: (0, 102), 48: (1, 103)}
+"""Address of each stream → its device and its number."""
+
+
+@pytest.fixture
+def cuda(cuda_kernel, monkeypatch):
+    """A CUDA device of replaced drivers; ``captured`` has the addresses of streams that others capture."""
+    kernel, driver = cuda_kernel()
+    captured, copies, modes, ok = set(), [], [], driver.success
+    unknown = driver.real.CUresult.CUDA_ERROR_INVALID_HANDLE
+    driver.calls |= {
+        "cuStreamGetDevice": lambda q: (ok, STREAMS[int(q)][0]) if int(q) in STREAMS else (unknown, 0),
+        "cuStreamGetId": lambda q: (ok, STREAMS[int(q)][1]),
+        "cuStreamIsCapturing": lambda q: (ok, int(q) in captured),
+        "cuMemcpyHtoDAsync": lambda *args: (copies.append(args), (ok,))[1],
+        "cuGraphExecKernelNodeSetParams": lambda *_: (ok,),
+        "cuGraphLaunch": lambda _, queue: (driver.launched.append(int(queue)), (ok,))[1],
+        "cuThreadExchangeStreamCaptureMode": lambda mode: (modes.append(mode), (ok, "before"))[1],
+    }
+    monkeypatch.setattr(
+        gpu_cuda, "_driver", lambda: SimpleNamespace(DeviceMemoryPool=Pool, MemoryError=OSError)
+    )
+    monkeypatch.setattr(gpu_cuda, "_pools", lambda _: pools)
+    pools = {}
+    device = gpu_cuda.CudaDevice.__new__(gpu_cuda.CudaDevice)
+    device.ordinal, device.plans, device._held, device._pool = 0, {}, {}, Pool()
+    device._device = SimpleNamespace(name=lambda: "a chip")
+    plan = LaunchPlan("", "f", (7, 1, 1), (32, 1, 1), ())
+    plan.bound = BoundChain([BoundLaunch(kernel, plan)])
+    return SimpleNamespace(
+        device=device, driver=driver, captured=captured, copies=copies, pools=pools, plan=plan, modes=modes
+    )
+
+
+def queues(cuda):
+    """The streams of the launches, as graphs or one by one."""
+    return [
+        int(getattr(call, "hStream", call))
+        for call in (c[0] if type(c) is tuple else c for c in cuda.driver.launched)
+    ]
+
+
+SPELLED = {
+    "PyCUDA": SimpleNamespace(handle=16),
+    "CuPy": SimpleNamespace(ptr=16),
+    "torch": SimpleNamespace(cuda_stream=16),
+    "the protocol": SimpleNamespace(__cuda_stream__=lambda: (0, 16)),
+    "an address": np.int64(16),
+}
+
+
+@pytest.mark.parametrize("how", SPELLED)
+def test_cuda_streams_of_every_library_are_taken(cuda, how):
+    there = cuda.device.in_stream(SPELLED[how])
+    assert (there.queue, there.ordinal) == (101, 0)
+    there.launch(cuda.plan, ())
+    cuda.device.launch(cuda.plan, ())
+    assert queues(cuda) == [16, 0]
+
+
+def test_cuda_streams_that_cannot_be_used_are_refused(cuda):
+    for wrong in ("16", 1.0, True, None.__class__):
+        with pytest.raises(DtypeError, match=r"stream= is a \w+\n.*\n"):
+            cuda.device.in_stream(wrong)
+    with pytest.raises(DtypeError, match=r"0x40\nthe driver knows no such stream \(CUDA_ERROR_INVALID"):
+        cuda.device.in_stream(64)
+    with pytest.raises(LaunchError, match=r"of CUDA device 1\nthe call is for CUDA device 0, a chip\n"):
+        cuda.device.in_stream(48)
+
+
+def test_the_default_stream_and_a_capture_of_ours_need_no_stream(cuda, monkeypatch):
+    assert all(cuda.device.in_stream(address) is cuda.device for address in (0, 1))
+    monkeypatch.setattr(cuda_capture.CAPTURES, "graph", cuda_capture.CudaGraph())
+    assert cuda.device.capturing
+    assert cuda.device.in_stream(16) is cuda.device
+
+
+def test_cuda_memory_of_a_stream_is_of_its_own_pool(cuda):
+    first, second = cuda.device.in_stream(16), cuda.device.in_stream(32)
+    for there in (first, second, first):
+        assert there.allocate((3,), np.int32).queue == there.queue
+    assert {number: pool.given for number, pool in cuda.pools.items()} == {101: 2, 102: 1}
+    assert cuda.device.allocate((3,), np.int32).queue == 0
+    array = first.upload(np.arange(3, dtype=np.int32), "x")
+    assert array.view((12,), np.uint8).queue == 101
+    assert [(to, size, int(queue)) for to, _, size, queue in cuda.copies] == [(array.pointer, 12, 16)]
+
+
+def test_cuda_arrays_of_other_streams_are_held_until_the_next_synchronisation(cuda):
+    there = cuda.device.in_stream(16)
+    mine, other = there.allocate((3,), np.int32), cuda.device.allocate((3,), np.int32)
+    plan = LaunchPlan("", "f", (1, 1, 1), (32, 1, 1), ())
+    plan.bound = lambda *_, **__: None
+    there.launch(plan, (mine, other, bytes(4)))
+    assert list(cuda.device._held.values()) == [other.pointer]
+    there.launch_all(plan_chain(plan), [(mine,), (other, mine)])
+    assert list(cuda.device._held.values()) == [other.pointer]
+
+
+def plan_chain(plan):
+    chain = LaunchChain((plan, plan))
+    chain.bound = plan.bound
+    return chain
+
+
+def test_a_call_in_a_captured_cuda_stream_keeps_its_arrays_with_its_result(cuda):
+    cuda.captured.add(16)
+    there = cuda.device.in_stream(16)
+    assert there.capturing
+    operand, between = cuda.device.allocate((3,), np.int32), there.allocate((3,), np.int32)
+    there.launch_all(plan_chain(cuda.plan), [(), ()])
+    there._hold((operand, between))
+    result = there.allocate((3,), np.int32)
+    assert queues(cuda) == [16]  # the kernel, and no graph in a capture
+    assert type(cuda.driver.launched[0]) is tuple
+    assert all(x in result.together for x in (operand, between))
+    assert cuda.device._held == {}
+    assert cuda.modes  # allocations are allowed to this thread, and forbidden again
+    assert cuda.modes.count("before") == len(cuda.modes) / 2
+    with pytest.raises(CaptureError, match="an upload of x in a capture"):
+        there.upload(np.zeros(3), "x")
+
+
+def test_addends_that_another_stream_makes_are_waited_for_once():
+    waits = []
+    maker, other = (SimpleNamespace(queue=n, wait=lambda n=n: waits.append(n)) for n in (1, 2))
+    kept = Addends("array", maker)
+    assert [kept.on(device) for device in (maker, other, other, maker)] == ["array"] * 4
+    assert waits == [1]
+
+
+FOREIGN = {
+    "taken": ({}, None),
+    "of another device": (
+        {"device_id": 1},
+        r"on CUDA device 1\nthe call is for CUDA device 0\n.*CudaDevice\(1\)",
+    ),
+    "misaligned": (
+        {"ptr": 4098},
+        r"begins at address 0x1002\nkernels load float32 from multiples of 4 bytes",
+    ),
+    "not contiguous": ({"strides": (1, 5)}, r"not contiguous\n.*\n.*contiguous\(\)"),
+    "of unknown elements": ({"dtype": "bfloat17"}, r"cannot be taken: data type 'bfloat17' .*\n.*detach"),
+}
+
+
+@pytest.mark.parametrize("how", FOREIGN)
+def test_foreign_device_arrays_are_taken_as_they_are_or_refused(cuda, monkeypatch, how):
+    facts, message = FOREIGN[how]
+    view = {"ptr": 4096, "shape": (5, 4), "strides": None, "dtype": "float32", "device_id": 0} | facts
+    viewer = SimpleNamespace(from_any_interface=lambda *_, **__: SimpleNamespace(**view))
+    monkeypatch.setitem(sys.modules, "cuda.core", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "cuda.core.utils", SimpleNamespace(StridedMemoryView=viewer))
+    if message is None:
+        array = cuda.device.in_stream(16).adopt(view)
+        assert (array.pointer, array.shape, array.dtype, array.queue) == (4096, (5, 4), np.float32, 101)
+        return
+    with pytest.raises((DtypeError, ShapeError), match=message):
+        cuda.device.adopt(view)
