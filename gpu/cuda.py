@@ -346,6 +346,8 @@ class CudaArray:
     ----------
     pointer : int
         The address of the first element.
+    memory
+        PyCUDA's or torch's allocation, or an address.
     queue : int
         The number of the stream behind whose work the memory is used again.
     together : list
@@ -360,7 +362,7 @@ class CudaArray:
     ) -> None:
         self.device, self.shape, self.dtype = device, tuple(shape), dtype
         self.pointer = int(memory)
-        self._memory, self._keep = memory, keep
+        self.memory, self._keep = memory, keep
 
     @property
     def nbytes(self) -> int:
@@ -369,7 +371,7 @@ class CudaArray:
 
     def hold(self) -> None:
         """Keep the array's memory from being reused before the device's next synchronisation."""
-        self.device.hold(self._memory if self._keep is None else self._keep)
+        self.device.hold(self.memory if self._keep is None else self._keep)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -425,7 +427,7 @@ class CudaArray:
     def free(self) -> None:
         """Return the array's memory to the pool."""
         if self._keep is None:
-            self._memory.free()
+            self.memory.free()
 
 
 class _HostNumber(CudaArray):

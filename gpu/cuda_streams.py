@@ -186,7 +186,7 @@ class TorchMemory:
 
     def __init__(self, torch: Any, stream: Any, ordinal: int, size: int) -> None:
         with torch.cuda.stream(stream):
-            self.tensor = torch.empty(size, dtype=torch.uint8, device=f"cuda:{ordinal}")
+            self.tensor: Any = torch.empty(size, dtype=torch.uint8, device=f"cuda:{ordinal}")
         self._pointer = int(self.tensor.data_ptr())
 
     def __int__(self) -> int:

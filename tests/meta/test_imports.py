@@ -25,7 +25,7 @@ VOCABULARY = ("reference.types", "reference.errors", "reference.files", "referen
 ALLOWED = {
     "reference": ("reference", "numpy", "numba", "scipy", "sparse", "torch"),
     "simwarp": ("simwarp", "numpy", *VOCABULARY, "reference.version"),
-    "gpu": ("gpu", "numpy", "numba", *VOCABULARY, "pycuda", "cuda", "platformdirs"),
+    "gpu": ("gpu", "numpy", "numba", *VOCABULARY, "pycuda", "cuda", "platformdirs", "torch"),
 }
 REACHABLE = {
     "simwarp": ("gpu", "reference", "simwarp.run", "simwarp.run.run"),

@@ -1,0 +1,231 @@
+"""Calls in streams of torch and CuPy, in graphs, and as operators of torch, on a GPU."""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+import pytest
+
+import gpu
+import reference
+from reference.errors import CaptureError, DtypeError, LaunchError, ShapeError
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(scope="module")
+def device():
+    return gpu.CudaDevice()
+
+
+@pytest.fixture(scope="module")
+def torch():
+    return pytest.importorskip("torch")
+
+
+def real(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+A, B = real(300, 1000), real(1000, 200, seed=1)
+X, W = real(4, 16, 16, 128), real(3, 3, 128, 64, seed=1)
+PRODUCT, CONVOLUTION = reference.bmm(A, B), reference.bconv2d(X, W)
+
+
+def same(found, expected):
+    np.testing.assert_array_equal(found.download(), expected)
+
+
+def of_torch(torch, *hosts):
+    return [torch.from_numpy(x).cuda() for x in hosts]
+
+
+def busy(torch, stream):
+    """Keep a stream busy for some milliseconds, so that work in a wrong stream overtakes it."""
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(20_000_000)
+
+
+def test_calls_wait_for_the_stream_that_they_are_in(device, torch):
+    """The operands are written in the stream behind a long wait; a call elsewhere reads zeros."""
+    for given in (False, True):
+        stream = torch.cuda.Stream()
+        a, b = (torch.zeros(x.shape, device="cuda") for x in (A, B))
+        x, w = (torch.zeros(x.shape, device="cuda") for x in (X, W))
+        torch.cuda.synchronize()
+        busy(torch, stream)
+        with torch.cuda.stream(stream):
+            for tensor, host in ((a, A), (b, B), (x, X), (w, W)):
+                tensor.copy_(torch.from_numpy(host).pin_memory(), non_blocking=True)
+            if not given:
+                c, y = gpu.bmm(a, b, device=device), gpu.bconv2d(x, w, device=device)
+        if given:
+            c, y = (
+                gpu.bmm(a, b, device=device, stream=stream),
+                gpu.bconv2d(x, w, device=device, stream=stream),
+            )
+        same(c, PRODUCT)
+        same(y, CONVOLUTION)
+
+
+def test_streams_of_every_kind_are_taken(device, torch):
+    a, b = gpu.prepare(A, "a", device=device), gpu.prepare(B, "b", device=device)
+    device.synchronize()
+    other, own = torch.cuda.Stream(), device.stream()
+    streams = [own, other, other.cuda_stream, 0, 1, 2, torch.cuda.default_stream()]
+    try:
+        import cupy
+
+        streams += [cupy.cuda.Stream(non_blocking=True), cupy.cuda.Stream.null]
+    except ImportError:
+        pass
+    for stream in streams:
+        for _ in range(2):
+            same(gpu.bmm(a, b, stream=stream), PRODUCT)
+    same(gpu.bmm(A, B, device=device, stream=own), PRODUCT)
+    for wrong in ("stream", 1.5, True):
+        with pytest.raises(DtypeError, match="stream= is a"):
+            gpu.bmm(a, b, stream=wrong)
+
+
+def test_a_stream_of_another_device_is_refused(device, torch):
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    with pytest.raises(LaunchError, match="stream of CUDA device 1"):
+        gpu.bmm(A, B, device=device, stream=torch.cuda.Stream(device=1))
+    with pytest.raises(DtypeError, match="on CUDA device 1"):
+        gpu.bmm(torch.from_numpy(A).to("cuda:1"), B, device=device)
+
+
+def test_freed_memory_is_not_used_again_before_its_stream_is_done(device, torch):
+    """Operands and results go as soon as their call returns, in two streams and the default one."""
+    streams = [torch.cuda.Stream(), device.stream(), None]
+    products = []
+    for i in range(60):
+        stream = streams[i % 3]
+        a, b = gpu.prepare(A + i, "a", device=device), gpu.prepare(B, "b", device=device)
+        device.synchronize()
+        if i % 3 == 0:
+            busy(torch, stream)
+        gpu.bmm(a, b, stream=stream)  # dropped at once
+        products.append((i, gpu.bmm(a, b, stream=stream)))
+        del a, b
+    for i, c in products:
+        same(c, reference.bmm(A + i, B))
+
+
+@pytest.mark.parametrize("kind", ["ours", "torch", "cupy"])
+def test_captured_calls_give_the_same(device, torch, kind):
+    thresholds, flip = device.upload(np.arange(200, dtype=np.int32)), device.upload(np.zeros(200, np.uint8))
+    a, b = gpu.prepare(A, "a", device=device), gpu.prepare(B, "b", device=device)
+    x, w = gpu.prepare(X, "x", device=device), gpu.prepare(W, "w", device=device)
+
+    def calls(stream=None):
+        bits = gpu.bmm(a, b, thresholds=thresholds, flip=flip, stream=stream)
+        return gpu.bmm(a, b, stream=stream), bits.words, gpu.bconv2d(x, w, stream=stream)
+
+    warm = [y.download() for y in calls()]
+    if kind == "ours":
+        with device.capture() as graph:
+            answers = calls(device.stream())
+        launch = graph.launch
+    elif kind == "torch":
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            answers = calls(torch.cuda.current_stream())
+        launch = graph.replay
+    else:
+        cupy = pytest.importorskip("cupy")
+        stream = cupy.cuda.Stream(non_blocking=True)
+        with stream:
+            stream.begin_capture()
+            answers = calls(stream)
+            graph = stream.end_capture()
+        launch = lambda: graph.launch(stream)  # noqa: E731
+    for _ in range(3):
+        for y in answers:
+            y.upload(np.zeros(y.shape, y.dtype))
+        launch()
+        torch.cuda.synchronize()
+        for y, expected in zip(answers, warm, strict=True):
+            same(y, expected)
+
+
+def test_torch_operands_are_packed_in_a_torch_graph(device, torch):
+    a, b = of_torch(torch, A, B)
+    gpu.bmm(a, b, device=device)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        c = gpu.bmm(a, b, device=device)
+        with pytest.raises(CaptureError, match="an upload"):
+            gpu.bmm(a, B, device=device)
+    a.neg_()
+    for _ in range(3):
+        noise = [torch.randn(1000, 1000, device="cuda") for _ in range(3)]
+        graph.replay()
+        torch.cuda.synchronize()
+        same(c, reference.bmm(-A, B))
+        del noise
+
+
+def test_device_arrays_that_cannot_be_used_are_refused(device, torch):
+    a, b = of_torch(torch, A, B)
+    with pytest.raises(ShapeError, match="not contiguous"):
+        gpu.bmm(a.T.contiguous().T, b, device=device)
+    for wrong in (a.bfloat16(), a.clone().requires_grad_(), a.int(), a.to(torch.complex64)):
+        with pytest.raises(DtypeError):
+            gpu.bmm(wrong, b, device=device)
+    same(gpu.bmm(a.double(), b.half(), device=device), reference.bmm(A, B.astype(np.float16)))
+
+
+# ---- operators of torch
+
+
+def sign(x):
+    return (x >= 0).to(x.dtype) * 2 - 1
+
+
+@pytest.fixture(scope="module")
+def operators(torch):
+    importlib.import_module("gpu.operators")
+    return torch.ops.simwarp
+
+
+def test_operators_answer_as_torch_does_of_signs(torch, operators):
+    a, b = of_torch(torch, A, B)
+    expected = (sign(a).double() @ sign(b).double()).int()
+    for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.float64):
+        left, right = sign(a).to(dtype), sign(b).to(dtype)
+        assert torch.equal(operators.bmm(left, right), expected)
+        assert torch.equal(operators.bmm(left, right.t().contiguous().t()), expected)
+        assert torch.equal(operators.bmm(left, right.t().contiguous(), transpose_b=True), expected)
+    x, w = torch.from_numpy(X).cuda().permute(0, 3, 1, 2), torch.from_numpy(W).cuda().permute(3, 2, 0, 1)
+    for options in (((1, 1), (1, 1), (1, 1)), ((2, 1), (0, 2), (1, 2))):
+        stride, padding, dilation = options
+        expected = torch.nn.functional.conv2d(
+            sign(x).double(), sign(w).double(), None, stride, padding, dilation
+        ).int()
+        for layout in (torch.contiguous_format, torch.channels_last):
+            y = operators.bconv2d(x.contiguous(memory_format=layout), w, *options)
+            assert torch.equal(y, expected)
+
+
+def test_operators_pass_torchs_own_checks(torch, operators):
+    a, b = of_torch(torch, A, B)
+    torch.library.opcheck(operators.bmm.default, (a, b))
+    x, w = torch.from_numpy(X).cuda().permute(0, 3, 1, 2), torch.from_numpy(W).cuda().permute(3, 2, 0, 1)
+    torch.library.opcheck(operators.bconv2d.default, (x, w))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
+def test_the_compiler_keeps_operators(torch, operators, mode):
+    a, b = of_torch(torch, A, B)
+
+    def layer(a, b):
+        return operators.bmm(a * 2, b).float() + 1
+
+    compiled = torch.compile(layer, fullgraph=True, mode=mode)
+    for _ in range(4):
+        assert torch.equal(compiled(a, b).clone(), layer(a, b))
