@@ -66,7 +66,7 @@ def choose_device(device: Device | None, *operands: Any) -> Device:
 
 def in_stream(device: Device, stream: Any, *operands: Any) -> Device:
     """The device for a call in a stream: the given one, else torch's current one if an operand is torch's."""
-    if stream is None and hasattr(device, "ordinal"):
+    if stream is None and operands and hasattr(device, "ordinal"):
         stream = torch_stream_of(*operands)
     return device if stream is None else cast("Device", device.in_stream(stream))
 

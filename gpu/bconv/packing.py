@@ -18,6 +18,7 @@ from gpu.host import (
     check_words,
     choose_device,
     downloaded,
+    in_stream,
     nan_flag,
     on_device,
     signs,
@@ -90,7 +91,7 @@ def pack_tensor(
                 "choose one, or use reference.pack_tensor"
             )
     x = tensor(x, "x", MEANINGS["x" if layout == "NHWC" else "w"])
-    device = choose_device(device, x)
+    device = in_stream(choose_device(device, x), None, x)
     packed = pack_on_device(x, "x", layout, word, device)
     if on_device(x):
         return packed

@@ -17,6 +17,7 @@ from gpu.host import (
     check_role,
     choose_device,
     for_chip,
+    in_stream,
     prepared_for,
     refuse_nan,
     unknown,
@@ -100,7 +101,7 @@ def prepare_tensor(
 ) -> PreparedTensor:
     """Check, pack and arrange an operand of `gpu.bconv2d`; see `gpu.prepare`."""
     x = operand(x, role)
-    device = choose_device(device, x)
+    device = in_stream(choose_device(device, x), None, x)
     chosen = choose_scheme(scheme, x, x, device, lambda: _alone(x, role, device))
     refuse_nan(**{role: x})
     return placed(x, role, chosen, device)

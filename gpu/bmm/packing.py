@@ -14,6 +14,7 @@ from gpu.host import (
     WORD_DTYPES,
     choose_device,
     downloaded,
+    in_stream,
     nan_flag,
     on_device,
     signs,
@@ -69,7 +70,7 @@ def pack(
     """
     check_format(layout, word, first)
     x = matrix(x, "x")
-    device = choose_device(device, x)
+    device = in_stream(choose_device(device, x), None, x)
     packed = pack_on_device(x, "x", layout, word, first, device)
     if on_device(x):
         return packed

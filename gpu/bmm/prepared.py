@@ -19,6 +19,7 @@ from gpu.host import (
     check_role,
     check_words,
     choose_device,
+    in_stream,
     prepared_for,
     refuse_nan,
     words_to_device,
@@ -96,7 +97,7 @@ def prepare_matrix(
     """Check, pack and arrange an operand of `gpu.bmm`; see `gpu.prepare`."""
     x = operand(x, role, transposed=transpose)
     refuse_nan(**{role: x})
-    device = choose_device(device, x)
+    device = in_stream(choose_device(device, x), None, x)
     lines, k = sizes_of(x, role, transpose)
     chosen = scheme_for(scheme, device, (lines, MANY, k), "int32", x)
     return placed(x, role, transpose, chosen, device)

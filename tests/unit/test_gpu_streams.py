@@ -12,7 +12,7 @@ import gpu
 import reference
 import simwarp
 from gpu import cuda as gpu_cuda
-from gpu import cuda_capture
+from gpu import cuda_capture, host
 from gpu.bconv.prepared import Addends
 from gpu.cuda_graphs import BoundChain, BoundLaunch
 from gpu.device import LaunchChain, LaunchPlan
@@ -164,6 +164,27 @@ def test_operands_that_must_be_packed_or_copied_are_refused_in_a_capture(device,
         for second, what in ((right, "an upload of"), (on_device, "an (operand is packed|upload of thre)")):
             with pytest.raises(CaptureError, match=f"{what}.* in a capture"), device.capture():
                 call(ready, second, **more)
+
+
+DEFAULTS = {
+    "bmm": lambda x, w, a, b: gpu.bmm(a, b),
+    "bconv2d": lambda x, w, a, b: gpu.bconv2d(x, w),
+    "prepare a": lambda x, w, a, b: gpu.prepare(a, "a"),
+    "prepare x": lambda x, w, a, b: gpu.prepare(x, "x"),
+    "pack": lambda x, w, a, b: gpu.pack(a),
+    "pack_tensor": lambda x, w, a, b: gpu.pack_tensor(x, layout="NHWC"),
+}
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_torchs_current_stream_is_the_default_of_torch_tensors(device, monkeypatch, name):
+    operands, stream = [device.upload(each) for each in (X, W, A, B)], device.stream()
+    current = {id(each): stream for each in operands}
+    device.ordinal = 0  # as a CUDA device has
+    monkeypatch.setattr(host, "torch_stream_of", lambda first, *_: current.get(id(first)))
+    DEFAULTS[name](*operands)
+    assert device.made
+    assert {used for _, used in device.made} == {stream}
 
 
 # ---- the CUDA device, whose driver is replaced
