@@ -69,6 +69,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
     runpy.run_path(str(EXAMPLE), run_name="__main__")
 
 
+@pytest.mark.slow
 def test_the_script_saves_the_edges_of_a_device(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], edges: ModuleType
 ) -> None:
@@ -89,6 +90,7 @@ def test_the_script_reports_a_wrong_edge(monkeypatch: pytest.MonkeyPatch, edges:
         run(monkeypatch)
 
 
+@pytest.mark.slow
 def test_the_page_shows_the_edges_of_the_simulator() -> None:
     hooks = load(ROOT / "docs" / "hooks.py")
     page = hooks.on_page_markdown(f"# Edges\n\n{hooks.EDGES_MARKER}\n")
