@@ -255,7 +255,7 @@ def test_bmm64_is_right_around_its_counter_bound(device, monkeypatch, k, output)
 
 @pytest.mark.slow
 def test_beyond_its_bound_bmm64_would_overflow(device, monkeypatch):
-    monkeypatch.setattr(product, "choose_scheme", lambda name, k: SCHEMES[name])
+    monkeypatch.setattr(product, "scheme_for", lambda name, *_: SCHEMES[name])
     a, b, packed_a, packed_b = extremes(LIMIT + 1, 64)
     c = gpu.bmm(packed_a, packed_b, scheme="bmm64", device=device)
     assert c[0, 1] == LIMIT + 1  # instead of its negative: more differences than 16 bits count
