@@ -216,7 +216,7 @@ def main() -> None:
     peers = None if options.no_peers else Peers(device, options.cutlass, options.fp_cuda)
     rows: list[Row] = []
     for row in rows_of(device, options.rows, options.sustained, peers):
-        rows.append(row)  # a run that is ended leaves what it has
+        rows.append(row)  # written one by one: an interrupted run leaves its rows
         show([row])
         if options.json:
             write(options.json, meta, rows)
