@@ -21,6 +21,10 @@ class NotANumberError(SimwarpError, ValueError):
     """A NaN or an infinity in an operation that needs a sign or a finite number."""
 
 
+class RangeError(SimwarpError, ValueError):
+    """A number that the integers of an operation cannot hold."""
+
+
 class FormatError(SimwarpError, ValueError):
     """Packed words or arrays of a sparse tensor that do not have the required format."""
 

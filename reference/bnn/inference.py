@@ -1,0 +1,226 @@
+"""A binarized network by definition: exact integers, layer by layer.
+
+Source: BSTC (SC'19), section 6; BTC (TPDS'20), section 6.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from reference.bconv import bconv2d
+from reference.bits import unpack
+from reference.bmm import bmm
+from reference.bnn.images import checked_images, first_value
+from reference.conv_geometry import ConvGeometry, conv_geometry, inside
+from reference.errors import DtypeError
+from reference.tensors import unpack_tensor
+from reference.types.network import (
+    Affine,
+    Clip,
+    Conv,
+    Dense,
+    Flatten,
+    Layer,
+    Network,
+    PadChannels,
+    Pool,
+    Residual,
+    Threshold,
+)
+
+Array: TypeAlias = npt.NDArray[Any]
+
+INT32_MIN = -(2**31)
+_IMAGES_AT_ONCE = 1 << 24
+"""Elements of the images that go through the network together."""
+
+
+class Answer(NamedTuple):
+    """What a network says of N images.
+
+    Attributes
+    ----------
+    sums : array of int32, (N, K)
+        The exact integers of the last layer.
+    logits : array of float32, (N, K)
+    classes : array of int64, (N,)
+        The first class with the largest logit.
+    """
+
+    sums: npt.NDArray[np.int32]
+    logits: npt.NDArray[np.float32]
+    classes: npt.NDArray[np.int64]
+
+
+def run(network: Network, images: npt.ArrayLike) -> Answer:
+    """Run a binarized network on images, in exact integers.
+
+    ``gpu.bnn.run`` answers the same question.
+
+    Parameters
+    ----------
+    network : Network
+    images : array_like, (N, *network.input.shape)
+        uint8 for `Pixels` and `BitPlanes`, float32 for `Reals`, either for `Signs`.
+
+    Returns
+    -------
+    Answer
+        Sums, logits and classes.
+
+    Raises
+    ------
+    ShapeError, DtypeError
+        For images of another shape or dtype.
+    NotANumberError, RangeError
+        For a NaN or an infinity; for a float that the input's integers cannot hold.
+
+    Notes
+    -----
+    Source: BSTC (SC'19), section 6; BTC (TPDS'20), section 6.1 and figure 15.
+
+    Examples
+    --------
+    Two pixels, and one class for each sign of their difference:
+
+    >>> from reference import pack
+    >>> from reference.bnn import Dense, Network, Pixels
+    >>> network = Network(
+    ...     "brighter",
+    ...     Pixels((2,), np.array([1, 1], np.int32), np.array([0, 0], np.int32)),
+    ...     (Dense(pack([[1, -1], [-1, 1]], layout="row")),),
+    ...     np.ones(2, np.float32),
+    ...     np.zeros(2, np.float32),
+    ... )
+    >>> run(network, np.array([[9, 200]], np.uint8)).sums
+    array([[-191,  191]], dtype=int32)
+    """
+    images = checked_images(network.input, images)
+    step = max(1, _IMAGES_AT_ONCE // images[0].size)
+    parts: list[Array] = []
+    for start in range(0, len(images), step):
+        value = first_value(network.input, images[start : start + step])
+        for layer in network.layers:
+            value = _apply(layer, value)
+        parts.append(value)
+    return answer(network, np.concatenate(parts))
+
+
+def answer(network: Network, sums: npt.NDArray[np.int32]) -> Answer:
+    """The answer with these sums."""
+    logits = sums.astype(np.float32) * network.scale + network.offset
+    return Answer(sums, logits, logits.argmax(axis=1))
+
+
+def values(network: Network, images: npt.ArrayLike) -> Iterator[tuple[str, Array]]:
+    """What each layer gives, with its path: bits as uint8, integers as int32.
+
+    The first is the input's, with the path "input". Layers of a residual come before it; paths are those of
+    `reference.types.network_values.follow`.
+    """
+    value = first_value(network.input, checked_images(network.input, images))
+    yield "input", value
+    yield from _values(network.layers, value, "")
+
+
+def _values(layers: tuple[Layer, ...], value: Array, prefix: str) -> Iterator[tuple[str, Array]]:
+    for i, layer in enumerate(layers):
+        if isinstance(layer, Residual):
+            ends: list[Array] = []
+            for name, way in (("body", layer.body), ("shortcut", layer.shortcut)):
+                end = value
+                depth = f"{prefix}{i}.{name}.".count(".")
+                for path, inner in _values(way, value, f"{prefix}{i}.{name}."):
+                    yield path, inner
+                    end = inner if path.count(".") == depth else end
+                ends.append(end)
+            value = ends[0] + ends[1]
+        else:
+            value = _apply(layer, value)
+        yield f"{prefix}{i}", value
+
+
+def _apply(layer: Layer, value: Array) -> Array:
+    """What a layer gives: bits as uint8, integers as int32."""
+    match layer:
+        case Conv():
+            return _conv(layer, value)
+        case Dense(weights=weights):
+            if value.dtype == np.uint8:
+                return bmm(_signs(value), weights)
+            return _product(value, 2 * unpack(weights).astype(np.int64) - 1)
+        case Threshold(thresholds=thresholds, flip=flip):
+            return ((value >= thresholds) ^ flip).astype(np.uint8)
+        case Pool():
+            return _pool(layer, value)
+        case Flatten():
+            return value.reshape(len(value), -1)
+        case Affine(scale=scale, offset=offset):
+            return (value.astype(np.int64) * scale + offset).astype(np.int32)
+        case Clip(low=low, high=high):
+            return value if low is None and high is None else np.clip(value, low, high)
+        case PadChannels(before=before, after=after):
+            return np.pad(value, ((0, 0), (0, 0), (0, 0), (before, after)))
+        case Residual(body=body, shortcut=shortcut):
+            return _through(body, value) + _through(shortcut, value)
+    raise DtypeError(f"{type(layer).__name__} is not a layer")  # pragma: no cover - Network has checked it
+
+
+def _through(layers: tuple[Layer, ...], value: Array) -> Array:
+    for layer in layers:
+        value = _apply(layer, value)
+    return value
+
+
+def _conv(layer: Conv, value: Array) -> Array:
+    if value.dtype == np.uint8:
+        return bconv2d(
+            _signs(value), layer.filters, stride=layer.stride, padding=layer.padding, dilation=layer.dilation
+        )
+    geometry = conv_geometry(
+        value.shape, layer.filters.shape, stride=layer.stride, padding=layer.padding, dilation=layer.dilation
+    )
+    return _tap_by_tap(value, 2 * unpack_tensor(layer.filters).astype(np.int64) - 1, geometry)
+
+
+def _tap_by_tap(x: Array, w: Array, g: ConvGeometry) -> Array:
+    """Integers times ±1, by definition; exact, as each partial sum is below 2**31 in float64."""
+    y = np.zeros((g.batch, g.out_height, g.out_width, g.filters))
+    for r in range(g.filter_height):
+        for s in range(g.filter_width):
+            rows, columns = g.rows(r), g.columns(s)
+            p, q = np.flatnonzero(inside(rows, g.height)), np.flatnonzero(inside(columns, g.width))
+            y[:, p[:, None], q] += x[:, rows[p][:, None], columns[q]].astype(np.float64) @ w[r, s]
+    return y.astype(np.int32)
+
+
+def _product(x: Array, w: Array) -> Array:
+    return (x.astype(np.float64) @ w).astype(np.int32)
+
+
+def _pool(layer: Pool, value: Array) -> Array:
+    """Each window's pixels, one after the other; those outside the image are left out."""
+    joined = {"or": np.maximum, "and": np.minimum, "max": np.maximum, "sum": np.add}[layer.kind]
+    outside = {"or": 0, "and": 1, "max": INT32_MIN, "sum": 0}[layer.kind]
+    value = np.pad(value, ((0, 0), *layer.padding, (0, 0)), constant_values=outside)
+    counts = [
+        (size - span) // step + 1
+        for size, span, step in zip(value.shape[1:3], layer.window, layer.stride, strict=True)
+    ]
+    windows = [
+        value[:, i : i + (counts[0] - 1) * layer.stride[0] + 1 : layer.stride[0]][
+            :, :, j : j + (counts[1] - 1) * layer.stride[1] + 1 : layer.stride[1]
+        ]
+        for i in range(layer.window[0])
+        for j in range(layer.window[1])
+    ]
+    return np.ascontiguousarray(joined.reduce(windows)).astype(value.dtype)
+
+
+def _signs(bits: Array) -> npt.NDArray[np.int8]:
+    """±1 of bits."""
+    return (2 * bits.astype(np.int8) - 1).astype(np.int8)

@@ -1,0 +1,246 @@
+"""Binarized networks as plain data: an input, layers, and the scale of the last sums.
+
+Two kinds of value flow from layer to layer: *bits* (1 means +1, 0 means -1) and *integers* (int32). An input
+and a `Threshold` make bits of numbers, `Conv` and `Dense` make integers of bits. Nothing is rounded after the
+input, so all tiers agree to the last bit. `reference.types.network_values` follows shapes and ranges.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from reference.types.packed import PackedBits, PackedTensor
+
+PerSide: TypeAlias = tuple[tuple[int, int], tuple[int, int]]
+"""((top, bottom), (left, right))."""
+PoolKind: TypeAlias = Literal["or", "and", "max", "sum"]
+
+
+@dataclass(frozen=True, eq=False)
+class Pixels:
+    """Images of bytes as integers: ``scale[c] * x[n, h, w, c] + offset[c]``.
+
+    A normalisation (x / 255 - mean) / deviation becomes exact in units of 2**-f with integers near
+    ``2**f / (255 * deviation)`` and ``-2**f * mean / deviation``.
+
+    Attributes
+    ----------
+    shape : (H, W, C), or (F,) for vectors
+    scale, offset : array of int32, (C,) or (F,)
+        The integers must lie within int16.
+    """
+
+    shape: tuple[int, ...]
+    scale: Any
+    offset: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Reals:
+    """Images of float32 as integers: ``x * 2**fraction`` rounded to the nearest integer, ties to even.
+
+    Attributes
+    ----------
+    shape : (H, W, C), or (F,) for vectors
+    fraction : int
+        0 to 15. An integer beyond int16 is an error.
+    """
+
+    shape: tuple[int, ...]
+    fraction: int = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Signs:
+    """Images of bytes or float32 as bits: ``x[n, h, w, c] >= thresholds[c]``.
+
+    Attributes
+    ----------
+    shape : (H, W, C), or (F,) for vectors
+    thresholds : array of float32, (C,) or (F,)
+    """
+
+    shape: tuple[int, ...]
+    thresholds: Any
+
+
+@dataclass(frozen=True, eq=False)
+class BitPlanes:
+    """Images of bytes as bits: channel ``8 * c + b`` is bit 7 - b of ``x[n, h, w, c]``.
+
+    Attributes
+    ----------
+    shape : (H, W, C), or (F,) for vectors
+    """
+
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Conv:
+    """Cross-correlation with filters of ±1; taps outside the image contribute nothing. Gives integers.
+
+    Of bits it is `reference.bconv2d`; of integers each is added or subtracted.
+
+    Attributes
+    ----------
+    filters : PackedTensor of filters, (R, S, C, O)
+    stride, dilation : (vertical, horizontal)
+    padding : ((top, bottom), (left, right))
+    """
+
+    filters: PackedTensor
+    stride: tuple[int, int] = (1, 1)
+    padding: PerSide = ((0, 0), (0, 0))
+    dilation: tuple[int, int] = (1, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Dense:
+    """A fully connected layer: the product of vectors (N, F) with weights of ±1. Gives integers.
+
+    Attributes
+    ----------
+    weights : PackedBits, (F, O)
+    """
+
+    weights: PackedBits
+
+
+@dataclass(frozen=True, eq=False)
+class Threshold:
+    """Bits of integers: ``(x[..., j] >= thresholds[j]) ^ flip[j]``.
+
+    `reference.integer_thresholds` makes them of a batch normalisation.
+
+    Attributes
+    ----------
+    thresholds : array of int32, (C,)
+    flip : array of bool, (C,)
+    """
+
+    thresholds: Any
+    flip: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """OR or AND of the bits, the maximum or the sum of the integers, of each window of pixels.
+
+    Pixels outside the image are left out. An average is a sum, whose divisor belongs to what follows.
+
+    Attributes
+    ----------
+    kind : {"or", "and", "max", "sum"}
+    window, stride : (vertical, horizontal)
+    padding : ((top, bottom), (left, right))
+        Less than the window, so that each window has a pixel.
+    """
+
+    kind: PoolKind
+    window: tuple[int, int] = (2, 2)
+    stride: tuple[int, int] = (2, 2)
+    padding: PerSide = ((0, 0), (0, 0))
+
+
+@dataclass(frozen=True, eq=False)
+class Flatten:
+    """Pixels (N, H, W, C) as vectors (N, H * W * C), in C order."""
+
+
+@dataclass(frozen=True, eq=False)
+class Affine:
+    """Integers ``scale[c] * x[..., c] + offset[c]``: a batch normalisation in units of a power of two.
+
+    Attributes
+    ----------
+    scale, offset : array of int32, (C,)
+    """
+
+    scale: Any
+    offset: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Clip:
+    """Integers limited to low … high: ReLU is ``Clip(0)``, hardtanh has both limits.
+
+    Attributes
+    ----------
+    low, high : int, optional
+    """
+
+    low: int | None = None
+    high: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class PadChannels:
+    """Integers with channels of zeros before and after: the shortcut of type A where channels grow.
+
+    Attributes
+    ----------
+    before, after : int
+    """
+
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, eq=False)
+class Residual:
+    """The sum of two ways from one value: ``body(x) + shortcut(x)``, integers.
+
+    Without layers a way gives its input, which then has to be integers. Type A of the papers: a shortcut of
+    ``Pool("max")`` and `PadChannels`, or none; type B: `Threshold` and a 1×1 `Conv`.
+
+    Attributes
+    ----------
+    body, shortcut : tuple of layers
+    """
+
+    body: tuple[Layer, ...]
+    shortcut: tuple[Layer, ...] = ()
+
+
+Input: TypeAlias = Pixels | Reals | Signs | BitPlanes
+Layer: TypeAlias = Conv | Dense | Threshold | Pool | Flatten | Affine | Clip | PadChannels | Residual
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A binarized network: from images to one integer and one logit for each class.
+
+    The last layer gives integers (N, K), the *sums*. Logit (n, k) is ``float32(sums[n, k]) * scale[k] +
+    offset[k]``, two operations that each round to float32. The class is the first with the largest logit.
+
+    Attributes
+    ----------
+    name : str
+    input : Pixels, Reals, Signs or BitPlanes
+    layers : tuple of layers
+    scale, offset : array of float32, (K,)
+    classes : tuple of str, optional
+        The names of the K classes.
+    about : str, optional
+        What it is, and where it comes from.
+
+    Raises
+    ------
+    ShapeError, DtypeError, SchemeError, RangeError
+        For a layer that does not fit the one before it, or whose integers may exceed int32; names the layer.
+    """
+
+    name: str
+    input: Input
+    layers: tuple[Layer, ...]
+    scale: Any
+    offset: Any
+    classes: tuple[str, ...] = ()
+    about: str = ""
+
+    def __post_init__(self) -> None:
+        from reference.types.network_values import check_network
+
+        check_network(self)
