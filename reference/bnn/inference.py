@@ -121,6 +121,16 @@ def values(network: Network, images: npt.ArrayLike) -> Iterator[tuple[str, Array
 
     The first is the input's, with the path "input". Layers of a residual come before it; paths are those of
     `reference.types.network_values.follow`.
+
+    Examples
+    --------
+    >>> from reference.bnn import Flatten, Network, Pixels, Pool
+    >>> one, none = np.ones(1, np.int32), np.zeros(1, np.int32)
+    >>> logits = np.ones(1, np.float32), np.zeros(1, np.float32)
+    >>> network = Network("brightness", Pixels((2, 2, 1), one, none), (Pool("sum"), Flatten()), *logits)
+    >>> image = np.array([[[[1], [2]], [[3], [4]]]], np.uint8)
+    >>> [(path, value.tolist()) for path, value in values(network, image)][1:]
+    [('0', [[[[10]]]]), ('1', [[10]])]
     """
     value = first_value(network.input, checked_images(network.input, images))
     yield "input", value

@@ -146,7 +146,16 @@ class Pool:
 
 @dataclass(frozen=True, eq=False)
 class Flatten:
-    """Pixels (N, H, W, C) as vectors (N, H * W * C), in C order."""
+    """Pixels (N, H, W, C) as vectors (N, H * W * C), in C order.
+
+    Examples
+    --------
+    A network of PyTorch flattens (N, C, H, W): its weights (C * H * W, O) have to be permuted.
+
+    >>> x = np.arange(8).reshape(1, 2, 2, 2)  # pixel (h, w) holds 4 h + 2 w and the number after it
+    >>> x.reshape(1, -1)
+    array([[0, 1, 2, 3, 4, 5, 6, 7]])
+    """
 
 
 @dataclass(frozen=True, eq=False)
