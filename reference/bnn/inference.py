@@ -92,7 +92,7 @@ def run(network: Network, images: npt.ArrayLike) -> Answer:
     >>> network = Network(
     ...     "brighter",
     ...     Pixels((2,), np.array([1, 1], np.int32), np.array([0, 0], np.int32)),
-    ...     (Dense(pack([[1, -1], [-1, 1]], layout="row")),),
+    ...     (Dense(pack([[1.0, -1.0], [-1.0, 1.0]], layout="row")),),
     ...     np.ones(2, np.float32),
     ...     np.zeros(2, np.float32),
     ... )

@@ -152,6 +152,7 @@ class Flatten:
     --------
     A network of PyTorch flattens (N, C, H, W): its weights (C * H * W, O) have to be permuted.
 
+    >>> import numpy as np
     >>> x = np.arange(8).reshape(1, 2, 2, 2)  # pixel (h, w) holds 4 h + 2 w and the number after it
     >>> x.reshape(1, -1)
     array([[0, 1, 2, 3, 4, 5, 6, 7]])
