@@ -1,4 +1,4 @@
-"""Binarized networks: what they are, and what they answer, in exact integers."""
+"""Binarized networks as plain data, and their answers in exact integers."""
 
 from reference.bnn.inference import Answer, run, values
 from reference.types.network import (
