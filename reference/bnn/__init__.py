@@ -1,6 +1,7 @@
 """Binarized networks as plain data, and their answers in exact integers."""
 
 from reference.bnn.inference import Answer, run, values
+from reference.bnn.networks import alexnet, mlp, resnet14, resnet18, vgg16, vgg_cifar
 from reference.types.network import (
     Affine,
     BitPlanes,
@@ -38,6 +39,12 @@ __all__ = [
     "Residual",
     "Signs",
     "Threshold",
+    "alexnet",
+    "mlp",
+    "resnet14",
+    "resnet18",
     "run",
     "values",
+    "vgg16",
+    "vgg_cifar",
 ]

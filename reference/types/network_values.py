@@ -118,6 +118,20 @@ def input_value(given: Input) -> Value:
     raise DtypeError(f"input is a {type(given).__name__}: give Pixels, Reals, Signs or BitPlanes")
 
 
+def multiply_adds(layer: Layer, given: Value) -> int:
+    """Products of a weight and an element for one image; ``given`` is what the layer gives.
+
+    Taps outside the image count; a residual's are those of its layers.
+    """
+    match layer:
+        case Conv(filters=filters):
+            return prod(filters.shape) * prod(given.shape[:2])
+        case Dense(weights=weights):
+            return prod(weights.shape)
+        case _:
+            return 0
+
+
 def check_network(network: Network) -> None:
     """Raise unless each layer fits the one before it and the sums fit scale, offset and classes."""
     if not network.layers:
