@@ -1,11 +1,16 @@
-"""Which cases of a test `make test` leaves out: two marks of a function become `slow` on some of its cases.
+"""Which cases of a test `make test` and CI leave out: marks of a function that mark some of its cases.
 
 ``@pytest.mark.slow_cases("btc*", "*-4096")``
-    The cases with one of these names, the text in brackets; ``but=("bmm32",)``: all except these.
+    The cases with one of these names, the text in brackets, are `slow`; ``but=("bmm32",)``: all except these.
+``@pytest.mark.gate_cases("btc*", "*-4096")``
+    Likewise `gate`.
 ``@pytest.mark.pairwise``
-    The cases that are not needed for each two values of different arguments to meet in one.
+    The cases that are not needed for each two values of different arguments to meet in one are `gate`.
+``@pytest.mark.singly``
+    The cases that are not needed for each value of each argument to occur are `gate`.
 
-`slow` itself marks a whole test, or by `pytest.param` one case.
+`slow` and `gate` themselves mark a whole test, or by `pytest.param` one case. CI runs what is `slow`; what is
+`gate` runs before a release.
 """
 
 from __future__ import annotations
@@ -18,36 +23,44 @@ from typing import Any
 
 import pytest
 
+TIERS = ("slow", "gate")
+
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marks `slow_cases` and `pairwise`."""
-    config.addinivalue_line("markers", "slow_cases(*ids, but=()): the cases of these names are slow")
-    config.addinivalue_line("markers", "pairwise: the cases that no pair of values needs are slow")
+    """Register the marks that select cases."""
+    for tier in TIERS:
+        text = f"{tier}_cases(*ids, but=()): the cases of these names are {tier}"
+        config.addinivalue_line("markers", text)
+    config.addinivalue_line("markers", "pairwise: the cases that no pair of values needs are gate")
+    config.addinivalue_line("markers", "singly: the cases that no value needs are gate")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
-    """Mark the slow cases before ``-m`` selects tests."""
+    """Mark the cases before ``-m`` selects tests."""
     whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
     tests = defaultdict[str, list[pytest.Item]](list)
     for item in items:
         tests[item.nodeid.partition("[")[0]].append(item)
     for name, cases in tests.items():
-        by_name, by_pairs = (cases[0].get_closest_marker(mark) for mark in ("slow_cases", "pairwise"))
-        if by_name:
+        for tier in TIERS:
+            by_name = cases[0].get_closest_marker(f"{tier}_cases")
+            if by_name is None:
+                continue
             patterns: Sequence[str] = by_name.kwargs.get("but", by_name.args)
             unknown = [p for p in patterns if not any(_matches(case, [p]) for case in cases)]
             if whole and unknown:
-                raise pytest.UsageError(f"{name} has no case {', '.join(unknown)}: correct its slow_cases")
+                raise pytest.UsageError(f"{name} has no case {', '.join(unknown)}: correct its {tier}_cases")
             but = "but" in by_name.kwargs
-            _mark(case for case in cases if _matches(case, patterns) != but)
-        if by_pairs:
-            kept = pairwise([[(name, id(value)) for name, value in _arguments(case)] for case in cases])
-            _mark(case for i, case in enumerate(cases) if i not in kept)
+            _mark(tier, (case for case in cases if _matches(case, patterns) != but))
+        for mark, together in (("pairwise", 2), ("singly", 1)):
+            if cases[0].get_closest_marker(mark):
+                kept = covering([[*_arguments(case)] for case in cases], together)
+                _mark("gate", (case for i, case in enumerate(cases) if i not in kept))
 
 
-def _arguments(case: Any) -> Iterable[tuple[str, object]]:
-    return case.callspec.params.items()
+def _arguments(case: Any) -> Iterable[tuple[str, int]]:
+    return ((name, id(value)) for name, value in case.callspec.params.items())
 
 
 def _matches(case: pytest.Item, patterns: Sequence[str]) -> bool:
@@ -55,17 +68,17 @@ def _matches(case: pytest.Item, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _mark(cases: Iterable[pytest.Item]) -> None:
+def _mark(mark: str, cases: Iterable[pytest.Item]) -> None:
     for case in cases:
-        case.add_marker("slow")
+        case.add_marker(mark)
 
 
-def pairwise(cases: Sequence[Sequence[tuple[str, Hashable]]]) -> set[int]:
-    """Numbers of a greedily chosen small set of cases that contains every pair of argument values."""
-    pairs = [set(combinations(case, 2)) for case in cases]
-    missing, chosen = set().union(*pairs), set[int]()
+def covering(cases: Sequence[Sequence[tuple[str, Hashable]]], together: int) -> set[int]:
+    """Numbers of a few cases, chosen greedily, with every combination of ``together`` argument values."""
+    held = [set(combinations(case, together)) for case in cases]
+    missing, chosen = set().union(*held), set[int]()
     while missing:
-        best = max(range(len(cases)), key=lambda i: (len(pairs[i] & missing), -i))
+        best = max(range(len(cases)), key=lambda i: (len(held[i] & missing), -i))
         chosen.add(best)
-        missing -= pairs[best]
+        missing -= held[best]
     return chosen

@@ -1,4 +1,4 @@
-"""The marks of tests/tiers.py select the cases that run only in `make test-all`."""
+"""The marks of tests/tiers.py select the cases that `make test` and CI leave out."""
 
 from itertools import combinations, product
 
@@ -27,27 +27,37 @@ TESTS = """
     @pytest.mark.parametrize("z", [0, 1])
     def test_pairs(x, also_x, y, z): pass
 
+    @pytest.mark.slow
+    @pytest.mark.singly
+    @pytest.mark.parametrize("y", [0, 1, 2])
+    @pytest.mark.parametrize("x", "ab")
+    def test_values(x, y): pass
+
     def test_plain(): pass
 """
 
 
 def names(pytester, *options):
     """Names of the tests that run."""
-    pytester.makeini("[pytest]\naddopts = --strict-markers -p no:cacheprovider\nmarkers = slow: long\n")
+    pytester.makeini(
+        "[pytest]\naddopts = --strict-markers -p no:cacheprovider\nmarkers =\n  slow: long\n  gate: longer\n"
+    )
     pytester.makepyfile(TESTS)
     passed, _, _ = pytester.inline_run(*options, plugins=[tiers]).listoutcomes()
     return [report.nodeid.partition("::test_")[2] for report in passed]
 
 
 def test_slow_marks_select_cases(pytester):
-    quick = names(pytester, "-m", "not slow")
+    quick = names(pytester, "-m", "not slow and not gate")
     assert [name for name in quick if "pairs" not in name] == [
         "named[a-1]", "named[a-2]", "named[c-1]", "all_but[a-1]", "all_but[c-1]", "all_but[c-2]", "plain"
     ]  # fmt: skip
     assert len([name for name in quick if "pairs" in name]) == 4
-    slow = names(pytester, "-m", "slow")
-    assert not {*quick} & {*slow}
-    assert {*quick, *slow} == {*names(pytester)}
+    slow, gate = names(pytester, "-m", "slow and not gate"), names(pytester, "-m", "gate")
+    assert [name for name in slow if "values" in name] == ["values[a-0]", "values[a-2]", "values[b-1]"]
+    assert len([name for name in gate if "values" in name]) == 3
+    assert len([name for name in gate if "pairs" in name]) == 4
+    assert sorted([*quick, *slow, *gate]) == sorted(names(pytester))
 
 
 def test_a_pattern_without_a_matching_case_is_refused(pytester):
@@ -70,7 +80,7 @@ def test_a_pattern_without_a_matching_case_is_refused(pytester):
 @pytest.mark.parametrize("sizes", [(2, 2, 2), (4, 2, 3), (3, 3, 3, 3), (5, 4), (16, 4, 2), (3,)])
 def test_pairwise_cases_cover_all_pairs(sizes):
     cases = [tuple(enumerate(values)) for values in product(*map(range, sizes))]
-    chosen = [cases[i] for i in tiers.pairwise(cases)]
+    chosen = [cases[i] for i in tiers.covering(cases, 2)]
     assert {p for case in chosen for p in combinations(case, 2)} == {
         p for case in cases for p in combinations(case, 2)
     }

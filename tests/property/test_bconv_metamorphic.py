@@ -42,6 +42,7 @@ def relation(check):
     """Make a test of one relation run in every tier."""
 
     @pytest.mark.slow_cases("gpu *", "listing *")
+    @pytest.mark.gate_cases("listing *", "gpu bconv64", "gpu btc1")
     @pytest.mark.parametrize("tier", TIERS)
     def test(tier):
         bconv2d, examples = TIERS[tier]

@@ -37,10 +37,12 @@ def part(request, golden):
     return replace(golden, outputs={k: golden.outputs[k] for k in sorted(golden.outputs)[some]})
 
 
+@pytest.mark.gate_cases("bconv2d-wgmma-others", "bmm-mma-others", "bconv2d-others")
 def test_the_simulator_reproduces_hardware_outputs(case, part):
     assert replay(part, case, lambda item: case.answers["gpu"](item, simwarp.Device())) == []
 
 
+@pytest.mark.gate_cases("*-others-listing")
 @pytest.mark.parametrize("tier", ["reference", "listing"])
 def test_the_other_tiers_reproduce_hardware_outputs(case, part, tier):
     if tier not in case.answers:

@@ -8,8 +8,8 @@ from simwarp.faults import CopyInFlight, Livelock, NeedsIndependentProgress, Uni
 from simwarp.lab import recording as lab
 
 SCHEDULES = ["lowest pc", "stack", "random"]
-mostly_slow = pytest.mark.parametrize(
-    "schedule", ["lowest pc", *(pytest.param(name, marks=pytest.mark.slow) for name in SCHEDULES[1:])]
+mostly_gate = pytest.mark.parametrize(
+    "schedule", ["lowest pc", *(pytest.param(name, marks=pytest.mark.gate) for name in SCHEDULES[1:])]
 )
 STUCK = (Livelock, NeedsIndependentProgress)
 """A wait without an end; lanes below the top of a stack may be the cause."""

@@ -360,6 +360,7 @@ def test_a_program_compiles(name, variant, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc of the CUDA toolkit")
+@pytest.mark.gate_cases(but=("few_releases", "large_box"))
 @pytest.mark.parametrize("name", ASYNCHRONOUS)
 def test_the_program_of_an_asynchronous_bug_compiles(name, tmp_path):
     for variant in recorder.VARIANTS:
@@ -380,6 +381,7 @@ def test_the_page_lists_the_asynchronous_bugs():
     assert written == right, "run python -m simwarp.lab.subjects.bugs"
 
 
+@pytest.mark.gate_cases(but=("few_releases", "large_box"))
 @pytest.mark.parametrize("name", ASYNCHRONOUS)
 def test_the_program_of_an_asynchronous_bug_launches_it(name):
     bug, text = ASYNCHRONOUS[name], recorder.program(ASYNCHRONOUS[name])

@@ -640,6 +640,7 @@ def large(tmp_path_factory):
 
 
 @pytest.mark.slow
+@pytest.mark.singly
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.parametrize("after", [0.02, 0.1, 0.25, 0.5, 1.0])
 def test_a_stopped_product_leaves_no_partial_file(large, tmp_path, number, after):

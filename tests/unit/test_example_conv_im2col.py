@@ -20,7 +20,7 @@ from simwarp.faults import (
 )
 from simwarp.lab import recording as lab
 from simwarp.testing import assert_same_bits
-from support.pipeline_mutants import SCHEDULES, STUCK, TOO_EARLY, mostly_slow, plant
+from support.pipeline_mutants import SCHEDULES, STUCK, TOO_EARLY, mostly_gate, plant
 
 module = lab.example("pipelines", "conv_im2col")
 every_schedule = pytest.mark.parametrize("schedule", SCHEDULES)
@@ -91,6 +91,7 @@ def test_any_number_of_stages(stages, schedule):
 
 
 @pytest.mark.slow
+@pytest.mark.singly
 @every_schedule
 @pytest.mark.parametrize("stride", [1, 2])
 def test_many_tiles_of_pixels_and_filters(stride, schedule):
@@ -131,7 +132,7 @@ def assert_wrong(result):
     assert not np.array_equal(result, convolution(*operands(IMAGES, FILTERS), STRIDE, PADDING))
 
 
-@mostly_slow
+@mostly_gate
 @pytest.mark.parametrize(
     ("line", "replacement", "kinds"),
     [
@@ -167,6 +168,7 @@ def test_a_mutant_of_the_kernel_is_named(line, replacement, kinds, schedule, mon
 
 
 @pytest.mark.slow
+@pytest.mark.singly
 @every_schedule
 @pytest.mark.parametrize(
     ("line", "replacement"),
@@ -194,6 +196,7 @@ def change_box(change, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.singly
 @every_schedule
 @pytest.mark.parametrize(
     "change",
@@ -209,7 +212,7 @@ def test_a_wrong_corner_gives_wrong_numbers(change, schedule, monkeypatch):
     assert_wrong(result_of_mutant(schedule))
 
 
-@mostly_slow
+@mostly_gate
 def test_a_lower_corner_without_padding_is_named(schedule, monkeypatch):
     change_box(lambda box: replace(box, lower=(0, 0)), monkeypatch)
     with pytest.raises(TensorMapFault, match="outside the box"):
@@ -227,6 +230,7 @@ def change_map(options, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.singly
 @every_schedule
 @pytest.mark.parametrize("options", [{"element_strides": (1, 1, 1, 1)}, {"fill": "nan"}], ids=str)
 def test_a_wrong_map_of_images_gives_wrong_numbers(options, schedule, monkeypatch):
@@ -234,7 +238,7 @@ def test_a_wrong_map_of_images_gives_wrong_numbers(options, schedule, monkeypatc
     assert_wrong(result_of_mutant(schedule))
 
 
-@mostly_slow
+@mostly_gate
 def test_a_map_without_the_swizzle_is_named(schedule, monkeypatch):
     change_map({"swizzle": 0}, monkeypatch)
     with pytest.raises(WrongDescriptor):

@@ -16,7 +16,7 @@ from simwarp.faults import (
 )
 from simwarp.lab import recording as lab
 from simwarp.testing import assert_same_bits
-from support.pipeline_mutants import SCHEDULES, STUCK, TOO_EARLY, mostly_slow, plant
+from support.pipeline_mutants import SCHEDULES, STUCK, TOO_EARLY, mostly_gate, plant
 
 every_schedule = pytest.mark.parametrize("schedule", SCHEDULES)
 example = partial(lab.example, "pipelines")
@@ -37,13 +37,13 @@ def assert_right(gemm, shape, schedule="lowest pc", **options):
 # ---- multicast -----------------------------------------------------------------------------------------
 
 
-@mostly_slow
+@mostly_gate
 @pytest.mark.parametrize("shape", [(1, 1, 1), (7, 65, 300), (33, 100, 1100), (65, 129, 513)])
 def test_multicast_equals_numpy(shape, schedule):
     assert_right(multicast.gemm, shape, schedule)
 
 
-@mostly_slow
+@mostly_gate
 @pytest.mark.parametrize(("cluster", "stages"), [(1, 2), (2, 1), (2, 5), (4, 2), (8, 3)])
 def test_multicast_takes_any_number_of_blocks_and_stages(cluster, stages, schedule):
     assert_right(multicast.gemm, (20, 40, 1000), schedule, cluster=cluster, stages=stages)
@@ -66,13 +66,13 @@ def test_multicast_has_no_bank_conflict():
 # ---- stream-K ------------------------------------------------------------------------------------------
 
 
-@mostly_slow
+@mostly_gate
 @pytest.mark.parametrize("shape", [(1, 1, 1), (40, 50, 1000), (130, 70, 513), (65, 129, 300)])
 def test_stream_k_equals_numpy(shape, schedule):
     assert_right(stream_k.gemm, shape, schedule)
 
 
-@mostly_slow
+@mostly_gate
 @pytest.mark.parametrize(("cluster", "clusters"), [(1, 1), (2, 1), (2, 3), (4, 1), (8, 1), (8, 2)])
 def test_stream_k_takes_any_number_of_blocks(cluster, clusters, schedule):
     """Six tiles of two steps, cut within tiles, at their edges, or with blocks left over."""
@@ -100,6 +100,7 @@ def assert_found(module, line, replacement, kinds, schedule, shape, monkeypatch,
 
 
 @pytest.mark.slow
+@pytest.mark.singly
 @every_schedule
 @pytest.mark.parametrize(
     ("line", "replacement", "kinds"),
@@ -127,6 +128,7 @@ FENCED = "        ptx::fence_proxy_async(ptx::space_shared);\n        __syncthre
 
 
 @pytest.mark.slow
+@pytest.mark.singly
 @every_schedule
 @pytest.mark.parametrize(
     ("line", "replacement", "kinds"),
@@ -153,7 +155,7 @@ def test_a_mutant_of_stream_k_is_found(line, replacement, kinds, schedule, monke
     assert_found(stream_k, line, replacement, kinds, schedule, (70, 130, 500), monkeypatch, clusters=1)
 
 
-@mostly_slow
+@mostly_gate
 def test_a_sum_for_the_wrong_owner_is_found(schedule, monkeypatch):
     """With three helpers: the owner is not always the block before."""
     line, replacement = "const unsigned owner = start / share;", "const unsigned owner = rank - 1;"

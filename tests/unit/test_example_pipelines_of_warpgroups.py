@@ -18,7 +18,7 @@ from simwarp.faults import (
 )
 from simwarp.lab import recording as lab
 from simwarp.testing import assert_same_bits
-from support.pipeline_mutants import mostly_slow
+from support.pipeline_mutants import mostly_gate
 
 example = partial(lab.example, "pipelines")
 pipelines, b1, f16 = map(example, ("pipelines", "gemm_wgmma_b1", "gemm_wgmma_f16"))
@@ -141,7 +141,7 @@ OF_RING = {
 }
 
 
-@mostly_slow
+@mostly_gate
 @pytest.mark.parametrize("mistake", OF_RING)
 def test_mutants_of_the_ring_are_found(mistake, schedule, monkeypatch):
     line, replacement, kind = OF_RING[mistake]
@@ -166,7 +166,7 @@ OF_OUTPUT = {
 }
 
 
-@mostly_slow
+@mostly_gate
 @pytest.mark.parametrize("mistake", OF_OUTPUT)
 def test_mutants_of_the_output_are_found(mistake, schedule, monkeypatch):
     line, replacement, kind = OF_OUTPUT[mistake]

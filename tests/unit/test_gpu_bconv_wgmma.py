@@ -82,6 +82,7 @@ def check(x, w, pools=(None, "or", "and"), device=None, **options):
         np.testing.assert_array_equal(packed.words, expected.words, strict=True)
 
 
+@pytest.mark.slow_cases("five by five")
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_every_geometry_equals_the_reference(name):
     images, (height, width, filters), options = GEOMETRIES[name]

@@ -237,6 +237,7 @@ def extremes(k, word):
 
 
 @pytest.mark.slow
+@pytest.mark.gate_cases(but=("65535-int",))
 @pytest.mark.parametrize(
     ("k", "output"), [(LIMIT - 1, "bits"), (LIMIT, "int"), (LIMIT + 1, "int"), (LIMIT + 2, "bits")]
 )

@@ -322,6 +322,7 @@ def expected_survivors(parts):
 
 
 @pytest.mark.slow
+@pytest.mark.gate_cases("bmm64-*", "pack_*-int8-*", "pack_*-float16-*", "pack_column_vector-float32-*")
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: "-".join(map(str, kernel[1:])))
 def test_every_mutant_is_detected(kernel):
     make, *parts = kernel

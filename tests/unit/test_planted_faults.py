@@ -401,7 +401,8 @@ def correct(path, case, k):
     return wrong_about(case, k) == []
 
 
-@pytest.mark.slow_cases("signed 16-bit counter", "brev left out")
+@pytest.mark.gate_cases("signed 16-bit counter")
+@pytest.mark.slow_cases("brev left out")
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_harness_finds_only_the_planted_fault(plant, name):
     fault = FAULTS[name]

@@ -264,7 +264,8 @@ OF_WARPGROUPS = [name for name, row in ROWS.items() if row.section.startswith("9
 BARRIERS = {"sync": met, "arrive": arrived, "red": reduced}
 
 
-@pytest.mark.slow_cases("sim-st.async", "sim-cp.reduce.*", "sim-red.async *", "sim-mbarrier.*")
+@pytest.mark.gate_cases("sim-st.async")
+@pytest.mark.slow_cases("sim-cp.reduce.*", "sim-red.async *", "sim-mbarrier.*")
 @pytest.mark.parametrize("name", [name for name in ROWS if name not in {*COMPUTING, *OF_WARPGROUPS}])
 def test_other_rows_equal_their_twins_or_fault(simwarp_device, name):
     row = ROWS[name]
