@@ -19,7 +19,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("reference", "simwarp", "gpu")
-DOORS = ("simwarp.cli", "simwarp.lab", "simwarp.run", "simwarp.testing", "simwarp.verify", "simwarp.__main__")
+DOORS = (
+    *(f"simwarp.{name}" for name in ("cli", "lab", "run", "testing", "torch", "verify")),
+    "simwarp.__main__",
+)
 VOCABULARY = ("reference.types", "reference.errors", "reference.files", "reference.moved")
 
 ALLOWED = {
@@ -174,6 +177,8 @@ PLANTED = {
     "core sees the laboratory": ("from simwarp.lab import fuzz", "simwarp.device"),
     "core sees a door": ("from simwarp.verify import runner", "simwarp.device"),
     "core sees a door, from the package": ("from simwarp import testing", "simwarp.device"),
+    "core sees PyTorch's door": ("def f():\n    import simwarp.torch", "simwarp.device"),
+    "reference sees PyTorch's door": ("def f():\n    import simwarp.torch", "reference.bnn"),
     "core sees a door, relatively": ("from . import cli", "simwarp.device"),
     "core sees a door, two levels up": ("from ..verify import runner", "simwarp.ptx.parse"),
     "core sees numba": ("def f():\n    import numba", "simwarp.lanes"),

@@ -1,0 +1,21 @@
+"""PyTorch, or an error that names the extra."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from reference.errors import MissingExtraError
+
+
+def _import_torch() -> Any:
+    try:
+        return import_module("torch")
+    except ImportError as error:
+        raise MissingExtraError(
+            f"simwarp.torch needs torch, which is not installed ({error})\npip install 'simwarp[torch]'",
+            name="torch",
+        ) from None
+
+
+torch: Any = _import_torch()
