@@ -10,6 +10,7 @@
 ``bconv32``, ``bconv64``                 listing 6; with ``thresholds=`` bits out (-32B, -64B)
 ``btc_bmm1``, ``btc_bmm2``, ``btc_bmm3`` bit tensor cores, listings 3 to 5 of BTC (`simwarp.listings.btc`)
 ``btc_bconv1``, ``btc_bconv2``           listing 6 of BTC
+``skinny_bmm``, ``mma_bmm``              products by mma.sync from sm_80, our own
 ``wgmma_bmm``                            the product on the warpgroups of Hopper, our own
 ``mttkrp``                               algorithms 2, 6, 7 and 8 of MM-CSF (`simwarp.listings.mttkrp`)
 ======================================== ====================================================
@@ -33,6 +34,7 @@ from simwarp.listings.bconv import Conv2d_32bit, Conv2d_64bit, bconv32, bconv64
 from simwarp.listings.bmm import BMM64_LARGEST_K, BMM32_Arow_Brow, BMM64_Arow_Brow, bmm32, bmm64
 from simwarp.listings.btc import btc_bconv1, btc_bconv2, btc_bmm1, btc_bmm2, btc_bmm3
 from simwarp.listings.fine_grained import BMMS32_Arow_Brow, BMMS64_Arow_Brow, bmms32, bmms64
+from simwarp.listings.mma import mma_bmm, skinny_bmm
 from simwarp.listings.mttkrp import mttkrp
 from simwarp.listings.packing import (
     PackTo32Col,
@@ -79,12 +81,14 @@ __all__ = [
     "btc_bmm1",
     "btc_bmm2",
     "btc_bmm3",
+    "mma_bmm",
     "mttkrp",
     "pack32_column",
     "pack32_row",
     "pack64_column",
     "pack64_row",
     "product_of",
+    "skinny_bmm",
     "unpack32",
     "unpack64",
     "wgmma_bmm",

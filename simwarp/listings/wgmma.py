@@ -115,10 +115,9 @@ def wgmma_bmm(a: Operand, b: Operand, **options: Unpack[ProductOptions]) -> Any:
     >>> wgmma_bmm([[2.0, -3.0, 0.0]], [[1.0], [1.0], [-1.0]], thresholds=[-1]).words
     array([[1]], dtype=uint32)
     """
-    transposes = options.get("transpose_a", False), options.get("transpose_b", False)
-    ready = row_by_row(most_significant_first(a), most_significant_first(b), *transposes, 32)
-    m, n, k = ready.m, ready.n, ready.k
-    rows, columns = (_lines(brev(x.numpy().T)) for x in ready[:2])
+    rows, columns, k = line_words(a, b, options)
+    m, n = len(rows), len(columns)
+    rows, columns = _lines(rows), _lines(columns)
     of_rows, of_columns = (popc(x.view(np.uint32)).sum(axis=1).astype(np.int32) for x in (rows, columns))
     fused = fuse(options.get("thresholds"), options.get("flip"), n)
     c = np.zeros((len(rows), len(columns)), np.int32)
@@ -144,6 +143,15 @@ def wgmma_bmm(a: Operand, b: Operand, **options: Unpack[ProductOptions]) -> Any:
     if fused is None:
         return c[:m, :n].copy()
     return PackedBits(words[: -(-n // 32), :m].copy(), (m, n), "column", 32, "lsb")
+
+
+def line_words(
+    a: Operand, b: Operand, options: ProductOptions
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32], int]:
+    """The rows of op(a) and the columns of op(b), a word for 32 bits of k, the first bit lowest; and k."""
+    transposes = options.get("transpose_a", False), options.get("transpose_b", False)
+    ready = row_by_row(most_significant_first(a), most_significant_first(b), *transposes, 32)
+    return brev(ready.A.numpy().T), brev(ready.B.numpy().T), ready.k
 
 
 def _lines(words: npt.NDArray[np.uint32]) -> Bytes:

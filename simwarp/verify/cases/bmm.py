@@ -55,8 +55,10 @@ LISTINGS: dict[str, Callable[..., Any]] = {
     "btc2": listings.btc_bmm2,
     "btc3": listings.btc_bmm3,
     "wgmma": listings.wgmma_bmm,
+    "skinny": listings.skinny_bmm,
+    "mma": listings.mma_bmm,
 }
-"""The listing of each scheme that has one."""
+"""The listing of each scheme."""
 
 
 @dataclass(frozen=True)
@@ -234,7 +236,7 @@ CASES = [
         ("bmm", SCHEMES, _kernels, {"listing": _by_listing}),
         ("bmm-btc", TENSOR_CORE_SCHEMES, _tensor_core_kernels, {"listing": _by_listing}),
         ("bmm-wgmma", WARPGROUP_SCHEMES, _warpgroup_kernels, {"listing": _by_listing}),
-        ("bmm-skinny", SKINNY_SCHEMES, _skinny_kernels, {}),
-        ("bmm-mma", RING_SCHEMES, _ring_kernels, {}),
+        ("bmm-skinny", SKINNY_SCHEMES, _skinny_kernels, {"listing": _by_listing}),
+        ("bmm-mma", RING_SCHEMES, _ring_kernels, {"listing": _by_listing}),
     )
 ]
