@@ -11,7 +11,7 @@
 ``btc_bmm1``, ``btc_bmm2``, ``btc_bmm3`` bit tensor cores, listings 3 to 5 of BTC (`simwarp.listings.btc`)
 ``btc_bconv1``, ``btc_bconv2``           listing 6 of BTC
 ``skinny_bmm``, ``mma_bmm``              products by mma.sync from sm_80, our own
-``wgmma_bmm``                            the product on the warpgroups of Hopper, our own
+``wgmma_bmm``, ``wgmma_bconv``           product and convolution on the warpgroups of Hopper, our own
 ``mttkrp``                               algorithms 2, 6, 7 and 8 of MM-CSF (`simwarp.listings.mttkrp`)
 ======================================== ====================================================
 
@@ -51,6 +51,7 @@ from simwarp.listings.packing import (
     unpack64,
 )
 from simwarp.listings.wgmma import wgmma_bmm
+from simwarp.listings.wgmma_conv import wgmma_bconv
 
 __all__ = [
     "BMM64_LARGEST_K",
@@ -91,5 +92,6 @@ __all__ = [
     "skinny_bmm",
     "unpack32",
     "unpack64",
+    "wgmma_bconv",
     "wgmma_bmm",
 ]

@@ -86,6 +86,14 @@ def pack_filter(w: Array, word: Word) -> PackedTensor:
     return PackedTensor(words.reshape(*w.shape[:2], -1, w.shape[3]), w.shape, "HWIO", word, "msb")
 
 
+def packed_channels(images: Array) -> npt.NDArray[np.uint32]:
+    """Pack the signs of 32 channels (last axis) into each word, the first in the most significant bit."""
+    channels = images.shape[-1]
+    octets = np.packbits(images >= 0, axis=-1)
+    whole = np.pad(octets, [(0, 0)] * (images.ndim - 1) + [(0, -(-channels // 32) * 4 - octets.shape[-1])])
+    return whole.view(">u4").astype(np.uint32)
+
+
 def layer(
     x: tuple[int, ...], w: tuple[int, ...], stride: Pair, padding: Padding, dilation: Pair
 ) -> ConvLayerParam:

@@ -24,15 +24,21 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
-import numpy.typing as npt
 
 from reference.types import First, PackedTensor
 from simwarp.lanes import WARP_SIZE, brev
 from simwarp.listings.bconv import ConvOptions
 from simwarp.listings.btc.fragments import Operation, Tile, load_matrix_sync
-from simwarp.listings.btc.fsb import Words, rows_to_fsb
+from simwarp.listings.btc.fsb import rows_to_fsb
 from simwarp.listings.btc.tiles import TILE_SIDE, Options, most_significant_first, padded, store_tile
-from simwarp.listings.conv_operands import ConvLayerParam, ConvOperand, Padding, Pair, conv_operands
+from simwarp.listings.conv_operands import (
+    ConvLayerParam,
+    ConvOperand,
+    Padding,
+    Pair,
+    conv_operands,
+    packed_channels,
+)
 from simwarp.warp import GlobalArray, Warp, launch
 
 
@@ -223,7 +229,7 @@ def _run(
     ready = conv_operands(x, w, stride, padding, dilation, WARP_SIZE)
     p, images = ready.p, ready.input.numpy()
     options = Options.of(p.out_channels, **more)
-    images = images if isinstance(x, PackedTensor) else _packed_channels(images)
+    images = images if isinstance(x, PackedTensor) else packed_channels(images)
     turned = images.transpose(1, 2, 0, 3), ready.bitfilter.numpy().transpose(0, 1, 3, 2)
     images, filters = map(brev, turned) if options.first == "lsb" else turned
     images, filters = padded(images, TILE_SIDE), padded(filters, WARP_SIZE if options.fused else TILE_SIDE)
@@ -241,11 +247,3 @@ def _run(
     if not options.fused:
         return y
     return PackedTensor(y, (*y.shape[:3], p.out_channels), "NHWC", 32, options.first)
-
-
-def _packed_channels(images: npt.NDArray[Any]) -> Words:
-    """Pack the signs of 32 channels (last axis) into each word, the first in the most significant bit."""
-    channels = images.shape[-1]
-    octets = np.packbits(images >= 0, axis=-1)
-    whole = np.pad(octets, [(0, 0)] * (images.ndim - 1) + [(0, -(-channels // 32) * 4 - octets.shape[-1])])
-    return whole.view(">u4").astype(np.uint32)

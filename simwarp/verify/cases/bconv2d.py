@@ -44,6 +44,7 @@ _LISTINGS = {
     "bconv64": listings.bconv64,
     "btc1": btc.btc_bconv1,
     "btc2": btc.btc_bconv2,
+    "wgmma": listings.wgmma_bconv,
 }
 """The listing of each scheme."""
 
@@ -269,6 +270,6 @@ CASES = [
     )
     for name, schemes, kernels, listing in (
         ("bconv2d", SCHEMES, _kernels, {"listing": _by_listing}),
-        ("bconv2d-wgmma", WARPGROUP_SCHEMES, _warpgroup_kernels, {}),
+        ("bconv2d-wgmma", WARPGROUP_SCHEMES, _warpgroup_kernels, {"listing": _by_listing}),
     )
 ]
