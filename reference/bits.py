@@ -154,7 +154,7 @@ def unpack(packed: PackedBits) -> Bits:
     array([[1, 0, 0],
            [0, 1, 1]], dtype=uint8)
     """
-    _check_packed(packed)
+    check_packed(packed)
     by_column = packed.layout == "column"
     bits = bits_of(packed.words.T, packed.shape[by_column], packed.word, packed.first)
     return np.ascontiguousarray(bits if by_column else bits.T)
@@ -234,7 +234,7 @@ def _check_matrix(shape: tuple[int, ...], name: str) -> None:
         raise ShapeError(f"{name} has shape {shape}: a matrix needs (rows, columns), at least one of each")
 
 
-def _check_packed(packed: Any) -> None:
+def check_packed(packed: Any) -> None:
     """Raise unless the argument is a PackedBits that can be unpacked."""
     if not isinstance(packed, PackedBits):
         raise DtypeError(
@@ -243,9 +243,14 @@ def _check_packed(packed: Any) -> None:
     check_format(packed.layout, packed.word, packed.first)
     _check_matrix(packed.shape, "the packed matrix")
     rows, columns = packed.shape
-    along, across = (columns, rows) if packed.layout == "column" else (rows, columns)
-    shape = -(-along // packed.word), across
+    shape = words_shape(packed.layout, packed.word, packed.shape)
     check_words(packed, "the packed matrix", f"a {rows} x {columns} matrix", shape)
+
+
+def words_shape(layout: Layout, word: Word, shape: tuple[int, int]) -> tuple[int, int]:
+    """The shape of the packed words of a matrix of ``shape``."""
+    along, across = reversed(shape) if layout == "column" else shape
+    return -(-along // word), across
 
 
 def check_words(packed: PackedBits | PackedTensor, name: str, whole: str, shape: tuple[int, ...]) -> None:

@@ -236,7 +236,7 @@ def _channels(layout: TensorLayout) -> int:
     return 3 if layout in IMAGE_LAYOUTS else 2
 
 
-def _words_shape(layout: TensorLayout, word: Word, shape: tuple[int, int, int, int]) -> tuple[int, ...]:
+def words_shape(layout: TensorLayout, word: Word, shape: tuple[int, int, int, int]) -> tuple[int, ...]:
     """The shape of the packed words of a tensor of ``shape``."""
     sizes, axis = list(shape), _channels(layout)
     sizes[axis] = -(-sizes[axis] // word)
@@ -292,5 +292,5 @@ def check_packed_tensor(packed: Any, name: str, layouts: tuple[TensorLayout, ...
             "give PackedTensor the shape of the unpacked tensor, four ints"
         )
     _check_shape(packed.shape, packed.layout, name)
-    shape = _words_shape(packed.layout, packed.word, packed.shape)
+    shape = words_shape(packed.layout, packed.word, packed.shape)
     check_words(packed, name, f"shape={packed.shape}", shape)

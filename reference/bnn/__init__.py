@@ -1,5 +1,6 @@
 """Binarized networks as plain data, and their answers in exact integers."""
 
+from reference.bnn.files import load, save
 from reference.bnn.inference import Answer, run, values
 from reference.bnn.networks import alexnet, mlp, resnet14, resnet18, vgg16, vgg_cifar
 from reference.types.network import (
@@ -40,10 +41,12 @@ __all__ = [
     "Signs",
     "Threshold",
     "alexnet",
+    "load",
     "mlp",
     "resnet14",
     "resnet18",
     "run",
+    "save",
     "values",
     "vgg16",
     "vgg_cifar",

@@ -271,6 +271,9 @@ def _windows(
 ) -> tuple[int, int]:
     """The number of windows in rows and columns."""
     _counts("stride", stride, 1)
+    padded = [size + before + after for size, (before, after) in zip(image, padding, strict=True)]
+    if prod(padded) > _LARGEST_SIZE:
+        raise ShapeError(f"padding {padding} makes an image of {padded}: an image has less than 2**31 pixels")
     counts = [
         (size + before + after - span) // step + 1
         for size, (before, after), span, step in zip(image, padding, window, stride, strict=True)
@@ -336,16 +339,16 @@ def _same(what: str, given: int, needed: int) -> None:
 
 def _counts(name: str, given: Any, least: int) -> None:
     if not _are_counts(given, least, (2,)):
-        raise ShapeError(f"{name} is {given!r}: give two integers of at least {least}")
+        raise ShapeError(f"{name} is {given!r}: give two integers of at least {least}, below 2**31")
 
 
 def _are_counts(given: Any, least: int, lengths: tuple[int, ...]) -> bool:
-    """Whether a value is a tuple of integers, each at least ``least``, of one of the lengths."""
+    """Whether a value is a tuple of integers of one of the lengths, each from ``least`` to 2**31 - 1."""
     numbers = cast("tuple[Any, ...]", given)
     return (
         isinstance(given, tuple)
         and len(numbers) in lengths
-        and all(is_integer(number) and number >= least for number in numbers)
+        and all(is_integer(number) and least <= number <= _LARGEST_SIZE for number in numbers)
     )
 
 

@@ -22,6 +22,7 @@ EXTRAS = {
     "cli": ("typer", "rich"),
     "compile": ("cuda-bindings", "nvidia-cuda-nvrtc", "platformdirs"),
     "gpu": ("pycuda", "cuda-core"),
+    "net": ("safetensors", "pillow"),
     "test": ("pytest", "hypothesis"),
 }
 """The packages of each extra."""

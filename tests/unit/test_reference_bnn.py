@@ -228,6 +228,7 @@ def test_many_images_go_through_in_parts(monkeypatch):
     np.testing.assert_array_equal(run(net, images).sums, whole)
 
 
+PAD = ((2**20 - 5, 0), (2**20 - 5, 0))
 REFUSED = {
     "no layers": (lambda: network(pixels(4), classes=2), ShapeError, "has no layers"),
     "bits at the end": (
@@ -284,6 +285,16 @@ REFUSED = {
         lambda: network(pixels(4, 4, 3), Pool("max", (2, 2), (2, 2), ((2, 0), (0, 0))), classes=1),
         ShapeError,
         "a window without a pixel",
+    ),
+    "a padded image of 2**31 pixels": (
+        lambda: network(pixels(4, 4, 3), Pool("max", (2**20, 2**20), (1, 1), PAD), classes=1),
+        ShapeError,
+        "an image has less than",
+    ),
+    "a dilation beyond int32": (
+        lambda: network(pixels(4, 4, 3), conv(signs(1, 1, 3, 4), dilation=(2**31, 1)), classes=1),
+        ShapeError,
+        "dilation is .*below",
     ),
     "scale": (
         lambda: replace(network(pixels(4), dense(signs(4, 2))), scale=np.zeros(3, np.float32)),
