@@ -45,6 +45,20 @@ class CaptureError(SimwarpError, RuntimeError):
     """Work of the host inside a capture of launches, or a graph whose capture has not ended."""
 
 
+class ExportError(SimwarpError, ValueError):
+    """A part of a model of another framework that a network of `reference.bnn` cannot express.
+
+    Attributes
+    ----------
+    path : str
+        The part's path in the model.
+    """
+
+    def __init__(self, message: str, path: str = "") -> None:
+        super().__init__(message)
+        self.path = path
+
+
 class CompileError(SimwarpError, RuntimeError):
     """CUDA C++ that does not compile; ``log`` holds the compiler's messages.
 

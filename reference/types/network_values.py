@@ -90,6 +90,12 @@ def _follow(layers: tuple[Layer, ...], value: Value, prefix: str) -> Iterator[tu
         yield path, layer, value
 
 
+def after(layer: Layer, value: Value) -> Value:
+    """What a layer gives for one image; raise if it does not fit."""
+    *_, (_, _, given) = _follow((layer,), value, "")
+    return given
+
+
 def input_value(given: Input) -> Value:
     """What an input gives, for one image."""
     shape = _shape(given)

@@ -3,6 +3,7 @@
 It needs the extra "torch".
 """
 
+from simwarp.torch.export import export
 from simwarp.torch.images import ImagePixels, ImageReals, ImageSigns
 from simwarp.torch.layers import BinaryConv2d, BinaryLinear, Sign, clip_latent_weights
 
@@ -14,4 +15,5 @@ __all__ = [
     "ImageSigns",
     "Sign",
     "clip_latent_weights",
+    "export",
 ]

@@ -1,0 +1,343 @@
+"""What a tensor of a model is in a network: bits or integers, and functions that no layer has yet.
+
+A batch normalisation, a ReLU or an average only joins a stream's *steps*: a function of the integers that the
+last layer gave. What comes next decides what they become: thresholds, an `Affine` and `Clip`, or logits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from reference.chains import (
+    INT32_MAX,
+    Clamp,
+    Step,
+    chain_thresholds,
+    fixed_point,
+    linear,
+    lines,
+    runs,
+    slopes,
+)
+from reference.errors import ExportError, RangeError
+from reference.types.network import (
+    Affine,
+    Clip,
+    Conv,
+    Dense,
+    Flatten,
+    Layer,
+    PadChannels,
+    Pool,
+    Residual,
+    Threshold,
+)
+from reference.types.network_values import Value, after
+
+Order: TypeAlias = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """A layer after others; the input has neither layer nor parent."""
+
+    value: Value
+    layer: Layer | None = None
+    parent: Node | None = None
+    depth: int = 0
+
+    def then(self, *layers: Layer) -> Node:
+        """The node after more layers."""
+        node = self
+        for layer in layers:
+            node = Node(after(layer, node.value), layer, node, node.depth + 1)
+        return node
+
+    def layers_from(self, ancestor: Node | None) -> tuple[Layer, ...]:
+        """The layers between an ancestor and here; from the input, all."""
+        node, found = self, list[Layer]()
+        while node is not ancestor and node.layer is not None and node.parent is not None:
+            found.append(node.layer)
+            node = node.parent
+        return tuple(reversed(found))
+
+
+def common_ancestor(a: Node, b: Node) -> Node:
+    """The last node that both come from."""
+    while a is not b:
+        if a.depth < b.depth:
+            a, b = b, a
+        assert a.parent is not None, "nodes of one input"
+        a = a.parent
+    return a
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """A tensor of a model: ``later(pool(steps(x)))`` of the bits or integers x of a node.
+
+    Attributes
+    ----------
+    steps, later : tuple of steps
+        Bits have none.
+    pool : Pool, optional
+        A maximum that may yet become an OR or an AND of bits.
+    order : array of int, optional
+        Of a vector: element i of the node is element ``order[i]`` of the tensor.
+    """
+
+    node: Node
+    steps: tuple[Step, ...] = ()
+    pool: Pool | None = None
+    later: tuple[Step, ...] = ()
+    order: Order | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(H, W, C) or (F,)."""
+        if self.pool is None:
+            return self.node.value.shape
+        return after(self.pool, self.node.value).shape
+
+    @property
+    def is_bits(self) -> bool:
+        """Whether its elements are ±1."""
+        return self.node.value.kind == "bits"
+
+    def with_step(self, step: Step) -> Stream:
+        """A function of each element."""
+        stream = as_integers(self)
+        if stream.pool is None:
+            return replace(stream, steps=(*stream.steps, step))
+        return replace(stream, later=(*stream.later, step))
+
+
+class Builder:
+    """Layers of streams; keeps the largest rounding.
+
+    Attributes
+    ----------
+    digits : int, optional
+        Binary digits after the point of values that have to be rounded.
+    error : Fraction
+        The largest rounding so far.
+    """
+
+    def __init__(self, digits: int | None) -> None:
+        self.digits = digits
+        self.error = Fraction(0)
+
+    def sign(self, stream: Stream) -> Stream:
+        """Bits of a stream: one threshold for each channel, before or after its maximum."""
+        if stream.is_bits:
+            return stream
+        channels = stream.node.value.shape[-1]
+        if stream.pool is not None:
+            later = slopes(stream.later, channels)
+            if min(later) < 0 < max(later):
+                stream = pooled(stream)
+        node = stream.node.then(Threshold(*chain_thresholds((*stream.steps, *stream.later), channels)))
+        if stream.pool is not None:
+            falls = min(slopes(stream.later, channels)) < 0
+            node = node.then(replace(stream.pool, kind="and" if falls else "or"))
+        return Stream(node, order=stream.order)
+
+    def maximum(self, stream: Stream, pool: Pool) -> Stream:
+        """The maximum of each window."""
+        if stream.is_bits:
+            return replace(stream, node=stream.node.then(replace(pool, kind="or")))
+        return replace(pooled(stream), pool=pool)
+
+    def average(self, stream: Stream, pool: Pool, divisor: int) -> Stream:
+        """The sum of each window, divided: what the steps are of each element, they are of the average."""
+        stream = pooled(as_integers(stream))
+        changes = pool.padding != ((0, 0), (0, 0)) or divisor != pool.window[0] * pool.window[1]
+        if changes or any(isinstance(step, Clamp) for step in stream.steps):
+            stream = self.whole(stream)
+        channels = stream.node.value.shape[-1]
+        steps = (linear([Fraction(1, divisor)] * channels), *stream.steps)
+        return replace(stream, node=stream.node.then(replace(pool, kind="sum")), steps=steps)
+
+    def product(self, stream: Stream, layer: Conv | Dense) -> Stream:
+        """A convolution or a product; taps outside the image contribute nothing."""
+        if not stream.is_bits:
+            stream = self.whole(stream)
+        node = stream.node.then(layer)
+        unit = () if stream.is_bits else (linear([_unit(stream)] * node.value.shape[-1]),)
+        return Stream(node, unit)
+
+    def padded_product(self, stream: Stream, layer: Conv, sums: npt.NDArray[np.int64], value: int) -> Stream:
+        """A convolution whose pixels outside the image are ``value``, -1 or 1; ``sums`` are its filters'.
+
+        With z = (1 - value x) / 2, which is 0 outside, it is ``value * (sums - 2 Σ w z)``.
+        """
+        if not stream.is_bits:
+            raise ExportError(
+                f"padding_value={value} of a tensor that is not ±1\nput Sign before, or pad with 0"
+            )
+        zero_or_one = _zero_or_one(stream.node)
+        if value == 1:
+            channels = zero_or_one.value.shape[-1]
+            zero_or_one = zero_or_one.then(_affine([-1] * channels, [1] * channels))
+        node = zero_or_one.then(layer)
+        return Stream(node, (linear([-2 * value] * len(sums), (value * sums).tolist()),))
+
+    def flatten(self, stream: Stream) -> Stream:
+        """Pixels in the order (H, W, C), where the tensor's is (C, H, W)."""
+        stream = pooled(stream)
+        shape = stream.node.value.shape
+        if len(shape) == 1:
+            return stream
+        height, width, channels = shape
+        order = np.arange(channels * height * width).reshape(channels, height, width)
+        order = order.transpose(1, 2, 0).ravel()
+        expand = list(range(channels)) * (height * width)
+        steps = tuple(step if isinstance(step, Clamp) else step.taken(expand) for step in stream.steps)
+        return Stream(stream.node.then(Flatten()), steps, order=order if height * width > 1 else None)
+
+    def pad_channels(self, stream: Stream, before: int, behind: int) -> Stream:
+        """Channels of zeros before and after the others."""
+        stream = self.whole(as_integers(stream))
+        node = stream.node.then(PadChannels(before, behind))
+        return Stream(node, (linear([_unit(stream)] * node.value.shape[-1]),))
+
+    def sum(self, a: Stream, b: Stream) -> Stream:
+        """Two streams of one input, in one unit."""
+        if a.shape != b.shape or not np.array_equal(_order(a), _order(b)):
+            raise ExportError(f"a sum of {a.shape} and {b.shape} (H, W, C)\nboth must have one shape")
+        first, second = self._in_one_unit([as_integers(a), as_integers(b)])
+        if len(first.node.layers_from(None)) < len(second.node.layers_from(None)):
+            first, second = second, first
+        start = common_ancestor(first.node, second.node)
+        ways = (stream.node.layers_from(start) for stream in (first, second))
+        return replace(first, node=start.then(Residual(*ways)))
+
+    def logits(self, stream: Stream) -> tuple[Node, Any, Any]:
+        """The last node, with scale and offset of its sums."""
+        if stream.is_bits:
+            raise ExportError("the model gives signs\nend it with BinaryLinear, and a batch normalisation")
+        if len(stream.shape) != 1 or stream.order is not None:
+            raise ExportError(
+                f"the model gives {stream.shape} (H, W, C) for an image\n"
+                "one number for each class is needed: end with BinaryLinear, or AdaptiveAvgPool2d(1), Flatten"
+            )
+        stream = pooled(stream)
+        if any(isinstance(step, Clamp) for step in stream.steps):
+            stream = self.whole(stream)
+        found = lines(stream.steps, stream.node.value.shape[-1])
+        return (
+            stream.node,
+            np.array([float(line.scale) for line in found], np.float32),
+            np.array([float(line.offset) for line in found], np.float32),
+        )
+
+    def whole(self, stream: Stream) -> Stream:
+        """The same numbers as integers in one unit, the only step left."""
+        return self._in_one_unit([stream])[0]
+
+    def _in_one_unit(self, streams: Sequence[Stream]) -> list[Stream]:
+        streams = [self._without_clamps(pooled(stream)) for stream in streams]
+        return self._rounded(streams, ())
+
+    def _without_clamps(self, stream: Stream) -> Stream:
+        """Steps up to the last clamp as layers."""
+        *clamped, (rest, _) = runs(stream.steps)
+        before: tuple[Step, ...] = ()
+        for run, clamp in clamped:
+            assert clamp is not None
+            limits = [limit for limit in (clamp.low, clamp.high) if limit is not None]
+            (stream,) = self._rounded([replace(stream, steps=(*before, *run))], limits)
+            low, high = (self._limit(limit, _unit(stream)) for limit in (clamp.low, clamp.high))
+            stream = replace(stream, node=stream.node.then(Clip(low, high)))
+            before = stream.steps
+        return replace(stream, steps=(*before, *rest))
+
+    def _limit(self, limit: Fraction | None, unit: Fraction) -> int | None:
+        """A limit of a clamp as an integer; one that no integer reaches is none."""
+        if limit is None or abs(limit / unit) > INT32_MAX:
+            return None
+        self.error = max(self.error, abs(limit - round(limit / unit) * unit))
+        return round(limit / unit)
+
+    def _rounded(self, streams: Sequence[Stream], limits: Sequence[Fraction]) -> list[Stream]:
+        """Streams without clamps as integers in one unit that limits are multiples of too."""
+        groups = [lines(stream.steps, stream.node.value.shape[-1]) for stream in streams]
+        values = [stream.node.value for stream in streams]
+        largest = [max(-value.low, value.high, 1) for value in values]
+        try:
+            unit, scales, offsets, error = fixed_point(groups, largest, limits, self.digits)
+        except RangeError as reason:
+            raise ExportError(
+                f"{reason}\ngive export(fixed_point=16), or fewer digits: values that flow on are rounded"
+            ) from None
+        self.error = max(self.error, error)
+        found: list[Stream] = []
+        for stream, scale, offset in zip(streams, scales, offsets, strict=True):
+            same = (scale == 1).all() and not offset.any()
+            node = stream.node if same else stream.node.then(Affine(scale, offset))
+            found.append(replace(stream, node=node, steps=(linear([unit] * len(scale)),)))
+        return found
+
+
+def _order(stream: Stream) -> Order:
+    return np.arange(stream.shape[-1]) if stream.order is None else stream.order
+
+
+def _unit(stream: Stream) -> Fraction:
+    """The unit of a stream that is whole."""
+    (step,) = stream.steps
+    assert not isinstance(step, Clamp)
+    return step.gamma[0]
+
+
+def pooled(stream: Stream) -> Stream:
+    """The maximum as a layer: of negated integers in the channels where the steps before it fall."""
+    if stream.pool is None:
+        return stream
+    signs = [sign or 1 for sign in slopes(stream.steps, stream.node.value.shape[-1])]
+    node, steps = stream.node, (*stream.steps, *stream.later)
+    if min(signs) < 0:
+        node = node.then(_affine(signs, [0] * len(signs)))
+        steps = (linear(signs), *steps)
+    return Stream(node.then(stream.pool), steps, order=stream.order)
+
+
+def as_integers(stream: Stream) -> Stream:
+    """A stream of integers: bits become 0 and 1, with the steps that make them -1 and 1."""
+    if not stream.is_bits:
+        return stream
+    channels = stream.node.value.shape[-1]
+    return replace(stream, node=_zero_or_one(stream.node), steps=(linear([2] * channels, [-1] * channels),))
+
+
+def _zero_or_one(node: Node) -> Node:
+    """Bits as the integers 0 and 1, made by limits instead of thresholds."""
+    layer, parent = node.layer, node.parent
+    if layer is None or parent is None:
+        raise ExportError(
+            "the image's signs are used as numbers, other than by a layer of ±1 with padding 0\n"
+            "begin the model with ImagePixels or ImageReals, and Sign"
+        )
+    match layer:
+        case Threshold(thresholds=thresholds, flip=flip):
+            low, high = parent.value.low, parent.value.high
+            t = np.clip(thresholds.astype(np.int64), low, high + 1)
+            return parent.then(_affine(np.where(flip, -1, 1), np.where(flip, t, 1 - t)), Clip(0, 1))
+        case Pool(kind="or"):
+            return _zero_or_one(parent).then(replace(layer, kind="max"))
+        case Pool():
+            channels = parent.value.shape[-1]
+            turned = _affine([-1] * channels, [1] * channels)
+            return _zero_or_one(parent).then(turned, replace(layer, kind="max"), turned)
+        case _:
+            return _zero_or_one(parent).then(layer)
+
+
+def _affine(scale: Any, offset: Any) -> Affine:
+    return Affine(np.asarray(scale, np.int32), np.asarray(offset, np.int32))
