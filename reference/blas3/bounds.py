@@ -1,0 +1,122 @@
+"""How far results of level-3 BLAS may be from the definition.
+
+A product whose terms are added in any order, with or without fused multiply-adds, is within γ_n times the sum
+of the terms' absolute values. A solution is judged by its residual: substitution in any order solves a system
+whose matrix is within γ_n of the given one, element by element.
+
+Source: Higham, Accuracy and Stability of Numerical Algorithms, second edition, sections 3.1, 3.6 and 8.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reference.blas3.arguments import Matrix, is_stored, matrices, op, triangle, wide
+from reference.blas3.products import gemm, hemm, her2k, herk, symm, syr2k, syrk
+from reference.blas3.triangular import trmm, trsm
+from reference.types.arguments import check_option
+
+ROUTINES: dict[str, Callable[..., Matrix]] = {
+    f.__name__: f for f in (gemm, symm, hemm, syrk, herk, syr2k, her2k, trmm, trsm)
+}
+"""The definitions by their names."""
+
+
+def error_of(routine: str, result: npt.ArrayLike, alpha: complex, *operands: Any, **flags: Any) -> float:
+    """Compute the largest error of a result, in units of what its routine may be off: right up to 1.
+
+    Parameters
+    ----------
+    routine : str
+        A name of `ROUTINES`.
+    result : array_like
+        What is judged. Of a rank-k update the other triangle must be C's, to the bit.
+    alpha, *operands, **flags
+        The routine's arguments.
+
+    Returns
+    -------
+    float
+        Infinity for a wrong shape or dtype, for a NaN, and for an element of the other triangle that differs.
+
+    Raises
+    ------
+    SchemeError
+        For an unknown routine; and the routine's own errors.
+
+    Examples
+    --------
+    >>> a, b = np.full((2, 3), 0.1), np.full((3, 2), 0.3)
+    >>> error_of("gemm", a @ b, 1.0, a, b) <= 1, error_of("gemm", a @ b * (1 + 1e-14), 1.0, a, b) <= 1
+    (True, False)
+    """
+    check_option("routine", routine, tuple(ROUTINES), "these are the routines of level 3")
+    given, definition = np.asarray(result), ROUTINES[routine](alpha, *operands, **flags)
+    if given.shape != definition.shape or given.dtype != definition.dtype:
+        return float("inf")
+    if given.size == 0:
+        return 0.0
+    if routine == "trsm":
+        return _residual(given, alpha, *operands, **flags)
+    bound = _gamma(routine, operands, flags, given.dtype) * _terms(routine, alpha, operands, flags)
+    error = np.abs(wide(given, given) - wide(definition, given))
+    if routine in ("syrk", "herk", "syr2k", "her2k"):
+        stored = is_stored(len(given), flags.get("uplo", "U"))
+        if not np.array_equal(given[~stored], definition[~stored], equal_nan=True):
+            return float("inf")
+        error, bound = np.where(stored, error, 0), np.where(stored, bound, 1)
+    return _largest(error, bound)
+
+
+def _residual(solution: Matrix, alpha: complex, a: Any, b: Any, **flags: Any) -> float:
+    """The error of a solution: what it misses of α B."""
+    a, b = matrices(a=a, b=b)
+    side = flags.get("side", "L")
+    factor = op(triangle(wide(a, a), flags.get("uplo", "U"), flags.get("diag", "N")), flags.get("trans", "N"))
+    x, right = wide(solution, a), wide(alpha, a) * wide(b, a)
+    product = factor @ x if side == "L" else x @ factor
+    terms = np.abs(factor) @ np.abs(x) if side == "L" else np.abs(x) @ np.abs(factor)
+    count = len(a) + 3 + 2 * (a.dtype.kind == "c")
+    return _largest(np.abs(product - right), _gamma_of(count, a.dtype) * (terms + np.abs(right)))
+
+
+def _terms(routine: str, alpha: complex, operands: tuple[Any, ...], flags: dict[str, Any]) -> Matrix:
+    """The sum of absolute values of all terms: the routine itself, of absolute values in double precision.
+
+    Underflow to 0 is left out: a bound of 0 stands for an exact 0.
+    """
+    wide_operands = [
+        np.abs(x).astype(np.float64) if np.ndim(x) == 2 else x if x is None else abs(x) for x in operands
+    ]
+    real = {"her2k": "syr2k", "herk": "syrk", "hemm": "symm"}.get(routine, routine)
+    flags = {name: "T" if value == "C" else value for name, value in flags.items()}
+    return ROUTINES[real](abs(alpha), *wide_operands, **flags).astype(np.longdouble) * (1 + 2.0**-50)
+
+
+def _gamma(routine: str, operands: tuple[Any, ...], flags: dict[str, Any], dtype: Any) -> float:
+    """γ_n for the roundings that an element goes through."""
+    shape = np.shape(operands[0])
+    transposed = flags.get("trans_a", flags.get("trans", "N")) != "N"
+    length = {"gemm": shape[0 if transposed else 1]}.get(routine)
+    if routine in ("syrk", "herk", "syr2k", "her2k"):
+        length = shape[0 if transposed else 1] * (2 if "2" in routine else 1)
+    terms = length if length is not None else shape[0]
+    # and: alpha, beta's product, its sum, the last rounding; more for complex ones
+    return _gamma_of(terms + 4 + 3 * (np.dtype(dtype).kind == "c"), dtype)
+
+
+def _gamma_of(count: int, dtype: Any) -> float:
+    """γ_n = n u / (1 - n u), for complex numbers with √2 more for each product."""
+    unit = float(np.finfo(dtype).eps) / 2 * (2**0.5 * 2 if np.dtype(dtype).kind == "c" else 1)
+    return count * unit / (1 - count * unit)
+
+
+def _largest(error: Matrix, bound: Matrix) -> float:
+    """The largest error in units of its bound; 0 of 0 is right."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        units = np.where(error == 0, 0, error / bound)
+    return float(np.where(np.isnan(units), np.inf, units).max())
