@@ -1,4 +1,4 @@
-"""Atomic writing of files."""
+"""Atomic writing of files, and opening for reading."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from io import BufferedReader
 from pathlib import Path
 from typing import IO
 
@@ -68,6 +69,21 @@ def write_output(
         write_whole(Path(path), write)
     except OSError as error:
         raise InputFileError(f"{path} cannot be written: {error.strerror or error}\n{advice}") from None
+
+
+def open_input(path: Path | str, advice: str) -> BufferedReader:
+    """Open a file for reading; raise an InputFileError that ends with ``advice`` if that fails.
+
+    >>> open_input("no-such-file.tns", "give a .tns file")
+    Traceback (most recent call last):
+    ...
+    reference.errors.InputFileError: no-such-file.tns cannot be read: No such file or directory
+    give a .tns file
+    """
+    try:
+        return Path(path).open("rb")
+    except OSError as error:
+        raise InputFileError(f"{path} cannot be read: {error.strerror or error}\n{advice}") from None
 
 
 def _target(path: Path) -> Path:

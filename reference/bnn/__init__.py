@@ -3,6 +3,7 @@
 from reference.bnn.files import load, save
 from reference.bnn.inference import Answer, run, values
 from reference.bnn.networks import alexnet, mlp, resnet14, resnet18, vgg16, vgg_cifar
+from reference.bnn.text_weights import from_text
 from reference.types.network import (
     Affine,
     BitPlanes,
@@ -41,6 +42,7 @@ __all__ = [
     "Signs",
     "Threshold",
     "alexnet",
+    "from_text",
     "load",
     "mlp",
     "resnet14",

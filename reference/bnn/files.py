@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from reference.bnn.description import Reader, Writer
 from reference.errors import FormatError, InputFileError, MissingExtraError, SimwarpError
-from reference.files import write_output
+from reference.files import open_input, write_output
 from reference.types.network import Network
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -96,21 +96,15 @@ def load(path: Path | str) -> Network:
     """
     package = _package()
     try:
-        _check_regular(Path(path))
+        if Path(path).is_fifo() or Path(path).is_char_device():  # opening one may wait
+            raise FormatError("it is not a regular file")
+        open_input(path, _ADVICE).close()
         with package.safe_open(str(path), framework="np") as file:
             return _network(file)
-    except OSError as error:
-        raise InputFileError(f"{path} cannot be read: {error.strerror or error}\n{_ADVICE}") from None
-    except (SimwarpError, package.SafetensorError, MemoryError) as error:
+    except InputFileError:
+        raise
+    except (SimwarpError, package.SafetensorError, OSError, MemoryError) as error:
         raise InputFileError(f"{path} does not hold a network: {error}\n{_ADVICE}") from None
-
-
-def _check_regular(path: Path) -> None:
-    """Raise OSError unless a file can be opened, FormatError for a FIFO or a device, which would block."""
-    if path.exists() and not path.is_dir() and not path.is_file():
-        raise FormatError("it is not a regular file")
-    with path.open("rb"):
-        pass
 
 
 def _network(file: Any) -> Network:

@@ -7,7 +7,6 @@ A ``.npz`` file holds the arrays ``coords`` (order, M), ``values`` (M,) and ``sh
 from __future__ import annotations
 
 import zlib
-from io import BufferedReader
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any
@@ -16,7 +15,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from reference.errors import FormatError, InputFileError, ShapeError, SimwarpError
-from reference.files import write_output
+from reference.files import open_input, write_output
 from reference.types import Coo
 from reference.types.arguments import check_host
 
@@ -114,18 +113,3 @@ def read_tensor(path: Path | str) -> Coo:
         except (SimwarpError, *_DAMAGED) as error:
             reason = str(error).partition("\n")[0]
             raise InputFileError(f"{path} does not hold a sparse tensor: {reason}\n{_ADVICE}") from None
-
-
-def open_input(path: Path | str, advice: str) -> BufferedReader:
-    """Open a file for reading; raise an InputFileError that ends with ``advice`` if that fails.
-
-    >>> open_input("no-such-file.tns", "give a .tns file")
-    Traceback (most recent call last):
-    ...
-    reference.errors.InputFileError: no-such-file.tns cannot be read: No such file or directory
-    give a .tns file
-    """
-    try:
-        return Path(path).open("rb")
-    except OSError as error:
-        raise InputFileError(f"{path} cannot be read: {error.strerror or error}\n{advice}") from None
