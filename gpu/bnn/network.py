@@ -1,0 +1,364 @@
+"""Binarized networks on a device, layer by layer (BSTC, section 6; BTC, section 6.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpu.bnn.images import can_be_strange, checked_images, refuse_strange
+from gpu.bnn.launches import Site, blocks_of, launch_of
+from gpu.bnn.plan import IMAGES, steps_of, values_of
+from gpu.device import Array, Device, is_array
+from gpu.host import choose_device
+from reference.errors import DtypeError, SchemeError, ShapeError
+from reference.types import PackedBits, PackedTensor
+from reference.types.network import Network
+
+LARGEST = 2**31 - 1
+"""The most elements of a value of all images, as kernels count in 32 bits."""
+
+MOST_BYTES = 2**33
+"""The most bytes of all values of the images that run together."""
+
+MOST_KEPT = 8
+"""Sizes of batches, or device arrays of images, whose buffers are kept."""
+
+
+class Answer(NamedTuple):
+    """What a network says of N images; arrays of NumPy, or of the device if the images are there.
+
+    Attributes
+    ----------
+    sums : array of int32, (N, K)
+        The exact integers of the last layer.
+    logits : array of float32, (N, K)
+    classes : array of int64, (N,)
+        The first class with the largest logit.
+    """
+
+    sums: Any
+    logits: Any
+    classes: Any
+
+
+@dataclass(eq=False)
+class _Batch:
+    """Images on the device, and after their second run its launches as a graph."""
+
+    images: Array
+    graph: Any = None
+    answer: Any = None
+
+
+class PreparedNetwork:
+    """A network whose weights are on a device; made by `prepare`.
+
+    Attributes
+    ----------
+    network : Network
+    device : Device
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> from reference import pack
+    >>> from reference.bnn import Dense, Network, Signs
+    >>> weights = pack([[1.0, -1.0], [1.0, -1.0], [1.0, 1.0]], layout="row")
+    >>> logits = np.ones(2, np.float32), np.zeros(2, np.float32)
+    >>> signs = Signs((3,), np.zeros(3, np.float32))
+    >>> prepared = prepare(Network("small", signs, (Dense(weights),), *logits), device=simwarp.Device())
+    >>> prepared.run(np.array([[1, 2, -1]], np.float32)).sums
+    array([[ 1, -3]], dtype=int32)
+    """
+
+    def __init__(self, network: Network, device: Device, schemes: Mapping[str, str]) -> None:
+        self.network, self.device = network, device
+        self._values = values_of(network)
+        self._flag: Array = device.upload(np.zeros(1, np.int32), "flag of images")
+        self._flag_waits = False
+        site = Site(device, self._values, dict(schemes), self._flag)
+        self._site, steps = site, steps_of(network, self._values)
+        self._steps = [(step, launch_of(step, site)) for step in steps]
+        self._ends = {path: step for step, _ in self._steps for path in step.reads}
+        """The last step that reads a value."""
+        self._scale = site.vector(network.scale, "scale")
+        self._offset = site.vector(network.offset, "offset")
+        self._batches: dict[Any, _Batch] = {}
+
+    def run(self, images: Any) -> Answer:
+        """Run the network on images, of the host or of the device.
+
+        The first run of a batch of some size compiles and loads its kernels; the second one captures the
+        launches, and later ones launch the graph. Buffers are kept for 8 sizes.
+
+        Parameters
+        ----------
+        images : (N, *network.input.shape)
+            uint8 for `Pixels` and `BitPlanes`, float32 for `Reals`, either for `Signs`. Host arrays that are
+            too large for 32-bit counters, or for 8 GiB of values, run in parts. An array of the device is
+            read where it is, in every run.
+
+        Returns
+        -------
+        Answer
+            NumPy arrays for a host array. For an array of the device arrays of the device, which the next
+            run with the same array may overwrite.
+
+        Raises
+        ------
+        ShapeError, DtypeError
+            For images of another shape or dtype, and device arrays that are too large to run together.
+        NotANumberError, RangeError
+            For a NaN or an infinity; for a float that the input's integers cannot hold. For device arrays at
+            the device's next synchronisation.
+
+        Examples
+        --------
+        See `PreparedNetwork`.
+        """
+        images = self._checked(images)
+        if is_array(images):
+            self._fits(images)
+            return self._of_device(images)
+        most = self._most
+        parts = [self._of_host(images[i : i + most], i) for i in range(0, len(images), most)]
+        return (
+            parts[0]
+            if len(parts) == 1
+            else Answer(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+        )
+
+    def values(self, images: Any) -> Iterator[tuple[str, Any]]:
+        """What each launch gives, with the path of its last layer: bits as uint8, integers as int32.
+
+        Layers inside a launch are left out; where a residual's sum is needed beside its bits, there are both.
+        Paths and values are those of `reference.bnn.values`.
+
+        Examples
+        --------
+        >>> import simwarp
+        >>> from reference.bnn import Flatten, Network, Pixels, Pool
+        >>> one, none = np.ones(1, np.int32), np.zeros(1, np.int32)
+        >>> logits = np.ones(1, np.float32), np.zeros(1, np.float32)
+        >>> network = Network("brightness", Pixels((2, 2, 1), one, none), (Pool("sum"), Flatten()), *logits)
+        >>> image = np.array([[[[1], [2]], [[3], [4]]]], np.uint8)
+        >>> prepared = prepare(network, device=simwarp.Device())
+        >>> [(path, value.tolist()) for path, value in prepared.values(image)][1:]
+        [('0', [[[[10]]]]), ('1', [[10]])]
+        """
+        images = self._checked(images)
+        self._fits(images)
+        given = images if is_array(images) else self.device.upload(np.ascontiguousarray(images), IMAGES)
+        for path, value in self._values_of(given):
+            yield path, _on_host(value)
+        if self._flagged(images):
+            refuse_strange(self.network.input, given.download())
+
+    def _checked(self, images: Any) -> Any:
+        images = checked_images(self.network.input, images)
+        if is_array(images) and images.device is not self.device:
+            raise DtypeError(
+                f"images are on {images.device.name}, the network on {self.device.name}\n"
+                "all must be on one device\ndownload the images, or prepare the network there"
+            )
+        return images
+
+    @property
+    def _most(self) -> int:
+        """The most images that run together."""
+        values = self._values.values()
+        sizes = [prod(self.network.input.shape), *(prod(value.shape) for value in values)]
+        each = sum(prod(v.shape) * 4 if v.kind == "integers" else prod(v.shape) // 8 for v in values)
+        return max(1, min(LARGEST // max(sizes), MOST_BYTES // max(each, 1)))
+
+    def _fits(self, images: Any) -> None:
+        if images.shape[0] > self._most:
+            raise ShapeError(
+                f"{images.shape[0]} images: at most {self._most} of this network run together\n"
+                "give them in parts, or on the host"
+            )
+
+    def _of_host(self, images: Any, first: int) -> Answer:
+        """The answer for images of the host, of which the first has this number."""
+        key = len(images), images.dtype
+        batch = self._batches.get(key)
+        if batch is None:
+            buffer = self.device.allocate(images.shape, images.dtype, IMAGES)
+            batch = self._keep(key, _Batch(buffer))
+        batch.images.upload(np.ascontiguousarray(images))
+        answer = self._again(batch)
+        if self._flagged(images):
+            refuse_strange(self.network.input, images, first)
+        return Answer(*(each.download() for each in answer))
+
+    def _of_device(self, images: Array) -> Answer:
+        """The answer for images of the device, where it stays."""
+        if can_be_strange(self.network.input, images) and not self._flag_waits:
+            self.device.defer(partial(self._check_flag, images))
+            self._flag_waits = True
+        if self.device.capturing:
+            return self._forward(images)
+        key = images.shape, images.dtype, images.pointer
+        batch = self._batches.get(key) or self._keep(key, _Batch(images))
+        return self._again(batch)
+
+    def _keep(self, key: Any, batch: _Batch) -> _Batch:
+        while len(self._batches) >= MOST_KEPT:
+            del self._batches[next(iter(self._batches))]
+        self._batches[key] = batch
+        return batch
+
+    def _again(self, batch: _Batch) -> Answer:
+        """Run a batch: launch by launch, the second time as a graph that is captured."""
+        if batch.graph is None:
+            if batch.answer is None:
+                batch.answer = self._forward(batch.images)
+                return batch.answer
+            with self.device.capture() as graph:
+                batch.answer = self._forward(batch.images)
+            batch.graph = graph
+        batch.graph.launch()
+        return batch.answer
+
+    def _forward(self, images: Array) -> Answer:
+        """Launch all steps, and the answer."""
+        *_, (_, sums) = self._values_of(images)
+        batch, count = sums.shape
+        logits = self.device.allocate((batch, count), np.float32, "logits")
+        classes = self.device.allocate((batch,), np.int64, "classes")
+        args = (sums, self._scale, self._offset, logits, classes, batch, count)
+        self._site.launch("answer", "answer", (), blocks_of(batch, 4, 128), *args)
+        return Answer(sums, logits, classes)
+
+    def _values_of(self, images: Array) -> Iterator[tuple[str, Any]]:
+        """Launch all steps; a value is dropped after the last step that reads it."""
+        values: dict[str, Any] = {IMAGES: images}
+        for step, launch in self._steps:
+            values |= zip(step.writes, launch(*(values[path] for path in step.reads)), strict=True)
+            for path in step.writes:
+                yield path, values[path]
+            for path in step.reads:
+                if self._ends[path] is step:
+                    values.pop(path, None)
+
+    def _flagged(self, images: Any) -> bool:
+        """Whether a kernel met a number of the images that is refused; lowers the flag."""
+        if not can_be_strange(self.network.input, images) or not self._flag.download()[0]:
+            return False
+        self._flag.upload(np.zeros(1, np.int32))
+        return True
+
+    def _check_flag(self, images: Array) -> None:
+        self._flag_waits = False
+        if self._flagged(images):
+            refuse_strange(self.network.input, images.download())
+
+
+def _on_host(value: Any) -> Any:
+    """A value as `reference.bnn.values` has it."""
+    if not isinstance(value, PackedBits | PackedTensor):
+        return value.download()
+    words = value.words.download()
+    lines = np.ascontiguousarray(words.T if isinstance(value, PackedBits) else words, "<u4")
+    return np.unpackbits(lines.view(np.uint8), axis=-1, bitorder="little")[..., : value.shape[-1]]
+
+
+def prepare(
+    network: Network, *, schemes: Mapping[str, str] | None = None, device: Device | None = None
+) -> PreparedNetwork:
+    """Put a network's weights on a device once, for many runs.
+
+    Layers that one launch computes are joined: an input of integers with the convolution or dense layer after
+    it, these with their threshold, thresholds of convolutions of bits with a pool of 2 × 2 bits, and the sum
+    of a residual with a threshold of it.
+
+    Parameters
+    ----------
+    network : Network
+    schemes : mapping of str to str, optional
+        For study: schemes of `gpu.bconv2d` and `gpu.bmm` for layers of bits, by the layer's path, or for all
+        by "Conv" and "Dense". Other layers have "auto".
+    device : Device, optional
+        Default: the first CUDA device.
+
+    Returns
+    -------
+    PreparedNetwork
+
+    Raises
+    ------
+    SchemeError, NoGpuError
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> from reference import pack
+    >>> from reference.bnn import BitPlanes, Dense, Network
+    >>> weights, one = pack(np.ones((8, 1)), layout="row"), np.ones(1, np.float32)
+    >>> network = Network("ones of a byte", BitPlanes((1,)), (Dense(weights),), one, one)
+    >>> prepared = prepare(network, schemes={"Dense": "btc1"}, device=simwarp.Device())
+    >>> [prepared.run(np.array([[byte]], np.uint8)).sums.item() for byte in (0, 3, 255)]
+    [-8, -4, 8]
+    """
+    unused = set(schemes or {}) - {"Conv", "Dense", *values_of(network)}
+    if unused:
+        raise SchemeError(f"schemes for {', '.join(sorted(unused))}: the network has no such layers")
+    return PreparedNetwork(network, choose_device(device), schemes or {})
+
+
+def run(
+    network: Network,
+    images: Any,
+    *,
+    schemes: Mapping[str, str] | None = None,
+    device: Device | None = None,
+) -> Answer:
+    """Run a binarized network on images, on a device; answers the same as `reference.bnn.run`.
+
+    For several runs, `prepare` the network once.
+
+    Parameters
+    ----------
+    network : Network
+    images : (N, *network.input.shape)
+        As of `PreparedNetwork.run`.
+    schemes : mapping of str to str, optional
+        As of `prepare`.
+    device : Device, optional
+        Default: the images' own, or the first CUDA device.
+
+    Returns
+    -------
+    Answer
+        Sums, logits and classes.
+
+    Raises
+    ------
+    ShapeError, DtypeError, NotANumberError, RangeError, SchemeError, NoGpuError
+
+    Notes
+    -----
+    Source: BSTC (SC'19), section 6; BTC (TPDS'20), section 6.1 and figure 15.
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> from reference import pack
+    >>> from reference.bnn import Dense, Network, Pixels
+    >>> network = Network(
+    ...     "brighter",
+    ...     Pixels((2,), np.array([1, 1], np.int32), np.array([0, 0], np.int32)),
+    ...     (Dense(pack([[1.0, -1.0], [-1.0, 1.0]], layout="row")),),
+    ...     np.ones(2, np.float32),
+    ...     np.zeros(2, np.float32),
+    ... )
+    >>> run(network, np.array([[9, 200]], np.uint8), device=simwarp.Device()).sums
+    array([[-191,  191]], dtype=int32)
+    """
+    home = images.device if device is None and is_array(images) else device
+    return prepare(network, schemes=schemes, device=home).run(images)

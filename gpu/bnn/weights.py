@@ -1,0 +1,78 @@
+"""Weights of any packed format as the formats that kernels take."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu.bconv.packing import lines_of
+from gpu.device import is_array
+from reference.types import PackedBits, PackedTensor
+
+Bits: TypeAlias = npt.NDArray[np.uint8]
+
+
+def matrix_along_k(weights: PackedBits) -> PackedBits:
+    """Weights (F, O) as words of 32 bits along F, the first bit lowest: `gpu.bmm`'s b."""
+    if (weights.layout, weights.word, weights.first) == ("row", 32, "lsb"):
+        return weights
+    return PackedBits(_words_along_k(_bits_of_matrix(weights)), weights.shape, "row", 32, "lsb")
+
+
+def words_of_matrix(weights: PackedBits) -> npt.NDArray[np.uint32]:
+    """Weights (F, O) as words (ceil(F / 32), O) on the host."""
+    return _on_host(matrix_along_k(weights).words)
+
+
+def filters_along_c(filters: PackedTensor) -> PackedTensor:
+    """Filters as words of 32 bits along their channels, the first bit lowest: `gpu.bconv2d`'s w."""
+    if (filters.layout, filters.word, filters.first) == ("HWOI", 32, "lsb"):
+        return filters
+    bits = np.moveaxis(_bits_of_filters(filters), 2, 0)  # (C, R, S, O)
+    words = _words_along_k(bits.reshape(len(bits), -1)).reshape(-1, *bits.shape[1:])
+    return PackedTensor(np.ascontiguousarray(np.moveaxis(words, 0, 3)), filters.shape, "HWOI", 32, "lsb")
+
+
+def words_of_filters(filters: PackedTensor) -> npt.NDArray[np.uint32]:
+    """Filters as words (ceil(R S C / 32), O) along their windows, on the host."""
+    bits = _bits_of_filters(filters)
+    return _words_along_k(bits.reshape(-1, bits.shape[3]))
+
+
+def _words_along_k(bits: Bits) -> npt.NDArray[np.uint32]:
+    """Bits (K, O) as words (ceil(K / 32), O), the first bit lowest, 0 past K."""
+    k, outputs = bits.shape
+    padded = np.zeros((-(-k // 32) * 32, outputs), np.uint8)
+    padded[:k] = bits
+    eights = np.packbits(padded, axis=0, bitorder="little").reshape(-1, 4, outputs)
+    return np.ascontiguousarray(eights.transpose(0, 2, 1)).view("<u4")[..., 0].astype(np.uint32)
+
+
+def _bits_of_matrix(weights: PackedBits) -> Bits:
+    """The bits (F, O) of packed weights."""
+    rows, columns = weights.shape
+    along = rows if weights.layout == "row" else columns
+    bits = _bits_of_words(_on_host(weights.words), weights).swapaxes(1, 2)  # (words, bits, lines)
+    lines = bits.reshape(-1, bits.shape[2])[:along]
+    return lines if weights.layout == "row" else lines.T
+
+
+def _bits_of_filters(filters: PackedTensor) -> Bits:
+    """The bits (R, S, C, O) of packed filters."""
+    _, _, channels, outputs = filters.shape
+    host = PackedTensor(_on_host(filters.words), filters.shape, filters.layout, filters.word, filters.first)
+    bits = _bits_of_words(lines_of(host)[:, :, :outputs], filters)
+    return bits.reshape(*bits.shape[:3], -1)[..., :channels].swapaxes(2, 3)
+
+
+def _bits_of_words(words: Any, packed: PackedBits | PackedTensor) -> Bits:
+    """The bits of words, in a new last dimension, the first one first."""
+    little = np.ascontiguousarray(words, f"<u{packed.word // 8}")[..., None].view(np.uint8)
+    bits = np.unpackbits(little, axis=-1, bitorder="little")
+    return bits if packed.first == "lsb" else bits[..., ::-1]
+
+
+def _on_host(words: Any) -> Any:
+    return words.download() if is_array(words) else words

@@ -1,0 +1,319 @@
+"""Binarized networks on the simulator: every kind of layer, against the definition."""
+
+import math
+
+import numpy as np
+import pytest
+
+import gpu.bnn
+import gpu.bnn.network
+import reference.bnn
+from gpu.bnn.plan import steps_of, values_of
+from gpu.bnn.weights import filters_along_c, matrix_along_k
+from reference import DtypeError, NotANumberError, RangeError, SchemeError, ShapeError, pack, pack_tensor
+from reference.bnn import (
+    Affine,
+    BitPlanes,
+    Clip,
+    Conv,
+    Dense,
+    Flatten,
+    Network,
+    PadChannels,
+    Pixels,
+    Pool,
+    Reals,
+    Residual,
+    Signs,
+    Threshold,
+)
+from reference.types.network_values import _follow, input_value
+from simwarp import Device
+
+RNG = np.random.default_rng(21)
+CHEAP = {"Conv": "bconv32", "Dense": "bmm32"}
+
+
+def signs(*shape):
+    return RNG.choice(np.array([-1, 1], np.int8), shape)
+
+
+def ints(low, high, *shape):
+    return RNG.integers(low, high + 1, shape).astype(np.int32)
+
+
+def conv(*shape, **options):
+    return Conv(pack_tensor(signs(*shape), layout="HWOI"), **options)
+
+
+def dense(*shape):
+    return Dense(pack(signs(*shape), layout="row"))
+
+
+def threshold(channels, spread=3):
+    return Threshold(ints(-spread, spread, channels), RNG.random(channels) < 0.5)
+
+
+def pixels(*shape):
+    return Pixels(shape, ints(-3, 3, shape[-1]), ints(-300, 300, shape[-1]))
+
+
+def network(given, *layers):
+    """A network of layers; they end with Flatten and Dense unless the last one is Dense."""
+    if not isinstance(layers[-1], Dense):
+        *_, (_, _, last) = _follow(layers, input_value(given), "")
+        layers = (*layers, Flatten(), dense(math.prod(last.shape), 5))
+    count = layers[-1].weights.shape[1]
+    return Network("small", given, layers, *RNG.standard_normal((2, count)).astype(np.float32))
+
+
+def images(given, count):
+    if isinstance(given, Pixels | BitPlanes):
+        return RNG.integers(0, 256, (count, *given.shape), dtype=np.uint8)
+    return RNG.standard_normal((count, *given.shape)).astype(np.float32)
+
+
+def check(net, count, device=None, **options):
+    """Every launch's values, and three runs: by launches, captured, and as the graph."""
+    prepared = gpu.bnn.prepare(net, device=device or Device(), **options)
+    given = images(net.input, count)
+    expected = dict(reference.bnn.values(net, given))
+    for path, value in prepared.values(given):
+        assert value.dtype == expected[path].dtype
+        np.testing.assert_array_equal(value, expected[path], err_msg=path)
+    answer = reference.bnn.run(net, given)
+    for _ in range(3):
+        for got, wanted in zip(prepared.run(given), answer, strict=True):
+            assert got.dtype == wanted.dtype
+            np.testing.assert_array_equal(got, wanted)
+    return prepared
+
+
+SAME = ((1, 1), (1, 1))
+SMALL = {
+    "dense of pixels": (pixels(70), dense(70, 33)),
+    "dense of pixels to bits": (pixels(70), dense(70, 33), threshold(33, 500), dense(33, 10)),
+    "conv of pixels": (pixels(5, 4, 3), conv(3, 3, 3, 33, padding=SAME), threshold(33, 900)),
+    "conv of pixels with a stride": (
+        pixels(7, 6, 3),
+        conv(3, 2, 3, 5, stride=(2, 3), padding=((2, 0), (1, 3))),
+    ),
+    "conv of reals": (Reals((4, 5, 2), fraction=9), conv(3, 3, 2, 9, dilation=(1, 2)), threshold(9, 900)),
+    "reals": (Reals((6,), fraction=3), Affine(ints(-9, 9, 6), ints(-9, 9, 6)), threshold(6), dense(6, 3)),
+    "pixels": (pixels(3, 3, 2), threshold(2, 300)),
+    "signs of vectors": (Signs((45,), RNG.standard_normal(45).astype(np.float32)), dense(45, 3)),
+    "signs of images": (Signs((3, 2, 34), np.zeros(34, np.float32)), conv(2, 2, 34, 3)),
+    "bit planes": (BitPlanes((3, 3, 3)), conv(3, 3, 24, 8)),
+    "bit planes of vectors": (BitPlanes((9,)), dense(72, 8)),
+    "wide integers": (pixels(4, 4, 2), Affine(ints(200, 900, 2), ints(0, 9, 2)), conv(3, 3, 2, 4)),
+    "wide integers by dense": (pixels(66), Affine(ints(200, 900, 66), ints(0, 9, 66)), dense(66, 4)),
+    "clip": (pixels(3, 2, 2), Clip(0), Clip(high=90), Clip(), threshold(2, 90)),
+    "flattened integers": (pixels(2, 3, 3), Flatten(), dense(18, 4)),
+    "flattened bits": (Signs((3, 3, 37), np.zeros(37, np.float32)), Flatten(), Flatten(), dense(333, 4)),
+    "max": (pixels(5, 6, 3), Pool("max", (3, 2), (2, 3), ((1, 2), (1, 0)))),
+    "sum": (pixels(3, 3, 3), Pool("sum", (3, 3), (1, 1), ((2, 2), (0, 0)))),
+    "or": (Signs((5, 5, 33), np.zeros(33, np.float32)), Pool("or", (3, 3), (2, 2), SAME)),
+    "and": (BitPlanes((4, 5, 5)), Pool("and", (2, 3), (2, 1), ((0, 1), (0, 0)))),
+    "pool of a convolution": (BitPlanes((5, 7, 1)), conv(1, 1, 8, 33), threshold(33), Pool("and")),
+    "residual": (
+        pixels(4, 4, 3),
+        conv(3, 3, 3, 5, padding=SAME),
+        Residual((threshold(5), conv(3, 3, 5, 5, padding=SAME))),
+        Residual(
+            (threshold(5), conv(3, 3, 5, 9, padding=SAME, stride=(2, 2))), (Pool("max"), PadChannels(3, 1))
+        ),
+        threshold(9),
+    ),
+    "residual of bits": (BitPlanes((2, 2, 1)), Residual((conv(1, 1, 8, 8),), (conv(1, 1, 8, 8),)), Clip(0)),
+    "doubled": (
+        pixels(
+            5,
+        ),
+        Residual((), ()),
+        Residual((Residual(()),), (Clip(-5, 5),)),
+        threshold(5),
+        dense(5, 2),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.slow_cases(
+    "conv of pixels with a stride", "signs of*", "wide integers by dense", "bit planes of*", "and"
+)
+def test_a_layer_gives_what_the_definition_gives(name):
+    check(network(*SMALL[name]), 3, schemes=CHEAP)
+
+
+DEEP = (
+    pixels(9, 8, 3),
+    conv(3, 3, 3, 40, padding=SAME),
+    threshold(40, 900),
+    conv(3, 3, 40, 33, padding=SAME),
+    threshold(33),
+    Pool("or"),
+    conv(2, 2, 33, 33),
+    Residual((threshold(33), conv(3, 3, 33, 33, padding=SAME))),
+    Residual((threshold(33), conv(3, 3, 33, 33, padding=SAME))),
+    threshold(33),
+    Flatten(),
+    dense(33 * 9, 50),
+    threshold(50),
+    dense(50, 7),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [1, 8, 13])
+@pytest.mark.parametrize("cc", [(7, 5), (8, 0), (9, 0), (10, 0)])
+def test_a_network_gives_what_the_definition_gives(cc, count):
+    check(network(*DEEP), count, Device(cc))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["bconv32", "btc1", "btc2", "wgmma"])
+def test_convolutions_have_the_chosen_scheme(scheme):
+    check(network(*DEEP), 2, schemes={"Conv": scheme, "11": "btc3", "13": "mma"})
+
+
+def test_what_one_launch_computes_is_joined():
+    net = network(*DEEP)
+    steps = steps_of(net, values_of(net))
+    assert [(step.paths[-1], step.writes) for step in steps] == [
+        ("1", ("1",)),
+        ("4", ("4",)),
+        ("5", ("5",)),
+        ("6.body.0", ("6.body.0",)),
+        ("6.body.1", ("6.body.1",)),
+        ("7.body.0", ("6", "7.body.0")),
+        ("7.body.1", ("7.body.1",)),
+        ("8", ("8",)),
+        ("9", ("9",)),
+        ("11", ("11",)),
+        ("12", ("12",)),
+    ]
+
+
+def test_a_value_with_two_users_is_not_swallowed_by_a_threshold():
+    way = (threshold(4), conv(1, 1, 4, 4))
+    net = network(pixels(2, 2, 3), conv(1, 1, 3, 4), Residual(way))
+    assert ("0",) in [step.writes for step in steps_of(net, values_of(net))]
+
+
+@pytest.mark.parametrize("word", [32, 64])
+@pytest.mark.parametrize("first", ["lsb", "msb"])
+def test_weights_of_any_format_become_that_of_kernels(word, first):
+    matrix, filters = signs(70, 5), signs(2, 3, 37, 9)
+    for layout in ("row", "column"):
+        got = matrix_along_k(pack(matrix, layout=layout, word=word, first=first))
+        np.testing.assert_array_equal(got.words, pack(matrix, layout="row", first="lsb").words)
+    for layout in ("HWOI", "HWIO", *(("HWOI-FSB",) if (word, first) == (32, "lsb") else ())):
+        got = filters_along_c(pack_tensor(filters, layout=layout, word=word, first=first))
+        np.testing.assert_array_equal(got.words, pack_tensor(filters, layout="HWOI").words)
+
+
+def test_runs_of_several_sizes_and_of_device_arrays_repeat():
+    net, device = network(*SMALL["conv of pixels"]), Device()
+    prepared = gpu.bnn.prepare(net, schemes=CHEAP, device=device)
+    batches = [images(net.input, count) for count in (1, 2, 1, 1, 2, 1)]
+    there = device.upload(batches[1])
+    for given in batches:
+        np.testing.assert_array_equal(prepared.run(given).sums, reference.bnn.run(net, given).sums)
+        there.upload(given[:1].repeat(2, 0))
+        answer = prepared.run(there)
+        np.testing.assert_array_equal(answer.sums.download()[1:], reference.bnn.run(net, given[:1]).sums)
+    assert len(prepared._batches) == 3
+
+
+def test_a_run_on_the_device_can_be_captured():
+    net, device = network(*SMALL["dense of pixels"]), Device()
+    prepared, given = gpu.bnn.prepare(net, schemes=CHEAP, device=device), images(net.input, 2)
+    there = device.upload(given)
+    prepared.run(there)
+    with device.capture() as graph:
+        answer = prepared.run(there)
+    graph.launch()
+    np.testing.assert_array_equal(answer.classes.download(), reference.bnn.run(net, given).classes)
+
+
+def test_images_that_do_not_fit_run_in_parts(monkeypatch):
+    net = network(*SMALL["dense of pixels"])
+    monkeypatch.setattr(gpu.bnn.network, "LARGEST", 150)  # two images of 70
+    given, device = images(net.input, 5), Device()
+    prepared = gpu.bnn.prepare(net, schemes=CHEAP, device=device)
+    np.testing.assert_array_equal(prepared.run(given).logits, reference.bnn.run(net, given).logits)
+    with pytest.raises(ShapeError, match="at most 2 of this network"):
+        prepared.run(device.upload(given))
+
+
+@pytest.mark.parametrize("sums", [[-5, 3, 3, -9], [2**31 - 1, 2**24 + 1, -(2**31), 0]])
+def test_logits_round_twice_and_the_first_largest_wins(sums):
+    layers = (Affine(np.zeros(4, np.int32), np.array(sums, np.int32)),)
+    one = np.ones(4, np.int32)
+    scale, offset = np.array([1.1, 0.3, 0.3, 7e-9], np.float32), np.array([9, 0.1, 0.1, -3], np.float32)
+    net = Network("logits", Pixels((4,), one, one), layers, scale, offset)
+    check(net, 1)
+
+
+@pytest.mark.parametrize(
+    ("value", "error"), [(np.nan, NotANumberError), (np.inf, NotANumberError), (65.0, RangeError)]
+)
+@pytest.mark.parametrize("where", ["host", "device"])
+def test_a_number_that_integers_cannot_hold_is_refused(value, error, where):
+    net, device = network(Reals((4,), fraction=9), dense(4, 2)), Device()
+    prepared = gpu.bnn.prepare(net, schemes=CHEAP, device=device)
+    good, bad = np.zeros((2, 4), np.float32), np.zeros((2, 4), np.float32)
+    bad[1, 2] = value
+    if where == "device":
+        prepared.run(device.upload(bad))
+        with pytest.raises(error, match=r"images\[1, 2\] is"):
+            device.synchronize()
+    with pytest.raises(error) as of_reference:
+        reference.bnn.run(net, bad)
+    with pytest.raises(error) as of_gpu:
+        prepared.run(bad)
+    assert str(of_gpu.value) == str(of_reference.value)
+    assert (prepared.run(good).sums == 0).all()
+
+
+def test_a_nan_of_signs_is_refused():
+    net = network(Signs((3,), np.zeros(3, np.float32)), dense(3, 2))
+    with pytest.raises(NotANumberError, match=r"images\[0, 1\] is nan"):
+        gpu.bnn.run(net, np.array([[1, np.nan, 2]], np.float32), schemes=CHEAP, device=Device())
+    assert gpu.bnn.run(net, np.ones((1, 3), np.uint8), schemes=CHEAP, device=Device()).sums.shape == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        (np.zeros((2, 3), np.uint8), ShapeError),
+        (np.zeros((0, 4), np.uint8), ShapeError),
+        (np.zeros((2, 4), np.float32), DtypeError),
+    ],
+)
+def test_images_of_another_shape_or_dtype_are_refused_as_by_the_reference(given, error):
+    net = network(pixels(4), dense(4, 2))
+    with pytest.raises(error) as of_reference:
+        reference.bnn.run(net, given)
+    with pytest.raises(error) as of_gpu:
+        gpu.bnn.run(net, given, schemes=CHEAP, device=Device())
+    assert str(of_gpu.value) == str(of_reference.value)
+
+
+@pytest.mark.parametrize("schemes", [{"Conv": "bmm32"}, {"3": "bmm64"}, {"Dense": "btc9"}])
+def test_schemes_that_cannot_be_are_refused(schemes):
+    net = network(BitPlanes((2, 2, 1)), conv(2, 2, 8, 3), threshold(3), Flatten(), dense(3, 2))
+    with pytest.raises(SchemeError, match=next(iter(schemes.values()))):
+        gpu.bnn.prepare(net, schemes=schemes, device=Device())
+
+
+def test_schemes_of_layers_that_are_not_there_are_refused():
+    with pytest.raises(SchemeError, match="schemes for 7: "):
+        gpu.bnn.prepare(network(pixels(4), dense(4, 2)), schemes={"7": "btc1"}, device=Device())
+
+
+def test_images_on_another_device_are_refused():
+    net, device = network(pixels(4), dense(4, 2)), Device()
+    prepared = gpu.bnn.prepare(net, schemes=CHEAP, device=Device())
+    with pytest.raises(DtypeError, match="all must be on one device"):
+        prepared.run(device.upload(np.zeros((1, 4), np.uint8)))
