@@ -6,14 +6,18 @@ It needs the extra "torch".
 from simwarp.torch.export import export
 from simwarp.torch.images import ImagePixels, ImageReals, ImageSigns
 from simwarp.torch.layers import BinaryConv2d, BinaryLinear, Sign, clip_latent_weights
+from simwarp.torch.training import Epoch, predict, train
 
 __all__ = [
     "BinaryConv2d",
     "BinaryLinear",
+    "Epoch",
     "ImagePixels",
     "ImageReals",
     "ImageSigns",
     "Sign",
     "clip_latent_weights",
     "export",
+    "predict",
+    "train",
 ]
