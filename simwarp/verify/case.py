@@ -34,7 +34,8 @@ class Case:
         ``"reference"`` and ``"listing"`` take (input,); ``"gpu"`` takes (input, device). Each
         returns an array of integers, or of floats if the case has ``differs``.
     outputs : mapping of answer to str
-        The name of the output array of the ``"gpu"`` and ``"listing"`` answers.
+        The name of the output array of the ``"gpu"`` and ``"listing"`` answers; "" if an answer has several
+        arrays, whose writers are then not looked for.
     explain : callable
         Takes (input, element, bit); returns what that is in the problem, e.g. which matrix element.
     lead : callable

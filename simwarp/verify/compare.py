@@ -53,6 +53,8 @@ class Mismatch:
         The message of the exception that ended the tier; the fields above are then not set.
     picture : str
         A drawing of the element's part of the problem; "" if the case has none.
+    traced : bool
+        Whether the writer was looked for.
     """
 
     case: str
@@ -71,6 +73,7 @@ class Mismatch:
     register: str = ""
     fault: str = ""
     picture: str = ""
+    traced: bool = True
 
     @property
     def command(self) -> str:
@@ -85,10 +88,11 @@ class Mismatch:
         if self.expected is None or self.got is None:
             return f"{first}\n{self.meaning}\nreplay: {self.command}"
         source = f" from {self.register}" if self.register else ""
-        who = f" written{source} by {self.place}" if self.place else " which nothing wrote"
+        who = f", written{source} by {self.place}" if self.place else ", which nothing wrote"
+        who = who if self.traced else ""
         return (
             f"{first} in {self.wrong} of {self.total} elements; the first is {list(self.element)}, "
-            f"{self.meaning},{who}\n"
+            f"{self.meaning}{who}\n"
             f"{_values(self.expected, self.got, self.bits)}\n"
             f"replay: {self.command}"
         ) + (f"\n{self.picture}" if self.picture else "")
@@ -183,7 +187,7 @@ def _difference(
     meaning = case.explain(item, element, lead)
     picture = "" if case.picture is None else case.picture(item, element, lead)
     difference = {"element": element, "expected": x, "got": y, "bits": bits, "meaning": meaning}
-    counts = {"wrong": len(wrong), "total": expected.size}
+    counts = {"wrong": len(wrong), "total": expected.size, "traced": bool(case.outputs[answer])}
     return {**difference, **counts, "place": place, "register": register, "picture": picture}
 
 
@@ -193,6 +197,8 @@ def last_write(
     """Run the input again with an observer; return the last writer of an element, and its register."""
     flat, width = int(np.ravel_multi_index(element, output.shape)), output.dtype.itemsize
     name = case.outputs[answer]
+    if not name:
+        return None, ""
     if answer == "gpu":
         observer = WriteObserver(name, flat * width + bit // 8, 1)
         with suppress(KernelFault):  # the writes before the fault are enough

@@ -124,6 +124,9 @@ def test_inputs_of_every_case_are_pinned():
         "stride 3,1, dilation 1,2",
         "coo, mode 0 of 9 x 1 with 1 nonzeros (tiny), R = 1, float32",
         "f-coo, mode 2 of 2442 x 2057 x 2512 with 160 nonzeros (hypersparse), R = 64, float32, deterministic",
+        "3 images of BitPlanes (7, 8, 3): Pool, Flatten, Dense; bconv32 and auto",
+        "3 images of Reals (5, 6, 2): Threshold, Pool, Conv, Threshold, Conv, Flatten, Dense; "
+        "bconv32 and bmms32",
     ]
 
 

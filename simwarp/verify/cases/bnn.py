@@ -1,0 +1,320 @@
+"""The case of binarized networks: random small ones, compared launch by launch.
+
+An answer is one vector: what each launch gives, one after the other, then sums, logits and classes, all as
+int64. So the first element that differs is of the first launch that is wrong.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+import gpu.bnn
+import reference.bnn
+from gpu.bnn.plan import steps_of, values_of
+from gpu.compile import compile_file
+from reference.bnn import (
+    Affine,
+    BitPlanes,
+    Clip,
+    Conv,
+    Dense,
+    Flatten,
+    Input,
+    Layer,
+    Network,
+    PadChannels,
+    Pixels,
+    Pool,
+    Reals,
+    Residual,
+    Signs,
+    Threshold,
+)
+from reference.errors import RangeError
+from reference.types import PackedBits, PackedTensor
+from simwarp.verify.case import Case
+from simwarp.verify.draw import Draw
+
+Shape: TypeAlias = tuple[int, ...]
+
+_CONV, _DENSE = ("bconv32", "bconv32", "btc1", "btc2", "auto"), ("bmm32", "bmms32", "btc1", "mma", "auto")
+
+
+@dataclass(frozen=True)
+class Item:
+    """A network, images for it, and the schemes of its layers of bits."""
+
+    network: Network
+    images: npt.NDArray[Any]
+    schemes: Mapping[str, str]
+
+
+# --------------------------------------------------------------------------------------------------
+# Networks
+# --------------------------------------------------------------------------------------------------
+
+
+def _draw(draw: Draw) -> Item:
+    """Draw a network; one whose integers might leave int32 is drawn again."""
+    while True:
+        try:
+            network = _network(draw)
+        except RangeError:
+            continue
+        shape = (draw.integer(1, 3), *network.input.shape)
+        schemes = {"Conv": draw.choice(_CONV), "Dense": draw.choice(_DENSE)}
+        return Item(network, _images(draw, network.input, shape), schemes)
+
+
+def _network(draw: Draw) -> Network:
+    given = _input(draw)
+    layers: list[Layer] = []
+    shape, bits = given.shape, isinstance(given, Signs | BitPlanes)
+    if isinstance(given, BitPlanes):
+        shape = (*shape[:-1], 8 * shape[-1])
+    for _ in range(draw.integer(1, 6)):
+        layer, shape, bits = _layer(draw, shape, bits)
+        layers.append(layer)
+    if len(shape) == 3:
+        layers.append(Flatten())
+    classes = draw.integer(1, 40)
+    layers.append(_dense(draw, math.prod(shape), classes))
+    scale, offset = (_numbers(draw, classes, 16).astype(np.float32) / 8 for _ in range(2))
+    return Network("drawn", given, tuple(layers), scale, offset)
+
+
+def _input(draw: Draw) -> Input:
+    """Draw an input for images, and sometimes for vectors."""
+    kind = draw.integer(0, 4)
+    channels = draw.integer(1, 40) if kind == 2 else draw.integer(1, 4)
+    shape: Shape = (draw.integer(2, 9), draw.integer(2, 9), channels)
+    shape = shape if draw.integer(0, 5) else (draw.integer(1, 70),)
+    if kind == 0:
+        return Reals(shape, draw.integer(0, 12))
+    if kind == 1:
+        return BitPlanes(shape)
+    if kind == 2:
+        return Signs(shape, _numbers(draw, shape[-1], 9).astype(np.float32) / 4)
+    return Pixels(shape, _numbers(draw, shape[-1], 3), _numbers(draw, shape[-1], 300))
+
+
+def _images(draw: Draw, given: Input, shape: Shape) -> npt.NDArray[Any]:
+    """Draw bytes; for floats eighths of bytes around zero."""
+    count = math.prod(shape)
+    images = draw.words(-(-count // 8)).astype("<u8").view(np.uint8)[:count].reshape(shape)
+    if isinstance(given, Reals) or (isinstance(given, Signs) and draw.integer(0, 1)):
+        return ((images.astype(np.float32) - 128) / 32).astype(np.float32)
+    return images.copy()
+
+
+def _layer(draw: Draw, shape: Shape, bits: bool) -> tuple[Layer, Shape, bool]:
+    """Draw a layer for a value; returns what it gives, too."""
+    if len(shape) == 1:
+        outputs = draw.integer(1, 70)
+        if bits:
+            return _dense(draw, shape[0], outputs), (outputs,), False
+        kind = draw.integer(0, 5)
+        if kind == 0:
+            return _dense(draw, shape[0], outputs), (outputs,), False
+        return _of_integers(draw, shape, kind)
+    kind = draw.integer(0, 9)
+    if kind == 0:
+        return Flatten(), (math.prod(shape),), bits
+    if kind <= 2:
+        return _pool(draw, shape, draw.choice(("or", "and") if bits else ("max", "sum")), bits)
+    if kind <= 4 and not bits:
+        return _residual(draw, shape)
+    if bits or kind == 5:
+        layer, shape = _conv(draw, shape, draw.integer(1, 40))
+        return layer, shape, False
+    return _of_integers(draw, shape, kind)
+
+
+def _of_integers(draw: Draw, shape: Shape, kind: int) -> tuple[Layer, Shape, bool]:
+    """A layer of integers of any shape; most are thresholds."""
+    if kind == 1:
+        return Clip(draw.choice((None, -40, 0)), draw.choice((None, 9, 300))), shape, False
+    if kind == 2:
+        return Affine(_numbers(draw, shape[-1], 5), _numbers(draw, shape[-1], 99)), shape, False
+    return _threshold(draw, shape[-1]), shape, True
+
+
+def _residual(draw: Draw, shape: Shape) -> tuple[Layer, Shape, bool]:
+    """A residual with each kind of shortcut: none, type A, type B, or an affine stream."""
+    kind, channels = draw.integer(0, 3), shape[2]
+    rule = _threshold(draw, channels)
+    if kind == 1 and min(shape[:2]) >= 2:
+        before, after = draw.integer(0, 3), draw.integer(0, 3)
+        outputs = channels + before + after
+        size = tuple(n // 2 for n in shape[:2])
+        padding = ((1, 0), (1, 0)) if draw.integer(0, 1) else ((0, 0), (0, 0))
+        filters = _filters(draw, (2 + padding[0][0], 2 + padding[1][0], channels, outputs))
+        body = (rule, Conv(filters, (2, 2), padding))
+        return Residual(body, (Pool("max"), PadChannels(before, after))), (*size, outputs), False
+    filters = _filters(draw, (3, 3, channels, channels))
+    body = (rule, Conv(filters, padding=((1, 1), (1, 1))))
+    if kind == 2:
+        other = _threshold(draw, channels)
+        return Residual(body, (other, Conv(_filters(draw, (1, 1, channels, channels))))), shape, False
+    if kind == 3:
+        stream = Affine(_numbers(draw, channels, 4), _numbers(draw, channels, 50))
+        return Residual((*body, stream), (Clip(-1000, 1000),)), shape, False
+    return Residual(body), shape, False
+
+
+def _conv(draw: Draw, shape: Shape, outputs: int) -> tuple[Conv, Shape]:
+    """Draw a convolution that fits an image."""
+    stride, padding = (draw.integer(1, 3), draw.integer(1, 3)), _padding(draw, 2)
+    taps, gaps, size = list[int](), list[int](), list[int]()
+    for n, step, pads in zip(shape[:2], stride, padding, strict=True):
+        count = draw.integer(1, min(4, n))
+        gap = draw.integer(1, max(1, min(3, (n - 1) // max(1, count - 1))))
+        taps.append(count)
+        gaps.append(gap)
+        size.append((n + sum(pads) - (count - 1) * gap - 1) // step + 1)
+    filters = _filters(draw, (taps[0], taps[1], shape[2], outputs))
+    return Conv(filters, stride, padding, (gaps[0], gaps[1])), (*size, outputs)
+
+
+def _pool(draw: Draw, shape: Shape, kind: Any, bits: bool) -> tuple[Layer, Shape, bool]:
+    """Draw a pool; half of them have the windows that are joined to a convolution."""
+    if draw.integer(0, 1) and min(shape[:2]) >= 2:
+        return Pool(kind), (shape[0] // 2, shape[1] // 2, shape[2]), bits
+    window = (draw.integer(1, min(3, shape[0])), draw.integer(1, min(3, shape[1])))
+    stride = (draw.integer(1, 3), draw.integer(1, 3))
+    padding = tuple((draw.integer(0, n - 1), draw.integer(0, n - 1)) for n in window)
+    size = (
+        (n + sum(pads) - span) // step + 1
+        for n, pads, span, step in zip(shape[:2], padding, window, stride, strict=True)
+    )
+    return Pool(kind, window, stride, (padding[0], padding[1])), (*size, shape[2]), bits
+
+
+def _padding(draw: Draw, most: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    top, bottom, left, right = (draw.integer(0, most) for _ in range(4))
+    return (top, bottom), (left, right)
+
+
+def _threshold(draw: Draw, channels: int) -> Threshold:
+    """Draw a batch normalisation with gamma of both signs and 0; sometimes after a ReLU."""
+    gamma, beta, mean = (_numbers(draw, channels, most) / 2 for most in (3, 9, 12))
+    variance = np.array([draw.integer(1, 9) for _ in range(channels)]) / 4
+    rule = reference.integer_thresholds(gamma, beta, mean, variance, relu=draw.integer(0, 3) == 0)
+    return Threshold(rule.thresholds, rule.flip)
+
+
+def _dense(draw: Draw, features: int, outputs: int) -> Dense:
+    word, first = draw.choice((32, 64)), draw.choice(("msb", "lsb"))
+    return Dense(
+        PackedBits(draw.bits(outputs, features, word, first), (features, outputs), "row", word, first)
+    )
+
+
+def _filters(draw: Draw, shape: tuple[int, int, int, int]) -> PackedTensor:
+    rows, columns, channels, outputs = shape
+    words = draw.bits(rows * columns * outputs, channels, 32, "lsb").T.reshape(rows, columns, outputs, -1)
+    return PackedTensor(np.ascontiguousarray(words), shape, "HWOI", 32, "lsb")
+
+
+def _numbers(draw: Draw, count: int, most: int) -> npt.NDArray[np.int32]:
+    return np.array([draw.integer(-most, most) for _ in range(count)], np.int32)
+
+
+# --------------------------------------------------------------------------------------------------
+# Tiers
+# --------------------------------------------------------------------------------------------------
+
+
+def _paths(network: Network) -> list[str]:
+    """The paths of the values that launches give."""
+    return [path for step in steps_of(network, values_of(network)) for path in step.writes]
+
+
+def _by_reference(item: Item) -> npt.NDArray[np.int64]:
+    values = dict(reference.bnn.values(item.network, item.images))
+    answer = reference.bnn.run(item.network, item.images)
+    return _joined([*(values[path] for path in _paths(item.network))], answer)
+
+
+def _by_gpu(item: Item, device: gpu.Device) -> npt.NDArray[np.int64]:
+    """Each launch's values, and the answer of a captured run after a run by launches."""
+    prepared = gpu.bnn.prepare(item.network, schemes=item.schemes, device=device)
+    values = [value for _, value in prepared.values(item.images)]
+    prepared.run(item.images)
+    return _joined(values, prepared.run(item.images))
+
+
+def _joined(values: list[Any], answer: Any) -> npt.NDArray[np.int64]:
+    """All values as one vector; logits as their bits."""
+    parts = [*values, answer.sums, np.ascontiguousarray(answer.logits).view(np.int32), answer.classes]
+    return np.concatenate([np.asarray(part, np.int64).ravel() for part in parts])
+
+
+# --------------------------------------------------------------------------------------------------
+# Description
+# --------------------------------------------------------------------------------------------------
+
+
+def _describe(item: Item) -> str:
+    names = ", ".join(type(layer).__name__ for layer in item.network.layers)
+    schemes = " and ".join(item.schemes.values())
+    given = f"{type(item.network.input).__name__} {item.network.input.shape}"
+    return f"{len(item.images)} images of {given}: {names}; {schemes}"
+
+
+def _explain(item: Item, element: tuple[int, ...], bit: int) -> str:
+    """Name the layer of an element, and its place in what the layer gives."""
+    network, batch, at = item.network, len(item.images), element[0]
+    steps = {path: step for step in steps_of(network, values_of(network)) for path in step.writes}
+    values = values_of(network)
+    for path, step in steps.items():
+        shape = (batch, *values[path].shape)
+        if at < math.prod(shape):
+            names = " + ".join(type(layer).__name__ for layer in step.layers)
+            place = [int(i) for i in np.unravel_index(at, shape)]
+            return f"{values[path].kind} {place} of layer {path} ({names})"
+        at -= math.prod(shape)
+    count = batch * len(network.scale)
+    return f"{('sum', 'logit', 'class')[at // count]} {at % count} of the answer"
+
+
+def _shape(item: Item) -> tuple[int, ...]:
+    return (*item.images.shape, *(n for value in values_of(item.network).values() for n in value.shape))
+
+
+def _kernels(arch: tuple[int, int]) -> dict[str, str]:
+    """The kernels of gpu/bnn; those of products and convolutions belong to other cases."""
+    sources = [("SOURCE_PIXELS",), ("SOURCE_REALS",), ("SOURCE_INT32",), ("SOURCE_INT32", "WIDE")]
+    outputs = [("OUTPUT_INT",), ("OUTPUT_INT", "VECTORS"), ("OUTPUT_BITS",), ("OUTPUT_BITS", "VECTORS")]
+    kinds = [("UINT8",), ("FLOAT32",), ("INT32",), ("SUM",), ("SUM", "KEEP_SUM")]
+    found = [("dots", (*source, *output)) for source, output in itertools.product(sources, outputs)]
+    for kind, vectors in itertools.product(kinds, [(), ("VECTORS",)]):
+        found.append(("threshold", (f"NUMBERS_{kind[0]}", *kind[1:], *vectors)))
+    found += [("images", defines) for defines in (("SOURCE_PIXELS",), ("SOURCE_REALS",), (), ("VECTORS",))]
+    found += [("pool", (f"POOL_{kind}",)) for kind in ("MAX", "SUM", "OR", "AND")]
+    found += [(name, ()) for name in ("integers", "flatten", "answer")]
+    compiled = [compile_file(f"bnn/{name}.cu", dict.fromkeys(defines, ""), arch) for name, defines in found]
+    return {ptx.name: ptx.sha256 for ptx in compiled}
+
+
+CASES = [
+    Case(
+        name="bnn",
+        draw=_draw,
+        shape=_shape,
+        describe=_describe,
+        answers={"reference": _by_reference, "gpu": _by_gpu},
+        outputs={"gpu": ""},
+        explain=_explain,
+        lead=lambda item, bits: min(bits),
+        kernels=_kernels,
+    )
+]
+"""The cases of the harness."""

@@ -1,0 +1,65 @@
+"""The case of binarized networks: what it draws, and how it names the layer that is wrong."""
+
+from collections import Counter
+
+import pytest
+
+import gpu.bnn.launches
+from reference.bnn import Residual, Threshold
+from reference.types.network_values import follow
+from simwarp.verify import CASES, Draw, check, simulator
+
+CASE = CASES["bnn"]
+
+
+def drawn(k):
+    return CASE.draw(Draw(0, "bnn", k))
+
+
+def test_networks_have_every_input_layer_shortcut_and_sign():
+    kinds, ways, flips = Counter(), Counter(), set()
+    for k in range(200):
+        network = drawn(k).network
+        kinds[type(network.input).__name__] += 1
+        for _, layer, _ in follow(network):
+            kinds[type(layer).__name__] += 1
+            if isinstance(layer, Residual):
+                ways[tuple(type(each).__name__ for each in layer.shortcut)] += 1
+            if isinstance(layer, Threshold):
+                flips |= {
+                    (bool(f), int(t) == -(2**31)) for t, f in zip(layer.thresholds, layer.flip, strict=True)
+                }
+    assert len(kinds) == 13
+    assert min(kinds.values()) >= 8
+    assert set(ways) == {(), ("Pool", "PadChannels"), ("Threshold", "Conv"), ("Clip",)}
+    assert len(flips) == 4
+    assert {len(drawn(k).network.layers) for k in range(99)} >= {3, 4, 5, 6, 7, 8}
+
+
+@pytest.mark.parametrize("k", [3, 7, 28, 33, 48])
+def test_a_network_agrees_on_the_simulator(k):
+    assert check(CASE, 0, k, {"simulator": simulator}).mismatches == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", range(0, 100, 10))
+def test_networks_agree_on_the_simulator(start):
+    for k in range(start, start + 10):
+        assert check(CASE, 0, k, {"simulator": simulator}).mismatches == []
+
+
+def test_the_layer_that_is_wrong_is_named(monkeypatch):
+    monkeypatch.setattr(gpu.bnn.launches.Integers, "__call__", lambda self, x: (x,))
+    (found,) = check(CASE, 0, 36, {"simulator": simulator}).mismatches
+    assert "of layer 1 (Clip)" in found.meaning
+    assert not found.traced
+    assert "nothing wrote" not in str(found)
+
+
+@pytest.mark.parametrize(
+    ("element", "meaning"), [(-1, "class 0 of"), (-2, "logit 11 of"), (0, "bits [0, 0, 0, 0] of layer input")]
+)
+def test_every_element_of_an_answer_is_explained(element, meaning):
+    item = drawn(33)
+    size = CASE.answers["reference"](item).size
+    assert meaning in CASE.explain(item, (element % size,), 0)
