@@ -18,6 +18,7 @@ from simwarp.cli.frag import frag_command
 from simwarp.cli.fuzz import fuzz_command
 from simwarp.cli.info import info_command
 from simwarp.cli.layout import layout_command
+from simwarp.cli.net import net_app
 from simwarp.cli.output import STOPPED
 from simwarp.cli.probe import probe_command
 from simwarp.cli.record import record_command
@@ -36,6 +37,7 @@ PANELS: dict[str, dict[str, Any]] = {
         "tensor": tensor_app,
         "cpd": cpd_command,
     },
+    "Networks": {"net": net_app},
     "This installation": {"info": info_command, "cache": cache_app},
     "Laboratory": {"fuzz": fuzz_command, "probe": probe_command, "record": record_command},
 }

@@ -1,0 +1,240 @@
+"""The command ``simwarp net``: what a binarized network is, what it says of images, and its conversion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from functools import partial
+from math import prod
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import numpy.typing as npt
+import typer
+from rich.progress import DownloadColumn, MofNCompleteColumn
+from rich.text import Text
+
+from reference import bnn
+from reference.bnn import Answer, Conv, Dense, Network, Threshold
+from reference.types.network_values import follow, input_value, multiply_adds
+from simwarp.cli.images import Images, open_images
+from simwarp.cli.output import Json, as_options, cuda_device, print_json, table, total_bar, wide_console
+
+net_app = typer.Typer(
+    help="Look at binarized networks, run them on images, convert them.", no_args_is_help=True
+)
+
+File = Annotated[Path, typer.Argument(help="A .safetensors file that reference.bnn.save wrote.")]
+
+
+class Tier(StrEnum):
+    """Values of ``--device``."""
+
+    reference = "reference"
+    sim = "sim"
+    cuda = "cuda"
+
+
+class Model(StrEnum):
+    """The networks of the papers."""
+
+    mlp = "mlp"
+    vgg_cifar = "vgg-cifar"
+    resnet14 = "resnet14"
+    alexnet = "alexnet"
+    vgg16 = "vgg16"
+    resnet18 = "resnet18"
+
+
+class Form(StrEnum):
+    """Values of ``--form``."""
+
+    code = "code"
+    paper = "paper"
+
+
+class Given(StrEnum):
+    """Values of ``--images``."""
+
+    floats = "floats"
+    bytes = "bytes"
+
+
+@net_app.command("info")
+def info_command(file: File, as_json: Json = False) -> int:
+    """Show the layers of a network, what each gives, its weights and its multiply-adds."""
+    network = bnn.load(file)
+    facts = {"file": str(file), "bytes": file.stat().st_size, **_facts(network)}
+    print_json(facts) if as_json else _show(facts)
+    return 0
+
+
+@net_app.command("run")
+def run_command(
+    file: File,
+    images: Annotated[
+        Path,
+        typer.Argument(help="An image, a folder of images, or a .npy file (N, H, W, C) of uint8 or float32."),
+    ],
+    device: Annotated[Tier, typer.Option(help="What runs the network.")] = Tier.reference,
+    top: Annotated[int, typer.Option(min=1, help="So many classes of each image, the best first.")] = 1,
+    as_json: Json = False,
+) -> int:
+    """Classify images: the classes with the largest logits."""
+    network = bnn.load(file)
+    given = open_images(images, network.input, most=8 if device is Tier.sim else 64)
+    answer = _answer(_on(device, network), given, quiet=as_json)
+    order = np.argsort(-answer.logits, axis=1, kind="stable")[:, :top]
+    rows: list[dict[str, Any]] = [
+        {"image": name, "classes": [_scored(network, answer, i, k) for k in best]}
+        for i, (name, best) in enumerate(zip(given.names, order.tolist(), strict=True))
+    ]
+    if as_json:
+        print_json({"network": network.name, "device": device.value, "images": rows})
+    else:
+        _show_classes(rows)
+    return 0
+
+
+@net_app.command("convert")
+def convert_command(
+    model: Annotated[Model, typer.Argument(help="Which of the papers' networks.")],
+    source: Annotated[Path, typer.Argument(help="A text file of numbers, as the papers' programs read it.")],
+    target: Annotated[Path, typer.Argument(help="A .safetensors file; replaced when all is done.")],
+    form: Annotated[Form, typer.Option(help="As in the programs, or in the papers' tables.")] = Form.code,
+    images: Annotated[
+        Given,
+        typer.Option(help="What it takes: normalised floats, or bytes, whose normalisation is rounded."),
+    ] = Given.floats,
+    as_json: Json = False,
+) -> int:
+    """Write a network with the weights of the papers' programs."""
+    with as_options(form="--form"), total_bar("reading", DownloadColumn(), quiet=as_json) as progress:
+        network = bnn.from_text(source, model.value, form=form.value, images=images.value, progress=progress)
+    bnn.save(network, target)
+    if as_json:
+        print_json({"output": str(target), "bytes": target.stat().st_size, **_facts(network)})
+    else:
+        wide_console(stderr=True).print(Text(f"wrote {target}: {network.name}"))
+    return 0
+
+
+def _on(device: Tier, network: Network) -> Callable[[npt.NDArray[Any]], Any]:
+    """What answers for a network: the definition, or the production kernels on a device."""
+    if device is Tier.reference:
+        return partial(bnn.run, network)
+    import gpu.bnn
+    import simwarp
+
+    on = simwarp.Device() if device is Tier.sim else cuda_device()
+    return gpu.bnn.prepare(network, device=on).run
+
+
+def _answer(run: Callable[[npt.NDArray[Any]], Any], images: Images, *, quiet: bool) -> Answer:
+    """What a network says of all images, with a progress bar."""
+    answers: list[Any] = []
+    done = 0
+    with total_bar("images", MofNCompleteColumn(), quiet=quiet) as progress:
+        for part in images.parts():
+            answers.append(run(part))
+            done += len(part)
+            progress(done, len(images.names))
+    return Answer(*(np.concatenate(arrays) for arrays in zip(*answers, strict=True)))
+
+
+def _scored(network: Network, answer: Answer, image: int, index: int) -> dict[str, Any]:
+    return {
+        "class": index,
+        "name": network.classes[index] if network.classes else None,
+        "logit": float(answer.logits[image, index]),
+        "sum": int(answer.sums[image, index]),
+    }
+
+
+def _facts(network: Network) -> dict[str, Any]:
+    """A network as plain data, without its weights."""
+    rows: list[dict[str, Any]] = []
+    for path, layer, given in follow(network):
+        match layer:
+            case Conv(filters=weights) | Dense(weights=weights):
+                bits = prod(weights.shape)
+            case _:
+                bits = 0
+        rows.append(
+            {
+                "path": path,
+                "type": type(layer).__name__,
+                "detail": _detail(layer),
+                "gives": given.kind,
+                "shape": list(given.shape),
+                "weights": bits,
+                "thresholds": given.shape[-1] if isinstance(layer, Threshold) else 0,
+                "multiply_adds": multiply_adds(layer, given),
+            }
+        )
+    first = input_value(network.input)
+    return {
+        "name": network.name,
+        "about": network.about,
+        "input": {"type": type(network.input).__name__, "gives": first.kind, "shape": list(first.shape)},
+        "classes": network.scale.size,
+        "names": list(network.classes),
+        "weights": sum(row["weights"] for row in rows),
+        "multiply_adds": sum(row["multiply_adds"] for row in rows),
+        "layers": rows,
+    }
+
+
+def _detail(layer: Any) -> str:
+    """What a layer is, beyond its type and what it gives."""
+    match layer:
+        case bnn.Conv(filters=filters, stride=stride):
+            return f"{filters.shape[0]}×{filters.shape[1]}, stride {stride[0]}×{stride[1]}"
+        case bnn.Pool(kind=kind, window=window, stride=stride):
+            return f"{kind} of {window[0]}×{window[1]}, stride {stride[0]}×{stride[1]}"
+        case bnn.Clip(low=low, high=high):
+            return f"{'' if low is None else low} … {'' if high is None else high}"
+        case bnn.PadChannels(before=before, after=after):
+            return f"{before} before, {after} after"
+        case _:
+            return ""
+
+
+def _show_classes(rows: list[dict[str, Any]]) -> None:
+    shown = table("image", "class", numbers=("logit", "sum"))
+    for row in rows:
+        for place, one in enumerate(row["classes"]):
+            name = Text("" if place else _printable(row["image"]))
+            label = Text(_printable(one["name"] or str(one["class"])))
+            shown.add_row(name, label, f"{one['logit']:.6g}", str(one["sum"]))
+    wide_console(highlight=False).print(shown)
+
+
+def _show(facts: dict[str, Any]) -> None:
+    console = wide_console(highlight=False)
+    first = facts["input"]
+    for line in (
+        f"{facts['file']}: {facts['name']}, {facts['classes']} classes, {facts['bytes']} bytes",
+        facts["about"],
+        f"{facts['weights']} weights, {facts['multiply_adds']} multiply-adds for an image",
+    ):
+        if line:
+            console.print(Text(_printable(line)))
+    shown = table("layer", "type", "", "gives", numbers=("weights", "multiply-adds"))
+    shown.add_row("input", first["type"], "", f"{first['gives']} {_product(first['shape'])}")
+    for row in facts["layers"]:
+        numbers = [str(row[name] or "") for name in ("weights", "multiply_adds")]
+        shown.add_row(
+            row["path"], row["type"], row["detail"], f"{row['gives']} {_product(row['shape'])}", *numbers
+        )
+    console.print(shown)
+
+
+def _product(shape: list[int]) -> str:
+    return "×".join(map(str, shape))
+
+
+def _printable(text: str) -> str:
+    """A text of a stranger without what would move the cursor."""
+    return "".join(letter if letter.isprintable() else "�" for letter in text)
