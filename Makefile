@@ -21,6 +21,7 @@ READY_DEV := $(VENV)/.ready-dev
 verify: $(READY)
 	$(BIN)/simwarp verify --inputs 120 --budget 900 --jobs $(JOBS)
 	$(BIN)/python examples/digits.py
+	$(BIN)/python examples/networks/recognise.py
 
 test: $(READY)
 	$(PYTEST) -m "not slow and not gate"
