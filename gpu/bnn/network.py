@@ -17,7 +17,8 @@ from gpu.device import Array, Device, is_array
 from gpu.host import choose_device
 from reference.errors import DtypeError, SchemeError, ShapeError
 from reference.types import PackedBits, PackedTensor
-from reference.types.network import Network
+from reference.types.network import Conv, Dense, Network
+from reference.types.network_values import follow
 
 LARGEST = 2**31 - 1
 """The most elements of a value of all images, as kernels count in 32 bits."""
@@ -305,9 +306,13 @@ def prepare(
     >>> [prepared.run(np.array([[byte]], np.uint8)).sums.item() for byte in (0, 3, 255)]
     [-8, -4, 8]
     """
-    unused = set(schemes or {}) - {"Conv", "Dense", *values_of(network)}
+    known = {path for path, layer, _ in follow(network) if isinstance(layer, Conv | Dense)}
+    unused = set(schemes or {}) - known - {"Conv", "Dense"}
     if unused:
-        raise SchemeError(f"schemes for {', '.join(sorted(unused))}: the network has no such layers")
+        raise SchemeError(
+            f"schemes for {', '.join(sorted(unused))}: the network has no such convolutions or dense layers\n"
+            f"choose among {', '.join(sorted(known))}, Conv and Dense"
+        )
     return PreparedNetwork(network, choose_device(device), schemes or {})
 
 
