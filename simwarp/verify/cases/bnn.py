@@ -86,8 +86,15 @@ def _network(draw: Draw) -> Network:
         layers.append(Flatten())
     classes = draw.integer(1, 40)
     layers.append(_dense(draw, math.prod(shape), classes))
-    scale, offset = (_numbers(draw, classes, 16).astype(np.float32) / 8 for _ in range(2))
+    scale, offset = _scales(draw, classes)
     return Network("drawn", given, tuple(layers), scale, offset)
+
+
+def _scales(draw: Draw, classes: int) -> tuple[Any, Any]:
+    """Draw scale and offset of logits: by turns eighths, and numbers whose products round."""
+    most, unit = (16, 8) if draw.k % 2 else (2**23, 2**20)
+    scale, offset = (_numbers(draw, classes, most).astype(np.float32) / np.float32(unit) for _ in range(2))
+    return scale, offset
 
 
 def _input(draw: Draw) -> Input:

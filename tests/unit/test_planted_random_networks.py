@@ -1,0 +1,141 @@
+"""Faults planted in the kernels of gpu/bnn are found by random networks, those of `simwarp verify`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+
+import gpu.compile
+from simwarp.verify import CASES, check, simulator
+
+CASE = CASES["bnn"]
+SOURCES = Path(gpu.compile.__file__).parent
+
+
+@dataclass(frozen=True)
+class Fault:
+    """An edit of a source, and an input of the harness that finds it."""
+
+    path: str
+    old: str
+    new: str
+    input: int
+
+
+FAULTS = {
+    "unsigned compare in the threshold": Fault(
+        "threshold.cu",
+        "((x[i] >= thresholds[c])",
+        "(((unsigned)x[i] >= (unsigned)thresholds[c])",
+        1,
+    ),
+    "forgotten flip": Fault(
+        "threshold.cu",
+        "((x[i] >= thresholds[c]) ^ (flip[c] != 0))",
+        "(x[i] >= thresholds[c])",
+        1,
+    ),
+    "OR into an output that is not cleared": Fault(
+        "threshold.cu",
+        "bits[first + lane] = mine;",
+        "bits[first + lane] |= mine;",
+        1,
+    ),
+    "ones past the last channel": Fault("threshold.cu", "bool one = false;", "bool one = true;", 1),
+    "sum of a residual not stored": Fault(
+        "threshold.cu",
+        "(((sums[i] = x[i] + y[i]) >=",
+        "(((x[i] + y[i]) >=",
+        14,
+    ),
+    "a tap outside counted as -1": Fault(
+        "dots.cu",
+        "Number number = 0;",
+        "Number number = k < length ? -1 : 0;",
+        16,
+    ),
+    "sums in 16 bits": Fault(
+        "dots.cu",
+        "int sums[pixels_of_warp] = {};",
+        "short sums[pixels_of_warp] = {};",
+        115,
+    ),
+    "halves of a product swapped": Fault(
+        "dots.cu",
+        "__dp2a_hi(pairs.y, (int)signs, __dp2a_lo(pairs.x",
+        "__dp2a_hi(pairs.x, (int)signs, __dp2a_lo(pairs.y",
+        1,
+    ),
+    "missing barrier": Fault(
+        "dots.cu",
+        "        __syncthreads();\n        const unsigned k",
+        "        const unsigned k",
+        1,
+    ),
+    "maximum that begins at zero": Fault(
+        "pool.cu",
+        "first ? value : join(joined, value)",
+        "join(joined, value)",
+        1,
+    ),
+    "flattened channels first": Fault(
+        "flatten.cu",
+        "pixel = feature / channels, channel = feature % channels",
+        "pixel = feature % pixels, channel = feature / pixels",
+        9,
+    ),
+    "flattened with the gaps of words": Fault(
+        "flatten.cu",
+        "(image * pixels + pixel) * words",
+        "(image * pixels + pixel)",
+        15,
+    ),
+    "shortcut truncated to 8 bits": Fault(
+        "integers.cu",
+        "sum[i] = x[i] + y[i];",
+        "sum[i] = x[i] + (signed char)y[i];",
+        79,
+    ),
+    "channels padded on the wrong side": Fault(
+        "integers.cu",
+        "i % wide - before;",
+        "i % wide - (wide - channels - before);",
+        24,
+    ),
+    "bits of a byte from the lowest": Fault("images.cu", "(__brev(bytes[", "(0x1000000 * (bytes[", 1),
+    "logits rounded once": Fault(
+        "answer.cu",
+        "__int2float_rn(sums[image * count + k]) * scale[k] + offset[k]",
+        "fmaf(__int2float_rn(sums[image * count + k]), scale[k], offset[k])",
+        4,
+    ),
+}
+
+
+@pytest.fixture
+def plant(monkeypatch, tmp_path):
+    """Make the compiler use an edited source."""
+
+    def edit(fault):
+        for part in ("bmm", "bconv", "bnn", "include"):
+            copytree(SOURCES / part, tmp_path / part)
+        source = tmp_path / "bnn" / fault.path
+        assert source.read_text().count(fault.old) == 1
+        source.write_text(source.read_text().replace(fault.old, fault.new))
+        monkeypatch.setattr(gpu.compile, "_PACKAGE", tmp_path)
+
+    return edit
+
+
+def wrong_about(k):
+    return check(CASE, 0, k, {"simulator": simulator}).mismatches
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_harness_finds_the_planted_fault(plant, name):
+    fault = FAULTS[name]
+    assert wrong_about(fault.input) == []
+    plant(fault)
+    assert wrong_about(fault.input)
