@@ -159,7 +159,7 @@ class _Walk:
         return rule(self.builder, x, module)
 
     def _call_function(self, node: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if not any(isinstance(x, (Stream, Image)) for x in args):
+        if not any(isinstance(x, (Stream, Image)) for x in (*args, *kwargs.values())):
             return node.target(*args, **kwargs)  # of sizes
         return self._function(FUNCTIONS.get(node.target), args, kwargs)
 
@@ -174,11 +174,16 @@ class _Walk:
     def _function(self, rule: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if rule is None:
             raise ExportError("a function that networks of ±1 do not have\nuse modules of simwarp.torch")
-        if isinstance(rule, type):  # a module that does the same
-            return self._apply(rule(*args[1:], **kwargs), args[0])
         if rule == "shape":
             return self._sizes(args[0])
-        return rule(self.builder, *args, **kwargs)
+        if not isinstance(rule, type):
+            return rule(self.builder, *args, **kwargs)
+        first, *others = args or (kwargs.pop("input"),)
+        try:
+            module = rule(*others, **kwargs)  # which does the same
+        except TypeError as error:
+            raise ExportError(f"{error}\nuse torch.nn.{rule.__name__}") from None
+        return self._apply(module, first)
 
     def _sizes(self, x: Any) -> tuple[Any, ...]:
         shape: tuple[int, ...] = x.shape

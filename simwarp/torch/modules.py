@@ -240,6 +240,10 @@ def _clamp(builder: Builder, x: Any, min: Any = None, max: Any = None) -> Stream
     return x.with_step(Clamp(*limits))
 
 
+def _dropout(builder: Builder, x: Any, *args: Any, **kwargs: Any) -> Any:
+    return x
+
+
 def _no_sign(builder: Builder, *args: Any) -> Stream:
     raise ExportError("torch.sign(0) is 0, which is not a bit\nuse simwarp.torch.Sign, which gives +1")
 
@@ -282,7 +286,7 @@ FUNCTIONS: dict[Any, Any] = {
     nn.functional.relu: nn.ReLU,
     nn.functional.relu6: nn.ReLU6,
     nn.functional.hardtanh: nn.Hardtanh,
-    nn.functional.dropout: nn.Dropout,
+    nn.functional.dropout: _dropout,
     nn.functional.max_pool2d: nn.MaxPool2d,
     nn.functional.avg_pool2d: nn.AvgPool2d,
     nn.functional.adaptive_avg_pool2d: nn.AdaptiveAvgPool2d,

@@ -10,7 +10,7 @@ import importlib
 import numpy as np
 import pytest
 
-from reference import ExportError, RangeError, SchemeError, ShapeError
+from reference import ExportError, NotANumberError, RangeError, SchemeError, ShapeError
 from reference.bnn import Affine, Clip, Conv, Dense, Flatten, PadChannels, Pool, Residual, Threshold, run
 from reference.types.network_values import follow
 
@@ -633,6 +633,7 @@ def test_a_module_is_refused_by_name(name):
         (torch.sigmoid, "1.0 (sigmoid): a function that networks of ±1 do not have"),
         (lambda x: x + 1, "1.0 (add): a sum with something other than a tensor of the model"),
         (lambda x: nn.functional.pad(x, (1, 1)), "1.0 (pad): only channels of zeros may be padded"),
+        (lambda x: x.flatten(1, out_dim="F"), "1.0 (flatten): Flatten.__init__() got"),
         (lambda x: x.view(2, -1), "1.0 (view): a view other than (N, -1)"),
     ],
 )
@@ -683,3 +684,35 @@ def test_other_refusals():
     dilated = nn.Sequential(pixels, nn.MaxPool2d(2, dilation=2))
     with pytest.raises(ExportError, match=r"^1 \(MaxPool2d\): a maximum with dilation"):
         st.export(dilated, torch.zeros(1, 1, 4, 4), name="wrong")
+
+
+def test_functions_are_what_their_modules_are():
+    f = nn.functional
+
+    class Model(nn.Sequential):
+        def forward(self, x):
+            x = f.hardtanh(self[2](f.max_pool2d(self[1](self[0](x)), 2, stride=2, ceil_mode=True)), -3.5, 2.0)
+            x = f.dropout(f.relu(input=self[4](self[3](x))), 0.5, training=self.training)
+            x = f.avg_pool2d(f.relu6(x.clamp(max=9)), 2, 1)
+            return self[5](torch.flatten(f.adaptive_avg_pool2d(torch.relu(x).clamp(0.5, 7), 1), 1))
+
+    layers = [
+        st.ImagePixels(offset=-128),
+        st.BinaryConv2d(2, 4, 3, padding=1),
+        nn.BatchNorm2d(4),
+        st.Sign(),
+        st.BinaryConv2d(4, 5, 2, bias=True),
+        st.BinaryLinear(5, 3),
+    ]
+    network = check(Model(*layers), (2, 11, 11))
+    first = ["Conv", "Pool", "Threshold", "Conv", "Affine", "Clip", "Clip", "Clip", "Pool"]
+    assert kinds(network.layers)[:9] == first
+    assert network.layers[1].padding == ((0, 1), (0, 1))
+
+
+def test_weights_that_are_not_numbers_are_refused_by_name():
+    model = vectors()
+    with torch.no_grad():
+        model[3].weight[0, 0] = float("nan")
+    with pytest.raises(NotANumberError, match=r"^3 \(BinaryLinear\): "):
+        st.export(model, torch.zeros(1, 9), name="wrong")
