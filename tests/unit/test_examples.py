@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 import gpu
+import gpu.bnn
+import reference.bnn
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -62,3 +64,20 @@ def test_the_digits_example_reports_a_wrong_product(
         runpy.run_path(str(ROOT / "examples" / "digits.py"), run_name="__main__")
     assert stopped.value.code == 1
     assert "DIFFER" in capsys.readouterr().out
+
+
+def test_the_networks_example_reports_a_wrong_sum(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The simulation itself is a step of `make verify`."""
+
+    def lying(network: Any, images: Any, **options: Any) -> Any:
+        answer = reference.bnn.run(network, images)
+        answer.sums[-1, -1] += 2 * (network.name == "digits-conv")
+        return answer
+
+    monkeypatch.setattr(gpu.bnn, "run", lying)
+    with pytest.raises(SystemExit) as stopped:
+        runpy.run_path(str(ROOT / "examples" / "networks" / "recognise.py"), run_name="__main__")
+    assert stopped.value.code == 1
+    assert capsys.readouterr().out.count("DIFFER") == 1
