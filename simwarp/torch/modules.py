@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from reference.bits import pack
-from reference.chains import Clamp, Normalise, linear, rationals
+from reference.bnn.chains import Clamp, Normalise, linear, rationals
 from reference.errors import ExportError
 from reference.tensors import pack_tensor
 from reference.types.network import Conv, Dense, Input, Pixels, Pool, Reals, Signs

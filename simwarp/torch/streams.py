@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from reference.chains import (
+from reference.bnn.chains import (
     INT32_MAX,
     Clamp,
     Step,

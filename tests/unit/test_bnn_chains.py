@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from reference import RangeError, integer_thresholds
-from reference.chains import Clamp, Line, Normalise, chain_thresholds, fixed_point, linear, lines, slopes
+from reference.bnn.chains import Clamp, Line, Normalise, chain_thresholds, fixed_point, linear, lines, slopes
 
 RNG = np.random.default_rng(7)
 GRID = np.arange(-400, 401)
