@@ -1,0 +1,139 @@
+"""The six binarized networks of the papers: the latency of few images, and images in a second.
+
+    python benchmarks/networks.py [--rows alexnet mlp …] [--compile] [--no-peers] [--json PATH]
+    python benchmarks/networks.py --merge PATH… --json PATH
+
+``net/NAME/N`` is what a caller waits for: N random images lie on the device, and the time goes from the call
+of `PreparedNetwork.run` to the end of the device's work, the median of the samples; ``device`` in the
+parameters is the device's part of it, by events. Few images are a latency in milliseconds, many a rate. The
+weights are random. Sums and classes of some images are compared with `reference.bnn.run`.
+
+The peers are torch's networks of the same layers in float16, channels last, replayed from a CUDA graph, and
+with ``--compile`` those of ``torch.compile``, which take a minute each.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from common import Row, about_this_run, merged, parser_of, publish, show, write
+from networks_peers import FloatNetworks
+
+import gpu
+import gpu.bnn
+from gpu.compile import compiler_version
+from reference.bnn import Network, alexnet, mlp, resnet14, resnet18, run, vgg16, vgg_cifar
+
+
+class Subject(NamedTuple):
+    """A network, with its numbers of images and what is aimed at: milliseconds, and images in a second."""
+
+    make: Callable[[], Network]
+    few: int
+    latency: float
+    many: int
+    rate: float
+
+
+NETWORKS = {
+    "mlp": Subject(mlp, 8, 0.008, 1024, 60e6),
+    "vgg-cifar": Subject(vgg_cifar, 8, 0.050, 1024, 900e3),
+    "resnet14": Subject(resnet14, 8, 0.090, 1024, 500e3),
+    "alexnet": Subject(alexnet, 8, 0.084, 512, 700e3),
+    "vgg16": Subject(vgg16, 8, 0.26, 512, 59e3),
+    "resnet18": Subject(resnet18, 8, 0.097, 512, 350e3),
+}
+CHECKED = 2
+"""Images that are compared."""
+SAMPLES, WARM = 31, 4
+GAP = 0.02
+"""Seconds without work before a sample."""
+
+
+class Times(NamedTuple):
+    """Medians in seconds: until the caller goes on, and of the device's work."""
+
+    waited: float
+    device: float
+
+
+def times_of(device: Any, work: Callable[[], Any]) -> Times:
+    """How long some work takes that is launched on the device's default stream."""
+    waited, on_device = list[float](), list[float]()
+    for sample in range(WARM + SAMPLES):
+        time.sleep(GAP)
+        start, end = device.event(), device.event()
+        begin = time.perf_counter()
+        start.record()
+        work()
+        end.record()
+        end.synchronize()
+        if sample >= WARM:
+            waited.append(time.perf_counter() - begin)
+            on_device.append(end.seconds_since(start))
+    return Times(statistics.median(waited), statistics.median(on_device))
+
+
+def check(network: Network, prepared: Any, images: np.ndarray, on_device: Any) -> None:
+    """Compare sums and classes of the first images, also where others follow them."""
+    expected, answer = run(network, images[:CHECKED]), prepared.run(on_device)
+    sums, classes = (each.download()[:CHECKED] for each in (answer.sums, answer.classes))
+    if not (np.array_equal(sums, expected.sums) and np.array_equal(classes, expected.classes)):
+        raise SystemExit(f"{network.name}: the answer is wrong")
+
+
+def rows_of(device: Any, names: list[str], peers: FloatNetworks | None = None) -> Iterator[Row]:
+    """Two rows for each network."""
+    for name in names:
+        subject = NETWORKS[name]
+        network = subject.make()
+        prepared = gpu.bnn.prepare(network, device=device)
+        for count in (subject.few, subject.many):
+            images = np.random.default_rng().integers(0, 256, (count, *network.input.shape), dtype=np.uint8)
+            on_device = device.upload(images)
+            found = times_of(device, partial(prepared.run, on_device))
+            check(network, prepared, images, on_device)
+            beside = peers.times(network, count) if peers else {}
+            yield row_of(f"net/{name}/{count}", subject, count, found, beside)
+
+
+def row_of(case: str, subject: Subject, count: int, found: Times, beside: dict[str, float]) -> Row:
+    """The row of a latency, or of a rate."""
+    params = {"images": count, "device": round(found.device * 1e3, 4), "samples": SAMPLES}
+    if count == subject.few:
+        peers = {name: round(seconds * 1e3, 4) for name, seconds in beside.items()}
+        return Row(case, params, "ms", "lower", round(found.waited * 1e3, 4), peers, target=subject.latency)
+    peers = {name: round(count / seconds) for name, seconds in beside.items()}
+    rate = round(count / found.waited)
+    return Row(case, params, "images/s", "higher", rate, peers, target=subject.rate)
+
+
+def main() -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument("--rows", nargs="+", choices=NETWORKS, default=list(NETWORKS), help="measure these")
+    parser.add_argument("--merge", nargs="+", type=Path, metavar="PATH", help="join these files instead")
+    parser.add_argument("--compile", action="store_true", help="torch.compile's networks, too")
+    parser.add_argument("--no-peers", action="store_true", help="measure ours only")
+    options = parser.parse_args()
+    if options.merge:
+        publish(options.json, *merged(options.merge))
+        return
+    device = gpu.CudaDevice()
+    meta = about_this_run(gpu=device.name, driver=device.driver_version, nvrtc=compiler_version())
+    peers = None if options.no_peers else FloatNetworks(compiled=options.compile)
+    rows: list[Row] = []
+    for row in rows_of(device, options.rows, peers):
+        rows.append(row)  # written one by one: an interrupted run leaves its rows
+        show([row])
+        if options.json:
+            write(options.json, meta, rows)
+
+
+if __name__ == "__main__":
+    main()

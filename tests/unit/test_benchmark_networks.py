@@ -1,0 +1,66 @@
+"""The benchmark of whole networks, on the simulator: it checks what it measures."""
+
+import numpy as np
+import pytest
+
+import simwarp
+from benchmark_scripts import scripts
+from reference.bnn import mlp, resnet14, vgg_cifar
+
+networks, peers = scripts("networks", "networks_peers")
+
+
+@pytest.fixture(autouse=True)
+def device(monkeypatch):
+    """Little is timed."""
+    for name, value in {"SAMPLES": 1, "WARM": 0, "GAP": 0.0, "CHECKED": 2}.items():
+        monkeypatch.setattr(networks, name, value)
+    subject = networks.Subject(lambda: mlp(width=32), 2, 0.5, 3, 100.0)
+    monkeypatch.setattr(networks, "NETWORKS", {"mlp": subject})
+    return simwarp.Device((8, 0))
+
+
+def test_a_network_has_a_latency_and_a_rate(device):
+    few, many = networks.rows_of(device, ["mlp"])
+    assert (few.case, few.unit, few.better, few.target) == ("net/mlp/2", "ms", "lower", 0.5)
+    assert (many.case, many.unit, many.better, many.target) == ("net/mlp/3", "images/s", "higher", 100.0)
+    assert few.ours > 0
+    assert many.ours > 0
+    assert few.params["device"] >= 0
+
+
+def test_a_wrong_answer_ends_the_run(device, monkeypatch):
+    honest = networks.run
+
+    def lying(*args):
+        answer = honest(*args)
+        return answer._replace(sums=answer.sums + np.int32(1))
+
+    monkeypatch.setattr(networks, "run", lying)
+    with pytest.raises(SystemExit, match="mlp: the answer is wrong"):
+        list(networks.rows_of(device, ["mlp"]))
+
+
+def test_peers_are_rates_where_ours_are():
+    subject = networks.Subject(mlp, 8, 1.0, 100, 2.0)
+    times = networks.Times(0.5, 0.25)
+    assert networks.row_of("net/mlp/8", subject, 8, times, {"torch": 0.125}).peers == {"torch": 125.0}
+    row = networks.row_of("net/mlp/100", subject, 100, times, {"torch": 0.125})
+    assert (row.ours, row.peers) == (200, {"torch": 800})
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: mlp(width=16),
+        lambda: vgg_cifar(size=8, width=16),
+        *(lambda s=s: resnet14(size=8, width=16, shortcut=s) for s in ("A", "B", "bireal")),
+    ],
+)
+def test_float_models_have_the_networks_shapes(make):
+    torch = pytest.importorskip("torch")
+    network = make()
+    height, width, channels = network.input.shape
+    model = peers.float_model(network).eval()
+    with torch.no_grad():
+        assert model(torch.zeros(2, channels, height, width)).shape == (2, network.scale.size)
