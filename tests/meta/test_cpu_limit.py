@@ -37,6 +37,12 @@ def undisturbed(monkeypatch, tmp_path):
     gc.enable()
 
 
+@pytest.fixture(autouse=True)
+def not_in_ci(monkeypatch):
+    """Where CI is set, the limit is twice as long."""
+    monkeypatch.delenv("CI", raising=False)
+
+
 def outcomes(pytester, tests, *options):
     """Run tests in a temporary folder: the passed ones, the failure messages, and the recorded costs."""
     pytester.makeini("[pytest]\naddopts = --strict-markers -p no:cacheprovider\nmarkers = slow: long\n")
@@ -76,6 +82,12 @@ def test_a_slower_machine_has_longer(pytester, monkeypatch):
     passed, failed, _ = outcomes(pytester, TESTS, LIMIT)
     assert len(passed) == 6
     assert not failed
+
+
+def test_ci_has_twice_as_long(pytester, monkeypatch):
+    monkeypatch.setenv("CI", "true")
+    _, failed, _ = outcomes(pytester, "\n    def test_costly(): work()\n", LIMIT)
+    assert "have 0.06 here" in failed["costly"]
 
 
 def test_a_limit_of_0_disables_the_check(pytester):
