@@ -64,13 +64,7 @@ class FloatNetworks:
 
 def float_model(network: Network) -> Any:
     """A model of torch with the layers of a network: thresholds become batch normalisation and ReLU."""
-    import torch
-
-    layers, value = list[Any](), input_value(network.input)
-    for layer in network.layers:
-        layers.append(_module(layer, value))
-        value = after(layer, value)
-    return torch.nn.Sequential(*layers)
+    return _sequence(network.layers, input_value(network.input))
 
 
 def _module(layer: Layer, value: Value) -> Any:
@@ -102,11 +96,11 @@ def _module(layer: Layer, value: Value) -> Any:
         case PadChannels(before=before, after=behind):
             return nn.ZeroPad3d((0, 0, 0, 0, before, behind))
         case Residual(body=body, shortcut=shortcut):
-            return _sum(_ways(body, value), _ways(shortcut, value))
+            return _sum(_sequence(body, value), _sequence(shortcut, value))
     raise TypeError(layer)
 
 
-def _ways(layers: tuple[Layer, ...], value: Value) -> Any:
+def _sequence(layers: tuple[Layer, ...], value: Value) -> Any:
     from torch import nn
 
     modules = list[Any]()

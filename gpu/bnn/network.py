@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from gpu.device import Array, Device, is_array
 from gpu.host import choose_device
 from reference.errors import DtypeError, SchemeError, ShapeError
 from reference.types import PackedBits, PackedTensor
-from reference.types.network import Conv, Dense, Network
+from reference.types.network import Answer, Conv, Dense, Network
 from reference.types.network_values import follow
 
 LARGEST = 2**31 - 1
@@ -28,23 +28,6 @@ MOST_BYTES = 2**33
 
 MOST_KEPT = 8
 """Sizes of batches, or device arrays of images, whose buffers are kept."""
-
-
-class Answer(NamedTuple):
-    """What a network says of N images; arrays of NumPy, or of the device if the images are there.
-
-    Attributes
-    ----------
-    sums : array of int32, (N, K)
-        The exact integers of the last layer.
-    logits : array of float32, (N, K)
-    classes : array of int64, (N,)
-        The first class with the largest logit.
-    """
-
-    sums: Any
-    logits: Any
-    classes: Any
 
 
 @dataclass(eq=False)

@@ -1,11 +1,12 @@
 """Binarized networks as plain data, and their answers in exact integers."""
 
 from reference.bnn.files import load, save
-from reference.bnn.inference import Answer, run, values
+from reference.bnn.inference import run, values
 from reference.bnn.networks import alexnet, mlp, resnet14, resnet18, vgg16, vgg_cifar
 from reference.bnn.text_weights import from_text
 from reference.types.network import (
     Affine,
+    Answer,
     BitPlanes,
     Clip,
     Conv,

@@ -6,7 +6,7 @@ Source: BSTC (SC'19), section 6; BTC (TPDS'20), section 6.1.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from reference.errors import DtypeError
 from reference.tensors import unpack_tensor
 from reference.types.network import (
     Affine,
+    Answer,
     Clip,
     Conv,
     Dense,
@@ -37,23 +38,6 @@ Array: TypeAlias = npt.NDArray[Any]
 INT32_MIN = -(2**31)
 _IMAGES_AT_ONCE = 1 << 24
 """Elements of the images that go through the network together."""
-
-
-class Answer(NamedTuple):
-    """What a network says of N images.
-
-    Attributes
-    ----------
-    sums : array of int32, (N, K)
-        The exact integers of the last layer.
-    logits : array of float32, (N, K)
-    classes : array of int64, (N,)
-        The first class with the largest logit.
-    """
-
-    sums: npt.NDArray[np.int32]
-    logits: npt.NDArray[np.float32]
-    classes: npt.NDArray[np.int64]
 
 
 def run(network: Network, images: npt.ArrayLike) -> Answer:

@@ -8,7 +8,7 @@ input, so all tiers agree to the last bit. `reference.types.network_values` foll
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from reference.types.packed import PackedBits, PackedTensor
 
@@ -212,6 +212,23 @@ class Residual:
 
     body: tuple[Layer, ...]
     shortcut: tuple[Layer, ...] = ()
+
+
+class Answer(NamedTuple):
+    """What a network says of N images; arrays of NumPy, or of the device that the images are on.
+
+    Attributes
+    ----------
+    sums : array of int32, (N, K)
+        The exact integers of the last layer.
+    logits : array of float32, (N, K)
+    classes : array of int64, (N,)
+        The first class with the largest logit.
+    """
+
+    sums: Any
+    logits: Any
+    classes: Any
 
 
 Input: TypeAlias = Pixels | Reals | Signs | BitPlanes

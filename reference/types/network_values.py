@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reference.errors import DtypeError, RangeError, SchemeError, ShapeError, SimwarpError
+from reference.types.arguments import check_option
 from reference.types.fields import is_integer
 from reference.types.network import (
     Affine,
@@ -223,8 +224,7 @@ def _conv(layer: Conv, value: Value) -> Value:
 
 def _pool(layer: Pool, value: Value) -> Value:
     kinds: dict[str, Kind] = {"or": "bits", "and": "bits", "max": "integers", "sum": "integers"}
-    if layer.kind not in kinds:
-        raise SchemeError(f"there is no kind {layer.kind!r}: choose {', '.join(map(repr, kinds))}")
+    check_option("kind", layer.kind, tuple(kinds), "windows are joined by one of four operations")
     _needs(value, kinds[layer.kind], 3)
     _counts("window", layer.window, 1)
     _sides(layer.padding)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, TypeAlias
 
 from reference.errors import DtypeError, SchemeError
+from reference.types.arguments import check_option
 from simwarp.torch._torch import torch
 
 Gradient: TypeAlias = Literal["clip", "identity", "polynomial"]
@@ -49,8 +50,7 @@ class Sign(torch.nn.Module):
 
     def __init__(self, gradient: Gradient = "clip") -> None:
         torch.nn.Module.__init__(self)
-        if gradient not in GRADIENTS:
-            raise SchemeError(f"there is no gradient {gradient!r}: choose {', '.join(map(repr, GRADIENTS))}")
+        check_option("gradient", gradient, GRADIENTS, "the sign has the gradient of one of these")
         self.gradient: Gradient = gradient
 
     def forward(self, x: Any) -> Any:

@@ -117,7 +117,7 @@ def test_normalised_pixels(torch, layers):
 
 
 def test_what_layers_refuse(torch, layers):
-    with pytest.raises(SchemeError, match="'clip', 'identity', 'polynomial'"):
+    with pytest.raises(SchemeError, match="'clip' or 'identity' or 'polynomial'"):
         layers.Sign("tanh")
     with pytest.raises(DtypeError, match=r"int64: begin the model with"):
         layers.Sign()(torch.tensor([1]))

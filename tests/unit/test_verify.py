@@ -313,6 +313,7 @@ def test_equality_compares_shape_type_and_every_bit(got, equal):
     assert BMM.equal(None, np.zeros((2, 3), np.int32), got) is equal
 
 
+@pytest.mark.slow
 def test_every_case_has_tiers_outputs_and_kernels():
     for name, case in CASES.items():
         assert case.name == name
