@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 
 from gpu.bconv.geometry import ConvShape, Pool, conv_shape
 from gpu.bconv.prepared import PreparedTensor, choose_scheme, operand, placed
 from gpu.bconv.schemes import AnyScheme
+from gpu.bconv.warpgroups import WarpgroupScheme
 from gpu.bmm.threshold import rule_on_device
 from gpu.device import Device, LaunchPlan, planned
 from gpu.host import choose_device, downloaded, in_stream, on_device, refuse_nan, unknown
-from reference.errors import SchemeError, ShapeError
+from reference.errors import DtypeError, SchemeError, ShapeError
 from reference.types import PackedTensor
+from reference.types.launch import dtype_of
 
 
 def bconv2d(
@@ -31,6 +33,7 @@ def bconv2d(
     thresholds: Any = None,
     flip: Any = None,
     pool: str | None = None,
+    dtype: Any = None,
     device: Device | None = None,
     stream: Any = None,
 ) -> Any:
@@ -61,6 +64,8 @@ def bconv2d(
         True for channels whose bits are inverted: those with a negative γ.
     pool : "or" or "and", optional
         Pool the bits over windows of 2 x 2; a last odd row or column is dropped.
+    dtype : dtype, optional
+        Of the dot products: int32, and with "wgmma" int16, for windows of up to 32,767 elements.
     device : Device, optional
         Default: the operands' own, or the first CUDA device.
     stream : optional
@@ -71,7 +76,7 @@ def bconv2d(
 
     Returns
     -------
-    (N, P, Q, O) int32, or PackedTensor
+    (N, P, Q, O) of dtype, or PackedTensor
         On the host; on the device if an operand lies there. Bits are packed NHWC in words of 32 with
         ``first="lsb"``, ready to be the next convolution's x.
 
@@ -94,7 +99,7 @@ def bconv2d(
            [6, 9, 6],
            [4, 6, 4]], dtype=int32)
     """
-    plain = thresholds is None and flip is None and pool is None
+    plain = thresholds is None and flip is None and pool is None and dtype is None
     if plain and type(x) is PreparedTensor and type(w) is PreparedTensor:
         y = _on_their_device(x, w, (stride, padding, dilation, groups), scheme, device, stream)
         if y is not None:
@@ -111,7 +116,7 @@ def bconv2d(
         refuse_nan(x=x, w=w)
     rule = rule_on_device(thresholds, flip, shape.filters, device)
     images, filters = placed(x, "x", chosen, device), placed(w, "w", chosen, device)
-    output = "bits" if rule else "int"
+    output = _output(dtype, chosen, shape, bits=bits)
     launch = planned(
         device.plans,
         ("bconv2d", chosen.name, shape, pooling, output),
@@ -126,6 +131,12 @@ def bconv2d(
     return PackedTensor(result, (batch, height, width, shape.filters), "NHWC", 32, "lsb")
 
 
+Output: TypeAlias = Literal["int", "int16", "bits"]
+"""int32, int16, or bits against thresholds."""
+
+_DTYPES = {"int": np.dtype(np.int32), "int16": np.dtype(np.int16), "bits": np.dtype(np.uint32)}
+
+
 @dataclass(frozen=True, eq=False)
 class Launch:
     """The launch of a convolution, which depends on its geometry and not on its operands."""
@@ -133,7 +144,7 @@ class Launch:
     scheme: AnyScheme
     shape: ConvShape
     pool: Pool
-    output: Literal["int", "bits"]
+    output: Output
     arch: tuple[int, int]
     multiprocessors: int
 
@@ -146,7 +157,7 @@ class Launch:
 
     def output_on(self, device: Device) -> Any:
         """Allocate the output; the launch overwrites all of it."""
-        return device.allocate(self.size, _UINT32 if self.output == "bits" else _INT32, "y")
+        return device.allocate(self.size, _DTYPES[self.output], "y")
 
     def __call__(
         self,
@@ -201,12 +212,33 @@ def _on_their_device(
         made = Launch(chosen, shape, "none", "int", *_chip(home))
         launch = planned(home.plans, key, lambda: made)
     there = in_stream(home, stream)
-    y = there.allocate(launch.size, _INT32, "y")
+    y = launch.output_on(there)
     launch(there, x, w, y)
     return y
 
 
-_INT32, _UINT32 = np.dtype(np.int32), np.dtype(np.uint32)
+def _output(dtype: Any, scheme: AnyScheme, shape: ConvShape, *, bits: bool) -> Output:
+    """The kind of output for the arguments; refuse a dtype that cannot be."""
+    if bits and dtype is not None:
+        raise SchemeError("thresholds and dtype are given\nthe output is bits\nleave one out")
+    if bits:
+        return "bits"
+    name = "int32" if dtype is None else dtype_of("dtype", dtype).name
+    if name == "int32":
+        return "int"
+    if name != "int16":
+        raise unknown("dtype", name, ("int32", "int16"))
+    if not isinstance(scheme, WarpgroupScheme):
+        raise SchemeError(
+            f"dtype=int16 with scheme={scheme.name!r}\nit gives int32 and bits only\n"
+            "choose scheme='wgmma', on sm_90"
+        )
+    if shape.dot_length > np.iinfo(np.int16).max:
+        raise DtypeError(
+            f"windows have {shape.dot_length} elements, dtype int16\n"
+            "a dot product may be as large as their number\nchoose int32"
+        )
+    return "int16"
 
 
 def _shape_of(x: Any, w: Any, *options: Any) -> ConvShape:

@@ -34,6 +34,7 @@ from reference.types import PackedTensor, TensorLayout, Word
 
 TILES: dict[str, tuple[Tile, ...]] = {
     "int32": OF_PRODUCTS["int32"][1:],
+    "int16": OF_PRODUCTS["int16"][1:],
     "lines": (Tile(128, 256, 2, 4), *OF_PRODUCTS["lines"][1:], Tile(128, 64, 2, 6, 0, 2)),
 }
 """The tiles of each kind of output."""
@@ -111,7 +112,7 @@ class WarpgroupScheme:
         tile: Tile | None = None,
     ) -> LaunchPlan:
         """The launch for a geometry; a call gives operands, output and rule. ``tile`` overrides a choice."""
-        kind = "int32" if output == "int" else "lines"
+        kind = {"int": "int32", "int16": "int16", "bits": "lines"}[output]
         check_taps(shape)
         check_length(shape, kind)
         line = shape.filter_height * shape.filter_width * -(-shape.channels // 128) * _UNIT
@@ -119,7 +120,7 @@ class WarpgroupScheme:
         borders = Borders.of(shape)
         tile = tile or fastest(TILES[kind], (pixels, filters), -(-line // SPAN), kind, multiprocessors)
         tile, tables = with_tables(tile, kind, borders.rows(shape))
-        of_y = map_of_outputs(pixels, filters, kind) if kind == "int32" and tile.boxes else None
+        of_y = map_of_outputs(pixels, filters, kind) if kind != "lines" and tile.boxes else None
         macros = tile.macros(kind, boxes=of_y is not None, group=self.group)
         macros |= {f"POOL_{pool.upper()}": "", "TABLES": tables or 1}
         macros |= {} if tables else {"OWN_COLUMNS": ""}

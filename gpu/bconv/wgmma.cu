@@ -12,7 +12,8 @@
 // For windows inside the image, the first two terms are the filter's constant, row `inside` of `addends`. Windows along
 // the border add what their taps differ by: a row of addends for each kind (btc_operands.cu).
 //
-//   -DOUTPUT_INT32           int32 (N, P, Q, O)
+//   -DOUTPUT_INT32 | -DOUTPUT_INT16
+//                            (N, P, Q, O)
 //   -DOUTPUT_LINES           bit = (dot >= thresholds[o]) != flip[o], words (N, P, Q, O / 32), first channel lowest
 //   -DPOOL_OR | -DPOOL_AND   the bits of 2 x 2 pixels become one: words (N, P / 2, Q / 2, O / 32)
 //   -DTABLES=n               at least as many as there are kinds of windows, whose addends a note has

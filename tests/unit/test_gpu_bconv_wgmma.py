@@ -15,7 +15,7 @@ from gpu.bconv.convolution import Launch
 from gpu.bconv.geometry import conv_shape
 from gpu.bconv.prepared import placed
 from gpu.bconv.warpgroups import TILES, WARPGROUP_SCHEMES
-from reference.errors import FormatError, NotANumberError, SchemeError
+from reference.errors import DtypeError, FormatError, NotANumberError, SchemeError
 from simwarp.faults import KernelFault
 from simwarp.verify.draw import Draw
 
@@ -110,17 +110,22 @@ def launched(tile, x, w, kind, pool, device, blocks, **options):
     thresholds, flip = rule(dots)
     of_output = (device.upload(thresholds), device.upload(flip.astype(np.uint8))) if kind == "bits" else ()
     y = launch.output_on(device)
-    y.upload(np.full(y.shape, -1, y.dtype) if kind == "int" else np.full(y.shape, 0xA5A5A5A5, y.dtype))
+    y.upload(np.full(y.shape, 0xA5A5A5A5, y.dtype) if kind == "bits" else np.full(y.shape, -1, y.dtype))
     device.launch(plan, (*WGMMA.operands(images, filters, launch.one_image, device), y, *of_output))
-    if kind == "int":
-        return y.download(), dots
+    if kind != "bits":
+        return y.download(), dots.astype(y.dtype)
     pool = None if pool == "none" else pool
     return y.download(), reference.threshold_tensor(dots, thresholds, flip, pool=pool).words
 
 
 EVERY_TILE = {
     f"{kind}-{pool}-{tile.rows}x{tile.columns}": (kind, pool, tile)
-    for kind, pool, output in (("int", "none", "int32"), ("bits", "none", "lines"), ("bits", "or", "lines"))
+    for kind, pool, output in (
+        ("int", "none", "int32"),
+        ("int16", "none", "int16"),
+        ("bits", "none", "lines"),
+        ("bits", "or", "lines"),
+    )
     for tile in TILES[output]
 }
 
@@ -136,12 +141,12 @@ def test_every_tile_equals_the_reference(which, filters):
 @pytest.mark.pairwise
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("c", [100, 200, 500, 1100])
-@pytest.mark.parametrize("output", ["int", "bits", "pooled"])
+@pytest.mark.parametrize("output", ["int", "int16", "bits", "pooled"])
 def test_blocks_that_compute_several_tiles_are_right_under_every_schedule(schedule, c, output):
     """Rings turn several times, and the notes of a tile wait for those of two before."""
     x, w = signs(2, 9, 9, c), signs(3, 1, c, 66, k=1)
-    kind, pool = ("int", "none") if output == "int" else ("bits", "none" if output == "bits" else "and")
-    tile = TILES["int32"][-1] if output == "int" else TILES["lines"][-1]
+    kind, pool = ("bits", "and") if output == "pooled" else (output, "none")
+    tile = TILES[{"int": "int32", "int16": "int16"}.get(output, "lines")][-1]
     device = simwarp.Device((9, 0), schedule=schedule)
     np.testing.assert_array_equal(*launched(tile, x, w, kind, pool, device, 1), strict=True)
 
@@ -227,6 +232,41 @@ def test_thresholds_at_the_ends_of_dots_and_int32_are_exact():
     packed = gpu.bconv2d(x, w, thresholds=thresholds, scheme="wgmma", device=simwarp.Device((9, 0)))
     at_the_right = reference.unpack_tensor(packed)[0, 0, 1]  # with two of four taps excluded: ±10
     assert at_the_right.tolist() == [1, 1, 0, 0, 1, 1, 0, 0]
+
+
+# Sums of 16 bits
+
+
+@pytest.mark.parametrize("o", [1, 33, pytest.param(128, marks=pytest.mark.slow)])
+def test_dot_products_of_16_bits_equal_the_reference(o):
+    x, w, device = signs(2, 5, 4, 60), signs(3, 3, 60, o, k=1), simwarp.Device((9, 0))
+    operands = x, gpu.prepare(w, "w", scheme="wgmma", device=device)
+    for options in ({}, {"padding": ((0, 2), (3, 0)), "stride": (1, 2), "dilation": (2, 1)}):
+        y = gpu.bconv2d(*operands, dtype=np.int16, device=device, **options)
+        np.testing.assert_array_equal(y, reference.bconv2d(x, w, **options).astype(np.int16), strict=True)
+
+
+def test_16_bits_hold_dot_products_of_32767():
+    x, w = np.ones((1, 1, 1, 32768), np.int8), np.ones((1, 1, 32768, 2), np.int8)
+    w[..., 1] = -1
+    options = {"scheme": "wgmma", "dtype": "int16", "device": simwarp.Device((9, 0))}
+    assert gpu.bconv2d(x[..., :-1], w[:, :, :-1], **options).ravel().tolist() == [32767, -32767]
+    with pytest.raises(DtypeError, match=r"windows have 32768 elements, dtype int16\n.*\nchoose int32"):
+        gpu.bconv2d(x, w, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"scheme": "btc1"}, r"dtype=int16 with scheme='btc1'\n.*\nchoose scheme='wgmma'"),
+        ({"thresholds": [0, 0]}, "thresholds and dtype are given"),
+        ({"dtype": np.float32}, "float32"),
+    ],
+)
+def test_dtypes_that_cannot_be_are_refused(options, error):
+    options = {"dtype": "int16", "device": simwarp.Device((9, 0)), **options}
+    with pytest.raises(SchemeError, match=error):
+        gpu.bconv2d(signs(1, 2, 2, 3), signs(1, 1, 3, 2), **options)
 
 
 # Plans
