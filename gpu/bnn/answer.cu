@@ -1,10 +1,16 @@
 // The logits of the last sums, and the first class with the largest one.
+//
+//   -DGIVEN_INT16 | -DGIVEN_INT32    the sums; see widths.cuh. Those of 16 bits are stored as int32, too
 
 #include "bmm/warp.cuh"
+#include "bnn/widths.cuh"
 
 // A warp for each image. A product and a sum, each rounded: the compiler fuses nothing (-fmad=false).
 extern "C" __global__ void __launch_bounds__(128)
-answer(const int* __restrict__ sums, const float* __restrict__ scale, const float* __restrict__ offset,
+answer(const Given* __restrict__ sums, const float* __restrict__ scale, const float* __restrict__ offset,
+#if defined(GIVEN_INT16)
+       int* __restrict__ wide,
+#endif
        float* __restrict__ logits, long long* __restrict__ classes, unsigned batch, unsigned count)
 {
     const unsigned image = number_of_this_warp(), lane = lane_of_this_thread();
@@ -12,6 +18,9 @@ answer(const int* __restrict__ sums, const float* __restrict__ scale, const floa
     float largest = 0;
     unsigned best = count;  // no class yet
     for (unsigned k = lane; k < count; k += warp_size) {
+#if defined(GIVEN_INT16)
+        wide[image * count + k] = sums[image * count + k];
+#endif
         const float logit = __int2float_rn(sums[image * count + k]) * scale[k] + offset[k];
         logits[image * count + k] = logit;
         if (best == count || logit > largest) largest = logit, best = k;

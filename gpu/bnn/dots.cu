@@ -1,8 +1,9 @@
 // Sums of integers times ±1: a convolution of integers, and with images of one pixel a dense layer.
 //
-//   -DSOURCE_…               what is read; see source.cuh
+//   -DGIVEN_… | -DSOURCE_…   what is read; see source.cuh
 //   -DWIDE                   integers of 32 bits; otherwise they fit 16, and dp2a adds two at once
-//   -DOUTPUT_INT             the sums
+//   -DMADE_INT16 | -DMADE_INT32
+//                            the sums; see widths.cuh
 //   -DOUTPUT_BITS            1 where a sum is at least its filter's threshold, turned over by flip
 //   -DVECTORS                see bits.cuh
 //
@@ -57,7 +58,7 @@ dots(SOURCE, const unsigned* __restrict__ filters,
 #if defined(OUTPUT_BITS)
      const int* __restrict__ thresholds, const unsigned char* __restrict__ flip, unsigned* __restrict__ y,
 #else
-     int* __restrict__ y,
+     Made* __restrict__ y,
 #endif
      const ConvShape shape)
 {
@@ -117,6 +118,6 @@ dots(SOURCE, const unsigned* __restrict__ filters,
 #else
 #pragma unroll
     for (unsigned p = 0; p < pixels_of_warp; ++p)
-        if (first + p < count && filter < shape.filters) y[(first + p) * shape.filters + filter] = sums[p];
+        if (first + p < count && filter < shape.filters) y[(first + p) * shape.filters + filter] = (Made)sums[p];
 #endif
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -34,18 +34,19 @@ from reference.types.network import (
     Pixels,
     Pool,
     Reals,
-    Residual,
     Signs,
     Threshold,
 )
 from reference.types.network_values import INT16_MAX, INT16_MIN, INT32_MAX, INT32_MIN, Value
 
 Launch: TypeAlias = Callable[..., tuple[Any, ...]]
-"""Takes what a step reads, returns what it writes: packed bits, or an array of int32."""
+"""Takes what a step reads, returns what it writes: packed bits, or an array of int16 or int32."""
 
 _THREADS = 256
 _WORDS_OF_BLOCK = 32
-"""Words that a block of threshold.cu makes."""
+"""Words that a block of images.cu makes of numbers."""
+_EIGHT, _BLOCKS = 8, 8
+"""Channels of a thread of integers.cu, and blocks of it on a multiprocessor."""
 _PIXELS_OF_BLOCK = _FILTERS_OF_BLOCK = 32
 """The tile of a block of dots.cu."""
 
@@ -76,16 +77,15 @@ class Site:
         key = tuple(each.tobytes() if isinstance(each, np.void) else each for each in fixed)
 
         def made() -> LaunchPlan:
-            path, macros = f"bnn/{source}.cu", dict.fromkeys(defines, "")
-            return LaunchPlan(
-                compile_file(path, macros, self.device.compute_capability).text, name, *shape, fixed
-            )
+            ptx = compile_file(f"bnn/{source}.cu", macros(defines), self.device.compute_capability)
+            return LaunchPlan(ptx.text, name, *shape, fixed)
 
         launch(self.device, ("bnn", source, name, defines, shape, key), made, *arrays)
 
     def integers(self, batch: int, value: Value) -> Array:
         """Allocate integers of some images."""
-        return self.device.allocate((batch, *value.shape), np.int32, "integers")
+        dtype = np.int16 if fits_int16(value) else np.int32
+        return self.device.allocate((batch, *value.shape), dtype, "integers")
 
     def bits(self, batch: int, value: Value) -> PackedBits | PackedTensor:
         """Allocate bits of some images."""
@@ -113,6 +113,11 @@ class Site:
         return self.schemes.get(path, self.schemes.get(type(layer).__name__, "auto"))
 
 
+def macros(defines: Iterable[str]) -> dict[str, str]:
+    """Names of macros, some with ``=`` and a value, as the compiler takes them."""
+    return {name: value for name, _, value in (define.partition("=") for define in defines)}
+
+
 def launch_of(step: Step, site: Site) -> Launch:
     """The launch of a step; uploads its weights."""
     made, values = step.writes, site.values
@@ -125,22 +130,14 @@ def launch_of(step: Step, site: Site) -> Launch:
             if given.kind == "integers":
                 return Dots(site, layer, given, values[made[0]], rest, None)
             return _of_bits(site, layer, step.paths[0], given, rest)
-        case [Residual(), *rule]:
-            return Sum(site, values[made[0]], rule, kept=len(made) == 2)
         case [Pixels() | Reals() | Signs() | BitPlanes() as images]:
             return Images(site, images)
-        case [Threshold() as threshold]:
-            return Bits(site, threshold, values[made[0]])
-        case [Pool() as pool]:
-            assert given is not None
-            return Pools(site, pool, given, values[made[0]])
+        case [Pool(kind="or" | "and") as pool]:
+            return Pools(site, pool, values[made[0]])
         case [Flatten()]:
             return Flattened(site, values[made[0]])
-        case [layer]:
-            assert given is not None
-            return Integers(site, layer, given, values[made[0]])
         case _:
-            raise AssertionError(step)
+            return Chain(site, step)
 
 
 def blocks_of(count: int, of_block: int = _THREADS, threads: int = _THREADS) -> tuple[Dim, Dim]:
@@ -148,17 +145,25 @@ def blocks_of(count: int, of_block: int = _THREADS, threads: int = _THREADS) -> 
     return (-(-count // of_block), 1, 1), (threads, 1, 1)
 
 
+def fits_int16(value: Value) -> bool:
+    """Whether integers have 16 bits between layers."""
+    return value.low >= INT16_MIN and value.high <= INT16_MAX
+
+
+def width(what: str, array: Array) -> str:
+    """The macro of widths.cuh for an array that a kernel takes as GIVEN, OTHER or MADE."""
+    return f"{what}_{np.dtype(array.dtype).name.upper()}"
+
+
 def _vectors(value: Value) -> tuple[str, ...]:
     return ("VECTORS",) if len(value.shape) == 1 else ()
 
 
-def _source(site: Site, images: Any) -> tuple[str, tuple[Any, ...]]:
+def _source(site: Site, images: Pixels | Reals) -> tuple[str, tuple[Any, ...]]:
     """The macro of source.cuh for an input, and its arguments after the images."""
     if isinstance(images, Pixels):
         return "SOURCE_PIXELS", (site.vector(images.scale, "scale"), site.vector(images.offset, "offset"))
-    if isinstance(images, Reals):
-        return "SOURCE_REALS", (np.float32(2.0**images.fraction), site.flag)
-    return "SOURCE_INT32", ()
+    return "SOURCE_REALS", (np.float32(2.0**images.fraction), site.flag)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -182,6 +187,8 @@ def _of_bits(site: Site, layer: Conv | Dense, path: str, given: Value, rest: Any
     options |= {"stride": layer.stride, "padding": layer.padding, "dilation": layer.dilation}
     if len(rest) == 2:
         options["pool"] = rest[1].kind
+    if scheme == "wgmma" and not rest and fits_int16(site.values[path]):
+        options["dtype"] = np.int16
     return partial(_convolution, filters, options)
 
 
@@ -240,12 +247,11 @@ class Dots:
         words = words_of_filters(layer.filters) if isinstance(layer, Conv) else words_of_matrix(layer.weights)
         self.filters = site.device.upload(words, "filters")
         self.rule = site.rule(self.rest[0]) if self.rest else ()
-        source, self.source = _source(site, self.images)
-        wide = self.given.low < INT16_MIN or self.given.high > INT16_MAX
+        macro, self.source = _source(site, self.images) if self.images else (None, ())
         self.defines = (
-            source,
-            *(("WIDE",) if wide else ()),
-            "OUTPUT_BITS" if self.rest else "OUTPUT_INT",
+            *((macro,) if macro else ()),
+            *(() if fits_int16(self.given) else ("WIDE",)),
+            *(("OUTPUT_BITS",) if self.rest else ()),
             *_vectors(self.gives),
         )
 
@@ -256,8 +262,13 @@ class Dots:
         shape = self._shape(batch)
         grid = (-(-shape.pixels // _PIXELS_OF_BLOCK), -(-shape.filters // _FILTERS_OF_BLOCK), 1)
         made = y.words if self.rest else y
+        defines = (
+            *self.defines,
+            *(() if self.images else (width("GIVEN", x),)),
+            *(() if self.rest else (width("MADE", y),)),
+        )
         args = (x, *self.source, self.filters, *self.rule, made, shape.argument)
-        self.site.launch("dots", "dots", self.defines, (grid, (128, 1, 1)), *args)
+        self.site.launch("dots", "dots", defines, (grid, (128, 1, 1)), *args)
         return (y,)
 
     def _shape(self, batch: int) -> Any:
@@ -270,7 +281,7 @@ class Dots:
 
 
 # --------------------------------------------------------------------------------------------------
-# Inputs, bits of integers
+# Inputs
 # --------------------------------------------------------------------------------------------------
 
 
@@ -297,7 +308,8 @@ class Images:
             y = site.integers(batch, self.gives)
             count = rows * channels
             args = (x, *self.source, y, count, channels)
-            site.launch("images", "integers_of_images", (self.macro,), blocks_of(count), *args)
+            defines = self.macro, width("MADE", y)
+            site.launch("images", "integers_of_images", defines, blocks_of(count), *args)
             return (y,)
         bits = site.bits(batch, self.gives)
         count = prod(bits.words.shape)
@@ -307,133 +319,118 @@ class Images:
             return (bits,)
         numbers = np.dtype(x.dtype).name
         flag = (site.flag,) if numbers == "float32" else ()
-        defines = (f"NUMBERS_{numbers.upper()}", *_vectors(self.gives))
+        defines = (f"IMAGES_{numbers.upper()}", *_vectors(self.gives))
         args = (x, *self.source, *flag, bits.words, rows, channels)
-        site.launch("threshold", "threshold", defines, blocks_of(count, _WORDS_OF_BLOCK, 128), *args)
+        site.launch("images", "bits_of_images", defines, blocks_of(count, _WORDS_OF_BLOCK, 128), *args)
         return (bits,)
 
 
-@dataclass(eq=False)
-class Bits:
-    """Bits of integers."""
-
-    site: Site
-    layer: Threshold
-    gives: Value
-
-    def __post_init__(self) -> None:
-        self.rule = self.site.rule(self.layer)
-
-    def __call__(self, x: Array) -> tuple[Any]:
-        """Launch the kernel."""
-        return (_bits(self.site, ("NUMBERS_INT32",), self.gives, x.shape[0], (x, *self.rule)),)
+# --------------------------------------------------------------------------------------------------
+# Layers on integers
+# --------------------------------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
-class Sum:
-    """The sum of two ways; with a threshold its bits, and the sum itself if it is needed."""
+class Chain:
+    """Layers on integers, in the order of `gpu.bnn.plan.STAGES`, of each at most one."""
 
     site: Site
-    gives: Value
-    rest: Any
-    kept: bool
+    step: Step
 
     def __post_init__(self) -> None:
-        self.rule = self.site.rule(self.rest[0]) if self.rest else ()
+        site, step = self.site, self.step
+        layers: dict[type, Any] = {type(layer): layer for layer in step.layers}
+        self.numbers, self.gives = (site.values[path] for path in (step.writes[0], step.writes[-1]))
+        self.kept, self.has_bits = self.numbers.kind == "integers", self.gives.kind == "bits"
+        self.defines, self.vectors, self.limits = (), (), ()
+        if Affine in layers:
+            affine = layers[Affine]
+            self.defines += ("AFFINE",)
+            self.vectors = site.vector(affine.scale, "scale"), site.vector(affine.offset, "offset")
+        if Clip in layers:
+            self.defines += ("CLIP",)
+            self.limits = _limits(layers[Clip])
+        self.rule = site.rule(layers[Threshold]) if self.has_bits else ()
+        self.defines += ("BITS", *_vectors(self.gives)) if self.has_bits else ()
+        eights = [site.values[path].shape[-1] for path in (*step.reads, step.writes[-1])]
+        self.view = ()
+        if Pool in layers or PadChannels in layers:
+            pool = layers.get(Pool, Pool("max", (1, 1), (1, 1)))
+            before = int(getattr(layers.get(PadChannels), "before", 0))
+            eights.append(before)
+            given = site.values[step.reads[-1]]
+            self.defines += ("VIEWED", f"POOL_{pool.kind.upper()}", *_window(pool))
+            self.view = (_view(pool, before, given, self.gives),)
+        self.defines += ("ALIGNED",) if all(count % _EIGHT == 0 for count in eights) else ()
 
-    def __call__(self, x: Array, y: Array) -> tuple[Any, ...]:
+    def __call__(self, x: Array, *other: Array) -> tuple[Any, ...]:
         """Launch the kernel."""
         site, batch = self.site, x.shape[0]
-        value = Value("integers", self.gives.shape)
-        if self.rest and not self.kept:
-            return (_bits(site, ("NUMBERS_SUM",), value, batch, (x, y, *self.rule)),)
-        sums = site.integers(batch, value)
-        if self.rest:
-            args = (x, y, sums, *self.rule)
-            return sums, _bits(site, ("NUMBERS_SUM", "KEEP_SUM"), value, batch, args)
-        count = prod(sums.shape)
-        site.launch("integers", "add", (), blocks_of(count), x, y, sums, count)
-        return (sums,)
+        made = (site.integers(batch, self.numbers),) if self.kept else ()
+        bits = (site.bits(batch, self.gives),) if self.has_bits else ()
+        arrays = {"GIVEN": (x,), "OTHER": other, "MADE": made}
+        widths = (width(what, array) for what, some in arrays.items() for array in some)
+        rows, channels = batch * prod(self.gives.shape[:-1]), self.gives.shape[-1]
+        words: Any = (*self.rule, *(each.words for each in bits))
+        args = (x, *self.vectors, *self.limits, *other, *self.view, *made, *words, rows, channels)
+        site.launch("integers", "integers", (*self.defines, *widths), self._shape(rows, channels), *args)
+        return (*made, *bits)
+
+    def _shape(self, rows: int, channels: int) -> tuple[Dim, Dim]:
+        """A block has eights of channels across and rows down; there are as many as are resident."""
+        eights = -(-channels // 32) * 4 if self.has_bits else -(-channels // _EIGHT)
+        beside = -(-eights // _THREADS)
+        across = -(-eights // beside)
+        down = min(_THREADS // across, rows)
+        most = max(1, self.site.device.multiprocessors * _BLOCKS // beside)
+        return (min(-(-rows // down), most), beside, 1), (across, down, 1)
 
 
-def _bits(site: Site, defines: tuple[str, ...], value: Value, batch: int, given: tuple[Any, ...]) -> Any:
-    """Launch threshold.cu on integers."""
-    bits = site.bits(batch, value)
-    rows, channels = batch * prod(value.shape[:-1]), value.shape[-1]
-    shape = blocks_of(prod(bits.words.shape), _WORDS_OF_BLOCK, 128)
-    site.launch(
-        "threshold", "threshold", (*defines, *_vectors(value)), shape, *given, bits.words, rows, channels
-    )
-    return bits
+def _limits(clip: Any) -> tuple[int, int]:
+    """The limits of a clip as int32."""
+    low, high = clip.low, clip.high
+    return INT32_MIN if low is None else int(low), INT32_MAX if high is None else int(high)
+
+
+def _window(pool: Pool) -> tuple[str, str]:
+    """The macros of a window's sizes."""
+    return f"WINDOW_H={pool.window[0]}", f"WINDOW_W={pool.window[1]}"
+
+
+def _view(pool: Pool, before: int, given: Value, gives: Value) -> np.void:
+    """The argument `View` of integers.cu."""
+    (top, _), (left, _) = pool.padding
+    sizes = (*given.shape, before, *gives.shape[:2], *_stride(pool, gives), top, left)
+    return np.void(np.array(sizes, np.uint32).tobytes())
+
+
+def _stride(pool: Pool, gives: Value) -> tuple[int, ...]:
+    """The stride of a pool; 1 where it has one window, so that no offset leaves 32 bits."""
+    return tuple(step if size > 1 else 1 for step, size in zip(pool.stride, gives.shape[:2], strict=True))
 
 
 # --------------------------------------------------------------------------------------------------
-# Everything else
+# Bits to bits
 # --------------------------------------------------------------------------------------------------
-
-
-@dataclass(eq=False)
-class Integers:
-    """A layer that takes integers to integers, one by one."""
-
-    site: Site
-    layer: Any
-    given: Value
-    gives: Value
-
-    def __post_init__(self) -> None:
-        self.vectors: tuple[Array, ...] = ()
-        if isinstance(self.layer, Affine):
-            scale, offset = self.layer.scale, self.layer.offset
-            self.vectors = self.site.vector(scale, "scale"), self.site.vector(offset, "offset")
-
-    def __call__(self, x: Array) -> tuple[Any]:
-        """Launch the kernel."""
-        site, layer = self.site, self.layer
-        y = site.integers(x.shape[0], self.gives)
-        count, channels = prod(y.shape), self.given.shape[-1]
-        shape = blocks_of(count)
-        match layer:
-            case Affine():
-                site.launch("integers", "affine", (), shape, x, *self.vectors, y, count, channels)
-            case Clip(low=low, high=high):
-                low, high = (
-                    (INT32_MIN if low is None else int(low)),
-                    (INT32_MAX if high is None else int(high)),
-                )
-                site.launch("integers", "clip", (), shape, x, y, count, low, high)
-            case PadChannels(before=before):
-                args = (count, self.gives.shape[-1], int(before), channels)
-                site.launch("integers", "pad_channels", (), shape, x, y, *args)
-            case _:
-                raise AssertionError(layer)
-        return (y,)
 
 
 @dataclass(eq=False)
 class Pools:
-    """Windows of pixels as one pixel."""
+    """Windows of pixels of bits as one pixel."""
 
     site: Site
     layer: Pool
-    given: Value
     gives: Value
 
     def __call__(self, x: Any) -> tuple[Any]:
         """Launch the kernel."""
-        packed = isinstance(x, PackedTensor)
-        source: Any = x.words if packed else x
-        y: Any = (self.site.bits if packed else self.site.integers)(source.shape[0], self.gives)
-        made = y.words if packed else y
+        y: Any = self.site.bits(x.shape[0], self.gives)
         (top, _), (left, _) = self.layer.padding
-        height, width = self.gives.shape[:2]
-        stride = tuple(
-            step if size > 1 else 1 for step, size in zip(self.layer.stride, (height, width), strict=True)
-        )
-        sizes = (*source.shape, height, width, *self.layer.window, *stride, top, left)
+        stride = _stride(self.layer, self.gives)
+        sizes = (*x.words.shape, *self.gives.shape[:2], *self.layer.window, *stride, top, left)
         shape = np.void(np.array(sizes, np.uint32).tobytes())
-        defines = (f"POOL_{self.layer.kind.upper()}",)
-        self.site.launch("pool", "pool", defines, blocks_of(prod(made.shape)), source, made, shape)
+        defines, blocks = (f"POOL_{self.layer.kind.upper()}",), blocks_of(prod(y.words.shape))
+        self.site.launch("pool", "pool", defines, blocks, x.words, y.words, shape)
         return (y,)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpu.bnn.images import can_be_strange, checked_images, refuse_strange
-from gpu.bnn.launches import Site, blocks_of, launch_of
+from gpu.bnn.launches import Site, blocks_of, launch_of, width
 from gpu.bnn.plan import IMAGES, steps_of, values_of
 from gpu.device import Array, Device, is_array
 from gpu.host import choose_device
@@ -211,12 +211,15 @@ class PreparedNetwork:
 
     def _forward(self, images: Array) -> Answer:
         """Launch all steps, and the answer."""
-        *_, (_, sums) = self._values_of(images)
-        batch, count = sums.shape
+        *_, (_, given) = self._values_of(images)
+        batch, count = given.shape
+        wide = given.dtype == np.int32
+        sums = given if wide else self.device.allocate((batch, count), np.int32, "sums")
         logits = self.device.allocate((batch, count), np.float32, "logits")
         classes = self.device.allocate((batch,), np.int64, "classes")
-        args = (sums, self._scale, self._offset, logits, classes, batch, count)
-        self._site.launch("answer", "answer", (), blocks_of(batch, 4, 128), *args)
+        made = (*(() if wide else (sums,)), logits, classes)
+        args = (given, self._scale, self._offset, *made, batch, count)
+        self._site.launch("answer", "answer", (width("GIVEN", given),), blocks_of(batch, 4, 128), *args)
         return Answer(sums, logits, classes)
 
     def _values_of(self, images: Array) -> Iterator[tuple[str, Any]]:
@@ -246,7 +249,7 @@ class PreparedNetwork:
 def _on_host(value: Any) -> Any:
     """A value as `reference.bnn.values` has it."""
     if not isinstance(value, PackedBits | PackedTensor):
-        return value.download()
+        return value.download().astype(np.int32, copy=False)
     words = value.words.download()
     lines = np.ascontiguousarray(words.T if isinstance(value, PackedBits) else words, "<u4")
     return np.unpackbits(lines.view(np.uint8), axis=-1, bitorder="little")[..., : value.shape[-1]]
@@ -258,8 +261,8 @@ def prepare(
     """Put a network's weights on a device once, for many runs.
 
     Layers that one launch computes are joined: an input of integers with the convolution or dense layer after
-    it, these with their threshold, thresholds of convolutions of bits with a pool of 2 × 2 bits, and the sum
-    of a residual with a threshold of it.
+    it, these with their threshold, thresholds of convolutions of bits with a pool of 2 × 2 bits, and layers
+    on integers, from a pool to the threshold of a residual's sum.
 
     Parameters
     ----------

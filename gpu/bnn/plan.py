@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from reference.types.network import (
+    Affine,
+    Clip,
     Conv,
     Dense,
     Input,
     Layer,
     Network,
+    PadChannels,
     Pixels,
     Pool,
     Reals,
@@ -23,6 +26,11 @@ from reference.types.network_values import Value, follow, input_value
 
 Values: TypeAlias = dict[str, Value]
 """What each layer gives, by its path; the input has the path "input"."""
+
+STAGES: dict[type, int] = {
+    layer: stage for stage, layer in enumerate((Pool, PadChannels, Affine, Clip, Residual, Threshold))
+}
+"""The order of layers on integers that one launch computes, of each at most one."""
 
 IMAGES = "images"
 """The name of what the first step reads."""
@@ -41,8 +49,8 @@ class Step:
     reads : tuple of str
         The paths of the values that it takes; two for a residual.
     writes : tuple of str
-        The paths of the values that it gives; for a residual with a threshold the sum, if it is needed, and
-        the bits.
+        The paths of the values that it gives; for layers on integers with a threshold the integers, if they
+        are needed, and the bits.
     """
 
     layers: tuple[Input | Layer, ...]
@@ -68,15 +76,22 @@ def steps_of(network: Network, values: Values) -> list[Step]:
     users = Counter(path for step in plain for path in step.reads)
     users[plain[-1].writes[-1]] += 1  # the answer
     joined: list[Step] = []
-    maker: dict[str, int] = {}
+    maker: dict[str, Step] = {}
     for step in plain:
-        at = maker.get(step.reads[0], -1)
-        both = _joined(joined[at], step, users, values) if at >= 0 else None
-        if both is None:
-            at, both = len(joined), step
+        for given in step.reads:
+            before = maker.get(given)
+            if before is None or (both := _joined(before, step, given, users[given] == 1, values)) is None:
+                continue
+            if len(both.writes) > len(
+                step.writes
+            ):  # others read what the first one gives: it keeps its place
+                joined[joined.index(before)] = both
+            else:
+                joined.remove(before)
+            step = both
+        if step not in joined:
             joined.append(step)
-        joined[at] = both
-        maker |= dict.fromkeys(both.writes, at)
+        maker |= dict.fromkeys(step.writes, step)
     return joined
 
 
@@ -94,22 +109,52 @@ def _one_by_one(layers: tuple[Layer, ...], given: str, prefix: str) -> Iterator[
         given = path
 
 
-def _joined(before: Step, step: Step, users: Counter[str], values: Values) -> Step | None:
-    """Two steps as one, if one launch can do both: ``step`` takes what ``before`` gives."""
-    given, last, layer = step.reads[0], before.layers[-1], step.layers[0]
-    alone = users[given] == 1
+def _joined(before: Step, step: Step, given: str, alone: bool, values: Values) -> Step | None:
+    """Two steps as one, if one launch can do both: ``step`` takes ``given`` of ``before``, perhaps alone."""
+    last, layer = before.layers[-1], step.layers[-1]
+    if _is_chain(before, values) and _is_chain(step, values):
+        return _chained(before, step, given, alone)
     layers, paths = (*before.layers, layer), (*before.paths, *step.paths)
     match last, layer:
         case ((Pixels() | Reals()), (Conv() | Dense())) if alone:
             return Step(layers, paths, before.reads, step.writes)
         case ((Conv() | Dense()), Threshold()) if alone:
             return Step(layers, paths, before.reads, step.writes)
-        case Residual(), Threshold():
-            return Step(layers, paths, before.reads, step.writes if alone else (given, *step.writes))
         case Threshold(), Pool() if alone and _halves(layer) and _is_conv_of_bits(before, values):
             return Step(layers, paths, before.reads, step.writes)
         case _:
             return None
+
+
+def _is_chain(step: Step, values: Values) -> bool:
+    """Whether all layers are on integers, which one launch computes if they are in the order of `STAGES`."""
+    return type(step.layers[0]) in STAGES and values[step.reads[0]].kind == "integers"
+
+
+def _chained(before: Step, step: Step, given: str, alone: bool) -> Step | None:
+    """Layers on integers, and those after them, as one chain.
+
+    A residual takes in windows and zeros of its shortcut, and an affine step and a clip of its body.
+    """
+    stages = [STAGES[type(layer)] for layer in (*before.layers, step.layers[-1])]
+    if stages != sorted(set(stages)):
+        return None
+    is_threshold = stages[-1] == STAGES[Threshold]
+    if not alone and not is_threshold:
+        return None
+    if isinstance(step.layers[-1], Residual):
+        body = given == step.reads[0]
+        if any((stage >= STAGES[Affine]) != body for stage in stages[:-1]):
+            return None
+    layers, paths = zip(
+        *sorted(
+            zip((*before.layers, *step.layers), (*before.paths, *step.paths), strict=True),
+            key=lambda each: STAGES[type(each[0])],
+        ),
+        strict=True,
+    )
+    reads = tuple(path for each in step.reads for path in (before.reads if each == given else (each,)))
+    return Step(layers, paths, reads, step.writes if alone else (given, *step.writes))
 
 
 def _halves(pool: Pool) -> bool:

@@ -1,12 +1,13 @@
 // The integers that a kernel reads: from memory, or made of images on the way.
 //
-//   -DSOURCE_INT32 | -DSOURCE_PIXELS | -DSOURCE_REALS
+//   -DGIVEN_INT16 | -DGIVEN_INT32 | -DSOURCE_PIXELS | -DSOURCE_REALS
 //
 // SOURCE are the kernel's parameters, READ(i, c) is element i, of channel c.
 
 #pragma once
 
 #include "bmm/warp.cuh"
+#include "bnn/widths.cuh"
 
 #if defined(SOURCE_PIXELS)
 #define SOURCE const unsigned char* __restrict__ images, const int* __restrict__ scale, const int* __restrict__ offset
@@ -15,7 +16,7 @@
 #define SOURCE const float* __restrict__ images, float unit, int* __restrict__ flag
 #define READ(i, c) fixed_point(images[i], unit, flag)
 #else
-#define SOURCE const int* __restrict__ integers
+#define SOURCE const Given* __restrict__ integers
 #define READ(i, c) integers[i]
 #endif
 

@@ -18,7 +18,19 @@ import gpu.bnn.plan
 import gpu.compile
 import reference.bnn
 from reference import NotANumberError, pack, pack_tensor
-from reference.bnn import Clip, Conv, Dense, Flatten, Network, Pixels, Pool, Reals, Residual, Threshold
+from reference.bnn import (
+    Clip,
+    Conv,
+    Dense,
+    Flatten,
+    Network,
+    PadChannels,
+    Pixels,
+    Pool,
+    Reals,
+    Residual,
+    Threshold,
+)
 from simwarp import Device
 from simwarp.faults import KernelFault
 
@@ -79,6 +91,14 @@ NETWORKS = {
         Flatten(),
         dense(16 * 33, 5),
     ),
+    "eights": lambda: network(
+        pixels(4, 4, 3),
+        conv(3, 3, 3, 40, padding=SAME),
+        Residual((threshold(40, 900), conv(2, 2, 40, 64, stride=(2, 2))), (Pool("max"), PadChannels(16, 8))),
+        threshold(64, 900),
+        Flatten(),
+        dense(4 * 64, 9),
+    ),
     "reals": lambda: network(Reals((50,), fraction=1), dense(50, 20), threshold(20), dense(20, 6)),
     "ties": lambda: network(pixels(70), threshold(70, 100), dense(70, 40), scale=0),
 }
@@ -100,7 +120,6 @@ class Fault:
     new: str
 
 
-KEPT = "((sums[i] = x[i] + y[i]) >= thresholds[c])"
 FAULTS = {
     "a barrier that not all warps meet": Fault(
         "plain",
@@ -109,7 +128,21 @@ FAULTS = {
         "        if (threadIdx.x < 64) __syncthreads();\n#pragma unroll\n",
     ),
     "a truncated shortcut": Fault(
-        "residual", "bnn/threshold.cu", KEPT, KEPT.replace("x[i] + y[i]", "(short)(x[i] + y[i])")
+        "residual", "bnn/integers.cu", "number += added.of[i];", "number = (short)(number + added.of[i]);"
+    ),
+    "a sign of 16 bits forgotten": Fault(
+        "eights", "bnn/integers.cu", "pairs[i / 2] << 16) >> 16", "pairs[i / 2])"
+    ),
+    "zeros that begin too early": Fault("eights", "bnn/integers.cu", "first - view.before", "first"),
+    "halves of a pair exchanged": Fault(
+        "eights", "bnn/integers.cu", "(i % 2 ? pairs[i / 2] : pairs", "(i % 2 == 0 ? pairs[i / 2] : pairs"
+    ),
+    "a window's second row forgotten": Fault("eights", "bnn/integers.cu", "i < WINDOW_H", "i < WINDOW_H - 1"),
+    "an eight past the end": Fault(
+        "eights", "bnn/integers.cu", "    if (first < channels) load_a", "    load_a"
+    ),
+    "a byte of another word": Fault(
+        "eights", "bnn/integers.cu", "place = {row, first / 32}", "place = {row, first / 64}"
     ),
     "a counter of 16 bits": Fault(
         "residual", "bnn/dots.cu", "sums[p] = add_products(", "sums[p] = (short)add_products("

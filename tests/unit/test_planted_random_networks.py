@@ -25,28 +25,28 @@ class Fault:
 
 FAULTS = {
     "unsigned compare in the threshold": Fault(
-        "threshold.cu",
-        "((x[i] >= thresholds[c])",
-        "(((unsigned)x[i] >= (unsigned)thresholds[c])",
+        "integers.cu",
+        "(numbers.of[i] >= limits.of[i])",
+        "((unsigned)numbers.of[i] >= (unsigned)limits.of[i])",
         1,
     ),
     "forgotten flip": Fault(
-        "threshold.cu",
-        "((x[i] >= thresholds[c]) ^ (flip[c] != 0))",
-        "(x[i] >= thresholds[c])",
+        "integers.cu",
+        "(ones ^ flips) & real",
+        "ones & real",
         1,
     ),
     "OR into an output that is not cleared": Fault(
-        "threshold.cu",
-        "bits[first + lane] = mine;",
-        "bits[first + lane] |= mine;",
+        "integers.cu",
+        "group % (32 / width)] = ",
+        "group % (32 / width)] |= ",
         1,
     ),
-    "ones past the last channel": Fault("threshold.cu", "bool one = false;", "bool one = true;", 1),
+    "ones past the last channel": Fault("integers.cu", "(ones ^ flips) & real", "ones ^ flips", 1),
     "sum of a residual not stored": Fault(
-        "threshold.cu",
-        "(((sums[i] = x[i] + y[i]) >=",
-        "(((x[i] + y[i]) >=",
+        "integers.cu",
+        "        store(made + row * channels, numbers, first, channels);\n",
+        "",
         14,
     ),
     "a tap outside counted as -1": Fault(
@@ -74,9 +74,9 @@ FAULTS = {
         1,
     ),
     "maximum that begins at zero": Fault(
-        "pool.cu",
-        "first ? value : join(joined, value)",
-        "join(joined, value)",
+        "integers.cu",
+        "some ? join(joined.of[c], numbers.of[c]) : numbers.of[c]",
+        "join(joined.of[c], numbers.of[c])",
         1,
     ),
     "flattened channels first": Fault(
@@ -93,15 +93,15 @@ FAULTS = {
     ),
     "shortcut truncated to 8 bits": Fault(
         "integers.cu",
-        "sum[i] = x[i] + y[i];",
-        "sum[i] = x[i] + (signed char)y[i];",
+        "number += added.of[i];",
+        "number += (signed char)added.of[i];",
         79,
     ),
     "channels padded on the wrong side": Fault(
         "integers.cu",
-        "i % wide - before;",
-        "i % wide - (wide - channels - before);",
-        24,
+        "first - view.before",
+        "first",
+        25,
     ),
     "bits of a byte from the lowest": Fault("images.cu", "(__brev(bytes[", "(0x1000000 * (bytes[", 1),
     "logits rounded once": Fault(

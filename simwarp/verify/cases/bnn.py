@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 import gpu.bnn
 import reference.bnn
+from gpu.bnn.launches import macros
 from gpu.bnn.plan import steps_of, values_of
 from gpu.compile import compile_file
 from reference.bnn import (
@@ -298,17 +299,29 @@ def _shape(item: Item) -> tuple[int, ...]:
 
 def _kernels(arch: tuple[int, int]) -> dict[str, str]:
     """The kernels of gpu/bnn; those of products and convolutions belong to other cases."""
-    sources = [("SOURCE_PIXELS",), ("SOURCE_REALS",), ("SOURCE_INT32",), ("SOURCE_INT32", "WIDE")]
-    outputs = [("OUTPUT_INT",), ("OUTPUT_INT", "VECTORS"), ("OUTPUT_BITS",), ("OUTPUT_BITS", "VECTORS")]
-    kinds = [("UINT8",), ("FLOAT32",), ("INT32",), ("SUM",), ("SUM", "KEEP_SUM")]
+    sources = [
+        ("SOURCE_PIXELS",),
+        ("SOURCE_REALS",),
+        ("GIVEN_INT16",),
+        ("GIVEN_INT32",),
+        ("GIVEN_INT32", "WIDE"),
+    ]
+    outputs = [("MADE_INT16",), ("MADE_INT32",), ("OUTPUT_BITS",), ("OUTPUT_BITS", "VECTORS")]
     found = [("dots", (*source, *output)) for source, output in itertools.product(sources, outputs)]
-    for kind, vectors in itertools.product(kinds, [(), ("VECTORS",)]):
-        found.append(("threshold", (f"NUMBERS_{kind[0]}", *kind[1:], *vectors)))
-    found += [("images", defines) for defines in (("SOURCE_PIXELS",), ("SOURCE_REALS",), (), ("VECTORS",))]
-    found += [("pool", (f"POOL_{kind}",)) for kind in ("MAX", "SUM", "OR", "AND")]
-    found += [(name, ()) for name in ("integers", "flatten", "answer")]
-    compiled = [compile_file(f"bnn/{name}.cu", dict.fromkeys(defines, ""), arch) for name, defines in found]
+    images = [*itertools.product(("SOURCE_PIXELS", "SOURCE_REALS"), ("MADE_INT16", "MADE_INT32"))]
+    images += [*itertools.product(("IMAGES_UINT8", "IMAGES_FLOAT32"), ("VECTORS",)), ("IMAGES_FLOAT32",), ()]
+    found += [("images", defines) for defines in images]
+    steps = [("OTHER_INT16", "MADE_INT16", "BITS"), ("OTHER_INT32", "VIEWED", *_HALVES, "MADE_INT32", "BITS")]
+    steps += [("BITS",), ("VIEWED", *_HALVES, "MADE_INT16"), ("AFFINE", "CLIP", "MADE_INT32")]
+    for given, step, aligned in itertools.product(("GIVEN_INT16", "GIVEN_INT32"), steps, ((), ("ALIGNED",))):
+        found.append(("integers", (given, *step, *aligned)))
+    found += [("pool", (f"POOL_{kind}",)) for kind in ("OR", "AND")]
+    found += [("answer", ("GIVEN_INT16",)), ("answer", ("GIVEN_INT32",)), ("flatten", ())]
+    compiled = [compile_file(f"bnn/{name}.cu", macros(defines), arch) for name, defines in found]
     return {ptx.name: ptx.sha256 for ptx in compiled}
+
+
+_HALVES = ("POOL_MAX", "WINDOW_H=2", "WINDOW_W=2")
 
 
 CASES = [
