@@ -1,60 +1,325 @@
-// Sums of integers times ±1: a convolution of integers, and with images of one pixel a dense layer.
+// Sums of integers times ±1 on integer tensor cores: a convolution of integers, and with images of one pixel a dense
+// layer.
 //
-//   -DGIVEN_… | -DSOURCE_…   what is read; see source.cuh
-//   -DWIDE                   integers of 32 bits; otherwise they fit 16, and dp2a adds two at once
-//   -DMADE_INT16 | -DMADE_INT32
-//                            the sums; see widths.cuh
-//   -DOUTPUT_BITS            1 where a sum is at least its filter's threshold, turned over by flip
-//   -DVECTORS                see bits.cuh
+//   -DGIVEN_… | -DSOURCE_…       what is read; see source.cuh
+//   -DPLANES -DROW_TILES -DPASSES -DREGION -DWORDS
+//                                its bytes in shared memory; see staging.cuh
+//   -DUNSIGNED                   the one plane has bytes of 0 to 255; otherwise the highest bytes are signed
+//   -DSTEPS                      steps of a window, with REGION
+//   -DHELD                       all filters fit into registers
+//   -DBLOCKS                     of a multiprocessor at once
+//   -DALIGNED                    four numbers are a word of shared memory
+//   -DMADE_INT16 | -DMADE_INT32  the sums; see widths.cuh
+//   -DOUTPUT_BITS                1 where a sum is at least its filter's threshold, turned over by flip
+//   -DVECTORS                    see bits.cuh
 //
-// k counts the numbers of a window: taps, and in each the channels. Filters are words along k,
-// filters[k / 32][filter], the first bit lowest; 1 is +1. A tap outside the image is read as 0.
+// A step is 16 of k. Filters are bytes of 1 and -1, and 0 where there is none, in the order in which lanes take them:
+// for each 64 filters and each step two pieces of 16 bytes a lane. A lane's sums are of 2 x 8 filters that follow one
+// another. A number is 256 * (higher bytes) + the lowest; the sums of higher planes are shifted before lower ones are added.
 
-#include "bconv/geometry.cuh"
 #include "bnn/bits.cuh"
-#include "bnn/source.cuh"
+#include "bnn/byte_products.cuh"
+#include "bnn/staging.cuh"
 
 enum : unsigned {
-    threads = 128,
-    warps = threads / warp_size,
-    pixels_of_warp = 8,
-    pixels_of_block = warps * pixels_of_warp,
-    chunk = 64,  // of k, in shared memory at once
-    lines_at_once = threads / chunk,
+    filters_of_block = 64,
+    column_tiles = filters_of_block / 8,
+    words_across = filters_of_block / 32,  // of bits; a piece of filters has those of a word
+    lanes_of_quad = 4,
+    step_numbers = 16,
 };
-
-#if defined(WIDE)
-typedef int Number;
+#if defined(UNSIGNED)
+enum : bool { highest_is_signed = false };
 #else
-typedef short Number;
+enum : bool { highest_is_signed = true };
 #endif
 
-struct alignas(4 * sizeof(Number)) Four {
-    Number of[4];
-};
+struct Sums {
+    int of[row_tiles][column_tiles][4] = {};
 
-// Four bits as the bytes 1 and -1.
-__device__ inline unsigned signs_of(unsigned four_bits)
-{
-    return (four_bits * 0x00204081u & 0x01010101u) * 0xfeu ^ 0xffffffffu;
-}
-
-// sum += four numbers times the signs.
-__device__ inline int add_products(const Four& x, unsigned signs, int sum)
-{
-#if defined(WIDE)
+    __device__ void shift()
+    {
 #pragma unroll
-    for (unsigned i = 0; i < 4; ++i) sum += x.of[i] * (int)(signed char)(signs >> 8 * i);
-    return sum;
+        for (unsigned i = 0; i < row_tiles * column_tiles * 4; ++i) {
+            int& sum = of[i / (4 * column_tiles)][i / 4 % column_tiles][i % 4];
+            sum = (int)((unsigned)sum << 8);
+        }
+    }
+};
+
+// The filters of a lane, and where the numbers that they belong to are in a window.
+struct Filters {
+    const uint4* pieces;
+#if defined(REGION)
+    const unsigned* groups;  // of four numbers: line << 16 | byte
+    unsigned line_bytes;
+#endif
+#if defined(HELD)
+    uint4 held[STEPS][words_across];
+    unsigned held_places[STEPS];
+
+    __device__ void hold()
+    {
+#pragma unroll
+        for (unsigned step = 0; step < STEPS; ++step) {
+            held_places[step] = place_in_memory(step);
+#pragma unroll
+            for (unsigned w = 0; w < words_across; ++w) held[step][w] = pieces[(step * words_across + w) * warp_size];
+        }
+    }
+    __device__ uint4 piece(unsigned step, unsigned w) const { return held[step][w]; }
+    __device__ unsigned place(unsigned step) const { return held_places[step]; }
 #else
-    const int2 pairs = *reinterpret_cast<const int2*>(&x);
-    return __dp2a_hi(pairs.y, (int)signs, __dp2a_lo(pairs.x, (int)signs, sum));
+    __device__ uint4 piece(unsigned step, unsigned w) const { return pieces[(step * words_across + w) * warp_size]; }
+    __device__ unsigned place(unsigned step) const { return place_in_memory(step); }
+#endif
+
+    __device__ unsigned place_in_memory(unsigned step) const
+    {
+        const unsigned group = step * lanes_of_quad + lane_of_this_thread() % lanes_of_quad;
+#if defined(REGION)
+        return (groups[group] >> 16) * line_bytes + (groups[group] & 0xffff);
+#else
+        return 4 * group;
+#endif
+    }
+};
+
+__device__ inline unsigned four_numbers(const unsigned* words, unsigned byte)
+{
+#if defined(ALIGNED)
+    return words[byte / 4];
+#else
+    return __funnelshift_r(words[byte / 4], words[byte / 4 + 1], 8 * byte);  // by its last five bits
 #endif
 }
 
-// A block has 32 pixels and 32 filters, which are its lanes; a warp has eight of the pixels.
-extern "C" __global__ void __launch_bounds__(threads)
-dots(SOURCE, const unsigned* __restrict__ filters,
+// Where the windows of a lane's pixels begin in a plane.
+typedef unsigned Windows[row_tiles][2];
+#define FOR_EACH_PIXEL(r, half)                                        \
+    _Pragma("unroll") for (unsigned r = 0; r < row_tiles; ++r)         \
+        _Pragma("unroll") for (unsigned half = 0; half < 2; ++half)
+
+template <bool is_signed, unsigned steps>
+__device__ inline void add_steps(Sums& sums, const unsigned* words, const Windows& windows, const Filters& filters,
+                                 unsigned first_place, unsigned first)
+{
+    unsigned numbers[row_tiles][2 * steps];
+#pragma unroll
+    for (unsigned i = 0; i < steps; ++i) {
+        const unsigned place = filters.place(first_place + i);
+#pragma unroll
+        for (unsigned r = 0; r < row_tiles; ++r)
+#pragma unroll
+            for (unsigned half = 0; half < 2; ++half)
+                numbers[r][2 * i + half] = four_numbers(words, windows[r][half] + place);
+    }
+#pragma unroll
+    for (unsigned w = 0; w < words_across; ++w) {
+        unsigned signs[4][steps];
+#pragma unroll
+        for (unsigned i = 0; i < steps; ++i) {
+            const uint4 piece = filters.piece(first + i, w);
+            signs[0][i] = piece.x, signs[1][i] = piece.y, signs[2][i] = piece.z, signs[3][i] = piece.w;
+        }
+#pragma unroll
+        for (unsigned c = 0; c < 4; ++c)
+#pragma unroll
+            for (unsigned r = 0; r < row_tiles; ++r)
+                multiply_add<is_signed>(sums.of[r][4 * w + c], numbers[r], signs[c]);
+    }
+}
+
+// Adds the products of a plane and `count` steps of the filters, from `first` on.
+template <bool is_signed>
+__device__ inline void add_plane(Sums& sums, const unsigned* words, const Windows& windows, const Filters& filters,
+                                 unsigned first, unsigned count)
+{
+#if defined(HELD)
+#pragma unroll
+#else
+#pragma unroll 2
+#endif
+    for (unsigned step = 0; step < count / 2 * 2; step += 2)
+        add_steps<is_signed, 2>(sums, words, windows, filters, step, first + step);
+    if (count % 2 != 0) add_steps<is_signed, 1>(sums, words, windows, filters, count - 1, first + count - 1);
+}
+
+// The filters' rule, and where the tile's results go.
+struct Output {
+#if defined(OUTPUT_BITS)
+    const int* __restrict__ thresholds;      // padded to whole blocks
+    const unsigned char* __restrict__ flip;  // a bit for each filter
+    unsigned* __restrict__ y;
+#else
+    Made* __restrict__ y;
+#endif
+    unsigned pixels, filters;
+};
+
+#if defined(OUTPUT_BITS)
+
+// Lane q of a quad has byte q of four words: it gets word q.
+__device__ inline unsigned word_of_bytes(unsigned bytes, unsigned q)
+{
+    const unsigned other = __shfl_xor_sync(all_lanes, bytes, 1);
+    const unsigned halves = q & 1 ? __byte_perm(other, bytes, 0x7351) : __byte_perm(bytes, other, 0x6240);
+    const unsigned rest = __shfl_xor_sync(all_lanes, halves, 2);
+    return q & 2 ? __byte_perm(rest, halves, 0x7632) : __byte_perm(halves, rest, 0x5410);
+}
+
+// Stores the bits of 16 pixels, of which the lane has two.
+__device__ inline void store(const int (&sums)[column_tiles][4], const Output& to, const unsigned (&pixels)[2])
+{
+    const unsigned q = lane_of_this_thread() % lanes_of_quad;
+    unsigned bytes = 0;
+#pragma unroll
+    for (unsigned w = 0; w < words_across; ++w) {
+        const unsigned filter = blockIdx.y * filters_of_block + 32 * w + 8 * q;
+        const unsigned flipped = to.flip[filter / 8];
+        const int4* const limits = reinterpret_cast<const int4*>(to.thresholds + filter);
+        const int4 low = limits[0], high = limits[1];
+        const int thresholds[] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+        for (unsigned half = 0; half < 2; ++half) {
+            unsigned byte = flipped;
+#pragma unroll
+            for (unsigned i = 0; i < 8; ++i)
+                byte ^= (unsigned)(sums[4 * w + i / 2][2 * half + i % 2] >= thresholds[i]) << i;
+            bytes |= byte << 8 * (half * words_across + w);
+        }
+    }
+    const unsigned mine = word_of_bytes(bytes, q), pixel = q / words_across == 0 ? pixels[0] : pixels[1];
+    const unsigned word = blockIdx.y * words_across + q % words_across, words = divide_up(to.filters, 32);
+    if (pixel < to.pixels && word < words) to.y[index_of({pixel, word}, to.pixels, words)] = mine;
+}
+
+#else
+
+__device__ inline unsigned two_shorts(int low, int high) { return __byte_perm(low, high, 0x5410); }
+
+// Stores the sums of 16 pixels, of which the lane has two; eight that follow one another as pieces of 16 bytes.
+__device__ inline void store(const int (&sums)[column_tiles][4], const Output& to, const unsigned (&pixels)[2])
+{
+    const unsigned q = lane_of_this_thread() % lanes_of_quad;
+#pragma unroll
+    for (unsigned w = 0; w < words_across; ++w)
+#pragma unroll
+        for (unsigned half = 0; half < 2; ++half) {
+            const unsigned filter = blockIdx.y * filters_of_block + 32 * w + 8 * q, pixel = pixels[half];
+            if (pixel >= to.pixels || filter >= to.filters) continue;
+            Made* const y = to.y + pixel * to.filters + filter;
+            int eight[8];
+#pragma unroll
+            for (unsigned i = 0; i < 8; ++i) eight[i] = sums[4 * w + i / 2][2 * half + i % 2];
+            if (to.filters % 8 != 0) {
+#pragma unroll
+                for (unsigned i = 0; i < 8; ++i)
+                    if (filter + i < to.filters) y[i] = (Made)eight[i];
+                continue;
+            }
+#if defined(MADE_INT16)
+            *reinterpret_cast<uint4*>(y) = make_uint4(two_shorts(eight[0], eight[1]), two_shorts(eight[2], eight[3]),
+                                                      two_shorts(eight[4], eight[5]), two_shorts(eight[6], eight[7]));
+#else
+            reinterpret_cast<int4*>(y)[0] = make_int4(eight[0], eight[1], eight[2], eight[3]);
+            reinterpret_cast<int4*>(y)[1] = make_int4(eight[4], eight[5], eight[6], eight[7]);
+#endif
+        }
+}
+
+#endif
+
+// A pixel of the tile: of a pass, the row tile r of this warp, and half 0 or 1 of it.
+__device__ inline unsigned pixel_of_lane(unsigned pass, unsigned r, unsigned half)
+{
+    const unsigned row_tile = (pass * warps + threadIdx.x / warp_size) * row_tiles + r;
+    return (row_tile * 2 + half) * 8 + lane_of_this_thread() / lanes_of_quad;
+}
+
+#if defined(REGION)
+
+// Where a window of the tile begins in a plane.
+__device__ inline unsigned window_at(const ConvShape& shape, const Region& region, unsigned i)
+{
+    const unsigned row = i / region.tile_columns, column = i % region.tile_columns;
+    return row * shape.stride_h * region.line_bytes + column * shape.stride_w * region.pixel_bytes;
+}
+
+// The number of a tile's pixel in the output; past the edge, the number of all pixels.
+__device__ inline unsigned pixel_of_tile(const ConvShape& shape, const Region& region, const Tile& tile, unsigned i)
+{
+    const unsigned row = tile.row + i / region.tile_columns, column = tile.column + i % region.tile_columns;
+    if (row >= shape.out_height || column >= shape.out_width) return number_of_pixels(shape);
+    return (tile.image * shape.out_height + row) * shape.out_width + column;
+}
+
+// A tile: all planes are staged at once.
+__device__ inline void compute(unsigned* words, SOURCE, const Filters& filters, const Output& to, const ConvShape& shape,
+                               const Region& region, unsigned index)
+{
+    const Tile tile = tile_at(region, index);
+    __syncthreads();
+    stage(words, SOURCE_NAMES, shape, region, tile);
+    __syncthreads();
+    for (unsigned pass = 0; pass < passes; ++pass) {
+        Sums sums;
+        Windows windows;
+        FOR_EACH_PIXEL(r, half) windows[r][half] = window_at(shape, region, pixel_of_lane(pass, r, half));
+#pragma unroll
+        for (unsigned p = 0; p < planes; ++p) {
+            if (p > 0) sums.shift();
+            const unsigned* const plane = words + p * region.lines * (region.line_bytes / 4);
+            if (p == 0)
+                add_plane<highest_is_signed>(sums, plane, windows, filters, 0, STEPS);
+            else
+                add_plane<false>(sums, plane, windows, filters, 0, STEPS);
+        }
+        unsigned pixels[row_tiles][2];
+        FOR_EACH_PIXEL(r, half) pixels[r][half] = pixel_of_tile(shape, region, tile, pixel_of_lane(pass, r, half));
+#pragma unroll
+        for (unsigned r = 0; r < row_tiles; ++r) store(sums.of[r], to, pixels[r]);
+    }
+}
+
+#else
+
+// A tile: planes are staged one after another, each in chunks of k.
+__device__ inline void compute(unsigned* words, SOURCE, const Filters& filters, const Output& to, const ConvShape& shape,
+                               unsigned steps, unsigned index)
+{
+    __shared__ Pixel places[pixels_of_tile];
+    Sums sums;
+    unsigned pixels[row_tiles][2];
+    Windows windows;
+    FOR_EACH_PIXEL(r, half) pixels[r][half] = index * pixels_of_tile + pixel_of_lane(0, r, half);
+    FOR_EACH_PIXEL(r, half) windows[r][half] = pixel_of_lane(0, r, half) * window_bytes;
+    __syncthreads();
+    if (threadIdx.x < pixels_of_tile) places[threadIdx.x] = pixel_at(shape, index * pixels_of_tile + threadIdx.x);
+    for (unsigned p = 0; p < planes; ++p) {
+        if (p > 0) sums.shift();
+        for (unsigned first = 0; first < steps; first += chunk / step_numbers) {
+            __syncthreads();
+            stage(words, SOURCE_NAMES, shape, places, first * step_numbers, steps * step_numbers, planes - 1 - p);
+            __syncthreads();
+            const unsigned count = min(steps - first, chunk / step_numbers);
+            if (p == 0)
+                add_plane<highest_is_signed>(sums, words, windows, filters, first, count);
+            else
+                add_plane<false>(sums, words, windows, filters, first, count);
+        }
+    }
+#pragma unroll
+    for (unsigned r = 0; r < row_tiles; ++r) store(sums.of[r], to, pixels[r]);
+}
+
+#endif
+
+extern "C" __global__ void __launch_bounds__(threads, BLOCKS)
+dots(SOURCE, const uint4* __restrict__ pieces,
+#if defined(REGION)
+     const unsigned* __restrict__ groups, const Region region,
+#endif
 #if defined(OUTPUT_BITS)
      const int* __restrict__ thresholds, const unsigned char* __restrict__ flip, unsigned* __restrict__ y,
 #else
@@ -62,62 +327,29 @@ dots(SOURCE, const unsigned* __restrict__ filters,
 #endif
      const ConvShape shape)
 {
-    __shared__ __align__(16) Number windows[pixels_of_block][chunk];
-    __shared__ Pixel pixels[pixels_of_block];
-    const unsigned count = number_of_pixels(shape), first_pixel = blockIdx.x * pixels_of_block;
-    const unsigned length = shape.filter_height * shape.filter_width * shape.channels;
-    const unsigned lane = lane_of_this_thread(), first_own = threadIdx.x / warp_size * pixels_of_warp;
-    const unsigned filter = blockIdx.y * warp_size + lane;
-    if (threadIdx.x < pixels_of_block) pixels[threadIdx.x] = pixel_at(shape, first_pixel + threadIdx.x);
-    int sums[pixels_of_warp] = {};
-    for (unsigned start = 0; start < length; start += chunk) {
-        __syncthreads();
-        const unsigned k = start + threadIdx.x % chunk, tap = k / shape.channels, channel = k % shape.channels;
-        const unsigned r = tap / shape.filter_width, s = tap % shape.filter_width;
-#pragma unroll 4
-        for (unsigned i = threadIdx.x / chunk; i < pixels_of_block; i += lines_at_once) {
-            const Pixel pixel = pixels[i];
-            const unsigned row = row_of_tap(shape, pixel.row, r), column = column_of_tap(shape, pixel.column, s);
-            Number number = 0;
-            if (k < length && is_inside(shape, row, column)) {
-                const unsigned at = (pixel.image * shape.height + row) * shape.width + column;
-                number = (Number)READ(at * shape.channels + channel, channel);
-            }
-            windows[i][threadIdx.x % chunk] = number;
-        }
-        __syncthreads();
-#pragma unroll
-        for (unsigned part = 0; part < chunk / 32; ++part) {
-            const unsigned word = start / 32 + part;
-            unsigned bits = 0;
-            if (filter < shape.filters && word * 32 < length) bits = filters[word * shape.filters + filter];
-#pragma unroll
-            for (unsigned four = 0; four < 32; four += 4) {
-                const unsigned signs = signs_of(bits >> four & 15);
-#pragma unroll
-                for (unsigned p = 0; p < pixels_of_warp; ++p) {
-                    const Number* const own = &windows[first_own + p][part * 32 + four];
-                    sums[p] = add_products(*reinterpret_cast<const Four*>(own), signs, sums[p]);
-                }
-            }
-        }
-    }
-    const unsigned first = first_pixel + first_own;
+    extern __shared__ unsigned words[];
+    const unsigned count = number_of_pixels(shape);
 #if defined(OUTPUT_BITS)
-    const bool real = filter < shape.filters;
-    const int threshold = real ? thresholds[filter] : 0;
-    const bool flipped = real && flip[filter];
-    unsigned mine = 0;
-#pragma unroll
-    for (unsigned p = 0; p < pixels_of_warp; ++p) {
-        const unsigned ballot = __ballot_sync(all_lanes, real && (sums[p] >= threshold) ^ flipped);
-        if (lane == p) mine = ballot;
-    }
-    if (lane < pixels_of_warp && first + lane < count)
-        y[index_of({first + lane, blockIdx.y}, count, divide_up(shape.filters, 32))] = mine;
+    const Output to = {thresholds, flip, y, count, shape.filters};
 #else
-#pragma unroll
-    for (unsigned p = 0; p < pixels_of_warp; ++p)
-        if (first + p < count && filter < shape.filters) y[(first + p) * shape.filters + filter] = (Made)sums[p];
+    const Output to = {y, count, shape.filters};
+#endif
+    Filters filters;
+#if defined(REGION)
+    const unsigned steps = STEPS, tiles = shape.batch * region.tiles_down * region.tiles_across;
+    filters.groups = groups, filters.line_bytes = region.line_bytes;
+#else
+    const unsigned steps = divide_up(shape.filter_height * shape.filter_width * shape.channels, step_numbers);
+    const unsigned tiles = divide_up(count, pixels_of_tile);
+#endif
+    filters.pieces = pieces + blockIdx.y * steps * words_across * warp_size + lane_of_this_thread();
+#if defined(HELD)
+    filters.hold();
+#endif
+    for (unsigned index = blockIdx.x; index < tiles; index += gridDim.x)
+#if defined(REGION)
+        compute(words, SOURCE_NAMES, filters, to, shape, region, index);
+#else
+        compute(words, SOURCE_NAMES, filters, to, shape, steps, index);
 #endif
 }

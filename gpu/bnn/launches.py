@@ -11,12 +11,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gpu.bconv.convolution import bconv2d
-from gpu.bconv.geometry import conv_shape
+from gpu.bconv.geometry import ConvShape, conv_shape
 from gpu.bconv.schemes import EVERY_SCHEME, plan
 from gpu.bmm.product import bmm
 from gpu.bmm.schemes import choose_scheme
+from gpu.bnn.dots import THREADS, order_of, pieces_of, planes_of, rule_of, tiles_of
 from gpu.bnn.plan import Step, Values
-from gpu.bnn.weights import filters_along_c, matrix_along_k, words_of_filters, words_of_matrix
+from gpu.bnn.weights import bits_of, filters_along_c, matrix_along_k
 from gpu.compile import compile_file
 from gpu.device import Array, Device, Dim, LaunchPlan, is_array, launch
 from gpu.host import unknown
@@ -47,8 +48,6 @@ _WORDS_OF_BLOCK = 32
 """Words that a block of images.cu makes of numbers."""
 _EIGHT, _BLOCKS = 8, 8
 """Channels of a thread of integers.cu, and blocks of it on a multiprocessor."""
-_PIXELS_OF_BLOCK = _FILTERS_OF_BLOCK = 32
-"""The tile of a block of dots.cu."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +68,13 @@ class Site:
     flag: Array
 
     def launch(
-        self, source: str, name: str, defines: tuple[str, ...], shape: tuple[Dim, Dim], *args: Any
+        self,
+        source: str,
+        name: str,
+        defines: tuple[str, ...],
+        shape: tuple[Dim, Dim],
+        *args: Any,
+        shared: int = 0,
     ) -> None:
         """Launch a kernel of this folder; arguments are arrays, numbers and structures."""
         arrays = [each for each in args if is_array(each)]
@@ -78,9 +83,9 @@ class Site:
 
         def made() -> LaunchPlan:
             ptx = compile_file(f"bnn/{source}.cu", macros(defines), self.device.compute_capability)
-            return LaunchPlan(ptx.text, name, *shape, fixed)
+            return LaunchPlan(ptx.text, name, *shape, fixed, shared)
 
-        launch(self.device, ("bnn", source, name, defines, shape, key), made, *arrays)
+        launch(self.device, ("bnn", source, name, defines, shape, shared, key), made, *arrays)
 
     def integers(self, batch: int, value: Value) -> Array:
         """Allocate integers of some images."""
@@ -243,35 +248,43 @@ class Dots:
     images: Pixels | Reals | None
 
     def __post_init__(self) -> None:
-        site, layer = self.site, self.layer
-        words = words_of_filters(layer.filters) if isinstance(layer, Conv) else words_of_matrix(layer.weights)
-        self.filters = site.device.upload(words, "filters")
-        self.rule = site.rule(self.rest[0]) if self.rest else ()
+        site, shape = self.site, self._shape(1)
+        weights = self.layer.filters if isinstance(self.layer, Conv) else self.layer.weights
+        self.planes, unsigned = planes_of(self.given)
+        self.order = order_of(shape, self.planes)
+        self.filters = site.device.upload(pieces_of(bits_of(weights), self.order), "filters")
+        in_regions = bool(self.order.pixel_bytes)
+        self.groups = (site.vector(self.order.groups, "groups"),) if in_regions else ()
+        self.rule = tuple(site.vector(each, "rule") for each in rule_of(self.rest[0])) if self.rest else ()
         macro, self.source = _source(site, self.images) if self.images else (None, ())
         self.defines = (
             *((macro,) if macro else ()),
-            *(() if fits_int16(self.given) else ("WIDE",)),
+            f"PLANES={self.planes}",
+            *(("UNSIGNED",) if unsigned else ()),
             *(("OUTPUT_BITS",) if self.rest else ()),
             *_vectors(self.gives),
         )
 
     def __call__(self, x: Array) -> tuple[Any]:
         """Launch the kernel."""
-        batch = x.shape[0]
-        y: Any = (self.site.bits if self.rest else self.site.integers)(batch, self.gives)
+        site, batch = self.site, x.shape[0]
+        y: Any = (site.bits if self.rest else site.integers)(batch, self.gives)
         shape = self._shape(batch)
-        grid = (-(-shape.pixels // _PIXELS_OF_BLOCK), -(-shape.filters // _FILTERS_OF_BLOCK), 1)
+        tiles = tiles_of(shape, self.order, self.planes, site.device.multiprocessors)
         made = y.words if self.rest else y
         defines = (
             *self.defines,
+            *tiles.defines,
             *(() if self.images else (width("GIVEN", x),)),
+            *(("WORDS",) if x.pointer % 4 == 0 and prod(x.shape[1:]) % 4 == 0 else ()),
             *(() if self.rest else (width("MADE", y),)),
         )
-        args = (x, *self.source, self.filters, *self.rule, made, shape.argument)
-        self.site.launch("dots", "dots", defines, (grid, (128, 1, 1)), *args)
+        region = (tiles.region,) if self.groups else ()
+        args = (x, *self.source, self.filters, *self.groups, *region, *self.rule, made, shape.argument)
+        site.launch("dots", "dots", defines, (tiles.grid, (THREADS, 1, 1)), *args, shared=tiles.shared)
         return (y,)
 
-    def _shape(self, batch: int) -> Any:
+    def _shape(self, batch: int) -> ConvShape:
         layer = self.layer
         if isinstance(layer, Dense):
             features, outputs = layer.weights.shape

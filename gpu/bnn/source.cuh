@@ -2,7 +2,7 @@
 //
 //   -DGIVEN_INT16 | -DGIVEN_INT32 | -DSOURCE_PIXELS | -DSOURCE_REALS
 //
-// SOURCE are the kernel's parameters, READ(i, c) is element i, of channel c.
+// SOURCE are the kernel's parameters, SOURCE_NAMES their names, READ(i, c) is element i, of channel c.
 
 #pragma once
 
@@ -11,12 +11,15 @@
 
 #if defined(SOURCE_PIXELS)
 #define SOURCE const unsigned char* __restrict__ images, const int* __restrict__ scale, const int* __restrict__ offset
+#define SOURCE_NAMES images, scale, offset
 #define READ(i, c) (scale[c] * images[i] + offset[c])
 #elif defined(SOURCE_REALS)
 #define SOURCE const float* __restrict__ images, float unit, int* __restrict__ flag
+#define SOURCE_NAMES images, unit, flag
 #define READ(i, c) fixed_point(images[i], unit, flag)
 #else
 #define SOURCE const Given* __restrict__ integers
+#define SOURCE_NAMES integers
 #define READ(i, c) integers[i]
 #endif
 

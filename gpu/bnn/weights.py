@@ -21,11 +21,6 @@ def matrix_along_k(weights: PackedBits) -> PackedBits:
     return PackedBits(_words_along_k(_bits_of_matrix(weights)), weights.shape, "row", 32, "lsb")
 
 
-def words_of_matrix(weights: PackedBits) -> npt.NDArray[np.uint32]:
-    """Weights (F, O) as words (ceil(F / 32), O) on the host."""
-    return _on_host(matrix_along_k(weights).words)
-
-
 def filters_along_c(filters: PackedTensor) -> PackedTensor:
     """Filters as words of 32 bits along their channels, the first bit lowest: `gpu.bconv2d`'s w."""
     if (filters.layout, filters.word, filters.first) == ("HWOI", 32, "lsb"):
@@ -35,10 +30,12 @@ def filters_along_c(filters: PackedTensor) -> PackedTensor:
     return PackedTensor(np.ascontiguousarray(np.moveaxis(words, 0, 3)), filters.shape, "HWOI", 32, "lsb")
 
 
-def words_of_filters(filters: PackedTensor) -> npt.NDArray[np.uint32]:
-    """Filters as words (ceil(R S C / 32), O) along their windows, on the host."""
-    bits = _bits_of_filters(filters)
-    return _words_along_k(bits.reshape(-1, bits.shape[3]))
+def bits_of(weights: PackedBits | PackedTensor) -> Bits:
+    """The bits (K, O) of weights (F, O) or filters (R, S, C, O)."""
+    if isinstance(weights, PackedBits):
+        return _bits_of_matrix(weights)
+    bits = _bits_of_filters(weights)
+    return bits.reshape(-1, bits.shape[3])
 
 
 def _words_along_k(bits: Bits) -> npt.NDArray[np.uint32]:

@@ -124,8 +124,8 @@ FAULTS = {
     "a barrier that not all warps meet": Fault(
         "plain",
         "bnn/dots.cu",
-        "        __syncthreads();\n#pragma unroll\n",
-        "        if (threadIdx.x < 64) __syncthreads();\n#pragma unroll\n",
+        "region, tile);\n    __syncthreads();",
+        "region, tile);\n    if (threadIdx.x < 64) __syncthreads();",
     ),
     "a truncated shortcut": Fault(
         "residual", "bnn/integers.cu", "number += added.of[i];", "number = (short)(number + added.of[i]);"
@@ -145,7 +145,7 @@ FAULTS = {
         "eights", "bnn/integers.cu", "place = {row, first / 32}", "place = {row, first / 64}"
     ),
     "a counter of 16 bits": Fault(
-        "residual", "bnn/dots.cu", "sums[p] = add_products(", "sums[p] = (short)add_products("
+        "residual", "bnn/dots.cu", "sum = (int)((unsigned)sum << 8)", "sum = (short)((unsigned)sum << 8)"
     ),
     "the last word's bits past its channels": Fault(
         "plain",

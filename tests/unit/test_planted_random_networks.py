@@ -49,28 +49,34 @@ FAULTS = {
         "",
         14,
     ),
-    "a tap outside counted as -1": Fault(
-        "dots.cu",
-        "Number number = 0;",
-        "Number number = k < length ? -1 : 0;",
-        16,
+    "a row outside counted as -1": Fault(
+        "staging.cuh",
+        "+ offsets[i] : 0;",
+        "+ offsets[i] : -1;",
+        42,
+    ),
+    "a column outside counted as -1": Fault(
+        "staging.cuh",
+        "offsets[i] = inside[i] ? offset[channel] : 0;",
+        "offsets[i] = inside[i] ? offset[channel] : -1;",
+        57,
     ),
     "sums in 16 bits": Fault(
         "dots.cu",
-        "int sums[pixels_of_warp] = {};",
-        "short sums[pixels_of_warp] = {};",
+        "sum = (int)((unsigned)sum << 8);",
+        "sum = (short)((unsigned)sum << 8);",
         115,
     ),
-    "halves of a product swapped": Fault(
-        "dots.cu",
-        "__dp2a_hi(pairs.y, (int)signs, __dp2a_lo(pairs.x",
-        "__dp2a_hi(pairs.x, (int)signs, __dp2a_lo(pairs.y",
-        1,
+    "bytes of a number swapped": Fault(
+        "staging.cuh",
+        "bytes_of(numbers, planes - 1 - p)",
+        "bytes_of(numbers, p)",
+        15,
     ),
     "missing barrier": Fault(
         "dots.cu",
-        "        __syncthreads();\n        const unsigned k",
-        "        const unsigned k",
+        "region, tile);\n    __syncthreads();",
+        "region, tile);",
         1,
     ),
     "maximum that begins at zero": Fault(
