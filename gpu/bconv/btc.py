@@ -33,6 +33,9 @@ LARGEST_OFFSET = 2**32
 
 _THREADS = 128
 
+_WAITING = ("to_units", "count_ones")
+"""The kernels that wait for earlier launches by themselves, on chips that can."""
+
 
 @dataclass(frozen=True)
 class Borders:
@@ -192,4 +195,5 @@ def _to_units(
 
 def _plan(name: str, threads: int, args: tuple[Any, ...], device: Device) -> LaunchPlan:
     ptx = compile_file("bconv/btc_operands.cu", arch=device.compute_capability).text
-    return LaunchPlan(ptx, name, (-(-threads // _THREADS), 1, 1), (_THREADS, 1, 1), args)
+    grid, overlaps = (-(-threads // _THREADS), 1, 1), name in _WAITING and device.compute_capability >= (9, 0)
+    return LaunchPlan(ptx, name, grid, (_THREADS, 1, 1), args, dependent=overlaps)

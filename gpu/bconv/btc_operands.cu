@@ -2,6 +2,7 @@
 
 #include "bconv/borders.cuh"
 #include "bmm/tensor_core.cuh"
+#include "overlap.cuh"
 
 typedef uint4 Unit;  // 128 bits
 
@@ -12,6 +13,8 @@ extern "C" __global__ void __launch_bounds__(128)
 to_units(const unsigned* __restrict__ words, Unit* __restrict__ units, unsigned places, unsigned lines,
          unsigned words_of_line, unsigned lines_of_tile, Index place_step, Index line_step)
 {
+    let_later_launches_begin();
+    wait_for_earlier_launches();
     const unsigned units_of_line = divide_up(words_of_line, tile_words), tiles = divide_up(lines, lines_of_tile);
     const Index at = (Index)blockIdx.x * blockDim.x + threadIdx.x;
     if (at >= (Index)places * tiles * units_of_line * lines_of_tile) return;
@@ -101,6 +104,8 @@ add_borders(const unsigned* __restrict__ prefix, int* __restrict__ addends, cons
 extern "C" __global__ void __launch_bounds__(128)
 count_ones(const Unit* __restrict__ units, unsigned* __restrict__ ones, unsigned lines, unsigned units_of_line)
 {
+    let_later_launches_begin();
+    wait_for_earlier_launches();
     const unsigned line = blockIdx.x * blockDim.x + threadIdx.x;
     if (line >= lines) return;
     unsigned sum = 0;

@@ -139,6 +139,7 @@ class WarpgroupScheme:
             (tile.threads, 1, 1),
             args,
             shared_of(tile, kind, tables),
+            dependent=True,
         )
 
 

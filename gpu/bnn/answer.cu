@@ -4,6 +4,7 @@
 
 #include "bmm/warp.cuh"
 #include "bnn/widths.cuh"
+#include "overlap.cuh"
 
 // A warp for each image. A product and a sum, each rounded: the compiler fuses nothing (-fmad=false).
 extern "C" __global__ void __launch_bounds__(128)
@@ -13,6 +14,8 @@ answer(const Given* __restrict__ sums, const float* __restrict__ scale, const fl
 #endif
        float* __restrict__ logits, long long* __restrict__ classes, unsigned batch, unsigned count)
 {
+    let_later_launches_begin();
+    wait_for_earlier_launches();
     const unsigned image = number_of_this_warp(), lane = lane_of_this_thread();
     if (image >= batch) return;
     float largest = 0;

@@ -20,6 +20,7 @@
 #include "bnn/bits.cuh"
 #include "bnn/byte_products.cuh"
 #include "bnn/staging.cuh"
+#include "overlap.cuh"
 
 enum : unsigned {
     filters_of_block = 64,
@@ -328,6 +329,7 @@ dots(SOURCE, const uint4* __restrict__ pieces,
      const ConvShape shape)
 {
     extern __shared__ unsigned words[];
+    let_later_launches_begin();
     const unsigned count = number_of_pixels(shape);
 #if defined(OUTPUT_BITS)
     const Output to = {thresholds, flip, y, count, shape.filters};
@@ -346,6 +348,7 @@ dots(SOURCE, const uint4* __restrict__ pieces,
 #if defined(HELD)
     filters.hold();
 #endif
+    wait_for_earlier_launches();
     for (unsigned index = blockIdx.x; index < tiles; index += gridDim.x)
 #if defined(REGION)
         compute(words, SOURCE_NAMES, filters, to, shape, region, index);

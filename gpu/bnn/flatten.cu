@@ -1,12 +1,15 @@
 // Packed bits of pixels as bits of vectors, without the gaps that fill the last word of each pixel.
 
 #include "bmm/warp.cuh"
+#include "overlap.cuh"
 
 // images[n][pixel][words of its channels] → vectors[word][n]; a thread for each word of a vector.
 extern "C" __global__ void __launch_bounds__(256)
 flatten(const unsigned* __restrict__ images, unsigned* __restrict__ vectors, unsigned batch, unsigned pixels,
         unsigned channels)
 {
+    let_later_launches_begin();
+    wait_for_earlier_launches();
     const unsigned features = pixels * channels, words = divide_up(channels, 32);
     const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
     if (index >= batch * divide_up(features, 32)) return;

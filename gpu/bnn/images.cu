@@ -6,10 +6,13 @@
 
 #include "bnn/bits.cuh"
 #include "bnn/source.cuh"
+#include "overlap.cuh"
 
 extern "C" __global__ void __launch_bounds__(256)
 integers_of_images(SOURCE, Made* __restrict__ y, unsigned count, unsigned channels)
 {
+    let_later_launches_begin();
+    wait_for_earlier_launches();
     const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < count) y[i] = (Made)READ(i, i % channels);
 }
@@ -34,6 +37,8 @@ enum : unsigned { words_of_warp = 8 };
 extern "C" __global__ void __launch_bounds__(128)
 bits_of_images(IMAGES, unsigned* __restrict__ bits, unsigned rows, unsigned channels)
 {
+    let_later_launches_begin();
+    wait_for_earlier_launches();
     const unsigned words = divide_up(channels, warp_size), count = rows * words;
     const unsigned first = number_of_this_warp() * words_of_warp, lane = lane_of_this_thread();
     unsigned mine = 0;
@@ -53,6 +58,8 @@ extern "C" __global__ void __launch_bounds__(256)
 planes_of_images(const unsigned char* __restrict__ bytes, unsigned* __restrict__ bits, unsigned rows,
                  unsigned channels)
 {
+    let_later_launches_begin();
+    wait_for_earlier_launches();
     const unsigned words = divide_up(channels, 4), i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= rows * words) return;
     const WordPlace place = place_of(i, rows, words);

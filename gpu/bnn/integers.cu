@@ -15,6 +15,7 @@
 
 #include "bnn/bits.cuh"
 #include "bnn/widths.cuh"
+#include "overlap.cuh"
 
 enum : unsigned { threads = 256, width = 8 };
 
@@ -151,6 +152,7 @@ integers(const Given* __restrict__ x,
 #endif
          unsigned rows, unsigned channels)
 {
+    let_later_launches_begin();
     const unsigned group = blockIdx.y * blockDim.x + threadIdx.x, first = group * width;
 #if defined(BITS)
     const unsigned words = divide_up(channels, 32), groups = words * (32 / width);
@@ -168,6 +170,7 @@ integers(const Given* __restrict__ x,
     for (unsigned i = 0; i < width; ++i)
         if (first + i < channels) real |= 1 << i, flips |= (flip[first + i] != 0) << i;
 #endif
+    wait_for_earlier_launches();
     for (unsigned row = blockIdx.x * blockDim.y + threadIdx.y; row < rows; row += gridDim.x * blockDim.y) {
 #if defined(VIEWED) && !defined(ADDED)
         Eight numbers = load(x, row, first, view);

@@ -83,7 +83,8 @@ class Site:
 
         def made() -> LaunchPlan:
             ptx = compile_file(f"bnn/{source}.cu", macros(defines), self.device.compute_capability)
-            return LaunchPlan(ptx.text, name, *shape, fixed, shared)
+            overlaps = self.device.compute_capability >= (9, 0)
+            return LaunchPlan(ptx.text, name, *shape, fixed, shared, dependent=overlaps)
 
         launch(self.device, ("bnn", source, name, defines, shape, shared, key), made, *arrays)
 

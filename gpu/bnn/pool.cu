@@ -3,6 +3,7 @@
 //   -DPOOL_OR | -DPOOL_AND
 
 #include "bmm/warp.cuh"
+#include "overlap.cuh"
 
 // An image has `words` of them in a pixel. Offsets fit 32 bits.
 struct PoolShape {
@@ -23,6 +24,8 @@ __device__ inline unsigned join(unsigned x, unsigned y)
 extern "C" __global__ void __launch_bounds__(256)
 pool(const unsigned* __restrict__ x, unsigned* __restrict__ y, const PoolShape shape)
 {
+    let_later_launches_begin();
+    wait_for_earlier_launches();
     const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
     if (index >= shape.batch * shape.out_height * shape.out_width * shape.words) return;
     const unsigned word = index % shape.words, pixel = index / shape.words;

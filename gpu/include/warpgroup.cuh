@@ -3,6 +3,8 @@
 
 #pragma once
 
+#include "overlap.cuh"
+
 typedef unsigned long long Barrier;
 
 struct alignas(64) TensorMap { unsigned char bytes[128]; };
@@ -138,11 +140,6 @@ __device__ inline void wait_for_copies() { asm volatile("cp.async.bulk.wait_grou
 
 // Order what this thread wrote to shared memory before copies and products of it.
 __device__ inline void show_to_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-
-// ---- launches that overlap ------------------------------------------------------------------------------------------
-
-__device__ inline void wait_for_earlier_launches() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-__device__ inline void let_later_launches_begin() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 
 // ---- products -------------------------------------------------------------------------------------------------------
 

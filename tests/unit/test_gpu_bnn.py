@@ -323,6 +323,22 @@ def test_a_captured_run_has_a_launch_for_each_step_and_the_answer():
     assert len(batch.graph._launches) == len(prepared._steps) + 1
 
 
+@pytest.mark.parametrize("cc", [(8, 0), (9, 0)])
+def test_launches_overlap_on_chips_that_can(cc, monkeypatch):
+    launches = []
+    launch = Device.launch
+
+    def recorded(self, plan, arrays):
+        launches.append((plan.name, plan.dependent))
+        launch(self, plan, arrays)
+
+    monkeypatch.setattr(Device, "launch", recorded)
+    net = network(*SMALL["residual of bits"])
+    gpu.bnn.run(net, images(net.input, 2), schemes=CHEAP, device=Device(cc))
+    overlap = {name for name, dependent in launches if dependent}
+    assert overlap == ({"planes_of_images", "integers", "dots", "answer"} if cc >= (9, 0) else set())
+
+
 SIX = {
     "mlp": lambda: reference.bnn.mlp(width=8),
     "vgg_cifar": lambda: reference.bnn.vgg_cifar(size=8, width=4),

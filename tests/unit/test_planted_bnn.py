@@ -99,6 +99,11 @@ NETWORKS = {
         Flatten(),
         dense(4 * 64, 9),
     ),
+    "pooled": lambda: network(
+        pixels(5, 5, 8), threshold(8, 90), Pool("or", (3, 3), (2, 2), SAME), Flatten(), dense(72, 9)
+    ),
+    "numbers of numbers": lambda: network(pixels(70), Clip(0), dense(70, 40)),
+    "numbers": lambda: Network("small", pixels(9), (Clip(0),), *np.ones((2, 9), np.float32)),
     "reals": lambda: network(Reals((50,), fraction=1), dense(50, 20), threshold(20), dense(20, 6)),
     "ties": lambda: network(pixels(70), threshold(70, 100), dense(70, 40), scale=0),
 }
@@ -191,11 +196,11 @@ def plant(monkeypatch, tmp_path):
     return edit
 
 
-def is_right(net, images):
+def is_right(net, images, scheme="bconv32"):
     """Whether three runs on the simulator give the definition's answer, without a fault."""
     expected = reference.bnn.run(net, images)
     try:
-        prepared = gpu.bnn.prepare(net, device=Device(), schemes={"Conv": "bconv32", "Dense": "bmm32"})
+        prepared = gpu.bnn.prepare(net, device=Device(), schemes={"Conv": scheme, "Dense": "bmm32"})
         answers = [prepared.run(images) for _ in range(3)]
     except KernelFault:
         return False
@@ -221,6 +226,30 @@ def test_the_planted_fault_alone_is_found(plant, name):
         CORRECT.add((fault.network, fault.path))
     plant(fault.path, fault.old, fault.new)
     assert not is_right(net, images)
+
+
+WAITS = {
+    "integers": ("residual", "bnn/integers.cu", "    for (unsigned row = blockIdx"),
+    "flatten": ("eights", "bnn/flatten.cu", "    const unsigned features"),
+    "pool": ("pooled", "bnn/pool.cu", "    const unsigned index"),
+    "dots": ("numbers of numbers", "bnn/dots.cu", "    for (unsigned index = blockIdx"),
+    "answer": ("numbers", "bnn/answer.cu", "    const unsigned image"),
+    "units": ("eights", "bconv/btc_operands.cu", "    const unsigned units_of_line"),
+    "ones": ("eights", "bconv/btc_operands.cu", "    const unsigned line ="),
+    "convolution": ("eights", "bconv/wgmma.cu", "\n    const unsigned serving"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", WAITS)
+def test_a_launch_that_does_not_wait_for_those_before_is_found(plant, kernel):
+    name, path, behind = WAITS[kernel]
+    net, wait = NETWORKS[name](), "    wait_for_earlier_launches();\n" + behind
+    images, scheme = images_of(net), "wgmma" if path.startswith("bconv") else "bconv32"
+    plant(path, wait, wait)
+    assert is_right(net, images, scheme)
+    plant(path, wait, behind)
+    assert not is_right(net, images, scheme)
 
 
 def test_a_nan_that_no_comparison_sees_is_found(plant):

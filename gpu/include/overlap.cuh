@@ -1,0 +1,18 @@
+// Launches that overlap, from sm_90 on; on other chips a launch begins when the one before has ended.
+
+#pragma once
+
+// Before a thread reads what earlier launches wrote, or writes anything.
+__device__ inline void wait_for_earlier_launches()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+__device__ inline void let_later_launches_begin()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
