@@ -10,7 +10,7 @@ from typing import Any
 
 from gpu.cuda_capture import CAPTURES, GRAPH, CudaGraph
 from gpu.cuda_kernels import Buffer, CudaKernel, Packing
-from gpu.cuda_launch import checked, configuration, let_overlap, refuse, set_cluster_of
+from gpu.cuda_launch import checked, configuration, let_overlap, make_cooperative, refuse, set_cluster_of
 from gpu.device import LaunchPlan
 from gpu.tensor_map import encoded
 from reference.types.tensor_map import TensorMap
@@ -41,6 +41,7 @@ class BoundLaunch:
         self.given, self._buffer = len(self._slots), Buffer(kernel.places)
         self._function, self._grid, self._block = kernel.function, plan.grid, plan.block
         self._shared, self.cluster, self.dependent = plan.shared, plan.cluster, plan.dependent
+        self.cooperative = plan.cooperative
         if plan.shared or plan.cluster:
             self.cluster = kernel.launcher.admit(plan.grid, plan.shared, plan.cluster)
 
@@ -63,7 +64,7 @@ class BoundLaunch:
             self._shared,
             queue,
             self.cluster,
-            cooperative=False,
+            cooperative=self.cooperative,
             dependent=self.dependent,
         )
         (status,) = driver.cuLaunchKernelEx(config, self._function, self._buffer.pointers, 0)
@@ -102,6 +103,8 @@ class BoundChain:
                 let_overlap(graph, last[0], node)
             if launch.cluster is not None:
                 set_cluster_of(node, launch.cluster)
+            if launch.cooperative:
+                make_cooperative(node)
             self._nodes.append((node, params))
         self._graph = CudaGraph()
         self._executable = self._graph.instantiate(graph)

@@ -112,6 +112,8 @@ class LaunchPlan:
         Blocks per cluster.
     dependent : bool
         Whether the launch may overlap the one before in its chain, until it waits for it.
+    cooperative : bool
+        Whether all blocks run at once, so that they can wait for one another.
     bound : object
         Private to the device: the plan with its kernel loaded.
     """
@@ -124,6 +126,7 @@ class LaunchPlan:
     shared: int = 0
     cluster: Dim | None = None
     dependent: bool = False
+    cooperative: bool = False
     bound: Any = None
 
 

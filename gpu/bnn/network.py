@@ -1,4 +1,4 @@
-"""Binarized networks on a device, layer by layer (BSTC, section 6; BTC, section 6.1)."""
+"""Binarized networks on a device, layer by layer or whole (BSTC, section 6; BTC, section 6.1)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import numpy as np
 from gpu.bnn.images import can_be_strange, checked_images, refuse_strange
 from gpu.bnn.launches import Site, blocks_of, launch_of, width
 from gpu.bnn.plan import IMAGES, steps_of, values_of
+from gpu.bnn.whole import Whole
 from gpu.device import Array, Device, is_array
-from gpu.host import choose_device
+from gpu.host import choose_device, unknown
 from reference.errors import DtypeError, SchemeError, ShapeError
 from reference.types import PackedBits, PackedTensor
 from reference.types.network import Answer, Conv, Dense, Network
@@ -25,6 +26,8 @@ LARGEST = 2**31 - 1
 
 MOST_BYTES = 2**33
 """The most bytes of all values of the images that run together."""
+
+WAYS = ("layers", "whole")
 
 MOST_KEPT = 8
 """Sizes of batches, or device arrays of images, whose buffers are kept."""
@@ -60,11 +63,15 @@ class PreparedNetwork:
     array([[ 1, -3]], dtype=int32)
     """
 
-    def __init__(self, network: Network, device: Device, schemes: Mapping[str, str]) -> None:
+    def __init__(self, network: Network, device: Device, schemes: Mapping[str, str], way: str) -> None:
         self.network, self.device = network, device
         self._values = values_of(network)
         self._flag: Array = device.upload(np.zeros(1, np.int32), "flag of images")
         self._flag_waits = False
+        self._batches: dict[Any, _Batch] = {}
+        self._whole = Whole(network, self._values, device, self._flag) if way == "whole" else None
+        if self._whole is not None:
+            return
         site = Site(device, self._values, dict(schemes), self._flag)
         self._site, steps = site, steps_of(network, self._values)
         self._steps = [(step, launch_of(step, site)) for step in steps]
@@ -72,7 +79,6 @@ class PreparedNetwork:
         """The last step that reads a value."""
         self._scale = site.vector(network.scale, "scale")
         self._offset = site.vector(network.offset, "offset")
-        self._batches: dict[Any, _Batch] = {}
 
     def run(self, images: Any) -> Answer:
         """Run the network on images, of the host or of the device.
@@ -138,8 +144,10 @@ class PreparedNetwork:
         images = self._checked(images)
         self._fits(images)
         given = images if is_array(images) else self.device.upload(np.ascontiguousarray(images), IMAGES)
-        for path, value in self._values_of(given):
-            yield path, _on_host(value)
+        if self._whole is not None:
+            yield from self._whole.values(given)
+        else:
+            yield from ((path, _on_host(value)) for path, value in self._values_of(given))
         if self._flagged(images):
             refuse_strange(self.network.input, given.download())
 
@@ -211,6 +219,8 @@ class PreparedNetwork:
 
     def _forward(self, images: Array) -> Answer:
         """Launch all steps, and the answer."""
+        if self._whole is not None:
+            return self._whole.run(images)
         *_, (_, given) = self._values_of(images)
         batch, count = given.shape
         wide = given.dtype == np.int32
@@ -256,7 +266,11 @@ def _on_host(value: Any) -> Any:
 
 
 def prepare(
-    network: Network, *, schemes: Mapping[str, str] | None = None, device: Device | None = None
+    network: Network,
+    *,
+    way: str = "layers",
+    schemes: Mapping[str, str] | None = None,
+    device: Device | None = None,
 ) -> PreparedNetwork:
     """Put a network's weights on a device once, for many runs.
 
@@ -267,9 +281,12 @@ def prepare(
     Parameters
     ----------
     network : Network
+    way : {"layers", "whole"}
+        A launch for each step; or one cooperative launch in which all blocks go from step to step, from sm_80
+        on.
     schemes : mapping of str to str, optional
         For study: schemes of `gpu.bconv2d` and `gpu.bmm` for layers of bits, by the layer's path, or for all
-        by "Conv" and "Dense". Other layers have "auto".
+        by "Conv" and "Dense". Other layers have "auto". Only for "layers".
     device : Device, optional
         Default: the first CUDA device.
 
@@ -292,6 +309,12 @@ def prepare(
     >>> [prepared.run(np.array([[byte]], np.uint8)).sums.item() for byte in (0, 3, 255)]
     [-8, -4, 8]
     """
+    if way not in WAYS:
+        raise unknown("way", way, WAYS)
+    if way == "whole" and schemes:
+        raise SchemeError(
+            'schemes are for way="layers": one kernel does the whole network\nleave schemes or way out'
+        )
     known = {path for path, layer, _ in follow(network) if isinstance(layer, Conv | Dense)}
     unused = set(schemes or {}) - known - {"Conv", "Dense"}
     if unused:
@@ -299,13 +322,14 @@ def prepare(
             f"schemes for {', '.join(sorted(unused))}: the network has no such convolutions or dense layers\n"
             f"choose among {', '.join(sorted(known))}, Conv and Dense"
         )
-    return PreparedNetwork(network, choose_device(device), schemes or {})
+    return PreparedNetwork(network, choose_device(device), schemes or {}, way)
 
 
 def run(
     network: Network,
     images: Any,
     *,
+    way: str = "layers",
     schemes: Mapping[str, str] | None = None,
     device: Device | None = None,
 ) -> Answer:
@@ -318,6 +342,8 @@ def run(
     network : Network
     images : (N, *network.input.shape)
         As of `PreparedNetwork.run`.
+    way : {"layers", "whole"}
+        As of `prepare`.
     schemes : mapping of str to str, optional
         As of `prepare`.
     device : Device, optional
@@ -352,4 +378,4 @@ def run(
     array([[-191,  191]], dtype=int32)
     """
     home = images.device if device is None and is_array(images) else device
-    return prepare(network, schemes=schemes, device=home).run(images)
+    return prepare(network, way=way, schemes=schemes, device=home).run(images)

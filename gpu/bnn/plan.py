@@ -120,7 +120,7 @@ def _joined(before: Step, step: Step, given: str, alone: bool, values: Values) -
             return Step(layers, paths, before.reads, step.writes)
         case ((Conv() | Dense()), Threshold()) if alone:
             return Step(layers, paths, before.reads, step.writes)
-        case Threshold(), Pool() if alone and _halves(layer) and _is_conv_of_bits(before, values):
+        case Threshold(), Pool() if alone and is_halved(layer) and _is_conv_of_bits(before, values):
             return Step(layers, paths, before.reads, step.writes)
         case _:
             return None
@@ -157,7 +157,7 @@ def _chained(before: Step, step: Step, given: str, alone: bool) -> Step | None:
     return Step(layers, paths, reads, step.writes if alone else (given, *step.writes))
 
 
-def _halves(pool: Pool) -> bool:
+def is_halved(pool: Pool) -> bool:
     """Whether a pool has the windows that an epilogue of convolutions joins."""
     return pool.window == pool.stride == (2, 2) and pool.padding == ((0, 0), (0, 0))
 

@@ -267,7 +267,8 @@ class Device:
         """Launch a plan of `gpu.device`; ``arrays`` replace the None and the tensor maps in its arguments."""
         args = _filled(plan.args, arrays)
         kernel = self.kernel(plan.ptx, plan.name)
-        options = {"shared": plan.shared, "cluster": plan.cluster, "dependent": plan.dependent}
+        names = "shared", "cluster", "dependent", "cooperative"
+        options = {name: getattr(plan, name) for name in names}
         kernel(plan.grid, plan.block, *args, **options, stream=stream)
 
     def flag(self) -> DeviceArray:

@@ -190,3 +190,10 @@ def test_a_graph_node_has_its_plans_cluster(cuda_kernel):
     assert (node, which) == ("node of 100000 bytes", "CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION")
     assert (value.clusterDim.x, value.clusterDim.y, value.clusterDim.z) == (4, 1, 1)
     assert driver.set == [("CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES", 100_000)]
+
+
+def test_a_graph_node_of_a_cooperative_plan_is_cooperative(cuda_kernel):
+    launch, driver = cuda_kernel()
+    BoundChain([BoundLaunch(launch, LaunchPlan("", "f", (4, 1, 1), (32, 1, 1), (), cooperative=True))])
+    ((_, which, value),) = driver.nodes
+    assert (which, value.cooperative) == ("CU_LAUNCH_ATTRIBUTE_COOPERATIVE", 1)

@@ -363,3 +363,81 @@ def test_images_on_another_device_are_refused():
     prepared = gpu.bnn.prepare(net, schemes=CHEAP, device=Device())
     with pytest.raises(DtypeError, match="all must be on one device"):
         prepared.run(device.upload(np.zeros((1, 4), np.uint8)))
+
+
+# --------------------------------------------------------------------------------------------------
+# The whole network in one launch
+# --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.slow_cases(
+    "conv of pixels with a stride", "signs of*", "wide integers by dense", "bit planes of*", "and"
+)
+def test_a_layer_gives_in_one_launch_what_the_definition_gives(name):
+    prepared = check(network(*SMALL[name]), 3, Device(multiprocessors=2), way="whole")
+    (batch,) = prepared._batches.values()
+    assert len(batch.graph._launches) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [1, 8, 13])
+@pytest.mark.parametrize("cc", [(8, 0), (9, 0), (10, 0)])
+@pytest.mark.parametrize("multiprocessors", [1, 132])
+def test_a_network_gives_in_one_launch_what_the_definition_gives(cc, count, multiprocessors):
+    check(network(*DEEP), count, Device(cc, multiprocessors=multiprocessors), way="whole")
+
+
+@pytest.mark.slow
+@pytest.mark.gate_cases("vgg16", "resnet18, *")
+@pytest.mark.parametrize("name", SIX)
+def test_the_papers_networks_give_in_one_launch_what_the_definition_gives(name):
+    check(SIX[name](), 2, Device(multiprocessors=4), way="whole")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("schedule", ["stack", "random"])
+def test_the_order_of_blocks_changes_nothing(schedule):
+    check(network(*DEEP), 2, Device(multiprocessors=2, schedule=schedule), way="whole")
+
+
+def test_one_table_of_steps_serves_bytes_and_another_floats():
+    net = network(Signs((45,), RNG.integers(-1, 300, 45).astype(np.float32) / 2), dense(45, 3))
+    prepared = gpu.bnn.prepare(net, way="whole", device=Device(multiprocessors=1))
+    floats = np.float32([[-0.0, 0.0, 0.5] * 15, [149.5, -1.5, 1e-45] * 15])
+    for given in (RNG.integers(0, 200, (2, 45), dtype=np.uint8), floats):
+        np.testing.assert_array_equal(prepared.run(given).sums, reference.bnn.run(net, given).sums)
+
+
+def test_steps_that_need_nothing_of_one_another_share_a_level():
+    net = network(*SMALL["residual"])
+    prepared = gpu.bnn.prepare(net, way="whole", device=Device(multiprocessors=1))
+    kinds = [[operation.kind for operation in level] for level in prepared._whole._levels]
+    assert kinds == [
+        ["shorts_of_numbers"],
+        ["products_of_numbers"],
+        ["bits_of_numbers"],
+        ["products_of_bits"],  # with the sum and the next threshold
+        ["products_of_bits"],  # with the shortcut's windows and zeros, the sum and its threshold
+        ["bits_flattened"],
+        ["products_of_bits"],
+        ["last_answer"],
+    ]
+
+
+@pytest.mark.parametrize(("value", "error"), [(np.nan, NotANumberError), (65.0, RangeError)])
+def test_a_number_that_integers_cannot_hold_is_refused_in_one_launch(value, error):
+    net = network(Reals((4,), fraction=9), dense(4, 2))
+    prepared = gpu.bnn.prepare(net, way="whole", device=Device(multiprocessors=1))
+    with pytest.raises(error, match=r"images\[0, 2\]"):
+        prepared.run(np.array([[0, 0, value, 0]], np.float32))
+
+
+def test_what_one_launch_cannot_do_is_refused():
+    net = network(pixels(4), dense(4, 2))
+    with pytest.raises(SchemeError, match='use way="layers"'):
+        gpu.bnn.prepare(net, way="whole", device=Device((7, 5)))
+    with pytest.raises(SchemeError, match="leave schemes or way out"):
+        gpu.bnn.prepare(net, way="whole", schemes=CHEAP, device=Device())
+    with pytest.raises(SchemeError, match="way"):
+        gpu.bnn.prepare(net, way="graph", device=Device())

@@ -35,7 +35,9 @@ from simwarp import Device
 from simwarp.faults import KernelFault
 
 SOURCES = Path(gpu.compile.__file__).parent
-PLAN = "bnn/plan.py"
+PLAN, WHOLE = "bnn/plan.py", "bnn/whole.py"
+MODULES = {PLAN: ("gpu.bnn.plan", "steps_of"), WHOLE: ("gpu.bnn.whole", "Whole")}
+"""Edited modules, and what gpu.bnn.network takes of them."""
 RNG = np.random.default_rng(19)  # drawn anew for each test
 SAME = ((1, 1), (1, 1))
 
@@ -104,6 +106,13 @@ NETWORKS = {
     ),
     "numbers of numbers": lambda: network(pixels(70), Clip(0), dense(70, 40)),
     "numbers": lambda: Network("small", pixels(9), (Clip(0),), *np.ones((2, 9), np.float32)),
+    "two ways": lambda: network(
+        pixels(4, 4, 3),
+        conv(3, 3, 3, 33, padding=SAME),
+        Residual((threshold(33, 900), conv(1, 1, 33, 33)), (threshold(33, 900), conv(1, 1, 33, 33))),
+        Flatten(),
+        dense(16 * 33, 5),
+    ),
     "reals": lambda: network(Reals((50,), fraction=1), dense(50, 20), threshold(20), dense(20, 6)),
     "ties": lambda: network(pixels(70), threshold(70, 100), dense(70, 40), scale=0),
 }
@@ -123,6 +132,8 @@ class Fault:
     path: str
     old: str
     new: str
+    way: str = "layers"
+    schedule: str = "lowest pc"
 
 
 FAULTS = {
@@ -158,10 +169,75 @@ FAULTS = {
         "min(min(32 - channel % 32, channels - channel), last - feature)",
         "min(32 - channel % 32, last - feature)",
     ),
-    "the last of equal classes": Fault("ties", "bnn/answer.cu", "where < best", "where > best"),
+    "the last of equal classes": Fault("ties", "bnn/answer.cuh", "where < best", "where > best"),
     "halves away from 0": Fault("reals", "bnn/source.cuh", "rintf(x * unit)", "roundf(x * unit)"),
     "the shortcut of another layer": Fault(
         "residual", PLAN, "{len(way) - 1}", "{(len(way) - 1) * (name == 'body')}"
+    ),
+}
+
+
+def whole(network, path, old, new, schedule="lowest pc"):
+    return Fault(network, path, old, new, "whole", schedule)
+
+
+FAULTS |= {
+    "a barrier in a loop that not all warps go through": whole(
+        "plain",
+        "bnn/products.cuh",
+        "__syncthreads();  // the sums of the task before are read",
+        "if (part) __syncthreads();",
+    ),
+    "a counter that is not reset": whole(
+        "plain", "bnn/grid_barrier.cuh", "atomicExch(arrivals, 0)", "atomicExch(arrivals, arrived)", "random"
+    ),
+    "a counter that is reset by the first to leave": whole(
+        "plain", "bnn/grid_barrier.cuh", "(barriers + 1) * gridDim.x - 1", "barriers * gridDim.x", "random"
+    ),
+    "an arrival that releases nothing": whole(
+        "plain", "bnn/grid_barrier.cuh", "red.release.gpu", "red.relaxed.gpu"
+    ),
+    "a wait that acquires nothing": whole(
+        "plain", "bnn/grid_barrier.cuh", "ld.acquire.gpu", "ld.relaxed.gpu"
+    ),
+    "a step without its barrier": whole("plain", "bnn/whole.cu", "!next.waits", "!next.waits || s == 2"),
+    "barriers of every second level": whole("plain", WHOLE, "and i == 0", "and i == 0 and len(rows) % 2"),
+    "memory that is used again too early": whole(
+        "residual", WHOLE, "max(spans[name][1], level)", "max(spans[name][1], level - 1)"
+    ),
+    "sums of the tile before": whole(
+        "plain",
+        "bnn/products.cuh",
+        "        int sums[sums_of_lane] = {};",
+        "        int sums[sums_of_lane];\n"
+        "        for (unsigned i = 0; i < sums_of_lane && task < gridDim.x; ++i) sums[i] = 0;",
+    ),
+    "ones of the first step of k": whole(
+        "plain",
+        "bnn/products.cuh",
+        "        multiply_bits(ones,",
+        "        if (k == first) multiply_bits(ones,",
+    ),
+    "a tap in the column beside the image": whole(
+        "plain", "bnn/products.cuh", " && window.left + tap.column < step.width", ""
+    ),
+    "high bytes without a sign": whole(
+        "plain",
+        "bnn/products.cuh",
+        "multiply_add<true>(high[2 * pair],",
+        "multiply_add<false>(high[2 * pair],",
+    ),
+    "a part of k that is not added": whole(
+        "plain", "bnn/products.cuh", "other < step.parts_of_k", "other + 1 < step.parts_of_k"
+    ),
+    "a sum that is not kept": whole(
+        "residual",
+        "bnn/products.cuh",
+        "if (step.numbers != nowhere) memory",
+        "if (step.numbers != nowhere && step.lines == nowhere) memory",
+    ),
+    "tasks of a second step that nobody takes": whole(
+        "two ways", "bnn/step.cuh", "? gridDim.x : 0", "? 0 : 0"
     ),
 }
 
@@ -181,10 +257,11 @@ def plant(monkeypatch, tmp_path):
     def edit(path, old, new):
         text = (SOURCES / path).read_text()
         assert text.count(old) == 1
-        if path == PLAN:
-            edited = {"__name__": "gpu.bnn.plan"}
+        if path in MODULES:
+            module, name = MODULES[path]
+            edited = {"__name__": module}
             exec(compile(text.replace(old, new), path, "exec"), edited)
-            monkeypatch.setattr(gpu.bnn.network, "steps_of", edited["steps_of"])
+            monkeypatch.setattr(gpu.bnn.network, name, edited[name])
             return
         folder = tmp_path / str(next(copies))
         for part in ("bmm", "bconv", "bnn", "include"):
@@ -196,11 +273,14 @@ def plant(monkeypatch, tmp_path):
     return edit
 
 
-def is_right(net, images, scheme="bconv32"):
+def is_right(net, images, way="layers", schedule="lowest pc", scheme="bconv32"):
     """Whether three runs on the simulator give the definition's answer, without a fault."""
     expected = reference.bnn.run(net, images)
+    device, schemes = Device(), {"Conv": scheme, "Dense": "bmm32"}
+    if way == "whole":
+        device, schemes = Device(multiprocessors=1, schedule=schedule), {}
     try:
-        prepared = gpu.bnn.prepare(net, device=Device(), schemes={"Conv": scheme, "Dense": "bmm32"})
+        prepared = gpu.bnn.prepare(net, device=device, way=way, schemes=schemes)
         answers = [prepared.run(images) for _ in range(3)]
     except KernelFault:
         return False
@@ -211,7 +291,7 @@ def is_right(net, images, scheme="bconv32"):
     )
 
 
-CORRECT: set[tuple[str, str]] = set()
+CORRECT: set[tuple[str, str, str, str]] = set()
 
 
 @pytest.mark.slow
@@ -220,12 +300,13 @@ def test_the_planted_fault_alone_is_found(plant, name):
     fault = FAULTS[name]
     net = NETWORKS[fault.network]()
     images = images_of(net)
-    if (fault.network, fault.path) not in CORRECT:  # all twins of a file are equal
+    twin = fault.network, fault.path, fault.way, fault.schedule
+    if twin not in CORRECT:  # all twins of a file are equal
         plant(fault.path, fault.old, fault.old)
-        assert is_right(net, images)
-        CORRECT.add((fault.network, fault.path))
+        assert is_right(net, images, fault.way, fault.schedule)
+        CORRECT.add(twin)
     plant(fault.path, fault.old, fault.new)
-    assert not is_right(net, images)
+    assert not is_right(net, images, fault.way, fault.schedule)
 
 
 WAITS = {
@@ -247,9 +328,9 @@ def test_a_launch_that_does_not_wait_for_those_before_is_found(plant, kernel):
     net, wait = NETWORKS[name](), "    wait_for_earlier_launches();\n" + behind
     images, scheme = images_of(net), "wgmma" if path.startswith("bconv") else "bconv32"
     plant(path, wait, wait)
-    assert is_right(net, images, scheme)
+    assert is_right(net, images, scheme=scheme)
     plant(path, wait, behind)
-    assert not is_right(net, images, scheme)
+    assert not is_right(net, images, scheme=scheme)
 
 
 def test_a_nan_that_no_comparison_sees_is_found(plant):

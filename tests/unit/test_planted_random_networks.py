@@ -89,7 +89,7 @@ FAULTS = {
         "flatten.cu",
         "pixel = feature / channels, channel = feature % channels",
         "pixel = feature % pixels, channel = feature / pixels",
-        9,
+        0,
     ),
     "flattened with the gaps of words": Fault(
         "flatten.cu",
@@ -111,9 +111,9 @@ FAULTS = {
     ),
     "bits of a byte from the lowest": Fault("images.cu", "(__brev(bytes[", "(0x1000000 * (bytes[", 1),
     "logits rounded once": Fault(
-        "answer.cu",
-        "__int2float_rn(sums[image * count + k]) * scale[k] + offset[k]",
-        "fmaf(__int2float_rn(sums[image * count + k]), scale[k], offset[k])",
+        "answer.cuh",
+        "__int2float_rn(sum) * scale[k] + offset[k]",
+        "fmaf(__int2float_rn(sum), scale[k], offset[k])",
         4,
     ),
 }

@@ -18,7 +18,9 @@ import numpy.typing as npt
 import gpu.bnn
 import reference.bnn
 from gpu.bnn.launches import macros
-from gpu.bnn.plan import steps_of, values_of
+from gpu.bnn.operations import fused
+from gpu.bnn.plan import Step, steps_of, values_of
+from gpu.bnn.whole import MACROS
 from gpu.compile import compile_file
 from reference.bnn import (
     Affine,
@@ -50,11 +52,18 @@ _CONV, _DENSE = ("bconv32", "bconv32", "btc1", "btc2", "auto"), ("bmm32", "bmms3
 
 @dataclass(frozen=True)
 class Item:
-    """A network, images for it, and the schemes of its layers of bits."""
+    """A network, images for it, the schemes of its layers of bits, and the way it runs."""
 
     network: Network
     images: npt.NDArray[Any]
     schemes: Mapping[str, str]
+    way: str
+
+    def steps(self) -> dict[str, Step]:
+        """The steps of the way, by the paths of the values that they give, in order."""
+        steps = steps_of(self.network, values_of(self.network))
+        steps = fused(steps) if self.way == "whole" else steps
+        return {path: step for step in steps for path in step.writes}
 
 
 # --------------------------------------------------------------------------------------------------
@@ -71,7 +80,8 @@ def _draw(draw: Draw) -> Item:
             continue
         shape = (draw.integer(1, 3), *network.input.shape)
         schemes = {"Conv": draw.choice(_CONV), "Dense": draw.choice(_DENSE)}
-        return Item(network, _images(draw, network.input, shape), schemes)
+        images = _images(draw, network.input, shape)
+        return Item(network, images, schemes, draw.choice(("layers", "layers", "whole")))
 
 
 def _network(draw: Draw) -> Network:
@@ -240,23 +250,23 @@ def _numbers(draw: Draw, count: int, most: int) -> npt.NDArray[np.int32]:
 # --------------------------------------------------------------------------------------------------
 
 
-def _paths(network: Network) -> list[str]:
-    """The paths of the values that launches give."""
-    return [path for step in steps_of(network, values_of(network)) for path in step.writes]
-
-
 def _by_reference(item: Item) -> npt.NDArray[np.int64]:
     values = dict(reference.bnn.values(item.network, item.images))
     answer = reference.bnn.run(item.network, item.images)
-    return _joined([*(values[path] for path in _paths(item.network))], answer)
+    return _joined([values[path] for path in item.steps()], answer)
 
 
 def _by_gpu(item: Item, device: gpu.Device) -> npt.NDArray[np.int64]:
-    """Each launch's values, and the answer of a captured run after a run by launches."""
-    prepared = gpu.bnn.prepare(item.network, schemes=item.schemes, device=device)
-    values = [value for _, value in prepared.values(item.images)]
+    """Each step's values, and the answer of a captured run after a run by launches.
+
+    Before sm_80 networks do not run whole; their layers give these values, too.
+    """
+    whole = item.way == "whole" and device.compute_capability >= (8, 0)
+    options: dict[str, Any] = {"way": "whole"} if whole else {"schemes": item.schemes}
+    prepared = gpu.bnn.prepare(item.network, device=device, **options)
+    values = dict(prepared.values(item.images))
     prepared.run(item.images)
-    return _joined(values, prepared.run(item.images))
+    return _joined([values[path] for path in item.steps()], prepared.run(item.images))
 
 
 def _joined(values: list[Any], answer: Any) -> npt.NDArray[np.int64]:
@@ -272,7 +282,7 @@ def _joined(values: list[Any], answer: Any) -> npt.NDArray[np.int64]:
 
 def _describe(item: Item) -> str:
     names = ", ".join(type(layer).__name__ for layer in item.network.layers)
-    schemes = " and ".join(item.schemes.values())
+    schemes = "whole" if item.way == "whole" else " and ".join(item.schemes.values())
     given = f"{type(item.network.input).__name__} {item.network.input.shape}"
     return f"{len(item.images)} images of {given}: {names}; {schemes}"
 
@@ -280,9 +290,8 @@ def _describe(item: Item) -> str:
 def _explain(item: Item, element: tuple[int, ...], bit: int) -> str:
     """Name the layer of an element, and its place in what the layer gives."""
     network, batch, at = item.network, len(item.images), element[0]
-    steps = {path: step for step in steps_of(network, values_of(network)) for path in step.writes}
     values = values_of(network)
-    for path, step in steps.items():
+    for path, step in item.steps().items():
         shape = (batch, *values[path].shape)
         if at < math.prod(shape):
             names = " + ".join(type(layer).__name__ for layer in step.layers)
@@ -318,6 +327,8 @@ def _kernels(arch: tuple[int, int]) -> dict[str, str]:
     found += [("pool", (f"POOL_{kind}",)) for kind in ("OR", "AND")]
     found += [("answer", ("GIVEN_INT16",)), ("answer", ("GIVEN_INT32",)), ("flatten", ())]
     compiled = [compile_file(f"bnn/{name}.cu", macros(defines), arch) for name, defines in found]
+    if arch >= (8, 0):
+        compiled.append(compile_file("bnn/whole.cu", MACROS, arch))
     return {ptx.name: ptx.sha256 for ptx in compiled}
 
 

@@ -1,0 +1,32 @@
+// The logits of an image's last sums, and the first class with the largest one.
+
+#pragma once
+
+#include "bmm/warp.cuh"
+
+// For a warp; `wide` gets the sums themselves unless it is null. A product and a sum, each rounded: the compiler
+// fuses nothing (-fmad=false).
+template <typename Number>
+__device__ inline void answer_of(unsigned image, const Number* sums, const float* __restrict__ scale,
+                                 const float* __restrict__ offset, int* __restrict__ wide,
+                                 float* __restrict__ logits, long long* __restrict__ classes, unsigned count)
+{
+    const unsigned lane = lane_of_this_thread();
+    float largest = 0;
+    unsigned best = count;  // no class yet
+    for (unsigned k = lane; k < count; k += warp_size) {
+        const int sum = sums[image * count + k];
+        if (wide) wide[image * count + k] = sum;
+        const float logit = __int2float_rn(sum) * scale[k] + offset[k];
+        logits[image * count + k] = logit;
+        if (best == count || logit > largest) largest = logit, best = k;
+    }
+#pragma unroll
+    for (unsigned distance = 16; distance; distance /= 2) {
+        const float other = __shfl_xor_sync(all_lanes, largest, distance);
+        const unsigned where = __shfl_xor_sync(all_lanes, best, distance);
+        if (where < count && (best == count || other > largest || (other == largest && where < best)))
+            largest = other, best = where;
+    }
+    if (lane == 0) classes[image] = best;
+}

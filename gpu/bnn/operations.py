@@ -1,0 +1,371 @@
+"""The operations of a whole network in one kernel: what each step of the plan becomes, with its constants."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu.bnn.plan import IMAGES, STAGES, Step, Values, is_halved
+from gpu.bnn.tiles import (
+    FILTERS_OF_TILE,
+    SHORTS,
+    UNIT,
+    border_of,
+    geometry_of,
+    units_of_bits,
+    units_of_shorts,
+)
+from reference.types.network import (
+    Affine,
+    BitPlanes,
+    Clip,
+    Conv,
+    Dense,
+    Flatten,
+    PadChannels,
+    Pixels,
+    Pool,
+    Reals,
+    Residual,
+    Signs,
+    Threshold,
+)
+from reference.types.network_values import INT16_MAX, INT16_MIN, INT32_MAX, INT32_MIN, Value
+
+Constants: TypeAlias = Mapping[str, npt.NDArray[Any]]
+
+ELEMENTS, WORDS_OF_WARP, ROWS_OF_WARP = "threads", "words", "warps"
+"""What a task of an operation has, unless tiles of products: an element of each thread, eight words or a row
+of each warp."""
+
+KINDS = (
+    *(
+        "products_of_bits",
+        "products_of_numbers",
+        "numbers_of_numbers",
+        "bits_of_numbers",
+        "shorts_of_numbers",
+    ),
+    *("bits_of_planes", "bits_flattened", "bits_pooled", "last_answer"),
+)
+SOURCES = ("integers", "bytes", "reals", "ordered_bytes", "ordered_floats")
+JOINS = ("", "or", "and", "max", "sum")
+"""The names of step.cuh, in its order."""
+
+
+@dataclass(frozen=True, eq=False)
+class Operation:
+    """What blocks do between two barriers, or beside others.
+
+    Attributes
+    ----------
+    kind : str
+    reads, writes : dict of str to str
+        The names of values, by the field of the step.
+    count : int
+        Elements, words, rows or pixels of one image.
+    of_task : str
+        What a task has of them.
+    fields : dict
+        Numbers of the step, by its fields.
+    constants : dict
+        Arrays of the step, by its fields.
+    """
+
+    kind: str
+    reads: dict[str, str]
+    writes: dict[str, str]
+    count: int
+    of_task: str = ELEMENTS
+    fields: dict[str, Any] = field(default_factory=dict[str, Any])
+    constants: Constants = field(default_factory=dict[str, Any])
+
+
+def fused(steps: Sequence[Step]) -> list[Step]:
+    """Steps that one operation does, joined: products with what alone takes their sums or bits."""
+    users = Counter(path for step in steps for path in step.reads)
+    users[steps[-1].writes[-1]] += 1  # the answer
+    made: list[Step] = []
+    for step in steps:
+        before = next((each for each in made if _goes_into(each, step, users)), None)
+        if before is not None:
+            made.remove(before)
+            others = [path for path in step.reads if path not in before.writes]
+            step = Step(
+                (*before.layers, *step.layers),
+                (*before.paths, *step.paths),
+                (*before.reads, *others),
+                step.writes,
+            )
+        made.append(step)
+    return made
+
+
+def _goes_into(before: Step, step: Step, users: Counter[str]) -> bool:
+    """Whether an operation can do both steps: products, and what takes their sums or bits.
+
+    Windows and channels of zeros are those of the addend, an affine step and a clip those of the products.
+    """
+    given, kinds = before.writes[-1], {type(layer) for layer in step.layers}
+    if given not in step.reads or users[given] != 1:
+        return False
+    match before.layers, step.layers:
+        case [*_, Conv() | Dense()], _ if kinds <= STAGES.keys() and Residual in kinds:
+            return given == step.reads[0] or kinds <= {Residual, Threshold}
+        case [*_, Conv() | Dense()], _:
+            return kinds <= {Affine, Clip, Threshold}
+        case [*_, Conv(), Threshold()], [Pool() as pool]:
+            return is_halved(pool)
+        case _:
+            return False
+
+
+class Lowering:
+    """Operations of steps, one after the other.
+
+    Attributes
+    ----------
+    operations : list of Operation
+    sizes : dict of str to int
+        Bytes of each value, for one image.
+    """
+
+    def __init__(self, values: Values, steps: Iterable[Step]) -> None:
+        self.operations: list[Operation] = []
+        self.sizes: dict[str, int] = {}
+        self._values, self._same = values, dict[str, str]()
+        for step in steps:
+            self._add_step(step)
+
+    def name(self, path: str) -> str:
+        """The name of a value: a vector of flattened integers is what was flattened."""
+        return self._same.get(path, path)
+
+    def _add_step(self, step: Step) -> None:
+        layers, value = step.layers, self._values[step.writes[-1]]
+        match layers:
+            case [(Pixels() | Reals()) as images, (Conv() | Dense()), *_]:
+                shorts = self._shorts(IMAGES, self._values["input"], _source_of(images))
+                self._products(step, layers[1:], shorts, self._values["input"])
+            case [(Conv() | Dense()), *_]:
+                given = self._values[step.reads[0]]
+                x = self.name(step.reads[0])
+                if given.kind == "integers":
+                    x = self._shorts(x, given, {})
+                self._products(step, layers, x, given)
+            case [(Pixels() | Reals() | Signs()) as images]:
+                rule = (Threshold(_in_order(images.thresholds), 0),) if isinstance(images, Signs) else ()
+                self._numbers(step, value, _source_of(images), rule)
+            case [BitPlanes()]:
+                fields = {"seen_channels": value.shape[-1] // 8}
+                self._add("bits_of_planes", step, {}, value, _words(value), fields=fields)
+            case [Pool() as pool] if value.kind == "bits":
+                self._pool(step, pool, value)
+            case [Flatten()]:
+                self._flatten(step, value)
+            case [layer, *_] if type(layer) in STAGES:
+                self._numbers(step, value, {}, layers)
+            case _:
+                raise AssertionError(step)
+
+    def _add(
+        self,
+        kind: str,
+        step: Step,
+        reads: dict[str, str],
+        value: Value,
+        count: int,
+        of_task: str = ELEMENTS,
+        fields: Mapping[str, Any] | None = None,
+        constants: Constants | None = None,
+    ) -> None:
+        """Add an operation that gives a step's values: the bits last, and integers before them."""
+        integers = value.kind == "integers"
+        writes = {"numbers" if integers else "lines": step.writes[-1]}
+        if len(step.writes) == 2:
+            writes["numbers"] = step.writes[0]
+        for at, name in writes.items():
+            self.sizes[name] = 4 * (prod(value.shape) if at == "numbers" else _words(value))
+        reads = {at: self.name(path) for at, path in reads.items()}
+        rows = value.shape[:2] if len(value.shape) == 3 else (1, 1)
+        sizes = {"out_height": rows[0], "out_width": rows[1], "out_channels": value.shape[-1]}
+        self.operations.append(
+            Operation(kind, reads, writes, count, of_task, sizes | dict(fields or {}), constants or {})
+        )
+
+    # ----------------------------------------------------------------------------------------------
+    # Products
+    # ----------------------------------------------------------------------------------------------
+
+    def _shorts(self, name: str, given: Value, source: Mapping[str, Any]) -> str:
+        """Integers as shorts, made once; their name."""
+        made = f"{name} as shorts"
+        if made in self.sizes:
+            return made
+        planes = 1 + (given.low < INT16_MIN or given.high > INT16_MAX)
+        pixels, channels = prod(given.shape[:-1]), given.shape[-1]
+        units = pixels * -(-channels // SHORTS)
+        self.sizes[made] = 8 * units * planes
+        fields, constants = _parted(source)
+        fields |= {"planes": planes, "seen_channels": channels, "out_channels": channels}
+        fields |= {"out_height": 1, "out_width": pixels, "plane": units}
+        reads = {} if name == IMAGES else {"x": name}
+        self.operations.append(
+            Operation("shorts_of_numbers", reads, {"lines": made}, units, ELEMENTS, fields, constants)
+        )
+        return made
+
+    def _products(self, step: Step, layers: Sequence[Any], x: str, given: Value) -> None:
+        """A convolution or dense layer, with a sum, a threshold and a pool."""
+        layer, rest, value = layers[0], layers[1:], self._values[step.writes[-1]]
+        shape, bits = geometry_of(layer, given)
+        of_bits = given.kind == "bits"
+        weights, taps = (units_of_bits if of_bits else units_of_shorts)(bits, shape)
+        constants: dict[str, Any] = {"weights": weights, "taps": taps}
+        if of_bits:
+            constants |= border_of(bits, shape)
+        pool = next((each.kind for each in rest if isinstance(each, Pool) and each.kind in ("or", "and")), "")
+        channels = -(-shape.channels // (UNIT if of_bits else SHORTS))
+        fields = {
+            **{name: getattr(shape, name) for name in _GEOMETRY},
+            "units": channels,
+            "pool": JOINS.index(pool),
+            "planes": 1 + (not of_bits and (given.low < INT16_MIN or given.high > INT16_MAX)),
+            "plane": shape.height * shape.width * channels,
+            "steps_of_k": weights.shape[1],
+            "tiles_of_columns": _words(value) // prod(value.shape[:-1])
+            if value.kind == "bits"
+            else -(-value.shape[-1] // FILTERS_OF_TILE),
+        }
+        reads = {"x": x}
+        if len(step.reads) == 2:
+            reads["addend"] = step.reads[1]
+            fields |= self._view(step, rest, value)
+        of_rest, of_numbers = _parted(_stages(rest))
+        fields, constants = fields | of_rest, constants | of_numbers
+        pixels = prod(value.shape[:-1]) * (4 if pool else 1)
+        kind = "products_of_bits" if of_bits else "products_of_numbers"
+        self._add(kind, step, reads, value, pixels, "tiles", fields, constants)
+
+    # ----------------------------------------------------------------------------------------------
+    # Everything else
+    # ----------------------------------------------------------------------------------------------
+
+    def _numbers(self, step: Step, value: Value, source: Mapping[str, Any], layers: Sequence[Any]) -> None:
+        """Layers on integers, or integers of images; as bits if there is a threshold."""
+        fields, constants = _parted({**source, **_stages(layers)})
+        reads: dict[str, str] = dict(zip(("x", "addend"), step.reads, strict=False))
+        if reads["x"] == IMAGES:
+            reads, fields["seen_channels"] = {}, value.shape[-1]
+        else:
+            fields |= self._view(step, layers, value)
+        if value.kind == "bits":
+            self._add("bits_of_numbers", step, reads, value, _words(value), WORDS_OF_WARP, fields, constants)
+        else:
+            self._add(
+                "numbers_of_numbers", step, reads, value, prod(value.shape), ELEMENTS, fields, constants
+            )
+
+    def _view(self, step: Step, layers: Sequence[Any], value: Value) -> dict[str, Any]:
+        """How the last value that a step reads is seen: through windows, behind channels of zeros."""
+        given = self._values[step.reads[-1]]
+        fields: dict[str, Any] = {"seen_channels": given.shape[-1]}
+        for layer in layers:
+            if isinstance(layer, PadChannels):
+                fields["before"] = int(layer.before)
+            if isinstance(layer, Pool):
+                fields |= _windows(layer, given, value)
+        return fields
+
+    def _pool(self, step: Step, pool: Pool, value: Value) -> None:
+        """A pool of bits, word by word."""
+        words = _words(value) // prod(value.shape[:2])
+        fields = {**_windows(pool, self._values[step.reads[0]], value), "seen_channels": words}
+        count = prod(value.shape[:2]) * words
+        self._add("bits_pooled", step, {"x": step.reads[0]}, value, count, fields=fields)
+
+    def _flatten(self, step: Step, value: Value) -> None:
+        """Vectors of pixels; nothing has to be done where there are no gaps between them."""
+        given = self._values[step.reads[0]]
+        if value.kind == "integers" or given.shape[-1] % UNIT == 0 or prod(given.shape[:-1]) == 1:
+            self._same[step.writes[0]] = self.name(step.reads[0])
+            return
+        fields: dict[str, Any] = dict(
+            zip(("seen_height", "seen_width", "seen_channels"), given.shape, strict=True)
+        )
+        reads = {"x": step.reads[0]}
+        self._add("bits_flattened", step, reads, value, _words(value), fields=fields)
+
+
+_GEOMETRY = ("height", "width", "pad_top", "pad_left", "stride_h", "stride_w")
+
+
+def _words(value: Value) -> int:
+    """Words of the bits of one image; rows are whole units."""
+    return prod(value.shape[:-1]) * 2 * -(-value.shape[-1] // UNIT)
+
+
+def _source_of(images: Pixels | Reals | Signs) -> dict[str, Any]:
+    """The fields and constants of a step that reads images."""
+    if isinstance(images, Pixels):
+        return {"source": SOURCES.index("bytes"), "affine": _pairs(images.scale, images.offset)}
+    if isinstance(images, Reals):
+        return {"source": SOURCES.index("reals"), "unit": 2.0**images.fraction}
+    return {"source": SOURCES.index("ordered_floats")}
+
+
+def _stages(layers: Sequence[Any]) -> dict[str, Any]:
+    """The fields and constants of layers on integers."""
+    found: dict[str, Any] = {}
+    for layer in layers:
+        if isinstance(layer, Affine):
+            found["affine"] = _pairs(layer.scale, layer.offset)
+        if isinstance(layer, Clip):
+            found["low"] = INT32_MIN if layer.low is None else int(layer.low)
+            found["high"] = INT32_MAX if layer.high is None else int(layer.high)
+        if isinstance(layer, Threshold):
+            found["rule"] = _rule(layer)
+    return found
+
+
+def _windows(pool: Pool, given: Value, value: Value) -> dict[str, int]:
+    """The fields of windows of pixels."""
+    (above, _), (beside, _) = pool.padding
+    strides = [step if size > 1 else 1 for step, size in zip(pool.stride, value.shape[:2], strict=True)]
+    return {
+        **dict(zip(("seen_height", "seen_width"), given.shape[:2], strict=True)),
+        **dict(zip(("window_h", "window_w"), pool.window, strict=True)),
+        **dict(zip(("step_h", "step_w"), strides, strict=True)),
+        **{"above": above, "beside": beside, "join": JOINS.index(pool.kind)},
+    }
+
+
+def _parted(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Fields and constants."""
+    constants: dict[str, Any] = {
+        name: value for name, value in given.items() if isinstance(value, np.ndarray)
+    }
+    return {name: value for name, value in given.items() if name not in constants}, constants
+
+
+def _pairs(first: Any, second: Any) -> npt.NDArray[np.int32]:
+    return np.stack(np.broadcast_arrays(first, second), axis=-1).astype(np.int32)
+
+
+def _rule(threshold: Threshold) -> npt.NDArray[np.int32]:
+    """Thresholds and flips as pairs; past the last channel nothing is a one."""
+    pairs = _pairs(threshold.thresholds, np.asarray(threshold.flip))
+    rest = np.tile(np.array([[INT32_MAX, 0]], np.int32), (-len(pairs) % UNIT, 1))
+    return np.concatenate([pairs, rest])
+
+
+def _in_order(floats: Any) -> npt.NDArray[np.int32]:
+    """Integers in the order of floats, and 0 for both zeros: in_order of elements.cuh."""
+    bits = (np.asarray(floats, np.float32) + np.float32(0)).view(np.int32)
+    return np.where(bits < 0, bits ^ np.int32(INT32_MAX), bits)

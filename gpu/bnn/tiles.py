@@ -1,0 +1,102 @@
+"""Filters as the tiles of a whole network's products take them, and what taps outside the image change."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu.bconv.geometry import ConvShape, conv_shape
+from gpu.bnn.weights import Bits, bits_of
+from reference.types.network import Conv, Dense
+from reference.types.network_values import Value
+
+UNIT = 64
+"""Channels of bits in a unit of a row."""
+SHORTS = 4
+"""Channels of integers in a unit of a row."""
+FILTERS_OF_TILE = 32
+
+
+def geometry_of(layer: Conv | Dense, given: Value) -> tuple[ConvShape, Bits]:
+    """The geometry of one image, and the bits (R, S, C, O) of the filters."""
+    if isinstance(layer, Dense):
+        bits = bits_of(layer.weights)[None, None]
+        return conv_shape((1, 1, 1, *given.shape), bits.shape, padding="VALID"), bits
+    bits = bits_of(layer.filters).reshape(layer.filters.shape)
+    options = {"stride": layer.stride, "padding": layer.padding, "dilation": layer.dilation}
+    return conv_shape((1, *given.shape), bits.shape, **options), bits
+
+
+def units_of_bits(bits: Bits, shape: ConvShape) -> tuple[Any, Any]:
+    """Filters in the order of lanes, (tiles of 32, steps of k, pairs, lanes, of a pair, words), and taps."""
+    units = _filled(bits, UNIT, 4)
+    words = np.packbits(units, axis=1, bitorder="little").reshape(-1, 2, 4, units.shape[-1])
+    words = np.ascontiguousarray(np.moveaxis(words, 2, 3)).view("<u4")[..., 0]  # (units, words, filters)
+    parts = words.reshape(-1, 4, 2, words.shape[-1] // FILTERS_OF_TILE, 2, 2, 8)
+    return np.ascontiguousarray(parts.transpose(3, 0, 4, 6, 1, 5, 2)), _taps(shape, UNIT, len(words))
+
+
+def units_of_shorts(bits: Bits, shape: ConvShape) -> tuple[Any, Any]:
+    """The same for products of bytes, with 1 and -1: a lane has two units after one another."""
+    signs = _filled((2 * bits.astype(np.int8) - 1).view(np.uint8), SHORTS, 8)
+    parts = signs.reshape(-1, 4, 2, SHORTS, signs.shape[-1] // FILTERS_OF_TILE, 2, 2, 8)
+    return np.ascontiguousarray(parts.transpose(4, 0, 5, 7, 1, 6, 2, 3)), _taps(shape, SHORTS, len(signs))
+
+
+def _filled(filters: Bits, unit: int, units: int) -> Bits:
+    """Filters (R, S, C, O) as whole units, steps and tiles, the rest zero: (units, of a unit, filters)."""
+    taps, (channels, outputs) = prod(filters.shape[:2]), filters.shape[2:]
+    of_tap = -(-channels // unit)
+    columns = -(-outputs // FILTERS_OF_TILE) * FILTERS_OF_TILE
+    filled = np.zeros((taps, of_tap * unit, columns), np.uint8)
+    filled[:, :channels, :outputs] = filters.reshape(taps, channels, outputs)
+    lines = filled.reshape(taps * of_tap, unit, columns)
+    return np.pad(lines, ((0, -len(lines) % units), (0, 0), (0, 0)))
+
+
+def _taps(shape: ConvShape, unit: int, count: int) -> npt.NDArray[np.uint32]:
+    """Each unit of a window: its place from the first one, its row and column; past the last one outside."""
+    of_pixel = -(-shape.channels // unit)
+    r, s, c = np.indices((shape.filter_height, shape.filter_width, of_pixel)).reshape(3, -1)
+    rows, columns = r * shape.dilation_h, s * shape.dilation_w
+    taps = np.zeros((count, 4), np.uint32)
+    taps[:, 1] = 2**31
+    offsets = (rows * shape.width + columns) * of_pixel + c
+    taps[: len(r), :3] = np.stack([offsets, rows, columns], axis=1).astype(np.uint32)
+    return taps
+
+
+def border_of(bits: Bits, shape: ConvShape) -> dict[str, npt.NDArray[Any]]:
+    """What taps inside the image add to each sum, by which of them are inside.
+
+    Rows of the output with the same taps inside share a part of the table, and columns likewise.
+    """
+    of_tap = shape.channels - 2 * bits.sum(axis=2, dtype=np.int32)  # (R, S, O)
+    rows, of_row = _inside(
+        *(shape.out_height, shape.stride_h, shape.pad_top, shape.height),
+        *(shape.filter_height, shape.dilation_h),
+    )
+    columns, of_column = _inside(
+        *(shape.out_width, shape.stride_w, shape.pad_left, shape.width),
+        *(shape.filter_width, shape.dilation_w),
+    )
+    wide = -(-shape.filters // UNIT) * UNIT
+    table = np.zeros((len(rows), len(columns), wide), np.int32)
+    table[..., : shape.filters] = np.einsum("pr,qs,rso->pqo", rows, columns, of_tap, optimize=True)
+    return {
+        "border": table,
+        "border_rows": (of_row * len(columns) * wide).astype(np.uint32),
+        "border_columns": (of_column * wide).astype(np.uint32),
+    }
+
+
+def _inside(
+    outputs: int, stride: int, pad: int, size: int, taps: int, gap: int
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    """The sets of taps that are inside the image at some output, and which of them each output has."""
+    at = np.arange(outputs)[:, None] * stride + np.arange(taps) * gap - pad
+    sets, which = np.unique((at >= 0) & (at < size), axis=0, return_inverse=True)
+    return sets.astype(np.int32), which.reshape(-1)

@@ -1,0 +1,269 @@
+"""A whole binarized network in one cooperative launch (BSTC, section 6; BTC, section 6.1 and figure 15)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu.bnn.operations import (
+    ELEMENTS,
+    KINDS,
+    ROWS_OF_WARP,
+    SOURCES,
+    WORDS_OF_WARP,
+    Lowering,
+    Operation,
+    fused,
+)
+from gpu.bnn.plan import Values, steps_of
+from gpu.bnn.tiles import UNIT
+from gpu.compile import compile_file
+from gpu.device import Array, Device, LaunchPlan, launch, planned
+from reference.errors import SchemeError
+from reference.types.network import Answer, Network
+from reference.types.network_values import INT32_MAX, INT32_MIN, Value
+
+THREADS = 256
+BLOCKS_AT_ONCE = 2
+"""Threads of a block, and blocks of a multiprocessor: 65,536 registers leave 128 for each thread."""
+MACROS = {"THREADS": THREADS, "BLOCKS_AT_ONCE": BLOCKS_AT_ONCE}
+"""The kernel's macros."""
+
+_WARPS = THREADS // 32
+_WORDS, _PIXELS_OF_TILE = 8, 16
+_PLACE = 16
+"""Bytes by which places are counted."""
+_NOWHERE = 2**32 - 1
+_MOST_TABLES = 16
+"""Tables of steps, for sizes of batches, that are kept."""
+
+_OF_ARENA = ("x", "addend", "numbers", "lines")
+_OF_CONSTANTS = ("weights", "taps", "border", "border_rows", "border_columns", "affine", "rule")
+STEP = np.dtype(
+    [
+        *((name, "<u4") for name in ("kind", "waits", "tasks", "first_block", *_OF_ARENA, *_OF_CONSTANTS)),
+        *((name, "<u4") for name in ("bytes_of_weights", "batch", "out_height", "out_width", "out_channels")),
+        *(
+            (name, "<u4")
+            for name in ("height", "width", "units", "pad_top", "pad_left", "stride_h", "stride_w")
+        ),
+        *((name, "<u4") for name in ("pool", "tiles", "tiles_of_columns", "steps_of_k", "parts_of_k")),
+        *((name, "<u4") for name in ("planes", "plane", "seen_height", "seen_width", "seen_channels")),
+        *((name, "<u4") for name in ("before", "join", "window_h", "window_w", "step_h", "step_w")),
+        *((name, "<u4") for name in ("above", "beside", "source")),
+        *((name, kind) for name, kind in (("low", "<i4"), ("high", "<i4"), ("unit", "<f4"))),
+    ]
+)
+"""The kernel's structure: step.cuh."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """The steps for a number of images.
+
+    Attributes
+    ----------
+    steps : device array
+    arrivals : device array of one uint32
+        Counts arrivals at barriers; 0 between launches.
+    blocks : int
+    arena : int
+        Bytes of all values.
+    places : dict of str to int
+        Where each value is.
+    """
+
+    steps: Array
+    arrivals: Array
+    blocks: int
+    arena: int
+    places: dict[str, int]
+
+
+class Whole:
+    """A network whose steps one kernel goes through."""
+
+    def __init__(self, network: Network, values: Values, device: Device, flag: Array) -> None:
+        if device.compute_capability < (8, 0):
+            major, minor = device.compute_capability
+            raise SchemeError(
+                f'way="whole" on sm_{major}{minor}: its products are instructions of sm_80\nuse way="layers"'
+            )
+        self._device, self._values, self._flag = device, values, flag
+        self._steps = fused(steps_of(network, values))
+        self._lowering = lowering = Lowering(values, self._steps)
+        self._classes = len(network.scale)
+        self._sums = lowering.name(self._steps[-1].writes[-1])
+        answer = Operation(
+            "last_answer",
+            {"x": self._sums},
+            {},
+            1,
+            ROWS_OF_WARP,
+            {"out_channels": self._classes},
+            {"weights": np.asarray(network.scale), "rule": np.asarray(network.offset)},
+        )
+        self._levels = _levels([*lowering.operations, answer])
+        self._constants_at, constants = _joined([each for level in self._levels for each in level])
+        self._constants = device.upload(constants, "constants")
+        self._tables: dict[Any, _Table] = {}
+
+    def run(self, images: Array) -> Answer:
+        """The answer for images on the device."""
+        answer, _, _ = self._launched(images, keep=False)
+        return answer
+
+    def values(self, images: Array) -> Iterator[tuple[str, Any]]:
+        """What each step gives, with its path; nothing shares memory with another."""
+        _, table, arena = self._launched(images, keep=True)
+        memory = arena.download()
+        for path in (path for step in self._steps for path in step.writes):
+            first = table.places[self._lowering.name(path)]
+            yield path, _value(memory[first:], self._values[path], path in self._bits, images.shape[0])
+
+    @property
+    def _bits(self) -> set[str]:
+        return {path for path, value in self._values.items() if value.kind == "bits"}
+
+    def _launched(self, images: Array, *, keep: bool) -> tuple[Answer, _Table, Array]:
+        """Launch the kernel."""
+        device, batch = self._device, images.shape[0]
+        of_table = batch, np.dtype(images.dtype).name, keep
+        table = planned(self._tables, of_table, lambda: self._table(*of_table), _MOST_TABLES)
+        arena = device.allocate((table.arena,), np.uint8, "values")
+        answer = Answer(
+            device.allocate((batch, self._classes), np.int32, "sums"),
+            device.allocate((batch, self._classes), np.float32, "logits"),
+            device.allocate((batch,), np.int64, "classes"),
+        )
+        count, arrays = table.steps.shape[0], (images, arena, self._constants, table.steps)
+
+        def plan() -> LaunchPlan:
+            ptx = compile_file("bnn/whole.cu", MACROS, device.compute_capability).text
+            args = (None, None, None, None, count, *([None] * 5))
+            shape = (table.blocks, 1, 1), (THREADS, 1, 1)
+            return LaunchPlan(ptx, "whole", *shape, args, cooperative=True)
+
+        key = "bnn whole", table.blocks, count
+        launch(device, key, plan, *arrays, table.arrivals, self._flag, *answer)
+        return answer, table, arena
+
+    def _table(self, batch: int, dtype: str, keep: bool) -> _Table:
+        """The steps for a number of images of a dtype."""
+        most = self._device.multiprocessors * BLOCKS_AT_ONCE
+        places, arena = _arranged(self._levels, self._lowering.sizes, batch, keep=keep)
+        shapes = [[_tasks(each, batch, most) for each in level] for level in self._levels]
+        blocks = min(most, max(sum(shape["tasks"] for shape in level) for level in shapes))
+        rows: list[Any] = []
+        for level, of_level in zip(self._levels, shapes, strict=True):
+            before = 0
+            for i, (operation, shape) in enumerate(zip(level, of_level, strict=True)):
+                row = self._row(operation, shape, places, batch, dtype)
+                row["waits"], row["first_block"] = bool(rows) and i == 0, before % blocks
+                before += shape["tasks"]
+                rows.append(row)
+        steps = self._device.upload(np.array(rows, STEP).view(np.uint32).reshape(len(rows), -1), "steps")
+        arrivals = self._device.upload(np.zeros(1, np.uint32), "arrivals")
+        return _Table(steps, arrivals, blocks, arena, places)
+
+    def _row(
+        self, operation: Operation, shape: dict[str, int], places: dict[str, int], batch: int, dtype: str
+    ) -> Any:
+        """A step of the kernel."""
+        row: Any = np.zeros((), STEP)
+        for name in (*_OF_ARENA, *_OF_CONSTANTS):
+            row[name] = _NOWHERE
+        row["low"], row["high"], row["batch"] = INT32_MIN, INT32_MAX, batch
+        row["kind"] = KINDS.index(operation.kind)
+        for name, value in (operation.fields | shape).items():
+            row[name] = value
+        row["plane"] *= batch
+        if row["source"] == SOURCES.index("ordered_floats") and dtype == "uint8":
+            row["source"] = SOURCES.index("ordered_bytes")
+        for name, value in (operation.reads | operation.writes).items():
+            row[name] = places[value] // _PLACE
+        for name, at in self._constants_at[operation].items():
+            row[name] = at // _PLACE
+        if operation.kind.startswith("products"):
+            row["bytes_of_weights"] = operation.constants["weights"].nbytes
+        return row
+
+
+def _levels(operations: Sequence[Operation]) -> list[list[Operation]]:
+    """Operations that need nothing of one another, together; a level needs the ones before."""
+    levels: list[list[Operation]] = []
+    made: dict[str, int] = {}
+    for operation in operations:
+        level = max((made[name] + 1 for name in operation.reads.values()), default=0)
+        made |= dict.fromkeys(operation.writes.values(), level)
+        levels += [[]] * (level == len(levels))
+        levels[level] = [*levels[level], operation]
+    return levels
+
+
+def _joined(operations: Sequence[Operation]) -> tuple[dict[Operation, dict[str, int]], Any]:
+    """All constants as one array of bytes, and where each is."""
+    parts: list[npt.NDArray[np.uint8]] = []
+    found: dict[Operation, dict[str, int]] = {}
+    end = 0
+    for operation in operations:
+        places = found[operation] = {}
+        for name, constant in operation.constants.items():
+            places[name] = end
+            raw = np.ascontiguousarray(constant).reshape(-1).view(np.uint8)
+            parts.append(np.pad(raw, (0, -len(raw) % _PLACE)))
+            end += len(parts[-1])
+    return found, np.concatenate(parts)
+
+
+def _arranged(
+    levels: Sequence[Sequence[Operation]], sizes: Mapping[str, int], batch: int, *, keep: bool
+) -> tuple[dict[str, int], int]:
+    """Where values are, and the bytes of all; memory is used again behind the last level that reads it."""
+    spans: dict[str, list[int]] = {}
+    for level, operations in enumerate(levels):
+        for operation in operations:
+            for name in operation.writes.values():
+                spans[name] = [level, len(levels) if keep else level]
+            for name in operation.reads.values():
+                spans[name][1] = max(spans[name][1], level)
+    placed: list[tuple[int, int, int, int]] = []  # first byte, end, first level, last level
+    places: dict[str, int] = {}
+    for name, (first, last) in spans.items():
+        size, at = -(-sizes[name] * batch // _PLACE) * _PLACE, 0
+        for start, end, since, until in sorted(placed):
+            if since <= last and until >= first and start < at + size and end > at:
+                at = end
+        placed.append((at, at + size, first, last))
+        places[name] = at
+    return places, max(end for _, end, _, _ in placed)
+
+
+def _tasks(operation: Operation, batch: int, most_blocks: int) -> dict[str, int]:
+    """The tasks of an operation; where tiles are few, warps share a tile's k."""
+    count = batch * operation.count
+    of_task = {ELEMENTS: THREADS, WORDS_OF_WARP: _WARPS * _WORDS, ROWS_OF_WARP: _WARPS}
+    if operation.of_task in of_task:
+        return {"tasks": -(-count // of_task[operation.of_task])}
+    tiles = -(-count // _PIXELS_OF_TILE) * operation.fields["tiles_of_columns"]
+    parts = 1
+    while (
+        2 * parts <= min(_WARPS, operation.fields["steps_of_k"]) and 2 * parts * tiles <= most_blocks * _WARPS
+    ):
+        parts *= 2
+    return {"tasks": -(-tiles * parts // _WARPS), "tiles": tiles, "parts_of_k": parts}
+
+
+def _value(memory: npt.NDArray[np.uint8], value: Value, bits: bool, batch: int) -> Any:
+    """A value of the arena as `reference.bnn.values` has it."""
+    shape = (batch, *value.shape)
+    if not bits:
+        return memory[: 4 * prod(shape)].view(np.int32).reshape(shape)
+    wide = -(-value.shape[-1] // UNIT) * UNIT
+    lines = memory[: prod(shape[:-1]) * wide // 8].reshape(*shape[:-1], wide // 8)
+    return np.unpackbits(lines, axis=-1, bitorder="little")[..., : value.shape[-1]]
