@@ -11,11 +11,13 @@
 //   -DALIGNED                    four numbers are a word of shared memory
 //   -DMADE_INT16 | -DMADE_INT32  the sums; see widths.cuh
 //   -DOUTPUT_BITS                1 where a sum is at least its filter's threshold, turned over by flip
+//   -DFAR                        a sum less its threshold may not fit into int32
 //   -DVECTORS                    see bits.cuh
 //
 // A step is 16 of k. Filters are bytes of 1 and -1, and 0 where there is none, in the order in which lanes take them:
 // for each 64 filters and each step two pieces of 16 bytes a lane. A lane's sums are of 2 x 8 filters that follow one
 // another. A number is 256 * (higher bytes) + the lowest; the sums of higher planes are shifted before lower ones are added.
+// Sums that become bits start at -threshold, so that their signs are the bits, unless that might pass the ends of int32.
 
 #include "bnn/bits.cuh"
 #include "bnn/byte_products.cuh"
@@ -35,15 +37,39 @@ enum : bool { highest_is_signed = false };
 enum : bool { highest_is_signed = true };
 #endif
 
+// What sums become, and where they go.
+struct Output {
+#if defined(OUTPUT_BITS)
+    int limits[words_across][8];  // of the lane's filters: -threshold, or with FAR the threshold
+    unsigned not_flipped;         // a bit for each of them, bytes as in store()
+    unsigned* __restrict__ y;
+#else
+    Made* __restrict__ y;
+#endif
+    unsigned pixels, filters;
+
+    // What a sum of a column tile starts at.
+    __device__ unsigned start(unsigned column_tile, unsigned i) const
+    {
+#if defined(OUTPUT_BITS) && !defined(FAR)
+        return (unsigned)limits[column_tile / 4][2 * (column_tile % 4) + i % 2];
+#else
+        return 0;
+#endif
+    }
+};
+
 struct Sums {
     int of[row_tiles][column_tiles][4] = {};
 
-    __device__ void shift()
+    // Makes room for a lower plane; before the lowest one they get what they start at.
+    __device__ void shift(const Output& to, bool is_lowest)
     {
 #pragma unroll
         for (unsigned i = 0; i < row_tiles * column_tiles * 4; ++i) {
-            int& sum = of[i / (4 * column_tiles)][i / 4 % column_tiles][i % 4];
-            sum = (int)((unsigned)sum << 8);
+            const unsigned column_tile = i / 4 % column_tiles;
+            int& sum = of[i / (4 * column_tiles)][column_tile][i % 4];
+            sum = (int)(((unsigned)sum << 8) + (is_lowest ? to.start(column_tile, i % 4) : 0));
         }
     }
 };
@@ -52,8 +78,8 @@ struct Sums {
 struct Filters {
     const uint4* pieces;
 #if defined(REGION)
-    const unsigned* groups;  // of four numbers: line << 16 | byte
-    unsigned line_bytes;
+    const unsigned* groups;  // of four numbers: line << 16 | word
+    unsigned words_of_line;
 #endif
 #if defined(HELD)
     uint4 held[STEPS][words_across];
@@ -79,19 +105,21 @@ struct Filters {
     {
         const unsigned group = step * lanes_of_quad + lane_of_this_thread() % lanes_of_quad;
 #if defined(REGION)
-        return (groups[group] >> 16) * line_bytes + (groups[group] & 0xffff);
+        return (groups[group] >> 16) * words_of_line + (groups[group] & 0xffff);
 #else
-        return 4 * group;
+        return group;
 #endif
     }
 };
 
-__device__ inline unsigned four_numbers(const unsigned* words, unsigned byte)
+// Of a window that begins at a byte, the four numbers of a place in words.
+__device__ inline unsigned four_numbers(const unsigned* words, unsigned window, unsigned place)
 {
+    const unsigned* const from = words + window / 4 + place;
 #if defined(ALIGNED)
-    return words[byte / 4];
+    return from[0];
 #else
-    return __funnelshift_r(words[byte / 4], words[byte / 4 + 1], 8 * byte);  // by its last five bits
+    return __funnelshift_r(from[0], from[1], 8 * window);  // by its last five bits
 #endif
 }
 
@@ -113,7 +141,7 @@ __device__ inline void add_steps(Sums& sums, const unsigned* words, const Window
         for (unsigned r = 0; r < row_tiles; ++r)
 #pragma unroll
             for (unsigned half = 0; half < 2; ++half)
-                numbers[r][2 * i + half] = four_numbers(words, windows[r][half] + place);
+                numbers[r][2 * i + half] = four_numbers(words, windows[r][half], place);
     }
 #pragma unroll
     for (unsigned w = 0; w < words_across; ++w) {
@@ -127,7 +155,7 @@ __device__ inline void add_steps(Sums& sums, const unsigned* words, const Window
         for (unsigned c = 0; c < 4; ++c)
 #pragma unroll
             for (unsigned r = 0; r < row_tiles; ++r)
-                multiply_add<is_signed>(sums.of[r][4 * w + c], numbers[r], signs[c]);
+                multiply_add<is_signed>(sums.of[r][4 * w + c], numbers[r], signs[c], sums.of[r][4 * w + c]);
     }
 }
 
@@ -146,18 +174,6 @@ __device__ inline void add_plane(Sums& sums, const unsigned* words, const Window
     if (count % 2 != 0) add_steps<is_signed, 1>(sums, words, windows, filters, count - 1, first + count - 1);
 }
 
-// The filters' rule, and where the tile's results go.
-struct Output {
-#if defined(OUTPUT_BITS)
-    const int* __restrict__ thresholds;      // padded to whole blocks
-    const unsigned char* __restrict__ flip;  // a bit for each filter
-    unsigned* __restrict__ y;
-#else
-    Made* __restrict__ y;
-#endif
-    unsigned pixels, filters;
-};
-
 #if defined(OUTPUT_BITS)
 
 // Lane q of a quad has byte q of four words: it gets word q.
@@ -169,45 +185,61 @@ __device__ inline unsigned word_of_bytes(unsigned bytes, unsigned q)
     return q & 2 ? __byte_perm(rest, halves, 0x7632) : __byte_perm(halves, rest, 0x5410);
 }
 
-// Stores the bits of 16 pixels, of which the lane has two.
-__device__ inline void store(const int (&sums)[column_tiles][4], const Output& to, const unsigned (&pixels)[2])
+// Stores the bits of 16 pixels, of which the lane has two, pixel_of(0) and pixel_of(1). Byte 2 * half + w is of eight
+// filters.
+template <class PixelOf>
+__device__ inline void store(const int (&sums)[column_tiles][4], const Output& to, const PixelOf& pixel_of)
 {
     const unsigned q = lane_of_this_thread() % lanes_of_quad;
-    unsigned bytes = 0;
+    unsigned signs = 0;
 #pragma unroll
-    for (unsigned w = 0; w < words_across; ++w) {
-        const unsigned filter = blockIdx.y * filters_of_block + 32 * w + 8 * q;
-        const unsigned flipped = to.flip[filter / 8];
-        const int4* const limits = reinterpret_cast<const int4*>(to.thresholds + filter);
-        const int4 low = limits[0], high = limits[1];
-        const int thresholds[] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-#pragma unroll
-        for (unsigned half = 0; half < 2; ++half) {
-            unsigned byte = flipped;
-#pragma unroll
-            for (unsigned i = 0; i < 8; ++i)
-                byte ^= (unsigned)(sums[4 * w + i / 2][2 * half + i % 2] >= thresholds[i]) << i;
-            bytes |= byte << 8 * (half * words_across + w);
-        }
+    for (int bit = 31; bit >= 0; --bit) {
+        const unsigned half = bit / 16, w = bit / 8 % words_across, i = bit % 8;
+        int distance = sums[4 * w + i / 2][2 * half + i % 2];
+#if defined(FAR)
+        distance = distance >= to.limits[w][i] ? 0 : -1;
+#endif
+        signs = __funnelshift_l((unsigned)distance, signs, 1);
     }
-    const unsigned mine = word_of_bytes(bytes, q), pixel = q / words_across == 0 ? pixels[0] : pixels[1];
+    const unsigned mine = word_of_bytes(signs ^ to.not_flipped, q), pixel = pixel_of(q / words_across);
     const unsigned word = blockIdx.y * words_across + q % words_across, words = divide_up(to.filters, 32);
     if (pixel < to.pixels && word < words) to.y[index_of({pixel, word}, to.pixels, words)] = mine;
+}
+
+__device__ inline void read_rule(Output& to, const int* thresholds, const unsigned char* flip)
+{
+    const unsigned first = blockIdx.y * filters_of_block + 8 * (lane_of_this_thread() % lanes_of_quad);
+    to.not_flipped = 0;
+#pragma unroll
+    for (unsigned w = 0; w < words_across; ++w) {
+#pragma unroll
+        for (unsigned i = 0; i < 8; ++i) {
+            const int threshold = thresholds[first + 32 * w + i];
+#if defined(FAR)
+            to.limits[w][i] = threshold;
+#else
+            to.limits[w][i] = -threshold;
+#endif
+        }
+        to.not_flipped |= (flip[(first + 32 * w) / 8] ^ 0xffu) * 0x00010001u << 8 * w;
+    }
 }
 
 #else
 
 __device__ inline unsigned two_shorts(int low, int high) { return __byte_perm(low, high, 0x5410); }
 
-// Stores the sums of 16 pixels, of which the lane has two; eight that follow one another as pieces of 16 bytes.
-__device__ inline void store(const int (&sums)[column_tiles][4], const Output& to, const unsigned (&pixels)[2])
+// Stores the sums of 16 pixels, of which the lane has two, pixel_of(0) and pixel_of(1); eight that follow one another as
+// pieces of 16 bytes.
+template <class PixelOf>
+__device__ inline void store(const int (&sums)[column_tiles][4], const Output& to, const PixelOf& pixel_of)
 {
     const unsigned q = lane_of_this_thread() % lanes_of_quad;
 #pragma unroll
     for (unsigned w = 0; w < words_across; ++w)
 #pragma unroll
         for (unsigned half = 0; half < 2; ++half) {
-            const unsigned filter = blockIdx.y * filters_of_block + 32 * w + 8 * q, pixel = pixels[half];
+            const unsigned filter = blockIdx.y * filters_of_block + 32 * w + 8 * q, pixel = pixel_of(half);
             if (pixel >= to.pixels || filter >= to.filters) continue;
             Made* const y = to.y + pixel * to.filters + filter;
             int eight[8];
@@ -243,14 +275,15 @@ __device__ inline unsigned pixel_of_lane(unsigned pass, unsigned r, unsigned hal
 // Where a window of the tile begins in a plane.
 __device__ inline unsigned window_at(const ConvShape& shape, const Region& region, unsigned i)
 {
-    const unsigned row = i / region.tile_columns, column = i % region.tile_columns;
+    const unsigned row = i >> region.column_bits, column = i - (row << region.column_bits);
     return row * shape.stride_h * region.line_bytes + column * shape.stride_w * region.pixel_bytes;
 }
 
 // The number of a tile's pixel in the output; past the edge, the number of all pixels.
 __device__ inline unsigned pixel_of_tile(const ConvShape& shape, const Region& region, const Tile& tile, unsigned i)
 {
-    const unsigned row = tile.row + i / region.tile_columns, column = tile.column + i % region.tile_columns;
+    const unsigned line = i >> region.column_bits, row = tile.row + line;
+    const unsigned column = tile.column + i - (line << region.column_bits);
     if (row >= shape.out_height || column >= shape.out_width) return number_of_pixels(shape);
     return (tile.image * shape.out_height + row) * shape.out_width + column;
 }
@@ -265,21 +298,23 @@ __device__ inline void compute(unsigned* words, SOURCE, const Filters& filters, 
     __syncthreads();
     for (unsigned pass = 0; pass < passes; ++pass) {
         Sums sums;
+        if (planes == 1) sums.shift(to, true);
         Windows windows;
         FOR_EACH_PIXEL(r, half) windows[r][half] = window_at(shape, region, pixel_of_lane(pass, r, half));
 #pragma unroll
         for (unsigned p = 0; p < planes; ++p) {
-            if (p > 0) sums.shift();
+            if (p > 0) sums.shift(to, p == planes - 1);
             const unsigned* const plane = words + p * region.lines * (region.line_bytes / 4);
             if (p == 0)
                 add_plane<highest_is_signed>(sums, plane, windows, filters, 0, STEPS);
             else
                 add_plane<false>(sums, plane, windows, filters, 0, STEPS);
         }
-        unsigned pixels[row_tiles][2];
-        FOR_EACH_PIXEL(r, half) pixels[r][half] = pixel_of_tile(shape, region, tile, pixel_of_lane(pass, r, half));
 #pragma unroll
-        for (unsigned r = 0; r < row_tiles; ++r) store(sums.of[r], to, pixels[r]);
+        for (unsigned r = 0; r < row_tiles; ++r)
+            store(sums.of[r], to, [&](unsigned half) {
+                return pixel_of_tile(shape, region, tile, pixel_of_lane(pass, r, half));
+            });
     }
 }
 
@@ -291,14 +326,13 @@ __device__ inline void compute(unsigned* words, SOURCE, const Filters& filters, 
 {
     __shared__ Pixel places[pixels_of_tile];
     Sums sums;
-    unsigned pixels[row_tiles][2];
+    if (planes == 1) sums.shift(to, true);
     Windows windows;
-    FOR_EACH_PIXEL(r, half) pixels[r][half] = index * pixels_of_tile + pixel_of_lane(0, r, half);
     FOR_EACH_PIXEL(r, half) windows[r][half] = pixel_of_lane(0, r, half) * window_bytes;
     __syncthreads();
     if (threadIdx.x < pixels_of_tile) places[threadIdx.x] = pixel_at(shape, index * pixels_of_tile + threadIdx.x);
     for (unsigned p = 0; p < planes; ++p) {
-        if (p > 0) sums.shift();
+        if (p > 0) sums.shift(to, p == planes - 1);
         for (unsigned first = 0; first < steps; first += chunk / step_numbers) {
             __syncthreads();
             stage(words, SOURCE_NAMES, shape, places, first * step_numbers, steps * step_numbers, planes - 1 - p);
@@ -311,7 +345,8 @@ __device__ inline void compute(unsigned* words, SOURCE, const Filters& filters, 
         }
     }
 #pragma unroll
-    for (unsigned r = 0; r < row_tiles; ++r) store(sums.of[r], to, pixels[r]);
+    for (unsigned r = 0; r < row_tiles; ++r)
+        store(sums.of[r], to, [&](unsigned half) { return index * pixels_of_tile + pixel_of_lane(0, r, half); });
 }
 
 #endif
@@ -331,15 +366,15 @@ dots(SOURCE, const uint4* __restrict__ pieces,
     extern __shared__ unsigned words[];
     let_later_launches_begin();
     const unsigned count = number_of_pixels(shape);
+    Output to;
+    to.y = y, to.pixels = count, to.filters = shape.filters;
 #if defined(OUTPUT_BITS)
-    const Output to = {thresholds, flip, y, count, shape.filters};
-#else
-    const Output to = {y, count, shape.filters};
+    read_rule(to, thresholds, flip);
 #endif
     Filters filters;
 #if defined(REGION)
     const unsigned steps = STEPS, tiles = shape.batch * region.tiles_down * region.tiles_across;
-    filters.groups = groups, filters.line_bytes = region.line_bytes;
+    filters.groups = groups, filters.words_of_line = region.line_bytes / 4;
 #else
     const unsigned steps = divide_up(shape.filter_height * shape.filter_width * shape.channels, step_numbers);
     const unsigned tiles = divide_up(count, pixels_of_tile);

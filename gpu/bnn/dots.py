@@ -59,7 +59,7 @@ class Order:
     @property
     def groups(self) -> npt.NDArray[np.uint32]:
         """Where groups lie, as the kernel reads it."""
-        return (self.lines << 16 | self.bytes).astype(np.uint32)
+        return (self.lines << 16 | self.bytes // _GROUP).astype(np.uint32)
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Region:
     lines: int
     line_bytes: int
     pixel_bytes: int
-    tile_columns: int
+    column_bits: int
     tiles_across: int
     tiles_down: int
 
@@ -127,13 +127,19 @@ def pieces_of(bits: npt.NDArray[np.uint8], order: Order) -> npt.NDArray[np.int8]
     return np.ascontiguousarray(parts.transpose(3, 0, 4, 5, 7, 1, 6, 2))
 
 
-def rule_of(threshold: Threshold) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
+def is_far(largest: int) -> bool:
+    """Whether a sum less its threshold may not fit into int32; sums are from -largest to largest."""
+    return largest >= 2**30
+
+
+def rule_of(threshold: Threshold, largest: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
     """Thresholds for whole blocks of filters, and flips as bits; past the last filter they give 0."""
     count = len(threshold.thresholds)
-    limits = np.full(-(-count // FILTERS) * FILTERS, INT32_MAX, np.int32)
+    most = INT32_MAX if is_far(largest) else largest + 1
+    limits = np.full(-(-count // FILTERS) * FILTERS, most, np.int32)
     flips = np.zeros(len(limits), np.bool_)
     limits[:count], flips[:count] = threshold.thresholds, threshold.flip
-    return limits, np.packbits(flips, bitorder="little")
+    return limits.clip(-most, most), np.packbits(flips, bitorder="little")
 
 
 def tiles_of(shape: ConvShape, order: Order, planes: int, multiprocessors: int) -> Tiles:
@@ -166,16 +172,15 @@ def tiles_of(shape: ConvShape, order: Order, planes: int, multiprocessors: int) 
 
 def _blocks(row_tiles: int, order: Order) -> int:
     """Blocks of a multiprocessor whose registers fit."""
-    if order.pixel_bytes and order.steps <= _HELD:
-        return 5
-    return 4 if row_tiles == 1 else 3
+    return 4 if row_tiles == 1 or (order.pixel_bytes and order.steps <= _HELD) else 3
 
 
 def _order_in_regions(shape: ConvShape) -> Order:
     """Groups that do not pass the end of a run: a window's row, or a pixel where pixels have gaps."""
     channels, width = shape.channels, shape.filter_width
-    pixel_bytes = channels if channels < _STEP else channels + (-channels - 16) % 32  # in different banks
-    together = pixel_bytes == channels and (shape.dilation_w == 1 or width == 1)
+    together = channels < _STEP and (shape.dilation_w == 1 or width == 1)
+    gap = -channels % _GROUP if channels < _STEP else (-channels - 16) % 32  # windows in different banks
+    pixel_bytes = channels + (0 if together else gap)
     runs, length = (1, width * channels) if together else (width, channels)
     numbers: list[Numbers] = []
     lines: list[Numbers] = []
@@ -197,8 +202,8 @@ def _order_in_regions(shape: ConvShape) -> Order:
 
 
 def _is_aligned(shape: ConvShape, order: Order) -> bool:
-    """Whether every group is a word of shared memory."""
-    return shape.stride_w * order.pixel_bytes % 4 == 0 and not (order.bytes % 4).any()
+    """Whether every window begins with a word of shared memory."""
+    return shape.stride_w * order.pixel_bytes % _GROUP == 0
 
 
 def _regions(shape: ConvShape, order: Order, pixels: int) -> list[Region]:
@@ -211,7 +216,7 @@ def _regions(shape: ConvShape, order: Order, pixels: int) -> list[Region]:
         line_bytes = -(-reach // 4) * 4 + (0 if _is_aligned(shape, order) else 4)
         lines = (rows - 1) * shape.stride_h + int(order.lines.max()) + 1
         tiles = -(-shape.out_width // columns), -(-shape.out_height // rows)
-        made.append(Region(lines, line_bytes, order.pixel_bytes, columns, *tiles))
+        made.append(Region(lines, line_bytes, order.pixel_bytes, columns.bit_length() - 1, *tiles))
         columns *= 2
     return made
 

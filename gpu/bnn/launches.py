@@ -15,7 +15,7 @@ from gpu.bconv.geometry import ConvShape, conv_shape
 from gpu.bconv.schemes import EVERY_SCHEME, plan
 from gpu.bmm.product import bmm
 from gpu.bmm.schemes import choose_scheme
-from gpu.bnn.dots import THREADS, order_of, pieces_of, planes_of, rule_of, tiles_of
+from gpu.bnn.dots import THREADS, is_far, order_of, pieces_of, planes_of, rule_of, tiles_of
 from gpu.bnn.plan import Step, Values
 from gpu.bnn.weights import bits_of, filters_along_c, matrix_along_k
 from gpu.compile import compile_file
@@ -256,13 +256,16 @@ class Dots:
         self.filters = site.device.upload(pieces_of(bits_of(weights), self.order), "filters")
         in_regions = bool(self.order.pixel_bytes)
         self.groups = (site.vector(self.order.groups, "groups"),) if in_regions else ()
-        self.rule = tuple(site.vector(each, "rule") for each in rule_of(self.rest[0])) if self.rest else ()
+        largest = shape.dot_length * max(-self.given.low, self.given.high)
+        rule = rule_of(self.rest[0], largest) if self.rest else ()
+        self.rule = tuple(site.vector(each, "rule") for each in rule)
         macro, self.source = _source(site, self.images) if self.images else (None, ())
         self.defines = (
             *((macro,) if macro else ()),
             f"PLANES={self.planes}",
             *(("UNSIGNED",) if unsigned else ()),
             *(("OUTPUT_BITS",) if self.rest else ()),
+            *(("FAR",) if is_far(largest) else ()),
             *_vectors(self.gives),
         )
 

@@ -37,7 +37,7 @@ __device__ inline unsigned bytes_of(const int (&numbers)[4], unsigned byte)
 // The host's twin is in gpu/bnn/dots.py.
 struct Region {
     unsigned lines, line_bytes, pixel_bytes;
-    unsigned tile_columns, tiles_across, tiles_down;
+    unsigned column_bits, tiles_across, tiles_down;  // a tile has 1 << column_bits columns
 };
 
 struct Tile {
@@ -47,8 +47,8 @@ struct Tile {
 __device__ inline Tile tile_at(const Region& region, unsigned index)
 {
     const unsigned line = index / region.tiles_across, image = line / region.tiles_down;
-    const unsigned row = line % region.tiles_down * (pixels_of_tile / region.tile_columns);
-    return {image, row, index % region.tiles_across * region.tile_columns};
+    const unsigned row = line % region.tiles_down * (pixels_of_tile >> region.column_bits);
+    return {image, row, index % region.tiles_across << region.column_bits};
 }
 
 // Four numbers of a line, the same in every line.
@@ -66,15 +66,16 @@ struct Four {
 
     __device__ Four(SOURCE, const ConvShape& shape, const Region& region, unsigned first_column, unsigned byte)
     {
-        first = (int)((first_column + byte / region.pixel_bytes) * shape.channels + byte % region.pixel_bytes);
+        unsigned column = first_column + byte / region.pixel_bytes, channel = byte % region.pixel_bytes;
+        first = (int)(column * shape.channels + channel);
 #pragma unroll
         for (unsigned i = 0; i < 4; ++i) {
-            const unsigned channel = (byte + i) % region.pixel_bytes;
-            inside[i] = first_column + (byte + i) / region.pixel_bytes < shape.width && channel < shape.channels;
+            inside[i] = column < shape.width && channel < shape.channels;
 #if defined(SOURCE_PIXELS)
             scales[i] = inside[i] ? scale[channel] : 0;
             offsets[i] = inside[i] ? offset[channel] : 0;
 #endif
+            if (++channel == region.pixel_bytes) channel = 0, ++column;
         }
     }
 
@@ -115,7 +116,7 @@ struct Four {
 // A thread takes the same words of many lines, several at once.
 __device__ inline void stage(unsigned* words, SOURCE, const ConvShape& shape, const Region& region, const Tile& tile)
 {
-    enum : unsigned { at_once = 8 };
+    enum : unsigned { at_once = 5 };
     const unsigned words_of_line = region.line_bytes / 4, words_of_plane = region.lines * words_of_line;
     const unsigned first_row = row_of_tap(shape, tile.row, 0), first_column = column_of_tap(shape, tile.column, 0);
     const unsigned row_numbers = shape.width * shape.channels, count = shape.batch * shape.height * row_numbers;

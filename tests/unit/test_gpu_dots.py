@@ -55,6 +55,8 @@ def conv(*shape, **options):
 
 def threshold(channels, spread):
     limits = RNG.integers(-spread, spread + 1, channels).astype(np.int32)
+    ends = np.array([-(2**31), 2**31 - 1], np.int32)
+    limits[: channels // 4 * 2 : 4] = RNG.choice(ends, len(limits[: channels // 4 * 2 : 4]))
     return Threshold(limits, RNG.random(channels) < 0.5)
 
 

@@ -161,7 +161,10 @@ FAULTS = {
         "eights", "bnn/integers.cu", "place = {row, first / 32}", "place = {row, first / 64}"
     ),
     "a counter of 16 bits": Fault(
-        "residual", "bnn/dots.cu", "sum = (int)((unsigned)sum << 8)", "sum = (short)((unsigned)sum << 8)"
+        "residual",
+        "bnn/dots.cu",
+        "sum = (int)(((unsigned)sum << 8) +",
+        "sum = (short)(((unsigned)sum << 8) +",
     ),
     "the last word's bits past its channels": Fault(
         "plain",

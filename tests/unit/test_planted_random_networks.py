@@ -63,8 +63,8 @@ FAULTS = {
     ),
     "sums in 16 bits": Fault(
         "dots.cu",
-        "sum = (int)((unsigned)sum << 8);",
-        "sum = (short)((unsigned)sum << 8);",
+        "sum = (int)(((unsigned)sum << 8) +",
+        "sum = (short)(((unsigned)sum << 8) +",
         115,
     ),
     "bytes of a number swapped": Fault(
