@@ -137,7 +137,7 @@ class AsyncCopies:
         if self._signalled and chunk.launch.races is not None:
             for of, groups, address, time in self._signalled:
                 waited = _lanes_in(chunk, of[groups < limits[of]])
-                chunk.launch.races.retire(chunk, waited, ("mbarrier", address), time)
+                chunk.launch.races.retire(chunk, waited, ("cp.async", address), time)
 
     # ---- arrivals at an mbarrier -----------------------------------------------------------------------
 
@@ -163,7 +163,7 @@ class AsyncCopies:
             for number, copy in list(self._copies.items()):
                 ended = copy.in_flight & np.isin(copy.lanes, lanes)
                 if number <= issued and ended.any():
-                    time = self._end(chunk, number, copy, ended, ("mbarrier", address))
+                    time = self._end(chunk, number, copy, ended, ("cp.async", address))
                     self._signalled.append((copy.lanes[ended], copy.groups[ended], address, time))
             assert chunk.mbarriers is not None
             chunk.mbarriers.arrive_late(chunk, address, lanes.size, time)

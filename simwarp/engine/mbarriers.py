@@ -274,7 +274,7 @@ class MBarriers:
         """Count arrivals of threads whose copies have ended, the last at a time of the race detector."""
         if (barrier := self._barriers.get(address)) is not None:
             if chunk.launch.races is not None and time:
-                chunk.launch.races.complete(("mbarrier", address), time, (address, barrier.phase))
+                chunk.launch.races.complete(("cp.async", address), time, (address, barrier.phase))
             if count > barrier.pending:
                 values = f"{self._where(chunk, address)}: {barrier}"
                 self._find(chunk, chunk.mask.argmax(), f"{count} arrivals at an mbarrier", values)

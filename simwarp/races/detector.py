@@ -372,10 +372,6 @@ class Races:
         if racing.any():
             self._report(access, shadow, lanes[racing], before[racing], access.kind)
 
-    def _issuer(self, time: int, other: int, thread: int) -> int:
-        """The thread that issued an agent's access; its lane is that of the entry."""
-        return self.proxies.issuer(time, thread) // WARP_SIZE * WARP_SIZE + other % WARP_SIZE
-
     def _report(self, access: Access, shadow: Shadow, lanes: Lanes, before: Entries, earlier: str) -> None:
         """Report races, one per earlier instruction."""
         times, first, counts = np.unique(before >> 32, return_index=True, return_counts=True)
@@ -392,7 +388,7 @@ class Races:
                 earlier=_kind(step, earlier),
                 later=access.kind,
                 thread=int(access.threads[lane]),
-                other=other if agent is None else self._issuer(time, other, int(access.threads[lane])),
+                other=other if agent is None else self.proxies.writer(time, other, int(access.threads[lane])),
                 step=step,
                 both_strong=bool(min(strength(step), strength(access.step))),
                 count=count,

@@ -104,6 +104,11 @@ class Order:
         """Whether threads of `Shadow` entries are agents."""
         return threads >> _WARP_BITS >= self._warps_of_launch
 
+    def are_of(self, word: str, threads: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Whether threads of `Shadow` entries are agents of this word."""
+        agents = [number for (of, _), number in self._agents.items() if of == word]
+        return np.isin(threads >> _WARP_BITS, agents)
+
     def done(self, agent: Agent, time: int) -> VectorClock:
         """The clock of whoever knows that an agent's accesses up to a time have ended."""
         number = self._agents[agent]

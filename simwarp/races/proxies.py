@@ -56,6 +56,10 @@ class Proxies:
         same = threads // self._block_size == thread // self._block_size
         return int(threads[same.argmax()])
 
+    def writer(self, time: int, other: int, thread: int) -> int:
+        """The thread that issued an agent's access; its lane is that of the entry."""
+        return self.issuer(time, thread) // WARP_SIZE * WARP_SIZE + other % WARP_SIZE
+
     def fence(self, threads: npt.NDArray[np.int64], time: int) -> None:
         """Record that threads, numbered in the launch, execute ``fence.proxy.async``."""
         warps, _ = self._find(threads)
@@ -72,10 +76,15 @@ class Proxies:
 
     def _check(self, access: Access, shadow: Shadow, before: Entries, steps: list[Step]) -> None:
         times, threads = before >> 32, before & THREAD
-        ordinary = np.flatnonzero((before != 0) & ~self._order.are_agents(threads))
+        copied = self._order.are_of("cp.async", threads)  # not by the asynchronous proxy
+        ordinary = np.flatnonzero((before != 0) & (copied | ~self._order.are_agents(threads)))
         if not ordinary.size:
             return
         lanes = ordinary % access.lanes.size
+        for at in np.flatnonzero(copied):
+            threads[at] = self.writer(
+                int(times[at]), int(threads[at]), int(access.threads[at % access.lanes.size])
+            )
         fenced = np.maximum(self._last_fence(threads[ordinary]), self._last_fence(access.threads[lanes]))
         unseen = ordinary[fenced <= times[ordinary]]
         if unseen.size:

@@ -92,6 +92,7 @@ def race(chunk: Chunk, conflict: Conflict, width: int) -> Race:
 _WAIT = "let the thread that issued the copy wait for it (cp.async.bulk.{}), then meet it at a barrier,"
 _BY = {
     "mbarrier": ("copy", "wait for the phase of the mbarrier that counts its bytes"),
+    "cp.async": ("copy", "wait for the phase of the mbarrier that counts its arrival"),
     "bulk read": ("copy", _WAIT.format("wait_group.read")),
     "bulk": ("copy", _WAIT.format("wait_group")),
     "wgmma": ("product", "wait for the product's group (wgmma.wait_group)"),
@@ -122,7 +123,7 @@ def in_flight(
     )
     fault.copy = chunk.place_of(conflict.other, conflict.step)
     since = "no wait for it orders the two"
-    if agent[0] == "mbarrier":
+    if agent[0] in ("mbarrier", "cp.async"):
         counting, found = phases
         barrier = chunk.program.shared_place(agent[1] % chunk.shared_stride)
         since = f"the mbarrier at {barrier} counts it" + ("" if counting is None else f" in phase {counting}")

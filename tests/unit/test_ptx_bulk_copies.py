@@ -217,6 +217,24 @@ def test_the_issuing_thread_may_execute_the_proxy_fence():
     assert run(body, store="ret;") == EXPECTED
 
 
+COPIED = (
+    INIT.replace(", 1;", ", 128;")
+    + "add.u64 %rd5, %in, %rd2; cp.async.ca.shared.global [%rd4], [%rd5], 4;\n"
+    + "cp.async.mbarrier.arrive.noinc.shared.b64 [%rd1];\n"
+    + WAIT_0
+)
+"""Each thread copies its word by cp.async, and all wait for all."""
+
+
+@every_schedule
+def test_a_store_of_what_cp_async_copied_needs_a_proxy_fence(schedule):
+    assert (
+        run(COPIED + f"@%p1 {FENCE}" + GROUP + DONE, schedule=schedule, store="ret;") == GIVEN[:128].tolist()
+    )
+    fault = fault_of(MissingProxyFence, COPIED + GROUP + DONE, schedule, store="ret;")
+    assert "cp.async.bulk" in fault.place.text
+
+
 def test_a_fence_before_the_write_is_not_enough():
     fault_of(MissingProxyFence, FENCE + FILL + "bar.sync 0;\n" + GROUP + DONE, store="ret;")
 
