@@ -25,19 +25,27 @@ from gpu.bmm.warpgroups import (
     map_of_lines,
     map_of_outputs,
 )
-from gpu.bmm.warpgroups import TILES as OF_PRODUCTS
 from gpu.compile import compile_file
 from gpu.device import Array, Device, LaunchPlan
 from gpu.host import to_device
 from reference.errors import SchemeError
 from reference.types import PackedTensor, TensorLayout, Word
+from reference.types.tensor_map import Im2col, TensorMap
 
 TILES: dict[str, tuple[Tile, ...]] = {
-    "int32": OF_PRODUCTS["int32"][1:],
-    "int16": OF_PRODUCTS["int16"][1:],
-    "lines": (Tile(128, 256, 2, 4), *OF_PRODUCTS["lines"][1:], Tile(128, 64, 2, 6, 0, 2)),
+    "int32": (Tile(128, 256, 2, 3, 2), Tile(128, 128, 2, 5, 2, 2, 690), Tile(64, 64, 1, 6, 2)),
+    "int16": (Tile(128, 256, 2, 3, 2), Tile(128, 128, 2, 5, 2, 2, 690), Tile(64, 64, 1, 6, 1)),
+    "lines": (
+        Tile(128, 256, 2, 4),
+        Tile(128, 128, 2, 6, 0, 2, 690),
+        Tile(64, 128, 1, 6),
+        Tile(128, 64, 2, 6, 0, 2),
+    ),
 }
 """The tiles of each kind of output."""
+
+_NOTES, _BETWEEN = 4400, 1500
+"""Clocks on an H200: in which a tile's note is written, and between the tiles of a single team."""
 
 COLUMNS = 768
 """A multiple of all tiles' columns, to whose multiples rows of addends are padded."""
@@ -53,6 +61,9 @@ MOST_TAPS = 15
 
 _UNIT = 16
 """Bytes of 128 channels."""
+
+_MOST_CORNER, _MOST_OFFSET, _MOST_STRIDE = 128, 255, 8
+"""Of im2col maps of images: corners lie below, taps up to that far away."""
 
 
 @dataclass(frozen=True)
@@ -118,16 +129,20 @@ class WarpgroupScheme:
         line = shape.filter_height * shape.filter_width * -(-shape.channels // 128) * _UNIT
         pixels, filters = shape.outputs(pool)
         borders = Borders.of(shape)
-        tile = tile or fastest(TILES[kind], (pixels, filters), -(-line // SPAN), kind, multiprocessors)
+        tile = tile or fastest(
+            TILES[kind], (pixels, filters), -(-line // SPAN), kind, multiprocessors, clocks
+        )
         tile, tables = with_tables(tile, kind, borders.rows(shape))
+        of_x = map_of_windows(shape, tile.rows) if pool == "none" else None
         of_y = map_of_outputs(pixels, filters, kind) if kind != "lines" and tile.boxes else None
         macros = tile.macros(kind, boxes=of_y is not None, group=self.group)
         macros |= {f"POOL_{pool.upper()}": "", "TABLES": tables or 1}
         macros |= {} if tables else {"OWN_COLUMNS": ""}
+        macros |= {"IM2COL": of_x.swizzle} if of_x else {}
         ptx = compile_file(self.source, macros, arch, options=OPTIONS).text
         args = (
-            *(None, None, map_of_lines(filters, tile.columns, line), None, of_y),
-            *(shape.argument, borders.argument, first_chunks(shape)),
+            *(of_x, None, map_of_lines(filters, tile.columns, line), None, of_y),
+            *(shape.argument, borders.argument, *(() if of_x else (first_chunks(shape),))),
             *(line, -(-filters // COLUMNS) * COLUMNS),
             *((None, None) if kind == "lines" else ()),
         )
@@ -141,6 +156,39 @@ class WarpgroupScheme:
             shared_of(tile, kind, tables),
             dependent=True,
         )
+
+
+def clocks(tile: Tile, count: int, steps: int, kind: str) -> float:
+    """An estimate for a block that computes so many tiles."""
+    return max(tile.clocks(count, steps, kind), count * _NOTES) + count * (tile.teams == 1) * _BETWEEN
+
+
+def map_of_windows(shape: ConvShape, rows: int) -> TensorMap | None:
+    """The map whose copies have a piece of a tap of so many windows; None where threads gather them.
+
+    The copy engine needs 2 clocks for each pixel, so that pieces of 16 bytes take longer than threads do.
+    """
+    pixel = -(-shape.channels // 128) * _UNIT
+    piece = next((piece for piece in (128, 64, 32) if pixel % piece == 0), 0)
+    lower = (-shape.pad_left, -shape.pad_top)
+    upper = (
+        (shape.out_width - 1) * shape.stride_w - shape.pad_left - (shape.width - 1),
+        (shape.out_height - 1) * shape.stride_h - shape.pad_top - (shape.height - 1),
+    )
+    reach = max((shape.filter_width - 1) * shape.dilation_w, (shape.filter_height - 1) * shape.dilation_h)
+    corners = min(*lower, *upper) >= -_MOST_CORNER and max(upper) < _MOST_CORNER
+    if not piece or not corners or reach > _MOST_OFFSET or max(shape.stride_w, shape.stride_h) > _MOST_STRIDE:
+        return None
+    return TensorMap(
+        "uint8",
+        0,
+        (pixel, shape.width, shape.height, shape.batch),
+        (pixel, shape.width * pixel, shape.height * shape.width * pixel),
+        (),
+        (1, shape.stride_w, shape.stride_h, 1),
+        swizzle=piece,
+        im2col=Im2col(lower, upper, piece, rows),
+    )
 
 
 def first_chunks(shape: ConvShape) -> np.void:

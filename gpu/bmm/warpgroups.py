@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -131,15 +132,20 @@ _STORE = {"words": 0.12, "lines": 0.12, "int16": 0.41, "float16": 0.41, "int32":
 
 
 def fastest(
-    tiles: tuple[Tile, ...], sizes: tuple[int, int], steps: int, output: str, multiprocessors: int
+    tiles: tuple[Tile, ...],
+    sizes: tuple[int, int],
+    steps: int,
+    output: str,
+    multiprocessors: int,
+    clocks: Callable[[Tile, int, int, str], float] = Tile.clocks,
 ) -> Tile:
     """The tile with the least estimated time, for outputs of (m, n) by so many steps along k."""
 
-    def clocks(tile: Tile) -> float:
+    def of_block(tile: Tile) -> tuple[float, int]:
         count = -(-sizes[0] // tile.rows) * -(-sizes[1] // tile.columns)
-        return tile.clocks(-(-count // multiprocessors), steps, output)
+        return clocks(tile, -(-count // multiprocessors), steps, output), tile.columns
 
-    return min(tiles, key=clocks)
+    return min(tiles, key=of_block)
 
 
 @dataclass(frozen=True)

@@ -97,19 +97,28 @@ __device__ inline void load_box(void* to, const TensorMap& map, unsigned x, unsi
                  :: "r"(shared_address(to)), "l"(&map), "r"(x), "r"(y), "r"(shared_address(&barrier)) : "memory");
 }
 
-// Copy a chunk in a group of this thread's, or make it zeros.
+// Copy some bytes of the pixels of an im2col map to shared memory, from the first window's pixel on, and as far down and
+// across in each window as the tap; what lies outside of the images arrives as zeros.
+__device__ inline void load_pixels(void* to, const TensorMap& map, unsigned byte, int column, int row, unsigned image,
+                                   unsigned across, unsigned down, Barrier& barrier)
+{
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%2, %3, %4, %5}], [%6], {%7, %8};"
+                 :: "r"(shared_address(to)), "l"(&map), "r"(byte), "r"(column), "r"(row), "r"(image),
+                    "r"(shared_address(&barrier)), "h"((unsigned short)across), "h"((unsigned short)down) : "memory");
+}
+
+// Copy a chunk, or make it zeros.
 __device__ inline void copy_chunk(void* to, const void* from, bool exists)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                  :: "r"(shared_address(to)), "l"(from), "r"(exists ? 16 : 0) : "memory");
 }
 
-__device__ inline void commit_chunks() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-
-// Wait for all but the last `pending` groups of chunks.
-template <unsigned pending> __device__ inline void wait_for_chunks()
+// Arrive when all chunks that this thread copies have come; the barrier counts every thread.
+__device__ inline void arrive_with_chunks(Barrier& barrier)
 {
-    asm volatile("cp.async.wait_group %0;" :: "n"(pending) : "memory");
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" :: "r"(shared_address(&barrier)) : "memory");
 }
 
 // Copy a box from shared memory, without what lies outside the matrix, in a group of this thread's. It is the first to
@@ -143,11 +152,12 @@ __device__ inline void show_to_copies() { asm volatile("fence.proxy.async.shared
 
 // ---- products -------------------------------------------------------------------------------------------------------
 
-// The descriptor of rows of 128 bytes in shared memory, swizzled, eight rows below eight others. The next 32 bytes of rows:
-// + 2; the next rows: + their bytes / 16.
-__device__ inline unsigned long long describe(const void* start)
+// The descriptor of rows of `span` bytes in shared memory, swizzled, eight rows below eight others. The next 32 bytes of
+// rows: + 2; the next rows: + their bytes / 16.
+template <unsigned span> __device__ inline unsigned long long describe(const void* start)
 {
-    return shared_address(start) >> 4 | (unsigned long long)(atom >> 4) << 32 | 1ull << 62;
+    const unsigned long long swizzle = span == 128 ? 1 : span == 64 ? 2 : 3, down = span * atom_rows >> 4;
+    return shared_address(start) >> 4 | down << 32 | swizzle << 62;
 }
 
 __device__ inline void fence_registers() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }

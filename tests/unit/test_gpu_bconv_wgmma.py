@@ -321,41 +321,73 @@ def test_other_layouts_and_preparations_are_refused():
 
 # Mutants
 
-CONVOLUTION, TILE, ADDENDS = "bconv/wgmma.cu", "include/bmm/warpgroup_tile.cuh", "bconv/btc_operands.cu"
+CONVOLUTION, ADDENDS, WINDOWS = "bconv/wgmma.cu", "bconv/btc_operands.cu", "bconv/windows.cuh"
+IM2COL, GATHERED = "bconv/im2col.cuh", "bconv/gathered.cuh"
+TILE, MAPS = "include/bmm/warpgroup_tile.cuh", "include/warpgroup.cuh"
 MUTANTS = {
     "no border": ("int", CONVOLUTION, "notes.table_of_row[r] = kind;", "notes.table_of_row[r] = inside;"),
     "no border of its own": ("own", CONVOLUTION, "kind == inside ? nullptr", "kind != ~0u ? nullptr"),
     "another border": ("own", CONVOLUTION, "(Index)kind * x.pitch +", "(Index)(kind + 1) * x.pitch +"),
     "absolute addends": ("int", ADDENDS, "mine - whole", "mine"),
-    "rows not dilated": ("int", CONVOLUTION, "down(r * shape.dilation_h)", "down(r)"),
-    "columns not dilated": ("int", CONVOLUTION, "across(s * shape.dilation_w)", "across(s)"),
+    "rows not dilated": ("int", WINDOWS, "down(r * shape.dilation_h)", "down(r)"),
+    "columns not dilated": ("int", WINDOWS, "across(s * shape.dilation_w)", "across(s)"),
     "no padding": (
         "int",
-        CONVOLUTION,
+        WINDOWS,
         "column(column_of_tap(shape, of.column, 0))",
         "column(of.column * shape.stride_w)",
     ),
-    "a piece too many": ("long", CONVOLUTION, "if (piece >= pieces)", "if (piece > pieces)"),
-    "a column too many": ("long", CONVOLUTION, "if (s >= shape.filter_width)", "if (s > shape.filter_width)"),
+    "a tap whose ones are left out": ("int", CONVOLUTION, "first + t < taps &&", "first + t + 1 < taps &&"),
+    "taps in another order": ("int", CONVOLUTION, "if (++s == x.shape", "if (++s == 1 + x.shape"),
+    "a piece of pixels too many": (
+        "long",
+        IM2COL,
+        "(next.byte == bytes_of",
+        "(next.byte - piece_bytes == bytes_of",
+    ),
+    "a column of taps too many": ("long", IM2COL, "if (next.s == shape", "if (next.s == 1 + shape"),
+    "pieces on one another": ("int", IM2COL, "stage.a + piece * rows * piece_bytes", "stage.a"),
+    "taps not dilated": ("int", IM2COL, "at.r * shape.dilation_h", "at.r"),
+    "windows of another pixel": ("int", IM2COL, "column_of_tap(shape, pixel.column, 0)", "pixel.column"),
+    "pieces that nobody waits for": ("int", IM2COL, "pieces * rows * piece_bytes +", ""),
+    "filters that nobody waits for": ("int", IM2COL, " + sizeof(stage.b)", ""),
+    "pieces brought too early": (
+        "long",
+        IM2COL,
+        "            wait(shared.empty[turn.at], turn.parity ^ 1);",
+        "",
+    ),
+    "rows of products further apart": ("int", MAPS, "down = span * atom_rows >> 4", "down = span >> 4"),
+    "a piece too many": ("gathered", GATHERED, "if (piece >= pieces)", "if (piece > pieces)"),
+    "a column too many": (
+        "gathered",
+        GATHERED,
+        "if (s >= shape.filter_width)",
+        "if (s > shape.filter_width)",
+    ),
     "chunks not swizzled": (
-        "int",
-        CONVOLUTION,
+        "pooled",
+        GATHERED,
         "chunk_of_lane ^ (row_of_lane + i * rows_at_once) % atom_rows",
         "chunk_of_lane",
     ),
-    "chunks left out": ("int", CONVOLUTION, "chunk_of_lane >= needed", "chunk_of_lane >= needed - 1"),
-    "another row's window": ("int", CONVOLUTION, "j * rows_at_once + row_of_lane", "j * rows_at_once"),
-    "taps outside": ("int", CONVOLUTION, "(inside[i] & taps) == taps", "(inside[i] & taps) != 0"),
-    "stages filled too early": ("long", CONVOLUTION, "            wait(empty, turn.parity ^ 1);\n", ""),
-    "stages read too early": ("int", CONVOLUTION, "wait_for_chunks<left>();", ""),
-    "chunks not shown to products": ("int", CONVOLUTION, "        show_to_copies();\n", ""),
-    "a warp that nobody waits for": (
-        "int",
-        CONVOLUTION,
-        "1 + gathering / warp_size",
-        "gathering / warp_size",
+    "chunks left out": ("pooled", GATHERED, "chunk_of_lane >= needed", "chunk_of_lane >= needed - 1"),
+    "another row's window": ("pooled", GATHERED, "j * rows_at_once + row_of_lane", "j * rows_at_once"),
+    "taps outside": ("pooled", GATHERED, "(inside[i] & taps) == taps", "(inside[i] & taps) != 0"),
+    "stages filled too early": (
+        "gathered",
+        GATHERED,
+        "            wait(shared.empty[turn.at], turn.parity ^ 1);",
+        "",
     ),
-    "filters that nobody waits for": ("int", CONVOLUTION, "sizeof(stage.b)", "0"),
+    "stages read too early": (
+        "gathered",
+        GATHERED,
+        "arrive_with_chunks(shared.full[turn.at])",
+        "arrive(shared.full[turn.at])",
+    ),
+    "chunks not shown to products": ("pooled", TILE, "    show_to_copies();\n#endif", "#endif"),
+    "threads that nobody waits for": ("pooled", GATHERED, "1 + bringing", "1 + bringing / 2"),
     "notes read too early": ("int", TILE, "wait(shared.written[note.at], note.parity);", ""),
     "constants left out": (
         "own",
@@ -373,11 +405,19 @@ MUTANTS = {
 }
 CONVOLUTIONS = {
     "int": ((2, 8, 8, 200), (3, 2, 66), "int", "none", TILES["int32"][-1], {"dilation": 2}),
-    "long": ((2, 8, 8, 1100), (3, 2, 66), "int", "none", TILES["int32"][-1], {"dilation": 2}),
+    "long": ((2, 8, 8, 1200), (3, 2, 66), "int", "none", TILES["int32"][-1], {"dilation": 2}),
+    "gathered": (
+        (1, 310, 2, 4000),
+        (2, 1, 34),
+        "int",
+        "none",
+        TILES["int32"][-1],
+        {"dilation": (300, 1), "padding": "VALID"},
+    ),
     "own": ((1, 2, 2, 100), (1, 1, 60), "int", "none", TILES["int32"][-1], {"padding": ((8, 8), (8, 8))}),
     "pooled": ((2, 8, 8, 200), (3, 2, 66), "bits", "or", TILES["lines"][-1], {"dilation": 2}),
 }
-"""Several taps in a step, a tap of more than a step, more borders than tables, and pooled."""
+"""Several taps in a step, a tap of more than a step, taps too far for a map, many borders, and pooled."""
 
 
 def convolve(which):

@@ -17,6 +17,8 @@
 //   -DOUTPUT_WORDS     bit (i, j) = (dot >= thresholds[j]) != flip[j]: bit j % 32 of c[j / 32, i]
 //   -DOUTPUT_LINES     the same bits line by line: bit j % 32 of c[i, j / 32]
 //   -DSETMAXNREG       the sums need registers of the serving warpgroup
+//   -DGATHERED         threads copy lines of A, and not the copy engine
+//   -DPIECE            bytes of a line of A that lie together, before those of the next line: 128, 64 or 32. 128 if not given
 //   -DTABLES           how many tables of the columns' constants a note has, of which each row names one. 1 if not given
 //   -DOWN_COLUMNS      a row may have numbers of its own in global memory, which its columns add
 
@@ -28,6 +30,9 @@
 #if !defined(TABLES)
 #define TABLES 1
 #endif
+#if !defined(PIECE)
+#define PIECE 128
+#endif
 
 enum : unsigned {
     rows = ROWS,
@@ -37,13 +42,13 @@ enum : unsigned {
     teams = TEAMS,
     members = consumers / teams,  // warpgroups of a team
     step_bytes = 128,
-    step_bits = 8 * step_bytes,
     part_rows = 64,  // of a product
     parts = rows / (members * part_rows),
     multiplying = consumers * warpgroup_size,
     threads = multiplying + warpgroup_size,
     product_bytes = 32,  // of a line, 256 bits
     products_of_step = step_bytes / product_bytes,
+    piece_bytes = PIECE,
     sums_of_part = columns / 2,
 };
 static_assert(consumers % teams == 0 && rows % (members * part_rows) == 0, "warpgroups multiply 64 rows at a time");
@@ -183,10 +188,20 @@ __device__ inline int limit_of(int threshold, unsigned k) { return max(-(int)k, 
 __device__ inline void multiply_bits(int (&sums)[parts][sums_of_part], const Stage& stage, unsigned i, bool add)
 {
     const unsigned first_row = threadIdx.x / warpgroup_size % members * parts * part_rows;
-    const unsigned long long a = describe(&stage.a[first_row * step_bytes]) + i * product_bytes / chunk;
-    const unsigned long long b = describe(stage.b) + i * product_bytes / chunk;
+    const unsigned before = i * product_bytes / piece_bytes * rows * piece_bytes + i * product_bytes % piece_bytes;
+    const unsigned long long a = describe<piece_bytes>(&stage.a[first_row * piece_bytes]) + before / chunk;
+    const unsigned long long b = describe<step_bytes>(stage.b) + i * product_bytes / chunk;
 #pragma unroll
-    for (unsigned part = 0; part < parts; ++part) multiply_add(sums[part], a + part * part_rows * step_bytes / chunk, b, add);
+    for (unsigned part = 0; part < parts; ++part) multiply_add(sums[part], a + part * part_rows * piece_bytes / chunk, b, add);
+}
+
+// Wait until the lines of a step have come. What threads have copied is not yet in order before products.
+__device__ inline void wait_for_lines(Barrier& full, unsigned parity)
+{
+    wait(full, parity);
+#if defined(GATHERED)
+    show_to_copies();
+#endif
 }
 
 // The sums of a tile's rows of this warpgroup. It lets the next team begin when its own stages are all full: a barrier
@@ -200,7 +215,7 @@ __device__ inline void multiply(int (&sums)[parts][sums_of_part], Shared& shared
         oldest.advance();
     };
     for (unsigned step = 0; step + 1 < tiles.steps; ++step, turn.advance()) {
-        wait(shared.full[turn.at], turn.parity);
+        wait_for_lines(shared.full[turn.at], turn.parity);
         fence_registers();
 #pragma unroll
         for (unsigned i = 0; i < products_of_step; ++i) multiply_bits(sums, shared.stages[turn.at], i, step > 0 || i > 0);
@@ -208,7 +223,7 @@ __device__ inline void multiply(int (&sums)[parts][sums_of_part], Shared& shared
         wait_for_products<1>();  // those of the step before have read their stage
         if (step > 0) release();
     }
-    wait(shared.full[turn.at], turn.parity);
+    wait_for_lines(shared.full[turn.at], turn.parity);
     fence_registers();
     multiply_bits(sums, shared.stages[turn.at], 0, tiles.steps > 1);
     commit_products();
