@@ -8,32 +8,30 @@
 
 #if __CUDA_ARCH__ >= 800
 #define MULTIPLY_16(type)                                                                                      \
-    asm("mma.sync.aligned.m16n8k16.row.col.s32." type ".s8.s32 "                                               \
-        "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %8, %9, %10};"                                                 \
-        : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])                                                       \
-        : "r"(a[0]), "r"(a[1]), "r"(b[0]), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]))
+    asm("mma.sync.aligned.m16n8k16.row.col.s32." type ".s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};" \
+        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])                                                       \
+        : "r"(a[0]), "r"(a[1]), "r"(b[0]))
 #define MULTIPLY_32(type)                                                                                      \
     asm("mma.sync.aligned.m16n8k32.row.col.s32." type ".s8.s32 "                                               \
-        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"                                  \
-        : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])                                                       \
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]))
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                                      \
+        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])                                                       \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
 #else
-#define MULTIPLY_HALF(type, i, k, c)                                                                           \
-    asm("mma.sync.aligned.m8n8k16.row.col.s32." type ".s8.s32 {%0, %1}, {%2}, {%3}, {%4, %5};"                 \
-        : "=r"(d[2 * (i)]), "=r"(d[2 * (i) + 1])                                                               \
-        : "r"(a[2 * (k) + (i)]), "r"(b[k]), "r"(c[2 * (i)]), "r"(c[2 * (i) + 1]))
-#define MULTIPLY_16(type)         \
-    MULTIPLY_HALF(type, 0, 0, c); \
-    MULTIPLY_HALF(type, 1, 0, c)
-#define MULTIPLY_32(type)         \
-    MULTIPLY_16(type);            \
-    MULTIPLY_HALF(type, 0, 1, d); \
-    MULTIPLY_HALF(type, 1, 1, d)
+#define MULTIPLY_HALF(type, i, k)                                                                              \
+    asm("mma.sync.aligned.m8n8k16.row.col.s32." type ".s8.s32 {%0, %1}, {%2}, {%3}, {%0, %1};"                 \
+        : "+r"(d[2 * (i)]), "+r"(d[2 * (i) + 1])                                                               \
+        : "r"(a[2 * (k) + (i)]), "r"(b[k]))
+#define MULTIPLY_16(type)       \
+    MULTIPLY_HALF(type, 0, 0);  \
+    MULTIPLY_HALF(type, 1, 0)
+#define MULTIPLY_32(type)       \
+    MULTIPLY_16(type);          \
+    MULTIPLY_HALF(type, 0, 1);  \
+    MULTIPLY_HALF(type, 1, 1)
 #endif
 
-// d = the product + c, which may be d; the pixels' bytes are signed or not, the filters' are.
-template <bool is_signed>
-__device__ inline void multiply_add(int (&d)[4], const unsigned (&a)[2], const unsigned (&b)[1], const int (&c)[4])
+// d += the product; the pixels' bytes are signed or not, the filters' are.
+template <bool is_signed> __device__ inline void multiply_add(int (&d)[4], const unsigned (&a)[2], const unsigned (&b)[1])
 {
     if (is_signed) {
         MULTIPLY_16("s8");
@@ -42,8 +40,7 @@ __device__ inline void multiply_add(int (&d)[4], const unsigned (&a)[2], const u
     }
 }
 
-template <bool is_signed>
-__device__ inline void multiply_add(int (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], const int (&c)[4])
+template <bool is_signed> __device__ inline void multiply_add(int (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2])
 {
     if (is_signed) {
         MULTIPLY_32("s8");

@@ -155,7 +155,7 @@ __device__ inline void add_steps(Sums& sums, const unsigned* words, const Window
         for (unsigned c = 0; c < 4; ++c)
 #pragma unroll
             for (unsigned r = 0; r < row_tiles; ++r)
-                multiply_add<is_signed>(sums.of[r][4 * w + c], numbers[r], signs[c], sums.of[r][4 * w + c]);
+                multiply_add<is_signed>(sums.of[r][4 * w + c], numbers[r], signs[c]);
     }
 }
 
