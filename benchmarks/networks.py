@@ -4,9 +4,11 @@
     python benchmarks/networks.py --merge PATH… --json PATH
 
 ``net/NAME/N`` is what a caller waits for: N random images lie on the device, and the time goes from the call
-of `PreparedNetwork.run` to the end of the device's work, the median of the samples; ``device`` in the
-parameters is the device's part of it, by events. Few images are a latency in milliseconds, many a rate. The
-weights are random. Sums and classes of some images are compared with `reference.bnn.run`.
+of `PreparedNetwork.run` to the end of the device's work, layer by layer; ``device`` in the parameters is the
+device's part of it, by events, and the whole network in one kernel stands beside it. It is the median of the
+runs of several bursts: the chip is idle, two runs do not count, and five do, one at a time. Few images are a
+latency in milliseconds, many a rate. The weights are random. Sums and classes of some images are compared
+with `reference.bnn.run`.
 
 The peers are torch's networks of the same layers in float16, channels last, replayed from a CUDA graph, and
 with ``--compile`` those of ``torch.compile``, which take a minute each.
@@ -23,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from common import Row, about_this_run, merged, parser_of, publish, show, write
-from networks_peers import FloatNetworks
+from networks_peers import BURSTS, FloatNetworks, bursts
 
 import gpu
 import gpu.bnn
@@ -51,9 +53,6 @@ NETWORKS = {
 }
 CHECKED = 2
 """Images that are compared."""
-SAMPLES, WARM = 31, 4
-GAP = 0.02
-"""Seconds without work before a sample."""
 
 
 class Times(NamedTuple):
@@ -65,19 +64,17 @@ class Times(NamedTuple):
 
 def times_of(device: Any, work: Callable[[], Any]) -> Times:
     """How long some work takes that is launched on the device's default stream."""
-    waited, on_device = list[float](), list[float]()
-    for sample in range(WARM + SAMPLES):
-        time.sleep(GAP)
+
+    def run() -> Times:
         start, end = device.event(), device.event()
         begin = time.perf_counter()
         start.record()
         work()
         end.record()
         end.synchronize()
-        if sample >= WARM:
-            waited.append(time.perf_counter() - begin)
-            on_device.append(end.seconds_since(start))
-    return Times(statistics.median(waited), statistics.median(on_device))
+        return Times(time.perf_counter() - begin, end.seconds_since(start))
+
+    return Times(*(statistics.median(times) for times in zip(*bursts(run), strict=True)))
 
 
 def check(network: Network, prepared: Any, images: np.ndarray, on_device: Any) -> None:
@@ -93,19 +90,21 @@ def rows_of(device: Any, names: list[str], peers: FloatNetworks | None = None) -
     for name in names:
         subject = NETWORKS[name]
         network = subject.make()
-        prepared = gpu.bnn.prepare(network, device=device)
+        ways = {way: gpu.bnn.prepare(network, way=way, device=device) for way in ("layers", "whole")}
         for count in (subject.few, subject.many):
             images = np.random.default_rng().integers(0, 256, (count, *network.input.shape), dtype=np.uint8)
             on_device = device.upload(images)
-            found = times_of(device, partial(prepared.run, on_device))
-            check(network, prepared, images, on_device)
-            beside = peers.times(network, count) if peers else {}
-            yield row_of(f"net/{name}/{count}", subject, count, found, beside)
+            found: dict[str, Times] = {}
+            for way, prepared in ways.items():
+                found[way] = times_of(device, partial(prepared.run, on_device))
+                check(network, prepared, images, on_device)
+            beside = {'way="whole"': found["whole"].waited, **(peers.times(network, count) if peers else {})}
+            yield row_of(f"net/{name}/{count}", subject, count, found["layers"], beside)
 
 
 def row_of(case: str, subject: Subject, count: int, found: Times, beside: dict[str, float]) -> Row:
     """The row of a latency, or of a rate."""
-    params = {"images": count, "device": round(found.device * 1e3, 4), "samples": SAMPLES}
+    params = {"images": count, "device": round(found.device * 1e3, 4), "bursts": BURSTS}
     if count == subject.few:
         peers = {name: round(seconds * 1e3, 4) for name, seconds in beside.items()}
         return Row(case, params, "ms", "lower", round(found.waited * 1e3, 4), peers, target=subject.latency)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,8 +24,20 @@ from reference.types.network import (
 )
 from reference.types.network_values import Value, after, input_value
 
-SAMPLES, WARM = 31, 4
-GAP = 0.02
+BURSTS, WARM, RUNS = 7, 2, 5
+GAP = 0.01
+"""Seconds without work before a burst; the first ones of its runs do not count."""
+
+T = TypeVar("T")
+
+
+def bursts(run: Callable[[], T]) -> list[T]:
+    """What the runs that count give."""
+    found: list[T] = []
+    for _ in range(BURSTS):
+        time.sleep(GAP)
+        found += [run() for _ in range(WARM + RUNS)][WARM:]
+    return found
 
 
 class FloatNetworks:
@@ -135,11 +148,11 @@ def _time_of_graph(model: Any, images: Any) -> float:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         model(images)
-    times = list[float]()
-    for _ in range(WARM + SAMPLES):
-        time.sleep(GAP)
+
+    def run() -> float:
         start = time.perf_counter()
         graph.replay()
         torch.cuda.synchronize()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times[WARM:])
+        return time.perf_counter() - start
+
+    return statistics.median(bursts(run))

@@ -151,6 +151,13 @@ def blocks_of(count: int, of_block: int = _THREADS, threads: int = _THREADS) -> 
     return (-(-count // of_block), 1, 1), (threads, 1, 1)
 
 
+def bytes_of(value: Value) -> int:
+    """The bytes of a value of one image."""
+    if value.kind == "integers":
+        return prod(value.shape) * (2 if fits_int16(value) else 4)
+    return prod(value.shape[:-1]) * -(-value.shape[-1] // 32) * 4
+
+
 def fits_int16(value: Value) -> bool:
     """Whether integers have 16 bits between layers."""
     return value.low >= INT16_MIN and value.high <= INT16_MAX

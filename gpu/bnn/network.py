@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpu.bnn.images import can_be_strange, checked_images, refuse_strange
-from gpu.bnn.launches import Site, blocks_of, launch_of, width
+from gpu.bnn.launches import Site, blocks_of, bytes_of, launch_of, width
 from gpu.bnn.plan import IMAGES, steps_of, values_of
 from gpu.bnn.whole import Whole
 from gpu.device import Array, Device, is_array
@@ -69,11 +69,14 @@ class PreparedNetwork:
         self._flag: Array = device.upload(np.zeros(1, np.int32), "flag of images")
         self._flag_waits = False
         self._batches: dict[Any, _Batch] = {}
+        steps = steps_of(network, self._values)
+        self._bytes = sum(bytes_of(self._values[path]) for step in steps for path in step.writes)
+        """Of what the steps give for an image."""
         self._whole = Whole(network, self._values, device, self._flag) if way == "whole" else None
         if self._whole is not None:
             return
         site = Site(device, self._values, dict(schemes), self._flag)
-        self._site, steps = site, steps_of(network, self._values)
+        self._site = site
         self._steps = [(step, launch_of(step, site)) for step in steps]
         self._ends = {path: step for step, _ in self._steps for path in step.reads}
         """The last step that reads a value."""
@@ -165,8 +168,7 @@ class PreparedNetwork:
         """The most images that run together."""
         values = self._values.values()
         sizes = [prod(self.network.input.shape), *(prod(value.shape) for value in values)]
-        each = sum(prod(v.shape) * 4 if v.kind == "integers" else prod(v.shape) // 8 for v in values)
-        return max(1, min(LARGEST // max(sizes), MOST_BYTES // max(each, 1)))
+        return max(1, min(LARGEST // max(sizes), MOST_BYTES // self._bytes))
 
     def _fits(self, images: Any) -> None:
         if images.shape[0] > self._most:

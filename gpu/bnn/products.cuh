@@ -119,10 +119,10 @@ __device__ inline void add_products_of_shorts(const Step& step, const uint2* x, 
         for (unsigned pair = 0; pair < column_tiles / 2; ++pair) {
             const uint4 b = __ldg(weights + (k * column_tiles / 2 + pair) * warp_size + lane);
             const unsigned first[] = {b.x, b.y}, second[] = {b.z, b.w};
-            multiply_add<false>(low[2 * pair], of_low, first, low[2 * pair]);
-            multiply_add<false>(low[2 * pair + 1], of_low, second, low[2 * pair + 1]);
-            multiply_add<true>(high[2 * pair], of_high, first, high[2 * pair]);
-            multiply_add<true>(high[2 * pair + 1], of_high, second, high[2 * pair + 1]);
+            multiply_add<false>(low[2 * pair], of_low, first);
+            multiply_add<false>(low[2 * pair + 1], of_low, second);
+            multiply_add<true>(high[2 * pair], of_high, first);
+            multiply_add<true>(high[2 * pair + 1], of_high, second);
         }
     }
 #pragma unroll

@@ -13,8 +13,8 @@ networks, peers = scripts("networks", "networks_peers")
 @pytest.fixture(autouse=True)
 def device(monkeypatch):
     """Little is timed."""
-    for name, value in {"SAMPLES": 1, "WARM": 0, "GAP": 0.0, "CHECKED": 2}.items():
-        monkeypatch.setattr(networks, name, value)
+    for name, value in {"BURSTS": 1, "RUNS": 1, "WARM": 0, "GAP": 0.0}.items():
+        monkeypatch.setattr(peers, name, value)
     subject = networks.Subject(lambda: mlp(width=32), 2, 0.5, 3, 100.0)
     monkeypatch.setattr(networks, "NETWORKS", {"mlp": subject})
     return simwarp.Device((8, 0))
@@ -27,6 +27,7 @@ def test_a_network_has_a_latency_and_a_rate(device):
     assert few.ours > 0
     assert many.ours > 0
     assert few.params["device"] >= 0
+    assert few.peers.keys() == many.peers.keys() == {'way="whole"'}
 
 
 def test_a_wrong_answer_ends_the_run(device, monkeypatch):
