@@ -10,7 +10,7 @@ from typing import Any
 
 from gpu.cuda_capture import CAPTURES, GRAPH, CudaGraph
 from gpu.cuda_kernels import Buffer, CudaKernel, Packing
-from gpu.cuda_launch import checked, configuration, let_overlap, make_cooperative, refuse, set_cluster_of
+from gpu.cuda_launch import checked, configuration, let_overlap, refuse, set_cluster_of
 from gpu.device import LaunchPlan
 from gpu.tensor_map import encoded
 from reference.types.tensor_map import TensorMap
@@ -86,14 +86,20 @@ class BoundLaunch:
 class BoundChain:
     """Launches in order, as one CUDA graph: all of them cost the host less than one alone.
 
-    Parameters that are equal to those of the last call are not written again.
+    With a cooperative one among them they are launched one by one. Parameters that are equal to those of the
+    last call are not written again.
     """
 
     def __init__(self, launches: Sequence[BoundLaunch]) -> None:
         from cuda.bindings import driver
 
-        graph = checked(GRAPH, driver.cuGraphCreate(0))
         self._launches = launches  # the nodes hold the buffers' addresses, but do not keep the buffers alive
+        self._lock = Lock()
+        self._last: list[int | bytes] | None = None
+        self._cooperative = any(launch.cooperative for launch in launches)
+        if self._cooperative:
+            return
+        graph = checked(GRAPH, driver.cuGraphCreate(0))
         self._nodes: list[tuple[Any, Any]] = []
         for launch in launches:
             last, params = [node for node, _ in self._nodes[-1:]], launch.node()
@@ -103,14 +109,10 @@ class BoundChain:
                 let_overlap(graph, last[0], node)
             if launch.cluster is not None:
                 set_cluster_of(node, launch.cluster)
-            if launch.cooperative:
-                make_cooperative(node)
             self._nodes.append((node, params))
         self._graph = CudaGraph()
         self._executable = self._graph.instantiate(graph)
         self._change, self._launch = driver.cuGraphExecKernelNodeSetParams, driver.cuGraphLaunch
-        self._lock = Lock()
-        self._last: list[int | bytes] | None = None
 
     def __call__(self, arrays: Sequence[Sequence[Any]], queue: Any = 0, *, captured: bool = False) -> None:
         """Launch in a stream, each with its arrays, or bytes of structures; others may capture the stream."""
@@ -121,7 +123,7 @@ class BoundChain:
                 CAPTURES.graph.keep(again, (x for each in arrays for x in each))
                 self._one_by_one(given, CAPTURES.queue)
                 return
-            if captured:
+            if captured or self._cooperative:
                 self._one_by_one(given, queue)
                 return
             if given != self._last:

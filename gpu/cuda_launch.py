@@ -125,18 +125,6 @@ def set_cluster_of(node: Any, cluster: Dim) -> None:
         refuse(f"a graph of kernels: clusters of {cluster}", status)
 
 
-def make_cooperative(node: Any) -> None:
-    """Make the blocks of a graph's kernel node run at once."""
-    from cuda.bindings import driver
-
-    value = driver.CUkernelNodeAttrValue()
-    value.cooperative = 1
-    which = driver.CUkernelNodeAttrID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
-    (status,) = driver.cuGraphKernelNodeSetAttribute(node, which, value)
-    if status:
-        refuse("a graph of kernels: a cooperative launch", status)
-
-
 def let_overlap(graph: Any, before: Any, node: Any) -> None:
     """Let a graph's kernel node start when the blocks of the one before it allow it to."""
     from cuda.bindings import driver

@@ -88,40 +88,51 @@ class Operation:
 
 
 def fused(steps: Sequence[Step]) -> list[Step]:
-    """Steps that one operation does, joined: products with what alone takes their sums or bits."""
+    """Steps that one operation does, joined: products with what takes their sums, images with their signs."""
     users = Counter(path for step in steps for path in step.reads)
     users[steps[-1].writes[-1]] += 1  # the answer
     made: list[Step] = []
     for step in steps:
         before = next((each for each in made if _goes_into(each, step, users)), None)
-        if before is not None:
-            made.remove(before)
-            others = [path for path in step.reads if path not in before.writes]
-            step = Step(
-                (*before.layers, *step.layers),
-                (*before.paths, *step.paths),
-                (*before.reads, *others),
-                step.writes,
-            )
-        made.append(step)
+        if before is None:
+            made.append(step)
+            continue
+        given = before.writes[-1]
+        others = [path for path in step.reads if path != given]
+        kept = () if users[given] == 1 else (given,)
+        both = Step(
+            (*before.layers, *step.layers),
+            (*before.paths, *step.paths),
+            (*before.reads, *others),
+            (*kept, *step.writes),
+        )
+        at = made.index(before) if kept else len(made) - 1  # what others read is made at its old place
+        made.remove(before)
+        made.insert(at, both)
     return made
 
 
 def _goes_into(before: Step, step: Step, users: Counter[str]) -> bool:
-    """Whether an operation can do both steps: products, and what takes their sums or bits.
+    """Whether an operation can do both steps.
 
     Windows and channels of zeros are those of the addend, an affine step and a clip those of the products.
+    Sums that others take, too, are kept beside their bits.
     """
     given, kinds = before.writes[-1], {type(layer) for layer in step.layers}
-    if given not in step.reads or users[given] != 1:
+    if given not in step.reads or len(before.writes) > 1:
         return False
+    alone = users[given] == 1
     match before.layers, step.layers:
+        case [*_, Conv() | Dense()], [Threshold()]:
+            return True
         case [*_, Conv() | Dense()], _ if kinds <= STAGES.keys() and Residual in kinds:
-            return given == step.reads[0] or kinds <= {Residual, Threshold}
+            return alone and (given == step.reads[0] or kinds <= {Residual, Threshold})
         case [*_, Conv() | Dense()], _:
-            return kinds <= {Affine, Clip, Threshold}
+            return alone and kinds <= {Affine, Clip, Threshold}
         case [*_, Conv(), Threshold()], [Pool() as pool]:
-            return is_halved(pool)
+            return alone and is_halved(pool)
+        case [Signs()], [Flatten()]:
+            return alone
         case _:
             return False
 
@@ -159,9 +170,12 @@ class Lowering:
                 if given.kind == "integers":
                     x = self._shorts(x, given, {})
                 self._products(step, layers, x, given)
-            case [(Pixels() | Reals() | Signs()) as images]:
-                rule = (Threshold(_in_order(images.thresholds), 0),) if isinstance(images, Signs) else ()
-                self._numbers(step, value, _source_of(images), rule)
+            case [(Pixels() | Reals()) as images]:
+                self._numbers(step, value, _source_of(images), ())
+            case [Signs() as images, *_]:
+                ordered = _in_order(images.thresholds)
+                rule = Threshold(np.tile(ordered, value.shape[-1] // len(ordered)), 0)
+                self._numbers(step, value, _source_of(images), (rule,))
             case [BitPlanes()]:
                 fields = {"seen_channels": value.shape[-1] // 8}
                 self._add("bits_of_planes", step, {}, value, _words(value), fields=fields)

@@ -192,8 +192,12 @@ def test_a_graph_node_has_its_plans_cluster(cuda_kernel):
     assert driver.set == [("CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES", 100_000)]
 
 
-def test_a_graph_node_of_a_cooperative_plan_is_cooperative(cuda_kernel):
+def test_a_cooperative_plan_is_launched_by_itself(cuda_kernel):
     launch, driver = cuda_kernel()
-    BoundChain([BoundLaunch(launch, LaunchPlan("", "f", (4, 1, 1), (32, 1, 1), (), cooperative=True))])
-    ((_, which, value),) = driver.nodes
-    assert (which, value.cooperative) == ("CU_LAUNCH_ATTRIBUTE_COOPERATIVE", 1)
+    chain = BoundChain(
+        [BoundLaunch(launch, LaunchPlan("", "f", (4, 1, 1), (32, 1, 1), (), cooperative=True))]
+    )
+    chain([()])
+    ((config, *_),) = driver.launched
+    ((which, value),) = [(each.id.name, each.value.cooperative) for each in config.attrs]
+    assert (which, value, config.gridDimX) == ("CU_LAUNCH_ATTRIBUTE_COOPERATIVE", 1, 4)

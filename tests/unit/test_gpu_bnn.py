@@ -124,6 +124,12 @@ SMALL = {
         ),
         threshold(9),
     ),
+    "residual of pools": (
+        pixels(4, 5, 3),
+        conv(3, 3, 3, 5, padding=SAME),
+        Residual((threshold(5), Pool("or"), conv(1, 1, 5, 5)), (Pool("max"), Clip(-9, 9))),
+    ),
+    "flattened signs": (Signs((3, 2, 5), RNG.standard_normal(5).astype(np.float32)), Flatten(), dense(30, 4)),
     "residual of bits": (BitPlanes((2, 2, 1)), Residual((conv(1, 1, 8, 8),), (conv(1, 1, 8, 8),)), Clip(0)),
     "doubled": (
         pixels(
@@ -415,8 +421,7 @@ def test_steps_that_need_nothing_of_one_another_share_a_level():
     kinds = [[operation.kind for operation in level] for level in prepared._whole._levels]
     assert kinds == [
         ["shorts_of_numbers"],
-        ["products_of_numbers"],
-        ["bits_of_numbers"],
+        ["products_of_numbers"],  # with the threshold of the body
         ["products_of_bits"],  # with the sum and the next threshold
         ["products_of_bits"],  # with the shortcut's windows and zeros, the sum and its threshold
         ["bits_flattened"],
