@@ -107,11 +107,14 @@ NETWORKS = {
     "numbers of numbers": lambda: network(pixels(70), Clip(0), dense(70, 40)),
     "numbers": lambda: Network("small", pixels(9), (Clip(0),), *np.ones((2, 9), np.float32)),
     "two ways": lambda: network(
-        pixels(4, 4, 3),
+        pixels(6, 6, 3),
         conv(3, 3, 3, 33, padding=SAME),
-        Residual((threshold(33, 900), conv(1, 1, 33, 33)), (threshold(33, 900), conv(1, 1, 33, 33))),
+        Residual(
+            (threshold(33, 900), conv(1, 1, 33, 33), threshold(33), conv(1, 1, 33, 33)),
+            (threshold(33, 900), conv(1, 1, 33, 33)),
+        ),
         Flatten(),
-        dense(16 * 33, 5),
+        dense(36 * 33, 5),
     ),
     "reals": lambda: network(Reals((50,), fraction=1), dense(50, 20), threshold(20), dense(20, 6)),
     "ties": lambda: network(pixels(70), threshold(70, 100), dense(70, 40), scale=0),
