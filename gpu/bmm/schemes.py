@@ -165,16 +165,19 @@ RING_SCHEMES = {"mma": replace(_MMA, smaller=replace(_MMA, block_tile=(64, 64), 
 
 AnyScheme: TypeAlias = Scheme | TensorCoreScheme | SkinnyScheme | WarpgroupScheme
 
-_ALL: dict[str, AnyScheme] = SCHEMES | TENSOR_CORE_SCHEMES | RING_SCHEMES | SKINNY_SCHEMES | WARPGROUP_SCHEMES
+EVERY_SCHEME: dict[str, AnyScheme] = (
+    SCHEMES | TENSOR_CORE_SCHEMES | RING_SCHEMES | SKINNY_SCHEMES | WARPGROUP_SCHEMES
+)
+"""The schemes of `gpu.bmm`, by name."""
 
 
 def choose_scheme(name: Any, k: int) -> AnyScheme:
     """The scheme of that name, or its fallback if its counters cannot hold K."""
-    if not isinstance(name, str) or name not in _ALL:
-        raise unknown("scheme", name, _ALL)
-    scheme = _ALL[name]
+    if not isinstance(name, str) or name not in EVERY_SCHEME:
+        raise unknown("scheme", name, EVERY_SCHEME)
+    scheme = EVERY_SCHEME[name]
     if scheme.largest_k is not None and k > scheme.largest_k:
-        return _ALL[scheme.fallback]
+        return EVERY_SCHEME[scheme.fallback]
     return scheme
 
 

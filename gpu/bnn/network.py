@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gpu.bnn.images import can_be_strange, checked_images, refuse_strange
 from gpu.bnn.launches import Site, blocks_of, bytes_of, launch_of, width
-from gpu.bnn.plan import IMAGES, steps_of, values_of
+from gpu.bnn.plan import IMAGES, Step, steps_of, values_of
 from gpu.bnn.whole import Whole
 from gpu.device import Array, Device, is_array
 from gpu.host import choose_device, unknown
@@ -42,6 +42,14 @@ class _Batch:
     answer: Any = None
 
 
+class Launched(NamedTuple):
+    """A step of a network, with what launches it and the values on the device that this takes."""
+
+    step: Step
+    launch: Callable[..., Any]
+    given: tuple[Any, ...]
+
+
 class PreparedNetwork:
     """A network whose weights are on a device; made by `prepare`.
 
@@ -49,6 +57,8 @@ class PreparedNetwork:
     ----------
     network : Network
     device : Device
+    whole : gpu.bnn.whole.Whole, optional
+        What ``way="whole"`` runs.
 
     Examples
     --------
@@ -72,8 +82,8 @@ class PreparedNetwork:
         steps = steps_of(network, self._values)
         self._bytes = sum(bytes_of(self._values[path]) for step in steps for path in step.writes)
         """Of what the steps give for an image."""
-        self._whole = Whole(network, self._values, device, self._flag) if way == "whole" else None
-        if self._whole is not None:
+        self.whole = Whole(network, self._values, device, self._flag) if way == "whole" else None
+        if self.whole is not None:
             return
         site = Site(device, self._values, dict(schemes), self._flag)
         self._site = site
@@ -147,12 +157,50 @@ class PreparedNetwork:
         images = self._checked(images)
         self._fits(images)
         given = images if is_array(images) else self.device.upload(np.ascontiguousarray(images), IMAGES)
-        if self._whole is not None:
-            yield from self._whole.values(given)
+        if self.whole is not None:
+            yield from self.whole.values(given)
         else:
             yield from ((path, _on_host(value)) for path, value in self._values_of(given))
         if self._flagged(images):
             refuse_strange(self.network.input, given.download())
+
+    def launches(self, images: Any) -> list[Launched]:
+        """What launches each step by itself, for measurements; a whole network has one step.
+
+        All steps are launched once, and what they read stays on the device. Steps without a launch are left
+        out. The last one makes the answer.
+
+        Parameters
+        ----------
+        images : device array
+            As of `run`.
+
+        Examples
+        --------
+        >>> import simwarp
+        >>> from reference import pack
+        >>> from reference.bnn import BitPlanes, Dense, Network
+        >>> weights, one = pack(np.ones((8, 1)), layout="row"), np.ones(1, np.float32)
+        >>> device = simwarp.Device()
+        >>> prepared = prepare(Network("ones", BitPlanes((1,)), (Dense(weights),), one, one), device=device)
+        >>> [step.paths for step, _, _ in prepared.launches(device.upload(np.uint8([[3]])))]
+        [('input',), ('0',), ('answer',)]
+        """
+        images = self._checked(images)
+        self._fits(images)
+        if self.whole is not None:
+            everything = Step((), ("whole",), (IMAGES,), ("answer",))
+            return [Launched(everything, self.whole.run, (images,))]
+        values: dict[str, Any] = {IMAGES: images}
+        found: list[Launched] = []
+        for step, launch in self._steps:
+            given = tuple(values[path] for path in step.reads)
+            made = launch(*given)
+            values |= zip(step.writes, made, strict=True)
+            if _address(made[0]) != _address(given[0]):
+                found.append(Launched(step, launch, given))
+        last = self._steps[-1][0].writes[-1]
+        return [*found, Launched(Step((), ("answer",), (last,), ("answer",)), self._answer, (values[last],))]
 
     def _checked(self, images: Any) -> Any:
         images = checked_images(self.network.input, images)
@@ -221,9 +269,13 @@ class PreparedNetwork:
 
     def _forward(self, images: Array) -> Answer:
         """Launch all steps, and the answer."""
-        if self._whole is not None:
-            return self._whole.run(images)
+        if self.whole is not None:
+            return self.whole.run(images)
         *_, (_, given) = self._values_of(images)
+        return self._answer(given)
+
+    def _answer(self, given: Any) -> Answer:
+        """Launch what makes logits and classes of the last sums."""
         batch, count = given.shape
         wide = given.dtype == np.int32
         sums = given if wide else self.device.allocate((batch, count), np.int32, "sums")
@@ -256,6 +308,11 @@ class PreparedNetwork:
         self._flag_waits = False
         if self._flagged(images):
             refuse_strange(self.network.input, images.download())
+
+
+def _address(value: Any) -> int:
+    """Where a value is on the device."""
+    return int((value.words if isinstance(value, PackedBits | PackedTensor) else value).pointer)
 
 
 def _on_host(value: Any) -> Any:

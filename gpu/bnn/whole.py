@@ -113,9 +113,14 @@ class Whole:
         self._constants = device.upload(constants, "constants")
         self._tables: dict[Any, _Table] = {}
 
-    def run(self, images: Array) -> Answer:
-        """The answer for images on the device."""
-        answer, _, _ = self._launched(images, keep=False)
+    @property
+    def barriers(self) -> int:
+        """The barriers of the grid in a launch."""
+        return len(self._levels) - 1
+
+    def run(self, images: Array, *, waits: bool = True) -> Answer:
+        """The answer for images on the device; without waiting it is wrong, and tells what waiting takes."""
+        answer, _, _ = self._launched(images, keep=False, waits=waits)
         return answer
 
     def values(self, images: Array) -> Iterator[tuple[str, Any]]:
@@ -130,10 +135,10 @@ class Whole:
     def _bits(self) -> set[str]:
         return {path for path, value in self._values.items() if value.kind == "bits"}
 
-    def _launched(self, images: Array, *, keep: bool) -> tuple[Answer, _Table, Array]:
+    def _launched(self, images: Array, *, keep: bool, waits: bool = True) -> tuple[Answer, _Table, Array]:
         """Launch the kernel."""
         device, batch = self._device, images.shape[0]
-        of_table = batch, np.dtype(images.dtype).name, keep
+        of_table = batch, np.dtype(images.dtype).name, keep, waits
         table = planned(self._tables, of_table, lambda: self._table(*of_table), _MOST_TABLES)
         arena = device.allocate((table.arena,), np.uint8, "values")
         answer = Answer(
@@ -153,7 +158,7 @@ class Whole:
         launch(device, key, plan, *arrays, table.arrivals, self._flag, *answer)
         return answer, table, arena
 
-    def _table(self, batch: int, dtype: str, keep: bool) -> _Table:
+    def _table(self, batch: int, dtype: str, keep: bool, waits: bool) -> _Table:
         """The steps for a number of images of a dtype."""
         most = self._device.multiprocessors * BLOCKS_AT_ONCE
         places, arena = _arranged(self._levels, self._lowering.sizes, batch, keep=keep)
@@ -164,7 +169,7 @@ class Whole:
             before = 0
             for i, (operation, shape) in enumerate(zip(level, of_level, strict=True)):
                 row = self._row(operation, shape, places, batch, dtype)
-                row["waits"], row["first_block"] = bool(rows) and i == 0, before % blocks
+                row["waits"], row["first_block"] = waits and bool(rows) and i == 0, before % blocks
                 before += shape["tasks"]
                 rows.append(row)
         steps = self._device.upload(np.array(rows, STEP).view(np.uint32).reshape(len(rows), -1), "steps")

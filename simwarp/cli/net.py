@@ -19,11 +19,22 @@ from reference import bnn
 from reference.bnn import Answer, Conv, Dense, Network, Threshold
 from reference.types.network_values import follow, input_value, multiply_adds
 from simwarp.cli.images import Images, open_images
-from simwarp.cli.output import Json, as_options, cuda_device, print_json, table, total_bar, wide_console
+from simwarp.cli.output import (
+    Json,
+    as_options,
+    cuda_device,
+    print_json,
+    table,
+    total_bar,
+    wide_console,
+)
+from simwarp.cli.study import study_command
+from simwarp.draw.text import printable
 
 net_app = typer.Typer(
-    help="Look at binarized networks, run them on images, convert them.", no_args_is_help=True
+    help="Look at binarized networks, run them on images, convert and study them.", no_args_is_help=True
 )
+net_app.command("study")(study_command)
 
 File = Annotated[Path, typer.Argument(help="A .safetensors file that reference.bnn.save wrote.")]
 
@@ -205,8 +216,8 @@ def _show_classes(rows: list[dict[str, Any]]) -> None:
     shown = table("image", "class", numbers=("logit", "sum"))
     for row in rows:
         for place, one in enumerate(row["classes"]):
-            name = Text("" if place else _printable(row["image"]))
-            label = Text(_printable(one["name"] or str(one["class"])))
+            name = Text("" if place else printable(row["image"]))
+            label = Text(printable(one["name"] or str(one["class"])))
             shown.add_row(name, label, f"{one['logit']:.6g}", str(one["sum"]))
     wide_console(highlight=False).print(shown)
 
@@ -220,7 +231,7 @@ def _show(facts: dict[str, Any]) -> None:
         f"{facts['weights']} weights, {facts['multiply_adds']} multiply-adds for an image",
     ):
         if line:
-            console.print(Text(_printable(line)))
+            console.print(Text(printable(line)))
     shown = table("layer", "type", "", "gives", numbers=("weights", "multiply-adds"))
     shown.add_row("input", first["type"], "", f"{first['gives']} {_product(first['shape'])}")
     for row in facts["layers"]:
@@ -233,8 +244,3 @@ def _show(facts: dict[str, Any]) -> None:
 
 def _product(shape: list[int]) -> str:
     return "×".join(map(str, shape))
-
-
-def _printable(text: str) -> str:
-    """A text of a stranger without what would move the cursor."""
-    return "".join(letter if letter.isprintable() else "�" for letter in text)

@@ -53,10 +53,10 @@ def to_svg(data: Mapping[str, Any]) -> str:
         if not data[name]:
             raise ShapeError(
                 f"a roofline needs operations and bytes: {name} is {data[name]}\n"
-                f"on {data['chip']}, {data['binds']} takes {_si(data['seconds'], 's')}\n"
+                f"on {data['chip']}, {data['binds']} takes {si(data['seconds'], 's')}\n"
                 "draw a run that computes and accesses global memory"
             )
-    title = f"{data['chip']}: {data['binds']} binds, {_si(data['seconds'], 's')} at least"
+    title = f"{data['chip']}: {data['binds']} binds, {si(data['seconds'], 's')} at least"
     notes = (
         f"operations per byte: {data['intensity']:.3g} of compulsory bytes (full point),",
         f"{data['intensity_requested']:.3g} of requested bytes (hollow point)",
@@ -112,12 +112,16 @@ class _Axes:
         for power in range(self.y_range[0], self.y_range[1] + 1):
             y = self.y(10.0**power)
             yield f'<line class="tick" x1="{_LEFT:g}" y1="{y:.1f}" x2="{right:g}" y2="{y:.1f}"/>'
-            yield text_element(_si(10.0**power, "op/s"), _LEFT - 6, y + 4, "axis", "end")
+            yield text_element(si(10.0**power, "op/s"), _LEFT - 6, y + 4, "axis", "end")
         name = f"{self.data['pipe']} operations per byte of global memory"
         yield text_element(name, right, bottom + 34, "axis", "end")
 
 
-def _si(value: float, unit: str) -> str:
-    """A number with an SI prefix: ``2 µs``."""
+def si(value: float, unit: str) -> str:
+    """A number with an SI prefix.
+
+    >>> si(2e-6, "s")
+    '2 µs'
+    """
     power = 0 if not value else min(15, max(-9, 3 * math.floor(math.log10(value) / 3 + 1e-9)))
     return f"{value / 10.0**power:.3g} {_PREFIXES[power]}{unit}"

@@ -128,3 +128,8 @@ def _box(grid: Grid, cell: Cell, width: int) -> str:
         return f"{cell.label:^{width}}"
     fill = min(max(round(cell.padding * width), 1), width - len(cell.label) - 2)
     return f" {cell.label} ".ljust(width - fill) + PADDING * fill
+
+
+def printable(text: str) -> str:
+    """A text of a stranger without what would move the cursor."""
+    return "".join(letter if letter.isprintable() else "�" for letter in text)

@@ -418,7 +418,7 @@ def test_one_table_of_steps_serves_bytes_and_another_floats():
 def test_steps_that_need_nothing_of_one_another_share_a_level():
     net = network(*SMALL["residual"])
     prepared = gpu.bnn.prepare(net, way="whole", device=Device(multiprocessors=1))
-    kinds = [[operation.kind for operation in level] for level in prepared._whole._levels]
+    kinds = [[operation.kind for operation in level] for level in prepared.whole._levels]
     assert kinds == [
         ["shorts_of_numbers"],
         ["products_of_numbers"],  # with the threshold of the body

@@ -1,0 +1,304 @@
+"""Studies of binarized networks on a device: what each launch, barrier, shortcut, batch and scheme costs.
+
+Source: BSTC (SC'19), section 7, and BTC (TPDS'20), section 7: the figures and tables of whole networks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from statistics import median
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+import gpu.bnn
+from gpu.bconv.schemes import EVERY_SCHEME as CONVOLUTIONS
+from gpu.bmm.schemes import EVERY_SCHEME as PRODUCTS
+from gpu.bnn.launches import Site, bytes_of, launch_of
+from gpu.bnn.plan import Step, steps_of, values_of
+from reference.errors import DtypeError, FormatError, LaunchError, SchemeError, ShapeError
+from reference.types.network import Conv, Dense, Network, Reals, Residual
+
+Work: TypeAlias = Callable[[], Any]
+Facts: TypeAlias = dict[str, Any]
+Progress: TypeAlias = Callable[[int, int], None]
+"""Takes what is done, and all that is to be done."""
+
+GAP, WARM, RUNS, BURSTS = 0.01, 2, 5, 5
+"""A burst: seconds without work, runs that do not count, runs that do; and the bursts."""
+_REFUSALS = (SchemeError, ShapeError, FormatError, DtypeError, LaunchError)
+"""How a layer refuses a scheme."""
+TOGETHER = 10
+"""Launches of one step in a graph."""
+
+
+class Meter(Protocol):
+    """What measures work on a device.
+
+    Attributes
+    ----------
+    unit : str
+        The measure that is compared: "seconds" or "instructions".
+    """
+
+    device: Any
+    unit: str
+
+    def cost(self, work: Work, together: int = 1) -> Facts:
+        """What some work costs once; ``together`` times of it are measured in one go."""
+        ...
+
+    def about(self) -> Facts:
+        """How it measures."""
+        ...
+
+
+class Timer:
+    """Measures seconds, by events around a graph of launches, in bursts."""
+
+    unit = "seconds"
+
+    def __init__(self, device: Any) -> None:
+        self.device = device
+
+    def cost(self, work: Work, together: int = 1) -> Facts:
+        """The median of the seconds that the device works."""
+        work()  # loads kernels, which a capture should not do
+        with self.device.capture() as graph:
+            for _ in range(together):
+                work()
+        on_device, _ = self.times(graph.launch)
+        return {"seconds": on_device / together}
+
+    def times(self, work: Work) -> tuple[float, float]:
+        """The medians of the seconds that the device works, and that a caller waits."""
+        on_device, waited = list[float](), list[float]()
+        for _ in range(BURSTS):
+            time.sleep(GAP)
+            for run in range(WARM + RUNS):
+                start, end = self.device.event(), self.device.event()
+                begin = time.perf_counter()
+                start.record()
+                work()
+                end.record()
+                end.synchronize()
+                if run >= WARM:
+                    waited.append(time.perf_counter() - begin)
+                    on_device.append(end.seconds_since(start))
+        return median(on_device), median(waited)
+
+    def about(self) -> Facts:
+        """The bursts."""
+        return {
+            "idle_seconds": GAP,
+            "runs_not_counted": WARM,
+            "runs_timed": RUNS,
+            "bursts": BURSTS,
+            "statistic": "median",
+            "synchronised": "after each run",
+            "clock": "events of the device around a graph of launches",
+        }
+
+
+class Counter:
+    """Counts what the simulator executes: a simulator has no time."""
+
+    unit = "instructions"
+
+    def __init__(self, device: Any) -> None:
+        self.device = device
+
+    def cost(self, work: Work, together: int = 1) -> Facts:
+        """Thread-instructions and launches of one run."""
+        launches, executed = self.device.launches, self.device.executed
+        work()
+        return {
+            "instructions": self.device.executed - executed,
+            "launches": self.device.launches - launches,
+        }
+
+    def about(self) -> Facts:
+        """What an instruction is."""
+        return {"instructions": "of threads whose predicate held", "runs": 1}
+
+
+# --------------------------------------------------------------------------------------------------
+# The studies
+# --------------------------------------------------------------------------------------------------
+
+
+def breakdown(network: Network, meter: Meter, images: int, progress: Progress) -> Facts:
+    """Each launch of a network alone, its share of their sum, and all of them together."""
+    with _room(images):
+        prepared = gpu.bnn.prepare(network, device=meter.device)
+        given = _upload(network, meter, images)
+        found = prepared.launches(given)
+        rows: list[Facts] = []
+        for done, (step, launch, values) in enumerate(found):
+            progress(done, len(found) + 1)
+            rows.append(_about_step(step) | meter.cost(partial(launch, *values), TOGETHER))
+        whole = meter.cost(partial(prepared.run, given))
+    total = sum(row[meter.unit] for row in rows)
+    for row in rows:
+        row["share"] = row[meter.unit] / total if total else 0.0
+    return _facts("breakdown", network.name, meter, images, rows, sum=total, together=whole[meter.unit])
+
+
+def sync(network: Network, meter: Meter, images: int, progress: Progress) -> Facts:
+    """A launch for each step beside one launch, for batches 1, 2, 4 …; and what the latter's barriers cost.
+
+    A barrier's cost is the time that goes when none is waited for, over their number.
+    """
+    layers, whole = (gpu.bnn.prepare(network, way=way, device=meter.device) for way in ("layers", "whole"))
+    assert whole.whole is not None
+    barriers, batches, launches = whole.whole.barriers, _doubled(images), 0
+    rows: list[Facts] = []
+    for done, count in enumerate(batches):
+        progress(done, len(batches))
+        with _room(count):
+            given = _upload(network, meter, count)
+            launches = launches or len(layers.launches(given))
+            row: Facts = {"images": count}
+            for name, prepared in (("layers", layers), ("whole", whole)):
+                row[name] = meter.cost(partial(prepared.run, given))[meter.unit]
+            if meter.unit == "seconds":  # on the simulator it would be a race
+                apart = meter.cost(partial(whole.whole.run, given, waits=False))["seconds"]
+                row |= {"without_barriers": apart, "barrier": (row["whole"] - apart) / max(barriers, 1)}
+        rows.append(row)
+    return _facts("sync", network.name, meter, images, rows, steps=launches, barriers=barriers)
+
+
+def shortcut(networks: Mapping[str, Network], meter: Meter, images: int, progress: Progress) -> Facts:
+    """A residual network with each shortcut: what it costs, and the bytes that go beside the bits."""
+    rows: list[Facts] = []
+    for done, (name, network) in enumerate(networks.items()):
+        progress(done, len(networks))
+        with _room(images):
+            prepared = gpu.bnn.prepare(network, device=meter.device)
+            work = partial(prepared.run, _upload(network, meter, images))
+            rows.append(
+                {"shortcut": name, **meter.cost(work), "residual_bytes": images * residual_bytes(network)}
+            )
+    return _facts("shortcut", next(iter(networks.values())).name, meter, images, rows)
+
+
+def batch(network: Network, meter: Meter, images: int, progress: Progress) -> Facts:
+    """Latency and images in a second for batches 1, 2, 4 …, until memory or 32-bit counters end."""
+    if not isinstance(meter, Timer):
+        raise SchemeError(
+            "study batch on the simulator: latency and images in a second are times\n"
+            "a simulator has none\ngive --device cuda, or study breakdown or sync"
+        )
+    prepared = gpu.bnn.prepare(network, device=meter.device)
+    rows: list[Facts] = []
+    batches, ended = _doubled(images), None
+    for done, count in enumerate(batches):
+        progress(done, len(batches))
+        try:
+            with _room(count):
+                work = partial(prepared.run, _upload(network, meter, count))
+                for _ in range(2):  # the first loads kernels, the second captures
+                    work()
+                seconds, waited = meter.times(work)
+        except ShapeError as error:
+            ended = _why(error)
+            break
+        rows.append({"images": count, "seconds": seconds, "waited": waited, "rate": count / waited})
+    return _facts("batch", network.name, meter, images, rows, ended=ended)
+
+
+def scheme(network: Network, meter: Meter, images: int, progress: Progress) -> Facts:
+    """Each scheme of `gpu.bconv2d` and `gpu.bmm` for each layer of bits: what it costs, or why not."""
+    values = values_of(network)
+    with _room(images):
+        prepared = gpu.bnn.prepare(network, device=meter.device)
+        found = prepared.launches(_upload(network, meter, images))
+        cases = [
+            (step, name, given)
+            for step, _, given in found
+            if step.layers
+            and isinstance(step.layers[0], Conv | Dense)
+            and values[step.reads[0]].kind == "bits"
+            for name in ("auto", *(CONVOLUTIONS if isinstance(step.layers[0], Conv) else PRODUCTS))
+        ]
+        rows: list[Facts] = []
+        for done, (step, name, given) in enumerate(cases):
+            progress(done, len(cases))
+            row = {**_about_step(step), "path": step.paths[0], "scheme": name, meter.unit: None}
+            flag = meter.device.upload(np.zeros(1, np.int32))
+            try:
+                launch = launch_of(step, Site(meter.device, values, {step.paths[0]: name}, flag))
+                row |= meter.cost(partial(launch, *given), TOGETHER)
+            except _REFUSALS as error:
+                row["refused"] = _why(error)
+            rows.append(row)
+    return _facts("scheme", network.name, meter, images, rows)
+
+
+def residual_bytes(network: Network) -> int:
+    """Bytes of the integers of one image that residuals read and write; without them there are none."""
+    values = values_of(network)
+    total = 0
+    for step in steps_of(network, values):
+        if any(isinstance(layer, Residual) for layer in step.layers):
+            moved = [values[path] for path in (*step.reads, *step.writes)]
+            total += sum(bytes_of(value) for value in moved if value.kind == "integers")
+    return total
+
+
+# --------------------------------------------------------------------------------------------------
+# What they share
+# --------------------------------------------------------------------------------------------------
+
+
+def _facts(study: str, network: str, meter: Meter, images: int, rows: list[Facts], **others: Any) -> Facts:
+    """A study as plain data."""
+    cc = "sm_{}{}".format(*meter.device.compute_capability)
+    about = {"study": study, "network": network, "device": meter.device.name, "chip": cc, "images": images}
+    return {**about, "unit": meter.unit, "measured": meter.about(), **others, "rows": rows}
+
+
+def _why(error: Exception) -> str:
+    """A message without its advice, in one line."""
+    return "; ".join(str(error).splitlines()[:-1])
+
+
+def _about_step(step: Step) -> Facts:
+    """What a step is, in a row."""
+    return {
+        "path": step.paths[-1],
+        "layers": [type(layer).__name__ for layer in step.layers],
+        "paths": list(step.paths),
+    }
+
+
+def _doubled(most: int) -> list[int]:
+    """1, 2, 4 … and the most."""
+    return [*(2**i for i in range((most - 1).bit_length())), most]
+
+
+def _upload(network: Network, meter: Meter, count: int) -> Any:
+    """Random images on the device."""
+    rng = np.random.default_rng(0)
+    shape = (count, *network.input.shape)
+    if isinstance(network.input, Reals):
+        largest = min(1.0, 2.0 ** (14 - network.input.fraction))
+        images: npt.NDArray[Any] = rng.uniform(-largest, largest, shape).astype(np.float32)
+    else:
+        images = rng.integers(0, 256, shape, dtype=np.uint8)
+    return meter.device.upload(images, "images")
+
+
+@contextmanager
+def _room(images: int) -> Generator[None]:
+    """Make the driver's errors of memory a ShapeError."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__name__ != "MemoryError" and "OUT_OF_MEMORY" not in str(error):
+            raise
+        raise ShapeError(f"{images} images: there is no memory for them\ngive fewer by --images") from None
