@@ -63,3 +63,9 @@ def test_every_element_of_an_answer_is_explained(element, meaning):
     item = drawn(33)
     size = CASE.answers["reference"](item).size
     assert meaning in CASE.explain(item, (element % size,), 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", [(7, 5), (9, 0)])
+def test_the_listed_kernels_compile(arch):
+    assert len(CASE.kernels(arch)) > 40

@@ -309,14 +309,18 @@ def _shape(item: Item) -> tuple[int, ...]:
 def _kernels(arch: tuple[int, int]) -> dict[str, str]:
     """The kernels of gpu/bnn; those of products and convolutions belong to other cases."""
     sources = [
-        ("SOURCE_PIXELS",),
-        ("SOURCE_REALS",),
-        ("GIVEN_INT16",),
-        ("GIVEN_INT32",),
-        ("GIVEN_INT32", "WIDE"),
+        "SOURCE_PIXELS PLANES=1",
+        "SOURCE_REALS PLANES=2",
+        "GIVEN_INT16 PLANES=2",
+        "GIVEN_INT32 PLANES=4",
     ]
-    outputs = [("MADE_INT16",), ("MADE_INT32",), ("OUTPUT_BITS",), ("OUTPUT_BITS", "VECTORS")]
-    found = [("dots", (*source, *output)) for source, output in itertools.product(sources, outputs)]
+    outputs = ["MADE_INT16", "MADE_INT32", "OUTPUT_BITS", "OUTPUT_BITS FAR VECTORS"]
+    forms = ["BLOCKS=4 REGION STEPS=2 HELD ALIGNED", "BLOCKS=3 ALIGNED"]
+    found: list[tuple[str, tuple[str, ...]]] = [
+        ("dots", ("ROW_TILES=1", "PASSES=1", *f"{source} {output} {form}".split()))
+        for form in forms
+        for source, output in zip(sources, outputs, strict=True)
+    ]
     images = [*itertools.product(("SOURCE_PIXELS", "SOURCE_REALS"), ("MADE_INT16", "MADE_INT32"))]
     images += [*itertools.product(("IMAGES_UINT8", "IMAGES_FLOAT32"), ("VECTORS",)), ("IMAGES_FLOAT32",), ()]
     found += [("images", defines) for defines in images]
