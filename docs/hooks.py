@@ -81,7 +81,10 @@ DOOR_RESULTS = [
     for name in ("door.json", "door-large.json", "door-auto.json")
 ]
 """Of a row that several files have, the last one counts."""
-BITS_RESULTS = ROOT / "benchmarks" / "results" / "h200" / "bits.json"
+BITS_RESULTS = [
+    ROOT / "benchmarks" / "results" / "h200" / name for name in ("bits.json", "bits-convolutions.json")
+]
+"""One table each."""
 STRANGERS_MARKER = "<!-- strangers results -->"
 STRANGERS_HEADER = "| kernel | form | runs | agrees | findings | bugs |\n" + "|---" * 6 + "|"
 STRANGERS_RESULTS = ROOT / "benchmarks" / "results" / "cpu" / "strangers.json"
@@ -110,9 +113,8 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
             door_table(row for path in found for row in json.loads(path.read_text())["rows"]),
         )
     if BITS_MARKER in markdown:
-        measured = BITS_RESULTS.exists()
-        results = bits_results(json.loads(BITS_RESULTS.read_text())) if measured else "*Not measured yet.*"
-        markdown = markdown.replace(BITS_MARKER, results)
+        found = [bits_results(json.loads(path.read_text())) for path in BITS_RESULTS if path.exists()]
+        markdown = markdown.replace(BITS_MARKER, "\n\n".join(found) or "*Not measured yet.*")
     if MTTKRP_MARKER in markdown:
         rows = json.loads(MTTKRP_RESULTS.read_text())["rows"]
         markdown = markdown.replace(MTTKRP_MARKER, mttkrp_table(rows))
