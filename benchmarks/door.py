@@ -10,7 +10,8 @@ numbers. ``door-graph/…`` is such a call, with prepared operands and the schem
 CUDA graph: the launch of the graph, then a synchronisation; torch's is captured, too. A sample is one call on
 an idle device. Every row is measured once in each of several rounds over all rows, minutes apart, and its
 figure is the median of the rounds' medians: a neighbour that disturbs the host's caches for some seconds
-changes one round of a row. Each round runs on the core that is disturbed least at its start.
+changes one round of a row. Each round runs on the core that is disturbed least at its start. Ctrl-C ends the
+rounds: the whole ones count, and the file says how many they are.
 
 ``the kernels alone`` is the time on the device of the very launches of such a call, measured in the same
 rounds: they are captured in a CUDA graph, in which they follow one another (see `hopper.py`); those of
@@ -27,6 +28,7 @@ from __future__ import annotations
 
 import os
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -110,6 +112,10 @@ class Timing:
         times = self._measure()
         self._rounds.append(times if isinstance(times, tuple) else (times,))
 
+    def keep(self, rounds: int) -> None:
+        """Drop all but the first rounds."""
+        del self._rounds[rounds:]
+
     @property
     def medians(self) -> tuple[float, ...]:
         """The median of each time over the rounds."""
@@ -131,12 +137,25 @@ class Bench:
         self.device, self.streamed = gpu.CudaDevice(), Streamed()
         self._timings: list[Timing] = []
 
-    def measure(self, rounds: int) -> None:
-        """Run the rounds, each on the core that is disturbed least at its start."""
-        for _ in range(rounds):
-            with _on_core(_quietest_core()):
+    def measure(self, rounds: int) -> int:
+        """Run the rounds, each on the core that is disturbed least at its start; returns how many count.
+
+        Ctrl-C ends them, and drops the round that it meets.
+        """
+        for done in range(rounds):
+            begin = time.perf_counter()
+            try:
+                with _on_core(_quietest_core()):
+                    for timing in self._timings:
+                        timing.add_round()
+            except KeyboardInterrupt:
+                if not done:
+                    raise
                 for timing in self._timings:
-                    timing.add_round()
+                    timing.keep(done)
+                return done
+            print(f"round {done + 1} of {rounds}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
+        return rounds
 
     def door(self, call: Callable[[], Any], wait: Callable[[], None] | None = None) -> Timing:
         """Time a call with its result, and until it returns."""
@@ -562,8 +581,11 @@ def main() -> None:
             cuda=bench.torch.version.cuda,
             nvrtc=compiler_version().removeprefix("NVRTC "),
         )
-        finishes = list(gpu_rows(bench, options))
-        bench.measure(ROUNDS)
+        finishes: list[Finish] = []
+        for finish in gpu_rows(bench, options):
+            finishes.append(finish)
+            print(f"{len(finishes)} rows prepared", end="\r", file=sys.stderr)
+        meta["rounds"] = bench.measure(ROUNDS)
         rows = [finish() for finish in finishes]
     publish(options.json, meta, rows)
 
