@@ -30,9 +30,11 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from itertools import pairwise
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -437,19 +439,26 @@ def pack_rows(bench: Bench, sizes: Sequence[int]) -> Iterator[Finish]:
         yield from bench.rows(f"pack/{n}", params, made(bench.device), alone, right, peers, lambda _: None)
 
 
-def mttkrp_rows(bench: Bench, names: Sequence[str], formats: Sequence[str]) -> Iterator[Finish]:
+def sparse_problem(name: str) -> tuple[Any, list[Any], list[tuple[Any, Any]]]:
+    """A tensor, its factors, and for each mode the answer and how far from it a call may be."""
     from tensors import make
 
     import reference
 
     random = np.random.default_rng()
-    for name in names:
-        tensor = make(name)
-        host = [random.uniform(-1, 1, (size, RANK)).astype(np.float32) for size in tensor.shape]
-        answers = [
-            (reference.mttkrp(tensor, host, mode), reference.mttkrp_bound(tensor, host, mode, np.float32))
-            for mode in range(len(host))
-        ]
+    tensor = make(name)
+    factors = [random.uniform(-1, 1, (size, RANK)).astype(np.float32) for size in tensor.shape]
+    answers = [
+        (reference.mttkrp(tensor, factors, mode), reference.mttkrp_bound(tensor, factors, mode, np.float32))
+        for mode in range(len(factors))
+    ]
+    return tensor, factors, answers
+
+
+def mttkrp_rows(
+    bench: Bench, names: Sequence[str], problems: Iterable[Any], formats: Sequence[str]
+) -> Iterator[Finish]:
+    for name, (tensor, host, answers) in zip(names, problems, strict=True):
         torches = [of_indices(bench, tensor, host, mode) for mode in range(len(host))]
         for of in formats:
             found: list[tuple[Finish, Finish]] = []
@@ -551,14 +560,16 @@ def simulator_row() -> Row:
 
 def gpu_rows(bench: Bench, options: Any) -> Iterator[Finish]:
     chosen = options.only.split(",")
-    if "bmm" in chosen:
-        yield from bmm_rows(bench, SIZES, options.schemes.split(","))
-    if "bconv2d" in chosen:
-        yield from bconv2d_rows(bench, CHANNELS)
-    if "pack" in chosen:
-        yield from pack_rows(bench, SIZES)
-    if "mttkrp" in chosen:
-        yield from mttkrp_rows(bench, options.tensors.split(","), options.formats.split(","))
+    names = options.tensors.split(",") if "mttkrp" in chosen else []
+    with ProcessPoolExecutor(len(names) or 1, get_context("spawn")) as pool:
+        problems = pool.map(sparse_problem, names)  # made while the other rows are
+        if "bmm" in chosen:
+            yield from bmm_rows(bench, SIZES, options.schemes.split(","))
+        if "bconv2d" in chosen:
+            yield from bconv2d_rows(bench, CHANNELS)
+        if "pack" in chosen:
+            yield from pack_rows(bench, SIZES)
+        yield from mttkrp_rows(bench, names, problems, options.formats.split(","))
 
 
 def main() -> None:
