@@ -13,6 +13,9 @@ import numpy as np
 from gpu.bconv.convolution import bconv2d
 from gpu.bconv.geometry import ConvShape, conv_shape
 from gpu.bconv.schemes import EVERY_SCHEME, plan
+from gpu.bmm.choice import fastest_scheme
+from gpu.bmm.fsb import TILE_BITS
+from gpu.bmm.prepared import PreparedMatrix
 from gpu.bmm.product import bmm
 from gpu.bmm.schemes import choose_scheme
 from gpu.bnn.dots import THREADS, is_far, order_of, pieces_of, planes_of, rule_of, tiles_of
@@ -44,8 +47,8 @@ Launch: TypeAlias = Callable[..., tuple[Any, ...]]
 """Takes what a step reads, returns what it writes: packed bits, or an array of int16 or int32."""
 
 _THREADS = 256
-_WORDS_OF_BLOCK = 32
-"""Words that a block of images.cu makes of numbers."""
+_FEW_THREADS = 128
+"""Threads of a block of images.cu that has several rows."""
 _EIGHT, _BLOCKS = 8, 8
 """Channels of a thread of integers.cu, and blocks of it on a multiprocessor."""
 
@@ -60,12 +63,15 @@ class Site:
         Schemes by the path of a layer, or by "Conv" and "Dense".
     flag : device array of one int32
         What kernels raise for a number of the images that is not finite, or beyond int16.
+    lined : set of str
+        The paths of bits that only products of lines take: they are made as such a product's A.
     """
 
     device: Device
     values: Values
     schemes: dict[str, str]
     flag: Array
+    lined: frozenset[str] = frozenset()
 
     def launch(
         self,
@@ -103,6 +109,13 @@ class Site:
         array = self.device.allocate((batch, height, width, words), np.uint32, "bits")
         return PackedTensor(array, (batch, height, width, channels), "NHWC", 32, "lsb")
 
+    def lines(self, batch: int, value: Value) -> PreparedMatrix:
+        """Allocate bits of vectors as the A of a product that takes lines."""
+        (bits,) = value.shape
+        words = self.device.allocate((batch, -(-bits // TILE_BITS), TILE_BITS // 32), np.uint32, "lines")
+        ones = self.device.allocate((batch,), np.uint32, "ones")
+        return PreparedMatrix(words, ones, (batch, bits), "a", False, "btc2", "lines", "lsb")
+
     def rule(self, threshold: Threshold) -> tuple[Array, Array]:
         """Thresholds and flips on the device."""
         return (
@@ -124,6 +137,33 @@ def macros(defines: Iterable[str]) -> dict[str, str]:
     return {name: value for name, _, value in (define.partition("=") for define in defines)}
 
 
+def lined(steps: Iterable[Step], site: Site) -> frozenset[str]:
+    """The paths of vectors of bits that only products of lines take."""
+    takers = dict[str, list[Step]]()
+    for step in steps:
+        for path in step.reads:
+            takers.setdefault(path, []).append(step)
+
+    def is_lined(path: str) -> bool:
+        return all(
+            is_lined(step.writes[0])
+            if isinstance(step.layers[0], Flatten)
+            else isinstance(step.layers[0], Dense) and _takes_lines(site, step.paths[0], step.layers[0])
+            for step in takers.get(path, ())
+        )
+
+    bits = (path for path, value in site.values.items() if value.kind == "bits" and len(value.shape) == 1)
+    return frozenset(path for path in bits if path in takers and is_lined(path))
+
+
+def _takes_lines(site: Site, path: str, layer: Dense) -> bool:
+    """Whether a product's scheme takes lines, of whatever batch."""
+    name, (k, n) = _product_scheme(site, path, layer), layer.weights.shape
+    if name != "auto":
+        return choose_scheme(name, k).form == "lines"
+    return fastest_scheme(site.device.compute_capability, (1, n, k), "words", "lsb32").form == "lines"
+
+
 def launch_of(step: Step, site: Site) -> Launch:
     """The launch of a step; uploads its weights."""
     made, values = step.writes, site.values
@@ -136,8 +176,10 @@ def launch_of(step: Step, site: Site) -> Launch:
             if given.kind == "integers":
                 return Dots(site, layer, given, values[made[0]], rest, None)
             return _of_bits(site, layer, step.paths[0], given, rest)
-        case [Pixels() | Reals() | Signs() | BitPlanes() as images]:
-            return Images(site, images)
+        case [Pixels() | Reals() as images]:
+            return Integers(site, images)
+        case [Signs() | BitPlanes() as images, *_]:
+            return Bits(site, images, step.writes[0])
         case [Pool(kind="or" | "and") as pool]:
             return Pools(site, pool, values[made[0]])
         case [Flatten()]:
@@ -310,42 +352,63 @@ class Dots:
 
 
 @dataclass(eq=False)
-class Images:
-    """Images as bits or integers."""
+class Integers:
+    """Images as integers."""
 
     site: Site
-    images: Any
+    images: Pixels | Reals
 
     def __post_init__(self) -> None:
-        self.gives = self.site.values["input"]
-        self.source: tuple[Any, ...] = ()
-        if isinstance(self.images, Signs):
-            self.source = (self.site.vector(self.images.thresholds, "thresholds"),)
-        elif not isinstance(self.images, BitPlanes):
-            self.macro, self.source = _source(self.site, self.images)
+        self.macro, self.source = _source(self.site, self.images)
 
     def __call__(self, x: Array) -> tuple[Any]:
         """Launch the kernel."""
+        y = self.site.integers(x.shape[0], self.site.values["input"])
+        count = prod(x.shape)
+        args = (x, *self.source, y, count, x.shape[-1])
+        defines = self.macro, width("MADE", y)
+        self.site.launch("images", "integers_of_images", defines, blocks_of(count), *args)
+        return (y,)
+
+
+@dataclass(eq=False)
+class Bits:
+    """Images as bits: of pixels, or of vectors."""
+
+    site: Site
+    images: Signs | BitPlanes
+    path: str
+
+    def __post_init__(self) -> None:
+        self.gives, self.rule, self.fours = self.site.values[self.path], (), ()
+        if isinstance(self.images, Signs):
+            self.rule = (self.site.vector(self.images.thresholds, "thresholds"),)
+            self.fours = ("FOURS",) if self.images.shape[-1] % 4 == 0 else ()
+
+    def __call__(self, x: Array) -> tuple[Any]:
+        """Launch the kernel: a thread for each word of a row, several rows in a block."""
         site, batch, channels = self.site, x.shape[0], x.shape[-1]
-        rows = prod(x.shape[:-1])
-        if self.gives.kind == "integers":
-            y = site.integers(batch, self.gives)
-            count = rows * channels
-            args = (x, *self.source, y, count, channels)
-            defines = self.macro, width("MADE", y)
-            site.launch("images", "integers_of_images", defines, blocks_of(count), *args)
-            return (y,)
-        bits = site.bits(batch, self.gives)
-        count = prod(bits.words.shape)
-        if isinstance(self.images, BitPlanes):
-            args = (x, bits.words, rows, channels)
-            site.launch("images", "planes_of_images", _vectors(self.gives), blocks_of(count), *args)
-            return (bits,)
-        numbers = np.dtype(x.dtype).name
-        flag = (site.flag,) if numbers == "float32" else ()
-        defines = (f"IMAGES_{numbers.upper()}", *_vectors(self.gives))
-        args = (x, *self.source, *flag, bits.words, rows, channels)
-        site.launch("images", "bits_of_images", defines, blocks_of(count, _WORDS_OF_BLOCK, 128), *args)
+        rows = batch * prod(self.gives.shape[:-1])
+        count = prod(x.shape) // rows
+        bits: Any = (site.lines if self.path in site.lined else site.bits)(batch, self.gives)
+        made = bits.arrays if isinstance(bits, PreparedMatrix) else (bits.words,)
+        words = prod(bits.words.shape) // rows
+        vector, source = (4, "IMAGES_PLANES") if not self.rule else (16, f"IMAGES_{x.dtype.name.upper()}")
+        aligned = x.pointer % vector == count * x.dtype.itemsize % vector == 0
+        flag = (site.flag,) if source == "IMAGES_FLOAT32" else ()
+        form = ("LINES",) if len(made) == 2 else _vectors(self.gives)
+        defines = (source, *self.fours, *(("ALIGNED",) if aligned else ()), *form)
+        across = min(words, _THREADS)
+        down = min(rows, max(1, _FEW_THREADS // across))
+        shape = (-(-rows // down), 1, 1), (across, down, 1)
+        site.launch(
+            "images",
+            "bits_of_images",
+            defines,
+            shape,
+            *(x, *self.rule, *flag, *made),
+            *(rows, words, count, channels),
+        )
         return (bits,)
 
 
@@ -467,7 +530,7 @@ class Flattened:
 
     def __call__(self, x: Any) -> tuple[Any]:
         """Launch the kernel."""
-        if isinstance(x, PackedBits):
+        if isinstance(x, PackedBits | PreparedMatrix):
             return (x,)
         if not isinstance(x, PackedTensor):
             return (x.view((x.shape[0], *self.gives.shape)),)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from gpu.bmm.prepared import PreparedMatrix
 from gpu.bnn.images import can_be_strange, checked_images, refuse_strange
-from gpu.bnn.launches import Site, blocks_of, bytes_of, launch_of, width
+from gpu.bnn.launches import Site, blocks_of, bytes_of, launch_of, lined, width
 from gpu.bnn.plan import IMAGES, Step, steps_of, values_of
 from gpu.bnn.whole import Whole
 from gpu.device import Array, Device, is_array
@@ -28,6 +29,8 @@ MOST_BYTES = 2**33
 """The most bytes of all values of the images that run together."""
 
 WAYS = ("layers", "whole")
+
+_BITS = (PackedBits, PackedTensor, PreparedMatrix)
 
 MOST_KEPT = 8
 """Sizes of batches, or device arrays of images, whose buffers are kept."""
@@ -86,7 +89,7 @@ class PreparedNetwork:
         if self.whole is not None:
             return
         site = Site(device, self._values, dict(schemes), self._flag)
-        self._site = site
+        self._site = site = replace(site, lined=lined(steps, site))
         self._steps = [(step, launch_of(step, site)) for step in steps]
         self._ends = {path: step for step, _ in self._steps for path in step.reads}
         """The last step that reads a value."""
@@ -312,14 +315,16 @@ class PreparedNetwork:
 
 def _address(value: Any) -> int:
     """Where a value is on the device."""
-    return int((value.words if isinstance(value, PackedBits | PackedTensor) else value).pointer)
+    return int((value.words if isinstance(value, _BITS) else value).pointer)
 
 
 def _on_host(value: Any) -> Any:
     """A value as `reference.bnn.values` has it."""
-    if not isinstance(value, PackedBits | PackedTensor):
+    if not isinstance(value, _BITS):
         return value.download().astype(np.int32, copy=False)
     words = value.words.download()
+    if isinstance(value, PreparedMatrix):
+        words = words.reshape(len(words), -1)
     lines = np.ascontiguousarray(words.T if isinstance(value, PackedBits) else words, "<u4")
     return np.unpackbits(lines.view(np.uint8), axis=-1, bitorder="little")[..., : value.shape[-1]]
 
@@ -333,9 +338,9 @@ def prepare(
 ) -> PreparedNetwork:
     """Put a network's weights on a device once, for many runs.
 
-    Layers that one launch computes are joined: an input of integers with the convolution or dense layer after
-    it, these with their threshold, thresholds of convolutions of bits with a pool of 2 × 2 bits, and layers
-    on integers, from a pool to the threshold of a residual's sum.
+    Layers that one launch computes are joined: an input of bits with its flattening, one of integers with the
+    convolution or dense layer after it, these with their threshold, thresholds of convolutions of bits with a
+    pool of 2 × 2 bits, and layers on integers, from a pool to the threshold of a residual's sum.
 
     Parameters
     ----------

@@ -131,8 +131,6 @@ def _goes_into(before: Step, step: Step, users: Counter[str]) -> bool:
             return alone and kinds <= {Affine, Clip, Threshold}
         case [*_, Conv(), Threshold()], [Pool() as pool]:
             return alone and is_halved(pool)
-        case [Signs()], [Flatten()]:
-            return alone
         case _:
             return False
 
@@ -176,7 +174,7 @@ class Lowering:
                 ordered = _in_order(images.thresholds)
                 rule = Threshold(np.tile(ordered, value.shape[-1] // len(ordered)), 0)
                 self._numbers(step, value, _source_of(images), (rule,))
-            case [BitPlanes()]:
+            case [BitPlanes(), *_]:
                 fields = {"seen_channels": value.shape[-1] // 8}
                 self._add("bits_of_planes", step, {}, value, _words(value), fields=fields)
             case [Pool() as pool] if value.kind == "bits":

@@ -9,9 +9,11 @@ from typing import TypeAlias
 
 from reference.types.network import (
     Affine,
+    BitPlanes,
     Clip,
     Conv,
     Dense,
+    Flatten,
     Input,
     Layer,
     Network,
@@ -20,6 +22,7 @@ from reference.types.network import (
     Pool,
     Reals,
     Residual,
+    Signs,
     Threshold,
 )
 from reference.types.network_values import Value, follow, input_value
@@ -115,6 +118,8 @@ def _joined(before: Step, step: Step, given: str, alone: bool, values: Values) -
     if _is_chain(before, values) and _is_chain(step, values):
         return _chained(before, step, given, alone)
     layers, paths = (*before.layers, layer), (*before.paths, *step.paths)
+    if isinstance(before.layers[0], Signs | BitPlanes) and isinstance(layer, Flatten) and alone:
+        return Step(layers, paths, before.reads, step.writes)
     match last, layer:
         case ((Pixels() | Reals()), (Conv() | Dense())) if alone:
             return Step(layers, paths, before.reads, step.writes)

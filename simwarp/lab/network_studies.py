@@ -215,7 +215,8 @@ def scheme(network: Network, meter: Meter, images: int, progress: Progress) -> F
     """Each scheme of `gpu.bconv2d` and `gpu.bmm` for each layer of bits: what it costs, or why not."""
     values = values_of(network)
     with _room(images):
-        prepared = gpu.bnn.prepare(network, device=meter.device)
+        words = {"Dense": "bmm32"}  # every scheme arranges words; lines are for some
+        prepared = gpu.bnn.prepare(network, schemes=words, device=meter.device)
         found = prepared.launches(_upload(network, meter, images))
         cases = [
             (step, name, given)

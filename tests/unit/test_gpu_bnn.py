@@ -342,7 +342,7 @@ def test_launches_overlap_on_chips_that_can(cc, monkeypatch):
     net = network(*SMALL["residual of bits"])
     gpu.bnn.run(net, images(net.input, 2), schemes=CHEAP, device=Device(cc))
     overlap = {name for name, dependent in launches if dependent}
-    assert overlap == ({"planes_of_images", "integers", "dots", "answer"} if cc >= (9, 0) else set())
+    assert overlap == ({"bits_of_images", "integers", "dots", "answer"} if cc >= (9, 0) else set())
 
 
 SIX = {

@@ -321,9 +321,11 @@ def _kernels(arch: tuple[int, int]) -> dict[str, str]:
         for form in forms
         for source, output in zip(sources, outputs, strict=True)
     ]
-    images = [*itertools.product(("SOURCE_PIXELS", "SOURCE_REALS"), ("MADE_INT16", "MADE_INT32"))]
-    images += [*itertools.product(("IMAGES_UINT8", "IMAGES_FLOAT32"), ("VECTORS",)), ("IMAGES_FLOAT32",), ()]
+    images = itertools.product(("SOURCE_PIXELS", "SOURCE_REALS"), ("MADE_INT16", "MADE_INT32"))
     found += [("images", defines) for defines in images]
+    kinds = ("UINT8", "UINT8 FOURS", "FLOAT32", "FLOAT32 FOURS", "PLANES")
+    for kind, aligned, form in itertools.product(kinds, ("", "ALIGNED"), ("", "VECTORS", "LINES")):
+        found.append(("images", tuple(f"IMAGES_{kind} {aligned} {form}".split())))
     steps = [("OTHER_INT16", "MADE_INT16", "BITS"), ("OTHER_INT32", "VIEWED", *_HALVES, "MADE_INT32", "BITS")]
     steps += [("BITS",), ("VIEWED", *_HALVES, "MADE_INT16"), ("AFFINE", "CLIP", "MADE_INT32")]
     for given, step, aligned in itertools.product(("GIVEN_INT16", "GIVEN_INT32"), steps, ((), ("ALIGNED",))):

@@ -1,0 +1,99 @@
+"""Networks of dense layers on the simulator: what a run launches, and the forms of bits between launches."""
+
+import numpy as np
+import pytest
+
+import gpu.bnn
+import reference.bnn
+from reference import pack
+from reference.bnn import BitPlanes, Dense, Flatten, Network, Signs
+from simwarp import Device
+from support.offset_array import OffsetArray
+
+RNG = np.random.default_rng(40)
+
+
+def dense(*shape):
+    return Dense(pack(RNG.choice(np.array([-1, 1], np.int8), shape), layout="row"))
+
+
+def network(given, *layers):
+    count = layers[-1].weights.shape[1]
+    return Network("small", given, layers, *RNG.standard_normal((2, count)).astype(np.float32))
+
+
+def launched(prepared, images):
+    """The answer of a run, and the names of its launches."""
+    names, launch = [], prepared.device.launch
+
+    def counted(plan, arrays):
+        names.append(plan.name)
+        launch(plan, arrays)
+
+    prepared.device.launch = counted
+    try:
+        answer = prepared.run(images)
+    finally:
+        del prepared.device.launch
+    return answer, names
+
+
+def check(net, prepared, images):
+    """The run's launches, if values and answer are the definition's."""
+    answer, names = launched(prepared, images)
+    for got, wanted in zip(answer, reference.bnn.run(net, images), strict=True):
+        np.testing.assert_array_equal(got, wanted)
+    expected = dict(reference.bnn.values(net, images))
+    for path, value in prepared.values(images):
+        np.testing.assert_array_equal(value, expected[path], err_msg=path)
+    return names
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [
+        ((9, 7, 1), "uint8"),  # one threshold, ragged rows
+        ((8, 10, 1), "float32"),
+        ((4, 4, 3), "uint8"),  # whole vectors, and channels in threes
+        ((5, 3, 20), "float32"),  # in fours that words cut
+        ((3, 4, 4), "uint8"),
+        ((45,), "float32"),
+        ((260,), "uint8"),
+        ((33, 257, 1), "uint8"),  # rows longer than a block
+    ],
+)
+@pytest.mark.parametrize("scheme", ["auto", "bmm32"])
+def test_signs_of_images_are_flattened_in_one_launch(shape, dtype, scheme):
+    thresholds = RNG.integers(-1, 257, shape[-1]).astype(np.float32)
+    images = RNG.integers(0, 256, (5, *shape)).astype(dtype)
+    net = network(Signs(shape, thresholds), Flatten(), dense(int(np.prod(shape)), 3))
+    prepared = gpu.bnn.prepare(net, schemes={"Dense": scheme}, device=Device((8, 0)))
+    assert check(net, prepared, images)[:2] == ["bits_of_images", "skinny" if scheme == "auto" else scheme]
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 3), (2, 2, 1), (7, 3, 1)])
+@pytest.mark.parametrize("scheme", ["auto", "bmm32"])
+def test_planes_of_images_are_flattened_in_one_launch(shape, scheme):
+    images = RNG.integers(0, 256, (5, *shape), dtype=np.uint8)
+    net = network(BitPlanes(shape), Flatten(), dense(8 * int(np.prod(shape)), 3))
+    prepared = gpu.bnn.prepare(net, schemes={"Dense": scheme}, device=Device((8, 0)))
+    assert check(net, prepared, images)[:2] == ["bits_of_images", "skinny" if scheme == "auto" else scheme]
+
+
+def test_images_that_begin_between_vectors_are_read_number_by_number():
+    net, device = network(Signs((32,), np.full(32, 99, np.float32)), dense(32, 3)), Device((9, 0))
+    prepared, images = gpu.bnn.prepare(net, device=device), RNG.integers(0, 256, (3, 32), dtype=np.uint8)
+    for offset in (0, 1, 16):
+        sums = prepared.run(OffsetArray(device, images, offset)).sums
+        np.testing.assert_array_equal(sums.download(), reference.bnn.run(net, images).sums)
+
+
+@pytest.mark.parametrize("batch", [1, 8, 13, 33])
+@pytest.mark.parametrize("chip", [(7, 5), (8, 0), (9, 0)])
+def test_a_network_of_dense_layers_gives_what_the_definition_gives(chip, batch):
+    net = reference.bnn.mlp(width=8)
+    images = RNG.integers(0, 256, (batch, *net.input.shape), dtype=np.uint8)
+    prepared = gpu.bnn.prepare(net, device=Device(chip))
+    names = check(net, prepared, images)
+    assert names[0] == "bits_of_images"
+    assert "flatten" not in names
