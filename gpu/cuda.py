@@ -411,15 +411,16 @@ class CudaArray:
         _driver().memcpy_dtoh(host, self.pointer)
         return host
 
-    def view(self, shape: Extent, dtype: npt.DTypeLike | None = None) -> CudaArray:
-        """The same bytes with another shape or dtype."""
+    def view(self, shape: Extent, dtype: npt.DTypeLike | None = None, offset: int = 0) -> CudaArray:
+        """The same bytes, from byte ``offset`` on, with another shape or dtype."""
         dtype = self.dtype if dtype is None else np.dtype(dtype)
         shape = shape if isinstance(shape, tuple) else shape_of("view", shape)
-        other = CudaArray(self.device, self.pointer, shape, dtype, keep=self)
-        if other.nbytes > self.nbytes:
+        other = CudaArray(self.device, self.pointer + offset, shape, dtype, keep=self)
+        if offset < 0 or offset + other.nbytes > self.nbytes:
+            behind = f" from byte {offset} on" if offset else ""
             raise ShapeError(
-                f"view: {shape} of {other.dtype} needs {other.nbytes} bytes, the array has {self.nbytes}\n"
-                "give a smaller shape or dtype"
+                f"view: {shape} of {other.dtype} needs {other.nbytes} bytes{behind}, "
+                f"the array has {self.nbytes}\ngive a smaller shape or dtype"
             )
         other.queue = self.queue
         return other

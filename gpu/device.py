@@ -58,8 +58,8 @@ class Array(Protocol):
         """A copy of the array on the host."""
         ...
 
-    def view(self, shape: Extent, dtype: npt.DTypeLike | None = None) -> Any:
-        """The same bytes with another shape or dtype."""
+    def view(self, shape: Extent, dtype: npt.DTypeLike | None = None, offset: int = 0) -> Any:
+        """The same bytes, from byte ``offset`` on, with another shape or dtype."""
 
     def free(self) -> None:
         """Return the array's memory to the device."""

@@ -33,7 +33,7 @@ torch: Any = _import_torch()
 
 
 def _bmm(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False, scheme: str = "auto") -> Any:
-    """The product of the signs of two CUDA matrices, op(A) · op(B), as int32."""
+    """The product of the signs of two CUDA matrices or stacks, op(A) · op(B), as int32."""
     a, transpose_a = _dense(a, transpose_a)
     b, transpose_b = _dense(b, transpose_b)
     with torch.cuda.device(a.device):
@@ -52,10 +52,10 @@ def _bmm_fake(
     a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False, scheme: str = "auto"
 ) -> Any:
     """The shape, dtype and device of `_bmm`'s answer."""
-    m, k = a.shape[::-1] if transpose_a else a.shape
-    k_of_b, n = b.shape[::-1] if transpose_b else b.shape
+    m, k = a.shape[:-3:-1] if transpose_a else a.shape[-2:]
+    k_of_b, n = b.shape[:-3:-1] if transpose_b else b.shape[-2:]
     torch._check(k == k_of_b, lambda: f"simwarp::bmm: K is {k} in a and {k_of_b} in b")
-    return a.new_empty((m, n), dtype=torch.int32)
+    return a.new_empty((*(a.shape[:-2] or b.shape[:-2]), m, n), dtype=torch.int32)
 
 
 def _bconv2d(

@@ -30,7 +30,8 @@ def prepare(
     Parameters
     ----------
     operand
-        An operand of `gpu.bmm`, `gpu.bconv2d` or `gpu.mttkrp`, on the host or on a device.
+        An operand of `gpu.bmm`, `gpu.bconv2d` or `gpu.mttkrp`, on the host or on a device; also a stack of
+        matrices.
     role : "a", "b", "x" or "w", optional
         The name of the argument of `gpu.bmm` (a, b) or `gpu.bconv2d` (x, w). None for sparse tensors.
     scheme : str

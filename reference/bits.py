@@ -74,11 +74,11 @@ def pack(x: npt.ArrayLike, *, layout: Layout = "row", word: Word = 32, first: Fi
     * ``layout="row"``: ``words`` is (ceil(rows / W), columns);
       ``binarize(x)[r, c] == (words[r // W, c] >> p(r % W)) & 1``.
 
-    Bits past the edge of the matrix are 0.
+    Bits past the edge of the matrix are 0. The words of a stack of matrices have one more axis in front.
 
     Parameters
     ----------
-    x : array_like of float64, float32, float16 or int8, (rows, columns)
+    x : array_like of float64, float32, float16 or int8, (rows, columns) or (B, rows, columns)
     layout : {"row", "column"}
         "column" for a left operand of `bmm`, "row" for a right one: then words hold elements along K.
     word : {32, 64}
@@ -95,7 +95,7 @@ def pack(x: npt.ArrayLike, *, layout: Layout = "row", word: Word = 32, first: Fi
     SchemeError
         For an unknown ``layout``, ``word`` or ``first``.
     ShapeError
-        If ``x`` is not a matrix or has a dimension of 0.
+        If ``x`` is neither a matrix nor a stack of them, or has a dimension of 0.
     DtypeError, NotANumberError
         As `binarize`.
 
@@ -133,7 +133,7 @@ def unpack(packed: PackedBits) -> Bits:
 
     Returns
     -------
-    array of uint8, (rows, columns), C order
+    array of uint8, (rows, columns) or (B, rows, columns), C order
 
     Raises
     ------
@@ -142,7 +142,7 @@ def unpack(packed: PackedBits) -> Bits:
     SchemeError
         For an unknown layout, word or bit order.
     ShapeError
-        If ``packed.shape`` does not have two dimensions, each at least 1.
+        If ``packed.shape`` does not have two or three dimensions, each at least 1.
 
     Notes
     -----
@@ -156,8 +156,10 @@ def unpack(packed: PackedBits) -> Bits:
     """
     check_packed(packed)
     by_column = packed.layout == "column"
-    bits = bits_of(packed.words.T, packed.shape[by_column], packed.word, packed.first)
-    return np.ascontiguousarray(bits if by_column else bits.T)
+    bits = bits_of(
+        packed.words.swapaxes(-1, -2), packed.shape[-1 if by_column else -2], packed.word, packed.first
+    )
+    return np.ascontiguousarray(bits if by_column else bits.swapaxes(-1, -2))
 
 
 def real_array(x: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
@@ -188,9 +190,9 @@ def sign_bits(array: npt.NDArray[Any], name: str) -> Bits:
 
 
 def pack_bits(bits: Bits, layout: Layout, word: Word, first: First) -> PackedBits:
-    """Pack a matrix of bits 0 and 1, without the checks of `pack`."""
-    words = words_of(bits if layout == "column" else bits.T, word, first)
-    return PackedBits(np.ascontiguousarray(words.T), (bits.shape[0], bits.shape[1]), layout, word, first)
+    """Pack a matrix or stack of bits 0 and 1, without the checks of `pack`."""
+    words = words_of(bits if layout == "column" else bits.swapaxes(-1, -2), word, first)
+    return PackedBits(np.ascontiguousarray(words.swapaxes(-1, -2)), bits.shape, layout, word, first)
 
 
 def words_of(bits: Bits, word: Word, first: First) -> npt.NDArray[Any]:
@@ -229,9 +231,12 @@ def check_format(layout: object, word: object, first: object, layouts: Sequence[
 
 
 def _check_matrix(shape: tuple[int, ...], name: str) -> None:
-    """Raise ShapeError unless a shape has two dimensions of at least 1."""
-    if len(shape) != 2 or min(shape) < 1:
-        raise ShapeError(f"{name} has shape {shape}: a matrix needs (rows, columns), at least one of each")
+    """Raise ShapeError unless a shape is that of a matrix or a stack, with dimensions of at least 1."""
+    if len(shape) not in (2, 3) or min(shape) < 1:
+        raise ShapeError(
+            f"{name} has shape {shape}: a matrix needs (rows, columns), a stack (B, rows, columns), "
+            "at least one of each"
+        )
 
 
 def check_packed(packed: Any) -> None:
@@ -242,15 +247,14 @@ def check_packed(packed: Any) -> None:
         )
     check_format(packed.layout, packed.word, packed.first)
     _check_matrix(packed.shape, "the packed matrix")
-    rows, columns = packed.shape
     shape = words_shape(packed.layout, packed.word, packed.shape)
-    check_words(packed, "the packed matrix", f"a {rows} x {columns} matrix", shape)
+    check_words(packed, "the packed matrix", f"a {' x '.join(map(str, packed.shape))} matrix", shape)
 
 
-def words_shape(layout: Layout, word: Word, shape: tuple[int, int]) -> tuple[int, int]:
-    """The shape of the packed words of a matrix of ``shape``."""
-    along, across = reversed(shape) if layout == "column" else shape
-    return -(-along // word), across
+def words_shape(layout: Layout, word: Word, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of the packed words of a matrix or stack of ``shape``."""
+    along, across = shape[:-3:-1] if layout == "column" else shape[-2:]
+    return *shape[:-2], -(-along // word), across
 
 
 def check_words(packed: PackedBits | PackedTensor, name: str, whole: str, shape: tuple[int, ...]) -> None:

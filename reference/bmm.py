@@ -40,7 +40,8 @@ def bmm(
     Parameters
     ----------
     a : array_like of float64, float32, float16 or int8, or PackedBits; (M, K), or (K, M) if transpose_a
-        PackedBits may have any layout, word and bit order; their words must be on the host.
+        PackedBits may have any layout, word and bit order; their words must be on the host. Either operand
+        may be a stack of B matrices, with an axis of B in front; both then have the same B.
     b : likewise, (K, N), or (N, K) if transpose_b
         Its dtype or format may differ from that of ``a``.
     transpose_a, transpose_b : bool
@@ -48,12 +49,13 @@ def bmm(
 
     Returns
     -------
-    array of int32, (M, N), C order
+    array of int32, (M, N), or (B, M, N) if an operand is a stack; C order
 
     Raises
     ------
     ShapeError
-        If an operand is not a matrix or has a dimension of 0, if the two K differ, or K > 2**31 - 1.
+        If an operand is neither a matrix nor a stack or has a dimension of 0, if the two K or the two B
+        differ, or K > 2**31 - 1.
     DtypeError
         For another dtype.
     NotANumberError
@@ -74,6 +76,17 @@ def bmm(
     b = b if isinstance(b, PackedBits) else real_array(b, "b")
     _check_shapes(a.shape, b.shape, transpose_a, transpose_b)
     bits_a, bits_b = _bits(a, "a", transpose_a), _bits(b, "b", transpose_b)
+    if bits_a.ndim == bits_b.ndim == 2:
+        return _product(bits_a, bits_b)
+    if bits_b.ndim == 2:
+        return _product(bits_a.reshape(-1, bits_a.shape[-1]), bits_b).reshape(*bits_a.shape[:2], -1)
+    return np.stack(
+        [_product(bits_a if bits_a.ndim == 2 else bits_a[i], each) for i, each in enumerate(bits_b)]
+    )
+
+
+def _product(bits_a: Bits, bits_b: Bits) -> Product:
+    """The product of bits (M, K) and (K, N)."""
     (m, k), n = bits_a.shape, bits_b.shape[1]
     if m * n * k < _LARGE_PRODUCT and (m + n) * k < _LARGE_OPERANDS:
         return _product_numpy(bits_a, bits_b)
@@ -85,17 +98,21 @@ def bmm(
 def _bits(operand: npt.NDArray[Any] | PackedBits, name: str, transpose: bool) -> Bits:
     """The bits of op(operand)."""
     bits = unpack(operand) if isinstance(operand, PackedBits) else sign_bits(operand, name)
-    return bits.T if transpose else bits
+    return bits.swapaxes(-1, -2) if transpose else bits
 
 
 def _check_shapes(
     shape_a: tuple[int, ...], shape_b: tuple[int, ...], transpose_a: bool, transpose_b: bool
 ) -> None:
-    """Raise ShapeError unless op(a) and op(b) are matrices with a common K."""
+    """Raise ShapeError unless op(a) and op(b) are matrices with a common K, or stacks with a common B."""
     given = f"a {shape_a}, transpose_a={transpose_a}, and b {shape_b}, transpose_b={transpose_b}"
-    if len(shape_a) != 2 or len(shape_b) != 2 or min(*shape_a, *shape_b) < 1:
-        raise ShapeError(f"{given}: give each the two dimensions of a matrix, at least 1")
-    k_of_a, k_of_b = shape_a[0 if transpose_a else 1], shape_b[1 if transpose_b else 0]
+    if not {len(shape_a), len(shape_b)} <= {2, 3} or min(*shape_a, *shape_b) < 1:
+        raise ShapeError(
+            f"{given}: give each the two dimensions of a matrix, or three of a stack, at least 1"
+        )
+    if len(shape_a) == len(shape_b) == 3 and shape_a[0] != shape_b[0]:
+        raise ShapeError(f"{given} do not fit: give stacks of as many matrices, or a single matrix for one")
+    k_of_a, k_of_b = shape_a[-2 if transpose_a else -1], shape_b[-1 if transpose_b else -2]
     if k_of_a != k_of_b:
         side_a, side_b = ("rows" if transpose_a else "columns"), ("columns" if transpose_b else "rows")
         raise ShapeError(

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from gpu.bmm.packing import matrix, pack_on_device
+from gpu.bmm.stacks import matrices
 from gpu.compile import Ptx, compile_file
 from gpu.device import Array, Device, LaunchPlan, launch
 from gpu.host import WORD_DTYPES, choose_device, unknown
@@ -88,7 +89,8 @@ def pack_fsb(x: Any, *, order: Order = "row", device: Device | None = None) -> F
     device = choose_device(device, x)
     packed = pack_on_device(x, "x", _LAYOUTS[order], 32, "lsb", device)
     words, ones = arrange(packed, "x", "fsb", device)
-    return FsbBits(words, ones, packed.shape, order)
+    rows, columns = packed.shape
+    return FsbBits(words, ones, (rows, columns), order)
 
 
 def unpack_fsb(packed: FsbBits) -> PackedBits:
@@ -126,16 +128,18 @@ def arrange(packed: PackedBits, name: str, format: Format, device: Device) -> tu
     """Rearrange 32-bit words for tensor cores, and count the ones of each line.
 
     FSB tiles are (ceil(lines / 8), ceil(bits / 128), 8, 4), lines (lines, ceil(bits / 128), 4), with zeros
-    past the edge.
+    past the edge; a stack of matrices has one more axis in front.
     """
-    lines, bits = packed.shape if packed.layout == "column" else packed.shape[::-1]
+    stack, of_one = packed.shape[:-2], packed.shape[-2:]
+    lines, bits = of_one if packed.layout == "column" else of_one[::-1]
     pieces, tiles = -(-bits // TILE_BITS), -(-lines // TILE_LINES)
     shape = (tiles, pieces, TILE_LINES, _WORDS) if format == "fsb" else (lines, pieces, _WORDS)
-    words: Array = device.allocate(shape, WORD_DTYPES[32], f"tiles of {name}")
-    ones: Array = device.allocate((lines,), WORD_DTYPES[32], f"ones of {name}")
+    words: Array = device.allocate((*stack, *shape), WORD_DTYPES[32], f"tiles of {name}")
+    ones: Array = device.allocate((*stack, lines), WORD_DTYPES[32], f"ones of {name}")
     sizes = lines, tiles * TILE_LINES if format == "fsb" else lines, bits
     plan = partial(_plan, "arrange", format, lines, (None, None, None, *sizes), device)
-    launch(device, ("arrange", format, lines, bits), plan, packed.words, words, ones)
+    for each in matrices(stack, packed.words, words, ones):
+        launch(device, ("arrange", format, lines, bits), plan, *each)
     return words, ones
 
 

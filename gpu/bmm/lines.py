@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gpu.bmm.stacks import matrices
 from gpu.compile import Ptx, compile_file
 from gpu.device import Array, Device, Dim, LaunchPlan, launch, planned
 from gpu.host import ELEMENTS, WORD_DTYPES, nan_flag, to_device
@@ -22,23 +23,38 @@ COLUMN_WARPS = 16
 LEAST_TURNS = 4
 """Turns of a block along its columns that are worth a launch more, to share them among blocks."""
 
+_MOST_ROWS = 2**31 - 1
+"""Rows that a kernel can count."""
 
-def pack_lines(x: Any, name: str, axis: int, device: Device) -> tuple[tuple[int, int], Array, Array]:
+
+def pack_lines(x: Any, name: str, axis: int, device: Device) -> tuple[tuple[int, ...], Array, Array]:
     """Pack a checked matrix, whose lines are counted along ``axis``; returns its shape, words and ones.
 
-    Words are (lines, ceil(bits / 128), 4), with zeros past the edge; ones are (lines,).
+    Words are (lines, ceil(bits / 128), 4), with zeros past the edge; ones are (lines,). A stack has one more
+    axis in front. The rows of all its matrices are packed at once, columns matrix by matrix.
     """
     source = to_device(x, name, device)
+    *stack, rows, _ = shape = tuple(source.shape)
+    lines, bits = shape[-2:] if axis == 0 else shape[:-3:-1]
+    words: Array = device.allocate((*stack, lines, -(-bits // 128), 4), WORD_DTYPES[32], f"lines of {name}")
+    ones: Array = device.allocate((*stack, lines), WORD_DTYPES[32], f"ones of {name}")
+    parts = matrices(tuple(stack), source, words, ones)
+    if stack and axis == 0 and (count := stack[0] * rows) <= _MOST_ROWS:
+        parts = [tuple(x.view((count, *x.shape[2:])) for x in (source, words, ones))]
+    for real, packed, counts in parts:
+        _pack(real, packed, counts, axis, device)
+    return shape, words, ones
+
+
+def _pack(source: Array, words: Array, ones: Array, axis: int, device: Device) -> None:
+    """Pack the lines of one matrix."""
     rows, columns = source.shape
-    lines, bits = source.shape[axis], source.shape[1 - axis]
-    words: Array = device.allocate((lines, -(-bits // 128), 4), WORD_DTYPES[32], f"lines of {name}")
-    ones: Array = device.allocate((lines,), WORD_DTYPES[32], f"ones of {name}")
     key = ("lines", rows, columns, source.dtype, source.pointer % 16, axis)
     plan = planned(device.plans, key, lambda: _plan(source, axis, device))
     if plan.grid[1] > 1:  # blocks that share a line add to its ones
+        lines = source.shape[axis]
         launch(device, ("clear", lines), lambda: clear_plan(lines, device.compute_capability), ones)
     device.launch(plan, (source, words, ones, nan_flag(device)))
-    return (rows, columns), words, ones
 
 
 def _plan(source: Array, axis: int, device: Device) -> LaunchPlan:

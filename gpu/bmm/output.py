@@ -45,16 +45,18 @@ class Output:
         """Whether dot products are multiplied by scales."""
         return bool(self.rule) and not self.is_bits
 
-    def allocate(self, m: int, n: int, scheme: AnyScheme, device: Device) -> tuple[Any, ...]:
-        """The arrays that the kernel writes: C, and with lines their ones."""
+    def allocate(
+        self, m: int, n: int, scheme: AnyScheme, device: Device, stack: tuple[int, ...] = ()
+    ) -> tuple[Any, ...]:
+        """The arrays that the kernel writes, for each matrix of a stack: C, and with lines their ones."""
         if self.kind == "lines":
             return (
-                device.allocate((m, -(-n // 128), 4), np.uint32, "c"),
-                device.allocate((m,), np.uint32, "ones of c"),
+                device.allocate((*stack, m, -(-n // 128), 4), np.uint32, "c"),
+                device.allocate((*stack, m), np.uint32, "ones of c"),
             )
         if self.is_bits:
-            return (device.allocate((-(-n // scheme.word), m), WORD_DTYPES[scheme.word], "c"),)
-        return (device.allocate((m, n), DTYPES[self.kind], "c"),)
+            return (device.allocate((*stack, -(-n // scheme.word), m), WORD_DTYPES[scheme.word], "c"),)
+        return (device.allocate((*stack, m, n), DTYPES[self.kind], "c"),)
 
 
 DTYPES = {name: np.dtype(name) for name in _NUMBERS}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from gpu.bmm.schemes import WARPS_PER_BLOCK
+from gpu.bmm.stacks import matrices
 from gpu.compile import Ptx, compile_file
 from gpu.device import Array, Device, LaunchPlan, launch
 from gpu.host import (
@@ -40,7 +42,7 @@ def pack(
 
     Parameters
     ----------
-    x : (rows, columns) of float64, float32, float16 or int8
+    x : (rows, columns), or a stack (B, rows, columns), of float64, float32, float16 or int8
         A host array, or a device array (this device's, or any with a CUDA array interface or DLPack).
     layout, word, first
         The format; see `reference.types.PackedBits`.
@@ -69,7 +71,7 @@ def pack(
     '0xa0000000'
     """
     check_format(layout, word, first)
-    x = matrix(x, "x")
+    x = matrix(x, "x", stacks=True)
     device = in_stream(choose_device(device, x), None, x)
     packed = pack_on_device(x, "x", layout, word, first, device)
     if on_device(x):
@@ -79,21 +81,19 @@ def pack(
 
 
 def pack_on_device(x: Any, name: str, layout: Layout, word: Word, first: First, device: Device) -> PackedBits:
-    """Pack a checked matrix; the words stay on the device."""
+    """Pack a checked matrix or stack; the words stay on the device."""
     source = to_device(x, name, device)
-    rows, columns = source.shape
-    words: Array = device.allocate(
-        (-(-columns // word), rows) if layout == "column" else (-(-rows // word), columns),
-        WORD_DTYPES[word],
-        f"words of {name}",
-    )
-    launch(
-        device,
-        ("pack", rows, columns, source.dtype, source.pointer % 16, layout, word, first),
-        lambda: _plan(source, layout, word, first, device),
-        *(source, words, nan_flag(device)),
-    )
-    return PackedBits(words, (rows, columns), layout, word, first)
+    *stack, rows, columns = source.shape
+    of_one = (-(-columns // word), rows) if layout == "column" else (-(-rows // word), columns)
+    words: Array = device.allocate((*stack, *of_one), WORD_DTYPES[word], f"words of {name}")
+    for real, packed in matrices(tuple(stack), source, words):
+        launch(
+            device,
+            ("pack", rows, columns, real.dtype, real.pointer % 16, layout, word, first),
+            partial(_plan, real, layout, word, first, device),
+            *(real, packed, nan_flag(device)),
+        )
+    return PackedBits(words, (*stack, rows, columns), layout, word, first)
 
 
 def _plan(source: Array, layout: Layout, word: Word, first: First, device: Device) -> LaunchPlan:
@@ -126,14 +126,14 @@ def packing_ptx(element: str, word: Word, first: First, arch: tuple[int, int]) -
     return compile_file("bmm/pack.cu", defines, arch)
 
 
-def matrix(x: Any, name: str) -> Any:
+def matrix(x: Any, name: str, *, stacks: bool = False) -> Any:
     """Check a real matrix; a host array gets the native byte order, a device array stays as it is."""
-    return signs(x, name, "a matrix (rows, columns)", check_shape)
+    return signs(x, name, "a matrix (rows, columns)", partial(check_shape, stacks=stacks))
 
 
-def check_shape(shape: tuple[int, ...], name: str) -> None:
+def check_shape(shape: tuple[int, ...], name: str, *, stacks: bool = False) -> None:
     """Refuse shapes that are not a matrix's, are empty, or are larger than kernels can count."""
-    if len(shape) != 2 or min(shape) < 1 or max(shape) > LARGEST:
+    if len(shape) not in ((2, 3) if stacks else (2,)) or min(shape) < 1 or max(shape) > LARGEST:
         raise ShapeError(
             f"{name} has shape {shape}\na matrix with both dimensions from 1 to {LARGEST} is needed\n"
             "reshape it, or multiply it in parts"

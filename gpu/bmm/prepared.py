@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import repeat
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -10,8 +12,9 @@ import numpy as np
 from gpu.bmm.choice import Format, fastest_scheme
 from gpu.bmm.fsb import TILE_BITS, TILE_LINES, FsbBits, arrange
 from gpu.bmm.lines import pack_lines
-from gpu.bmm.packing import check_format, check_shape, matrix, pack_on_device
+from gpu.bmm.packing import LARGEST, check_format, check_shape, matrix, pack_on_device
 from gpu.bmm.schemes import AnyScheme, Scheme, choose_scheme
+from gpu.bmm.stacks import matrices
 from gpu.device import Device, is_array
 from gpu.host import (
     WORD_DTYPES,
@@ -43,8 +46,9 @@ class PreparedMatrix(Prepared):
         Packed words along K, lines padded to 128 bits, or FSB tiles.
     ones : (lines,) device array of uint32, or None
         The number of 1 bits in each line, for bit tensor cores.
-    shape : (int, int)
-        The shape of the original matrix, without padding.
+    shape : tuple of int
+        The shape of the original matrix, without padding; (B, rows, columns) of a stack, whose words and ones
+        have one more axis in front.
     role : "a" or "b"
         Left or right operand.
     transposed : bool
@@ -67,7 +71,7 @@ class PreparedMatrix(Prepared):
 
     words: Any
     ones: Any
-    shape: tuple[int, int]
+    shape: tuple[int, ...]
     role: Role
     transposed: bool
     scheme: str
@@ -81,10 +85,28 @@ class PreparedMatrix(Prepared):
 
     def __post_init__(self) -> None:
         axis = _line_axis(self.role, self.transposed)
-        self.lines, self.bits = self.shape[axis], self.shape[1 - axis]
+        self.lines, self.bits = self.shape[-2:][axis], self.shape[-2:][1 - axis]
         self.device = self.words.device
         self.arrays = (self.words,) if self.ones is None else (self.words, self.ones)
         self.kind = self.role, self.scheme, self.first, self.transposed, self.shape
+
+    def matrices(self, stack: tuple[int, ...]) -> Iterator[PreparedMatrix]:
+        """The matrices of a stack; a single matrix as often as a stack has some."""
+        if len(self.shape) == 2:
+            yield from repeat(self, stack[0] if stack else 1)
+            return
+        for arrays in matrices(stack, *self.arrays):
+            ones = None if self.ones is None else arrays[1]
+            yield replace(self, words=arrays[0], ones=ones, shape=self.shape[1:])
+
+    def as_rows(self) -> PreparedMatrix | None:
+        """All lines of a stack as those of one matrix; None if they do not lie one after the other."""
+        if self.form != "lines" or self.shape[0] * self.lines > LARGEST:
+            return None
+        lines = self.shape[0] * self.lines
+        words, ones = self.words.view((lines, *self.words.shape[2:])), self.ones.view((lines,))
+        shape = (self.bits, lines) if self.transposed else (lines, self.bits)
+        return replace(self, words=words, ones=ones, shape=shape)
 
     def __repr__(self) -> str:
         turned = " transposed" if self.transposed else ""
@@ -111,13 +133,14 @@ def operand(x: Any, name: Role, *, transposed: bool) -> Any:
     if isinstance(x, FsbBits):
         return _of_tiles(x, name, transposed)
     if not isinstance(x, PackedBits):
-        return matrix(x, name)
-    check_shape(x.shape, name)
+        return matrix(x, name, stacks=True)
+    check_shape(x.shape, name, stacks=True)
     check_format(x.layout, x.word, x.first)
-    rows, columns = x.shape
+    *stack, rows, columns = x.shape
     along, lines = (columns, rows) if x.layout == "column" else (rows, columns)
-    described = f"a {rows} x {columns} matrix packed {x.layout}-major-{x.word}"
-    check_words(x, name, (-(-along // x.word), lines), described)
+    what = f"{f'a stack of {stack[0]}' if stack else 'a'} {rows} x {columns} matri{'ces' if stack else 'x'}"
+    described = f"{what} packed {x.layout}-major-{x.word}"
+    check_words(x, name, (*stack, -(-along // x.word), lines), described)
     if not is_array(x.words):
         _refuse_padding(x, name, -along % x.word)
     return x
@@ -128,7 +151,7 @@ def sizes_of(x: Any, role: Role, transposed: bool) -> tuple[int, int]:
     if isinstance(x, PreparedMatrix):
         return x.lines, x.bits
     axis = _line_axis(role, transposed)
-    return x.shape[axis], x.shape[1 - axis]
+    return x.shape[-2:][axis], x.shape[-2:][1 - axis]
 
 
 def scheme_for(
@@ -212,7 +235,7 @@ def _refuse_padding(x: PackedBits, name: str, spare: int) -> None:
     """Refuse 1 bits past the edge, which kernels would count like any other."""
     ones = (1 << spare) - 1
     past = np.dtype(x.words.dtype).type(ones if x.first == "msb" else ones << (x.word - spare))
-    if spare and (x.words[-1] & past).any():
+    if spare and (x.words[..., -1, :] & past).any():
         raise FormatError(
             f"{name} has bits past the edge of its {x.shape} matrix that are not 0\n"
             "kernels count them like any other\nclear them"

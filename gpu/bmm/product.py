@@ -5,15 +5,19 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, cast
 
+import numpy as np
+
 from gpu.bmm.lines import clear_plan
 from gpu.bmm.output import Output, check_kind, kind_of, scales_on_device
+from gpu.bmm.packing import LARGEST
 from gpu.bmm.prepared import PreparedMatrix, operand, placed, scheme_for, sizes_of
 from gpu.bmm.schemes import AnyScheme, TensorCoreScheme, product_ptx
 from gpu.bmm.skinny import SkinnyScheme
+from gpu.bmm.stacks import matrices, stack_of
 from gpu.bmm.threshold import rule_on_device
 from gpu.bmm.warpgroups import WarpgroupScheme, check_chip
 from gpu.device import Device, LaunchChain, LaunchPlan, is_array, launch, planned
-from gpu.host import choose_device, downloaded, in_stream, on_device, refuse_nan
+from gpu.host import choose_device, downloaded, in_stream, on_device, refuse_nan, to_device
 from gpu.recording import Recording, play
 from reference.errors import FormatError, ShapeError
 from reference.types import PackedBits
@@ -42,6 +46,7 @@ def bmm(
     ----------
     a : (M, K), or (K, M) with ``transpose_a``
     b : (K, N), or (N, K) with ``transpose_b``
+        Either may be a stack of B matrices, with an axis of B in front; both then have the same B.
         Real matrices (float64, float32, float16, int8) on the host or on a device, or `PackedBits`
         of the scheme's word size whose words run along K: ``layout="column"`` for A and ``"row"``
         for B, the other one where transposed; both with the same ``first``. Or a result of `gpu.prepare`,
@@ -78,7 +83,7 @@ def bmm(
 
     Returns
     -------
-    (M, N) of dtype, or PackedBits
+    (M, N) of dtype, or PackedBits; (B, M, N) if an operand is a stack
         On the host; on the device if an operand lies there. Bits are packed ``layout="column"``, in
         words of the scheme's size, ready to be the next product's A. Those of "auto" have 32 bits and
         ``first="lsb"`` on sm_75 to sm_90, unless an operand has other words; other chips give
@@ -118,8 +123,11 @@ def bmm(
             "the columns of op(A) must be as many as the rows of op(B)\n"
             "check the shapes, or transpose an operand"
         )
+    stack = stack_of(a.shape, b.shape)
     device = in_stream(choose_device(device, a, b, thresholds, flip), stream, a, b, thresholds, flip)
     kind = kind_of(dtype, bits=thresholds is not None, prepared=prepared)
+    rows = None if b.shape[:-2] or kind == "words" else _as_rows(a, transpose_a, device)
+    m = m if rows is None else m * stack[0]
     chosen = scheme_for(scheme, device, (m, n, k), kind, a, b)
     check_kind(kind, chosen, k)
     check_chip(chosen, device.compute_capability)
@@ -133,23 +141,27 @@ def bmm(
         refuse_nan(a=a, b=b)
     factors = scales_on_device(scales, kind, n, device)
     output = Output(kind, rule_on_device(thresholds, flip, n, device) or factors)
-    recording = None if key is None else Recording(device, arrays)
+    recording = None if key is None or stack else Recording(device, arrays)
     device = device if recording is None else cast("Device", recording)
-    left = placed(a, "a", transpose_a, chosen, device)
+    left = placed(a if rows is None else rows, "a", transpose_a, chosen, device)
     right = placed(b, "b", transpose_b, chosen, device)
     if left.first != right.first:
         raise FormatError(
             f"a is packed with first={left.first!r} and b with first={right.first!r}\n"
             "repack one of them with the other's first"
         )
-    made = output.allocate(m, n, chosen, device)
+    made = output.allocate(m, n, chosen, device, stack if rows is None else ())
     multiply(left, right, made, chosen, output, device)
-    packed = partial(PackedBits, shape=(m, n), layout="column", word=chosen.word, first=left.first)
+    if rows is not None:
+        m //= stack[0]
+        made = tuple(x.view((*stack, m, *x.shape[1:])) for x in made)
+    shape = *stack, m, n
+    packed = partial(PackedBits, shape=shape, layout="column", word=chosen.word, first=left.first)
     if recording is not None and key is not None:
         recording.keep(made[0], key, packed if output.is_bits else None)
     if kind == "lines":
         words, ones = made
-        return PreparedMatrix(words, ones, (m, n), "a", False, chosen.name, chosen.form, chosen.first)
+        return PreparedMatrix(words, ones, shape, "a", False, chosen.name, chosen.form, chosen.first)
     result = made[0] if stays else downloaded(made[0], a=a, b=b)
     return packed(result) if output.is_bits else result
 
@@ -162,7 +174,7 @@ def multiply(
     output: Output,
     device: Device,
 ) -> None:
-    """Launch the kernel of a scheme, which multiplies two prepared operands.
+    """Launch the kernel of a scheme, which multiplies two prepared operands; once for each matrix of a stack.
 
     Parameters
     ----------
@@ -190,6 +202,34 @@ def multiply(
     >>> made[0].download()
     array([[5]], dtype=int32)
     """
+    stack = stack_of(a.shape, b.shape)
+    for left, right, out in zip(a.matrices(stack), b.matrices(stack), matrices(stack, *made), strict=True):
+        _launch(left, right, out, scheme, output, device)
+
+
+def _as_rows(given: Any, transposed: bool, device: Device) -> Any:
+    """The rows of a stack of A as those of one matrix; None if they cannot be that."""
+    if len(given.shape) == 2:
+        return None
+    if isinstance(given, PreparedMatrix):
+        return given.as_rows()
+    count, m, k = given.shape
+    if isinstance(given, PackedBits) or transposed or count * m > LARGEST:
+        return None
+    if issubclass(type(given), np.ndarray):
+        return given.reshape(count * m, k)
+    return to_device(given, "a", device).view((count * m, k))
+
+
+def _launch(
+    a: PreparedMatrix,
+    b: PreparedMatrix,
+    made: tuple[Any, ...],
+    scheme: AnyScheme,
+    output: Output,
+    device: Device,
+) -> None:
+    """Launch the kernel for two matrices."""
     sizes = m, n, k = a.lines, b.lines, a.bits
     operands = (a.words, b.words) if a.ones is None else (a.words, a.ones, b.words, b.ones)
 

@@ -22,6 +22,8 @@ class PackedBits:
     * ``layout="row"`` (BSTC row-major-W, figure 4): W consecutive elements of a *column* make a
       word; ``words`` has shape (ceil(rows / W), columns) and the bit is in ``words[r // W, c]``.
 
+    A stack of B matrices has one more axis in front: ``words[i]`` are those of matrix i.
+
     With ``i = c % W`` (column) or ``r % W`` (row), the bit, counted from the least significant,
     is ``W - 1 - i`` for ``first="msb"`` and ``i`` for ``first="lsb"``. Bits past the
     edge of the matrix are 0.
@@ -31,7 +33,7 @@ class PackedBits:
     words : array of uint32 or uint64, C order
         On the host (NumPy) or on a device.
     shape : tuple of int
-        (rows, columns) of the matrix, without padding.
+        (rows, columns) of the matrix, without padding; (B, rows, columns) of a stack.
     layout, word, first
         The format, as above.
 
@@ -39,7 +41,7 @@ class PackedBits:
     """
 
     words: Any
-    shape: tuple[int, int]
+    shape: tuple[int, ...]
     layout: Layout
     word: Word = 32
     first: First = "msb"

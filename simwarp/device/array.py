@@ -49,14 +49,16 @@ class DeviceArray:
         The array's name in faults.
     """
 
-    def __init__(self, device: Device, owner: Owner, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    def __init__(
+        self, device: Device, owner: Owner, shape: tuple[int, ...], dtype: np.dtype[Any], offset: int = 0
+    ) -> None:
         self.device, self.shape, self.dtype = device, tuple(shape), dtype
-        self._owner, self._allocation = owner, owner.allocation
+        self._owner, self._allocation, self._offset = owner, owner.allocation, offset
 
     @property
     def pointer(self) -> int:
         """The device address of the first element."""
-        return self._allocation.base
+        return self._allocation.base + self._offset
 
     @property
     def name(self) -> str:
@@ -87,13 +89,14 @@ class DeviceArray:
                 )
             )
         self.device.end_overlaps()
-        self._allocation.fill(np.ascontiguousarray(host).reshape(-1).view(np.uint8))
+        self._allocation.fill(np.ascontiguousarray(host).reshape(-1).view(np.uint8), self._offset)
 
     def download(self, stream: Stream | None = None) -> npt.NDArray[Any]:
         """Copy the array to the host, after all work that writes it."""
         refuse(self.device, f"a download of {self.name}")
         self.device.synchronize()
-        return self._allocation.bytes[: self.nbytes].copy().view(self.dtype).reshape(self.shape)
+        own = self._allocation.bytes[self._offset : self._offset + self.nbytes]
+        return own.copy().view(self.dtype).reshape(self.shape)
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
         """Copy the array to the host, for `numpy.asarray`."""
@@ -113,17 +116,19 @@ class DeviceArray:
         [True, True]
         """
         self.device.synchronize()
-        missing = self._allocation.never_written(self.nbytes).reshape(*self.shape, self.dtype.itemsize)
+        missing = self._allocation.never_written(self._offset + self.nbytes)[self._offset :]
+        missing = missing.reshape(*self.shape, self.dtype.itemsize)
         return np.asarray(missing[..., _meaningful(self.dtype)].any(axis=-1))
 
-    def view(self, shape: Extent, dtype: npt.DTypeLike | None = None) -> DeviceArray:
-        """An array on the same bytes with another shape or dtype."""
+    def view(self, shape: Extent, dtype: npt.DTypeLike | None = None, offset: int = 0) -> DeviceArray:
+        """An array on the same bytes, from byte ``offset`` on, with another shape or dtype."""
         shape, dtype = shape_of("view", shape), self.dtype if dtype is None else dtype_of("view", dtype)
-        other = DeviceArray(self.device, self._owner, shape, dtype)
-        if other.nbytes > self._allocation.size:
+        other = DeviceArray(self.device, self._owner, shape, dtype, self._offset + offset)
+        if offset < 0 or other._offset + other.nbytes > self._allocation.size:
+            behind = f" from byte {offset} on" if offset else ""
             raise ShapeError(
-                f"view of {self.name}: {shape} of {dtype} needs {other.nbytes} bytes, "
-                f"the array has {self._allocation.size}\ngive a shape that fits"
+                f"view of {self.name}: {shape} of {dtype} needs {other.nbytes} bytes{behind}, "
+                f"the array has {self._allocation.size - self._offset}\ngive a shape that fits"
             )
         return other
 

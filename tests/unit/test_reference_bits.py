@@ -211,7 +211,7 @@ def test_unknown_formats_are_refused(option, message):
         unpack(replace(pack(np.ones((2, 2))), **option))
 
 
-@pytest.mark.parametrize("shape", [(), (3,), (2, 3, 4), (0, 3), (3, 0), (0, 0)])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 0, 4), (1, 2, 3, 4), (0, 3), (3, 0), (0, 0)])
 def test_operands_that_are_not_matrices_are_refused(shape):
     with pytest.raises(ShapeError, match="has shape"):
         pack(np.ones(shape))

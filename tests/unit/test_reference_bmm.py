@@ -188,7 +188,7 @@ def test_mismatched_shapes_are_refused(shape_a, shape_b, transposes, sides):
 
 @pytest.mark.parametrize(
     ("shape_a", "shape_b"),
-    [((0, 3), (3, 2)), ((2, 0), (0, 2)), ((2, 3), (3, 0)), ((3,), (3, 2)), ((1, 2, 3), (3, 2))],
+    [((0, 3), (3, 2)), ((2, 0), (0, 2)), ((2, 3), (3, 0)), ((3,), (3, 2)), ((1, 1, 2, 3), (3, 2))],
 )
 def test_operands_that_are_not_matrices_are_refused(shape_a, shape_b):
     with pytest.raises(ShapeError, match="two dimensions of a matrix"):
