@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu.cuda_capture import CAPTURES, CudaGraph, capture, refuse_in_capture
+from gpu.cuda_copies import CudaEvent, is_pinned, pinned
 from gpu.cuda_graphs import BoundChain, BoundLaunch
 from gpu.cuda_kernels import CudaKernel, CudaModule
 from gpu.cuda_streams import in_stream, wait_for
@@ -292,9 +293,17 @@ class CudaDevice:
         """Capture the launches of a ``with`` block, on this thread, into a graph."""
         return capture()
 
-    def stream(self) -> Any:
-        """A new stream."""
-        return _driver().Stream()
+    def pinned(self, shape: Extent, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """A host array in page-locked memory, which copies in a stream use; undefined until written."""
+        return pinned(shape, dtype)
+
+    def is_pinned(self, host: npt.NDArray[Any]) -> bool:
+        """Whether copies in a stream read a dense host array where it is, as it is page-locked."""
+        return is_pinned(host)
+
+    def stream(self, *, independent: bool = False) -> Any:
+        """A new stream; an independent one does not wait for the default one, nor that for it."""
+        return _driver().Stream(1 if independent else 0)  # CU_STREAM_NON_BLOCKING
 
     def in_stream(self, stream: Any) -> Any:
         """The device for work in a stream: its own, torch's, CuPy's, with ``__cuda_stream__``, or an address.
@@ -411,6 +420,12 @@ class CudaArray:
         _driver().memcpy_dtoh(host, self.pointer)
         return host
 
+    def copy_to(self, host: npt.NDArray[Any], stream: Any) -> None:
+        """Queue a copy to page-locked host memory in a stream, without the deferred checks."""
+        refuse_in_capture("a download")
+        self.hold()
+        _driver().memcpy_dtoh_async(host, self.pointer, stream)
+
     def view(self, shape: Extent, dtype: npt.DTypeLike | None = None, offset: int = 0) -> CudaArray:
         """The same bytes, from byte ``offset`` on, with another shape or dtype."""
         dtype = self.dtype if dtype is None else np.dtype(dtype)
@@ -447,25 +462,6 @@ class _HostNumber(CudaArray):
     def download(self, stream: Any = None) -> npt.NDArray[Any]:
         """Read the number without waiting: the caller has synchronised the device."""
         return self._host.copy()
-
-
-class CudaEvent:
-    """An event in a stream; the GPU records the time at which it is reached."""
-
-    def __init__(self) -> None:
-        self._event = _driver().Event()
-
-    def record(self, stream: Any = None) -> None:
-        """Queue the event behind the work that is in the stream now."""
-        self._event.record(stream)
-
-    def synchronize(self) -> None:
-        """Wait until the GPU reaches the event."""
-        self._event.synchronize()
-
-    def seconds_since(self, earlier: CudaEvent) -> float:
-        """The seconds between an earlier event and this one."""
-        return float(self._event.time_since(earlier._event)) / 1000
 
 
 @cache

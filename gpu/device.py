@@ -52,11 +52,20 @@ class Array(Protocol):
         ...
 
     def upload(self, host: Any, stream: Any = None) -> None:
-        """Copy from a host array of the same shape and dtype."""
+        """Copy from a host array of the same shape and dtype.
+
+        In a stream, page-locked memory is read later, when the stream gets there.
+        """
 
     def download(self, stream: Any = None) -> npt.NDArray[Any]:
         """A copy of the array on the host."""
         ...
+
+    def copy_to(self, host: npt.NDArray[Any], stream: Any) -> None:
+        """Queue a copy to page-locked host memory of the same shape and dtype; it is there behind the stream.
+
+        The host does not wait, and deferred checks do not run.
+        """
 
     def view(self, shape: Extent, dtype: npt.DTypeLike | None = None, offset: int = 0) -> Any:
         """The same bytes, from byte ``offset`` on, with another shape or dtype."""
@@ -272,8 +281,16 @@ class Device(Protocol):
     def flag(self) -> Any:
         """An array of one int32 that is 0 until a kernel writes it; cheap to read after a synchronisation."""
 
-    def stream(self) -> Any:
-        """A new stream, with ``synchronize()``."""
+    def pinned(self, shape: Extent, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """A host array in page-locked memory, which copies in a stream use; undefined until written."""
+        ...
+
+    def is_pinned(self, host: npt.NDArray[Any]) -> bool:
+        """Whether copies in a stream can read a host array where it is, as it is page-locked."""
+        ...
+
+    def stream(self, *, independent: bool = False) -> Any:
+        """A new stream, with ``synchronize()``; an independent one does not wait for the default one."""
 
     def in_stream(self, stream: Any) -> Any:
         """The device for work in a stream: its plans, uploads and new arrays are in that stream.
@@ -286,7 +303,10 @@ class Device(Protocol):
         """Wait for the launches in the device's stream, without the deferred checks."""
 
     def event(self) -> Any:
-        """A new event, with ``record(stream)``, ``synchronize()`` and ``seconds_since(earlier)``."""
+        """A new event, with ``record(stream)``, ``synchronize()`` and ``seconds_since(earlier)``.
+
+        What is queued in a stream after ``wait(stream)`` begins when the event as last recorded has happened.
+        """
 
     def defer(self, check: Callable[[], None]) -> None:
         """Call ``check`` at the next synchronisation; it may raise."""

@@ -91,12 +91,21 @@ class DeviceArray:
         self.device.end_overlaps()
         self._allocation.fill(np.ascontiguousarray(host).reshape(-1).view(np.uint8), self._offset)
 
+    @property
+    def _bytes(self) -> npt.NDArray[np.uint8]:
+        return self._allocation.bytes[self._offset : self._offset + self.nbytes]
+
     def download(self, stream: Stream | None = None) -> npt.NDArray[Any]:
         """Copy the array to the host, after all work that writes it."""
         refuse(self.device, f"a download of {self.name}")
         self.device.synchronize()
-        own = self._allocation.bytes[self._offset : self._offset + self.nbytes]
-        return own.copy().view(self.dtype).reshape(self.shape)
+        return self._bytes.copy().view(self.dtype).reshape(self.shape)
+
+    def copy_to(self, host: npt.NDArray[Any], stream: Stream | None = None) -> None:
+        """Copy the array to a host array at once, without the deferred checks."""
+        refuse(self.device, f"a download of {self.name}")
+        self.device.end_overlaps()
+        host[...] = self._bytes.view(self.dtype).reshape(self.shape)
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
         """Copy the array to the host, for `numpy.asarray`."""

@@ -291,8 +291,16 @@ class Device:
         array.put(np.array([_WORKSPACE, 0], np.uint32))
         return array
 
-    def stream(self) -> Stream:
-        """Create a stream; simulated work is done as soon as it is queued."""
+    def pinned(self, shape: Extent, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """A host array with undefined contents; all host memory is alike here."""
+        return np.empty(shape_of("pinned", shape), dtype_of("pinned", dtype))
+
+    def is_pinned(self, host: npt.NDArray[Any]) -> bool:
+        """True: a copy is made at once, from any host memory."""
+        return True
+
+    def stream(self, *, independent: bool = False) -> Stream:
+        """Create a stream; simulated work is done as soon as it is queued, so all are independent."""
         stream = Stream()
         self._streams.add(stream)
         return stream

@@ -72,6 +72,9 @@ class Event:
         """Record the time, after the work queued so far."""
         self._time = time.perf_counter()
 
+    def wait(self, stream: Stream | None = None) -> None:
+        """Let the stream wait for the event, which has already happened."""
+
     def synchronize(self) -> None:
         """Wait until the event has happened, which it already has."""
 

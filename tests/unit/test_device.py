@@ -132,6 +132,12 @@ def test_a_view_shares_memory_with_its_array(device):
     assert words.view((2,)).view((4,)).shape == (4,), "a view of a part can be widened again"
 
 
+def test_a_view_is_copied_to_the_host_from_where_it_begins(device):
+    array, host = device.upload(np.arange(6, dtype=np.uint16)), np.zeros((2, 1), np.uint16)
+    array.view((2, 1), offset=6).copy_to(host, device.stream(independent=True))
+    assert host.tolist() == [[3], [4]]
+
+
 def test_a_view_larger_than_its_array_is_refused(device):
     array = device.allocate((4,), np.uint32, "words")
     for shape, dtype in (((5,), None), ((3,), np.uint64), ((17,), np.uint8)):
