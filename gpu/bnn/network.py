@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import replace
 from functools import partial
-from math import prod
+from math import ceil, prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from gpu.bmm.prepared import PreparedMatrix
 from gpu.bnn.images import can_be_strange, checked_images, refuse_strange
 from gpu.bnn.launches import Site, blocks_of, bytes_of, launch_of, lined, width
+from gpu.bnn.pieces import AT_ONCE, Batch, Pieces, kept
 from gpu.bnn.plan import IMAGES, Step, steps_of, values_of
 from gpu.bnn.whole import Whole
 from gpu.device import Array, Device, is_array
@@ -28,21 +30,12 @@ LARGEST = 2**31 - 1
 MOST_BYTES = 2**33
 """The most bytes of all values of the images that run together."""
 
+PIECE = 20 << 20
+"""Bytes of the images of a piece, unless the caller chooses; a run has launches that all pieces repeat."""
+
 WAYS = ("layers", "whole")
 
 _BITS = (PackedBits, PackedTensor, PreparedMatrix)
-
-MOST_KEPT = 8
-"""Sizes of batches, or device arrays of images, whose buffers are kept."""
-
-
-@dataclass(eq=False)
-class _Batch:
-    """Images on the device, and after their second run its launches as a graph."""
-
-    images: Array
-    graph: Any = None
-    answer: Any = None
 
 
 class Launched(NamedTuple):
@@ -81,7 +74,8 @@ class PreparedNetwork:
         self._values = values_of(network)
         self._flag: Array = device.upload(np.zeros(1, np.int32), "flag of images")
         self._flag_waits = False
-        self._batches: dict[Any, _Batch] = {}
+        self._batches: dict[Any, Batch] = {}
+        self._pieces = Pieces(device, network.input, self._flag)
         steps = steps_of(network, self._values)
         self._bytes = sum(bytes_of(self._values[path]) for step in steps for path in step.writes)
         """Of what the steps give for an image."""
@@ -96,18 +90,24 @@ class PreparedNetwork:
         self._scale = site.vector(network.scale, "scale")
         self._offset = site.vector(network.offset, "offset")
 
-    def run(self, images: Any) -> Answer:
+    def run(self, images: Any, *, pieces: int | None = None) -> Answer:
         """Run the network on images, of the host or of the device.
 
         The first run of a batch of some size compiles and loads its kernels; the second one captures the
-        launches, and later ones launch the graph. Buffers are kept for 8 sizes.
+        launches, and later ones launch the graph. Buffers of 8 batches and pieces are kept.
+
+        Host arrays run in pieces: while one runs, the next one is copied to the device, and the answer of the
+        one before comes back. Images in page-locked memory (`Device.pinned`, PyCUDA's, torch's) are copied
+        from where they are, others by way of page-locked memory.
 
         Parameters
         ----------
         images : (N, *network.input.shape)
-            uint8 for `Pixels` and `BitPlanes`, float32 for `Reals`, either for `Signs`. Host arrays that are
-            too large for 32-bit counters, or for 8 GiB of values, run in parts. An array of the device is
-            read where it is, in every run.
+            uint8 for `Pixels` and `BitPlanes`, float32 for `Reals`, either for `Signs`. An array of the
+            device is read where it is, in every run.
+        pieces : int, optional
+            Of a host array, equal except the last one. By default they have about 20 MiB. There are more of
+            them where images are too large for 32-bit counters, or for 8 GiB of values.
 
         Returns
         -------
@@ -119,6 +119,8 @@ class PreparedNetwork:
         ------
         ShapeError, DtypeError
             For images of another shape or dtype, and device arrays that are too large to run together.
+        SchemeError
+            For fewer pieces than one, and for pieces of images on the device.
         NotANumberError, RangeError
             For a NaN or an infinity; for a float that the input's integers cannot hold. For device arrays at
             the device's next synchronisation.
@@ -129,15 +131,63 @@ class PreparedNetwork:
         """
         images = self._checked(images)
         if is_array(images):
+            if pieces is not None:
+                raise SchemeError(
+                    f"pieces={pieces!r} of images on the device\nthey run together\nleave pieces out"
+                )
             self._fits(images)
             return self._of_device(images)
-        most = self._most
-        parts = [self._of_host(images[i : i + most], i) for i in range(0, len(images), most)]
-        return (
-            parts[0]
-            if len(parts) == 1
-            else Answer(*(np.concatenate(each) for each in zip(*parts, strict=True)))
-        )
+        size = self._size_of_pieces(images, pieces)
+        cut = ((images[first : first + size], first) for first in range(0, len(images), size))
+        shape = len(images), len(self.network.scale)
+        whole = Answer(np.empty(shape, np.int32), np.empty(shape, np.float32), np.empty(shape[0], np.int64))
+        done = 0
+        with closing(self._of_host(cut)) as parts:
+            for part in parts:
+                until = done + len(part.classes)
+                for there, each in zip(whole, part, strict=True):
+                    there[done:until] = each
+                done = until
+        self.device.synchronize()
+        return whole
+
+    def stream(self, batches: Iterable[Any]) -> Iterator[Answer]:
+        """The answers to batches of the host, in order: copies, launches and answers overlap, as in `run`.
+
+        An answer comes when two more batches have been taken, or there are none. Batches may differ in size;
+        each runs at once. A batch in page-locked memory must not change before its answer has come.
+
+        Parameters
+        ----------
+        batches : iterable of (N, *network.input.shape)
+            Host arrays, as of `run`; there may be no end to them.
+
+        Yields
+        ------
+        Answer
+            NumPy arrays.
+
+        Raises
+        ------
+        ShapeError, DtypeError, NotANumberError, RangeError
+            As of `run`, for a host array.
+
+        Examples
+        --------
+        >>> import simwarp
+        >>> from reference import pack
+        >>> from reference.bnn import BitPlanes, Dense, Network
+        >>> weights, one = pack(np.ones((8, 1)), layout="row"), np.ones(1, np.float32)
+        >>> network = Network("ones of a byte", BitPlanes((1,)), (Dense(weights),), one, one)
+        >>> prepared = prepare(network, device=simwarp.Device())
+        >>> bytes_of_a_file = (np.array([[byte]], np.uint8) for byte in (0, 3, 255))
+        >>> [answer.sums.item() for answer in prepared.stream(bytes_of_a_file)]
+        [-8, -4, 8]
+        """
+        with closing(self._of_host((self._batch_of_host(batch), 0) for batch in batches)) as parts:
+            for part in parts:
+                yield Answer(*(each.copy() for each in part))
+        self.device.synchronize()
 
     def values(self, images: Any) -> Iterator[tuple[str, Any]]:
         """What each launch gives, with the path of its last layer: bits as uint8, integers as int32.
@@ -228,18 +278,31 @@ class PreparedNetwork:
                 "give them in parts, or on the host"
             )
 
-    def _of_host(self, images: Any, first: int) -> Answer:
-        """The answer for images of the host, of which the first has this number."""
-        key = len(images), images.dtype
-        batch = self._batches.get(key)
-        if batch is None:
-            buffer = self.device.allocate(images.shape, images.dtype, IMAGES)
-            batch = self._keep(key, _Batch(buffer))
-        batch.images.upload(np.ascontiguousarray(images))
-        answer = self._again(batch)
-        if self._flagged(images):
-            refuse_strange(self.network.input, images, first)
-        return Answer(*(each.download() for each in answer))
+    def _size_of_pieces(self, images: Any, pieces: int | None) -> int:
+        """The images of a piece of a host array."""
+        if pieces is None:
+            pieces = ceil(images.nbytes / PIECE)
+        elif not isinstance(pieces, int) or pieces < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise SchemeError(f"pieces={pieces!r}\nimages run in pieces that are counted\ngive 1 or more")
+        alone = pieces == 1 and len(images) <= self._most
+        return min(ceil(len(images) / pieces), self._most if alone else max(1, self._most // AT_ONCE))
+
+    def _batch_of_host(self, batch: Any) -> Any:
+        """A batch of a stream, checked."""
+        images = self._checked(batch)
+        if is_array(images):
+            raise DtypeError(
+                "a batch of the stream is on the device\n"
+                "its batches come from the host\ngive it to run instead"
+            )
+        self._fits(images)
+        return images
+
+    def _of_host(self, pieces: Iterable[tuple[Any, int]]) -> Generator[Answer]:
+        """The answers for pieces of the host, each until the next one is asked for."""
+        if self._flag_waits:  # what set the flag is not in these pieces
+            self.device.synchronize()
+        return self._pieces.answers(pieces, self._again)
 
     def _of_device(self, images: Array) -> Answer:
         """The answer for images of the device, where it stays."""
@@ -249,16 +312,9 @@ class PreparedNetwork:
         if self.device.capturing:
             return self._forward(images)
         key = images.shape, images.dtype, images.pointer
-        batch = self._batches.get(key) or self._keep(key, _Batch(images))
-        return self._again(batch)
+        return self._again(kept(self._batches, key, lambda: Batch(images)))
 
-    def _keep(self, key: Any, batch: _Batch) -> _Batch:
-        while len(self._batches) >= MOST_KEPT:
-            del self._batches[next(iter(self._batches))]
-        self._batches[key] = batch
-        return batch
-
-    def _again(self, batch: _Batch) -> Answer:
+    def _again(self, batch: Batch) -> Answer:
         """Run a batch: launch by launch, the second time as a graph that is captured."""
         if batch.graph is None:
             if batch.answer is None:

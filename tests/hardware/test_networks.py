@@ -1,5 +1,7 @@
 """The six networks of the papers in full size, on a GPU: every image, in several batches, both ways."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -35,3 +37,85 @@ def test_every_image_has_the_answer_of_the_definition(device, answered, way):
             answer = prepared.run(images[which])
             for got, wanted in zip(answer, expected, strict=True):
                 np.testing.assert_array_equal(got, wanted[which])
+
+
+# ---- images of the host, in pieces
+
+
+@pytest.fixture(scope="module")
+def small(device):
+    """A network that takes little time beside its copies."""
+    network = mlp(seed=3)
+    return network, gpu.bnn.prepare(network, device=device)
+
+
+def images_in(memory, device, shape, seed):
+    """Random images in page-locked memory of ours, of PyCUDA or of torch, or in ordinary memory."""
+    images = np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
+    if memory == "torch":
+        torch = pytest.importorskip("torch")
+        return torch.from_numpy(images).pin_memory().numpy()
+    if memory == "pageable":
+        return images
+    pinned = device.pinned(shape, np.uint8)
+    if memory == "PyCUDA":
+        pinned = pytest.importorskip("pycuda.driver").pagelocked_empty(shape, np.uint8)
+    pinned[...] = images
+    return pinned
+
+
+@pytest.mark.parametrize("memory", ["ours", "PyCUDA", "torch", "pageable"])
+def test_pieces_from_every_memory_have_the_answer_of_the_definition(device, small, memory):
+    network, prepared = small
+    for seed, pieces in enumerate((7, 7, 7, 64, 1)):
+        images = images_in(memory, device, (1000, *network.input.shape), seed)
+        assert device.is_pinned(images) == (memory != "pageable")
+        answer = prepared.run(images, pieces=pieces)
+        images[...] = 0  # nothing reads it any more
+        again = images_in("pageable", device, images.shape, seed)
+        for got, wanted in zip(answer, run(network, again), strict=True):
+            np.testing.assert_array_equal(got, wanted)
+
+
+def test_a_stream_of_page_locked_batches_keeps_its_order(device, small):
+    network, prepared = small
+    shapes = [(count, *network.input.shape) for count in (300, 7, 300, 1, 300, 300, 90)]
+    batches = [images_in("ours", device, shape, seed) for seed, shape in enumerate(shapes)]
+    answers = list(prepared.stream(batches))
+    for answer, batch in zip(answers, batches, strict=True):
+        for got, wanted in zip(answer, run(network, batch), strict=True):
+            np.testing.assert_array_equal(got, wanted)
+
+
+def test_copies_overlap_launches(device):
+    """Images on their way in pieces take less time than their copy and their launches one after the other."""
+    prepared = gpu.bnn.prepare(resnet18(), device=device)
+    images = images_in("ours", device, (512, 224, 224, 3), 0)
+    there = device.upload(images)
+
+    def seconds(work):
+        found = []
+        for _ in range(6):
+            device.synchronize()
+            start = time.perf_counter()
+            work()
+            device.synchronize()
+            found.append(time.perf_counter() - start)
+        return sorted(found)[1]
+
+    alone = seconds(lambda: there.upload(images)) + seconds(lambda: prepared.run(there))
+    assert seconds(lambda: prepared.run(images, pieces=4)) < alone
+
+
+def test_an_exception_between_pieces_leaves_the_device_usable(device, small):
+    network, prepared = small
+
+    def interrupted():
+        for seed in range(5):
+            yield images_in("ours", device, (200, *network.input.shape), seed)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(prepared.stream(interrupted()))
+    images = images_in("ours", device, (200, *network.input.shape), 9)
+    np.testing.assert_array_equal(prepared.run(images).classes, run(network, images).classes)

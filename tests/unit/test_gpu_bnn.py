@@ -228,7 +228,8 @@ def test_runs_of_several_sizes_and_of_device_arrays_repeat():
         there.upload(given[:1].repeat(2, 0))
         answer = prepared.run(there)
         np.testing.assert_array_equal(answer.sums.download()[1:], reference.bnn.run(net, given[:1]).sums)
-    assert len(prepared._batches) == 3
+    assert len(prepared._batches) == 1
+    assert len(prepared._pieces._places) == 2
 
 
 def test_a_run_on_the_device_can_be_captured():
@@ -325,8 +326,8 @@ def test_a_captured_run_has_a_launch_for_each_step_and_the_answer():
     prepared, given = gpu.bnn.prepare(net, schemes=CHEAP, device=Device((8, 0))), images(net.input, 2)
     for _ in range(2):
         prepared.run(given)
-    (batch,) = prepared._batches.values()
-    assert len(batch.graph._launches) == len(prepared._steps) + 1
+    (place,) = prepared._pieces._places.values()
+    assert len(place.batch.graph._launches) == len(prepared._steps) + 1
 
 
 @pytest.mark.parametrize("cc", [(8, 0), (9, 0)])
@@ -382,8 +383,8 @@ def test_images_on_another_device_are_refused():
 )
 def test_a_layer_gives_in_one_launch_what_the_definition_gives(name):
     prepared = check(network(*SMALL[name]), 3, Device(multiprocessors=2), way="whole")
-    (batch,) = prepared._batches.values()
-    assert len(batch.graph._launches) == 1
+    (place,) = prepared._pieces._places.values()
+    assert len(place.batch.graph._launches) == 1
 
 
 @pytest.mark.slow
