@@ -10,6 +10,11 @@ runs of several bursts: the chip is idle, two runs do not count, and five do, on
 latency in milliseconds, many a rate. The weights are random. Sums and classes of some images are compared
 with `reference.bnn.run`.
 
+``net/NAME/N-host`` is a batch in page-locked memory of the host: the time goes from the call to the answer on
+the host. Its target is 90 % of what the link or the device allows, whichever is less: `LINK` bytes in a
+second, or the rate of images on the device. Beside it are both, other numbers of pieces, images in ordinary
+memory, and in the parameters the bandwidth that a plain copy of the same images had.
+
 The peers are torch's networks of the same layers in float16, channels last, replayed from a CUDA graph, and
 with ``--compile`` those of ``torch.compile``, which take a minute each.
 """
@@ -53,6 +58,10 @@ NETWORKS = {
 }
 CHECKED = 2
 """Images that are compared."""
+LINK = 55e9
+"""Bytes in a second that copies of page-locked memory are expected to have."""
+PIECES = (1, 2, 4, 8, 16)
+"""Numbers of pieces beside the default one."""
 
 
 class Times(NamedTuple):
@@ -85,8 +94,50 @@ def check(network: Network, prepared: Any, images: np.ndarray, on_device: Any) -
         raise SystemExit(f"{network.name}: the answer is wrong")
 
 
+def seconds_of(work: Callable[[], Any]) -> float:
+    """How long a caller waits for some work: the median."""
+
+    def run() -> float:
+        begin = time.perf_counter()
+        work()
+        return time.perf_counter() - begin
+
+    return statistics.median(bursts(run))
+
+
+def row_of_host(case: str, prepared: Any, images: np.ndarray, on_device: Any, seconds: float) -> Row:
+    """The row of images in page-locked memory; the device needs these seconds for images of its own."""
+    device, stream, count = prepared.device, prepared.device.stream(independent=True), len(images)
+    pinned = device.pinned(images.shape, images.dtype)
+    pinned[...] = images
+    if not np.array_equal(prepared.run(pinned).sums, prepared.run(on_device).sums.download()):
+        raise SystemExit(f"{case}: the answer is wrong")
+
+    def copy() -> None:
+        on_device.upload(pinned, stream)
+        stream.synchronize()
+
+    link = images.nbytes / LINK
+    beside = {f"pieces={n}": seconds_of(partial(prepared.run, pinned, pieces=n)) for n in PIECES}
+    beside["ordinary memory"] = seconds_of(partial(prepared.run, images))
+    rates = {
+        name: round(count / each) for name, each in {"link": link, "on device": seconds, **beside}.items()
+    }
+    params = {
+        "images": count,
+        "bytes": images.nbytes,
+        "link": LINK,
+        "copy": round(images.nbytes / seconds_of(copy)),
+        "bursts": BURSTS,
+    }
+    ours = round(count / seconds_of(partial(prepared.run, pinned)))
+    return Row(
+        case, params, "images/s", "higher", ours, rates, target=round(0.9 * count / max(link, seconds))
+    )
+
+
 def rows_of(device: Any, names: list[str], peers: FloatNetworks | None = None) -> Iterator[Row]:
-    """Two rows for each network."""
+    """Three rows for each network: few images, many, and many of the host."""
     for name in names:
         subject = NETWORKS[name]
         network = subject.make()
@@ -100,6 +151,9 @@ def rows_of(device: Any, names: list[str], peers: FloatNetworks | None = None) -
                 check(network, prepared, images, on_device)
             beside = {'way="whole"': found["whole"].waited, **(peers.times(network, count) if peers else {})}
             yield row_of(f"net/{name}/{count}", subject, count, found["layers"], beside)
+            if count == subject.many:
+                case = f"net/{name}/{count}-host"
+                yield row_of_host(case, ways["layers"], images, on_device, found["layers"].waited)
 
 
 def row_of(case: str, subject: Subject, count: int, found: Times, beside: dict[str, float]) -> Row:

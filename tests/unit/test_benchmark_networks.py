@@ -17,17 +17,35 @@ def device(monkeypatch):
         monkeypatch.setattr(peers, name, value)
     subject = networks.Subject(lambda: mlp(width=32), 2, 0.5, 3, 100.0)
     monkeypatch.setattr(networks, "NETWORKS", {"mlp": subject})
+    monkeypatch.setattr(networks, "PIECES", (1, 2))
     return simwarp.Device((8, 0))
 
 
-def test_a_network_has_a_latency_and_a_rate(device):
-    few, many = networks.rows_of(device, ["mlp"])
+def test_a_network_has_a_latency_and_two_rates(device):
+    few, many, host = networks.rows_of(device, ["mlp"])
     assert (few.case, few.unit, few.better, few.target) == ("net/mlp/2", "ms", "lower", 0.5)
     assert (many.case, many.unit, many.better, many.target) == ("net/mlp/3", "images/s", "higher", 100.0)
     assert few.ours > 0
     assert many.ours > 0
     assert few.params["device"] >= 0
     assert few.peers.keys() == many.peers.keys() == {'way="whole"'}
+    # images of the host, beside the link
+    assert (host.case, host.unit, host.better) == ("net/mlp/3-host", "images/s", "higher")
+    assert host.params["bytes"] == 3 * 784
+    assert host.params["copy"] > 0
+    assert host.ours > 0
+    assert host.peers["link"] == round(55e9 / 784)
+    slower = min(host.peers["link"], host.peers["on device"])
+    assert host.target == pytest.approx(0.9 * slower, abs=1)
+    assert host.peers.keys() == {"link", "on device", "pieces=1", "pieces=2", "ordinary memory"}
+
+
+def test_a_wrong_answer_for_images_of_the_host_ends_the_run(device):
+    prepared = networks.gpu.bnn.prepare(mlp(width=32), device=device)
+    images = np.zeros((3, 28, 28, 1), np.uint8)
+    on_device = device.upload(images + np.uint8(200))  # other images
+    with pytest.raises(SystemExit, match="host: the answer is wrong"):
+        networks.row_of_host("net/mlp/3-host", prepared, images, on_device, 1.0)
 
 
 def test_a_wrong_answer_ends_the_run(device, monkeypatch):
