@@ -20,6 +20,8 @@ from bits_cases import BATCH, SIDE, WINDOW, Case, bits_of, burst, integer_produc
 
 from gpu.device import LaunchPlan
 from reference.types.tensor_map import TensorMap
+from simwarp.lab.bench.peers import LeftOutError
+from simwarp.lab.bench.peers import found as library
 
 HERE = Path(__file__).resolve().parent
 TERA = 1e12
@@ -40,7 +42,7 @@ class Peers:
     def __init__(self, device: Any, cutlass: Path | None = None, fp_cuda: Path | None = None) -> None:
         self._device = device
         self._find = {
-            "torch": _torch,
+            "torch": partial(library, "torch"),
             "CUTLASS": lambda: cutlass_library(cutlass),
             "fp-cuda": lambda: fp_cuda_ptx(fp_cuda),
         }
@@ -79,21 +81,7 @@ class Peers:
         return case.operations / time / TERA
 
 
-class LeftOutError(Exception):
-    """Why a peer cannot be had."""
-
-
 # ---- libraries through torch -----------------------------------------------------------------------
-
-
-def _torch() -> Any:
-    try:
-        import torch
-    except ImportError as error:
-        raise LeftOutError(error) from None
-    if not torch.cuda.is_available():
-        raise LeftOutError("it finds no GPU")
-    return torch
 
 
 def torch_products(n: int) -> Iterator[tuple[str, float]]:

@@ -26,13 +26,11 @@ calls a second on one core.
 
 from __future__ import annotations
 
-import os
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from itertools import pairwise
 from multiprocessing import get_context
 from typing import Any
@@ -46,6 +44,7 @@ import simwarp
 from gpu.bmm.schemes import SCHEMES, TENSOR_CORE_SCHEMES
 from gpu.bmm.warpgroups import WARPGROUP_SCHEMES
 from gpu.compile import compiler_version
+from simwarp.lab.bench.rounds import WARM_CALLS, Rounds, Timing, medians
 
 SIZES = (256, 512, 1024, 2048, 4096, 8192)
 CHANNELS = (128, 256, 512, 1024)
@@ -66,7 +65,6 @@ OF_PRODUCTS = {**SCHEMES, **TENSOR_CORE_SCHEMES, "auto": WARPGROUP_SCHEMES["wgmm
 """Schemes by the name that a call gives, with the format of its packed operands."""
 LARGE = 4096
 ROUNDS = 7
-WARM_CALLS = 5
 SIMULATED = 400
 
 
@@ -102,66 +100,30 @@ class StreamedKernel:
         self._kernel(*args, **options | {"stream": self._device.queue})
 
 
-class Timing:
-    """A measurement of every round: a time, or a tuple of times, in microseconds."""
-
-    def __init__(self, measure: Callable[[], float | tuple[float, ...]]) -> None:
-        self._measure = measure
-        self._rounds: list[tuple[float, ...]] = []
-
-    def add_round(self) -> None:
-        """Run one more round."""
-        times = self._measure()
-        self._rounds.append(times if isinstance(times, tuple) else (times,))
-
-    def keep(self, rounds: int) -> None:
-        """Drop all but the first rounds."""
-        del self._rounds[rounds:]
-
-    @property
-    def medians(self) -> tuple[float, ...]:
-        """The median of each time over the rounds."""
-        return tuple(statistics.median(times) for times in zip(*self._rounds, strict=True))
+def in_microseconds(call: Callable[[], Any], wait: Callable[[], None]) -> tuple[float, float]:
+    """The medians of some calls with their results, and until they return."""
+    whole, host = medians(call, wait)
+    return 1e6 * whole, 1e6 * host
 
 
 Finish = Callable[[], Row]
 """Makes a row when all rounds are over."""
 
 
-class Bench:
+class Bench(Rounds):
     """The device, the device that captures, and the measurements of each round."""
 
     def __init__(self) -> None:
         import torch
         from hopper import seconds
 
+        super().__init__()
         self.torch, self._seconds = torch, seconds
         self.device, self.streamed = gpu.CudaDevice(), Streamed()
-        self._timings: list[Timing] = []
-
-    def measure(self, rounds: int) -> int:
-        """Run the rounds, each on the core that is disturbed least at its start; returns how many count.
-
-        Ctrl-C ends them, and drops the round that it meets.
-        """
-        for done in range(rounds):
-            begin = time.perf_counter()
-            try:
-                with _on_core(_quietest_core()):
-                    for timing in self._timings:
-                        timing.add_round()
-            except KeyboardInterrupt:
-                if not done:
-                    raise
-                for timing in self._timings:
-                    timing.keep(done)
-                return done
-            print(f"round {done + 1} of {rounds}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
-        return rounds
 
     def door(self, call: Callable[[], Any], wait: Callable[[], None] | None = None) -> Timing:
         """Time a call with its result, and until it returns."""
-        return self.timing(lambda: _medians(call, wait or self.device.synchronize))
+        return self.timing(lambda: in_microseconds(call, wait or self.device.synchronize))
 
     def alone(self, call: Callable[[], Any]) -> Timing:
         """The device time of the launches of a call, captured."""
@@ -177,11 +139,6 @@ class Bench:
             return found
 
         return self.timing(measure)
-
-    def timing(self, measure: Callable[[], float | tuple[float, ...]]) -> Timing:
-        """Add a measurement to every round."""
-        self._timings.append(Timing(measure))
-        return self._timings[-1]
 
     def on_device(self, launch: Callable[[Any], None]) -> float:
         """The device time of launches in a stream, in microseconds."""
@@ -255,60 +212,6 @@ class Bench:
         with self.torch.cuda.graph(graph):
             call()
         return self.of_torch(graph.replay)
-
-
-@contextmanager
-def _on_core(core: int) -> Iterator[None]:
-    """Keep this thread on a core."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {core})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
-
-
-def _quietest_core() -> int:
-    """The core on which work after a wait of some milliseconds is fastest: its caches are disturbed least."""
-    times: dict[int, float] = {}
-    for core in os.sched_getaffinity(0):
-        with _on_core(core):
-            times[core] = statistics.median(_after_a_wait() for _ in range(20))
-    return min(times, key=times.__getitem__)
-
-
-def _after_a_wait() -> float:
-    """The seconds of work in the caches, after a busy wait."""
-    data = list(range(20_000))
-    until = time.perf_counter() + 0.004
-    while time.perf_counter() < until:
-        pass
-    start = time.perf_counter()
-    sum(data[::16])
-    return time.perf_counter() - start
-
-
-def _medians(call: Callable[[], Any], wait: Callable[[], None]) -> tuple[float, float]:
-    """The medians, in microseconds, of some calls with their results, and until they return."""
-    for _ in range(WARM_CALLS):
-        call()
-    wait()
-    start = time.perf_counter()
-    call()
-    wait()
-    samples = max(20, min(60, int(0.05 / (time.perf_counter() - start))))
-    whole: list[float] = []
-    host: list[float] = []
-    for _ in range(samples):
-        start = time.perf_counter()
-        kept = call()
-        returned = time.perf_counter()
-        wait()
-        end = time.perf_counter()
-        del kept
-        whole.append(1e6 * (end - start))
-        host.append(1e6 * (returned - start))
-    return statistics.median(whole), statistics.median(host)
 
 
 def target_of(kind: str, large: bool) -> Callable[[float], float | None]:
@@ -558,6 +461,11 @@ def simulator_row() -> Row:
     return Row("door/simulator/bmm", params, "calls/s", "higher", 1 / statistics.median(times))
 
 
+def show_round(done: int, of: int) -> None:
+    """Print which round begins."""
+    print(f"round {done + 1} of {of}", file=sys.stderr)
+
+
 def gpu_rows(bench: Bench, options: Any) -> Iterator[Finish]:
     chosen = options.only.split(",")
     names = options.tensors.split(",") if "mttkrp" in chosen else []
@@ -596,7 +504,7 @@ def main() -> None:
         for finish in gpu_rows(bench, options):
             finishes.append(finish)
             print(f"{len(finishes)} rows prepared", end="\r", file=sys.stderr)
-        meta["rounds"] = bench.measure(ROUNDS)
+        meta["rounds"] = bench.measure(ROUNDS, show_round)
         rows = [finish() for finish in finishes]
     publish(options.json, meta, rows)
 

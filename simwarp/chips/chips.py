@@ -5,7 +5,8 @@ To add a chip, add its entry to `CAPABILITIES`; to add a product, add one to `CH
 Sources: CUDA C++ Programming Guide 13.0, "Compute Capabilities" (technical specifications) and "Arithmetic
 Instructions" (results per clock and multiprocessor); clocks, multiprocessors and bandwidth from NVIDIA's
 data sheets of the H200, H100, A100 and L40S and the Ada architecture's whitepaper; granularities from the
-CUDA occupancy calculator; limits of ``.shared``, ``.const`` and parameters from ptxas 13.0. `Sums` are those
+CUDA occupancy calculator; products of bits from the A100's whitepaper, on sm_90 measured with wgmma;
+limits of ``.shared``, ``.const`` and parameters from ptxas 13.0. `Sums` are those
 of MMA-Sim, arXiv 2511.10909; ``lowering`` is ptxas 13.0.88's, see `simwarp.chips.lowering`.
 """
 
@@ -60,7 +61,7 @@ class Chip:
     rates : mapping of str to int
         Results per clock and multiprocessor: "f16", "bf16" (of pairs, each half counts),
         "f32", "f64", "integer" (32-bit add, multiply-add, logic and shift), "approximate" (reciprocal,
-        roots, sine, exponential …).
+        roots, sine, exponential …), "b1" (products of bits that tensor cores add up; not of every chip).
     sums : Sums or None
         How its tensor cores sum; None for a chip without tensor cores.
     lowering : str or None
@@ -131,10 +132,11 @@ def chip_name(cc: Capability) -> str:
     return f"sm_{cc[0]}{cc[1]}"
 
 
-def _rates(f16: int, bf16: int, f32: int, f64: int) -> dict[str, int]:
+def _rates(f16: int, bf16: int, f32: int, f64: int, b1: int = 0) -> dict[str, int]:
     """The rates of a chip, of which "integer" and "approximate" are the same on all chips here."""
     """The rates of a chip, of which "integer" and "approximate" are the same on all chips here."""
-    return {"f16": f16, "bf16": bf16, "f32": f32, "f64": f64, "integer": 64, "approximate": 16}
+    own = {"f16": f16, "bf16": bf16, "f32": f32, "f64": f64} | ({"b1": b1} if b1 else {})
+    return {**own, "integer": 64, "approximate": 16}
 
 
 SM_80 = Chip(
@@ -143,7 +145,7 @@ SM_80 = Chip(
     163 * KIB,
     warps=64,
     blocks=32,
-    rates=_rates(f16=256, bf16=128, f32=64, f64=32),
+    rates=_rates(f16=256, bf16=128, f32=64, f64=32, b1=16384),
     sums=Sums(24, 16),
     lowering="""
 b1 and          | 1 BMMA.{shape}.AND.POPC
@@ -190,7 +192,7 @@ SM_90 = Chip(
     227 * KIB,
     warps=64,
     blocks=32,
-    rates=_rates(f16=256, bf16=256, f32=128, f64=64),
+    rates=_rates(f16=256, bf16=256, f32=128, f64=64, b1=32768),
     sums=Sums(25, 32, 13, eight_as_f16=True, confirmed=True),
     evidence="sm_90",
     blocks_per_cluster=16,

@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from reference.errors import SimwarpError
+from simwarp.cli.bench import bench_app
 from simwarp.cli.cache import cache_app
 from simwarp.cli.coverage import coverage_command
 from simwarp.cli.cpd import cpd_command
@@ -29,7 +30,13 @@ from simwarp.cli.verify import verify_command
 from simwarp.faults import KernelFault
 
 PANELS: dict[str, dict[str, Any]] = {
-    "Kernels": {"run": run_app, "verify": verify_command, "coverage": coverage_command, "trace": trace_app},
+    "Kernels": {
+        "run": run_app,
+        "verify": verify_command,
+        "coverage": coverage_command,
+        "trace": trace_app,
+        "bench": bench_app,
+    },
     "Layouts and formats": {
         "layout": layout_command,
         "frag": frag_command,

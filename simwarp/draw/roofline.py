@@ -6,20 +6,20 @@ Source: Williams, Waterman and Patterson, "Roofline" (CACM 2009), figure 1.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from reference.errors import ShapeError
 from simwarp.draw.svg import STYLE, element, text_element
 
-_STYLE = """
+ROOFLINE_STYLE = """
 .simwarp-picture .tick{stroke:var(--plain);stroke-width:1}
 .simwarp-picture .roof{fill:none;stroke:var(--line);stroke-width:2.5}
 .simwarp-picture .drop{stroke:var(--marked-one);stroke-dasharray:3 3}
 .simwarp-picture .point{fill:var(--marked-one)}
 .simwarp-picture .hollow{fill:var(--paper);stroke:var(--marked-one);stroke-width:2}
 """.strip()
-_WIDTH, _HEIGHT = 620.0, 400.0
+WIDTH, HEIGHT = 620.0, 400.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 90.0, 24.0, 60.0, 86.0
 _DECADES_DOWN = 4
 """The least powers of ten between the axis and the chip's peak."""
@@ -63,48 +63,76 @@ def to_svg(data: Mapping[str, Any]) -> str:
     )
     body = [
         text_element(title, 18, 32, "title"),
-        *_Axes(data).draw(),
-        *(text_element(note, 18, _HEIGHT - 30 + 18 * i, "note") for i, note in enumerate(notes)),
+        *_position(data),
+        *(text_element(note, 18, HEIGHT - 30 + 18 * i, "note") for i, note in enumerate(notes)),
     ]
-    return element(title, notes, f"{STYLE}\n{_STYLE}", (f"{_WIDTH:g}", f"{_HEIGHT:g}"), body)
+    return element(title, notes, f"{STYLE}\n{ROOFLINE_STYLE}", (f"{WIDTH:g}", f"{HEIGHT:g}"), body)
 
 
-class _Axes:
-    """The plot's axes: intensity to the right and operations per second upwards, both logarithmic."""
+def _position(data: Mapping[str, Any]) -> Iterator[str]:
+    """The SVG elements of the roof, and of the points on it."""
+    axes = Axes(data, [data[name] for name in ("intensity", "intensity_requested")])
+    yield from axes.draw(f"{data['pipe']} operations per byte of global memory")
+    for name, kind in (("intensity_requested", "hollow"), ("intensity", "point")):
+        yield axes.drop(data[name], axes.roof(data[name]))
+        yield axes.point(data[name], axes.roof(data[name]), kind)
 
-    def __init__(self, data: Mapping[str, Any]) -> None:
+
+class Axes:
+    """The plot's axes: intensity to the right and operations per second upwards, both logarithmic.
+
+    Parameters
+    ----------
+    data : mapping
+        The roof: its peak, bandwidth, and ridge.
+    intensities : iterable of float
+        Those of all points.
+    rates : iterable of float, optional
+        Operations per second of points below the roof.
+    """
+
+    def __init__(
+        self, data: Mapping[str, Any], intensities: Iterable[float], rates: Iterable[float] = ()
+    ) -> None:
         self.data = data
-        shown = [math.log10(data[name]) for name in ("intensity", "intensity_requested", "ridge")]
+        shown = [math.log10(intensity) for intensity in (*intensities, data["ridge"])]
         self.x_range = math.floor(min(shown) - 0.3), math.ceil(max(shown) + 0.5)
         top = math.ceil(math.log10(data["peak"]))
-        least = math.log10(data["bandwidth"]) + self.x_range[0]
+        least = min(math.log10(data["bandwidth"]) + self.x_range[0], *map(math.log10, rates), top)
         self.y_range = min(math.floor(least), top - _DECADES_DOWN), top
 
     def x(self, intensity: float) -> float:
+        """The place of an intensity across the picture."""
         low, high = self.x_range
-        return _LEFT + (math.log10(intensity) - low) / (high - low) * (_WIDTH - _LEFT - _RIGHT)
+        return _LEFT + (math.log10(intensity) - low) / (high - low) * (WIDTH - _LEFT - _RIGHT)
 
     def y(self, rate: float) -> float:
+        """The place of so many operations per second down the picture."""
         low, high = self.y_range
-        return _HEIGHT - _BOTTOM - (math.log10(rate) - low) / (high - low) * (_HEIGHT - _TOP - _BOTTOM)
+        return HEIGHT - _BOTTOM - (math.log10(rate) - low) / (high - low) * (HEIGHT - _TOP - _BOTTOM)
 
     def roof(self, intensity: float) -> float:
         """The attainable operations per second at an intensity."""
         return min(self.data["peak"], intensity * self.data["bandwidth"])
 
-    def draw(self) -> Iterator[str]:
-        """The SVG elements of the grid lines, the roof and the points."""
-        yield from self._mesh()
+    def draw(self, name: str) -> Iterator[str]:
+        """The SVG elements of the grid lines and the roof; ``name`` is that of the horizontal axis."""
+        yield from self._mesh(name)
         ends = [10.0 ** self.x_range[0], self.data["ridge"], 10.0 ** self.x_range[1]]
         corners = " ".join(f"{self.x(end):.1f},{self.y(self.roof(end)):.1f}" for end in ends)
         yield f'<polyline class="roof" points="{corners}"/>'
-        for name, kind in (("intensity_requested", "hollow"), ("intensity", "point")):
-            x, y = self.x(self.data[name]), self.y(self.roof(self.data[name]))
-            yield f'<line class="drop" x1="{x:.1f}" y1="{y:.1f}" x2="{x:.1f}" y2="{_HEIGHT - _BOTTOM:g}"/>'
-            yield f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="5"/>'
 
-    def _mesh(self) -> Iterator[str]:
-        bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
+    def drop(self, intensity: float, rate: float) -> str:
+        """A line from a point down to the axis."""
+        x, y = self.x(intensity), self.y(rate)
+        return f'<line class="drop" x1="{x:.1f}" y1="{y:.1f}" x2="{x:.1f}" y2="{HEIGHT - _BOTTOM:g}"/>'
+
+    def point(self, intensity: float, rate: float, kind: str) -> str:
+        """A full or a hollow point."""
+        return f'<circle class="{kind}" cx="{self.x(intensity):.1f}" cy="{self.y(rate):.1f}" r="5"/>'
+
+    def _mesh(self, name: str) -> Iterator[str]:
+        bottom, right = HEIGHT - _BOTTOM, WIDTH - _RIGHT
         for power in range(self.x_range[0], self.x_range[1] + 1):
             x = self.x(10.0**power)
             yield f'<line class="tick" x1="{x:.1f}" y1="{_TOP:g}" x2="{x:.1f}" y2="{bottom:g}"/>'
@@ -113,7 +141,6 @@ class _Axes:
             y = self.y(10.0**power)
             yield f'<line class="tick" x1="{_LEFT:g}" y1="{y:.1f}" x2="{right:g}" y2="{y:.1f}"/>'
             yield text_element(si(10.0**power, "op/s"), _LEFT - 6, y + 4, "axis", "end")
-        name = f"{self.data['pipe']} operations per byte of global memory"
         yield text_element(name, right, bottom + 34, "axis", "end")
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from statistics import median
 from typing import Any, Protocol, TypeAlias
@@ -295,11 +295,16 @@ def _upload(network: Network, meter: Meter, count: int) -> Any:
 
 
 @contextmanager
-def _room(images: int) -> Generator[None]:
+def room(what: str, advice: str) -> Generator[None]:
     """Make the driver's errors of memory a ShapeError."""
     try:
         yield
     except Exception as error:
         if type(error).__name__ != "MemoryError" and "OUT_OF_MEMORY" not in str(error):
             raise
-        raise ShapeError(f"{images} images: there is no memory for them\ngive fewer by --images") from None
+        raise ShapeError(f"{what}: there is no memory for them\n{advice}") from None
+
+
+def _room(images: int) -> AbstractContextManager[None]:
+    """Room for the images of a batch."""
+    return room(f"{images} images", "give fewer by --images")

@@ -1,6 +1,5 @@
 """The benchmark of calls from Python: what it adds to the launches of a call, on the simulator."""
 
-import contextlib
 from types import SimpleNamespace
 
 import numpy as np
@@ -62,33 +61,3 @@ def test_launches_in_a_stream_have_their_tensor_maps_and_shared_memory(monkeypat
 def test_the_scheme_auto_is_measured_with_its_own_format():
     auto = door.OF_PRODUCTS["auto"]
     assert (auto.word, auto.first, auto.form) == (32, "lsb", "lines")
-
-
-@pytest.mark.parametrize(("met", "kept"), [(None, 3), (2, 2), (1, 1)])
-def test_an_interrupt_keeps_the_whole_rounds(met, kept, monkeypatch):
-    monkeypatch.setattr(door, "_quietest_core", lambda: 0)
-    monkeypatch.setattr(door, "_on_core", lambda core: contextlib.nullcontext())
-    on, calls = bench(), []
-
-    def measure():
-        calls.append(len(calls))
-        if met is not None and len(calls) == 2 * met + 2:  # in the second of a round's two timings
-            raise KeyboardInterrupt
-        return float(len(calls))
-
-    timings = [on.timing(measure) for _ in range(2)]
-    assert on.measure(3) == kept
-    assert [len(timing._rounds) for timing in timings] == [kept, kept]
-
-
-def test_an_interrupt_of_the_first_round_ends_the_run(monkeypatch):
-    monkeypatch.setattr(door, "_quietest_core", lambda: 0)
-    monkeypatch.setattr(door, "_on_core", lambda core: contextlib.nullcontext())
-    on = bench()
-
-    def interrupt():
-        raise KeyboardInterrupt
-
-    on.timing(interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        on.measure(3)
