@@ -5,8 +5,8 @@ from __future__ import annotations
 import atexit
 import math
 import re
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -44,7 +44,7 @@ def _driver() -> Any:
 
 @cache
 def _context(ordinal: int) -> Any:
-    """The primary context of a device, made current until the process ends."""
+    """The primary context of a device; the first one is current until the process ends."""
     driver = _driver()
     if ordinal >= driver.Device.count():
         raise NoGpuError(
@@ -52,9 +52,26 @@ def _context(ordinal: int) -> Any:
             "choose another, or use simwarp.Device()"
         )
     context = driver.Device(ordinal).retain_primary_context()
-    context.push()
-    atexit.register(context.pop)
+    if not _FIRST:
+        _FIRST.append(ordinal)
+        context.push()
+        atexit.register(context.pop)
     return context
+
+
+_FIRST: list[int] = []
+"""The device whose context is current where no other is made so."""
+
+
+@contextmanager
+def _current(ordinal: int) -> Generator[None]:
+    """Make a device's context that of the thread, which must not end with one of PyCUDA's."""
+    context = _context(ordinal)
+    context.push()
+    try:
+        yield
+    finally:
+        context.pop()
 
 
 @cache
@@ -69,7 +86,8 @@ def _pool(ordinal: int, queue: int = 0) -> Any:
     pools = _pools(ordinal)
     pool = pools.get(queue)
     if pool is None:
-        pool = pools[queue] = _driver().DeviceMemoryPool()
+        with _current(ordinal):  # which the pool keeps for its allocations
+            pool = pools[queue] = _driver().DeviceMemoryPool()
         atexit.register(pool.stop_holding)  # before the context goes
     return pool
 
@@ -141,6 +159,14 @@ class CudaDevice:
     def capturing(self) -> object:
         """The graph that receives the thread's launches, or None."""
         return CAPTURES.graph
+
+    def current(self) -> AbstractContextManager[None]:
+        """Make the device that of the calling thread for a ``with`` block.
+
+        The first `CudaDevice` of a process is that of its thread without; any other, and any in another
+        thread, needs it for all its work.
+        """
+        return _current(self.ordinal)
 
     def allocate(
         self,

@@ -8,6 +8,7 @@ hardware and on the simulator. A device loads PTX and nothing else: CUDA C++ is 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -176,6 +177,14 @@ class Device(Protocol):
     @property
     def name(self) -> str:
         """The device's name in reports."""
+        ...
+
+    def current(self) -> AbstractContextManager[None]:
+        """Make the device that of the calling thread for a ``with`` block.
+
+        The first device of a process is that of the main thread; work on another one, or in another thread,
+        needs this. A device is for one thread at a time.
+        """
         ...
 
     def allocate(self, shape: Extent, dtype: npt.DTypeLike, name: str = "") -> Any:

@@ -9,7 +9,7 @@ import itertools
 import math
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TextIO, cast
 
@@ -171,6 +171,10 @@ class Device:
     def faults(self) -> list[KernelFault]:
         """The faults that checks found and did not raise."""
         return self.checks.faults
+
+    def current(self) -> AbstractContextManager[None]:
+        """Nothing needs to be done: any thread may work on a simulated device, one at a time."""
+        return nullcontext()
 
     def allocate(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -227,6 +228,7 @@ def cuda(cuda_kernel, monkeypatch):
         gpu_cuda, "_driver", lambda: SimpleNamespace(DeviceMemoryPool=Pool, MemoryError=OSError)
     )
     monkeypatch.setattr(gpu_cuda, "_pools", lambda _: pools)
+    monkeypatch.setattr(gpu_cuda, "_current", nullcontext)
     pools = {}
     device = gpu_cuda.CudaDevice.__new__(gpu_cuda.CudaDevice)
     device.ordinal, device.plans, device._held, device._pool = 0, {}, {}, Pool()
