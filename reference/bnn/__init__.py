@@ -1,5 +1,6 @@
 """Binarized networks as plain data, and their answers in exact integers."""
 
+from reference.bnn.ensembles import run_ensemble
 from reference.bnn.files import load, save
 from reference.bnn.inference import run, values
 from reference.bnn.networks import alexnet, mlp, resnet14, resnet18, vgg16, vgg_cifar
@@ -11,6 +12,7 @@ from reference.types.network import (
     Clip,
     Conv,
     Dense,
+    EnsembleAnswer,
     Flatten,
     Input,
     Layer,
@@ -31,6 +33,7 @@ __all__ = [
     "Clip",
     "Conv",
     "Dense",
+    "EnsembleAnswer",
     "Flatten",
     "Input",
     "Layer",
@@ -49,6 +52,7 @@ __all__ = [
     "resnet14",
     "resnet18",
     "run",
+    "run_ensemble",
     "save",
     "values",
     "vgg16",

@@ -231,6 +231,24 @@ class Answer(NamedTuple):
     classes: Any
 
 
+class EnsembleAnswer(NamedTuple):
+    """What an ensemble of M networks says of N images; NumPy arrays.
+
+    Attributes
+    ----------
+    members : array of float32, (M, N, K)
+        The logits of each network.
+    logits : array of float32, (N, K)
+        Their sum, from the first one on; each addition rounds.
+    classes : array of int64, (N,)
+        The first class with the largest logit.
+    """
+
+    members: Any
+    logits: Any
+    classes: Any
+
+
 Input: TypeAlias = Pixels | Reals | Signs | BitPlanes
 Layer: TypeAlias = Conv | Dense | Threshold | Pool | Flatten | Affine | Clip | PadChannels | Residual
 

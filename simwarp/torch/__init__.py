@@ -3,6 +3,7 @@
 It needs the extra "torch".
 """
 
+from simwarp.torch.ensembles import sum_over_ranks
 from simwarp.torch.export import export
 from simwarp.torch.images import ImagePixels, ImageReals, ImageSigns
 from simwarp.torch.layers import BinaryConv2d, BinaryLinear, Sign, clip_latent_weights
@@ -19,5 +20,6 @@ __all__ = [
     "clip_latent_weights",
     "export",
     "predict",
+    "sum_over_ranks",
     "train",
 ]
