@@ -56,7 +56,7 @@ def choose_device(device: Device | None, *operands: Any) -> Device:
     homes: list[Device] = [x.device for x in arrays if is_array(x)]
     chosen = device or (homes[0] if homes else default_device())
     for home in homes:
-        if home is not chosen and _memory(home) != _memory(chosen):
+        if home is not chosen and key_of_memory(home) != key_of_memory(chosen):
             raise DtypeError(
                 f"an operand is on {home.name}, and the call is for {chosen.name}, another device\n"
                 "all operands must be on one device\ndownload it first, or leave out device="
@@ -71,7 +71,7 @@ def in_stream(device: Device, stream: Any, *operands: Any) -> Device:
     return device if stream is None else cast("Device", device.in_stream(stream))
 
 
-def _memory(device: Any) -> Any:
+def key_of_memory(device: Any) -> Any:
     """A key of a device's memory, equal for several objects of one GPU."""
     return getattr(device, "ordinal", device)
 

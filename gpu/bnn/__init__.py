@@ -1,5 +1,24 @@
 """Binarized networks on a device, layer by layer."""
 
 from gpu.bnn.network import Answer, PreparedNetwork, prepare, run
+from gpu.bnn.several import (
+    EnsembleAnswer,
+    PreparedEnsemble,
+    PreparedSplit,
+    prepare_ensemble,
+    prepare_split,
+    run_ensemble,
+)
 
-__all__ = ["Answer", "PreparedNetwork", "prepare", "run"]
+__all__ = [
+    "Answer",
+    "EnsembleAnswer",
+    "PreparedEnsemble",
+    "PreparedNetwork",
+    "PreparedSplit",
+    "prepare",
+    "prepare_ensemble",
+    "prepare_split",
+    "run",
+    "run_ensemble",
+]

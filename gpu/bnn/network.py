@@ -137,19 +137,22 @@ class PreparedNetwork:
                 )
             self._fits(images)
             return self._of_device(images)
-        size = self._size_of_pieces(images, pieces)
-        cut = ((images[first : first + size], first) for first in range(0, len(images), size))
-        shape = len(images), len(self.network.scale)
-        whole = Answer(np.empty(shape, np.int32), np.empty(shape, np.float32), np.empty(shape[0], np.int64))
-        done = 0
-        with closing(self._of_host(cut)) as parts:
-            for part in parts:
-                until = done + len(part.classes)
-                for there, each in zip(whole, part, strict=True):
-                    there[done:until] = each
-                done = until
-        self.device.synchronize()
+        whole = empty_answer(self.network, len(images))
+        self.run_part(images, whole, slice(0, len(images)), pieces=pieces)
         return whole
+
+    def run_part(self, images: Any, whole: Answer, part: slice, *, pieces: int | None = None) -> None:
+        """Write the answer for a part of checked images of the host; errors number them among all."""
+        images, start = images[part], part.start
+        size = self._size_of_pieces(images, pieces)
+        cut = ((images[at : at + size], start + at) for at in range(0, len(images), size))
+        with closing(self._of_host(cut)) as answers:
+            for answer in answers:
+                until = start + len(answer.classes)
+                for there, each in zip(whole, answer, strict=True):
+                    there[start:until] = each
+                start = until
+        self.device.synchronize()
 
     def stream(self, batches: Iterable[Any]) -> Iterator[Answer]:
         """The answers to batches of the host, in order: copies, launches and answers overlap, as in `run`.
@@ -367,6 +370,12 @@ class PreparedNetwork:
         self._flag_waits = False
         if self._flagged(images):
             refuse_strange(self.network.input, images.download())
+
+
+def empty_answer(network: Network, count: int) -> Answer:
+    """Arrays of the host for the answer for some images."""
+    shape = count, len(network.scale)
+    return Answer(np.empty(shape, np.int32), np.empty(shape, np.float32), np.empty(count, np.int64))
 
 
 def _address(value: Any) -> int:

@@ -7,7 +7,7 @@ import pytest
 
 import gpu
 import gpu.bnn
-from reference.bnn import alexnet, mlp, resnet14, resnet18, run, vgg16, vgg_cifar
+from reference.bnn import alexnet, mlp, resnet14, resnet18, run, run_ensemble, vgg16, vgg_cifar
 
 pytestmark = pytest.mark.gpu
 
@@ -119,3 +119,33 @@ def test_an_exception_between_pieces_leaves_the_device_usable(device, small):
         list(prepared.stream(interrupted()))
     images = images_in("ours", device, (200, *network.input.shape), 9)
     np.testing.assert_array_equal(prepared.run(images).classes, run(network, images).classes)
+
+
+# ---- several devices
+
+
+def devices_here():
+    """All CUDA devices, at least one."""
+    import pycuda.driver
+
+    gpu.CudaDevice()
+    return [gpu.CudaDevice(i) for i in range(pycuda.driver.Device.count())]
+
+
+def test_all_gpus_share_a_batch_in_threads_of_their_own(device, small):
+    network, _ = small
+    split = gpu.bnn.prepare_split(network, devices_here())
+    for seed in range(4):
+        images = images_in("ours", device, (513, *network.input.shape), seed)
+        for got, wanted in zip(split.run(images, pieces=3), run(network, images), strict=True):
+            np.testing.assert_array_equal(got, wanted)
+    device.upload(np.zeros(3)).download()  # in this thread
+
+
+def test_an_ensemble_on_all_gpus_has_the_sum_of_the_definition(device):
+    networks = [mlp(seed=seed) for seed in range(3)]
+    ensemble = gpu.bnn.prepare_ensemble(networks, devices=devices_here())
+    for seed in range(4):
+        images = images_in("ours", device, (100, *networks[0].input.shape), seed)
+        for got, wanted in zip(ensemble.run(images), run_ensemble(networks, images), strict=True):
+            np.testing.assert_array_equal(got, wanted)
