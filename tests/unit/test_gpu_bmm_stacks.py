@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import gpu
 import reference
 import simwarp
+from gpu.cuda import CudaArray
 from reference.errors import FormatError, NotANumberError, ShapeError
 from reference.types import PackedBits
 from simwarp.device import DeviceArray
@@ -188,3 +189,12 @@ def test_a_view_begins_at_an_offset():
     fresh.view((4,), offset=16).upload(np.zeros(4, np.int32))
     assert fresh.unwritten().tolist() == [[True] * 4, [False] * 4, [True] * 4]
     assert not fresh.view((4,), offset=16).unwritten().any()
+
+
+def test_a_view_on_a_gpu_begins_at_an_offset():
+    memory = CudaArray(None, 4096, (3, 4), np.dtype(np.int32))
+    row = memory.view((4,), offset=16)
+    assert (row.pointer, row.shape, row.dtype) == (4096 + 16, (4,), np.int32)
+    for offset in (-4, 36):
+        with pytest.raises(ShapeError, match=f"needs 16 bytes from byte {offset} on, the array has 48"):
+            memory.view((4,), offset=offset)

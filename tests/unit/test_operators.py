@@ -36,6 +36,12 @@ def test_the_fake_product_has_the_shape_of_the_true_one(fake, turned):
         fake.ops.simwarp.bmm(a, b, not turned[0], turned[1])
 
 
+@pytest.mark.parametrize(("of_a", "of_b"), [((3,), ()), ((), (3,)), ((3,), (3,))])
+def test_the_fake_product_of_stacks_has_their_axis(fake, of_a, of_b):
+    a, b = fake.empty((*of_a, 7, 40), device="cuda"), fake.empty((*of_b, 9, 40), device="cuda")
+    assert tuple(fake.ops.simwarp.bmm(a, b, transpose_b=True).shape) == (3, 7, 9)
+
+
 @pytest.mark.parametrize("stride", [(1, 1), (2, 3)])
 @pytest.mark.parametrize("padding", [(0, 0), (1, 2)])
 @pytest.mark.parametrize("dilation", [(1, 1), (2, 1)])
