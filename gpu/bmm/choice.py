@@ -37,11 +37,15 @@ def fastest_scheme(
     names = (*for_chip(PREFERRED, capability), *own)
     taking = [scheme for scheme in (choose_scheme(name, 0) for name in names) if _takes(scheme, form)]
     suited = [scheme for scheme in taking if _suits(scheme, *sizes)] or taking
-    return next((scheme for scheme in suited if gives(scheme, output)), suited[0])
+    return next((scheme for scheme in suited if gives(scheme, output, sizes[1])), suited[0])
 
 
-def gives(scheme: AnyScheme, output: str) -> bool:
-    """Whether a scheme gives that kind of output; see `gpu.bmm.output.Output`."""
+def gives(scheme: AnyScheme, output: str, n: int = 1) -> bool:
+    """Whether a scheme gives that kind of output, with so many columns; see `gpu.bmm.output.Output`."""
+    if output == "answer":
+        return isinstance(scheme, SkinnyScheme) and n <= scheme.most
+    if output == "lines":
+        return isinstance(scheme, WarpgroupScheme | SkinnyScheme)
     return output in ("int32", "words") or isinstance(scheme, WarpgroupScheme)
 
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from gpu.bmm.choice import gives
 from gpu.bmm.schemes import AnyScheme
 from gpu.bmm.threshold import vector_on_device
+from gpu.bmm.warpgroups import WarpgroupScheme
 from gpu.device import Device
 from gpu.host import WORD_DTYPES, unknown
 from reference.errors import DtypeError, SchemeError
@@ -27,9 +28,10 @@ class Output:
     ----------
     kind : str
         The dtype of dot products; "words" for bits in words along the rows, as `PackedBits`; "lines" for
-        bits as a prepared A.
+        bits as a prepared A; "answer" for dot products, logits and classes of a network, by "skinny".
     rule : tuple of device arrays
-        For bits thresholds and flips; for floats the columns' scales, or nothing.
+        For bits thresholds and flips; for floats the columns' scales, or nothing; for an answer scale and
+        offset of logits.
     """
 
     kind: str = "int32"
@@ -43,16 +45,33 @@ class Output:
     @property
     def is_scaled(self) -> bool:
         """Whether dot products are multiplied by scales."""
-        return bool(self.rule) and not self.is_bits
+        return bool(self.rule) and self.kind.startswith("float")
 
     def allocate(
-        self, m: int, n: int, scheme: AnyScheme, device: Device, stack: tuple[int, ...] = ()
+        self,
+        sizes: tuple[int, int, int],
+        scheme: AnyScheme,
+        device: Device,
+        stack: tuple[int, ...] = (),
     ) -> tuple[Any, ...]:
-        """The arrays that the kernel writes, for each matrix of a stack: C, and with lines their ones."""
+        """The arrays that the kernel writes for sizes (m, n, k), for each matrix of a stack.
+
+        They are C; with lines their ones, unless the scheme leaves them to the next product; with an answer
+        logits and classes.
+        """
+        m, n, k = sizes
         if self.kind == "lines":
+            lines = device.allocate((*stack, m, -(-n // 128), 4), np.uint32, "c")
+            if not isinstance(scheme, WarpgroupScheme):
+                return (lines,)
+            parts = scheme.parts(m, n, k, device.multiprocessors)
+            ones = (*stack, m, parts) if parts > 1 else (*stack, m)
+            return lines, device.allocate(ones, np.uint32, "ones of c")
+        if self.kind == "answer":
             return (
-                device.allocate((*stack, m, -(-n // 128), 4), np.uint32, "c"),
-                device.allocate((*stack, m), np.uint32, "ones of c"),
+                device.allocate((m, n), np.int32, "sums"),
+                device.allocate((m, n), np.float32, "logits"),
+                device.allocate((m,), np.int64, "classes"),
             )
         if self.is_bits:
             return (device.allocate((*stack, -(-n // scheme.word), m), WORD_DTYPES[scheme.word], "c"),)
@@ -77,9 +96,9 @@ def kind_of(dtype: Any, *, bits: bool, prepared: bool) -> str:
     return kind
 
 
-def check_kind(kind: str, scheme: AnyScheme, k: int) -> None:
+def check_kind(kind: str, scheme: AnyScheme, n: int, k: int) -> None:
     """Refuse a kind of output that the scheme does not give, or that cannot hold dot products of length k."""
-    if not gives(scheme, kind):
+    if not gives(scheme, kind, n):
         what = "prepared=True" if kind == "lines" else f"dtype={kind}"
         raise SchemeError(
             f"{what} with scheme={scheme.name!r}\nit gives int32 and packed words only\n"

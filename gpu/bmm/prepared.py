@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import repeat
+from math import prod
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -14,8 +15,11 @@ from gpu.bmm.fsb import TILE_BITS, TILE_LINES, FsbBits, arrange
 from gpu.bmm.lines import pack_lines
 from gpu.bmm.packing import LARGEST, check_format, check_shape, matrix, pack_on_device
 from gpu.bmm.schemes import AnyScheme, Scheme, choose_scheme
+from gpu.bmm.skinny import SkinnyScheme
 from gpu.bmm.stacks import matrices
-from gpu.device import Device, is_array
+from gpu.bmm.warpgroups import WarpgroupScheme
+from gpu.compile import compile_file
+from gpu.device import Array, Device, LaunchPlan, is_array, launch
 from gpu.host import (
     WORD_DTYPES,
     Prepared,
@@ -35,6 +39,9 @@ Role: TypeAlias = Literal["a", "b"]
 MANY = 2**31
 """The lines of an operand that is not known yet."""
 
+MOST_PARTS = 32
+"""Parts of ones that a product adds; counting is faster than more."""
+
 
 @dataclass(eq=False)
 class PreparedMatrix(Prepared):
@@ -45,7 +52,8 @@ class PreparedMatrix(Prepared):
     words : device array
         Packed words along K, lines padded to 128 bits, or FSB tiles.
     ones : (lines,) device array of uint32, or None
-        The number of 1 bits in each line, for bit tensor cores.
+        The number of 1 bits in each line, for bit tensor cores. (lines, parts) of bits that a product gave,
+        whose tiles counted those of their columns; None of bits whose products count them.
     shape : tuple of int
         The shape of the original matrix, without padding; (B, rows, columns) of a stack, whose words and ones
         have one more axis in front.
@@ -62,6 +70,8 @@ class PreparedMatrix(Prepared):
         The bit order of its words.
     lines, bits : int
         Rows of A or columns of B, and the length of the dot products.
+    parts : int
+        How many numbers each line's ones are; 0 without ones.
     device : Device
     arrays : tuple of device arrays
         The words, and the ones if there are any.
@@ -79,6 +89,7 @@ class PreparedMatrix(Prepared):
     first: First
     lines: int = field(init=False)
     bits: int = field(init=False)
+    parts: int = field(init=False)
     device: Device = field(init=False)
     arrays: tuple[Any, ...] = field(init=False)
     kind: tuple[Any, ...] = field(init=False)
@@ -86,9 +97,11 @@ class PreparedMatrix(Prepared):
     def __post_init__(self) -> None:
         axis = _line_axis(self.role, self.transposed)
         self.lines, self.bits = self.shape[-2:][axis], self.shape[-2:][1 - axis]
+        ones = () if self.ones is None else self.ones.shape[len(self.shape) - 2 :]
+        self.parts = ones[1] if len(ones) == 2 else len(ones)
         self.device = self.words.device
         self.arrays = (self.words,) if self.ones is None else (self.words, self.ones)
-        self.kind = self.role, self.scheme, self.first, self.transposed, self.shape
+        self.kind = self.role, self.scheme, self.first, self.transposed, self.shape, self.parts
 
     def matrices(self, stack: tuple[int, ...]) -> Iterator[PreparedMatrix]:
         """The matrices of a stack; a single matrix as often as a stack has some."""
@@ -104,7 +117,8 @@ class PreparedMatrix(Prepared):
         if self.form != "lines" or self.shape[0] * self.lines > LARGEST:
             return None
         lines = self.shape[0] * self.lines
-        words, ones = self.words.view((lines, *self.words.shape[2:])), self.ones.view((lines,))
+        words, ones = self.words.view((lines, *self.words.shape[2:])), self.ones
+        ones = None if ones is None else ones.view((lines, *ones.shape[2:]))
         shape = (self.bits, lines) if self.transposed else (lines, self.bits)
         return replace(self, words=words, ones=ones, shape=shape)
 
@@ -182,7 +196,7 @@ def placed(x: Any, name: Role, transposed: bool, scheme: AnyScheme, device: Devi
     if isinstance(x, PreparedMatrix):
         if x.form != scheme.form:
             raise prepared_for(x, name, scheme.name)
-        return x
+        return _counted(x, scheme, device)
     if scheme.form == "lines" and not isinstance(x, PackedBits):
         shape, words, ones = pack_lines(x, name, _line_axis(name, transposed), device)
         return PreparedMatrix(words, ones, shape, name, transposed, scheme.name, scheme.form, scheme.first)
@@ -192,6 +206,22 @@ def placed(x: Any, name: Role, transposed: bool, scheme: AnyScheme, device: Devi
         words, ones = arrange(packed, name, scheme.form, device)
     form, first = scheme.form, packed.first
     return PreparedMatrix(words, ones, packed.shape, name, transposed, scheme.name, form, first)
+
+
+def _counted(x: PreparedMatrix, scheme: AnyScheme, device: Device) -> PreparedMatrix:
+    """Lines with their ones in the form that a scheme takes."""
+    adds = isinstance(scheme, WarpgroupScheme) and 1 < x.parts <= MOST_PARTS
+    if adds or isinstance(scheme, SkinnyScheme) or x.parts == 1 or x.form != "lines":
+        return x
+    ones: Array = device.allocate(x.words.shape[:-2], WORD_DTYPES[32], "ones")
+    lines, pieces = prod(ones.shape), x.words.shape[-2]
+
+    def plan() -> LaunchPlan:
+        ptx = compile_file("bmm/ones.cu", None, device.compute_capability).text
+        return LaunchPlan(ptx, "count_ones", (-(-lines // 4), 1, 1), (128, 1, 1), (None, None, lines, pieces))
+
+    launch(device, ("ones", lines, pieces), plan, x.words, ones)
+    return replace(x, ones=ones)
 
 
 def _line_axis(role: str, transposed: bool) -> int:

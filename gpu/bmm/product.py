@@ -72,7 +72,7 @@ def bmm(
         Factors of the columns, float32, for dtype float32 or float16. The scaled dot product is rounded to
         float32, and then to float16.
     prepared : bool
-        Give the bits, with "wgmma", as a prepared A of the next product.
+        Give the bits, with "wgmma" and "skinny", as a prepared A of the next product.
     device : Device, optional
         Default: the operands' own, or the first CUDA device.
     stream : optional
@@ -129,12 +129,7 @@ def bmm(
     rows = None if b.shape[:-2] or kind == "words" else _as_rows(a, transpose_a, device)
     m = m if rows is None else m * stack[0]
     chosen = scheme_for(scheme, device, (m, n, k), kind, a, b)
-    check_kind(kind, chosen, k)
-    check_chip(chosen, device.compute_capability)
-    if isinstance(chosen, SkinnyScheme):
-        chosen.check(m, n, device.compute_capability)
-    elif isinstance(chosen, TensorCoreScheme):
-        chosen.check(device.compute_capability)
+    check_scheme(chosen, (m, n, k), kind, device.compute_capability)
     a_stays, b_stays = on_device(a), on_device(b)
     stays = a_stays or b_stays
     if a_stays != b_stays:  # the result is not downloaded, so a NaN in the host operand is checked for here
@@ -150,7 +145,7 @@ def bmm(
             f"a is packed with first={left.first!r} and b with first={right.first!r}\n"
             "repack one of them with the other's first"
         )
-    made = output.allocate(m, n, chosen, device, stack if rows is None else ())
+    made = output.allocate((m, n, k), chosen, device, stack if rows is None else ())
     multiply(left, right, made, chosen, output, device)
     if rows is not None:
         m //= stack[0]
@@ -160,10 +155,22 @@ def bmm(
     if recording is not None and key is not None:
         recording.keep(made[0], key, packed if output.is_bits else None)
     if kind == "lines":
-        words, ones = made
+        words, ones = made if len(made) == 2 else (*made, None)
         return PreparedMatrix(words, ones, shape, "a", False, chosen.name, chosen.form, chosen.first)
     result = made[0] if stays else downloaded(made[0], a=a, b=b)
     return packed(result) if output.is_bits else result
+
+
+def check_scheme(
+    scheme: AnyScheme, sizes: tuple[int, int, int], kind: str, capability: tuple[int, int]
+) -> None:
+    """Refuse a scheme that does not give that kind of output, for those sizes or on that chip."""
+    check_kind(kind, scheme, *sizes[1:])
+    check_chip(scheme, capability)
+    if isinstance(scheme, SkinnyScheme):
+        scheme.check(*sizes[:2], capability)
+    elif isinstance(scheme, TensorCoreScheme):
+        scheme.check(capability)
 
 
 def multiply(
@@ -173,6 +180,8 @@ def multiply(
     scheme: AnyScheme,
     output: Output,
     device: Device,
+    *,
+    early: bool = False,
 ) -> None:
     """Launch the kernel of a scheme, which multiplies two prepared operands; once for each matrix of a stack.
 
@@ -185,6 +194,9 @@ def multiply(
     scheme : Scheme, TensorCoreScheme, SkinnyScheme or WarpgroupScheme
     output : Output
     device : Device
+    early : bool
+        Whether the launch may begin before the one before has ended, on chips that can: nothing that was
+        launched since the last synchronisation writes B, nor what the output takes.
 
     Examples
     --------
@@ -197,14 +209,14 @@ def multiply(
     >>> a = prepare_matrix(np.ones((1, 5)), "a", scheme="btc3", device=device)
     >>> b = prepare_matrix(np.ones((5, 1)), "b", scheme="btc3", device=device)
     >>> scheme, output = choose_scheme("btc3", 5), Output()
-    >>> made = output.allocate(1, 1, scheme, device)
+    >>> made = output.allocate((1, 1, 5), scheme, device)
     >>> multiply(a, b, made, scheme, output, device)
     >>> made[0].download()
     array([[5]], dtype=int32)
     """
     stack = stack_of(a.shape, b.shape)
     for left, right, out in zip(a.matrices(stack), b.matrices(stack), matrices(stack, *made), strict=True):
-        _launch(left, right, out, scheme, output, device)
+        _launch(left, right, out, scheme, output, device, early and device.compute_capability >= (9, 0))
 
 
 def _as_rows(given: Any, transposed: bool, device: Device) -> Any:
@@ -228,20 +240,29 @@ def _launch(
     scheme: AnyScheme,
     output: Output,
     device: Device,
+    early: bool,
 ) -> None:
     """Launch the kernel for two matrices."""
     sizes = m, n, k = a.lines, b.lines, a.bits
-    operands = (a.words, b.words) if a.ones is None else (a.words, a.ones, b.words, b.ones)
+    of_a = a.arrays[:1] if isinstance(scheme, SkinnyScheme) else a.arrays
+    operands = (*of_a, *b.arrays)
 
     arrays = (*operands, *made, *output.rule)
-    key = ("bmm", scheme.name, output.kind, output.is_scaled, a.first, m, n, k)
+    key = ("bmm", scheme.name, output.kind, output.is_scaled, a.first, a.parts, early, m, n, k)
 
     def plan() -> LaunchPlan:
         if isinstance(scheme, WarpgroupScheme):
-            return scheme.plan(sizes, output.kind, device.multiprocessors, scaled=output.is_scaled)
+            return scheme.plan(
+                sizes,
+                output.kind,
+                device.multiprocessors,
+                scaled=output.is_scaled,
+                parts=a.parts,
+                early=early,
+            )
         kind, arch = "bits" if output.is_bits else "int", device.compute_capability
         if isinstance(scheme, SkinnyScheme):
-            return scheme.plan(sizes, kind, arch, device.multiprocessors)
+            return scheme.plan(sizes, output.kind, arch, device.multiprocessors, early=early)
         args = (*(None for _ in operands), None, m, n, k, *(None for _ in output.rule))
         fitted, shared = scheme, 0
         if isinstance(scheme, TensorCoreScheme):
@@ -250,18 +271,18 @@ def _launch(
         ptx = product_ptx(fitted, kind, a.first, arch).text
         return LaunchPlan(ptx, fitted.name, *fitted.launch(m, n), args, shared)
 
-    cleared = made[1:] if output.kind == "lines" else ()
-    if isinstance(scheme, WarpgroupScheme) and scheme.shares(sizes, output.kind, device.multiprocessors) > 1:
-        cleared = made
-    if not cleared:
+    if (
+        not isinstance(scheme, WarpgroupScheme)
+        or scheme.shares(sizes, output.kind, device.multiprocessors) == 1
+    ):
         launch(device, key, plan, *arrays)
         return
     chain = planned(
         device.plans,
         key,
-        lambda: LaunchChain((clear_plan(cleared[0].nbytes // 4, device.compute_capability), plan())),
+        lambda: LaunchChain((clear_plan(made[0].nbytes // 4, device.compute_capability), plan())),
     )
-    device.launch_all(chain, (cleared, arrays))
+    device.launch_all(chain, (made, arrays))
 
 
 def _known(

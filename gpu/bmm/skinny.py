@@ -14,6 +14,15 @@ _ROWS = 16
 """Lines of the longer operand in a block."""
 _STEP = 512
 """Bits of k that a warp takes at a time."""
+OUTPUTS = {
+    "int32": ("OUTPUT_INT",),
+    "words": ("OUTPUT_BITS",),
+    "lines": ("OUTPUT_BITS", "LINES"),
+    "answer": ("OUTPUT_INT", "ANSWER"),
+}
+"""The kinds of outputs, and their macros; see `gpu.bmm.output.Output`."""
+_BLOCKS = {"words": 2, "lines": 8}
+"""Blocks that make a word, or a piece of a line, also where some are empty."""
 
 
 @dataclass(frozen=True)
@@ -55,29 +64,36 @@ class SkinnyScheme:
     def macros(self, few: int, warps: int, output: str, *, swapped: bool) -> dict[str, str | int]:
         """The macros of the source."""
         named = {"FEW": few, "WARPS": warps, "FORMAT_LINES": "", "WORD_32": "", "FIRST_LSB": ""}
-        return {**named, f"OUTPUT_{output.upper()}": "", **({"SWAPPED": ""} if swapped else {})}
+        return {**named, **dict.fromkeys(OUTPUTS[output], ""), **({"SWAPPED": ""} if swapped else {})}
 
     def ptx(self, few: int, warps: int, output: str, arch: tuple[int, int], *, swapped: bool) -> Ptx:
-        """The kernel, compiled. ``output`` is "int" or "bits"; ``swapped`` if B has the few lines."""
+        """The kernel for a kind of output, compiled; ``swapped`` if B has the few lines."""
         return compile_file(self.source, self.macros(few, warps, output, swapped=swapped), arch)
 
     def plan(
-        self, sizes: tuple[int, int, int], output: str, arch: tuple[int, int], multiprocessors: int
+        self,
+        sizes: tuple[int, int, int],
+        output: str,
+        arch: tuple[int, int],
+        multiprocessors: int,
+        *,
+        early: bool = False,
     ) -> LaunchPlan:
         """The launch of a product of (m, k) and (k, n), for sizes (m, n, k).
 
-        Eight warps share K where it is long and there are few blocks, else four.
+        A call gives A, B, the ones of B, and what the output is and takes. Eight warps share K where it is
+        long and there are few blocks, else four. With ``early`` the launch may overlap the one before.
         """
         m, n, k = sizes
         swapped = m > self.most
         many, few = (m, n) if swapped else (n, m)
         blocks = -(-many // _ROWS)
-        if output == "bits" and not swapped:
-            blocks += blocks % 2  # two of them make a word, also where the second is empty
+        if output in _BLOCKS and not swapped:
+            blocks += -blocks % _BLOCKS[output]
         warps = 8 if k > 4 * _STEP and blocks <= 4 * multiprocessors else 4
         ptx = self.ptx(8 if few <= 8 else 16, warps, output, arch, swapped=swapped)
-        args = (None,) * 5 + (m, n, k) + (None,) * (2 * (output == "bits"))
-        return LaunchPlan(ptx.text, self.name, (blocks, 1, 1), (warps * 32, 1, 1), args)
+        args = (None,) * 4 + (m, n, k) + (None,) * {"words": 2, "lines": 2, "answer": 4}.get(output, 0)
+        return LaunchPlan(ptx.text, self.name, (blocks, 1, 1), (warps * 32, 1, 1), args, dependent=early)
 
 
 SKINNY_SCHEMES = {scheme.name: scheme for scheme in (SkinnyScheme(),)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -175,6 +175,11 @@ class WarpgroupScheme:
         """The tile with the least estimated time, for outputs of (m, n)."""
         return fastest(TILES[output], (m, n), -(-k // (8 * SPAN)), output, multiprocessors)
 
+    def parts(self, m: int, n: int, k: int, multiprocessors: int) -> int:
+        """How many tiles lie beside one another in lines of C; each counts the ones of its columns."""
+        bits = -(-n // (8 * _UNIT)) * 8 * _UNIT
+        return -(-bits // self.tile(m, n, k, "lines", multiprocessors).columns)
+
     def shares(self, sizes: tuple[int, int, int], output: str, multiprocessors: int) -> int:
         """Into how many shares blocks split k, where there are too few tiles for them; 1 if they do not."""
         (m, n, k), small = sizes, TILES[output][-1]
@@ -184,10 +189,22 @@ class WarpgroupScheme:
             return 1
         return -(-steps // -(-steps // most))
 
-    def ptx(self, tile: Tile, output: str, *, boxes: bool, scaled: bool = False, splits: bool = False) -> Ptx:
-        """The kernel for a tile and a kind of output, compiled; ``boxes`` if C has a tensor map."""
+    def ptx(
+        self,
+        tile: Tile,
+        output: str,
+        *,
+        boxes: bool,
+        scaled: bool = False,
+        splits: bool = False,
+        parts: bool = False,
+    ) -> Ptx:
+        """The kernel for a tile and a kind of output, compiled.
+
+        ``boxes`` if C has a tensor map; ``parts`` if several numbers are the ones of a line of A.
+        """
         macros = tile.macros(output, boxes=boxes, group=self.group) | ({"SCALED": ""} if scaled else {})
-        macros |= {"SPLIT_K": ""} if splits else {}
+        macros |= ({"SPLIT_K": ""} if splits else {}) | ({"PARTS": ""} if parts else {})
         return compile_file(self.source, macros, (9, 0), options=OPTIONS)
 
     def plan(
@@ -198,12 +215,15 @@ class WarpgroupScheme:
         *,
         scaled: bool = False,
         tile: Tile | None = None,
+        parts: int = 1,
+        early: bool = False,
     ) -> LaunchPlan:
         """The launch of a product of (m, k) and (k, n), for sizes (m, n, k).
 
-        A call gives A, its ones, B, its ones, C, and what the output takes: ones of C with lines, which are 0
-        before; thresholds and flips with bits; scales if scaled. ``tile`` overrides the choice. If blocks
-        share k, C is 0 before.
+        A call gives A, its ones, B, its ones, C, and what the output takes: ones of C with lines, in parts;
+        thresholds and flips with bits; scales if scaled. ``tile`` overrides the choice. If blocks share k, C
+        is 0 before. Ones of A have so many parts. With ``early`` the launch may overlap the one before, and
+        leaves shared memory to the one behind if it has a tile for each block.
         """
         m, n, k = sizes
         shares = 1 if tile else self.shares(sizes, output, multiprocessors)
@@ -213,11 +233,15 @@ class WarpgroupScheme:
         extra = (None,) * ((output == "lines") + 2 * (output in BITS) + scaled)
         of_c = None if output in BITS or not tile.boxes else map_of_outputs(m, n, output)
         args = of_a, None, of_b, None, of_c, m, n, k, *extra, *((shares,) if shares > 1 else ())
-        ptx = self.ptx(tile, output, boxes=of_c is not None, scaled=scaled, splits=shares > 1).text
+        args = (*args, parts) if parts > 1 else args
+        count = -(-m // tile.rows) * -(-n // tile.columns) * shares
+        if early and count <= multiprocessors:
+            tile = replace(tile, stages=min(tile.stages, max(2, -(-k // (8 * SPAN)))))
+        boxes, splits = of_c is not None, shares > 1
+        ptx = self.ptx(tile, output, boxes=boxes, scaled=scaled, splits=splits, parts=parts > 1).text
         shared = tile.shared(output, scaled=scaled)
-        grid = min(-(-m // tile.rows) * -(-n // tile.columns) * shares, multiprocessors), 1, 1
-        block, overlaps = (tile.threads, 1, 1), output == "lines" or shares > 1
-        return LaunchPlan(ptx, self.name, grid, block, args, shared, dependent=overlaps)
+        grid, block = (min(count, multiprocessors), 1, 1), (tile.threads, 1, 1)
+        return LaunchPlan(ptx, self.name, grid, block, args, shared, dependent=early or splits)
 
 
 WARPGROUP_SCHEMES = {scheme.name: scheme for scheme in (WarpgroupScheme(),)}

@@ -5,15 +5,31 @@
 // of A and B, which to the copies are matrices of bytes. What lies outside arrives as zeros, adds nothing to popc(a & b),
 // and so m, n and k are free.
 //
-// Lines of bits are the next product's A: each is padded with zeros to 128 bits, and ones_of_c[i] += their ones.
+// Lines of bits are the next product's A: each is padded with zeros to 128 bits, and the tiles beside one another each
+// give the ones of their part of it. Such an A's product adds them (-DPARTS).
 //
 // With few tiles and a long k, blocks share k (-DSPLIT_K): one adds the constants, too.
+//
+// What no launch makes but the host's preparation, B and what the output takes, is read before earlier launches end, if
+// those did not let this one begin before their own work.
 
 #include "bmm/warpgroup_tile.cuh"
 
 struct Operands {
     const unsigned *__restrict__ ones_of_a, *__restrict__ ones_of_b;
-    unsigned m, n, k;
+    unsigned m, n, k, parts_of_ones;
+
+    __device__ unsigned ones_of_row(unsigned row) const
+    {
+#if defined(PARTS)
+        unsigned ones = 0;
+#pragma unroll 8
+        for (unsigned part = 0; part < parts_of_ones; ++part) ones += ones_of_a[(Index)row * parts_of_ones + part];
+        return ones;
+#else
+        return ones_of_a[row];
+#endif
+    }
 };
 
 // Lines of C are whole pieces of 128 bits, which the last tiles fill.
@@ -32,8 +48,9 @@ __device__ inline void copy_stages(Shared& shared, const Tiles& tiles, const Ten
             wait(shared.empty[turn.at], turn.parity ^ 1);  // the first turn passes
             arrive_and_expect(shared.full[turn.at], sizeof(Stage));  // bytes outside of A and B count, too
             const unsigned at = (tiles.first_step(i) + step) * step_bytes;
-            load_box(stage.a, a, at, row, shared.full[turn.at]);
             load_box(stage.b, b, at, column, shared.full[turn.at]);
+            if (i == blockIdx.x && step == 0) wait_for_earlier_launches();  // stores of C come behind products of A
+            load_box(stage.a, a, at, row, shared.full[turn.at]);
         }
     }
 }
@@ -55,9 +72,6 @@ __device__ inline void write_notes(Shared& shared, const Tiles& tiles, const Ope
         wait(shared.read[turn.at], turn.parity ^ 1);
         if (lane == 0) notes.row = row, notes.column = column;
 #pragma unroll
-        for (unsigned r = lane; r < rows; r += warp_size)
-            notes.of_rows[r] = tiles.first_step(i) > 0 ? 0 : x.k - 2 * x.ones_of_a[min(row + r, x.m - 1)];
-#pragma unroll
         for (unsigned c = lane; c < columns; c += warp_size) {
             const unsigned at = min(column + c, x.n - 1), ones = x.ones_of_b[at];
 #if defined(OUTPUT_BITS)
@@ -72,6 +86,10 @@ __device__ inline void write_notes(Shared& shared, const Tiles& tiles, const Ope
 #endif
 #endif
         }
+        if (i == blockIdx.x) wait_for_earlier_launches();
+#pragma unroll
+        for (unsigned r = lane; r < rows; r += warp_size)
+            notes.of_rows[r] = tiles.first_step(i) > 0 ? 0 : x.k - 2 * x.ones_of_row(min(row + r, x.m - 1));
         arrive(shared.written[turn.at]);
     }
 }
@@ -101,12 +119,13 @@ __device__ inline void store_bits(const int (&sums)[sums_of_part], const Notes& 
         }
     }
 #if defined(OUTPUT_LINES)
+    const unsigned parts_of_line = (32 * words_of_line(x) - 1) / columns + 1;
 #pragma unroll
     for (unsigned r = 0; r < 2; ++r) {
         const unsigned line = notes.row + place.row(part) + 8 * r;
         ones[r] += __shfl_xor_sync(all_lanes, ones[r], 1);
         ones[r] += __shfl_xor_sync(all_lanes, ones[r], 2);
-        if (place.lane % 4 == 0 && line < x.m) atomicAdd(&ones_of_c[line], ones[r]);
+        if (place.lane % 4 == 0 && line < x.m) ones_of_c[(Index)line * parts_of_line + notes.column / columns] = ones[r];
     }
 #endif
 }
@@ -131,11 +150,17 @@ wgmma(const __grid_constant__ TensorMap a, const unsigned* __restrict__ ones_of_
 #elif defined(SPLIT_K)
       , unsigned shares
 #endif
+#if defined(PARTS)
+      , unsigned parts_of_ones
+#endif
 )
 {
     extern __shared__ __align__(1024) unsigned char memory[];
     Shared& shared = *reinterpret_cast<Shared*>(memory);
-    const Operands x = {ones_of_a, ones_of_b, m, n, k};
+#if !defined(PARTS)
+    const unsigned parts_of_ones = 1;
+#endif
+    const Operands x = {ones_of_a, ones_of_b, m, n, k, parts_of_ones};
 #if defined(OUTPUT_LINES)
     Tiles tiles(m, 32 * words_of_line(x), (k - 1) / 8 + 1);
 #else
@@ -147,7 +172,6 @@ wgmma(const __grid_constant__ TensorMap a, const unsigned* __restrict__ ones_of_
 
     shared.begin(warp_size);
     let_later_launches_begin();
-    wait_for_earlier_launches();
 
     const unsigned serving = threadIdx.x - multiplying;  // number of a serving thread
     if (threadIdx.x >= multiplying) {

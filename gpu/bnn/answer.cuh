@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "bmm/warp.cuh"
+#include "bmm/largest.cuh"
 
 // For a warp; `wide` gets the sums themselves unless it is null. A product and a sum, each rounded: the compiler
 // fuses nothing (-fmad=false).
@@ -21,12 +21,6 @@ __device__ inline void answer_of(unsigned image, const Number* sums, const float
         logits[image * count + k] = logit;
         if (best == count || logit > largest) largest = logit, best = k;
     }
-#pragma unroll
-    for (unsigned distance = 16; distance; distance /= 2) {
-        const float other = __shfl_xor_sync(all_lanes, largest, distance);
-        const unsigned where = __shfl_xor_sync(all_lanes, best, distance);
-        if (where < count && (best == count || other > largest || (other == largest && where < best)))
-            largest = other, best = where;
-    }
+    find_largest<warp_size>(largest, best, count);
     if (lane == 0) classes[image] = best;
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from math import prod
 from typing import Any, TypeAlias
@@ -13,10 +13,11 @@ import numpy as np
 from gpu.bconv.convolution import bconv2d
 from gpu.bconv.geometry import ConvShape, conv_shape
 from gpu.bconv.schemes import EVERY_SCHEME, plan
-from gpu.bmm.choice import fastest_scheme
+from gpu.bmm.choice import fastest_scheme, gives
 from gpu.bmm.fsb import TILE_BITS
-from gpu.bmm.prepared import PreparedMatrix
-from gpu.bmm.product import bmm
+from gpu.bmm.output import Output
+from gpu.bmm.prepared import PreparedMatrix, placed, scheme_for
+from gpu.bmm.product import check_scheme, multiply
 from gpu.bmm.schemes import choose_scheme
 from gpu.bnn.dots import THREADS, is_far, order_of, pieces_of, planes_of, rule_of, tiles_of
 from gpu.bnn.plan import Step, Values
@@ -29,6 +30,7 @@ from reference.errors import SchemeError
 from reference.types import PackedBits, PackedTensor
 from reference.types.network import (
     Affine,
+    Answer,
     BitPlanes,
     Clip,
     Conv,
@@ -65,6 +67,8 @@ class Site:
         What kernels raise for a number of the images that is not finite, or beyond int16.
     lined : set of str
         The paths of bits that only products of lines take: they are made as such a product's A.
+    answers : dict
+        Scale and offset of logits, by the path of the sums that they are of: a product may give all three.
     """
 
     device: Device
@@ -72,6 +76,7 @@ class Site:
     schemes: dict[str, str]
     flag: Array
     lined: frozenset[str] = frozenset()
+    answers: dict[str, tuple[Array, Array]] = field(default_factory=dict[str, tuple[Array, Array]])
 
     def launch(
         self,
@@ -175,7 +180,9 @@ def launch_of(step: Step, site: Site) -> Launch:
             assert given is not None
             if given.kind == "integers":
                 return Dots(site, layer, given, values[made[0]], rest, None)
-            return _of_bits(site, layer, step.paths[0], given, rest)
+            if isinstance(layer, Dense):
+                return Products(site, layer, step, rest)
+            return _convolution_of_bits(site, layer, step.paths[0], given, rest)
         case [Pixels() | Reals() as images]:
             return Integers(site, images)
         case [Signs() | BitPlanes() as images, *_]:
@@ -226,17 +233,11 @@ def _source(site: Site, images: Pixels | Reals) -> tuple[str, tuple[Any, ...]]:
 # --------------------------------------------------------------------------------------------------
 
 
-def _of_bits(site: Site, layer: Conv | Dense, path: str, given: Value, rest: Any) -> Launch:
-    """A convolution or product of bits, by `gpu.bconv2d` or `gpu.bmm`."""
+def _convolution_of_bits(site: Site, layer: Conv, path: str, given: Value, rest: Any) -> Launch:
+    """A convolution of bits, by `gpu.bconv2d`."""
     options: dict[str, Any] = {"device": site.device}
     if rest:
         options["thresholds"], options["flip"] = site.rule(rest[0])
-    if isinstance(layer, Dense):
-        options["scheme"] = _product_scheme(site, path, layer)
-        weights: Any = prepare(
-            matrix_along_k(layer.weights), "b", scheme=options["scheme"], device=site.device
-        )
-        return partial(_product, weights, options)
     scheme = _convolution_scheme(site, path, layer, given, bits=bool(rest))
     filters: Any = prepare(filters_along_c(layer.filters), "w", scheme=scheme, device=site.device)
     options |= {"stride": layer.stride, "padding": layer.padding, "dilation": layer.dilation}
@@ -247,8 +248,46 @@ def _of_bits(site: Site, layer: Conv | Dense, path: str, given: Value, rest: Any
     return partial(_convolution, filters, options)
 
 
-def _product(weights: Any, options: dict[str, Any], x: Any) -> tuple[Any]:
-    return (bmm(x, weights, **options),)
+@dataclass(eq=False)
+class Products:
+    """A dense layer of bits: sums or the network's answer, or with a threshold bits."""
+
+    site: Site
+    layer: Dense
+    step: Step
+    rest: Any
+
+    def __post_init__(self) -> None:
+        site, made = self.site, self.step.writes[0]
+        self.name = _product_scheme(site, self.step.paths[0], self.layer)
+        weights = matrix_along_k(self.layer.weights)
+        self.weights: Any = prepare(weights, "b", scheme=self.name, device=site.device)
+        rule = site.rule(self.rest[0]) if self.rest else ()
+        self.outputs = [Output("words", rule) if rule else Output()]
+        if made in site.lined:
+            self.outputs.insert(0, Output("lines", rule))
+        elif made in site.answers:
+            self.outputs.insert(0, Output("answer", site.answers[made]))
+
+    def __call__(self, x: Any) -> tuple[Any]:
+        """Launch the kernel of the scheme for the batch, which reads weights before earlier launches end."""
+        device, (m, k), (_, n) = self.site.device, x.shape, self.weights.shape
+        output, scheme = next(
+            (output, scheme)
+            for output in self.outputs
+            for scheme in (scheme_for(self.name, device, (m, n, k), output.kind, x, self.weights),)
+            if gives(scheme, output.kind, n)
+        )
+        check_scheme(scheme, (m, n, k), output.kind, device.compute_capability)
+        a, b = placed(x, "a", False, scheme, device), placed(self.weights, "b", False, scheme, device)
+        made = output.allocate((m, n, k), scheme, device)
+        multiply(a, b, made, scheme, output, device, early=True)
+        if output.kind == "answer":
+            return (Answer(*made),)
+        if output.kind == "lines":
+            words, ones = made if len(made) == 2 else (*made, None)
+            return (PreparedMatrix(words, ones, (m, n), "a", False, scheme.name, "lines", "lsb"),)
+        return (PackedBits(made[0], (m, n), "column", scheme.word, "lsb") if self.rest else made[0],)
 
 
 def _convolution(filters: Any, options: dict[str, Any], x: Any) -> tuple[Any]:

@@ -83,12 +83,14 @@ class PreparedNetwork:
         if self.whole is not None:
             return
         site = Site(device, self._values, dict(schemes), self._flag)
-        self._site = site = replace(site, lined=lined(steps, site))
+        self._scale = site.vector(network.scale, "scale")
+        self._offset = site.vector(network.offset, "offset")
+        answers = {steps[-1].writes[-1]: (self._scale, self._offset)}
+        self._site = site = replace(site, lined=lined(steps, site), answers=answers)
         self._steps = [(step, launch_of(step, site)) for step in steps]
         self._ends = {path: step for step, _ in self._steps for path in step.reads}
         """The last step that reads a value."""
-        self._scale = site.vector(network.scale, "scale")
-        self._offset = site.vector(network.offset, "offset")
+        device.wait()  # launches read weights before earlier ones end
 
     def run(self, images: Any, *, pieces: int | None = None) -> Answer:
         """Run the network on images, of the host or of the device.
@@ -224,7 +226,7 @@ class PreparedNetwork:
         """What launches each step by itself, for measurements; a whole network has one step.
 
         All steps are launched once, and what they read stays on the device. Steps without a launch are left
-        out. The last one makes the answer.
+        out. The last one makes the answer, if the last product does not.
 
         Parameters
         ----------
@@ -240,7 +242,7 @@ class PreparedNetwork:
         >>> device = simwarp.Device()
         >>> prepared = prepare(Network("ones", BitPlanes((1,)), (Dense(weights),), one, one), device=device)
         >>> [step.paths for step, _, _ in prepared.launches(device.upload(np.uint8([[3]])))]
-        [('input',), ('0',), ('answer',)]
+        [('input',), ('0',)]
         """
         images = self._checked(images)
         self._fits(images)
@@ -256,6 +258,8 @@ class PreparedNetwork:
             if _address(made[0]) != _address(given[0]):
                 found.append(Launched(step, launch, given))
         last = self._steps[-1][0].writes[-1]
+        if isinstance(values[last], Answer):
+            return found
         return [*found, Launched(Step((), ("answer",), (last,), ("answer",)), self._answer, (values[last],))]
 
     def _checked(self, images: Any) -> Any:
@@ -334,7 +338,7 @@ class PreparedNetwork:
         if self.whole is not None:
             return self.whole.run(images)
         *_, (_, given) = self._values_of(images)
-        return self._answer(given)
+        return given if isinstance(given, Answer) else self._answer(given)
 
     def _answer(self, given: Any) -> Answer:
         """Launch what makes logits and classes of the last sums."""
@@ -380,11 +384,13 @@ def empty_answer(network: Network, count: int) -> Answer:
 
 def _address(value: Any) -> int:
     """Where a value is on the device."""
+    value = value.sums if isinstance(value, Answer) else value
     return int((value.words if isinstance(value, _BITS) else value).pointer)
 
 
 def _on_host(value: Any) -> Any:
     """A value as `reference.bnn.values` has it."""
+    value = value.sums if isinstance(value, Answer) else value
     if not isinstance(value, _BITS):
         return value.download().astype(np.int32, copy=False)
     words = value.words.download()

@@ -59,7 +59,11 @@ def launched(monkeypatch):
         (HOPPER, (17, 17, 2**24 - 1), "int32", "real", "wgmma"),
         (HOPPER, (17, 17, LONG), "int32", "real", "btc2"),
         (HOPPER, (1, 17, LONG), "int32", "real", "skinny"),
-        *((HOPPER, (1, 99, 9), output, "lines", "wgmma") for output in ("int16", "float16", "lines")),
+        *((HOPPER, (1, 99, 9), output, "lines", "wgmma") for output in ("int16", "float16")),
+        *((chip, (1, 99, 9), "lines", "lines", "skinny") for chip in (AMPERE, HOPPER)),
+        (HOPPER, (99, 99, 9), "lines", "lines", "wgmma"),
+        (AMPERE, (99, 99, 9), "lines", "lines", "mma"),  # which refuses it
+        *((AMPERE, (9, n, 9), "answer", "lines", "skinny") for n in (16, 17)),  # it refuses 17
         (HOPPER, (99, 99, LONG), "float32", "real", "btc2"),  # which refuses it
         (HOPPER, (99, 99, 9), "int32", "msb32", "bmm32"),
         (HOPPER, (99, 99, 9), "int32", "64", "bmms64"),
@@ -137,11 +141,11 @@ def test_what_only_warpgroups_give_is_refused_elsewhere(chip, options):
         gpu.bmm(signs(18, 70), signs(70, 21), device=simwarp.Device(chip), **options)
 
 
-def test_few_rows_as_floats_or_lines_are_for_warpgroups(launched):
+def test_few_rows_as_floats_are_for_warpgroups_and_as_lines_for_skinny(launched):
     a, b = signs(3, 70), signs(70, 21, seed=1)
     assert gpu.bmm(a, b, dtype="float16", device=simwarp.Device()).dtype == np.float16
     hidden = gpu.bmm(a, b, thresholds=[0] * 21, prepared=True, device=simwarp.Device())
-    assert launched.count("wgmma") == 2
+    assert [name for name in launched if not name.startswith("lines")] == ["wgmma", "skinny"]
     assert hidden.form == "lines"
 
 

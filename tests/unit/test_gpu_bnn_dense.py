@@ -1,13 +1,19 @@
 """Networks of dense layers on the simulator: what a run launches, and the forms of bits between launches."""
 
+from dataclasses import replace
+from pathlib import Path
+from shutil import copytree
+
 import numpy as np
 import pytest
 
 import gpu.bnn
+import gpu.compile
 import reference.bnn
 from reference import pack
-from reference.bnn import BitPlanes, Dense, Flatten, Network, Signs
+from reference.bnn import BitPlanes, Dense, Flatten, Network, Signs, Threshold
 from simwarp import Device
+from simwarp.faults import DependentAccess
 from support.offset_array import OffsetArray
 
 RNG = np.random.default_rng(40)
@@ -93,7 +99,71 @@ def test_images_that_begin_between_vectors_are_read_number_by_number():
 def test_a_network_of_dense_layers_gives_what_the_definition_gives(chip, batch):
     net = reference.bnn.mlp(width=8)
     images = RNG.integers(0, 256, (batch, *net.input.shape), dtype=np.uint8)
-    prepared = gpu.bnn.prepare(net, device=Device(chip))
-    names = check(net, prepared, images)
+    names = check(net, gpu.bnn.prepare(net, device=Device(chip)), images)
     assert names[0] == "bits_of_images"
-    assert "flatten" not in names
+    if chip == (9, 0) or (chip == (8, 0) and batch <= 16):
+        hidden = "skinny" if batch <= 16 else "wgmma"
+        assert names[1:] == [hidden, hidden, hidden, "skinny"]
+
+
+@pytest.mark.parametrize("batch", [3, 20])
+def test_a_warm_run_is_a_graph_of_the_images_and_the_products(batch):
+    net, device = reference.bnn.mlp(width=8), Device((9, 0))
+    prepared = gpu.bnn.prepare(net, device=device)
+    images = device.upload(RNG.integers(0, 256, (batch, *net.input.shape), dtype=np.uint8))
+    for _ in range(3):
+        prepared.run(images)
+    (kept,) = prepared._batches.values()
+    assert len(kept.graph._launches) == 5
+
+
+@pytest.mark.parametrize(("hidden", "classes"), [(130, 9), (300, 16), (16, 1), (40, 17)])
+@pytest.mark.parametrize("batch", [1, 9, 16, 17, 40])
+@pytest.mark.parametrize("chip", [(8, 0), (9, 0)])
+def test_the_last_product_gives_logits_and_classes(chip, batch, hidden, classes):
+    """Equal logits among them: the first class wins. Many classes have a launch of their own."""
+    net = network(
+        Signs((50,), np.full(50, 99, np.float32)),
+        dense(50, hidden),
+        Threshold(RNG.integers(-5, 5, hidden).astype(np.int32), RNG.random(hidden) < 0.5),
+        dense(hidden, classes),
+    )
+    ties = np.tile([np.float32(0.5), np.float32(0)], classes)[:classes]
+    for scale in (net.scale, ties):
+        net = replace(net, scale=scale, offset=np.zeros(classes, np.float32))
+        images = RNG.integers(0, 256, (batch, 50), dtype=np.uint8)
+        names = check(net, gpu.bnn.prepare(net, device=Device(chip)), images)
+        assert (names[-1] == "answer") == (classes > 16)
+
+
+@pytest.mark.parametrize("scheme", ["btc1", "btc2", "mma", "skinny", "wgmma", "btc3", "bmm32"])
+def test_every_scheme_takes_what_the_launch_before_gives(scheme):
+    net, device = reference.bnn.mlp(width=8), Device((9, 0))
+    images = RNG.integers(0, 256, (9, *net.input.shape), dtype=np.uint8)
+    check(net, gpu.bnn.prepare(net, schemes={"5": scheme}, device=device), images)
+    check(net, gpu.bnn.prepare(net, schemes={"Dense": scheme}, device=device), images)
+
+
+@pytest.mark.parametrize("batch", [3, 20])
+@pytest.mark.parametrize("schedule", ["stack", "random"])
+def test_launches_that_overlap_are_right_under_every_schedule(batch, schedule):
+    net = reference.bnn.mlp(width=8)
+    images = RNG.integers(0, 256, (batch, *net.input.shape), dtype=np.uint8)
+    check(net, gpu.bnn.prepare(net, device=Device((9, 0), schedule=schedule)), images)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "batch", "number"),
+    [("skinny", 20, 0), ("skinny", 3, 1), ("wgmma", 20, 0), ("wgmma", 20, 1)],
+)
+def test_every_wait_for_earlier_launches_is_needed(kernel, batch, number, monkeypatch, tmp_path):
+    net, source = reference.bnn.mlp(width=8), Path(gpu.compile.__file__).parent
+    images = RNG.integers(0, 256, (batch, *net.input.shape), dtype=np.uint8)
+    for part in ("bmm", "bnn", "include"):
+        copytree(source / part, tmp_path / part)
+    pieces = (source / f"bmm/{kernel}.cu").read_text().split("wait_for_earlier_launches();")
+    pieces[number : number + 2] = [";".join(pieces[number : number + 2])]
+    (tmp_path / f"bmm/{kernel}.cu").write_text("wait_for_earlier_launches();".join(pieces))
+    monkeypatch.setattr(gpu.compile, "_PACKAGE", tmp_path)
+    with pytest.raises(DependentAccess):
+        gpu.bnn.prepare(net, device=Device((9, 0))).run(images)

@@ -100,7 +100,7 @@ def test_output_bits_are_the_left_operand_of_the_next_product():
 
 
 def test_a_block_has_more_warps_for_a_long_k_and_few_blocks():
-    def plan(m, n, k, output="int"):
+    def plan(m, n, k, output="int32"):
         plan = SKINNY.plan((m, n, k), output, (9, 0), 132)
         return plan.grid[0], plan.block[0]
 
@@ -109,14 +109,14 @@ def test_a_block_has_more_warps_for_a_long_k_and_few_blocks():
     assert plan(8, 4096, 2048) == (256, 128)
     assert plan(16384, 16, 4096) == (1024, 128)
     assert plan(1, 17, 1) == (2, 128)
-    assert [plan(1, n, 1, "bits")[0] for n in (1, 16, 17, 33)] == [2, 2, 2, 4]  # whole words
-    assert [plan(m, 1, 1, "bits")[0] for m in (17, 33)] == [2, 3]
+    assert [plan(1, n, 1, "words")[0] for n in (1, 16, 17, 33)] == [2, 2, 2, 4]  # whole words
+    assert [plan(m, 1, 1, "words")[0] for m in (17, 33)] == [2, 3]
 
 
 @pytest.mark.parametrize(("few", "loads"), [(8, 12), (16, 16)])
 def test_all_loads_of_four_steps_come_before_the_first_product(few, loads):
     for arch, operation in {(8, 0): "xor", (9, 0): "and"}.items():
-        text = SKINNY.ptx(few, 8, "int", arch, swapped=False).text
+        text = SKINNY.ptx(few, 8, "int32", arch, swapped=False).text
         assert f"m16n8k256.row.col.s32.b1.b1.s32.{operation}.popc" in text
         assert text.count("ld.global.nc.v4.u32") == loads
         assert text.rindex("ld.global.nc.v4.u32") < text.index("mma.sync")
@@ -142,6 +142,6 @@ def test_inputs_of_the_harness_cover_every_kernel():
         item = case.draw(Draw(0, case.name, k))
         m, n, _ = item.sizes
         assert min(m, n) <= SKINNY.most
-        plan = SKINNY.plan(item.sizes, "int" if item.thresholds is None else "bits", (9, 0), 132)
+        plan = SKINNY.plan(item.sizes, "int32" if item.thresholds is None else "words", (9, 0), 132)
         seen.add((m > 16, min(m, n) > 8, item.thresholds is None, plan.block[0]))
     assert {one[:3] for one in seen} == set(itertools.product((False, True), repeat=3))

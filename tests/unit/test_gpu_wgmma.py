@@ -45,13 +45,15 @@ def product(device, a, b, output, tile, blocks):
         of_output = device.upload(thresholds), device.upload(flip.astype(np.uint8))
     elif output.startswith("float"):
         of_output = (device.upload(scales(n)),)
-    made = Output(output, of_output).allocate(m, n, WGMMA, device)
+    made = Output(output, of_output).allocate((m, n, k), WGMMA, device)
     if output == "lines":
-        made[1].upload(np.zeros(m, np.uint32))
+        parts = -(-(n + -n % 128) // tile.columns)
+        made = made[0], device.allocate((m, parts), np.uint32)
     plan = WGMMA.plan((m, n, k), output, blocks, scaled=output.startswith("float"), tile=tile)
     device.launch(plan, (left.words, left.ones, right.words, right.ones, *made, *of_output))
     if output == "lines":
-        np.testing.assert_array_equal(made[1].download(), np.bitwise_count(made[0].download()).sum((1, 2)))
+        ones = made[1].download().sum(1)
+        np.testing.assert_array_equal(ones, np.bitwise_count(made[0].download()).sum((1, 2)))
         return made[0].download().reshape(m, -1).T
     return made[0].download()
 
@@ -239,15 +241,21 @@ def test_shared_memory_of_every_tile_fits_a_block(output):
 
 
 @pytest.mark.parametrize("n", [5, 130, 700])
-def test_prepared_bits_are_the_next_products_operand(n):
-    device = simwarp.Device((9, 0))
-    a, b, c = values(70, 300), values(300, n, 1), values(n, 20, 2)
+@pytest.mark.parametrize("scheme", ["wgmma", "skinny"])
+@pytest.mark.parametrize("most", [2, 32])
+def test_prepared_bits_are_the_next_products_operand(scheme, n, most, monkeypatch):
+    """Products that add parts of ones, or count ones themselves, and those that need them counted before."""
+    monkeypatch.setattr(gpu.bmm.prepared, "MOST_PARTS", most)
+    device, m = simwarp.Device((9, 0)), 70 if scheme == "wgmma" or n <= 16 else 13
+    a, b, c = values(m, 300), values(300, n, 1), values(n, 16, 2)
     thresholds, flip = rule(n, 300)
-    options = {"thresholds": thresholds, "flip": flip, "scheme": "wgmma", "device": device}
+    options = {"thresholds": thresholds, "flip": flip, "scheme": scheme, "device": device}
     hidden = gpu.bmm(a, b, **options, prepared=True)
-    assert (hidden.shape, hidden.role, hidden.scheme) == ((70, n), "a", "wgmma")
-    bits = reference.threshold(reference.bmm(a, b), thresholds, flip, word=32, first="lsb")
-    np.testing.assert_array_equal(gpu.bmm(hidden, c, scheme="wgmma").download(), reference.bmm(bits, c))
+    assert (hidden.shape, hidden.role, hidden.scheme) == ((m, n), "a", scheme)
+    assert hidden.parts == (-(-n // 128) if scheme == "wgmma" else 0)
+    dots = reference.bmm(reference.threshold(reference.bmm(a, b), thresholds, flip, word=32, first="lsb"), c)
+    for other in ("wgmma", "skinny", "btc2", "mma"):
+        np.testing.assert_array_equal(gpu.bmm(hidden, c, scheme=other).download(), dots)
 
 
 def test_dot_products_of_every_dtype():

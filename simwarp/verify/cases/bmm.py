@@ -30,7 +30,7 @@ from gpu.bmm.schemes import (
     choose_scheme,
     product_ptx,
 )
-from gpu.bmm.skinny import SKINNY_SCHEMES, SkinnyScheme
+from gpu.bmm.skinny import OUTPUTS, SKINNY_SCHEMES, SkinnyScheme
 from gpu.bmm.warpgroups import BITS, TILES, WARPGROUP_SCHEMES
 from reference.types import First, Layout, PackedBits, Word
 from simwarp import lanes, listings
@@ -202,7 +202,7 @@ def _warpgroup_kernels(arch: tuple[int, int]) -> dict[str, str]:
 
 
 def _skinny_kernels(arch: tuple[int, int]) -> dict[str, str]:
-    options = itertools.product(SKINNY_SCHEMES.values(), (8, 16), (4, 8), ("int", "bits"), (False, True))
+    options = itertools.product(SKINNY_SCHEMES.values(), (8, 16), (4, 8), OUTPUTS, (False, True))
     products = [
         scheme.ptx(few, warps, output, arch, swapped=swapped)
         for scheme, few, warps, output, swapped in options
