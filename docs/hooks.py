@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import runpy
@@ -165,12 +166,28 @@ def reference_of(package: str) -> str:
 
 def names_of(package: str) -> list[str]:
     """The public names of a package, or of a module without ``__all__`` those that it defines."""
-    module = import_module(package)
+    try:
+        module = import_module(package)
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] in ("", "gpu", "reference", "simwarp"):
+            raise
+        return _declared_names(package)  # it needs a package that is not installed
     own = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == package]
     names = getattr(module, "__all__", [name for name in own if not name.startswith("_")])
     return [
         name for name in names if name != "__version__" and not isinstance(getattr(module, name), ModuleType)
     ]
+
+
+def _declared_names(package: str) -> list[str]:
+    """The ``__all__`` in the source of a package, which is not imported."""
+    source = (ROOT / package.replace(".", "/") / "__init__.py").read_text()
+    lists = [
+        node.value
+        for node in ast.parse(source).body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    ]
+    return [str(name) for name in ast.literal_eval(lists[0])]
 
 
 def picture(arguments: list[str]) -> str:

@@ -19,7 +19,7 @@ from simwarp.torch._torch import torch
 from simwarp.torch.modules import FUNCTIONS, IMAGES, METHODS, MODULES, Image, advice_for
 from simwarp.torch.streams import Builder, Node, Stream
 
-BATCH = object()
+_BATCH = object()
 """The size of a batch, where a model asks for it."""
 
 
@@ -187,11 +187,11 @@ class _Walk:
 
     def _sizes(self, x: Any) -> tuple[Any, ...]:
         shape: tuple[int, ...] = x.shape
-        return (BATCH, shape[-1], *shape[:-1])
+        return (_BATCH, shape[-1], *shape[:-1])
 
     def _view(self, x: Stream, shape: Any) -> Any:
         size = int(np.prod(x.shape))
-        if list(shape) not in ([BATCH, -1], [-1, size], [BATCH, size]):
+        if list(shape) not in ([_BATCH, -1], [-1, size], [_BATCH, size]):
             raise ExportError("a view other than (N, -1)\nuse torch.nn.Flatten")
         return self._apply(torch.nn.Flatten(), x)
 

@@ -112,6 +112,21 @@ def train(
 def predict(model: Any, images: Any, *, batch: int = 1024) -> Any:
     """The classes of images, by a model in its state for evaluation.
 
+    Parameters
+    ----------
+    model : torch.nn.Module
+        On whatever device; its state for training or evaluation is as before afterwards.
+    images : tensor, (N, ...)
+    batch : int
+        Images at once.
+
+    Returns
+    -------
+    tensor of int64, (N,)
+        On the host.
+
+    Examples
+    --------
     >>> import torch
     >>> from simwarp.torch import ImageSigns
     >>> predict(ImageSigns(5), torch.tensor([[9, 1], [1, 9]], dtype=torch.uint8)).tolist()

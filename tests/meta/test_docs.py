@@ -9,6 +9,7 @@ import importlib.util
 import inspect
 import json
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -283,6 +284,22 @@ def test_the_ptx_page_lists_every_row() -> None:
     assert hooks().ROWS_MARKER not in rendered
     assert len(ROWS) >= 40
     assert all(f"\n| `{name}` |" in rendered for name in ROWS)
+
+
+def test_names_are_read_where_a_package_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(package: str) -> ModuleType:
+        raise ImportError("torch is not installed", name="torch")
+
+    own, read = hooks(), hooks()
+    monkeypatch.setattr(read, "import_module", missing)
+    assert read.names_of("reference.bnn") == own.names_of("reference.bnn")
+    assert "export" in own.names_of("simwarp.torch")
+
+
+def test_a_package_of_ours_that_cannot_be_imported_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "reference.blas3", None)
+    with pytest.raises(ImportError):
+        hooks().names_of("reference.blas3")
 
 
 def test_pages_without_markers_are_unchanged() -> None:
