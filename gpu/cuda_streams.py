@@ -46,9 +46,13 @@ def in_stream(device: Any, stream: Any) -> Any:
     from cuda.bindings import driver
 
     address = pointer_of(stream)
-    queue, number = driver.CUstream(address), 0
+    queue, number, captured = driver.CUstream(address), 0, False
     if address not in _DEFAULT:
-        status, home = driver.cuStreamGetDevice(queue)
+        status, capturing = driver.cuStreamIsCapturing(queue)
+        home = device.ordinal
+        captured = not status and bool(capturing)
+        if not status and not captured:  # a capture would be spoiled by the question
+            status, home = driver.cuStreamGetDevice(queue)
         if status:
             raise DtypeError(
                 f"stream= has the address {address:#x}\nthe driver knows no such stream ({status.name})\n"
@@ -65,7 +69,6 @@ def in_stream(device: Any, stream: Any) -> Any:
     of_torch = torch if torch is not None and isinstance(stream, torch.cuda.Stream) else None
     if CAPTURES.graph is not None or (address in _DEFAULT and of_torch is None):
         return device
-    captured = bool(number and checked(WHAT, driver.cuStreamIsCapturing(queue)))
     return InStream(device, stream, queue, number, of_torch, captured)
 
 

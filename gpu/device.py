@@ -333,7 +333,10 @@ def is_foreign(x: Any) -> bool:
     """Whether ``x`` is another library's device array (torch, CuPy, Numba …)."""
     if isinstance(x, np.ndarray) or is_array(x):
         return False
-    if hasattr(x, "__cuda_array_interface__"):
+    try:
+        if hasattr(x, "__cuda_array_interface__"):
+            return True
+    except RuntimeError:  # torch's answer for a tensor of a GPU that requires a gradient
         return True
     kind = x.__dlpack_device__()[0] if hasattr(x, "__dlpack_device__") else 1
     return int(kind) == 2  # kDLCUDA

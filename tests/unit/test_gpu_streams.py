@@ -16,7 +16,7 @@ from gpu import cuda as gpu_cuda
 from gpu import cuda_capture, host
 from gpu.bconv.prepared import Addends
 from gpu.cuda_graphs import BoundChain, BoundLaunch
-from gpu.device import LaunchChain, LaunchPlan
+from gpu.device import LaunchChain, LaunchPlan, is_foreign
 from reference.errors import CaptureError, DtypeError, LaunchError, ShapeError
 from simwarp.device import streams
 from support.cuda_driver import cuda_kernel
@@ -335,6 +335,24 @@ def test_addends_that_another_stream_makes_are_waited_for_once():
     kept = Addends("array", maker)
     assert [kept.on(device) for device in (maker, other, other, maker)] == ["array"] * 4
     assert waits == [1]
+
+
+def test_a_stream_that_others_capture_is_not_asked_for_its_device(cuda):
+    """The driver refuses the question, and the capture would be spoiled."""
+    cuda.captured.add(16)
+    cuda.driver.calls["cuStreamGetDevice"] = lambda _: pytest.fail("asked")
+    there = cuda.device.in_stream(16)
+    assert there.queue == 101
+
+
+def test_a_tensor_that_does_not_say_where_it_lies_is_foreign():
+    class Tensor:
+        @property
+        def __cuda_array_interface__(self):
+            raise RuntimeError("Variable that requires grad")
+
+    assert is_foreign(Tensor())
+    assert not is_foreign(np.ones(3))
 
 
 FOREIGN = {
