@@ -170,7 +170,7 @@ class Convolution(Case):
 
         def of(one: Any) -> Launch:
             x = placed(PackedTensor(device.upload(one), self.images, "NHWC"), "x", WGMMA_OF_IMAGES, device)
-            operands = WGMMA_OF_IMAGES.operands(x, w, replace(shape, batch=1), device)
+            operands = WGMMA_OF_IMAGES.operands(x, w, replace(shape, batch=1), device, plan.name)
             return launch_of(device, plan, (*operands, self.y, *rule))
 
         super().__init__(f"images of {self.images} to {output}", [of(one) for one in self.host])

@@ -168,7 +168,7 @@ class Launch:
         rule: tuple[Any, ...] = (),
     ) -> None:
         """Launch the kernel; ``rule`` is () or (thresholds, flips) on the device."""
-        operands = self.scheme.operands(images, filters, self.one_image, device)
+        operands = self.scheme.operands(images, filters, self.one_image, device, self._plan.name)
         device.launch(self._plan, (*operands, y, *rule))
 
     @cached_property

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from math import prod
 from typing import Any, Literal, TypeAlias
 
+from gpu.bconv.btc import ones_of
 from gpu.bconv.geometry import ConvShape, conv_shape
 from gpu.bconv.packing import MEANINGS, check_packed, pack_on_device, regrouped, tensor
 from gpu.bconv.schemes import EVERY_SCHEME, PREFERRED, AnyScheme, plan_shape
@@ -34,7 +37,7 @@ MOST_ADDENDS = 16
 
 @dataclass(eq=False)
 class Addends:
-    """Addends of filters, and the device in whose stream they are made; None when they are surely there."""
+    """Addends of filters or ones of images, and the device whose stream makes them, or None."""
 
     array: Array
     maker: Device | None
@@ -61,10 +64,8 @@ class PreparedTensor(Prepared):
         Images or filters.
     scheme : str
         The scheme that it was prepared for.
-    ones : (pixels,) device array of uint32, or None
-        The number of 1 bits of each pixel of images, for warpgroups.
     kept : dict
-        Addends of filters by geometry of the convolution, each made at its first call.
+        Addends of filters by geometry of the convolution, and ones of images, made when a call needs them.
     device : Device
     kind : tuple
         The operand's part of the key under which launches are kept.
@@ -74,7 +75,6 @@ class PreparedTensor(Prepared):
     shape: tuple[int, int, int, int]
     role: Role
     scheme: str
-    ones: Any = None
     kept: dict[Any, Addends] = field(default_factory=dict[Any, "Addends"])
     device: Device = field(init=False)
     kind: tuple[Any, ...] = field(init=False)
@@ -84,12 +84,21 @@ class PreparedTensor(Prepared):
 
     def addends(self, shape: ConvShape, device: Device) -> Array:
         """The addends of these filters for a geometry with a batch of 1, as the batch does not matter."""
-        make = partial(EVERY_SCHEME[self.scheme].addends, self.words, shape, device)
-        found = self.kept.get(shape)
+        return self._once(
+            shape, partial(EVERY_SCHEME[self.scheme].addends, self.words, shape, device), device
+        )
+
+    def ones(self, device: Device) -> Array:
+        """The 1 bits of each pixel of these images."""
+        pixels = prod(self.shape[:3])
+        return self._once("ones", partial(ones_of, self.words, pixels, device), device)
+
+    def _once(self, what: Any, make: Callable[[], Array], device: Device) -> Array:
+        found = self.kept.get(what)
         if found is None:
             if device.capturing:  # its launches are not made now, so no other call may rely on them
                 return make()
-            found = planned(self.kept, shape, lambda: Addends(make(), device), MOST_ADDENDS)
+            found = planned(self.kept, what, lambda: Addends(make(), device), MOST_ADDENDS)
         return found.on(device)
 
     def __repr__(self) -> str:
@@ -143,11 +152,9 @@ def placed(x: Any, name: Role, scheme: AnyScheme, device: Device) -> PreparedTen
     of_warpgroups = scheme if name == "x" and isinstance(scheme, WarpgroupScheme) else None
     if of_warpgroups and not isinstance(x, PackedTensor):
         shape, words, ones = of_warpgroups.packed_images(x, device)
-        return PreparedTensor(words, shape, name, scheme.name, ones)
+        return PreparedTensor(words, shape, name, scheme.name, {"ones": Addends(ones, device)})
     packed = _packed(x, name, scheme, device)
-    words = scheme.arranged(packed, device)
-    ones = of_warpgroups.ones(words, device) if of_warpgroups else None
-    return PreparedTensor(words, packed.shape, name, scheme.name, ones)
+    return PreparedTensor(scheme.arranged(packed, device), packed.shape, name, scheme.name)
 
 
 def _alone(x: Any, role: Role, device: Device) -> ConvShape:

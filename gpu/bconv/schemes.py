@@ -64,8 +64,10 @@ class Scheme:
         """The addends of rearranged filters; see `gpu.bconv.btc.addends_of`."""
         return btc.addends_of(filters, shape, device, lines_of_tile=self.lines_of_tile)
 
-    def operands(self, images: Any, filters: Any, shape: ConvShape, device: Device) -> tuple[Array, ...]:
-        """The kernel's operands; ``shape`` has a batch of 1."""
+    def operands(
+        self, images: Any, filters: Any, shape: ConvShape, device: Device, kernel: str
+    ) -> tuple[Array, ...]:
+        """The operands of a kernel; ``shape`` has a batch of 1."""
         addends = (filters.addends(shape, device),) if self.lines_of_tile else ()
         return images.words, filters.words, *addends
 

@@ -7,12 +7,14 @@ lines of units of 128 channels.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from gpu.bconv.btc import Borders, addends_of, lines_of_filters, ones_of, whole_units
+from gpu.bconv.btc import Borders, addends_of, lines_of_filters, whole_units
+from gpu.bconv.direct import Direct, direct_of, plan_direct
 from gpu.bconv.geometry import ConvShape, Pool
 from gpu.bmm.lines import pack_lines
 from gpu.bmm.warpgroups import (
@@ -62,6 +64,9 @@ MOST_TAPS = 15
 _UNIT = 16
 """Bytes of 128 channels."""
 
+_LARGE_PIXEL = 32
+"""Bytes of a pixel, beyond which copies of windows are faster than loads from a patch."""
+
 _MOST_CORNER, _MOST_OFFSET, _MOST_STRIDE = 128, 255, 8
 """Of im2col maps of images: corners lie below, taps up to that far away."""
 
@@ -81,7 +86,9 @@ class WarpgroupScheme:
 
     name: str = "wgmma"
     group: int = 1
-    summary: str = "a warpgroup for 64 pixels of a tile; windows gathered chunk by chunk"
+    summary: str = (
+        "a warpgroup for 64 pixels of a tile; windows of a patch in registers, or copied tap by tap"
+    )
 
     source: ClassVar = "bconv/wgmma.cu"
     word: ClassVar[Word] = 32
@@ -93,10 +100,6 @@ class WarpgroupScheme:
         arrange = whole_units if packed.layout == "NHWC" else lines_of_filters
         return arrange(packed.words, device)
 
-    def ones(self, images: Array, device: Device) -> Array:
-        """The ones of each pixel of arranged images."""
-        return ones_of(images, int(np.prod(images.shape[:3], dtype=np.int64)), device)
-
     def packed_images(self, x: Any, device: Device) -> tuple[tuple[int, int, int, int], Array, Array]:
         """Pack checked real images; returns their shape, arranged words and ones of each pixel."""
         source: Any = to_device(x, "x", device)
@@ -104,9 +107,12 @@ class WarpgroupScheme:
         _, words, ones = pack_lines(source.view((n * h * w, c)), "x", 0, device)
         return (n, h, w, c), words.view((n, h, w, -(-c // 128) * 4)), ones
 
-    def operands(self, images: Any, filters: Any, shape: ConvShape, device: Device) -> tuple[Array, ...]:
-        """The kernel's operands; ``shape`` has a batch of 1."""
-        return images.words, images.ones, filters.words, filters.addends(shape, device)
+    def operands(
+        self, images: Any, filters: Any, shape: ConvShape, device: Device, kernel: str
+    ) -> tuple[Array, ...]:
+        """The operands of a kernel; ``shape`` has a batch of 1."""
+        ones = () if kernel == "direct" else (images.ones(device),)
+        return images.words, *ones, filters.words, filters.addends(shape, device)
 
     def addends(self, filters: Array, shape: ConvShape, device: Device) -> Array:
         """The addends of arranged filters, of windows along the border relative to those inside."""
@@ -120,20 +126,27 @@ class WarpgroupScheme:
         arch: tuple[int, int],
         multiprocessors: int,
         *,
-        tile: Tile | None = None,
+        tile: Tile | Direct | None = None,
     ) -> LaunchPlan:
         """The launch for a geometry; a call gives operands, output and rule. ``tile`` overrides a choice."""
         kind = {"int": "int32", "int16": "int16", "bits": "lines"}[output]
         check_taps(shape)
         check_length(shape, kind)
-        line = shape.filter_height * shape.filter_width * -(-shape.channels // 128) * _UNIT
+        pixel = -(-shape.channels // 128) * _UNIT
+        line = shape.filter_height * shape.filter_width * pixel
         pixels, filters = shape.outputs(pool)
-        borders = Borders.of(shape)
+        pitch, borders = -(-filters // COLUMNS) * COLUMNS, Borders.of(shape)
+        of_x = map_of_windows(shape) if pool == "none" else None
+        if tile is None and (of_x is None or pixel <= _LARGE_PIXEL):
+            tables = tables_of(borders.rows(shape))
+            tile = direct_of(shape, kind, pool, tables, pixel, multiprocessors)
+        if isinstance(tile, Direct):
+            return plan_direct(tile, shape, kind, pool, pitch, multiprocessors)
         tile = tile or fastest(
             TILES[kind], (pixels, filters), -(-line // SPAN), kind, multiprocessors, clocks
         )
         tile, tables = with_tables(tile, kind, borders.rows(shape))
-        of_x = map_of_windows(shape, tile.rows) if pool == "none" else None
+        of_x = of_x and of_x(tile.rows)
         of_y = map_of_outputs(pixels, filters, kind) if kind != "lines" and tile.boxes else None
         macros = tile.macros(kind, boxes=of_y is not None, group=self.group)
         macros |= {f"POOL_{pool.upper()}": "", "TABLES": tables or 1}
@@ -143,7 +156,7 @@ class WarpgroupScheme:
         args = (
             *(of_x, None, map_of_lines(filters, tile.columns, line), None, of_y),
             *(shape.argument, borders.argument, *(() if of_x else (first_chunks(shape),))),
-            *(line, -(-filters // COLUMNS) * COLUMNS),
+            *(line, pitch),
             *((None, None) if kind == "lines" else ()),
         )
         tiles = -(-pixels // tile.rows) * -(-filters // tile.columns)
@@ -163,8 +176,8 @@ def clocks(tile: Tile, count: int, steps: int, kind: str) -> float:
     return max(tile.clocks(count, steps, kind), count * _NOTES) + count * (tile.teams == 1) * _BETWEEN
 
 
-def map_of_windows(shape: ConvShape, rows: int) -> TensorMap | None:
-    """The map whose copies have a piece of a tap of so many windows; None where threads gather them.
+def map_of_windows(shape: ConvShape) -> Callable[[int], TensorMap] | None:
+    """Make the map whose copies have a piece of a tap of so many windows; None where threads gather them.
 
     The copy engine needs 2 clocks for each pixel, so that pieces of 16 bytes take longer than threads do.
     """
@@ -179,7 +192,7 @@ def map_of_windows(shape: ConvShape, rows: int) -> TensorMap | None:
     corners = min(*lower, *upper) >= -_MOST_CORNER and max(upper) < _MOST_CORNER
     if not piece or not corners or reach > _MOST_OFFSET or max(shape.stride_w, shape.stride_h) > _MOST_STRIDE:
         return None
-    return TensorMap(
+    return lambda rows: TensorMap(
         "uint8",
         0,
         (pixel, shape.width, shape.height, shape.batch),
@@ -203,9 +216,14 @@ def shared_of(tile: Tile, kind: str, tables: int) -> int:
     return tile.shared(kind, tables=tables or 1, own_columns=not tables)
 
 
+def tables_of(kinds: int) -> int:
+    """How many tables a kernel has for so many kinds of windows; 0 if they are too many."""
+    return next((tables for tables in KINDS if kinds <= tables), 0)
+
+
 def with_tables(tile: Tile, kind: str, kinds: int) -> tuple[Tile, int]:
     """The tile with a table for each kind of windows, in place of stages; 0 if they are too many."""
-    tables = next((tables for tables in KINDS if kinds <= tables), 0)
+    tables = tables_of(kinds)
     for stages in range(tile.stages, LEAST_STAGES - 1, -1):
         fewer = replace(tile, stages=stages)
         if tables and shared_of(fewer, kind, tables) <= MOST_SHARED:

@@ -20,47 +20,38 @@
 //   -DTABLES=n               at least as many as there are kinds of windows, whose addends a note has
 //   -DOWN_COLUMNS            or too many of them: rows along the border read theirs
 
-#include "bconv/borders.cuh"
 #if defined(IM2COL)
 #include "bconv/im2col.cuh"
 #else
 #include "bconv/gathered.cuh"
 #endif
+#include "bconv/notes.cuh"
 
 enum : unsigned {
     noting = warpgroup_size - bringing,
     rows_of_writer = (rows - 1) / noting + 1,
     given = parts * sums_of_part > 128 ? 56 : 104,  // registers of a serving thread, of the 504 that three threads have
     taken = (504 - given) / 2,
-    at_once = 9,  // loads of a thread that are on their way together
-};
-
-struct Operands {
-    const unsigned *__restrict__ ones;  // of each pixel
-    const int* __restrict__ addends;
-    unsigned pitch;  // of addends: they fill the columns of tiles
-    const ConvShape& shape;
-    const Borders& borders;
 };
 
 // ---- the serving warps ----------------------------------------------------------------------------------------------
 
 // The ones of windows, whose taps are read several at a time.
 __device__ inline void count_ones(unsigned (&ones)[rows_of_writer], const Window (&windows)[rows_of_writer],
-                                  const Operands& x)
+                                  const unsigned* __restrict__ of_pixels, const ConvShape& shape)
 {
-    const unsigned taps = x.shape.filter_height * x.shape.filter_width;
+    const unsigned taps = shape.filter_height * shape.filter_width;
     unsigned r = 0, s = 0;
 #pragma unroll 1
     for (unsigned first = 0; first < taps; first += at_once) {
         unsigned found[at_once][rows_of_writer];
 #pragma unroll
         for (unsigned t = 0; t < at_once; ++t) {
-            const Tap tap(x.shape, r, s);
+            const Tap tap(shape, r, s);
 #pragma unroll
             for (unsigned i = 0; i < rows_of_writer; ++i)
-                found[t][i] = first + t < taps && windows[i].has(tap, x.shape) ? x.ones[windows[i].pixel + tap.pixels] : 0;
-            if (++s == x.shape.filter_width) s = 0, ++r;
+                found[t][i] = first + t < taps && windows[i].has(tap, shape) ? of_pixels[windows[i].pixel + tap.pixels] : 0;
+            if (++s == shape.filter_width) s = 0, ++r;
         }
 #pragma unroll
         for (unsigned t = 0; t < at_once; ++t)
@@ -69,16 +60,10 @@ __device__ inline void count_ones(unsigned (&ones)[rows_of_writer], const Window
     }
 }
 
-__device__ inline void write_notes(Shared& shared, const Tiles& tiles, const Operands& x
-#if defined(OUTPUT_BITS)
-                                   , const int* __restrict__ thresholds, const unsigned char* __restrict__ flip
-#endif
-)
+__device__ inline void write_notes(Shared& shared, const Tiles& tiles, const Addends& x, const unsigned* __restrict__ ones)
 {
     const unsigned writer = threadIdx.x - multiplying - bringing;
     const unsigned inside = x.borders.top * x.borders.across(x.shape) + x.borders.left;
-    const unsigned kinds = x.borders.down(x.shape) * x.borders.across(x.shape);
-    const int* const of_inside = x.addends + (Index)inside * x.pitch;
     static_assert(noted == 2, "the other note has the constants of the tile before");
     unsigned before = ~0u, known = ~0u;  // columns of whose filters the other note and this one have the constants
     Turn<noted> turn;
@@ -86,14 +71,10 @@ __device__ inline void write_notes(Shared& shared, const Tiles& tiles, const Ope
         Notes& notes = shared.notes[turn.at];
         unsigned row, column;
         tiles.find(i, row, column);
-        const auto more_of = [&](unsigned table, unsigned c) {
-            const bool is_other = table < TABLES && TABLES > 1 && table < kinds && table != inside;
-            return is_other ? x.addends[(Index)table * x.pitch + column + c] : 0;
-        };
         wait(shared.read[turn.at], turn.parity ^ 1);
         if (writer == 0) notes.row = row, notes.column = column;
         Window windows[rows_of_writer];
-        unsigned ones[rows_of_writer] = {};
+        unsigned of_rows[rows_of_writer] = {};
 #pragma unroll
         for (unsigned j = 0; j < rows_of_writer; ++j) {
             const unsigned r = writer + j * noting;  // in a tile of few rows perhaps past it
@@ -102,33 +83,16 @@ __device__ inline void write_notes(Shared& shared, const Tiles& tiles, const Ope
             const unsigned kind = x.borders.of_pixel(x.shape, pixel);
             if (r >= rows) continue;
 #if defined(OWN_COLUMNS)
-            notes.own_columns[r] = kind == inside ? nullptr : x.addends + (Index)kind * x.pitch + column;
+            notes.own_columns[r] = kind == inside ? nullptr : x.of_kinds + (Index)kind * x.pitch + column;
 #elif TABLES > 1
             notes.table_of_row[r] = kind;
 #endif
         }
-        count_ones(ones, windows, x);
+        count_ones(of_rows, windows, ones, x.shape);
 #pragma unroll
         for (unsigned j = 0; j < rows_of_writer; ++j)
-            if (writer + j * noting < rows) notes.of_rows[writer + j * noting] = -2 * (int)ones[j];
-        for (unsigned c = writer; c < columns && known != column; c += noting) {
-            int more[at_once];  // than windows inside the image have, in the first tables
-#pragma unroll
-            for (unsigned table = 0; table < at_once; ++table) more[table] = more_of(table, c);
-            int addend = of_inside[column + c];
-#if defined(OUTPUT_BITS)
-            const ConvShape& shape = x.shape;
-            const unsigned at = min(column + c, shape.filters - 1);
-            const unsigned k = shape.filter_height * shape.filter_width * shape.channels;
-            const bool is_filter = column + c < shape.filters;  // no dot product reaches k + 1
-            addend -= is_filter ? limit_of(thresholds[at], k) : (int)k + 1;
-            const unsigned flips = __ballot_sync(all_lanes, is_filter && flip[at] != 0);
-            if (c % 32 == 0) notes.flips[c / 32] = flips;
-#endif
-#pragma unroll
-            for (unsigned table = 0; table < min(at_once, TABLES); ++table) notes.of_columns[table][c] = addend + more[table];
-            for (unsigned table = at_once; table < TABLES; ++table) notes.of_columns[table][c] = addend + more_of(table, c);
-        }
+            if (writer + j * noting < rows) notes.of_rows[writer + j * noting] = -2 * (int)of_rows[j];
+        if (known != column) write_columns(notes, x, column, writer, noting);
         known = before, before = column;
         arrive(shared.written[turn.at]);
     }
@@ -137,19 +101,6 @@ __device__ inline void write_notes(Shared& shared, const Tiles& tiles, const Ope
 // ---- the multiplying warpgroups -------------------------------------------------------------------------------------
 
 #if defined(OUTPUT_BITS)
-// The four pixels of a window of the pooling are neighbouring rows, whose words neighbouring quads of lanes have.
-__device__ inline unsigned pooled(unsigned word)
-{
-#if defined(POOL_AND)
-    word &= __shfl_xor_sync(all_lanes, word, 4);
-    word &= __shfl_xor_sync(all_lanes, word, 8);
-#elif defined(POOL_OR)
-    word |= __shfl_xor_sync(all_lanes, word, 4);
-    word |= __shfl_xor_sync(all_lanes, word, 8);
-#endif
-    return word;
-}
-
 __device__ inline void store_bits(const int (&sums)[sums_of_part], const Notes& notes, const Place& place, unsigned part,
                                   const ConvShape& shape, Output* __restrict__ y)
 {
@@ -194,7 +145,11 @@ wgmma(
 {
     extern __shared__ __align__(1024) unsigned char memory[];
     Shared& shared = *reinterpret_cast<Shared*>(memory);
-    const Operands x = {ones, addends, pitch, shape, borders};
+    const Addends x = {addends, pitch, shape, borders
+#if defined(OUTPUT_BITS)
+                       , thresholds, flip
+#endif
+    };
     const Tiles tiles(number_of_pixels(shape), shape.filters, bytes);
 
     shared.begin(noting, fillers);
@@ -213,11 +168,7 @@ wgmma(
 #endif
             );
         else
-            write_notes(shared, tiles, x
-#if defined(OUTPUT_BITS)
-                        , thresholds, flip
-#endif
-            );
+            write_notes(shared, tiles, x, ones);
         return;
     }
 #if defined(SETMAXNREG)

@@ -89,16 +89,23 @@ class Tile:
 
     def shared(self, output: str, *, scaled: bool = False, tables: int = 1, own_columns: bool = False) -> int:
         """The bytes of shared memory of a block; `Shared` in ``warpgroup_tile.cuh``."""
-        of_columns = self.columns // 32 if output in BITS else self.columns * scaled
-        of_columns += self.columns if tables == 1 else tables * (self.columns + _BANKS) + self.rows
-        notes = 4 * (2 + self.rows + of_columns) + 8 * self.rows * own_columns
-        boxes = self.consumers * 4 * self.boxes * _BOX_ROWS * SPAN
         return (
             self.stages * ((self.rows + self.columns) * SPAN + 2 * _SIGNAL)
-            + boxes
+            + self.boxes_of_warps
             + self.teams * _SIGNAL
-            + 2 * (notes + 2 * _SIGNAL)
+            + 2 * (self.note(output, scaled=scaled, tables=tables, own_columns=own_columns) + 2 * _SIGNAL)
         )
+
+    def note(self, output: str, *, scaled: bool = False, tables: int = 1, own_columns: bool = False) -> int:
+        """The bytes of a note; `Notes` there."""
+        of_columns = self.columns // 32 if output in BITS else self.columns * scaled
+        of_columns += self.columns if tables == 1 else tables * (self.columns + _BANKS) + self.rows
+        return 4 * (2 + self.rows + of_columns) + 8 * self.rows * own_columns
+
+    @property
+    def boxes_of_warps(self) -> int:
+        """The bytes of all boxes."""
+        return self.consumers * 4 * self.boxes * _BOX_ROWS * SPAN
 
 
 LARGEST_BITS = 2**24 - 1

@@ -97,6 +97,16 @@ __device__ inline void load_box(void* to, const TensorMap& map, unsigned x, unsi
                  :: "r"(shared_address(to)), "l"(&map), "r"(x), "r"(y), "r"(shared_address(&barrier)) : "memory");
 }
 
+// Copy a box of images, NHWC, from a byte of the pixels on.
+__device__ inline void load_box(void* to, const TensorMap& map, unsigned byte, int column, int row, unsigned image,
+                                Barrier& barrier)
+{
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%2, %3, %4, %5}], [%6];"
+                 :: "r"(shared_address(to)), "l"(&map), "r"(byte), "r"(column), "r"(row), "r"(image),
+                    "r"(shared_address(&barrier)) : "memory");
+}
+
 // Copy some bytes of the pixels of an im2col map to shared memory, from the first window's pixel on, and as far down and
 // across in each window as the tap; what lies outside of the images arrives as zeros.
 __device__ inline void load_pixels(void* to, const TensorMap& map, unsigned byte, int column, int row, unsigned image,
@@ -129,6 +139,17 @@ __device__ inline void store_box(const TensorMap& map, const void* from, unsigne
     asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group.L2::cache_hint [%0, {%1, %2}], [%3], %4;\n"
                  "cp.async.bulk.commit_group;"
                  :: "l"(&map), "r"(x), "r"(y), "r"(shared_address(from)), "l"(evict_first) : "memory");
+}
+
+// The same for images, NHWC.
+__device__ inline void store_box(const TensorMap& map, const void* from, unsigned channel, unsigned column, unsigned row,
+                                 unsigned image)
+{
+    const unsigned long long evict_first = 0x12f0000000000000;
+    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group.L2::cache_hint [%0, {%1, %2, %3, %4}], [%5], %6;\n"
+                 "cp.async.bulk.commit_group;"
+                 :: "l"(&map), "r"(channel), "r"(column), "r"(row), "r"(image), "r"(shared_address(from)), "l"(evict_first)
+                 : "memory");
 }
 
 // Add a box to the int32 there, in a group of this thread's.
@@ -220,6 +241,22 @@ template <unsigned registers> __device__ inline void give_registers()
                      : OPERANDS_##columns(d) \
                      : "l"(a), "l"(b), "r"((int)add)); \
     }
+// The same with `a` in registers: word 2 h + i of thread t has 32 bits of row 16 (t / 32) + t % 32 / 4 + 8 i, from
+// 128 h + 32 (t % 4) on. They must not change before the product is complete.
+#define DEFINE_PRODUCT_OF_REGISTERS(columns, a0, a1, a2, a3, b_at, add_at) \
+    __device__ inline void multiply_add(int (&d)[columns / 2], const unsigned (&a)[4], unsigned long long b, bool add) \
+    { \
+        asm volatile("{\n" \
+                     ".reg .pred add;\n" \
+                     "setp.ne.b32 add, " add_at ", 0;\n" \
+                     "wgmma.mma_async.sync.aligned.m64n" #columns "k256.s32.b1.b1.and.popc " \
+                     "{" SUMS_##columns "}, {" a0 ", " a1 ", " a2 ", " a3 "}, " b_at ", add;\n" \
+                     "}" \
+                     : OPERANDS_##columns(d) \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)add)); \
+    }
+DEFINE_PRODUCT_OF_REGISTERS(64, "%32", "%33", "%34", "%35", "%36", "%37")
+DEFINE_PRODUCT_OF_REGISTERS(128, "%64", "%65", "%66", "%67", "%68", "%69")
 DEFINE_PRODUCT(64, "%32", "%33", "%34")
 DEFINE_PRODUCT(128, "%64", "%65", "%66")
 DEFINE_PRODUCT(192, "%96", "%97", "%98")

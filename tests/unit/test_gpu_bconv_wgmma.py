@@ -11,75 +11,22 @@ import gpu
 import gpu.compile
 import reference
 import simwarp
-from gpu.bconv.convolution import Launch
+from gpu.bconv import warpgroups
 from gpu.bconv.geometry import conv_shape
-from gpu.bconv.prepared import placed
-from gpu.bconv.warpgroups import TILES, WARPGROUP_SCHEMES
+from gpu.bconv.warpgroups import TILES
 from reference.errors import DtypeError, FormatError, NotANumberError, SchemeError
 from simwarp.faults import KernelFault
 from simwarp.verify.draw import Draw
+from support.wgmma_convolutions import GEOMETRIES, INT32, WGMMA, check, launched, rule, signs
 
-WGMMA = WARPGROUP_SCHEMES["wgmma"]
 SCHEDULES = ["lowest pc", "stack", pytest.param("random", marks=pytest.mark.slow)]
-INT32 = np.iinfo(np.int32)
 SOURCES = Path(gpu.compile.__file__).parent
 
-# images (N, H, W, C), filters (R, S, O), options
-GEOMETRIES = {
-    "one by one": ((3, 5, 4, 70), (1, 1, 64), {}),
-    "same": ((2, 5, 6, 60), (3, 3, 33), {}),
-    "same, stride 2": ((2, 7, 8, 128), (3, 3, 70), {"stride": 2}),
-    "same is asymmetric": ((1, 4, 4, 9), (2, 4, 4), {}),
-    "valid": ((1, 7, 6, 200), (5, 5, 8), {"padding": "VALID"}),
-    "five by five": ((1, 6, 5, 40), (5, 5, 4), {}),
-    "window larger than the image": ((3, 2, 2, 32), (5, 4, 1), {}),
-    "asymmetric, above and left": ((1, 3, 4, 9), (3, 3, 4), {"padding": ((2, 0), (3, 0))}),
-    "asymmetric, below and right": ((1, 3, 4, 9), (3, 3, 4), {"padding": ((0, 2), (0, 3))}),
-    "padding beyond the filter": ((1, 2, 3, 3), (2, 2, 2), {"padding": ((4, 3), (2, 5))}),
-    "dilation": ((2, 7, 6, 40), (3, 2, 5), {"dilation": (2, 3)}),
-    "dilation that skips the image": ((1, 3, 3, 3), (2, 3, 4), {"dilation": (4, 5)}),
-    "stride beyond the filter": ((1, 7, 9, 5), (2, 1, 3), {"stride": (3, 4)}),
-    "windows far apart": ((1, 30, 1, 5), (2, 1, 3), {"stride": (13, 1)}),
-    "taps far apart": ((1, 310, 2, 5), (2, 1, 3), {"dilation": (300, 1), "padding": "VALID"}),
-    "padding far beyond the filter": ((1, 2, 1, 9), (1, 1, 2), {"padding": ((150, 0), (0, 1))}),
-    "a stride of one output": ((1, 3, 3, 5), (1, 3, 3), {"stride": (2**31, 1)}),
-    "all at once": (
-        (3, 7, 5, 130),
-        (2, 3, 37),
-        {"stride": (2, 1), "dilation": (2, 1), "padding": ((1, 2), (0, 3))},
-    ),
-    "one of everything": ((1, 1, 1, 1), (1, 1, 1), {}),
-}
 
-
-def signs(*shape, k=0):
-    return np.random.default_rng(k).choice(np.array([-1, 1], np.int8), shape)
-
-
-def rule(dots):
-    """Thresholds that split each channel, some beyond every dot product, and flips."""
-    channels = dots.shape[3]
-    draw = Draw(0, "rule of wgmma", channels)
-    lines = dots.reshape(-1, channels)
-    thresholds = lines[[draw.integer(0, len(lines) - 1) for _ in range(channels)], np.arange(channels)]
-    thresholds = thresholds + np.array([draw.integer(-1, 1) for _ in range(channels)], np.int32)
-    thresholds[::7] = draw.choice([INT32.min, INT32.max, -(10**6), 10**6])
-    return thresholds, np.array([draw.integer(0, 1) for _ in range(channels)], np.bool_)
-
-
-def check(x, w, pools=(None, "or", "and"), device=None, **options):
-    """Compare int32, and bits under each pooling that the output size allows, with the reference."""
-    device = device or simwarp.Device((9, 0))
-    dots = reference.bconv2d(x, w, **options)
-    y = gpu.bconv2d(x, w, scheme="wgmma", device=device, **options)
-    np.testing.assert_array_equal(y, dots, strict=True)
-    thresholds, flip = rule(dots)
-    for pool in pools if min(dots.shape[1:3]) > 1 else (None,):
-        bits = {"thresholds": thresholds, "flip": flip, "pool": pool}
-        packed = gpu.bconv2d(x, w, scheme="wgmma", device=device, **bits, **options)
-        expected = reference.threshold_tensor(dots, thresholds, flip, pool=pool)
-        assert (packed.shape, packed.layout, packed.word) == (expected.shape, "NHWC", 32)
-        np.testing.assert_array_equal(packed.words, expected.words, strict=True)
+@pytest.fixture(autouse=True)
+def _no_patches(monkeypatch):
+    """Windows are copied or gathered; test_gpu_bconv_direct.py has those that are loaded from patches."""
+    monkeypatch.setattr(warpgroups, "direct_of", lambda *_: None)
 
 
 @pytest.mark.slow_cases("five by five")
@@ -98,24 +45,6 @@ def test_every_number_of_channels_equals_the_reference(c):
 @pytest.mark.parametrize("o", [1, 2, 4, 7, 64, 70, 300])
 def test_every_number_of_filters_equals_the_reference(o):
     check(signs(2, 3, 3, 60), signs(2, 2, 60, o, k=1), pools=(None, "and"))
-
-
-def launched(tile, x, w, kind, pool, device, blocks, **options):
-    """The convolution by one tile and so many blocks, and what it should be."""
-    shape = conv_shape(x.shape, w.shape, **options)
-    images, filters = placed(x, "x", WGMMA, device), placed(w, "w", WGMMA, device)
-    launch = Launch(WGMMA, shape, pool, kind, (9, 0), blocks)
-    plan = WGMMA.plan(shape, kind, pool, (9, 0), blocks, tile=tile)
-    dots = reference.bconv2d(x, w, **options)
-    thresholds, flip = rule(dots)
-    of_output = (device.upload(thresholds), device.upload(flip.astype(np.uint8))) if kind == "bits" else ()
-    y = launch.output_on(device)
-    y.upload(np.full(y.shape, 0xA5A5A5A5, y.dtype) if kind == "bits" else np.full(y.shape, -1, y.dtype))
-    device.launch(plan, (*WGMMA.operands(images, filters, launch.one_image, device), y, *of_output))
-    if kind != "bits":
-        return y.download(), dots.astype(y.dtype)
-    pool = None if pool == "none" else pool
-    return y.download(), reference.threshold_tensor(dots, thresholds, flip, pool=pool).words
 
 
 EVERY_TILE = {
@@ -175,7 +104,7 @@ def test_prepared_operands_serve_every_geometry_with_one_launch(monkeypatch):
     images, filters = (
         gpu.prepare(device.upload(t), role, scheme="wgmma") for t, role in ((x, "x"), (w, "w"))
     )
-    assert images.ones.download().tolist() == (x > 0).sum(3).ravel().tolist()
+    assert images.ones(device).download().tolist() == (x > 0).sum(3).ravel().tolist()
     for options in ({}, {"padding": "VALID"}, {"stride": 2}):
         expected = reference.bconv2d(x, w, **options)
         np.testing.assert_array_equal(gpu.bconv2d(images, filters, **options).download(), expected)
@@ -322,6 +251,7 @@ def test_other_layouts_and_preparations_are_refused():
 # Mutants
 
 CONVOLUTION, ADDENDS, WINDOWS = "bconv/wgmma.cu", "bconv/btc_operands.cu", "bconv/windows.cuh"
+NOTES = "bconv/notes.cuh"
 IM2COL, GATHERED = "bconv/im2col.cuh", "bconv/gathered.cuh"
 TILE, MAPS = "include/bmm/warpgroup_tile.cuh", "include/warpgroup.cuh"
 MUTANTS = {
@@ -338,7 +268,7 @@ MUTANTS = {
         "column(of.column * shape.stride_w)",
     ),
     "a tap whose ones are left out": ("int", CONVOLUTION, "first + t < taps &&", "first + t + 1 < taps &&"),
-    "taps in another order": ("int", CONVOLUTION, "if (++s == x.shape", "if (++s == 1 + x.shape"),
+    "taps in another order": ("int", CONVOLUTION, "if (++s == shape", "if (++s == 1 + shape"),
     "a piece of pixels too many": (
         "long",
         IM2COL,
@@ -397,11 +327,11 @@ MUTANTS = {
     ),
     "a row of a window left out": (
         "pooled",
-        CONVOLUTION,
+        NOTES,
         "    word |= __shfl_xor_sync(all_lanes, word, 8);\n",
         "",
     ),
-    "no flips": ("pooled", CONVOLUTION, "is_filter && flip[at] != 0", "false"),
+    "no flips": ("pooled", NOTES, "is_filter && x.flip[at] != 0", "false"),
 }
 CONVOLUTIONS = {
     "int": ((2, 8, 8, 200), (3, 2, 66), "int", "none", TILES["int32"][-1], {"dilation": 2}),

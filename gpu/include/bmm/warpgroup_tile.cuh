@@ -372,9 +372,11 @@ struct alignas(2 * sizeof(Output)) Pair {
 };
 
 #if BOXES
-// Store a part's rows of this warp, box after box: 16 rows of 128 bytes, swizzled as the map of C says.
+// Store a part's rows of this warp, box after box: 16 rows of 128 bytes, swizzled as the map of C says. send(box, column)
+// begins the copy of columns of the tile, by one thread.
+template <class Send>
 __device__ inline void store_boxes(const int (&sums)[sums_of_part], Box (&boxes)[BOXES], unsigned& turn,
-                                   const Notes& notes, const Place& place, unsigned part, const TensorMap& c)
+                                   const Notes& notes, const Place& place, unsigned part, Send send)
 {
     const unsigned row = place.row(part);
     const Row of_rows[2] = {notes.at(row), notes.at(row + 8)};
@@ -397,38 +399,52 @@ __device__ inline void store_boxes(const int (&sums)[sums_of_part], Box (&boxes)
             }
         show_to_copies();
         __syncwarp();
+        if (place.lane == 0) send(box, first);
+    }
+}
+
+// The same for a matrix C.
+__device__ inline void store_boxes(const int (&sums)[sums_of_part], Box (&boxes)[BOXES], unsigned& turn,
+                                   const Notes& notes, const Place& place, unsigned part, const TensorMap& c)
+{
+    store_boxes(sums, boxes, turn, notes, place, part, [&](const Box& box, unsigned first) {
 #if defined(SPLIT_K)
-        if (place.lane == 0) add_box(c, box.rows, notes.column + first, notes.row + row - place.lane / 4);
+        add_box(c, box.rows, notes.column + first, notes.row + place.row(part) - place.lane / 4);
 #else
-        if (place.lane == 0) store_box(c, box.rows, notes.column + first, notes.row + row - place.lane / 4);
+        store_box(c, box.rows, notes.column + first, notes.row + place.row(part) - place.lane / 4);
+#endif
+    });
+}
+#else
+// Store a row of this thread, of a line of C: a quad of lanes fills a sector of 32 bytes.
+__device__ inline void store_line(const int (&sums)[sums_of_part], const Notes& notes, const Place& place, unsigned part,
+                                  unsigned r, Output* line, unsigned n)
+{
+    const Row of_row = notes.at(place.row(part) + 8 * r);
+#pragma unroll
+    for (unsigned j = 0; j < columns / 8; ++j) {
+        const unsigned of_tile = 8 * j + place.pair, column = notes.column + of_tile;
+        Output pair[2];
+        finish(pair, sums[4 * j + 2 * r], sums[4 * j + 2 * r + 1], of_row, notes, of_tile);
+#if defined(SPLIT_K)
+        if (column < n) atomicAdd(&line[column], pair[0]);
+        if (column + 1 < n) atomicAdd(&line[column + 1], pair[1]);
+#else
+        if (n % 2 == 0 && column < n) *reinterpret_cast<Pair*>(line + column) = Pair{pair[0], pair[1]};
+        if (n % 2 != 0 && column < n) line[column] = pair[0];
+        if (n % 2 != 0 && column + 1 < n) line[column + 1] = pair[1];
 #endif
     }
 }
-#else
-// Store a part's rows of this warp, pair by pair: a quad of lanes fills a sector of 32 bytes.
+
+// Store a part's rows of this warp.
 __device__ inline void store_pairs(const int (&sums)[sums_of_part], const Notes& notes, const Place& place, unsigned part,
                                    Output* __restrict__ c, unsigned m, unsigned n)
 {
 #pragma unroll
     for (unsigned r = 0; r < 2; ++r) {
-        const unsigned row = place.row(part) + 8 * r;
-        if (notes.row + row >= m) continue;
-        const Row of_row = notes.at(row);
-        Output* const line = c + (Index)(notes.row + row) * n;
-#pragma unroll
-        for (unsigned j = 0; j < columns / 8; ++j) {
-            const unsigned of_tile = 8 * j + place.pair, column = notes.column + of_tile;
-            Output pair[2];
-            finish(pair, sums[4 * j + 2 * r], sums[4 * j + 2 * r + 1], of_row, notes, of_tile);
-#if defined(SPLIT_K)
-            if (column < n) atomicAdd(&line[column], pair[0]);
-            if (column + 1 < n) atomicAdd(&line[column + 1], pair[1]);
-#else
-            if (n % 2 == 0 && column < n) *reinterpret_cast<Pair*>(line + column) = Pair{pair[0], pair[1]};
-            if (n % 2 != 0 && column < n) line[column] = pair[0];
-            if (n % 2 != 0 && column + 1 < n) line[column + 1] = pair[1];
-#endif
-        }
+        const unsigned row = notes.row + place.row(part) + 8 * r;
+        if (row < m) store_line(sums, notes, place, part, r, c + (Index)row * n, n);
     }
 }
 #endif

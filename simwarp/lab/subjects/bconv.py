@@ -28,6 +28,8 @@ from simwarp.verify.geometries import Geometry, classes_of
 SEED = 7
 GEOMETRIES, LARGE = 20_000, 48
 OF_WARPGROUPS = 5_200
+CHANNELS, OF_EVERY_COPY = (3, 33, 64, 129), (64, 129, 256, 512, 1024, 1100)
+"""Channels of large convolutions; on warpgroups few, for patches, and many, for both kinds of copies."""
 FIRST = 500
 """The number of inputs whose answers are part of the recorded digest."""
 
@@ -35,7 +37,8 @@ FIRST = 500
 def large_input(schemes: Sequence[str], k: int) -> Input:
     """Input k of the large convolutions, which fill the largest tiles of every scheme."""
     draw = Draw(SEED, "large bconv2d", k)
-    channels, filters = draw.choice((3, 33, 64, 129)), draw.choice((40, 64, 72, 129))
+    choice = OF_EVERY_COPY if schemes == tuple(WARPGROUP_SCHEMES) else CHANNELS
+    channels, filters = draw.choice(choice), draw.choice((40, 64, 72, 129))
     geometry = Geometry(
         (draw.integer(4, 5), draw.integer(60, 70), draw.integer(60, 70), channels),
         (draw.integer(1, 4), draw.integer(1, 4), channels, filters),

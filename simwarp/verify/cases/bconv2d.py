@@ -245,12 +245,13 @@ def _warpgroup_kernels(arch: tuple[int, int]) -> dict[str, str]:
     """The kernels of small convolutions, with int32 in boxes and in pairs, and bits."""
     scheme, found = WARPGROUP_SCHEMES["wgmma"], dict[str, str]()
     outputs: list[tuple[str, Pool]] = [("int", "none"), ("bits", "none"), ("bits", "or"), ("bits", "and")]
-    for channels, filters, (output, pool) in itertools.product((128, 256, 512, 1024), (40, 41), outputs):
+    every = 128, 256, 512, 1024, 1100
+    for channels, filters, (output, pool) in itertools.product(every, (40, 41), outputs):
         if output == "int" or filters == 40:
             shape = conv_shape((1, 8, 8, channels), (3, 3, channels, filters))
-            text = scheme.plan(shape, output, pool, arch, 1).ptx
-            name = f"{scheme.source}, {channels} channels, {filters} filters, {output}, {pool}"
-            found[name] = hashlib.sha256(text.encode()).hexdigest()
+            plan = scheme.plan(shape, output, pool, arch, 1)
+            name = f"bconv/{plan.name}.cu, {channels} channels, {filters} filters, {output}, {pool}"
+            found[name] = hashlib.sha256(plan.ptx.encode()).hexdigest()
     return found | {ptx.name: ptx.sha256 for ptx in (lines_ptx(dtype, arch) for dtype in DTYPES)}
 
 

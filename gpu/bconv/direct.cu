@@ -1,0 +1,379 @@
+// Bit convolution on the warpgroups of sm_90a, from patches of the images: for pixels of up to 128 bytes.
+//
+// A block keeps the filters of a tile's columns in shared memory for all of its tiles. A tile has 128 pixels of the output,
+// a box of rows and columns in some images. The copy engine brings the patch that their windows cover, with zeros outside
+// of the image, and each pixel of it once. Threads load what a product takes from the patch straight into their registers,
+// tap by tap, and count its ones on the way:
+//
+//   dot = C * taps - 2 pb - 2 popc(a) + 4 popc(a & b)                                (as in wgmma.cu, which takes any size)
+//
+// A warpgroup has tiles of its own, and asks the tensor cores when it is ready; the last one serves.
+//
+//   -DOUTPUT_INT32 | -DOUTPUT_INT16
+//                            (N, P, Q, O)
+//   -DOUTPUT_LINES           bit = (dot >= thresholds[o]) != flip[o], words (N, P, Q, O / 32), first channel lowest
+//   -DPOOL_OR | -DPOOL_AND   the bits of 2 x 2 pixels become one: words (N, P / 2, Q / 2, O / 32)
+//   -DPIXEL=n                bytes of a pixel of the images: a multiple of 16, at most 128
+//   -DPATCHES=n              how many patches are in shared memory
+//   -DTABLES=n               at least as many as there are kinds of windows, whose addends a note has
+//   -DSETMAXNREG             warpgroups need registers of the serving one
+//   -DBOXES=n                boxes of a warp on their way through the map of y; 0: it stores by itself
+
+#define STAGES 1
+#include "bconv/notes.cuh"
+
+enum : unsigned {
+    pixel_bytes = PIXEL,
+    pieces = pixel_bytes / chunk,
+    swizzled = pixel_bytes == 32 || pixel_bytes == 64 || pixel_bytes == 128 ? pieces - 1 : 0,  // chunks of a pixel, or none
+    chunks_of_product = product_bytes / chunk,
+    patches = PATCHES,
+    most_steps = 16,
+    given = 24,  // registers of a serving thread, of those that a thread of each warpgroup begin with
+    begun = 512 / (consumers + 1) / 8 * 8 * (consumers + 1),
+    taken = (begun - given) / consumers / 8 * 8,
+};
+static_assert(members == 1 && teams == consumers, "a warpgroup has tiles of its own");
+
+// The outputs of a tile, images x down x across, the patch that they need, and how many tiles there are.
+struct Patch {
+    unsigned images, down, across;
+    unsigned height, width, bytes;  // bytes in shared memory, whole atoms
+    unsigned tiles_down, tiles_across, tiles;
+};
+
+struct Room {
+    unsigned char zeros[chunk];
+    Notes notes[teams];
+    Barrier filled[most_steps], full[patches], empty[patches];
+};
+
+// Parts of the shared memory: filters in steps along k, patches, boxes, and the room.
+struct Memory {
+    unsigned char *filters, *patches;
+    Room& room;
+#if BOXES
+    Box (*boxes)[BOXES];
+#endif
+
+    __device__ Memory(unsigned char* start, unsigned steps, const Patch& patch)
+        : filters(start), patches(start + steps * columns * step_bytes),
+          room(*reinterpret_cast<Room*>(patches + PATCHES * patch.bytes + consumers * 4 * BOXES * box_rows * atom_bytes))
+#if BOXES
+          , boxes(reinterpret_cast<Box (*)[BOXES]>(patches + PATCHES * patch.bytes))
+#endif
+    {
+    }
+};
+
+// A place among the outputs of a tile, or that of the tile's first output.
+struct Spot {
+    unsigned image, row, column;
+};
+
+// Where output i of a tile is; those of a window of the pooling follow one another.
+__device__ inline Spot spot_of(unsigned i, const Patch& patch)
+{
+    const unsigned side = window == 4 ? 2 : 1, corner = i % window, place = i / window;
+    const unsigned across = patch.across / side, down = patch.down / side;
+    return {place / (across * down), place / across % down * side + corner / 2, place % across * side + corner % 2};
+}
+
+__device__ inline Spot origin_of(unsigned tile, const Patch& patch)
+{
+    const unsigned across = tile % patch.tiles_across, line = tile / patch.tiles_across;
+    return {line / patch.tiles_down * patch.images, line % patch.tiles_down * patch.down, across * patch.across};
+}
+
+// The tiles of this block, of as many blocks as have the same filters.
+struct Share {
+    unsigned column, first, step;
+
+    __device__ explicit Share(unsigned filters)
+    {
+        const unsigned across = divide_up(filters, columns);
+        column = blockIdx.x % across * columns, first = blockIdx.x / across, step = gridDim.x / across;
+    }
+};
+
+// ---- the serving thread ---------------------------------------------------------------------------------------------
+
+__device__ inline void bring(const Memory& memory, const Share& share, const Patch& patch, const TensorMap& images,
+                             const TensorMap& filters, const ConvShape& shape, unsigned steps)
+{
+    Room& room = memory.room;
+    Turn<patches> turn;
+    for (unsigned i = share.first; i < patch.tiles; i += share.step, turn.advance()) {
+        const Spot origin = origin_of(i, patch);
+        wait(room.empty[turn.at], turn.parity ^ 1);  // the first turn passes
+        arrive_and_expect(room.full[turn.at], patch.images * patch.height * patch.width * pixel_bytes);
+        load_box(memory.patches + turn.at * patch.bytes, images, 0, column_of_tap(shape, origin.column, 0),
+                 row_of_tap(shape, origin.row, 0), origin.image, room.full[turn.at]);
+        if (i != share.first) continue;
+        for (unsigned step = 0; step < steps; ++step) {
+            arrive_and_expect(room.filled[step], columns * step_bytes);
+            load_box(memory.filters + step * columns * step_bytes, filters, step * step_bytes, share.column, room.filled[step]);
+        }
+    }
+}
+
+// ---- the multiplying warpgroups -------------------------------------------------------------------------------------
+
+// A thread's rows: where they are in a tile, and their windows in a patch.
+struct Lines {
+    unsigned spots[parts][2];  // image, row and column, a byte each
+    unsigned bytes[parts][2];  // where the word of the first tap lies that this lane loads
+
+    __device__ Lines(const Place& place, const Patch& patch, const ConvShape& shape)
+    {
+#pragma unroll
+        for (unsigned part = 0; part < parts; ++part)
+#pragma unroll
+            for (unsigned r = 0; r < 2; ++r) {
+                const Spot spot = spot_of(place.row(part) + 8 * r, patch);
+                spots[part][r] = spot.image << 16 | spot.row << 8 | spot.column;
+                const unsigned line = spot.image * patch.height + spot.row * shape.stride_h;
+                bytes[part][r] = (line * patch.width + spot.column * shape.stride_w) * pixel_bytes + place.lane % 4 * 4;
+            }
+    }
+};
+
+// What a product takes from the rows of a thread. Three take turns: while a product reads one, the next two are loaded.
+struct Fragment {
+    unsigned words[parts][4];
+};
+
+// The chunks of the windows of a patch, tap by tap, in the order of k.
+struct Chunks {
+    const ConvShape& shape;
+    const Patch& sizes;
+    const unsigned char *patch, *zeros;
+    const Lines& lines;
+    unsigned piece = 0, s = 0, r = 0, bytes = 0;  // bytes of the tap's pixel behind that of the first one
+    unsigned starts[parts][2];                    // of the tap's pixels, where chunk 0 is
+
+    // Load the next two chunks; past the last tap there are zeros.
+    __device__ void load(Fragment& to)
+    {
+#pragma unroll
+        for (unsigned half = 0; half < chunks_of_product; ++half) {
+            if (pieces % chunks_of_product != 0 || half == 0)
+                if (piece == 0) find_tap();
+            const bool is_tap = pieces % chunks_of_product == 0 || r < shape.filter_height;
+#pragma unroll
+            for (unsigned part = 0; part < parts; ++part)
+#pragma unroll
+                for (unsigned i = 0; i < 2; ++i) {
+                    const unsigned start = starts[part][i], at = swizzled ? start ^ piece * chunk : start + piece * chunk;
+                    to.words[part][2 * half + i] = *reinterpret_cast<const unsigned*>(is_tap ? patch + at : zeros);
+                }
+            if (++piece == pieces) advance();
+        }
+    }
+
+  private:
+    __device__ void find_tap()
+    {
+#pragma unroll
+        for (unsigned part = 0; part < parts; ++part)
+#pragma unroll
+            for (unsigned i = 0; i < 2; ++i) {
+                const unsigned start = lines.bytes[part][i] + bytes;
+                starts[part][i] = start ^ (start / atom_bytes & swizzled) * chunk;
+            }
+    }
+    __device__ void advance()
+    {
+        piece = 0, bytes += shape.dilation_w * pixel_bytes;
+        if (++s < shape.filter_width) return;
+        s = 0, ++r;
+        bytes += (shape.dilation_h * sizes.width - shape.filter_width * shape.dilation_w) * pixel_bytes;
+    }
+};
+
+// The sums of a tile, and the ones of its windows that this lane has loaded. A block's first tiles wait for its filters.
+__device__ inline void multiply(int (&sums)[parts][sums_of_part], unsigned (&ones)[parts][2], const Memory& memory,
+                                Chunks& chunks, unsigned products, bool is_first)
+{
+    const unsigned long long filters = describe<step_bytes>(memory.filters);
+    const auto ask = [&](const Fragment& a, unsigned i) {
+        const unsigned step = i / products_of_step, product = i % products_of_step;
+        if (is_first && product == 0) wait(memory.room.filled[step], 0);
+        const unsigned long long b = filters + step * (columns * step_bytes / chunk) + product * (product_bytes / chunk);
+        fence_registers();
+#pragma unroll
+        for (unsigned part = 0; part < parts; ++part) multiply_add(sums[part], a.words[part], b, i > 0);
+        commit_products();
+#pragma unroll
+        for (unsigned part = 0; part < parts; ++part)
+#pragma unroll
+            for (unsigned r = 0; r < 2; ++r) ones[part][r] += __popc(a.words[part][r]) + __popc(a.words[part][2 + r]);
+    };
+    const auto load = [&](Fragment& a, unsigned i) {
+        wait_for_products<1>();  // the third last one read this fragment
+        if (i < products) chunks.load(a);
+    };
+    Fragment first, second, third;
+    chunks.load(first);
+    for (unsigned i = 0;; ++i) {
+        load(second, i + 1);
+        ask(first, i);
+        if (++i == products) break;
+        load(third, i + 1);
+        ask(second, i);
+        if (++i == products) break;
+        load(first, i + 1);
+        ask(third, i);
+        if (i + 1 == products) break;
+    }
+    wait_for_products<0>();
+#pragma unroll
+    for (unsigned part = 0; part < parts; ++part) hold(sums[part]);
+}
+
+// Note what the rows of this warp need, and find where their outputs lie: the number of each pixel of y, or none.
+__device__ inline void write_rows(Notes& notes, unsigned (&pixels)[parts][2], const unsigned (&ones)[parts][2],
+                                  const Place& place, const Spot& origin, const Lines& lines, const Addends& x)
+{
+    const ConvShape& shape = x.shape;
+    const unsigned side = window == 4 ? 2 : 1;
+#pragma unroll
+    for (unsigned part = 0; part < parts; ++part)
+#pragma unroll
+        for (unsigned r = 0; r < 2; ++r) {
+            const unsigned i = place.row(part) + 8 * r;
+            const unsigned spot = lines.spots[part][r];
+            const Pixel pixel = {origin.image + (spot >> 16), origin.row + (spot >> 8) % 256, origin.column + spot % 256};
+            const bool exists = pixel.image < shape.batch && pixel.row < side * rows_of_output(shape)
+                                && pixel.column < side * columns_of_output(shape);
+            const unsigned line = pixel.image * rows_of_output(shape) + pixel.row / side;
+            pixels[part][r] = exists && i % window == 0 ? line * columns_of_output(shape) + pixel.column / side : ~0u;
+            unsigned of_row = ones[part][r];
+            of_row += __shfl_xor_sync(all_lanes, of_row, 1);
+            of_row += __shfl_xor_sync(all_lanes, of_row, 2);
+            if (place.lane % 4 != 0) continue;
+            notes.of_rows[i] = -2 * (int)of_row;
+#if TABLES > 1
+            notes.table_of_row[i] = exists ? x.borders.of_pixel(shape, pixel) : 0;
+#endif
+        }
+    __syncwarp();
+}
+
+#if defined(OUTPUT_BITS)
+__device__ inline void store(const int (&sums)[sums_of_part], const Notes& notes, const Place& place, unsigned part,
+                             const unsigned (&pixels)[2], unsigned filters, Output* __restrict__ y)
+{
+    const unsigned words_of_pixel = divide_up(filters, 32);
+#pragma unroll
+    for (unsigned set = 0; set < sets; ++set) {
+        unsigned made[2];
+        make_words(made, sums, notes, place, part, set);
+        const unsigned at = word_of(set, place), word = notes.column / 32 + at;
+#pragma unroll
+        for (unsigned r = 0; r < 2; ++r) {
+            const unsigned of_pixel = pooled(made[r]);
+            if (pixels[r] != ~0u && at < words_across && word < words_of_pixel)
+                y[(Index)pixels[r] * words_of_pixel + word] = of_pixel;
+        }
+    }
+}
+#elif !BOXES
+__device__ inline void store(const int (&sums)[sums_of_part], const Notes& notes, const Place& place, unsigned part,
+                             const unsigned (&pixels)[2], unsigned filters, Output* __restrict__ y)
+{
+#pragma unroll
+    for (unsigned r = 0; r < 2; ++r) {
+        if (pixels[r] != ~0u)
+            store_line(sums, notes, place, part, r, y + (Index)pixels[r] * filters, filters);
+    }
+}
+#endif
+
+extern "C" __global__ void __launch_bounds__(threads, 1)
+direct(const __grid_constant__ TensorMap images, const __grid_constant__ TensorMap filters, const int* __restrict__ addends,
+#if BOXES
+       const __grid_constant__ TensorMap y,
+#else
+       Output* __restrict__ y,
+#endif
+       const __grid_constant__ ConvShape shape, const __grid_constant__ Borders borders, const __grid_constant__ Patch patch,
+       unsigned bytes, unsigned pitch  // of a filter and of addends
+#if defined(OUTPUT_BITS)
+       , const int* __restrict__ thresholds, const unsigned char* __restrict__ flip
+#endif
+)
+{
+    extern __shared__ __align__(1024) unsigned char start[];
+    const unsigned steps = divide_up(bytes, step_bytes);
+    const Memory memory(start, steps, patch);
+    Room& room = memory.room;
+    const Share share(shape.filters);
+    const Addends x = {addends, pitch, shape, borders
+#if defined(OUTPUT_BITS)
+                       , thresholds, flip
+#endif
+    };
+    if (threadIdx.x < chunk) room.zeros[threadIdx.x] = 0;
+    if (threadIdx.x == 0) {
+        for (unsigned i = 0; i < steps; ++i) make_barrier(room.filled[i], 1);
+        for (unsigned i = 0; i < patches; ++i) {
+            make_barrier(room.full[i], 1);
+            make_barrier(room.empty[i], warpgroup_size / warp_size);
+        }
+        publish_barriers();
+    }
+    __syncthreads();
+    let_later_launches_begin();
+    wait_for_earlier_launches();
+
+    if (threadIdx.x >= multiplying) {
+#if defined(SETMAXNREG)
+        give_registers<given>();
+#endif
+        if (threadIdx.x == multiplying) bring(memory, share, patch, images, filters, shape, steps);
+        return;
+    }
+#if defined(SETMAXNREG)
+    take_registers<taken>();
+#endif
+    const unsigned team = __shfl_sync(all_lanes, threadIdx.x / warpgroup_size, 0);  // so that it is seen to be uniform
+    const Place place;
+    const Lines lines(place, patch, shape);
+    Notes& notes = room.notes[team];
+    if (threadIdx.x % warpgroup_size == 0) notes.column = share.column;
+    write_columns(notes, x, share.column, threadIdx.x % warpgroup_size, warpgroup_size);
+    asm volatile("bar.sync %0, 128;" :: "r"(team + 1) : "memory");  // this warpgroup's note is written
+#if BOXES
+    unsigned box = 0;
+#endif
+    Turn<patches> turn;
+    turn.advance(team);
+    for (unsigned i = share.first + team * share.step; i < patch.tiles; i += teams * share.step, turn.advance(teams)) {
+        const Spot origin = origin_of(i, patch);
+        int sums[parts][sums_of_part];
+        unsigned ones[parts][2] = {}, pixels[parts][2];
+        wait(room.full[turn.at], turn.parity);
+        Chunks chunks = {shape, patch, memory.patches + turn.at * patch.bytes, room.zeros, lines};
+        multiply(sums, ones, memory, chunks, divide_up(bytes, product_bytes), i == share.first + team * share.step);
+        __syncwarp();
+        if (place.lane == 0) arrive(room.empty[turn.at]);
+        write_rows(notes, pixels, ones, place, origin, lines, x);
+#pragma unroll
+        for (unsigned part = 0; part < parts; ++part) {
+#if BOXES
+            const Spot first = spot_of(place.warp % 4 * 16 + part * part_rows, patch);
+            store_boxes(sums[part], memory.boxes[place.warp], box, notes, place, part, [&](const Box& from, unsigned column) {
+                store_box(y, from.rows, notes.column + column, origin.column + first.column, origin.row + first.row,
+                          origin.image + first.image);
+            });
+#else
+            store(sums[part], notes, place, part, pixels[part], shape.filters, y);
+#endif
+        }
+        __syncwarp();
+    }
+#if BOXES
+    if (place.lane == 0) wait_for_copies();
+#endif
+}

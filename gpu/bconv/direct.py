@@ -1,0 +1,210 @@
+"""The convolution for the warpgroups of Hopper from patches of images: its tiles, and the plan of its launch.
+
+A tile is a box of outputs in some images, and its patch what their windows cover. All filters of a tile's
+columns stay in shared memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from gpu.bconv.btc import Borders
+from gpu.bconv.geometry import ConvShape, Pool
+from gpu.bmm.warpgroups import BITS, MOST_SHARED, OPTIONS, SPAN, Tile, map_of_lines
+from gpu.compile import compile_file
+from gpu.device import LaunchPlan
+from reference.types.tensor_map import TensorMap
+
+ROWS, COLUMNS, TEAMS = 64, (128, 64), 4
+"""Outputs of a tile, filters of a block, and its warpgroups, if it has tiles for them."""
+
+MOST_PIXEL = 128
+"""Bytes of a pixel."""
+
+_MOST_STEPS = 16
+_MOST_BOX = 256
+_ATOM, _UNIT, _SIGNAL = 1024, 16, 8
+_BOXES = 2, 1
+
+_PRODUCT, _COPY = {128: 116, 64: 97}, 2
+"""Clocks on an H200 of a product of 64 outputs by so many filters, and of a pixel of a patch."""
+
+
+@dataclass(frozen=True)
+class Patch:
+    """The outputs of a tile, and the pixels of the images that they need.
+
+    Attributes
+    ----------
+    images, down, across : int
+        Of the outputs.
+    height, width : int
+        Of the pixels in each image.
+    tiles_down, tiles_across, tiles : int
+        How many tiles there are.
+    """
+
+    images: int
+    down: int
+    across: int
+    height: int
+    width: int
+    tiles_down: int
+    tiles_across: int
+    tiles: int
+
+    @classmethod
+    def of(cls, shape: ConvShape, pool: Pool, images: int, down: int, across: int) -> Patch:
+        """The patch of so many outputs of a geometry."""
+        reach_h = (shape.filter_height - 1) * shape.dilation_h
+        reach_w = (shape.filter_width - 1) * shape.dilation_w
+        side = 1 if pool == "none" else 2
+        tiles_down = -(-(shape.out_height // side * side) // down)
+        tiles_across = -(-(shape.out_width // side * side) // across)
+        return cls(
+            *(images, down, across),
+            *((down - 1) * shape.stride_h + reach_h + 1, (across - 1) * shape.stride_w + reach_w + 1),
+            *(tiles_down, tiles_across, tiles_down * tiles_across * -(-shape.batch // images)),
+        )
+
+    @property
+    def pixels(self) -> int:
+        """Pixels of the images."""
+        return self.images * self.height * self.width
+
+    def of_block(self, filters: int, columns: int, multiprocessors: int) -> int:
+        """The most tiles of a block, of as many columns of filters."""
+        return -(-self.tiles // max(1, multiprocessors // -(-filters // columns)))
+
+    def bytes(self, pixel: int) -> int:
+        """Bytes in shared memory, whole atoms of the swizzle."""
+        return -(-self.pixels * pixel // _ATOM) * _ATOM
+
+    def argument(self, pixel: int) -> np.void:
+        """The kernel's argument."""
+        sizes = self.images, self.down, self.across, self.height, self.width, self.bytes(pixel)
+        tiles = self.tiles_down, self.tiles_across, self.tiles
+        return np.void(np.array((*sizes, *tiles), np.uint32).tobytes())
+
+
+@dataclass(frozen=True)
+class Direct:
+    """A launch: its patch, its tile, and how many patches and tables are in shared memory."""
+
+    patch: Patch
+    tile: Tile
+    patches: int
+    tables: int
+    shared: int
+
+    def clocks(self, shape: ConvShape, line: int, multiprocessors: int) -> tuple[float, int]:
+        """An estimate for a block, and what is less if that is equal."""
+        count = self.patch.of_block(shape.filters, self.tile.columns, multiprocessors)
+        clocks = max(-(-line // 32) * _PRODUCT[self.tile.columns], _COPY * self.patch.pixels)
+        return count * clocks, self.patch.tiles * self.patch.pixels
+
+
+def direct_of(
+    shape: ConvShape, kind: str, pool: Pool, tables: int, pixel: int, multiprocessors: int
+) -> Direct | None:
+    """The best launch, or None if the pixels, the filters or the patches are too large."""
+    line = shape.filter_height * shape.filter_width * pixel
+    if pixel > MOST_PIXEL or line > _MOST_STEPS * SPAN or not tables:
+        return None
+    found = [
+        made
+        for columns in COLUMNS
+        for patch in _patches(shape, pool)
+        if (made := _fitting(patch, columns, shape, kind, tables, pixel, multiprocessors)) is not None
+    ]
+    return min(found, key=lambda each: each.clocks(shape, line, multiprocessors), default=None)
+
+
+def plan_direct(
+    made: Direct, shape: ConvShape, kind: str, pool: Pool, pitch: int, multiprocessors: int
+) -> Any:
+    """The launch; a call gives images, filters, addends, output, and thresholds and flips with bits."""
+    patch, pixel = made.patch, -(-shape.channels // 128) * 16
+    line = shape.filter_height * shape.filter_width * pixel
+    tile = made.tile
+    macros = tile.macros(kind, boxes=bool(tile.boxes), group=1)
+    macros |= {f"POOL_{pool.upper()}": "", "TABLES": made.tables, "PIXEL": pixel, "PATCHES": made.patches}
+    del macros["STAGES"]
+    ptx = compile_file("bconv/direct.cu", macros, (9, 0), options=OPTIONS).text
+    args = (
+        *(_map_of_images(shape, patch, pixel), map_of_lines(shape.filters, tile.columns, line), None),
+        *(_map_of_outputs(shape, patch, kind) if tile.boxes else None,),
+        *(shape.argument, Borders.of(shape).argument, patch.argument(pixel), line, pitch),
+        *((None, None) if kind in BITS else ()),
+    )
+    across = -(-shape.filters // tile.columns)
+    blocks = across * min(patch.tiles, max(1, multiprocessors // across))
+    return LaunchPlan(ptx, "direct", (blocks, 1, 1), (tile.threads, 1, 1), args, made.shared, dependent=True)
+
+
+def _patches(shape: ConvShape, pool: Pool) -> list[Patch]:
+    """The patches of all boxes of outputs."""
+    least = 1 if pool == "none" else 2
+    sides = [2**i for i in range(7)]
+    patches = [
+        Patch.of(shape, pool, ROWS // (down * across), down, across)
+        for down in sides
+        for across in sides
+        if down * across <= ROWS and min(down, across) >= least
+    ]
+    return [patch for patch in patches if max(patch.height, patch.width) <= _MOST_BOX]
+
+
+def _fitting(
+    patch: Patch,
+    columns: int,
+    shape: ConvShape,
+    kind: str,
+    tables: int,
+    pixel: int,
+    multiprocessors: int,
+) -> Direct | None:
+    """A launch with as many patches and boxes as fit shared memory."""
+    count = patch.of_block(shape.filters, columns, multiprocessors)
+    teams = next(teams for teams in (TEAMS, 2, 1) if count >= teams)
+    line = shape.filter_height * shape.filter_width * pixel
+    has_boxes = kind not in BITS and shape.filters * np.dtype(kind).itemsize % 16 == 0
+    for boxes in _BOXES if has_boxes else (0,):
+        tile = Tile(ROWS, columns, teams, 1, boxes, teams)
+        room = _UNIT + teams * tile.note(kind, tables=tables) + _MOST_STEPS * _SIGNAL + _SIGNAL
+        rest = MOST_SHARED - -(-line // SPAN) * columns * SPAN - tile.boxes_of_warps - room
+        patches = min(2 * teams, rest // (patch.bytes(pixel) + 2 * _SIGNAL))
+        if patches >= teams:
+            return Direct(
+                patch,
+                tile,
+                patches,
+                tables,
+                MOST_SHARED - rest + patches * (patch.bytes(pixel) + 2 * _SIGNAL),
+            )
+    return None
+
+
+def _map_of_images(shape: ConvShape, patch: Patch, pixel: int) -> TensorMap:
+    """The map whose boxes are patches."""
+    sizes = pixel, shape.width, shape.height, shape.batch
+    strides = pixel, shape.width * pixel, shape.height * shape.width * pixel
+    box = pixel, patch.width, patch.height, patch.images
+    swizzle = pixel if pixel in (32, 64, 128) else 0
+    return TensorMap("uint8", 0, sizes, strides, box, (1,) * 4, swizzle=swizzle)
+
+
+def _map_of_outputs(shape: ConvShape, patch: Patch, kind: str) -> TensorMap:
+    """The map whose boxes are 16 outputs of a warp, `SPAN` bytes of each."""
+    size = np.dtype(kind).itemsize
+    sizes = shape.filters, shape.out_width, shape.out_height, shape.batch
+    strides = tuple(prod(sizes[: i + 1]) * size for i in range(3))
+    across = min(16, patch.across)
+    down = min(16 // across, patch.down)
+    box = SPAN // size, across, down, 16 // (across * down)
+    data_type = "uint16" if kind == "int16" else kind
+    return TensorMap(data_type, 0, sizes, strides, box, (1,) * 4, swizzle=SPAN)

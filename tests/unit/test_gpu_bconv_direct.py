@@ -1,0 +1,213 @@
+"""The ±1 convolution from patches of images, on the simulator: every tile, output, schedule and geometry."""
+
+from pathlib import Path
+from shutil import copytree
+
+import numpy as np
+import pytest
+
+import gpu.compile
+import simwarp
+from gpu.bconv import direct
+from gpu.bconv.geometry import conv_shape
+from gpu.bconv.warpgroups import tables_of
+from simwarp.faults import KernelFault
+from support.wgmma_convolutions import GEOMETRIES, WGMMA, check, launched, signs
+
+SOURCES = Path(gpu.compile.__file__).parent
+OUTPUTS = {
+    "int": ("int", "none"),
+    "int16": ("int16", "none"),
+    "bits": ("bits", "none"),
+    "pooled": ("bits", "or"),
+}
+KINDS = {"int": "int32", "int16": "int16", "bits": "lines"}
+
+
+def of_patches(x, w, kind, pool, blocks=132, **options):
+    """The launch from patches for images and filters of these shapes, if there is one."""
+    shape = conv_shape(x, w, **options)
+    kinds = tables_of(direct.Borders.of(shape).rows(shape))
+    return direct.direct_of(shape, KINDS[kind], pool, kinds, -(-shape.channels // 128) * 16, blocks)
+
+
+def differs(x, w, output, blocks=132, device=None, **options):
+    """Whether the convolution by so many blocks is not what it should be."""
+    kind, pool = OUTPUTS[output]
+    tile = of_patches(x.shape, w.shape, kind, pool, blocks, **options)
+    assert tile is not None
+    found, expected = launched(tile, x, w, kind, pool, device or simwarp.Device((9, 0)), blocks, **options)
+    return not np.array_equal(found, expected)
+
+
+@pytest.mark.slow_cases("five by five", "dilation", "padding beyond the filter", "all at once", "valid")
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_every_geometry_equals_the_reference(name):
+    images, (height, width, filters), options = GEOMETRIES[name]
+    check(signs(*images), signs(height, width, images[3], filters, k=1), pools=(None, "and"), **options)
+
+
+@pytest.mark.pairwise
+@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize("c", [1, 128, 129, 256, 300, 512, 600, 1024])
+@pytest.mark.parametrize("filters", [3, 64, 72, 160])
+def test_pixels_of_16_to_128_bytes_equal_the_reference(c, filters, output):
+    """With and without a swizzle, chunks of a product in one tap and in two, stores of boxes and of pairs."""
+    assert not differs(signs(1, 3, 5, c), signs(3, 2, c, filters, k=1), output)
+
+
+@pytest.mark.pairwise
+@pytest.mark.parametrize("schedule", ["lowest pc", "stack", pytest.param("random", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize("size", [(3, 11, 9), (70, 2, 2)])
+def test_a_block_with_several_tiles_is_right_under_every_schedule(schedule, output, size):
+    """Each warpgroup has more tiles than one, and patches come into memory that others have left."""
+    device = simwarp.Device((9, 0), schedule=schedule)
+    assert not differs(signs(*size, 40), signs(2, 2, 40, 20, k=1), output, 1, device)
+
+
+def test_the_outputs_of_a_tile_follow_the_size_of_images():
+    def outputs(size, filters=64, pool="none", **options):
+        made = of_patches((64, *size, 64), (3, 3, 64, filters), "bits", pool, **options)
+        return made.patch.images, made.patch.down, made.patch.across, made.tile.columns
+
+    assert outputs((64, 64)) == (1, 8, 8, 64)
+    assert outputs((64, 64), 128) == (1, 8, 8, 128)
+    assert outputs((4, 200))[1:3] == (4, 16)
+    assert outputs((2, 2), pool="or")[:3] == (8, 2, 4)
+    assert outputs((1, 1), filters=8)[:3] == (8, 2, 4)
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize("c", [64, 384, 1024])
+def test_shared_memory_fits_a_block(output, c):
+    kind, pool = OUTPUTS[output]
+    made = of_patches((16, 64, 64, c), (3, 3, c, c), kind, pool)
+    assert made.shared <= 227 * 1024
+    assert made.patches >= made.tile.teams == 4
+
+
+@pytest.mark.parametrize(("tiles", "teams"), [(1, 1), (132, 1), (133, 2), (264, 2), (396, 2), (397, 4)])
+def test_a_block_has_warpgroups_for_its_tiles(tiles, teams):
+    made = of_patches((tiles, 8, 8, 64), (3, 3, 64, 64), "bits", "none")
+    assert (made.patch.tiles, made.tile.teams) == (tiles, teams)
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "options"),
+    [
+        ((1, 9, 9, 1025), (1, 1, 1025, 8), {}),
+        ((1, 9, 9, 1024), (5, 5, 1024, 128), {}),
+        ((1, 9, 900, 8), (1, 2, 8, 8), {"dilation": (1, 800), "padding": "VALID"}),
+        ((1, 20, 20, 8), (9, 9, 8, 8), {}),
+    ],
+)
+def test_what_does_not_fit_is_for_copied_windows(x, w, options):
+    """Large pixels, filters and patches, and too many kinds of windows."""
+    assert of_patches(x, w, "int", "none", **options) is None
+    assert WGMMA.plan(conv_shape(x, w, **options), "int", "none", (9, 0), 132).name == "wgmma"
+
+
+@pytest.mark.parametrize(
+    ("c", "pool", "name"),
+    [
+        (64, "none", "direct"),
+        (256, "none", "direct"),
+        (384, "none", "direct"),
+        (512, "none", "wgmma"),
+        (512, "or", "direct"),
+    ],
+)
+def test_patches_are_used_where_they_are_faster(c, pool, name):
+    plan = WGMMA.plan(conv_shape((64, 16, 16, c), (3, 3, c, 128)), "bits", pool, (9, 0), 132)
+    assert plan.name == name
+    assert "m64n128k256" in plan.ptx
+    assert plan.grid[0] <= 132
+
+
+# Mutants
+
+CONVOLUTION, NOTES, REGISTERS = "bconv/direct.cu", "bconv/notes.cuh", "include/warpgroup.cuh"
+MUTANTS = {
+    "another column of the patch": (
+        "int",
+        CONVOLUTION,
+        "column_of_tap(shape, origin.column, 0)",
+        "origin.column",
+    ),
+    "rows not apart": ("int", CONVOLUTION, "spot.row * shape.stride_h;", "spot.row;"),
+    "taps not dilated": (
+        "int",
+        CONVOLUTION,
+        "bytes += shape.dilation_w * pixel_bytes;",
+        "bytes += pixel_bytes;",
+    ),
+    "a row of taps too many": ("int", CONVOLUTION, "if (++s < shape", "if (++s <= shape"),
+    "not swizzled": ("wide", CONVOLUTION, "start ^ (start / atom_bytes & swizzled) * chunk", "start"),
+    "chunks past the last tap": ("int", CONVOLUTION, "r < shape.filter_height;", "true;"),
+    "ones of one row": ("int", CONVOLUTION, " + __popc(a.words[part][2 + r]);", ";"),
+    "ones of half a quad": ("int", CONVOLUTION, "of_row += __shfl_xor_sync(all_lanes, of_row, 2);", ""),
+    "registers that a product reads": (
+        "int",
+        CONVOLUTION,
+        "        wait_for_products<1>();  // the third",
+        "        // the third",
+    ),
+    "sums of the tile before": ("int", CONVOLUTION, "b, i > 0);", "b, true);"),
+    "patches left too early": (
+        "many",
+        CONVOLUTION,
+        "        wait(room.empty[turn.at], turn.parity ^ 1);",
+        "",
+    ),
+    "patches read too early": ("int", CONVOLUTION, "        wait(room.full[turn.at], turn.parity);\n", ""),
+    "filters read too early": (
+        "int",
+        CONVOLUTION,
+        "if (is_first && product == 0) wait(memory.room.filled[step], 0);",
+        "",
+    ),
+    "no border": ("int", CONVOLUTION, "exists ? x.borders.of_pixel(shape, pixel) : 0", "0"),
+    "tables read too early": (
+        "int",
+        CONVOLUTION,
+        '    asm volatile("bar.sync',
+        '    if (threadIdx.x == ~0u) asm volatile("bar.sync',
+    ),
+    "another corner of a window": ("pooled", CONVOLUTION, "% down * side + corner / 2", "% down * side"),
+    "no flips": ("pooled", NOTES, "is_filter && x.flip[at] != 0", "false"),
+    "halves of a product the other way": (
+        "int",
+        REGISTERS,
+        '"r"(a[0]), "r"(a[1]), "r"(a[2])',
+        '"r"(a[2]), "r"(a[1]), "r"(a[0])',
+    ),
+}
+CONVOLUTIONS = {
+    "int": ((1, 17, 9, 100), (3, 3, 100, 20), "int", {"stride": (2, 1), "dilation": (1, 2)}),
+    "many": ((12, 8, 8, 8), (1, 1, 8, 8), "int", {}),
+    "wide": ((1, 5, 9, 400), (2, 2, 400, 20), "int", {}),
+    "pooled": ((2, 8, 8, 200), (3, 2, 200, 66), "pooled", {}),
+}
+
+
+def convolution_differs(which):
+    images, filters, output, options = CONVOLUTIONS[which]
+    return differs(signs(*images), signs(*filters, k=1), output, 1, **options)
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_every_mutant_is_found(monkeypatch, tmp_path, name):
+    which, path, old, new = MUTANTS[name]
+    assert (SOURCES / path).read_text().count(old) == 1
+    for part in ("bmm", "bconv", "include"):
+        copytree(SOURCES / part, tmp_path / part)
+    (tmp_path / path).write_text((SOURCES / path).read_text().replace(old, new))
+    monkeypatch.setattr(gpu.compile, "_PACKAGE", tmp_path)
+    with pytest.raises((AssertionError, KernelFault)):
+        assert not convolution_differs(which)
+
+
+@pytest.mark.parametrize("which", CONVOLUTIONS)
+def test_the_kernel_itself_is_right(which):
+    assert not convolution_differs(which)
