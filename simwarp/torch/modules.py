@@ -13,13 +13,13 @@ import numpy as np
 
 from reference.bits import pack
 from reference.bnn.chains import Clamp, Normalise, linear, rationals
+from reference.bnn.streams import Builder, Stream
 from reference.errors import ExportError
 from reference.tensors import pack_tensor
 from reference.types.network import Conv, Dense, Input, Pixels, Pool, Reals, Signs
 from simwarp.torch._torch import torch
 from simwarp.torch.images import ImagePixels, ImageReals, ImageSigns
 from simwarp.torch.layers import BinaryConv2d, BinaryLinear, Sign
-from simwarp.torch.streams import Builder, Stream
 
 nn: Any = torch.nn
 
@@ -142,7 +142,7 @@ def _hardtanh(builder: Builder, x: Stream, module: Any) -> Stream:
 def _flatten(builder: Builder, x: Stream, module: Any) -> Stream:
     if module.start_dim != 1 or module.end_dim not in (-1, len(x.shape)):
         raise ExportError("it keeps more than the first axis, or joins it\nuse torch.nn.Flatten()")
-    return builder.flatten(x)
+    return builder.flatten(x, channels_first=True)
 
 
 # --------------------------------------------------------------------------------------------------

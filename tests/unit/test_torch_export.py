@@ -565,9 +565,7 @@ def bireal():
 
 def test_a_normalised_stream_needs_fixed_point():
     images = torch.randint(0, 256, (8, 3, 6, 6), dtype=torch.uint8)
-    with pytest.raises(
-        ExportError, match=r"(?s)^3 \(add\): .*square root.*give export\(fixed_point=16\)"
-    ) as caught:
+    with pytest.raises(ExportError, match=r"(?s)^3 \(add\): .*square root.*give fixed_point=16") as caught:
         st.export(bireal(), images, name="bireal")
     assert caught.value.path == "3"
     network = st.export(bireal(), images, name="bireal", fixed_point=16, about="Mine.")
@@ -670,9 +668,7 @@ def test_a_model_is_refused(layers, message):
 def test_other_refusals():
     pixels = st.ImagePixels()
     model = nn.Sequential(pixels, st.BinaryConv2d(1, 2, 3, padding=1, padding_value=-1), nn.Flatten())
-    with pytest.raises(
-        ExportError, match=r"^1 \(BinaryConv2d\): padding_value=-1 of a tensor that is not ±1"
-    ):
+    with pytest.raises(ExportError, match=r"^1 \(BinaryConv2d\): padding with -1 of a tensor that is not ±1"):
         st.export(model, torch.zeros(1, 1, 4, 4), name="wrong")
     with pytest.raises(ExportError, match=r"^the model \(output\): the model gives \(4, 4, 2\)"):
         st.export(nn.Sequential(pixels, st.BinaryConv2d(1, 2, 1)), torch.zeros(1, 1, 4, 4), name="wrong")

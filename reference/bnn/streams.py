@@ -179,7 +179,7 @@ class Builder:
         """
         if not stream.is_bits:
             raise ExportError(
-                f"padding_value={value} of a tensor that is not ±1\nput Sign before, or pad with 0"
+                f"padding with {value} of a tensor that is not ±1\nput a sign before, or pad with 0"
             )
         zero_or_one = _zero_or_one(stream.node)
         if value == 1:
@@ -188,18 +188,20 @@ class Builder:
         node = zero_or_one.then(layer)
         return Stream(node, (linear([-2 * value] * len(sums), (value * sums).tolist()),))
 
-    def flatten(self, stream: Stream) -> Stream:
-        """Pixels in the order (H, W, C), where the tensor's is (C, H, W)."""
+    def flatten(self, stream: Stream, *, channels_first: bool = False) -> Stream:
+        """Pixels in the order (H, W, C), where the tensor's may be (C, H, W)."""
         stream = pooled(stream)
         shape = stream.node.value.shape
         if len(shape) == 1:
             return stream
         height, width, channels = shape
-        order = np.arange(channels * height * width).reshape(channels, height, width)
-        order = order.transpose(1, 2, 0).ravel()
+        order: Order | None = None
+        if channels_first and height * width > 1:
+            order = np.arange(channels * height * width).reshape(channels, height, width)
+            order = order.transpose(1, 2, 0).ravel()
         expand = list(range(channels)) * (height * width)
         steps = tuple(step if isinstance(step, Clamp) else step.taken(expand) for step in stream.steps)
-        return Stream(stream.node.then(Flatten()), steps, order=order if height * width > 1 else None)
+        return Stream(stream.node.then(Flatten()), steps, order=order)
 
     def pad_channels(self, stream: Stream, before: int, behind: int) -> Stream:
         """Channels of zeros before and after the others."""
@@ -221,11 +223,13 @@ class Builder:
     def logits(self, stream: Stream) -> tuple[Node, Any, Any]:
         """The last node, with scale and offset of its sums."""
         if stream.is_bits:
-            raise ExportError("the model gives signs\nend it with BinaryLinear, and a batch normalisation")
+            raise ExportError(
+                "the model gives signs\nend it with a dense layer of ±1, and a batch normalisation"
+            )
         if len(stream.shape) != 1 or stream.order is not None:
             raise ExportError(
                 f"the model gives {stream.shape} (H, W, C) for an image\n"
-                "one number for each class is needed: end with BinaryLinear, or AdaptiveAvgPool2d(1), Flatten"
+                "one number for each class is needed: end with a dense layer of ±1, or averages flattened"
             )
         stream = pooled(stream)
         if any(isinstance(step, Clamp) for step in stream.steps):
@@ -274,7 +278,7 @@ class Builder:
             unit, scales, offsets, error = fixed_point(groups, largest, limits, self.digits)
         except RangeError as reason:
             raise ExportError(
-                f"{reason}\ngive export(fixed_point=16), or fewer digits: values that flow on are rounded"
+                f"{reason}\ngive fixed_point=16, or fewer digits: values that flow on are rounded"
             ) from None
         self.error = max(self.error, error)
         found: list[Stream] = []
@@ -322,7 +326,7 @@ def _zero_or_one(node: Node) -> Node:
     if layer is None or parent is None:
         raise ExportError(
             "the image's signs are used as numbers, other than by a layer of ±1 with padding 0\n"
-            "begin the model with ImagePixels or ImageReals, and Sign"
+            "begin the model with images as numbers, and a sign"
         )
     match layer:
         case Threshold(thresholds=thresholds, flip=flip):
