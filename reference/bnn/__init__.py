@@ -3,6 +3,7 @@
 from reference.bnn.ensembles import run_ensemble
 from reference.bnn.files import load, save
 from reference.bnn.inference import run, values
+from reference.bnn.keras_models import from_keras
 from reference.bnn.networks import alexnet, mlp, resnet14, resnet18, vgg16, vgg_cifar
 from reference.bnn.text_weights import from_text
 from reference.types.network import (
@@ -46,6 +47,7 @@ __all__ = [
     "Signs",
     "Threshold",
     "alexnet",
+    "from_keras",
     "from_text",
     "load",
     "mlp",

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from reference import bnn
 from reference.bnn import Answer, Conv, Dense, Network, Threshold
+from reference.errors import SchemeError
 from reference.types.network_values import follow, input_value, multiply_adds
 from simwarp.cli.images import Images, open_images
 from simwarp.cli.output import (
@@ -48,7 +49,7 @@ class Tier(StrEnum):
 
 
 class Model(StrEnum):
-    """The networks of the papers."""
+    """The networks of the papers, or one that its file describes."""
 
     mlp = "mlp"
     vgg_cifar = "vgg-cifar"
@@ -56,6 +57,7 @@ class Model(StrEnum):
     alexnet = "alexnet"
     vgg16 = "vgg16"
     resnet18 = "resnet18"
+    keras = "keras"
 
 
 class Form(StrEnum):
@@ -110,19 +112,43 @@ def run_command(
 
 @net_app.command("convert")
 def convert_command(
-    model: Annotated[Model, typer.Argument(help="Which of the papers' networks.")],
-    source: Annotated[Path, typer.Argument(help="A text file of numbers, as the papers' programs read it.")],
+    model: Annotated[Model, typer.Argument(help="Which of the papers' networks; or keras.")],
+    source: Annotated[
+        Path,
+        typer.Argument(
+            help="A text file of numbers, as the papers' programs read it; of keras an HDF5 file or a .npz."
+        ),
+    ],
     target: Annotated[Path, typer.Argument(help="A .safetensors file; replaced when all is done.")],
     form: Annotated[Form, typer.Option(help="As in the programs, or in the papers' tables.")] = Form.code,
     images: Annotated[
         Given,
-        typer.Option(help="What it takes: normalised floats, or bytes, whose normalisation is rounded."),
+        typer.Option(
+            help="What it takes: normalised floats, or bytes, whose normalisation is rounded; "
+            "of keras it is x / 127.5 - 1, exactly."
+        ),
     ] = Given.floats,
+    config: Annotated[
+        Path | None, typer.Option(help="Of keras: the text of model.to_json(), for a file without it.")
+    ] = None,
+    fixed_point: Annotated[
+        int | None, typer.Option(min=0, max=30, help="Of keras: binary digits of values that are rounded.")
+    ] = None,
     as_json: Json = False,
 ) -> int:
-    """Write a network with the weights of the papers' programs."""
-    with as_options(form="--form"), total_bar("reading", DownloadColumn(), quiet=as_json) as progress:
-        network = bnn.from_text(source, model.value, form=form.value, images=images.value, progress=progress)
+    """Write a network with the weights of the papers' programs, or of a Keras model with layers of larq."""
+    with as_options(form="--form", config="--config", fixed_point="--fixed-point"):
+        if model is Model.keras:
+            if form is not Form.code:
+                raise SchemeError(f"there is no --form {form.value} of keras\nleave it out")
+            network = bnn.from_keras(source, config=config, images=images.value, fixed_point=fixed_point)
+        else:
+            if config is not None or fixed_point is not None:
+                raise SchemeError("--config and --fixed-point are for keras\nleave them out")
+            with total_bar("reading", DownloadColumn(), quiet=as_json) as progress:
+                network = bnn.from_text(
+                    source, model.value, form=form.value, images=images.value, progress=progress
+                )
     bnn.save(network, target)
     if as_json:
         print_json({"output": str(target), "bytes": target.stat().st_size, **_facts(network)})

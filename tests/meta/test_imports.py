@@ -26,7 +26,7 @@ DOORS = (
 VOCABULARY = ("reference.types", "reference.errors", "reference.files", "reference.moved")
 
 ALLOWED = {
-    "reference": ("reference", "numpy", "numba", "scipy", "sparse", "torch", "safetensors"),
+    "reference": ("reference", "numpy", "numba", "scipy", "sparse", "torch", "safetensors", "h5py"),
     "simwarp": ("simwarp", "numpy", *VOCABULARY, "reference.version"),
     "gpu": ("gpu", "numpy", "numba", *VOCABULARY, "pycuda", "cuda", "platformdirs", "torch"),
 }
@@ -37,7 +37,7 @@ REACHABLE = {
 """What users find below ``simwarp`` as well, imported when it is first used; and, below their old names, the
 modules of the tables that `reference.moved` is given."""
 
-LAZY = ("numba", "pycuda", "cuda", "platformdirs", "scipy", "sparse", "torch", "safetensors", "PIL")
+LAZY = ("numba", "pycuda", "cuda", "platformdirs", "scipy", "sparse", "torch", "safetensors", "h5py", "PIL")
 LAZY_IN_THE_COMMAND_LINE = (*LAZY, "typer", "rich", "hypothesis", "pytest")
 
 

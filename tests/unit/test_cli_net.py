@@ -251,6 +251,35 @@ def test_a_refused_conversion_writes_nothing(text, tmp_path, capsys):
     assert [*tmp_path.iterdir()] == [text]
 
 
+@pytest.fixture
+def keras(tmp_path):
+    """A model of one layer."""
+    settings = {"name": "classes", "units": 2, "kernel_quantizer": "ste_sign", "use_bias": False}
+    settings["batch_input_shape"] = [None, 3]
+    layers = [{"class_name": "QuantDense", "config": settings}]
+    model = {"class_name": "Sequential", "config": {"name": "one layer", "layers": layers}}
+    kernel = np.array([[1, -1], [-1, 1], [1, 1]], np.float32)
+    np.savez(tmp_path / "x.npz", model_config=json.dumps(model), **{"classes/kernel": kernel})
+    return tmp_path / "x.npz"
+
+
+def test_convert_reads_models_of_keras(keras, tmp_path, capsys):
+    found = reported(capsys, "convert", "keras", keras, tmp_path / "x", "--images", "bytes")
+    assert (found["name"], found["input"]["type"], found["weights"]) == ("one layer", "Pixels", 6)
+    answer = run(load(tmp_path / "x"), np.array([[255, 0, 255]], np.uint8))
+    np.testing.assert_allclose(answer.logits, [[3, -1]], rtol=1e-6)  # the unit is 1 / 255
+
+
+def test_options_of_other_models_are_refused(keras, text, tmp_path, capsys):
+    others = ["--config", text], ["--fixed-point", 9]
+    for options in others:
+        message = refused(capsys, "convert", "mlp", text, tmp_path / "x", *options)
+        assert "--config and --fixed-point are for keras" in message
+    message = refused(capsys, "convert", "keras", keras, tmp_path / "x", "--form", "paper")
+    assert "there is no --form paper of keras" in message
+    assert not (tmp_path / "x").exists()
+
+
 @pytest.mark.slow
 def test_ctrl_c_leaves_nothing(tmp_path):
     source = tmp_path / "vgg16.csv"
