@@ -10,7 +10,7 @@ typedef uint4 Unit;  // 128 bits
 // where there is no line or word. A thread makes a unit. FSB tiles have 8 lines (BTC, figure 14); with 1, words
 // of any number become whole units. So many words lie from one place, and line, to the next.
 extern "C" __global__ void __launch_bounds__(128)
-to_units(const unsigned* __restrict__ words, Unit* __restrict__ units, unsigned places, unsigned lines,
+to_units(const unsigned* words, Unit* units, unsigned places, unsigned lines,
          unsigned words_of_line, unsigned lines_of_tile, Index place_step, Index line_step)
 {
     let_later_launches_begin();
@@ -33,7 +33,7 @@ to_units(const unsigned* __restrict__ words, Unit* __restrict__ units, unsigned 
 // filter. Its units lie one after another in each tap, or those of 8 filters take turns. So many units lie from one
 // filter, and tap, to the next.
 extern "C" __global__ void __launch_bounds__(128)
-sum_filters(const Unit* __restrict__ filters, unsigned* __restrict__ prefix, const ConvShape shape,
+sum_filters(const Unit* filters, unsigned* prefix, const ConvShape shape,
             unsigned lines_of_tile, Index filter_step, Index tap_step)
 {
     const unsigned o = number_of_this_warp(), lane = lane_of_this_thread();
@@ -75,7 +75,7 @@ __device__ inline void find_inside(int first, unsigned size, unsigned taps, unsi
 // four look-ups in the prefix sums. `relative`: row `inside` has what it adds to windows that are whole, also if there
 // is none, and the others have how much more they add.
 extern "C" __global__ void __launch_bounds__(128)
-add_borders(const unsigned* __restrict__ prefix, int* __restrict__ addends, const ConvShape shape,
+add_borders(const unsigned* prefix, int* addends, const ConvShape shape,
             const Borders borders, unsigned pitch, unsigned relative)
 {
     const unsigned across = borders.across(shape), inside = borders.top * across + borders.left;
@@ -102,7 +102,7 @@ add_borders(const unsigned* __restrict__ prefix, int* __restrict__ addends, cons
 
 // The ones of each line, whose units lie one after another. A thread has a line.
 extern "C" __global__ void __launch_bounds__(128)
-count_ones(const Unit* __restrict__ units, unsigned* __restrict__ ones, unsigned lines, unsigned units_of_line)
+count_ones(const Unit* units, unsigned* ones, unsigned lines, unsigned units_of_line)
 {
     let_later_launches_begin();
     wait_for_earlier_launches();

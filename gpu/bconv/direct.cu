@@ -262,7 +262,7 @@ __device__ inline void write_rows(Notes& notes, unsigned (&pixels)[parts][2], co
 
 #if defined(OUTPUT_BITS)
 __device__ inline void store(const int (&sums)[sums_of_part], const Notes& notes, const Place& place, unsigned part,
-                             const unsigned (&pixels)[2], unsigned filters, Output* __restrict__ y)
+                             const unsigned (&pixels)[2], unsigned filters, Output* y)
 {
     const unsigned words_of_pixel = divide_up(filters, 32);
 #pragma unroll
@@ -280,7 +280,7 @@ __device__ inline void store(const int (&sums)[sums_of_part], const Notes& notes
 }
 #elif !BOXES
 __device__ inline void store(const int (&sums)[sums_of_part], const Notes& notes, const Place& place, unsigned part,
-                             const unsigned (&pixels)[2], unsigned filters, Output* __restrict__ y)
+                             const unsigned (&pixels)[2], unsigned filters, Output* y)
 {
 #pragma unroll
     for (unsigned r = 0; r < 2; ++r) {
@@ -291,16 +291,16 @@ __device__ inline void store(const int (&sums)[sums_of_part], const Notes& notes
 #endif
 
 extern "C" __global__ void __launch_bounds__(threads, 1)
-direct(const __grid_constant__ TensorMap images, const __grid_constant__ TensorMap filters, const int* __restrict__ addends,
+direct(const __grid_constant__ TensorMap images, const __grid_constant__ TensorMap filters, const int* addends,
 #if BOXES
        const __grid_constant__ TensorMap y,
 #else
-       Output* __restrict__ y,
+       Output* y,
 #endif
        const __grid_constant__ ConvShape shape, const __grid_constant__ Borders borders, const __grid_constant__ Patch patch,
        unsigned bytes, unsigned pitch  // of a filter and of addends
 #if defined(OUTPUT_BITS)
-       , const int* __restrict__ thresholds, const unsigned char* __restrict__ flip
+       , const int* thresholds, const unsigned char* flip
 #endif
 )
 {

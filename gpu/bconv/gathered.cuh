@@ -58,7 +58,7 @@ struct Gatherer {
     }
 
     // Begin the copies of a step, or so many of its chunks; those past the last tap are zeros.
-    __device__ void gather(Stage& stage, const uint4* __restrict__ images, const Chunk& at, const ConvShape& shape,
+    __device__ void gather(Stage& stage, const uint4* images, const Chunk& at, const ConvShape& shape,
                            unsigned pieces, unsigned needed)
     {
         if (chunk_of_lane >= needed) return;
@@ -75,7 +75,7 @@ struct Gatherer {
     }
 };
 
-__device__ inline void fill_stages(Shared& shared, const Tiles& tiles, const uint4* __restrict__ images,
+__device__ inline void fill_stages(Shared& shared, const Tiles& tiles, const uint4* images,
                                    const TensorMap& filters, const ConvShape& shape, const Chunks& chunks)
 {
     const unsigned pieces = divide_up(shape.channels, 128);

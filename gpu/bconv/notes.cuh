@@ -8,13 +8,13 @@
 enum : unsigned { at_once = 9 };  // loads of tables by a thread that are on their way together
 
 struct Addends {
-    const int* __restrict__ of_kinds;
+    const int* of_kinds;
     unsigned pitch;  // they fill the columns of tiles
     const ConvShape& shape;
     const Borders& borders;
 #if defined(OUTPUT_BITS)
-    const int* __restrict__ thresholds;
-    const unsigned char* __restrict__ flip;
+    const int* thresholds;
+    const unsigned char* flip;
 #endif
 };
 

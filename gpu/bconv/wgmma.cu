@@ -38,7 +38,7 @@ enum : unsigned {
 
 // The ones of windows, whose taps are read several at a time.
 __device__ inline void count_ones(unsigned (&ones)[rows_of_writer], const Window (&windows)[rows_of_writer],
-                                  const unsigned* __restrict__ of_pixels, const ConvShape& shape)
+                                  const unsigned* of_pixels, const ConvShape& shape)
 {
     const unsigned taps = shape.filter_height * shape.filter_width;
     unsigned r = 0, s = 0;
@@ -60,7 +60,7 @@ __device__ inline void count_ones(unsigned (&ones)[rows_of_writer], const Window
     }
 }
 
-__device__ inline void write_notes(Shared& shared, const Tiles& tiles, const Addends& x, const unsigned* __restrict__ ones)
+__device__ inline void write_notes(Shared& shared, const Tiles& tiles, const Addends& x, const unsigned* ones)
 {
     const unsigned writer = threadIdx.x - multiplying - bringing;
     const unsigned inside = x.borders.top * x.borders.across(x.shape) + x.borders.left;
@@ -102,7 +102,7 @@ __device__ inline void write_notes(Shared& shared, const Tiles& tiles, const Add
 
 #if defined(OUTPUT_BITS)
 __device__ inline void store_bits(const int (&sums)[sums_of_part], const Notes& notes, const Place& place, unsigned part,
-                                  const ConvShape& shape, Output* __restrict__ y)
+                                  const ConvShape& shape, Output* y)
 {
     const unsigned words_of_pixel = divide_up(shape.filters, 32);
 #pragma unroll
@@ -125,13 +125,13 @@ wgmma(
 #if defined(IM2COL)
       const __grid_constant__ TensorMap images,
 #else
-      const uint4* __restrict__ images,
+      const uint4* images,
 #endif
-      const unsigned* __restrict__ ones, const __grid_constant__ TensorMap filters, const int* __restrict__ addends,
+      const unsigned* ones, const __grid_constant__ TensorMap filters, const int* addends,
 #if BOXES
       const __grid_constant__ TensorMap y,
 #else
-      Output* __restrict__ y,
+      Output* y,
 #endif
       const __grid_constant__ ConvShape shape, const __grid_constant__ Borders borders,
 #if !defined(IM2COL)
@@ -139,7 +139,7 @@ wgmma(
 #endif
       unsigned bytes, unsigned pitch  // of a filter and of addends
 #if defined(OUTPUT_BITS)
-      , const int* __restrict__ thresholds, const unsigned char* __restrict__ flip
+      , const int* thresholds, const unsigned char* flip
 #endif
 )
 {

@@ -23,8 +23,8 @@
 #include "overlap.cuh"
 
 #if defined(ANSWER)
-#define RULE , float *__restrict__ logits, long long *__restrict__ classes, const float *__restrict__ scale, \
-    const float *__restrict__ offset
+#define RULE , float* logits, long long* classes, const float* scale, \
+    const float* offset
 #else
 #define RULE THRESHOLDS
 #endif
@@ -166,8 +166,8 @@ __device__ unsigned ones_at(const int (&counts)[warps][all_tiles][product_counts
 }
 
 extern "C" __global__ void __launch_bounds__(threads, (few == 8 ? 768 : 512) / threads)
-skinny(const uint4* __restrict__ a, const uint4* __restrict__ b, const unsigned* __restrict__ ones_of_b,
-       Output* __restrict__ c, unsigned m, unsigned n, unsigned k RULE)
+skinny(const uint4* a, const uint4* b, const unsigned* ones_of_b,
+       Output* c, unsigned m, unsigned n, unsigned k RULE)
 {
     __shared__ int counts[warps][all_tiles][product_counts][warp_size];
     const Operand of_a = {a, m}, of_b = {b, n};

@@ -16,7 +16,7 @@
 #include "bmm/warpgroup_tile.cuh"
 
 struct Operands {
-    const unsigned *__restrict__ ones_of_a, *__restrict__ ones_of_b;
+    const unsigned* ones_of_a, *ones_of_b;
     unsigned m, n, k, parts_of_ones;
 
     __device__ unsigned ones_of_row(unsigned row) const
@@ -57,9 +57,9 @@ __device__ inline void copy_stages(Shared& shared, const Tiles& tiles, const Ten
 
 __device__ inline void write_notes(Shared& shared, const Tiles& tiles, const Operands& x
 #if defined(OUTPUT_BITS)
-                                   , const int* __restrict__ thresholds, const unsigned char* __restrict__ flip
+                                   , const int* thresholds, const unsigned char* flip
 #elif defined(SCALED)
-                                   , const float* __restrict__ scales
+                                   , const float* scales
 #endif
 )
 {
@@ -98,7 +98,7 @@ __device__ inline void write_notes(Shared& shared, const Tiles& tiles, const Ope
 
 #if defined(OUTPUT_BITS)
 __device__ inline void store_bits(const int (&sums)[sums_of_part], const Notes& notes, const Place& place, unsigned part,
-                                  const Operands& x, Output* __restrict__ c, unsigned* __restrict__ ones_of_c)
+                                  const Operands& x, Output* c, unsigned* ones_of_c)
 {
     unsigned ones[2] = {};
 #pragma unroll
@@ -132,21 +132,21 @@ __device__ inline void store_bits(const int (&sums)[sums_of_part], const Notes& 
 #endif
 
 extern "C" __global__ void __launch_bounds__(threads, 1)
-wgmma(const __grid_constant__ TensorMap a, const unsigned* __restrict__ ones_of_a, const __grid_constant__ TensorMap b,
-      const unsigned* __restrict__ ones_of_b,
+wgmma(const __grid_constant__ TensorMap a, const unsigned* ones_of_a, const __grid_constant__ TensorMap b,
+      const unsigned* ones_of_b,
 #if BOXES
       const __grid_constant__ TensorMap c,
 #else
-      Output* __restrict__ c,
+      Output* c,
 #endif
       unsigned m, unsigned n, unsigned k
 #if defined(OUTPUT_LINES)
-      , unsigned* __restrict__ ones_of_c
+      , unsigned* ones_of_c
 #endif
 #if defined(OUTPUT_BITS)
-      , const int* __restrict__ thresholds, const unsigned char* __restrict__ flip
+      , const int* thresholds, const unsigned char* flip
 #elif defined(SCALED)
-      , const float* __restrict__ scales
+      , const float* scales
 #elif defined(SPLIT_K)
       , unsigned shares
 #endif

@@ -7,11 +7,11 @@
 #include "overlap.cuh"
 
 extern "C" __global__ void __launch_bounds__(128)
-answer(const Given* __restrict__ sums, const float* __restrict__ scale, const float* __restrict__ offset,
+answer(const Given* sums, const float* scale, const float* offset,
 #if defined(GIVEN_INT16)
-       int* __restrict__ wide,
+       int* wide,
 #endif
-       float* __restrict__ logits, long long* __restrict__ classes, unsigned batch, unsigned count)
+       float* logits, long long* classes, unsigned batch, unsigned count)
 {
     let_later_launches_begin();
     wait_for_earlier_launches();

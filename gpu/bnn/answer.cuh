@@ -7,9 +7,9 @@
 // For a warp; `wide` gets the sums themselves unless it is null. A product and a sum, each rounded: the compiler
 // fuses nothing (-fmad=false).
 template <typename Number>
-__device__ inline void answer_of(unsigned image, const Number* sums, const float* __restrict__ scale,
-                                 const float* __restrict__ offset, int* __restrict__ wide,
-                                 float* __restrict__ logits, long long* __restrict__ classes, unsigned count)
+__device__ inline void answer_of(unsigned image, const Number* sums, const float* scale,
+                                 const float* offset, int* wide,
+                                 float* logits, long long* classes, unsigned count)
 {
     const unsigned lane = lane_of_this_thread();
     float largest = 0;

@@ -42,9 +42,9 @@ struct Output {
 #if defined(OUTPUT_BITS)
     int limits[words_across][8];  // of the lane's filters: -threshold, or with FAR the threshold
     unsigned not_flipped;         // a bit for each of them, bytes as in store()
-    unsigned* __restrict__ y;
+    unsigned* y;
 #else
-    Made* __restrict__ y;
+    Made* y;
 #endif
     unsigned pixels, filters;
 
@@ -352,14 +352,14 @@ __device__ inline void compute(unsigned* words, SOURCE, const Filters& filters, 
 #endif
 
 extern "C" __global__ void __launch_bounds__(threads, BLOCKS)
-dots(SOURCE, const uint4* __restrict__ pieces,
+dots(SOURCE, const uint4* pieces,
 #if defined(REGION)
-     const unsigned* __restrict__ groups, const Region region,
+     const unsigned* groups, const Region region,
 #endif
 #if defined(OUTPUT_BITS)
-     const int* __restrict__ thresholds, const unsigned char* __restrict__ flip, unsigned* __restrict__ y,
+     const int* thresholds, const unsigned char* flip, unsigned* y,
 #else
-     Made* __restrict__ y,
+     Made* y,
 #endif
      const ConvShape shape)
 {

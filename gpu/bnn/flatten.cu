@@ -5,7 +5,7 @@
 
 // images[n][pixel][words of its channels] → vectors[word][n]; a thread for each word of a vector.
 extern "C" __global__ void __launch_bounds__(256)
-flatten(const unsigned* __restrict__ images, unsigned* __restrict__ vectors, unsigned batch, unsigned pixels,
+flatten(const unsigned* images, unsigned* vectors, unsigned batch, unsigned pixels,
         unsigned channels)
 {
     let_later_launches_begin();

@@ -13,7 +13,7 @@
 #include "overlap.cuh"
 
 extern "C" __global__ void __launch_bounds__(256)
-integers_of_images(SOURCE, Made* __restrict__ y, unsigned count, unsigned channels)
+integers_of_images(SOURCE, Made* y, unsigned count, unsigned channels)
 {
     let_later_launches_begin();
     wait_for_earlier_launches();
@@ -24,15 +24,15 @@ integers_of_images(SOURCE, Made* __restrict__ y, unsigned count, unsigned channe
 #if defined(IMAGES_FLOAT32)
 typedef float Number;
 typedef uint4 Vector;
-#define IMAGES const float* __restrict__ images, const float* __restrict__ thresholds, int* __restrict__ flag
+#define IMAGES const float* images, const float* thresholds, int* flag
 #elif defined(IMAGES_PLANES)
 typedef unsigned char Number;
 typedef unsigned Vector;
-#define IMAGES const unsigned char* __restrict__ images
+#define IMAGES const unsigned char* images
 #else
 typedef unsigned char Number;
 typedef uint4 Vector;
-#define IMAGES const unsigned char* __restrict__ images, const float* __restrict__ thresholds
+#define IMAGES const unsigned char* images, const float* thresholds
 #endif
 
 enum : unsigned {
@@ -67,7 +67,7 @@ __device__ inline void load(Numbers& x, const Number* row, unsigned first, unsig
 
 #if !defined(IMAGES_PLANES)
 // The thresholds of numbers from `first` on, whose channels follow one another again and again.
-__device__ inline void load_thresholds(float (&t)[numbers_of_word], const float* __restrict__ thresholds,
+__device__ inline void load_thresholds(float (&t)[numbers_of_word], const float* thresholds,
                                        unsigned first, unsigned channels)
 {
     unsigned channel = first % channels;
@@ -124,9 +124,9 @@ __device__ inline unsigned word_at(IMAGES, unsigned row, unsigned word, unsigned
 
 // Rows have `count` numbers and `words` words. Threads (words, rows).
 extern "C" __global__ void __launch_bounds__(256)
-bits_of_images(IMAGES, unsigned* __restrict__ bits,
+bits_of_images(IMAGES, unsigned* bits,
 #if defined(LINES)
-               unsigned* __restrict__ ones,
+               unsigned* ones,
 #endif
                unsigned rows, unsigned words, unsigned count, unsigned channels)
 {

@@ -25,7 +25,7 @@ struct Eight {
 
 // ---- eights in memory -------------------------------------------------------------------------------------------------
 
-__device__ inline void load_aligned(Eight& x, const short* __restrict__ from)
+__device__ inline void load_aligned(Eight& x, const short* from)
 {
     const uint4 loaded = *reinterpret_cast<const uint4*>(from);
     const unsigned pairs[width / 2] = {loaded.x, loaded.y, loaded.z, loaded.w};
@@ -33,13 +33,13 @@ __device__ inline void load_aligned(Eight& x, const short* __restrict__ from)
     for (unsigned i = 0; i < width; ++i) x.of[i] = (int)(i % 2 ? pairs[i / 2] : pairs[i / 2] << 16) >> 16;
 }
 
-__device__ inline void load_aligned(Eight& x, const int* __restrict__ from)
+__device__ inline void load_aligned(Eight& x, const int* from)
 {
     const int4 low = reinterpret_cast<const int4*>(from)[0], high = reinterpret_cast<const int4*>(from)[1];
     x = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
 }
 
-__device__ inline void store_aligned(short* __restrict__ to, const Eight& x)
+__device__ inline void store_aligned(short* to, const Eight& x)
 {
     unsigned pairs[width / 2];
 #pragma unroll
@@ -47,14 +47,14 @@ __device__ inline void store_aligned(short* __restrict__ to, const Eight& x)
     *reinterpret_cast<uint4*>(to) = {pairs[0], pairs[1], pairs[2], pairs[3]};
 }
 
-__device__ inline void store_aligned(int* __restrict__ to, const Eight& x)
+__device__ inline void store_aligned(int* to, const Eight& x)
 {
     reinterpret_cast<int4*>(to)[0] = {x.of[0], x.of[1], x.of[2], x.of[3]};
     reinterpret_cast<int4*>(to)[1] = {x.of[4], x.of[5], x.of[6], x.of[7]};
 }
 
 // Channels from `first` on of a row of so many; zeros outside, where numbers below 0 have wrapped around.
-template <class Number> __device__ inline Eight load(const Number* __restrict__ row, unsigned first, unsigned channels)
+template <class Number> __device__ inline Eight load(const Number* row, unsigned first, unsigned channels)
 {
     Eight x = {};
 #if defined(ALIGNED)
@@ -67,7 +67,7 @@ template <class Number> __device__ inline Eight load(const Number* __restrict__ 
     return x;
 }
 
-__device__ inline void store(Made* __restrict__ row, const Eight& x, unsigned first, unsigned channels)
+__device__ inline void store(Made* row, const Eight& x, unsigned first, unsigned channels)
 {
 #if defined(ALIGNED)
     if (first < channels) store_aligned(row + first, x);
@@ -98,7 +98,7 @@ __device__ inline int join(int x, int y)
 
 // Channels of a pixel of the output. Each window has a pixel inside the image.
 template <class Number>
-__device__ inline Eight load(const Number* __restrict__ x, unsigned pixel, unsigned first, const View& view)
+__device__ inline Eight load(const Number* x, unsigned pixel, unsigned first, const View& view)
 {
     const unsigned column = pixel % view.out_width, line = pixel / view.out_width;
     const unsigned row = line % view.out_height, image = line / view.out_height;
@@ -131,24 +131,24 @@ __device__ inline Eight load(const Number* __restrict__ x, unsigned pixel, unsig
 #endif
 
 extern "C" __global__ void __launch_bounds__(threads)
-integers(const Given* __restrict__ x,
+integers(const Given* x,
 #if defined(AFFINE)
-         const int* __restrict__ scale, const int* __restrict__ offset,
+         const int* scale, const int* offset,
 #endif
 #if defined(CLIP)
          int low, int high,
 #endif
 #if defined(ADDED)
-         const Other* __restrict__ other,
+         const Other* other,
 #endif
 #if defined(VIEWED)
          const View view,
 #endif
 #if defined(MADE)
-         Made* __restrict__ made,
+         Made* made,
 #endif
 #if defined(BITS)
-         const int* __restrict__ thresholds, const unsigned char* __restrict__ flip, unsigned char* __restrict__ bits,
+         const int* thresholds, const unsigned char* flip, unsigned char* bits,
 #endif
          unsigned rows, unsigned channels)
 {

@@ -22,7 +22,7 @@ __device__ inline unsigned join(unsigned x, unsigned y)
 
 // A thread for each word of the output. Each window has a pixel inside the image.
 extern "C" __global__ void __launch_bounds__(256)
-pool(const unsigned* __restrict__ x, unsigned* __restrict__ y, const PoolShape shape)
+pool(const unsigned* x, unsigned* y, const PoolShape shape)
 {
     let_later_launches_begin();
     wait_for_earlier_launches();

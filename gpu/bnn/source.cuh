@@ -10,15 +10,15 @@
 #include "bnn/widths.cuh"
 
 #if defined(SOURCE_PIXELS)
-#define SOURCE const unsigned char* __restrict__ images, const int* __restrict__ scale, const int* __restrict__ offset
+#define SOURCE const unsigned char* images, const int* scale, const int* offset
 #define SOURCE_NAMES images, scale, offset
 #define READ(i, c) (scale[c] * images[i] + offset[c])
 #elif defined(SOURCE_REALS)
-#define SOURCE const float* __restrict__ images, float unit, int* __restrict__ flag
+#define SOURCE const float* images, float unit, int* flag
 #define SOURCE_NAMES images, unit, flag
 #define READ(i, c) fixed_point(images[i], unit, flag)
 #else
-#define SOURCE const Given* __restrict__ integers
+#define SOURCE const Given* integers
 #define SOURCE_NAMES integers
 #define READ(i, c) integers[i]
 #endif

@@ -118,8 +118,8 @@ def test_all_loads_of_four_steps_come_before_the_first_product(few, loads):
     for arch, operation in {(8, 0): "xor", (9, 0): "and"}.items():
         text = SKINNY.ptx(few, 8, "int32", arch, swapped=False).text
         assert f"m16n8k256.row.col.s32.b1.b1.s32.{operation}.popc" in text
-        assert text.count("ld.global.nc.v4.u32") == loads
-        assert text.rindex("ld.global.nc.v4.u32") < text.index("mma.sync")
+        assert text.count("ld.global.v4.u32") == loads
+        assert text.rindex("ld.global.v4.u32") < text.index("mma.sync")
 
 
 def test_shapes_chips_and_operands_that_do_not_fit_are_refused():
