@@ -1,7 +1,7 @@
 """Files of Keras models, HDF5 or npz: the JSON of the layers, and arrays by layer and name.
 
-A file may come from anyone: nothing in it is executed, links out of it are not followed, and no array is
-read whose bytes the file does not hold.
+Nothing in a file is executed, links out of it are not followed, and no array is read whose bytes the file
+does not hold. A .npz may come from anyone; the HDF5 library may crash on bytes that were made to harm it.
 """
 
 from __future__ import annotations

@@ -87,6 +87,11 @@ def from_keras(
     MissingExtraError
         Without the package h5py, for an HDF5 file.
 
+    Notes
+    -----
+    A .npz file may come from anyone. The HDF5 library, which takes HDF5 files apart, may crash on a broken
+    one.
+
     Examples
     --------
     >>> import json, tempfile
