@@ -27,6 +27,7 @@ def small(**options):
     *(
         "bconv2d*",
         "bmm*",
+        "bnn",
         "pack-column",
         "mttkrp-tensors",
         "kernels",
