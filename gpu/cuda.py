@@ -231,9 +231,11 @@ class CudaDevice:
             If it is on another device, has elements that NumPy does not know or that are not aligned, or its
             library does not share it.
         """
+        what = f"a device array ({type(foreign).__name__})"
+        if getattr(foreign, "requires_grad", False):
+            raise DtypeError(f"{what} requires a gradient, which signs do not have\ndetach it from autograd")
         from cuda.core.utils import StridedMemoryView
 
-        what = f"a device array ({type(foreign).__name__})"
         try:  # -1: the caller's work on the array is in the stream of ours, or done
             view = StridedMemoryView.from_any_interface(foreign, stream_ptr=-1)
             dtype = np.dtype(view.dtype)

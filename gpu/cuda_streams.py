@@ -51,7 +51,7 @@ def in_stream(device: Any, stream: Any) -> Any:
         status, capturing = driver.cuStreamIsCapturing(queue)
         home = device.ordinal
         captured = not status and bool(capturing)
-        if not status and not captured:  # a capture would be spoiled by the question
+        if not status and not captured:  # questions would spoil a capture
             status, home = driver.cuStreamGetDevice(queue)
         if status:
             raise DtypeError(
@@ -64,7 +64,7 @@ def in_stream(device: Any, stream: Any) -> Any:
                 f"the call is for CUDA device {device.ordinal}, {device.name}\n"
                 "give a stream of that device, or move the operands"
             )
-        number = int(checked(WHAT, driver.cuStreamGetId(queue)))
+        number = -address if captured else int(checked(WHAT, driver.cuStreamGetId(queue)))
     torch = sys.modules.get("torch")
     of_torch = torch if torch is not None and isinstance(stream, torch.cuda.Stream) else None
     if CAPTURES.graph is not None or (address in _DEFAULT and of_torch is None):
@@ -82,7 +82,8 @@ class InStream:
     Attributes
     ----------
     queue : int
-        The driver's number of the stream, which no other stream ever has; 0 for the default one.
+        The driver's number of the stream, which no other stream ever has; 0 for the default one. While others
+        capture it, its address, negative.
     capturing : bool
         Whether somebody captures the stream.
     """

@@ -338,11 +338,16 @@ def test_addends_that_another_stream_makes_are_waited_for_once():
 
 
 def test_a_stream_that_others_capture_is_not_asked_for_its_device(cuda):
-    """The driver refuses the question, and the capture would be spoiled."""
+    """The driver refuses the questions, and the capture would be spoiled."""
     cuda.captured.add(16)
-    cuda.driver.calls["cuStreamGetDevice"] = lambda _: pytest.fail("asked")
-    there = cuda.device.in_stream(16)
-    assert there.queue == 101
+    for name in ("cuStreamGetDevice", "cuStreamGetId"):
+        cuda.driver.calls[name] = lambda _: pytest.fail("asked")
+    assert cuda.device.in_stream(16).queue == -16
+
+
+def test_a_tensor_that_requires_a_gradient_is_refused(cuda):
+    with pytest.raises(DtypeError, match=r"SimpleNamespace\) requires a gradient.*\ndetach it"):
+        cuda.device.adopt(SimpleNamespace(requires_grad=True))
 
 
 def test_a_tensor_that_does_not_say_where_it_lies_is_foreign():
