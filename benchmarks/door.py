@@ -19,6 +19,7 @@ MTTKRP on the same arrays, since where a tensor lies in memory changes their tim
 in the same rounds, as ours are. Every answer is compared: products and convolutions with torch's on
 integers, MTTKRP with `reference`.
 
+``door/nothing`` is torch's smallest launch and a wait: what host, driver and chip take beside any work.
 ``door/mttkrp/<tensor>/<format>`` is the mode that takes longest; ``door/cpd/<tensor>`` one iteration, from
 one fit to the next. ``door/simulator/bmm`` is the smallest `gpu.bmm`, 1 x 1 x 1, on `simwarp.Device()`:
 calls a second on one core.
@@ -466,12 +467,19 @@ def show_round(done: int, of: int) -> None:
     print(f"round {done + 1} of {of}", file=sys.stderr)
 
 
+def nothing_row(bench: Bench) -> Finish:
+    """What a launch and a wait take without any work."""
+    timing = bench.of_torch(lambda: bench.torch.cuda._sleep(0))
+    return lambda: Row("door/nothing", {}, "us", "lower", timing.medians[0])
+
+
 def gpu_rows(bench: Bench, options: Any) -> Iterator[Finish]:
     chosen = options.only.split(",")
     names = options.tensors.split(",") if "mttkrp" in chosen else []
     with ProcessPoolExecutor(len(names) or 1, get_context("spawn")) as pool:
         problems = pool.map(sparse_problem, names)  # made while the other rows are
         if "bmm" in chosen:
+            yield nothing_row(bench)
             yield from bmm_rows(bench, SIZES, options.schemes.split(","))
         if "bconv2d" in chosen:
             yield from bconv2d_rows(bench, CHANNELS)
