@@ -79,7 +79,7 @@ MTTKRP_MARKER = "<!-- mttkrp results -->"
 ROOT = Path(__file__).resolve().parents[1]
 DOOR_RESULTS = [
     ROOT / "benchmarks" / "results" / "h200" / name
-    for name in ("door.json", "door-large.json", "door-auto.json")
+    for name in ("door-other-host.json", "door.json")
 ]
 """Of a row that several files have, the last one counts."""
 BITS_RESULTS = [
