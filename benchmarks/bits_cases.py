@@ -109,22 +109,20 @@ class Product(Case):
         ]
         self.rule_of_host = thresholds(random, n, k)
         rule = tuple(map(device.upload, self.rule_of_host)) if output in BITS else ()
-        self.made = Output(output, rule).allocate(m, n, scheme, device)
+        self.made = Output(output, rule).allocate(sizes, scheme, device)
         if scheme is SKINNY:
-            plan = SKINNY.plan(sizes, "bits" if output in BITS else "int", CHIP, device.multiprocessors)
+            plan = SKINNY.plan(sizes, output, CHIP, device.multiprocessors)
         else:
             plan = WGMMA.plan(sizes, output, device.multiprocessors, tile=tile)
-        clear = clear_plan(m, CHIP) if output == "lines" else None
-        self._clear = None if clear is None else launch_of(device, clear, (self.made[1],))
-        given = ((*lines_on(device, one), *self.made, *rule) for one in self.host)
-        super().__init__(f"{sizes} to {output}", [launch_of(device, plan, each) for each in given])
-        self.quick(m <= 4096, dependent=scheme is WGMMA)
 
-    def launch(self, stream: Any, *, dependent: bool = False) -> None:
-        """Launch with the next set of operands; before it clear the ones that the product adds to."""
-        if self._clear is not None:  # which must not overlap the product before, as that adds to them
-            self._clear(stream, dependent=False)
-        super().launch(stream, dependent=dependent or self._clear is not None)
+        def given(one: Any) -> tuple[Any, ...]:
+            of_a, ones_of_a, *of_b = lines_on(device, one)
+            ones = () if scheme is SKINNY else (ones_of_a,)  # few rows are counted by the product
+            return of_a, *ones, *of_b, *self.made, *rule
+
+        launches = [launch_of(device, plan, given(one)) for one in self.host]
+        super().__init__(f"{sizes} to {output}", launches)
+        self.quick(m <= 4096, dependent=scheme is WGMMA)
 
     def is_right(self) -> bool:
         """Compare some rows with a product of integers."""
@@ -225,7 +223,7 @@ class Whole(Case):
     def __init__(self, device: Any, dtype: Any, side: int, axis: int) -> None:
         a, b = self.packings = Packing(device, dtype, side), Packing(device, dtype, side, axis)
         self.operations = 2.0 * side**3
-        (self.c,) = Output("int32").allocate(side, side, WGMMA, device)
+        (self.c,) = Output("int32").allocate((side, side, side), WGMMA, device)
         plan = WGMMA.plan((side, side, side), "int32", device.multiprocessors)
         multiply = launch_of(device, plan, (a.words, a.ones, b.words, b.ones, self.c))
 
