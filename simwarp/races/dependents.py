@@ -3,7 +3,8 @@
 A launch with ``dependent=True`` may start once every block of the launch before has executed
 ``griddepcontrol.launch_dependents`` or exited. What that launch wrote, before or after, is visible behind
 ``griddepcontrol.wait`` only. An access before the wait to bytes that the other launch wrote, or a write to
-bytes that it read, is a `DependentAccess`.
+bytes that it read, is a `DependentAccess`. So is a load of constant memory (``ld.global.nc``) anywhere: the
+compiler of PTX may move it before the wait.
 
 Source: PTX ISA 9.0, 9.7.13.13; CUDA Programming Guide, programmatic dependent launch.
 """
@@ -34,7 +35,16 @@ _ADVICE = (
     "wait first: cudaGridDependencySynchronize() (griddepcontrol.wait) in this thread, or in another one "
     "and a barrier behind it"
 )
+_ADVICE_OF_CONSTANTS = (
+    "load it by ld.global: in CUDA give no pointer of a kernel that waits __restrict__, so that the compiler "
+    "does not take what it only reads for constant"
+)
 _DOES = {"read": "read", "write": "write", "atomic": "atomic update"}
+
+
+def _is_of_constants(step: Step) -> bool:
+    """Whether a step loads memory that nobody writes during the launch, by its own word."""
+    return "nc" in step.form.modifiers
 
 
 class Footprint:
@@ -148,7 +158,8 @@ class Dependents(Races):
 
     def _look(self, access: OrderedAccess) -> None:
         """Check an access to global memory, and record it."""
-        threads, early = access.chunk.thread.reshape(-1)[access.lanes], ~self._waited[self._at(access)]
+        threads = access.chunk.thread.reshape(-1)[access.lanes]
+        early = ~self._waited[self._at(access)] | _is_of_constants(access.step)
         for allocation, which, offsets in held(access.memory, access.addresses, access.width):
             if access.kind != "read" and allocation.read_only:
                 continue
@@ -180,10 +191,12 @@ class Dependents(Races):
         earlier = "write" if written[bad[0]] else "read"
         did = "wrote" if earlier == "write" else "read"
         size = f"{access.width} byte{'s' * (access.width > 1)}"
+        constants = _is_of_constants(access.step)
+        how = "as constant memory" if constants else "without waiting for it"
         fault = DependentAccess(
-            f"{_DOES[access.kind]} of {size} that the launch before {did}, without waiting for it",
+            f"{_DOES[access.kind]} of {size} that the launch before {did}, {how}",
             f"byte {offset} of {allocation.name}: {'written' if earlier == 'write' else 'read'} by {other}",
-            _ADVICE,
+            _ADVICE_OF_CONSTANTS if constants else _ADVICE,
             earlier=earlier,
             later=access.kind,
             other=other,

@@ -103,7 +103,6 @@ def test_the_fault_is_raised_by_default():
 @pytest.mark.parametrize(
     "body",
     [
-        INPUT + "ld.global.nc.u32 %r2, [%rd1];\n",
         INPUT + "ld.u32 %r2, [%rd1];\n",
         INPUT + "ld.volatile.global.u32 %r2, [%rd1];\n",
         INPUT + "atom.global.add.u32 %r2, [%rd1], 1;\n",
@@ -117,6 +116,22 @@ def test_the_fault_is_raised_by_default():
 def test_every_kind_of_access_is_seen(body):
     assert Pair().then(body + WAIT + "mov.u32 %r2, 0;" + STORE)[1]
     assert not Pair().then(WAIT + body + "mov.u32 %r2, 0;" + STORE)[1]
+
+
+@pytest.mark.parametrize("before", ["", WAIT])
+def test_a_load_of_constants_is_seen_anywhere(before):
+    """It may be moved before the wait, as ptxas did in gpu/bmm/skinny.cu."""
+    _, (fault,) = Pair().then(before + INPUT + "ld.global.nc.u32 %r2, [%rd1];" + WAIT + STORE)
+    assert (fault.earlier, fault.later, fault.count) == ("write", "read", 64)
+    assert "as constant memory" in str(fault)
+    assert "ld.global" in str(fault)
+
+
+def test_a_load_of_constants_that_nobody_wrote_is_right():
+    pair = Pair()
+    pair.x, written = pair.device.upload(np.full(64, 5, np.uint32), "z"), pair.x
+    assert pair.then(INPUT + "ld.global.nc.u32 %r2, [%rd1];" + WAIT + STORE) == (OLD, [])
+    assert written.download()[1] == 8
 
 
 BULK = """setp.eq.u32 %p2, %r1, 0; @%p2 mbarrier.init.shared.b64 [cells], 1; bar.sync 0;

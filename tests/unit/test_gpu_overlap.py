@@ -1,7 +1,8 @@
 """Launches that begin before earlier ones have ended: what they read of those is loaded in order.
 
-ptxas may move a load of constant memory (``ld.global.nc``) before ``griddepcontrol.wait``, as it
-did in the product of few rows: the simulator runs what is written, and cannot see it.
+ptxas may move a load of constant memory (``ld.global.nc``) before ``griddepcontrol.wait``, as it did in the
+product of few rows. The simulator names such a load of what an overlapped launch wrote; here are also those
+that no network of a test reaches.
 """
 
 import numpy as np
