@@ -369,7 +369,7 @@ def test_a_study_is_a_table_a_file_and_a_picture(path, tmp_path, capsys):
     assert f"wrote {out}\nwrote {svg}\n" in printed.err
     found = json.loads(out.read_text())
     assert (found["study"], found["images"], found["chip"]) == ("breakdown", 1, "sm_90")
-    assert len(bars(ElementTree.fromstring(svg.read_text()))) == len(found["rows"]) == 3
+    assert len(bars(ElementTree.fromstring(svg.read_text()))) == len(found["rows"]) == 2
 
 
 def test_json_alone_is_printed(path, capsys, monkeypatch):
