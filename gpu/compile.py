@@ -19,6 +19,7 @@ from gpu.compiler.cache import Entry, read, write
 from gpu.compiler.cuda_headers import cuda_folders, not_of_cuda, release
 from gpu.compiler.includes import Includes
 from gpu.compiler.options import last_of_each, read_options
+from gpu.compiler.signals import keep_handlers
 from reference.errors import CompileError, MissingExtraError
 
 OPTIONS = ("-std=c++17", "-fmad=false", "-lineinfo")
@@ -255,6 +256,7 @@ def _run(
     nvrtc: Any, source: str, name: str, headers: dict[str, str], options: list[str], folder: Path | None
 ) -> tuple[str, str]:
     """Compile one source with NVRTC, and return its PTX and the compiler's log."""
+    keep_handlers(lambda: _compile_nothing(nvrtc))
     names = [header.encode() for header in headers]
     texts = [text.encode() for text in headers.values()]
     program_name = name
@@ -273,6 +275,13 @@ def _run(
         return _fetch(nvrtc, nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program, name), log
     finally:
         nvrtc.nvrtcDestroyProgram(program)
+
+
+def _compile_nothing(nvrtc: Any) -> None:
+    """Compile an empty source."""
+    _, program = nvrtc.nvrtcCreateProgram(b"", b"nothing.cu", 0, [], [])
+    nvrtc.nvrtcCompileProgram(program, 1, [b"--minimal"])
+    nvrtc.nvrtcDestroyProgram(program)
 
 
 def _fetch(nvrtc: Any, size_of: Any, fetch: Any, program: Any, name: str) -> str:

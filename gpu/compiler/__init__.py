@@ -1,1 +1,1 @@
-"""Parts of `gpu.compile`: the cache on disk, the search for headers, and NVRTC's options."""
+"""Parts of `gpu.compile`: the cache on disk, the search for headers, NVRTC's options, and signals."""
