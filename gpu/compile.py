@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from gpu.compiler.apart import call_apart, lasts
 from gpu.compiler.cache import Entry, read, write
 from gpu.compiler.cuda_headers import cuda_folders, not_of_cuda, release
 from gpu.compiler.includes import Includes
@@ -256,6 +257,26 @@ def _run(
     nvrtc: Any, source: str, name: str, headers: dict[str, str], options: list[str], folder: Path | None
 ) -> tuple[str, str]:
     """Compile one source with NVRTC, and return its PTX and the compiler's log."""
+    if lasts(options):
+        answer = call_apart(name, _answer, source, name, headers, options, folder)
+        if isinstance(answer, CompileError):
+            raise answer
+        return answer
+    return _run_here(nvrtc, source, name, headers, options, folder)
+
+
+def _answer(*arguments: Any) -> tuple[str, str] | CompileError:
+    """What `_run_here` returns, or the error that it raises."""
+    try:
+        return _run_here(_nvrtc(), *arguments)
+    except CompileError as error:
+        return error
+
+
+def _run_here(
+    nvrtc: Any, source: str, name: str, headers: dict[str, str], options: list[str], folder: Path | None
+) -> tuple[str, str]:
+    """Compile one source in this process; see `_run`."""
     keep_handlers(lambda: _compile_nothing(nvrtc))
     names = [header.encode() for header in headers]
     texts = [text.encode() for text in headers.values()]

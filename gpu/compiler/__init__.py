@@ -1,1 +1,1 @@
-"""Parts of `gpu.compile`: the cache on disk, the search for headers, NVRTC's options, and signals."""
+"""Parts of `gpu.compile`: the cache on disk, the search for headers, options, signals and processes."""

@@ -24,7 +24,7 @@ _ENTRY = re.compile(r"\.?[0-9a-f]{64}\.ptx(\.[0-9a-f]{16}\.tmp)?")
 _totals: dict[Path, int] = {}
 """The size of each cache folder in bytes, as this process last computed it."""
 
-_FORM = b"simwarp-ptx-3"  # the version of the entries' layout
+_FORM = b"simwarp-ptx-4"  # the version of the entries' layout
 
 
 @dataclass(frozen=True)

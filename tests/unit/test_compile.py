@@ -11,6 +11,7 @@ import pytest
 
 import gpu
 import gpu.compile as compiler
+import gpu.compiler.apart
 import gpu.compiler.cache
 import reference
 import simwarp
@@ -101,6 +102,36 @@ def test_multiply_and_add_are_not_fused():
     text = compile(source, "f.cu").text
     assert text.count("fma.rn.f32") == 1
     assert "mul.f32" in text or "mul.rn.f32" in text
+
+
+SLICES = "mttkrp/b_csf.cu", {"SCALAR": "float", "VEC": 4, "LANES": 8, "ORDER": 3, "ALIGNED": ""}
+"""A kernel that NVRTC optimizes less if the process has compiled for a debugger before."""
+
+
+@pytest.mark.parametrize("option", ["-G", "--device-debug", "-Ofc=max", "--Ofast-compile=max"])
+def test_options_have_no_effect_on_later_compilations(ptx_cache, option):
+    path, defines = SLICES
+    source = (ROOT / "gpu" / path).read_text()
+    before = compile(source, path, defines)
+    debugged = compile(source, path, defines, options=[option])
+    assert debugged.text != before.text
+    gpu.compiler.cache.clear()
+    assert compile(source, path, defines).text == before.text
+
+
+def test_errors_of_another_process_are_those_of_this_one(ptx_cache):
+    raised = []
+    for options in ([], ["-G"]):
+        with pytest.raises(CompileError) as error:
+            compile("int x = ;", "bad.cu", options=options)
+        raised.append((str(error.value), error.value.log))
+    assert raised[0] == raised[1]
+    assert "expected an expression" in raised[0][1]
+
+
+def test_a_compiler_that_ends_without_an_answer_is_an_error():
+    with pytest.raises(CompileError, match=r"f\.cu: the compiler's process ended \(3\)"):
+        gpu.compiler.apart.call_apart("f.cu", sys.exit, 3)
 
 
 # Errors

@@ -1,0 +1,40 @@
+"""Compilations in a process of their own: those whose options change what NVRTC makes of later sources."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from reference.errors import CompileError
+
+_LASTING = frozenset({"G", "device-debug", "Ofc", "Ofast-compile"})
+"""Options after which NVRTC optimizes less until the process ends, whatever later compilations ask for."""
+
+_PROGRAM = """
+import pickle, sys
+sys.path[:] = pickle.load(sys.stdin.buffer)
+function, arguments = pickle.load(sys.stdin.buffer)
+sys.stdout.buffer.write(pickle.dumps(function(*arguments)))
+"""
+
+
+def lasts(options: Sequence[str]) -> bool:
+    """Whether one of the options has effects on later compilations of the process."""
+    return any(option.lstrip("-").partition("=")[0] in _LASTING for option in options)
+
+
+def call_apart(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """The answer of a function for a source of this name, called in a new process."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", _PROGRAM],
+        input=pickle.dumps(sys.path) + pickle.dumps((function, arguments)),
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        log = done.stderr.decode(errors="replace")
+        raise CompileError(f"{name}: the compiler's process ended ({done.returncode}):\n{log}", log)
+    return pickle.loads(done.stdout)
