@@ -1,26 +1,22 @@
 """The ±1 convolution of warpgroups, on the simulator: every tile, output, schedule and geometry."""
 
 import re
-from pathlib import Path
-from shutil import copytree
 
 import numpy as np
 import pytest
 
 import gpu
-import gpu.compile
 import reference
 import simwarp
 from gpu.bconv import warpgroups
 from gpu.bconv.geometry import conv_shape
 from gpu.bconv.warpgroups import TILES
 from reference.errors import DtypeError, FormatError, NotANumberError, SchemeError
-from simwarp.faults import KernelFault
 from simwarp.verify.draw import Draw
+from support.convolution_mutants import check_found
 from support.wgmma_convolutions import GEOMETRIES, INT32, WGMMA, check, launched, rule, signs
 
 SCHEDULES = ["lowest pc", "stack", pytest.param("random", marks=pytest.mark.slow)]
-SOURCES = Path(gpu.compile.__file__).parent
 
 
 @pytest.fixture(autouse=True)
@@ -359,14 +355,7 @@ def convolve(which):
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_every_mutant_is_found(monkeypatch, tmp_path, name):
-    which, path, old, new = MUTANTS[name]
-    assert (SOURCES / path).read_text().count(old) == 1
-    for part in ("bmm", "bconv", "include"):
-        copytree(SOURCES / part, tmp_path / part)
-    (tmp_path / path).write_text((SOURCES / path).read_text().replace(old, new))
-    monkeypatch.setattr(gpu.compile, "_PACKAGE", tmp_path)
-    with pytest.raises((AssertionError, KernelFault)):
-        convolve(which)
+    check_found(MUTANTS[name], convolve, monkeypatch, tmp_path)
 
 
 @pytest.mark.parametrize("which", CONVOLUTIONS)
