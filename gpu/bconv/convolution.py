@@ -131,10 +131,14 @@ def bconv2d(
     return PackedTensor(result, (batch, height, width, shape.filters), "NHWC", 32, "lsb")
 
 
-Output: TypeAlias = Literal["int", "int16", "bits"]
-"""int32, int16, or bits against thresholds."""
+Output: TypeAlias = Literal["int", "int16", "bits", "sum", "sum and bits"]
+"""int32, int16, or bits against thresholds; or int16 plus those of another array, and bits of the sums."""
 
-_DTYPES = {"int": np.dtype(np.int32), "int16": np.dtype(np.int16), "bits": np.dtype(np.uint32)}
+_DTYPES = {
+    "int": np.dtype(np.int32),
+    "bits": np.dtype(np.uint32),
+    **dict.fromkeys(("int16", "sum", "sum and bits"), np.dtype(np.int16)),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +171,10 @@ class Launch:
         y: Any,
         rule: tuple[Any, ...] = (),
     ) -> None:
-        """Launch the kernel; ``rule`` is () or (thresholds, flips) on the device."""
+        """Launch the kernel; ``rule`` is () or (thresholds, flips) on the device.
+
+        For sums it begins with what is added, and with bits of sums then has their array.
+        """
         operands = self.scheme.operands(images, filters, self.one_image, device, self._plan.name)
         device.launch(self._plan, (*operands, y, *rule))
 

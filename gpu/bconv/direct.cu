@@ -13,6 +13,8 @@
 //                            (N, P, Q, O)
 //   -DOUTPUT_LINES           bit = (dot >= thresholds[o]) != flip[o], words (N, P, Q, O / 32), first channel lowest
 //   -DPOOL_OR | -DPOOL_AND   the bits of 2 x 2 pixels become one: words (N, P / 2, Q / 2, O / 32)
+//   -DADDED                  (N, P, Q, O) of int16: the sum of dot and what another array has there
+//   -DADDED_BITS             and bit = (sum >= thresholds[o]) != flip[o], words as with OUTPUT_LINES
 //   -DPIXEL=n                bytes of a pixel of the images: a multiple of 16, at most 128
 //   -DPATCHES=n              how many patches are in shared memory
 //   -DTABLES=n               at least as many as there are kinds of windows, whose addends a note has
@@ -46,6 +48,9 @@ struct Room {
     unsigned char zeros[chunk];
     Notes notes[teams];
     Barrier filled[most_steps], full[patches], empty[patches];
+#if defined(ADDED)
+    Barrier added[consumers * 4];
+#endif
 };
 
 // Parts of the shared memory: filters in steps along k, patches, boxes, and the room.
@@ -84,6 +89,8 @@ __device__ inline Spot origin_of(unsigned tile, const Patch& patch)
     const unsigned across = tile % patch.tiles_across, line = tile / patch.tiles_across;
     return {line / patch.tiles_down * patch.images, line % patch.tiles_down * patch.down, across * patch.across};
 }
+
+__device__ inline Spot plus(const Spot& x, const Spot& y) { return {x.image + y.image, x.row + y.row, x.column + y.column}; }
 
 // The tiles of this block, of as many blocks as have the same filters.
 struct Share {
@@ -260,7 +267,63 @@ __device__ inline void write_rows(Notes& notes, unsigned (&pixels)[parts][2], co
     __syncwarp();
 }
 
-#if defined(OUTPUT_BITS)
+#if defined(ADDED)
+static_assert(BOXES * box_columns == columns, "the boxes of a warp have what is added to all of its outputs");
+
+// Bring what is added to the outputs of a warp into its boxes, when the sums of its last tile have left them.
+__device__ inline void bring_added(Box (&boxes)[BOXES], const TensorMap& added, unsigned column, const Spot& first,
+                                   Barrier& came)
+{
+    wait_for_reads<0>();
+    arrive_and_expect(came, sizeof boxes);
+    for (unsigned i = 0; i < BOXES; ++i)
+        load_box(boxes[i].rows, added, column + i * box_columns, first.column, first.row, first.image, came);
+}
+
+// Add the dot products of a warp to what its boxes have, and store the sums and their bits.
+__device__ inline void store_added(const int (&sums)[sums_of_part], Box (&boxes)[BOXES], const Notes& notes,
+                                   const Place& place, unsigned part, const TensorMap& y, const Spot& first,
+                                   const unsigned (&pixels)[2], unsigned filters, unsigned* bits)
+{
+    const Row of_rows[2] = {notes.at(place.row(part)), notes.at(place.row(part) + 8)};
+#if defined(ADDED_BITS)
+    unsigned words[2][set_words] = {};
+#endif
+#pragma unroll
+    for (unsigned i = 0; i < columns / 32; ++i)
+#pragma unroll
+        for (unsigned j = 4; j-- > 0;)
+#pragma unroll
+            for (unsigned r = 0; r < 2; ++r) {
+                const unsigned column = 32 * i + 8 * j, line = place.lane / 4 + 8 * r;
+                const unsigned at = (column % box_columns + place.pair) * sizeof(Output);
+                unsigned char* const start = &boxes[column / box_columns].rows[line * atom_bytes];
+                Pair& there = *reinterpret_cast<Pair*>(start + ((at / chunk ^ line % atom_rows) * chunk | at % chunk));
+                const int2 of_pair = constants_of_pair(of_rows[r], column + place.pair);
+                const int x = there.x + total(sums[column / 2 + 2 * r], of_rows[r].constant, of_pair.x);
+                const int y = there.y + total(sums[column / 2 + 2 * r + 1], of_rows[r].constant, of_pair.y);
+                there = Pair{(Output)x, (Output)y};
+#if defined(ADDED_BITS)
+                const int2 limits = *reinterpret_cast<const int2*>(&notes.thresholds[column + place.pair]);
+                add_signs(words[r][i], x - limits.x, y - limits.y);
+#endif
+            }
+    show_to_copies();
+    __syncwarp();
+    if (place.lane == 0)
+        for (unsigned i = 0; i < BOXES; ++i)
+            store_box(y, boxes[i].rows, notes.column + i * box_columns, first.column, first.row, first.image);
+#if defined(ADDED_BITS)
+    unsigned made[2];
+    exchange_words(made, words, notes, place, 0);
+    const unsigned words_of_pixel = divide_up(filters, 32), at = word_of(0, place), word = notes.column / 32 + at;
+#pragma unroll
+    for (unsigned r = 0; r < 2; ++r)
+        if (pixels[r] != ~0u && at < words_across && word < words_of_pixel)
+            bits[(Index)pixels[r] * words_of_pixel + word] = made[r];
+#endif
+}
+#elif defined(OUTPUT_BITS)
 __device__ inline void store(const int (&sums)[sums_of_part], const Notes& notes, const Place& place, unsigned part,
                              const unsigned (&pixels)[2], unsigned filters, Output* y)
 {
@@ -297,9 +360,15 @@ direct(const __grid_constant__ TensorMap images, const __grid_constant__ TensorM
 #else
        Output* y,
 #endif
+#if defined(ADDED)
+       const __grid_constant__ TensorMap added,
+#endif
        const __grid_constant__ ConvShape shape, const __grid_constant__ Borders borders, const __grid_constant__ Patch patch,
        unsigned bytes, unsigned pitch  // of a filter and of addends
-#if defined(OUTPUT_BITS)
+#if defined(ADDED_BITS)
+       , unsigned* bits
+#endif
+#if defined(OUTPUT_BITS) || defined(ADDED_BITS)
        , const int* thresholds, const unsigned char* flip
 #endif
 )
@@ -310,7 +379,7 @@ direct(const __grid_constant__ TensorMap images, const __grid_constant__ TensorM
     Room& room = memory.room;
     const Share share(shape.filters);
     const Addends x = {addends, pitch, shape, borders
-#if defined(OUTPUT_BITS)
+#if defined(OUTPUT_BITS) || defined(ADDED_BITS)
                        , thresholds, flip
 #endif
     };
@@ -321,6 +390,9 @@ direct(const __grid_constant__ TensorMap images, const __grid_constant__ TensorM
             make_barrier(room.full[i], 1);
             make_barrier(room.empty[i], warpgroup_size / warp_size);
         }
+#if defined(ADDED)
+        for (Barrier& came : room.added) make_barrier(came, 1);
+#endif
         publish_barriers();
     }
     __syncthreads();
@@ -344,7 +416,11 @@ direct(const __grid_constant__ TensorMap images, const __grid_constant__ TensorM
     if (threadIdx.x % warpgroup_size == 0) notes.column = share.column;
     write_columns(notes, x, share.column, threadIdx.x % warpgroup_size, warpgroup_size);
     asm volatile("bar.sync %0, 128;" :: "r"(team + 1) : "memory");  // this warpgroup's note is written
-#if BOXES
+#if defined(ADDED)
+    static_assert(parts == 1, "a warp has boxes for one part");
+    Barrier& came = room.added[place.warp];
+    unsigned parity = 0;
+#elif BOXES
     unsigned box = 0;
 #endif
     Turn<patches> turn;
@@ -353,6 +429,11 @@ direct(const __grid_constant__ TensorMap images, const __grid_constant__ TensorM
         const Spot origin = origin_of(i, patch);
         int sums[parts][sums_of_part];
         unsigned ones[parts][2] = {}, pixels[parts][2];
+#if defined(ADDED)
+        const Spot first = plus(origin, spot_of(place.warp % 4 * 16, patch));
+        if (place.lane == 0) bring_added(memory.boxes[place.warp], added, share.column, first, came);
+        __syncwarp();
+#endif
         wait(room.full[turn.at], turn.parity);
         Chunks chunks = {shape, patch, memory.patches + turn.at * patch.bytes, room.zeros, lines};
         multiply(sums, ones, memory, chunks, divide_up(bytes, product_bytes), i == share.first + team * share.step);
@@ -361,11 +442,19 @@ direct(const __grid_constant__ TensorMap images, const __grid_constant__ TensorM
         write_rows(notes, pixels, ones, place, origin, lines, x);
 #pragma unroll
         for (unsigned part = 0; part < parts; ++part) {
-#if BOXES
-            const Spot first = spot_of(place.warp % 4 * 16 + part * part_rows, patch);
+#if defined(ADDED)
+            wait(came, parity), parity ^= 1;
+            store_added(sums[part], memory.boxes[place.warp], notes, place, part, y, first, pixels[part], shape.filters,
+#if defined(ADDED_BITS)
+                        bits
+#else
+                        nullptr
+#endif
+            );
+#elif BOXES
+            const Spot first = plus(origin, spot_of(place.warp % 4 * 16 + part * part_rows, patch));
             store_boxes(sums[part], memory.boxes[place.warp], box, notes, place, part, [&](const Box& from, unsigned column) {
-                store_box(y, from.rows, notes.column + column, origin.column + first.column, origin.row + first.row,
-                          origin.image + first.image);
+                store_box(y, from.rows, notes.column + column, first.column, first.row, first.image);
             });
 #else
             store(sums[part], notes, place, part, pixels[part], shape.filters, y);

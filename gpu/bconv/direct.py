@@ -30,6 +30,9 @@ _MOST_BOX = 256
 _ATOM, _UNIT, _SIGNAL = 1024, 16, 8
 _BOXES = 2, 1
 
+SUMS = {"sum": ("ADDED",), "sum and lines": ("ADDED", "ADDED_BITS")}
+"""The outputs of int16 to which the kernel adds what another array has, and their macros."""
+
 _PRODUCT, _COPY = {128: 116, 64: 97}, 2
 """Clocks on an H200 of a product of 64 outputs by so many filters, and of a pixel of a patch."""
 
@@ -93,10 +96,11 @@ class Patch:
 
 @dataclass(frozen=True)
 class Direct:
-    """A launch: its patch, its tile, and how many patches and tables are in shared memory."""
+    """A launch: its patch, its tile, its output, and how many patches and tables are in shared memory."""
 
     patch: Patch
     tile: Tile
+    kind: str
     patches: int
     tables: int
     shared: int
@@ -124,22 +128,26 @@ def direct_of(
     return min(found, key=lambda each: each.clocks(shape, line, multiprocessors), default=None)
 
 
-def plan_direct(
-    made: Direct, shape: ConvShape, kind: str, pool: Pool, pitch: int, multiprocessors: int
-) -> Any:
-    """The launch; a call gives images, filters, addends, output, and thresholds and flips with bits."""
+def plan_direct(made: Direct, shape: ConvShape, pool: Pool, pitch: int, multiprocessors: int) -> Any:
+    """The launch; a call gives images, filters, addends, output, and thresholds and flips with bits.
+
+    What sums are of comes after the output, and their bits, if there are any, before thresholds.
+    """
     patch, pixel = made.patch, -(-shape.channels // 128) * 16
+    is_sum, has_bits = made.kind in SUMS, made.kind.endswith("lines")
+    kind = "int16" if is_sum else made.kind
     line = shape.filter_height * shape.filter_width * pixel
     tile = made.tile
     macros = tile.macros(kind, boxes=bool(tile.boxes), group=1)
     macros |= {f"POOL_{pool.upper()}": "", "TABLES": made.tables, "PIXEL": pixel, "PATCHES": made.patches}
+    macros |= dict.fromkeys(SUMS.get(made.kind, ()), "")
     del macros["STAGES"]
     ptx = compile_file("bconv/direct.cu", macros, (9, 0), options=OPTIONS).text
     args = (
         *(_map_of_images(shape, patch, pixel), map_of_lines(shape.filters, tile.columns, line), None),
-        *(_map_of_outputs(shape, patch, kind) if tile.boxes else None,),
+        *((_map_of_outputs(shape, patch, kind) if tile.boxes else None,) * (1 + is_sum)),
         *(shape.argument, Borders.of(shape).argument, patch.argument(pixel), line, pitch),
-        *((None, None) if kind in BITS else ()),
+        *((None,) * (2 + is_sum) if has_bits else ()),
     )
     across = -(-shape.filters // tile.columns)
     blocks = across * min(patch.tiles, max(1, multiprocessors // across))
@@ -172,21 +180,28 @@ def _fitting(
     count = patch.of_block(shape.filters, columns, multiprocessors)
     teams = next(teams for teams in (TEAMS, 2, 1) if count >= teams)
     line = shape.filter_height * shape.filter_width * pixel
-    has_boxes = kind not in BITS and shape.filters * np.dtype(kind).itemsize % 16 == 0
-    for boxes in _BOXES if has_boxes else (0,):
+    for boxes in _boxes(kind, shape.filters, columns):
         tile = Tile(ROWS, columns, teams, 1, boxes, teams)
-        room = _UNIT + teams * tile.note(kind, tables=tables) + _MOST_STEPS * _SIGNAL + _SIGNAL
+        room = _UNIT + teams * _note(tile, kind, tables) + (_MOST_STEPS + 4 * teams + 1) * _SIGNAL
         rest = MOST_SHARED - -(-line // SPAN) * columns * SPAN - tile.boxes_of_warps - room
         patches = min(2 * teams, rest // (patch.bytes(pixel) + 2 * _SIGNAL))
         if patches >= teams:
-            return Direct(
-                patch,
-                tile,
-                patches,
-                tables,
-                MOST_SHARED - rest + patches * (patch.bytes(pixel) + 2 * _SIGNAL),
-            )
+            shared = MOST_SHARED - rest + patches * (patch.bytes(pixel) + 2 * _SIGNAL)
+            return Direct(patch, tile, kind, patches, tables, shared)
     return None
+
+
+def _boxes(kind: str, filters: int, columns: int) -> tuple[int, ...]:
+    """How many boxes a warp may have: for all of its outputs, if they are added to what boxes bring."""
+    if kind in SUMS:
+        return (columns * 2 // SPAN,) if filters % 8 == 0 else ()
+    return _BOXES if kind not in BITS and filters * np.dtype(kind).itemsize % 16 == 0 else (0,)
+
+
+def _note(tile: Tile, kind: str, tables: int) -> int:
+    """The bytes of a note; a sum's bits need thresholds and flips."""
+    of_bits = 4 * (tile.columns + tile.columns // 32) if kind == "sum and lines" else 0
+    return tile.note("int16" if kind in SUMS else kind, tables=tables) + of_bits
 
 
 def _map_of_images(shape: ConvShape, patch: Patch, pixel: int) -> TensorMap:

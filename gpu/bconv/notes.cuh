@@ -6,13 +6,14 @@
 #include "bmm/warpgroup_tile.cuh"
 
 enum : unsigned { at_once = 9 };  // loads of tables by a thread that are on their way together
+enum : int { beyond_int16 = 1 << 15 };  // no sum of 16 bits reaches it
 
 struct Addends {
     const int* of_kinds;
     unsigned pitch;  // they fill the columns of tiles
     const ConvShape& shape;
     const Borders& borders;
-#if defined(OUTPUT_BITS)
+#if defined(OUTPUT_BITS) || defined(ADDED_BITS)
     const int* thresholds;
     const unsigned char* flip;
 #endif
@@ -32,12 +33,16 @@ __device__ inline void write_columns(Notes& notes, const Addends& x, unsigned co
 #pragma unroll
         for (unsigned table = 0; table < at_once; ++table) more[table] = more_of(table, c);
         int addend = x.of_kinds[(Index)inside * x.pitch + column + c];
-#if defined(OUTPUT_BITS)
+#if defined(OUTPUT_BITS) || defined(ADDED_BITS)
         const ConvShape& shape = x.shape;
         const unsigned at = min(column + c, shape.filters - 1);
+        const bool is_filter = column + c < shape.filters;
+#if defined(ADDED_BITS)
+        notes.thresholds[c] = is_filter ? max(-beyond_int16, min(x.thresholds[at], beyond_int16)) : beyond_int16;
+#else
         const unsigned k = shape.filter_height * shape.filter_width * shape.channels;
-        const bool is_filter = column + c < shape.filters;  // no dot product reaches k + 1
-        addend -= is_filter ? limit_of(x.thresholds[at], k) : (int)k + 1;
+        addend -= is_filter ? limit_of(x.thresholds[at], k) : (int)k + 1;  // no dot product reaches k + 1
+#endif
         const unsigned flips = __ballot_sync(all_lanes, is_filter && x.flip[at] != 0);
         if (c % 32 == 0) notes.flips[c / 32] = flips;
 #endif

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gpu.bconv.btc import Borders, addends_of, lines_of_filters, whole_units
-from gpu.bconv.direct import Direct, direct_of, plan_direct
+from gpu.bconv.direct import SUMS, Direct, direct_of, plan_direct
 from gpu.bconv.geometry import ConvShape, Pool
 from gpu.bmm.lines import pack_lines
 from gpu.bmm.warpgroups import (
@@ -54,6 +54,15 @@ COLUMNS = 768
 
 KINDS = (1, 9, 25, 49)
 """How many tables of addends a kernel may have: for windows of 1, 3 x 3, 5 x 5 and 7 x 7 taps."""
+
+KINDS_OF_OUTPUTS = {
+    "int": "int32",
+    "int16": "int16",
+    "bits": "lines",
+    "sum": "sum",
+    "sum and bits": "sum and lines",
+}
+"""The kinds of a kernel's outputs, by what a launch gives."""
 
 LEAST_STAGES = 3
 """Of a ring that keeps tensor cores busy; tables of addends may take the place of others."""
@@ -129,7 +138,7 @@ class WarpgroupScheme:
         tile: Tile | Direct | None = None,
     ) -> LaunchPlan:
         """The launch for a geometry; a call gives operands, output and rule. ``tile`` overrides a choice."""
-        kind = {"int": "int32", "int16": "int16", "bits": "lines"}[output]
+        kind = KINDS_OF_OUTPUTS[output]
         check_taps(shape)
         check_length(shape, kind)
         pixel = -(-shape.channels // 128) * _UNIT
@@ -138,10 +147,10 @@ class WarpgroupScheme:
         pitch, borders = -(-filters // COLUMNS) * COLUMNS, Borders.of(shape)
         of_x = map_of_windows(shape) if pool == "none" else None
         if tile is None and (of_x is None or pixel <= _LARGE_PIXEL):
-            tables = tables_of(borders.rows(shape))
-            tile = direct_of(shape, kind, pool, tables, pixel, multiprocessors)
+            tile = direct_of(shape, kind, pool, tables_of(borders.rows(shape)), pixel, multiprocessors)
         if isinstance(tile, Direct):
-            return plan_direct(tile, shape, kind, pool, pitch, multiprocessors)
+            return plan_direct(tile, shape, pool, pitch, multiprocessors)
+        assert kind not in SUMS
         tile = tile or fastest(
             TILES[kind], (pixels, filters), -(-line // SPAN), kind, multiprocessors, clocks
         )
@@ -169,6 +178,17 @@ class WarpgroupScheme:
             shared_of(tile, kind, tables),
             dependent=True,
         )
+
+
+def sums_of(shape: ConvShape, output: str, multiprocessors: int) -> Direct | None:
+    """The launch that adds to another array, where patches are faster than copied windows."""
+    pixel = -(-shape.channels // 128) * _UNIT
+    if max(shape.filter_height, shape.filter_width) > MOST_TAPS:
+        return None
+    if pixel > _LARGE_PIXEL and map_of_windows(shape) is not None:
+        return None
+    tables = tables_of(Borders.of(shape).rows(shape))
+    return direct_of(shape, KINDS_OF_OUTPUTS[output], "none", tables, pixel, multiprocessors)
 
 
 def clocks(tile: Tile, count: int, steps: int, kind: str) -> float:

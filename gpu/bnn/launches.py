@@ -238,7 +238,7 @@ def _convolution_of_bits(site: Site, layer: Conv, path: str, given: Value, rest:
     options: dict[str, Any] = {"device": site.device}
     if rest:
         options["thresholds"], options["flip"] = site.rule(rest[0])
-    scheme = _convolution_scheme(site, path, layer, given, bits=bool(rest))
+    scheme = convolution_scheme(site, path, layer, given, bits=bool(rest))
     filters: Any = prepare(filters_along_c(layer.filters), "w", scheme=scheme, device=site.device)
     options |= {"stride": layer.stride, "padding": layer.padding, "dilation": layer.dilation}
     if len(rest) == 2:
@@ -294,7 +294,7 @@ def _convolution(filters: Any, options: dict[str, Any], x: Any) -> tuple[Any]:
     return (bconv2d(x, filters, **options),)
 
 
-def _convolution_scheme(site: Site, path: str, layer: Conv, given: Value, *, bits: bool) -> str:
+def convolution_scheme(site: Site, path: str, layer: Conv, given: Value, *, bits: bool) -> str:
     """The scheme of a convolution, which takes words of 32 bits."""
     name = site.scheme(path, layer)
     if name == "auto":

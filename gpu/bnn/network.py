@@ -16,6 +16,7 @@ from gpu.bnn.images import can_be_strange, checked_images, refuse_strange
 from gpu.bnn.launches import Site, blocks_of, bytes_of, launch_of, lined, width
 from gpu.bnn.pieces import AT_ONCE, Batch, Pieces, kept
 from gpu.bnn.plan import IMAGES, Step, steps_of, values_of
+from gpu.bnn.residuals import Sums, is_sum, with_sums
 from gpu.bnn.whole import Whole
 from gpu.device import Array, Device, is_array
 from gpu.host import choose_device, unknown
@@ -83,11 +84,14 @@ class PreparedNetwork:
         if self.whole is not None:
             return
         site = Site(device, self._values, dict(schemes), self._flag)
+        steps = with_sums(steps, site)
         self._scale = site.vector(network.scale, "scale")
         self._offset = site.vector(network.offset, "offset")
         answers = {steps[-1].writes[-1]: (self._scale, self._offset)}
         self._site = site = replace(site, lined=lined(steps, site), answers=answers)
-        self._steps = [(step, launch_of(step, site)) for step in steps]
+        self._steps = [
+            (step, Sums(site, step) if is_sum(step) else launch_of(step, site)) for step in steps
+        ]
         self._ends = {path: step for step, _ in self._steps for path in step.reads}
         """The last step that reads a value."""
         device.wait()  # launches read weights before earlier ones end
@@ -411,7 +415,8 @@ def prepare(
 
     Layers that one launch computes are joined: an input of bits with its flattening, one of integers with the
     convolution or dense layer after it, these with their threshold, thresholds of convolutions of bits with a
-    pool of 2 × 2 bits, and layers on integers, from a pool to the threshold of a residual's sum.
+    pool of 2 × 2 bits, and layers on integers, from a pool to the threshold of a residual's sum. On sm_90
+    convolutions of bits with up to 256 channels are joined with the residual that takes their sums.
 
     Parameters
     ----------

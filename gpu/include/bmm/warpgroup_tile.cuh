@@ -21,6 +21,7 @@
 //   -DPIECE            bytes of a line of A that lie together, before those of the next line: 128, 64 or 32. 128 if not given
 //   -DTABLES           how many tables of the columns' constants a note has, of which each row names one. 1 if not given
 //   -DOWN_COLUMNS      a row may have numbers of its own in global memory, which its columns add
+//   -DADDED_BITS       beside int16 there are bits of sums, whose thresholds a note has
 
 #pragma once
 
@@ -89,6 +90,9 @@ struct Notes {
 #if defined(SCALED)
     float scales[columns];
 #elif defined(OUTPUT_BITS)
+    unsigned flips[columns / 32];
+#elif defined(ADDED_BITS)
+    int thresholds[columns];
     unsigned flips[columns / 32];
 #endif
 #if defined(OWN_COLUMNS)
@@ -289,7 +293,7 @@ __device__ inline int2 constants_of_pair(const Row& row, unsigned c)
 // The dot product, or how far it is from the threshold. What lies between may pass the ends of 32 bits.
 __device__ inline int total(int sum, int of_row, int of_column) { return (int)(4u * sum + (unsigned)of_row + of_column); }
 
-#if defined(OUTPUT_BITS)
+#if defined(OUTPUT_BITS) || defined(ADDED_BITS)
 // Exchange four words of partial bits in a quad of lanes: lane q gets the bits of word q.
 __device__ inline unsigned word_of_quad(const unsigned (&words)[4], unsigned q)
 {
@@ -307,8 +311,30 @@ enum : unsigned { set_words = 4, words_across = columns / 32, sets = (words_acro
 // Which word of the tile is this lane's of a set; past the tile there is none.
 __device__ inline unsigned word_of(unsigned set, const Place& place) { return set * set_words + place.lane % 4; }
 
-// The words of a set in two rows, one for each lane of a quad; 0 past the tile. A sign is copied with six more bits of its
-// number, which differ from the sign in no dot product of fewer than 2^24 elements, and are cleared.
+// Put the signs of a pair of differences below the bits of eight columns after theirs. A sign comes with six more bits of
+// its number, which differ from the sign in no difference below 2^25, and are cleared later.
+__device__ inline void add_signs(unsigned& word, unsigned x, unsigned y)
+{
+    word = __funnelshift_l(x, __funnelshift_l(y, word, 7), 1);
+}
+
+// The words of a set in two rows, one for each lane of a quad, of the signs that each lane has; 0 past the tile.
+__device__ inline void exchange_words(unsigned (&made)[2], unsigned (&words)[2][set_words], const Notes& notes,
+                                      const Place& place, unsigned set)
+{
+    const unsigned at = word_of(set, place);
+#pragma unroll
+    for (unsigned r = 0; r < 2; ++r) {
+#pragma unroll
+        for (unsigned w = 0; w < set_words; ++w) words[r][w] = (words[r][w] & 0x03030303) << place.pair;
+        made[r] = word_of_quad(words[r], place.lane % 4);
+        if (at < words_across) made[r] = ~(made[r] ^ notes.flips[at]);
+    }
+}
+#endif
+
+#if defined(OUTPUT_BITS)
+// The words of a set in two rows, one for each lane of a quad; 0 past the tile.
 __device__ inline void make_words(unsigned (&made)[2], const int (&sums)[sums_of_part], const Notes& notes,
                                   const Place& place, unsigned part, unsigned set)
 {
@@ -324,18 +350,11 @@ __device__ inline void make_words(unsigned (&made)[2], const int (&sums)[sums_of
                 const int2 of_pair = constants_of_pair(of_rows[r], column + place.pair);
                 const unsigned x = total(sums[column / 2 + 2 * r], of_rows[r].constant, of_pair.x);
                 const unsigned y = total(sums[column / 2 + 2 * r + 1], of_rows[r].constant, of_pair.y);
-                words[r][w] = __funnelshift_l(x, __funnelshift_l(y, words[r][w], 7), 1);
+                add_signs(words[r][w], x, y);
             }
         if (parts * sums_of_part > 128) __syncwarp();  // keeps constants of later words out of registers, which are few
     }
-    const unsigned at = word_of(set, place);
-#pragma unroll
-    for (unsigned r = 0; r < 2; ++r) {
-#pragma unroll
-        for (unsigned w = 0; w < set_words; ++w) words[r][w] = (words[r][w] & 0x03030303) << place.pair;
-        made[r] = word_of_quad(words[r], place.lane % 4);
-        if (at < words_across) made[r] = ~(made[r] ^ notes.flips[at]);
-    }
+    exchange_words(made, words, notes, place, set);
 }
 #else
 __device__ inline Output output_of(int dot, float scale)
