@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 
+from gpu.bconv.direct import Sum
 from gpu.bconv.geometry import ConvShape, Pool, conv_shape
 from gpu.bconv.prepared import PreparedTensor, choose_scheme, operand, placed
 from gpu.bconv.schemes import AnyScheme
@@ -131,14 +132,10 @@ def bconv2d(
     return PackedTensor(result, (batch, height, width, shape.filters), "NHWC", 32, "lsb")
 
 
-Output: TypeAlias = Literal["int", "int16", "bits", "sum", "sum and bits"]
-"""int32, int16, or bits against thresholds; or int16 plus those of another array, and bits of the sums."""
+Output: TypeAlias = Literal["int", "int16", "bits"] | Sum
+"""int32, int16, bits against thresholds, or int16 to which another array is added."""
 
-_DTYPES = {
-    "int": np.dtype(np.int32),
-    "bits": np.dtype(np.uint32),
-    **dict.fromkeys(("int16", "sum", "sum and bits"), np.dtype(np.int16)),
-}
+_DTYPES = {"int": np.dtype(np.int32), "int16": np.dtype(np.int16), "bits": np.dtype(np.uint32)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,13 +152,15 @@ class Launch:
     @cached_property
     def size(self) -> tuple[int, int, int, int]:
         """The shape of the output's array: after pooling, and with bits in words of 32."""
-        shape, half = self.shape, 1 if self.pool == "none" else 2
+        pooled = self.output.pooled if isinstance(self.output, Sum) else self.pool != "none"
+        shape, half = self.shape, 1 + pooled
         last = -(-shape.filters // 32) if self.output == "bits" else shape.filters
         return shape.batch, shape.out_height // half, shape.out_width // half, last
 
     def output_on(self, device: Device) -> Any:
         """Allocate the output; the launch overwrites all of it."""
-        return device.allocate(self.size, _DTYPES[self.output], "y")
+        dtype = np.dtype(np.int16) if isinstance(self.output, Sum) else _DTYPES[self.output]
+        return device.allocate(self.size, dtype, "y")
 
     def __call__(
         self,
@@ -180,7 +179,11 @@ class Launch:
 
     @cached_property
     def _plan(self) -> LaunchPlan:
-        return self.scheme.plan(self.shape, self.output, self.pool, self.arch, self.multiprocessors)
+        output, chip = self.output, (self.arch, self.multiprocessors)
+        if not isinstance(output, Sum):
+            return self.scheme.plan(self.shape, output, self.pool, *chip)
+        assert isinstance(self.scheme, WarpgroupScheme)
+        return self.scheme.plan(self.shape, output, self.pool, *chip)
 
     @cached_property
     def one_image(self) -> ConvShape:

@@ -13,8 +13,10 @@
 //                            (N, P, Q, O)
 //   -DOUTPUT_LINES           bit = (dot >= thresholds[o]) != flip[o], words (N, P, Q, O / 32), first channel lowest
 //   -DPOOL_OR | -DPOOL_AND   the bits of 2 x 2 pixels become one: words (N, P / 2, Q / 2, O / 32)
-//   -DADDED                  (N, P, Q, O) of int16: the sum of dot and what another array has there
+//   -DADDED                  (N, P, Q, O) of int16: the sum of dot and what another array has there, or 0 if it has
+//                            fewer channels, of which filter `before` has the first
 //   -DADDED_BITS             and bit = (sum >= thresholds[o]) != flip[o], words as with OUTPUT_LINES
+//   -DPOOL_MAX               of the sums the largest of 2 x 2 pixels: (N, P / 2, Q / 2, O), P and Q are even
 //   -DPIXEL=n                bytes of a pixel of the images: a multiple of 16, at most 128
 //   -DPATCHES=n              how many patches are in shared memory
 //   -DTABLES=n               at least as many as there are kinds of windows, whose addends a note has
@@ -24,6 +26,11 @@
 #define STAGES 1
 #include "bconv/notes.cuh"
 
+#if defined(POOL_MAX)
+enum : unsigned { corners = 4 };
+#else
+enum : unsigned { corners = window };
+#endif
 enum : unsigned {
     pixel_bytes = PIXEL,
     pieces = pixel_bytes / chunk,
@@ -42,6 +49,7 @@ struct Patch {
     unsigned images, down, across;
     unsigned height, width, bytes;  // bytes in shared memory, whole atoms
     unsigned tiles_down, tiles_across, tiles;
+    unsigned before;  // what is added has as many channels less in front
 };
 
 struct Room {
@@ -79,7 +87,7 @@ struct Spot {
 // Where output i of a tile is; those of a window of the pooling follow one another.
 __device__ inline Spot spot_of(unsigned i, const Patch& patch)
 {
-    const unsigned side = window == 4 ? 2 : 1, corner = i % window, place = i / window;
+    const unsigned side = corners == 4 ? 2 : 1, corner = i % corners, place = i / corners;
     const unsigned across = patch.across / side, down = patch.down / side;
     return {place / (across * down), place / across % down * side + corner / 2, place % across * side + corner % 2};
 }
@@ -270,35 +278,59 @@ __device__ inline void write_rows(Notes& notes, unsigned (&pixels)[parts][2], co
 #if defined(ADDED)
 static_assert(BOXES * box_columns == columns, "the boxes of a warp have what is added to all of its outputs");
 
-// Bring what is added to the outputs of a warp into its boxes, when the sums of its last tile have left them.
-__device__ inline void bring_added(Box (&boxes)[BOXES], const TensorMap& added, unsigned column, const Spot& first,
-                                   Barrier& came)
-{
-    wait_for_reads<0>();
-    arrive_and_expect(came, sizeof boxes);
-    for (unsigned i = 0; i < BOXES; ++i)
-        load_box(boxes[i].rows, added, column + i * box_columns, first.column, first.row, first.image, came);
-}
+// What is added to 16 outputs of a warp comes in boxes, of so many rows and columns of the outputs.
+struct Added {
+    Box (&boxes)[BOXES];
+    Barrier& came;
+    const Patch& patch;
+    unsigned across, down, parity = 0;
+    unsigned lines[2];  // of the boxes, for the rows of this thread
 
-// Add the dot products of a warp to what its boxes have, and store the sums and their bits.
-__device__ inline void store_added(const int (&sums)[sums_of_part], Box (&boxes)[BOXES], const Notes& notes,
-                                   const Place& place, unsigned part, const TensorMap& y, const Spot& first,
-                                   const unsigned (&pixels)[2], unsigned filters, unsigned* bits)
+    __device__ Added(const Memory& memory, const Place& place, const Patch& patch)
+        : boxes(memory.boxes[place.warp]), came(memory.room.added[place.warp]), patch(patch),
+          across(min((unsigned)box_rows / (corners == 4 ? 2 : 1), patch.across)), down(min(box_rows / across, patch.down))
+    {
+        const Spot first = spot_of(place.first_row - place.lane / 4, patch);
+#pragma unroll
+        for (unsigned r = 0; r < 2; ++r) lines[r] = line_of(spot_of(place.first_row + 8 * r, patch), first);
+    }
+    __device__ unsigned line_of(const Spot& x, const Spot& first) const
+    {
+        return ((x.image - first.image) * down + x.row - first.row) * across + x.column - first.column;
+    }
+
+    // Bring it for outputs from `first` on, when the sums of the last tile have left.
+    __device__ void bring(const TensorMap& added, unsigned column, const Spot& first) const
+    {
+        wait_for_reads<0>();
+        arrive_and_expect(came, sizeof boxes);
+        for (unsigned i = 0; i < BOXES; ++i)
+            load_box(boxes[i].rows, added, column + i * box_columns - patch.before, first.column, first.row, first.image, came);
+    }
+
+    // A chunk of a line of a box.
+    __device__ unsigned char* at(unsigned box, unsigned line, unsigned piece) const
+    {
+        return &boxes[box].rows[line * atom_bytes + (piece ^ line % atom_rows) * chunk];
+    }
+};
+
+// Add the dot products of a warp to what its boxes have, and store the bits of the sums.
+__device__ inline void add(const Added& added, const int (&sums)[sums_of_part], const Notes& notes, const Place& place,
+                           const unsigned (&pixels)[2], unsigned filters, unsigned* bits)
 {
-    const Row of_rows[2] = {notes.at(place.row(part)), notes.at(place.row(part) + 8)};
+    const Row of_rows[2] = {notes.at(place.row(0)), notes.at(place.row(0) + 8)};
 #if defined(ADDED_BITS)
     unsigned words[2][set_words] = {};
 #endif
 #pragma unroll
     for (unsigned i = 0; i < columns / 32; ++i)
 #pragma unroll
-        for (unsigned j = 4; j-- > 0;)
+        for (unsigned j = 4; j-- > 0;)  // eight columns, of which this lane has a pair
 #pragma unroll
             for (unsigned r = 0; r < 2; ++r) {
-                const unsigned column = 32 * i + 8 * j, line = place.lane / 4 + 8 * r;
-                const unsigned at = (column % box_columns + place.pair) * sizeof(Output);
-                unsigned char* const start = &boxes[column / box_columns].rows[line * atom_bytes];
-                Pair& there = *reinterpret_cast<Pair*>(start + ((at / chunk ^ line % atom_rows) * chunk | at % chunk));
+                const unsigned column = 32 * i + 8 * j, in_box = column % box_columns * sizeof(Output) / chunk;
+                Pair& there = reinterpret_cast<Pair*>(added.at(column / box_columns, added.lines[r], in_box))[place.lane % 4];
                 const int2 of_pair = constants_of_pair(of_rows[r], column + place.pair);
                 const int x = there.x + total(sums[column / 2 + 2 * r], of_rows[r].constant, of_pair.x);
                 const int y = there.y + total(sums[column / 2 + 2 * r + 1], of_rows[r].constant, of_pair.y);
@@ -308,11 +340,6 @@ __device__ inline void store_added(const int (&sums)[sums_of_part], Box (&boxes)
                 add_signs(words[r][i], x - limits.x, y - limits.y);
 #endif
             }
-    show_to_copies();
-    __syncwarp();
-    if (place.lane == 0)
-        for (unsigned i = 0; i < BOXES; ++i)
-            store_box(y, boxes[i].rows, notes.column + i * box_columns, first.column, first.row, first.image);
 #if defined(ADDED_BITS)
     unsigned made[2];
     exchange_words(made, words, notes, place, 0);
@@ -323,6 +350,56 @@ __device__ inline void store_added(const int (&sums)[sums_of_part], Box (&boxes)
             bits[(Index)pixels[r] * words_of_pixel + word] = made[r];
 #endif
 }
+
+#if defined(POOL_MAX)
+__device__ inline unsigned larger(unsigned x, unsigned y)
+{
+    asm("max.s16x2 %0, %0, %1;" : "+r"(x) : "r"(y));
+    return x;
+}
+
+__device__ inline uint4 larger(const uint4& x, const uint4& y)
+{
+    return {larger(x.x, y.x), larger(x.y, y.y), larger(x.z, y.z), larger(x.w, y.w)};
+}
+
+// Store the largest sums of each window of the pooling: a lane has eight channels of a window.
+__device__ inline void store_sums(const Added& added, const Place& place, Output* y, const Spot& first,
+                                  const ConvShape& shape, unsigned column)
+{
+    __syncwarp();
+    const unsigned i = place.first_row - place.lane / 4, which = place.lane / 8 * corners, piece = place.lane % 8;
+    const Spot spot = spot_of(i + which, added.patch), in_warp = spot_of(i, added.patch);
+    const unsigned line = added.line_of(spot, in_warp);
+    const Spot pixel = plus(first, {spot.image - in_warp.image, spot.row - in_warp.row, spot.column - in_warp.column});
+    const bool exists = pixel.image < shape.batch && pixel.row < shape.out_height && pixel.column < shape.out_width;
+    const unsigned row = pixel.image * (shape.out_height / 2) + pixel.row / 2;
+    Output* const start = y + (Index)(row * (shape.out_width / 2) + pixel.column / 2) * shape.filters + column;
+#pragma unroll
+    for (unsigned box = 0; box < BOXES; ++box) {
+        uint4 found[corners];
+#pragma unroll
+        for (unsigned corner = 0; corner < corners; ++corner)
+            found[corner] = *reinterpret_cast<const uint4*>(
+                added.at(box, line + corner / 2 * added.across + corner % 2, piece));
+        const unsigned c = box * box_columns + piece * (chunk / sizeof(Output));
+        if (exists && column + c < shape.filters)
+            *reinterpret_cast<uint4*>(start + c) = larger(larger(found[0], found[1]), larger(found[2], found[3]));
+    }
+    show_to_copies();
+    __syncwarp();
+}
+#else
+__device__ inline void store_sums(const Added& added, const Place& place, const TensorMap& y, const Spot& first,
+                                  const ConvShape&, unsigned column)
+{
+    show_to_copies();
+    __syncwarp();
+    if (place.lane == 0)
+        for (unsigned i = 0; i < BOXES; ++i)
+            store_box(y, added.boxes[i].rows, column + i * box_columns, first.column, first.row, first.image);
+}
+#endif
 #elif defined(OUTPUT_BITS)
 __device__ inline void store(const int (&sums)[sums_of_part], const Notes& notes, const Place& place, unsigned part,
                              const unsigned (&pixels)[2], unsigned filters, Output* y)
@@ -355,13 +432,13 @@ __device__ inline void store(const int (&sums)[sums_of_part], const Notes& notes
 
 extern "C" __global__ void __launch_bounds__(threads, 1)
 direct(const __grid_constant__ TensorMap images, const __grid_constant__ TensorMap filters, const int* addends,
-#if BOXES
+#if BOXES && !defined(POOL_MAX)
        const __grid_constant__ TensorMap y,
 #else
        Output* y,
 #endif
 #if defined(ADDED)
-       const __grid_constant__ TensorMap added,
+       const __grid_constant__ TensorMap of_added,
 #endif
        const __grid_constant__ ConvShape shape, const __grid_constant__ Borders borders, const __grid_constant__ Patch patch,
        unsigned bytes, unsigned pitch  // of a filter and of addends
@@ -418,8 +495,7 @@ direct(const __grid_constant__ TensorMap images, const __grid_constant__ TensorM
     asm volatile("bar.sync %0, 128;" :: "r"(team + 1) : "memory");  // this warpgroup's note is written
 #if defined(ADDED)
     static_assert(parts == 1, "a warp has boxes for one part");
-    Barrier& came = room.added[place.warp];
-    unsigned parity = 0;
+    Added added(memory, place, patch);
 #elif BOXES
     unsigned box = 0;
 #endif
@@ -431,7 +507,7 @@ direct(const __grid_constant__ TensorMap images, const __grid_constant__ TensorM
         unsigned ones[parts][2] = {}, pixels[parts][2];
 #if defined(ADDED)
         const Spot first = plus(origin, spot_of(place.warp % 4 * 16, patch));
-        if (place.lane == 0) bring_added(memory.boxes[place.warp], added, share.column, first, came);
+        if (place.lane == 0) added.bring(of_added, share.column, first);
         __syncwarp();
 #endif
         wait(room.full[turn.at], turn.parity);
@@ -443,14 +519,13 @@ direct(const __grid_constant__ TensorMap images, const __grid_constant__ TensorM
 #pragma unroll
         for (unsigned part = 0; part < parts; ++part) {
 #if defined(ADDED)
-            wait(came, parity), parity ^= 1;
-            store_added(sums[part], memory.boxes[place.warp], notes, place, part, y, first, pixels[part], shape.filters,
+            wait(added.came, added.parity), added.parity ^= 1;
 #if defined(ADDED_BITS)
-                        bits
+            add(added, sums[part], notes, place, pixels[part], shape.filters, bits);
 #else
-                        nullptr
+            add(added, sums[part], notes, place, pixels[part], shape.filters, nullptr);
 #endif
-            );
+            store_sums(added, place, y, first, shape, share.column);
 #elif BOXES
             const Spot first = plus(origin, spot_of(place.warp % 4 * 16 + part * part_rows, patch));
             store_boxes(sums[part], memory.boxes[place.warp], box, notes, place, part, [&](const Box& from, unsigned column) {

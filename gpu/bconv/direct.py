@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -30,11 +30,48 @@ _MOST_BOX = 256
 _ATOM, _UNIT, _SIGNAL = 1024, 16, 8
 _BOXES = 2, 1
 
-SUMS = {"sum": ("ADDED",), "sum and lines": ("ADDED", "ADDED_BITS")}
-"""The outputs of int16 to which the kernel adds what another array has, and their macros."""
+_LINES = 16
+"""Outputs in a box of a warp."""
 
 _PRODUCT, _COPY = {128: 116, 64: 97}, 2
 """Clocks on an H200 of a product of 64 outputs by so many filters, and of a pixel of a patch."""
+
+
+@dataclass(frozen=True)
+class Sum:
+    """The output of dot products plus another array, both int16.
+
+    Attributes
+    ----------
+    channels : int
+        Of the other array; others are zeros.
+    before : int
+        The filter whose outputs its first channel is added to.
+    bits : bool
+        Whether there are bits of the sums, too.
+    pooled : bool
+        Whether of the sums the largest of 2 x 2 pixels are stored.
+    """
+
+    channels: int
+    before: int = 0
+    bits: bool = False
+    pooled: bool = False
+
+    @property
+    def macros(self) -> dict[str, str]:
+        """Those of the kernel."""
+        has = {"ADDED": True, "ADDED_BITS": self.bits, "POOL_MAX": self.pooled}
+        return {name: "" for name, given in has.items() if given}
+
+    @property
+    def pool(self) -> str:
+        """The kernel's pooling."""
+        return "max" if self.pooled else "none"
+
+
+Kind: TypeAlias = str | Sum
+"""A dtype, "lines" for bits, or a sum."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +98,7 @@ class Patch:
     tiles: int
 
     @classmethod
-    def of(cls, shape: ConvShape, pool: Pool, images: int, down: int, across: int) -> Patch:
+    def of(cls, shape: ConvShape, pool: str, images: int, down: int, across: int) -> Patch:
         """The patch of so many outputs of a geometry."""
         reach_h = (shape.filter_height - 1) * shape.dilation_h
         reach_w = (shape.filter_width - 1) * shape.dilation_w
@@ -87,11 +124,11 @@ class Patch:
         """Bytes in shared memory, whole atoms of the swizzle."""
         return -(-self.pixels * pixel // _ATOM) * _ATOM
 
-    def argument(self, pixel: int) -> np.void:
+    def argument(self, pixel: int, before: int) -> np.void:
         """The kernel's argument."""
         sizes = self.images, self.down, self.across, self.height, self.width, self.bytes(pixel)
         tiles = self.tiles_down, self.tiles_across, self.tiles
-        return np.void(np.array((*sizes, *tiles), np.uint32).tobytes())
+        return np.void(np.array((*sizes, *tiles, before), np.uint32).tobytes())
 
 
 @dataclass(frozen=True)
@@ -100,7 +137,7 @@ class Direct:
 
     patch: Patch
     tile: Tile
-    kind: str
+    kind: Kind
     patches: int
     tables: int
     shared: int
@@ -113,7 +150,7 @@ class Direct:
 
 
 def direct_of(
-    shape: ConvShape, kind: str, pool: Pool, tables: int, pixel: int, multiprocessors: int
+    shape: ConvShape, kind: Kind, pool: Pool, tables: int, pixel: int, multiprocessors: int
 ) -> Direct | None:
     """The best launch, or None if the pixels, the filters or the patches are too large."""
     line = shape.filter_height * shape.filter_width * pixel
@@ -122,7 +159,7 @@ def direct_of(
     found = [
         made
         for columns in COLUMNS
-        for patch in _patches(shape, pool)
+        for patch in _patches(shape, kind.pool if isinstance(kind, Sum) else pool)
         if (made := _fitting(patch, columns, shape, kind, tables, pixel, multiprocessors)) is not None
     ]
     return min(found, key=lambda each: each.clocks(shape, line, multiprocessors), default=None)
@@ -133,28 +170,31 @@ def plan_direct(made: Direct, shape: ConvShape, pool: Pool, pitch: int, multipro
 
     What sums are of comes after the output, and their bits, if there are any, before thresholds.
     """
-    patch, pixel = made.patch, -(-shape.channels // 128) * 16
-    is_sum, has_bits = made.kind in SUMS, made.kind.endswith("lines")
-    kind = "int16" if is_sum else made.kind
+    patch, tile, kind, pixel = made.patch, made.tile, made.kind, -(-shape.channels // 128) * 16
     line = shape.filter_height * shape.filter_width * pixel
-    tile = made.tile
-    macros = tile.macros(kind, boxes=bool(tile.boxes), group=1)
-    macros |= {f"POOL_{pool.upper()}": "", "TABLES": made.tables, "PIXEL": pixel, "PATCHES": made.patches}
-    macros |= dict.fromkeys(SUMS.get(made.kind, ()), "")
+    added = kind if isinstance(kind, Sum) else None
+    name = "int16" if isinstance(kind, Sum) else kind
+    macros = tile.macros(name, boxes=bool(tile.boxes), group=1)
+    macros |= added.macros if added else {f"POOL_{pool.upper()}": ""}
+    macros |= {"TABLES": made.tables, "PIXEL": pixel, "PATCHES": made.patches}
     del macros["STAGES"]
     ptx = compile_file("bconv/direct.cu", macros, (9, 0), options=OPTIONS).text
+    has_map = tile.boxes and not (added and added.pooled)
     args = (
         *(_map_of_images(shape, patch, pixel), map_of_lines(shape.filters, tile.columns, line), None),
-        *((_map_of_outputs(shape, patch, kind) if tile.boxes else None,) * (1 + is_sum)),
-        *(shape.argument, Borders.of(shape).argument, patch.argument(pixel), line, pitch),
-        *((None,) * (2 + is_sum) if has_bits else ()),
+        _map_of_outputs(shape, patch, name) if has_map else None,
+        *((_map_of_outputs(shape, patch, name, added),) if added else ()),
+        *(shape.argument, Borders.of(shape).argument),
+        *(patch.argument(pixel, added.before if added else 0), line, pitch),
+        *((None,) if added and added.bits else ()),
+        *((None, None) if (added.bits if added else name in BITS) else ()),
     )
     across = -(-shape.filters // tile.columns)
     blocks = across * min(patch.tiles, max(1, multiprocessors // across))
     return LaunchPlan(ptx, "direct", (blocks, 1, 1), (tile.threads, 1, 1), args, made.shared, dependent=True)
 
 
-def _patches(shape: ConvShape, pool: Pool) -> list[Patch]:
+def _patches(shape: ConvShape, pool: str) -> list[Patch]:
     """The patches of all boxes of outputs."""
     least = 1 if pool == "none" else 2
     sides = [2**i for i in range(7)]
@@ -171,7 +211,7 @@ def _fitting(
     patch: Patch,
     columns: int,
     shape: ConvShape,
-    kind: str,
+    kind: Kind,
     tables: int,
     pixel: int,
     multiprocessors: int,
@@ -191,17 +231,19 @@ def _fitting(
     return None
 
 
-def _boxes(kind: str, filters: int, columns: int) -> tuple[int, ...]:
+def _boxes(kind: Kind, filters: int, columns: int) -> tuple[int, ...]:
     """How many boxes a warp may have: for all of its outputs, if they are added to what boxes bring."""
-    if kind in SUMS:
-        return (columns * 2 // SPAN,) if filters % 8 == 0 else ()
+    if isinstance(kind, Sum):
+        whole = filters % 8 == kind.channels % 8 == kind.before % 8 == 0  # lines and places in them, for the copies
+        return (columns * 2 // SPAN,) if whole else ()
     return _BOXES if kind not in BITS and filters * np.dtype(kind).itemsize % 16 == 0 else (0,)
 
 
-def _note(tile: Tile, kind: str, tables: int) -> int:
+def _note(tile: Tile, kind: Kind, tables: int) -> int:
     """The bytes of a note; a sum's bits need thresholds and flips."""
-    of_bits = 4 * (tile.columns + tile.columns // 32) if kind == "sum and lines" else 0
-    return tile.note("int16" if kind in SUMS else kind, tables=tables) + of_bits
+    if not isinstance(kind, Sum):
+        return tile.note(kind, tables=tables)
+    return tile.note("int16", tables=tables) + 4 * (tile.columns + tile.columns // 32) * kind.bits
 
 
 def _map_of_images(shape: ConvShape, patch: Patch, pixel: int) -> TensorMap:
@@ -213,13 +255,13 @@ def _map_of_images(shape: ConvShape, patch: Patch, pixel: int) -> TensorMap:
     return TensorMap("uint8", 0, sizes, strides, box, (1,) * 4, swizzle=swizzle)
 
 
-def _map_of_outputs(shape: ConvShape, patch: Patch, kind: str) -> TensorMap:
-    """The map whose boxes are 16 outputs of a warp, `SPAN` bytes of each."""
-    size = np.dtype(kind).itemsize
-    sizes = shape.filters, shape.out_width, shape.out_height, shape.batch
+def _map_of_outputs(shape: ConvShape, patch: Patch, kind: str, added: Sum | None = None) -> TensorMap:
+    """The map whose boxes are 16 outputs of a warp, `SPAN` bytes of each; or what is added to them."""
+    size, sides = np.dtype(kind).itemsize, 2 if added and added.pooled else 1
+    sizes = added.channels if added else shape.filters, shape.out_width, shape.out_height, shape.batch
     strides = tuple(prod(sizes[: i + 1]) * size for i in range(3))
-    across = min(16, patch.across)
-    down = min(16 // across, patch.down)
-    box = SPAN // size, across, down, 16 // (across * down)
+    across = min(_LINES // sides, patch.across)
+    down = min(_LINES // across, patch.down)
+    box = SPAN // size, across, down, _LINES // (across * down)
     data_type = "uint16" if kind == "int16" else kind
     return TensorMap(data_type, 0, sizes, strides, box, (1,) * 4, swizzle=SPAN)

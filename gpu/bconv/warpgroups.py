@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gpu.bconv.btc import Borders, addends_of, lines_of_filters, whole_units
-from gpu.bconv.direct import SUMS, Direct, direct_of, plan_direct
+from gpu.bconv.direct import Direct, Sum, direct_of, plan_direct
 from gpu.bconv.geometry import ConvShape, Pool
 from gpu.bmm.lines import pack_lines
 from gpu.bmm.warpgroups import (
@@ -59,8 +59,6 @@ KINDS_OF_OUTPUTS = {
     "int": "int32",
     "int16": "int16",
     "bits": "lines",
-    "sum": "sum",
-    "sum and bits": "sum and lines",
 }
 """The kinds of a kernel's outputs, by what a launch gives."""
 
@@ -130,7 +128,7 @@ class WarpgroupScheme:
     def plan(
         self,
         shape: ConvShape,
-        output: str,
+        output: str | Sum,
         pool: Pool,
         arch: tuple[int, int],
         multiprocessors: int,
@@ -138,8 +136,11 @@ class WarpgroupScheme:
         tile: Tile | Direct | None = None,
     ) -> LaunchPlan:
         """The launch for a geometry; a call gives operands, output and rule. ``tile`` overrides a choice."""
-        kind = KINDS_OF_OUTPUTS[output]
         check_taps(shape)
+        if isinstance(output, Sum):
+            tile = sums_of(shape, output, multiprocessors)
+            assert tile is not None
+        kind = KINDS_OF_OUTPUTS[output] if isinstance(output, str) else "int16"
         check_length(shape, kind)
         pixel = -(-shape.channels // 128) * _UNIT
         line = shape.filter_height * shape.filter_width * pixel
@@ -150,7 +151,6 @@ class WarpgroupScheme:
             tile = direct_of(shape, kind, pool, tables_of(borders.rows(shape)), pixel, multiprocessors)
         if isinstance(tile, Direct):
             return plan_direct(tile, shape, pool, pitch, multiprocessors)
-        assert kind not in SUMS
         tile = tile or fastest(
             TILES[kind], (pixels, filters), -(-line // SPAN), kind, multiprocessors, clocks
         )
@@ -180,15 +180,15 @@ class WarpgroupScheme:
         )
 
 
-def sums_of(shape: ConvShape, output: str, multiprocessors: int) -> Direct | None:
-    """The launch that adds to another array, where patches are faster than copied windows."""
+def sums_of(shape: ConvShape, output: Sum, multiprocessors: int) -> Direct | None:
+    """The launch that adds to another array, if patches are faster than copied windows."""
     pixel = -(-shape.channels // 128) * _UNIT
     if max(shape.filter_height, shape.filter_width) > MOST_TAPS:
         return None
     if pixel > _LARGE_PIXEL and map_of_windows(shape) is not None:
         return None
     tables = tables_of(Borders.of(shape).rows(shape))
-    return direct_of(shape, KINDS_OF_OUTPUTS[output], "none", tables, pixel, multiprocessors)
+    return direct_of(shape, output, "none", tables, pixel, multiprocessors)
 
 
 def clocks(tile: Tile, count: int, steps: int, kind: str) -> float:

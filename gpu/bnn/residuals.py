@@ -8,59 +8,102 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpu.bconv.convolution import Launch
-from gpu.bconv.direct import ROWS, TEAMS
+from gpu.bconv.direct import ROWS, TEAMS, Sum
 from gpu.bconv.geometry import ConvShape, conv_shape
 from gpu.bconv.prepared import placed
 from gpu.bconv.warpgroups import WARPGROUP_SCHEMES, sums_of
 from gpu.bnn.launches import Site, convolution_scheme, fits_int16
-from gpu.bnn.plan import Step
+from gpu.bnn.plan import Step, is_halved
 from gpu.bnn.weights import filters_along_c
 from gpu.device import Array, planned
 from gpu.preparation import prepare
-from reference.types.network import Conv, Residual, Threshold
+from reference.types.network import Conv, PadChannels, Pool, Residual, Threshold
 
 _SCHEME = WARPGROUP_SCHEMES["wgmma"]
 
 
 def with_sums(steps: Iterable[Step], site: Site) -> list[Step]:
-    """The steps, where convolutions of bits are joined with the residuals that alone take what they give."""
+    """The steps, where convolutions of bits are joined with the residuals that alone take what they give.
+
+    The pool of a shortcut goes to the step whose sum it takes.
+    """
     made = list(steps)
-    users = Counter(path for step in made for path in step.reads)
-    users[made[-1].writes[-1]] += 1  # the answer
-    for step in tuple(made):
+    for i in range(len(made)):
+        _move_pool(made, i, site)
+        step, users = made[i], _users(made)
         before = next((each for each in made if _adds(each, step, users, site)), None)
-        if before is None:
-            continue
-        (given,) = before.writes
-        (other,) = (path for path in step.reads if path != given)
-        layers, paths = (*before.layers, *step.layers), (*before.paths, *step.paths)
-        made[made.index(step)] = Step(layers, paths, (*before.reads, other), step.writes)
-        made.remove(before)
-    return made
+        if before is not None:
+            (given,) = before.writes
+            (other,) = (path for path in step.reads if path != given)
+            layers, paths = (*before.layers, *step.layers), (*before.paths, *step.paths)
+            made[i] = Step(layers, paths, (*before.reads, other), step.writes)
+            made[made.index(before)] = _NOTHING
+    return [step for step in made if step is not _NOTHING]
 
 
 def is_sum(step: Step) -> bool:
     """Whether a step is a convolution and a residual."""
-    return isinstance(step.layers[0], Conv) and any(isinstance(layer, Residual) for layer in step.layers)
+    return {Conv, Residual} <= {type(layer) for layer in step.layers}
+
+
+_NOTHING = Step((), (), (), ())
+
+
+def _users(steps: Iterable[Step]) -> Counter[str]:
+    """How many steps take each value; the last one gives the answer."""
+    some = [step for step in steps if step is not _NOTHING]
+    return Counter((*(path for step in some for path in step.reads), some[-1].writes[-1]))
+
+
+def _move_pool(steps: list[Step], i: int, site: Site) -> None:
+    """Move the pool of step i to the step before, if that gives a sum which nothing else takes."""
+    step = steps[i]
+    if not step.layers or not isinstance(step.layers[0], Pool) or len(step.layers) == 1:
+        return
+    pool, given = step.layers[0], step.reads[-1]
+    at = next((k for k, each in enumerate(steps) if is_sum(each) and each.writes[0] == given), None)
+    height, width, _ = site.values[given].shape
+    if at is None or pool.kind != "max" or not is_halved(pool) or height % 2 or width % 2:
+        return
+    before = steps[at]
+    made = step.paths[0]
+    both = Step((*before.layers, pool), (*before.paths, made), before.reads, (made, *before.writes[1:]))
+    if _users(steps)[given] != 1 or sums_of(*_launched(both, site, None), site.device.multiprocessors) is None:
+        return
+    steps[at] = both
+    steps[i] = Step(step.layers[1:], step.paths[1:], (*step.reads[:-1], made), step.writes)
 
 
 def _adds(before: Step, step: Step, users: Counter[str], site: Site) -> bool:
     """Whether one launch can do a convolution and a residual with its sum, and perhaps with a threshold."""
-    values, kinds, given = site.values, [type(layer) for layer in step.layers], before.writes[0]
-    if kinds not in ([Residual], [Residual, Threshold]) or len(before.layers) != 1 or users[given] != 1:
+    values, kinds = site.values, [type(layer) for layer in step.layers]
+    if [kind for kind in kinds if kind not in (PadChannels, Threshold)] != [Residual]:
         return False
-    (layer,) = before.layers
-    if not isinstance(layer, Conv) or given not in step.reads or values[before.reads[0]].kind != "bits":
+    if len(before.layers) != 1 or not isinstance(before.layers[0], Conv) or before.writes[0] not in step.reads:
+        return False
+    given, image = before.writes[0], values[before.reads[0]]
+    if image.kind != "bits" or users[given] != 1 or (kinds[0] is PadChannels and given != step.reads[0]):
         return False
     shorts = *(path for path in step.reads if path != given), step.writes[0]
     if not all(values[path].kind == "integers" and fits_int16(values[path]) for path in shorts):
         return False
-    image = values[before.reads[0]]
-    if convolution_scheme(site, before.paths[0], layer, image, bits=False) != _SCHEME.name:
+    if convolution_scheme(site, before.paths[0], before.layers[0], image, bits=False) != _SCHEME.name:
         return False
-    chip = site.device.multiprocessors
-    shape = _shape(layer, (ROWS * TEAMS * chip, *image.shape))  # each block has tiles for all warpgroups
-    return sums_of(shape, _output(step), chip) is not None
+    other = (path for path in step.reads if path != given)
+    both = Step((*before.layers, *step.layers), (), (*before.reads, *other), step.writes)
+    return sums_of(*_launched(both, site, None), site.device.multiprocessors) is not None
+
+
+def _launched(step: Step, site: Site, batch: int | None) -> tuple[ConvShape, Sum]:
+    """The geometry and the output of a step; without a batch of one that gives all warpgroups tiles."""
+    x, other = (site.values[path] for path in step.reads)
+    layer: Any = step.layers[0]
+    kinds: dict[type, Any] = {type(each): each for each in step.layers}
+    before = int(getattr(kinds.get(PadChannels), "before", 0))
+    options = {"stride": layer.stride, "padding": layer.padding, "dilation": layer.dilation}
+    images = ROWS * TEAMS * site.device.multiprocessors if batch is None else batch
+    shape = conv_shape((images, *x.shape), layer.filters.shape, **options)
+    return shape, Sum(other.shape[-1], before, Threshold in kinds, Pool in kinds)
 
 
 @dataclass(eq=False)
@@ -72,19 +115,17 @@ class Sums:
 
     def __post_init__(self) -> None:
         layer: Any = self.step.layers[0]
-        self.layer: Conv = layer
         filters = filters_along_c(layer.filters)
         self.filters: Any = prepare(filters, "w", scheme=_SCHEME.name, device=self.site.device)
-        last = self.step.layers[-1]
-        self.rule = self.site.rule(last) if isinstance(last, Threshold) else ()
+        last = next((each for each in self.step.layers if isinstance(each, Threshold)), None)
+        self.rule = self.site.rule(last) if last else ()
 
     def __call__(self, x: Any, other: Array) -> tuple[Any, ...]:
         """Launch the kernel."""
-        site, output = self.site, _output(self.step)
-        device = site.device
-        shape = _shape(self.layer, x.shape)
-        key = "bconv2d", _SCHEME.name, shape, "none", output
+        site, device = self.site, self.site.device
+        shape, output = _launched(self.step, site, x.shape[0])
         chip = device.compute_capability, device.multiprocessors
+        key = "bconv2d", _SCHEME.name, shape, "none", output
         launch = planned(device.plans, key, lambda: Launch(_SCHEME, shape, "none", output, *chip))
         y = launch.output_on(device)
         bits = (site.bits(x.shape[0], site.values[self.step.writes[-1]]),) if self.rule else ()
@@ -92,12 +133,3 @@ class Sums:
         images = placed(x, "x", _SCHEME, device)
         launch(device, images, self.filters, y, (other, *words, *self.rule))
         return (y, *bits)
-
-
-def _output(step: Step) -> Any:
-    return "sum and bits" if isinstance(step.layers[-1], Threshold) else "sum"
-
-
-def _shape(layer: Conv, images: tuple[int, ...]) -> ConvShape:
-    options = {"stride": layer.stride, "padding": layer.padding, "dilation": layer.dilation}
-    return conv_shape(images, layer.filters.shape, **options)
