@@ -11,18 +11,30 @@
 //   -DALIGNED                    four numbers are a word of shared memory
 //   -DMADE_INT16 | -DMADE_INT32  the sums; see widths.cuh
 //   -DOUTPUT_BITS                1 where a sum is at least its filter's threshold, turned over by flip
+//   -DOUTPUT_BOTH                these, and the sums
 //   -DFAR                        a sum less its threshold may not fit into int32
 //   -DVECTORS                    see bits.cuh
 //
 // A step is 16 of k. Filters are bytes of 1 and -1, and 0 where there is none, in the order in which lanes take them:
 // for each 64 filters and each step two pieces of 16 bytes a lane. A lane's sums are of 2 x 8 filters that follow one
 // another. A number is 256 * (higher bytes) + the lowest; the sums of higher planes are shifted before lower ones are added.
-// Sums that become bits start at -threshold, so that their signs are the bits, unless that might pass the ends of int32.
+// Sums that only become bits start at -threshold, so that their signs are the bits, unless that might pass the ends of
+// int32.
 
 #include "bnn/bits.cuh"
 #include "bnn/byte_products.cuh"
 #include "bnn/staging.cuh"
 #include "overlap.cuh"
+
+#if defined(OUTPUT_BOTH)
+#define OUTPUT_BITS
+#endif
+#if defined(OUTPUT_BOTH) || !defined(OUTPUT_BITS)
+#define OUTPUT_SUMS
+#endif
+#if defined(OUTPUT_BITS) && (defined(OUTPUT_BOTH) || defined(FAR))
+#define COMPARED  // sums, with thresholds
+#endif
 
 enum : unsigned {
     filters_of_block = 64,
@@ -40,18 +52,19 @@ enum : bool { highest_is_signed = true };
 // What sums become, and where they go.
 struct Output {
 #if defined(OUTPUT_BITS)
-    int limits[words_across][8];  // of the lane's filters: -threshold, or with FAR the threshold
-    unsigned not_flipped;         // a bit for each of them, bytes as in store()
-    unsigned* y;
-#else
-    Made* y;
+    int limits[words_across][8];  // of the lane's filters: -threshold, or the threshold if it is compared
+    unsigned not_flipped;         // a bit for each of them, bytes as in store_bits()
+    unsigned* bits;
+#endif
+#if defined(OUTPUT_SUMS)
+    Made* sums;
 #endif
     unsigned pixels, filters;
 
     // What a sum of a column tile starts at.
     __device__ unsigned start(unsigned column_tile, unsigned i) const
     {
-#if defined(OUTPUT_BITS) && !defined(FAR)
+#if defined(OUTPUT_BITS) && !defined(COMPARED)
         return (unsigned)limits[column_tile / 4][2 * (column_tile % 4) + i % 2];
 #else
         return 0;
@@ -188,7 +201,7 @@ __device__ inline unsigned word_of_bytes(unsigned bytes, unsigned q)
 // Stores the bits of 16 pixels, of which the lane has two, pixel_of(0) and pixel_of(1). Byte 2 * half + w is of eight
 // filters.
 template <class PixelOf>
-__device__ inline void store(const int (&sums)[column_tiles][4], const Output& to, const PixelOf& pixel_of)
+__device__ inline void store_bits(const int (&sums)[column_tiles][4], const Output& to, const PixelOf& pixel_of)
 {
     const unsigned q = lane_of_this_thread() % lanes_of_quad;
     unsigned signs = 0;
@@ -196,14 +209,14 @@ __device__ inline void store(const int (&sums)[column_tiles][4], const Output& t
     for (int bit = 31; bit >= 0; --bit) {
         const unsigned half = bit / 16, w = bit / 8 % words_across, i = bit % 8;
         int distance = sums[4 * w + i / 2][2 * half + i % 2];
-#if defined(FAR)
+#if defined(COMPARED)
         distance = distance >= to.limits[w][i] ? 0 : -1;
 #endif
         signs = __funnelshift_l((unsigned)distance, signs, 1);
     }
     const unsigned mine = word_of_bytes(signs ^ to.not_flipped, q), pixel = pixel_of(q / words_across);
     const unsigned word = blockIdx.y * words_across + q % words_across, words = divide_up(to.filters, 32);
-    if (pixel < to.pixels && word < words) to.y[index_of({pixel, word}, to.pixels, words)] = mine;
+    if (pixel < to.pixels && word < words) to.bits[index_of({pixel, word}, to.pixels, words)] = mine;
 }
 
 __device__ inline void read_rule(Output& to, const int* thresholds, const unsigned char* flip)
@@ -215,7 +228,7 @@ __device__ inline void read_rule(Output& to, const int* thresholds, const unsign
 #pragma unroll
         for (unsigned i = 0; i < 8; ++i) {
             const int threshold = thresholds[first + 32 * w + i];
-#if defined(FAR)
+#if defined(COMPARED)
             to.limits[w][i] = threshold;
 #else
             to.limits[w][i] = -threshold;
@@ -225,14 +238,15 @@ __device__ inline void read_rule(Output& to, const int* thresholds, const unsign
     }
 }
 
-#else
+#endif
+#if defined(OUTPUT_SUMS)
 
 __device__ inline unsigned two_shorts(int low, int high) { return __byte_perm(low, high, 0x5410); }
 
 // Stores the sums of 16 pixels, of which the lane has two, pixel_of(0) and pixel_of(1); eight that follow one another as
 // pieces of 16 bytes.
 template <class PixelOf>
-__device__ inline void store(const int (&sums)[column_tiles][4], const Output& to, const PixelOf& pixel_of)
+__device__ inline void store_sums(const int (&sums)[column_tiles][4], const Output& to, const PixelOf& pixel_of)
 {
     const unsigned q = lane_of_this_thread() % lanes_of_quad;
 #pragma unroll
@@ -241,7 +255,7 @@ __device__ inline void store(const int (&sums)[column_tiles][4], const Output& t
         for (unsigned half = 0; half < 2; ++half) {
             const unsigned filter = blockIdx.y * filters_of_block + 32 * w + 8 * q, pixel = pixel_of(half);
             if (pixel >= to.pixels || filter >= to.filters) continue;
-            Made* const y = to.y + pixel * to.filters + filter;
+            Made* const y = to.sums + pixel * to.filters + filter;
             int eight[8];
 #pragma unroll
             for (unsigned i = 0; i < 8; ++i) eight[i] = sums[4 * w + i / 2][2 * half + i % 2];
@@ -262,6 +276,17 @@ __device__ inline void store(const int (&sums)[column_tiles][4], const Output& t
 }
 
 #endif
+
+template <class PixelOf>
+__device__ inline void store(const int (&sums)[column_tiles][4], const Output& to, const PixelOf& pixel_of)
+{
+#if defined(OUTPUT_BITS)
+    store_bits(sums, to, pixel_of);
+#endif
+#if defined(OUTPUT_SUMS)
+    store_sums(sums, to, pixel_of);
+#endif
+}
 
 // A pixel of the tile: of a pass, the row tile r of this warp, and half 0 or 1 of it.
 __device__ inline unsigned pixel_of_lane(unsigned pass, unsigned r, unsigned half)
@@ -357,9 +382,10 @@ dots(SOURCE, const uint4* pieces,
      const unsigned* groups, const Region region,
 #endif
 #if defined(OUTPUT_BITS)
-     const int* thresholds, const unsigned char* flip, unsigned* y,
-#else
-     Made* y,
+     const int* thresholds, const unsigned char* flip, unsigned* bits,
+#endif
+#if defined(OUTPUT_SUMS)
+     Made* sums,
 #endif
      const ConvShape shape)
 {
@@ -367,9 +393,13 @@ dots(SOURCE, const uint4* pieces,
     let_later_launches_begin();
     const unsigned count = number_of_pixels(shape);
     Output to;
-    to.y = y, to.pixels = count, to.filters = shape.filters;
+    to.pixels = count, to.filters = shape.filters;
 #if defined(OUTPUT_BITS)
+    to.bits = bits;
     read_rule(to, thresholds, flip);
+#endif
+#if defined(OUTPUT_SUMS)
+    to.sums = sums;
 #endif
     Filters filters;
 #if defined(REGION)

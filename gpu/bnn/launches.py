@@ -172,14 +172,15 @@ def _takes_lines(site: Site, path: str, layer: Dense) -> bool:
 def launch_of(step: Step, site: Site) -> Launch:
     """The launch of a step; uploads its weights."""
     made, values = step.writes, site.values
+    gives = tuple(values[path] for path in made)
     given = values.get(step.reads[0])
     match step.layers:
         case [(Pixels() | Reals()) as images, (Conv() | Dense()) as layer, *rule]:
-            return Dots(site, layer, values["input"], values[made[0]], rule, images)
+            return Dots(site, layer, values["input"], gives, rule, images)
         case [(Conv() | Dense()) as layer, *rest]:
             assert given is not None
             if given.kind == "integers":
-                return Dots(site, layer, given, values[made[0]], rest, None)
+                return Dots(site, layer, given, gives, rest, None)
             if isinstance(layer, Dense):
                 return Products(site, layer, step, rest)
             return _convolution_of_bits(site, layer, step.paths[0], given, rest)
@@ -327,12 +328,12 @@ def _product_scheme(site: Site, path: str, layer: Dense) -> str:
 
 @dataclass(eq=False)
 class Dots:
-    """Sums of integers times ±1, of images too; with a threshold they leave as bits."""
+    """Sums of integers times ±1, of images too; with a threshold they leave as bits, or both do."""
 
     site: Site
     layer: Conv | Dense
     given: Value
-    gives: Value
+    gives: tuple[Value, ...]
     rest: Any
     images: Pixels | Reals | None
 
@@ -352,29 +353,31 @@ class Dots:
             *((macro,) if macro else ()),
             f"PLANES={self.planes}",
             *(("UNSIGNED",) if unsigned else ()),
-            *(("OUTPUT_BITS",) if self.rest else ()),
+            *(("OUTPUT_BOTH" if len(self.gives) == 2 else "OUTPUT_BITS",) if self.rest else ()),
             *(("FAR",) if is_far(largest) else ()),
-            *_vectors(self.gives),
+            *_vectors(self.gives[-1]),
         )
 
-    def __call__(self, x: Array) -> tuple[Any]:
+    def __call__(self, x: Array) -> tuple[Any, ...]:
         """Launch the kernel."""
         site, batch = self.site, x.shape[0]
-        y: Any = (site.bits if self.rest else site.integers)(batch, self.gives)
+        sums = tuple(site.integers(batch, value) for value in self.gives if value.kind == "integers")
+        bits = tuple(site.bits(batch, value) for value in self.gives if value.kind == "bits")
         shape = self._shape(batch)
         tiles = tiles_of(shape, self.order, self.planes, site.device.multiprocessors)
-        made = y.words if self.rest else y
         defines = (
             *self.defines,
             *tiles.defines,
             *(() if self.images else (width("GIVEN", x),)),
             *(("WORDS",) if x.pointer % 4 == 0 and prod(x.shape[1:]) % 4 == 0 else ()),
-            *(() if self.rest else (width("MADE", y),)),
+            *(width("MADE", each) for each in sums),
         )
         region = (tiles.region,) if self.groups else ()
-        args = (x, *self.source, self.filters, *self.groups, *region, *self.rule, made, shape.argument)
+        words: Any = (each.words for each in bits)
+        made = *words, *sums
+        args = (x, *self.source, self.filters, *self.groups, *region, *self.rule, *made, shape.argument)
         site.launch("dots", "dots", defines, (tiles.grid, (THREADS, 1, 1)), *args, shared=tiles.shared)
-        return (y,)
+        return (*sums, *bits)
 
     def _shape(self, batch: int) -> ConvShape:
         layer = self.layer

@@ -52,8 +52,8 @@ class Step:
     reads : tuple of str
         The paths of the values that it takes; two for a residual.
     writes : tuple of str
-        The paths of the values that it gives; for layers on integers with a threshold the integers, if they
-        are needed, and the bits.
+        The paths of the values that it gives; for integers with a threshold the integers, if they are
+        needed, and the bits.
     """
 
     layers: tuple[Input | Layer, ...]
@@ -125,6 +125,8 @@ def _joined(before: Step, step: Step, given: str, alone: bool, values: Values) -
             return Step(layers, paths, before.reads, step.writes)
         case ((Conv() | Dense()), Threshold()) if alone:
             return Step(layers, paths, before.reads, step.writes)
+        case ((Conv() | Dense()), Threshold()) if len(before.writes) == 1 and _is_of_integers(before, values):
+            return Step(layers, paths, before.reads, (given, *step.writes))
         case Threshold(), Pool() if alone and is_halved(layer) and _is_conv_of_bits(before, values):
             return Step(layers, paths, before.reads, step.writes)
         case _:
@@ -165,6 +167,10 @@ def _chained(before: Step, step: Step, given: str, alone: bool) -> Step | None:
 def is_halved(pool: Pool) -> bool:
     """Whether a pool has the windows that an epilogue of convolutions joins."""
     return pool.window == pool.stride == (2, 2) and pool.padding == ((0, 0), (0, 0))
+
+
+def _is_of_integers(step: Step, values: Values) -> bool:
+    return step.reads[0] == IMAGES or values[step.reads[0]].kind == "integers"
 
 
 def _is_conv_of_bits(step: Step, values: Values) -> bool:
