@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpu.bconv.convolution import Launch
@@ -68,7 +68,7 @@ def _move_pool(steps: list[Step], i: int, site: Site) -> None:
     before = steps[at]
     made = step.paths[0]
     both = Step((*before.layers, pool), (*before.paths, made), before.reads, (made, *before.writes[1:]))
-    if _users(steps)[given] != 1 or sums_of(*_launched(both, site, None), site.device.multiprocessors) is None:
+    if _users(steps)[given] != 1 or not _can_launch(both, site):
         return
     steps[at] = both
     steps[i] = Step(step.layers[1:], step.paths[1:], (*step.reads[:-1], made), step.writes)
@@ -91,18 +91,24 @@ def _adds(before: Step, step: Step, users: Counter[str], site: Site) -> bool:
         return False
     other = (path for path in step.reads if path != given)
     both = Step((*before.layers, *step.layers), (), (*before.reads, *other), step.writes)
-    return sums_of(*_launched(both, site, None), site.device.multiprocessors) is not None
+    return _can_launch(both, site)
 
 
-def _launched(step: Step, site: Site, batch: int | None) -> tuple[ConvShape, Sum]:
-    """The geometry and the output of a step; without a batch of one that gives all warpgroups tiles."""
+def _can_launch(step: Step, site: Site) -> bool:
+    """Whether a step has a launch for any batch: for one that gives all warpgroups of one block tiles."""
+    shape, output = _launched(step, site, 1)
+    enough = -(-ROWS * TEAMS // (shape.out_height * shape.out_width))
+    return sums_of(replace(shape, batch=enough), output, 1) is not None
+
+
+def _launched(step: Step, site: Site, batch: int) -> tuple[ConvShape, Sum]:
+    """The geometry and the output of a step."""
     x, other = (site.values[path] for path in step.reads)
     layer: Any = step.layers[0]
     kinds: dict[type, Any] = {type(each): each for each in step.layers}
     before = int(getattr(kinds.get(PadChannels), "before", 0))
     options = {"stride": layer.stride, "padding": layer.padding, "dilation": layer.dilation}
-    images = ROWS * TEAMS * site.device.multiprocessors if batch is None else batch
-    shape = conv_shape((images, *x.shape), layer.filters.shape, **options)
+    shape = conv_shape((batch, *x.shape), layer.filters.shape, **options)
     return shape, Sum(other.shape[-1], before, Threshold in kinds, Pool in kinds)
 
 
