@@ -234,7 +234,9 @@ def _fitting(
 def _boxes(kind: Kind, filters: int, columns: int) -> tuple[int, ...]:
     """How many boxes a warp may have: for all of its outputs, if they are added to what boxes bring."""
     if isinstance(kind, Sum):
-        whole = filters % 8 == kind.channels % 8 == kind.before % 8 == 0  # lines and places in them, for the copies
+        whole = (
+            filters % 8 == kind.channels % 8 == kind.before % 8 == 0
+        )  # lines and places in them, for the copies
         return (columns * 2 // SPAN,) if whole else ()
     return _BOXES if kind not in BITS and filters * np.dtype(kind).itemsize % 16 == 0 else (0,)
 

@@ -191,7 +191,7 @@ def launch_of(step: Step, site: Site) -> Launch:
         case [Pool(kind="or" | "and") as pool]:
             return Pools(site, pool, values[made[0]])
         case [Flatten()]:
-            return Flattened(site, values[made[0]])
+            return Flattened(site, values[made[0]], made[0] in site.lined)
         case _:
             return Chain(site, step)
 
@@ -565,10 +565,14 @@ class Pools:
 
 @dataclass(eq=False)
 class Flattened:
-    """Vectors of pixels: integers as they are, bits without gaps between pixels."""
+    """Vectors of pixels: integers as they are, bits without gaps between pixels.
+
+    Words that are all full are the lines of a product already.
+    """
 
     site: Site
     gives: Value
+    lined: bool
 
     def __call__(self, x: Any) -> tuple[Any]:
         """Launch the kernel."""
@@ -577,6 +581,10 @@ class Flattened:
         if not isinstance(x, PackedTensor):
             return (x.view((x.shape[0], *self.gives.shape)),)
         batch, height, width, channels = x.shape
+        (count,) = self.gives.shape
+        if self.lined and channels % 32 == count % TILE_BITS == 0:
+            lines = x.words.view((batch, count // TILE_BITS, TILE_BITS // 32))
+            return (PreparedMatrix(lines, None, (batch, count), "a", False, "btc2", "lines", "lsb"),)
         bits = self.site.bits(batch, self.gives)
         shape = blocks_of(prod(bits.words.shape))
         args = (x.words, bits.words, batch, height * width, channels)

@@ -89,9 +89,7 @@ class PreparedNetwork:
         self._offset = site.vector(network.offset, "offset")
         answers = {steps[-1].writes[-1]: (self._scale, self._offset)}
         self._site = site = replace(site, lined=lined(steps, site), answers=answers)
-        self._steps = [
-            (step, Sums(site, step) if is_sum(step) else launch_of(step, site)) for step in steps
-        ]
+        self._steps = [(step, Sums(site, step) if is_sum(step) else launch_of(step, site)) for step in steps]
         self._ends = {path: step for step, _ in self._steps for path in step.reads}
         """The last step that reads a value."""
         device.wait()  # launches read weights before earlier ones end

@@ -1,4 +1,4 @@
-"""Residuals of layer by layer runs: a convolution of bits that adds its shortcut, and makes bits of the sum."""
+"""Residuals in one launch: a convolution of bits that adds its shortcut, and makes bits of the sums."""
 
 from __future__ import annotations
 
@@ -79,7 +79,11 @@ def _adds(before: Step, step: Step, users: Counter[str], site: Site) -> bool:
     values, kinds = site.values, [type(layer) for layer in step.layers]
     if [kind for kind in kinds if kind not in (PadChannels, Threshold)] != [Residual]:
         return False
-    if len(before.layers) != 1 or not isinstance(before.layers[0], Conv) or before.writes[0] not in step.reads:
+    if (
+        len(before.layers) != 1
+        or not isinstance(before.layers[0], Conv)
+        or before.writes[0] not in step.reads
+    ):
         return False
     given, image = before.writes[0], values[before.reads[0]]
     if image.kind != "bits" or users[given] != 1 or (kinds[0] is PadChannels and given != step.reads[0]):

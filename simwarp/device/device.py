@@ -274,6 +274,8 @@ class Device:
         names = "shared", "cluster", "dependent", "cooperative"
         options = {name: getattr(plan, name) for name in names}
         kernel(plan.grid, plan.block, *args, **options, stream=stream)
+        if self.capturing is not None:
+            self.capturing.keep(arrays)
 
     def flag(self) -> DeviceArray:
         """Allocate one int32, set to 0, for kernels to set."""

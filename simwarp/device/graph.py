@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -44,6 +44,7 @@ class Graph:
     def __init__(self, device: Device) -> None:
         self._device = device
         self._launches: list[Callable[[Stream | None], None]] = []
+        self._kept: list[object] = []
         self._ended = False
 
     def add(self, launch: Callable[[Stream | None], None], stream: Stream | None) -> None:
@@ -51,6 +52,10 @@ class Graph:
         if stream is not None:
             refuse(self._device, "a launch in a stream")
         self._launches.append(launch)
+
+    def keep(self, arrays: Iterable[object]) -> None:
+        """Keep arrays alive of which launches have tensor maps alone."""
+        self._kept.extend(arrays)
 
     def launch(self, stream: Stream | None = None) -> None:
         """Make all launches again, in their order, with the same arguments."""

@@ -1,8 +1,12 @@
 """Convolutions on warpgroups, compared with the reference: geometries, kinds of output, and one launch."""
 
+from pathlib import Path
+from shutil import copytree
+
 import numpy as np
 
 import gpu
+import gpu.compile
 import reference
 import simwarp
 from gpu.bconv.convolution import Launch
@@ -12,6 +16,7 @@ from gpu.bconv.warpgroups import WARPGROUP_SCHEMES
 from simwarp.verify.draw import Draw
 
 WGMMA = WARPGROUP_SCHEMES["wgmma"]
+SOURCES = Path(gpu.compile.__file__).parent
 INT32 = np.iinfo(np.int32)
 
 # images (N, H, W, C), filters (R, S, O), options
@@ -57,6 +62,31 @@ def rule(dots):
     return thresholds, np.array([draw.integer(0, 1) for _ in range(channels)], np.bool_)
 
 
+def added(x, w, sum_of, device, blocks, **options):
+    """The sums of a convolution by so many blocks and their bits, and what both should be."""
+    shape = conv_shape(x.shape, w.shape, **options)
+    images, filters = placed(x, "x", WGMMA, device), placed(w, "w", WGMMA, device)
+    launch = Launch(WGMMA, shape, "none", sum_of, (9, 0), blocks)
+    sums = reference.bconv2d(x, w, **options)
+    lines, last = sums.shape[:3], sum_of.before + sum_of.channels
+    other = np.random.default_rng(9).integers(-2000, 2000, (*lines, sum_of.channels)).astype(np.int16)
+    sums[..., sum_of.before : last] += other
+    thresholds, flip = rule(sums)
+    y = launch.output_on(device)
+    y.upload(np.full(y.shape, -1, y.dtype))
+    rest, bits = (device.upload(other),), ()
+    if sum_of.bits:
+        bits = (device.upload(np.full((*lines, -(-shape.filters // 32)), 0xA5A5A5A5, np.uint32)),)
+        rest = (*rest, *bits, device.upload(thresholds), device.upload(flip.astype(np.uint8)))
+    launch(device, images, filters, y, rest)
+    expected = sums
+    if sum_of.pooled:
+        n, p, q, o = sums.shape
+        expected = sums.reshape(n, p // 2, 2, q // 2, 2, o).max((2, 4))
+    words = (reference.threshold_tensor(sums, thresholds, flip).words,) if bits else ()
+    return (y.download(), *(each.download() for each in bits)), (expected.astype(np.int16), *words)
+
+
 def check(x, w, pools=(None, "or", "and"), device=None, **options):
     """Compare int32, and bits under each pooling that the output size allows, with the reference."""
     device = device or simwarp.Device((9, 0))
@@ -90,3 +120,12 @@ def launched(tile, x, w, kind, pool, device, blocks, **options):
         return y.download(), dots.astype(y.dtype)
     pool = None if pool == "none" else pool
     return y.download(), reference.threshold_tensor(dots, thresholds, flip, pool=pool).words
+
+
+def plant(monkeypatch, folder, path, old, new):
+    """Compile kernels of the convolution from a copy of the sources with one text replaced."""
+    assert (SOURCES / path).read_text().count(old) == 1
+    for part in ("bmm", "bconv", "include"):
+        copytree(SOURCES / part, folder / part)
+    (folder / path).write_text((SOURCES / path).read_text().replace(old, new))
+    monkeypatch.setattr(gpu.compile, "_PACKAGE", folder)

@@ -202,8 +202,75 @@ def test_what_one_launch_computes_is_joined():
 
 def test_a_value_with_two_users_is_not_swallowed_by_a_threshold():
     way = (threshold(4), conv(1, 1, 4, 4))
-    net = network(pixels(2, 2, 3), conv(1, 1, 3, 4), Residual(way))
+    net = network(BitPlanes((2, 2, 3)), conv(1, 1, 24, 4), Residual(way))
     assert ("0",) in [step.writes for step in steps_of(net, values_of(net))]
+    net = network(pixels(2, 2, 3), conv(1, 1, 3, 4), Residual(way))
+    assert ("0", "1.body.0") in [step.writes for step in steps_of(net, values_of(net))]
+
+
+def block(channels, stride=1, *shortcut):
+    """A residual of two convolutions."""
+    first = conv(3, 3, channels // stride, channels, padding=SAME, stride=(stride, stride))
+    second = conv(3, 3, channels, channels, padding=SAME)
+    return Residual((threshold(channels // stride), first, threshold(channels), second), shortcut)
+
+
+RESIDUAL = (
+    pixels(4, 4, 3),
+    conv(3, 3, 3, 16, padding=SAME),
+    *(block(16), block(16), block(32, 2, Pool("max"), PadChannels(8, 8)), block(32)),
+    threshold(32),
+    Flatten(),
+    dense(2 * 2 * 32, 7),
+)
+
+
+def test_a_convolution_adds_its_shortcut_and_gives_what_the_definition_gives():
+    """Sums of a first layer and of residuals beside their bits, one pooled, and one that is not kept."""
+    prepared = check(network(*RESIDUAL), 2, Device((9, 0)))
+    assert [step.writes for step, _ in prepared._steps] == [
+        ("0", "1.body.0"),
+        *(("1.body.2",), ("1", "2.body.0")),
+        *(("2.body.2",), ("3.shortcut.0", "3.body.0")),
+        *(("3.body.2",), ("3", "4.body.0")),
+        *(("4.body.2",), ("4.body.3",), ("5",)),
+        *(("6",), ("7",)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("layers", "writes"),
+    [
+        ((conv(3, 3, 3, 16, padding=SAME), block(16), threshold(16)), ("1.body.3",)),
+        ((conv(3, 3, 3, 12, padding=SAME), block(12), block(12)), ("1.body.3",)),
+        (
+            (conv(3, 3, 3, 16, padding=SAME), Affine(ints(40, 50, 16), ints(0, 9, 16)), block(16)),
+            ("2.body.3",),
+        ),
+        ((conv(3, 3, 3, 16, padding=SAME), block(32, 2, Pool("max"), PadChannels(4, 12))), ("1.body.3",)),
+        (
+            (conv(3, 3, 3, 16, padding=SAME), Residual((threshold(16), conv(1, 1, 16, 16), Clip(-9)))),
+            ("1.body.1",),
+        ),
+    ],
+    ids=["sums that nothing reads", "12 channels", "32 bits", "4 channels in front", "a clip"],
+)
+def test_other_residuals_have_launches_of_their_own(layers, writes):
+    prepared = gpu.bnn.prepare(network(pixels(8, 12, 3), *layers), device=Device((9, 0)))
+    assert writes in [step.writes for step, _ in prepared._steps]
+
+
+def test_residuals_are_joined_where_the_chip_has_warpgroups_and_the_scheme_is_theirs():
+    net = network(*RESIDUAL)
+    for device, schemes in ((Device((8, 0)), {}), (Device((9, 0)), {"Conv": "btc1"})):
+        prepared = gpu.bnn.prepare(net, device=device, schemes=schemes)
+        assert ("1.body.3",) in [step.writes for step, _ in prepared._steps]
+
+
+def test_full_words_are_flattened_without_a_launch():
+    prepared = gpu.bnn.prepare(network(*RESIDUAL), device=Device((9, 0)))
+    launched = prepared.launches(prepared.device.upload(images(prepared.network.input, 2)))
+    assert ("6",) not in [step.step.paths for step in launched]
 
 
 @pytest.mark.parametrize("word", [32, 64])

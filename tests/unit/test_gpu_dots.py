@@ -74,7 +74,9 @@ def sums(given, layer, rule=None, count=2, device=None):
     network, value = closed(given, layers), input_value(given)
     device = device or Device()
     site = Site(device, {}, {}, device.upload(np.zeros(1, np.int32)))
-    dots = Dots(site, layer, value, after(layer, value), layers[1:], given)
+    gives = after(layer, value)
+    gives = after(rule, gives) if rule else gives
+    dots = Dots(site, layer, value, (gives,), layers[1:], given)
     got = gpu.bnn.network._on_host(*dots(device.upload(images)))
     np.testing.assert_array_equal(got, dict(reference.bnn.values(network, images))[str(len(layers) - 1)])
 
@@ -172,6 +174,22 @@ def test_sums_of_all_32_bits(regions, monkeypatch):
 
 @pytest.mark.parametrize("regions", [True, False], ids=["regions", "windows"])
 @pytest.mark.parametrize("outputs", [8, 33, 72])
+def test_sums_leave_beside_their_bits(outputs, regions, monkeypatch):
+    if not regions:
+        monkeypatch.setattr(gpu.bnn.dots, "_SHARED", 0)
+    given, layer, rule = pixels((6, 7, 3)), conv(3, 3, 3, outputs), threshold(outputs, 900)
+    device, value = Device(), input_value(given)
+    site = Site(device, {}, {}, device.upload(np.zeros(1, np.int32)))
+    numbers = after(layer, value)
+    dots = Dots(site, layer, value, (numbers, after(rule, numbers)), (rule,), given)
+    images = RNG.integers(0, 256, (2, 6, 7, 3), np.uint8)
+    expected = dict(reference.bnn.values(closed(given, (layer, rule)), images))
+    for path, got in zip(("0", "1"), dots(device.upload(images)), strict=True):
+        np.testing.assert_array_equal(gpu.bnn.network._on_host(got), expected[path])
+
+
+@pytest.mark.parametrize("regions", [True, False], ids=["regions", "windows"])
+@pytest.mark.parametrize("outputs", [8, 33, 72])
 def test_integers_of_16_bits_in_and_out(outputs, regions, monkeypatch):
     if not regions:
         monkeypatch.setattr(gpu.bnn.dots, "_SHARED", 0)
@@ -179,7 +197,7 @@ def test_integers_of_16_bits_in_and_out(outputs, regions, monkeypatch):
     given, gives = Value("integers", (6, 7, 5), -300, 300), Value("integers", (4, 5, outputs), -13500, 13500)
     site = Site(device, {}, {}, device.upload(np.zeros(1, np.int32)))
     x = RNG.integers(-300, 301, (2, 6, 7, 5)).astype(np.int16)
-    (got,) = Dots(site, layer, given, gives, (), None)(device.upload(x))
+    (got,) = Dots(site, layer, given, (gives,), (), None)(device.upload(x))
     filters = 2 * reference.unpack_tensor(layer.filters).astype(int) - 1
     windows = np.lib.stride_tricks.sliding_window_view(x.astype(int), (3, 3), (1, 2))
     assert got.dtype == np.int16

@@ -14,6 +14,7 @@ from gpu import cuda_capture
 from gpu.cuda_graphs import BoundChain, BoundLaunch
 from gpu.device import LaunchChain, LaunchPlan
 from reference.errors import CaptureError, LaunchError
+from reference.types.tensor_map import TensorMap
 from simwarp.faults import DependentAccess, OutOfBounds, UseAfterFree
 from support.cuda_driver import cuda_kernel
 from support.small_kernels import text
@@ -101,6 +102,26 @@ def test_a_graph_keeps_its_arrays_alive(device):
     device.memory.settle()
     assert there() is None
     assert device.memory.find(pointer) is None
+
+
+def test_a_graph_keeps_arrays_alive_that_it_knows_by_a_map():
+    device = simwarp.Device((9, 0))
+    ptx = """.version 9.0
+.target sm_90a
+.address_size 64
+.visible .entry nothing(.param .align 64 .b8 map[128]) { ret; }
+"""
+    of_lines = TensorMap("uint32", 0, (32,), (), (32,), (1,))
+    array = device.upload(np.ones(32, np.uint32), "x")
+    with device.capture() as graph:
+        device.launch(LaunchPlan(ptx, "nothing", (1, 1, 1), (32, 1, 1), (of_lines,)), (array,))
+    there = weakref.ref(array)
+    del array
+    gc.collect()
+    assert there() is not None
+    del graph
+    gc.collect()
+    assert there() is None
 
 
 def test_faults_are_those_of_each_launch(device, x):
