@@ -1,12 +1,8 @@
 """Convolutions on warpgroups, compared with the reference: geometries, kinds of output, and one launch."""
 
-from pathlib import Path
-from shutil import copytree
-
 import numpy as np
 
 import gpu
-import gpu.compile
 import reference
 import simwarp
 from gpu.bconv.convolution import Launch
@@ -16,7 +12,6 @@ from gpu.bconv.warpgroups import WARPGROUP_SCHEMES
 from simwarp.verify.draw import Draw
 
 WGMMA = WARPGROUP_SCHEMES["wgmma"]
-SOURCES = Path(gpu.compile.__file__).parent
 INT32 = np.iinfo(np.int32)
 
 # images (N, H, W, C), filters (R, S, O), options
@@ -120,12 +115,3 @@ def launched(tile, x, w, kind, pool, device, blocks, **options):
         return y.download(), dots.astype(y.dtype)
     pool = None if pool == "none" else pool
     return y.download(), reference.threshold_tensor(dots, thresholds, flip, pool=pool).words
-
-
-def plant(monkeypatch, folder, path, old, new):
-    """Compile kernels of the convolution from a copy of the sources with one text replaced."""
-    assert (SOURCES / path).read_text().count(old) == 1
-    for part in ("bmm", "bconv", "include"):
-        copytree(SOURCES / part, folder / part)
-    (folder / path).write_text((SOURCES / path).read_text().replace(old, new))
-    monkeypatch.setattr(gpu.compile, "_PACKAGE", folder)

@@ -225,6 +225,7 @@ RESIDUAL = (
 )
 
 
+@pytest.mark.slow
 def test_a_convolution_adds_its_shortcut_and_gives_what_the_definition_gives():
     """Sums of a first layer and of residuals beside their bits, one pooled, and one that is not kept."""
     prepared = check(network(*RESIDUAL), 2, Device((9, 0)))
