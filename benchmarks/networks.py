@@ -10,10 +10,15 @@ runs of several bursts: the chip is idle, two runs do not count, and five do, on
 latency in milliseconds, many a rate. The weights are random. Sums and classes of some images are compared
 with `reference.bnn.run`.
 
-``net/NAME/N-host`` is a batch in page-locked memory of the host: the time goes from the call to the answer on
-the host. Its target is 90 % of what the link or the device allows, whichever is less: `LINK` bytes in a
-second, or the rate of images on the device. Beside it are both, other numbers of pieces, images in ordinary
-memory, and in the parameters the bandwidth that a plain copy of the same images had.
+``net/nothing`` is a graph of one empty kernel, launched and waited for in the same way: what host, driver and
+chip take beside any work.
+
+``net/NAME/N-host`` is `PreparedNetwork.stream` on batches in page-locked memory of the host: all images of
+`STREAMED` batches, from the call to the last answer on the host. Its target is 90 % of what the link or the
+device allows, whichever is less: `LINK` bytes in a second, or the rate of images on the device. Beside it are
+both; `PreparedNetwork.run` on one batch, where the first copy and the last launches have nothing beside them,
+in as many pieces as it takes by itself and in other numbers; one batch in ordinary memory; and in the
+parameters the bandwidth that a plain copy of the same images had.
 
 The peers are torch's networks of the same layers in float16, channels last, replayed from a CUDA graph, and
 with ``--compile`` those of ``torch.compile``, which take a minute each.
@@ -25,6 +30,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain, cycle, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,7 +40,8 @@ from networks_peers import BURSTS, FloatNetworks, bursts
 
 import gpu
 import gpu.bnn
-from gpu.compile import compiler_version
+from gpu.compile import compile, compiler_version
+from gpu.device import LaunchPlan
 from reference.bnn import Network, alexnet, mlp, resnet14, resnet18, run, vgg16, vgg_cifar
 
 
@@ -62,6 +69,8 @@ LINK = 55e9
 """Bytes in a second that copies of page-locked memory are expected to have."""
 PIECES = (1, 2, 4, 8, 16)
 """Numbers of pieces beside the default one."""
+STREAMED, BUFFERS = 24, 4
+"""Batches of a stream, and the arrays that they take turns in."""
 
 
 class Times(NamedTuple):
@@ -108,32 +117,51 @@ def seconds_of(work: Callable[[], Any]) -> float:
 def row_of_host(case: str, prepared: Any, images: np.ndarray, on_device: Any, seconds: float) -> Row:
     """The row of images in page-locked memory; the device needs these seconds for images of its own."""
     device, stream, count = prepared.device, prepared.device.stream(independent=True), len(images)
-    pinned = device.pinned(images.shape, images.dtype)
-    pinned[...] = images
-    if not np.array_equal(prepared.run(pinned).sums, prepared.run(on_device).sums.download()):
+    batches = [device.pinned(images.shape, images.dtype) for _ in range(BUFFERS)]
+    for i, batch in enumerate(batches):
+        batch[...] = np.roll(images, i, axis=0)
+    pinned, expected = batches[0], prepared.run(on_device).sums.download()
+    streamed = [answer.sums for answer in prepared.stream(batches)]
+    right = all(np.array_equal(sums, np.roll(expected, i, axis=0)) for i, sums in enumerate(streamed))
+    if not (right and np.array_equal(prepared.run(pinned).sums, expected)):
         raise SystemExit(f"{case}: the answer is wrong")
 
     def copy() -> None:
         on_device.upload(pinned, stream)
         stream.synchronize()
 
-    link = images.nbytes / LINK
-    beside = {f"pieces={n}": seconds_of(partial(prepared.run, pinned, pieces=n)) for n in PIECES}
-    beside["ordinary memory"] = seconds_of(partial(prepared.run, images))
+    def through() -> None:
+        for _ in prepared.stream(islice(cycle(batches), STREAMED)):
+            pass
+
+    link, run = images.nbytes / LINK, partial(prepared.run, pinned)
+    beside = {f"run, pieces={n}": seconds_of(partial(run, pieces=n)) for n in PIECES}
+    beside |= {"run": seconds_of(run), "run, ordinary memory": seconds_of(partial(prepared.run, images))}
     rates = {
         name: round(count / each) for name, each in {"link": link, "on device": seconds, **beside}.items()
     }
     params = {
         "images": count,
+        "batches": STREAMED,
         "bytes": images.nbytes,
         "link": LINK,
         "copy": round(images.nbytes / seconds_of(copy)),
         "bursts": BURSTS,
     }
-    ours = round(count / seconds_of(partial(prepared.run, pinned)))
+    ours = round(STREAMED * count / seconds_of(through))
     return Row(
         case, params, "images/s", "higher", ours, rates, target=round(0.9 * count / max(link, seconds))
     )
+
+
+def row_of_nothing(device: Any) -> Row:
+    """The row of a graph without work."""
+    ptx = compile('extern "C" __global__ void nothing() {}', "nothing.cu", {}, device.compute_capability)
+    with device.capture() as graph:
+        device.launch(LaunchPlan(ptx.text, "nothing", (1, 1, 1), (32, 1, 1), ()), ())
+    found = times_of(device, graph.launch)
+    params = {"device": round(found.device * 1e3, 4), "bursts": BURSTS}
+    return Row("net/nothing", params, "ms", "lower", round(found.waited * 1e3, 4))
 
 
 def rows_of(device: Any, names: list[str], peers: FloatNetworks | None = None) -> Iterator[Row]:
@@ -181,7 +209,7 @@ def main() -> None:
     meta = about_this_run(gpu=device.name, driver=device.driver_version, nvrtc=compiler_version())
     peers = None if options.no_peers else FloatNetworks(compiled=options.compile)
     rows: list[Row] = []
-    for row in rows_of(device, options.rows, peers):
+    for row in chain([row_of_nothing(device)], rows_of(device, options.rows, peers)):
         rows.append(row)  # written one by one: an interrupted run leaves its rows
         show([row])
         if options.json:

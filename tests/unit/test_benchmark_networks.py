@@ -37,7 +37,8 @@ def test_a_network_has_a_latency_and_two_rates(device):
     assert host.peers["link"] == round(55e9 / 784)
     slower = min(host.peers["link"], host.peers["on device"])
     assert host.target == pytest.approx(0.9 * slower, abs=1)
-    assert host.peers.keys() == {"link", "on device", "pieces=1", "pieces=2", "ordinary memory"}
+    beside = {"run", "run, pieces=1", "run, pieces=2", "run, ordinary memory"}
+    assert host.peers.keys() == {"link", "on device"} | beside
 
 
 def test_a_wrong_answer_for_images_of_the_host_ends_the_run(device):
@@ -83,3 +84,9 @@ def test_float_models_have_the_networks_shapes(make):
     model = peers.float_model(network).eval()
     with torch.no_grad():
         assert model(torch.zeros(2, channels, height, width)).shape == (2, network.scale.size)
+
+
+def test_a_graph_without_work_has_a_row(device):
+    row = networks.row_of_nothing(device)
+    assert (row.case, row.unit, row.target) == ("net/nothing", "ms", None)
+    assert row.ours > 0
