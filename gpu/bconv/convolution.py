@@ -148,6 +148,8 @@ class Launch:
     output: Output
     arch: tuple[int, int]
     multiprocessors: int
+    early: bool = False
+    """Whether filters and rule were made long before, and are read before earlier launches end."""
 
     @cached_property
     def size(self) -> tuple[int, int, int, int]:
@@ -180,9 +182,9 @@ class Launch:
     @cached_property
     def _plan(self) -> LaunchPlan:
         output, chip = self.output, (self.arch, self.multiprocessors)
-        if not isinstance(output, Sum):
-            return self.scheme.plan(self.shape, output, self.pool, *chip)
-        assert isinstance(self.scheme, WarpgroupScheme)
+        if isinstance(self.scheme, WarpgroupScheme):
+            return self.scheme.plan(self.shape, output, self.pool, *chip, early=self.early)
+        assert not isinstance(output, Sum)
         return self.scheme.plan(self.shape, output, self.pool, *chip)
 
     @cached_property

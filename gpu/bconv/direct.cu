@@ -17,6 +17,7 @@
 //                            fewer channels, of which filter `before` has the first
 //   -DADDED_BITS             and bit = (sum >= thresholds[o]) != flip[o], words as with OUTPUT_LINES
 //   -DPOOL_MAX               of the sums the largest of 2 x 2 pixels: (N, P / 2, Q / 2, O), P and Q are even
+//   -DEARLY                  filters, their addends, thresholds and flips are read before earlier launches end
 //   -DPIXEL=n                bytes of a pixel of the images: a multiple of 16, at most 128
 //   -DPATCHES=n              how many patches are in shared memory
 //   -DTABLES=n               at least as many as there are kinds of windows, whose addends a note has
@@ -117,6 +118,16 @@ __device__ inline void bring(const Memory& memory, const Share& share, const Pat
                              const TensorMap& filters, const ConvShape& shape, unsigned steps)
 {
     Room& room = memory.room;
+    const auto bring_filters = [&] {
+        for (unsigned step = 0; step < steps; ++step) {
+            arrive_and_expect(room.filled[step], columns * step_bytes);
+            load_box(memory.filters + step * columns * step_bytes, filters, step * step_bytes, share.column, room.filled[step]);
+        }
+    };
+#if defined(EARLY)
+    bring_filters();
+    wait_for_earlier_launches();
+#endif
     Turn<patches> turn;
     for (unsigned i = share.first; i < patch.tiles; i += share.step, turn.advance()) {
         const Spot origin = origin_of(i, patch);
@@ -124,11 +135,9 @@ __device__ inline void bring(const Memory& memory, const Share& share, const Pat
         arrive_and_expect(room.full[turn.at], patch.images * patch.height * patch.width * pixel_bytes);
         load_box(memory.patches + turn.at * patch.bytes, images, 0, column_of_tap(shape, origin.column, 0),
                  row_of_tap(shape, origin.row, 0), origin.image, room.full[turn.at]);
-        if (i != share.first) continue;
-        for (unsigned step = 0; step < steps; ++step) {
-            arrive_and_expect(room.filled[step], columns * step_bytes);
-            load_box(memory.filters + step * columns * step_bytes, filters, step * step_bytes, share.column, room.filled[step]);
-        }
+#if !defined(EARLY)
+        if (i == share.first) bring_filters();  // behind the first patch, which comes from farther away
+#endif
     }
 }
 
@@ -474,7 +483,9 @@ direct(const __grid_constant__ TensorMap images, const __grid_constant__ TensorM
     }
     __syncthreads();
     let_later_launches_begin();
+#if !defined(EARLY)
     wait_for_earlier_launches();
+#endif
 
     if (threadIdx.x >= multiplying) {
 #if defined(SETMAXNREG)
@@ -493,6 +504,9 @@ direct(const __grid_constant__ TensorMap images, const __grid_constant__ TensorM
     if (threadIdx.x % warpgroup_size == 0) notes.column = share.column;
     write_columns(notes, x, share.column, threadIdx.x % warpgroup_size, warpgroup_size);
     asm volatile("bar.sync %0, 128;" :: "r"(team + 1) : "memory");  // this warpgroup's note is written
+#if defined(EARLY)
+    wait_for_earlier_launches();
+#endif
 #if defined(ADDED)
     static_assert(parts == 1, "a warp has boxes for one part");
     Added added(memory, place, patch);

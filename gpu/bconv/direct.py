@@ -165,7 +165,9 @@ def direct_of(
     return min(found, key=lambda each: each.clocks(shape, line, multiprocessors), default=None)
 
 
-def plan_direct(made: Direct, shape: ConvShape, pool: Pool, pitch: int, multiprocessors: int) -> Any:
+def plan_direct(
+    made: Direct, shape: ConvShape, pool: Pool, pitch: int, multiprocessors: int, *, early: bool = False
+) -> Any:
     """The launch; a call gives images, filters, addends, output, and thresholds and flips with bits.
 
     What sums are of comes after the output, and their bits, if there are any, before thresholds.
@@ -176,6 +178,7 @@ def plan_direct(made: Direct, shape: ConvShape, pool: Pool, pitch: int, multipro
     name = "int16" if isinstance(kind, Sum) else kind
     macros = tile.macros(name, boxes=bool(tile.boxes), group=1)
     macros |= added.macros if added else {f"POOL_{pool.upper()}": ""}
+    macros |= {"EARLY": ""} if early else {}
     macros |= {"TABLES": made.tables, "PIXEL": pixel, "PATCHES": made.patches}
     del macros["STAGES"]
     ptx = compile_file("bconv/direct.cu", macros, (9, 0), options=OPTIONS).text

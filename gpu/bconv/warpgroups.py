@@ -134,8 +134,12 @@ class WarpgroupScheme:
         multiprocessors: int,
         *,
         tile: Tile | Direct | None = None,
+        early: bool = False,
     ) -> LaunchPlan:
-        """The launch for a geometry; a call gives operands, output and rule. ``tile`` overrides a choice."""
+        """The launch for a geometry; a call gives operands, output and rule. ``tile`` overrides a choice.
+
+        With ``early`` what belongs to the filters may be read before earlier launches end.
+        """
         check_taps(shape)
         if isinstance(output, Sum):
             tile = sums_of(shape, output, multiprocessors)
@@ -150,7 +154,7 @@ class WarpgroupScheme:
         if tile is None and (of_x is None or pixel <= _LARGE_PIXEL):
             tile = direct_of(shape, kind, pool, tables_of(borders.rows(shape)), pixel, multiprocessors)
         if isinstance(tile, Direct):
-            return plan_direct(tile, shape, pool, pitch, multiprocessors)
+            return plan_direct(tile, shape, pool, pitch, multiprocessors, early=early)
         tile = tile or fastest(
             TILES[kind], (pixels, filters), -(-line // SPAN), kind, multiprocessors, clocks
         )

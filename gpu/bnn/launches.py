@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Iterable
+from dataclasses import dataclass
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from gpu.bconv.convolution import bconv2d
 from gpu.bconv.geometry import ConvShape, conv_shape
-from gpu.bconv.schemes import EVERY_SCHEME, plan
 from gpu.bmm.choice import fastest_scheme, gives
 from gpu.bmm.fsb import TILE_BITS
 from gpu.bmm.output import Output
 from gpu.bmm.prepared import PreparedMatrix, placed, scheme_for
 from gpu.bmm.product import check_scheme, multiply
 from gpu.bmm.schemes import choose_scheme
+from gpu.bnn.convolutions import convolution_of_bits
 from gpu.bnn.dots import THREADS, is_far, order_of, pieces_of, planes_of, rule_of, tiles_of
-from gpu.bnn.plan import Step, Values
-from gpu.bnn.weights import bits_of, filters_along_c, matrix_along_k
-from gpu.compile import compile_file
-from gpu.device import Array, Device, Dim, LaunchPlan, is_array, launch
-from gpu.host import unknown
+from gpu.bnn.plan import Step
+from gpu.bnn.site import Launch, Site, blocks_of, vectors, width
+from gpu.bnn.weights import bits_of, matrix_along_k
+from gpu.device import Array, Dim
 from gpu.preparation import prepare
 from reference.errors import SchemeError
 from reference.types import PackedBits, PackedTensor
@@ -43,103 +40,13 @@ from reference.types.network import (
     Signs,
     Threshold,
 )
-from reference.types.network_values import INT16_MAX, INT16_MIN, INT32_MAX, INT32_MIN, Value
-
-Launch: TypeAlias = Callable[..., tuple[Any, ...]]
-"""Takes what a step reads, returns what it writes: packed bits, or an array of int16 or int32."""
+from reference.types.network_values import INT32_MAX, INT32_MIN, Value
 
 _THREADS = 256
 _FEW_THREADS = 128
 """Threads of a block of images.cu that has several rows."""
 _EIGHT, _BLOCKS = 8, 8
 """Channels of a thread of integers.cu, and blocks of it on a multiprocessor."""
-
-
-@dataclass(frozen=True, eq=False)
-class Site:
-    """Where a step runs: a device, the values of the network, and what to use for it.
-
-    Attributes
-    ----------
-    schemes : dict
-        Schemes by the path of a layer, or by "Conv" and "Dense".
-    flag : device array of one int32
-        What kernels raise for a number of the images that is not finite, or beyond int16.
-    lined : set of str
-        The paths of bits that only products of lines take: they are made as such a product's A.
-    answers : dict
-        Scale and offset of logits, by the path of the sums that they are of: a product may give all three.
-    """
-
-    device: Device
-    values: Values
-    schemes: dict[str, str]
-    flag: Array
-    lined: frozenset[str] = frozenset()
-    answers: dict[str, tuple[Array, Array]] = field(default_factory=dict[str, tuple[Array, Array]])
-
-    def launch(
-        self,
-        source: str,
-        name: str,
-        defines: tuple[str, ...],
-        shape: tuple[Dim, Dim],
-        *args: Any,
-        shared: int = 0,
-    ) -> None:
-        """Launch a kernel of this folder; arguments are arrays, numbers and structures."""
-        arrays = [each for each in args if is_array(each)]
-        fixed = tuple(None if is_array(each) else each for each in args)
-        key = tuple(each.tobytes() if isinstance(each, np.void) else each for each in fixed)
-
-        def made() -> LaunchPlan:
-            ptx = compile_file(f"bnn/{source}.cu", macros(defines), self.device.compute_capability)
-            overlaps = self.device.compute_capability >= (9, 0)
-            return LaunchPlan(ptx.text, name, *shape, fixed, shared, dependent=overlaps)
-
-        launch(self.device, ("bnn", source, name, defines, shape, shared, key), made, *arrays)
-
-    def integers(self, batch: int, value: Value) -> Array:
-        """Allocate integers of some images."""
-        dtype = np.int16 if fits_int16(value) else np.int32
-        return self.device.allocate((batch, *value.shape), dtype, "integers")
-
-    def bits(self, batch: int, value: Value) -> PackedBits | PackedTensor:
-        """Allocate bits of some images."""
-        words = -(-value.shape[-1] // 32)
-        if len(value.shape) == 1:
-            array = self.device.allocate((words, batch), np.uint32, "bits")
-            return PackedBits(array, (batch, value.shape[0]), "column", 32, "lsb")
-        height, width, channels = value.shape
-        array = self.device.allocate((batch, height, width, words), np.uint32, "bits")
-        return PackedTensor(array, (batch, height, width, channels), "NHWC", 32, "lsb")
-
-    def lines(self, batch: int, value: Value) -> PreparedMatrix:
-        """Allocate bits of vectors as the A of a product that takes lines."""
-        (bits,) = value.shape
-        words = self.device.allocate((batch, -(-bits // TILE_BITS), TILE_BITS // 32), np.uint32, "lines")
-        ones = self.device.allocate((batch,), np.uint32, "ones")
-        return PreparedMatrix(words, ones, (batch, bits), "a", False, "btc2", "lines", "lsb")
-
-    def rule(self, threshold: Threshold) -> tuple[Array, Array]:
-        """Thresholds and flips on the device."""
-        return (
-            self.device.upload(np.ascontiguousarray(threshold.thresholds), "thresholds"),
-            self.device.upload(np.asarray(threshold.flip).astype(np.uint8), "flip"),
-        )
-
-    def vector(self, given: Any, name: str) -> Array:
-        """A vector with one number for each channel, on the device."""
-        return self.device.upload(np.ascontiguousarray(given), name)
-
-    def scheme(self, path: str, layer: Conv | Dense) -> str:
-        """The scheme that the user chose for a layer, or "auto"."""
-        return self.schemes.get(path, self.schemes.get(type(layer).__name__, "auto"))
-
-
-def macros(defines: Iterable[str]) -> dict[str, str]:
-    """Names of macros, some with ``=`` and a value, as the compiler takes them."""
-    return {name: value for name, _, value in (define.partition("=") for define in defines)}
 
 
 def lined(steps: Iterable[Step], site: Site) -> frozenset[str]:
@@ -183,7 +90,7 @@ def launch_of(step: Step, site: Site) -> Launch:
                 return Dots(site, layer, given, gives, rest, None)
             if isinstance(layer, Dense):
                 return Products(site, layer, step, rest)
-            return _convolution_of_bits(site, layer, step.paths[0], given, rest)
+            return convolution_of_bits(site, step)
         case [Pixels() | Reals() as images]:
             return Integers(site, images)
         case [Signs() | BitPlanes() as images, *_]:
@@ -196,32 +103,6 @@ def launch_of(step: Step, site: Site) -> Launch:
             return Chain(site, step)
 
 
-def blocks_of(count: int, of_block: int = _THREADS, threads: int = _THREADS) -> tuple[Dim, Dim]:
-    """Grid and block for a number of elements."""
-    return (-(-count // of_block), 1, 1), (threads, 1, 1)
-
-
-def bytes_of(value: Value) -> int:
-    """The bytes of a value of one image."""
-    if value.kind == "integers":
-        return prod(value.shape) * (2 if fits_int16(value) else 4)
-    return prod(value.shape[:-1]) * -(-value.shape[-1] // 32) * 4
-
-
-def fits_int16(value: Value) -> bool:
-    """Whether integers have 16 bits between layers."""
-    return value.low >= INT16_MIN and value.high <= INT16_MAX
-
-
-def width(what: str, array: Array) -> str:
-    """The macro of widths.cuh for an array that a kernel takes as GIVEN, OTHER or MADE."""
-    return f"{what}_{np.dtype(array.dtype).name.upper()}"
-
-
-def _vectors(value: Value) -> tuple[str, ...]:
-    return ("VECTORS",) if len(value.shape) == 1 else ()
-
-
 def _source(site: Site, images: Pixels | Reals) -> tuple[str, tuple[Any, ...]]:
     """The macro of source.cuh for an input, and its arguments after the images."""
     if isinstance(images, Pixels):
@@ -230,23 +111,8 @@ def _source(site: Site, images: Pixels | Reals) -> tuple[str, tuple[Any, ...]]:
 
 
 # --------------------------------------------------------------------------------------------------
-# Convolutions and products
+# Products
 # --------------------------------------------------------------------------------------------------
-
-
-def _convolution_of_bits(site: Site, layer: Conv, path: str, given: Value, rest: Any) -> Launch:
-    """A convolution of bits, by `gpu.bconv2d`."""
-    options: dict[str, Any] = {"device": site.device}
-    if rest:
-        options["thresholds"], options["flip"] = site.rule(rest[0])
-    scheme = convolution_scheme(site, path, layer, given, bits=bool(rest))
-    filters: Any = prepare(filters_along_c(layer.filters), "w", scheme=scheme, device=site.device)
-    options |= {"stride": layer.stride, "padding": layer.padding, "dilation": layer.dilation}
-    if len(rest) == 2:
-        options["pool"] = rest[1].kind
-    if scheme == "wgmma" and not rest and fits_int16(site.values[path]):
-        options["dtype"] = np.int16
-    return partial(_convolution, filters, options)
 
 
 @dataclass(eq=False)
@@ -291,30 +157,6 @@ class Products:
         return (PackedBits(made[0], (m, n), "column", scheme.word, "lsb") if self.rest else made[0],)
 
 
-def _convolution(filters: Any, options: dict[str, Any], x: Any) -> tuple[Any]:
-    return (bconv2d(x, filters, **options),)
-
-
-def convolution_scheme(site: Site, path: str, layer: Conv, given: Value, *, bits: bool) -> str:
-    """The scheme of a convolution, which takes words of 32 bits."""
-    name = site.scheme(path, layer)
-    if name == "auto":
-        name = plan(
-            (1, *given.shape),
-            layer.filters.shape,
-            stride=layer.stride,
-            padding=layer.padding,
-            dilation=layer.dilation,
-            compute_capability=site.device.compute_capability,
-            bits=bits,
-        ).scheme.name
-        odd = -(-given.shape[2] // 32) % 2
-        return "bconv32" if name == "bconv64" and odd else name  # its words are pairs of the images' words
-    if name not in EVERY_SCHEME:
-        raise unknown(f"scheme of layer {path}", name, (*EVERY_SCHEME, "auto"))
-    return name
-
-
 def _product_scheme(site: Site, path: str, layer: Dense) -> str:
     """The scheme of a product, which takes words of 32 bits."""
     name = site.scheme(path, layer)
@@ -355,7 +197,7 @@ class Dots:
             *(("UNSIGNED",) if unsigned else ()),
             *(("OUTPUT_BOTH" if len(self.gives) == 2 else "OUTPUT_BITS",) if self.rest else ()),
             *(("FAR",) if is_far(largest) else ()),
-            *_vectors(self.gives[-1]),
+            *vectors(self.gives[-1]),
         )
 
     def __call__(self, x: Array) -> tuple[Any, ...]:
@@ -438,7 +280,7 @@ class Bits:
         vector, source = (4, "IMAGES_PLANES") if not self.rule else (16, f"IMAGES_{x.dtype.name.upper()}")
         aligned = x.pointer % vector == count * x.dtype.itemsize % vector == 0
         flag = (site.flag,) if source == "IMAGES_FLOAT32" else ()
-        form = ("LINES",) if len(made) == 2 else _vectors(self.gives)
+        form = ("LINES",) if len(made) == 2 else vectors(self.gives)
         defines = (source, *self.fours, *(("ALIGNED",) if aligned else ()), *form)
         across = min(words, _THREADS)
         down = min(rows, max(1, _FEW_THREADS // across))
@@ -480,7 +322,7 @@ class Chain:
             self.defines += ("CLIP",)
             self.limits = _limits(layers[Clip])
         self.rule = site.rule(layers[Threshold]) if self.has_bits else ()
-        self.defines += ("BITS", *_vectors(self.gives)) if self.has_bits else ()
+        self.defines += ("BITS", *vectors(self.gives)) if self.has_bits else ()
         eights = [site.values[path].shape[-1] for path in (*step.reads, step.writes[-1])]
         self.view = ()
         if Pool in layers or PadChannels in layers:

@@ -13,10 +13,11 @@ import numpy as np
 
 from gpu.bmm.prepared import PreparedMatrix
 from gpu.bnn.images import can_be_strange, checked_images, refuse_strange
-from gpu.bnn.launches import Site, blocks_of, bytes_of, launch_of, lined, width
+from gpu.bnn.launches import launch_of, lined
 from gpu.bnn.pieces import AT_ONCE, Batch, Pieces, kept
 from gpu.bnn.plan import IMAGES, Step, steps_of, values_of
-from gpu.bnn.residuals import Sums, is_sum, with_sums
+from gpu.bnn.residuals import with_sums
+from gpu.bnn.site import Site, blocks_of, bytes_of, width
 from gpu.bnn.whole import Whole
 from gpu.device import Array, Device, is_array
 from gpu.host import choose_device, unknown
@@ -89,7 +90,7 @@ class PreparedNetwork:
         self._offset = site.vector(network.offset, "offset")
         answers = {steps[-1].writes[-1]: (self._scale, self._offset)}
         self._site = site = replace(site, lined=lined(steps, site), answers=answers)
-        self._steps = [(step, Sums(site, step) if is_sum(step) else launch_of(step, site)) for step in steps]
+        self._steps = [(step, launch_of(step, site)) for step in steps]
         self._ends = {path: step for step, _ in self._steps for path in step.reads}
         """The last step that reads a value."""
         device.wait()  # launches read weights before earlier ones end

@@ -4,22 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Any
 
-from gpu.bconv.convolution import Launch
-from gpu.bconv.direct import ROWS, TEAMS, Sum
-from gpu.bconv.geometry import ConvShape, conv_shape
-from gpu.bconv.prepared import placed
-from gpu.bconv.warpgroups import WARPGROUP_SCHEMES, sums_of
-from gpu.bnn.launches import Site, convolution_scheme, fits_int16
+from gpu.bnn.convolutions import WGMMA, convolution_scheme, has_sum
 from gpu.bnn.plan import Step, is_halved
-from gpu.bnn.weights import filters_along_c
-from gpu.device import Array, planned
-from gpu.preparation import prepare
+from gpu.bnn.site import Site, fits_int16
 from reference.types.network import Conv, PadChannels, Pool, Residual, Threshold
-
-_SCHEME = WARPGROUP_SCHEMES["wgmma"]
 
 
 def with_sums(steps: Iterable[Step], site: Site) -> list[Step]:
@@ -68,7 +57,7 @@ def _move_pool(steps: list[Step], i: int, site: Site) -> None:
     before = steps[at]
     made = step.paths[0]
     both = Step((*before.layers, pool), (*before.paths, made), before.reads, (made, *before.writes[1:]))
-    if _users(steps)[given] != 1 or not _can_launch(both, site):
+    if _users(steps)[given] != 1 or not has_sum(both, site):
         return
     steps[at] = both
     steps[i] = Step(step.layers[1:], step.paths[1:], (*step.reads[:-1], made), step.writes)
@@ -91,55 +80,8 @@ def _adds(before: Step, step: Step, users: Counter[str], site: Site) -> bool:
     shorts = *(path for path in step.reads if path != given), step.writes[0]
     if not all(values[path].kind == "integers" and fits_int16(values[path]) for path in shorts):
         return False
-    if convolution_scheme(site, before.paths[0], before.layers[0], image, bits=False) != _SCHEME.name:
+    if convolution_scheme(site, before.paths[0], before.layers[0], image, bits=False) != WGMMA.name:
         return False
     other = (path for path in step.reads if path != given)
     both = Step((*before.layers, *step.layers), (), (*before.reads, *other), step.writes)
-    return _can_launch(both, site)
-
-
-def _can_launch(step: Step, site: Site) -> bool:
-    """Whether a step has a launch for any batch: for one that gives all warpgroups of one block tiles."""
-    shape, output = _launched(step, site, 1)
-    enough = -(-ROWS * TEAMS // (shape.out_height * shape.out_width))
-    return sums_of(replace(shape, batch=enough), output, 1) is not None
-
-
-def _launched(step: Step, site: Site, batch: int) -> tuple[ConvShape, Sum]:
-    """The geometry and the output of a step."""
-    x, other = (site.values[path] for path in step.reads)
-    layer: Any = step.layers[0]
-    kinds: dict[type, Any] = {type(each): each for each in step.layers}
-    before = int(getattr(kinds.get(PadChannels), "before", 0))
-    options = {"stride": layer.stride, "padding": layer.padding, "dilation": layer.dilation}
-    shape = conv_shape((batch, *x.shape), layer.filters.shape, **options)
-    return shape, Sum(other.shape[-1], before, Threshold in kinds, Pool in kinds)
-
-
-@dataclass(eq=False)
-class Sums:
-    """A convolution of bits, plus integers; with a threshold there are bits of the sums, too."""
-
-    site: Site
-    step: Step
-
-    def __post_init__(self) -> None:
-        layer: Any = self.step.layers[0]
-        filters = filters_along_c(layer.filters)
-        self.filters: Any = prepare(filters, "w", scheme=_SCHEME.name, device=self.site.device)
-        last = next((each for each in self.step.layers if isinstance(each, Threshold)), None)
-        self.rule = self.site.rule(last) if last else ()
-
-    def __call__(self, x: Any, other: Array) -> tuple[Any, ...]:
-        """Launch the kernel."""
-        site, device = self.site, self.site.device
-        shape, output = _launched(self.step, site, x.shape[0])
-        chip = device.compute_capability, device.multiprocessors
-        key = "bconv2d", _SCHEME.name, shape, "none", output
-        launch = planned(device.plans, key, lambda: Launch(_SCHEME, shape, "none", output, *chip))
-        y = launch.output_on(device)
-        bits = (site.bits(x.shape[0], site.values[self.step.writes[-1]]),) if self.rule else ()
-        words: Any = (each.words for each in bits)
-        images = placed(x, "x", _SCHEME, device)
-        launch(device, images, self.filters, y, (other, *words, *self.rule))
-        return (y, *bits)
+    return has_sum(both, site)

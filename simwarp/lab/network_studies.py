@@ -18,8 +18,9 @@ import numpy.typing as npt
 import gpu.bnn
 from gpu.bconv.schemes import EVERY_SCHEME as CONVOLUTIONS
 from gpu.bmm.schemes import EVERY_SCHEME as PRODUCTS
-from gpu.bnn.launches import Site, bytes_of, launch_of
+from gpu.bnn.launches import launch_of
 from gpu.bnn.plan import Step, steps_of, values_of
+from gpu.bnn.site import Site, bytes_of
 from reference.errors import DtypeError, FormatError, LaunchError, SchemeError, ShapeError
 from reference.types.network import Conv, Dense, Network, Reals, Residual
 

@@ -9,7 +9,8 @@ import gpu.bnn.network
 import reference.bnn
 from gpu.bconv.geometry import conv_shape
 from gpu.bnn.dots import order_of, pieces_of, planes_of, tiles_of
-from gpu.bnn.launches import Dots, Site
+from gpu.bnn.launches import Dots
+from gpu.bnn.site import Site
 from reference import pack, pack_tensor
 from reference.bnn import Affine, Conv, Dense, Flatten, Network, Pixels, Reals, Threshold
 from reference.types.network_values import Value, _follow, after, input_value

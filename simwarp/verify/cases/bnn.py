@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 import gpu.bnn
 import reference.bnn
-from gpu.bnn.launches import macros
 from gpu.bnn.operations import fused
 from gpu.bnn.plan import Step, steps_of, values_of
+from gpu.bnn.site import macros
 from gpu.bnn.whole import MACROS
 from gpu.compile import compile_file
 from reference.bnn import (

@@ -1,0 +1,138 @@
+"""Where the steps of a network run, and what their launches share: arrays, kernels of this folder, macros."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from gpu.bmm.fsb import TILE_BITS
+from gpu.bmm.prepared import PreparedMatrix
+from gpu.bnn.plan import Values
+from gpu.compile import compile_file
+from gpu.device import Array, Device, Dim, LaunchPlan, is_array, launch
+from reference.types import PackedBits, PackedTensor
+from reference.types.network import Conv, Dense, Threshold
+from reference.types.network_values import INT16_MAX, INT16_MIN, Value
+
+Launch: TypeAlias = Callable[..., tuple[Any, ...]]
+"""Takes what a step reads, returns what it writes: packed bits, or an array of int16 or int32."""
+
+_THREADS = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """Where a step runs: a device, the values of the network, and what to use for it.
+
+    Attributes
+    ----------
+    schemes : dict
+        Schemes by the path of a layer, or by "Conv" and "Dense".
+    flag : device array of one int32
+        What kernels raise for a number of the images that is not finite, or beyond int16.
+    lined : set of str
+        The paths of bits that only products of lines take: they are made as such a product's A.
+    answers : dict
+        Scale and offset of logits, by the path of the sums that they are of: a product may give all three.
+    """
+
+    device: Device
+    values: Values
+    schemes: dict[str, str]
+    flag: Array
+    lined: frozenset[str] = frozenset()
+    answers: dict[str, tuple[Array, Array]] = field(default_factory=dict[str, tuple[Array, Array]])
+
+    def launch(
+        self,
+        source: str,
+        name: str,
+        defines: tuple[str, ...],
+        shape: tuple[Dim, Dim],
+        *args: Any,
+        shared: int = 0,
+    ) -> None:
+        """Launch a kernel of this folder; arguments are arrays, numbers and structures."""
+        arrays = [each for each in args if is_array(each)]
+        fixed = tuple(None if is_array(each) else each for each in args)
+        key = tuple(each.tobytes() if isinstance(each, np.void) else each for each in fixed)
+
+        def made() -> LaunchPlan:
+            ptx = compile_file(f"bnn/{source}.cu", macros(defines), self.device.compute_capability)
+            overlaps = self.device.compute_capability >= (9, 0)
+            return LaunchPlan(ptx.text, name, *shape, fixed, shared, dependent=overlaps)
+
+        launch(self.device, ("bnn", source, name, defines, shape, shared, key), made, *arrays)
+
+    def integers(self, batch: int, value: Value) -> Array:
+        """Allocate integers of some images."""
+        dtype = np.int16 if fits_int16(value) else np.int32
+        return self.device.allocate((batch, *value.shape), dtype, "integers")
+
+    def bits(self, batch: int, value: Value) -> PackedBits | PackedTensor:
+        """Allocate bits of some images."""
+        words = -(-value.shape[-1] // 32)
+        if len(value.shape) == 1:
+            array = self.device.allocate((words, batch), np.uint32, "bits")
+            return PackedBits(array, (batch, value.shape[0]), "column", 32, "lsb")
+        height, width, channels = value.shape
+        array = self.device.allocate((batch, height, width, words), np.uint32, "bits")
+        return PackedTensor(array, (batch, height, width, channels), "NHWC", 32, "lsb")
+
+    def lines(self, batch: int, value: Value) -> PreparedMatrix:
+        """Allocate bits of vectors as the A of a product that takes lines."""
+        (bits,) = value.shape
+        words = self.device.allocate((batch, -(-bits // TILE_BITS), TILE_BITS // 32), np.uint32, "lines")
+        ones = self.device.allocate((batch,), np.uint32, "ones")
+        return PreparedMatrix(words, ones, (batch, bits), "a", False, "btc2", "lines", "lsb")
+
+    def rule(self, threshold: Threshold) -> tuple[Array, Array]:
+        """Thresholds and flips on the device."""
+        return (
+            self.device.upload(np.ascontiguousarray(threshold.thresholds), "thresholds"),
+            self.device.upload(np.asarray(threshold.flip).astype(np.uint8), "flip"),
+        )
+
+    def vector(self, given: Any, name: str) -> Array:
+        """A vector with one number for each channel, on the device."""
+        return self.device.upload(np.ascontiguousarray(given), name)
+
+    def scheme(self, path: str, layer: Conv | Dense) -> str:
+        """The scheme that the user chose for a layer, or "auto"."""
+        return self.schemes.get(path, self.schemes.get(type(layer).__name__, "auto"))
+
+
+def macros(defines: Iterable[str]) -> dict[str, str]:
+    """Names of macros, some with ``=`` and a value, as the compiler takes them."""
+    return {name: value for name, _, value in (define.partition("=") for define in defines)}
+
+
+def blocks_of(count: int, of_block: int = _THREADS, threads: int = _THREADS) -> tuple[Dim, Dim]:
+    """Grid and block for a number of elements."""
+    return (-(-count // of_block), 1, 1), (threads, 1, 1)
+
+
+def bytes_of(value: Value) -> int:
+    """The bytes of a value of one image."""
+    if value.kind == "integers":
+        return prod(value.shape) * (2 if fits_int16(value) else 4)
+    return prod(value.shape[:-1]) * -(-value.shape[-1] // 32) * 4
+
+
+def fits_int16(value: Value) -> bool:
+    """Whether integers have 16 bits between layers."""
+    return value.low >= INT16_MIN and value.high <= INT16_MAX
+
+
+def width(what: str, array: Array) -> str:
+    """The macro of widths.cuh for an array that a kernel takes as GIVEN, OTHER or MADE."""
+    return f"{what}_{np.dtype(array.dtype).name.upper()}"
+
+
+def vectors(value: Value) -> tuple[str, ...]:
+    """The macro of bits.cuh for what is one row of an image."""
+    return ("VECTORS",) if len(value.shape) == 1 else ()
