@@ -102,6 +102,15 @@ NETWORKS = {
         Flatten(),
         dense(4 * 64, 9),
     ),
+    "added": lambda: network(
+        pixels(4, 4, 3),
+        conv(3, 3, 3, 16, padding=SAME),
+        Residual((threshold(16, 900), conv(3, 3, 16, 16, padding=SAME))),
+        Residual((threshold(16, 900), conv(3, 3, 16, 16, padding=SAME))),
+        threshold(16, 900),
+        Flatten(),
+        dense(16 * 16, 9),
+    ),
     "pooled": lambda: network(
         pixels(5, 5, 8), threshold(8, 90), Pool("or", (3, 3), (2, 2), SAME), Flatten(), dense(72, 9)
     ),
@@ -325,7 +334,8 @@ WAITS = {
     "units": ("eights", "bconv/btc_operands.cu", "    const unsigned units_of_line"),
     "ones": ("eights", "bconv/btc_operands.cu", "    const unsigned line ="),
     "copied windows": ("eights", "bconv/wgmma.cu", "\n    const unsigned serving"),
-    "patches": ("eights", "bconv/direct.cu", "\n    if (threadIdx.x >= multiplying)"),
+    "patches": ("eights", "bconv/direct.cu", "#endif\n    Turn<patches> turn;"),
+    "what is added": ("added", "bconv/direct.cu", "#endif\n#if defined(ADDED)"),
 }
 
 
