@@ -28,6 +28,9 @@ ENOUGH_BLOCKS = 128
 UNIT_WORDS = 4
 """32-bit words of a unit: the 128 channels that a bit tensor core takes at once."""
 
+PAIRED_WORDS = 2
+"""32-bit words of a pixel or tap that shares a unit with its neighbour."""
+
 LARGEST_OFFSET = 2**32
 """The most units of a tensor, because kernels count them in 32 bits."""
 
@@ -109,17 +112,19 @@ def addends_of(
     count common ones), or plus twice its ones at the other taps (if they count differences). ``filters`` are
     units of 128 bits (R, S, O, units, 4), or FSB tiles (R, S, ceil(O / 8), units, 8, 4). A row is padded to a
     multiple of ``columns``. For warpgroups filters are lines (O, R, S, units, 4), and rows along the border
-    have the difference from the inside one.
+    have the difference from the inside one; of 33 to 64 channels they are `paired_lines`.
     """
     height, width, count = shape.filter_height, shape.filter_width, shape.filters
     prefix = device.allocate((height + 1, width + 1, count), np.uint32, "prefix sums of the filters' ones")
     sizes = "addends", shape, lines_of_tile, columns, for_warpgroups
-    units, pitch = -(-shape.channels // 128), -(-count // columns) * columns
-    steps = units, -(-count // lines_of_tile) * lines_of_tile * units
-    steps = (height * width * units, units) if for_warpgroups else steps
+    pitch, of_tap = -(-count // columns) * columns, -(-shape.channels // 128) * UNIT_WORDS
+    steps = of_tap, -(-count // lines_of_tile) * lines_of_tile * of_tap
+    if for_warpgroups:
+        of_tap = PAIRED_WORDS if is_paired(shape.channels) else of_tap
+        steps = filters.nbytes // (4 * count), of_tap
 
     def sums() -> LaunchPlan:
-        args = (None, None, shape.argument, lines_of_tile, *steps)
+        args = (None, None, shape.argument, of_tap, lines_of_tile, *steps)
         return _plan("sum_filters", count * 32, args, device)
 
     launch(device, ("sum_filters", *sizes), sums, filters, prefix)
@@ -172,6 +177,27 @@ def lines_of_filters(words: Array, device: Device) -> Array:
     height, width, filters, count = words.shape
     shape = (filters, height, width, -(-count // UNIT_WORDS) * UNIT_WORDS)
     return _to_units(words, shape, (filters, height * width, count, 1), (count, filters * count), device)
+
+
+def is_paired(channels: int, width: int = 0) -> bool:
+    """Whether two pixels of a line, or two taps, can share a unit: each fills half of it."""
+    return -(-channels // 32) == PAIRED_WORDS and width % 2 == 0
+
+
+def paired_lines(words: Array, device: Device) -> Array:
+    """Rearrange packed filters (R, S, O, 2 words) into lines of units of two taps, (O, ceil(R S / 2), 4)."""
+    height, width, filters, _ = words.shape
+    units = device.allocate((filters, -(-height * width // 2), UNIT_WORDS), np.uint32, "units")
+    plan = partial(_plan, "to_pairs", units.nbytes // 16, (None, None, filters, height * width), device)
+    launch(device, ("to_pairs", words.shape), plan, words, units)
+    return units
+
+
+def unpaired_lines(pairs: Array, taps: int, device: Device) -> Array:
+    """`paired_lines` with a unit for each tap, (O, R S, 4)."""
+    filters, units, _ = pairs.shape
+    steps = units * UNIT_WORDS, PAIRED_WORDS
+    return _to_units(pairs, (filters, taps, UNIT_WORDS), (filters, taps, PAIRED_WORDS, 1), steps, device)
 
 
 def ones_of(units: Array, lines: int, device: Device) -> Array:

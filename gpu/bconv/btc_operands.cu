@@ -29,17 +29,29 @@ to_units(const unsigned* words, Unit* units, unsigned places, unsigned lines,
     units[at] = {word[0], word[1], word[2], word[3]};
 }
 
+// Words of filters (taps, filters, 2) as lines of units that have two taps: (filters, taps / 2), zeros behind the last tap.
+extern "C" __global__ void __launch_bounds__(128)
+to_pairs(const uint2* words, Unit* units, unsigned filters, unsigned taps)
+{
+    const unsigned pairs = divide_up(taps, 2), at = blockIdx.x * blockDim.x + threadIdx.x;
+    if (at >= filters * pairs) return;
+    const unsigned filter = at / pairs, tap = at % pairs * 2;
+    const uint2 first = words[tap * filters + filter];
+    const uint2 second = tap + 1 < taps ? words[(tap + 1) * filters + filter] : uint2{};
+    units[at] = {first.x, first.y, second.x, second.y};
+}
+
 // prefix[r, s, o] (R + 1, S + 1, O): the ones of filter o at the taps above r and left of s. A warp has a
-// filter. Its units lie one after another in each tap, or those of 8 filters take turns. So many units lie from one
+// filter. Its words lie one after another in each tap, or units of 8 filters take turns. So many words lie from one
 // filter, and tap, to the next.
 extern "C" __global__ void __launch_bounds__(128)
-sum_filters(const Unit* filters, unsigned* prefix, const ConvShape shape,
-            unsigned lines_of_tile, Index filter_step, Index tap_step)
+sum_filters(const unsigned* filters, unsigned* prefix, const ConvShape shape,
+            unsigned words_of_tap, unsigned lines_of_tile, Index filter_step, Index tap_step)
 {
     const unsigned o = number_of_this_warp(), lane = lane_of_this_thread();
     if (o >= shape.filters) return;
-    const unsigned units = divide_up(shape.channels, tile_bits);
-    const Unit* const filter = filters + o / lines_of_tile * lines_of_tile * filter_step + o % lines_of_tile;
+    const unsigned first = o / lines_of_tile * lines_of_tile, in_tile = o - first;
+    const unsigned* const filter = filters + first * filter_step + in_tile * tile_words;
     const auto at = [&](unsigned r, unsigned s) { return ((Index)r * (shape.filter_width + 1) + s) * shape.filters + o; };
 
     for (unsigned s = lane; s <= shape.filter_width; s += warp_size) prefix[at(0, s)] = 0;
@@ -48,12 +60,10 @@ sum_filters(const Unit* filters, unsigned* prefix, const ConvShape shape,
         unsigned of_row = 0;
         if (lane == 0) prefix[at(r + 1, 0)] = 0;
         for (unsigned s = 0; s < shape.filter_width; ++s) {
-            const Unit* const tap = filter + (r * shape.filter_width + s) * tap_step;
+            const unsigned* const tap = filter + (r * shape.filter_width + s) * tap_step;
             unsigned ones = 0;
-            for (unsigned i = lane; i < units; i += warp_size) {
-                const Unit unit = tap[i * lines_of_tile];
-                ones += __popc(unit.x) + __popc(unit.y) + __popc(unit.z) + __popc(unit.w);
-            }
+            for (unsigned i = lane; i < words_of_tap; i += warp_size)
+                ones += __popc(tap[i / tile_words * lines_of_tile * tile_words + i % tile_words]);
             for (unsigned distance = warp_size / 2; distance; distance /= 2)
                 ones += __shfl_xor_sync(all_lanes, ones, distance);
             of_row += ones;

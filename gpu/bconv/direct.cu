@@ -18,7 +18,7 @@
 //   -DADDED_BITS             and bit = (sum >= thresholds[o]) != flip[o], words as with OUTPUT_LINES
 //   -DPOOL_MAX               of the sums the largest of 2 x 2 pixels: (N, P / 2, Q / 2, O), P and Q are even
 //   -DEARLY                  filters, their addends, thresholds and flips are read before earlier launches end
-//   -DPIXEL=n                bytes of a pixel of the images: a multiple of 16, at most 128
+//   -DPIXEL=n                bytes of a pixel of the images: 8, or a multiple of 16, at most 128. Two taps of 8 share a chunk of k
 //   -DPATCHES=n              how many patches are in shared memory
 //   -DTABLES=n               at least as many as there are kinds of windows, whose addends a note has
 //   -DSETMAXNREG             warpgroups need registers of the serving one
@@ -34,7 +34,8 @@ enum : unsigned { corners = window };
 #endif
 enum : unsigned {
     pixel_bytes = PIXEL,
-    pieces = pixel_bytes / chunk,
+    pieces = (pixel_bytes + chunk - 1) / chunk,
+    taps_of_chunk = pieces * chunk / pixel_bytes,
     swizzled = pixel_bytes == 32 || pixel_bytes == 64 || pixel_bytes == 128 ? pieces - 1 : 0,  // chunks of a pixel, or none
     chunks_of_product = product_bytes / chunk,
     patches = PATCHES,
@@ -44,6 +45,7 @@ enum : unsigned {
     taken = (begun - given) / consumers / 8 * 8,
 };
 static_assert(members == 1 && teams == consumers, "a warpgroup has tiles of its own");
+static_assert(pixel_bytes == 8 || pixel_bytes % chunk == 0, "a lane loads a word of one tap");
 
 // The outputs of a tile, images x down x across, the patch that they need, and how many tiles there are.
 struct Patch {
@@ -101,6 +103,12 @@ __device__ inline Spot origin_of(unsigned tile, const Patch& patch)
 
 __device__ inline Spot plus(const Spot& x, const Spot& y) { return {x.image + y.image, x.row + y.row, x.column + y.column}; }
 
+// Pixels of a patch left of its first tap, as copies begin at multiples of 16 bytes of a line.
+__device__ inline unsigned pixels_before(const ConvShape& shape, const Spot& origin)
+{
+    return column_of_tap(shape, origin.column, 0) % taps_of_chunk;
+}
+
 // The tiles of this block, of as many blocks as have the same filters.
 struct Share {
     unsigned column, first, step;
@@ -133,8 +141,12 @@ __device__ inline void bring(const Memory& memory, const Share& share, const Pat
         const Spot origin = origin_of(i, patch);
         wait(room.empty[turn.at], turn.parity ^ 1);  // the first turn passes
         arrive_and_expect(room.full[turn.at], patch.images * patch.height * patch.width * pixel_bytes);
-        load_box(memory.patches + turn.at * patch.bytes, images, 0, column_of_tap(shape, origin.column, 0),
-                 row_of_tap(shape, origin.row, 0), origin.image, room.full[turn.at]);
+        unsigned char* const to = memory.patches + turn.at * patch.bytes;
+        const int column = column_of_tap(shape, origin.column, 0), row = row_of_tap(shape, origin.row, 0);
+        if (taps_of_chunk > 1)  // the map's innermost dimension are the pixels of a line
+            load_box(to, images, column - pixels_before(shape, origin), row, origin.image, 0, room.full[turn.at]);
+        else
+            load_box(to, images, 0, column, row, origin.image, room.full[turn.at]);
 #if !defined(EARLY)
         if (i == share.first) bring_filters();  // behind the first patch, which comes from farther away
 #endif
@@ -150,6 +162,7 @@ struct Lines {
 
     __device__ Lines(const Place& place, const Patch& patch, const ConvShape& shape)
     {
+        const unsigned words = 4 / taps_of_chunk;  // of a tap in a chunk
 #pragma unroll
         for (unsigned part = 0; part < parts; ++part)
 #pragma unroll
@@ -157,7 +170,7 @@ struct Lines {
                 const Spot spot = spot_of(place.row(part) + 8 * r, patch);
                 spots[part][r] = spot.image << 16 | spot.row << 8 | spot.column;
                 const unsigned line = spot.image * patch.height + spot.row * shape.stride_h;
-                bytes[part][r] = (line * patch.width + spot.column * shape.stride_w) * pixel_bytes + place.lane % 4 * 4;
+                bytes[part][r] = (line * patch.width + spot.column * shape.stride_w) * pixel_bytes + place.lane % words * 4;
             }
     }
 };
@@ -176,6 +189,12 @@ struct Chunks {
     unsigned piece = 0, s = 0, r = 0, bytes = 0;  // bytes of the tap's pixel behind that of the first one
     unsigned starts[parts][2];                    // of the tap's pixels, where chunk 0 is
 
+    // Begin at this lane's first tap: where two share a chunk, the other half of a quad has the second one.
+    __device__ void begin(const Place& place)
+    {
+        if (taps_of_chunk > 1 && place.lane % 4 >= 2) advance();
+    }
+
     // Load the next two chunks; past the last tap there are zeros.
     __device__ void load(Fragment& to)
     {
@@ -191,7 +210,10 @@ struct Chunks {
                     const unsigned start = starts[part][i], at = swizzled ? start ^ piece * chunk : start + piece * chunk;
                     to.words[part][2 * half + i] = *reinterpret_cast<const unsigned*>(is_tap ? patch + at : zeros);
                 }
-            if (++piece == pieces) advance();
+            if (++piece < pieces) continue;
+            piece = 0;
+#pragma unroll
+            for (unsigned tap = 0; tap < taps_of_chunk; ++tap) advance();
         }
     }
 
@@ -208,7 +230,7 @@ struct Chunks {
     }
     __device__ void advance()
     {
-        piece = 0, bytes += shape.dilation_w * pixel_bytes;
+        bytes += shape.dilation_w * pixel_bytes;
         if (++s < shape.filter_width) return;
         s = 0, ++r;
         bytes += (shape.dilation_h * sizes.width - shape.filter_width * shape.dilation_w) * pixel_bytes;
@@ -525,7 +547,9 @@ direct(const __grid_constant__ TensorMap images, const __grid_constant__ TensorM
         __syncwarp();
 #endif
         wait(room.full[turn.at], turn.parity);
-        Chunks chunks = {shape, patch, memory.patches + turn.at * patch.bytes, room.zeros, lines};
+        const unsigned before = pixels_before(shape, origin) * pixel_bytes;
+        Chunks chunks = {shape, patch, memory.patches + turn.at * patch.bytes + before, room.zeros, lines};
+        chunks.begin(place);
         multiply(sums, ones, memory, chunks, divide_up(bytes, product_bytes), i == share.first + team * share.step);
         __syncwarp();
         if (place.lane == 0) arrive(room.empty[turn.at]);

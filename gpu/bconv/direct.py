@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from gpu.bconv.btc import Borders
+from gpu.bconv.btc import Borders, is_paired
 from gpu.bconv.geometry import ConvShape, Pool
 from gpu.bmm.warpgroups import BITS, MOST_SHARED, OPTIONS, SPAN, Tile, map_of_lines
 from gpu.compile import compile_file
@@ -22,8 +22,8 @@ from reference.types.tensor_map import TensorMap
 ROWS, COLUMNS, TEAMS = 64, (128, 64), 4
 """Outputs of a tile, filters of a block, and its warpgroups, if it has tiles for them."""
 
-MOST_PIXEL = 128
-"""Bytes of a pixel."""
+MOST_PIXEL, PAIRED = 128, 8
+"""Bytes of a pixel, and of one that shares 16 bytes with its neighbour."""
 
 _MOST_STEPS = 16
 _MOST_BOX = 256
@@ -34,7 +34,8 @@ _LINES = 16
 """Outputs in a box of a warp."""
 
 _PRODUCT, _COPY = {128: 116, 64: 97}, 2
-"""Clocks on an H200 of a product of 64 outputs by so many filters, and of a pixel of a patch."""
+"""Clocks on an H200 of a product of 64 outputs by so many filters, and of a pixel of a patch. Two that share
+16 bytes count as one: no more, as a line of them is copied as a whole; how much less is not measured."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class Patch:
     images, down, across : int
         Of the outputs.
     height, width : int
-        Of the pixels in each image.
+        Of the pixels in each image; of paired ones an even number across, so that copies may begin at a pair.
     tiles_down, tiles_across, tiles : int
         How many tiles there are.
     """
@@ -103,11 +104,15 @@ class Patch:
         reach_h = (shape.filter_height - 1) * shape.dilation_h
         reach_w = (shape.filter_width - 1) * shape.dilation_w
         side = 1 if pool == "none" else 2
+        width = (across - 1) * shape.stride_w + reach_w + 1
+        if pixel_of(shape) == PAIRED:
+            skips = shape.pad_left % 2 or across * shape.stride_w % 2
+            width = (width + skips + 1) // 2 * 2
         tiles_down = -(-(shape.out_height // side * side) // down)
         tiles_across = -(-(shape.out_width // side * side) // across)
         return cls(
             *(images, down, across),
-            *((down - 1) * shape.stride_h + reach_h + 1, (across - 1) * shape.stride_w + reach_w + 1),
+            *((down - 1) * shape.stride_h + reach_h + 1, width),
             *(tiles_down, tiles_across, tiles_down * tiles_across * -(-shape.batch // images)),
         )
 
@@ -142,27 +147,35 @@ class Direct:
     tables: int
     shared: int
 
-    def clocks(self, shape: ConvShape, line: int, multiprocessors: int) -> tuple[float, int]:
+    def clocks(self, shape: ConvShape, multiprocessors: int) -> tuple[float, int]:
         """An estimate for a block, and what is less if that is equal."""
         count = self.patch.of_block(shape.filters, self.tile.columns, multiprocessors)
-        clocks = max(-(-line // 32) * _PRODUCT[self.tile.columns], _COPY * self.patch.pixels)
+        copied = self.patch.pixels * min(pixel_of(shape), _UNIT) / _UNIT
+        clocks = max(-(-line_of(shape) // 32) * _PRODUCT[self.tile.columns], _COPY * copied)
         return count * clocks, self.patch.tiles * self.patch.pixels
 
 
-def direct_of(
-    shape: ConvShape, kind: Kind, pool: Pool, tables: int, pixel: int, multiprocessors: int
-) -> Direct | None:
+def pixel_of(shape: ConvShape) -> int:
+    """The bytes of a pixel in a patch: whole units, or half a one where two share it."""
+    return PAIRED if is_paired(shape.channels, shape.width) else -(-shape.channels // 128) * _UNIT
+
+
+def line_of(shape: ConvShape) -> int:
+    """The bytes of a filter, whole units."""
+    return -(-shape.filter_height * shape.filter_width * pixel_of(shape) // _UNIT) * _UNIT
+
+
+def direct_of(shape: ConvShape, kind: Kind, pool: Pool, tables: int, multiprocessors: int) -> Direct | None:
     """The best launch, or None if the pixels, the filters or the patches are too large."""
-    line = shape.filter_height * shape.filter_width * pixel
-    if pixel > MOST_PIXEL or line > _MOST_STEPS * SPAN or not tables:
+    if pixel_of(shape) > MOST_PIXEL or line_of(shape) > _MOST_STEPS * SPAN or not tables:
         return None
     found = [
         made
         for columns in COLUMNS
         for patch in _patches(shape, kind.pool if isinstance(kind, Sum) else pool)
-        if (made := _fitting(patch, columns, shape, kind, tables, pixel, multiprocessors)) is not None
+        if (made := _fitting(patch, columns, shape, kind, tables, multiprocessors)) is not None
     ]
-    return min(found, key=lambda each: each.clocks(shape, line, multiprocessors), default=None)
+    return min(found, key=lambda each: each.clocks(shape, multiprocessors), default=None)
 
 
 def plan_direct(
@@ -172,8 +185,7 @@ def plan_direct(
 
     What sums are of comes after the output, and their bits, if there are any, before thresholds.
     """
-    patch, tile, kind, pixel = made.patch, made.tile, made.kind, -(-shape.channels // 128) * 16
-    line = shape.filter_height * shape.filter_width * pixel
+    patch, tile, kind, pixel, line = made.patch, made.tile, made.kind, pixel_of(shape), line_of(shape)
     added = kind if isinstance(kind, Sum) else None
     name = "int16" if isinstance(kind, Sum) else kind
     macros = tile.macros(name, boxes=bool(tile.boxes), group=1)
@@ -216,13 +228,12 @@ def _fitting(
     shape: ConvShape,
     kind: Kind,
     tables: int,
-    pixel: int,
     multiprocessors: int,
 ) -> Direct | None:
     """A launch with as many patches and boxes as fit shared memory."""
     count = patch.of_block(shape.filters, columns, multiprocessors)
     teams = next(teams for teams in (TEAMS, 2, 1) if count >= teams)
-    line = shape.filter_height * shape.filter_width * pixel
+    pixel, line = pixel_of(shape), line_of(shape)
     for boxes in _boxes(kind, shape.filters, columns):
         tile = Tile(ROWS, columns, teams, 1, boxes, teams)
         room = _UNIT + teams * _note(tile, kind, tables) + (_MOST_STEPS + 4 * teams + 1) * _SIGNAL
@@ -252,7 +263,11 @@ def _note(tile: Tile, kind: Kind, tables: int) -> int:
 
 
 def _map_of_images(shape: ConvShape, patch: Patch, pixel: int) -> TensorMap:
-    """The map whose boxes are patches."""
+    """The map whose boxes are patches; those of paired pixels have whole lines of them as rows."""
+    if pixel == PAIRED:
+        sizes, box = (shape.width, shape.height, shape.batch, 1), (patch.width, patch.height, patch.images, 1)
+        strides = tuple(prod(sizes[: i + 1]) * PAIRED for i in range(3))
+        return TensorMap("uint64", 0, sizes, strides, box, (1,) * 4)
     sizes = pixel, shape.width, shape.height, shape.batch
     strides = pixel, shape.width * pixel, shape.height * shape.width * pixel
     box = pixel, patch.width, patch.height, patch.images

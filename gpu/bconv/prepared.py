@@ -8,7 +8,7 @@ from functools import partial
 from math import prod
 from typing import Any, Literal, TypeAlias
 
-from gpu.bconv.btc import ones_of
+from gpu.bconv.btc import is_paired, ones_of, unpaired_lines, whole_units
 from gpu.bconv.geometry import ConvShape, conv_shape
 from gpu.bconv.packing import MEANINGS, check_packed, pack_on_device, regrouped, tensor
 from gpu.bconv.schemes import EVERY_SCHEME, PREFERRED, AnyScheme, plan_shape
@@ -37,7 +37,7 @@ MOST_ADDENDS = 16
 
 @dataclass(eq=False)
 class Addends:
-    """Addends of filters or ones of images, and the device whose stream makes them, or None."""
+    """Addends of filters, ones of images or units, and the device whose stream makes them, or None."""
 
     array: Array
     maker: Device | None
@@ -57,7 +57,7 @@ class PreparedTensor(Prepared):
     Attributes
     ----------
     words : device array
-        Packed words, units of 128 channels, or FSB tiles.
+        Packed words, units of 128 channels, units of two pixels or taps, or FSB tiles.
     shape : (int, int, int, int)
         The shape of the original tensor, without padding.
     role : "x" or "w"
@@ -65,7 +65,8 @@ class PreparedTensor(Prepared):
     scheme : str
         The scheme that it was prepared for.
     kept : dict
-        Addends of filters by geometry of the convolution, and ones of images, made when a call needs them.
+        Addends of filters by geometry of the convolution, ones of images, and units of what shares them, made
+        when a call needs them.
     device : Device
     kind : tuple
         The operand's part of the key under which launches are kept.
@@ -91,7 +92,16 @@ class PreparedTensor(Prepared):
     def ones(self, device: Device) -> Array:
         """The 1 bits of each pixel of these images."""
         pixels = prod(self.shape[:3])
-        return self._once("ones", partial(ones_of, self.words, pixels, device), device)
+        return self._once("ones", lambda: ones_of(self.units(device), pixels, device), device)
+
+    def units(self, device: Device) -> Array:
+        """The words for kernels of warpgroups that take whole units of each pixel or tap."""
+        if self.role == "x":
+            paired, make = is_paired(self.shape[3], self.shape[2]), partial(whole_units, self.words, device)
+        else:
+            height, width, channels, _ = self.shape
+            paired, make = is_paired(channels), partial(unpaired_lines, self.words, height * width, device)
+        return self._once("units", make, device) if paired else self.words
 
     def _once(self, what: Any, make: Callable[[], Array], device: Device) -> Array:
         found = self.kept.get(what)
@@ -149,9 +159,9 @@ def placed(x: Any, name: Role, scheme: AnyScheme, device: Device) -> PreparedTen
         if x.scheme != scheme.name:
             raise prepared_for(x, name, scheme.name)
         return x
-    of_warpgroups = scheme if name == "x" and isinstance(scheme, WarpgroupScheme) else None
-    if of_warpgroups and not isinstance(x, PackedTensor):
-        shape, words, ones = of_warpgroups.packed_images(x, device)
+    is_real = not isinstance(x, PackedTensor) and not (name == "x" and is_paired(x.shape[3], x.shape[2]))
+    if name == "x" and is_real and isinstance(scheme, WarpgroupScheme):
+        shape, words, ones = scheme.packed_images(x, device)
         return PreparedTensor(words, shape, name, scheme.name, {"ones": Addends(ones, device)})
     packed = _packed(x, name, scheme, device)
     return PreparedTensor(scheme.arranged(packed, device), packed.shape, name, scheme.name)

@@ -2,7 +2,8 @@
 
 It is an implicit matrix product: rows are pixels of the output, columns filters, and k runs over the taps of
 a window and their channels. Images are those of `gpu.bconv.btc`, with the ones of each pixel; filters are
-lines of units of 128 channels.
+lines of units of 128 channels. Of 33 to 64 channels, two pixels or taps share a unit where a patch can take
+them so: the images' words are then as they are packed.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gpu.bconv.btc import Borders, addends_of, lines_of_filters, whole_units
-from gpu.bconv.direct import Direct, Sum, direct_of, plan_direct
+from gpu.bconv.btc import Borders, addends_of, is_paired, lines_of_filters, paired_lines, whole_units
+from gpu.bconv.direct import PAIRED, Direct, Sum, direct_of, pixel_of, plan_direct
 from gpu.bconv.geometry import ConvShape, Pool
 from gpu.bmm.lines import pack_lines
 from gpu.bmm.warpgroups import (
@@ -103,8 +104,11 @@ class WarpgroupScheme:
     filters: ClassVar[tuple[TensorLayout, ...]] = ("HWOI",)
 
     def arranged(self, packed: PackedTensor, device: Device) -> Array:
-        """Rearrange packed images into units of 128 channels, filters into lines of such units."""
-        arrange = whole_units if packed.layout == "NHWC" else lines_of_filters
+        """Rearrange packed images into units of 128 channels, filters into lines of such units, or pairs."""
+        _, _, width, channels = packed.shape
+        if packed.layout == "NHWC":
+            return packed.words if is_paired(channels, width) else whole_units(packed.words, device)
+        arrange = paired_lines if is_paired(packed.shape[2]) else lines_of_filters
         return arrange(packed.words, device)
 
     def packed_images(self, x: Any, device: Device) -> tuple[tuple[int, int, int, int], Array, Array]:
@@ -118,8 +122,10 @@ class WarpgroupScheme:
         self, images: Any, filters: Any, shape: ConvShape, device: Device, kernel: str
     ) -> tuple[Array, ...]:
         """The operands of a kernel; ``shape`` has a batch of 1."""
+        if kernel == "direct" and pixel_of(shape) == PAIRED:
+            return images.words, filters.words, filters.addends(shape, device)
         ones = () if kernel == "direct" else (images.ones(device),)
-        return images.words, *ones, filters.words, filters.addends(shape, device)
+        return images.units(device), *ones, filters.units(device), filters.addends(shape, device)
 
     def addends(self, filters: Array, shape: ConvShape, device: Device) -> Array:
         """The addends of arranged filters, of windows along the border relative to those inside."""
@@ -152,7 +158,7 @@ class WarpgroupScheme:
         pitch, borders = -(-filters // COLUMNS) * COLUMNS, Borders.of(shape)
         of_x = map_of_windows(shape) if pool == "none" else None
         if tile is None and (of_x is None or pixel <= _LARGE_PIXEL):
-            tile = direct_of(shape, kind, pool, tables_of(borders.rows(shape)), pixel, multiprocessors)
+            tile = direct_of(shape, kind, pool, tables_of(borders.rows(shape)), multiprocessors)
         if isinstance(tile, Direct):
             return plan_direct(tile, shape, pool, pitch, multiprocessors, early=early)
         tile = tile or fastest(
@@ -192,7 +198,7 @@ def sums_of(shape: ConvShape, output: Sum, multiprocessors: int) -> Direct | Non
     if pixel > _LARGE_PIXEL and map_of_windows(shape) is not None:
         return None
     tables = tables_of(Borders.of(shape).rows(shape))
-    return direct_of(shape, output, "none", tables, pixel, multiprocessors)
+    return direct_of(shape, output, "none", tables, multiprocessors)
 
 
 def clocks(tile: Tile, count: int, steps: int, kind: str) -> float:

@@ -61,6 +61,7 @@ class OnWarpgroups:
 
     def __post_init__(self) -> None:
         shape, _, _ = launched(self.step, self.site, 1)
+        self.filters.units(self.site.device)
         self.filters.addends(shape, self.site.device)
         rule = next((each for each in self.step.layers if isinstance(each, Threshold)), None)
         self.rule = self.site.rule(rule) if rule else ()

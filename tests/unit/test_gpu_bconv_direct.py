@@ -3,10 +3,14 @@
 import numpy as np
 import pytest
 
+import gpu
+import reference
 import simwarp
-from gpu.bconv import direct
+from gpu.bconv import direct, warpgroups
 from gpu.bconv.geometry import conv_shape
 from gpu.bconv.warpgroups import tables_of
+from reference.errors import ShapeError
+from simwarp.verify.draw import Draw
 from support.convolution_mutants import check_found
 from support.wgmma_convolutions import GEOMETRIES, WGMMA, check, launched, signs
 
@@ -23,7 +27,7 @@ def of_patches(x, w, kind, pool, blocks=132, **options):
     """The launch from patches for images and filters of these shapes, if there is one."""
     shape = conv_shape(x, w, **options)
     kinds = tables_of(direct.Borders.of(shape).rows(shape))
-    return direct.direct_of(shape, KINDS[kind], pool, kinds, -(-shape.channels // 128) * 16, blocks)
+    return direct.direct_of(shape, KINDS[kind], pool, kinds, blocks)
 
 
 def differs(x, w, output, blocks=132, device=None, **options):
@@ -51,10 +55,86 @@ def test_pixels_of_16_to_128_bytes_equal_the_reference(c, filters, output):
     assert not differs(signs(1, 3, 5, c), signs(3, 2, c, filters, k=1), output)
 
 
+PAIRED = {
+    "one tap": ((3, 5, 4), (1, 1), {}),
+    "one column of taps": ((1, 6, 6), (3, 1), {"dilation": (2, 1)}),
+    "an odd number of taps": ((2, 9, 10), (3, 3), {}),
+    "as many taps as fill a product": ((1, 5, 8), (2, 2), {"padding": "VALID"}),
+    "no pixel before the first tap": ((1, 9, 8), (5, 5), {}),
+    "odd strides": ((1, 9, 12), (3, 3), {"stride": (2, 3), "dilation": (1, 2), "padding": ((0, 1), (3, 2))}),
+    "taps far outside": ((1, 2, 2), (2, 4), {"padding": ((1, 1), (3, 2))}),
+    "tiles of one column": ((1, 66, 2), (1, 2), {"padding": "VALID"}),
+}
+
+
+@pytest.mark.pairwise
+@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize(("c", "filters"), [(33, 72), (64, 64), (64, 160), (50, 3)])
+@pytest.mark.parametrize("name", PAIRED)
+def test_pixels_that_share_16_bytes_equal_the_reference(name, c, filters, output):
+    images, (height, width), options = PAIRED[name]
+    output = output if images[2] > 2 else output.replace("pooled", "bits")
+    x, w = signs(*images, c), signs(height, width, c, filters, k=1)
+    assert direct.pixel_of(conv_shape(x.shape, w.shape, **options)) == 8
+    assert not differs(x, w, output, 2, **options)
+
+
+@pytest.mark.parametrize("k", [*range(6), *(pytest.param(k, marks=pytest.mark.slow) for k in range(6, 40))])
+def test_random_geometries_of_pixels_that_share_16_bytes_equal_the_reference(k):
+    draw = Draw(0, "paired pixels", k)
+    size, window = (draw.integer(1, 9), 2 * draw.integer(1, 8)), (draw.integer(1, 5), draw.integer(1, 5))
+    steps, gaps = [(draw.integer(1, 3), draw.integer(1, 3)) for _ in range(2)]
+    spans = [(n - 1) * gap + 1 for n, gap in zip(window, gaps, strict=True)]
+    pads = tuple(
+        (max(span - n, 0) + draw.integer(0, 2), draw.integer(0, 3))
+        for n, span in zip(size, spans, strict=True)
+    )
+    c = draw.integer(33, 64)
+    x, w = signs(draw.integer(1, 3), *size, c, k=k), signs(*window, c, draw.integer(1, 70), k=k + 1)
+    check(x, w, pools=(None, "or"), stride=steps, dilation=gaps, padding="SAME" if k % 2 else pads)
+
+
+def test_an_odd_line_has_no_pairs(monkeypatch):
+    """Its bytes are no multiple of 16, and no tensor map takes them."""
+    shape = (1, 5, 5, 64), (3, 3, 64, 8)
+    assert direct.pixel_of(conv_shape(*shape)) == 16
+    monkeypatch.setattr(direct, "is_paired", lambda *_: True)
+    with pytest.raises(ShapeError, match="a stride of 40 bytes"):
+        gpu.bconv2d(signs(*shape[0]), signs(*shape[1]), scheme="wgmma", device=simwarp.Device((9, 0)))
+
+
+def test_filters_serve_lines_with_and_without_pairs(monkeypatch):
+    """One launch spreads their taps when a line is odd or windows are copied; images of pairs stay."""
+    device, launches = simwarp.Device((9, 0)), []
+    launch = simwarp.Device.launch
+    monkeypatch.setattr(
+        simwarp.Device,
+        "launch",
+        lambda self, plan, arrays: launches.append(plan.name) or launch(self, plan, arrays),
+    )
+    w = signs(3, 3, 64, 8, k=1)
+    filters = gpu.prepare(w, "w", scheme="wgmma", device=device)
+
+    def launched_for(width):
+        x = signs(2, 4, width, 64)
+        packed = gpu.pack_tensor(device.upload(x), layout="NHWC")
+        del launches[:]
+        y = gpu.bconv2d(packed, filters).download()
+        np.testing.assert_array_equal(y, reference.bconv2d(x, w))
+        return [name for name in launches if name not in ("sum_filters", "add_borders")]
+
+    assert launches == ["pack_filters", "to_pairs"]
+    assert launched_for(6) == launched_for(8) == ["direct"]
+    assert launched_for(5) == ["to_units", "to_units", "direct"]  # images, filters
+    assert launched_for(7) == ["to_units", "direct"]
+    monkeypatch.setattr(warpgroups, "direct_of", lambda *_: None)
+    assert launched_for(10) == ["to_units", "count_ones", "wgmma"]
+
+
 @pytest.mark.pairwise
 @pytest.mark.parametrize("schedule", ["lowest pc", "stack", pytest.param("random", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("output", OUTPUTS)
-@pytest.mark.parametrize("size", [(3, 11, 9), (70, 2, 2)])
+@pytest.mark.parametrize("size", [(3, 11, 9), (3, 11, 10), (70, 2, 2)])
 def test_a_block_with_several_tiles_is_right_under_every_schedule(schedule, output, size):
     """Each warpgroup has more tiles than one, and patches come into memory that others have left."""
     device = simwarp.Device((9, 0), schedule=schedule)
@@ -62,13 +142,14 @@ def test_a_block_with_several_tiles_is_right_under_every_schedule(schedule, outp
 
 
 def test_the_outputs_of_a_tile_follow_the_size_of_images():
-    def outputs(size, filters=64, pool="none", **options):
-        made = of_patches((64, *size, 64), (3, 3, 64, filters), "bits", pool, **options)
+    def outputs(size, filters=64, pool="none", c=128):
+        made = of_patches((64, *size, c), (3, 3, c, filters), "bits", pool)
         return made.patch.images, made.patch.down, made.patch.across, made.tile.columns
 
-    assert outputs((64, 64)) == (1, 8, 8, 64)
+    assert outputs((64, 64)) == outputs((56, 56), c=64) == (1, 8, 8, 64)
     assert outputs((64, 64), 128) == (1, 8, 8, 128)
     assert outputs((4, 200))[1:3] == (4, 16)
+    assert outputs((64, 64), c=64)[1:3] == (4, 16)  # 6 lines of 20 pixels are as many as 10 of 12
     assert outputs((2, 2), pool="or")[:3] == (8, 2, 4)
     assert outputs((1, 1), filters=8)[:3] == (8, 2, 4)
 
@@ -123,12 +204,13 @@ def test_patches_are_used_where_they_are_faster(c, pool, name):
 # Mutants
 
 CONVOLUTION, NOTES, REGISTERS = "bconv/direct.cu", "bconv/notes.cuh", "include/warpgroup.cuh"
+OPERANDS = "bconv/btc_operands.cu"
 MUTANTS = {
     "another column of the patch": (
         "int",
         CONVOLUTION,
-        "column_of_tap(shape, origin.column, 0)",
-        "origin.column",
+        "column = column_of_tap(shape, origin.column, 0)",
+        "column = origin.column",
     ),
     "rows not apart": ("int", CONVOLUTION, "spot.row * shape.stride_h;", "spot.row;"),
     "taps not dilated": (
@@ -162,6 +244,20 @@ MUTANTS = {
         "if (is_first && product == 0) wait(memory.room.filled[step], 0);",
         "",
     ),
+    "copies between pairs": ("pairs", CONVOLUTION, "column - pixels_before(shape, origin)", "column"),
+    "pixels before the first tap": ("pairs", CONVOLUTION, "before, room.zeros", "0 * before, room.zeros"),
+    "first taps for a whole quad": ("pairs", CONVOLUTION, "        chunks.begin(place);\n", ""),
+    "the other half of a quad": ("pairs", CONVOLUTION, "place.lane % 4 >= 2", "place.lane % 4 < 2"),
+    "one tap in a chunk": ("pairs", CONVOLUTION, "tap < taps_of_chunk; ++tap", "tap < 1; ++tap"),
+    "words of the next pixel": ("pairs", CONVOLUTION, "place.lane % words * 4", "place.lane % 4 * 4"),
+    "a tap past the last one": ("pairs", CONVOLUTION, "r < shape.filter_height;", "true;"),
+    "filters with one tap twice": ("pairs", OPERANDS, "words[(tap + 1) * filters", "words[tap * filters"),
+    "ones of other taps": (
+        "pairs",
+        OPERANDS,
+        "first * filter_step + in_tile",
+        "first * words_of_tap + in_tile",
+    ),
     "no border": ("int", CONVOLUTION, "exists ? x.borders.of_pixel(shape, pixel) : 0", "0"),
     "tables read too early": (
         "int",
@@ -180,6 +276,7 @@ MUTANTS = {
 }
 CONVOLUTIONS = {
     "int": ((1, 17, 9, 100), (3, 3, 100, 20), "int", {"stride": (2, 1), "dilation": (1, 2)}),
+    "pairs": ((1, 9, 12, 64), (3, 3, 64, 20), "int", {"stride": (1, 2), "padding": ((1, 1), (1, 1))}),
     "many": ((12, 8, 8, 8), (1, 1, 8, 8), "int", {}),
     "wide": ((1, 5, 9, 400), (2, 2, 400, 20), "int", {}),
     "pooled": ((2, 8, 8, 200), (3, 2, 200, 66), "pooled", {}),

@@ -414,6 +414,24 @@ def test_launches_overlap_on_chips_that_can(cc, monkeypatch):
     assert overlap == ({"bits_of_images", "integers", "dots", "answer"} if cc >= (9, 0) else set())
 
 
+def test_bits_of_64_channels_are_the_next_convolutions_images_as_they_are(monkeypatch):
+    launches = []
+    launch = Device.launch
+
+    def recorded(self, plan, arrays):
+        launches.append(plan.name)
+        launch(self, plan, arrays)
+
+    body = [layer for _ in range(2) for layer in (threshold(64), conv(1, 1, 64, 64))]
+    net = network(pixels(1, 2, 2), conv(1, 1, 2, 64), Residual(tuple(body), ()), threshold(64))
+    prepared = gpu.bnn.prepare(net, schemes={"Dense": "bmm32"}, device=Device((9, 0)))
+    given = images(net.input, 2)
+    monkeypatch.setattr(Device, "launch", recorded)
+    np.testing.assert_array_equal(prepared.run(given).sums, reference.bnn.run(net, given).sums)
+    assert launches.count("direct") == 2
+    assert "to_units" not in launches
+
+
 SIX = {
     "mlp": lambda: reference.bnn.mlp(width=8),
     "vgg_cifar": lambda: reference.bnn.vgg_cifar(size=8, width=4),

@@ -245,7 +245,7 @@ def _warpgroup_kernels(arch: tuple[int, int]) -> dict[str, str]:
     """The kernels of small convolutions, with int32 in boxes and in pairs, and bits."""
     scheme, found = WARPGROUP_SCHEMES["wgmma"], dict[str, str]()
     outputs: list[tuple[str, Pool]] = [("int", "none"), ("bits", "none"), ("bits", "or"), ("bits", "and")]
-    every = 128, 256, 512, 1024, 1100
+    every = 64, 128, 256, 512, 1024, 1100
     for channels, filters, (output, pool) in itertools.product(every, (40, 41), outputs):
         if output == "int" or filters == 40:
             shape = conv_shape((1, 8, 8, channels), (3, 3, channels, filters))
