@@ -64,7 +64,7 @@ class Output:
             lines = device.allocate((*stack, m, -(-n // 128), 4), np.uint32, "c")
             if not isinstance(scheme, WarpgroupScheme):
                 return (lines,)
-            parts = scheme.parts(m, n, k, device.multiprocessors)
+            parts = scheme.parts(m, n, k, device.multiprocessors, *stack)
             ones = (*stack, m, parts) if parts > 1 else (*stack, m)
             return lines, device.allocate(ones, np.uint32, "ones of c")
         if self.kind == "answer":

@@ -70,6 +70,8 @@ class PreparedMatrix(Prepared):
         The bit order of its words.
     lines, bits : int
         Rows of A or columns of B, and the length of the dot products.
+    count : int
+        The matrices of a stack; 1 without one.
     parts : int
         How many numbers each line's ones are; 0 without ones.
     device : Device
@@ -89,6 +91,7 @@ class PreparedMatrix(Prepared):
     first: First
     lines: int = field(init=False)
     bits: int = field(init=False)
+    count: int = field(init=False)
     parts: int = field(init=False)
     device: Device = field(init=False)
     arrays: tuple[Any, ...] = field(init=False)
@@ -97,6 +100,7 @@ class PreparedMatrix(Prepared):
     def __post_init__(self) -> None:
         axis = _line_axis(self.role, self.transposed)
         self.lines, self.bits = self.shape[-2:][axis], self.shape[-2:][1 - axis]
+        self.count = prod(self.shape[:-2])
         ones = () if self.ones is None else self.ones.shape[len(self.shape) - 2 :]
         self.parts = ones[1] if len(ones) == 2 else len(ones)
         self.device = self.words.device

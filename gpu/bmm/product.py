@@ -136,7 +136,8 @@ def bmm(
         refuse_nan(a=a, b=b)
     factors = scales_on_device(scales, kind, n, device)
     output = Output(kind, rule_on_device(thresholds, flip, n, device) or factors)
-    recording = None if key is None or stack else Recording(device, arrays)
+    whole = not stack or (rows is None and _is_whole(a, b, chosen))
+    recording = Recording(device, arrays) if key is not None and whole else None
     device = device if recording is None else cast("Device", recording)
     left = placed(a if rows is None else rows, "a", transpose_a, chosen, device)
     right = placed(b, "b", transpose_b, chosen, device)
@@ -183,7 +184,9 @@ def multiply(
     *,
     early: bool = False,
 ) -> None:
-    """Launch the kernel of a scheme, which multiplies two prepared operands; once for each matrix of a stack.
+    """Launch the kernel of a scheme, which multiplies two prepared operands.
+
+    Stacks are one launch with "wgmma", else one for each matrix.
 
     Parameters
     ----------
@@ -214,9 +217,13 @@ def multiply(
     >>> made[0].download()
     array([[5]], dtype=int32)
     """
+    early = early and device.compute_capability >= (9, 0)
+    if isinstance(scheme, WarpgroupScheme):
+        _launch(a, b, made, scheme, output, device, early)
+        return
     stack = stack_of(a.shape, b.shape)
     for left, right, out in zip(a.matrices(stack), b.matrices(stack), matrices(stack, *made), strict=True):
-        _launch(left, right, out, scheme, output, device, early and device.compute_capability >= (9, 0))
+        _launch(left, right, out, scheme, output, device, early)
 
 
 def _as_rows(given: Any, transposed: bool, device: Device) -> Any:
@@ -242,13 +249,14 @@ def _launch(
     device: Device,
     early: bool,
 ) -> None:
-    """Launch the kernel for two matrices."""
+    """Launch the kernel for two matrices; that of warpgroups also for stacks."""
     sizes = m, n, k = a.lines, b.lines, a.bits
+    counts = a.count, b.count
     of_a = a.arrays[:1] if isinstance(scheme, SkinnyScheme) else a.arrays
     operands = (*of_a, *b.arrays)
 
     arrays = (*operands, *made, *output.rule)
-    key = ("bmm", scheme.name, output.kind, output.is_scaled, a.first, a.parts, early, m, n, k)
+    key = ("bmm", scheme.name, output.kind, output.is_scaled, a.first, a.parts, early, m, n, k, *counts)
 
     def plan() -> LaunchPlan:
         if isinstance(scheme, WarpgroupScheme):
@@ -259,6 +267,7 @@ def _launch(
                 scaled=output.is_scaled,
                 parts=a.parts,
                 early=early,
+                matrices=counts,
             )
         kind, arch = "bits" if output.is_bits else "int", device.compute_capability
         if isinstance(scheme, SkinnyScheme):
@@ -273,7 +282,7 @@ def _launch(
 
     if (
         not isinstance(scheme, WarpgroupScheme)
-        or scheme.shares(sizes, output.kind, device.multiprocessors) == 1
+        or scheme.shares(sizes, output.kind, device.multiprocessors, max(counts)) == 1
     ):
         launch(device, key, plan, *arrays)
         return
@@ -305,6 +314,11 @@ def _known(
     if not all(is_array(each) and each.device is home for each in rule):
         return None, None, ()
     return (*key, *((each.shape, each.dtype) for each in rule)), home, (*a_arrays, *b_arrays, *rule)
+
+
+def _is_whole(a: Any, b: Any, scheme: AnyScheme) -> bool:
+    """Whether stacks go to the launch as they were given: nothing is made matrix by matrix."""
+    return type(a) is type(b) is PreparedMatrix and isinstance(scheme, WarpgroupScheme)
 
 
 def _placed_already(x: Any) -> tuple[Any, tuple[Any, ...], Any]:

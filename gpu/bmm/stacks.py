@@ -1,4 +1,4 @@
-"""Stacks of matrices: arrays with one more axis in front, whose matrices kernels take one after the other."""
+"""Stacks of matrices: arrays with one more axis in front, whose matrices most kernels take one after the other."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from gpu.compile import Ptx, compile_file
 from gpu.device import LaunchPlan
-from reference.errors import SchemeError
+from reference.errors import SchemeError, ShapeError
 from reference.types import First, Word
 from reference.types.tensor_map import TensorMap
 
@@ -145,11 +145,12 @@ def fastest(
     output: str,
     multiprocessors: int,
     clocks: Callable[[Tile, int, int, str], float] = Tile.clocks,
+    matrices: int = 1,
 ) -> Tile:
     """The tile with the least estimated time, for outputs of (m, n) by so many steps along k."""
 
     def of_block(tile: Tile) -> tuple[float, int]:
-        count = -(-sizes[0] // tile.rows) * -(-sizes[1] // tile.columns)
+        count = matrices * -(-sizes[0] // tile.rows) * -(-sizes[1] // tile.columns)
         return clocks(tile, -(-count // multiprocessors), steps, output), tile.columns
 
     return min(tiles, key=of_block)
@@ -178,19 +179,22 @@ class WarpgroupScheme:
     largest_k: ClassVar[int | None] = LARGEST_BITS
     fallback: ClassVar = "btc2"
 
-    def tile(self, m: int, n: int, k: int, output: str, multiprocessors: int) -> Tile:
-        """The tile with the least estimated time, for outputs of (m, n)."""
-        return fastest(TILES[output], (m, n), -(-k // (8 * SPAN)), output, multiprocessors)
+    def tile(self, m: int, n: int, k: int, output: str, multiprocessors: int, matrices: int = 1) -> Tile:
+        """The tile with the least estimated time, for so many outputs of (m, n)."""
+        steps = -(-k // (8 * SPAN))
+        return fastest(TILES[output], (m, n), steps, output, multiprocessors, matrices=matrices)
 
-    def parts(self, m: int, n: int, k: int, multiprocessors: int) -> int:
+    def parts(self, m: int, n: int, k: int, multiprocessors: int, matrices: int = 1) -> int:
         """How many tiles lie beside one another in lines of C; each counts the ones of its columns."""
         bits = -(-n // (8 * _UNIT)) * 8 * _UNIT
-        return -(-bits // self.tile(m, n, k, "lines", multiprocessors).columns)
+        return -(-bits // self.tile(m, n, k, "lines", multiprocessors, matrices).columns)
 
-    def shares(self, sizes: tuple[int, int, int], output: str, multiprocessors: int) -> int:
+    def shares(
+        self, sizes: tuple[int, int, int], output: str, multiprocessors: int, matrices: int = 1
+    ) -> int:
         """Into how many shares blocks split k, where there are too few tiles for them; 1 if they do not."""
         (m, n, k), small = sizes, TILES[output][-1]
-        steps, count = -(-k // (8 * SPAN)), -(-m // small.rows) * -(-n // small.columns)
+        steps, count = -(-k // (8 * SPAN)), matrices * -(-m // small.rows) * -(-n // small.columns)
         most = min(multiprocessors // count, steps // _LEAST_SHARE)
         if output != "int32" or most < 2:
             return 1
@@ -205,13 +209,16 @@ class WarpgroupScheme:
         scaled: bool = False,
         splits: bool = False,
         parts: bool = False,
+        stack: bool = False,
     ) -> Ptx:
         """The kernel for a tile and a kind of output, compiled.
 
-        ``boxes`` if C has a tensor map; ``parts`` if several numbers are the ones of a line of A.
+        ``boxes`` if C has a tensor map; ``parts`` if several numbers are the ones of a line of A; ``stack``
+        for several matrices.
         """
         macros = tile.macros(output, boxes=boxes, group=self.group) | ({"SCALED": ""} if scaled else {})
         macros |= ({"SPLIT_K": ""} if splits else {}) | ({"PARTS": ""} if parts else {})
+        macros |= {"STACK": ""} if stack else {}
         return compile_file(self.source, macros, (9, 0), options=OPTIONS)
 
     def plan(
@@ -224,29 +231,36 @@ class WarpgroupScheme:
         tile: Tile | None = None,
         parts: int = 1,
         early: bool = False,
+        matrices: tuple[int, int] = (1, 1),
     ) -> LaunchPlan:
         """The launch of a product of (m, k) and (k, n), for sizes (m, n, k).
 
         A call gives A, its ones, B, its ones, C, and what the output takes: ones of C with lines, in parts;
         thresholds and flips with bits; scales if scaled. ``tile`` overrides the choice. If blocks share k, C
         is 0 before. Ones of A have so many parts. With ``early`` the launch may overlap the one before, and
-        leaves shared memory to the one behind if it has a tile for each block.
+        leaves shared memory to the one behind if it has a tile for each block. ``matrices`` are those of A
+        and of B, as many, or one of either.
         """
-        m, n, k = sizes
-        shares = 1 if tile else self.shares(sizes, output, multiprocessors)
-        tile = tile or (TILES[output][-1] if shares > 1 else self.tile(m, n, k, output, multiprocessors))
+        (m, n, k), most = sizes, max(matrices)
+        shares = 1 if tile else self.shares(sizes, output, multiprocessors, most)
+        small = TILES[output][-1] if shares > 1 else None
+        tile = tile or small or self.tile(m, n, k, output, multiprocessors, most)
+        _check_stack(tile, m, n, most)
         pitch = -(-k // (8 * _UNIT)) * _UNIT
-        of_a, of_b = (map_of_lines(*size, pitch) for size in ((m, tile.rows), (n, tile.columns)))
+        of_stack = matrices if most > 1 else (None, None)
+        of_a = map_of_lines(m, tile.rows, pitch, of_stack[0])
+        of_b = map_of_lines(n, tile.columns, pitch, of_stack[1])
         extra = (None,) * ((output == "lines") + 2 * (output in BITS) + scaled)
-        of_c = None if output in BITS or not tile.boxes else map_of_outputs(m, n, output)
+        of_c = None if output in BITS or not tile.boxes else map_of_outputs(m, n, output, most)
         args = of_a, None, of_b, None, of_c, m, n, k, *extra, *((shares,) if shares > 1 else ())
-        args = (*args, parts) if parts > 1 else args
-        count = -(-m // tile.rows) * -(-n // tile.columns) * shares
+        args = (*args, *((parts,) if parts > 1 else ()), *(matrices if most > 1 else ()))
+        count = most * -(-m // tile.rows) * -(-n // tile.columns) * shares
         if early and count <= multiprocessors:
             tile = replace(tile, stages=min(tile.stages, max(2, -(-k // (8 * SPAN)))))
         boxes, splits = of_c is not None, shares > 1
-        ptx = self.ptx(tile, output, boxes=boxes, scaled=scaled, splits=splits, parts=parts > 1).text
-        shared = tile.shared(output, scaled=scaled)
+        kind = {"boxes": boxes, "scaled": scaled, "splits": splits, "parts": parts > 1, "stack": most > 1}
+        ptx = self.ptx(tile, output, **kind).text
+        shared = tile.shared(output, scaled=scaled) + _SIGNAL * (most > 1)  # the matrix beside each note
         grid, block = (min(count, multiprocessors), 1, 1), (tile.threads, 1, 1)
         return LaunchPlan(ptx, self.name, grid, block, args, shared, dependent=early or splits)
 
@@ -264,16 +278,44 @@ def check_chip(scheme: Any, capability: tuple[int, int], other: str = "btc3") ->
         )
 
 
-def map_of_lines(lines: int, box: int, pitch: int) -> TensorMap:
-    """The map of lines of bits, whose boxes are as many lines of a step along k; without its address."""
-    return TensorMap("uint8", 0, (pitch, lines), (pitch,), (SPAN, box), (1, 1), swizzle=SPAN)
+def map_of_lines(lines: int, box: int, pitch: int, matrices: int | None = None) -> TensorMap:
+    """The map of lines of bits, whose boxes are as many lines of a step along k; without its address.
+
+    That of a stack has one more dimension: its matrices.
+    """
+    of_matrix = TensorMap("uint8", 0, (pitch, lines), (pitch,), (SPAN, box), (1, 1), swizzle=SPAN)
+    return of_matrix if matrices is None else _of_stack(of_matrix, matrices)
 
 
-def map_of_outputs(m: int, n: int, output: str) -> TensorMap | None:
+def map_of_outputs(m: int, n: int, output: str, matrices: int = 1) -> TensorMap | None:
     """The map of C, whose boxes are 16 rows of `SPAN` bytes; None if its rows are not whole units."""
     size = np.dtype(output).itemsize
     if n * size % 16:
         return None
     data_type = "uint16" if output == "int16" else output
     box = (SPAN // size, _BOX_ROWS)
-    return TensorMap(data_type, 0, (n, m), (n * size,), box, (1, 1), swizzle=SPAN)
+    of_matrix = TensorMap(data_type, 0, (n, m), (n * size,), box, (1, 1), swizzle=SPAN)
+    return of_matrix if matrices == 1 else _of_stack(of_matrix, matrices)
+
+
+def _check_stack(tile: Tile, m: int, n: int, matrices: int) -> None:
+    """Refuse stacks whose lines a launch cannot number."""
+    lines = matrices * max(-(-m // tile.rows) * tile.rows, n)
+    if matrices > 1 and lines >= 2**32:
+        raise ShapeError(
+            f"a stack of {matrices} products of {m} x {n}\n"
+            f"up to whole tiles of {tile.rows} rows it has {lines} lines, and a launch counts below 2^32\n"
+            "cut the stack"
+        )
+
+
+def _of_stack(of_matrix: TensorMap, matrices: int) -> TensorMap:
+    """The map of matrices that lie one after the other; a box is of one of them."""
+    shape, (pitch,) = of_matrix.shape, of_matrix.strides
+    return replace(
+        of_matrix,
+        shape=(*shape, matrices),
+        strides=(pitch, shape[1] * pitch),
+        box=(*of_matrix.box, 1),
+        element_strides=(1, 1, 1),
+    )

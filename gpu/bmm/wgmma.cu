@@ -10,6 +10,9 @@
 //
 // With few tiles and a long k, blocks share k (-DSPLIT_K): one adds the constants, too.
 //
+// Stacks of matrices are multiplied matrix by matrix (-DSTACK), one of A or B may be a single matrix. Their maps have one
+// more dimension. Tiles lie as if matrices lay below one another, each filled up to whole tiles.
+//
 // What no launch makes but the host's preparation, B and what the output takes, is read before earlier launches end, if
 // those did not let this one begin before their own work.
 
@@ -17,7 +20,7 @@
 
 struct Operands {
     const unsigned* ones_of_a, *ones_of_b;
-    unsigned m, n, k, parts_of_ones;
+    unsigned m, n, k, parts_of_ones, matrices_of_a, matrices_of_b;
 
     __device__ unsigned ones_of_row(unsigned row) const
     {
@@ -30,27 +33,71 @@ struct Operands {
         return ones_of_a[row];
 #endif
     }
+
+    // The rows of all tiles that lie below one another.
+    __device__ unsigned rows_of_tiles() const
+    {
+#if defined(STACK)
+        return max(matrices_of_a, matrices_of_b) * rows_of_matrix();
+#else
+        return m;
+#endif
+    }
+    __device__ unsigned rows_of_matrix() const { return ((m - 1) / rows + 1) * rows; }
+
+    // Which matrix a row of tiles lies in, and `row` as one of that matrix.
+    __device__ unsigned matrix_of(unsigned& row) const
+    {
+#if defined(STACK)
+        const unsigned matrix = row / rows_of_matrix();
+        row -= matrix * rows_of_matrix();
+        return matrix;
+#else
+        return 0;
+#endif
+    }
+    __device__ unsigned of_a(unsigned matrix) const { return min(matrix, matrices_of_a - 1); }
+    __device__ unsigned of_b(unsigned matrix) const { return min(matrix, matrices_of_b - 1); }
 };
+
+#if defined(STACK)
+// The matrix of a note, behind all notes. The note's row is counted through the matrices of C.
+__device__ inline unsigned& matrix_of(Shared& shared, unsigned note)
+{
+    return reinterpret_cast<unsigned*>(&shared.notes[noted])[note];
+}
+#endif
 
 // Lines of C are whole pieces of 128 bits, which the last tiles fill.
 __device__ inline unsigned words_of_line(const Operands& x) { return ((x.n - 1) / 128 + 1) * 4; }
 
 // ---- the serving warps ----------------------------------------------------------------------------------------------
 
-__device__ inline void copy_stages(Shared& shared, const Tiles& tiles, const TensorMap& a, const TensorMap& b)
+__device__ inline void load_lines(void* to, const TensorMap& map, unsigned byte, unsigned line, unsigned matrix, Barrier& full)
+{
+#if defined(STACK)
+    load_box(to, map, byte, line, matrix, full);
+#else
+    load_box(to, map, byte, line, full);
+#endif
+}
+
+__device__ inline void copy_stages(Shared& shared, const Tiles& tiles, const Operands& x, const TensorMap& a,
+                                   const TensorMap& b)
 {
     Turn<stages> turn;
     for (unsigned i = blockIdx.x; i < tiles.count(); i += gridDim.x) {
         unsigned row, column;
         tiles.find(i, row, column);
+        const unsigned matrix = x.matrix_of(row);
         for (unsigned step = 0; step < tiles.steps; ++step, turn.advance()) {
             Stage& stage = shared.stages[turn.at];
             wait(shared.empty[turn.at], turn.parity ^ 1);  // the first turn passes
             arrive_and_expect(shared.full[turn.at], sizeof(Stage));  // bytes outside of A and B count, too
             const unsigned at = (tiles.first_step(i) + step) * step_bytes;
-            load_box(stage.b, b, at, column, shared.full[turn.at]);
+            load_lines(stage.b, b, at, column, x.of_b(matrix), shared.full[turn.at]);
             if (i == blockIdx.x && step == 0) wait_for_earlier_launches();  // stores of C come behind products of A
-            load_box(stage.a, a, at, row, shared.full[turn.at]);
+            load_lines(stage.a, a, at, row, x.of_a(matrix), shared.full[turn.at]);
         }
     }
 }
@@ -69,11 +116,16 @@ __device__ inline void write_notes(Shared& shared, const Tiles& tiles, const Ope
         Notes& notes = shared.notes[turn.at];
         unsigned row, column;
         tiles.find(i, row, column);
+        const unsigned matrix = x.matrix_of(row);
+        const unsigned of_a = x.of_a(matrix) * x.m, of_b = x.of_b(matrix) * x.n;
         wait(shared.read[turn.at], turn.parity ^ 1);
-        if (lane == 0) notes.row = row, notes.column = column;
+        if (lane == 0) notes.row = matrix * x.m + row, notes.column = column;
+#if defined(STACK)
+        if (lane == 0) matrix_of(shared, turn.at) = matrix;
+#endif
 #pragma unroll
         for (unsigned c = lane; c < columns; c += warp_size) {
-            const unsigned at = min(column + c, x.n - 1), ones = x.ones_of_b[at];
+            const unsigned at = min(column + c, x.n - 1), ones = x.ones_of_b[of_b + at];
 #if defined(OUTPUT_BITS)
             const bool inside = column + c < x.n;  // no dot product reaches k + 1
             notes.of_columns[0][c] = inside ? -2 * (int)ones - limit_of(thresholds[at], x.k) : -1 - (int)x.k;
@@ -89,7 +141,7 @@ __device__ inline void write_notes(Shared& shared, const Tiles& tiles, const Ope
         if (i == blockIdx.x) wait_for_earlier_launches();
 #pragma unroll
         for (unsigned r = lane; r < rows; r += warp_size)
-            notes.of_rows[r] = tiles.first_step(i) > 0 ? 0 : x.k - 2 * x.ones_of_row(min(row + r, x.m - 1));
+            notes.of_rows[r] = tiles.first_step(i) > 0 ? 0 : x.k - 2 * x.ones_of_row(of_a + min(row + r, x.m - 1));
         arrive(shared.written[turn.at]);
     }
 }
@@ -98,9 +150,10 @@ __device__ inline void write_notes(Shared& shared, const Tiles& tiles, const Ope
 
 #if defined(OUTPUT_BITS)
 __device__ inline void store_bits(const int (&sums)[sums_of_part], const Notes& notes, const Place& place, unsigned part,
-                                  const Operands& x, Output* c, unsigned* ones_of_c)
+                                  unsigned matrix, const Operands& x, Output* c, unsigned* ones_of_c)
 {
     unsigned ones[2] = {};
+    const unsigned end = (matrix + 1) * x.m;
 #pragma unroll
     for (unsigned set = 0; set < sets; ++set) {
         unsigned made[2];
@@ -110,11 +163,12 @@ __device__ inline void store_bits(const int (&sums)[sums_of_part], const Notes& 
         for (unsigned r = 0; r < 2; ++r) {
             const unsigned line = notes.row + place.row(part) + 8 * r;
             ones[r] += __popc(made[r]);
-            if (line >= x.m || at >= words_across) continue;
+            if (line >= end || at >= words_across) continue;
 #if defined(OUTPUT_LINES)
             if (word < words_of_line(x)) c[(Index)line * words_of_line(x) + word] = made[r];
 #else
-            if (word <= (x.n - 1) / 32) c[(Index)word * x.m + line] = made[r];
+            const unsigned last = (x.n - 1) / 32;  // a matrix has m words more than so many times its lines
+            if (word <= last) c[((Index)matrix * last + word) * x.m + line] = made[r];
 #endif
         }
     }
@@ -125,8 +179,27 @@ __device__ inline void store_bits(const int (&sums)[sums_of_part], const Notes& 
         const unsigned line = notes.row + place.row(part) + 8 * r;
         ones[r] += __shfl_xor_sync(all_lanes, ones[r], 1);
         ones[r] += __shfl_xor_sync(all_lanes, ones[r], 2);
-        if (place.lane % 4 == 0 && line < x.m) ones_of_c[(Index)line * parts_of_line + notes.column / columns] = ones[r];
+        if (place.lane % 4 == 0 && line < end) ones_of_c[(Index)line * parts_of_line + notes.column / columns] = ones[r];
     }
+#endif
+}
+#endif
+
+#if BOXES
+__device__ inline void store_to_map(const int (&sums)[sums_of_part], Box (&boxes)[BOXES], unsigned& turn, const Notes& notes,
+                                    const Place& place, unsigned part, const unsigned& matrix, unsigned m, const TensorMap& c)
+{
+#if defined(STACK)
+    store_boxes(sums, boxes, turn, notes, place, part, [&](const Box& box, unsigned first) {
+        const unsigned row = notes.row - matrix * m + place.row(part) - place.lane / 4;
+#if defined(SPLIT_K)
+        add_box(c, box.rows, notes.column + first, row, matrix);
+#else
+        store_box(c, box.rows, notes.column + first, row, matrix);
+#endif
+    });
+#else
+    store_boxes(sums, boxes, turn, notes, place, part, c);
 #endif
 }
 #endif
@@ -153,6 +226,9 @@ wgmma(const __grid_constant__ TensorMap a, const unsigned* ones_of_a, const __gr
 #if defined(PARTS)
       , unsigned parts_of_ones
 #endif
+#if defined(STACK)
+      , unsigned matrices_of_a, unsigned matrices_of_b
+#endif
 )
 {
     extern __shared__ __align__(1024) unsigned char memory[];
@@ -160,11 +236,14 @@ wgmma(const __grid_constant__ TensorMap a, const unsigned* ones_of_a, const __gr
 #if !defined(PARTS)
     const unsigned parts_of_ones = 1;
 #endif
-    const Operands x = {ones_of_a, ones_of_b, m, n, k, parts_of_ones};
+#if !defined(STACK)
+    const unsigned matrices_of_a = 1, matrices_of_b = 1;
+#endif
+    const Operands x = {ones_of_a, ones_of_b, m, n, k, parts_of_ones, matrices_of_a, matrices_of_b};
 #if defined(OUTPUT_LINES)
-    Tiles tiles(m, 32 * words_of_line(x), (k - 1) / 8 + 1);
+    Tiles tiles(x.rows_of_tiles(), 32 * words_of_line(x), (k - 1) / 8 + 1);
 #else
-    Tiles tiles(m, n, (k - 1) / 8 + 1);
+    Tiles tiles(x.rows_of_tiles(), n, (k - 1) / 8 + 1);
 #endif
 #if defined(SPLIT_K)
     tiles.split(shares);
@@ -178,7 +257,7 @@ wgmma(const __grid_constant__ TensorMap a, const unsigned* ones_of_a, const __gr
 #if defined(SETMAXNREG)
         give_registers<40>();
 #endif
-        if (serving == 0) copy_stages(shared, tiles, a, b);
+        if (serving == 0) copy_stages(shared, tiles, x, a, b);
         if (serving / warp_size == 1)
             write_notes(shared, tiles, x
 #if defined(OUTPUT_BITS)
@@ -201,12 +280,17 @@ wgmma(const __grid_constant__ TensorMap a, const unsigned* ones_of_a, const __gr
 #endif
     compute_tiles(shared, tiles, [&](unsigned part, const int (&sums)[sums_of_part], unsigned note) {
         const Notes& notes = shared.notes[note];
-#if defined(OUTPUT_BITS)
-        store_bits(sums, notes, place, part, x, c, ones_of_c);
-#elif BOXES
-        store_boxes(sums, shared.boxes[place.warp], box, notes, place, part, c);
+#if defined(STACK)
+        const unsigned& matrix = matrix_of(shared, note);
 #else
-        store_pairs(sums, notes, place, part, c, m, n);
+        const unsigned matrix = 0;
+#endif
+#if defined(OUTPUT_BITS)
+        store_bits(sums, notes, place, part, matrix, x, c, ones_of_c);
+#elif BOXES
+        store_to_map(sums, shared.boxes[place.warp], box, notes, place, part, matrix, m, c);
+#else
+        store_pairs(sums, notes, place, part, c, (matrix + 1) * m, n);
 #endif
     });
 #if BOXES

@@ -261,3 +261,28 @@ DEFINE_PRODUCT(64, "%32", "%33", "%34")
 DEFINE_PRODUCT(128, "%64", "%65", "%66")
 DEFINE_PRODUCT(192, "%96", "%97", "%98")
 DEFINE_PRODUCT(256, "%128", "%129", "%130")
+
+// ---- copies of a matrix of a stack ----------------------------------------------------------------------------------
+
+__device__ inline void load_box(void* to, const TensorMap& map, unsigned x, unsigned y, unsigned matrix, Barrier& barrier)
+{
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%2, %3, %4}], [%5];"
+                 :: "r"(shared_address(to)), "l"(&map), "r"(x), "r"(y), "r"(matrix), "r"(shared_address(&barrier))
+                 : "memory");
+}
+
+__device__ inline void store_box(const TensorMap& map, const void* from, unsigned x, unsigned y, unsigned matrix)
+{
+    const unsigned long long evict_first = 0x12f0000000000000;
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group.L2::cache_hint [%0, {%1, %2, %3}], [%4], %5;\n"
+                 "cp.async.bulk.commit_group;"
+                 :: "l"(&map), "r"(x), "r"(y), "r"(matrix), "r"(shared_address(from)), "l"(evict_first) : "memory");
+}
+
+__device__ inline void add_box(const TensorMap& map, const void* from, unsigned x, unsigned y, unsigned matrix)
+{
+    asm volatile("cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.tile.bulk_group [%0, {%1, %2, %3}], [%4];\n"
+                 "cp.async.bulk.commit_group;"
+                 :: "l"(&map), "r"(x), "r"(y), "r"(matrix), "r"(shared_address(from)) : "memory");
+}

@@ -135,16 +135,18 @@ def launched(device, *operands, **options):
     return device.launches - before
 
 
-def test_a_stack_by_one_matrix_is_one_launch_and_by_a_stack_one_for_each():
+def test_warpgroups_take_a_stack_in_one_launch_and_other_schemes_matrix_by_matrix():
     device = simwarp.Device((9, 0))
-    a, b, one = (
-        gpu.prepare(operand(count, 20, 20), role, device=device)
-        for count, role in ((4, "a"), (4, "b"), (None, "b"))
+    a, b, one, few = (
+        gpu.prepare(operand(*shape), role, device=device)
+        for shape, role in (((4, 20, 20), "a"), ((4, 20, 20), "b"), ((None, 20, 20), "b"), ((4, 20, 9), "b"))
     )
-    assert launched(device, a, one) == 1
-    assert launched(device, a, b) == 4
     rule_of_n = tuple(map(device.upload, (np.zeros(20, np.int32), np.zeros(20, np.uint8))))
-    assert launched(device, a, one, thresholds=rule_of_n[0], flip=rule_of_n[1]) == 4
+    assert launched(device, a, b) == launched(device, a, one) == 1
+    assert launched(device, a, one, thresholds=rule_of_n[0], flip=rule_of_n[1]) == 1
+    assert launched(device, a, few) == 4  # skinny
+    assert launched(device, a, b, scheme="btc2") == launched(device, a, b, scheme="mma") == 4
+    assert launched(device, a, one, scheme="btc2") == 1
 
 
 def test_products_of_a_stack_are_captured():
