@@ -1,4 +1,4 @@
-"""Stacks of matrices: arrays with one more axis in front, whose matrices most kernels take one after the other."""
+"""Stacks of matrices: arrays with one more axis in front; most kernels take one matrix after the other."""
 
 from __future__ import annotations
 
