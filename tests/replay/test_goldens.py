@@ -17,7 +17,12 @@ LARGEST_FILE = 1 << 20
 FIRST = 4
 """So many answers of each golden are replayed by `make test`."""
 
-EXACT = [name for name, case in CASES.items() if case.differs is None and name not in UNRECORDED]
+UNANSWERED = pytest.mark.skip(reason="no GPU has answered yet: record it")
+EXACT = [
+    pytest.param(name, marks=UNANSWERED if name in UNRECORDED else ())
+    for name, case in CASES.items()
+    if case.differs is None
+]
 
 
 @pytest.fixture(params=EXACT)
