@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -63,7 +64,19 @@ class Item:
         """The steps of the way, by the paths of the values that they give, in order."""
         steps = steps_of(self.network, values_of(self.network))
         steps = fused(steps) if self.way == "whole" else steps
-        return {path: step for step in steps for path in step.writes}
+        inner = _inside_launches(steps)
+        return {path: step for step in steps for path in step.writes if path not in inner}
+
+
+def _inside_launches(steps: Sequence[Step]) -> set[str]:
+    """Values that no launch gives on some chips: integers that only a residual adds, sums before a pool."""
+    users = Counter(path for step in steps for path in step.reads)
+    residuals = [step for step in steps if any(isinstance(layer, Residual) for layer in step.layers)]
+    sums = {step.writes[0] for step in residuals}
+    added = {path for step in residuals for path in step.reads}
+    convolved = {step.writes[0] for step in steps if [type(layer) for layer in step.layers] == [Conv]}
+    pooled = {step.reads[-1] for step in steps if isinstance(step.layers[0], Pool) and len(step.layers) > 1}
+    return {path for path in (added & convolved) | (sums & pooled) if users[path] == 1}
 
 
 # --------------------------------------------------------------------------------------------------
