@@ -17,6 +17,7 @@ from statistics import median
 from typing import Any, Literal, TypeVar
 
 from reference.files import write_whole
+from simwarp.testing.golden import commit
 
 Case = TypeVar("Case")
 
@@ -124,17 +125,6 @@ def cpu_name() -> str:
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.machine())
-
-
-def commit() -> str:
-    """The commit that is checked out, with the suffix ``-dirty`` if tracked files differ from it.
-
-    Where the tree was copied without its history, ``SIMWARP_COMMIT`` says it.
-    """
-    if "SIMWARP_COMMIT" in os.environ:
-        return os.environ["SIMWARP_COMMIT"]
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def show(rows: Sequence[Row]) -> None:

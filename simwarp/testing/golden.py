@@ -12,6 +12,7 @@ import datetime
 import hashlib
 import io
 import json
+import os
 import struct
 import subprocess
 import zlib
@@ -83,7 +84,7 @@ def header(
         "arch": list(device.compute_capability),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "command": command,
-        "commit": _commit(),
+        "commit": commit(),
         "trial": trial or not hardware,
         "ptx": dict(ptx),
     }
@@ -99,8 +100,13 @@ def _compiler() -> str | None:
         return None
 
 
-def _commit() -> str | None:
-    """The commit of this checkout, with "-dirty" if files differ; None outside of a checkout."""
+def commit() -> str | None:
+    """The commit of this checkout, with "-dirty" if files differ; None outside of a checkout.
+
+    Where the tree was copied without its history, ``SIMWARP_COMMIT`` says it.
+    """
+    if "SIMWARP_COMMIT" in os.environ:
+        return os.environ["SIMWARP_COMMIT"]
     root = Path(__file__).parents[2]
     if not (root / ".git").exists():
         return None

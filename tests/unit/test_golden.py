@@ -13,6 +13,7 @@ from reference.errors import InputFileError
 from reference.files import write_whole
 from simwarp.faults import Deadlock
 from simwarp.testing import Golden, load, record, replay
+from simwarp.testing.golden import commit
 from simwarp.verify import CASES, Draw
 
 BMM, PACK = CASES["bmm"], CASES["pack-column"]
@@ -404,3 +405,8 @@ def test_the_goldens_of_the_project_are_complete():
     folder = Path(__file__).parents[1] / "golden" / "sm_90"
     for name in ("bmm", "bmm-btc", "bconv2d", "pack-row", "pack-column", "pack-lsb"):
         assert len(load(folder / f"{name}.json").outputs) >= 200
+
+
+def test_a_tree_without_its_history_has_the_commit_of_the_environment(monkeypatch):
+    monkeypatch.setenv("SIMWARP_COMMIT", "0" * 40)
+    assert commit() == "0" * 40
