@@ -78,7 +78,8 @@ BAR, BAR_START, BAR_END = 18, 250, 560
 MTTKRP_MARKER = "<!-- mttkrp results -->"
 ROOT = Path(__file__).resolve().parents[1]
 DOOR_RESULTS = [
-    ROOT / "benchmarks" / "results" / "h200" / name for name in ("door-other-host.json", "door.json")
+    ROOT / "benchmarks" / "results" / "h200" / name
+    for name in ("door-other-host.json", "door.json", "door-auto.json")
 ]
 """Of a row that several files have, the last one counts."""
 BITS_RESULTS = [
