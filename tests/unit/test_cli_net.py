@@ -5,7 +5,9 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -289,9 +291,18 @@ def test_ctrl_c_leaves_nothing(tmp_path):
         stderr=subprocess.PIPE,
         text=True,
     )
-    time.sleep(3)
+    while not has_open(process, source):
+        assert process.poll() is None
+        time.sleep(0.001)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert err.endswith("stopped\n")
     assert [*tmp_path.iterdir()] == [source]
+
+
+def has_open(process, path):
+    """Whether a process has a file open."""
+    with suppress(OSError):  # a file that is closed meanwhile
+        return any(entry.resolve() == path for entry in Path(f"/proc/{process.pid}/fd").iterdir())
+    return False
