@@ -1,0 +1,194 @@
+"""The protocol of a machine: several devices and a host, with streams, events, copies and tile routines.
+
+`simwarp.Machine` implements it in NumPy, with a clock; the policies of `gpu.blas3` are written to it alone.
+All work is asynchronous and runs in the order of its stream. The workers of a policy, one for each device,
+are generators that yield the event they wait for: the machine resumes each when its event has happened, so
+one policy runs on a simulated clock, where every interleaving can be tried, and on hardware.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+
+class Memory(Protocol):
+    """Memory of a device.
+
+    Attributes
+    ----------
+    device : int
+    nbytes : int
+    """
+
+    @property
+    def device(self) -> int:
+        """The number of the device."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Its size in bytes."""
+        ...
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A matrix in a device's memory, column after column.
+
+    Attributes
+    ----------
+    memory : Memory
+    offset : int
+        Bytes from the start of the memory to the first element.
+    rows, columns : int
+    stride : int
+        Elements from one column to the next.
+    dtype : numpy.dtype
+    """
+
+    memory: Memory
+    offset: int
+    rows: int
+    columns: int
+    stride: int
+    dtype: np.dtype[Any]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.rows, self.columns
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its elements, which a copy moves."""
+        return self.rows * self.columns * self.dtype.itemsize
+
+
+class Routine(Protocol):
+    """A computation on tiles of one device.
+
+    Attributes
+    ----------
+    name : str
+        For timelines, messages and the rates of a simulated device.
+    operations : float
+        Floating-point operations.
+    reads, writes : tuple of Tile
+        A tile that is read and written is in both.
+    """
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def operations(self) -> float:
+        """Its floating-point operations."""
+        ...
+
+    @property
+    def reads(self) -> tuple[Tile, ...]:
+        """The tiles that it reads."""
+        ...
+
+    @property
+    def writes(self) -> tuple[Tile, ...]:
+        """The tiles that it writes."""
+        ...
+
+    def compute(self, reads: Sequence[npt.NDArray[Any]], writes: Sequence[npt.NDArray[Any]]) -> None:
+        """Compute on the host, from arrays of ``reads`` into arrays of ``writes``, column-major both.
+
+        A simulated device calls it. A tile in both has two arrays: the written one holds the old values, too.
+        """
+
+
+class Event(Protocol):
+    """A point in a stream's work."""
+
+    @property
+    def done(self) -> bool:
+        """Whether all work before it has ended."""
+        ...
+
+
+class Stream(Protocol):
+    """A queue of work of one device."""
+
+    @property
+    def device(self) -> int:
+        """The number of its device."""
+        ...
+
+
+Worker = Iterator[Event]
+"""The host's part of one device: yields the events that it waits for, and ends."""
+
+
+class Machine(Protocol):
+    """Several devices and their host."""
+
+    @property
+    def devices(self) -> int:
+        """The number of devices."""
+        ...
+
+    def budget(self, device: int) -> int:
+        """The bytes of a device that can be allocated now."""
+        ...
+
+    def reaches(self, device: int, peer: int) -> bool:
+        """Whether a device can copy from a peer without the host."""
+        ...
+
+    def allocate(self, device: int, nbytes: int) -> Memory:
+        """Memory of a device; its bytes have no value."""
+        ...
+
+    def free(self, memory: Memory) -> None:
+        """Return memory; all work on it must have ended."""
+
+    def pin(self, array: npt.NDArray[Any]) -> None:
+        """Page-lock a host array, as copies that the host does not wait for need."""
+
+    def unpin(self, array: npt.NDArray[Any]) -> None:
+        """Undo one `pin` of the array."""
+
+    def stream(self, device: int) -> Stream:
+        """A new stream of a device."""
+        ...
+
+    def copy_in(self, stream: Stream, source: npt.NDArray[Any], target: Tile) -> None:
+        """Queue a copy of a host matrix, in a pinned array, to a tile of the stream's device."""
+
+    def copy_out(self, stream: Stream, source: Tile, target: npt.NDArray[Any]) -> None:
+        """Queue a copy of a tile of the stream's device to a host matrix in a pinned array."""
+
+    def copy_peer(self, stream: Stream, source: Tile, target: Tile) -> None:
+        """Queue a copy of a peer's tile to one of the stream's device, which must reach the peer."""
+
+    def launch(self, stream: Stream, routine: Routine) -> None:
+        """Queue a routine on tiles of the stream's device."""
+
+    def record(self, stream: Stream) -> Event:
+        """An event behind all work that the stream has now."""
+        ...
+
+    def wait(self, stream: Stream, event: Event) -> None:
+        """Hold back what the stream gets from now on until an event, of any device, has happened."""
+
+    def run(self, workers: Sequence[Worker]) -> None:
+        """Run workers to their ends, and then all work that is queued.
+
+        If anything fails, no worker is resumed, nothing that is queued starts, and the first error is raised.
+        """
+
+    def seconds(self) -> float:
+        """The machine's clock."""
+        ...
