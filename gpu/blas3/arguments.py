@@ -1,0 +1,181 @@
+"""Checks of the arguments of level-3 BLAS, by their names and positions in the Fortran interface."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu.blas3.layouts import Call, arranged, is_column_major
+from gpu.blas3.problem import HERMITIAN, PREFIX_OF, PREFIXES, RANK_K, TRIANGULAR, Name, Problem, flipped
+from reference.errors import DtypeError, FormatError, SchemeError, ShapeError, SimwarpError
+
+Array = npt.NDArray[Any]
+_share = cast("Any", np.shares_memory)  # its stub knows two values of max_work only
+
+_WITH_TWO = ("uplo", "trans_a", "n", "k", "alpha", "a", "lda", "b", "ldb", "beta", "c", "ldc")
+_WITH_ONE = ("uplo", "trans_a", "n", "k", "alpha", "a", "lda", "beta", "c", "ldc")
+_ON_A_SIDE = ("side", "uplo", "m", "n", "alpha", "a", "lda", "b", "ldb", "beta", "c", "ldc")
+_IN_PLACE = ("side", "uplo", "trans_a", "diag", "m", "n", "alpha", "a", "lda", "b", "ldb")
+FORTRAN: dict[str, tuple[str, ...]] = {
+    "gemm": ("trans_a", "trans_b", "m", "n", "k", "alpha", "a", "lda", "b", "ldb", "beta", "c", "ldc"),
+    "symm": _ON_A_SIDE,
+    "hemm": _ON_A_SIDE,
+    "syrk": _WITH_ONE,
+    "herk": _WITH_ONE,
+    "syr2k": _WITH_TWO,
+    "her2k": _WITH_TWO,
+    "trmm": _IN_PLACE,
+    "trsm": _IN_PLACE,
+}
+"""The arguments of each routine in the order of the Fortran interface."""
+
+
+def refuse(
+    kind: type[SimwarpError], routine: str, argument: str, found: str, needed: str, advice: str
+) -> NoReturn:
+    """Raise an error that names the argument and its position."""
+    position = FORTRAN[routine[1:]].index(argument) + 1
+    raise kind(f"{routine}, argument {position} ({argument}): {found}\n{needed}\n{advice}")
+
+
+def operand(routine: str, name: Name, given: Any) -> Array:
+    """A matrix operand, checked by itself; lists are converted."""
+    dtype = np.dtype(PREFIXES[routine[0]])
+    x = cast("Array", given if isinstance(given, np.ndarray) else np.asarray(given, dtype, order="F"))
+    if x.ndim != 2:
+        refuse(ShapeError, routine, name, f"shape {x.shape}", "a matrix is needed", "reshape it")
+    if x.dtype != dtype:
+        found, advice = f"dtype {x.dtype}", f"convert it, or call {_kin(routine, x.dtype)}"
+        refuse(DtypeError, routine, name, found, f"{routine} is for {dtype}", advice)
+    if not is_column_major(x) and not is_column_major(x.T):
+        refuse(
+            FormatError,
+            routine,
+            name,
+            f"strides {x.strides} of shape {x.shape}",
+            f"rows or columns must be contiguous: one stride is {x.itemsize}, the other at least a line",
+            "copy it with numpy.asfortranarray",
+        )
+    return x
+
+
+def _kin(routine: str, dtype: np.dtype[Any]) -> str:
+    """The routine of a dtype, if it has one."""
+    prefix = PREFIX_OF.get(dtype)
+    known = prefix is not None and not (routine[1:] in HERMITIAN and prefix in "sd")
+    return f"{prefix}{routine[1:]}" if known else "another routine"
+
+
+def scalar(routine: str, name: str, given: Any, *, is_real: bool) -> complex:
+    """Alpha or beta as a Python number."""
+    try:
+        number = complex(given)
+    except (TypeError, ValueError):
+        refuse(DtypeError, routine, name, f"{given!r}", "a number is needed", "give a Python number")
+    if not is_real:
+        return number
+    if number.imag != 0:
+        refuse(DtypeError, routine, name, f"{given!r}", "a real number is needed", "give its real part")
+    return number.real
+
+
+def call_of(
+    routine: str,
+    alpha: Any,
+    beta: Any,
+    matrices: Mapping[Name, Array],
+    flags: Mapping[str, Any],
+) -> Call:
+    """A checked call; the result is among the matrices and will be computed in place.
+
+    Raises ShapeError, DtypeError, FormatError or SchemeError with the argument's name and position.
+    """
+    kind, dtype = routine[1:], np.dtype(PREFIXES[routine[0]])
+    is_real = dtype.kind == "f"
+    sizes = _sizes(kind, matrices, flags)
+    problem = Problem(
+        kind,
+        dtype,
+        *sizes,
+        alpha=scalar(routine, "alpha", alpha, is_real=is_real or kind == "herk"),
+        beta=0.0
+        if kind in TRIANGULAR
+        else scalar(routine, "beta", beta, is_real=is_real or kind in ("herk", "her2k")),
+        **flags,
+    )
+    _check_trans(routine, problem)
+    _check_shapes(routine, problem, matrices)
+    _check_result(routine, problem, matrices)
+    return arranged(problem, dict(matrices))
+
+
+def _sizes(kind: str, matrices: Mapping[Name, Array], flags: Mapping[str, Any]) -> tuple[int, int, int]:
+    """M, N and K as the first operands have them."""
+    rows, columns = flipped(matrices["a"].shape, flags.get("trans_a", "N"))
+    if kind == "gemm":
+        return rows, flipped(matrices["b"].shape, flags.get("trans_b", "N"))[1], columns
+    if kind in RANK_K:
+        return rows, rows, columns
+    m, n = matrices["b"].shape
+    return m, n, m if flags.get("side", "L") == "L" else n
+
+
+def result_shape(kind: str, matrices: Mapping[Name, Array], flags: Mapping[str, Any]) -> tuple[int, int]:
+    """The shape of the result of operands that are not checked yet."""
+    m, n, _ = _sizes(kind, matrices, flags)
+    return m, n
+
+
+def _check_trans(routine: str, problem: Problem) -> None:
+    """Raise SchemeError for a transpose that a rank-k update does not have."""
+    if problem.routine not in RANK_K or problem.dtype.kind == "f":
+        return
+    if problem.trans_a not in ("N", problem.adjoint):
+        needed = "a Hermitian update" if problem.adjoint == "C" else "a symmetric update"
+        advice = f"choose {problem.adjoint!r}, or 'N'"
+        refuse(SchemeError, routine, "trans_a", f"{problem.trans_a!r}", f"{needed} has no such form", advice)
+
+
+def _check_shapes(routine: str, problem: Problem, matrices: Mapping[Name, Array]) -> None:
+    """Raise ShapeError for a matrix of another shape than the flags and the other matrices need."""
+    for name, shape in problem.shapes.items():
+        found = matrices[cast("Name", name)].shape
+        if found == shape:
+            continue
+        others = ", ".join(f"{other} {x.shape}" for other, x in matrices.items() if other != name)
+        refuse(
+            ShapeError,
+            routine,
+            name,
+            f"shape {found}",
+            f"{shape} is needed beside {others}",
+            "check the shapes, and the flags for transposes and the side",
+        )
+
+
+def _check_result(routine: str, problem: Problem, matrices: Mapping[Name, Array]) -> None:
+    """Raise FormatError for a result that cannot be written, or whose writing changes an operand."""
+    result = matrices[problem.result]
+    if not result.flags.writeable:
+        refuse(FormatError, routine, problem.result, "read-only", "it would be overwritten", "copy it")
+    for name, x in matrices.items():
+        if name != problem.result and overlap(x, [result]):
+            refuse(
+                FormatError,
+                routine,
+                problem.result,
+                f"it shares memory with {name}",
+                f"{name} is read while {problem.result} is written",
+                f"copy {name}",
+            )
+
+
+def overlap(x: Array, others: Sequence[Array]) -> bool:
+    """Whether an element is in one of the others, too; if that is hard to say, yes."""
+    try:
+        return any(_share(x, other, max_work=1_000_000) for other in others)
+    except np.exceptions.TooHardError:
+        return True
