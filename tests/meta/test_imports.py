@@ -28,7 +28,7 @@ VOCABULARY = ("reference.types", "reference.errors", "reference.files", "referen
 ALLOWED = {
     "reference": ("reference", "numpy", "numba", "scipy", "sparse", "torch", "safetensors", "h5py"),
     "simwarp": ("simwarp", "numpy", *VOCABULARY, "reference.version"),
-    "gpu": ("gpu", "numpy", "numba", *VOCABULARY, "pycuda", "cuda", "platformdirs", "torch"),
+    "gpu": ("gpu", "numpy", "numba", *VOCABULARY, "pycuda", "cuda", "platformdirs", "torch", "scipy"),
 }
 REACHABLE = {
     "simwarp": ("gpu", "reference", "simwarp.run", "simwarp.run.run"),
@@ -207,6 +207,7 @@ PLANTED = {
     "numba at once, in a class": ("class A:\n    from numba import njit", "reference.bmm"),
     "numba at once, in a door": ("import numba", "simwarp.verify.runner"),
     "pycuda at once": ("import pycuda.driver", "gpu.cuda"),
+    "scipy at once": ("import scipy.linalg", "gpu.blas3.routines"),
     "cuda at once": ("from cuda.bindings import nvrtc", "gpu.compile"),
     "cuda at once, not for types": (
         "if not TYPE_CHECKING:\n    from cuda.bindings import nvrtc",

@@ -1,0 +1,43 @@
+"""Blocks of host matrices: what is copied between a host and a device, and what caches are keyed by."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy.typing as npt
+
+from gpu.blas3.problem import Name
+
+Span: TypeAlias = tuple[int, int]
+"""The first row or column, and one past the last."""
+
+
+class Block(NamedTuple):
+    """A part of a host matrix."""
+
+    matrix: Name
+    rows: Span
+    columns: Span
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.rows[1] - self.rows[0], self.columns[1] - self.columns[0]
+
+    def of(self, matrix: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The view of its matrix."""
+        return matrix[self.rows[0] : self.rows[1], self.columns[0] : self.columns[1]]
+
+
+def spans(extent: int, tile: int) -> list[Span]:
+    """Cut an extent into tiles; the last may be smaller, and is not padded.
+
+    >>> spans(5, 2), spans(0, 2)
+    ([(0, 2), (2, 4), (4, 5)], [])
+    """
+    return [(start, min(start + tile, extent)) for start in range(0, extent, tile)]
+
+
+def stored(matrix: Name, row: Span, column: Span, trans: str) -> Block:
+    """The block of X whose op is the block of op(X) with these rows and columns."""
+    return Block(matrix, row, column) if trans == "N" else Block(matrix, column, row)

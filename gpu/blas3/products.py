@@ -1,0 +1,103 @@
+"""Tile forms of products: GEMM, SYMM and HEMM, rank-k updates (BLASX, equations 1a, 1b, 1e and 1f)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpu.blas3.blocks import Block, Span, spans, stored
+from gpu.blas3.problem import HERMITIAN, RANK_K, SYMMETRIC, Problem, Trans
+from gpu.blas3.tasks import Kernel, Output, Step
+
+
+def outputs_of(problem: Problem, tile: int) -> Iterator[Output]:
+    """The tiles of a product that are written, block row after block row."""
+    steps_of = _symmetric if problem.routine in SYMMETRIC else _general
+    is_triangle = problem.routine in RANK_K
+    for row in spans(problem.m, tile):
+        for column in spans(problem.n, tile):
+            if is_triangle and (row > column if problem.uplo == "U" else row < column):
+                continue
+            if problem.is_scaling:
+                steps = _scaling(problem, row, column)
+            elif is_triangle:
+                steps = _with_beta(problem, _rank_k(problem, row, column, tile))
+            else:
+                steps = _with_beta(problem, steps_of(problem, row, column, tile))
+            if steps:
+                yield Output(Block("c", row, column), steps)
+
+
+def _scaling(problem: Problem, row: Span, column: Span) -> tuple[Step, ...]:
+    """``beta C`` without reads of A and B; none if it changes nothing."""
+    is_diagonal = problem.routine in RANK_K and row == column
+    if problem.beta == 1 and not (is_diagonal and problem.routine in HERMITIAN):
+        return ()
+    name = problem.routine if is_diagonal else "gemm"
+    return (Step(Kernel(name, 0.0, problem.beta, uplo=problem.uplo)),)
+
+
+def _with_beta(problem: Problem, steps: Iterator[tuple[Kernel, tuple[Block, ...]]]) -> tuple[Step, ...]:
+    """Steps of which the first applies beta, and the others add."""
+    return tuple(
+        Step(_replaced(kernel, problem.beta if k == 0 else 1.0), reads)
+        for k, (kernel, reads) in enumerate(steps)
+    )
+
+
+def _replaced(kernel: Kernel, beta: complex) -> Kernel:
+    """The kernel with another beta."""
+    return Kernel(
+        kernel.name, kernel.alpha, beta, kernel.side, kernel.uplo, kernel.trans_a, kernel.trans_b, kernel.diag
+    )
+
+
+def _general(
+    problem: Problem, row: Span, column: Span, tile: int
+) -> Iterator[tuple[Kernel, tuple[Block, ...]]]:
+    """``alpha Σ op(A)[i,k] op(B)[k,j]``."""
+    a, b = problem.trans_a, problem.trans_b
+    kernel = Kernel("gemm", problem.alpha, 0.0, trans_a=a, trans_b=b)
+    for k in spans(problem.k, tile):
+        yield kernel, (stored("a", row, k, a), stored("b", k, column, b))
+
+
+def _symmetric(
+    problem: Problem, row: Span, column: Span, tile: int
+) -> Iterator[tuple[Kernel, tuple[Block, ...]]]:
+    """``alpha Σ S[i,k] B[k,j]`` or ``alpha Σ B[i,k] S[k,j]``: tiles as stored, mirrored and diagonal."""
+    is_left = problem.side == "L"
+    for k in spans(problem.k, tile):
+        across, along = (row, k) if is_left else (k, column)
+        b = Block("b", k, column) if is_left else Block("b", row, k)
+        if across == along:
+            kernel = Kernel(problem.routine, problem.alpha, 0.0, side=problem.side, uplo=problem.uplo)
+            yield kernel, (Block("a", k, k), b)
+            continue
+        is_stored = across < along if problem.uplo == "U" else across > along
+        trans: Trans = "N" if is_stored else problem.adjoint
+        a = stored("a", across, along, trans)
+        if is_left:
+            yield Kernel("gemm", problem.alpha, 0.0, trans_a=trans), (a, b)
+        else:
+            yield Kernel("gemm", problem.alpha, 0.0, trans_b=trans), (b, a)
+
+
+def _rank_k(
+    problem: Problem, row: Span, column: Span, tile: int
+) -> Iterator[tuple[Kernel, tuple[Block, ...]]]:
+    """``alpha Σ A[i,k] A[j,k]ᵀ``, or with B the two products of a rank-2k update."""
+    trans, alpha = problem.trans_a, problem.alpha
+    other: Trans = problem.adjoint if trans == "N" else "N"
+    is_double = "2" in problem.routine
+    conjugated = complex(alpha).conjugate() if problem.routine in HERMITIAN else alpha
+    for k in spans(problem.k, tile):
+        a, a_of_column = stored("a", row, k, trans), stored("a", column, k, trans)
+        b, b_of_column = stored("b", row, k, trans), stored("b", column, k, trans)
+        if row == column:
+            kernel = Kernel(problem.routine, alpha, 0.0, uplo=problem.uplo, trans_a=trans)
+            yield kernel, (a, b) if is_double else (a,)
+        elif is_double:
+            yield Kernel("gemm", alpha, 0.0, trans_a=trans, trans_b=other), (a, b_of_column)
+            yield Kernel("gemm", conjugated, 0.0, trans_a=trans, trans_b=other), (b, a_of_column)
+        else:
+            yield Kernel("gemm", alpha, 0.0, trans_a=trans, trans_b=other), (a, a_of_column)

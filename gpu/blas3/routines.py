@@ -1,0 +1,142 @@
+"""Tile routines: what a device computes on its tiles, and SciPy's BLAS that computes it on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu.blas3.problem import HERMITIAN, PREFIX_OF, RANK_K, TRIANGULAR
+from gpu.blas3.tasks import Kernel
+from gpu.machine import Tile
+from reference.errors import MissingExtraError
+
+Array = npt.NDArray[Any]
+_TRANS = {"N": 0, "T": 1, "C": 2}
+
+
+@dataclass(frozen=True)
+class TileRoutine:
+    """A kernel and its tiles: a `gpu.machine.Routine`.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    operands : tuple of Tile
+    output : Tile
+    """
+
+    kernel: Kernel
+    operands: tuple[Tile, ...]
+    output: Tile
+
+    @property
+    def name(self) -> str:
+        """The BLAS name."""
+        return PREFIX_OF[self.output.dtype] + (self.kernel.name if self.operands else "scal")
+
+    @property
+    def operations(self) -> float:
+        """Floating-point operations, by the usual counts."""
+        return operations_of(self.kernel, [tile.shape for tile in self.operands], self.output)
+
+    @property
+    def reads(self) -> tuple[Tile, ...]:
+        """The operands, and the output if it is updated."""
+        return (*self.operands, self.output) if self.kernel.updates else self.operands
+
+    @property
+    def writes(self) -> tuple[Tile, ...]:
+        """The output."""
+        return (self.output,)
+
+    def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
+        """Compute it with SciPy."""
+        compute(self.kernel, reads[: len(self.operands)], writes[0])
+
+
+def operations_of(kernel: Kernel, operands: Sequence[tuple[int, int]], output: Tile) -> float:
+    """Floating-point operations of a kernel, by the usual counts."""
+    m, n = map(float, output.shape)
+    factor = 4.0 if output.dtype.kind == "c" else 1.0
+    if not operands:
+        return factor * m * n
+    rows, columns = operands[0]
+    if kernel.name in RANK_K:
+        k = columns if kernel.trans_a == "N" else rows
+        return factor * n * (n + 1) * k * (2 if "2" in kernel.name else 1)
+    if kernel.name in TRIANGULAR:
+        return factor * m * n * rows
+    k = columns if kernel.trans_a == "N" else rows
+    return factor * 2 * m * n * (k if kernel.name == "gemm" else rows)
+
+
+def compute(kernel: Kernel, operands: Sequence[Array], output: Array) -> None:
+    """Compute a kernel into a column-major array, which holds the old values if the kernel updates it."""
+    if not operands:
+        _scale(kernel, output)
+        return
+    if kernel.name in TRIANGULAR:
+        result = _triangular(kernel, operands, output)
+    else:
+        result = _product(kernel, operands, output)
+    if result is not output:
+        output[...] = result
+
+
+@cache
+def blas() -> Any:
+    """SciPy's BLAS."""
+    try:
+        return import_module("scipy.linalg.blas")
+    except ImportError as error:
+        raise MissingExtraError(
+            f"level-3 BLAS on a simulated machine needs SciPy, which is not installed ({error})\n"
+            "pip install 'simwarp[blas]'"
+        ) from None
+
+
+def _scale(kernel: Kernel, output: Array) -> None:
+    """``beta C``, of a rank-k update's diagonal tile in one triangle."""
+    if kernel.name not in RANK_K:
+        output[...] = 0 if kernel.beta == 0 else output * output.dtype.type(kernel.beta)
+        return
+    kept = np.tri(len(output), dtype=np.bool_)
+    kept = kept.T if kernel.uplo == "U" else kept
+    output[kept] = 0 if kernel.beta == 0 else output[kept] * output.dtype.type(kernel.beta)
+    if kernel.name in HERMITIAN:
+        np.fill_diagonal(output, np.real(np.diagonal(output)).copy())
+
+
+def _product(kernel: Kernel, operands: Sequence[Array], output: Array) -> Array:
+    """A product, plus ``beta C``."""
+    function = getattr(blas(), PREFIX_OF[output.dtype] + kernel.name)
+    flags: dict[str, int]
+    if kernel.name == "gemm":
+        flags = {"trans_a": _TRANS[kernel.trans_a], "trans_b": _TRANS[kernel.trans_b]}
+    elif kernel.name in RANK_K:
+        flags = {"trans": _TRANS[kernel.trans_a], "lower": int(kernel.uplo == "L")}
+    else:
+        flags = {"side": int(kernel.side == "R"), "lower": int(kernel.uplo == "L")}
+    return function(kernel.alpha, *operands, beta=kernel.beta, c=output, overwrite_c=1, **flags)
+
+
+def _triangular(kernel: Kernel, operands: Sequence[Array], output: Array) -> Array:
+    """A product out of place, or a solution in place."""
+    function = getattr(blas(), PREFIX_OF[output.dtype] + kernel.name)
+    right = output if kernel.name == "trsm" else operands[1]
+    return function(
+        kernel.alpha,
+        operands[0],
+        right,
+        side=int(kernel.side == "R"),
+        lower=int(kernel.uplo == "L"),
+        trans_a=_TRANS[kernel.trans_a],
+        diag=int(kernel.diag == "U"),
+        overwrite_b=int(kernel.name == "trsm"),
+    )

@@ -1,0 +1,24 @@
+"""The division of a problem into tasks (BLASX, section IV.A)."""
+
+from __future__ import annotations
+
+from gpu.blas3 import products, triangular
+from gpu.blas3.problem import TRIANGULAR, Problem
+from gpu.blas3.tasks import Task
+
+
+def taskize(problem: Problem, tile: int, width: int | None = None) -> list[Task]:
+    """The tasks of a problem; those of triangular routines have ``width`` right-hand sides, or a tile's.
+
+    >>> import numpy as np
+    >>> problem = Problem("gemm", np.dtype("f8"), 5, 3, 4, 1.0, 0.0)
+    >>> len(taskize(problem, 2)), taskize(problem, 2)[1].outputs[0].steps[0].reads
+    (6, (Block(matrix='a', rows=(0, 2), columns=(0, 2)), Block(matrix='b', rows=(0, 2), columns=(2, 3))))
+    """
+    if problem.m == 0 or problem.n == 0:
+        return []
+    if problem.routine in TRIANGULAR:
+        found = triangular.tasks_of(problem, tile, width or tile)
+    else:
+        found = ((output,) for output in products.outputs_of(problem, tile))
+    return [Task(number, outputs) for number, outputs in enumerate(found)]

@@ -1,0 +1,106 @@
+"""Tasks: what one device computes without the others, as steps along k (BLASX, sections III.A and IV.A).
+
+A task writes one tile of the result, or for triangular routines one block column or row, tile after tile in
+an order that is safe in place. Each step of a tile is one tile routine, and reads one or two blocks of the
+host's matrices. Each sum is computed by one device in one order, so results do not depend on the devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpu.blas3.blocks import Block
+from gpu.blas3.problem import Diag, Side, Trans, Uplo
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A tile routine's name, flags and scalars.
+
+    Attributes
+    ----------
+    name : str
+        A routine of BLAS. Without operands it scales the result by ``beta``.
+    alpha, beta : complex
+    side, uplo, trans_a, trans_b, diag
+        Flags of the routine.
+    """
+
+    name: str
+    alpha: complex
+    beta: complex
+    side: Side = "L"
+    uplo: Uplo = "U"
+    trans_a: Trans = "N"
+    trans_b: Trans = "N"
+    diag: Diag = "N"
+
+    @property
+    def updates(self) -> bool:
+        """Whether it reads the tile that it writes; rank-k updates keep one triangle of it."""
+        return self.beta != 0 or self.name in ("syrk", "herk", "syr2k", "her2k", "trsm")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One tile routine on the task's present tile.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    reads : tuple of Block
+        A, or A and B.
+    """
+
+    kernel: Kernel
+    reads: tuple[Block, ...] = ()
+
+
+@dataclass(frozen=True)
+class Output:
+    """A tile of the result, and the steps that compute it.
+
+    Attributes
+    ----------
+    block : Block
+    steps : tuple of Step
+    is_reused : bool
+        Whether later tiles of the task read the finished one.
+    """
+
+    block: Block
+    steps: tuple[Step, ...]
+    is_reused: bool = False
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the first step reads the old tile."""
+        return self.steps[0].kernel.updates
+
+
+@dataclass(frozen=True)
+class Task:
+    """The outputs that one device computes, one after the other.
+
+    Attributes
+    ----------
+    number : int
+        Its place in the global queue.
+    outputs : tuple of Output
+    """
+
+    number: int
+    outputs: tuple[Output, ...]
+
+    def steps(self) -> Iterator[tuple[Output, Step]]:
+        """All steps in order, each with its output."""
+        for output in self.outputs:
+            for step in output.steps:
+                yield output, step
+
+    def reads(self) -> Iterator[Block]:
+        """All blocks in the order of their use, repeated ones too, without the loads of outputs."""
+        for output in self.outputs:
+            for step in output.steps:
+                yield from step.reads
