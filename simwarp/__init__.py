@@ -1,5 +1,7 @@
 """A GPU in NumPy: lanes, memory, warp kernels in Python, and an executor for production PTX.
 
+`Machine` simulates several devices and their host, with streams and copies.
+
 ``simwarp.gpu``, ``simwarp.reference`` and ``simwarp.run``, a package that is called like a function, are
 imported at their first use.
 
@@ -21,6 +23,7 @@ from reference.version import __version__  # noqa: E402
 from simwarp import draw, lanes, listings, observe  # noqa: E402
 from simwarp._moved import MOVED  # noqa: E402
 from simwarp.device.device import Device  # noqa: E402
+from simwarp.machine.machine import Machine  # noqa: E402
 
 install(MOVED)
 
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Device",
+    "Machine",
     "__version__",
     "draw",
     "gpu",

@@ -1,0 +1,76 @@
+"""Several devices and their host, simulated: streams, events, copies and tile routines on a clock.
+
+`Machine` implements the protocol of `gpu.machine` in NumPy.
+"""
+
+from simwarp.machine.faults import (
+    AccessError,
+    CopyError,
+    DeviceLostError,
+    DeviceMemoryError,
+    FreedMemoryError,
+    MachineError,
+    MemoryInUseError,
+    TileBoundsError,
+    TileRaceError,
+    UnpinnedError,
+    UnwrittenTileError,
+    WorkerDeadlockError,
+)
+from simwarp.machine.injections import AllocationFails, CopyFails, DeviceLost, Injection, Slow
+from simwarp.machine.machine import Machine
+from simwarp.machine.memory import DeviceMemory, Tile
+from simwarp.machine.operations import Event, Stream
+from simwarp.machine.timeline import Profile, Record, Timeline
+from simwarp.machine.topology import (
+    EIGHT,
+    EVEREST,
+    H200,
+    MAKALU,
+    Gpu,
+    H200x2,
+    H200x4,
+    Link,
+    Route,
+    Shared,
+    Topology,
+)
+
+__all__ = [
+    "EIGHT",
+    "EVEREST",
+    "H200",
+    "MAKALU",
+    "AccessError",
+    "AllocationFails",
+    "CopyError",
+    "CopyFails",
+    "DeviceLost",
+    "DeviceLostError",
+    "DeviceMemory",
+    "DeviceMemoryError",
+    "Event",
+    "FreedMemoryError",
+    "Gpu",
+    "H200x2",
+    "H200x4",
+    "Injection",
+    "Link",
+    "Machine",
+    "MachineError",
+    "MemoryInUseError",
+    "Profile",
+    "Record",
+    "Route",
+    "Shared",
+    "Slow",
+    "Stream",
+    "Tile",
+    "TileBoundsError",
+    "TileRaceError",
+    "Timeline",
+    "Topology",
+    "UnpinnedError",
+    "UnwrittenTileError",
+    "WorkerDeadlockError",
+]

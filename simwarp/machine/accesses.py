@@ -1,0 +1,77 @@
+"""The accesses of one memory that later ones may conflict with.
+
+An access is kept until every later one comes after it: until the host knows that it has ended, or an access
+that comes after it covers its bytes. They lie in buckets of addresses, so that few are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from simwarp.machine.footprints import Footprint, covers, overlap
+from simwarp.machine.operations import Operation
+from simwarp.machine.order import Order
+
+
+class Access(NamedTuple):
+    """The bytes that an operation reads, or writes."""
+
+    operation: Operation
+    footprint: Footprint
+    writes: bool
+
+
+class Accesses:
+    """The accesses of one memory.
+
+    Parameters
+    ----------
+    order : Order
+    bucket : int
+        Bytes of a bucket.
+    """
+
+    def __init__(self, order: Order, bucket: int) -> None:
+        self._order, self._bucket = order, bucket
+        self._buckets: dict[int, list[Access]] = {}
+
+    def add(self, access: Access, before: dict[int, int]) -> Access | None:
+        """Add an access; ``before`` are the operations that come before it. The first one that conflicts."""
+        found: Access | None = None
+        for number in self._numbers(access.footprint):
+            kept: list[Access] = []
+            for earlier in self._buckets.get(number, ()):
+                if self._order.ended_for_host(earlier.operation):
+                    continue
+                operation = earlier.operation
+                ordered = (
+                    operation is access.operation or before.get(operation.stream.number, 0) >= operation.index
+                )
+                conflicts = (access.writes or earlier.writes) and not ordered
+                if conflicts and found is None and overlap(access.footprint, earlier.footprint):
+                    found = earlier
+                if not (ordered and _replaces(access, earlier)):
+                    kept.append(earlier)
+            kept.append(access)
+            self._buckets[number] = kept
+        return found
+
+    def unfinished(self, start: int, end: int) -> Operation | None:
+        """An operation on these bytes that the host does not know to have ended, or None."""
+        for number in list(self._buckets):
+            kept = [one for one in self._buckets[number] if not self._order.ended_for_host(one.operation)]
+            if not kept:
+                del self._buckets[number]
+            for one in kept:
+                if one.footprint.start < end and start < one.footprint.end:
+                    return one.operation
+        return None
+
+    def _numbers(self, of: Footprint) -> Iterator[int]:
+        return iter(range(of.start // self._bucket, (of.end - 1) // self._bucket + 1))
+
+
+def _replaces(later: Access, earlier: Access) -> bool:
+    """Whether what conflicts with the earlier access conflicts with the later one, too."""
+    return (later.writes or not earlier.writes) and covers(later.footprint, earlier.footprint)

@@ -1,0 +1,57 @@
+"""The clock: what happens, by time."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+
+from simwarp.machine.links import Flow
+
+_Entry = tuple[float, int, Callable[[], None], "Flow | None", int]
+
+
+class Clock:
+    """Simulated time, and a heap of what happens later.
+
+    Attributes
+    ----------
+    now : float
+        In seconds.
+
+    Examples
+    --------
+    >>> clock = Clock()
+    >>> clock.at(2.5, lambda: print("at", clock.now))
+    >>> clock.advance()
+    at 2.5
+    >>> clock.next() is None
+    True
+    """
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._heap: list[_Entry] = []
+        self._count = 0
+
+    def at(self, seconds: float, act: Callable[[], None], flow: Flow | None = None) -> None:
+        """Call ``act`` at a time; with a flow, only if its rate does not change before."""
+        heapq.heappush(self._heap, (seconds, self._count, act, flow, flow.version if flow else 0))
+        self._count += 1
+
+    def next(self) -> float | None:
+        """When something happens next; None if nothing will."""
+        while self._heap:
+            seconds, _, _, flow, version = self._heap[0]
+            if flow is None or flow.version == version:
+                return seconds
+            heapq.heappop(self._heap)
+        return None
+
+    def advance(self) -> None:
+        """Go to the next time at which something happens, and let all of that time happen."""
+        moment = self.next()
+        if moment is None:
+            return
+        self.now = moment
+        while self.next() == moment:
+            heapq.heappop(self._heap)[2]()

@@ -1,0 +1,46 @@
+"""The errors of operations that must not start, from what was found when they were queued."""
+
+from __future__ import annotations
+
+from simwarp.machine.faults import AccessError, TileRaceError, UnwrittenTileError
+from simwarp.machine.operations import Conflict, Operation
+
+
+def error_of(operation: Operation, conflict: Conflict) -> AccessError:
+    """The error of an operation that starts now."""
+    stream = operation.stream
+    where = {
+        "device": stream.device,
+        "stream": stream.number,
+        "operation": operation.name,
+        "tile": conflict.tile,
+        "start": operation.start,
+    }
+    if (other := conflict.other) is None:
+        return UnwrittenTileError(
+            f"{operation} reads {conflict.tile}",
+            f"it starts at {operation.start} s; no operation before it writes all of these bytes",
+            "copy the tile in first, or give only what is written as read",
+            **where,
+        )
+    return TileRaceError(
+        f"{operation} {conflict.access}s {conflict.tile}, which {other} {conflict.other_access}s",
+        f"it starts at {operation.start} s; the other {_times(other)}; no event orders them",
+        "record an event behind the other operation, and let the stream wait for it",
+        other=other.name,
+        other_device=other.stream.device,
+        other_stream=other.stream.number,
+        other_start=other.start,
+        other_end=other.end,
+        access=conflict.access,
+        other_access=conflict.other_access,
+        **where,
+    )
+
+
+def _times(other: Operation) -> str:
+    if other.start is None:
+        return "has not started"
+    if other.end is None:
+        return f"has run since {other.start} s"
+    return f"ran from {other.start} s to {other.end} s in this run"

@@ -1,0 +1,36 @@
+"""Engines: what runs one operation at a time, a device's multiprocessors or one direction of a link."""
+
+from __future__ import annotations
+
+import heapq
+
+from simwarp.machine.operations import Operation
+
+
+class Engine:
+    """Runs one operation at a time, in the order in which they become ready.
+
+    Attributes
+    ----------
+    running : Operation or None
+    """
+
+    def __init__(self) -> None:
+        self.running: Operation | None = None
+        self._ready: list[tuple[float, float, int, Operation]] = []
+        self._count = 0
+
+    def add(self, operation: Operation, now: float, tie: float) -> None:
+        """Add an operation that is ready; ``tie`` orders those that became ready at the same time."""
+        heapq.heappush(self._ready, (now, tie, self._count, operation))
+        self._count += 1
+
+    def take(self) -> Operation | None:
+        """The operation to start now, or None."""
+        if self.running is not None or not self._ready:
+            return None
+        return heapq.heappop(self._ready)[3]
+
+    def clear(self) -> None:
+        """Forget the operations that have not started."""
+        self._ready.clear()

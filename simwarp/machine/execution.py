@@ -1,0 +1,264 @@
+"""The execution of streams on a clock: which operation starts when, how long it takes, what fails."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from simwarp.machine.clock import Clock
+from simwarp.machine.engines import Engine
+from simwarp.machine.faults import CopyError, DeviceLostError
+from simwarp.machine.injections import CopyFails, DeviceLost, Injection, Slow
+from simwarp.machine.links import Flow, Links
+from simwarp.machine.operations import Event, Operation, Stream, Wait
+from simwarp.machine.timeline import Record, Timeline
+from simwarp.machine.topology import Route, Topology
+from simwarp.machine.workers import Task
+
+
+class Execution:
+    """Runs the streams of a machine.
+
+    Parameters
+    ----------
+    topology : Topology
+    seed : int or None
+        Orders what is ready at the same time, and draws the jitter; None for the order of queueing.
+    jitter : float
+        Each duration is multiplied by a random factor between 1 / (1 + jitter) and 1 + jitter.
+    injections : sequence of Injection
+    conflict : callable
+        Called when an operation with a conflict starts.
+
+    Attributes
+    ----------
+    ready : list of Task
+        Workers whose event has happened.
+    queued : int
+        Operations that were ever queued.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        seed: int | None,
+        jitter: float,
+        injections: Sequence[Injection],
+        conflict: Callable[[Operation], None],
+    ) -> None:
+        self.clock, self.links, self.timeline = Clock(), Links(topology), Timeline()
+        self.ready: list[Task] = []
+        self.queued = 0
+        self._seeded, self._jitter = seed is not None, jitter
+        self._random = random.Random(seed or 0)
+        self._conflict = conflict
+        self._engines: dict[Route | int, Engine] = {}
+        self._touched: dict[Engine, None] = {}
+        self._active: dict[Stream, None] = {}
+        self._copies: dict[tuple[str, int], int] = {}
+        self._failing = {
+            (one.kind, one.device, one.after) for one in injections if isinstance(one, CopyFails)
+        }
+        self._slow = {one.device: one.factor for one in injections if isinstance(one, Slow)}
+        self._losses = sorted(
+            (one for one in injections if isinstance(one, DeviceLost)), key=lambda one: one.seconds
+        )
+        self._stopping = False
+
+    # ------------------------------------------------------------------------------------------ streams
+
+    def add(self, stream: Stream, item: Operation | Event | Wait) -> None:
+        """Queue an item."""
+        if isinstance(item, Operation):
+            self.queued += 1
+        stream.items.append(item)
+        self._active[stream] = None
+        self._reach(stream)
+
+    def _reach(self, stream: Stream) -> None:
+        """Go on in a stream, and in those that wait for an event that it reaches."""
+        work = deque([stream])
+        while work:
+            current = work.popleft()
+            while current.items and not current.busy and current.blocked is None:
+                self._reach_item(current, current.items.popleft(), work)
+            if not (current.items or current.busy or current.blocked):
+                self._active.pop(current, None)
+
+    def _reach_item(self, stream: Stream, item: Operation | Event | Wait, work: deque[Stream]) -> None:
+        if isinstance(item, Operation):
+            stream.busy = True
+            engine = self._engine(item)
+            engine.add(item, self.clock.now, self.tie())
+            self._touched[engine] = None
+        elif isinstance(item, Wait):
+            if not item.event.happened:
+                stream.blocked = item.event
+                item.event.streams.append(stream)
+        else:
+            item.happened = True
+            for waiting in item.streams:
+                waiting.blocked = None
+            work.extend(item.streams)
+            self.ready.extend(item.tasks)
+            item.streams, item.tasks = [], []
+
+    def unfinished(self) -> int:
+        """The operations that are queued or run."""
+        queued = sum(isinstance(item, Operation) for stream in self._active for item in stream.items)
+        return queued + sum(stream.busy for stream in self._active)
+
+    def blocked(self) -> list[Stream]:
+        """The streams that wait for an event."""
+        return [stream for stream in self._active if stream.blocked]
+
+    # ---------------------------------------------------------------------------------------- operations
+
+    def dispatch(self) -> None:
+        """Start what can start now."""
+        touched, self._touched = self._touched, {}
+        for engine in touched:
+            if operation := engine.take():
+                self._start(engine, operation)
+
+    def _start(self, engine: Engine, operation: Operation) -> None:
+        operation.start = self.clock.now
+        if operation.conflict is not None:
+            self._conflict(operation)
+        operation.begin()
+        engine.running = operation
+        if (route := operation.route) is None:
+            seconds = operation.seconds * self._slow.get(operation.stream.device, 1.0) * self._stretch()
+            self.clock.at(self.clock.now + seconds, partial(self._end, engine, operation))
+            return
+        number = self._copies.get(route[:2], 0)
+        self._copies[route[:2]] = number + 1
+        fails = (*route[:2], number) in self._failing
+        stretch = self._stretch()
+        flow = Flow(operation, operation.nbytes * stretch, partial(self._end, engine, operation, fails))
+        begin = self.clock.now + self.links.latency(route) * stretch
+        self.clock.at(begin, partial(self._begin_flow, flow))
+
+    def _begin_flow(self, flow: Flow) -> None:
+        self._schedule(self.links.begin(flow, self.clock.now))
+
+    def _end_flow(self, flow: Flow) -> None:
+        self._schedule(self.links.end(flow, self.clock.now))
+        flow.end()
+
+    def _schedule(self, ends: Iterable[tuple[Flow, float]]) -> None:
+        for flow, seconds in ends:
+            self.clock.at(seconds, partial(self._end_flow, flow), flow)
+
+    def _end(self, engine: Engine, operation: Operation, fails: bool = False) -> None:
+        stream = operation.stream
+        engine.running, stream.busy = None, False
+        self._touched[engine] = None
+        if fails or self.lost(stream.device) is not None:
+            if not self._stopping:
+                self._fail(operation)
+            return
+        operation.end = self.clock.now
+        operation.finish()
+        self._note(operation)
+        self._reach(stream)
+
+    def _fail(self, operation: Operation) -> None:
+        assert operation.route is not None
+        raise CopyError(
+            f"{operation}: the copy of {operation.nbytes} bytes failed",
+            f"it ran from {operation.start} s to {self.clock.now} s on the link {operation.route}",
+            "nothing that was queued runs any more; free and unpin, then try again or give up",
+            device=operation.stream.device,
+            stream=operation.stream.number,
+            kind=operation.route.kind,
+            seconds=self.clock.now,
+        )
+
+    def _note(self, operation: Operation) -> None:
+        assert operation.start is not None
+        assert operation.end is not None
+        route, stream = operation.route, operation.stream
+        self.timeline.append(
+            Record(
+                stream.device,
+                route.peer if route else -1,
+                stream.number,
+                route.kind if route else "routine",
+                operation.name,
+                operation.nbytes,
+                operation.start,
+                operation.end,
+                operation.operations,
+            )
+        )
+
+    def _engine(self, operation: Operation) -> Engine:
+        key = operation.stream.device if operation.route is None else operation.route
+        return self._engines.setdefault(key, Engine())
+
+    # --------------------------------------------------------------------------------------- the clock
+
+    def step(self) -> bool:
+        """Go to the next time at which an operation begins to move bytes or ends; whether there is one."""
+        moment = self.clock.next()
+        if moment is None:
+            return False
+        if loss := next((one for one in self._losses if self.clock.now < one.seconds <= moment), None):
+            self.clock.now = loss.seconds
+            raise self.lost_error(loss)
+        self.clock.advance()
+        return True
+
+    def lost(self, device: int) -> DeviceLost | None:
+        """The loss of a device, if it has failed by now."""
+        return next(
+            (one for one in self._losses if one.device == device and one.seconds <= self.clock.now), None
+        )
+
+    def lost_error(self, loss: DeviceLost) -> DeviceLostError:
+        """The error of a device that has failed."""
+        running = [one.running for one in self._engines.values() if one.running]
+        of_it = [str(one) for one in running if one.stream.device == loss.device]
+        return DeviceLostError(
+            f"device {loss.device} is lost",
+            f"it failed at {loss.seconds} s, while it ran {', '.join(of_it) or 'nothing'}",
+            "leave out the device, and repeat what it had not copied to the host",
+            device=loss.device,
+            seconds=loss.seconds,
+        )
+
+    def stop(self) -> None:
+        """Drop what is queued, and let what runs end."""
+        self._stopping = True
+        for stream in self._active:
+            for item in stream.items:
+                if isinstance(item, Event):
+                    item.dropped = True
+            stream.items.clear()
+            stream.blocked = None
+        for engine in self._engines.values():
+            engine.clear()
+        while self.clock.next() is not None:
+            self.clock.advance()
+        for stream in self._active:
+            stream.busy = False
+        self._active.clear()
+        self._touched.clear()
+        self.ready.clear()
+        self._stopping = False
+
+    # -------------------------------------------------------------------------------------------- luck
+
+    def tie(self) -> float:
+        """The order of what is ready at the same time: random with a seed."""
+        return self._random.random() if self._seeded else 0.0
+
+    def choose(self, count: int) -> int:
+        """One of so many: random with a seed, else the first."""
+        return self._random.randrange(count) if self._seeded else 0
+
+    def _stretch(self) -> float:
+        return (1 + self._jitter) ** self._random.uniform(-1, 1) if self._jitter else 1.0

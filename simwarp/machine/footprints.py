@@ -1,0 +1,78 @@
+"""The bytes of a matrix in memory: its columns, a pitch apart."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Footprint(NamedTuple):
+    """Runs of bytes, one for each column; a matrix without gaps has a single run.
+
+    Attributes
+    ----------
+    start, end : int
+        The first byte, and the byte behind the last one.
+    width : int
+        Bytes of a run.
+    pitch : int
+        Bytes from one run to the next, at least ``width``.
+    runs : int
+    """
+
+    start: int
+    end: int
+    width: int
+    pitch: int
+    runs: int
+
+
+def footprint(start: int, width: int, pitch: int, columns: int) -> Footprint:
+    """The footprint of columns of ``width`` bytes.
+
+    Examples
+    --------
+    >>> footprint(64, 16, 16, 4)
+    Footprint(start=64, end=128, width=64, pitch=64, runs=1)
+    """
+    if width == pitch or columns == 1:
+        width = pitch = width * columns
+        return Footprint(start, start + width, width, width, 1)
+    return Footprint(start, start + (columns - 1) * pitch + width, width, pitch, columns)
+
+
+def overlap(a: Footprint, b: Footprint) -> bool:
+    """Whether two footprints have a byte in common.
+
+    Examples
+    --------
+    >>> left, right = footprint(0, 16, 64, 4), footprint(16, 48, 64, 4)
+    >>> overlap(left, right), overlap(left, footprint(8, 16, 64, 4))
+    (False, True)
+    """
+    if a.start >= b.end or b.start >= a.end:
+        return False
+    if a.runs == 1 and b.runs == 1:
+        return True
+    if a.pitch == b.pitch:
+        return _overlap_at_one_pitch(a, b)
+    few, many = (a, b) if a.runs <= b.runs else (b, a)
+    starts = few.start + few.pitch * np.arange(few.runs)
+    # the first run of `many` that ends behind such a start
+    runs = np.maximum((starts - many.start - many.width) // many.pitch + 1, 0)
+    found = (runs < many.runs) & (many.start + runs * many.pitch < starts + few.width)
+    return bool(found.any())
+
+
+def _overlap_at_one_pitch(a: Footprint, b: Footprint) -> bool:
+    """Whether matrices of one pitch overlap; ``b`` starts so many columns and bytes behind ``a``."""
+    behind, byte = divmod(b.start - a.start, a.pitch)
+    same = byte < a.width and -b.runs < behind < a.runs
+    next_column = byte + b.width > a.pitch and -b.runs < behind + 1 < a.runs
+    return same or next_column
+
+
+def covers(a: Footprint, b: Footprint) -> bool:
+    """Whether ``a`` surely has every byte of ``b``: they are equal, or ``a`` has no gaps."""
+    return a == b or (a.runs == 1 and a.start <= b.start and b.end <= a.end)

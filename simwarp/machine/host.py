@@ -1,0 +1,133 @@
+"""Host arrays: those that are pinned, and the matrices in them that copies read and write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib.array_utils import byte_bounds
+
+from reference.errors import DtypeError, ShapeError
+from simwarp.machine.accesses import Accesses
+from simwarp.machine.faults import MemoryInUseError, UnpinnedError
+from simwarp.machine.footprints import Footprint, footprint
+from simwarp.machine.memory import TileLike
+from simwarp.machine.order import Order
+
+_BUCKET = 1 << 24
+
+
+@dataclass
+class Pinned:
+    """A pinned array.
+
+    Attributes
+    ----------
+    start, end : int
+        Its addresses.
+    number : int
+    count : int
+        The pins that no unpin has undone.
+    array : ndarray
+        Held, so that its addresses stay its own.
+    """
+
+    start: int
+    end: int
+    number: int
+    count: int
+    array: npt.NDArray[Any]
+
+
+class Host:
+    """The memory of the host.
+
+    Attributes
+    ----------
+    accesses : Accesses
+        By address, of all pinned arrays: they may overlap.
+    """
+
+    def __init__(self, order: Order) -> None:
+        self.accesses = Accesses(order, _BUCKET)
+        self._pinned: dict[tuple[int, int], Pinned] = {}
+        self._numbers = 0
+
+    def pin(self, array: npt.NDArray[Any]) -> None:
+        """Pin an array once more."""
+        bounds = byte_bounds(array_of(array, "the array"))
+        if bounds not in self._pinned:
+            self._pinned[bounds] = Pinned(*bounds, self._numbers, 0, array)
+            self._numbers += 1
+        self._pinned[bounds].count += 1
+
+    def unpin(self, array: npt.NDArray[Any]) -> None:
+        """Undo one pin; the last one only when the host has waited for the copies of the array."""
+        bounds = byte_bounds(array_of(array, "the array"))
+        pinned = self._pinned.get(bounds)
+        if pinned is None:
+            raise UnpinnedError(
+                f"unpin of an array of {array.nbytes} bytes",
+                "it is not pinned",
+                "unpin each array as often as it was pinned",
+            )
+        if pinned.count == 1:
+            if operation := self.accesses.unfinished(*bounds):
+                raise MemoryInUseError(
+                    f"unpin of array {pinned.number}, which {operation} uses",
+                    "the host has not waited for that copy",
+                    "record an event behind it, and wait for the event first",
+                    operation=str(operation),
+                )
+            del self._pinned[bounds]
+        pinned.count -= 1
+
+    def pinned(self) -> int:
+        """The number of pinned arrays."""
+        return len(self._pinned)
+
+    def matrix(self, matrix: npt.NDArray[Any], tile: TileLike, what: str) -> tuple[Footprint, str]:
+        """Check a host matrix against the tile of its copy; its addresses, and the matrix in words."""
+        array_of(matrix, what)
+        if matrix.shape != (tile.rows, tile.columns) or matrix.dtype != tile.dtype:
+            raise ShapeError(
+                f"{what} is a {matrix.dtype} array of shape {matrix.shape}\n"
+                f"the tile has shape {(tile.rows, tile.columns)} and dtype {tile.dtype}\n"
+                "give a matrix and a tile of one shape and dtype"
+            )
+        item = matrix.dtype.itemsize
+        down, across = matrix.strides
+        if (tile.rows > 1 and down != item) or (tile.columns > 1 and across < tile.rows * item):
+            raise ShapeError(
+                f"{what} has strides {matrix.strides} in bytes\n"
+                f"a copy moves whole columns: strides ({item}, at least {tile.rows * item})\n"
+                "give a column-major matrix, such as a slice of an array with order='F'"
+            )
+        start = byte_bounds(matrix)[0]
+        of = footprint(
+            start, tile.rows * item, across if tile.columns > 1 else tile.rows * item, tile.columns
+        )
+        return of, self._describe(matrix, of, what)
+
+    def _describe(self, matrix: npt.NDArray[Any], of: Footprint, what: str) -> str:
+        for one in self._pinned.values():
+            if one.start <= of.start and of.end <= one.end:
+                rows, columns = matrix.shape
+                place = f"byte {of.start - one.start} of array {one.number}"
+                return f"host matrix {rows} × {columns} {matrix.dtype} at {place}"
+        raise UnpinnedError(
+            f"{what} is a {matrix.dtype} matrix of shape {matrix.shape} that is not pinned",
+            f"it lies in none of the {len(self._pinned)} pinned arrays",
+            "pin its array with Machine.pin before the copy",
+        )
+
+
+def array_of(value: object, what: str) -> npt.NDArray[Any]:
+    """An array, or a `DtypeError`."""
+    if not isinstance(value, np.ndarray):
+        raise DtypeError(
+            f"{what} is a {type(value).__name__}\nhost memory is given as NumPy arrays\ngive a numpy.ndarray"
+        )
+    return cast("npt.NDArray[Any]", value)

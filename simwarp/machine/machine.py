@@ -1,0 +1,554 @@
+"""`Machine`: several simulated devices and their host, on a clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy.typing as npt
+
+from reference.errors import DtypeError, LaunchError, SchemeError, ShapeError
+from simwarp.machine.accesses import Access
+from simwarp.machine.conflicts import error_of
+from simwarp.machine.execution import Execution
+from simwarp.machine.faults import AccessError, DeviceMemoryError, FreedMemoryError, MemoryInUseError
+from simwarp.machine.footprints import Footprint
+from simwarp.machine.host import Host
+from simwarp.machine.injections import AllocationFails, Injection
+from simwarp.machine.memory import DeviceMemory, TileLike, checked, describe, footprint_of, poison
+from simwarp.machine.operations import Conflict, Event, Operation, Stream, Wait
+from simwarp.machine.order import Order
+from simwarp.machine.timeline import Timeline
+from simwarp.machine.topology import H200, Kind, Route, Topology
+from simwarp.machine.workers import Crew
+
+CHECKS = ("raise", "report", "off")
+
+
+class RoutineLike(Protocol):
+    """A computation on tiles of one device."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def operations(self) -> float:
+        """Its floating-point operations."""
+        ...
+
+    @property
+    def reads(self) -> tuple[TileLike, ...]:
+        """The tiles that it reads."""
+        ...
+
+    @property
+    def writes(self) -> tuple[TileLike, ...]:
+        """The tiles that it writes."""
+        ...
+
+    def compute(self, reads: Sequence[npt.NDArray[Any]], writes: Sequence[npt.NDArray[Any]]) -> None:
+        """Compute on the host, from arrays of ``reads`` into arrays of ``writes``."""
+
+
+class Machine:
+    """Several devices and their host, simulated: work is asynchronous, and a clock counts simulated seconds.
+
+    A copy takes the latency of its link and its bytes over the bandwidth, a routine the launch time of its
+    device and its operations over the rate. A copy or a routine reads when it starts, except that a copy from
+    the host reads when it ends; all write when they end. Nothing happens outside `run`.
+
+    Parameters
+    ----------
+    topology : Topology
+        Devices and links: `H200`, `H200x2`, `H200x4`, `EIGHT`, `EVEREST`, `MAKALU` or your own.
+    seed : int, optional
+        Orders by chance what is ready at the same time, and draws the jitter. Without a seed workers and
+        operations go in the order in which they became ready.
+    jitter : float
+        Each duration is multiplied by a random factor between 1 / (1 + jitter) and 1 + jitter.
+    injections : sequence of Injection
+        Faults of the hardware: `CopyFails`, `DeviceLost`, `AllocationFails`, `Slow`.
+    checks : str
+        What to do with a `TileRaceError` or an `UnwrittenTileError`: "raise", "report" (in `faults`) or
+        "off".
+    values : bool
+        Whether copies and routines move and compute values. Without, only their times and their order are
+        simulated, and reads of unwritten bytes are not found: for sizes that the computer has no memory for.
+
+    Attributes
+    ----------
+    topology : Topology
+    timeline : Timeline
+        What has run.
+    faults : list of AccessError
+        With ``checks="report"``, the faults so far.
+
+    Raises
+    ------
+    LaunchError
+        For a device, a peer, a stream or an event that this machine does not have.
+    ShapeError, DtypeError
+        For tiles and host matrices that do not fit one another.
+    MachineError
+        For all else that can be wrong; see `simwarp.machine`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import simwarp
+    >>> machine = simwarp.Machine()
+    >>> a = np.asfortranarray(np.arange(6.0).reshape(2, 3))
+    >>> b = np.zeros_like(a)
+    >>> machine.pin(a), machine.pin(b)
+    (None, None)
+    >>> tile = machine.allocate(0, a.nbytes).tile(2, 3, a.dtype)
+    >>> stream = machine.stream(0)
+    >>> machine.copy_in(stream, a, tile)
+    >>> machine.copy_out(stream, tile, b)
+    >>> machine.run([])
+    >>> b.tolist()
+    [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
+    >>> f"{machine.seconds() * 1e6:.3f} µs"
+    '6.002 µs'
+    """
+
+    def __init__(
+        self,
+        topology: Topology = H200,
+        *,
+        seed: int | None = None,
+        jitter: float = 0.0,
+        injections: Sequence[Injection] = (),
+        checks: str = "raise",
+        values: bool = True,
+    ) -> None:
+        if checks not in CHECKS:
+            raise SchemeError(f"checks= is {checks!r}\nthere are {', '.join(CHECKS)}\npass one of them")
+        if jitter < 0:
+            raise LaunchError(
+                f"jitter= is {jitter}\na duration is multiplied by up to 1 + jitter\npass 0 or more"
+            )
+        self.topology = topology
+        for one in injections:
+            self._device(one.device)
+        self.order = Order()
+        self.execution = Execution(topology, seed, jitter, injections, self._found)
+        self.faults: list[AccessError] = []
+        self._checks, self._values = checks, values
+        self._host = Host(self.order)
+        self._memories: dict[DeviceMemory, None] = {}
+        self._used = [0] * self.devices
+        self._failing = {(one.device, one.after) for one in injections if isinstance(one, AllocationFails)}
+        self._allocations = [0] * self.devices
+        self._numbers = {"memory": 0, "stream": 0, "event": 0}
+        self._running = False
+
+    # ----------------------------------------------------------------------------------------- devices
+
+    @property
+    def devices(self) -> int:
+        """The number of devices."""
+        return len(self.topology.gpus)
+
+    @property
+    def timeline(self) -> Timeline:
+        """What has run, by its end."""
+        return self.execution.timeline
+
+    def budget(self, device: int) -> int:
+        """The bytes of a device that can be allocated now."""
+        return self.topology.gpus[self._device(device)].memory_bytes - self._used[device]
+
+    def reaches(self, device: int, peer: int) -> bool:
+        """Whether a device can copy from a peer without the host."""
+        return Route("peer", self._device(device), self._device(peer)) in self.execution.links
+
+    def seconds(self) -> float:
+        """The machine's clock."""
+        return self.execution.clock.now
+
+    def allocated(self, device: int) -> tuple[DeviceMemory, ...]:
+        """The memory of a device that is not freed."""
+        self._device(device)
+        return tuple(memory for memory in self._memories if memory.device == device)
+
+    def pinned(self) -> int:
+        """The number of host arrays that are pinned."""
+        return self._host.pinned()
+
+    def queued(self) -> int:
+        """The number of operations that have not ended."""
+        return self.execution.unfinished()
+
+    # ------------------------------------------------------------------------------------------ memory
+
+    def allocate(self, device: int, nbytes: int) -> DeviceMemory:
+        """Memory of a device; its bytes are poison, and reading them before a write is a fault.
+
+        Raises
+        ------
+        DeviceMemoryError
+            If the device has no room.
+        ShapeError
+            If ``nbytes`` is not positive.
+        """
+        self._usable(device)
+        if nbytes < 1:
+            raise ShapeError(f"allocation of {nbytes} bytes\na memory has at least one byte\nask for more")
+        number = self._allocations[device]
+        self._allocations[device] += 1
+        budget = 0 if (device, number) in self._failing else self.budget(device)
+        if nbytes > budget:
+            raise DeviceMemoryError(
+                f"allocation of {nbytes} bytes on device {device} ({self.topology.gpus[device].name})",
+                f"{budget} bytes are free, {self._used[device]} in {len(self.allocated(device))} allocations",
+                "ask for less than Machine.budget, or free memory first",
+                device=device,
+                asked=nbytes,
+                budget=budget,
+            )
+        memory = DeviceMemory(device, nbytes, self._number("memory"), self.order)
+        self._memories[memory] = None
+        self._used[device] += nbytes
+        return memory
+
+    def free(self, memory: object) -> None:
+        """Return memory; the host must have waited for all work on it.
+
+        Raises
+        ------
+        FreedMemoryError
+            If it is freed already.
+        MemoryInUseError
+            If the host has not waited for an operation on it.
+        """
+        if not isinstance(memory, DeviceMemory):
+            raise DtypeError(
+                f"free of a {type(memory).__name__}\nfree takes what allocate() returned\n"
+                "pass the memory, not a tile"
+            )
+        if memory not in self._memories:
+            raise FreedMemoryError(
+                f"free of {memory}",
+                "it is freed already" if memory.freed else "it is of another machine",
+                "free each memory once, on its machine",
+            )
+        if operation := memory.accesses.unfinished(0, memory.nbytes):
+            raise MemoryInUseError(
+                f"free of {memory}, which {operation} uses",
+                "the host has not waited for that operation",
+                "record an event behind it, and wait for the event first",
+                operation=str(operation),
+            )
+        del self._memories[memory]
+        self._used[memory.device] -= memory.nbytes
+        memory.release()
+
+    def pin(self, array: npt.NDArray[Any]) -> None:
+        """Page-lock a host array, as copies need; pins of one array are counted."""
+        self._host.pin(array)
+
+    def unpin(self, array: npt.NDArray[Any]) -> None:
+        """Undo one `pin` of the array; the host must have waited for its copies before the last one.
+
+        Raises
+        ------
+        UnpinnedError
+            If it is not pinned.
+        MemoryInUseError
+            If the host has not waited for a copy of the array.
+        """
+        self._host.unpin(array)
+
+    # ------------------------------------------------------------------------------------------ streams
+
+    def stream(self, device: int) -> Stream:
+        """A new stream of a device."""
+        self._usable(device)
+        return Stream(self, device, self._number("stream"))
+
+    def copy_in(self, stream: object, source: npt.NDArray[Any], target: TileLike) -> None:
+        """Queue a copy of a host matrix, in a pinned array, to a tile of the stream's device.
+
+        Parameters
+        ----------
+        stream : Stream
+        source : ndarray, (rows, columns)
+            Column-major; it may be a part of a larger matrix. Its values are read when the copy ends.
+        target : Tile
+        """
+        queue = self._stream(stream)
+        memory = self._tile(target, "the target", queue.device)
+        matrix, name = self._host.matrix(source, target, "the source")
+
+        def finish() -> None:
+            memory.view(target)[...] = source
+
+        operation = self._copy(queue, "in", target, lambda: poison(memory.view(target)), finish)
+        self._host_access(operation, matrix, name, False)
+        self._tile_access(operation, target, True)
+        self.execution.add(queue, operation)
+
+    def copy_out(self, stream: object, source: TileLike, target: npt.NDArray[Any]) -> None:
+        """Queue a copy of a tile of the stream's device to a host matrix in a pinned array.
+
+        Parameters
+        ----------
+        stream : Stream
+        source : Tile
+        target : ndarray, (rows, columns)
+            Column-major; it may be a part of a larger matrix. It is poison while the copy runs.
+        """
+        queue = self._stream(stream)
+        memory = self._tile(source, "the source", queue.device)
+        matrix, name = self._host.matrix(target, source, "the target")
+        if not target.flags.writeable:
+            raise ShapeError(
+                f"the target is a read-only {target.dtype} matrix\na copy writes it\npass a writeable array"
+            )
+        moved: list[npt.NDArray[Any]] = []
+
+        def begin() -> None:
+            moved.append(memory.view(source).copy())
+            poison(target)
+
+        def finish() -> None:
+            target[...] = moved.pop()
+
+        operation = self._copy(queue, "out", source, begin, finish)
+        self._tile_access(operation, source, False)
+        self._host_access(operation, matrix, name, True)
+        self.execution.add(queue, operation)
+
+    def copy_peer(self, stream: object, source: TileLike, target: TileLike) -> None:
+        """Queue a copy of a peer's tile to one of the stream's device, which must reach the peer.
+
+        Parameters
+        ----------
+        stream : Stream
+        source, target : Tile
+            Of one shape and dtype.
+        """
+        queue = self._stream(stream)
+        to = self._tile(target, "the target", queue.device)
+        of = self._tile(source, "the source")
+        self._usable(of.device)
+        if not self.reaches(queue.device, of.device):
+            raise LaunchError(
+                f"copy from device {of.device} to device {queue.device}\n"
+                f"{self.topology.name} has no link between them\nask reaches() first, and go through the host"
+            )
+        if (source.rows, source.columns, source.dtype) != (target.rows, target.columns, target.dtype):
+            raise ShapeError(
+                f"the source is {describe(source)}\nthe target is {describe(target)}\n"
+                "copy between tiles of one shape and dtype"
+            )
+        moved: list[npt.NDArray[Any]] = []
+
+        def begin() -> None:
+            moved.append(of.view(source).copy())
+            poison(to.view(target))
+
+        def finish() -> None:
+            to.view(target)[...] = moved.pop()
+
+        operation = self._copy(queue, "peer", target, begin, finish, of.device)
+        self._tile_access(operation, source, False)
+        self._tile_access(operation, target, True)
+        self.execution.add(queue, operation)
+
+    def launch(self, stream: object, routine: RoutineLike) -> None:
+        """Queue a routine on tiles of the stream's device.
+
+        Its ``compute`` is called when it starts; what it writes appears when it ends.
+
+        Parameters
+        ----------
+        stream : Stream
+        routine : Routine
+            With ``name``, ``operations``, ``reads``, ``writes`` and ``compute``; see `gpu.machine.Routine`.
+        """
+        queue = self._stream(stream)
+        for what, tiles in (("reads", routine.reads), ("writes", routine.writes)):
+            for number, tile in enumerate(tiles):
+                self._tile(tile, f"{what}[{number}] of {routine.name}", queue.device)
+        if not routine.writes:
+            raise LaunchError(
+                f"{routine.name} writes no tile\na routine has a result\ngive its tiles in writes"
+            )
+        gpu = self.topology.gpus[queue.device]
+        seconds = gpu.routine_seconds(routine.operations, routine.writes[0].dtype.name)
+        results: list[npt.NDArray[Any]] = []
+
+        def begin() -> None:
+            reads = [tile.memory.view(tile) for tile in routine.reads]
+            for read in reads:
+                read.flags.writeable = False
+            results.extend(tile.memory.view(tile).copy(order="F") for tile in routine.writes)
+            routine.compute(reads, results)
+
+        def finish() -> None:
+            for tile, result in zip(routine.writes, results, strict=True):
+                tile.memory.view(tile)[...] = result
+            results.clear()
+
+        operation = self._operation(queue, routine.name, begin, finish)
+        operation.operations, operation.seconds = routine.operations, seconds
+        written = {(tile.memory, footprint_of(tile)) for tile in routine.writes}
+        for tile in routine.reads:
+            self._tile_access(operation, tile, False, (tile.memory, footprint_of(tile)) in written)
+        for tile in routine.writes:
+            self._tile_access(operation, tile, True)
+        self.execution.add(queue, operation)
+
+    def record(self, stream: object) -> Event:
+        """An event behind all work that the stream has now."""
+        queue = self._stream(stream)
+        known = dict(self.order.before(queue))
+        event = Event(self, queue, self._number("event"), known, self.order.epoch)
+        self.execution.add(queue, event)
+        return event
+
+    def wait(self, stream: object, event: object) -> None:
+        """Hold back what the stream gets from now on until an event, of any device, has happened."""
+        queue = self._stream(stream)
+        if not isinstance(event, Event):
+            raise DtypeError(
+                f"wait for a {type(event).__name__}\na stream waits for what record() returned\npass an event"
+            )
+        if event.machine is not self:
+            raise LaunchError(
+                f"wait for {event}\nthe event is of another machine\npass an event of this machine"
+            )
+        self.order.wait(queue, event)
+        self.execution.add(queue, Wait(event))
+
+    def run(self, workers: Sequence[Iterator[Any]]) -> None:
+        """Run workers to their ends, and then all work that is queued.
+
+        A worker is resumed when the event that it yielded has happened. If anything fails, no worker is
+        resumed, nothing that is queued starts, what runs ends, and the first error is raised.
+
+        Parameters
+        ----------
+        workers : sequence of iterator of Event
+
+        Raises
+        ------
+        TileRaceError, UnwrittenTileError
+            If an operation starts that may not; see ``checks``.
+        WorkerDeadlockError
+            If workers or streams wait for what can no longer happen.
+        CopyError, DeviceLostError
+            If an injected fault happens.
+        """
+        if self._running:
+            raise LaunchError("run in a worker\nthe machine runs already\nyield an event to wait for it")
+        self._running = True
+        try:
+            Crew(self, workers).run()
+        except BaseException:
+            self.execution.stop()
+            raise
+        finally:
+            self._running = False
+            self.order.next_epoch()
+
+    # ---------------------------------------------------------------------------------------- operations
+
+    def _copy(
+        self, stream: Stream, kind: Kind, tile: TileLike, begin: Any, finish: Any, peer: int = -1
+    ) -> Operation:
+        operation = self._operation(stream, f"copy {kind}", begin, finish)
+        operation.route = Route(kind, stream.device, peer)
+        operation.nbytes = tile.rows * tile.columns * tile.dtype.itemsize
+        return operation
+
+    def _operation(self, stream: Stream, name: str, begin: Any, finish: Any) -> Operation:
+        before = self.order.before(stream)
+        stream.count += 1
+        before[stream.number] = stream.count
+        if not self._values:
+            begin = finish = _nothing
+        return Operation(stream, stream.count, self.order.epoch, name, None, 0, 0.0, 0.0, begin, finish)
+
+    def _tile_access(self, operation: Operation, tile: TileLike, writes: bool, too: bool = False) -> None:
+        """Note an access of a tile; one that is read, and written ``too``, counts as written."""
+        memory: DeviceMemory = tile.memory
+        if self._values and writes:
+            memory.mark_written(tile)
+        elif self._values and not memory.is_written(tile):
+            operation.conflict = operation.conflict or Conflict(describe(tile), "read", None)
+        if not too:
+            other = memory.accesses.add(
+                Access(operation, footprint_of(tile), writes), operation.stream.known.counts
+            )
+            if other is not None and operation.conflict is None:
+                operation.conflict = _conflict(describe(tile), writes, other)
+
+    def _host_access(self, operation: Operation, matrix: Footprint, name: str, writes: bool) -> None:
+        other = self._host.accesses.add(Access(operation, matrix, writes), operation.stream.known.counts)
+        if other is not None and operation.conflict is None:
+            operation.conflict = _conflict(name, writes, other)
+
+    def _found(self, operation: Operation) -> None:
+        """An operation with a conflict starts."""
+        if self._checks == "off" or operation.conflict is None:
+            return
+        error = error_of(operation, operation.conflict)
+        if self._checks == "raise":
+            raise error
+        self.faults.append(error)
+
+    # --------------------------------------------------------------------------------------- arguments
+
+    def _number(self, of: str) -> int:
+        self._numbers[of] += 1
+        return self._numbers[of] - 1
+
+    def _device(self, device: int) -> int:
+        if not 0 <= device < self.devices:
+            raise LaunchError(
+                f"device {device}\n{self.topology.name} has devices 0 to {self.devices - 1}\npass one of them"
+            )
+        return device
+
+    def _usable(self, device: int) -> None:
+        """Check that a device exists and is not lost."""
+        if loss := self.execution.lost(self._device(device)):
+            raise self.execution.lost_error(loss)
+
+    def _stream(self, stream: object) -> Stream:
+        if not isinstance(stream, Stream):
+            raise DtypeError(
+                f"the stream is a {type(stream).__name__}\nwork is queued in what stream() returned\n"
+                "pass a stream"
+            )
+        if stream.machine is not self:
+            raise LaunchError(
+                f"stream {stream.number} of device {stream.device}\nit is of another machine\n"
+                "pass a stream of this machine"
+            )
+        self._usable(stream.device)
+        return stream
+
+    def _tile(self, tile: TileLike, what: str, device: int | None = None) -> DeviceMemory:
+        """The memory of a tile, checked; on a device, unless None."""
+        memory = checked(tile, self._memories.__contains__, what)
+        if device not in (None, memory.device):
+            raise LaunchError(
+                f"{what} is {describe(tile)}\nthe stream is of device {device}\n"
+                "use tiles of the stream's device; copy_peer reads those of a peer"
+            )
+        return memory
+
+
+def _conflict(name: str, writes: bool, other: Access) -> Conflict:
+    words = "read", "write"
+    return Conflict(name, words[writes], other.operation, words[other.writes])
+
+
+def _nothing() -> None:
+    """Move no values."""

@@ -1,0 +1,142 @@
+"""Operations, events, and the streams that hold them in order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from simwarp.machine.order import Known
+from simwarp.machine.topology import Route
+
+if TYPE_CHECKING:
+    from simwarp.machine.machine import Machine
+    from simwarp.machine.workers import Task
+
+
+@dataclass(slots=True, eq=False)
+class Conflict:
+    """An access that must not take place; found when its operation is queued, reported when it starts."""
+
+    tile: str
+    access: str
+    other: Operation | None
+    other_access: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class Operation:
+    """A copy or a routine.
+
+    Attributes
+    ----------
+    stream : Stream
+    index, epoch : int
+        The number of the operation in its stream, from 1, and the machine's run; see `simwarp.machine.order`.
+    name : str
+    route : Route or None
+        The way of a copy; None for a routine.
+    nbytes : int
+    operations, seconds : float
+        Of a routine: floating-point operations, and its time without jitter.
+    begin, finish : callable
+        Move the data, at the start and at the end.
+    conflict : Conflict or None
+    start, end : float or None
+    """
+
+    stream: Stream
+    index: int
+    epoch: int
+    name: str
+    route: Route | None
+    nbytes: int
+    operations: float
+    seconds: float
+    begin: Callable[[], None]
+    finish: Callable[[], None]
+    conflict: Conflict | None = None
+    start: float | None = None
+    end: float | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name} of device {self.stream.device}, stream {self.stream.number}"
+
+
+@dataclass(slots=True, eq=False)
+class Wait:
+    """An item of a stream: the stream stops until an event has happened."""
+
+    event: Event
+
+
+@dataclass(slots=True, eq=False)
+class Event:
+    """A point in a stream's work.
+
+    Attributes
+    ----------
+    machine : Machine
+    stream : Stream
+    number : int
+        Its number in the machine.
+    known : dict of int to int
+        The operations before it: for each stream, by its number, how many.
+    epoch : int
+    happened : bool
+    dropped : bool
+        Whether it can no longer happen, because a failure emptied its stream.
+    """
+
+    machine: Machine
+    stream: Stream
+    number: int
+    known: dict[int, int]
+    epoch: int
+    happened: bool = False
+    dropped: bool = False
+    streams: list[Stream] = field(default_factory=list["Stream"])
+    tasks: list[Task] = field(default_factory=list["Task"])
+
+    @property
+    def done(self) -> bool:
+        """Whether all work before it has ended; if so, what the host queues from now on comes after it."""
+        if self.happened:
+            self.machine.order.host_saw(self)
+        return self.happened
+
+    def __str__(self) -> str:
+        why = ", which a failure dropped" if self.dropped else ""
+        return f"event {self.number} of device {self.stream.device}, stream {self.stream.number}{why}"
+
+
+@dataclass(slots=True, eq=False)
+class Stream:
+    """A queue of work of one device.
+
+    Attributes
+    ----------
+    machine : Machine
+    device, number : int
+        The number of its device, and its own in the machine.
+    items : deque
+        Operations, events and waits that it has not reached.
+    busy : bool
+        Whether its first operation waits for its engine or runs.
+    blocked : Event or None
+        The event that it waits for.
+    count : int
+        The operations that were ever queued.
+    known : Known
+        The operations that come before what is queued next.
+    """
+
+    machine: Machine
+    device: int
+    number: int
+    items: deque[Operation | Event | Wait] = field(default_factory=deque["Operation | Event | Wait"])
+    busy: bool = False
+    blocked: Event | None = None
+    count: int = 0
+    known: Known = field(default_factory=Known)

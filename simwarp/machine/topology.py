@@ -1,0 +1,257 @@
+"""Devices, links and rates of machines, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+from reference.errors import LaunchError, ShapeError
+
+Kind = Literal["in", "out", "peer"]
+
+
+class Route(NamedTuple):
+    """The way of a copy: into a device, out of it, or into it from a peer.
+
+    Attributes
+    ----------
+    kind : str
+        "in", "out" or "peer".
+    device : int
+        The device that copies.
+    peer : int
+        The device that a "peer" copy reads; -1 for the host.
+    """
+
+    kind: Kind
+    device: int
+    peer: int = -1
+
+    def __str__(self) -> str:
+        source = f" from device {self.peer}" if self.kind == "peer" else ""
+        return f"{self.kind} of device {self.device}{source}"
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A device.
+
+    Attributes
+    ----------
+    name : str
+    memory_bytes : int
+    rates : mapping of str to float
+        Floating-point operations per second, by the name of the dtype that a routine writes.
+    launch_seconds : float
+        What each routine takes beside its operations.
+    """
+
+    name: str
+    memory_bytes: int
+    rates: Mapping[str, float]
+    launch_seconds: float = 0.0
+
+    def routine_seconds(self, operations: float, dtype: str) -> float:
+        """The time of a routine.
+
+        Examples
+        --------
+        >>> Gpu("small", 1 << 30, {"float64": 1e12}, 0.25).routine_seconds(5e11, "float64")
+        0.75
+        """
+        if dtype not in self.rates:
+            raise LaunchError(
+                f"{self.name}: no rate for {dtype}\nit has rates for {', '.join(self.rates)}\n"
+                "add one to the rates of Gpu"
+            )
+        return self.launch_seconds + operations / self.rates[dtype]
+
+
+@dataclass(frozen=True)
+class Link:
+    """One direction of a link: a copy takes the latency, and then its bytes over the bandwidth.
+
+    Attributes
+    ----------
+    latency_seconds, bytes_per_second : float
+    """
+
+    latency_seconds: float
+    bytes_per_second: float
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A bandwidth that several routes have together, each copy an equal part of it.
+
+    Attributes
+    ----------
+    routes : tuple of Route
+    bytes_per_second : float
+    """
+
+    routes: tuple[Route, ...]
+    bytes_per_second: float
+
+
+@dataclass(frozen=True)
+class Topology:
+    """The devices of a machine, and the links between them and the host.
+
+    Attributes
+    ----------
+    name : str
+    gpus : tuple of Gpu
+    inward, outward : tuple of Link
+        The link of each device from the host, and to it.
+    peers : mapping of (int, int) to Link
+        The link by which the first device copies from the second; a pair without one has no peer access.
+    shared : tuple of Shared
+        Bandwidths that are less than the sum of their links'.
+
+    Raises
+    ------
+    ShapeError
+        If there is no device, or not one link for each device.
+    LaunchError
+        For a route that the topology does not have, and for a number that is not positive.
+
+    Examples
+    --------
+    >>> gpu = Gpu("small", 1 << 20, {"float64": 1e12})
+    >>> pair = Topology("pair", (gpu, gpu), *2 * [2 * (Link(0, 1e9),)], {(1, 0): Link(0, 4e9)})
+    >>> pair.link(Route("peer", 1, 0)).bytes_per_second
+    4000000000.0
+    """
+
+    name: str
+    gpus: tuple[Gpu, ...]
+    inward: tuple[Link, ...]
+    outward: tuple[Link, ...]
+    peers: Mapping[tuple[int, int], Link] = field(default_factory=lambda: MappingProxyType({}))
+    shared: tuple[Shared, ...] = ()
+
+    def __post_init__(self) -> None:
+        devices = len(self.gpus)
+        if not devices or len(self.inward) != devices or len(self.outward) != devices:
+            raise ShapeError(
+                f"{self.name}: {devices} devices, {len(self.inward)} links in and {len(self.outward)} out\n"
+                "each device has one link in and one link out\ngive as many links as devices, at least one"
+            )
+        routes = self.routes()
+        if foreign := [route for one in self.shared for route in one.routes if route not in routes]:
+            raise LaunchError(
+                f"{self.name}: a shared bandwidth has the route {foreign[0]}\n"
+                f"the topology has no such link; it has {devices} devices\nadd the link, or drop the route"
+            )
+        bandwidths = [
+            *(link.bytes_per_second for link in routes.values()),
+            *(one.bytes_per_second for one in self.shared),
+            *(rate for gpu in self.gpus for rate in gpu.rates.values()),
+        ]
+        if not all(value > 0 for value in bandwidths):
+            raise LaunchError(
+                f"{self.name}: a bandwidth or a rate is {min(bandwidths)}\n"
+                "bytes and operations per second are above 0\nleave out a link that does not exist"
+            )
+
+    def routes(self) -> dict[Route, Link]:
+        """All routes, with their links."""
+        found: dict[Route, Link] = {}
+        for device, (inward, outward) in enumerate(zip(self.inward, self.outward, strict=True)):
+            found[Route("in", device)], found[Route("out", device)] = inward, outward
+        for (device, peer), link in self.peers.items():
+            if device == peer or not (0 <= device < len(self.gpus) and 0 <= peer < len(self.gpus)):
+                raise LaunchError(
+                    f"{self.name}: a link from device {peer} to device {device}\n"
+                    f"there are devices 0 to {len(self.gpus) - 1}\ngive pairs of two of them"
+                )
+            found[Route("peer", device, peer)] = link
+        return found
+
+    def link(self, route: Route) -> Link:
+        """The link of a route."""
+        return self.routes()[route]
+
+
+def host_group(devices: range, inward: float, outward: float, both: float) -> tuple[Shared, ...]:
+    """The bandwidths that devices share on the host's side: in, out, and in sum, in bytes per second."""
+    into = tuple(Route("in", device) for device in devices)
+    out = tuple(Route("out", device) for device in devices)
+    return Shared(into, inward), Shared(out, outward), Shared(into + out, both)
+
+
+def all_pairs(devices: range, link: Link) -> dict[tuple[int, int], Link]:
+    """The same link between every two devices, in both directions."""
+    return {(device, peer): link for device in devices for peer in devices if device != peer}
+
+
+# H200: measured on one, two and four of them. A copy and its latency, both directions at once, the four of
+# one host together, a ring of four over NVLink. Rates are those of DGEMM and SGEMM in memory; the launch time
+# is the difference of DGEMM at tiles of 1024 and 4096.
+_GB = 1e9
+_IN, _OUT = Link(3e-6, 55.2 * _GB), Link(3e-6, 55.5 * _GB)
+_NVLINK = Link(3e-6, 377 * _GB)
+_H200 = Gpu(
+    "H200",
+    139 << 30,
+    {"float64": 59.5e12, "float32": 52.4e12, "complex128": 59.5e12, "complex64": 52.4e12},
+    6e-6,
+)
+
+
+def _h200(name: str, devices: int, peers: bool) -> Topology:
+    """Devices of an H200 host: up to four of them share the host's bandwidths."""
+    groups = [range(first, min(first + 4, devices)) for first in range(0, devices, 4)]
+    shared = [
+        *(
+            one
+            for device in range(devices)
+            for one in host_group(range(device, device + 1), 55.2e9, 55.5e9, 100.5e9)[2:]
+        ),
+        *(one for group in groups if len(group) > 1 for one in host_group(group, 200.7e9, 168.8e9, 208e9)),
+    ]
+    return Topology(
+        name,
+        (_H200,) * devices,
+        (_IN,) * devices,
+        (_OUT,) * devices,
+        all_pairs(range(devices), _NVLINK) if peers else {},
+        tuple(shared),
+    )
+
+
+H200 = _h200("H200", 1, peers=False)
+"""One H200 and its host."""
+H200x2 = _h200("2 × H200", 2, peers=True)
+"""Two H200s of one host, with NVLink."""
+H200x4 = _h200("4 × H200", 4, peers=True)
+"""Four H200s of one host, with NVLink."""
+EIGHT = _h200("8 × H200 without peers", 8, peers=False)
+"""Eight H200s without peer access, four on each of two host bridges."""
+
+# The machines of Wang et al., "BLASX: A High Performance Level-3 BLAS Library for Heterogeneous Multi-GPU
+# Computing" (2016): bandwidths of its Table IV, rates of the vendor's data sheets. Its text does not give the
+# latency, nor which pairs of Makalu have peer access: here those of one model.
+_PCIE3, _PCIE3_PEER = Link(10e-6, 6.54 * _GB), Link(10e-6, 7.8 * _GB)
+_K40 = Gpu("K40", 12 << 30, {"float64": 1.43e12, "float32": 4.29e12}, 8e-6)
+_TITAN_X = Gpu("TITAN X", 12 << 30, {"float64": 0.192e12, "float32": 6.14e12}, 8e-6)
+
+EVEREST = Topology(
+    "Everest",
+    (_K40,) * 3,
+    (_PCIE3,) * 3,
+    (_PCIE3,) * 3,
+    {(1, 2): _PCIE3_PEER, (2, 1): _PCIE3_PEER},
+)
+"""Three K40c, with peer access between the second and the third only."""
+MAKALU = Topology(
+    "Makalu",
+    (_K40, _K40, _TITAN_X, _TITAN_X),
+    (_PCIE3,) * 4,
+    (_PCIE3,) * 4,
+    {**all_pairs(range(2), _PCIE3_PEER), **all_pairs(range(2, 4), _PCIE3_PEER)},
+)
+"""Two K40 and two TITAN X."""
