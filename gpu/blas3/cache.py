@@ -70,6 +70,11 @@ class TileCache(Generic[Key, Place]):
     def __contains__(self, key: Key) -> bool:
         return key in self._entries
 
+    def place(self, key: Key) -> Place | None:
+        """The place of a tile, without a reader; None if it is not in the cache."""
+        entry = self._entries.get(key)
+        return None if entry is None else entry.place
+
     def take(self, key: Key) -> Entry[Key, Place] | None:
         """The tile with one more reader, as the most recently used one; None for a miss."""
         entry = self._entries.get(key)

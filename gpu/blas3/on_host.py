@@ -1,0 +1,30 @@
+"""Small problems: one tile for the whole problem, computed by SciPy."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpu.blas3.layouts import Call
+from gpu.blas3.routines import compute
+from gpu.blas3.taskizer import taskize
+
+LARGEST = 1000
+"""Problems with no dimension above it are small (the paper's program has the same bound)."""
+
+
+def is_small(call: Call) -> bool:
+    """Whether a call is not worth a device."""
+    return max(call.problem.m, call.problem.n, call.problem.k) <= LARGEST
+
+
+def compute_on_host(call: Call) -> None:
+    """Compute a call in place."""
+    matrices, problem = call.matrices, call.problem
+    for task in taskize(problem, max(problem.m, problem.n, problem.k, 1)):
+        for output, step in task.steps():
+            result = output.block.of(matrices[output.block.matrix])
+            reads = [block.of(matrices[block.matrix]) for block in step.reads]
+            held = result if result.flags.f_contiguous else np.asfortranarray(result)
+            compute(step.kernel, reads, held)
+            if held is not result:
+                result[...] = held

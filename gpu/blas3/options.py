@@ -1,0 +1,91 @@
+"""How the devices share the work: the paper's policy, its parts as switches, and what is faster today."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from reference.errors import SchemeError
+from reference.types.arguments import check_option
+
+Peer: TypeAlias = Literal["arriving", "completed", "none"]
+Order: TypeAlias = Literal["priority", "fifo"]
+Allocation: TypeAlias = Literal["heap", "native"]
+Advance: TypeAlias = Literal["stream", "batch"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """Switches of the scheduler; the defaults are the fastest known.
+
+    No option changes a result's bits: every sum is computed by one device in one order.
+
+    Parameters
+    ----------
+    peer : {"arriving", "completed", "none"}
+        Which tiles are copied from a peer instead of the host: those whose copy to the peer was queued,
+        those that have arrived there, or none.
+    cache : bool
+        Whether tiles stay on a device for later use. False: each use is a copy from the host.
+    order : {"priority", "fifo"}
+        Of the tasks of a device: by equation 3, or by their number.
+    steal : bool
+        Whether a device without tasks takes one from the fullest reservation station.
+    streams : int
+        The number of streams of each device, 1 to 8.
+    allocation : {"heap", "native"}
+        One allocation for a call, or one of the driver's for each tile.
+    advance : {"stream", "batch"}
+        A stream gets its next task when it can start it, or when all streams have finished theirs.
+    ahead : int
+        The steps that a stream may have queued with ``advance="stream"``.
+    station : int
+        The tasks of a reservation station.
+
+    Raises
+    ------
+    SchemeError
+
+    Notes
+    -----
+    Source: BLASX, sections IV.B to IV.E; `Options.paper` is its policy.
+
+    Examples
+    --------
+    >>> Options(streams=2).streams, Options.paper().advance
+    (2, 'batch')
+    """
+
+    peer: Peer = "arriving"
+    cache: bool = True
+    order: Order = "priority"
+    steal: bool = True
+    streams: int = 4
+    allocation: Allocation = "heap"
+    advance: Advance = "stream"
+    ahead: int = 4
+    station: int = 8
+
+    def __post_init__(self) -> None:
+        check_option("peer", self.peer, ("arriving", "completed", "none"), "which tiles peers give")
+        check_option("order", self.order, ("priority", "fifo"), "the order of the tasks of a device")
+        check_option("allocation", self.allocation, ("heap", "native"), "who allocates tiles")
+        check_option("advance", self.advance, ("stream", "batch"), "when a stream gets its next task")
+        for name, number, most in (
+            ("streams", self.streams, 8),
+            ("ahead", self.ahead, 64),
+            ("station", self.station, 1024),
+        ):
+            if not 1 <= number <= most:
+                raise SchemeError(f"{name} is {number}\nit is 1 to {most}\nchoose one of them")
+
+    @classmethod
+    def paper(cls) -> Options:
+        """The policy of the paper.
+
+        Examples
+        --------
+        >>> Options.paper().peer
+        'completed'
+        """
+        return cls(peer="completed", advance="batch")

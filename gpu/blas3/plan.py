@@ -1,0 +1,173 @@
+"""A plan: the tasks of a problem, the memory that they need, and the bytes that they move."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from gpu.blas3.blocks import Block
+from gpu.blas3.options import Options
+from gpu.blas3.problem import TRIANGULAR, Problem
+from gpu.blas3.taskizer import taskize
+from gpu.blas3.tasks import Output, Task
+from reference.errors import LaunchError, ShapeError
+
+TILES = (4096, 2048, 1024, 512, 256, 128, 64, 32)
+"""The tile sizes that are tried by default."""
+ALIGNMENT = 256
+LEAST_WIDTH = 32
+"""Narrower panels of right-hand sides are not worth a task by default."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a call will do.
+
+    Attributes
+    ----------
+    problem : Problem
+    tile : int
+        Rows and columns of a full tile.
+    width : int
+        Right-hand sides of a task of TRMM or TRSM.
+    tasks : list of Task
+    budgets : tuple of int
+        The bytes that each device may use for tiles.
+    streams : int
+
+    Notes
+    -----
+    The traffic is framed by two numbers: each block moved once, and no reuse at all.
+
+    Examples
+    --------
+    >>> from gpu.blas3.explain import explain
+    >>> print(explain("dgemm", 16384, 16384, 16384, beta=1.0, tile=1024))
+    dgemm, 16384 x 16384, sums of 16384: 256 tasks of tiles of 1024, 8.8 TFLOP
+    at least 8.6 GB between host and devices, 73.0 GB without reuse
+    at least 100.7 MB on each device for 4 streams
+    """
+
+    problem: Problem
+    tile: int
+    width: int
+    tasks: list[Task]
+    budgets: tuple[int, ...]
+    streams: int
+
+    @cached_property
+    def _reads(self) -> set[Block]:
+        """All blocks that steps read, each once."""
+        return {block for task in self.tasks for block in task.reads()}
+
+    @cached_property
+    def segment(self) -> int:
+        """The bytes of the largest tile, rounded up."""
+        blocks = [*self._reads, *(output.block for output in self._outputs())]
+        most = max(map(self._nbytes, blocks), default=0)
+        return -(-most // ALIGNMENT) * ALIGNMENT
+
+    @cached_property
+    def needed(self) -> int:
+        """The least budget of a device: an output and one step's operands for each stream."""
+        steps = (step for task in self.tasks for _, step in task.steps())
+        operands = max((len(step.reads) for step in steps), default=0)
+        return self.segment * self.streams * (1 + operands)
+
+    @property
+    def bytes_least(self) -> int:
+        """Bytes between host and devices if each block is moved once in each direction."""
+        loaded = {output.block for output in self._outputs() if output.is_loaded}
+        written = sum(self._nbytes(output.block) for output in self._outputs())
+        return written + sum(map(self._nbytes, self._reads | loaded))
+
+    @property
+    def bytes_without_reuse(self) -> int:
+        """Bytes between host and devices if each use of a block moves it."""
+        moved = 0
+        for task in self.tasks:
+            moved += sum(map(self._nbytes, task.reads()))
+            moved += sum(self._nbytes(output.block) * (1 + output.is_loaded) for output in task.outputs)
+        return moved
+
+    def pool(self, device: int) -> int:
+        """The bytes that a device allocates: its budget, or less if that holds everything.
+
+        Without a cache a block may be there several times, for all steps that are queued.
+        """
+        everything = self.segment * (len(self._reads) + sum(1 for _ in self._outputs()))
+        return min(self.budgets[device], max(everything, 4 * self.needed))
+
+    def _outputs(self) -> Iterator[Output]:
+        """All outputs."""
+        return (output for task in self.tasks for output in task.outputs)
+
+    def _nbytes(self, block: Block) -> int:
+        """The bytes of a block."""
+        return block.shape[0] * block.shape[1] * self.problem.dtype.itemsize
+
+    def __str__(self) -> str:
+        problem = self.problem
+        return (
+            f"{problem.name}, {problem.m} x {problem.n}, sums of {problem.k}: {len(self.tasks)} tasks"
+            f" of tiles of {self.tile}, {problem.operations / 1e12:.1f} TFLOP\n"
+            f"at least {_shown(self.bytes_least)} between host and devices,"
+            f" {_shown(self.bytes_without_reuse)} without reuse\n"
+            f"at least {_shown(self.needed)} on each device for {self.streams} streams"
+        )
+
+
+def _shown(nbytes: int) -> str:
+    """A number of bytes for readers."""
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if nbytes >= size:
+            return f"{nbytes / size:.1f} {unit}"
+    return f"{nbytes} bytes"
+
+
+def plan_of(problem: Problem, tile: int | None, budgets: Sequence[int], options: Options) -> Plan:
+    """The plan of a problem for devices with these budgets.
+
+    Raises LaunchError if a budget does not hold one batch of tiles, ShapeError for a wrong tile.
+    """
+    if tile is not None:
+        if isinstance(tile, bool) or tile < 1:
+            raise ShapeError(f"tile is {tile}\na tile has at least 1 row\ngive a positive int")
+        plan = _with_tile(problem, tile, budgets, options)
+        _check_budgets(plan)
+        return plan
+    plans = [_with_tile(problem, size, budgets, options) for size in _sizes(problem, len(budgets))]
+    fitting = [plan for plan in plans if plan.needed <= min(budgets)]
+    if not fitting:
+        _check_budgets(plans[-1])
+    return fitting[0]
+
+
+def _sizes(problem: Problem, devices: int) -> list[int]:
+    """Tile sizes from the largest that gives each device some tasks, or else a small one."""
+    enough = 8 * devices
+    found = [size for size in TILES if -(-problem.m // size) * -(-problem.n // size) >= enough]
+    return found or [TILES[-1]]
+
+
+def _with_tile(problem: Problem, tile: int, budgets: Sequence[int], options: Options) -> Plan:
+    """The plan with a tile size."""
+    across = problem.n if problem.side == "L" else problem.m
+    width = tile
+    if problem.routine in TRIANGULAR:  # its tasks are block columns or rows
+        width = min(tile, max(-(-across // (4 * len(budgets))), min(LEAST_WIDTH, tile)))
+    tasks = taskize(problem, tile, width)
+    streams = max(1, min(options.streams, -(-len(tasks) // len(budgets))))  # a task for every device
+    return Plan(problem, tile, width, tasks, tuple(budgets), streams)
+
+
+def _check_budgets(plan: Plan) -> None:
+    """Raise LaunchError if a device cannot hold one batch."""
+    for device, budget in enumerate(plan.budgets):
+        if budget < plan.needed:
+            raise LaunchError(
+                f"device {device} has a budget of {budget} bytes: a batch of tiles of {plan.tile} needs"
+                f" {plan.needed}\n{plan.streams} streams need an output and the operands of a step each\n"
+                "choose a larger memory_budget, a smaller tile, or fewer streams"
+            )

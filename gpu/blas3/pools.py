@@ -1,0 +1,80 @@
+"""Memory for the tiles of one device, within a budget: a heap, or the driver's allocations."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from gpu.blas3.heap import Heap
+from gpu.machine import Machine, Memory, Tile
+
+
+class Pool(Protocol):
+    """Memory for tiles."""
+
+    def allocate(self, shape: tuple[int, int]) -> Tile | None:
+        """A tile without values; None if there is no room."""
+        ...
+
+    def free(self, tile: Tile) -> None:
+        """Return a tile; all work on it must have ended."""
+
+    def close(self) -> None:
+        """Return everything to the machine."""
+
+
+class HeapPool:
+    """Tiles in one allocation, all of the size of the largest: no gap is then too short for another tile."""
+
+    def __init__(
+        self, machine: Machine, device: int, nbytes: int, segment: int, dtype: np.dtype[Any]
+    ) -> None:
+        self._machine, self._dtype, self._segment = machine, dtype, segment
+        self._memory = machine.allocate(device, nbytes)
+        self._heap = Heap(nbytes)
+
+    def allocate(self, shape: tuple[int, int]) -> Tile | None:
+        """A segment of the heap."""
+        offset = self._heap.allocate(self._segment)
+        if offset is None:
+            return None
+        return Tile(self._memory, offset, *shape, shape[0], self._dtype)
+
+    def free(self, tile: Tile) -> None:
+        """Return the segment."""
+        self._heap.free(tile.offset)
+
+    def close(self) -> None:
+        """Return the allocation."""
+        self._machine.free(self._memory)
+
+
+class NativePool:
+    """An allocation of the machine for each tile."""
+
+    def __init__(
+        self, machine: Machine, device: int, nbytes: int, segment: int, dtype: np.dtype[Any]
+    ) -> None:
+        self._machine, self._device, self._dtype = machine, device, dtype
+        self._left, self._segment = nbytes, segment
+        self._live: dict[int, Memory] = {}
+
+    def allocate(self, shape: tuple[int, int]) -> Tile | None:
+        """Memory of the machine."""
+        if self._segment > self._left:
+            return None
+        memory = self._machine.allocate(self._device, self._segment)
+        self._left -= self._segment
+        self._live[id(memory)] = memory
+        return Tile(memory, 0, *shape, shape[0], self._dtype)
+
+    def free(self, tile: Tile) -> None:
+        """Return its memory."""
+        self._machine.free(self._live.pop(id(tile.memory)))
+        self._left += self._segment
+
+    def close(self) -> None:
+        """Return all memory that is still in use."""
+        while self._live:
+            self._machine.free(self._live.popitem()[1])

@@ -1,0 +1,83 @@
+"""The global queue, the reservation stations of the devices, and work stealing (BLASX, section IV.C)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from gpu.blas3.tasks import Task
+
+
+@dataclass
+class Slot:
+    """A task in a reservation station.
+
+    Attributes
+    ----------
+    task : Task
+    priority : float
+    """
+
+    task: Task
+    priority: float = 0.0
+
+    @property
+    def rank(self) -> tuple[float, int]:
+        """The lowest goes first: the highest priority, then the lowest number."""
+        return -self.priority, self.task.number
+
+
+class Stations:
+    """Tasks that no device has begun.
+
+    Parameters
+    ----------
+    tasks : iterable of Task
+    devices : int
+    size : int
+        The slots of a station.
+    steal : bool
+        Whether a device whose station is empty takes tasks from another's.
+    """
+
+    def __init__(self, tasks: Iterable[Task], devices: int, size: int, *, steal: bool) -> None:
+        self._queue = deque(tasks)
+        self._stations: list[list[Slot]] = [[] for _ in range(devices)]
+        self._size, self._steals = size, steal
+
+    def fill(self, device: int) -> int:
+        """Fill a station from the queue, or else with a stolen task; the number of stolen ones."""
+        station = self._stations[device]
+        while self._queue and len(station) < self._size:
+            station.append(Slot(self._queue.popleft()))
+        if station or not self._steals:
+            return 0
+        victim = max(self._stations, key=len)
+        if not victim:
+            return 0
+        slot = max(victim, key=lambda slot: slot.rank)
+        victim.remove(slot)
+        station.append(slot)
+        return 1
+
+    def refresh(self, device: int, priority: Callable[[Task], float]) -> None:
+        """Compute the priorities of all tasks of a station again."""
+        for slot in self._stations[device]:
+            slot.priority = priority(slot.task)
+
+    def take(self, device: int, count: int) -> list[Task]:
+        """Up to ``count`` tasks of the highest priority."""
+        station = self._stations[device]
+        station.sort(key=lambda slot: slot.rank)
+        taken, station[:] = station[:count], station[count:]
+        return [slot.task for slot in taken]
+
+    @property
+    def left(self) -> int:
+        """The number of tasks."""
+        return len(self._queue) + sum(map(len, self._stations))
+
+    def waiting(self, device: int) -> list[Task]:
+        """The tasks of a station."""
+        return [slot.task for slot in self._stations[device]]

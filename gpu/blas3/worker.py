@@ -1,0 +1,341 @@
+"""The work of one device: its streams, its tiles, and the order of their use (BLASX, algorithm 1)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from gpu.blas3.blocks import Block
+from gpu.blas3.cache import Entry, TileCache
+from gpu.blas3.pools import Pool
+from gpu.blas3.routines import TileRoutine
+from gpu.blas3.statistics import DeviceStatistics
+from gpu.blas3.tasks import Output, Step, Task
+from gpu.machine import Event, Stream, Tile
+from reference.errors import LaunchError
+
+if TYPE_CHECKING:
+    from gpu.blas3.run import Run
+
+
+@dataclass(frozen=True, eq=False)
+class Copy:
+    """A block's copy on a device.
+
+    Attributes
+    ----------
+    tile : Tile
+    ready : Event
+        Its values are there.
+    stream : Stream
+        The one that filled it.
+    """
+
+    tile: Tile
+    ready: Event
+    stream: Stream
+
+
+Held: TypeAlias = Entry[Block, Copy]
+
+
+@dataclass
+class Lane:
+    """A stream and its task.
+
+    Attributes
+    ----------
+    stream : Stream
+    steps : iterator
+        The steps that are not queued yet.
+    buffer : Tile, optional
+        The output that is being computed.
+    queued : deque of Event
+        The ends of queued steps.
+    tasks : deque of Event
+        The ends of tasks whose steps are all queued.
+    """
+
+    stream: Stream
+    steps: deque[tuple[Output, Step]] = field(default_factory=deque[tuple[Output, Step]])
+    buffer: Tile | None = None
+    queued: deque[Event] = field(default_factory=deque[Event])
+    tasks: deque[Event] = field(default_factory=deque[Event])
+
+
+@dataclass
+class Pending:
+    """What a queued step uses, until its end was seen.
+
+    Attributes
+    ----------
+    end : Event
+    held : list of Entry
+        Tiles that it reads.
+    buffers : list of Tile
+        Outputs that nobody needs after it.
+    written : list of Block
+        Blocks that it has written back.
+    """
+
+    end: Event
+    held: list[Held]
+    buffers: list[Tile]
+    written: list[Block]
+
+
+class DeviceWorker:
+    """The host's part of one device.
+
+    Parameters
+    ----------
+    run : Run
+        What the devices share.
+    device : int
+    pool : Pool
+    """
+
+    def __init__(self, run: Run, device: int, pool: Pool) -> None:
+        self._run, self._machine, self.device, self.pool = run, run.machine, device, pool
+        self.cache: TileCache[Block, Copy] = TileCache(lambda copy: pool.free(copy.tile))
+        self.loans: list[tuple[Held, Event]] = []
+        """Tiles that peers are copying, each with the end of the copy."""
+        self.statistics = DeviceStatistics()
+        self._pending: deque[Pending] = deque()
+        self._lanes = [Lane(run.machine.stream(device)) for _ in range(run.streams)]
+
+    def has_arrived(self, block: Block) -> bool:
+        """Whether the values of a cached tile are there."""
+        copy = self.cache.place(block)
+        return copy is not None and copy.ready.done
+
+    # ----------------------------------------------------------------------------------------------
+    # Tasks
+    # ----------------------------------------------------------------------------------------------
+
+    def work(self) -> Iterator[Event]:
+        """Compute tasks until there are none."""
+        if self._run.options.advance == "batch":
+            yield from self._in_batches()
+        else:
+            yield from self._in_streams()
+        yield from self._synchronise()
+
+    def _in_batches(self) -> Iterator[Event]:
+        """Give each stream a task when all have finished theirs."""
+        while self._has_tasks():
+            yield from self._synchronise()
+            for lane, task in zip(self._lanes, self._tasks(len(self._lanes)), strict=False):
+                lane.steps.extend(task.steps())
+            while any(lane.steps for lane in self._lanes):
+                for lane in self._lanes:
+                    if lane.steps:
+                        yield from self._advance(lane)
+
+    def _in_streams(self) -> Iterator[Event]:
+        """Give each stream a task when it has few steps before it."""
+        while True:
+            has_advanced = False
+            for lane in self._lanes:
+                if self._may_advance(lane):
+                    yield from self._advance(lane)
+                    has_advanced = True
+            if not has_advanced:
+                self._settle()
+                if self._pending:
+                    yield self._pending[0].end
+                elif not self._has_tasks() and not any(lane.steps for lane in self._lanes):
+                    return
+
+    def _may_advance(self, lane: Lane) -> bool:
+        """Whether a stream has a step, and few before it; gives it a task if it needs one.
+
+        While tasks are plenty a stream has its next one before the last has ended; the last tasks go to those
+        that wait for one.
+        """
+        for events in (lane.queued, lane.tasks):
+            while events and events[0].done:
+                events.popleft()
+        if lane.steps:
+            return len(lane.queued) < self._run.options.ahead
+        stations = self._run.stations
+        is_plenty = stations.left >= len(self._lanes) * self._machine.devices
+        if len(lane.tasks) > is_plenty or not self._has_tasks():
+            return False
+        lane.steps.extend(self._tasks(1)[0].steps())
+        return True
+
+    def _has_tasks(self) -> bool:
+        """Fill the reservation station."""
+        self.statistics.stolen += self._run.stations.fill(self.device)
+        return bool(self._run.stations.waiting(self.device))
+
+    def _tasks(self, count: int) -> list[Task]:
+        """The next tasks."""
+        if self._run.options.order == "priority":
+            self._run.stations.refresh(self.device, self._priority)
+        tasks = self._run.stations.take(self.device, count)
+        self.statistics.tasks += len(tasks)
+        return tasks
+
+    def _priority(self, task: Task) -> float:
+        """The mean over the task's reads: 2 for a tile that is here, 1 at a peer (equation 3)."""
+        worth = [
+            2 if block in self.cache else int(self._run.is_at_peer(block, self.device))
+            for block in task.reads()
+        ]
+        return sum(worth) / max(len(worth), 1)
+
+    # ----------------------------------------------------------------------------------------------
+    # Steps
+    # ----------------------------------------------------------------------------------------------
+
+    def _advance(self, lane: Lane) -> Iterator[Event]:
+        """Queue the next step of a stream, with the copies that it needs."""
+        output, step = lane.steps.popleft()
+        if lane.buffer is None:
+            lane.buffer = yield from self._allocate(output.block.shape)
+            if output.is_loaded:
+                self._machine.copy_in(lane.stream, self._run.host(output.block), lane.buffer)
+                self.statistics.bytes_in += lane.buffer.nbytes
+        held: list[Held] = []
+        for block in step.reads:
+            entry = yield from self._fetch(block, lane.stream)
+            held.append(entry)
+        operands = tuple(entry.place.tile for entry in held)
+        self._machine.launch(lane.stream, TileRoutine(step.kernel, operands, lane.buffer))
+        pending = Pending(self._machine.record(lane.stream), held, [], [])
+        if step is output.steps[-1]:
+            self._write_back(lane, output, pending)
+        self._pending.append(pending)
+        lane.queued.append(pending.end)
+        if not lane.steps:
+            lane.tasks.append(pending.end)
+
+    def _write_back(self, lane: Lane, output: Output, pending: Pending) -> None:
+        """Copy a finished tile to the host; keep it as a copy of its block if later tiles read it."""
+        buffer, block = lane.buffer, output.block
+        assert buffer is not None
+        lane.buffer = None
+        for holder in self._run.directory.write(block, self.device):
+            self._run.workers[holder].cache.drop(block)
+        self._machine.copy_out(lane.stream, buffer, self._run.host(block))
+        self.statistics.bytes_out += buffer.nbytes
+        if output.is_reused and self._run.options.cache:
+            copy = Copy(buffer, pending.end, lane.stream)
+            pending.held.append(self.cache.insert(block, copy))
+            self._run.directory.read(block, self.device)
+        else:
+            pending.buffers.append(buffer)
+        pending.written.append(block)
+        pending.end = self._machine.record(lane.stream)
+
+    # ----------------------------------------------------------------------------------------------
+    # Tiles
+    # ----------------------------------------------------------------------------------------------
+
+    def _fetch(self, block: Block, stream: Stream) -> Generator[Event, None, Held]:
+        """A tile with one more reader; work that the stream gets from now on finds its values."""
+        entry = self.cache.take(block)
+        if entry is not None:
+            self.statistics.hits += 1
+            if entry.place.stream is not stream:
+                self._machine.wait(stream, entry.place.ready)
+            return entry
+        tile = yield from self._allocate(block.shape)
+        peer = self._run.peer_with(block, self.device)
+        if peer is None:
+            self._machine.copy_in(stream, self._run.host(block), tile)
+            self.statistics.misses += 1
+            self.statistics.bytes_in += tile.nbytes
+        else:
+            self._copy_from(peer, block, tile, stream)
+        copy = Copy(tile, self._machine.record(stream), stream)
+        if not self._run.options.cache:
+            return Entry(block, copy, is_found=False)
+        self._run.directory.read(block, self.device)
+        return self.cache.insert(block, copy)
+
+    def _copy_from(self, peer: DeviceWorker, block: Block, tile: Tile, stream: Stream) -> None:
+        """Copy a peer's tile, which has a reader until the copy has ended."""
+        source = peer.cache.take(block)
+        assert source is not None
+        self._machine.wait(stream, source.place.ready)
+        self._machine.copy_peer(stream, source.place.tile, tile)
+        peer.loans.append((source, self._machine.record(stream)))
+        self.statistics.peer_hits += 1
+        self.statistics.bytes_peer += tile.nbytes
+
+    def _allocate(self, shape: tuple[int, int]) -> Generator[Event, None, Tile]:
+        """Memory for a tile; waits for the end of queued work if all tiles are in use."""
+        while True:
+            tile = self.pool.allocate(shape)
+            if tile is not None:
+                return tile
+            if self._settle():
+                continue
+            evicted = self.cache.evict()
+            if evicted is not None:
+                self._run.directory.evicted(evicted, self.device)
+                self.statistics.evictions += 1
+            elif self._pending or self.loans:
+                self.statistics.stalls += 1
+                yield from self._make_room()
+            else:
+                raise LaunchError(
+                    f"device {self.device} has no room for a tile of {shape}\n"
+                    "all its tiles are in use by one batch\nchoose a smaller tile, or a larger budget"
+                )
+
+    # ----------------------------------------------------------------------------------------------
+    # Ends of queued work
+    # ----------------------------------------------------------------------------------------------
+
+    def _make_room(self) -> Iterator[Event]:
+        """Wait for the end of the oldest step, or of all of them as the paper does, or of a peer's copy."""
+        if not self._pending:
+            yield self.loans[0][1]
+        elif self._run.options.advance == "batch":
+            yield from self._synchronise()
+        else:
+            yield self._pending[0].end
+
+    def _synchronise(self) -> Iterator[Event]:
+        """Wait for the end of all queued steps: StreamsSynch, then ReaderUpdate."""
+        while self._pending:
+            yield self._pending[0].end
+            self._retire(self._pending.popleft())
+        for lane in self._lanes:
+            lane.queued.clear()
+            lane.tasks.clear()
+
+    def _settle(self) -> bool:
+        """Release the tiles of queued work that has ended; whether there were some."""
+        before = len(self._pending) + len(self.loans)
+        if self._run.options.advance == "stream":
+            still: deque[Pending] = deque()
+            for pending in self._pending:
+                if pending.end.done:
+                    self._retire(pending)
+                else:
+                    still.append(pending)
+            self._pending = still
+        on_loan: list[tuple[Held, Event]] = []
+        for entry, end in self.loans:
+            if end.done:
+                self.cache.release(entry)
+            else:
+                on_loan.append((entry, end))
+        self.loans = on_loan
+        return len(self._pending) + len(self.loans) < before
+
+    def _retire(self, pending: Pending) -> None:
+        """Release what a step used."""
+        for entry in pending.held:
+            self.cache.release(entry)
+        for buffer in pending.buffers:
+            self.pool.free(buffer)
+        for block in pending.written:
+            self._run.directory.written(block)
