@@ -1,0 +1,88 @@
+"""`dgemm` and its kin: SciPy's signatures, over all devices of a machine."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu.blas3.arguments import Array, call_of, operand, result_shape
+from gpu.blas3.descriptions import docstring
+from gpu.blas3.execute import execute
+from gpu.blas3.layouts import is_column_major
+from gpu.blas3.problem import PREFIXES, RANK_K, TRIANGULAR, Name
+from gpu.blas3.signatures import KEYWORDS, flags_of, signature_of
+
+
+class Door(Protocol):
+    """A routine of BLAS with SciPy's signature."""
+
+    __name__: str
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> npt.NDArray[Any]:
+        """The result."""
+        ...
+
+
+def door(routine: str) -> Door:
+    """The function for a routine, with its signature and docstring."""
+    signature = signature_of(routine[1:])
+
+    def call(*arguments: Any, **keywords: Any) -> npt.NDArray[Any]:
+        bound = signature.bind(*arguments, **keywords)
+        bound.apply_defaults()
+        return _called(routine, bound.arguments)
+
+    call.__name__ = call.__qualname__ = routine
+    call.__module__ = "gpu.blas3"
+    call.__doc__ = docstring(routine)
+    cast("Any", call).__signature__ = signature
+    return cast("Door", call)
+
+
+def doors(kind: str) -> tuple[Door, Door, Door, Door]:
+    """The functions of a routine for s, d, c and z."""
+    return door("s" + kind), door("d" + kind), door("c" + kind), door("z" + kind)
+
+
+def _called(routine: str, given: dict[str, Any]) -> npt.NDArray[Any]:
+    """Check the arguments, make the result, and compute it."""
+    kind = routine[1:]
+    flags = flags_of(routine, given)
+    names: tuple[Name, ...] = ("a", "b")
+    matrices: dict[Name, Array] = {
+        name: operand(routine, name, given[name]) for name in names if name in given
+    }
+    beta = given.get("beta", 0.0)
+    if kind in TRIANGULAR:
+        matrices["b"] = matrices["b"] if given["overwrite_b"] else matrices["b"].copy(order="K")
+    elif given["c"] is None:
+        beta = 0.0
+        matrices["c"] = _new(routine, matrices, flags)
+    else:
+        c = operand(routine, "c", given["c"])
+        matrices["c"] = c if given["overwrite_c"] else c.copy(order="K")
+    call = call_of(routine, given["alpha"], beta, matrices, flags)
+    execute(call, *(given[name] for name in KEYWORDS))
+    return matrices["b" if kind in TRIANGULAR else "c"]
+
+
+def _new(routine: str, matrices: dict[Name, Array], flags: dict[str, str]) -> Array:
+    """A result in the layout of the last operand, with which no operand of that layout has to be copied."""
+    kind = routine[1:]
+    shape = result_shape(kind, matrices, flags)
+    order = "F" if is_column_major([*matrices.values()][-1]) else "C"
+    make = np.zeros if kind in RANK_K else np.empty
+    return make(shape, PREFIXES[routine[0]], order=order)
+
+
+sgemm, dgemm, cgemm, zgemm = doors("gemm")
+ssymm, dsymm, csymm, zsymm = doors("symm")
+chemm, zhemm = door("chemm"), door("zhemm")
+ssyrk, dsyrk, csyrk, zsyrk = doors("syrk")
+cherk, zherk = door("cherk"), door("zherk")
+ssyr2k, dsyr2k, csyr2k, zsyr2k = doors("syr2k")
+cher2k, zher2k = door("cher2k"), door("zher2k")
+strmm, dtrmm, ctrmm, ztrmm = doors("trmm")
+strsm, dtrsm, ctrsm, ztrsm = doors("trsm")
