@@ -127,7 +127,11 @@ class Execution:
         operation.start = self.clock.now
         if operation.conflict is not None:
             self._conflict(operation)
-        operation.begin()
+        try:
+            operation.begin()
+        except Exception as error:
+            error.add_note(f"in {operation}, which started at {self.clock.now} s")
+            raise
         engine.running = operation
         if (route := operation.route) is None:
             seconds = operation.seconds * self._slow.get(operation.stream.device, 1.0) * self._stretch()
@@ -156,18 +160,20 @@ class Execution:
         stream = operation.stream
         engine.running, stream.busy = None, False
         self._touched[engine] = None
-        if fails or self.lost(stream.device) is not None:
+        if self.lost(stream.device):
+            return
+        if fails:
             if not self._stopping:
-                self._fail(operation)
+                raise self._copy_error(operation)
             return
         operation.end = self.clock.now
         operation.finish()
         self._note(operation)
         self._reach(stream)
 
-    def _fail(self, operation: Operation) -> None:
+    def _copy_error(self, operation: Operation) -> CopyError:
         assert operation.route is not None
-        raise CopyError(
+        return CopyError(
             f"{operation}: the copy of {operation.nbytes} bytes failed",
             f"it ran from {operation.start} s to {self.clock.now} s on the link {operation.route}",
             "nothing that was queued runs any more; free and unpin, then try again or give up",

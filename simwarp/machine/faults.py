@@ -44,6 +44,8 @@ class AccessError(MachineError):
         The tile or the host matrix.
     start : float
         When it starts, in seconds of the machine's clock.
+    caller : (str, int)
+        The file and the line that queued it.
     """
 
     device: int = -1
@@ -51,6 +53,7 @@ class AccessError(MachineError):
     operation: str = ""
     tile: str = ""
     start: float = 0.0
+    caller: tuple[str, int] = ("", 0)
 
 
 class TileRaceError(AccessError):
@@ -67,6 +70,8 @@ class TileRaceError(AccessError):
         Its device and its stream.
     other_start, other_end : float or None
         When it started and ended; None if it had not when the later one started.
+    other_caller : (str, int)
+        The file and the line that queued it.
     access, other_access : str
         "read" or "write".
     """
@@ -76,6 +81,7 @@ class TileRaceError(AccessError):
     other_stream: int = -1
     other_start: float | None = None
     other_end: float | None = None
+    other_caller: tuple[str, int] = ("", 0)
     access: str = ""
     other_access: str = ""
 

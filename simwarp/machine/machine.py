@@ -3,53 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy.typing as npt
 
 from reference.errors import DtypeError, LaunchError, SchemeError, ShapeError
-from simwarp.machine.accesses import Access
 from simwarp.machine.conflicts import error_of
 from simwarp.machine.execution import Execution
 from simwarp.machine.faults import AccessError, DeviceMemoryError, FreedMemoryError, MemoryInUseError
-from simwarp.machine.footprints import Footprint
 from simwarp.machine.host import Host
 from simwarp.machine.injections import AllocationFails, Injection
-from simwarp.machine.memory import DeviceMemory, TileLike, checked, describe, footprint_of, poison
-from simwarp.machine.operations import Conflict, Event, Operation, Stream, Wait
+from simwarp.machine.memory import DeviceMemory, TileLike, checked, describe, footprint_of
+from simwarp.machine.moves import RoutineLike, between, check_aliases, computed, from_host, to_host
+from simwarp.machine.operations import Event, Operation, Stream, Wait
 from simwarp.machine.order import Order
+from simwarp.machine.queueing import Queueing
 from simwarp.machine.timeline import Timeline
-from simwarp.machine.topology import H200, Kind, Route, Topology
+from simwarp.machine.topology import H200, Route, Topology
 from simwarp.machine.workers import Crew
 
 CHECKS = ("raise", "report", "off")
-
-
-class RoutineLike(Protocol):
-    """A computation on tiles of one device."""
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        ...
-
-    @property
-    def operations(self) -> float:
-        """Its floating-point operations."""
-        ...
-
-    @property
-    def reads(self) -> tuple[TileLike, ...]:
-        """The tiles that it reads."""
-        ...
-
-    @property
-    def writes(self) -> tuple[TileLike, ...]:
-        """The tiles that it writes."""
-        ...
-
-    def compute(self, reads: Sequence[npt.NDArray[Any]], writes: Sequence[npt.NDArray[Any]]) -> None:
-        """Compute on the host, from arrays of ``reads`` into arrays of ``writes``."""
 
 
 class Machine:
@@ -136,8 +109,9 @@ class Machine:
         self.order = Order()
         self.execution = Execution(topology, seed, jitter, injections, self._found)
         self.faults: list[AccessError] = []
-        self._checks, self._values = checks, values
+        self._checks = checks
         self._host = Host(self.order)
+        self._queueing = Queueing(self.order, self.execution, self._host, values)
         self._memories: dict[DeviceMemory, None] = {}
         self._used = [0] * self.devices
         self._failing = {(one.device, one.after) for one in injections if isinstance(one, AllocationFails)}
@@ -280,16 +254,13 @@ class Machine:
         target : Tile
         """
         queue = self._stream(stream)
-        memory = self._tile(target, "the target", queue.device)
+        self._tile(target, "the target", queue.device)
         matrix, name = self._host.matrix(source, target, "the source")
 
-        def finish() -> None:
-            memory.view(target)[...] = source
-
-        operation = self._copy(queue, "in", target, lambda: poison(memory.view(target)), finish)
-        self._host_access(operation, matrix, name, False)
-        self._tile_access(operation, target, True)
-        self.execution.add(queue, operation)
+        operation = self._queueing.copy(queue, "in", target, from_host(source, target))
+        self._queueing.host(operation, matrix, name, False)
+        self._queueing.writes(operation, target)
+        self._queueing.add(operation)
 
     def copy_out(self, stream: object, source: TileLike, target: npt.NDArray[Any]) -> None:
         """Queue a copy of a tile of the stream's device to a host matrix in a pinned array.
@@ -302,25 +273,16 @@ class Machine:
             Column-major; it may be a part of a larger matrix. It is poison while the copy runs.
         """
         queue = self._stream(stream)
-        memory = self._tile(source, "the source", queue.device)
+        self._tile(source, "the source", queue.device)
         matrix, name = self._host.matrix(target, source, "the target")
         if not target.flags.writeable:
             raise ShapeError(
                 f"the target is a read-only {target.dtype} matrix\na copy writes it\npass a writeable array"
             )
-        moved: list[npt.NDArray[Any]] = []
-
-        def begin() -> None:
-            moved.append(memory.view(source).copy())
-            poison(target)
-
-        def finish() -> None:
-            target[...] = moved.pop()
-
-        operation = self._copy(queue, "out", source, begin, finish)
-        self._tile_access(operation, source, False)
-        self._host_access(operation, matrix, name, True)
-        self.execution.add(queue, operation)
+        operation = self._queueing.copy(queue, "out", source, to_host(source, target))
+        self._queueing.reads(operation, source)
+        self._queueing.host(operation, matrix, name, True)
+        self._queueing.add(operation)
 
     def copy_peer(self, stream: object, source: TileLike, target: TileLike) -> None:
         """Queue a copy of a peer's tile to one of the stream's device, which must reach the peer.
@@ -332,12 +294,12 @@ class Machine:
             Of one shape and dtype.
         """
         queue = self._stream(stream)
-        to = self._tile(target, "the target", queue.device)
-        of = self._tile(source, "the source")
-        self._usable(of.device)
-        if not self.reaches(queue.device, of.device):
+        self._tile(target, "the target", queue.device)
+        peer = self._tile(source, "the source").device
+        self._usable(peer)
+        if not self.reaches(queue.device, peer):
             raise LaunchError(
-                f"copy from device {of.device} to device {queue.device}\n"
+                f"copy from device {peer} to device {queue.device}\n"
                 f"{self.topology.name} has no link between them\nask reaches() first, and go through the host"
             )
         if (source.rows, source.columns, source.dtype) != (target.rows, target.columns, target.dtype):
@@ -345,19 +307,10 @@ class Machine:
                 f"the source is {describe(source)}\nthe target is {describe(target)}\n"
                 "copy between tiles of one shape and dtype"
             )
-        moved: list[npt.NDArray[Any]] = []
-
-        def begin() -> None:
-            moved.append(of.view(source).copy())
-            poison(to.view(target))
-
-        def finish() -> None:
-            to.view(target)[...] = moved.pop()
-
-        operation = self._copy(queue, "peer", target, begin, finish, of.device)
-        self._tile_access(operation, source, False)
-        self._tile_access(operation, target, True)
-        self.execution.add(queue, operation)
+        operation = self._queueing.copy(queue, "peer", target, between(source, target), peer)
+        self._queueing.reads(operation, source)
+        self._queueing.writes(operation, target)
+        self._queueing.add(operation)
 
     def launch(self, stream: object, routine: RoutineLike) -> None:
         """Queue a routine on tiles of the stream's device.
@@ -378,30 +331,19 @@ class Machine:
             raise LaunchError(
                 f"{routine.name} writes no tile\na routine has a result\ngive its tiles in writes"
             )
-        gpu = self.topology.gpus[queue.device]
-        seconds = gpu.routine_seconds(routine.operations, routine.writes[0].dtype.name)
-        results: list[npt.NDArray[Any]] = []
-
-        def begin() -> None:
-            reads = [tile.memory.view(tile) for tile in routine.reads]
-            for read in reads:
-                read.flags.writeable = False
-            results.extend(tile.memory.view(tile).copy(order="F") for tile in routine.writes)
-            routine.compute(reads, results)
-
-        def finish() -> None:
-            for tile, result in zip(routine.writes, results, strict=True):
-                tile.memory.view(tile)[...] = result
-            results.clear()
-
-        operation = self._operation(queue, routine.name, begin, finish)
+        seconds = self.topology.gpus[queue.device].routine_seconds(
+            routine.operations, routine.writes[0].dtype.name
+        )
+        check_aliases(routine)
+        operation = self._queueing.operation(queue, routine.name, computed(routine))
         operation.operations, operation.seconds = routine.operations, seconds
         written = {(tile.memory, footprint_of(tile)) for tile in routine.writes}
         for tile in routine.reads:
-            self._tile_access(operation, tile, False, (tile.memory, footprint_of(tile)) in written)
+            too = (tile.memory, footprint_of(tile)) in written
+            (self._queueing.needs if too else self._queueing.reads)(operation, tile)
         for tile in routine.writes:
-            self._tile_access(operation, tile, True)
-        self.execution.add(queue, operation)
+            self._queueing.writes(operation, tile)
+        self._queueing.add(operation)
 
     def record(self, stream: object) -> Event:
         """An event behind all work that the stream has now."""
@@ -456,42 +398,7 @@ class Machine:
             self._running = False
             self.order.next_epoch()
 
-    # ---------------------------------------------------------------------------------------- operations
-
-    def _copy(
-        self, stream: Stream, kind: Kind, tile: TileLike, begin: Any, finish: Any, peer: int = -1
-    ) -> Operation:
-        operation = self._operation(stream, f"copy {kind}", begin, finish)
-        operation.route = Route(kind, stream.device, peer)
-        operation.nbytes = tile.rows * tile.columns * tile.dtype.itemsize
-        return operation
-
-    def _operation(self, stream: Stream, name: str, begin: Any, finish: Any) -> Operation:
-        before = self.order.before(stream)
-        stream.count += 1
-        before[stream.number] = stream.count
-        if not self._values:
-            begin = finish = _nothing
-        return Operation(stream, stream.count, self.order.epoch, name, None, 0, 0.0, 0.0, begin, finish)
-
-    def _tile_access(self, operation: Operation, tile: TileLike, writes: bool, too: bool = False) -> None:
-        """Note an access of a tile; one that is read, and written ``too``, counts as written."""
-        memory: DeviceMemory = tile.memory
-        if self._values and writes:
-            memory.mark_written(tile)
-        elif self._values and not memory.is_written(tile):
-            operation.conflict = operation.conflict or Conflict(describe(tile), "read", None)
-        if not too:
-            other = memory.accesses.add(
-                Access(operation, footprint_of(tile), writes), operation.stream.known.counts
-            )
-            if other is not None and operation.conflict is None:
-                operation.conflict = _conflict(describe(tile), writes, other)
-
-    def _host_access(self, operation: Operation, matrix: Footprint, name: str, writes: bool) -> None:
-        other = self._host.accesses.add(Access(operation, matrix, writes), operation.stream.known.counts)
-        if other is not None and operation.conflict is None:
-            operation.conflict = _conflict(name, writes, other)
+    # --------------------------------------------------------------------------------------- arguments
 
     def _found(self, operation: Operation) -> None:
         """An operation with a conflict starts."""
@@ -501,8 +408,6 @@ class Machine:
         if self._checks == "raise":
             raise error
         self.faults.append(error)
-
-    # --------------------------------------------------------------------------------------- arguments
 
     def _number(self, of: str) -> int:
         self._numbers[of] += 1
@@ -543,12 +448,3 @@ class Machine:
                 "use tiles of the stream's device; copy_peer reads those of a peer"
             )
         return memory
-
-
-def _conflict(name: str, writes: bool, other: Access) -> Conflict:
-    words = "read", "write"
-    return Conflict(name, words[writes], other.operation, words[other.writes])
-
-
-def _nothing() -> None:
-    """Move no values."""

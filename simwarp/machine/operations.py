@@ -35,13 +35,15 @@ class Operation:
     index, epoch : int
         The number of the operation in its stream, from 1, and the machine's run; see `simwarp.machine.order`.
     name : str
+    caller : (str, int)
+        The file and the line that queued it.
+    begin, finish : callable
+        Move the values, at the start and at the end.
     route : Route or None
         The way of a copy; None for a routine.
     nbytes : int
     operations, seconds : float
         Of a routine: floating-point operations, and its time without jitter.
-    begin, finish : callable
-        Move the data, at the start and at the end.
     conflict : Conflict or None
     start, end : float or None
     """
@@ -50,12 +52,13 @@ class Operation:
     index: int
     epoch: int
     name: str
-    route: Route | None
-    nbytes: int
-    operations: float
-    seconds: float
+    caller: tuple[str, int]
     begin: Callable[[], None]
     finish: Callable[[], None]
+    route: Route | None = None
+    nbytes: int = 0
+    operations: float = 0.0
+    seconds: float = 0.0
     conflict: Conflict | None = None
     start: float | None = None
     end: float | None = None

@@ -202,6 +202,21 @@ def test_a_worker_is_resumed_when_its_event_has_happened() -> None:
     assert log == [(1, 3), (0, 5), (1, 6), (0, 10)]
 
 
+def test_workers_that_wait_for_one_event_are_resumed_in_the_order_of_their_waits() -> None:
+    machine = simwarp.Machine(small())
+    a, log = pinned(machine, column()), []
+    stream = machine.stream(0)
+    machine.copy_in(stream, a, tile(machine))
+    event = machine.record(stream)
+
+    def worker(number):
+        yield event
+        log.append(number)
+
+    machine.run([worker(number) for number in range(4)])
+    assert log == [0, 1, 2, 3]
+
+
 def test_an_event_of_an_idle_stream_has_happened() -> None:
     machine = simwarp.Machine(small())
     assert machine.record(machine.stream(0)).done

@@ -37,6 +37,8 @@ def test_a_tile_that_is_read_too_early_is_reported_and_wrong() -> None:
     machine.copy_out(second, x, b)  # waits for no event
     machine.run([])
     (fault,) = machine.faults
+    line = fault.other_caller[1]
+    assert fault.caller == (__file__, line + 1)
     assert isinstance(fault, TileRaceError)
     assert (fault.device, fault.stream, fault.operation, fault.access) == (0, 1, "copy out", "read")
     assert (fault.other_stream, fault.other, fault.other_access) == (0, "copy in", "write")
@@ -45,9 +47,23 @@ def test_a_tile_that_is_read_too_early_is_reported_and_wrong() -> None:
     assert str(fault).splitlines() == [
         "copy out of device 0, stream 1 reads tile 8 × 1 float64 at byte 0 of memory 0 of device 0, "
         "which copy in of device 0, stream 0 writes",
-        "it starts at 0.0 s; the other has run since 0.0 s; no event orders them",
-        "record an event behind the other operation, and let the stream wait for it",
+        f"it starts at 0.0 s, queued by test_machine_faults.py:{line + 1}; "
+        f"the other has run since 0.0 s, queued by test_machine_faults.py:{line}",
+        "no event orders them: record one behind the other operation, and let this stream wait for it",
     ]
+
+
+def test_the_target_of_a_running_copy_is_poison_not_its_old_values() -> None:
+    machine = simwarp.Machine(small(), checks="report")
+    a, b = pinned(machine, column(), column(value=0.0))
+    x = tile(machine)
+    machine.copy_in(machine.stream(0), a, x)
+    machine.run([])
+    machine.copy_in(machine.stream(0), a, x)
+    machine.copy_out(machine.stream(0), x, b)
+    machine.run([])
+    assert len(machine.faults) == 1
+    assert np.isnan(b).all()
 
 
 def test_a_race_stops_the_run() -> None:
@@ -261,8 +277,10 @@ def test_nothing_that_is_queued_starts_after_a_failure() -> None:
     machine.copy_in(stream, a, x)
     machine.copy_out(stream, x, b)
     event = machine.record(stream)
+    machine.copy_in(machine.stream(0), a, tile(machine))  # waits for the link, not in its stream
     with pytest.raises(CopyError):
         machine.run([])
+    assert machine.queued() == 0
     machine.run([])
     assert (b == 7).all()
     assert not event.done
@@ -323,8 +341,9 @@ def test_an_error_of_a_worker_or_a_routine_is_raised_as_it_is() -> None:
         machine.run([worker()])
     x = tile(machine)
     machine.launch(machine.stream(0), Function(lambda reads, writes: 1 / 0, (), (x,)))
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(ZeroDivisionError) as error:
         machine.run([])
+    assert error.value.__notes__ == ["in function of device 0, stream 2, which started at 0.0 s"]
     assert machine.queued() == 0
 
 
@@ -459,6 +478,24 @@ def test_routines_without_a_result_or_a_rate_are_refused() -> None:
         machine.launch(machine.stream(0), Function(lambda reads, writes: None, (x,), ()))
     with pytest.raises(LaunchError, match="no rate for int8\nit has rates for float64, float32"):
         machine.launch(machine.stream(0), add_one(x, tile(machine, dtype=np.int8)))
+
+
+def test_routines_whose_tiles_overlap_in_part_are_refused() -> None:
+    machine = simwarp.Machine(small())
+    memory = machine.allocate(0, 256)
+    low, high, other = (memory.tile(8, 1, np.float64, offset) for offset in (0, 56, 128))
+
+    def routine(reads, writes) -> Function:
+        return Function(lambda reads, writes: None, reads, writes)
+
+    with pytest.raises(LaunchError, match=r"writes\[0\] of function is .*, which overlaps reads\[0\]"):
+        machine.launch(machine.stream(0), routine((low,), (high,)))
+    with pytest.raises(LaunchError, match=r"writes\[1\] of function is .*, which overlaps writes\[0\]"):
+        machine.launch(machine.stream(0), routine((), (low, low)))
+    stream = machine.stream(0)
+    machine.launch(stream, routine((), (low, other)))
+    machine.launch(stream, routine((low, low), (low, other)))
+    machine.run([])
 
 
 def test_memory_is_freed_once_and_not_in_use() -> None:

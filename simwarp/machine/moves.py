@@ -1,0 +1,142 @@
+"""How values move: what a copy or a routine does when it starts, and when it ends.
+
+All read when they start, except that a copy from the host reads when it ends, and finds what the host has
+changed meanwhile. All write when they end; until then the target of a copy is poison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy.typing as npt
+
+from reference.errors import LaunchError
+from simwarp.machine.footprints import overlap
+from simwarp.machine.memory import TileLike, describe, footprint_of, poison
+
+
+class RoutineLike(Protocol):
+    """A computation on tiles of one device."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def operations(self) -> float:
+        """Its floating-point operations."""
+        ...
+
+    @property
+    def reads(self) -> tuple[TileLike, ...]:
+        """The tiles that it reads."""
+        ...
+
+    @property
+    def writes(self) -> tuple[TileLike, ...]:
+        """The tiles that it writes."""
+        ...
+
+    def compute(self, reads: Sequence[npt.NDArray[Any]], writes: Sequence[npt.NDArray[Any]]) -> None:
+        """Compute on the host, from arrays of ``reads`` into arrays of ``writes``."""
+
+
+class Moves(NamedTuple):
+    """What an operation does at its start and at its end."""
+
+    begin: Callable[[], None]
+    finish: Callable[[], None]
+
+
+def check_aliases(routine: RoutineLike) -> None:
+    """Check that a tile that is written overlaps no other tile, except one that is read and is the same."""
+    places = [(tile.memory, footprint_of(tile), f"reads[{i}]") for i, tile in enumerate(routine.reads)]
+    for number, tile in enumerate(routine.writes):
+        memory, footprint, name = tile.memory, footprint_of(tile), f"writes[{number}]"
+        for other, place, of in places:
+            same = place == footprint and of.startswith("reads")
+            if other is memory and not same and overlap(place, footprint):
+                raise LaunchError(
+                    f"{name} of {routine.name} is {describe(tile)}, which overlaps {of}\n"
+                    "a tile that is written overlaps no other, or is the same as one that is read\n"
+                    "use separate tiles"
+                )
+        places.append((memory, footprint, name))
+
+
+def nothing() -> Moves:
+    """No values move.
+
+    Examples
+    --------
+    >>> nothing().begin() is None
+    True
+    """
+    return Moves(_pass, _pass)
+
+
+def from_host(source: npt.NDArray[Any], target: TileLike) -> Moves:
+    """A copy of a host matrix to a tile."""
+
+    def finish() -> None:
+        view(target)[...] = source
+
+    return Moves(lambda: poison(view(target)), finish)
+
+
+def to_host(source: TileLike, target: npt.NDArray[Any]) -> Moves:
+    """A copy of a tile to a host matrix."""
+    moved: list[npt.NDArray[Any]] = []
+
+    def begin() -> None:
+        moved.append(view(source).copy())
+        poison(target)
+
+    def finish() -> None:
+        target[...] = moved.pop()
+
+    return Moves(begin, finish)
+
+
+def between(source: TileLike, target: TileLike) -> Moves:
+    """A copy of a tile to another one."""
+    moved: list[npt.NDArray[Any]] = []
+
+    def begin() -> None:
+        moved.append(view(source).copy())
+        poison(view(target))
+
+    def finish() -> None:
+        view(target)[...] = moved.pop()
+
+    return Moves(begin, finish)
+
+
+def computed(routine: RoutineLike) -> Moves:
+    """A routine: it computes at its start, into copies of the tiles that it writes."""
+    results: list[npt.NDArray[Any]] = []
+
+    def begin() -> None:
+        reads = [view(tile) for tile in routine.reads]
+        for read in reads:
+            read.flags.writeable = False
+        results.extend(view(tile).copy(order="F") for tile in routine.writes)
+        routine.compute(reads, results)
+
+    def finish() -> None:
+        for tile, result in zip(routine.writes, results, strict=True):
+            view(tile)[...] = result
+        results.clear()
+
+    return Moves(begin, finish)
+
+
+def view(tile: TileLike) -> npt.NDArray[Any]:
+    """The elements of a tile."""
+    return tile.memory.view(tile)
+
+
+def _pass() -> None:
+    pass

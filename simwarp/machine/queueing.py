@@ -1,0 +1,98 @@
+"""Operations on their way into a stream: what comes before them, what they access, what conflicts.
+
+Whether two operations are ordered is known when the later one is queued, so that is when conflicts are found.
+They are reported when the operation starts; until then nothing wrong has happened.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from simwarp.machine.accesses import Access
+from simwarp.machine.execution import Execution
+from simwarp.machine.footprints import Footprint
+from simwarp.machine.host import Host
+from simwarp.machine.memory import DeviceMemory, TileLike, describe, footprint_of
+from simwarp.machine.moves import Moves, nothing
+from simwarp.machine.operations import Conflict, Operation, Stream
+from simwarp.machine.order import Order
+from simwarp.machine.topology import Kind, Route
+
+_WORDS = "read", "write"
+
+
+class Queueing:
+    """Makes the operations of a machine.
+
+    Parameters
+    ----------
+    order : Order
+    execution : Execution
+    host : Host
+    values : bool
+        Whether values move.
+    """
+
+    def __init__(self, order: Order, execution: Execution, host: Host, values: bool) -> None:
+        self._order, self._execution, self._host, self._values = order, execution, host, values
+
+    def operation(self, stream: Stream, name: str, moves: Moves) -> Operation:
+        """The next operation of a stream."""
+        before = self._order.before(stream)
+        stream.count += 1
+        before[stream.number] = stream.count
+        begin, finish = moves if self._values else nothing()
+        return Operation(stream, stream.count, self._order.epoch, name, _caller(), begin, finish)
+
+    def copy(self, stream: Stream, kind: Kind, tile: TileLike, moves: Moves, peer: int = -1) -> Operation:
+        """A copy of as many bytes as a tile has."""
+        operation = self.operation(stream, f"copy {kind}", moves)
+        operation.route = Route(kind, stream.device, peer)
+        operation.nbytes = tile.rows * tile.columns * tile.dtype.itemsize
+        return operation
+
+    def add(self, operation: Operation) -> None:
+        """Queue an operation whose accesses are all noted."""
+        self._execution.add(operation.stream, operation)
+
+    def reads(self, operation: Operation, tile: TileLike) -> None:
+        """Note that an operation reads a tile."""
+        self.needs(operation, tile)
+        self._access(operation, tile, False)
+
+    def needs(self, operation: Operation, tile: TileLike) -> None:
+        """Note that an operation reads a tile that it writes, too."""
+        if self._values and not tile.memory.is_written(tile) and operation.conflict is None:
+            operation.conflict = Conflict(describe(tile), "read", None)
+
+    def writes(self, operation: Operation, tile: TileLike) -> None:
+        """Note that an operation writes a tile."""
+        if self._values:
+            tile.memory.mark_written(tile)
+        self._access(operation, tile, True)
+
+    def _access(self, operation: Operation, tile: TileLike, writes: bool) -> None:
+        memory: DeviceMemory = tile.memory
+        access = Access(operation, footprint_of(tile), writes)
+        other = memory.accesses.add(access, operation.stream.known.counts)
+        if other is not None and operation.conflict is None:
+            operation.conflict = _conflict(describe(tile), writes, other)
+
+    def host(self, operation: Operation, matrix: Footprint, name: str, writes: bool) -> None:
+        """Note that an operation reads or writes a host matrix."""
+        access = Access(operation, matrix, writes)
+        other = self._host.accesses.add(access, operation.stream.known.counts)
+        if other is not None and operation.conflict is None:
+            operation.conflict = _conflict(name, writes, other)
+
+
+def _conflict(name: str, writes: bool, other: Access) -> Conflict:
+    return Conflict(name, _WORDS[writes], other.operation, _WORDS[other.writes])
+
+
+def _caller() -> tuple[str, int]:
+    """The file and line that called the machine."""
+    frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("simwarp.machine."):
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno
