@@ -111,6 +111,23 @@ def test_four_h200s_share_the_bandwidth_of_their_host() -> None:
     assert 4 * a.nbytes / (machine.seconds() - 3e-6) / 1e9 == pytest.approx(200.7)
 
 
+@pytest.mark.parametrize(("n", "simulated", "measured"), [(16384, 29.0, 28.1), (32768, 39.0, 35.4)])
+def test_the_rate_of_an_h200_is_near_the_measured_one(n: int, simulated: float, measured: float) -> None:
+    """TFLOP/s of DGEMM, with copies before and behind it; docs/machines.md has the figures."""
+    machine = simwarp.Machine(values=False)
+    host = pinned(machine, np.empty((n, n), order="F"))
+    tiles = [tile(machine, 0, n, n) for _ in range(3)]
+    stream = machine.stream(0)
+    for one in tiles:
+        machine.copy_in(stream, host, one)
+    machine.launch(stream, Function(lambda reads, writes: None, tuple(tiles), (tiles[2],), 2.0 * n**3))
+    machine.copy_out(stream, tiles[2], host)
+    machine.run([])
+    rate = 2 * n**3 / machine.seconds() / 1e12
+    assert rate == pytest.approx(simulated, abs=0.05)
+    assert rate == pytest.approx(measured, rel=0.12)
+
+
 def test_a_peer_copy_goes_over_its_own_link() -> None:
     machine = simwarp.Machine(small(2, peers=PEERS))
     a, b = pinned(machine, column(), column(value=0.0))
