@@ -10,6 +10,7 @@ from reference.types.arguments import check_option
 
 Peer: TypeAlias = Literal["arriving", "completed", "none"]
 Order: TypeAlias = Literal["priority", "fifo"]
+Queue: TypeAlias = Literal["squares", "rows"]
 Allocation: TypeAlias = Literal["heap", "native"]
 Advance: TypeAlias = Literal["stream", "batch"]
 
@@ -29,6 +30,9 @@ class Options:
         Whether tiles stay on a device for later use. False: each use is a copy from the host.
     order : {"priority", "fifo"}
         Of the tasks of a device: by equation 3, or by their number.
+    queue : {"squares", "rows"}
+        How the tasks of a product follow one another in the global queue: so that their operands fit into a
+        device's memory and products start early, or row after row.
     steal : bool
         Whether a device without tasks takes one from the fullest reservation station.
     streams : int
@@ -59,6 +63,7 @@ class Options:
     peer: Peer = "arriving"
     cache: bool = True
     order: Order = "priority"
+    queue: Queue = "squares"
     steal: bool = True
     streams: int = 4
     allocation: Allocation = "heap"
@@ -69,6 +74,7 @@ class Options:
     def __post_init__(self) -> None:
         check_option("peer", self.peer, ("arriving", "completed", "none"), "which tiles peers give")
         check_option("order", self.order, ("priority", "fifo"), "the order of the tasks of a device")
+        check_option("queue", self.queue, ("squares", "rows"), "the order of the global queue")
         check_option("allocation", self.allocation, ("heap", "native"), "who allocates tiles")
         check_option("advance", self.advance, ("stream", "batch"), "when a stream gets its next task")
         for name, number, most in (
@@ -88,4 +94,4 @@ class Options:
         >>> Options.paper().peer
         'completed'
         """
-        return cls(peer="completed", advance="batch")
+        return cls(peer="completed", queue="rows", advance="batch")

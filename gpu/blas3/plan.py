@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from gpu.blas3.blocks import Block
 from gpu.blas3.options import Options
 from gpu.blas3.problem import TRIANGULAR, Problem
+from gpu.blas3.queue_order import in_squares
 from gpu.blas3.taskizer import taskize
 from gpu.blas3.tasks import Output, Task
 from reference.errors import LaunchError, ShapeError
@@ -159,7 +160,11 @@ def _with_tile(problem: Problem, tile: int, budgets: Sequence[int], options: Opt
         width = min(tile, max(-(-across // (4 * len(budgets))), min(LEAST_WIDTH, tile)))
     tasks = taskize(problem, tile, width)
     streams = max(1, min(options.streams, -(-len(tasks) // len(budgets))))  # a task for every device
-    return Plan(problem, tile, width, tasks, tuple(budgets), streams)
+    plan = Plan(problem, tile, width, tasks, tuple(budgets), streams)
+    if options.queue == "rows" or not plan.segment:
+        return plan
+    tiles = (min(budgets) - plan.needed) // plan.segment
+    return replace(plan, tasks=in_squares(tasks, problem, tile, tiles))
 
 
 def _check_budgets(plan: Plan) -> None:

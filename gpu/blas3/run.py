@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any
 
 import numpy.typing as npt
@@ -11,7 +12,7 @@ from gpu.blas3.directory import Directory
 from gpu.blas3.layouts import Call
 from gpu.blas3.options import Options
 from gpu.blas3.plan import Plan
-from gpu.blas3.pools import HeapPool, NativePool, Pool
+from gpu.blas3.pools import HeapPool, NativePool
 from gpu.blas3.stations import Stations
 from gpu.blas3.statistics import Statistics
 from gpu.blas3.worker import DeviceWorker
@@ -73,22 +74,16 @@ def compute(machine: Machine, call: Call, plan: Plan, options: Options) -> Stati
     """Compute a call in place; whatever fails, no memory stays allocated and no page pinned."""
     begin = machine.seconds()
     run = Run(machine, call, plan, options)
-    pinned: list[npt.NDArray[Any]] = []
-    pools: list[Pool] = []
-    try:
+    make = _POOLS[options.allocation]
+    with ExitStack() as stack:
         for matrix in _distinct(call):
             machine.pin(matrix)
-            pinned.append(matrix)
+            stack.callback(machine.unpin, matrix)
         for device in range(machine.devices):
-            make = _POOLS[options.allocation]
-            pools.append(make(machine, device, plan.pool(device), plan.segment, call.problem.dtype))
-            run.workers.append(DeviceWorker(run, device, pools[-1]))
+            pool = make(machine, device, plan.pool(device), plan.segment, call.problem.dtype)
+            stack.callback(pool.close)
+            run.workers.append(DeviceWorker(run, device, pool))
         machine.run([worker.work() for worker in run.workers])
-    finally:
-        for pool in pools:
-            pool.close()
-        for matrix in pinned:
-            machine.unpin(matrix)
     return Statistics([worker.statistics for worker in run.workers], machine.seconds() - begin)
 
 

@@ -305,7 +305,8 @@ class DeviceWorker:
     def _synchronise(self) -> Iterator[Event]:
         """Wait for the end of all queued steps: StreamsSynch, then ReaderUpdate."""
         while self._pending:
-            yield self._pending[0].end
+            if not self._pending[0].end.done:
+                yield self._pending[0].end
             self._retire(self._pending.popleft())
         for lane in self._lanes:
             lane.queued.clear()

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from gpu.blas3.arguments import call_of
 from gpu.blas3.layouts import Call
+from gpu.blas3.options import Options
 from gpu.blas3.problem import HERMITIAN, PREFIXES, RANK_K, SYMMETRIC, TRIANGULAR, Problem
 from reference.blas3 import error_of
 
@@ -114,3 +115,26 @@ def judged(drawn: Drawn, before: dict[Any, Array], result: Array) -> float:
     operands = [np.nan_to_num(before["a"]) if kind in SYMMETRIC else before["a"]]
     operands += [before["b"]] if "b" in before else []
     return error_of(kind, result, drawn.alpha, *operands, drawn.beta, before["c"], **flags)
+
+
+def draw_options(draw: random.Random) -> Options:
+    return Options(
+        peer=draw.choice(["arriving", "completed", "none"]),
+        cache=draw.random() < 0.85,
+        order=draw.choice(["priority", "fifo"]),
+        queue=draw.choice(["squares", "rows"]),
+        steal=draw.random() < 0.8,
+        streams=draw.choice([1, 2, 4, 8]),
+        allocation=draw.choice(["heap", "native"]),
+        advance=draw.choice(["stream", "batch"]),
+        ahead=draw.choice([1, 2, 4]),
+        station=draw.choice([1, 3, 8]),
+    )
+
+
+def product(n: int, *, dtype: Any = np.float64) -> Drawn:
+    generator = np.random.default_rng(n)
+    matrices: dict[Any, Any] = {
+        name: np.asfortranarray(generator.standard_normal((n, n)).astype(dtype)) for name in "abc"
+    }
+    return Drawn("dgemm", 1.0, 0.5, {}, matrices)

@@ -12,22 +12,8 @@ from gpu.blas3.plan import plan_of
 from gpu.blas3.problem import ROUTINES
 from gpu.blas3.statistics import Statistics
 from reference.errors import LaunchError, SchemeError
-from support.blas3_calls import Drawn, draw_call, judged
+from support.blas3_calls import draw_call, draw_options, judged, product
 from support.shuffled_machine import InjectedError, ShuffledMachine
-
-
-def draw_options(draw: random.Random) -> Options:
-    return Options(
-        peer=draw.choice(["arriving", "completed", "none"]),
-        cache=draw.random() < 0.85,
-        order=draw.choice(["priority", "fifo"]),
-        steal=draw.random() < 0.8,
-        streams=draw.choice([1, 2, 4, 8]),
-        allocation=draw.choice(["heap", "native"]),
-        advance=draw.choice(["stream", "batch"]),
-        ahead=draw.choice([1, 2, 4]),
-        station=draw.choice([1, 3, 8]),
-    )
 
 
 def check(draw: random.Random, routine: str, seed: int) -> None:
@@ -56,14 +42,6 @@ def test_many_orders_of_events_give_the_right_result(routine: str) -> None:
     draw = random.Random(f"long runtime of {routine}")
     for seed in range(400):
         check(draw, routine, seed)
-
-
-def product(n: int, *, dtype: Any = np.float64) -> Drawn:
-    generator = np.random.default_rng(n)
-    matrices: dict[Any, Any] = {
-        name: np.asfortranarray(generator.standard_normal((n, n)).astype(dtype)) for name in "abc"
-    }
-    return Drawn("dgemm", 1.0, 0.5, {}, matrices)
 
 
 def counts(machine: ShuffledMachine, n: int, tile: int, **options: Any) -> Statistics:
