@@ -1,0 +1,363 @@
+"""The case of level-3 BLAS: every routine, dtype and flag, on simulated machines with clocks.
+
+The number of an input determines routine, dtype and flags: the first inputs cover every combination. Sizes,
+layouts, scalars, the machine, the budget of its devices and the scheduler's options are drawn. What a routine
+must not read is NaN. The answer is right if it is within the bound of its rounding errors, or for a solution
+if its residual is (`reference.blas3.error_of`); numbers of complex matrices are shown as pairs of floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from itertools import product
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+import gpu.blas3
+from gpu.blas3.problem import HERMITIAN, PREFIXES, RANK_K, SYMMETRIC, TRIANGULAR, Problem
+from reference.blas3 import ROUTINES, error_of
+from reference.errors import NoGpuError
+from simwarp.device.device import Device
+from simwarp.machine import EIGHT, EVEREST, H200, MAKALU, H200x2, H200x4, Machine
+from simwarp.verify.case import Case
+from simwarp.verify.draw import Draw
+
+Array: TypeAlias = npt.NDArray[Any]
+REAL_MACHINES = (H200, H200x2, H200x4, EIGHT, EVEREST, MAKALU)
+COMPLEX_MACHINES = (H200, H200x2, H200x4, EIGHT)
+"""The paper's machines have no rates of complex numbers."""
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """The values of an operand, and how they lie in memory.
+
+    Attributes
+    ----------
+    values : array
+    order : str
+        "C" or "F".
+    spare : int
+        By how many elements a line is longer than the matrix.
+    """
+
+    values: Array
+    order: str
+    spare: int
+
+    def placed(self) -> Array:
+        """A new array with the values."""
+        rows, columns = self.values.shape
+        more = (self.spare, 0) if self.order == "F" else (0, self.spare)
+        whole = np.zeros((rows + more[0], columns + more[1]), self.values.dtype, order=_order(self.order))
+        placed = whole[:rows, :columns]
+        placed[...] = self.values
+        return placed
+
+
+@dataclass(frozen=True)
+class Input:
+    """A call, and the machine that computes it."""
+
+    routine: str
+    alpha: complex
+    beta: complex
+    flags: dict[str, Any]
+    matrices: dict[str, Matrix]
+    machine: int
+    seed: int
+    jitter: float
+    tile: int
+    times: int
+    options: gpu.blas3.Options
+
+    @property
+    def kind(self) -> str:
+        """The routine without the letter of its dtype."""
+        return self.routine[1:]
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether its matrices are complex."""
+        return self.routine[0] in "cz"
+
+
+def _order(order: str) -> Any:
+    """An order for NumPy."""
+    return order
+
+
+# --------------------------------------------------------------------------------------------------
+# Inputs
+# --------------------------------------------------------------------------------------------------
+
+
+def _variants() -> Iterator[tuple[str, dict[str, Any]]]:
+    """All routines with all flags."""
+    for kind in ROUTINES:
+        for prefix in "cz" if kind in HERMITIAN else "sdcz":
+            flags: dict[str, str] = {}
+            if kind == "gemm":
+                flags |= {"trans_a": "NTC", "trans_b": "NTC"}
+            if kind in RANK_K:
+                flags |= {"trans_a": "NC" if kind in HERMITIAN else "NT" if prefix in "cz" else "NTC"}
+            if kind in (*SYMMETRIC, *TRIANGULAR):
+                flags |= {"side": "LR"}
+            if kind in TRIANGULAR:
+                flags |= {"trans_a": "NTC", "diag": "NU"}
+            if kind != "gemm":
+                flags |= {"uplo": "UL"}
+            for letters in product(*flags.values()):
+                yield prefix + kind, dict(zip(flags, letters, strict=True))
+
+
+VARIANTS = tuple(_variants())
+"""Every routine with every combination of its flags."""
+
+
+def _draw(draw: Draw) -> Input:
+    """Draw an input."""
+    routine, flags = VARIANTS[draw.k % len(VARIANTS)]
+    kind, is_complex = routine[1:], routine[0] in "cz"
+    m, n, k = (draw.choice((0, 1, draw.integer(2, 12), draw.integer(2, 40))) for _ in range(3))
+    m = n if kind in RANK_K else m
+    k = (m if flags["side"] == "L" else n) if kind in (*SYMMETRIC, *TRIANGULAR) else k
+    alpha = _scalar(draw, is_complex and kind != "herk")
+    beta = 0.0 if kind in TRIANGULAR else _scalar(draw, is_complex and kind not in ("herk", "her2k"))
+    problem = Problem(kind, np.dtype(PREFIXES[routine[0]]), m, n, k, alpha, beta, **flags)
+    values = {name: _values(draw, shape, problem.dtype) for name, shape in problem.shapes.items()}
+    _poison(problem, values)
+    matrices = {name: Matrix(x, draw.choice("CF"), draw.choice((0, 0, 0, 3))) for name, x in values.items()}
+    return Input(
+        routine,
+        alpha,
+        beta,
+        flags,
+        matrices,
+        machine=draw.integer(0, len(COMPLEX_MACHINES if is_complex else REAL_MACHINES) - 1),
+        seed=draw.integer(0, 2**31),
+        jitter=draw.choice((0.0, 0.5, 20.0)),
+        tile=draw.choice((1, 3, 5, 8, 16)) if max(m, n, k) <= 12 else draw.integer(5, 24),
+        times=draw.choice((1, 1, 2, 50)),
+        options=_options(draw),
+    )
+
+
+def _scalar(draw: Draw, is_complex: bool) -> complex:
+    """Draw alpha or beta."""
+    number = draw.choice((0.0, 1.0, -1.0, 0.75, 2.5))
+    return complex(number, draw.choice((0.0, -0.5))) if is_complex and number else number
+
+
+def _values(draw: Draw, shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
+    """Draw numbers from -1 to 1."""
+    parts = 2 if dtype.kind == "c" else 1
+    words = draw.words(shape[0] * shape[1] * parts)
+    numbers = (words >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1
+    return (numbers.view(np.complex128) if parts == 2 else numbers).reshape(shape).astype(dtype)
+
+
+def _poison(problem: Problem, values: dict[str, Array]) -> None:
+    """Put NaN where the routine must not read, and a safe diagonal where it divides."""
+    a = values["a"]
+    at = np.arange(len(a))
+    if problem.routine in (*SYMMETRIC, *TRIANGULAR):
+        _poison_triangle(a, problem.uplo)
+    if problem.routine in TRIANGULAR:
+        a[at, at] = np.nan if problem.diag == "U" else a[at, at] + 2 * len(a)
+    if problem.routine == "hemm":
+        a.view(np.real(a).dtype)[at, 2 * at + 1] = np.nan
+    if "c" in values and problem.beta == 0:
+        values["c"][...] = np.nan
+    elif problem.routine in RANK_K:
+        _poison_triangle(values["c"], problem.uplo)
+
+
+def _poison_triangle(x: Array, uplo: str) -> None:
+    """Put NaN into the triangle that is not stored."""
+    lower = np.tri(len(x), dtype=np.bool_)
+    x[~(lower.T if uplo == "U" else lower)] = np.nan
+
+
+def _options(draw: Draw) -> gpu.blas3.Options:
+    """Draw the scheduler's switches."""
+    if draw.integer(0, 3) == 0:
+        return draw.choice((gpu.blas3.Options(), gpu.blas3.Options.paper()))
+    return gpu.blas3.Options(
+        peer=draw.choice(("arriving", "completed", "none")),
+        cache=draw.integer(0, 5) > 0,
+        order=draw.choice(("priority", "fifo")),
+        queue=draw.choice(("squares", "rows")),
+        steal=draw.integer(0, 3) > 0,
+        streams=draw.integer(1, 8),
+        allocation=draw.choice(("heap", "native")),
+        advance=draw.choice(("stream", "batch")),
+        ahead=draw.choice((1, 2, 4)),
+        station=draw.choice((1, 3, 8)),
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# Tiers
+# --------------------------------------------------------------------------------------------------
+
+
+def _arguments(item: Input) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of the reference."""
+    flags: dict[str, Any] = dict(item.flags)
+    if item.kind != "gemm" and "trans_a" in flags:
+        flags["trans"] = flags.pop("trans_a")
+    operands: list[Any] = [_clean(item.matrices["a"].values)]
+    operands += [item.matrices["b"].values] if "b" in item.matrices else []
+    if "c" in item.matrices:
+        operands += [item.beta, item.matrices["c"].values]
+    return operands, flags
+
+
+def _clean(a: Array) -> Array:
+    """The matrix with zeros for NaN: the reference bounds the error by absolute values of all of it."""
+    return np.nan_to_num(a)
+
+
+def _by_reference(item: Input) -> Array:
+    operands, flags = _arguments(item)
+    return _shown(ROUTINES[item.kind](item.alpha, *operands, **flags))
+
+
+def _by_gpu(item: Input, device: Any) -> Array:
+    """The answer of `gpu.blas3` on the input's simulated machine."""
+    if not isinstance(device, Device):
+        raise NoGpuError(
+            "blas3 on CUDA devices needs gpu.CudaMachine\nit does not exist yet\nuse the simulator"
+        )
+    machine = _machine(item)
+    result = _called(item, machine)
+    left = sum(len(machine.allocated(number)) for number in range(machine.devices))
+    if left or machine.pinned():
+        raise RuntimeError(f"{left} allocations and {machine.pinned()} pinned arrays are left")
+    return _shown(result)
+
+
+def _machine(item: Input) -> Machine:
+    """The input's machine."""
+    known = COMPLEX_MACHINES if item.is_complex else REAL_MACHINES
+    return Machine(known[item.machine], seed=item.seed, jitter=item.jitter)
+
+
+def _called(item: Input, machine: Machine) -> Array:
+    """The result of the call, computed in place."""
+    arrays = {name: x.placed() for name, x in item.matrices.items()}
+    flags = item.flags
+    keywords: dict[str, Any] = {name: "NTC".index(flags[name]) for name in flags if "trans" in name}
+    if item.kind in RANK_K:
+        keywords["trans"] = keywords.pop("trans_a")
+    keywords |= {"side": "LR".index(flags["side"])} if "side" in flags else {}
+    keywords |= {"lower": "UL".index(flags["uplo"])} if "uplo" in flags else {}
+    keywords |= {"diag": "NU".index(flags["diag"])} if "diag" in flags else {}
+    keywords |= {"beta": item.beta} if "c" in arrays else {}
+    keywords["overwrite_c" if "c" in arrays else "overwrite_b"] = 1
+    least = _least_budget(item, machine.devices)
+    return getattr(gpu.blas3, item.routine)(
+        item.alpha,
+        **arrays,
+        **keywords,
+        device=machine,
+        tile=item.tile,
+        memory_budget=max(least, 1) * item.times,
+        options=item.options,
+    )
+
+
+def _least_budget(item: Input, devices: int) -> int:
+    """The least bytes for each device's tiles."""
+    rows, columns = item.matrices["c" if "c" in item.matrices else "b"].values.shape
+    k = None
+    if item.kind == "gemm" or item.kind in RANK_K:
+        k = item.matrices["a"].values.shape[1 if item.flags["trans_a"] == "N" else 0]
+    plan = gpu.blas3.explain(
+        item.routine,
+        rows,
+        columns,
+        k,
+        alpha=item.alpha,
+        beta=item.beta,
+        tile=item.tile,
+        devices=devices,
+        options=item.options,
+        **item.flags,
+    )
+    return plan.needed
+
+
+def _shown(result: Array) -> Array:
+    """The numbers of a result as floats."""
+    result = np.ascontiguousarray(result)
+    return result.view(np.real(result).dtype) if result.dtype.kind == "c" else result
+
+
+def differs(item: Input, expected: Array, got: Array) -> npt.NDArray[np.bool_]:
+    """Which numbers are wrong: none within the bound, else those that are most wrong."""
+    operands, flags = _arguments(item)
+    result = got.view(item.matrices["a"].values.dtype)
+    if error_of(item.kind, result, item.alpha, *operands, **flags) <= 1:
+        return np.zeros(got.shape, np.bool_)
+    apart = np.abs(got.astype(np.float64) - expected)
+    apart[np.isnan(got) & np.isnan(expected)] = 0
+    apart[np.isnan(apart)] = np.inf
+    return apart >= min(apart.max(), float(np.finfo(got.dtype).eps) * 100)
+
+
+# --------------------------------------------------------------------------------------------------
+# Description of inputs and mismatches
+# --------------------------------------------------------------------------------------------------
+
+
+def _describe(item: Input) -> str:
+    shapes = ", ".join(
+        f"{name} {x.values.shape[0]} x {x.values.shape[1]} {x.order}" for name, x in item.matrices.items()
+    )
+    flags = " ".join(f"{name}={value}" for name, value in item.flags.items())
+    return (
+        f"{item.routine} {flags}, alpha {item.alpha}, beta {item.beta}, {shapes}, tiles of {item.tile}, "
+        f"{_machine(item).topology.name}, {item.times} x the least budget{_switches(item.options)}"
+    )
+
+
+def _switches(options: gpu.blas3.Options) -> str:
+    """The options that are not the default ones."""
+    default = gpu.blas3.Options()
+    changed = [(field.name, getattr(options, field.name)) for field in fields(options)]
+    return "".join(f", {name} {value}" for name, value in changed if value != getattr(default, name))
+
+
+def _explain(item: Input, element: tuple[int, ...], _: int) -> str:
+    row, column = element
+    if item.is_complex:
+        return f"the {('real', 'imaginary')[column % 2]} part of element {row}, {column // 2}"
+    return f"element {row}, {column}"
+
+
+def _shape(item: Input) -> tuple[int, ...]:
+    sizes = [size for x in item.matrices.values() for size in x.values.shape]
+    return (VARIANTS.index((item.routine, item.flags)), *sizes, item.tile)
+
+
+CASES = [
+    Case(
+        name="blas3",
+        draw=_draw,
+        shape=_shape,
+        describe=_describe,
+        answers={"reference": _by_reference, "gpu": _by_gpu},
+        outputs={"gpu": ""},
+        explain=_explain,
+        lead=lambda item, bits: 0,  # the answers are floats, which have no differing bits
+        kernels=lambda arch: {},
+        covering=len(VARIANTS),
+        differs=differs,
+    )
+]
+"""The cases of the harness."""

@@ -1,0 +1,66 @@
+"""The case blas3 of the harness."""
+
+import numpy as np
+import pytest
+
+from gpu.blas3 import products
+from simwarp.verify.cases.blas3 import CASES, VARIANTS, differs
+from simwarp.verify.compare import check, simulator
+from simwarp.verify.draw import Draw
+
+CASE = CASES[0]
+
+
+def found(numbers: range, seed: int = 0) -> list[str]:
+    checked = [check(CASE, seed, k, {"simulator": simulator}) for k in numbers]
+    return [str(mismatch) for each in checked for mismatch in each.mismatches]
+
+
+def test_some_inputs_agree_with_the_definition() -> None:
+    assert found(range(0, len(VARIANTS), 9)) == []
+
+
+@pytest.mark.slow
+def test_every_variant_agrees_with_the_definition() -> None:
+    assert found(range(2 * len(VARIANTS)), seed=1) == []
+
+
+def test_the_first_inputs_cover_every_variant() -> None:
+    drawn = [CASE.draw(Draw(0, "blas3", k)) for k in range(CASE.covering)]
+    assert len({(item.routine, *item.flags.values()) for item in drawn}) == 308
+
+
+def test_a_wrong_number_is_located() -> None:
+    item = CASE.draw(Draw(0, "blas3", 0))
+    k = next(k for k in range(99) if CASE.answers["reference"](CASE.draw(Draw(0, "blas3", k))).size > 4)
+    item = CASE.draw(Draw(0, "blas3", k))
+    expected = CASE.answers["reference"](item)
+    got = expected.copy()
+    got[0, 1] += 1
+    assert np.argwhere(differs(item, expected, got)).tolist() == [[0, 1]]
+    assert not differs(item, expected, expected).any()
+
+
+def test_beta_applied_at_each_step_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "_replaced", lambda kernel, beta: replaced(kernel, beta))
+    replaced_once = products.Kernel
+
+    def replaced(kernel: products.Kernel, beta: complex) -> products.Kernel:
+        seen.setdefault(kernel, beta)
+        return replaced_once(
+            kernel.name,
+            kernel.alpha,
+            seen[kernel],
+            kernel.side,
+            kernel.uplo,
+            kernel.trans_a,
+            kernel.trans_b,
+            kernel.diag,
+        )
+
+    messages: list[str] = []
+    for k in range(36):
+        seen: dict[products.Kernel, complex] = {}
+        messages += found(range(k, k + 1))
+    assert any("simulator differs from reference in" in message for message in messages)
+    assert any("element" in message for message in messages)
