@@ -88,8 +88,8 @@ class Host:
         """The number of pinned arrays."""
         return len(self._pinned)
 
-    def matrix(self, matrix: npt.NDArray[Any], tile: TileLike, what: str) -> tuple[Footprint, str]:
-        """Check a host matrix against the tile of its copy; its addresses, and the matrix in words."""
+    def matrix(self, matrix: npt.NDArray[Any], tile: TileLike, what: str) -> Footprint:
+        """The addresses of a host matrix, checked against the tile of its copy."""
         array_of(matrix, what)
         if matrix.shape != (tile.rows, tile.columns) or matrix.dtype != tile.dtype:
             raise ShapeError(
@@ -105,22 +105,27 @@ class Host:
                 f"a copy moves whole columns: strides ({item}, at least {tile.rows * item})\n"
                 "give a column-major matrix, such as a slice of an array with order='F'"
             )
-        start = byte_bounds(matrix)[0]
-        of = footprint(
-            start, tile.rows * item, across if tile.columns > 1 else tile.rows * item, tile.columns
-        )
-        return of, self._describe(matrix, of, what)
+        pitch = across if tile.columns > 1 else tile.rows * item
+        of = footprint(byte_bounds(matrix)[0], tile.rows * item, pitch, tile.columns)
+        if self._holder(of) is None:
+            raise UnpinnedError(
+                f"{what} is a {matrix.dtype} matrix of shape {matrix.shape} that is not pinned",
+                f"it lies in none of the {len(self._pinned)} pinned arrays",
+                "pin its array with Machine.pin before the copy",
+            )
+        return of
 
-    def _describe(self, matrix: npt.NDArray[Any], of: Footprint, what: str) -> str:
-        for one in self._pinned.values():
-            if one.start <= of.start and of.end <= one.end:
-                rows, columns = matrix.shape
-                place = f"byte {of.start - one.start} of array {one.number}"
-                return f"host matrix {rows} × {columns} {matrix.dtype} at {place}"
-        raise UnpinnedError(
-            f"{what} is a {matrix.dtype} matrix of shape {matrix.shape} that is not pinned",
-            f"it lies in none of the {len(self._pinned)} pinned arrays",
-            "pin its array with Machine.pin before the copy",
+    def describe(self, matrix: npt.NDArray[Any], of: Footprint) -> str:
+        """A host matrix in words."""
+        rows, columns = matrix.shape
+        holder = self._holder(of)
+        place = f" at byte {of.start - holder.start} of array {holder.number}" if holder else ""
+        return f"host matrix {rows} × {columns} {matrix.dtype}{place}"
+
+    def _holder(self, of: Footprint) -> Pinned | None:
+        """A pinned array that holds these bytes."""
+        return next(
+            (one for one in self._pinned.values() if one.start <= of.start and of.end <= one.end), None
         )
 
 

@@ -255,10 +255,9 @@ class Machine:
         """
         queue = self._stream(stream)
         self._tile(target, "the target", queue.device)
-        matrix, name = self._host.matrix(source, target, "the source")
-
+        addresses = self._host.matrix(source, target, "the source")
         operation = self._queueing.copy(queue, "in", target, from_host(source, target))
-        self._queueing.host(operation, matrix, name, False)
+        self._queueing.host(operation, source, addresses, False)
         self._queueing.writes(operation, target)
         self._queueing.add(operation)
 
@@ -274,14 +273,14 @@ class Machine:
         """
         queue = self._stream(stream)
         self._tile(source, "the source", queue.device)
-        matrix, name = self._host.matrix(target, source, "the target")
+        addresses = self._host.matrix(target, source, "the target")
         if not target.flags.writeable:
             raise ShapeError(
                 f"the target is a read-only {target.dtype} matrix\na copy writes it\npass a writeable array"
             )
         operation = self._queueing.copy(queue, "out", source, to_host(source, target))
         self._queueing.reads(operation, source)
-        self._queueing.host(operation, matrix, name, True)
+        self._queueing.host(operation, target, addresses, True)
         self._queueing.add(operation)
 
     def copy_peer(self, stream: object, source: TileLike, target: TileLike) -> None:

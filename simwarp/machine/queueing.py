@@ -7,6 +7,9 @@ They are reported when the operation starts; until then nothing wrong has happen
 from __future__ import annotations
 
 import sys
+from typing import Any
+
+import numpy.typing as npt
 
 from simwarp.machine.accesses import Access
 from simwarp.machine.execution import Execution
@@ -78,12 +81,14 @@ class Queueing:
         if other is not None and operation.conflict is None:
             operation.conflict = _conflict(describe(tile), writes, other)
 
-    def host(self, operation: Operation, matrix: Footprint, name: str, writes: bool) -> None:
+    def host(
+        self, operation: Operation, matrix: npt.NDArray[Any], addresses: Footprint, writes: bool
+    ) -> None:
         """Note that an operation reads or writes a host matrix."""
-        access = Access(operation, matrix, writes)
+        access = Access(operation, addresses, writes)
         other = self._host.accesses.add(access, operation.stream.known.counts)
         if other is not None and operation.conflict is None:
-            operation.conflict = _conflict(name, writes, other)
+            operation.conflict = _conflict(self._host.describe(matrix, addresses), writes, other)
 
 
 def _conflict(name: str, writes: bool, other: Access) -> Conflict:

@@ -183,6 +183,11 @@ def host_group(devices: range, inward: float, outward: float, both: float) -> tu
     return Shared(into, inward), Shared(out, outward), Shared(into + out, both)
 
 
+def _rates(double: float, single: float) -> dict[str, float]:
+    """Rates of products, real and complex: operations count as real ones."""
+    return {"float64": double, "float32": single, "complex128": double, "complex64": single}
+
+
 def all_pairs(devices: range, link: Link) -> dict[tuple[int, int], Link]:
     """The same link between every two devices, in both directions."""
     return {(device, peer): link for device in devices for peer in devices if device != peer}
@@ -197,7 +202,7 @@ _NVLINK = Link(3e-6, 377 * _GB)
 _H200 = Gpu(
     "H200",
     139 << 30,
-    {"float64": 59.5e12, "float32": 52.4e12, "complex128": 59.5e12, "complex64": 52.4e12},
+    _rates(59.5e12, 52.4e12),
     6e-6,
 )
 
@@ -236,8 +241,8 @@ EIGHT = _h200("8 × H200 without peers", 8, peers=False)
 # Computing" (2016): bandwidths of its Table IV, rates of the vendor's data sheets. Its text does not give the
 # latency, nor which pairs of Makalu have peer access: here those of one model.
 _PCIE3, _PCIE3_PEER = Link(10e-6, 6.54 * _GB), Link(10e-6, 7.8 * _GB)
-_K40 = Gpu("K40", 12 << 30, {"float64": 1.43e12, "float32": 4.29e12}, 8e-6)
-_TITAN_X = Gpu("TITAN X", 12 << 30, {"float64": 0.192e12, "float32": 6.14e12}, 8e-6)
+_K40 = Gpu("K40", 12 << 30, _rates(1.43e12, 4.29e12), 8e-6)
+_TITAN_X = Gpu("TITAN X", 12 << 30, _rates(0.192e12, 6.14e12), 8e-6)
 
 EVEREST = Topology(
     "Everest",

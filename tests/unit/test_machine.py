@@ -335,6 +335,15 @@ def test_everest_has_peer_access_between_its_second_and_third_device_only() -> N
     assert len(H200x4.peers) == 12
 
 
+@pytest.mark.parametrize("topology", [H200, H200x2, H200x4, EIGHT, EVEREST, MAKALU], ids=lambda t: t.name)
+def test_named_topologies_have_rates_of_every_blas_dtype(topology: Topology) -> None:
+    for device in topology.gpus:
+        for single, double in (("float32", "float64"), ("complex64", "complex128")):
+            assert device.routine_seconds(1e12, single) > 0
+            assert device.routine_seconds(1e12, double) > 0
+        assert device.routine_seconds(1e9, "complex64") == device.routine_seconds(1e9, "float32")
+
+
 def test_a_topology_with_wrong_links_is_refused() -> None:
     with pytest.raises(simwarp.reference.errors.ShapeError, match="2 devices, 1 links in and 2 out"):
         small(2, inward=(Link(0, 1),))

@@ -127,10 +127,10 @@ def test_inputs_of_every_case_are_pinned():
         "3 images of BitPlanes (7, 8, 3): Pool, Flatten, Dense; bconv32 and auto",
         "3 images of Reals (5, 6, 2): Threshold, Pool, Conv, Threshold, Conv, Flatten, Dense; "
         "bconv32 and bmms32",
-        "sgemm trans_a=N trans_b=N, alpha 0.0, beta -1.0, a 1 x 18 F, b 18 x 1 C, c 1 x 1 F, tiles of 5, H200, "
-        "1 x the least budget",
-        "sgemm trans_a=T trans_b=T, alpha -1.0, beta 0.75, a 1 x 4 C, b 8 x 1 C, c 4 x 8 C, tiles of 8, H200, "
-        "2 x the least budget, cache False, order fifo, steal False, streams 8, allocation native, "
+        "sgemm trans_a=N trans_b=N, alpha 0.0, beta -1.0, a 1 x 18 F, b 18 x 1 C, c 1 x 1 F, tiles of 5, "
+        "H200, 1 x the least budget",
+        "sgemm trans_a=T trans_b=T, alpha -1.0, beta 0.75, a 1 x 4 C, b 8 x 1 C, c 4 x 8 C, tiles of 8, "
+        "H200, 2 x the least budget, cache False, order fifo, steal False, streams 8, allocation native, "
         "advance batch, ahead 2, station 3",
     ]
 
