@@ -266,7 +266,7 @@ def footprints(draw: st.DrawFn) -> Footprint:
     return footprint(draw(st.integers(0, 40)), width, pitch, draw(st.integers(1, 5)))
 
 
-@settings(max_examples=500)
+@settings(max_examples=150)
 @given(footprints(), footprints())
 def test_footprints_overlap_where_they_have_a_common_byte(a: Footprint, b: Footprint) -> None:
     assert overlap(a, b) == overlap(b, a) == bool(_bytes(a) & _bytes(b))
