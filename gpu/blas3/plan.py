@@ -138,16 +138,26 @@ def plan_of(problem: Problem, tile: int | None, budgets: Sequence[int], options:
         plan = _with_tile(problem, tile, budgets, options)
         _check_budgets(plan)
         return plan
-    plans = [_with_tile(problem, size, budgets, options) for size in _sizes(problem, len(budgets))]
-    fitting = [plan for plan in plans if plan.needed <= min(budgets)]
-    if not fitting:
-        _check_budgets(plans[-1])
-    return fitting[0]
+    sizes = _sizes(problem, len(budgets))
+    # a batch of smaller tiles needs less: skip plans that cannot fit, for small tiles have many tasks
+    fitting = [size for size in sizes if _least_segment(problem, size) * 2 <= min(budgets)] or sizes[-1:]
+    plan = _with_tile(problem, fitting[0], budgets, options)
+    for size in fitting[1:]:
+        if plan.needed <= min(budgets):
+            break
+        plan = _with_tile(problem, size, budgets, options)
+    _check_budgets(plan)
+    return plan
+
+
+def _least_segment(problem: Problem, tile: int) -> int:
+    """The bytes of the largest tile of the result."""
+    return min(tile, problem.m) * min(tile, problem.n) * problem.dtype.itemsize
 
 
 def _sizes(problem: Problem, devices: int) -> list[int]:
     """Tile sizes from the largest that gives each device some tasks, or else a small one."""
-    enough = 8 * devices
+    enough = 16 * devices
     found = [size for size in TILES if -(-problem.m // size) * -(-problem.n // size) >= enough]
     return found or [TILES[-1]]
 

@@ -144,10 +144,11 @@ class DeviceWorker:
                     has_advanced = True
             if not has_advanced:
                 self._settle()
-                if self._pending:
-                    yield self._pending[0].end
-                elif not self._has_tasks() and not any(lane.steps for lane in self._lanes):
+                waiting = [pending.end for pending in self._pending]
+                waiting += [event for lane in self._lanes for event in (*lane.queued, *lane.tasks)]
+                if not waiting:
                     return
+                yield waiting[0]
 
     def _may_advance(self, lane: Lane) -> bool:
         """Whether a stream has a step, and few before it; gives it a task if it needs one.

@@ -40,3 +40,14 @@ def test_squares_follow_in_a_snake() -> None:
 def test_triangular_tasks_stay_in_order() -> None:
     plan = explain("dtrsm", 64, 40, tile=8)
     assert [task.outputs[0].block.columns[0] for task in plan.tasks] == list(np.arange(0, 40, plan.width))
+
+
+@pytest.mark.parametrize(("devices", "tile"), [(1, 4096), (2, 2048), (4, 2048)])
+def test_default_tiles_are_large_and_leave_tasks_for_all(devices: int, tile: int) -> None:
+    assert explain("dgemm", 16384, devices=devices).tile == tile
+
+
+def test_a_small_budget_gets_smaller_tiles() -> None:
+    plan = explain("dgemm", 4096, memory_budget=4_000_000)
+    assert plan.needed <= 4_000_000
+    assert plan.tile == 128
