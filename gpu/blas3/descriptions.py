@@ -96,7 +96,11 @@ Examples
 
 
 def docstring(routine: str) -> str:
-    """The docstring of a routine."""
+    """The docstring of a routine.
+
+    >>> docstring("dtrmm").splitlines()[-1]
+    '[6.0, 8.0]'
+    """
     kind, dtype = routine[1:], PREFIXES[routine[0]]
     return _TEMPLATE.format(
         computed=_COMPUTED[kind],

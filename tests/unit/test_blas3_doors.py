@@ -1,5 +1,6 @@
 """The doors of level-3 BLAS: SciPy's signatures, answers and arguments."""
 
+import doctest
 import inspect
 import pickle
 import random
@@ -192,3 +193,9 @@ def test_explain_refuses_wrong_sizes() -> None:
         gpu.blas3.explain("xgemm", 16)
     with pytest.raises(LaunchError):
         gpu.blas3.explain("dgemm", 1024, tile=256, memory_budget=1000)
+
+
+@pytest.mark.parametrize("routine", NAMES)
+def test_examples_of_the_routines_run(routine):
+    example = doctest.DocTestFinder().find(getattr(gpu.blas3, routine), routine)[0]
+    assert doctest.DocTestRunner().run(example) == (0, 4)

@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 
 from gpu.blas3 import products
+from reference.errors import SchemeError
+from simwarp.cli.output import Where
+from simwarp.cli.verify import verify_command
 from simwarp.verify.cases.blas3 import CASES, VARIANTS, differs
 from simwarp.verify.compare import check, simulator
 from simwarp.verify.draw import Draw
@@ -64,3 +67,9 @@ def test_beta_applied_at_each_step_is_reported(monkeypatch: pytest.MonkeyPatch) 
         messages += found(range(k, k + 1))
     assert any("simulator differs from reference in" in message for message in messages)
     assert any("element" in message for message in messages)
+
+
+@pytest.mark.parametrize("device", ["cuda", "both"])
+def test_a_gpu_has_no_part_in_the_case(device: str) -> None:
+    with pytest.raises(SchemeError, match=f"--case blas3 with --device {device}\n.*simulated machines only"):
+        verify_command(["blas3"], device=Where(device))

@@ -19,8 +19,6 @@ import numpy.typing as npt
 import gpu.blas3
 from gpu.blas3.problem import HERMITIAN, PREFIXES, RANK_K, SYMMETRIC, TRIANGULAR, Problem
 from reference.blas3 import ROUTINES, error_of
-from reference.errors import NoGpuError
-from simwarp.device.device import Device
 from simwarp.machine import EIGHT, EVEREST, H200, MAKALU, H200x2, H200x4, Machine
 from simwarp.verify.case import Case
 from simwarp.verify.draw import Draw
@@ -227,12 +225,8 @@ def _by_reference(item: Input) -> Array:
     return _shown(ROUTINES[item.kind](item.alpha, *operands, **flags))
 
 
-def _by_gpu(item: Input, device: Any) -> Array:
+def _by_gpu(item: Input, _: Any) -> Array:
     """The answer of `gpu.blas3` on the input's simulated machine."""
-    if not isinstance(device, Device):
-        raise NoGpuError(
-            "blas3 on CUDA devices needs gpu.CudaMachine\nit does not exist yet\nuse the simulator"
-        )
     machine = _machine(item)
     result = _called(item, machine)
     left = sum(len(machine.allocated(number)) for number in range(machine.devices))
@@ -358,6 +352,7 @@ CASES = [
         kernels=lambda arch: {},
         covering=len(VARIANTS),
         differs=differs,
+        is_simulated=True,
     )
 ]
 """The cases of the harness."""
