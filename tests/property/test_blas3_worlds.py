@@ -85,7 +85,7 @@ def test_every_schedule_of_operations_and_late_workers_gives_the_right_result() 
     assert report.complete >= 100, report
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.parametrize(
     ("make", "options", "is_prompt", "least"),
     [
@@ -104,7 +104,7 @@ def test_every_schedule_of_larger_worlds_gives_the_right_result(
     assert report.complete >= least, report
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.parametrize(
     ("make", "options", "is_prompt"),
     [

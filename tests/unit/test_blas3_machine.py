@@ -53,7 +53,7 @@ def test_calls_on_simulated_machines_are_right(routine: str) -> None:
         check(draw, routine, seed)
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.parametrize("routine", ROUTINES)
 def test_many_calls_on_simulated_machines_are_right(routine: str) -> None:
     draw = random.Random(f"machines of {routine}")
