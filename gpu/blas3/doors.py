@@ -41,11 +41,6 @@ def door(routine: str) -> Door:
     return cast("Door", call)
 
 
-def doors(kind: str) -> tuple[Door, Door, Door, Door]:
-    """The functions of a routine for s, d, c and z."""
-    return door("s" + kind), door("d" + kind), door("c" + kind), door("z" + kind)
-
-
 def _called(routine: str, given: dict[str, Any]) -> npt.NDArray[Any]:
     """Check the arguments, make the result, and compute it."""
     kind = routine[1:]
@@ -77,12 +72,33 @@ def _new(routine: str, matrices: dict[Name, Array], flags: dict[str, str]) -> Ar
     return make(shape, PREFIXES[routine[0]], order=order)
 
 
-sgemm, dgemm, cgemm, zgemm = doors("gemm")
-ssymm, dsymm, csymm, zsymm = doors("symm")
-chemm, zhemm = door("chemm"), door("zhemm")
-ssyrk, dsyrk, csyrk, zsyrk = doors("syrk")
-cherk, zherk = door("cherk"), door("zherk")
-ssyr2k, dsyr2k, csyr2k, zsyr2k = doors("syr2k")
-cher2k, zher2k = door("cher2k"), door("zher2k")
-strmm, dtrmm, ctrmm, ztrmm = doors("trmm")
-strsm, dtrsm, ctrsm, ztrsm = doors("trsm")
+sgemm = door("sgemm")
+dgemm = door("dgemm")
+cgemm = door("cgemm")
+zgemm = door("zgemm")
+ssymm = door("ssymm")
+dsymm = door("dsymm")
+csymm = door("csymm")
+zsymm = door("zsymm")
+chemm = door("chemm")
+zhemm = door("zhemm")
+ssyrk = door("ssyrk")
+dsyrk = door("dsyrk")
+csyrk = door("csyrk")
+zsyrk = door("zsyrk")
+cherk = door("cherk")
+zherk = door("zherk")
+ssyr2k = door("ssyr2k")
+dsyr2k = door("dsyr2k")
+csyr2k = door("csyr2k")
+zsyr2k = door("zsyr2k")
+cher2k = door("cher2k")
+zher2k = door("zher2k")
+strmm = door("strmm")
+dtrmm = door("dtrmm")
+ctrmm = door("ctrmm")
+ztrmm = door("ztrmm")
+strsm = door("strsm")
+dtrsm = door("dtrsm")
+ctrsm = door("ctrsm")
+ztrsm = door("ztrsm")
