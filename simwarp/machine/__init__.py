@@ -3,6 +3,7 @@
 `Machine` implements the protocol of `gpu.machine` in NumPy.
 """
 
+from reference.types.timeline import Profile, Record, Timeline
 from simwarp.machine.faults import (
     AccessError,
     CopyError,
@@ -21,7 +22,6 @@ from simwarp.machine.injections import AllocationFails, CopyFails, DeviceLost, I
 from simwarp.machine.machine import Machine
 from simwarp.machine.memory import DeviceMemory, Tile
 from simwarp.machine.operations import Event, Stream
-from simwarp.machine.timeline import Profile, Record, Timeline
 from simwarp.machine.topology import (
     EIGHT,
     EVEREST,

@@ -7,13 +7,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
+from reference.types.timeline import Record, Timeline
 from simwarp.machine.clock import Clock
 from simwarp.machine.engines import Engine
 from simwarp.machine.faults import CopyError, DeviceLostError
 from simwarp.machine.injections import CopyFails, DeviceLost, Injection, Slow
 from simwarp.machine.links import Flow, Links
 from simwarp.machine.operations import Event, Operation, Stream, Wait
-from simwarp.machine.timeline import Record, Timeline
 from simwarp.machine.topology import Route, Topology
 from simwarp.machine.workers import Task
 

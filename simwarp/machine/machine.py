@@ -8,6 +8,7 @@ from typing import Any
 import numpy.typing as npt
 
 from reference.errors import DtypeError, LaunchError, SchemeError, ShapeError
+from reference.types.timeline import Timeline
 from simwarp.machine.conflicts import error_of
 from simwarp.machine.execution import Execution
 from simwarp.machine.faults import AccessError, DeviceMemoryError, FreedMemoryError, MemoryInUseError
@@ -18,7 +19,6 @@ from simwarp.machine.moves import RoutineLike, between, check_aliases, computed,
 from simwarp.machine.operations import Event, Operation, Stream, Wait
 from simwarp.machine.order import Order
 from simwarp.machine.queueing import Queueing
-from simwarp.machine.timeline import Timeline
 from simwarp.machine.topology import H200, Route, Topology
 from simwarp.machine.workers import Crew
 

@@ -1,4 +1,4 @@
-"""What ran when on a machine, and sums of it."""
+"""What ran when on a machine, simulated or real, and sums of it."""
 
 from __future__ import annotations
 
