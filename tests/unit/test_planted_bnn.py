@@ -343,7 +343,7 @@ WAITS = {
 @pytest.mark.parametrize("kernel", WAITS)
 def test_a_launch_that_does_not_wait_for_those_before_is_found(plant, kernel, monkeypatch):
     name, path, behind = WAITS[kernel]
-    if kernel in ("ones", "copied windows"):
+    if kernel in ("units", "ones", "copied windows"):
         monkeypatch.setattr(warpgroups, "direct_of", lambda *_: None)
     net, wait = NETWORKS[name](), "    wait_for_earlier_launches();\n" + behind
     images, scheme = images_of(net), "wgmma" if path.startswith("bconv") else "bconv32"
