@@ -13,13 +13,15 @@ Order: TypeAlias = Literal["priority", "fifo"]
 Queue: TypeAlias = Literal["squares", "rows"]
 Allocation: TypeAlias = Literal["heap", "native"]
 Advance: TypeAlias = Literal["stream", "batch"]
+Copies: TypeAlias = Literal["ordered", "stream"]
+Addend: TypeAlias = Literal["late", "first"]
 
 
 @dataclass(frozen=True)
 class Options:
     """Switches of the scheduler; the defaults are the fastest known.
 
-    No option changes a result's bits: every sum is computed by one device in one order.
+    Only ``addend`` can change a result's bits: every sum is computed by one device in one order.
 
     Parameters
     ----------
@@ -41,6 +43,12 @@ class Options:
         One allocation for a call, or one of the driver's for each tile.
     advance : {"stream", "batch"}
         A stream gets its next task when it can start it, or when all streams have finished theirs.
+    copies : {"ordered", "stream"}
+        Each kind of copy has a stream of its own, in which tiles come in the order of their use, or copies
+        are in the stream of their task.
+    addend : {"late", "first"}
+        Of the first tiles of a product, ``beta C`` is added behind the products, so that at the start of a
+        call copies bring what products need; or the first product of each tile adds to it, as in the paper.
     ahead : int
         The steps that a stream may have queued with ``advance="stream"``.
     station : int
@@ -68,6 +76,8 @@ class Options:
     streams: int = 4
     allocation: Allocation = "heap"
     advance: Advance = "stream"
+    copies: Copies = "ordered"
+    addend: Addend = "late"
     ahead: int = 4
     station: int = 8
 
@@ -77,6 +87,8 @@ class Options:
         check_option("queue", self.queue, ("squares", "rows"), "the order of the global queue")
         check_option("allocation", self.allocation, ("heap", "native"), "who allocates tiles")
         check_option("advance", self.advance, ("stream", "batch"), "when a stream gets its next task")
+        check_option("copies", self.copies, ("ordered", "stream"), "which streams copies are in")
+        check_option("addend", self.addend, ("late", "first"), "when the first tiles add beta C")
         for name, number, most in (
             ("streams", self.streams, 8),
             ("ahead", self.ahead, 64),
@@ -94,4 +106,4 @@ class Options:
         >>> Options.paper().peer
         'completed'
         """
-        return cls(peer="completed", queue="rows", advance="batch")
+        return cls(peer="completed", queue="rows", advance="batch", copies="stream", addend="first")

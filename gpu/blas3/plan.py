@@ -168,7 +168,7 @@ def _with_tile(problem: Problem, tile: int, budgets: Sequence[int], options: Opt
     width = tile
     if problem.routine in TRIANGULAR:  # its tasks are block columns or rows
         width = min(tile, max(-(-across // (4 * len(budgets))), min(LEAST_WIDTH, tile)))
-    tasks = taskize(problem, tile, width)
+    tasks = taskize(problem, tile, width, adds_late=options.addend == "late")
     streams = max(1, min(options.streams, -(-len(tasks) // len(budgets))))  # a task for every device
     plan = Plan(problem, tile, width, tasks, tuple(budgets), streams)
     if options.queue == "rows" or not plan.segment:

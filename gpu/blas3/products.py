@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpu.blas3.blocks import Block, Span, spans, stored
 from gpu.blas3.problem import HERMITIAN, RANK_K, SYMMETRIC, Problem, Trans
 from gpu.blas3.tasks import Kernel, Output, Step
 
+FIRST = 4
+"""So many rows and columns of tiles add ``beta C`` late: at the start products wait for copies."""
+ENOUGH = 4
+"""With fewer steps a late sum, which is a pass over memory, costs more than it hides."""
 
-def outputs_of(problem: Problem, tile: int) -> Iterator[Output]:
+
+def outputs_of(problem: Problem, tile: int, *, adds_late: bool = False) -> Iterator[Output]:
     """The tiles of a product that are written, block row after block row."""
     steps_of = _symmetric if problem.routine in SYMMETRIC else _general
     is_triangle = problem.routine in RANK_K
@@ -20,9 +26,11 @@ def outputs_of(problem: Problem, tile: int) -> Iterator[Output]:
             if problem.is_scaling:
                 steps = _scaling(problem, row, column)
             elif is_triangle:
-                steps = _with_beta(problem, _rank_k(problem, row, column, tile))
+                steps = _with_beta(problem, _rank_k(problem, row, column, tile), row, column, is_late=False)
             else:
-                steps = _with_beta(problem, steps_of(problem, row, column, tile))
+                found = steps_of(problem, row, column, tile)
+                is_first = max(row[0], column[0]) < FIRST * tile
+                steps = _with_beta(problem, found, row, column, is_late=adds_late and is_first)
             if steps:
                 yield Output(Block("c", row, column), steps)
 
@@ -36,19 +44,21 @@ def _scaling(problem: Problem, row: Span, column: Span) -> tuple[Step, ...]:
     return (Step(Kernel(name, 0.0, problem.beta, uplo=problem.uplo)),)
 
 
-def _with_beta(problem: Problem, steps: Iterator[tuple[Kernel, tuple[Block, ...]]]) -> tuple[Step, ...]:
-    """Steps of which the first applies beta, and the others add."""
-    return tuple(
-        Step(_replaced(kernel, problem.beta if k == 0 else 1.0), reads)
-        for k, (kernel, reads) in enumerate(steps)
-    )
-
-
-def _replaced(kernel: Kernel, beta: complex) -> Kernel:
-    """The kernel with another beta."""
-    return Kernel(
-        kernel.name, kernel.alpha, beta, kernel.side, kernel.uplo, kernel.trans_a, kernel.trans_b, kernel.diag
-    )
+def _with_beta(
+    problem: Problem,
+    steps: Iterator[tuple[Kernel, tuple[Block, ...]]],
+    row: Span,
+    column: Span,
+    is_late: bool,
+) -> tuple[Step, ...]:
+    """Steps of which the first applies beta, and the others add; or, late, a last one adds ``beta C``."""
+    found = [Step(replace(kernel, beta=1.0), reads) for kernel, reads in steps]
+    is_late = is_late and problem.beta != 0 and len(found) >= ENOUGH
+    first = found[0]
+    found[0] = replace(first, kernel=replace(first.kernel, beta=0.0 if is_late else problem.beta))
+    if is_late:
+        found.append(Step(Kernel("geam", problem.beta, 1.0), (Block("c", row, column),)))
+    return tuple(found)
 
 
 def _general(

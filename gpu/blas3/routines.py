@@ -72,6 +72,8 @@ def operations_of(kernel: Kernel, operands: Sequence[tuple[int, int]], output: T
         return factor * n * (n + 1) * k * (2 if "2" in kernel.name else 1)
     if kernel.name in TRIANGULAR:
         return factor * m * n * rows
+    if kernel.name == "geam":
+        return factor * 2 * m * n
     k = columns if kernel.trans_a == "N" else rows
     return factor * 2 * m * n * (k if kernel.name == "gemm" else rows)
 
@@ -80,6 +82,10 @@ def compute(kernel: Kernel, operands: Sequence[Array], output: Array) -> None:
     """Compute a kernel into a column-major array, which holds the old values if the kernel updates it."""
     if not operands:
         _scale(kernel, output)
+        return
+    if kernel.name == "geam":
+        scalar = output.dtype.type
+        output[...] = scalar(kernel.alpha) * operands[0] + scalar(kernel.beta) * output
         return
     if kernel.name in TRIANGULAR:
         result = _triangular(kernel, operands, output)

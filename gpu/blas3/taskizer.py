@@ -7,8 +7,10 @@ from gpu.blas3.problem import TRIANGULAR, Problem
 from gpu.blas3.tasks import Task
 
 
-def taskize(problem: Problem, tile: int, width: int | None = None) -> list[Task]:
+def taskize(problem: Problem, tile: int, width: int | None = None, *, adds_late: bool = False) -> list[Task]:
     """The tasks of a problem; those of triangular routines have ``width`` right-hand sides, or a tile's.
+
+    With ``adds_late`` the first tiles of a product add ``beta C`` behind their products.
 
     >>> import numpy as np
     >>> problem = Problem("gemm", np.dtype("f8"), 5, 3, 4, 1.0, 0.0)
@@ -20,5 +22,5 @@ def taskize(problem: Problem, tile: int, width: int | None = None) -> list[Task]
     if problem.routine in TRIANGULAR:
         found = triangular.tasks_of(problem, tile, width or tile)
     else:
-        found = ((output,) for output in products.outputs_of(problem, tile))
+        found = ((output,) for output in products.outputs_of(problem, tile, adds_late=adds_late))
     return [Task(number, outputs) for number, outputs in enumerate(found)]

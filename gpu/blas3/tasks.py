@@ -21,7 +21,8 @@ class Kernel:
     Attributes
     ----------
     name : str
-        A routine of BLAS. Without operands it scales the result by ``beta``.
+        A routine of BLAS, or "geam" of cuBLAS: ``alpha A + beta C``. Without operands it scales the result by
+        ``beta``.
     alpha, beta : complex
     side, uplo, trans_a, trans_b, diag
         Flags of the routine.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from gpu.blas3.blocks import Block
 from gpu.blas3.cache import Entry, TileCache
@@ -39,6 +39,8 @@ class Copy:
 
 
 Held: TypeAlias = Entry[Block, Copy]
+Kind: TypeAlias = Literal["in", "out", "peer"]
+KINDS: tuple[Kind, ...] = ("in", "out", "peer")
 
 
 @dataclass
@@ -105,6 +107,8 @@ class DeviceWorker:
         self.statistics = DeviceStatistics()
         self._pending: deque[Pending] = deque()
         self._lanes = [Lane(run.machine.stream(device)) for _ in range(run.streams)]
+        is_ordered = run.options.copies == "ordered"
+        self._copies = [run.machine.stream(device) for _ in range(3)] if is_ordered else []
 
     def has_arrived(self, block: Block) -> bool:
         """Whether the values of a cached tile are there."""
@@ -199,7 +203,9 @@ class DeviceWorker:
         if lane.buffer is None:
             lane.buffer = yield from self._allocate(output.block.shape)
             if output.is_loaded:
-                self._machine.copy_in(lane.stream, self._run.host(output.block), lane.buffer)
+                loads = self._stream_of("in", lane.stream)
+                self._machine.copy_in(loads, self._run.host(output.block), lane.buffer)
+                self._wait(lane.stream, loads)
                 self.statistics.bytes_in += lane.buffer.nbytes
         held: list[Held] = []
         for block in step.reads:
@@ -222,7 +228,9 @@ class DeviceWorker:
         lane.buffer = None
         for holder in self._run.directory.write(block, self.device):
             self._run.workers[holder].cache.drop(block)
-        self._machine.copy_out(lane.stream, buffer, self._run.host(block))
+        stores = self._stream_of("out", lane.stream)
+        self._wait(stores, lane.stream)
+        self._machine.copy_out(stores, buffer, self._run.host(block))
         self.statistics.bytes_out += buffer.nbytes
         if output.is_reused and self._run.options.cache:
             copy = Copy(buffer, pending.end, lane.stream)
@@ -230,8 +238,10 @@ class DeviceWorker:
             self._run.directory.read(block, self.device)
         else:
             pending.buffers.append(buffer)
+            if output.is_reused:  # it is read from the host again
+                self._wait(self._stream_of("in", lane.stream), stores)
         pending.written.append(block)
-        pending.end = self._machine.record(lane.stream)
+        pending.end = self._machine.record(stores)
 
     # ----------------------------------------------------------------------------------------------
     # Tiles
@@ -247,13 +257,16 @@ class DeviceWorker:
             return entry
         tile = yield from self._allocate(block.shape)
         peer = self._run.peer_with(block, self.device)
+        copies = self._stream_of("in" if peer is None else "peer", stream)
         if peer is None:
-            self._machine.copy_in(stream, self._run.host(block), tile)
+            self._machine.copy_in(copies, self._run.host(block), tile)
             self.statistics.misses += 1
             self.statistics.bytes_in += tile.nbytes
         else:
-            self._copy_from(peer, block, tile, stream)
-        copy = Copy(tile, self._machine.record(stream), stream)
+            self._copy_from(peer, block, tile, copies)
+        copy = Copy(tile, self._machine.record(copies), copies)
+        if copies is not stream:
+            self._machine.wait(stream, copy.ready)
         if not self._run.options.cache:
             return Entry(block, copy, is_found=False)
         self._run.directory.read(block, self.device)
@@ -268,6 +281,15 @@ class DeviceWorker:
         peer.loans.append((source, self._machine.record(stream)))
         self.statistics.peer_hits += 1
         self.statistics.bytes_peer += tile.nbytes
+
+    def _stream_of(self, kind: Kind, stream: Stream) -> Stream:
+        """The stream of a copy: that of its kind, or that of the task."""
+        return self._copies[KINDS.index(kind)] if self._copies else stream
+
+    def _wait(self, stream: Stream, other: Stream) -> None:
+        """Hold a stream back until another's work so far has ended."""
+        if other is not stream:
+            self._machine.wait(stream, self._machine.record(other))
 
     def _allocate(self, shape: tuple[int, int]) -> Generator[Event, None, Tile]:
         """Memory for a tile; waits for the end of queued work if all tiles are in use."""

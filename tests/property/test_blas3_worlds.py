@@ -69,8 +69,8 @@ def world(make: Callable[[], Drawn], spare: int = 0, **options: Any) -> Callable
         (outer_product, {"spare": 1}),
         (outer_product, {"allocation": "native"}),
         (outer_product, {"advance": "batch", "peer": "completed"}),
-        (solution, {}),
-        (solution, {"spare": 1}),
+        (solution, {"copies": "stream"}),
+        (solution, {"copies": "stream", "spare": 1}),
     ],
 )
 def test_every_schedule_of_operations_gives_the_right_result(make: Any, options: Any) -> None:

@@ -129,6 +129,8 @@ def draw_options(draw: random.Random) -> Options:
         advance=draw.choice(["stream", "batch"]),
         ahead=draw.choice([1, 2, 4]),
         station=draw.choice([1, 3, 8]),
+        copies=draw.choice(["ordered", "stream"]),
+        addend=draw.choice(["late", "first"]),
     )
 
 

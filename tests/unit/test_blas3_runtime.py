@@ -1,6 +1,7 @@
 """The runtime on a machine whose streams and workers go on in a random order."""
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,7 @@ def test_each_block_comes_from_the_host_once_on_one_device() -> None:
     statistics = counts(ShuffledMachine(), 24, 4)
     plan = plan_of(product(24).call().problem, 4, [1 << 30], Options())
     assert statistics.total("bytes_in") + statistics.total("bytes_out") == plan.bytes_least
-    assert statistics.devices[0].misses == 72
+    assert statistics.devices[0].misses == 72 + 16  # operands, and C of the first tiles
     assert statistics.devices[0].hits == 2 * 6**3 - 72
     assert statistics.devices[0].evictions == 0
 
@@ -67,7 +68,7 @@ def test_without_a_cache_each_use_is_a_copy() -> None:
 
 def test_blocks_come_from_the_host_once_for_all_devices_with_peers() -> None:
     shared = counts(ShuffledMachine(3), 24, 4)
-    assert shared.total("misses") == 72
+    assert shared.total("misses") == 72 + 16
     assert shared.total("peer_hits") > 0
     assert counts(ShuffledMachine(3), 24, 4, peer="none").total("misses") > 72
     assert counts(ShuffledMachine(3, peers=False), 24, 4).total("peer_hits") == 0
@@ -91,7 +92,8 @@ def test_every_device_computes_when_tasks_are_few() -> None:
 
 def test_results_have_the_same_bits_on_any_number_of_devices() -> None:
     results: list[Any] = []
-    for devices, options in ((1, Options()), (2, Options.paper()), (3, Options(streams=1, cache=False))):
+    paper = replace(Options.paper(), addend="late")
+    for devices, options in ((1, Options()), (2, paper), (3, Options(streams=1, cache=False))):
         drawn = product(30)
         execute(drawn.call(), ShuffledMachine(devices, seed=devices), 7, None, options, None)
         results.append(drawn.matrices["c"])

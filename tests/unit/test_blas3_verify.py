@@ -1,5 +1,8 @@
 """The case blas3 of the harness."""
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -45,26 +48,16 @@ def test_a_wrong_number_is_located() -> None:
 
 
 def test_beta_applied_at_each_step_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(products, "_replaced", lambda kernel, beta: replaced(kernel, beta))
-    replaced_once = products.Kernel
+    with_beta = products._with_beta
 
-    def replaced(kernel: products.Kernel, beta: complex) -> products.Kernel:
-        seen.setdefault(kernel, beta)
-        return replaced_once(
-            kernel.name,
-            kernel.alpha,
-            seen[kernel],
-            kernel.side,
-            kernel.uplo,
-            kernel.trans_a,
-            kernel.trans_b,
-            kernel.diag,
+    def wrong(problem: Any, *given: Any, **late: Any) -> tuple[products.Step, ...]:
+        return tuple(
+            products.Step(replace(step.kernel, beta=problem.beta), step.reads)
+            for step in with_beta(problem, *given, **late)
         )
 
-    messages: list[str] = []
-    for k in range(36):
-        seen: dict[products.Kernel, complex] = {}
-        messages += found(range(k, k + 1))
+    monkeypatch.setattr(products, "_with_beta", wrong)
+    messages = found(range(36))
     assert any("simulator differs from reference in" in message for message in messages)
     assert any("element" in message for message in messages)
 

@@ -195,6 +195,8 @@ def _options(draw: Draw) -> gpu.blas3.Options:
         advance=draw.choice(("stream", "batch")),
         ahead=draw.choice((1, 2, 4)),
         station=draw.choice((1, 3, 8)),
+        copies=draw.choice(("ordered", "stream")),
+        addend=draw.choice(("late", "first")),
     )
 
 
