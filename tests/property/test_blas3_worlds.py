@@ -91,9 +91,9 @@ def test_every_schedule_of_operations_and_late_workers_gives_the_right_result() 
     [
         (square_product, {}, True, 1000),
         (square_product, {"spare": 1}, True, 1500),
-        (outer_product, {"streams": 2}, True, 200),
-        (outer_product, {"streams": 2}, False, 400),
-        (solution, {}, False, 400),
+        (outer_product, {"copies": "stream", "streams": 2}, True, 200),
+        (outer_product, {"copies": "stream", "streams": 2}, False, 400),
+        (solution, {"copies": "stream"}, False, 400),
     ],
 )
 def test_every_schedule_of_larger_worlds_gives_the_right_result(
@@ -110,7 +110,9 @@ def test_every_schedule_of_larger_worlds_gives_the_right_result(
     [
         (square_product, {"advance": "batch", "peer": "completed"}, True),
         (square_product, {}, False),
-        (solution, {"spare": 1, "allocation": "native"}, False),
+        (outer_product, {"streams": 2}, False),
+        (solution, {}, False),
+        (solution, {"copies": "stream", "spare": 1, "allocation": "native"}, False),
     ],
 )
 def test_the_first_schedules_of_worlds_with_too_many_give_the_right_result(
