@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from reference.errors import SimwarpError
 from simwarp.cli.bench import bench_app
+from simwarp.cli.blas import blas_app
 from simwarp.cli.cache import cache_app
 from simwarp.cli.coverage import coverage_command
 from simwarp.cli.cpd import cpd_command
@@ -45,6 +46,7 @@ PANELS: dict[str, dict[str, Any]] = {
         "cpd": cpd_command,
     },
     "Networks": {"net": net_app},
+    "Several devices": {"blas": blas_app},
     "This installation": {"info": info_command, "cache": cache_app},
     "Laboratory": {"fuzz": fuzz_command, "probe": probe_command, "record": record_command},
 }

@@ -1,0 +1,219 @@
+"""The commands ``simwarp blas explain`` and ``trace``: calls of level-3 BLAS on several devices."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from reference.files import write_output
+from simwarp.cli.blas_bench import bench_command
+from simwarp.cli.output import Json, as_options, print_json, table, wide_console
+from simwarp.draw.roofline import si
+from simwarp.draw.text import printable
+
+blas_app = typer.Typer(
+    help="Level-3 BLAS over several devices: plans, timelines, and policies beside one another.",
+    no_args_is_help=True,
+)
+blas_app.command("bench")(bench_command)
+
+
+class On(StrEnum):
+    """Values of ``--device``."""
+
+    sim = "sim"
+
+
+Routine = Annotated[str, typer.Argument(help="A BLAS name, e.g. dgemm.")]
+M = Annotated[int, typer.Argument(min=0, help="Rows of the result.")]
+N = Annotated[int | None, typer.Argument(min=0, help="Its columns; by default M.")]
+K = Annotated[int | None, typer.Argument(min=0, help="Length of the sums; by default M.")]
+Machine = Annotated[
+    str, typer.Option("--topology", help="H200, H200x2, H200x4, EIGHT, EVEREST or MAKALU, simulated.")
+]
+Tile = Annotated[int | None, typer.Option(min=1, help="Rows and columns of a tile; by default by the plan.")]
+Alpha = Annotated[float, typer.Option(help="The factor of the product.")]
+Beta = Annotated[float, typer.Option(help="The factor of C; with 0 it is not read.")]
+Side = Annotated[str | None, typer.Option(help="L or R.")]
+Uplo = Annotated[str | None, typer.Option(help="U or L.")]
+TransA = Annotated[str | None, typer.Option(help="N, T or C.")]
+TransB = Annotated[str | None, typer.Option(help="N, T or C.")]
+Diag = Annotated[str | None, typer.Option(help="N or U.")]
+Variant = Annotated[
+    str, typer.Option(help="The policy: default, paper, or the paper's with a change, as of blas bench.")
+]
+_NAMES = {
+    "routine": "ROUTINE",
+    "side": "--side",
+    "uplo": "--uplo",
+    "trans_a": "--trans-a",
+    "trans_b": "--trans-b",
+    "diag": "--diag",
+}
+
+
+@blas_app.command("explain")
+def explain_command(
+    routine: Routine,
+    m: M,
+    n: N = None,
+    k: K = None,
+    topology: Machine = "H200",
+    tile: Tile = None,
+    alpha: Alpha = 1.0,
+    beta: Beta = 1.0,
+    side: Side = None,
+    uplo: Uplo = None,
+    trans_a: TransA = None,
+    trans_b: TransB = None,
+    diag: Diag = None,
+    variant: Variant = "default",
+    as_json: Json = False,
+) -> int:
+    """Show the plan of a call, and the time and the rate that a simulated machine predicts for it."""
+    from simwarp.lab.blas import machines, report, variants
+
+    flags = {"side": side, "uplo": uplo, "trans_a": trans_a, "trans_b": trans_b, "diag": diag}
+    request = _request(routine, (m, n, k), alpha, beta, flags)
+    on, options = machines.host(machines.topology_of(topology)), variants.variant(variant)
+    facts = report.planned(request, tile, on, options)
+    predicted = report.run(request, tile, on, options)
+    if as_json:
+        print_json({**facts, "variant": variant, "predicted": predicted})
+        return 0
+    budgets = [on.machine.budget(device) for device in range(on.machine.devices)]
+    console = wide_console(highlight=False)
+    console.print(Text(str(request.plan(tile, budgets, options))))
+    console.print(Text(f"{on.name}, simulated: {_speed(predicted)}"))
+    console.print(Text(_moved(predicted)))
+    return 0
+
+
+@blas_app.command("trace")
+def trace_command(
+    routine: Routine,
+    m: M,
+    n: N = None,
+    k: K = None,
+    topology: Machine = "H200",
+    tile: Tile = None,
+    alpha: Alpha = 1.0,
+    beta: Beta = 1.0,
+    side: Side = None,
+    uplo: Uplo = None,
+    trans_a: TransA = None,
+    trans_b: TransB = None,
+    diag: Diag = None,
+    variant: Variant = "default",
+    device: Annotated[On, typer.Option(help="What runs it.")] = On.sim,
+    values: Annotated[
+        bool,
+        typer.Option("--values", help="Compute really, and check the result; else only times are simulated."),
+    ] = False,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the timeline as SVG.")] = None,
+    marks: Annotated[
+        bool, typer.Option("--marks", help="Number the steps of the call in the picture.")
+    ] = False,
+    with_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--with", metavar="FILE", help="Draw the run of this JSON report above, on the same axis."
+        ),
+    ] = None,
+    as_json: Annotated[
+        str | None,
+        typer.Option("--json", metavar="FILE", help="Write the report and its timeline; - prints it."),
+    ] = None,
+) -> int:
+    """Run a call, show what each device did, and draw its streams' operations."""
+    from simwarp.lab.blas import machines, report, variants
+
+    other = None if with_file is None else report.read(with_file)
+    flags = {"side": side, "uplo": uplo, "trans_a": trans_a, "trans_b": trans_b, "diag": diag}
+    request = _request(routine, (m, n, k), alpha, beta, flags)
+    options = variants.variant(variant)
+    on = machines.host(machines.topology_of(topology), values=values)
+    facts = report.planned(request, tile, on, options) | {"variant": variant, "device": device.value}
+    facts |= report.run(request, tile, on, options, values=values)
+    facts["timeline"] = json.loads(on.machine.timeline.to_json())
+    print_json(facts) if as_json == "-" else _show(facts)
+    if as_json not in (None, "-"):
+        _write(as_json, json.dumps(facts) + "\n", "choose another file with --json")
+    if out is not None:
+        _write(out, _picture(facts, other, marks), "choose another file with --out")
+    return 0
+
+
+def _request(
+    routine: str, sizes: tuple[int, int | None, int | None], alpha: float, beta: float, flags: dict[str, Any]
+) -> Any:
+    """The checked call; errors name options."""
+    from simwarp.lab.blas.request import Request
+
+    with as_options(**_NAMES):
+        return Request.of(routine, *sizes, alpha=alpha, beta=beta, **flags)
+
+
+def _picture(facts: dict[str, Any], other: dict[str, Any] | None, has_marks: bool) -> str:
+    """The timelines as SVG, that of another run on top."""
+    from reference.types.timeline import Timeline
+    from simwarp.draw.machine import to_svg
+    from simwarp.lab.blas.life import marks_of
+
+    records = Timeline.from_json(json.dumps(facts["timeline"]))
+    stolen = [part.get("stolen", 0) for part in facts["devices"]]
+    marks = marks_of(records, stolen, facts["tasks"]) if has_marks else []
+    return to_svg([facts] if other is None else [other, facts], marks)
+
+
+def _write(path: Path | str, text: str, advice: str) -> None:
+    write_output(path, lambda file: file.write(text.encode()), advice)
+    sys.stderr.write(f"wrote {path}\n")
+
+
+# --------------------------------------------------------------------------------------------------
+# What is shown
+# --------------------------------------------------------------------------------------------------
+
+_COUNTS = ("tasks", "stolen", "hits", "peer_hits", "misses")
+_BYTES = ("bytes_in", "bytes_out", "bytes_peer")
+
+
+def _show(facts: dict[str, Any]) -> None:
+    """Print what each device did, and the sums."""
+    console = wide_console(highlight=False)
+    what = f"{facts['routine']} {facts['m']} × {facts['n']} × {facts['k']}, {facts['tasks']} tasks"
+    console.print(
+        Text(printable(f"{what} of tiles of {facts['tile']} on {facts['machine']}, {facts['variant']}"))
+    )
+    titles = ("tasks", "stolen", "hits L1", "hits L2", "misses", "in", "out", "peer")
+    shown = table("device", numbers=("COMPT", "COMM", "OTHER", *titles, "finished"))
+    for part, gpu in zip(facts["devices"], facts["gpus"], strict=True):
+        times = (si(part[name], "s") for name in ("compute", "communication", "other"))
+        counts = (str(part.get(name, 0)) for name in _COUNTS)
+        moved = (si(part.get(name, 0), "B") for name in _BYTES)
+        label = Text(printable(f"{part['device']}, {gpu}"))
+        shown.add_row(label, *times, *counts, *moved, si(part["end"], "s"))
+    console.print(shown)
+    console.print(Text(_speed(facts)))
+    console.print(Text(_moved(facts)))
+
+
+def _speed(found: dict[str, Any]) -> str:
+    """The time, the rate and the imbalance of a run."""
+    return (
+        f"{si(found['seconds'], 's')}, {si(found['rate'], 'FLOP/s')}, imbalance {si(found['imbalance'], 's')}"
+    )
+
+
+def _moved(found: dict[str, Any]) -> str:
+    """The bytes of a run, by their routes."""
+    moved = found["bytes"]
+    into, out, peer = (si(moved[route], "B") for route in ("in", "out", "peer"))
+    return f"{into} from the host, {out} to it, {peer} from peers"

@@ -1,0 +1,123 @@
+"""The command ``simwarp blas bench``: policies of level-3 BLAS on a simulated machine."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import MofNCompleteColumn
+from rich.text import Text
+
+from reference.errors import SchemeError
+from reference.files import write_output
+from simwarp.cli.output import print_json, table, total_bar, wide_console
+from simwarp.draw.blas import to_svg
+from simwarp.draw.roofline import si
+
+
+def bench_command(
+    topology: Annotated[
+        str, typer.Option(help="H200, H200x2, H200x4, EIGHT, EVEREST or MAKALU, simulated.")
+    ] = "EVEREST",
+    routines: Annotated[
+        str, typer.Option(metavar="NAME,…", help="BLAS names; all is those of the paper.")
+    ] = "dgemm",
+    sizes: Annotated[
+        str, typer.Option(metavar="N,…", help="Rows and columns of all matrices.")
+    ] = "4096,8192",
+    devices: Annotated[
+        str | None, typer.Option(metavar="D,…", help="So many of the devices; by default all of them.")
+    ] = None,
+    tiles: Annotated[str, typer.Option(metavar="T,…", help="Rows and columns of a tile.")] = "1024",
+    variants: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME,…",
+            help="default, paper, and the paper's policy with one change: no-peer, no-cache, fifo, no-steal, "
+            "streams-1, streams-2, streams-8, native, squares.",
+        ),
+    ] = "all",
+    as_json: Annotated[
+        str | None,
+        typer.Option("--json", metavar="FILE", help="Write a machine-readable report; - prints it."),
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the rates as SVG.")] = None,
+) -> int:
+    """Time policies on a simulated machine: its clock, not yours. Allocations take no time there."""
+    from simwarp.lab.blas.machines import topology_of
+    from simwarp.lab.blas.table import ROUTINES, Grid, measured
+    from simwarp.lab.blas.variants import VARIANTS
+
+    grid = Grid(
+        topology,
+        ROUTINES if routines == "all" else _words(routines),
+        _numbers("--sizes", sizes),
+        _numbers("--devices", devices) if devices else (len(topology_of(topology).gpus),),
+        _numbers("--tiles", tiles),
+        tuple(VARIANTS) if variants == "all" else _words(variants),
+    )
+    with total_bar("runs", MofNCompleteColumn(), quiet=as_json == "-") as progress:
+        found = measured(grid, progress)
+    print_json(found) if as_json == "-" else _show(found)
+    if as_json not in (None, "-"):
+        _write(as_json, json.dumps(found, indent=1) + "\n", "choose another file with --json")
+    if plot is not None:
+        _write(plot, to_svg(found), "choose another file with --plot")
+    return 0
+
+
+def _words(text: str) -> tuple[str, ...]:
+    """Names between commas."""
+    return tuple(part.strip() for part in text.split(","))
+
+
+def _numbers(option: str, text: str) -> tuple[int, ...]:
+    """Integers between commas."""
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        advice = f"give e.g. {option} 1,2"
+        raise SchemeError(f"{option} {text}\nintegers between commas are needed\n{advice}") from None
+
+
+def _write(path: Path | str, text: str, advice: str) -> None:
+    write_output(path, lambda file: file.write(text.encode()), advice)
+    sys.stderr.write(f"wrote {path}\n")
+
+
+def _show(found: dict[str, Any]) -> None:
+    """Print the rows."""
+    numbers = (
+        "N",
+        "devices",
+        "tile",
+        "TFLOP/s",
+        "time",
+        "in",
+        "out",
+        "peer",
+        "imbalance",
+        "stolen",
+        "efficiency",
+    )
+    shown = table("routine", "variant", numbers=numbers)
+    for row in found["rows"]:
+        moved = (si(row["bytes"][route], "B") for route in ("in", "out", "peer"))
+        efficiency = "" if row["efficiency"] is None else f"{row['efficiency']:.1%}"
+        shown.add_row(
+            Text(row["routine"]),
+            Text(row["variant"]),
+            *(str(row[name]) for name in ("n", "devices", "tile")),
+            f"{row['rate'] / 1e12:.2f}",
+            si(row["seconds"], "s"),
+            *moved,
+            si(row["imbalance"], "s"),
+            str(row["stolen"]),
+            efficiency,
+        )
+    console = wide_console(highlight=False)
+    console.print(Text(f"simulated {found['machine']}"))
+    console.print(shown)

@@ -1,0 +1,84 @@
+"""The machines that ``simwarp blas`` runs on, by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from reference.errors import LaunchError, SchemeError
+from simwarp.machine import EIGHT, EVEREST, H200, MAKALU, H200x2, H200x4, Machine, Route, Shared, Topology
+
+TOPOLOGIES: dict[str, Topology] = {
+    "H200": H200,
+    "H200x2": H200x2,
+    "H200x4": H200x4,
+    "EIGHT": EIGHT,
+    "EVEREST": EVEREST,
+    "MAKALU": MAKALU,
+}
+"""The topologies by their names in `simwarp.machine`."""
+
+
+@dataclass(frozen=True)
+class Host:
+    """A machine, and what it is called.
+
+    Attributes
+    ----------
+    machine : gpu.machine.Machine
+        With a ``timeline``.
+    name : str
+    gpus : tuple of str
+    device : str
+        "sim" for a simulated one.
+    """
+
+    machine: Any
+    name: str
+    gpus: tuple[str, ...]
+    device: str = "sim"
+
+
+def host(topology: Topology, *, values: bool = False) -> Host:
+    """A new simulated machine."""
+    machine = Machine(topology, values=values)
+    return Host(machine, topology.name, tuple(gpu.name for gpu in topology.gpus))
+
+
+def topology_of(name: str, devices: int | None = None) -> Topology:
+    """A topology by its name, or its first devices; raises SchemeError for another name.
+
+    >>> topology_of("everest", 2).name
+    'Everest, 2 of 3 devices'
+    """
+    found = {known.lower(): topology for known, topology in TOPOLOGIES.items()}.get(name.lower())
+    if found is None:
+        raise SchemeError(f"there is no topology {name!r}\nthere are {', '.join(TOPOLOGIES)}\nchoose one")
+    return found if devices is None else first(found, devices)
+
+
+def first(topology: Topology, devices: int) -> Topology:
+    """The first devices of a topology, with their links and what these share."""
+    whole = len(topology.gpus)
+    if not 1 <= devices <= whole:
+        raise LaunchError(f"{devices} devices of {topology.name}\nit has {whole}\ngive 1 to {whole}")
+    if devices == whole:
+        return topology
+    return replace(
+        topology,
+        name=f"{topology.name}, {devices} of {whole} devices",
+        gpus=topology.gpus[:devices],
+        inward=topology.inward[:devices],
+        outward=topology.outward[:devices],
+        peers={pair: link for pair, link in topology.peers.items() if max(pair) < devices},
+        shared=tuple(part for one in topology.shared if (part := _part(one, devices)).routes),
+    )
+
+
+def _part(shared: Shared, devices: int) -> Shared:
+    """A shared bandwidth of the first devices' routes."""
+
+    def stays(route: Route) -> bool:
+        return max(route.device, route.peer) < devices
+
+    return replace(shared, routes=tuple(route for route in shared.routes if stays(route)))

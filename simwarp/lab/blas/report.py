@@ -1,0 +1,147 @@
+"""What one call did on a machine, as plain data: times by device, bytes by route, the timeline."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import gpu.blas3
+from gpu.blas3.arguments import call_of
+from gpu.blas3.execute import execute
+from reference.errors import InputFileError, SimwarpError
+from reference.files import open_input
+from reference.types.timeline import Timeline
+from simwarp.lab.blas.machines import Host
+from simwarp.lab.blas.request import Request
+from simwarp.lab.network_studies import Facts
+
+ROUTES = ("in", "out", "peer")
+_KINDS = (*ROUTES, "routine")
+_ADVICE = "give a file that simwarp blas trace --json wrote"
+
+
+class WrongResultError(SimwarpError):
+    """A call on a machine gave a wrong result."""
+
+
+def planned(request: Request, tile: int | None, on: Host, options: gpu.blas3.Options) -> Facts:
+    """A call and its plan for a machine, as plain data."""
+    machine = on.machine
+    plan = request.plan(tile, [machine.budget(device) for device in range(machine.devices)], options)
+    problem = plan.problem
+    return {
+        "routine": request.routine,
+        "m": problem.m,
+        "n": problem.n,
+        "k": problem.k,
+        "alpha": problem.alpha,
+        "beta": problem.beta,
+        "flags": request.flags,
+        "device": on.device,
+        "machine": on.name,
+        "gpus": list(on.gpus),
+        "options": asdict(options),
+        "tile": plan.tile,
+        "width": plan.width,
+        "tasks": len(plan.tasks),
+        "streams": plan.streams,
+        "operations": problem.operations,
+        "needed": plan.needed,
+        "bytes_least": plan.bytes_least,
+        "bytes_without_reuse": plan.bytes_without_reuse,
+    }
+
+
+def run(
+    request: Request,
+    tile: int | None,
+    on: Host,
+    options: gpu.blas3.Options,
+    *,
+    values: bool = False,
+) -> Facts:
+    """Run a call on a new machine; with values the result is checked.
+
+    Raises
+    ------
+    WrongResultError
+    """
+    counts, matrices = gpu.blas3.Statistics(), request.matrices(values=values)
+    given = {name: x.copy(order="F") for name, x in matrices.items()} if values else {}
+    problem = request.problem
+    call = call_of(request.routine, problem.alpha, problem.beta, matrices, request.flags)
+    execute(call, on.machine, tile, None, options, counts)
+    if values:
+        _check(request, given, matrices[problem.result])
+    return {**outcome(on, counts, problem.operations), "values": values}
+
+
+def _check(request: Request, given: Any, result: Any) -> None:
+    """Raise WrongResultError for a result that rounding does not explain."""
+    error = request.error(given, result)
+    if not error <= 1:
+        raise WrongResultError(
+            f"{request.routine} of {request.problem.m} x {request.problem.n} is wrong: {error:.3g} times the"
+            " bound of its rounding errors\nits times would say nothing\nrun simwarp verify --case blas3"
+        )
+
+
+def outcome(on: Host, counts: gpu.blas3.Statistics, operations: float) -> Facts:
+    """Seconds, bytes and counts of a call that was the first on its machine."""
+    timeline: Timeline = on.machine.timeline
+    ends = _ends(timeline, on.machine.devices)
+    return {
+        "seconds": counts.seconds,
+        "rate": operations / counts.seconds if counts.seconds else 0.0,
+        "bytes": {route: timeline.nbytes(route) for route in ROUTES},
+        "imbalance": max(ends) - min(ends),
+        "devices": [
+            {
+                "device": number,
+                **timeline.profile(number)._asdict(),
+                "end": ends[number],
+                **(asdict(counts.devices[number]) if counts.devices else {}),
+            }
+            for number in range(on.machine.devices)
+        ],
+    }
+
+
+def _ends(timeline: Timeline, devices: int) -> list[float]:
+    """When each device finished, from the first start of all; 0 without any work."""
+    begin = min((one.start for one in timeline), default=0.0)
+    ends = [0.0] * devices
+    for one in timeline:
+        ends[one.device] = max(ends[one.device], one.end - begin)
+    return ends
+
+
+def read(path: Path) -> Facts:
+    """The report of another run; raises InputFileError for anything else."""
+    with open_input(path, _ADVICE) as file:
+        text = file.read()
+    try:
+        found: Any = json.loads(text)
+        _check_report(found)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise InputFileError(f"{path} is not a report of a trace: {error!r}\n{_ADVICE}") from None
+    return found
+
+
+def _check_report(found: Any) -> None:
+    """Raise ValueError, TypeError or KeyError unless a report can be drawn."""
+    words: list[object] = [found[name] for name in ("routine", "machine", "device")]
+    gpus: list[object] = [*found["gpus"]]
+    numbers: list[float] = [found[name] for name in ("m", "n", "k", "tile", "seconds", "rate")]
+    if not all(isinstance(word, str) for word in [*words, *gpus]):
+        raise TypeError("routine, machine and GPUs have names")
+    if not all(math.isfinite(number) for number in numbers):
+        raise ValueError("sizes and times are finite")
+    for one in Timeline.from_json(json.dumps(found["timeline"])):
+        if one.kind not in _KINDS or one.device not in range(len(gpus)) or one.stream != int(one.stream):
+            raise ValueError(f"unknown device or kind: {one}")
+        if not (math.isfinite(one.start) and math.isfinite(one.end) and one.start <= one.end):
+            raise ValueError(f"times are finite, and the end is behind the start: {one}")

@@ -1,0 +1,129 @@
+"""A call of level-3 BLAS by its routine, sizes and flags, with matrices made for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+import gpu.blas3
+from gpu.blas3.arguments import FORTRAN
+from gpu.blas3.explain import NAMES
+from gpu.blas3.problem import PREFIXES, RANK_K, TRIANGULAR, Name, Problem
+from reference.blas3 import error_of
+from reference.errors import SchemeError
+from reference.types.arguments import check_option
+from simwarp.lab.network_studies import room
+
+Matrices: TypeAlias = dict[Name, npt.NDArray[Any]]
+LETTERS = {"side": "LR", "uplo": "UL", "trans_a": "NTC", "trans_b": "NTC", "diag": "NU"}
+
+
+@dataclass(frozen=True)
+class Request:
+    """A call without its matrices.
+
+    Attributes
+    ----------
+    routine : str
+        A BLAS name.
+    problem : Problem
+    flags : dict of str to str
+        The letters of those that were given.
+    """
+
+    routine: str
+    problem: Problem
+    flags: dict[str, str]
+
+    @classmethod
+    def of(
+        cls,
+        routine: str,
+        m: int,
+        n: int | None = None,
+        k: int | None = None,
+        *,
+        alpha: float = 1.0,
+        beta: float = 1.0,
+        **flags: str | None,
+    ) -> Request:
+        """A checked request: SchemeError for an unknown routine or flag, ShapeError for other sizes.
+
+        >>> Request.of("dtrsm", 64, 32, side="R").problem.k
+        32
+        """
+        check_option("routine", routine, NAMES, "these are the routines of level 3")
+        given: dict[str, Any] = {name: letter for name, letter in flags.items() if letter is not None}
+        _check_flags(routine, given)
+        kind = routine[1:]
+        if k is not None and kind != "gemm" and kind not in RANK_K:
+            raise SchemeError(f"{routine} has no K={k}\nits sums are as long as A is wide\nleave K out")
+        beta = 0.0 if kind in TRIANGULAR else beta
+        # one tile: only the problem is wanted here
+        plan = gpu.blas3.explain(routine, m, n, k, alpha=alpha, beta=beta, tile=1 << 40, **given)
+        return cls(routine, plan.problem, given)
+
+    def plan(self, tile: int | None, budgets: Sequence[int], options: gpu.blas3.Options) -> gpu.blas3.Plan:
+        """What the call will do on devices with these budgets."""
+        problem = self.problem
+        return gpu.blas3.explain(
+            self.routine,
+            problem.m,
+            problem.n,
+            problem.k,
+            alpha=problem.alpha,
+            beta=problem.beta,
+            tile=tile,
+            memory_budget=budgets,
+            devices=len(budgets),
+            options=options,
+            **self.flags,
+        )
+
+    def matrices(self, *, values: bool) -> Matrices:
+        """Matrices of random numbers, or without values: pages that nothing touches."""
+        with room(f"{self.routine} of {self.problem.m} x {self.problem.n}", "give smaller sizes"):
+            found: Any = {
+                name: self._numbers(shape) if values else np.empty(shape, self.problem.dtype, order="F")
+                for name, shape in self.problem.shapes.items()
+            }
+        if values and self.problem.routine in TRIANGULAR:
+            np.einsum("ii->i", found["a"])[...] += 2 * self.problem.k
+        return found
+
+    def _numbers(self, shape: tuple[int, int]) -> npt.NDArray[Any]:
+        """Random numbers between -1 and 1."""
+        rng = np.random.default_rng(shape)
+        found = rng.uniform(-1, 1, shape).astype(self.problem.dtype, order="F")
+        if self.problem.dtype.kind == "c":
+            found += 1j * rng.uniform(-1, 1, shape)
+        return found
+
+    def error(self, matrices: Matrices, result: npt.NDArray[Any]) -> float:
+        """How far a result is from that of the matrices, in units of what rounding may cause."""
+        problem = self.problem
+        flags: dict[str, Any] = dict(self.flags)
+        if problem.routine != "gemm" and "trans_a" in flags:
+            flags["trans"] = flags.pop("trans_a")
+        operands: list[Any] = [matrices[name] for name in ("a", "b") if name in matrices]
+        operands += [problem.beta, matrices["c"]] if "c" in matrices else []
+        return error_of(problem.routine, result, problem.alpha, *operands, **flags)
+
+
+def _check_flags(routine: str, given: dict[str, str]) -> None:
+    """Raise SchemeError for a flag that the routine does not have, and for an unknown letter."""
+    for name, letter in given.items():
+        if name not in FORTRAN[routine[1:]]:
+            has = ", ".join(name for name in FORTRAN[routine[1:]] if name in LETTERS)
+            raise SchemeError(f"{routine} has no flag {name}={letter}\nit has {has}\nleave the flag out")
+        check_option(name, letter, tuple(LETTERS[name]), "flags have the letters of BLAS")
+    real = np.dtype(PREFIXES[routine[0]]).kind == "f"
+    other = "T" if routine[1:] in ("herk", "her2k") else "C"
+    if routine[1:] in RANK_K and not real and given.get("trans_a") == other:
+        raise SchemeError(
+            f"{routine} has no trans_a={other}\nit has N and {'TC'.replace(other, '')}\nchoose one of them"
+        )

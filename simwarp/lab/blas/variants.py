@@ -1,0 +1,36 @@
+"""Policies by name: the default, the paper's, and the paper's with one part changed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpu.blas3 import Options
+from reference.errors import SchemeError
+
+_PAPER = Options.paper()
+
+VARIANTS: dict[str, Options] = {
+    "default": Options(),
+    "paper": _PAPER,
+    "no-peer": replace(_PAPER, peer="none"),
+    "no-cache": replace(_PAPER, cache=False, peer="none"),
+    "fifo": replace(_PAPER, order="fifo"),
+    "no-steal": replace(_PAPER, steal=False),
+    "streams-1": replace(_PAPER, streams=1),
+    "streams-2": replace(_PAPER, streams=2),
+    "streams-8": replace(_PAPER, streams=8),
+    "native": replace(_PAPER, allocation="native"),
+    "squares": replace(_PAPER, queue="squares"),
+}
+"""All after "paper" are its policy with one part changed; without a cache no peer has tiles."""
+
+
+def variant(name: str) -> Options:
+    """The options of a name; raises SchemeError for another name.
+
+    >>> variant("fifo").order, variant("fifo").advance
+    ('fifo', 'batch')
+    """
+    if name not in VARIANTS:
+        raise SchemeError(f"there is no variant {name!r}\nthere are {', '.join(VARIANTS)}\nchoose one")
+    return VARIANTS[name]
