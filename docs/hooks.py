@@ -90,6 +90,21 @@ STRANGERS_MARKER = "<!-- strangers results -->"
 STRANGERS_HEADER = "| kernel | form | runs | agrees | findings | bugs |\n" + "|---" * 6 + "|"
 STRANGERS_RESULTS = ROOT / "benchmarks" / "results" / "cpu" / "strangers.json"
 MTTKRP_RESULTS = ROOT / "benchmarks" / "results" / "h200" / "mttkrp.json"
+SIMULATED = ROOT / "benchmarks" / "results" / "sim"
+"""What ``simwarp blas bench`` wrote, by the clocks of simulated machines."""
+EFFICIENCY_MARKER = "<!-- blas efficiency -->"
+EFFICIENCY_HEADER = (
+    "| routine | paper, BLASX | `paper()`, 2 GPUs | 3 GPUs | default, 2 GPUs | 3 GPUs |\n" + "|---" * 6 + "|"
+)
+EFFICIENCIES = {
+    "dgemm": "93.53",
+    "dsymm": "90.36",
+    "dsyrk": "85.54",
+    "dsyr2k": "85.54",
+    "dtrmm": "88.99",
+    "dtrsm": "81.58",
+}
+"""Those of BLASX in the paper's table III, in percent."""
 RING_COLUMNS = 64
 CENSUS = ROOT / "tests" / "data" / "census_forms.txt"
 OUTSIDE_HEADER = (
@@ -105,7 +120,8 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
         rows = table(import_module("simwarp.ptx.instructions").ROWS)
         markdown = markdown.replace(ROWS_MARKER, f"{rows}\n\n{outside()}")
     if RESULTS_MARKER in markdown:
-        paths = sorted(set((ROOT / "benchmarks" / "results").rglob("*.json")) - set(DOOR_RESULTS))
+        elsewhere = {*DOOR_RESULTS, *SIMULATED.glob("*.json")}
+        paths = sorted(set((ROOT / "benchmarks" / "results").rglob("*.json")) - elsewhere)
         markdown = markdown.replace(RESULTS_MARKER, results_table(json.loads(p.read_text()) for p in paths))
     if DOOR_MARKER in markdown:
         found = [path for path in DOOR_RESULTS if path.exists()]
@@ -122,6 +138,9 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     if STRANGERS_MARKER in markdown:
         rows = json.loads(STRANGERS_RESULTS.read_text())["rows"]
         markdown = markdown.replace(STRANGERS_MARKER, strangers_table(rows))
+    if EFFICIENCY_MARKER in markdown:
+        rows = json.loads((SIMULATED / "blas-everest.json").read_text())["rows"]
+        markdown = markdown.replace(EFFICIENCY_MARKER, efficiency_table(rows))
     markdown = markdown.replace(LOWERINGS_MARKER, lowerings()) if LOWERINGS_MARKER in markdown else markdown
     markdown = markdown.replace(EDGES_MARKER, edges()) if EDGES_MARKER in markdown else markdown
     markdown = KERNELS_MARKER.sub(lambda found: kernels_of(found[1]), markdown)
@@ -227,6 +246,16 @@ def picture(arguments: list[str]) -> str:
     ring = kinds.add_parser("ring")
     for name in "mnk":
         ring.add_argument(name, type=int)
+    life = kinds.add_parser("blas-life")
+    life.add_argument("routine")
+    for name in ("size", "tile"):
+        life.add_argument(name, type=int)
+    life.add_argument("topology")
+    rates = kinds.add_parser("blas-rates")
+    for name in ("name", "routine"):
+        rates.add_argument(name)
+    rates.add_argument("--variants", nargs="+")
+    rates.add_argument("--devices", type=int, nargs="+")
     options = vars(parser.parse_args(arguments))
     kind = options.pop("kind")
     own = {
@@ -236,6 +265,8 @@ def picture(arguments: list[str]) -> str:
         "swizzle": swizzle_of,
         "quad": quad_of,
         "ring": ring_of,
+        "blas-life": blas_life_of,
+        "blas-rates": blas_rates_of,
     }
     draw = own.get(kind) or getattr(import_module("simwarp.draw"), kind)
     text = f"<pre><code>{escape(draw(**options))}</code></pre>"
@@ -660,3 +691,72 @@ def _yes(value: bool) -> str:
 def _number(value: float) -> str:
     """Three digits that count; all of them before the point."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+# --------------------------------------------------------------------------------------------------
+# Level-3 BLAS
+# --------------------------------------------------------------------------------------------------
+
+
+@cache
+def _trace(routine: str, size: int, tile: int, topology: str) -> Mapping[str, Any]:
+    """What ``simwarp blas trace`` finds on a simulated machine."""
+    parts = {name: import_module(f"simwarp.lab.blas.{name}") for name in ("machines", "report", "request")}
+    on = parts["machines"].host(parts["machines"].topology_of(topology))
+    options = import_module("gpu.blas3").Options()
+    facts: Mapping[str, Any] = parts["report"].traced(
+        parts["request"].Request.of(routine, size), tile, on, options
+    )
+    return facts
+
+
+def blas_life_of(routine: str, size: int, tile: int, topology: str, svg: bool = False) -> str:
+    """The timeline of a call on a simulated machine, with its steps."""
+    facts = _trace(routine, size, tile, topology)
+    marks = import_module("simwarp.lab.blas.life").marks_of_report(facts)
+    if svg:
+        drawn: str = import_module("simwarp.draw.machine").to_svg([facts], marks)
+        return drawn
+    return "\n".join(f"{mark.seconds * 1e3:.2f} ms, GPU {mark.device}: {mark.text}" for mark in marks)
+
+
+def blas_rates_of(
+    name: str, routine: str, variants: list[str] | None, devices: list[int] | None, svg: bool = False
+) -> str:
+    """The rates that ``simwarp blas bench`` found, over sizes or tiles."""
+    data = json.loads((SIMULATED / f"{name}.json").read_text())
+    rows = [
+        row
+        for row in data["rows"]
+        if row["routine"] == routine
+        and row["variant"] in (variants or [row["variant"]])
+        and row["devices"] in (devices or [row["devices"]])
+    ]
+    draw = import_module("simwarp.draw.blas")
+    if svg:
+        drawn: str = draw.to_svg(data | {"rows": rows})
+        return drawn
+    plot = draw.plot_of(data | {"rows": rows})
+    lines = [
+        f"{curve}: " + ", ".join(f"{rate / 1e12:.2f} at {size}" for size, rate in sorted(points))
+        for curve, points in plot.panels[routine].items()
+    ]
+    return "\n".join([f"TFLOP/s over {plot.across}", *lines])
+
+
+def efficiency_table(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Mean parallel efficiencies by routine, beside those of the paper's table III, in percent."""
+    found: dict[tuple[str, str, int], list[float]] = {}
+    for row in rows:
+        if row["devices"] > 1:
+            found.setdefault((row["routine"], row["variant"], row["devices"]), []).append(row["efficiency"])
+    lines = [EFFICIENCY_HEADER]
+    for routine, printed in EFFICIENCIES.items():
+        means = (
+            f"{100 * sum(of) / len(of):.1f}"
+            for variant in ("paper", "default")
+            for devices in (2, 3)
+            if (of := found[routine, variant, devices])
+        )
+        lines.append(f"| {routine.upper()} | {printed} | {' | '.join(means)} |")
+    return "\n".join(lines)

@@ -139,9 +139,8 @@ def trace_command(
     request = _request(routine, (m, n, k), alpha, beta, flags)
     options = variants.variant(variant)
     on = machines.host(machines.topology_of(topology), values=values)
-    facts = report.planned(request, tile, on, options) | {"variant": variant, "device": device.value}
-    facts |= report.run(request, tile, on, options, values=values)
-    facts["timeline"] = json.loads(on.machine.timeline.to_json())
+    about = {"variant": variant, "device": device.value}
+    facts = report.traced(request, tile, on, options, values=values) | about
     print_json(facts) if as_json == "-" else _show(facts)
     if as_json not in (None, "-"):
         _write(as_json, json.dumps(facts) + "\n", "choose another file with --json")
@@ -162,13 +161,10 @@ def _request(
 
 def _picture(facts: dict[str, Any], other: dict[str, Any] | None, has_marks: bool) -> str:
     """The timelines as SVG, that of another run on top."""
-    from reference.types.timeline import Timeline
     from simwarp.draw.machine import to_svg
-    from simwarp.lab.blas.life import marks_of
+    from simwarp.lab.blas.life import marks_of_report
 
-    records = Timeline.from_json(json.dumps(facts["timeline"]))
-    stolen = [part.get("stolen", 0) for part in facts["devices"]]
-    marks = marks_of(records, stolen, facts["tasks"]) if has_marks else []
+    marks = marks_of_report(facts) if has_marks else []
     return to_svg([facts] if other is None else [other, facts], marks)
 
 

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 
-from reference.types.timeline import Record
+from reference.types.timeline import Record, Timeline
 from simwarp.draw.machine import Mark
+from simwarp.lab.network_studies import Facts
+
+
+def marks_of_report(facts: Facts) -> list[Mark]:
+    """The steps of a call that `simwarp.lab.blas.report.traced` has run."""
+    stolen = [part.get("stolen", 0) for part in facts["devices"]]
+    return marks_of(Timeline.from_json(json.dumps(facts["timeline"])), stolen, facts["tasks"])
 
 
 def marks_of(records: Iterable[Record], stolen: Sequence[int], tasks: int) -> list[Mark]:
@@ -22,8 +30,8 @@ def marks_of(records: Iterable[Record], stolen: Sequence[int], tasks: int) -> li
     ordered = sorted(records, key=lambda one: (one.end, one.start))
     found = [
         _mark(ordered, "in", "the first tile has arrived"),
-        _mark(ordered, "routine", "the first routine has ended; its stream copies the next operands"),
-        _mark(ordered, "peer", "a tile has come from the other GPU instead of the host"),
+        _first_routine(ordered),
+        _mark(ordered, "peer", "a tile has come from another GPU instead of the host"),
         _stolen(ordered, stolen, tasks),
         _mark(ordered[::-1], "out", "the last tile is back on the host"),
     ]
@@ -36,8 +44,16 @@ def _mark(records: Iterable[Record], kind: str, text: str) -> Mark | None:
     return None if found is None else Mark(found.end, found.device, found.stream, text)
 
 
+def _first_routine(records: Iterable[Record]) -> Mark | None:
+    """The begin of the first routine."""
+    found = min((one for one in records if one.kind == "routine"), key=lambda one: one.start, default=None)
+    return (
+        None if found is None else Mark(found.start, found.device, found.stream, "the first routine begins")
+    )
+
+
 def _stolen(records: Sequence[Record], stolen: Sequence[int], tasks: int) -> Mark | None:
-    """The begin of a stolen task: a device that steals has no other task, so it is its last one."""
+    """The begin of a stolen task: a device that steals has no other task left, so its last one is stolen."""
     thief = next((device for device, count in enumerate(stolen) if count), None)
     if thief is None or sum(1 for one in records if one.kind == "out") != tasks:
         return None

@@ -79,6 +79,19 @@ def run(
     return {**outcome(on, counts, problem.operations), "values": values}
 
 
+def traced(
+    request: Request,
+    tile: int | None,
+    on: Host,
+    options: gpu.blas3.Options,
+    *,
+    values: bool = False,
+) -> Facts:
+    """The plan of a call, what a new machine did for it, and the timeline."""
+    facts = planned(request, tile, on, options) | run(request, tile, on, options, values=values)
+    return facts | {"timeline": json.loads(on.machine.timeline.to_json())}
+
+
 def _check(request: Request, given: Any, result: Any) -> None:
     """Raise WrongResultError for a result that rounding does not explain."""
     error = request.error(given, result)
