@@ -7,5 +7,6 @@
 `fuzz`             random programs, and smaller ones on which two devices disagree
 `counterexamples`  programs on which devices disagreed, and their correct answers
 `probe`            experiments that find fragment maps
+`blas`             calls of level-3 BLAS on machines of several devices, traced and compared
 =================  ==============================================================================
 """

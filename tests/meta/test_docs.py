@@ -491,6 +491,30 @@ def test_a_fragment_is_cut_to_the_most_rows() -> None:
     assert "⋮" in drawn
 
 
+def test_the_page_of_blas_has_its_pictures_and_efficiencies() -> None:
+    page = (ROOT / "docs" / "blas3.md").read_text()
+    rendered = hooks().on_page_markdown(page, page=None, config=None, files=None)
+    assert rendered.count("<svg") == page.count("<!-- draw blas-") == 6
+    assert "<!-- draw" not in rendered
+    assert re.search(r"^\| DGEMM \| 93\.53 \|( \d\d\.\d \|){4}$", rendered, re.MULTILINE)
+    life = hooks().blas_life_of("dgemm", 8192, 2048, "H200x2").splitlines()
+    steps = ("first tile", "first routine", "from another GPU instead", "took from another GPU", "last tile")
+    assert [step in line for step, line in zip(steps, life, strict=True)] == [True] * 5
+
+
+def test_an_efficiency_of_the_page_is_a_mean_over_sizes() -> None:
+    rows = [
+        {"routine": routine, "variant": variant, "devices": devices, "efficiency": efficiency / devices}
+        for routine in hooks().EFFICIENCIES
+        for variant in ("paper", "default")
+        for devices in (1, 2, 3)
+        for efficiency in (1.2, 1.8 if variant == "paper" else 0.6)
+    ]
+    table = hooks().efficiency_table(rows).splitlines()
+    assert table[2] == "| DGEMM | 93.53 | 75.0 | 50.0 | 45.0 | 30.0 |"
+    assert len(table) == 2 + 6
+
+
 @pytest.mark.parametrize("page", sorted((ROOT / "docs" / "api").glob("*.md")), ids=lambda page: page.stem)
 def test_an_api_page_shows_every_public_name(page: Path) -> None:
     rendered = hooks().on_page_markdown(page.read_text(), page=None, config=None, files=None)

@@ -21,7 +21,7 @@ TOPOLOGIES: dict[str, Topology] = {
 
 @dataclass(frozen=True)
 class Host:
-    """A machine, and what it is called.
+    """A machine with its names.
 
     Attributes
     ----------
