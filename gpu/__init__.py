@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from gpu import blas3
 from gpu._moved import MOVED
 from gpu.bconv import bconv2d, pack_tensor
 from gpu.bmm import pack
@@ -23,6 +24,7 @@ __all__ = [
     "CudaDevice",
     "Device",
     "bconv2d",
+    "blas3",
     "bmm",
     "cpd_als",
     "mttkrp",
