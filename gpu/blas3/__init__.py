@@ -35,6 +35,7 @@ from gpu.blas3.doors import (
 )
 from gpu.blas3.explain import explain
 from gpu.blas3.options import Options
+from gpu.blas3.patched import Routing, patched
 from gpu.blas3.plan import Plan
 from gpu.blas3.statistics import DeviceStatistics, Statistics
 
@@ -42,6 +43,7 @@ __all__ = [
     "DeviceStatistics",
     "Options",
     "Plan",
+    "Routing",
     "Statistics",
     "cgemm",
     "chemm",
@@ -61,6 +63,7 @@ __all__ = [
     "dtrsm",
     "explain",
     "matmul",
+    "patched",
     "sgemm",
     "solve_triangular",
     "ssymm",

@@ -95,7 +95,7 @@ def call_of(
     """
     kind, dtype = routine[1:], np.dtype(PREFIXES[routine[0]])
     is_real = dtype.kind == "f"
-    sizes = _sizes(kind, matrices, flags)
+    sizes = sizes_of(kind, matrices, flags)
     problem = Problem(
         kind,
         dtype,
@@ -112,8 +112,8 @@ def call_of(
     return arranged(problem, dict(matrices))
 
 
-def _sizes(kind: str, matrices: Mapping[Name, Array], flags: Mapping[str, Any]) -> tuple[int, int, int]:
-    """M, N and K as the first operands have them."""
+def sizes_of(kind: str, matrices: Mapping[Name, Array], flags: Mapping[str, Any]) -> tuple[int, int, int]:
+    """M, N and K as the first operands have them; they are not checked yet."""
     rows, columns = flipped(matrices["a"].shape, flags.get("trans_a", "N"))
     if kind == "gemm":
         return rows, flipped(matrices["b"].shape, flags.get("trans_b", "N"))[1], columns
@@ -121,12 +121,6 @@ def _sizes(kind: str, matrices: Mapping[Name, Array], flags: Mapping[str, Any]) 
         return rows, rows, columns
     m, n = matrices["b"].shape
     return m, n, m if flags.get("side", "L") == "L" else n
-
-
-def result_shape(kind: str, matrices: Mapping[Name, Array], flags: Mapping[str, Any]) -> tuple[int, int]:
-    """The shape of the result of operands that are not checked yet."""
-    m, n, _ = _sizes(kind, matrices, flags)
-    return m, n
 
 
 def _check_trans(routine: str, problem: Problem) -> None:

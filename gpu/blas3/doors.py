@@ -7,10 +7,10 @@ from typing import Any, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
-from gpu.blas3.arguments import Array, call_of, operand, result_shape
+from gpu.blas3.arguments import Array, call_of, operand, sizes_of
 from gpu.blas3.descriptions import docstring
 from gpu.blas3.execute import execute
-from gpu.blas3.layouts import is_column_major
+from gpu.blas3.layouts import Call, is_column_major
 from gpu.blas3.problem import PREFIXES, RANK_K, TRIANGULAR, Name
 from gpu.blas3.signatures import KEYWORDS, flags_of, signature_of
 
@@ -43,6 +43,16 @@ def door(routine: str) -> Door:
 
 def _called(routine: str, given: dict[str, Any]) -> npt.NDArray[Any]:
     """Check the arguments, make the result, and compute it."""
+    call, result = prepared(routine, given)
+    execute(call, *(given[name] for name in KEYWORDS))
+    return result
+
+
+def prepared(routine: str, given: dict[str, Any]) -> tuple[Call, Array]:
+    """The checked call of all arguments but `KEYWORDS`, and its result, which `execute` computes in place.
+
+    Raises ShapeError, DtypeError, FormatError or SchemeError with the argument's name and position.
+    """
     kind = routine[1:]
     flags = flags_of(routine, given)
     names: tuple[Name, ...] = ("a", "b")
@@ -59,14 +69,13 @@ def _called(routine: str, given: dict[str, Any]) -> npt.NDArray[Any]:
         c = operand(routine, "c", given["c"])
         matrices["c"] = c if given["overwrite_c"] else c.copy(order="K")
     call = call_of(routine, given["alpha"], beta, matrices, flags)
-    execute(call, *(given[name] for name in KEYWORDS))
-    return matrices["b" if kind in TRIANGULAR else "c"]
+    return call, matrices["b" if kind in TRIANGULAR else "c"]
 
 
 def _new(routine: str, matrices: dict[Name, Array], flags: dict[str, str]) -> Array:
     """A result in the layout of the last operand, with which no operand of that layout has to be copied."""
     kind = routine[1:]
-    shape = result_shape(kind, matrices, flags)
+    shape = sizes_of(kind, matrices, flags)[:2]
     order = "F" if is_column_major([*matrices.values()][-1]) else "C"
     make = np.zeros if kind in RANK_K else np.empty
     return make(shape, PREFIXES[routine[0]], order=order)

@@ -1,0 +1,99 @@
+"""Which calls of NumPy and SciPy `gpu.blas3` can compute with the same answer, and those calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from inspect import Signature
+from typing import Any, Literal, TypeAlias, cast
+
+import numpy as np
+
+from gpu.blas3.arguments import Array, sizes_of
+from gpu.blas3.doors import prepared
+from gpu.blas3.layouts import Call
+from gpu.blas3.problem import PREFIX_OF, PREFIXES, RANK_K, TRIANGULAR
+from gpu.blas3.signatures import KEYWORDS, flags_of, signature_of
+from reference.errors import DtypeError, FormatError, SchemeError, ShapeError
+
+Reason: TypeAlias = Literal["arguments", "layout", "operands", "size"]
+"""Why a call is not routed.
+
+``arguments``: `gpu.blas3` refuses them or does not have them; ``layout``: neither rows nor columns are
+contiguous; ``operands``: not plain matrices of the dtype; ``size``: small.
+"""
+Found: TypeAlias = tuple[Call, Array] | Reason
+"""A checked call with its result, or the reason why there is none."""
+
+
+def product_of(arguments: tuple[Any, ...], keywords: Mapping[str, Any], above: int) -> Found:
+    """A call of `numpy.matmul` or `numpy.dot`; the result is row-major, as theirs is."""
+    if keywords or len(arguments) != 2:
+        return "arguments"
+    a, b = arguments
+    if not all(_is_plain(x, getattr(a, "dtype", None)) for x in arguments) or a.dtype not in PREFIX_OF:
+        return "operands"
+    (m, k), n = a.shape, b.shape[1]
+    if m * n * k <= above**3:
+        return "size"
+    given = {"alpha": 1.0, "a": a, "b": b, "trans_a": 0, "trans_b": 0, "beta": 0.0, "overwrite_c": 1}
+    return _checked(PREFIX_OF[a.dtype] + "gemm", {**given, "c": np.empty((m, n), a.dtype)})
+
+
+def routine_of(routine: str, arguments: tuple[Any, ...], keywords: Mapping[str, Any], above: int) -> Found:
+    """A call of SciPy's routine; the result is column-major, as SciPy's is."""
+    kind = routine[1:]
+    try:
+        bound = _signature(kind).bind(*arguments, **keywords)
+    except TypeError:
+        return "arguments"
+    bound.apply_defaults()
+    given = bound.arguments
+    operands = {name: given[name] for name in "abc" if name in given}
+    if operands.get("c", 0) is None:
+        del operands["c"]
+    if not all(_is_plain(x, np.dtype(PREFIXES[routine[0]])) for x in operands.values()):
+        return "operands"
+    if not all(_is_usual(routine, name, x) for name, x in given.items() if name not in ("a", "b", "c")):
+        return "arguments"
+    m, n, k = sizes_of(kind, cast("Any", operands), flags_of(routine, given))
+    if m * n * k <= above**3:
+        return "size"
+    written = "b" if kind in TRIANGULAR else "c"
+    if given[written] is None:
+        make = np.zeros if kind in RANK_K else np.empty
+        given |= {"beta": 0.0, "c": make((m, n), PREFIXES[routine[0]], order="F")}
+    elif not (given[f"overwrite_{written}"] and given[written].flags.f_contiguous):
+        given[written] = np.array(given[written], order="F")  # SciPy overwrites no other array either
+    return _checked(routine, {**given, f"overwrite_{written}": 1})
+
+
+@cache
+def _signature(kind: str) -> Signature:
+    """SciPy's signature, without the arguments that only `gpu.blas3` has."""
+    signature = signature_of(kind)
+    return signature.replace(parameters=[p for p in signature.parameters.values() if p.name not in KEYWORDS])
+
+
+def _is_plain(x: Any, dtype: Any) -> bool:
+    """Whether an operand is a matrix of NumPy's own type and of this dtype."""
+    return type(x) is np.ndarray and x.ndim == 2 and bool(x.dtype == dtype and x.flags.aligned)
+
+
+def _is_usual(routine: str, name: str, value: Any) -> bool:
+    """Whether a scalar is a number that SciPy takes as it is, or a flag an integer that it has."""
+    if name not in ("alpha", "beta"):
+        return isinstance(value, (int, np.integer)) and 0 <= value <= (2 if name.startswith("trans") else 1)
+    is_real = routine[0] in "sd" or routine[1:] == "herk" or (routine[1:] == "her2k" and name == "beta")
+    kinds = (int, float, np.integer, np.floating)
+    return isinstance(value, kinds if is_real else (*kinds, complex, np.complexfloating))
+
+
+def _checked(routine: str, given: dict[str, Any]) -> Found:
+    """The checked call; what `gpu.blas3` refuses is left to the original, and to its errors."""
+    try:
+        return prepared(routine, given)
+    except FormatError:
+        return "layout"
+    except (DtypeError, SchemeError, ShapeError):
+        return "arguments"
