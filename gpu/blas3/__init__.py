@@ -37,12 +37,16 @@ from gpu.blas3.explain import explain
 from gpu.blas3.options import Options
 from gpu.blas3.patched import Routing, patched
 from gpu.blas3.plan import Plan
+from gpu.blas3.processes import OneProcess, ProcessGrid
 from gpu.blas3.statistics import DeviceStatistics, Statistics
+from gpu.blas3.summa import summa
 
 __all__ = [
     "DeviceStatistics",
+    "OneProcess",
     "Options",
     "Plan",
+    "ProcessGrid",
     "Routing",
     "Statistics",
     "cgemm",
@@ -71,6 +75,7 @@ __all__ = [
     "ssyrk",
     "strmm",
     "strsm",
+    "summa",
     "zgemm",
     "zhemm",
     "zher2k",

@@ -167,6 +167,12 @@ def _check_result(routine: str, problem: Problem, matrices: Mapping[Name, Array]
             )
 
 
+def is_whole(x: Any) -> bool:
+    """Whether a number is an integer of Python or NumPy; True and False are not."""
+    kinds: Any = (int, np.integer)
+    return isinstance(x, kinds) and not isinstance(x, bool)
+
+
 def overlap(x: Array, others: Sequence[Array]) -> bool:
     """Whether an element is in one of the others, too; if that is hard to say, yes."""
     try:

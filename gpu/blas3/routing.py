@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 
-from gpu.blas3.arguments import Array, sizes_of
+from gpu.blas3.arguments import Array, is_whole, sizes_of
 from gpu.blas3.doors import prepared
 from gpu.blas3.layouts import Call
 from gpu.blas3.problem import PREFIX_OF, PREFIXES, RANK_K, TRIANGULAR
@@ -77,13 +77,14 @@ def _signature(kind: str) -> Signature:
 
 def _is_plain(x: Any, dtype: Any) -> bool:
     """Whether an operand is a matrix of NumPy's own type and of this dtype."""
-    return type(x) is np.ndarray and x.ndim == 2 and bool(x.dtype == dtype and x.flags.aligned)
+    kind: Any = x.__class__
+    return kind is np.ndarray and x.ndim == 2 and x.dtype == dtype and x.flags.aligned
 
 
 def _is_usual(routine: str, name: str, value: Any) -> bool:
     """Whether a scalar is a number that SciPy takes as it is, or a flag an integer that it has."""
     if name not in ("alpha", "beta"):
-        return isinstance(value, (int, np.integer)) and 0 <= value <= (2 if name.startswith("trans") else 1)
+        return is_whole(value) and value in range(3 if name.startswith("trans") else 2)
     is_real = routine[0] in "sd" or routine[1:] == "herk" or (routine[1:] == "her2k" and name == "beta")
     kinds = (int, float, np.integer, np.floating)
     return isinstance(value, kinds if is_real else (*kinds, complex, np.complexfloating))
