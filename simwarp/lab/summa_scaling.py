@@ -1,0 +1,147 @@
+"""Where `gpu.blas3.summa` stops scaling: a model of many hosts, from the simulated one and a network.
+
+A step multiplies one panel on each host, in the time that a machine with a clock gives, while the next panel
+is broadcast along the rows and the columns of the grid; it lasts as long as the longer of both. The first
+broadcast is not hidden.
+"""
+
+from __future__ import annotations
+
+import mmap
+from dataclasses import dataclass
+from math import ceil, log2, sqrt
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu.blas3 import ProcessGrid, Statistics, dgemm
+from simwarp.machine import H200x4, Machine, Topology
+
+PANELS = (4096, 8192, 16384, 32768)
+"""The widths that are tried by default."""
+_NO_RESERVE = 0x4000  # MAP_NORESERVE, which mmap does not name before Python 3.13
+
+
+@dataclass(frozen=True)
+class Network:
+    """What connects the hosts; every host has one such link, each direction of which is as fast.
+
+    Attributes
+    ----------
+    latency_seconds, bytes_per_second : float
+        Default: 400 Gb/s and 5 µs, assumed.
+    broadcast : {"pipeline", "tree"}
+        From host to host in the best number of segments, or the whole panel along a binomial tree.
+    """
+
+    latency_seconds: float = 5e-6
+    bytes_per_second: float = 50e9
+    broadcast: Literal["pipeline", "tree"] = "pipeline"
+
+    def broadcast_seconds(self, nbytes: float, hosts: int) -> float:
+        """The time of a broadcast to so many hosts, the root counted.
+
+        >>> Network(0.0, 1e9).broadcast_seconds(1e9, 2), Network(0.0, 1e9, "tree").broadcast_seconds(1e9, 8)
+        (1.0, 3.0)
+        """
+        if hosts == 1 or not nbytes:
+            return 0.0
+        seconds = nbytes / self.bytes_per_second
+        if self.broadcast == "tree":
+            return ceil(log2(hosts)) * (self.latency_seconds + seconds)
+        best = sqrt((hosts - 2) * seconds / self.latency_seconds) if self.latency_seconds else 1.0
+        segments = max(1, round(best))
+        return (hosts - 2 + segments) * (self.latency_seconds + seconds / segments)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A product of square matrices of doubles over several hosts.
+
+    Attributes
+    ----------
+    n, hosts, panel : int
+    seconds : float
+    exposed_seconds : float
+        The part of them in which only the network works.
+    bytes_per_host : int
+        Of the three blocks and of both buffers of panels.
+    """
+
+    n: int
+    hosts: int
+    panel: int
+    seconds: float
+    exposed_seconds: float
+    bytes_per_host: int
+
+    @property
+    def tflops(self) -> float:
+        """10¹² operations per second of all hosts."""
+        return 2 * self.n**3 / self.seconds / 1e12
+
+    def efficiency(self, one: Prediction) -> float:
+        """The rate of a host, as a part of that of one host alone."""
+        return self.tflops / self.hosts / one.tflops
+
+
+class Model:
+    """Predictions for hosts of one kind.
+
+    Parameters
+    ----------
+    topology : Topology
+        A host; its times are those of a simulated machine.
+    network : Network, optional
+
+    Examples
+    --------
+    >>> one, four = (Model().predict(2048, hosts, 2048) for hosts in (1, 4))
+    >>> one.exposed_seconds, 0 < four.efficiency(one) < 0.5
+    (0.0, True)
+    """
+
+    def __init__(self, topology: Topology = H200x4, network: Network | None = None) -> None:
+        self._topology, self._network = topology, network or Network()
+        self._seconds: dict[tuple[int, int, int], float] = {}
+
+    def fastest(self, n: int, hosts: int) -> Prediction:
+        """The prediction with the best panel."""
+        widths = sorted({min(panel, n) for panel in PANELS})
+        return min((self.predict(n, hosts, panel) for panel in widths), key=lambda one: one.seconds)
+
+    def predict(self, n: int, hosts: int, panel: int) -> Prediction:
+        """Predict one product."""
+        grid = ProcessGrid.of(hosts)
+        rows, columns = ceil(n / grid.rows), ceil(n / grid.columns)
+        widths = [min(panel, n - start) for start in range(0, n, panel)]
+        arrivals = [self._arrival(grid, rows, columns, width) for width in widths]
+        seconds = exposed = arrivals[0]
+        for width, coming in zip(widths, [*arrivals[1:], 0.0], strict=True):
+            computing = self._product(rows, columns, width)
+            seconds += max(computing, coming)
+            exposed += max(0.0, coming - computing)
+        nbytes = 8 * (3 * rows * columns + 2 * widths[0] * (rows + columns))
+        return Prediction(n, hosts, panel, seconds, exposed, nbytes)
+
+    def _arrival(self, grid: ProcessGrid, rows: int, columns: int, width: int) -> float:
+        """The broadcasts of a panel of A along a row of hosts and of one of B along a column, on one link."""
+        of_a = self._network.broadcast_seconds(8.0 * rows * width, grid.columns)
+        return of_a + self._network.broadcast_seconds(8.0 * columns * width, grid.rows)
+
+    def _product(self, m: int, n: int, k: int) -> float:
+        """The time of one host for ``C + A B``."""
+        if (m, n, k) not in self._seconds:
+            a, b, c = (_unbacked(*shape) for shape in ((m, k), (k, n), (m, n)))
+            counts, machine = Statistics(), Machine(self._topology, values=False)
+            dgemm(1.0, a, b, 1.0, c, overwrite_c=1, device=machine, statistics=counts)
+            self._seconds[m, n, k] = counts.seconds
+        return self._seconds[m, n, k]
+
+
+def _unbacked(rows: int, columns: int) -> npt.NDArray[np.float64]:
+    """A column-major matrix that has addresses and no memory: nobody may read or write it."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
+    addresses = mmap.mmap(-1, 8 * rows * columns, flags=flags)
+    return np.frombuffer(addresses, np.float64).reshape((rows, columns), order="F")
