@@ -28,7 +28,18 @@ VOCABULARY = ("reference.types", "reference.errors", "reference.files", "referen
 ALLOWED = {
     "reference": ("reference", "numpy", "numba", "scipy", "sparse", "torch", "safetensors", "h5py"),
     "simwarp": ("simwarp", "numpy", *VOCABULARY, "reference.version"),
-    "gpu": ("gpu", "numpy", "numba", *VOCABULARY, "pycuda", "cuda", "platformdirs", "torch", "scipy", "mpi4py"),
+    "gpu": (
+        "gpu",
+        "numpy",
+        "numba",
+        *VOCABULARY,
+        "pycuda",
+        "cuda",
+        "platformdirs",
+        "torch",
+        "scipy",
+        "mpi4py",
+    ),
 }
 REACHABLE = {
     "simwarp": ("gpu", "reference", "simwarp.run", "simwarp.run.run"),
@@ -37,7 +48,19 @@ REACHABLE = {
 """What users find below ``simwarp`` as well, imported when it is first used; and, below their old names, the
 modules of the tables that `reference.moved` is given."""
 
-LAZY = ("numba", "pycuda", "cuda", "platformdirs", "scipy", "sparse", "torch", "safetensors", "h5py", "PIL", "mpi4py")
+LAZY = (
+    "numba",
+    "pycuda",
+    "cuda",
+    "platformdirs",
+    "scipy",
+    "sparse",
+    "torch",
+    "safetensors",
+    "h5py",
+    "PIL",
+    "mpi4py",
+)
 LAZY_IN_THE_COMMAND_LINE = (*LAZY, "typer", "rich", "hypothesis", "pytest")
 
 
