@@ -9,10 +9,11 @@ import pytest
 from mpi4py import MPI
 
 import simwarp
-from gpu.blas3 import ProcessGrid, dgemm, summa, zgemm
+from gpu.blas3 import Options, ProcessGrid, dgemm, summa, zgemm
 from reference.errors import LaunchError, ShapeError
 
 WORLD = MPI.COMM_WORLD
+FIRST = Options(addend="first")
 
 
 def block(x: np.ndarray, grid: ProcessGrid) -> np.ndarray:
@@ -26,11 +27,11 @@ def check_product(grid: ProcessGrid | None, sizes: tuple[int, int, int], dtype: 
     shapes = ((m, k), (k, n), (m, n))
     a, b, c = (np.asfortranarray(rng.standard_normal(shape).astype(dtype)) for shape in shapes)
     one = {"float64": dgemm, "complex128": zgemm}[dtype]
-    expected = one(2.0, a, b, 0.5, c, device=simwarp.Machine(), tile=8)
+    expected = one(2.0, a, b, 0.5, c, device=simwarp.Machine(), tile=8, options=FIRST)
     used = grid or ProcessGrid.of(WORLD.size)
     parts = [block(x, used) for x in (a, b, c)]
     machine = simwarp.Machine()
-    summa(2.0, *parts[:2], 0.5, parts[2], grid=grid, panel=16, device=machine, tile=8)
+    summa(2.0, *parts[:2], 0.5, parts[2], grid=grid, panel=16, device=machine, tile=8, options=FIRST)
     assert np.array_equal(parts[2], block(expected, used))
 
 

@@ -87,8 +87,9 @@ def test_what_must_not_be_read_is_not() -> None:
 @pytest.mark.parametrize("grid", [(1, 2), (2, 2), (4, 1)])
 def test_bits_are_those_of_one_process_if_tiles_divide_the_blocks(grid: tuple[int, int]) -> None:
     a, b, c = matrices(32, 48, 37)
-    expected = gpu.blas3.dgemm(1.5, a, b, 0.5, c, device=ShuffledMachine(), tile=8)
-    found = computed(ProcessGrid(*grid), [a, b, c], panel=16, tile=8)
+    keywords: dict[str, Any] = {"tile": 8, "options": gpu.blas3.Options(addend="first")}
+    expected = gpu.blas3.dgemm(1.5, a, b, 0.5, c, device=ShuffledMachine(), **keywords)
+    found = computed(ProcessGrid(*grid), [a, b, c], panel=16, **keywords)
     assert np.array_equal(found, expected)
 
 
