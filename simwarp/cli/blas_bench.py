@@ -37,7 +37,7 @@ def bench_command(
         typer.Option(
             metavar="NAME,…",
             help="default, paper, and the paper's policy with one change: no-peer, no-cache, fifo, no-steal, "
-            "streams-1, streams-2, streams-8, native, squares.",
+            "streams-1, streams-2, streams-8, native, squares, ordered, late.",
         ),
     ] = "all",
     as_json: Annotated[

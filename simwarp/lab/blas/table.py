@@ -13,6 +13,7 @@ from simwarp.lab.blas.report import run
 from simwarp.lab.blas.request import Request
 from simwarp.lab.blas.variants import variant
 from simwarp.lab.network_studies import Facts, Progress
+from simwarp.testing import golden
 
 ROUTINES = ("dgemm", "dsymm", "dsyrk", "dsyr2k", "dtrmm", "dtrsm")
 """Those of the paper."""
@@ -53,6 +54,7 @@ def measured(grid: Grid, progress: Progress) -> Facts:
         "bench": "blas",
         "device": "sim",
         "machine": topology_of(grid.topology).name,
+        "commit": golden.commit(),
         "versions": {"simwarp": simwarp.__version__},
         "rows": rows,
     }

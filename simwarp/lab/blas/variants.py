@@ -21,6 +21,8 @@ VARIANTS: dict[str, Options] = {
     "streams-8": replace(_PAPER, streams=8),
     "native": replace(_PAPER, allocation="native"),
     "squares": replace(_PAPER, queue="squares"),
+    "ordered": replace(_PAPER, copies="ordered"),
+    "late": replace(_PAPER, addend="late"),
 }
 """All after "paper" are its policy with one part changed; without a cache no peer has tiles."""
 
