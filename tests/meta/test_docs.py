@@ -498,7 +498,7 @@ def test_the_page_of_blas_has_its_pictures_and_efficiencies() -> None:
     assert "<!-- draw" not in rendered
     assert re.search(r"^\| DGEMM \| 93\.53 \|( \d\d\.\d \|){4}$", rendered, re.MULTILINE)
     life = hooks().blas_life_of("dgemm", 8192, 2048, "H200x2").splitlines()
-    steps = ("first tile", "first routine", "from another GPU instead", "took from another GPU", "last tile")
+    steps = ("first tile has", "first routine", "from another GPU instead", "first tile of", "last tile of")
     assert [step in line for step, line in zip(steps, life, strict=True)] == [True] * 5
 
 

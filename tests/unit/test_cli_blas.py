@@ -10,7 +10,6 @@ import pytest
 import simwarp
 from gpu import blas3
 from gpu.blas3.problem import ROUTINES
-from gpu.blas3.stations import Stations
 from reference.errors import InputFileError, LaunchError, SchemeError, ShapeError
 from reference.types.timeline import Record, Timeline
 from simwarp.cli import main
@@ -18,7 +17,7 @@ from simwarp.draw import blas as draw_blas
 from simwarp.draw import curves
 from simwarp.draw.machine import Mark, nice_step, to_svg
 from simwarp.lab.blas import report, table
-from simwarp.lab.blas.life import marks_of, marks_of_report
+from simwarp.lab.blas.life import marks_of
 from simwarp.lab.blas.machines import TOPOLOGIES, first, host, topology_of
 from simwarp.lab.blas.request import Request
 from simwarp.lab.blas.variants import VARIANTS, variant
@@ -445,50 +444,14 @@ def test_the_steps_of_a_call_are_found():
         record("routine", 7, 8, 5, 1),
         record("out", 8, 9, 5, 1),
     ]
-    found = marks_of(records, [0, 1], 3)
-    assert [(mark.seconds, mark.device, mark.stream) for mark in found] == [
+    assert [(mark.seconds, mark.device, mark.stream) for mark in marks_of(records)] == [
         (1, 0, 0),
         (1, 0, 0),
-        (6, 1, 5),
+        (4, 0, 0),
         (7, 1, 5),
         (9, 1, 5),
     ]
-    assert "took from another GPU" in found[2].text
-    assert len(marks_of(records, [0, 0], 3)) == 4
-    assert len(marks_of(records, [0, 1], 2)) == 4  # tasks of several tiles: their begins are not known
-    assert marks_of([], [0], 0) == []
-
-
-@pytest.mark.parametrize(("size", "tile"), [(8192, 2048), (4096, 1024)])
-def test_the_stolen_task_of_a_picture_was_stolen(monkeypatch, size, tile):
-    fill, copy_out, taken, targets = Stations.fill, simwarp.Machine.copy_out, [], {}
-
-    def watched_fill(self, device):
-        count = fill(self, device)
-        if count:
-            taken.append((device, self.waiting(device)[-1].outputs[0].block))
-        return count
-
-    def watched_copy(self, stream, source, target):
-        targets.setdefault(stream.number, []).append(target.__array_interface__["data"][0])
-        copy_out(self, stream, source, target)
-
-    monkeypatch.setattr(Stations, "fill", watched_fill)
-    monkeypatch.setattr(simwarp.Machine, "copy_out", watched_copy)
-    request, on = Request.of("dgemm", size), host(TOPOLOGIES["H200x2"])
-    made, matrices = Request.matrices, {}
-    monkeypatch.setattr(Request, "matrices", lambda *of, **how: matrices.update(made(*of, **how)) or matrices)
-    facts = report.traced(request, tile, on, variant("default"))
-    (mark,) = [mark for mark in marks_of_report(facts) if "begins a task" in mark.text]
-    outs = [one for one in facts["timeline"] if (one["stream"], one["kind"]) == (mark.stream, "out")]
-    number = next(i for i, one in enumerate(outs) if one["start"] >= mark.seconds)
-    stolen = [
-        block.of(matrices["c"]).__array_interface__["data"][0]
-        for device, block in taken
-        if device == mark.device
-    ]
-    assert targets[mark.stream][number] in stolen
-    assert sum(part["stolen"] for part in facts["devices"]) == len(taken) < facts["tasks"]
+    assert marks_of([]) == []
 
 
 def test_a_plot_has_a_panel_for_each_routine_and_names_what_differs():
