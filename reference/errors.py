@@ -1,4 +1,4 @@
-"""Exceptions for invalid input, shared by all tiers.
+"""Exceptions for invalid input and failing machines, shared by all tiers.
 
 Every message names the fault, the place and the remedy. Each class also derives from the built-in exception
 that a NumPy user would expect, so ``except ValueError`` works.
@@ -79,3 +79,107 @@ class MissingExtraError(SimwarpError, ImportError):
 
 class NoGpuError(SimwarpError, RuntimeError):
     """No CUDA device is available."""
+
+
+class MachineError(SimwarpError):
+    """An error of a machine: of a program that runs on it, or of one of its devices.
+
+    Parameters
+    ----------
+    what : str
+        What is wrong, and where.
+    values : str
+        The values that show it.
+    advice : str
+        What to do about it.
+    **fields
+        Values of the attributes of its class.
+    """
+
+    def __init__(self, what: str, values: str = "", advice: str = "", **fields: object) -> None:
+        super().__init__("\n".join(line for line in (what, values, advice) if line))
+        for name, value in fields.items():
+            setattr(self, name, value)
+
+
+class TileBoundsError(MachineError, ValueError):
+    """A tile that does not lie in its memory, or whose columns overlap."""
+
+
+class FreedMemoryError(MachineError, ValueError):
+    """A second free of memory, or work on memory that is freed."""
+
+
+class MemoryInUseError(MachineError, RuntimeError):
+    """A free of memory, or the last unpin of an array, before the host has waited for the work on it.
+
+    Attributes
+    ----------
+    operation : str
+        An operation that the host has not waited for.
+    """
+
+    operation: str = ""
+
+
+class UnpinnedError(MachineError, ValueError):
+    """A copy from or to a host matrix that no pinned array holds, or an unpin without its pin."""
+
+
+class DeviceMemoryError(MachineError, MemoryError):
+    """An allocation that a device has no room for.
+
+    Attributes
+    ----------
+    device : int
+    asked, budget : int
+        Bytes that were asked for, and bytes that are free.
+    """
+
+    device: int = -1
+    asked: int = 0
+    budget: int = 0
+
+
+class DeviceLostError(MachineError, RuntimeError):
+    """A device that has failed: nothing runs on it any more.
+
+    Attributes
+    ----------
+    device : int
+    seconds : float
+        When it failed.
+    """
+
+    device: int = -1
+    seconds: float = 0.0
+
+
+class CopyError(MachineError, RuntimeError):
+    """A copy that failed.
+
+    Attributes
+    ----------
+    device, stream : int
+    kind : str
+        "in", "out" or "peer".
+    seconds : float
+        When it failed.
+    """
+
+    device: int = -1
+    stream: int = -1
+    kind: str = ""
+    seconds: float = 0.0
+
+
+class WorkerDeadlockError(MachineError, RuntimeError):
+    """Workers or streams that wait for events that can no longer happen.
+
+    Attributes
+    ----------
+    waiting : tuple of str
+        Who waits for what.
+    """
+
+    waiting: tuple[str, ...] = ()
