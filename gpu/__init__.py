@@ -8,6 +8,7 @@ from gpu.bconv import bconv2d, pack_tensor
 from gpu.bmm import pack
 from gpu.cpd import cpd_als
 from gpu.cuda import CudaDevice
+from gpu.cuda_machine import CudaMachine
 from gpu.device import Device
 from gpu.mttkrp import FORMATS
 from gpu.preparation import prepare
@@ -22,6 +23,7 @@ if TYPE_CHECKING:  # these are packages that are called: gpu.callable_package
 __all__ = [
     "FORMATS",
     "CudaDevice",
+    "CudaMachine",
     "Device",
     "bconv2d",
     "blas3",

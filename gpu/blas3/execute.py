@@ -1,9 +1,10 @@
-"""Where a call is computed: on a machine, or if it is small on the host."""
+"""Where a call is computed: on a machine, all GPUs of the computer by default, or if small on the host."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
+from threading import Lock
 
 from gpu.blas3.layouts import Call
 from gpu.blas3.on_host import compute_on_host, is_small
@@ -11,8 +12,12 @@ from gpu.blas3.options import Options
 from gpu.blas3.plan import plan_of
 from gpu.blas3.run import compute
 from gpu.blas3.statistics import Statistics
+from gpu.cuda_machine import CudaMachine, default_machine
 from gpu.machine import Machine
-from reference.errors import LaunchError, NoGpuError
+from reference.errors import LaunchError, MissingExtraError, NoGpuError
+
+_DEFAULT = Lock()
+"""Held while a call uses the default machine, which one thread may use at a time."""
 
 
 def execute(
@@ -24,16 +29,37 @@ def execute(
     statistics: Statistics | None,
 ) -> None:
     """Compute a call in place; with a machine always in tiles."""
-    if device is None:
-        if not is_small(call):
-            problem = call.problem
-            raise NoGpuError(
-                f"{problem.name} of {problem.m} x {problem.n}, sums of {problem.k}, needs a GPU\n"
-                "without one, only small problems are computed\npass device=simwarp.Machine(), or use SciPy"
-            )
+    if device is not None:
+        _in_tiles(call, device, tile, memory_budget, options or Options(), statistics)
+    elif is_small(call):
         compute_on_host(call)
-        return
-    options = options or Options()
+    else:
+        with _DEFAULT:
+            _in_tiles(call, _gpus(call), tile, memory_budget, options or Options(), statistics)
+
+
+def _gpus(call: Call) -> CudaMachine:
+    """All GPUs of the computer."""
+    try:
+        return default_machine()
+    except (MissingExtraError, NoGpuError) as error:
+        problem = call.problem
+        raise NoGpuError(
+            f"{problem.name} of {problem.m} x {problem.n}, sums of {problem.k}, needs a GPU:"
+            f" {str(error).splitlines()[0]}\n"
+            "without one, only small problems are computed\npass device=simwarp.Machine(), or use SciPy"
+        ) from None
+
+
+def _in_tiles(
+    call: Call,
+    device: Machine,
+    tile: int | None,
+    memory_budget: int | Sequence[int] | None,
+    options: Options,
+    statistics: Statistics | None,
+) -> None:
+    """Compute a call on a machine."""
     budgets = _budgets(device, memory_budget)
     plan = plan_of(call.problem, tile, budgets, options)
     found = compute(device, call, plan, options) if plan.tasks else Statistics()

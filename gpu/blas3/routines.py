@@ -1,4 +1,4 @@
-"""Tile routines: what a device computes on its tiles, and SciPy's BLAS that computes it on the host."""
+"""Tile routines: what a device computes on its tiles; SciPy's BLAS computes it on the host."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpu.blas3.on_cuda import queue_kernel
 from gpu.blas3.problem import HERMITIAN, PREFIX_OF, RANK_K, TRIANGULAR
 from gpu.blas3.tasks import Kernel
 from gpu.machine import Tile
@@ -58,6 +59,10 @@ class TileRoutine:
     def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
         """Compute it with SciPy."""
         compute(self.kernel, reads[: len(self.operands)], writes[0])
+
+    def queue_on(self, queue: Any) -> None:
+        """Queue it on a GPU, with cuBLAS; see `gpu.cuda_machine.CudaRoutine`."""
+        queue_kernel(queue, self.kernel, self.operands, self.output)
 
 
 def operations_of(kernel: Kernel, operands: Sequence[tuple[int, int]], output: Tile) -> float:

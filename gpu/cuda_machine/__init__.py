@@ -1,0 +1,11 @@
+"""`CudaMachine`: the protocol of `gpu.machine` on NVIDIA GPUs of one process.
+
+The driver is called through cuda-bindings, in primary contexts, which torch, CuPy and PyCUDA share.
+"""
+
+from gpu.cuda_machine.cublas import RoutineError
+from gpu.cuda_machine.driver import DriverError
+from gpu.cuda_machine.machine import CudaMachine, default_machine
+from gpu.cuda_machine.queues import CudaRoutine, Queue
+
+__all__ = ["CudaMachine", "CudaRoutine", "DriverError", "Queue", "RoutineError", "default_machine"]

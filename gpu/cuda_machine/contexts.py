@@ -1,0 +1,102 @@
+"""The primary contexts of devices, and which of them is current."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from gpu.cuda_machine.driver import Driver
+from reference.errors import MachineError, NoGpuError
+
+
+class Contexts:
+    """The contexts of a machine's devices; `on` makes one current for a ``with`` block.
+
+    Outside of all blocks the thread's own context is current. Inside of one, an inner block leaves its
+    context current: each call makes its own so first.
+
+    Attributes
+    ----------
+    ordinals : tuple of int
+        The driver's number of each device.
+    handles, devices : list
+        The contexts, and the driver's devices.
+    """
+
+    def __init__(self, driver: Driver, ordinals: Sequence[int] | None) -> None:
+        self._driver = driver
+        count = int(driver.call("cuDeviceGetCount"))
+        self.ordinals = tuple(range(count) if ordinals is None else ordinals)
+        wrong = [ordinal for ordinal in self.ordinals if not 0 <= ordinal < count]
+        if wrong or not self.ordinals or len(set(self.ordinals)) < len(self.ordinals):
+            raise NoGpuError(
+                f"CUDA devices {list(self.ordinals)}; {count} found\n"
+                "a machine has at least one device, and each once\n"
+                "choose others, or use simwarp.Machine()"
+            )
+        self.devices = [driver.call("cuDeviceGet", ordinal) for ordinal in self.ordinals]
+        self.handles: list[Any] = []
+        self._depth, self._now = 0, -1
+        try:
+            for device, handle in enumerate(self.devices):
+                self.handles.append(driver.call("cuDevicePrimaryCtxRetain", handle, device=device))
+        except BaseException:
+            self.release()
+            raise
+
+    def on(self, device: int) -> Contexts:
+        """Make a device's context current, until the end of the outermost block."""
+        if not self._depth:
+            self._driver.call("cuCtxPushCurrent", self.handles[device], device=device)
+            self._now = device
+        elif self._now != device:
+            self._driver.call("cuCtxSetCurrent", self.handles[device], device=device)
+            self._now = device
+        self._depth += 1
+        return self
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self._driver.api.cuCtxPopCurrent()
+
+    @contextmanager
+    def apart(self, device: int = 0) -> Generator[None]:
+        """The same for a finaliser, which any thread runs at any time."""
+        (status,) = self._driver.api.cuCtxPushCurrent(self.handles[device])
+        try:
+            yield
+        finally:
+            if not status:
+                self._driver.api.cuCtxPopCurrent()
+
+    def peers(self) -> set[tuple[int, int]]:
+        """Let devices reach their peers; the pairs of which the first can copy from the second."""
+        found: set[tuple[int, int]] = set()
+        for device, handle in enumerate(self.devices):
+            for peer, other in enumerate(self.devices):
+                if device != peer and self._driver.call("cuDeviceCanAccessPeer", handle, other):
+                    with self.on(device):
+                        (status,) = self._driver.api.cuCtxEnablePeerAccess(self.handles[peer], 0)
+                    if not status or status.name == "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED":
+                        found.add((device, peer))
+                    elif status.name != "CUDA_ERROR_TOO_MANY_PEERS":
+                        raise self._driver.error("cuCtxEnablePeerAccess", status, device)
+        return found
+
+    def release(self) -> None:
+        """Give the contexts back; the first error is raised behind all."""
+        errors: list[MachineError] = []
+        while self.handles:
+            self.handles.pop()
+            device = len(self.handles)
+            try:
+                self._driver.call("cuDevicePrimaryCtxRelease", self.devices[device], device=device)
+            except MachineError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]

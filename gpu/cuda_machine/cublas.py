@@ -1,0 +1,127 @@
+"""cuBLAS through ctypes: handles, the level-3 routines with 64-bit sizes, and their statuses.
+
+A thin layer of ctypes rather than nvmath-python: a call costs a few microseconds either way, the wheel of
+cuBLAS is then all that has to be installed, and the same library has cublasXt, to which benchmarks compare.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import lru_cache
+from typing import Any
+
+from reference.errors import MachineError
+
+_LETTERS: dict[str, Any] = {"i": ctypes.c_int, "l": ctypes.c_int64, "p": ctypes.c_void_p}
+SIGNATURES = {
+    "gemm": "iilllpplplppl",
+    "symm": "iillpplplppl",
+    "hemm": "iillpplplppl",
+    "syrk": "iillpplppl",
+    "herk": "iillpplppl",
+    "syr2k": "iillpplplppl",
+    "her2k": "iillpplplppl",
+    "trmm": "iiiillpplplpl",
+    "trsm": "iiiillpplpl",
+    "geam": "iillpplpplpl",
+    "scal": "lppl",
+}
+"""The arguments behind the handle: i for flags, l for sizes and leading dimensions, p for pointers."""
+TRANS = {"N": 0, "T": 1, "C": 2}
+UPLO = {"L": 0, "U": 1}
+SIDE = {"L": 0, "R": 1}
+DIAG = {"N": 0, "U": 1}
+_DEFAULT_MATH = 0
+
+
+class RoutineError(MachineError, RuntimeError):
+    """A routine that cuBLAS refused.
+
+    Attributes
+    ----------
+    routine : str
+        The function of cuBLAS.
+    status : str
+    device : int
+    """
+
+    routine: str = ""
+    status: str = ""
+    device: int = -1
+
+
+class Cublas:
+    """The functions of cuBLAS that are used."""
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+        self._functions: dict[tuple[str, str], Any] = {}
+        self._text = library.cublasGetStatusString
+        self._text.argtypes, self._text.restype = [ctypes.c_int], ctypes.c_char_p
+        self._create, self._destroy = library.cublasCreate_v2, library.cublasDestroy_v2
+        self._set_stream, self._set_math = library.cublasSetStream_v2, library.cublasSetMathMode
+        self._create.argtypes = [ctypes.c_void_p]
+        self._destroy.argtypes = [ctypes.c_void_p]
+        self._set_stream.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+        self._set_math.argtypes = [ctypes.c_void_p, ctypes.c_int]
+
+    def create(self, stream: int, device: int) -> int:
+        """A handle of the current context for a stream; with the default math, which has no TF32."""
+        handle = ctypes.c_void_p()
+        self._check("cublasCreate", self._create(ctypes.byref(handle)), device)
+        value = handle.value or 0
+        try:
+            self._check("cublasSetStream", self._set_stream(value, stream), device)
+            self._check("cublasSetMathMode", self._set_math(value, _DEFAULT_MATH), device)
+        except BaseException:
+            self._destroy(value)
+            raise
+        return value
+
+    def destroy(self, handle: int, device: int) -> None:
+        """Destroy a handle."""
+        self._check("cublasDestroy", self._destroy(handle), device)
+
+    def call(self, handle: int, device: int, prefix: str, routine: str, *args: Any) -> None:
+        """Queue a routine in the handle's stream; `RoutineError` if cuBLAS refuses it."""
+        function = self._functions.get((prefix, routine))
+        if function is None:
+            function = self._functions[prefix, routine] = self._function(prefix, routine)
+        if status := function(handle, *args):
+            self._check(symbol(prefix, routine), status, device)
+
+    def _function(self, prefix: str, routine: str) -> Any:
+        """A function with its signature."""
+        function = getattr(self._library, symbol(prefix, routine))
+        function.argtypes = [ctypes.c_void_p, *(_LETTERS[letter] for letter in SIGNATURES[routine])]
+        function.restype = ctypes.c_int
+        return function
+
+    def _check(self, routine: str, status: int, device: int) -> None:
+        """Raise the error for a status."""
+        if not status:
+            return
+        text = self._text(status)
+        name = text.decode() if isinstance(text, bytes) else str(status)
+        raise RoutineError(
+            f"{routine} of device {device} failed",
+            f"cuBLAS returned {name}",
+            "no later work is queued; if memory is short, pass a smaller memory_budget",
+            routine=routine,
+            status=name,
+            device=device,
+        )
+
+
+def symbol(prefix: str, routine: str) -> str:
+    """The function's name in the library, with 64-bit sizes."""
+    return f"cublas{prefix.upper()}{routine}{'' if routine == 'geam' else '_v2'}_64"
+
+
+@lru_cache(1024)
+def scalar(dtype: str, value: complex) -> Any:
+    """A number in host memory: ``s``, ``d``, ``c`` or ``z``."""
+    kind: Any = ctypes.c_float if dtype in "sc" else ctypes.c_double
+    if dtype in "sd":
+        return (kind * 1)(complex(value).real)
+    return (kind * 2)(complex(value).real, complex(value).imag)

@@ -1,0 +1,80 @@
+"""Calls of the driver whose status is looked at, and the error for each that fails."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from reference.errors import DeviceLostError, MachineError
+
+_LOST = {
+    f"CUDA_ERROR_{name}"
+    for name in (
+        "CONTEXT_IS_DESTROYED", "DEVICE_UNAVAILABLE", "ECC_UNCORRECTABLE", "EXTERNAL_DEVICE", "CONTAINED",
+        "HARDWARE_STACK_ERROR", "ILLEGAL_ADDRESS", "ILLEGAL_INSTRUCTION", "INVALID_ADDRESS_SPACE",
+        "INVALID_PC", "LAUNCH_FAILED", "LAUNCH_TIMEOUT", "MISALIGNED_ADDRESS", "NVLINK_UNCORRECTABLE",
+        "TENSOR_MEMORY_LEAK", "UNKNOWN",
+    )
+}  # fmt: skip
+"""The statuses after which a context does nothing any more."""
+
+
+class DriverError(MachineError, RuntimeError):
+    """A call of the driver that failed.
+
+    Attributes
+    ----------
+    call : str
+        The driver's function.
+    status : str
+        The name of its status.
+    device : int
+    """
+
+    call: str = ""
+    status: str = ""
+    device: int = -1
+
+
+class Driver:
+    """The driver's functions, each of which raises if it fails.
+
+    Attributes
+    ----------
+    api : module
+        `cuda.bindings.driver`, or what stands for it in tests.
+    lost : set of int
+        Devices whose context has failed.
+    """
+
+    def __init__(self, api: Any) -> None:
+        self.api = api
+        self.lost: set[int] = set()
+
+    def call(self, name: str, *args: Any, device: int = -1) -> Any:
+        """The value of a call, or None; `DriverError` or `DeviceLostError` if it fails."""
+        result: tuple[Any, ...] = getattr(self.api, name)(*args)
+        if result[0]:
+            raise self.error(name, result[0], device)
+        return result[1] if len(result) > 1 else None
+
+    def error(self, call: str, status: Any, device: int) -> MachineError:
+        """The error for a status; notes the loss of a device."""
+        name, where = str(status.name), f"device {device}" if device >= 0 else "the driver"
+        if name in _LOST:
+            self.lost.add(device)
+            return DeviceLostError(
+                f"{where} is lost",
+                f"{call} returned {name}, which all later work of this process on it returns, too",
+                "end the process, or leave out the device, and repeat what it had not copied to the host",
+                device=device,
+                seconds=time.perf_counter(),
+            )
+        return DriverError(
+            f"{call} of {where} failed",
+            f"it returned {name}",
+            "nothing that was queued later runs; see the CUDA driver API for this status",
+            call=call,
+            status=name,
+            device=device,
+        )

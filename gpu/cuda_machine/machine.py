@@ -1,0 +1,454 @@
+"""`CudaMachine`: the GPUs of one process, and its host memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from functools import cache
+from types import TracebackType
+from typing import Any
+
+import numpy.typing as npt
+
+from gpu.cuda_machine import running
+from gpu.cuda_machine.contexts import Contexts
+from gpu.cuda_machine.copies import Copies
+from gpu.cuda_machine.cublas import Cublas
+from gpu.cuda_machine.driver import Driver
+from gpu.cuda_machine.memory import CudaMemory, matrix_of, place_of
+from gpu.cuda_machine.pins import Pins
+from gpu.cuda_machine.queues import Event, Queues, Stream
+from gpu.cuda_machine.recording import Recorder
+from gpu.cuda_machine.system import system
+from gpu.machine import Routine, Tile
+from reference.errors import (
+    DeviceLostError,
+    DeviceMemoryError,
+    DtypeError,
+    FreedMemoryError,
+    LaunchError,
+    MachineError,
+    ShapeError,
+    UnpinnedError,
+)
+from reference.types.timeline import Timeline
+
+_RESERVE = 1 << 30
+"""Bytes that a budget leaves for cuBLAS and others, or a sixteenth of small devices."""
+
+
+class CudaMachine:
+    """NVIDIA GPUs as a machine: see `gpu.machine.Machine`.
+
+    One thread may use a machine at a time. Work starts when it is queued; `run` drives workers and waits for
+    all work. If anything fails in `run`, or Ctrl-C comes, no worker is resumed and nothing more is queued;
+    what is queued ends, and the first error is raised.
+
+    Parameters
+    ----------
+    devices : sequence of int, optional
+        The numbers of the GPUs among the visible ones; all of them if None.
+    budget : int or sequence of int, optional
+        The bytes that may be allocated on each device; if None, what is free, less a gigabyte.
+    record : bool
+        Whether `timeline` records operations, which costs two more events for each.
+    keep_pinned : bool
+        Whether memory stays page-locked after the last `unpin`, as long as its array lives: page-locking
+        takes longer than most products. A failed `run`, and `close`, end that.
+
+    Attributes
+    ----------
+    timeline : Timeline
+        With ``record=True``, what has run, in seconds of the host's clock.
+
+    Raises
+    ------
+    NoGpuError
+        If a device or the driver is missing.
+    MissingExtraError
+        If cuda-bindings or cuBLAS is not installed.
+    DeviceMemoryError, CopyError, DeviceLostError, UnpinnedError, FreedMemoryError
+        As a simulated machine does.
+    DriverError, RoutineError
+        For other failed calls of the driver, and routines that cuBLAS refuses.
+    """
+
+    def __init__(
+        self,
+        devices: Sequence[int] | None = None,
+        budget: int | Sequence[int] | None = None,
+        *,
+        record: bool = False,
+        keep_pinned: bool = True,
+    ) -> None:
+        libraries = system()
+        self.driver = Driver(libraries.driver)
+        self.cublas = Cublas(libraries.cublas)
+        self._contexts = Contexts(self.driver, devices)
+        try:
+            self._budgets = self._given(budget)
+            self._peers = self._contexts.peers()
+            self._queues = Queues(self, self.driver, self._contexts, self.cublas)
+            self._copies = Copies(self.driver)
+            self._pins = Pins(self.driver, self._contexts, self.settle, keep_pinned)
+            self._recorder = Recorder(self.driver, self._contexts, record)
+        except BaseException:
+            self._contexts.release()
+            raise
+        self._memories: dict[CudaMemory, None] = {}
+        self._used = [0] * self.devices
+        self._streams = 0
+        self._running = False
+
+    # ----------------------------------------------------------------------------------------- devices
+
+    @property
+    def devices(self) -> int:
+        """The number of devices."""
+        return len(self._contexts.ordinals)
+
+    @property
+    def ordinals(self) -> tuple[int, ...]:
+        """The driver's number of each device."""
+        return self._contexts.ordinals
+
+    @property
+    def timeline(self) -> Timeline:
+        """What has run, with ``record=True``."""
+        return self._recorder.timeline
+
+    def name(self, device: int) -> str:
+        """The chip's name, e.g. ``"NVIDIA H200"``."""
+        handle = self._contexts.devices[self._device(device)]
+        found: bytes = self.driver.call("cuDeviceGetName", 256, handle, device=device)
+        return found.split(b"\0")[0].decode()
+
+    def budget(self, device: int) -> int:
+        """The bytes of a device that can be allocated now."""
+        given = self._budgets[self._device(device)]
+        if given is not None:
+            return max(given - self._used[device], 0)
+        with self._contexts.on(device):
+            status, free, total = self.driver.api.cuMemGetInfo()
+        if status:
+            raise self.driver.error("cuMemGetInfo", status, device)
+        return max(int(free) - min(_RESERVE, int(total) // 16), 0)
+
+    def reaches(self, device: int, peer: int) -> bool:
+        """Whether a device can copy from a peer without the host."""
+        return (device, peer) in self._peers
+
+    def seconds(self) -> float:
+        """The host's clock."""
+        return time.perf_counter()
+
+    def allocated(self, device: int) -> tuple[CudaMemory, ...]:
+        """The memory of a device that is not freed."""
+        self._device(device)
+        return tuple(memory for memory in self._memories if memory.device == device)
+
+    def pinned(self) -> int:
+        """The number of host arrays that are pinned."""
+        return len(self._pins)
+
+    def registered(self) -> int:
+        """The bytes of host memory that are page-locked by this machine, those that are kept included."""
+        return self._pins.registered
+
+    # ------------------------------------------------------------------------------------------ memory
+
+    def allocate(self, device: int, nbytes: int) -> CudaMemory:
+        """Memory of a device; its bytes have no value.
+
+        Raises
+        ------
+        DeviceMemoryError
+            If the device has no room, or its budget none.
+        ShapeError
+            If ``nbytes`` is not positive.
+        """
+        self._usable(device)
+        if nbytes < 1:
+            raise ShapeError(f"allocation of {nbytes} bytes\na memory has at least one byte\nask for more")
+        given = self._budgets[device]
+        if given is not None and nbytes > given - self._used[device]:
+            raise self._no_room(device, nbytes, given - self._used[device])
+        with self._contexts.on(device):
+            status, address = self.driver.api.cuMemAlloc(nbytes)
+        if status:
+            if status.name == "CUDA_ERROR_OUT_OF_MEMORY":
+                raise self._no_room(device, nbytes, self.budget(device))
+            raise self.driver.error("cuMemAlloc", status, device)
+        memory = CudaMemory(self, device, nbytes, int(address))
+        self._memories[memory] = None
+        self._used[device] += nbytes
+        return memory
+
+    def free(self, memory: object) -> None:
+        """Return memory; the host must have waited for all work on it."""
+        if not isinstance(memory, CudaMemory):
+            raise DtypeError(
+                f"free of a {type(memory).__name__}\nfree takes what allocate() returned\n"
+                "pass the memory, not a tile"
+            )
+        if memory not in self._memories:
+            raise FreedMemoryError(
+                f"free of {memory!r}",
+                "it is freed already" if memory.freed else "it is of another machine",
+                "free each memory once, on its machine",
+            )
+        device = memory.device
+        try:
+            with self._contexts.on(device):
+                self.driver.call("cuMemFree", memory.address, device=device)
+        except MachineError:  # the memory of a lost device is lost with it
+            if device not in self.driver.lost:
+                raise
+        del self._memories[memory]
+        self._used[device] -= memory.nbytes
+        memory.freed = True
+
+    def pin(self, array: npt.NDArray[Any]) -> None:
+        """Page-lock a host array, as copies need; pins of one array are counted."""
+        self._pins.pin(array)
+
+    def unpin(self, array: npt.NDArray[Any]) -> None:
+        """Undo one `pin` of the array; the host must have waited for its copies."""
+        self._pins.unpin(array)
+
+    # ------------------------------------------------------------------------------------------ streams
+
+    def stream(self, device: int) -> Stream:
+        """A new stream of a device."""
+        self._usable(device)
+        self._streams += 1
+        return Stream(self, device, self._streams - 1)
+
+    def copy_in(self, stream: Stream, source: npt.NDArray[Any], target: Tile) -> None:
+        """Queue a copy of a column-major host matrix, in a pinned array, to a tile of the stream's device."""
+        tile = place_of(target, self, stream.device, "the target")
+        host = matrix_of(source, target, "the source")
+        width, height = target.rows * target.dtype.itemsize, target.columns
+        self._check_pinned(source, host.address, (height - 1) * host.pitch + width, "the source")
+        with self._contexts.on(stream.device):
+            queue = self._queues.of(stream)
+            if self._recorder.is_on:
+                self._recorder.begin(queue, stream.number, "in", "copy in", width * height)
+            if status := self._copies.queue_in(host, tile, width, height, queue.stream):
+                raise self._copies.error("in", width * height, stream.device, stream.number, status)
+            if self._recorder.is_on:
+                self._recorder.end()
+
+    def copy_out(self, stream: Stream, source: Tile, target: npt.NDArray[Any]) -> None:
+        """Queue a copy of a tile of the stream's device to a column-major host matrix in a pinned array."""
+        tile = place_of(source, self, stream.device, "the source")
+        host = matrix_of(target, source, "the target")
+        if not target.flags.writeable:
+            raise ShapeError(
+                f"the target is a read-only {target.dtype} matrix\na copy writes it\npass a writeable array"
+            )
+        width, height = source.rows * source.dtype.itemsize, source.columns
+        self._check_pinned(target, host.address, (height - 1) * host.pitch + width, "the target")
+        with self._contexts.on(stream.device):
+            queue = self._queues.of(stream)
+            if self._recorder.is_on:
+                self._recorder.begin(queue, stream.number, "out", "copy out", width * height)
+            if status := self._copies.queue_out(tile, host, width, height, queue.stream):
+                raise self._copies.error("out", width * height, stream.device, stream.number, status)
+            if self._recorder.is_on:
+                self._recorder.end()
+
+    def copy_peer(self, stream: Stream, source: Tile, target: Tile) -> None:
+        """Queue a copy of a peer's tile to one of the stream's device, which must reach the peer."""
+        to = place_of(target, self, stream.device, "the target")
+        of = place_of(source, self, None, "the source")
+        device, peer = stream.device, source.memory.device
+        if not self.reaches(device, peer):
+            raise LaunchError(
+                f"copy from device {peer} to device {device}\nthey do not reach one another\n"
+                "ask reaches() first, and go through the host"
+            )
+        if (source.rows, source.columns, source.dtype) != (target.rows, target.columns, target.dtype):
+            raise ShapeError(
+                f"the source is {source.shape} {source.dtype}\nthe target is {target.shape} {target.dtype}\n"
+                "copy between tiles of one shape and dtype"
+            )
+        width, height = source.rows * source.dtype.itemsize, source.columns
+        owner, own = self._contexts.handles[peer], self._contexts.handles[device]
+        with self._contexts.on(device):
+            queue = self._queues.of(stream)
+            if self._recorder.is_on:
+                self._recorder.begin(queue, stream.number, "peer", "copy peer", width * height, peer=peer)
+            if status := self._copies.queue_peer(of, owner, to, own, width, height, queue.stream):
+                raise self._copies.error("peer", width * height, device, stream.number, status)
+            if self._recorder.is_on:
+                self._recorder.end()
+
+    def launch(self, stream: Stream, routine: Routine) -> None:
+        """Queue a routine on tiles of the stream's device.
+
+        Raises
+        ------
+        LaunchError
+            If the routine has no ``queue_on``: see `CudaRoutine`.
+        RoutineError
+            If cuBLAS refuses it.
+        """
+        queue_on = getattr(routine, "queue_on", None)
+        if queue_on is None:
+            raise LaunchError(
+                f"{routine.name} is a {type(routine).__name__}, which only the host computes\n"
+                "a routine of GPUs queues its work itself\n"
+                "give it a method queue_on(queue), see gpu.cuda_machine.CudaRoutine"
+            )
+        with self._contexts.on(stream.device):
+            queue = self._queues.of(stream)
+            if self._recorder.is_on:
+                operations = routine.operations
+                self._recorder.begin(queue, stream.number, "routine", routine.name, operations=operations)
+            queue_on(queue)
+            if self._recorder.is_on:
+                self._recorder.end()
+
+    def record(self, stream: Stream) -> Event:
+        """An event behind all work that the stream has now."""
+        with self._contexts.on(stream.device):
+            return self._queues.record(stream)
+
+    def wait(self, stream: Stream, event: Event) -> None:
+        """Hold back what the stream gets from now on until an event, of any device, has happened."""
+        if event.machine is not self:
+            raise LaunchError("wait for an event\nit is of another machine\npass an event of this machine")
+        if event.number <= event.queue.reached:
+            return
+        with self._contexts.on(stream.device):
+            queue = self._queues.of(stream)
+            if queue is not event.queue:
+                device = stream.device
+                self.driver.call("cuStreamWaitEvent", queue.stream, event.handle, 0, device=device)
+
+    def has_happened(self, event: Event) -> bool:
+        """Ask the driver for an event."""
+        with self._contexts.on(event.queue.device):
+            return self._queues.query(event)
+
+    # ---------------------------------------------------------------------------------------------- run
+
+    def run(self, workers: Sequence[Iterator[Any]]) -> None:
+        """Run workers to their ends, and then all work that is queued.
+
+        A worker is resumed when the event that it yielded has happened. If anything fails, no worker is
+        resumed, what is queued ends, and the first error is raised.
+        """
+        if self._running:
+            raise LaunchError("run in a worker\nthe machine runs already\nyield an event to wait for it")
+        self._running = True
+        try:
+            with self._contexts.on(0):
+                try:
+                    running.drive(self, workers)
+                    self.settle()
+                    self._recorder.collect()
+                except BaseException:
+                    running.close(workers)
+                    running.settle_quietly(self)
+                    self._recorder.drop()
+                    self._pins.expire()
+                    raise
+        finally:
+            self._running = False
+
+    def settle(self) -> None:
+        """Wait for all work that is queued; the first error is raised behind all."""
+        self._queues.settle()
+
+    def close(self) -> None:
+        """Wait for all work, and give everything back: memory, pages, streams, events, contexts."""
+        if not self._contexts.handles:
+            return
+        errors: list[MachineError] = []
+
+        def release(device: int, call: Any, *args: Any) -> None:
+            try:
+                with self._contexts.on(device):
+                    call(*args)
+            except MachineError as error:
+                if device not in self.driver.lost:
+                    errors.append(error)
+
+        running.settle_quietly(self)
+        self._pins.close(release)
+        for memory in list(self._memories):
+            release(memory.device, self.free, memory)
+        self._recorder.close(release)
+        self._queues.close(release)
+        try:
+            self._contexts.release()
+        except MachineError as error:
+            errors.append(error)
+        if errors:
+            raise errors[0]
+
+    def __enter__(self) -> CudaMachine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ---------------------------------------------------------------------------------------- arguments
+
+    def _given(self, budget: int | Sequence[int] | None) -> list[int | None]:
+        """The budget of each device."""
+        if budget is None or isinstance(budget, int):
+            return [budget] * self.devices
+        if len(budget) != self.devices:
+            raise LaunchError(
+                f"budget has {len(budget)} numbers for {self.devices} devices\n"
+                "one number is for all devices, a sequence has one for each\ngive as many as devices"
+            )
+        return list(budget)
+
+    def _device(self, device: int) -> int:
+        if not 0 <= device < self.devices:
+            raise LaunchError(
+                f"device {device}\nthe machine has devices 0 to {self.devices - 1}\npass one of them"
+            )
+        return device
+
+    def _usable(self, device: int) -> None:
+        """Check that a device has not failed."""
+        if self._device(device) in self.driver.lost:
+            raise DeviceLostError(
+                f"device {device} is lost",
+                "an earlier call of this process found that",
+                "end the process, or leave out the device",
+                device=device,
+                seconds=self.seconds(),
+            )
+
+    def _no_room(self, device: int, nbytes: int, budget: int) -> DeviceMemoryError:
+        return DeviceMemoryError(
+            f"allocation of {nbytes} bytes on device {device}",
+            f"{budget} bytes are free, {self._used[device]} in {len(self.allocated(device))} allocations",
+            "ask for less than CudaMachine.budget, or free memory first",
+            device=device,
+            asked=nbytes,
+            budget=budget,
+        )
+
+    def _check_pinned(self, matrix: npt.NDArray[Any], start: int, nbytes: int, what: str) -> None:
+        """Check that a pinned array holds a host matrix."""
+        if not self._pins.holds(start, start + nbytes):
+            raise UnpinnedError(
+                f"{what} is a {matrix.dtype} matrix of shape {matrix.shape} that is not pinned",
+                f"it lies in none of the {len(self._pins)} pinned arrays",
+                "pin its array with CudaMachine.pin before the copy",
+            )
+
+
+@cache
+def default_machine() -> CudaMachine:
+    """All GPUs of this computer, the same machine at each call."""
+    return CudaMachine()

@@ -1,0 +1,281 @@
+"""Page-locked host memory: registrations of whole pages, shared by arrays, kept while their memory lives.
+
+The driver locks pages, and refuses some that are locked already. So registrations are rounded to pages and
+disjoint; an array whose pages overlap some takes their place with one around all. Each pinned array lies in
+one registration, as a copy from two would fail.
+
+Locking takes longer than a product, so the last `unpin` keeps a registration if one NumPy array owns all its
+memory: it ends when that array is deleted (a weak reference is called before its memory is freed), when it is
+in the way of another, when page-locking fails, after a failed run, or with the machine. Memory of other
+owners, a file's mapping say, could vanish unseen: its registrations end with the last `unpin`.
+"""
+
+from __future__ import annotations
+
+import mmap
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib.array_utils import byte_bounds
+
+from gpu.cuda_machine.contexts import Contexts
+from gpu.cuda_machine.driver import Driver, DriverError
+from reference.errors import DtypeError, UnpinnedError
+
+_PORTABLE = 1
+"""CU_MEMHOSTREGISTER_PORTABLE: for all contexts."""
+
+
+@dataclass(eq=False)
+class Registration:
+    """Pages that the driver has locked.
+
+    Attributes
+    ----------
+    start, end : int
+        Addresses of pages.
+    users : int
+        Pinned arrays in it.
+    owners : list of weakref
+        The arrays whose memory it holds.
+    is_kept : bool
+        Whether the last unpin leaves it.
+    is_stale : bool
+        Whether memory in it was freed.
+    is_released : bool
+    """
+
+    start: int
+    end: int
+    users: int = 0
+    owners: list[Any] = field(default_factory=list[Any])
+    is_kept: bool = True
+    is_stale: bool = False
+    is_released: bool = False
+
+
+@dataclass
+class Pinned:
+    """A pinned array; without a registration it is page-locked by others."""
+
+    start: int
+    end: int
+    registration: Registration | None
+    array: npt.NDArray[Any]
+    count: int = 1
+
+
+class Pins:
+    """The page-locked memory of a machine.
+
+    Parameters
+    ----------
+    driver : Driver
+    contexts : Contexts
+    settle : callable
+        Waits for all copies.
+    keep : bool
+        Whether registrations outlive the last unpin.
+    """
+
+    def __init__(
+        self, driver: Driver, contexts: Contexts, settle: Callable[[], None], keep: bool = True
+    ) -> None:
+        self._driver, self._contexts, self._settle, self._keep = driver, contexts, settle, keep
+        self._pinned: dict[tuple[int, int], Pinned] = {}
+        self._registrations: list[Registration] = []
+
+    def __len__(self) -> int:
+        return len(self._pinned)
+
+    @property
+    def registered(self) -> int:
+        """The bytes of all registrations."""
+        return sum(one.end - one.start for one in list(self._registrations))
+
+    def holds(self, start: int, end: int) -> bool:
+        """Whether a pinned array holds all these addresses."""
+        return any(one.start <= start and end <= one.end for one in self._pinned.values())
+
+    # ------------------------------------------------------------------------------------------- pin
+
+    def pin(self, array: npt.NDArray[Any]) -> None:
+        """Page-lock an array once more."""
+        bounds = _bounds(array)
+        found = self._pinned.get(bounds)
+        if found is not None:
+            found.count += 1
+            return
+        registration = self._registration(array, *bounds) if bounds[0] < bounds[1] else None
+        self._pinned[bounds] = Pinned(*bounds, registration, array)
+        if registration is not None:
+            registration.users += 1
+
+    def _registration(self, array: npt.NDArray[Any], start: int, end: int) -> Registration | None:
+        """The registration for some addresses; None if others have locked them."""
+        first, last = start & -mmap.PAGESIZE, -(-end // mmap.PAGESIZE) * mmap.PAGESIZE
+        near = [one for one in list(self._registrations) if one.start < last and first < one.end]
+        if len(near) == 1 and near[0].start <= first and last <= near[0].end and not near[0].is_stale:
+            self._own(near[0], array)
+            return near[0]
+        if not near and self._is_locked(start) and self._is_locked(end - 1):
+            return None
+        if any(one.users for one in near):
+            self._settle()
+        made = Registration(min([first, *(x.start for x in near)]), max([last, *(x.end for x in near)]))
+        for one in near:
+            made.is_kept &= one.is_kept and not one.is_stale
+            made.users += one.users
+            made.owners += one.owners
+            self._release(one)
+        try:
+            self._lock(made, array)
+        except BaseException:
+            self._restore(near)
+            raise
+        for pinned in self._pinned.values():
+            if pinned.registration in near:
+                pinned.registration = made
+        self._own(made, array)
+        self._registrations.append(made)
+        return made
+
+    def _lock(self, made: Registration, array: npt.NDArray[Any]) -> None:
+        """Register pages; if the driver refuses, without what is only kept, and once more."""
+        size = made.end - made.start
+        with self._contexts.on(0):
+            (status,) = self._driver.api.cuMemHostRegister(made.start, size, _PORTABLE)
+            if status and self.forget():
+                (status,) = self._driver.api.cuMemHostRegister(made.start, size, _PORTABLE)
+        if status:
+            error = self._driver.error("cuMemHostRegister", status, 0)
+            raise (
+                error
+                if not isinstance(error, DriverError)
+                else DriverError(
+                    f"an array of {array.nbytes} bytes cannot be page-locked",
+                    f"cuMemHostRegister of {size} bytes returned {status.name}",
+                    "copy it to memory of NumPy's own: mapped files and pages locked by others are refused",
+                    call="cuMemHostRegister",
+                    status=str(status.name),
+                    device=0,
+                )
+            )
+
+    def _restore(self, released: list[Registration]) -> None:
+        """Lock the pages of pinned arrays again; where that fails their copies are slower, and right."""
+        for one in released:
+            if one.users:
+                with self._contexts.on(0):
+                    size = one.end - one.start
+                    (status,) = self._driver.api.cuMemHostRegister(one.start, size, _PORTABLE)
+                if not status:
+                    one.is_released = False
+                    self._registrations.append(one)
+
+    def _is_locked(self, address: int) -> bool:
+        """Whether the driver knows an address as page-locked."""
+        which = self._driver.api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+        with self._contexts.on(0):
+            status, kind = self._driver.api.cuPointerGetAttribute(which, address)
+        return not status and int(kind) == int(self._driver.api.CUmemorytype.CU_MEMORYTYPE_HOST)
+
+    def _own(self, registration: Registration, array: npt.NDArray[Any]) -> None:
+        """Let a registration end with the memory of an array."""
+        owner = array
+        while isinstance(owner.base, np.ndarray):
+            owner = owner.base
+        if not owner.flags.owndata or not self._keep:
+            registration.is_kept = False
+            return
+        mine, of = weakref.ref(self), weakref.ref(registration)
+
+        def gone(_: object) -> None:
+            pins, one = mine(), of()
+            if pins is not None and one is not None:
+                pins._owner_gone(one)
+
+        if not any(known() is owner for known in registration.owners):
+            registration.owners.append(weakref.ref(owner, gone))
+
+    def _owner_gone(self, registration: Registration) -> None:
+        """Release what nobody uses: this runs in any thread, and between any two statements of others."""
+        registration.is_stale = True
+        if registration.users or registration.is_released:
+            return
+        with self._contexts.apart():
+            self._unregister(registration)
+
+    # ----------------------------------------------------------------------------------------- unpin
+
+    def unpin(self, array: npt.NDArray[Any]) -> None:
+        """Undo one pin; the host must have waited for the copies of the array."""
+        bounds = _bounds(array)
+        pinned = self._pinned.get(bounds)
+        if pinned is None:
+            raise UnpinnedError(
+                f"unpin of an array of {array.nbytes} bytes",
+                "it is not pinned",
+                "unpin each array as often as it was pinned",
+            )
+        pinned.count -= 1
+        if pinned.count:
+            return
+        del self._pinned[bounds]
+        registration = pinned.registration
+        if registration is None:
+            return
+        registration.users -= 1
+        if not registration.users and (registration.is_stale or not registration.is_kept):
+            self._release(registration)
+
+    def expire(self) -> None:
+        """Keep no registration of today beyond its last unpin."""
+        self.forget()
+        for one in self._registrations:
+            one.is_kept = False
+
+    def forget(self) -> int:
+        """Release what is only kept; how many registrations that were."""
+        idle = [one for one in list(self._registrations) if not one.users]
+        for one in idle:
+            self._release(one)
+        return len(idle)
+
+    def close(self, release: Callable[..., None]) -> None:
+        """Release everything."""
+        self._pinned.clear()
+        for one in list(self._registrations):
+            release(0, self._release, one)
+
+    def _release(self, registration: Registration) -> None:
+        """End a registration."""
+        if registration.is_released:
+            return
+        with self._contexts.on(0):
+            status = self._unregister(registration)
+        if status:
+            error = self._driver.error("cuMemHostUnregister", status, 0)
+            if 0 not in self._driver.lost:
+                raise error
+
+    def _unregister(self, registration: Registration) -> Any:
+        """Unregister pages; the status."""
+        registration.is_released = True
+        if registration in self._registrations:
+            self._registrations.remove(registration)
+        return self._driver.api.cuMemHostUnregister(registration.start)[0]
+
+
+def _bounds(array: npt.NDArray[Any]) -> tuple[int, int]:
+    """The addresses of an array."""
+    if not isinstance(array, np.ndarray):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DtypeError(
+            f"the array is a {type(array).__name__}\nhost memory is given as NumPy arrays\n"
+            "give a numpy.ndarray"
+        )
+    return byte_bounds(array)

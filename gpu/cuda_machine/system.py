@@ -1,0 +1,51 @@
+"""What a `CudaMachine` runs on: the driver and cuBLAS. Everything else of the package gets them from here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from gpu.cuda_machine.library import library
+from reference.errors import MissingExtraError, NoGpuError
+
+
+@dataclass(frozen=True)
+class System:
+    """The libraries of a computer with GPUs.
+
+    Attributes
+    ----------
+    driver : module
+        `cuda.bindings.driver`, initialised.
+    cublas : ctypes.CDLL
+    """
+
+    driver: Any
+    cublas: Any
+
+
+@cache
+def system() -> System:
+    """The libraries of this computer."""
+    driver = _driver()
+    return System(driver, library())
+
+
+def _driver() -> Any:
+    """The driver's functions, after a look for a GPU."""
+    try:
+        from cuda.bindings import driver
+    except ImportError as error:
+        raise MissingExtraError(
+            f"a machine of GPUs needs cuda-bindings, which is not installed ({error})\n"
+            "pip install 'simwarp[gpu]'"
+        ) from None
+    try:
+        (status,) = driver.cuInit(0)
+        why = status.name if status else ""
+    except RuntimeError as error:  # there is no libcuda
+        why = str(error).partition("\n")[0]
+    if why:
+        raise NoGpuError(f"CUDA cannot start: {why}\ncheck nvidia-smi, or use simwarp.Machine()")
+    return driver
