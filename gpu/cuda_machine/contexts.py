@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from gpu.cuda_machine.driver import Driver
-from reference.errors import MachineError, NoGpuError
+from reference.errors import LaunchError, MachineError, NoGpuError
 
 
 class Contexts:
@@ -48,6 +48,8 @@ class Contexts:
     def on(self, device: int) -> Contexts:
         """Make a device's context current, until the end of the outermost block."""
         if not self._depth:
+            if not self.handles:
+                raise LaunchError("work on a machine\nit is closed\nmake another CudaMachine")
             self._driver.call("cuCtxPushCurrent", self.handles[device], device=device)
             self._now = device
         elif self._now != device:
@@ -97,6 +99,7 @@ class Contexts:
             try:
                 self._driver.call("cuDevicePrimaryCtxRelease", self.devices[device], device=device)
             except MachineError as error:
-                errors.append(error)
+                if device not in self._driver.lost:
+                    errors.append(error)
         if errors:
             raise errors[0]

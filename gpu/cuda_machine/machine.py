@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cache
 from types import TracebackType
 from typing import Any
@@ -224,24 +225,26 @@ class CudaMachine:
         self._streams += 1
         return Stream(self, device, self._streams - 1)
 
-    def copy_in(self, stream: Stream, source: npt.NDArray[Any], target: Tile) -> None:
+    def copy_in(self, stream: object, source: npt.NDArray[Any], target: Tile) -> None:
         """Queue a copy of a column-major host matrix, in a pinned array, to a tile of the stream's device."""
-        tile = place_of(target, self, stream.device, "the target")
+        own = self._stream(stream)
+        tile = place_of(target, self, own.device, "the target")
         host = matrix_of(source, target, "the source")
         width, height = target.rows * target.dtype.itemsize, target.columns
         self._check_pinned(source, host.address, (height - 1) * host.pitch + width, "the source")
-        with self._contexts.on(stream.device):
-            queue = self._queues.of(stream)
+        with self._contexts.on(own.device):
+            queue = self._queues.of(own)
             if self._recorder.is_on:
-                self._recorder.begin(queue, stream.number, "in", "copy in", width * height)
+                self._recorder.begin(queue, own.number, "in", "copy in", width * height)
             if status := self._copies.queue_in(host, tile, width, height, queue.stream):
-                raise self._copies.error("in", width * height, stream.device, stream.number, status)
+                raise self._copies.error("in", width * height, own.device, own.number, status)
             if self._recorder.is_on:
                 self._recorder.end()
 
-    def copy_out(self, stream: Stream, source: Tile, target: npt.NDArray[Any]) -> None:
+    def copy_out(self, stream: object, source: Tile, target: npt.NDArray[Any]) -> None:
         """Queue a copy of a tile of the stream's device to a column-major host matrix in a pinned array."""
-        tile = place_of(source, self, stream.device, "the source")
+        own = self._stream(stream)
+        tile = place_of(source, self, own.device, "the source")
         host = matrix_of(target, source, "the target")
         if not target.flags.writeable:
             raise ShapeError(
@@ -249,20 +252,21 @@ class CudaMachine:
             )
         width, height = source.rows * source.dtype.itemsize, source.columns
         self._check_pinned(target, host.address, (height - 1) * host.pitch + width, "the target")
-        with self._contexts.on(stream.device):
-            queue = self._queues.of(stream)
+        with self._contexts.on(own.device):
+            queue = self._queues.of(own)
             if self._recorder.is_on:
-                self._recorder.begin(queue, stream.number, "out", "copy out", width * height)
+                self._recorder.begin(queue, own.number, "out", "copy out", width * height)
             if status := self._copies.queue_out(tile, host, width, height, queue.stream):
-                raise self._copies.error("out", width * height, stream.device, stream.number, status)
+                raise self._copies.error("out", width * height, own.device, own.number, status)
             if self._recorder.is_on:
                 self._recorder.end()
 
-    def copy_peer(self, stream: Stream, source: Tile, target: Tile) -> None:
+    def copy_peer(self, stream: object, source: Tile, target: Tile) -> None:
         """Queue a copy of a peer's tile to one of the stream's device, which must reach the peer."""
-        to = place_of(target, self, stream.device, "the target")
+        own = self._stream(stream)
+        to = place_of(target, self, own.device, "the target")
         of = place_of(source, self, None, "the source")
-        device, peer = stream.device, source.memory.device
+        device, peer = own.device, source.memory.device
         if not self.reaches(device, peer):
             raise LaunchError(
                 f"copy from device {peer} to device {device}\nthey do not reach one another\n"
@@ -274,17 +278,19 @@ class CudaMachine:
                 "copy between tiles of one shape and dtype"
             )
         width, height = source.rows * source.dtype.itemsize, source.columns
-        owner, own = self._contexts.handles[peer], self._contexts.handles[device]
+        contexts = self._contexts.handles[peer], self._contexts.handles[device]
         with self._contexts.on(device):
-            queue = self._queues.of(stream)
+            queue = self._queues.of(own)
             if self._recorder.is_on:
-                self._recorder.begin(queue, stream.number, "peer", "copy peer", width * height, peer=peer)
-            if status := self._copies.queue_peer(of, owner, to, own, width, height, queue.stream):
-                raise self._copies.error("peer", width * height, device, stream.number, status)
+                self._recorder.begin(queue, own.number, "peer", "copy peer", width * height, peer=peer)
+            if status := self._copies.queue_peer(
+                of, contexts[0], to, contexts[1], width, height, queue.stream
+            ):
+                raise self._copies.error("peer", width * height, device, own.number, status)
             if self._recorder.is_on:
                 self._recorder.end()
 
-    def launch(self, stream: Stream, routine: Routine) -> None:
+    def launch(self, stream: object, routine: Routine) -> None:
         """Queue a routine on tiles of the stream's device.
 
         Raises
@@ -294,6 +300,7 @@ class CudaMachine:
         RoutineError
             If cuBLAS refuses it.
         """
+        own = self._stream(stream)
         queue_on = getattr(routine, "queue_on", None)
         if queue_on is None:
             raise LaunchError(
@@ -301,30 +308,35 @@ class CudaMachine:
                 "a routine of GPUs queues its work itself\n"
                 "give it a method queue_on(queue), see gpu.cuda_machine.CudaRoutine"
             )
-        with self._contexts.on(stream.device):
-            queue = self._queues.of(stream)
+        with self._contexts.on(own.device):
+            queue = self._queues.of(own)
             if self._recorder.is_on:
                 operations = routine.operations
-                self._recorder.begin(queue, stream.number, "routine", routine.name, operations=operations)
+                self._recorder.begin(queue, own.number, "routine", routine.name, operations=operations)
             queue_on(queue)
             if self._recorder.is_on:
                 self._recorder.end()
 
-    def record(self, stream: Stream) -> Event:
+    def record(self, stream: object) -> Event:
         """An event behind all work that the stream has now."""
-        with self._contexts.on(stream.device):
-            return self._queues.record(stream)
+        own = self._stream(stream)
+        with self._contexts.on(own.device):
+            return self._queues.record(own)
 
-    def wait(self, stream: Stream, event: Event) -> None:
+    def wait(self, stream: object, event: object) -> None:
         """Hold back what the stream gets from now on until an event, of any device, has happened."""
-        if event.machine is not self:
-            raise LaunchError("wait for an event\nit is of another machine\npass an event of this machine")
+        own = self._stream(stream)
+        if not isinstance(event, Event) or event.machine is not self:
+            raise LaunchError(
+                f"wait for a {type(event).__name__}\na stream waits for events of its own machine\n"
+                "pass what record() of this machine returned"
+            )
         if event.number <= event.queue.reached:
             return
-        with self._contexts.on(stream.device):
-            queue = self._queues.of(stream)
+        device = own.device
+        with self._contexts.on(device):
+            queue = self._queues.of(own)
             if queue is not event.queue:
-                device = stream.device
                 self.driver.call("cuStreamWaitEvent", queue.stream, event.handle, 0, device=device)
 
     def has_happened(self, event: Event) -> bool:
@@ -353,7 +365,8 @@ class CudaMachine:
                     running.close(workers)
                     running.settle_quietly(self)
                     self._recorder.drop()
-                    self._pins.expire()
+                    with suppress(MachineError):
+                        self._pins.expire()
                     raise
         finally:
             self._running = False
@@ -409,6 +422,14 @@ class CudaMachine:
                 "one number is for all devices, a sequence has one for each\ngive as many as devices"
             )
         return list(budget)
+
+    def _stream(self, stream: object) -> Stream:
+        if isinstance(stream, Stream) and stream.machine is self:
+            return stream
+        raise LaunchError(
+            f"work for a {type(stream).__name__}\nwork is queued in streams of its machine\n"
+            "pass what stream() of this machine returned"
+        )
 
     def _device(self, device: int) -> int:
         if not 0 <= device < self.devices:

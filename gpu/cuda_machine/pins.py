@@ -124,7 +124,11 @@ class Pins:
             return near[0]
         if not near and self._is_locked(start) and self._is_locked(end - 1):
             return None
-        if any(one.users for one in near):
+        for one in near:
+            if not one.users:
+                self._release(one)
+        near = [one for one in near if one.users]
+        if near:
             self._settle()
         made = Registration(min([first, *(x.start for x in near)]), max([last, *(x.end for x in near)]))
         for one in near:
@@ -153,17 +157,15 @@ class Pins:
                 (status,) = self._driver.api.cuMemHostRegister(made.start, size, _PORTABLE)
         if status:
             error = self._driver.error("cuMemHostRegister", status, 0)
-            raise (
-                error
-                if not isinstance(error, DriverError)
-                else DriverError(
-                    f"an array of {array.nbytes} bytes cannot be page-locked",
-                    f"cuMemHostRegister of {size} bytes returned {status.name}",
-                    "copy it to memory of NumPy's own: mapped files and pages locked by others are refused",
-                    call="cuMemHostRegister",
-                    status=str(status.name),
-                    device=0,
-                )
+            if not isinstance(error, DriverError):
+                raise error
+            raise DriverError(
+                f"an array of {array.nbytes} bytes cannot be page-locked",
+                f"cuMemHostRegister of {size} bytes returned {status.name}",
+                "copy it to memory of NumPy's own: mapped files and pages locked by others are refused",
+                call="cuMemHostRegister",
+                status=str(status.name),
+                device=0,
             )
 
     def _restore(self, released: list[Registration]) -> None:
@@ -235,9 +237,9 @@ class Pins:
 
     def expire(self) -> None:
         """Keep no registration of today beyond its last unpin."""
-        self.forget()
         for one in self._registrations:
             one.is_kept = False
+        self.forget()
 
     def forget(self) -> int:
         """Release what is only kept; how many registrations that were."""

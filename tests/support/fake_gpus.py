@@ -1,0 +1,50 @@
+"""`CudaMachine` on a `FakeDriver` and a `FakeCublas`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from gpu.cuda_machine import CudaMachine, machine
+from gpu.cuda_machine.system import System
+from support.fake_cublas import FakeCublas
+from support.fake_driver import FakeDriver
+
+
+@dataclass
+class Gpus:
+    """What a machine was made on."""
+
+    driver: FakeDriver
+    cublas: FakeCublas
+
+    def is_clean(self) -> bool:
+        """Whether nothing is left behind after the machine was closed."""
+        return self.driver.is_clean() and not self.cublas.handles
+
+
+@pytest.fixture
+def gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Gpus]:
+    """Replace the driver and cuBLAS of the machines that are made from now on."""
+    pytest.importorskip("cuda.bindings.driver")
+
+    def make(devices: int = 1, seed: int = 0, refused: Any = None, **properties: Any) -> Gpus:
+        driver = FakeDriver(devices, seed, **properties)
+        found = Gpus(driver, FakeCublas(driver, refused))
+        monkeypatch.setattr(machine, "system", lambda: System(found.driver, found.cublas))
+        return found
+
+    return make
+
+
+def closed(found: CudaMachine) -> None:
+    """Close a machine whose devices may be lost or refuse to."""
+    for _ in range(3):
+        try:
+            found.close()
+        except Exception:  # the planted failure of a release
+            continue
+        return

@@ -1,0 +1,473 @@
+"""`CudaMachine` on a driver and a cuBLAS without a GPU, which find wrong uses of theirs."""
+
+from __future__ import annotations
+
+import random
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpu
+from gpu.blas3 import execute as execution
+from gpu.blas3.execute import execute
+from gpu.blas3.plan import plan_of
+from gpu.blas3.problem import PREFIXES, ROUTINES, Problem
+from gpu.cuda_machine import CudaMachine, DriverError, RoutineError
+from gpu.machine import Tile
+from reference.errors import (
+    CopyError,
+    DeviceLostError,
+    DeviceMemoryError,
+    DtypeError,
+    FreedMemoryError,
+    LaunchError,
+    MachineError,
+    NoGpuError,
+    ShapeError,
+    TileBoundsError,
+    UnpinnedError,
+)
+from support.blas3_calls import Drawn, draw_call, draw_matrix, draw_options, judged, poison, product
+from support.fake_driver import DriverFaultError
+from support.fake_gpus import closed, gpus
+
+__all__ = ["gpus"]
+
+FLAGS: dict[str, list[dict[str, Any]]] = {
+    "gemm": [{"trans_a": a, "trans_b": b} for a in "NTC" for b in "NTC"],
+    "symm": [{"side": side, "uplo": uplo} for side in "LR" for uplo in "UL"],
+    "syrk": [{"uplo": uplo, "trans_a": trans} for uplo in "UL" for trans in "NT"],
+    "herk": [{"uplo": uplo, "trans_a": trans} for uplo in "UL" for trans in "NC"],
+    "trmm": [
+        {"side": side, "uplo": uplo, "trans_a": trans, "diag": diag}
+        for side in "LR"
+        for uplo in "UL"
+        for trans in "NTC"
+        for diag in "NU"
+    ],
+}
+FLAGS |= {"hemm": FLAGS["symm"], "syr2k": FLAGS["syrk"], "her2k": FLAGS["herk"], "trsm": FLAGS["trmm"]}
+
+
+def compute(drawn: Drawn, machine: CudaMachine, tile: int, options: Any = None, budget: int = 1) -> float:
+    """Compute a call, and give its error in units of the bound."""
+    before = {name: x.copy() for name, x in drawn.matrices.items()}
+    call = drawn.call()
+    needed = plan_of(call.problem, tile, [1 << 30] * machine.devices, options or gpu.blas3.Options()).needed
+    execute(call, machine, tile, max(needed, 1) * budget, options, None)
+    return judged(drawn, before, drawn.matrices[drawn.result])
+
+
+# --------------------------------------------------------------------------------------------------
+# Answers
+# --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("routine", ROUTINES)
+def test_drawn_calls_are_right_and_leave_nothing_behind(gpus, routine):
+    draw = random.Random(f"gpus of {routine}")
+    for seed in range(15):
+        found = gpus(draw.choice([1, 2, 3]), seed, peers=draw.random() < 0.7)
+        machine = CudaMachine(record=draw.random() < 0.3, keep_pinned=draw.random() < 0.7)
+        drawn, options = draw_call(draw, routine), draw_options(draw)
+        error = compute(drawn, machine, draw.randint(1, 6), options, draw.choice([1, 1, 2, 100]))
+        assert error <= 1, (drawn, options)
+        assert not machine.pinned()
+        assert not found.driver.allocations
+        machine.close()
+        assert found.is_clean()
+
+
+@pytest.mark.parametrize("routine", ROUTINES)
+@pytest.mark.parametrize("prefix", "sdcz")
+def test_every_flag_of_every_routine_is_right(gpus, routine, prefix):
+    if routine.startswith("he") and prefix in "sd":
+        pytest.skip("real matrices are not Hermitian")
+    gpus(2)
+    machine, draw = CudaMachine(), random.Random(routine + prefix)
+    given = FLAGS[routine]  # of the many, one half for each dtype
+    for flags in given["sdcz".index(prefix) % 2 :: 2] if len(given) > 9 else given:
+        n = 5 if routine in ("gemm", *ROUTINES[1:3]) or routine[0] == "t" else 7
+        k = {"L": 7, "R": n}.get(flags.get("side", ""), 4)
+        problem = Problem(routine, np.dtype(PREFIXES[prefix]), 7, n, k, 0.7, 0.5, **flags)
+        matrices = {name: draw_matrix(draw, shape, problem.dtype) for name, shape in problem.shapes.items()}
+        poison(problem, matrices)
+        assert compute(Drawn(prefix + routine, 0.7, 0.5, flags, matrices), machine, 3) <= 1, flags
+
+
+def test_results_are_those_of_one_device_bit_by_bit(gpus):
+    results = []
+    for devices in (1, 3):
+        gpus(devices, seed=devices)
+        drawn = product(21)
+        compute(drawn, CudaMachine(), 4, budget=2)
+        results.append(drawn.matrices["c"])
+    assert (results[0] == results[1]).all()
+
+
+# --------------------------------------------------------------------------------------------------
+# Failures
+# --------------------------------------------------------------------------------------------------
+
+
+def survives(found, machine, drawn) -> type[BaseException] | None:
+    """Run a call with a planted failure; what it raised, after everything was given back."""
+    raised: BaseException | None = None
+    try:
+        with machine:
+            execute(drawn.call(), machine, 4, 20_000, None, None)
+            machine.pin(drawn.matrices["a"]), machine.unpin(drawn.matrices["a"])
+    except MachineError as error:
+        raised = error
+    closed(machine)
+    return type(raised) if raised else None
+
+
+RELEASES = (
+    "cuMemFree", "cuMemHostUnregister", "cuEventDestroy", "cuStreamDestroy", "cuDevicePrimaryCtxRelease"
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("status", ["INVALID_VALUE", "OUT_OF_MEMORY", "ILLEGAL_ADDRESS"])
+def test_each_failed_call_of_the_driver_is_one_typed_error(gpus, status):
+    counted = gpus(2)
+    assert survives(counted, CudaMachine(record=True), product(12)) is None
+    assert counted.is_clean()
+    kinds = set()
+    for name, count in counted.driver.calls.items():
+        if name.startswith("cuCtx") and name != "cuCtxEnablePeerAccess":
+            continue
+        for nth in {1, (count + 1) // 2, count}:
+            found = gpus(2, failing=(name, nth, status))
+            try:
+                machine = CudaMachine(record=True)
+            except (MachineError, NoGpuError):
+                assert found.is_clean() or found.driver.lost, (name, nth)
+                continue
+            kind = survives(found, machine, product(12))
+            has_failed = found.driver.calls.get(name, 0) >= nth  # registrations depend on addresses
+            recovers = name in ("cuPointerGetAttribute", "cuMemHostRegister")
+            if has_failed and not recovers and not found.driver.lost:
+                assert kind is not None, (name, nth)
+            assert kind is None or issubclass(kind, MachineError)
+            kinds.add(kind)
+            assert not found.driver.stack
+            if not found.driver.lost and name not in RELEASES:
+                assert found.is_clean(), (name, nth)
+    assert {DriverError, CopyError, DeviceMemoryError} & kinds or DeviceLostError in kinds
+
+
+@pytest.mark.parametrize("name", ["cublasCreate_v2", "cublasSetStream_v2", "cublasDgemm_v2_64"])
+def test_a_routine_that_cublas_refuses_is_named(gpus, name):
+    found = gpus(2, refused=(name, 2, 14))
+    machine = CudaMachine()
+    with pytest.raises(RoutineError, match="status 14") as caught:
+        execute(product(12).call(), machine, 4, None, None, None)
+    assert caught.value.routine in name
+    machine.close()
+    assert found.is_clean()
+
+
+def test_a_lost_device_is_found_and_not_used_again(gpus):
+    found = gpus(2, failing=("cuEventQuery", 5, "ECC_UNCORRECTABLE"))
+    machine = CudaMachine()
+    with pytest.raises(DeviceLostError, match=r"device [01] is lost") as caught:
+        execute(product(24).call(), machine, 4, None, None, None)
+    with pytest.raises(DeviceLostError, match="an earlier call"):
+        machine.stream(caught.value.device)
+    machine.close()
+    assert not found.driver.stack
+
+
+@pytest.mark.parametrize("after", [1, 7, 40])
+def test_ctrl_c_leaves_nothing_behind(gpus, monkeypatch, after):
+    found = gpus(2)
+    machine, count = CudaMachine(), 0
+    launch = machine.launch
+
+    def interrupted(*args):
+        nonlocal count
+        count += 1
+        if count == after:
+            raise KeyboardInterrupt
+        launch(*args)
+
+    monkeypatch.setattr(machine, "launch", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        execute(product(24).call(), machine, 4, None, None, None)
+    assert (machine.pinned(), machine.registered()) == (0, 0)
+    assert not found.driver.allocations
+    assert not found.driver.registrations
+    assert not any(stream.work for stream in found.driver.streams.values())
+
+
+def test_a_failed_worker_ends_the_others_and_its_error_is_raised(gpus):
+    gpus(1)
+    machine, ended = CudaMachine(), []
+
+    def waits():
+        try:
+            while True:
+                yield machine.record(machine.stream(0))
+        finally:
+            ended.append("waits")
+
+    def fails():
+        yield machine.record(machine.stream(0))
+        raise ZeroDivisionError("planted")
+
+    with pytest.raises(ZeroDivisionError):
+        machine.run([waits(), fails()])
+    assert ended == ["waits"]
+    with pytest.raises(DtypeError, match="worker 0 yielded a int"):
+        machine.run([iter([1])])
+
+    def nested():
+        machine.run([])
+        yield
+
+    with pytest.raises(LaunchError, match="runs already"):
+        machine.run([nested()])
+
+
+# --------------------------------------------------------------------------------------------------
+# Pinned memory
+# --------------------------------------------------------------------------------------------------
+
+
+def test_a_registration_is_kept_until_its_array_goes(gpus):
+    found = gpus(1)
+    machine, array = CudaMachine(), np.ones((512, 512))
+    for _ in range(3):
+        machine.pin(array), machine.unpin(array[:])
+    assert found.driver.calls["cuMemHostRegister"] == 1
+    assert (machine.pinned(), len(found.driver.registrations)) == (0, 1)
+    view = array[3:]
+    del array
+    assert len(found.driver.registrations) == 1
+    del view
+    assert not found.driver.registrations
+    with pytest.raises(UnpinnedError, match="not pinned"):
+        machine.unpin(np.ones(3))
+
+
+def test_pins_of_one_array_are_counted(gpus):
+    found = gpus(1)
+    machine, array = CudaMachine(keep_pinned=False), np.ones(10_000)
+    machine.pin(array), machine.pin(array)
+    machine.unpin(array)
+    assert machine.pinned() == len(found.driver.registrations) == 1
+    machine.unpin(array)
+    assert not found.driver.registrations
+
+
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_parts_of_one_array_that_share_a_page_are_pinned_together(gpus, order):
+    found = gpus(1)
+    machine, whole = CudaMachine(keep_pinned=False), np.ones(3000)
+    parts = {"a": whole[:1000], "b": whole[1000:]}
+    for name in order:
+        machine.pin(parts[name])
+        assert len(found.driver.registrations) == 1
+    for name in order:
+        copied(machine, parts[name].reshape(10, -1, order="F"))
+    machine.unpin(parts["a"])
+    copied(machine, parts["b"].reshape(10, -1, order="F"))
+    machine.unpin(parts["b"])
+    assert not found.driver.registrations
+
+
+def copied(machine: CudaMachine, matrix: Any) -> None:
+    """Copy a matrix in and out."""
+    memory = machine.allocate(0, matrix.nbytes)
+    tile, stream, before = memory.tile(*matrix.shape, matrix.dtype), machine.stream(0), matrix.copy()
+    machine.copy_in(stream, matrix, tile)
+    machine.run([])
+    matrix[...] = 0
+    machine.copy_out(stream, tile, matrix)
+    machine.run([])
+    np.testing.assert_array_equal(matrix, before)
+    machine.free(memory)
+
+
+def test_memory_that_others_have_locked_is_accepted_and_left(gpus):
+    found = gpus(1)
+    machine, array = CudaMachine(), np.ones((100, 100), order="F")
+    at = array.ctypes.data
+    found.driver.foreign.append((at, at + array.nbytes))
+    machine.pin(array)
+    copied(machine, array)
+    machine.unpin(array)
+    assert "cuMemHostRegister" not in found.driver.calls
+    found.driver.foreign[:] = [(at + 40_000, at + 50_000)]
+    with pytest.raises(DriverError, match=r"cannot be page-locked[\s\S]*locked by others"):
+        machine.pin(array)
+    assert machine.pinned() == 0
+
+
+def test_what_is_kept_gives_way_where_the_driver_refuses_more(gpus):
+    found = gpus(1, failing=("cuMemHostRegister", 2, "OUT_OF_MEMORY"))
+    machine, whole = CudaMachine(), np.ones(100_000)
+    first, second = whole[:10_000], whole[50_000:]
+    machine.pin(first), machine.unpin(first)
+    machine.pin(second)
+    assert len(found.driver.registrations) == 1
+
+
+# --------------------------------------------------------------------------------------------------
+# Arguments, timelines, the default machine
+# --------------------------------------------------------------------------------------------------
+
+
+def test_wrong_arguments_are_refused_by_type(gpus):
+    gpus(2, peers=False)
+    machine, matrix = CudaMachine(budget=1 << 16), np.asfortranarray(np.ones((4, 5)))
+    memory, stream = machine.allocate(0, 1000), machine.stream(0)
+    tile = memory.tile(4, 5, float)
+    with pytest.raises(UnpinnedError, match="not pinned"):
+        machine.copy_in(stream, matrix, tile)
+    machine.pin(matrix)
+    with pytest.raises(ShapeError, match="strides"):
+        machine.copy_in(stream, np.ones((4, 5)), tile)
+    with pytest.raises(ShapeError, match=r"shape \(4, 4\)"):
+        machine.copy_out(stream, tile, matrix[:, :4])
+    with pytest.raises(TileBoundsError, match="bytes 960 to 1120"):
+        machine.copy_in(stream, matrix, memory.tile(4, 5, float, offset=960))
+    with pytest.raises(LaunchError, match="stream is of device 1"):
+        machine.copy_in(machine.stream(1), matrix, tile)
+    other = machine.allocate(1, 1000).tile(4, 5, float)
+    with pytest.raises(LaunchError, match="do not reach"):
+        machine.copy_peer(stream, other, tile)
+    with pytest.raises(DtypeError, match="not of this machine"):
+        machine.copy_in(stream, matrix, Tile(SimpleNamespace(device=0, nbytes=99), 0, 4, 5, 4, tile.dtype))
+    with pytest.raises(LaunchError, match="only the host computes"):
+        machine.launch(stream, SimpleNamespace(name="mine", operations=0.0, reads=(), writes=(tile,)))
+    with pytest.raises(LaunchError, match="streams of its machine"):
+        machine.record(CudaMachine().stream(0))
+    with pytest.raises(LaunchError, match="its own machine"):
+        machine.wait(stream, 3)
+    matrix.flags.writeable = False
+    with pytest.raises(ShapeError, match="read-only"):
+        machine.copy_out(stream, tile, matrix)
+    with pytest.raises(DeviceMemoryError, match="64536 bytes are free"):
+        machine.allocate(0, 1 << 16)
+    machine.free(memory)
+    with pytest.raises(FreedMemoryError, match="freed already"):
+        machine.free(memory)
+    with pytest.raises(FreedMemoryError, match="memory is freed"):
+        machine.copy_in(stream, matrix, tile)
+    with pytest.raises(NoGpuError, match="2 found"):
+        CudaMachine(devices=[2])
+    machine.close()
+    with pytest.raises(LaunchError, match="closed"):
+        machine.allocate(0, 8)
+
+
+def test_tiles_with_gaps_are_copied_between_devices(gpus):
+    gpus(2)
+    machine, matrix = CudaMachine(), np.asfortranarray(np.arange(60.0).reshape(6, 10))
+    target = np.zeros((6, 10), order="F")
+    machine.pin(matrix), machine.pin(target)
+    tiles = [machine.allocate(device, 1200).tile(4, 6, float, 16, 9) for device in (0, 1)]
+    streams = [machine.stream(device) for device in (0, 1)]
+    machine.copy_in(streams[0], matrix[1:5, 2:8], tiles[0])
+    machine.wait(streams[1], machine.record(streams[0]))
+    machine.copy_peer(streams[1], tiles[0], tiles[1])
+    machine.copy_out(streams[1], tiles[1], target[1:5, 2:8])
+    machine.run([])
+    np.testing.assert_array_equal(target[1:5, 2:8], matrix[1:5, 2:8])
+    assert target.sum() == matrix[1:5, 2:8].sum()
+
+
+def test_columns_too_far_apart_for_the_driver_are_copied_one_by_one(gpus, monkeypatch):
+    found = gpus(1)
+    monkeypatch.setattr(gpu.cuda_machine.copies, "_LARGEST_PITCH", 32)
+    machine, matrix = CudaMachine(), np.asfortranarray(np.random.default_rng(0).random((6, 5)))
+    machine.pin(matrix)
+    copied(machine, matrix[:4])
+    assert "cuMemcpy2DAsync" not in found.driver.calls
+    assert found.driver.calls["cuMemcpyHtoDAsync"] == 5
+
+
+def test_a_timeline_has_every_copy_and_routine(gpus):
+    gpus(2)
+    machine, statistics = CudaMachine(record=True), gpu.blas3.Statistics()
+    execute(product(24).call(), machine, 6, None, None, statistics)
+    timeline = machine.timeline
+    for kind in ("in", "out", "peer"):
+        assert timeline.nbytes(kind) == statistics.total(f"bytes_{kind}")
+    assert timeline.operations() == 2 * 24**3
+    assert {record.name for record in timeline if record.kind == "routine"} == {"dgemm"}
+    assert all(record.start < record.end for record in timeline)
+    assert len({record.stream for record in timeline}) == 8
+
+
+def test_streams_and_handles_are_used_again(gpus):
+    found = gpus(1)
+    machine = CudaMachine()
+    for _ in range(3):
+        compute(product(12), machine, 4)
+    assert found.driver.calls["cuStreamCreate"] == 4
+    assert found.cublas.calls["cublasCreate_v2"] <= 4
+
+
+def test_the_callers_context_is_current_again(gpus):
+    found = gpus(2)
+    machine = CudaMachine()
+    found.driver.stack.append(7)
+    compute(product(12), machine, 4)
+    assert found.driver.stack == [7]
+
+
+def test_large_problems_use_all_gpus_by_default(gpus, monkeypatch):
+    found = gpus(2)
+    monkeypatch.setattr(execution, "default_machine", CudaMachine)
+    a, b = np.ones((2, 1001)), np.ones((1001, 3))
+    assert (gpu.blas3.dgemm(1.0, a, b, tile=100) == 1001).all()
+    assert found.cublas.calls["cublasDgemm_v2_64"] == 11
+
+    def none():
+        raise NoGpuError("CUDA cannot start\ncheck nvidia-smi")
+
+    monkeypatch.setattr(execution, "default_machine", none)
+    with pytest.raises(NoGpuError, match="dgemm of 3 x 2, sums of 1001, needs a GPU: CUDA cannot start"):
+        gpu.blas3.dgemm(1.0, a, b)
+
+
+# --------------------------------------------------------------------------------------------------
+# The replaced driver finds wrong uses
+# --------------------------------------------------------------------------------------------------
+
+
+def test_wrong_uses_of_the_driver_are_found(gpus):
+    found = gpus(2)
+    machine, matrix = CudaMachine(), np.asfortranarray(np.ones((4, 4)))
+    driver, memory = found.driver, machine.allocate(0, 128)
+    machine.pin(matrix)
+    stream = machine.stream(0)
+    machine.copy_in(stream, matrix, memory.tile(4, 4, float))
+    queue = stream.queue.stream
+    with pytest.raises(DriverFaultError, match="queued work uses"):
+        machine.free(memory)
+    with pytest.raises(DriverFaultError, match="under a copy"):
+        machine.unpin(matrix), machine._pins.forget()
+    with pytest.raises(DriverFaultError, match="no context is current"):
+        driver.cuMemcpyHtoDAsync(memory.address, matrix.ctypes.data, 8, queue)
+    with machine._contexts.on(1), pytest.raises(DriverFaultError, match="another context"):
+        driver.cuStreamSynchronize(queue)
+    with machine._contexts.on(0):
+        with pytest.raises(DriverFaultError, match="outside of allocations"):
+            driver.cuMemsetD8Async(memory.address, 0, 129, queue)
+        with pytest.raises(DriverFaultError, match="one registration does not hold"):
+            driver.cuMemcpyHtoDAsync(memory.address, np.ones(4096).ctypes.data + (1 << 40), 8, queue)
+        machine.run([])
+        machine.free(memory)
+        with pytest.raises(DriverFaultError, match="outside of allocations"):
+            driver.cuMemsetD8Async(memory.address, 0, 1, queue)
+    other = machine._queues._new_event
+    with machine._contexts.on(1):
+        event = other(1)
+    with machine._contexts.on(0), pytest.raises(DriverFaultError, match="different contexts"):
+        driver.cuEventRecord(event, queue)
