@@ -68,15 +68,15 @@ class Cublas:
     def create(self, stream: int, device: int) -> int:
         """A handle of the current context for a stream; with the default math, which has no TF32."""
         handle = ctypes.c_void_p()
-        self._check("cublasCreate", self._create(ctypes.byref(handle)), device)
-        value = handle.value or 0
         try:
-            self._check("cublasSetStream", self._set_stream(value, stream), device)
-            self._check("cublasSetMathMode", self._set_math(value, _DEFAULT_MATH), device)
+            self._check("cublasCreate", self._create(ctypes.byref(handle)), device)
+            self._check("cublasSetStream", self._set_stream(handle.value, stream), device)
+            self._check("cublasSetMathMode", self._set_math(handle.value, _DEFAULT_MATH), device)
         except BaseException:
-            self._destroy(value)
+            if handle.value:
+                self._destroy(handle.value)
             raise
-        return value
+        return handle.value or 0
 
     def destroy(self, handle: int, device: int) -> None:
         """Destroy a handle."""

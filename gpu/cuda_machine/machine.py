@@ -174,15 +174,25 @@ class CudaMachine:
         given = self._budgets[device]
         if given is not None and nbytes > given - self._used[device]:
             raise self._no_room(device, nbytes, given - self._used[device])
+        memory = CudaMemory(self, device, nbytes, 0)
+        found: list[Any] = []
         with self._contexts.on(device):
-            status, address = self.driver.api.cuMemAlloc(nbytes)
+            try:  # Python handles Ctrl-C behind the call of extend
+                found.extend(map(self.driver.api.cuMemAlloc, (nbytes,)))
+                status, address = found[0]
+                if not status:
+                    memory.address = int(address)
+                    self._memories[memory] = None
+                    self._used[device] += nbytes
+            except BaseException:
+                if found and memory not in self._memories and not found[0][0]:
+                    self.driver.api.cuMemFree(found[0][1])
+                self._pins.expire()
+                raise
         if status:
             if status.name == "CUDA_ERROR_OUT_OF_MEMORY":
                 raise self._no_room(device, nbytes, self.budget(device))
             raise self.driver.error("cuMemAlloc", status, device)
-        memory = CudaMemory(self, device, nbytes, int(address))
-        self._memories[memory] = None
-        self._used[device] += nbytes
         return memory
 
     def free(self, memory: object) -> None:

@@ -110,8 +110,12 @@ class Pins:
         if found is not None:
             found.count += 1
             return
-        registration = self._registration(array, *bounds) if bounds[0] < bounds[1] else None
-        self._pinned[bounds] = Pinned(*bounds, registration, array)
+        try:
+            registration = self._registration(array, *bounds) if bounds[0] < bounds[1] else None
+            self._pinned[bounds] = Pinned(*bounds, registration, array)
+        except BaseException:  # Ctrl-C is likely to come in long calls
+            self.expire()
+            raise
         if registration is not None:
             registration.users += 1
 
@@ -120,64 +124,71 @@ class Pins:
         first, last = start & -mmap.PAGESIZE, -(-end // mmap.PAGESIZE) * mmap.PAGESIZE
         near = [one for one in list(self._registrations) if one.start < last and first < one.end]
         if len(near) == 1 and near[0].start <= first and last <= near[0].end and not near[0].is_stale:
-            self._own(near[0], array)
+            self._own(near[0], _owner(array))
             return near[0]
         if not near and self._is_locked(start) and self._is_locked(end - 1):
             return None
-        for one in near:
-            if not one.users:
-                self._release(one)
-        near = [one for one in near if one.users]
-        if near:
+        if any(one.users for one in near):
             self._settle()
-        made = Registration(min([first, *(x.start for x in near)]), max([last, *(x.end for x in near)]))
         for one in near:
-            made.is_kept &= one.is_kept and not one.is_stale
-            made.users += one.users
-            made.owners += one.owners
             self._release(one)
+        near = [one for one in near if one.users]
+        made = Registration(min([first, *(x.start for x in near)]), max([last, *(x.end for x in near)]))
         try:
             self._lock(made, array)
         except BaseException:
             self._restore(near)
             raise
+        for one in near:
+            made.users += one.users
+            made.is_kept &= one.is_kept and not one.is_stale
+            for owner in one.owners:
+                self._own(made, owner())
         for pinned in self._pinned.values():
             if pinned.registration in near:
                 pinned.registration = made
-        self._own(made, array)
-        self._registrations.append(made)
+        self._own(made, _owner(array))
         return made
 
     def _lock(self, made: Registration, array: npt.NDArray[Any]) -> None:
         """Register pages; if the driver refuses, without what is only kept, and once more."""
-        size = made.end - made.start
         with self._contexts.on(0):
-            (status,) = self._driver.api.cuMemHostRegister(made.start, size, _PORTABLE)
+            status = self._register(made)
             if status and self.forget():
-                (status,) = self._driver.api.cuMemHostRegister(made.start, size, _PORTABLE)
+                status = self._register(made)
         if status:
             error = self._driver.error("cuMemHostRegister", status, 0)
             if not isinstance(error, DriverError):
                 raise error
             raise DriverError(
                 f"an array of {array.nbytes} bytes cannot be page-locked",
-                f"cuMemHostRegister of {size} bytes returned {status.name}",
+                f"cuMemHostRegister of {made.end - made.start} bytes returned {status.name}",
                 "copy it to memory of NumPy's own: mapped files and pages locked by others are refused",
                 call="cuMemHostRegister",
                 status=str(status.name),
                 device=0,
             )
 
+    def _register(self, made: Registration) -> Any:
+        """Register pages and note that; the status. Python handles Ctrl-C behind the call of `extend`."""
+        found: list[Any] = []
+        try:
+            ask = self._driver.api.cuMemHostRegister
+            found.extend(map(ask, (made.start,), (made.end - made.start,), (_PORTABLE,)))
+            if not found[0][0]:
+                made.is_released = False
+                self._registrations.append(made)
+        except BaseException:
+            if found and not found[0][0]:
+                self._unregister(made)
+            raise
+        return found[0][0]
+
     def _restore(self, released: list[Registration]) -> None:
         """Lock the pages of pinned arrays again; where that fails their copies are slower, and right."""
-        for one in released:
-            if one.users:
-                with self._contexts.on(0):
-                    size = one.end - one.start
-                    (status,) = self._driver.api.cuMemHostRegister(one.start, size, _PORTABLE)
-                if not status:
-                    one.is_released = False
-                    self._registrations.append(one)
+        with self._contexts.on(0):
+            for one in released:
+                self._register(one)
 
     def _is_locked(self, address: int) -> bool:
         """Whether the driver knows an address as page-locked."""
@@ -186,12 +197,9 @@ class Pins:
             status, kind = self._driver.api.cuPointerGetAttribute(which, address)
         return not status and int(kind) == int(self._driver.api.CUmemorytype.CU_MEMORYTYPE_HOST)
 
-    def _own(self, registration: Registration, array: npt.NDArray[Any]) -> None:
-        """Let a registration end with the memory of an array."""
-        owner = array
-        while isinstance(owner.base, np.ndarray):
-            owner = owner.base
-        if not owner.flags.owndata or not self._keep:
+    def _own(self, registration: Registration, owner: Any) -> None:
+        """Let a registration end with the array that owns memory in it; None: the array has gone."""
+        if owner is None or not owner.flags.owndata or not self._keep:
             registration.is_kept = False
             return
         mine, of = weakref.ref(self), weakref.ref(registration)
@@ -271,6 +279,13 @@ class Pins:
         if registration in self._registrations:
             self._registrations.remove(registration)
         return self._driver.api.cuMemHostUnregister(registration.start)[0]
+
+
+def _owner(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The array that an array is a view of."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
 
 
 def _bounds(array: npt.NDArray[Any]) -> tuple[int, int]:

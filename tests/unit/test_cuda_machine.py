@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
 import random
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +16,8 @@ from gpu.blas3 import execute as execution
 from gpu.blas3.execute import execute
 from gpu.blas3.plan import plan_of
 from gpu.blas3.problem import PREFIXES, ROUTINES, Problem
-from gpu.cuda_machine import CudaMachine, DriverError, RoutineError
+from gpu.cuda_machine import CudaMachine, DriverError, RoutineError, pins
+from gpu.cuda_machine import machine as machines
 from gpu.machine import Tile
 from reference.errors import (
     CopyError,
@@ -30,7 +33,7 @@ from reference.errors import (
     UnpinnedError,
 )
 from support.blas3_calls import Drawn, draw_call, draw_matrix, draw_options, judged, poison, product
-from support.fake_driver import DriverFaultError
+from support.fake_driver import DriverFaultError, FakeDriver
 from support.fake_gpus import closed, gpus
 
 __all__ = ["gpus"]
@@ -68,7 +71,7 @@ def compute(drawn: Drawn, machine: CudaMachine, tile: int, options: Any = None, 
 @pytest.mark.parametrize("routine", ROUTINES)
 def test_drawn_calls_are_right_and_leave_nothing_behind(gpus, routine):
     draw = random.Random(f"gpus of {routine}")
-    for seed in range(15):
+    for seed in range(8):
         found = gpus(draw.choice([1, 2, 3]), seed, peers=draw.random() < 0.7)
         machine = CudaMachine(record=draw.random() < 0.3, keep_pinned=draw.random() < 0.7)
         drawn, options = draw_call(draw, routine), draw_options(draw)
@@ -181,6 +184,40 @@ def test_a_lost_device_is_found_and_not_used_again(gpus):
     assert not found.driver.stack
 
 
+@pytest.mark.parametrize("name", ["cuMemHostRegister", "cuMemAlloc"])
+@pytest.mark.parametrize("nth", [1, 2, 3])
+def test_ctrl_c_during_a_long_call_leaves_nothing_behind(gpus, monkeypatch, name, nth):
+    """Python handles a signal as soon as it goes on, before the result of a call is stored."""
+    found = gpus(3)
+    machine, real = CudaMachine(), getattr(found.driver, name)
+
+    def signalled(*args):
+        result = real(*args)
+        pending.extend([1] * (found.driver.calls[name] == nth))
+        return result
+
+    pending: list[int] = []
+    monkeypatch.setattr(found.driver, name, signalled, raising=False)
+    monkeypatch.setattr(pins if name == "cuMemHostRegister" else machines, "map", raising(pending), False)
+    with pytest.raises(KeyboardInterrupt):
+        execute(product(24).call(), machine, 4, None, None, None)
+    assert (machine.pinned(), machine.registered()) == (0, 0)
+    assert not found.driver.allocations
+    assert not found.driver.registrations
+    assert not found.driver.stack
+
+
+def raising(pending):
+    """A `map` whose iterator is interrupted behind its only result if a signal is pending."""
+
+    def mapped(function, *columns):
+        yield function(*(column[0] for column in columns))
+        if pending:
+            raise KeyboardInterrupt
+
+    return mapped
+
+
 @pytest.mark.parametrize("after", [1, 7, 40])
 def test_ctrl_c_leaves_nothing_behind(gpus, monkeypatch, after):
     found = gpus(2)
@@ -251,6 +288,23 @@ def test_a_registration_is_kept_until_its_array_goes(gpus):
     assert not found.driver.registrations
     with pytest.raises(UnpinnedError, match="not pinned"):
         machine.unpin(np.ones(3))
+
+
+def test_a_registration_of_two_arrays_ends_with_the_first(gpus):
+    found, page = gpus(1), mmap.PAGESIZE
+    arrays = [np.ones(8) for _ in range(200)]
+    pages = [x.ctypes.data // page for x in arrays if x.ctypes.data // page == (x.ctypes.data + 63) // page]
+    shared = max(pages, key=pages.count)
+    first, second = [x for x in arrays if x.ctypes.data // page == shared][:2]
+    del arrays
+    machine = CudaMachine()
+    machine.pin(first), machine.pin(second), machine.unpin(first), machine.unpin(second)
+    assert len(found.driver.registrations) == 1
+    machine.pin(second)
+    del first
+    assert len(found.driver.registrations) == 1
+    machine.unpin(second)
+    assert not found.driver.registrations
 
 
 def test_pins_of_one_array_are_counted(gpus):
@@ -439,6 +493,16 @@ def test_large_problems_use_all_gpus_by_default(gpus, monkeypatch):
 # --------------------------------------------------------------------------------------------------
 # The replaced driver finds wrong uses
 # --------------------------------------------------------------------------------------------------
+
+
+def test_the_calls_are_those_of_the_bindings():
+    real = pytest.importorskip("cuda.bindings.driver")
+    calls = {name[1:]: call for name, call in vars(FakeDriver).items() if name.startswith("_cu")}
+    assert len(calls) >= 30
+    for name, call in calls.items():
+        signature = getattr(real, name).__doc__.split("\n")[0].partition("(")[2].rpartition(")")[0]
+        given = re.sub(r"\[[^]]*\]", "", signature).split(",") if signature else []
+        assert call.__code__.co_argcount == 1 + len(given), name
 
 
 def test_wrong_uses_of_the_driver_are_found(gpus):
