@@ -51,10 +51,15 @@ class RoutineError(MachineError, RuntimeError):
 
 
 class Cublas:
-    """The functions of cuBLAS that are used."""
+    """The functions of cuBLAS that are used.
+
+    Attributes
+    ----------
+    library : ctypes.CDLL
+    """
 
     def __init__(self, library: Any) -> None:
-        self._library = library
+        self.library = library
         self._functions: dict[tuple[str, str], Any] = {}
         self._text = library.cublasGetStatusString
         self._text.argtypes, self._text.restype = [ctypes.c_int], ctypes.c_char_p
@@ -92,7 +97,7 @@ class Cublas:
 
     def _function(self, prefix: str, routine: str) -> Any:
         """A function with its signature."""
-        function = getattr(self._library, symbol(prefix, routine))
+        function = getattr(self.library, symbol(prefix, routine))
         function.argtypes = [ctypes.c_void_p, *(_LETTERS[letter] for letter in SIGNATURES[routine])]
         function.restype = ctypes.c_int
         return function

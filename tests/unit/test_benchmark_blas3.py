@@ -1,0 +1,67 @@
+"""The benchmark of level-3 BLAS: its rows on GPUs that are not there, its checks, its model."""
+
+import numpy as np
+import pytest
+
+import simwarp
+from benchmark_scripts import scripts
+from support.fake_gpus import gpus
+
+__all__ = ["gpus"]
+
+blas3, cases, peers = scripts("blas3", "blas3_cases", "blas3_peers")
+
+
+@pytest.mark.parametrize("kind", cases.CALLS)
+@pytest.mark.parametrize("prefix", cases.DTYPES)
+def test_answers_are_checked(kind, prefix):
+    case = cases.Case(cases.Operands(70, prefix), kind)
+    machine = simwarp.Machine()
+    for _ in range(2):
+        samples = case.sample()
+        case.run(machine, tile=32)
+        assert samples.check(case.name) < 0.5
+    samples.result[samples.rows[0], samples.columns[0]] *= 1.001
+    with pytest.raises(SystemExit, match="the answer is wrong"):
+        samples.check(case.name)
+
+
+@pytest.mark.parametrize("row", ["dgemm/96", "dtrmm/96", "dtrsm/96/2"])
+def test_a_row_has_times_peers_and_bytes(gpus, monkeypatch, row):
+    gpus(2)
+    monkeypatch.setitem(blas3.TARGETS, row, None)
+    monkeypatch.setattr(blas3, "TILES", ())
+    monkeypatch.setattr(blas3, "Xt", lambda *_: type("Xt", (), {"close": lambda self: None})())
+    bench = blas3.Bench(2, True, 32, {row: 1.5})
+    found = bench.row(row)
+    assert found.ours > 0
+    assert found.peers["in-core"] > 0
+    assert found.params["bytes_in"] + found.params["bytes_out"] >= found.params["bytes_least"]
+    assert (found.params["devices"], found.params["model_seconds"]) == (1 + row.endswith("/2"), 1.5)
+    assert bench.row(row).params["pinning_seconds"] >= 0
+
+
+def test_arguments_of_cublasxt_fit_their_signatures():
+    operands = cases.Operands(8, "d")
+    for kind, letters in peers.SIGNATURES.items():
+        assert len(peers.arguments(cases.Case(operands, kind))) == len(letters)
+
+
+def test_the_model_predicts_rows_without_matrices(monkeypatch):
+    monkeypatch.setitem(blas3.TARGETS, "dsyrk/2048/2", None)
+    (row,) = blas3.predictions(["dsyrk/2048/2"], 512)
+    assert 0 < row.ours < 120
+    assert row.params["seconds"] == pytest.approx(2048**3 / row.ours / 1e12, rel=1e-2)
+
+
+def test_targets_are_those_of_the_peers_where_none_is_given():
+    assert blas3.target_of("dsyrk/16384/2", {"cublasXt": 46.0, "in-core": 47.6}, 2) == 62.1
+    assert blas3.target_of("dgemm/16384", {"cublasXt": 38.0, "in-core": 56.0}, 1) == 51.0
+    assert blas3.target_of("dsyrk/16384", {}, 1) is None
+
+
+def test_matrices_are_filled_by_seed():
+    one, other = (cases.filled(33, 20, np.float32, 5, threads) for threads in (1, 3))
+    assert one.flags.f_contiguous
+    assert one.shape == other.shape == (33, 20)
+    assert abs(one).max() <= 0.5
