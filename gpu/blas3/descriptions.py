@@ -56,7 +56,7 @@ Parameters
 ----------
 {parameters}
 device : Machine, optional
-    Whose devices compute it, tile by tile. Default: SciPy for a small problem.
+    Whose devices compute it, tile by tile. Default: all GPUs, `gpu.CudaMachine`; SciPy for a small problem.
 tile : int, optional
     Rows and columns of a tile. Default: chosen by sizes and budgets.
 memory_budget : int or sequence of int, optional
@@ -76,7 +76,7 @@ ShapeError, DtypeError, FormatError, SchemeError
 LaunchError
     For a budget that does not hold one batch of tiles.
 NoGpuError
-    For a large problem without a machine.
+    For a large problem without a machine, on a computer without a GPU.
 MissingExtraError
     Without SciPy, on a simulated machine or for a small problem.
 
