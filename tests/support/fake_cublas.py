@@ -211,10 +211,10 @@ class Matrices:
         return run
 
     def geam(self, ta, tb, m, n, alpha, a, lda, beta, b, ldb, c, ldc):
-        demand((ta, tb) == (0, 0) and a == b == c and lda == ldb == ldc, "not in place")
-        demand(self.number(beta) == 0, "two terms")
-        z, alpha = self.matrix(c, ldc, m, n), self.number(alpha)
-        return lambda: np.multiply(z, alpha, out=z)
+        demand((ta, tb) == (0, 0) and (b, ldb) == (c, ldc), "not in place")
+        alpha, beta = self.number(alpha), self.number(beta)
+        x, z = self.matrix(a, lda, m, n), self.matrix(c, ldc, m, n)
+        return lambda: np.add(alpha * x, beta * z, out=z)
 
     def scal(self, n, alpha, x, stride):
         demand(stride == 1, "a stride")
