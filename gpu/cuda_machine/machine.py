@@ -420,6 +420,10 @@ class CudaMachine:
     ) -> None:
         self.close()
 
+    def __del__(self) -> None:
+        with suppress(Exception):  # a machine that was never made, or the end of the process
+            self.close()
+
     # ---------------------------------------------------------------------------------------- arguments
 
     def _given(self, budget: int | Sequence[int] | None) -> list[int | None]:

@@ -85,7 +85,11 @@ def test_a_result_of_row_major_operands_is_row_major() -> None:
     assert gpu.blas3.dgemm(1.0, a.T, a.T, trans_a=1).flags.f_contiguous
 
 
-def test_a_large_problem_without_a_machine_needs_a_gpu() -> None:
+def test_a_large_problem_without_a_machine_needs_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> None:
+        raise NoGpuError("CUDA cannot start\ncheck nvidia-smi")
+
+    monkeypatch.setattr(gpu.blas3.execute, "default_machine", none)
     a = np.broadcast_to(np.float64(0), (1, 1)).copy()
     with pytest.raises(NoGpuError, match="dgemm of 1 x 1, sums of 1001"):
         gpu.blas3.dgemm(1.0, np.zeros((1, 1001)), np.zeros((1001, 1)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import mmap
 import random
 import re
@@ -288,6 +289,16 @@ def test_a_registration_is_kept_until_its_array_goes(gpus):
     assert not found.driver.registrations
     with pytest.raises(UnpinnedError, match="not pinned"):
         machine.unpin(np.ones(3))
+
+
+def test_a_machine_that_goes_leaves_no_page_locked(gpus):
+    found = gpus(2)
+    machine, array = CudaMachine(), np.ones((512, 512))
+    machine.pin(array), machine.unpin(array)
+    compute(product(12), machine, 4)
+    del machine
+    gc.collect()
+    assert found.is_clean()
 
 
 def test_a_registration_of_two_arrays_ends_with_the_first(gpus):
