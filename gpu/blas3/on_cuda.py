@@ -25,10 +25,11 @@ def queue_kernel(queue: Queue, kernel: Kernel, operands: Sequence[Tile], output:
     pointers = [(queue.address(tile), tile.stride) for tile in operands]
     if not operands:
         _scale(queue, prefix, kernel, output, result)
-    elif kernel.name == "geam":
-        _sum(queue, prefix, kernel, pointers[0], output, result)
     elif kernel.name == "gemm":
         _general(queue, prefix, kernel, operands[0], pointers, output, result)
+    elif kernel.name == "geam":  # which may be in place where C is its B
+        alpha, beta = scalar(prefix, kernel.alpha), scalar(prefix, kernel.beta)
+        queue.call(prefix, "geam", 0, 0, *output.shape, alpha, *pointers[0], beta, *result, *result)
     elif kernel.name in TRIANGULAR:
         _triangular(queue, prefix, kernel, pointers, output, result)
     elif kernel.name in RANK_K:
@@ -37,13 +38,6 @@ def queue_kernel(queue: Queue, kernel: Kernel, operands: Sequence[Tile], output:
         flags = SIDE[kernel.side], UPLO[kernel.uplo], *output.shape
         scalars = scalar(prefix, kernel.alpha), scalar(prefix, kernel.beta)
         queue.call(prefix, kernel.name, *flags, scalars[0], *pointers[0], *pointers[1], scalars[1], *result)
-
-
-def _sum(queue: Queue, prefix: str, kernel: Kernel, operand: Pointer, output: Tile, result: Pointer) -> None:
-    """``alpha A + beta C``, in place."""
-    flags = TRANS["N"], TRANS["N"], *output.shape
-    alpha, beta = scalar(prefix, kernel.alpha), scalar(prefix, kernel.beta)
-    queue.call(prefix, "geam", *flags, alpha, *operand, beta, *result, *result)
 
 
 def _general(

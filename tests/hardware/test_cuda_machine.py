@@ -152,7 +152,7 @@ def test_a_timeline_agrees_with_the_clock(machine):
         execute(product(2000).call(), recorded, 512, None, None, statistics)
         end = time.perf_counter()
         timeline = recorded.timeline
-    assert timeline.operations() == 2 * 2000**3
+    assert sum(record.operations for record in timeline if record.name == "dgemm") == 2 * 2000**3
     for kind in ("in", "out", "peer"):
         assert timeline.nbytes(kind) == statistics.total(f"bytes_{kind}")
     assert begin - 1e-3 < min(record.start for record in timeline)

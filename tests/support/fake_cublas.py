@@ -211,10 +211,11 @@ class Matrices:
         return run
 
     def geam(self, ta, tb, m, n, alpha, a, lda, beta, b, ldb, c, ldc):
-        demand((ta, tb) == (0, 0) and (b, ldb) == (c, ldc), "not in place")
-        alpha, beta = self.number(alpha), self.number(beta)
+        demand((ta, tb) == (0, 0) and b == c and ldb == ldc, "not in place")
+        demand(a != c or lda == ldc, "another leading dimension in place")
         x, z = self.matrix(a, lda, m, n), self.matrix(c, ldc, m, n)
-        return lambda: np.add(alpha * x, beta * z, out=z)
+        alpha, beta = self.number(alpha), self.number(beta)
+        return lambda: put(z, alpha * x, beta)
 
     def scal(self, n, alpha, x, stride):
         demand(stride == 1, "a stride")
