@@ -14,6 +14,7 @@ Queue: TypeAlias = Literal["squares", "rows"]
 Allocation: TypeAlias = Literal["heap", "native"]
 Advance: TypeAlias = Literal["stream", "batch"]
 Copies: TypeAlias = Literal["ordered", "stream"]
+Loss: TypeAlias = Literal["raise", "continue"]
 Addend: TypeAlias = Literal["late", "first"]
 
 
@@ -53,6 +54,10 @@ class Options:
         The steps that a stream may have queued with ``advance="stream"``.
     station : int
         The tasks of a reservation station.
+    on_device_loss : {"raise", "continue"}
+        What a call does that loses a device: it raises `DeviceLostError` and leaves some tiles of the result
+        finished, or the other devices compute again what was not seen on the host, from a copy of the result
+        that is made first. Without any device left the result is as before the call.
 
     Raises
     ------
@@ -80,6 +85,7 @@ class Options:
     addend: Addend = "late"
     ahead: int = 4
     station: int = 8
+    on_device_loss: Loss = "raise"
 
     def __post_init__(self) -> None:
         check_option("peer", self.peer, ("arriving", "completed", "none"), "which tiles peers give")
@@ -89,6 +95,7 @@ class Options:
         check_option("advance", self.advance, ("stream", "batch"), "when a stream gets its next task")
         check_option("copies", self.copies, ("ordered", "stream"), "which streams copies are in")
         check_option("addend", self.addend, ("late", "first"), "when the first tiles add beta C")
+        check_option("on_device_loss", self.on_device_loss, ("raise", "continue"), "what a lost device means")
         for name, number, most in (
             ("streams", self.streams, 8),
             ("ahead", self.ahead, 64),

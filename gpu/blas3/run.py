@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import numpy.typing as npt
@@ -14,9 +16,10 @@ from gpu.blas3.options import Options
 from gpu.blas3.plan import Plan
 from gpu.blas3.pools import HeapPool, NativePool
 from gpu.blas3.stations import Stations
-from gpu.blas3.statistics import Statistics
+from gpu.blas3.statistics import DeviceStatistics, Statistics
 from gpu.blas3.worker import DeviceWorker
 from gpu.machine import Machine
+from reference.errors import DeviceLostError
 
 _POOLS = {"heap": HeapPool, "native": NativePool}
 
@@ -30,6 +33,13 @@ class Run:
     call : Call
     plan : Plan
     options : Options
+
+    Attributes
+    ----------
+    workers : dict of int to DeviceWorker
+        By their devices.
+    finished : set of Block
+        Blocks of the result whose write-back the host has seen to end.
     """
 
     def __init__(self, machine: Machine, call: Call, plan: Plan, options: Options) -> None:
@@ -37,7 +47,8 @@ class Run:
         self.streams = plan.streams
         self.stations = Stations(plan.tasks, machine.devices, options.station, steal=options.steal)
         self.directory: Directory[Block] = Directory()
-        self.workers: list[DeviceWorker] = []
+        self.workers: dict[int, DeviceWorker] = {}
+        self.finished: set[Block] = set()
         self._served = [0] * machine.devices
 
     def host(self, block: Block) -> npt.NDArray[Any]:
@@ -73,18 +84,50 @@ class Run:
 def compute(machine: Machine, call: Call, plan: Plan, options: Options) -> Statistics:
     """Compute a call in place; whatever fails, no memory stays allocated and no page pinned."""
     begin = machine.seconds()
-    run = Run(machine, call, plan, options)
-    make = _POOLS[options.allocation]
+    counts = [DeviceStatistics() for _ in range(machine.devices)]
+    if options.on_device_loss == "continue":
+        _despite_losses(machine, call, plan, options, counts)
+    else:
+        _run(Run(machine, call, plan, options), call, plan, range(machine.devices), counts)
+    return Statistics(counts, machine.seconds() - begin)
+
+
+def _despite_losses(
+    machine: Machine, call: Call, plan: Plan, options: Options, counts: list[DeviceStatistics]
+) -> None:
+    """Compute a call; after the loss of a device, the others begin its unfinished tasks anew."""
+    result = call.matrices[call.problem.result]
+    before, devices = result.copy(order="K"), list(range(machine.devices))
+    every = [output.block for task in plan.tasks for output in task.outputs]
+    while plan.tasks:
+        run = Run(machine, call, plan, options)
+        try:
+            return _run(run, call, plan, devices, counts)
+        except DeviceLostError as error:
+            devices.remove(error.device)
+            left = [task for task in plan.tasks if any(o.block not in run.finished for o in task.outputs)]
+            blocks = [output.block for task in left for output in task.outputs] if devices else every
+            for block in blocks:
+                block.of(result)[...] = block.of(before)
+            if not devices:
+                raise
+            plan = replace(plan, tasks=left)
+
+
+def _run(
+    run: Run, call: Call, plan: Plan, devices: Sequence[int], counts: Sequence[DeviceStatistics]
+) -> None:
+    """Run the workers of some devices."""
+    machine, make = run.machine, _POOLS[run.options.allocation]
     with ExitStack() as stack:
         for matrix in _distinct(call):
             machine.pin(matrix)
             stack.callback(machine.unpin, matrix)
-        for device in range(machine.devices):
+        for device in devices:
             pool = make(machine, device, plan.pool(device), plan.segment, call.problem.dtype)
             stack.callback(pool.close)
-            run.workers.append(DeviceWorker(run, device, pool))
-        machine.run([worker.work() for worker in run.workers])
-    return Statistics([worker.statistics for worker in run.workers], machine.seconds() - begin)
+            run.workers[device] = DeviceWorker(run, device, pool, counts[device])
+        machine.run([worker.work() for worker in run.workers.values()])
 
 
 def _distinct(call: Call) -> list[npt.NDArray[Any]]:

@@ -97,14 +97,16 @@ class DeviceWorker:
         What the devices share.
     device : int
     pool : Pool
+    statistics : DeviceStatistics
+        Counts on.
     """
 
-    def __init__(self, run: Run, device: int, pool: Pool) -> None:
+    def __init__(self, run: Run, device: int, pool: Pool, statistics: DeviceStatistics) -> None:
         self._run, self._machine, self.device, self.pool = run, run.machine, device, pool
         self.cache: TileCache[Block, Copy] = TileCache(lambda copy: pool.free(copy.tile))
         self.loans: list[tuple[Held, Event]] = []
         """Tiles that peers are copying, each with the end of the copy."""
-        self.statistics = DeviceStatistics()
+        self.statistics = statistics
         self._pending: deque[Pending] = deque()
         self._lanes = [Lane(run.machine.stream(device)) for _ in range(run.streams)]
         is_ordered = run.options.copies == "ordered"
@@ -363,3 +365,4 @@ class DeviceWorker:
             self.pool.free(buffer)
         for block in pending.written:
             self._run.directory.written(block)
+            self._run.finished.add(block)

@@ -1,6 +1,8 @@
 """Level-3 BLAS on simulated machines with a clock, which find races, leaks and unwritten bytes."""
 
 import random
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from simwarp.machine import (
     AllocationFails,
     CopyFails,
     DeviceLost,
+    DeviceLostError,
     H200x2,
     H200x4,
     Machine,
@@ -37,9 +40,7 @@ def check(draw: random.Random, routine: str, seed: int) -> None:
     drawn, options = draw_call(draw, routine), draw_options(draw)
     before = {name: x.copy() for name, x in drawn.matrices.items()}
     call, tile = drawn.call(), draw.randint(1, 6)
-    is_real = call.problem.dtype.kind == "f"  # the paper's machines have no rates of complex numbers
-    topology = draw.choice(TOPOLOGIES if is_real else TOPOLOGIES[:4])
-    machine = Machine(topology, seed=seed, jitter=draw.choice([0.0, 0.5, 20.0]))
+    machine = Machine(draw.choice(TOPOLOGIES), seed=seed, jitter=draw.choice([0.0, 0.5, 20.0]))
     needed = plan_of(call.problem, tile, [1 << 30] * machine.devices, options).needed
     execute(call, machine, tile, max(needed, 1) * draw.choice([1, 1, 2, 100]), options, None)
     assert judged(drawn, before, drawn.matrices[drawn.result]) <= 1, (drawn, options)
@@ -67,6 +68,56 @@ def test_a_lost_device_or_copy_leaves_nothing_behind(injection: Any) -> None:
     with pytest.raises(Exception, match=r"device [01]"):
         execute(product(40).call(), machine, 4, None, None, None)
     assert is_clean(machine)
+
+
+@pytest.mark.parametrize("routine", ROUTINES)
+def test_the_others_finish_what_a_lost_device_leaves(routine: str) -> None:
+    draw, lost = random.Random(f"losses of {routine}"), 0
+    for seed in range(40):
+        drawn, options = draw_call(draw, routine, 30), replace(draw_options(draw), on_device_loss="continue")
+        before = {name: x.copy() for name, x in drawn.matrices.items()}
+        call, tile = drawn.call(), draw.randint(2, 8)
+        losses = [DeviceLost(device, draw.uniform(0, 2e-4)) for device in draw.sample(range(4), 2)]
+        machine = Machine(H200x4, seed=seed, jitter=draw.choice([0.0, 20.0]), injections=losses)
+        execute(call, machine, tile, None, options, None)
+        assert judged(drawn, before, drawn.matrices[drawn.result]) <= 1, (drawn, options, losses)
+        assert is_clean(machine)
+        lost += any(loss.seconds < machine.seconds() for loss in losses)
+    assert lost > 20
+
+
+@pytest.mark.parametrize("routine", ["dgemm", "dtrsm"])
+def test_without_any_device_the_result_is_as_before(routine: str) -> None:
+    rng = np.random.default_rng(1)
+    a, b, c = (np.asfortranarray(rng.standard_normal((40, 40)) + 40 * np.eye(40)) for _ in range(3))
+    for at in (1e-5, 5e-5, 2e-4):
+        losses = [DeviceLost(0, at), DeviceLost(1, at * 1.5)]
+        machine, result = Machine(H200x2, jitter=2.0, injections=losses), c.copy(order="F")
+        options: dict[str, Any] = {
+            "device": machine,
+            "tile": 8,
+            "options": Options(on_device_loss="continue"),
+        }
+        product, solution = gpu.blas3.dgemm, gpu.blas3.dtrsm
+        call = partial(product, 1.0, a, b, 0.5, result, overwrite_c=1)
+        if routine == "dtrsm":
+            call = partial(solution, 1.0, a, result, overwrite_b=1)
+        with pytest.raises(DeviceLostError):
+            call(**options)
+        np.testing.assert_array_equal(result, c)
+        assert is_clean(machine)
+
+
+def test_a_loss_changes_no_bit() -> None:
+    results: list[Any] = []
+    for losses in ([], [DeviceLost(1, 5e-5)]):
+        drawn, statistics = product(60), Statistics()
+        options = Options(on_device_loss="continue")
+        execute(drawn.call(), Machine(H200x2, injections=losses), 8, None, options, statistics)
+        results.append((drawn.matrices["c"], statistics.total("tasks")))
+    (whole, tasks), (mended, more) = results
+    np.testing.assert_array_equal(whole, mended)
+    assert tasks == 64 < more <= 2 * 64
 
 
 def seconds(machine: Machine, options: Options, n: int = 8192, tile: int = 1024) -> Statistics:
