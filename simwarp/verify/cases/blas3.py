@@ -24,9 +24,7 @@ from simwarp.verify.case import Case
 from simwarp.verify.draw import Draw
 
 Array: TypeAlias = npt.NDArray[Any]
-REAL_MACHINES = (H200, H200x2, H200x4, EIGHT, EVEREST, MAKALU)
-COMPLEX_MACHINES = (H200, H200x2, H200x4, EIGHT)
-"""The paper's machines have no rates of complex numbers."""
+MACHINES = (H200, H200x2, H200x4, EIGHT, EVEREST, MAKALU)
 
 
 @dataclass(frozen=True)
@@ -135,7 +133,7 @@ def _draw(draw: Draw) -> Input:
         beta,
         flags,
         matrices,
-        machine=draw.integer(0, len(COMPLEX_MACHINES if is_complex else REAL_MACHINES) - 1),
+        machine=draw.integer(0, len(MACHINES) - 1),
         seed=draw.integer(0, 2**31),
         jitter=draw.choice((0.0, 0.5, 20.0)),
         tile=draw.choice((1, 3, 5, 8, 16)) if max(m, n, k) <= 12 else draw.integer(5, 24),
@@ -239,8 +237,7 @@ def _by_gpu(item: Input, _: Any) -> Array:
 
 def _machine(item: Input) -> Machine:
     """The input's machine."""
-    known = COMPLEX_MACHINES if item.is_complex else REAL_MACHINES
-    return Machine(known[item.machine], seed=item.seed, jitter=item.jitter)
+    return Machine(MACHINES[item.machine], seed=item.seed, jitter=item.jitter)
 
 
 def _called(item: Input, machine: Machine) -> Array:
