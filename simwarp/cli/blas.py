@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +12,7 @@ from rich.text import Text
 
 from reference.files import write_output
 from simwarp.cli.blas_bench import bench_command
-from simwarp.cli.output import Json, as_options, print_json, table, wide_console
+from simwarp.cli.output import Json, OneDevice, as_options, print_json, table, wide_console
 from simwarp.draw.roofline import si
 from simwarp.draw.text import printable
 
@@ -22,12 +21,6 @@ blas_app = typer.Typer(
     no_args_is_help=True,
 )
 blas_app.command("bench")(bench_command)
-
-
-class On(StrEnum):
-    """Values of ``--device``."""
-
-    sim = "sim"
 
 
 Routine = Annotated[str, typer.Argument(help="A BLAS name, e.g. dgemm.")]
@@ -111,10 +104,12 @@ def trace_command(
     trans_b: TransB = None,
     diag: Diag = None,
     variant: Variant = "default",
-    device: Annotated[On, typer.Option(help="What runs it.")] = On.sim,
+    device: Annotated[
+        OneDevice, typer.Option(help="What runs it: a simulated --topology, or all GPUs.")
+    ] = OneDevice.sim,
     values: Annotated[
         bool,
-        typer.Option("--values", help="Compute really, and check the result; else only times are simulated."),
+        typer.Option("--values", help="Check the result; without, a simulated machine does not compute one."),
     ] = False,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the timeline as SVG.")] = None,
     marks: Annotated[
@@ -138,9 +133,8 @@ def trace_command(
     flags = {"side": side, "uplo": uplo, "trans_a": trans_a, "trans_b": trans_b, "diag": diag}
     request = _request(routine, (m, n, k), alpha, beta, flags)
     options = variants.variant(variant)
-    on = machines.host(machines.topology_of(topology), values=values)
-    about = {"variant": variant, "device": device.value}
-    facts = report.traced(request, tile, on, options, values=values) | about
+    with machines.opened(device.value, topology, values=values) as on:
+        facts = report.traced(request, tile, on, options, values=values) | {"variant": variant}
     print_json(facts) if as_json == "-" else _show(facts)
     if as_json not in (None, "-"):
         _write(as_json, json.dumps(facts) + "\n", "choose another file with --json")

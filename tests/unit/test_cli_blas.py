@@ -7,10 +7,11 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+import gpu
 import simwarp
 from gpu import blas3
 from gpu.blas3.problem import ROUTINES
-from reference.errors import InputFileError, LaunchError, SchemeError, ShapeError
+from reference.errors import InputFileError, LaunchError, NoGpuError, SchemeError, ShapeError
 from reference.types.timeline import Record, Timeline
 from simwarp.cli import main
 from simwarp.draw import blas as draw_blas
@@ -22,6 +23,9 @@ from simwarp.lab.blas.machines import TOPOLOGIES, first, host, topology_of
 from simwarp.lab.blas.request import Request
 from simwarp.lab.blas.variants import VARIANTS, variant
 from simwarp.machine import Route
+from support.fake_gpus import gpus
+
+__all__ = ["gpus"]
 
 pytest.importorskip("typer", reason="the command line needs simwarp[cli]")
 
@@ -422,6 +426,28 @@ def test_an_empty_timeline_and_strange_names_are_drawn():
     assert "simulated &lt;pair&gt;" in svg
     ElementTree.fromstring(svg)
     ElementTree.fromstring(to_svg([]))
+
+
+def test_a_trace_of_gpus_checks_the_result(gpus, capsys):
+    found = gpus(2)
+    arguments = ("trace", "dgemm", "96", "--tile", "24", "--device", "cuda", "--values", "--json", "-")
+    assert blas(*arguments) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["device"], len(facts["gpus"]), facts["values"]) == ("cuda", 2, True)
+    kinds = {one["kind"] for one in facts["timeline"]}
+    assert kinds == {"in", "out", "peer", "routine"}
+    products = [one for one in facts["timeline"] if one["name"] == "dgemm"]
+    assert sum(one["operations"] for one in products) == 2 * 96**3  # of the second call alone
+    assert found.is_clean()
+
+
+def test_a_trace_of_gpus_without_one_is_an_error(monkeypatch, capsys):
+    def none(**_):
+        raise NoGpuError("CUDA cannot start\ncheck nvidia-smi")
+
+    monkeypatch.setattr(gpu, "CudaMachine", none)
+    assert blas("trace", "dgemm", "96", "--device", "cuda", "--json", "-") == 2
+    assert "give --device sim" in capsys.readouterr().err
 
 
 def test_marks_are_numbered_and_noted():

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from reference.errors import LaunchError, SchemeError
+import gpu
+from reference.errors import LaunchError, MissingExtraError, NoGpuError, SchemeError
 from simwarp.machine import EIGHT, EVEREST, H200, MAKALU, H200x2, H200x4, Machine, Route, Shared, Topology
 
 TOPOLOGIES: dict[str, Topology] = {
@@ -30,7 +33,7 @@ class Host:
     name : str
     gpus : tuple of str
     device : str
-        "sim" for a simulated one.
+        "sim" for a simulated one, or "cuda".
     """
 
     machine: Any
@@ -43,6 +46,27 @@ def host(topology: Topology, *, values: bool = False) -> Host:
     """A new simulated machine."""
     machine = Machine(topology, values=values)
     return Host(machine, topology.name, tuple(gpu.name for gpu in topology.gpus))
+
+
+@contextmanager
+def opened(device: str, topology: str, *, values: bool = False) -> Generator[Host]:
+    """A new machine: a simulated one of a topology, or for "cuda" all GPUs, which record their timeline."""
+    if device == "sim":
+        yield host(topology_of(topology), values=values)
+        return
+    try:
+        machine = gpu.CudaMachine(record=True)
+    except (MissingExtraError, NoGpuError) as error:
+        first = str(error).splitlines()[0]
+        raise NoGpuError(f"{first}\ngive --device sim to simulate a machine") from None
+    with machine:
+        names = tuple(map(machine.name, range(machine.devices)))
+        yield Host(
+            machine,
+            " + ".join(f"{names.count(name)} × {name}" for name in dict.fromkeys(names)),
+            names,
+            device,
+        )
 
 
 def topology_of(name: str, devices: int | None = None) -> Topology:
