@@ -57,8 +57,8 @@ def opened(device: str, topology: str, *, values: bool = False) -> Generator[Hos
     try:
         machine = gpu.CudaMachine(record=True)
     except (MissingExtraError, NoGpuError) as error:
-        first = str(error).splitlines()[0]
-        raise NoGpuError(f"{first}\ngive --device sim to simulate a machine") from None
+        why = str(error).splitlines()[0]
+        raise NoGpuError(f"{why}\ngive --device sim to simulate a machine") from None
     with machine:
         names = tuple(map(machine.name, range(machine.devices)))
         yield Host(
