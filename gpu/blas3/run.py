@@ -104,7 +104,8 @@ def _despite_losses(
         try:
             return _run(run, call, plan, devices, counts)
         except DeviceLostError as error:
-            devices.remove(error.device)
+            # one that all need, as the first GPU for page-locking, is lost again: then none is left
+            devices = [device for device in devices if device != error.device and error.device in devices]
             left = [task for task in plan.tasks if any(o.block not in run.finished for o in task.outputs)]
             blocks = [output.block for task in left for output in task.outputs] if devices else every
             for block in blocks:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import gpu.blas3
+from gpu.blas3 import run as runs
 from gpu.blas3.execute import execute
 from gpu.blas3.options import Options
 from gpu.blas3.plan import plan_of
@@ -106,6 +107,23 @@ def test_without_any_device_the_result_is_as_before(routine: str) -> None:
             call(**options)
         np.testing.assert_array_equal(result, c)
         assert is_clean(machine)
+
+
+def test_a_device_that_is_lost_again_ends_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    attempts: list[Any] = []
+
+    def lost(run: Any, call: Any, plan: Any, devices: Any, counts: Any) -> None:
+        attempts.append(tuple(devices))
+        call.matrices["c"][...] = np.nan
+        raise DeviceLostError("device 0 is lost", device=0)
+
+    monkeypatch.setattr(runs, "_run", lost)
+    drawn, options = product(12), Options(on_device_loss="continue")
+    before = drawn.matrices["c"].copy()
+    with pytest.raises(DeviceLostError):
+        execute(drawn.call(), Machine(H200x4), 4, None, options, None)
+    assert attempts == [(0, 1, 2, 3), (1, 2, 3)]
+    np.testing.assert_array_equal(drawn.matrices["c"], before)
 
 
 def test_a_loss_changes_no_bit() -> None:
