@@ -184,17 +184,16 @@ class Bench:
 
 def predictions(rows: Sequence[str], tile: int | None) -> Iterator[Row]:
     """The seconds that the model says, for matrices that take no memory."""
-    import numpy as np
-
     import simwarp
+    from simwarp.lab.blas.unbacked import unbacked
     from simwarp.machine import H200, H200x2
 
     for name in rows:
         prefix, kind, n, devices = parts_of(name)
         operands = object.__new__(Operands)
         operands.n, operands.prefix = n, prefix
-        dtype = np.float64 if prefix == "d" else np.float32
-        operands.a, operands.b, operands.c = (np.empty((n, n), dtype, order="F") for _ in range(3))
+        dtype = "float64" if prefix == "d" else "float32"
+        operands.a, operands.b, operands.c = (unbacked((n, n), dtype) for _ in range(3))
         case = Case(operands, kind)
         machine = simwarp.Machine((H200, H200x2)[devices - 1], values=False)
         counts = gpu.blas3.Statistics()

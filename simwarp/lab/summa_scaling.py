@@ -7,20 +7,16 @@ broadcast is not hidden.
 
 from __future__ import annotations
 
-import mmap
 from dataclasses import dataclass
 from math import ceil, log2, sqrt
 from typing import Literal
 
-import numpy as np
-import numpy.typing as npt
-
 from gpu.blas3 import ProcessGrid, Statistics, dgemm
+from simwarp.lab.blas.unbacked import unbacked
 from simwarp.machine import H200x4, Machine, Topology
 
 PANELS = (4096, 8192, 16384, 32768)
 """The widths that are tried by default."""
-_NO_RESERVE = 0x4000  # MAP_NORESERVE, which mmap does not name before Python 3.13
 
 
 @dataclass(frozen=True)
@@ -133,15 +129,8 @@ class Model:
     def _product(self, m: int, n: int, k: int) -> float:
         """The time of one host for ``C + A B``."""
         if (m, n, k) not in self._seconds:
-            a, b, c = (_unbacked(*shape) for shape in ((m, k), (k, n), (m, n)))
+            a, b, c = (unbacked(shape, "float64") for shape in ((m, k), (k, n), (m, n)))
             counts, machine = Statistics(), Machine(self._topology, values=False)
             dgemm(1.0, a, b, 1.0, c, overwrite_c=1, device=machine, statistics=counts)
             self._seconds[m, n, k] = counts.seconds
         return self._seconds[m, n, k]
-
-
-def _unbacked(rows: int, columns: int) -> npt.NDArray[np.float64]:
-    """A column-major matrix that has addresses and no memory: nobody may read or write it."""
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
-    addresses = mmap.mmap(-1, 8 * rows * columns, flags=flags)
-    return np.frombuffer(addresses, np.float64).reshape((rows, columns), order="F")

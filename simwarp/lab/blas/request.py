@@ -16,6 +16,7 @@ from gpu.blas3.problem import PREFIXES, RANK_K, TRIANGULAR, Name, Problem
 from reference.blas3 import error_of
 from reference.errors import SchemeError
 from reference.types.arguments import check_option
+from simwarp.lab.blas.unbacked import unbacked
 from simwarp.lab.network_studies import room
 
 Matrices: TypeAlias = dict[Name, npt.NDArray[Any]]
@@ -85,10 +86,10 @@ class Request:
         )
 
     def matrices(self, *, values: bool) -> Matrices:
-        """Matrices of random numbers, or without values: pages that nothing touches."""
+        """Matrices of random numbers, or without values: addresses that nothing touches."""
         with room(f"{self.routine} of {self.problem.m} x {self.problem.n}", "give smaller sizes"):
             found: Any = {
-                name: self._numbers(shape) if values else np.empty(shape, self.problem.dtype, order="F")
+                name: self._numbers(shape) if values else unbacked(shape, self.problem.dtype)
                 for name, shape in self.problem.shapes.items()
             }
         if values and self.problem.routine in TRIANGULAR:

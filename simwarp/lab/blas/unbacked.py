@@ -1,0 +1,29 @@
+"""Matrices for simulated machines that move no values: addresses without memory."""
+
+from __future__ import annotations
+
+import mmap
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+_NO_RESERVE = 0x4000  # MAP_NORESERVE, which mmap does not name before Python 3.13
+_LARGEST = 1 << 46
+"""Bytes: half of what a process of 47 bits can address."""
+
+
+def unbacked(shape: tuple[int, int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """A column-major matrix that nobody may read or write; MemoryError if it has too many addresses.
+
+    >>> unbacked((3_000_000, 1_000_000), "f8").nbytes
+    24000000000000
+    """
+    kind = np.dtype(dtype)
+    nbytes = shape[0] * shape[1] * kind.itemsize
+    if nbytes > _LARGEST:
+        raise MemoryError(f"a matrix of {nbytes} bytes")
+    if not nbytes:
+        return np.empty(shape, kind, order="F")
+    addresses = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
+    return np.frombuffer(addresses, kind).reshape(shape, order="F")
