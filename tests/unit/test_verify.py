@@ -131,7 +131,7 @@ def test_inputs_of_every_case_are_pinned():
         "H200, 1 x the least budget",
         "sgemm trans_a=T trans_b=T, alpha -1.0, beta 0.75, a 1 x 4 C, b 8 x 1 C, c 4 x 8 C, tiles of 8, "
         "H200, 2 x the least budget, cache False, order fifo, steal False, streams 8, allocation native, "
-        "advance batch, ahead 2, station 3",
+        "advance batch, addend first, ahead 2, station 3",
     ]
 
 
