@@ -72,7 +72,7 @@ def summa(
 
     Notes
     -----
-    There are no transposes. Sums run along k in panels. With ``Options(addend="first")`` they have one order
+    Transposes are left out. Sums run along k in panels. With ``Options(addend="first")`` they have one order
     on every grid: if tiles divide the panel and the blocks, bits are those of one process with the same tile
     and option, as long as the tile routine's do not depend on the layout of its operands. Source: van de
     Geijn and Watts, SUMMA: Scalable Universal Matrix Multiplication Algorithm (1997).

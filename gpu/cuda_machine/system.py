@@ -44,7 +44,7 @@ def _driver() -> Any:
     try:
         (status,) = driver.cuInit(0)
         why = status.name if status else ""
-    except RuntimeError as error:  # there is no libcuda
+    except RuntimeError as error:  # libcuda is missing
         why = str(error).partition("\n")[0]
     if why:
         raise NoGpuError(f"CUDA cannot start: {why}\ncheck nvidia-smi, or use simwarp.Machine()")

@@ -198,7 +198,7 @@ class _Axis:
 
 
 def nice_step(least: float) -> float:
-    """The smallest of 1, 2 and 5 times a power of ten that is no less than a positive number.
+    """The smallest of 1, 2 and 5 times a power of ten that is at least a positive number.
 
     >>> nice_step(0.03), nice_step(51.0)
     (0.05, 100.0)

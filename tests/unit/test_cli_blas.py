@@ -102,8 +102,8 @@ def test_explain_takes_flags_and_sizes(capsys):
         (("zherk", "64", "--trans-a", "T"), "zherk has no --trans-a T"),
         (("dtrsm", "64", "32", "16"), "dtrsm has no K=16"),
         (("dsyrk", "64", "32"), "dsyrk of 64 x 32"),
-        (("dgemm", "64", "--topology", "PLUTO"), "there is no topology 'PLUTO'"),
-        (("dgemm", "64", "--variant", "best"), "there is no variant 'best'"),
+        (("dgemm", "64", "--topology", "PLUTO"), "the topology 'PLUTO' is unknown"),
+        (("dgemm", "64", "--variant", "best"), "the variant 'best' is unknown"),
         (("dgemm", "400000", "--tile", "200000", "--topology", "H200"), "device 0 has a budget of"),
     ],
 )
@@ -320,8 +320,8 @@ def test_efficiency_is_the_rate_over_that_of_as_many_single_devices(capsys):
         (("--devices", "1,4"), "4 devices of Everest"),
         (("--devices", "0"), "0 devices of Everest"),
         (("--routines", "dgemm,dfoo"), "there is no routine='dfoo'"),
-        (("--variants", "paper,slow"), "there is no variant 'slow'"),
-        (("--topology", "x"), "there is no topology 'x'"),
+        (("--variants", "paper,slow"), "the variant 'slow' is unknown"),
+        (("--topology", "x"), "the topology 'x' is unknown"),
     ],
 )
 def test_what_no_bench_can_run_is_refused_before_the_first_run(capsys, monkeypatch, arguments, message):

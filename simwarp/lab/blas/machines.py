@@ -77,7 +77,7 @@ def topology_of(name: str, devices: int | None = None) -> Topology:
     """
     found = {known.lower(): topology for known, topology in TOPOLOGIES.items()}.get(name.lower())
     if found is None:
-        raise SchemeError(f"there is no topology {name!r}\nthere are {', '.join(TOPOLOGIES)}\nchoose one")
+        raise SchemeError(f"the topology {name!r} is unknown\nknown are {', '.join(TOPOLOGIES)}\nchoose one")
     return found if devices is None else first(found, devices)
 
 

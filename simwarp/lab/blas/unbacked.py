@@ -25,5 +25,8 @@ def unbacked(shape: tuple[int, int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         raise MemoryError(f"a matrix of {nbytes} bytes")
     if not nbytes:
         return np.empty(shape, kind, order="F")
-    addresses = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
+    try:
+        addresses = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
+    except OSError as error:  # a limit of the process or of the system
+        raise MemoryError(f"a matrix of {nbytes} bytes: {error}") from None
     return np.frombuffer(addresses, kind).reshape(shape, order="F")

@@ -34,5 +34,5 @@ def variant(name: str) -> Options:
     ('fifo', 'batch')
     """
     if name not in VARIANTS:
-        raise SchemeError(f"there is no variant {name!r}\nthere are {', '.join(VARIANTS)}\nchoose one")
+        raise SchemeError(f"the variant {name!r} is unknown\nknown are {', '.join(VARIANTS)}\nchoose one")
     return VARIANTS[name]
