@@ -20,6 +20,7 @@ from gpu.bconv.schemes import EVERY_SCHEME as CONVOLUTIONS
 from gpu.bmm.schemes import EVERY_SCHEME as PRODUCTS
 from gpu.bnn.launches import launch_of
 from gpu.bnn.plan import Step, steps_of, values_of
+from gpu.bnn.residuals import is_sum
 from gpu.bnn.site import Site, bytes_of
 from reference.errors import DtypeError, FormatError, LaunchError, SchemeError, ShapeError
 from reference.types.network import Conv, Dense, Network, Reals, Residual
@@ -220,7 +221,7 @@ def scheme(network: Network, meter: Meter, images: int, progress: Progress) -> F
         prepared = gpu.bnn.prepare(network, schemes=words, device=meter.device)
         found = prepared.launches(_upload(network, meter, images))
         cases = [
-            (step, name, given)
+            (_alone(step), name, given)
             for step, _, given in found
             if step.layers
             and isinstance(step.layers[0], Conv | Dense)
@@ -234,11 +235,18 @@ def scheme(network: Network, meter: Meter, images: int, progress: Progress) -> F
             flag = meter.device.upload(np.zeros(1, np.int32))
             try:
                 launch = launch_of(step, Site(meter.device, values, {step.paths[0]: name}, flag))
-                row |= meter.cost(partial(launch, *given), TOGETHER)
+                row |= meter.cost(partial(launch, *given[: len(step.reads)]), TOGETHER)
             except _REFUSALS as error:
                 row["refused"] = _why(error)
             rows.append(row)
     return _facts("scheme", network.name, meter, images, rows)
+
+
+def _alone(step: Step) -> Step:
+    """A convolution without the residual that is joined to it, which most schemes cannot add."""
+    if not is_sum(step):
+        return step
+    return Step(step.layers[:1], step.paths[:1], step.reads[:1], step.paths[:1])
 
 
 def residual_bytes(network: Network) -> int:

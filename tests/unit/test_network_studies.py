@@ -11,6 +11,7 @@ import pytest
 import gpu.bnn
 import gpu.bnn.network
 import simwarp
+from gpu.bnn.residuals import is_sum
 from reference import FormatError, NoGpuError, SchemeError, ShapeError, pack
 from reference.bnn import Dense, Network, Pixels, Threshold, mlp, resnet14, save
 from simwarp.cli import main
@@ -241,6 +242,18 @@ def test_scheme_says_which_layer_refuses_what():
     assert rows["auto"]["instructions"] in {
         row["instructions"] for name, row in rows.items() if name != "auto"
     }
+
+
+@pytest.mark.slow
+def test_scheme_measures_convolutions_without_the_sums_that_are_joined_to_them(monkeypatch):
+    monkeypatch.setattr(studies, "CONVOLUTIONS", ("bconv32", "wgmma"))
+    monkeypatch.setattr(studies, "PRODUCTS", ())
+    network, device = resnet14(size=8, width=8), simwarp.Device()
+    assert any(map(is_sum, (step for step, _ in gpu.bnn.prepare(network, device=device)._steps)))
+    rows = studies.scheme(network, studies.Counter(device), 1, silent)["rows"]
+    residuals = [row for row in rows if row["path"].endswith("body.3")]
+    assert {row["scheme"] for row in residuals} == {"auto", "bconv32", "wgmma"}
+    assert all(row["layers"] == ["Conv"] and row["instructions"] for row in residuals)
 
 
 def test_every_kind_of_refusal_is_a_row(monkeypatch):
