@@ -12,6 +12,7 @@ from typing import Any
 import numpy.typing as npt
 
 from gpu.cuda_machine import running
+from gpu.cuda_machine.allocations import Allocations
 from gpu.cuda_machine.contexts import Contexts
 from gpu.cuda_machine.copies import Copies
 from gpu.cuda_machine.cublas import Cublas
@@ -25,8 +26,6 @@ from gpu.machine import Routine, Tile
 from reference.errors import (
     DeviceLostError,
     DeviceMemoryError,
-    DtypeError,
-    FreedMemoryError,
     LaunchError,
     MachineError,
     ShapeError,
@@ -55,7 +54,10 @@ class CudaMachine:
         Whether `timeline` records operations, which costs two more events for each.
     keep_pinned : bool
         Whether memory stays page-locked after the last `unpin`, as long as its array lives: page-locking
-        takes longer than most products. A failed `run`, and `close`, end that.
+        takes longer than most products. A failed `run`, `trim` and `close` end that.
+    keep_memory : bool
+        Whether the largest memory that was freed on a device stays allocated: the next call takes it, or a
+        larger one takes its place. What fails, `trim` and `close` end that.
 
     Attributes
     ----------
@@ -81,6 +83,7 @@ class CudaMachine:
         *,
         record: bool = False,
         keep_pinned: bool = True,
+        keep_memory: bool = True,
     ) -> None:
         libraries = system()
         self.driver = Driver(libraries.driver)
@@ -96,8 +99,7 @@ class CudaMachine:
         except BaseException:
             self._contexts.release()
             raise
-        self._memories: dict[CudaMemory, None] = {}
-        self._used = [0] * self.devices
+        self._allocations = Allocations(self.driver, self._contexts, keep_memory)
         self._streams = 0
         self._running = False
 
@@ -128,12 +130,12 @@ class CudaMachine:
         """The bytes of a device that can be allocated now."""
         given = self._budgets[self._device(device)]
         if given is not None:
-            return max(given - self._used[device], 0)
+            return max(given - self._allocations.used(device), 0)
         with self._contexts.on(device):
             status, free, total = self.driver.api.cuMemGetInfo()
         if status:
             raise self.driver.error("cuMemGetInfo", status, device)
-        return max(int(free) - min(_RESERVE, int(total) // 16), 0)
+        return max(int(free) + self._allocations.idle(device) - min(_RESERVE, int(total) // 16), 0)
 
     def reaches(self, device: int, peer: int) -> bool:
         """Whether a device can copy from a peer without the host."""
@@ -146,7 +148,7 @@ class CudaMachine:
     def allocated(self, device: int) -> tuple[CudaMemory, ...]:
         """The memory of a device that is not freed."""
         self._device(device)
-        return tuple(memory for memory in self._memories if memory.device == device)
+        return self._allocations.of(device)
 
     def pinned(self) -> int:
         """The number of host arrays that are pinned."""
@@ -171,53 +173,28 @@ class CudaMachine:
         self._usable(device)
         if nbytes < 1:
             raise ShapeError(f"allocation of {nbytes} bytes\na memory has at least one byte\nask for more")
-        given = self._budgets[device]
-        if given is not None and nbytes > given - self._used[device]:
-            raise self._no_room(device, nbytes, given - self._used[device])
-        memory = CudaMemory(self, device, nbytes, 0)
-        found: list[Any] = []
-        with self._contexts.on(device):
-            try:  # Python handles Ctrl-C behind the call of extend
-                found.extend(map(self.driver.api.cuMemAlloc, (nbytes,)))
-                status, address = found[0]
-                if not status:
-                    memory.address = int(address)
-                    self._memories[memory] = None
-                    self._used[device] += nbytes
-            except BaseException:
-                if found and memory not in self._memories and not found[0][0]:
-                    self.driver.api.cuMemFree(found[0][1])
-                self._pins.expire()
-                raise
-        if status:
-            if status.name == "CUDA_ERROR_OUT_OF_MEMORY":
-                raise self._no_room(device, nbytes, self.budget(device))
-            raise self.driver.error("cuMemAlloc", status, device)
-        return memory
+        given, used = self._budgets[device], self._allocations.used(device)
+        if given is not None and nbytes > given - used:
+            raise self._no_room(device, nbytes, given - used)
+        try:
+            found = self._allocations.allocate(self, device, nbytes)
+        except BaseException:
+            self._expire()
+            raise
+        if isinstance(found, CudaMemory):
+            return found
+        if found.name == "CUDA_ERROR_OUT_OF_MEMORY":
+            raise self._no_room(device, nbytes, self.budget(device))
+        raise self.driver.error("cuMemAlloc", found, device)
 
     def free(self, memory: object) -> None:
         """Return memory; the host must have waited for all work on it."""
-        if not isinstance(memory, CudaMemory):
-            raise DtypeError(
-                f"free of a {type(memory).__name__}\nfree takes what allocate() returned\n"
-                "pass the memory, not a tile"
-            )
-        if memory not in self._memories:
-            raise FreedMemoryError(
-                f"free of {memory!r}",
-                "it is freed already" if memory.freed else "it is of another machine",
-                "free each memory once, on its machine",
-            )
-        device = memory.device
-        try:
-            with self._contexts.on(device):
-                self.driver.call("cuMemFree", memory.address, device=device)
-        except MachineError:  # the memory of a lost device is lost with it
-            if device not in self.driver.lost:
-                raise
-        del self._memories[memory]
-        self._used[device] -= memory.nbytes
-        memory.freed = True
+        self._allocations.free(memory)
+
+    def trim(self) -> None:
+        """Give back what is only kept: memory of the devices, and locked pages."""
+        self._allocations.trim()
+        self._pins.forget()
 
     def pin(self, array: npt.NDArray[Any]) -> None:
         """Page-lock a host array, as copies need; pins of one array are counted."""
@@ -375,8 +352,7 @@ class CudaMachine:
                     running.close(workers)
                     running.settle_quietly(self)
                     self._recorder.drop()
-                    with suppress(MachineError):
-                        self._pins.expire()
+                    self._expire()
                     raise
         finally:
             self._running = False
@@ -401,8 +377,7 @@ class CudaMachine:
 
         running.settle_quietly(self)
         self._pins.close(release)
-        for memory in list(self._memories):
-            release(memory.device, self.free, memory)
+        self._allocations.close(release)
         self._recorder.close(release)
         self._queues.close(release)
         try:
@@ -423,6 +398,12 @@ class CudaMachine:
     def __del__(self) -> None:
         with suppress(Exception):  # a machine that was never made, or the end of the process
             self.close()
+
+    def _expire(self) -> None:
+        """Keep nothing beyond its use after a failure, whose error is raised."""
+        for forget in (self._pins.expire, self._allocations.expire):
+            with suppress(MachineError):
+                forget()
 
     # ---------------------------------------------------------------------------------------- arguments
 
@@ -464,9 +445,10 @@ class CudaMachine:
             )
 
     def _no_room(self, device: int, nbytes: int, budget: int) -> DeviceMemoryError:
+        used = self.allocated(device)
         return DeviceMemoryError(
             f"allocation of {nbytes} bytes on device {device}",
-            f"{budget} bytes are free, {self._used[device]} in {len(self.allocated(device))} allocations",
+            f"{budget} bytes are free, {sum(one.nbytes for one in used)} in {len(used)} allocations",
             "ask for less than CudaMachine.budget, or free memory first",
             device=device,
             asked=nbytes,

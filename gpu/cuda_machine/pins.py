@@ -8,6 +8,9 @@ Locking takes longer than a product, so the last `unpin` keeps a registration if
 memory: it ends when that array is deleted (a weak reference is called before its memory is freed), when it is
 in the way of another, when page-locking fails, after a failed run, or with the machine. Memory of other
 owners, a file's mapping say, could vanish unseen: its registrations end with the last `unpin`.
+
+The driver knows one registration of a page in a process. So the machines of a process share theirs: one may
+use what another has locked, and releases what another only keeps if it is in the way.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import mmap
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -38,8 +42,10 @@ class Registration:
     ----------
     start, end : int
         Addresses of pages.
+    maker : object
+        Of the machine that locked them.
     users : int
-        Pinned arrays in it.
+        Pinned arrays in it, of all machines.
     owners : list of weakref
         The arrays whose memory it holds.
     is_kept : bool
@@ -51,6 +57,7 @@ class Registration:
 
     start: int
     end: int
+    maker: object
     users: int = 0
     owners: list[Any] = field(default_factory=list[Any])
     is_kept: bool = True
@@ -67,6 +74,12 @@ class Pinned:
     registration: Registration | None
     array: npt.NDArray[Any]
     count: int = 1
+
+
+_REGISTRATIONS: list[tuple[Any, Registration]] = []
+"""Those of all machines, each with its driver, which tests replace."""
+_CHANGES = RLock()
+"""Held while a thread changes them."""
 
 
 class Pins:
@@ -87,15 +100,24 @@ class Pins:
     ) -> None:
         self._driver, self._contexts, self._settle, self._keep = driver, contexts, settle, keep
         self._pinned: dict[tuple[int, int], Pinned] = {}
-        self._registrations: list[Registration] = []
+        self._maker = object()
+        """Stands for this machine: a reference to it would keep it alive."""
+
+    def _registrations(self) -> list[Registration]:
+        """Those of all machines."""
+        return [one for api, one in list(_REGISTRATIONS) if api is self._driver.api]
+
+    def _own(self) -> list[Registration]:
+        """Those that this machine has made."""
+        return [one for one in self._registrations() if one.maker is self._maker]
 
     def __len__(self) -> int:
         return len(self._pinned)
 
     @property
     def registered(self) -> int:
-        """The bytes of all registrations."""
-        return sum(one.end - one.start for one in list(self._registrations))
+        """The bytes of the registrations that this machine has made."""
+        return sum(one.end - one.start for one in self._own())
 
     def holds(self, start: int, end: int) -> bool:
         """Whether a pinned array holds all these addresses."""
@@ -110,30 +132,33 @@ class Pins:
         if found is not None:
             found.count += 1
             return
-        try:
-            registration = self._registration(array, *bounds) if bounds[0] < bounds[1] else None
-            self._pinned[bounds] = Pinned(*bounds, registration, array)
-        except BaseException:  # Ctrl-C is likely to come in long calls
-            self.expire()
-            raise
-        if registration is not None:
-            registration.users += 1
+        with _CHANGES:
+            try:
+                registration = self._registration(array, *bounds) if bounds[0] < bounds[1] else None
+                self._pinned[bounds] = Pinned(*bounds, registration, array)
+            except BaseException:  # Ctrl-C is likely to come in long calls
+                self.expire()
+                raise
+            if registration is not None:
+                registration.users += 1
 
     def _registration(self, array: npt.NDArray[Any], start: int, end: int) -> Registration | None:
         """The registration for some addresses; None if others have locked them."""
         first, last = start & -mmap.PAGESIZE, -(-end // mmap.PAGESIZE) * mmap.PAGESIZE
-        near = [one for one in list(self._registrations) if one.start < last and first < one.end]
+        near = [one for one in self._registrations() if one.start < last and first < one.end]
         if len(near) == 1 and near[0].start <= first and last <= near[0].end and not near[0].is_stale:
-            self._own(near[0], _owner(array))
+            self._end_with(near[0], _owner(array))
             return near[0]
         if not near and self._is_locked(start) and self._is_locked(end - 1):
             return None
+        self._check_others(near, array)
         if any(one.users for one in near):
             self._settle()
         for one in near:
             self._release(one)
         near = [one for one in near if one.users]
-        made = Registration(min([first, *(x.start for x in near)]), max([last, *(x.end for x in near)]))
+        start, end = min([first, *(x.start for x in near)]), max([last, *(x.end for x in near)])
+        made = Registration(start, end, self._maker)
         try:
             self._lock(made, array)
         except BaseException:
@@ -143,18 +168,31 @@ class Pins:
             made.users += one.users
             made.is_kept &= one.is_kept and not one.is_stale
             for owner in one.owners:
-                self._own(made, owner())
+                self._end_with(made, owner())
         for pinned in self._pinned.values():
             if pinned.registration in near:
                 pinned.registration = made
-        self._own(made, _owner(array))
+        self._end_with(made, _owner(array))
         return made
+
+    def _check_others(self, near: list[Registration], array: npt.NDArray[Any]) -> None:
+        """Check that no other machine uses registrations that must be replaced."""
+        for one in near:
+            if one.users > sum(pinned.registration is one for pinned in self._pinned.values()):
+                raise DriverError(
+                    f"an array of {array.nbytes} bytes cannot be page-locked",
+                    "another machine uses an array that shares a page with it, and not all of its pages",
+                    "let that call end, or pin a whole array of which both are parts on both machines first",
+                    call="cuMemHostRegister",
+                    status="CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED",
+                    device=0,
+                )
 
     def _lock(self, made: Registration, array: npt.NDArray[Any]) -> None:
         """Register pages; if the driver refuses, without what is only kept, and once more."""
         with self._contexts.on(0):
             status = self._register(made)
-            if status and self.forget():
+            if status and self.forget(self._registrations()):
                 status = self._register(made)
         if status:
             error = self._driver.error("cuMemHostRegister", status, 0)
@@ -177,7 +215,7 @@ class Pins:
             found.extend(map(ask, (made.start,), (made.end - made.start,), (_PORTABLE,)))
             if not found[0][0]:
                 made.is_released = False
-                self._registrations.append(made)
+                _REGISTRATIONS.append((self._driver.api, made))
         except BaseException:
             if found and not found[0][0]:
                 self._unregister(made)
@@ -197,7 +235,7 @@ class Pins:
             status, kind = self._driver.api.cuPointerGetAttribute(which, address)
         return not status and int(kind) == int(self._driver.api.CUmemorytype.CU_MEMORYTYPE_HOST)
 
-    def _own(self, registration: Registration, owner: Any) -> None:
+    def _end_with(self, registration: Registration, owner: Any) -> None:
         """Let a registration end with the array that owns memory in it; None: the array has gone."""
         if owner is None or not owner.flags.owndata or not self._keep:
             registration.is_kept = False
@@ -215,10 +253,11 @@ class Pins:
     def _owner_gone(self, registration: Registration) -> None:
         """Release what nobody uses: this runs in any thread, and between any two statements of others."""
         registration.is_stale = True
-        if registration.users or registration.is_released:
-            return
-        with self._contexts.apart():
-            self._unregister(registration)
+        with _CHANGES:
+            if registration.users or registration.is_released:
+                return
+            with self._contexts.apart():
+                self._unregister(registration)
 
     # ----------------------------------------------------------------------------------------- unpin
 
@@ -239,28 +278,36 @@ class Pins:
         registration = pinned.registration
         if registration is None:
             return
-        registration.users -= 1
-        if not registration.users and (registration.is_stale or not registration.is_kept):
-            self._release(registration)
+        with _CHANGES:
+            registration.users -= 1
+            if not registration.users and (registration.is_stale or not registration.is_kept):
+                self._release(registration)
 
     def expire(self) -> None:
         """Keep no registration of today beyond its last unpin."""
-        for one in self._registrations:
+        for one in self._own():
             one.is_kept = False
         self.forget()
 
-    def forget(self) -> int:
-        """Release what is only kept; how many registrations that were."""
-        idle = [one for one in list(self._registrations) if not one.users]
-        for one in idle:
-            self._release(one)
+    def forget(self, registrations: list[Registration] | None = None) -> int:
+        """Release what is only kept, by this machine or among these; how many registrations that were."""
+        with _CHANGES:
+            idle = [one for one in registrations or self._own() if not one.users]
+            for one in idle:
+                self._release(one)
         return len(idle)
 
     def close(self, release: Callable[..., None]) -> None:
-        """Release everything."""
-        self._pinned.clear()
-        for one in list(self._registrations):
-            release(0, self._release, one)
+        """Release everything that no other machine uses."""
+        with _CHANGES:
+            for pinned in self._pinned.values():
+                if pinned.registration is not None:
+                    pinned.registration.users -= 1
+            self._pinned.clear()
+            for one in self._own():
+                one.is_kept = False
+                if not one.users:
+                    release(0, self._release, one)
 
     def _release(self, registration: Registration) -> None:
         """End a registration."""
@@ -276,8 +323,7 @@ class Pins:
     def _unregister(self, registration: Registration) -> Any:
         """Unregister pages; the status."""
         registration.is_released = True
-        if registration in self._registrations:
-            self._registrations.remove(registration)
+        _REGISTRATIONS[:] = [pair for pair in _REGISTRATIONS if pair[1] is not registration]
         return self._driver.api.cuMemHostUnregister(registration.start)[0]
 
 

@@ -17,8 +17,7 @@ from gpu.blas3 import execute as execution
 from gpu.blas3.execute import execute
 from gpu.blas3.plan import plan_of
 from gpu.blas3.problem import PREFIXES, ROUTINES, Problem
-from gpu.cuda_machine import CudaMachine, DriverError, RoutineError, pins
-from gpu.cuda_machine import machine as machines
+from gpu.cuda_machine import CudaMachine, DriverError, RoutineError, allocations, pins
 from gpu.machine import Tile
 from reference.errors import (
     CopyError,
@@ -74,12 +73,15 @@ def test_drawn_calls_are_right_and_leave_nothing_behind(gpus, routine):
     draw = random.Random(f"gpus of {routine}")
     for seed in range(8):
         found = gpus(draw.choice([1, 2, 3]), seed, peers=draw.random() < 0.7)
-        machine = CudaMachine(record=draw.random() < 0.3, keep_pinned=draw.random() < 0.7)
+        keep = draw.random() < 0.7, draw.random() < 0.5
+        machine = CudaMachine(record=draw.random() < 0.3, keep_pinned=keep[0], keep_memory=keep[1])
         drawn, options = draw_call(draw, routine), draw_options(draw)
         error = compute(drawn, machine, draw.randint(1, 6), options, draw.choice([1, 1, 2, 100]))
         assert error <= 1, (drawn, options)
         assert not machine.pinned()
+        machine.trim()
         assert not found.driver.allocations
+        assert not found.driver.registrations
         machine.close()
         assert found.is_clean()
 
@@ -199,7 +201,7 @@ def test_ctrl_c_during_a_long_call_leaves_nothing_behind(gpus, monkeypatch, name
 
     pending: list[int] = []
     monkeypatch.setattr(found.driver, name, signalled, raising=False)
-    monkeypatch.setattr(pins if name == "cuMemHostRegister" else machines, "map", raising(pending), False)
+    monkeypatch.setattr(pins if name == "cuMemHostRegister" else allocations, "map", raising(pending), False)
     with pytest.raises(KeyboardInterrupt):
         execute(product(24).call(), machine, 4, None, None, None)
     assert (machine.pinned(), machine.registered()) == (0, 0)
@@ -502,6 +504,87 @@ def test_large_problems_use_all_gpus_by_default(gpus, monkeypatch):
         gpu.blas3.dgemm(1.0, a, b)
 
 
+def test_machines_share_the_pages_that_they_lock(gpus):
+    """The driver refuses a page twice; on a GPU a second machine met one that the first had kept."""
+    found = gpus(2)
+    first, second = CudaMachine([0]), CudaMachine([1])
+    whole = np.ones(20_000)
+    left, right = whole[:10_001], whole[10_001:]
+    first.pin(left), first.unpin(left)
+    assert first.registered() > 0
+    second.pin(right)  # the page between them is only kept by the first
+    assert first.registered() == 0
+    first.pin(right)  # the second has locked it
+    assert first.registered() == 0
+    with pytest.raises(DriverError, match="another machine uses an array that shares a page"):
+        first.pin(left)
+    second.unpin(right), second.close()
+    assert len(found.driver.registrations) == 1
+    first.unpin(right)
+    assert not found.driver.registrations
+    assert compute(product(12), first, 4) <= 1
+
+
+# --------------------------------------------------------------------------------------------------
+# Memory that is kept
+# --------------------------------------------------------------------------------------------------
+
+
+def kept(found):
+    """Bytes of each allocation of the driver."""
+    return sorted(len(one.data) for one in found.driver.allocations)
+
+
+def test_a_second_call_allocates_nothing(gpus):
+    found, machine = gpus(2), CudaMachine()
+    for _ in range(3):
+        assert compute(product(24), machine, 4) <= 1
+    assert found.driver.calls["cuMemAlloc"] == 2
+    assert not any(map(machine.allocated, range(2)))
+
+
+def test_the_largest_freed_memory_of_a_device_is_kept(gpus):
+    found, machine = gpus(1), CudaMachine()
+    small, large = machine.allocate(0, 1024), machine.allocate(0, 4096)
+    machine.free(large), machine.free(small)
+    assert kept(found) == [4096]
+    assert machine.allocate(0, 2000).address != large.address  # it would leave more than half unused
+    again = machine.allocate(0, 2048)
+    assert (again.address, again.nbytes, again.freed, large.freed) == (large.address, 2048, False, True)
+    with pytest.raises(FreedMemoryError, match="freed already"):
+        machine.free(large)
+    machine.free(again)
+    assert kept(found) == [2000, 4096]
+    machine.trim()
+    assert kept(found) == [2000]
+
+
+def test_kept_memory_counts_as_free_and_makes_room(gpus):
+    found = gpus(1)
+    machine = CudaMachine()
+    total = machine.budget(0)
+    machine.free(machine.allocate(0, total * 3 // 4))
+    assert machine.budget(0) == total
+    small = machine.allocate(0, total // 3)
+    assert kept(found) == [total // 3]
+    machine.free(small)
+
+
+def test_a_failed_call_keeps_no_memory(gpus):
+    found, machine = gpus(1), CudaMachine()
+    first = machine.allocate(0, 4096)
+
+    def fails():
+        yield machine.record(machine.stream(0))
+        raise ZeroDivisionError("planted")
+
+    with pytest.raises(ZeroDivisionError):
+        machine.run([fails()])
+    assert kept(found) == [4096]  # it is in use
+    machine.free(first)
+    assert kept(found) == []
+
+
 # --------------------------------------------------------------------------------------------------
 # The replaced driver finds wrong uses
 # --------------------------------------------------------------------------------------------------
@@ -519,7 +602,7 @@ def test_the_calls_are_those_of_the_bindings():
 
 def test_wrong_uses_of_the_driver_are_found(gpus):
     found = gpus(2)
-    machine, matrix = CudaMachine(), np.asfortranarray(np.ones((4, 4)))
+    machine, matrix = CudaMachine(keep_memory=False), np.asfortranarray(np.ones((4, 4)))
     driver, memory = found.driver, machine.allocate(0, 128)
     machine.pin(matrix)
     stream = machine.stream(0)
@@ -539,7 +622,7 @@ def test_wrong_uses_of_the_driver_are_found(gpus):
         with pytest.raises(DriverFaultError, match="one registration does not hold"):
             driver.cuMemcpyHtoDAsync(memory.address, np.ones(4096).ctypes.data + (1 << 40), 8, queue)
         machine.run([])
-        machine.free(memory)
+        machine.trim()  # frees what the driver refused before
         with pytest.raises(DriverFaultError, match="outside of allocations"):
             driver.cuMemsetD8Async(memory.address, 0, 1, queue)
     other = machine._queues._new_event
