@@ -1,6 +1,6 @@
 """Level-3 BLAS from pinned host memory on one or two GPUs, beside cublasXt and cuBLAS on the device.
 
-    python benchmarks/blas3.py [--rows dgemm/16384 dsyrk/16384/2 …] [--model PATH] [--json PATH] [--no-peers]
+    python benchmarks/blas3.py [--rows dgemm/16384 dsyrk/16384/2 …] [--json PATH] [--no-peers]
     python benchmarks/blas3.py --predict [--rows …] --json PATH
     python benchmarks/blas3.py --merge PATH… --json PATH
 
@@ -11,8 +11,9 @@ best tile among 2048, 4096 and 8192; ``in-core`` is one routine of cuBLAS on mat
 ``dgemm/80000/2`` has a budget of 24 GB for each GPU.
 
 Rows of one size follow one another, with the same matrices. Sampled entries of the last call are compared
-with sums in float64. ``--predict`` needs no GPU: it gives the seconds that the model says for the same plans
-(`simwarp.Machine` with `H200` or `H200x2`), for ``--model`` to put beside the measured ones.
+with sums in float64. Before the rows the machine's links and rates are probed; from these the model predicts
+the seconds of each row (`simwarp.Machine`). ``--predict`` needs no GPU: it gives the seconds of the same
+plans on `H200` and `H200x2`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import Any
 
 from blas3_cases import Case, Operands
 from blas3_peers import TILES, Xt, in_core_seconds, xt_seconds
+from blas3_probe import SIDE, Probe
 from common import Row, about_this_run, merged, parser_of, publish, show, write
 
 import gpu
@@ -95,13 +97,12 @@ class Bench:
     peers : bool
         Whether peers are measured.
     tile : int, optional
-    model : dict of str to float
-        Predicted seconds by row.
     """
 
-    def __init__(self, calls: int, peers: bool, tile: int | None, model: dict[str, float]) -> None:
-        self._calls, self._peers, self._tile, self._model = calls, peers, tile, model
+    def __init__(self, calls: int, peers: bool, tile: int | None) -> None:
+        self._calls, self._peers, self._tile = calls, peers, tile
         self._machine: Any = None
+        self._topology: Any = None
         self._operands: Operands | None = None
 
     def machine(self, devices: int) -> Any:
@@ -110,6 +111,7 @@ class Bench:
             if self._machine is not None:
                 self._machine.close()
             self._machine = gpu.CudaMachine(range(devices))
+            self._topology = Probe(self._machine, SIDE).topology()
         return self._machine
 
     def row(self, name: str) -> Row:
@@ -142,8 +144,8 @@ class Bench:
             **{f"bytes_{way}": counts.total(f"bytes_{way}") for way in ("in", "out", "peer")},
             **tiles,
         }
-        if name in self._model:
-            params["model_seconds"] = self._model[name]
+        params["model_seconds"] = predicted(name, self._topology, self._tile)[1]
+        params["probed"] = about(self._topology)
         return Row(
             name, params, "TFLOP/s", "higher", median(runs), peers, target=target_of(name, peers, devices)
         )
@@ -164,7 +166,7 @@ class Bench:
         xt = Xt(machine.cublas.library, machine.ordinals)
         try:
             for tile in TILES:
-                if tile < case.n:
+                if tile < case.n <= 8 * tile:  # with more tiles it is many times slower than with its best
                     seconds = median(xt_seconds(xt, case, tile, 2))
                     found[str(tile)] = rate(case, seconds)
         finally:
@@ -182,29 +184,39 @@ class Bench:
         return self._operands
 
 
-def predictions(rows: Sequence[str], tile: int | None) -> Iterator[Row]:
-    """The seconds that the model says, for matrices that take no memory."""
+def predicted(name: str, topology: Any, tile: int | None) -> tuple[Case, float]:
+    """A row's case on matrices that take no memory, and the seconds that the model says."""
     import simwarp
     from simwarp.lab.blas.unbacked import unbacked
+
+    prefix, kind, n, _ = parts_of(name)
+    operands = object.__new__(Operands)
+    operands.n, operands.prefix = n, prefix
+    dtype = "float64" if prefix == "d" else "float32"
+    operands.a, operands.b, operands.c = (unbacked((n, n), dtype) for _ in range(3))
+    case, counts = Case(operands, kind), gpu.blas3.Statistics()
+    machine = simwarp.Machine(topology, values=False)
+    case.run(machine, tile=tile, statistics=counts, memory_budget=BUDGETS.get(name))
+    return case, counts.seconds
+
+
+def predictions(rows: Sequence[str], tile: int | None) -> Iterator[Row]:
+    """The rows of the model on H200s."""
     from simwarp.machine import H200, H200x2
 
     for name in rows:
-        prefix, kind, n, devices = parts_of(name)
-        operands = object.__new__(Operands)
-        operands.n, operands.prefix = n, prefix
-        dtype = "float64" if prefix == "d" else "float32"
-        operands.a, operands.b, operands.c = (unbacked((n, n), dtype) for _ in range(3))
-        case = Case(operands, kind)
-        machine = simwarp.Machine((H200, H200x2)[devices - 1], values=False)
-        counts = gpu.blas3.Statistics()
-        case.run(machine, tile=tile, statistics=counts, memory_budget=BUDGETS.get(name))
-        params = {"n": n, "devices": devices, "seconds": counts.seconds}
-        yield Row(name, params, "TFLOP/s", "higher", rate(case, counts.seconds), target=TARGETS[name])
+        _, _, n, devices = parts_of(name)
+        case, seconds = predicted(name, (H200, H200x2)[devices - 1], tile)
+        params = {"n": n, "devices": devices, "seconds": seconds}
+        yield Row(name, params, "TFLOP/s", "higher", rate(case, seconds), target=TARGETS[name])
 
 
-def model_of(path: Path | None) -> dict[str, float]:
-    """The predicted seconds in a file of ``--predict``."""
-    return {row.case: row.params["seconds"] for row in merged([path])[1]} if path else {}
+def about(topology: Any) -> dict[str, Any]:
+    """The figures of a probed topology: GB/s, and TFLOP/s of products."""
+    links = {str(route): link.bytes_per_second for route, link in topology.routes().items()}
+    shared = {" + ".join(map(str, one.routes)): one.bytes_per_second for one in topology.shared}
+    rates = {kind: round(topology.gpus[0].rates[kind] / 1e12, 2) for kind in ("float64", "float32")}
+    return {**{name: round(each / 1e9, 2) for name, each in {**links, **shared}.items()}, **rates}
 
 
 def measured(names: Sequence[str], bench: Bench) -> Iterator[Row]:
@@ -221,7 +233,6 @@ def main() -> None:
     parser.add_argument("--tile", type=int, help="the side of the tiles instead of the default")
     parser.add_argument("--no-peers", action="store_true", help="measure ours only")
     parser.add_argument("--predict", action="store_true", help="ask the model instead of a GPU")
-    parser.add_argument("--model", type=Path, metavar="PATH", help="a file that --predict has written")
     parser.add_argument("--merge", nargs="+", type=Path, metavar="PATH", help="join these files instead")
     options = parser.parse_args()
     if options.merge:
@@ -238,7 +249,7 @@ def main() -> None:
         meta = about_this_run(
             gpu=name, devices=count, driver=f"CUDA {version // 1000}.{version % 1000 // 10}"
         )
-        bench = Bench(options.calls, not options.no_peers, options.tile, model_of(options.model))
+        bench = Bench(options.calls, not options.no_peers, options.tile)
         able = [row for row in TARGETS if parts_of(row)[3] <= count and row not in BUDGETS]
         rows = measured(options.rows or able, bench)
     done: list[Row] = []

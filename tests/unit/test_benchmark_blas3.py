@@ -5,11 +5,23 @@ import pytest
 
 import simwarp
 from benchmark_scripts import scripts
+from simwarp.machine import H200x2
 from support.fake_gpus import gpus
 
 __all__ = ["gpus"]
 
-blas3, cases, peers = scripts("blas3", "blas3_cases", "blas3_peers")
+blas3, cases, peers, probe = scripts("blas3", "blas3_cases", "blas3_peers", "blas3_probe")
+
+
+class Clocked(simwarp.Machine):
+    """A simulated machine without values, whose probe reads its clock."""
+
+    def __init__(self, topology, monkeypatch):
+        super().__init__(topology, values=False)
+        monkeypatch.setattr(probe.time, "perf_counter", self.seconds)
+
+    def name(self, device):
+        return "simulated"
 
 
 @pytest.mark.parametrize("kind", cases.CALLS)
@@ -32,12 +44,15 @@ def test_a_row_has_times_peers_and_bytes(gpus, monkeypatch, row):
     monkeypatch.setitem(blas3.TARGETS, row, None)
     monkeypatch.setattr(blas3, "TILES", ())
     monkeypatch.setattr(blas3, "Xt", lambda *_: type("Xt", (), {"close": lambda self: None})())
-    bench = blas3.Bench(2, True, 32, {row: 1.5})
+    monkeypatch.setattr(blas3, "SIDE", 16)
+    bench = blas3.Bench(2, True, 32)
     found = bench.row(row)
     assert found.ours > 0
     assert found.peers["in-core"] > 0
     assert found.params["bytes_in"] + found.params["bytes_out"] >= found.params["bytes_least"]
-    assert (found.params["devices"], found.params["model_seconds"]) == (1 + row.endswith("/2"), 1.5)
+    assert found.params["devices"] == 1 + row.endswith("/2")
+    assert found.params["model_seconds"] > 0
+    assert found.params["probed"]["in of device 0"] > 0
     assert bench.row(row).params["pinning_seconds"] >= 0
 
 
@@ -45,6 +60,18 @@ def test_arguments_of_cublasxt_fit_their_signatures():
     operands = cases.Operands(8, "d")
     for kind, letters in peers.SIGNATURES.items():
         assert len(peers.arguments(cases.Case(operands, kind))) == len(letters)
+
+
+def test_a_simulated_machine_is_probed_as_it_is(monkeypatch):
+    found = probe.Probe(Clocked(H200x2, monkeypatch), 1024).topology()
+    for route, link in H200x2.routes().items():
+        assert found.link(route).bytes_per_second == pytest.approx(
+            link.bytes_per_second, rel=0.15
+        )  # of latencies
+    assert found.gpus[1].rates["float32"] == pytest.approx(52.4e12, rel=0.2)  # with launches
+    (_, both), *_, everything = ((one.routes, one.bytes_per_second) for one in found.shared)
+    assert both == pytest.approx(100.5e9, rel=0.02)
+    assert everything[1] == pytest.approx(2 * 100.5e9, rel=0.04)
 
 
 def test_the_model_predicts_rows_without_matrices(monkeypatch):

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 
 from gpu.blas3 import products
-from reference.errors import SchemeError
-from simwarp.cli.output import Where
-from simwarp.cli.verify import verify_command
+from gpu.cuda_machine import CudaMachine
+from simwarp.verify.cases import blas3
 from simwarp.verify.cases.blas3 import CASES, VARIANTS, differs
 from simwarp.verify.compare import check, simulator
 from simwarp.verify.draw import Draw
+from support.fake_gpus import gpus
+
+__all__ = ["gpus"]
 
 CASE = CASES[0]
 
@@ -62,7 +64,18 @@ def test_beta_applied_at_each_step_is_reported(monkeypatch: pytest.MonkeyPatch) 
     assert any("element" in message for message in messages)
 
 
-@pytest.mark.parametrize("device", ["cuda", "both"])
-def test_a_gpu_has_no_part_in_the_case(device: str) -> None:
-    with pytest.raises(SchemeError, match=f"--case blas3 with --device {device}\n.*simulated machines only"):
-        verify_command(["blas3"], device=Where(device))
+def test_a_cuda_device_takes_machines_of_one_and_more_gpus(
+    gpus: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, made = gpus(3), dict[int, CudaMachine]()
+    whole = CudaMachine()
+
+    def first(count: int) -> CudaMachine:
+        return made.setdefault(count, CudaMachine(range(count)))
+
+    monkeypatch.setattr(blas3, "default_machine", lambda: whole)
+    monkeypatch.setattr(blas3, "_first_gpus", first)
+    for k in range(0, 90, 3):
+        assert not check(CASE, 1, k, {"cuda": object}).mismatches
+    assert sorted(made) == [1, 2, 3]
+    assert found.driver.calls["cuMemAlloc"] > 3

@@ -1,4 +1,4 @@
-"""The case of level-3 BLAS: every routine, dtype and flag, on simulated machines with clocks.
+"""The case of level-3 BLAS: every routine, dtype and flag, on simulated machines with clocks, or on GPUs.
 
 The number of an input determines routine, dtype and flags: the first inputs cover every combination. Sizes,
 layouts, scalars, the machine, the budget of its devices and the scheduler's options are drawn. What a routine
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from functools import cache
 from itertools import product
 from typing import Any, TypeAlias
 
@@ -18,7 +19,9 @@ import numpy.typing as npt
 
 import gpu.blas3
 from gpu.blas3.problem import HERMITIAN, PREFIXES, RANK_K, SYMMETRIC, TRIANGULAR, Problem
+from gpu.cuda_machine import default_machine
 from reference.blas3 import ROUTINES, error_of
+from simwarp.device.device import Device
 from simwarp.machine import EIGHT, EVEREST, H200, MAKALU, H200x2, H200x4, Machine
 from simwarp.verify.case import Case
 from simwarp.verify.draw import Draw
@@ -225,9 +228,9 @@ def _by_reference(item: Input) -> Array:
     return _shown(ROUTINES[item.kind](item.alpha, *operands, **flags))
 
 
-def _by_gpu(item: Input, _: Any) -> Array:
-    """The answer of `gpu.blas3` on the input's simulated machine."""
-    machine = _machine(item)
+def _by_gpu(item: Input, device: Any) -> Array:
+    """The answer of `gpu.blas3` on the input's simulated machine; for a CUDA device on one or more GPUs."""
+    machine = _machine(item) if isinstance(device, Device) else _gpus(item.machine)
     result = _called(item, machine)
     left = sum(len(machine.allocated(number)) for number in range(machine.devices))
     if left or machine.pinned():
@@ -240,7 +243,18 @@ def _machine(item: Input) -> Machine:
     return Machine(MACHINES[item.machine], seed=item.seed, jitter=item.jitter)
 
 
-def _called(item: Input, machine: Machine) -> Array:
+def _gpus(number: int) -> gpu.CudaMachine:
+    """A machine of the first GPUs: of one, of two, up to all, in turn."""
+    return _first_gpus(1 + number % default_machine().devices)
+
+
+@cache
+def _first_gpus(count: int) -> gpu.CudaMachine:
+    """The machine of so many GPUs, one for all inputs."""
+    return gpu.CudaMachine(range(count))
+
+
+def _called(item: Input, machine: Any) -> Array:
     """The result of the call, computed in place."""
     arrays = {name: x.placed() for name, x in item.matrices.items()}
     flags = item.flags
@@ -351,7 +365,6 @@ CASES = [
         kernels=lambda arch: {},
         covering=len(VARIANTS),
         differs=differs,
-        is_simulated=True,
     )
 ]
 """The cases of the harness."""

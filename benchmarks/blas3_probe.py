@@ -1,0 +1,120 @@
+"""The topology of a machine of GPUs, measured in a few seconds: what `blas3.py` predicts its rows from."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Any
+
+import numpy as np
+from blas3_cases import ALPHA, BETA, CALLS, filled
+
+from gpu.blas3.routines import TileRoutine
+from gpu.blas3.tasks import Kernel
+from gpu.machine import Tile
+from simwarp.machine.topology import Gpu, Link, Route, Shared, Topology, all_pairs
+
+SIDE = 4096
+"""Of the tiles, which are the default ones of large problems."""
+COPIES, PRODUCTS, TIMES = 8, 60, 3
+"""Of one measurement, copies of each route and products; and measurements, whose median counts."""
+LATENCY, LAUNCH = 3e-6, 6e-6
+"""Seconds of a copy and of a launch beside their work, which tiles of this size do not show."""
+
+
+class Probe:
+    """Measures a machine: two tiles on each device, and as many on the host.
+
+    Parameters
+    ----------
+    machine : gpu.CudaMachine
+    side : int
+        Rows and columns of the tiles.
+    """
+
+    def __init__(self, machine: Any, side: int) -> None:
+        self._machine, self._side = machine, side
+        self._tiles: list[list[Tile]] = []
+        self._host = [filled(side, side, np.float64, seed) for seed in range(2 * machine.devices)]
+
+    def topology(self) -> Topology:
+        """Rates, links and shared bandwidths."""
+        machine, devices = self._machine, range(self._machine.devices)
+        tile = 8 * self._side**2
+        memories = [machine.allocate(device, 3 * tile) for device in devices]
+        for x in self._host:
+            machine.pin(x)
+        try:
+            self._tiles = [
+                [memory.tile(self._side, self._side, np.float64, k * tile) for k in range(3)]
+                for memory in memories
+            ]
+            return self._topology(devices)
+        finally:
+            for x in self._host:
+                machine.unpin(x)
+            for memory in memories:
+                machine.free(memory)
+
+    def _topology(self, devices: range) -> Topology:
+        machine = self._machine
+        ways = [[Route("in", device)] for device in devices], [[Route("out", device)] for device in devices]
+        inward, outward = (tuple(Link(LATENCY, self.bandwidth(way)) for way in each) for each in ways)
+        groups = [[Route("in", device), Route("out", device)] for device in devices]
+        pairs = [pair for pair in all_pairs(devices, inward[0]) if machine.reaches(*pair)]
+        peers = {pair: Link(LATENCY, self.bandwidth([Route("peer", *pair)])) for pair in pairs}
+        if len(devices) > 1:
+            groups += [[Route(kind, device) for device in devices] for kind in ("in", "out")]
+            groups.append([route for device in devices for route in groups[device]])
+        shared = tuple(Shared(tuple(group), self.bandwidth(group)) for group in groups)
+        double, single = (self.rate(dtype) for dtype in (np.float64, np.float32))
+        rates = {"float64": double, "complex128": double, "float32": single, "complex64": single}
+        gpus = tuple(Gpu(machine.name(device), machine.budget(device), rates, LAUNCH) for device in devices)
+        return Topology("as probed", gpus, inward, outward, peers, shared)
+
+    def bandwidth(self, routes: Sequence[Route]) -> float:
+        """Bytes per second of some routes together."""
+        streams = [self._machine.stream(route.device) for route in routes]
+
+        def copies() -> None:
+            for _ in range(COPIES):
+                for route, stream in zip(routes, streams, strict=True):
+                    self._copy(route, stream)
+
+        return COPIES * len(routes) * 8 * self._side**2 / self._seconds(copies)
+
+    def _copy(self, route: Route, stream: Any) -> None:
+        tiles, device = self._tiles, route.device
+        if route.kind == "in":
+            self._machine.copy_in(stream, self._host[2 * device], tiles[device][0])
+        elif route.kind == "out":
+            self._machine.copy_out(stream, tiles[device][1], self._host[2 * device + 1])
+        else:
+            self._machine.copy_peer(stream, tiles[route.peer][1], tiles[device][2])
+
+    def rate(self, dtype: Any) -> float:
+        """Operations per second of products on all devices: of the slowest one, when all are warm."""
+        machine, side = self._machine, self._side
+        kernel = Kernel("gemm", ALPHA, BETA, **CALLS["gemm"][1])
+        work: list[tuple[Any, TileRoutine]] = []
+        for device, tiles in enumerate(self._tiles):
+            a, b, c = (Tile(x.memory, x.offset, side, side, side, np.dtype(dtype)) for x in tiles)
+            work.append((machine.stream(device), TileRoutine(kernel, (a, b), c)))
+
+        def products() -> None:
+            for _ in range(PRODUCTS):
+                for stream, routine in work:
+                    machine.launch(stream, routine)
+
+        return PRODUCTS * work[0][1].operations / self._seconds(products)
+
+    def _seconds(self, work: Callable[[], None]) -> float:
+        """The median of some runs, after one that does not count."""
+        times: list[float] = []
+        for _ in range(TIMES + 1):
+            start = time.perf_counter()
+            work()
+            self._machine.run([])
+            times.append(time.perf_counter() - start)
+        return median(times[1:])
