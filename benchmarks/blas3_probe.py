@@ -18,13 +18,14 @@ from simwarp.machine.topology import Gpu, Link, Route, Shared, Topology, all_pai
 SIDE = 4096
 """Of the tiles, which are the default ones of large problems."""
 COPIES, PRODUCTS, TIMES = 8, 60, 3
-"""Of one measurement, copies of each route and products; and measurements, whose median counts."""
+"""Of one measurement, copies of each route and products; and measurements: of copies the shortest counts, of
+products the median, as a chip that is warm is slower."""
 LATENCY, LAUNCH = 3e-6, 6e-6
 """Seconds of a copy and of a launch beside their work, which tiles of this size do not show."""
 
 
 class Probe:
-    """Measures a machine: two tiles on each device, and as many on the host.
+    """Measures a machine: three tiles on each device, and two in larger matrices of the host.
 
     Parameters
     ----------
@@ -36,20 +37,23 @@ class Probe:
     def __init__(self, machine: Any, side: int) -> None:
         self._machine, self._side = machine, side
         self._tiles: list[list[Tile]] = []
-        self._host = [filled(side, side, np.float64, seed) for seed in range(2 * machine.devices)]
+        self._host = [filled(2 * side, side, np.float64, seed) for seed in range(2 * machine.devices)]
 
     def topology(self) -> Topology:
         """Rates, links and shared bandwidths."""
         machine, devices = self._machine, range(self._machine.devices)
-        tile = 8 * self._side**2
-        memories = [machine.allocate(device, 3 * tile) for device in devices]
+        nbytes = 8 * self._side**2
+        memories = [machine.allocate(device, 3 * nbytes) for device in devices]
         for x in self._host:
             machine.pin(x)
         try:
             self._tiles = [
-                [memory.tile(self._side, self._side, np.float64, k * tile) for k in range(3)]
+                [memory.tile(self._side, self._side, np.float64, k * nbytes) for k in range(3)]
                 for memory in memories
             ]
+            for device in devices:  # products of zeros take less power
+                for tile in self._tiles[device]:
+                    machine.copy_in(machine.stream(device), self._host[0][: self._side], tile)
             return self._topology(devices)
         finally:
             for x in self._host:
@@ -82,14 +86,14 @@ class Probe:
                 for route, stream in zip(routes, streams, strict=True):
                     self._copy(route, stream)
 
-        return COPIES * len(routes) * 8 * self._side**2 / self._seconds(copies)
+        return COPIES * len(routes) * 8 * self._side**2 / min(self._seconds(copies))
 
     def _copy(self, route: Route, stream: Any) -> None:
         tiles, device = self._tiles, route.device
         if route.kind == "in":
-            self._machine.copy_in(stream, self._host[2 * device], tiles[device][0])
+            self._machine.copy_in(stream, self._host[2 * device][: self._side], tiles[device][0])
         elif route.kind == "out":
-            self._machine.copy_out(stream, tiles[device][1], self._host[2 * device + 1])
+            self._machine.copy_out(stream, tiles[device][1], self._host[2 * device + 1][: self._side])
         else:
             self._machine.copy_peer(stream, tiles[route.peer][1], tiles[device][2])
 
@@ -107,14 +111,14 @@ class Probe:
                 for stream, routine in work:
                     machine.launch(stream, routine)
 
-        return PRODUCTS * work[0][1].operations / self._seconds(products)
+        return PRODUCTS * work[0][1].operations / median(self._seconds(products))
 
-    def _seconds(self, work: Callable[[], None]) -> float:
-        """The median of some runs, after one that does not count."""
+    def _seconds(self, work: Callable[[], None]) -> list[float]:
+        """The times of some runs, after one that does not count."""
         times: list[float] = []
         for _ in range(TIMES + 1):
             start = time.perf_counter()
             work()
             self._machine.run([])
             times.append(time.perf_counter() - start)
-        return median(times[1:])
+        return times[1:]

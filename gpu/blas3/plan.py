@@ -14,8 +14,10 @@ from gpu.blas3.taskizer import taskize
 from gpu.blas3.tasks import Output, Task
 from reference.errors import LaunchError, ShapeError
 
-TILES = (4096, 2048, 1024, 512, 256, 128, 64, 32)
-"""The tile sizes that are tried by default."""
+LARGEST, LEAST = 4096, 32
+"""Default tiles have so many rows and columns."""
+ENOUGH = 16
+"""So many tasks of a device keep its streams busy and the devices' ends close to one another."""
 ALIGNMENT = 256
 LEAST_WIDTH = 32
 """Narrower panels of right-hand sides are not worth a task by default."""
@@ -156,10 +158,26 @@ def _least_segment(problem: Problem, tile: int) -> int:
 
 
 def _sizes(problem: Problem, devices: int) -> list[int]:
-    """Tile sizes from the largest that gives each device some tasks, or else a small one."""
-    enough = 16 * devices
-    found = [size for size in TILES if -(-problem.m // size) * -(-problem.n // size) >= enough]
-    return found or [TILES[-1]]
+    """Tile sizes: the largest whose tasks are enough, and its parts; tiles are about equal."""
+    longest, sizes = max(problem.m, problem.n, 1), list[int]()
+    parts = -(-longest // LARGEST)
+    while not sizes or sizes[-1] > LEAST:
+        size = _rounded(longest / parts)
+        if sizes or size <= LEAST or _tasks(problem, size) >= ENOUGH * devices:
+            sizes.append(size)
+        parts = 2 * parts if sizes else parts + 1
+    return sizes
+
+
+def _rounded(size: float) -> int:
+    """A size that is not smaller, and a multiple of 64, or of 32 below."""
+    unit = 64 if size > 64 else LEAST
+    return -(-int(-(-size // 1)) // unit) * unit
+
+
+def _tasks(problem: Problem, size: int) -> int:
+    """The number of tiles of the result."""
+    return -(-problem.m // size) * -(-problem.n // size)
 
 
 def _with_tile(problem: Problem, tile: int, budgets: Sequence[int], options: Options) -> Plan:

@@ -50,6 +50,8 @@ class Run:
         self.workers: dict[int, DeviceWorker] = {}
         self.finished: set[Block] = set()
         self._served = [0] * machine.devices
+        everyone = range(machine.devices)
+        self._reached = [{peer for peer in everyone if machine.reaches(one, peer)} for one in everyone]
 
     def host(self, block: Block) -> npt.NDArray[Any]:
         """The block's elements on the host."""
@@ -57,9 +59,12 @@ class Run:
 
     def is_at_peer(self, block: Block, device: int) -> bool:
         """Whether a device can copy a block from a peer."""
-        if self.options.peer == "none":
-            return False
-        return any(self.machine.reaches(device, peer) for peer in self.directory.holders(block) - {device})
+        reached = self._reached[device]
+        return (
+            bool(reached)
+            and self.options.peer != "none"
+            and not reached.isdisjoint(self.directory.holders(block))
+        )
 
     def peer_with(self, block: Block, device: int) -> DeviceWorker | None:
         """The peer to copy a block from: that which has served the fewest copies; None: the host."""
@@ -67,8 +72,8 @@ class Run:
             return None
         found = [
             peer
-            for peer in self.directory.holders(block)
-            if peer != device and self.machine.reaches(device, peer) and self._can_serve(peer, block)
+            for peer in self.directory.holders(block) & self._reached[device]
+            if self._can_serve(peer, block)
         ]
         if not found:
             return None

@@ -41,6 +41,8 @@ class Copy:
 Held: TypeAlias = Entry[Block, Copy]
 Kind: TypeAlias = Literal["in", "out", "peer"]
 KINDS: tuple[Kind, ...] = ("in", "out", "peer")
+IN_A_ROW = 8
+"""So often each stream gets a step until it is the other workers' turn: a GPU may be as fast as its host."""
 
 
 @dataclass
@@ -142,13 +144,20 @@ class DeviceWorker:
 
     def _in_streams(self) -> Iterator[Event]:
         """Give each stream a task when it has few steps before it."""
+        turn, in_a_row = self._machine.record(self._lanes[0].stream), 0  # has happened: the stream is empty
         while True:
             has_advanced = False
             for lane in self._lanes:
                 if self._may_advance(lane):
                     yield from self._advance(lane)
                     has_advanced = True
-            if not has_advanced:
+            in_a_row += 1
+            if has_advanced and in_a_row < IN_A_ROW:
+                continue
+            in_a_row = 0
+            if has_advanced:
+                yield turn
+            else:
                 self._settle()
                 waiting = [pending.end for pending in self._pending]
                 waiting += [event for lane in self._lanes for event in (*lane.queued, *lane.tasks)]

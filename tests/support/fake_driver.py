@@ -220,7 +220,7 @@ class FakeDriver:
 
     def _cuMemHostRegister(self, address: int, nbytes: int, flags: int) -> Any:  # noqa: N802
         demand(self.current() and flags == 1, "registered for one context only")
-        spans = [*self.registrations.items(), *self.foreign]
+        spans = [*self.registrations.copy().items(), *self.foreign]
         pages = address // mmap.PAGESIZE, -(-(address + nbytes) // mmap.PAGESIZE)
         if any(a // mmap.PAGESIZE < pages[1] and pages[0] < -(-b // mmap.PAGESIZE) for a, b in spans):
             return self.real.CUresult.CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
@@ -235,13 +235,13 @@ class FakeDriver:
 
     def _cuPointerGetAttribute(self, which: Any, address: int) -> Any:  # noqa: N802
         demand(which == self.real.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, "another attribute")
-        if any(a <= address < b for a, b in (*self.registrations.items(), *self.foreign)):
+        if any(a <= address < b for a, b in (*self.registrations.copy().items(), *self.foreign)):
             return self.real.CUmemorytype.CU_MEMORYTYPE_HOST
         return self.real.CUresult.CUDA_ERROR_INVALID_VALUE
 
     def host(self, address: int, nbytes: int) -> Any:
         """What a copy of host memory uses."""
-        spans = (*self.registrations.items(), *self.foreign)
+        spans = (*self.registrations.copy().items(), *self.foreign)
         found = next((a for a, b in spans if a <= address and address + nbytes <= b), None)
         demand(found is not None, "copy of host memory that one registration does not hold")
         return ("host", found)
