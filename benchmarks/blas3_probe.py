@@ -51,9 +51,6 @@ class Probe:
                 [memory.tile(self._side, self._side, np.float64, k * nbytes) for k in range(3)]
                 for memory in memories
             ]
-            for device in devices:  # products of zeros take less power
-                for tile in self._tiles[device]:
-                    machine.copy_in(machine.stream(device), self._host[0][: self._side], tile)
             return self._topology(devices)
         finally:
             for x in self._host:
@@ -101,10 +98,17 @@ class Probe:
         """Operations per second of products on all devices: of the slowest one, when all are warm."""
         machine, side = self._machine, self._side
         kernel = Kernel("gemm", ALPHA, BETA, **CALLS["gemm"][1])
+        values = filled(side, side, dtype, 0)  # products of zeros take less power
+        machine.pin(values)
         work: list[tuple[Any, TileRoutine]] = []
         for device, tiles in enumerate(self._tiles):
             a, b, c = (Tile(x.memory, x.offset, side, side, side, np.dtype(dtype)) for x in tiles)
-            work.append((machine.stream(device), TileRoutine(kernel, (a, b), c)))
+            stream = machine.stream(device)
+            for tile in (a, b, c):
+                machine.copy_in(stream, values, tile)
+            work.append((stream, TileRoutine(kernel, (a, b), c)))
+        machine.run([])
+        machine.unpin(values)
 
         def products() -> None:
             for _ in range(PRODUCTS):
