@@ -73,6 +73,9 @@ DOOR_HEADER = (
 OPERANDS = ("prepared", "packed", "f32")
 BITS_MARKER = "<!-- bits results -->"
 BITS_STYLE = ".simwarp-picture .ours{fill:var(--one)}.simwarp-picture .peer{fill:var(--marked-one)}"
+SPEEDS_MARKER = re.compile(r"<!-- speeds (\S+) (\S+) (.*?) -->")
+"""Files in benchmarks/results, of which the last one counts; the unit of the rows; a title."""
+STUDY_MARKER = re.compile(r"<!-- study (\S+) -->")
 BAR, BAR_START, BAR_END = 18, 250, 560
 """Height of a bar of a picture, and where the longest one begins and ends."""
 MTTKRP_MARKER = "<!-- mttkrp results -->"
@@ -92,6 +95,8 @@ STRANGERS_RESULTS = ROOT / "benchmarks" / "results" / "cpu" / "strangers.json"
 MTTKRP_RESULTS = ROOT / "benchmarks" / "results" / "h200" / "mttkrp.json"
 SIMULATED = ROOT / "benchmarks" / "results" / "sim"
 """What ``simwarp blas bench`` wrote, by the clocks of simulated machines."""
+STUDIES = ROOT / "benchmarks" / "results" / "h100" / "studies"
+"""What ``simwarp net study`` wrote."""
 EFFICIENCY_MARKER = "<!-- blas efficiency -->"
 EFFICIENCY_HEADER = (
     "| routine | paper, BLASX | `paper()`, 2 GPUs | 3 GPUs | default, 2 GPUs | 3 GPUs |\n" + "|---" * 6 + "|"
@@ -120,7 +125,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
         rows = table(import_module("simwarp.ptx.instructions").ROWS)
         markdown = markdown.replace(ROWS_MARKER, f"{rows}\n\n{outside()}")
     if RESULTS_MARKER in markdown:
-        elsewhere = {*DOOR_RESULTS, *SIMULATED.glob("*.json")}
+        elsewhere = {*DOOR_RESULTS, *SIMULATED.glob("*.json"), *STUDIES.glob("*.json")}
         paths = sorted(set((ROOT / "benchmarks" / "results").rglob("*.json")) - elsewhere)
         markdown = markdown.replace(RESULTS_MARKER, results_table(json.loads(p.read_text()) for p in paths))
     if DOOR_MARKER in markdown:
@@ -132,6 +137,8 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     if BITS_MARKER in markdown:
         found = [bits_results(json.loads(path.read_text())) for path in BITS_RESULTS if path.exists()]
         markdown = markdown.replace(BITS_MARKER, "\n\n".join(found) or "*Not measured yet.*")
+    markdown = SPEEDS_MARKER.sub(lambda found: speeds(found[1].split(","), found[2], found[3]), markdown)
+    markdown = STUDY_MARKER.sub(lambda found: study(found[1]), markdown)
     if MTTKRP_MARKER in markdown:
         rows = json.loads(MTTKRP_RESULTS.read_text())["rows"]
         markdown = markdown.replace(MTTKRP_MARKER, mttkrp_table(rows))
@@ -588,11 +595,38 @@ def _groups(speeds: Iterable[Mapping[str, Any]], operation: str) -> dict[str, di
     return {size: dict(sorted(group.items(), key=lambda item: -item[1][0])) for size, group in groups.items()}
 
 
-def bars(title: str, groups: Mapping[str, Mapping[str, tuple[float, bool]]]) -> str:
+def speeds(names: Iterable[str], unit: str, title: str) -> str:
+    """Bars and a table of the rows of some results that have a unit, beside their peers."""
+    results = [json.loads((ROOT / "benchmarks" / "results" / name).read_text()) for name in names]
+    rows = {row["case"]: row for result in results for row in result["rows"] if row["unit"] == unit}
+    peers = list(dict.fromkeys(name for row in rows.values() for name in row["peers"]))
+    lines = [f"| {' | '.join((unit, 'ours', 'target', *peers))} |", "|---" * (3 + len(peers)) + "|"]
+    groups: dict[str, dict[str, tuple[float, bool]]] = {}
+    for case, row in rows.items():
+        pick = max if row["better"] == "higher" else min
+        best = pick(row["ours"], *row["peers"].values()) if row["peers"] else None
+        others = (_number_or_best(row["peers"].get(name), best) for name in peers)
+        lines.append(f"| {' | '.join((f'`{case}`', _with_target(row, best), _target_of(row), *others))} |")
+        if row["peers"]:
+            group = {"ours": (row["ours"], True), **{name: (x, False) for name, x in row["peers"].items()}}
+            groups[case] = dict(sorted(group.items(), key=lambda item: -item[1][0]))
+    origins = {f"{x['meta']['gpu']}, {x['meta']['date']}, commit {x['meta']['commit'][:7]}" for x in results}
+    drawn = bars(title, groups, unit)
+    return "\n".join([f"<figure>\n{drawn}\n</figure>\n", *lines, "", f"{'; '.join(sorted(origins))}."])
+
+
+def study(name: str) -> str:
+    """The picture of a study of a network."""
+    draw = import_module("simwarp.draw.study")
+    drawn = draw.to_svg(json.loads((STUDIES / f"{name}.json").read_text()))
+    return f"<figure>\n{drawn}\n</figure>"
+
+
+def bars(title: str, groups: Mapping[str, Mapping[str, tuple[float, bool]]], unit: str = "TOPS") -> str:
     """A bar for each speed of each group, ours in a colour of their own."""
     svg = import_module("simwarp.draw.svg")
     most = max(value for group in groups.values() for value, _ in group.values())
-    body, top = [svg.text_element(f"{title}, TOPS", 18, 32, "title")], 50
+    body, top = [svg.text_element(f"{title}, {unit}", 18, 32, "title")], 50
     for size, group in groups.items():
         body.append(svg.text_element(size, 18, top + BAR - 5, "grid-title"))
         for name, (value, ours) in group.items():
