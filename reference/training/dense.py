@@ -1,0 +1,100 @@
+"""The fully connected layer and its gradients."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy.typing as npt
+
+from reference.errors import ShapeError
+from reference.training.layouts import Array, doubles
+
+
+class DenseGradients(NamedTuple):
+    """The gradients of a fully connected layer.
+
+    Attributes
+    ----------
+    x : array of float64, (N, I)
+    w : array of float64, (O, I)
+    bias : array of float64, (O,)
+    """
+
+    x: Array
+    w: Array
+    bias: Array
+
+
+def dense(x: npt.ArrayLike, w: npt.ArrayLike, bias: npt.ArrayLike | None = None) -> Array:
+    """Compute ``x w^T + bias``.
+
+    Parameters
+    ----------
+    x : array_like of real numbers, (N, I)
+    w : array_like, (O, I)
+    bias : array_like, (O,), optional
+
+    Returns
+    -------
+    array of float64, (N, O)
+
+    Raises
+    ------
+    ShapeError, DtypeError
+
+    Examples
+    --------
+    >>> dense([[1.0, 2.0]], [[3.0, 4.0]], [0.5])
+    array([[11.5]])
+    """
+    x, w = _operands(x, w)
+    y = x @ w.T
+    if bias is None:
+        return y
+    found = doubles(bias, "bias")
+    if found.shape != (len(w),):
+        raise ShapeError(f"bias has shape {found.shape}\none number for each of {len(w)} outputs\nreshape it")
+    return y + found
+
+
+def dense_backward(gradient: npt.ArrayLike, x: npt.ArrayLike, w: npt.ArrayLike) -> DenseGradients:
+    """Compute the gradients by the operands of `dense`.
+
+    Parameters
+    ----------
+    gradient : array_like, (N, O)
+        The gradient by the result.
+    x, w : array_like
+        The layer's operands.
+
+    Returns
+    -------
+    DenseGradients
+
+    Raises
+    ------
+    ShapeError, DtypeError
+
+    Examples
+    --------
+    >>> dense_backward([[1.0]], [[1.0, 2.0]], [[3.0, 4.0]])
+    DenseGradients(x=array([[3., 4.]]), w=array([[1., 2.]]), bias=array([1.]))
+    """
+    x, w = _operands(x, w)
+    dy = doubles(gradient, "gradient")
+    if dy.shape != (len(x), len(w)):
+        raise ShapeError(
+            f"the gradient has shape {dy.shape}\nthe result has {(len(x), len(w))}\ncheck x and w"
+        )
+    return DenseGradients(dy @ w, dy.T @ x, dy.sum(0))
+
+
+def _operands(x: npt.ArrayLike, w: npt.ArrayLike) -> tuple[Array, Array]:
+    """Two matrices whose rows are equally long."""
+    found, weights = doubles(x, "x"), doubles(w, "w")
+    if found.ndim != 2 or weights.ndim != 2 or found.shape[1] != weights.shape[1]:
+        raise ShapeError(
+            f"x has shape {found.shape}, w {weights.shape}\n"
+            "x is (N, I) and w (O, I), with one I\nflatten images"
+        )
+    return found, weights

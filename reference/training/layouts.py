@@ -1,0 +1,68 @@
+"""Layouts of images and filters, and their values in double precision, as every definition here computes."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from reference.errors import DtypeError, ShapeError
+from reference.types.arguments import check_option
+from reference.types.fields import as_array
+
+Array: TypeAlias = npt.NDArray[np.float64]
+Layout: TypeAlias = Literal["NCHW", "NHWC"]
+Shape: TypeAlias = tuple[int, int, int, int]
+
+_AXES = {"NCHW": ("(N, C, H, W)", "(O, I, R, S)"), "NHWC": ("(N, H, W, C)", "(O, R, S, I)")}
+
+
+def doubles(x: npt.ArrayLike, name: str) -> Array:
+    """An array of real numbers in double precision."""
+    found = as_array(x, name, "an array of numbers")
+    if found.dtype.kind not in "fiu":
+        raise DtypeError(f"{name} is of {found.dtype}\nreal numbers are needed\nconvert it")
+    return found.astype(np.float64)
+
+
+def images(x: npt.ArrayLike, layout: Layout, name: str = "x") -> Array:
+    """Images as (N, C, H, W)."""
+    return to_nchw(_four(doubles(x, name), layout, name, 0), layout)
+
+
+def filters(w: npt.ArrayLike, layout: Layout, name: str = "w") -> Array:
+    """Filters as (O, I, R, S)."""
+    return to_nchw(_four(doubles(w, name), layout, name, 1), layout)
+
+
+def to_nchw(x: Array, layout: Layout) -> Array:
+    """Put the channels second."""
+    return x if layout == "NCHW" else np.moveaxis(x, -1, 1)
+
+
+def from_nchw(x: Array, layout: Layout) -> Array:
+    """Put the channels where the layout has them, in C order."""
+    return np.ascontiguousarray(x if layout == "NCHW" else np.moveaxis(x, 1, -1))
+
+
+def shape_of(shape: tuple[int, ...], layout: Layout, name: str, *, is_filters: bool = False) -> Shape:
+    """A given shape, with the channels second."""
+    known = tuple(map(int, shape))
+    _check(known, layout, name, int(is_filters))
+    first, *rest = known
+    return cast("Shape", known if layout == "NCHW" else (first, rest[2], rest[0], rest[1]))
+
+
+def _four(x: Array, layout: Layout, name: str, kind: int) -> Array:
+    _check(x.shape, layout, name, kind)
+    return x
+
+
+def _check(shape: tuple[int, ...], layout: Any, name: str, kind: int) -> None:
+    """Raise unless a shape has four dimensions of at least 1, and the layout is known."""
+    check_option("layout", layout, tuple(_AXES), "where the channels of images and filters are")
+    if len(shape) != 4 or min(shape) < 1:
+        raise ShapeError(
+            f"{name} has shape {shape}\n{_AXES[layout][kind]} is needed, each at least 1\nreshape it"
+        )
