@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from gpu import blas3
+from gpu import blas3, outofcore
 from gpu._moved import MOVED
 from gpu.bconv import bconv2d, pack_tensor
 from gpu.bmm import pack
@@ -30,6 +30,7 @@ __all__ = [
     "bmm",
     "cpd_als",
     "mttkrp",
+    "outofcore",
     "pack",
     "pack_tensor",
     "prepare",

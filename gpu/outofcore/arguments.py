@@ -1,0 +1,133 @@
+"""Checks of the arguments of out-of-core convolutions."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu.bconv.geometry import conv_shape
+from gpu.outofcore.problem import ACTIVATIONS, FORMS, LAYOUTS, Problem, Tensor
+from reference.errors import DtypeError, FormatError, ShapeError
+from reference.types.arguments import check_option
+from reference.types.fields import is_integer
+
+Array = npt.NDArray[Any]
+_share = cast("Any", np.shares_memory)  # its stub knows two values of max_work only
+
+
+def problem_of(
+    routine: str,
+    images: Any,
+    filters: Any,
+    *,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: Any,
+    layout: Any,
+    has_bias: bool = False,
+    activation: Any = None,
+) -> Problem:
+    """The problem of these shapes of images and filters, checked."""
+    check_option("routine", routine, tuple(FORMS), "these are convolutions and their gradients")
+    check_option("layout", layout, LAYOUTS, "where the channels of images and filters are")
+    check_option("activation", activation, (None, *ACTIVATIONS), "it follows the bias")
+    batch, channels, height, width = _four(images, "the images", layout)
+    count, of_filters, rows, columns = _four(filters, "the filters", layout)
+    if not is_integer(groups) or groups < 1 or channels != groups * of_filters or count % groups:
+        raise ShapeError(
+            f"{channels} channels of the images, {count} filters of {of_filters}, groups={groups!r}\n"
+            "filters have the channels of one group, and as many filters are in each group\n"
+            "check the layout, and the number of groups"
+        )
+    plane = conv_shape(
+        (1, height, width, 1), (rows, columns, 1, 1), stride=stride, padding=padding, dilation=dilation
+    )
+    return Problem(routine, layout, batch, channels, count, int(groups), plane, has_bias, activation)
+
+
+def _four(shape: Any, name: str, layout: str) -> tuple[int, int, int, int]:
+    """The sizes of a shape, the channels second."""
+    known = tuple(shape)
+    if len(known) != 4 or not all(is_integer(size) and size >= 1 for size in known):
+        axes = "four sizes, the channels second" if layout == "NCHW" else "four sizes, the channels last"
+        raise ShapeError(f"{name} have shape {known}\n{axes} are needed, each at least 1\nreshape them")
+    first, *rest = map(int, known)
+    return (first, *rest) if layout == "NCHW" else (first, rest[2], rest[0], rest[1])  # type: ignore[return-value]
+
+
+def operand(given: Any, name: str) -> Array:
+    """An array that copies can read."""
+    if not isinstance(given, np.ndarray):
+        raise DtypeError(
+            f"{name} is a {type(given).__name__}\narrays of the host's memory are split into pieces\n"
+            "give a numpy.ndarray"
+        )
+    x = cast("Array", given)
+    if x.dtype != np.float32:
+        raise DtypeError(f"{name} is of {x.dtype}\nthe tile routines are for float32\nconvert it")
+    if not _is_in_order(x):
+        raise FormatError(
+            f"{name} has strides {x.strides} of shape {x.shape}\n"
+            "elements must follow one another in C order, as they do in a part of a larger array\n"
+            "copy it with numpy.ascontiguousarray"
+        )
+    return x
+
+
+def _is_in_order(x: Array) -> bool:
+    """Whether the last axis is contiguous, and each other one jumps over the one behind it."""
+    least = x.itemsize
+    for axis in reversed(range(x.ndim)):
+        size, stride = x.shape[axis], x.strides[axis]
+        if size > 1:
+            if stride < least or (axis == x.ndim - 1 and stride != x.itemsize):
+                return False
+            least = size * stride
+    return True
+
+
+def check_shape(problem: Problem, tensor: Tensor, found: tuple[int, ...], name: str) -> None:
+    """Raise ShapeError for an array of another shape than the problem has."""
+    needed = problem.shape(tensor)
+    if found != needed:
+        raise ShapeError(
+            f"{name} has shape {found}\nimages {problem.shape('x')} and filters {problem.shape('w')} need"
+            f" {needed}\ncheck stride, padding, dilation and layout"
+        )
+
+
+def check_bias(problem: Problem, bias: Array) -> None:
+    """Raise ShapeError for a bias of another shape."""
+    if bias.shape != (problem.filters,):
+        raise ShapeError(
+            f"bias has shape {bias.shape}\none number for each of {problem.filters} filters is needed\n"
+            "reshape it"
+        )
+
+
+def output(given: Any, problem: Problem, operands: dict[str, Array]) -> Array:
+    """The array of the result, new if none is given; it can be written without a change to the operands."""
+    tensor = problem.form.output
+    if given is None:
+        return np.empty(problem.shape(tensor), np.float32)
+    out = operand(given, "out")
+    check_shape(problem, tensor, out.shape, "out")
+    if not out.flags.writeable:
+        raise FormatError("out is read-only\nit would be overwritten\npass a writeable array")
+    for name, x in operands.items():
+        if _overlap(out, x):
+            raise FormatError(
+                f"out shares memory with {name}\n{name} is read while out is written\ncopy {name}"
+            )
+    return out
+
+
+def _overlap(x: Array, other: Array) -> bool:
+    """Whether two arrays have an element in common; if that is hard to say, yes."""
+    try:
+        return bool(_share(x, other, max_work=1_000_000))
+    except np.exceptions.TooHardError:
+        return True

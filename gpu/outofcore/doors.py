@@ -1,0 +1,259 @@
+"""The public functions: a convolution and its gradients, from and to the host's memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu.machine import Machine
+from gpu.outofcore.arguments import check_bias, check_shape, operand, output, problem_of
+from gpu.outofcore.options import Options
+from gpu.outofcore.pieces import Pieces
+from gpu.outofcore.problem import Activation, Layout
+from gpu.outofcore.run import compute, planned
+from gpu.outofcore.statistics import Statistics
+
+Array = npt.NDArray[np.float32]
+
+
+def conv2d(
+    x: Array,
+    w: Array,
+    bias: Array | None = None,
+    *,
+    device: Machine,
+    activation: Activation | None = None,
+    stride: Any = 1,
+    padding: Any = "SAME",
+    dilation: Any = 1,
+    groups: int = 1,
+    layout: Layout = "NCHW",
+    out: Array | None = None,
+    memory_budget: int | None = None,
+    pieces: Pieces | None = None,
+    options: Options | None = None,
+    statistics: Statistics | None = None,
+) -> Array:
+    """Cross-correlate images with filters, piece by piece on a device that need not hold them.
+
+    Pieces are of some images, output rows, channels and filters. Sums over channels that are cut go on in the
+    device's memory. Other cuts do not change a bit of the result.
+
+    Parameters
+    ----------
+    x : array of float32, (N, C, H, W), or (N, H, W, C) with layout "NHWC"
+        In C order; it may be a part of a larger array.
+    w : array of float32, (O, C / groups, R, S), or (O, R, S, C / groups)
+    bias : array of float32, (O,), optional
+    device : Machine
+        Its first device computes; `simwarp.Machine`.
+    activation : {"relu", "tanh", "sigmoid"}, optional
+        Applied behind the bias on the device, without more copies.
+    stride, dilation : int or (vertical, horizontal)
+    padding : {"SAME", "VALID"} or ((top, bottom), (left, right))
+        The names are TensorFlow's; see `reference.conv_geometry`.
+    groups : int
+    layout : {"NCHW", "NHWC"}
+    out : array of float32, optional
+        The result's memory.
+    memory_budget : int, optional
+        The bytes of the device that may be used. Default: all that are free.
+    pieces : Pieces, optional
+        Default: what the planner chooses.
+    options : Options, optional
+    statistics : Statistics, optional
+        Gets bytes and seconds, and the seconds that the model predicts.
+
+    Returns
+    -------
+    array of float32, (N, O, P, Q) or (N, P, Q, O)
+        ``out``, if given.
+
+    Raises
+    ------
+    ShapeError
+        For shapes that do not fit, and for stride, padding, dilation, groups or pieces out of range.
+    DtypeError, FormatError
+        For another dtype, another order of elements, and for ``out`` that is read-only or shares memory.
+    SchemeError
+        For an unknown name.
+    LaunchError
+        For a budget that does not hold a piece of each tensor; the message has the least one.
+    MachineError
+        If the machine fails. No memory stays allocated then, the operands are as before, and the result may
+        hold some finished pieces.
+
+    Notes
+    -----
+    Source: ooc_cuDNN, sections 3.2 and 4.
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> x, w = np.ones((2, 3, 8, 8), np.float32), np.ones((4, 3, 3, 3), np.float32)
+    >>> conv2d(x, w, device=simwarp.Machine(), memory_budget=4000, activation="relu")[1, 3, 0]
+    array([12., 18., 18., 18., 18., 18., 18., 12.], dtype=float32)
+    """
+    operands = {"x": operand(x, "x"), "w": operand(w, "w")}
+    operands |= {} if bias is None else {"bias": operand(bias, "bias")}
+    problem = problem_of(
+        "conv2d",
+        operands["x"].shape,
+        operands["w"].shape,
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
+        groups=groups,
+        layout=layout,
+        has_bias=bias is not None,
+        activation=activation,
+    )
+    if bias is not None:
+        check_bias(problem, operands["bias"])
+    y = output(out, problem, operands)
+    plan = planned(problem, device, memory_budget, pieces, options)
+    compute(device, plan, {**operands, "y": y}, statistics)
+    return y
+
+
+def conv2d_backward_data(
+    gradient: Array,
+    w: Array,
+    shape: tuple[int, ...],
+    *,
+    device: Machine,
+    stride: Any = 1,
+    padding: Any = "SAME",
+    dilation: Any = 1,
+    groups: int = 1,
+    layout: Layout = "NCHW",
+    out: Array | None = None,
+    memory_budget: int | None = None,
+    pieces: Pieces | None = None,
+    options: Options | None = None,
+    statistics: Statistics | None = None,
+) -> Array:
+    """Compute the gradient of a loss by the images of `conv2d`, piece by piece.
+
+    Pieces are of some images, rows of the images, channels and filters; sums are over filters.
+
+    Parameters
+    ----------
+    gradient : array of float32, of the shape of the convolution's result
+    w : array of float32, (O, C / groups, R, S), or (O, R, S, C / groups)
+    shape : (N, C, H, W) or (N, H, W, C)
+        The shape of the images.
+    device, stride, padding, dilation, groups, layout, out, memory_budget, pieces, options, statistics
+        As of `conv2d`.
+
+    Returns
+    -------
+    array of float32, of that shape
+        ``out``, if given.
+
+    Raises
+    ------
+    ShapeError, DtypeError, FormatError, SchemeError, LaunchError, MachineError
+        As `conv2d`.
+
+    Notes
+    -----
+    Source: ooc_cuDNN, section 3.2: by the same method.
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> dy, w = np.ones((1, 4, 8, 8), np.float32), np.ones((4, 3, 3, 3), np.float32)
+    >>> conv2d_backward_data(dy, w, (1, 3, 8, 8), device=simwarp.Machine(), memory_budget=2000)[0, 0, 0]
+    array([16., 24., 24., 24., 24., 24., 24., 16.], dtype=float32)
+    """
+    operands = {"gradient": operand(gradient, "gradient"), "w": operand(w, "w")}
+    problem = problem_of(
+        "conv2d_backward_data",
+        shape,
+        operands["w"].shape,
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
+        groups=groups,
+        layout=layout,
+    )
+    check_shape(problem, "y", operands["gradient"].shape, "gradient")
+    dx = output(out, problem, operands)
+    plan = planned(problem, device, memory_budget, pieces, options)
+    compute(device, plan, {"x": dx, "w": operands["w"], "y": operands["gradient"]}, statistics)
+    return dx
+
+
+def conv2d_backward_filter(
+    x: Array,
+    gradient: Array,
+    shape: tuple[int, ...],
+    *,
+    device: Machine,
+    stride: Any = 1,
+    padding: Any = "SAME",
+    dilation: Any = 1,
+    groups: int = 1,
+    layout: Layout = "NCHW",
+    out: Array | None = None,
+    memory_budget: int | None = None,
+    pieces: Pieces | None = None,
+    options: Options | None = None,
+    statistics: Statistics | None = None,
+) -> Array:
+    """Compute the gradient of a loss by the filters of `conv2d`, piece by piece.
+
+    Pieces are of some images, output rows, channels and filters; sums are over images and rows, and stay on
+    the device until they are complete.
+
+    Parameters
+    ----------
+    x : array of float32, (N, C, H, W) or (N, H, W, C)
+    gradient : array of float32, of the shape of the convolution's result
+    shape : (O, C / groups, R, S) or (O, R, S, C / groups)
+        The shape of the filters.
+    device, stride, padding, dilation, groups, layout, out, memory_budget, pieces, options, statistics
+        As of `conv2d`.
+
+    Returns
+    -------
+    array of float32, of that shape
+        ``out``, if given.
+
+    Raises
+    ------
+    ShapeError, DtypeError, FormatError, SchemeError, LaunchError, MachineError
+        As `conv2d`.
+
+    Notes
+    -----
+    Source: ooc_cuDNN, section 3.2: by the same method.
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> x, dy = np.ones((2, 3, 8, 8), np.float32), np.ones((2, 4, 8, 8), np.float32)
+    >>> conv2d_backward_filter(x, dy, (4, 3, 3, 3), device=simwarp.Machine(), memory_budget=4000)[0, 0]
+    array([[ 98., 112.,  98.],
+           [112., 128., 112.],
+           [ 98., 112.,  98.]], dtype=float32)
+    """
+    operands = {"x": operand(x, "x"), "gradient": operand(gradient, "gradient")}
+    problem = problem_of(
+        "conv2d_backward_filter",
+        operands["x"].shape,
+        shape,
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
+        groups=groups,
+        layout=layout,
+    )
+    check_shape(problem, "y", operands["gradient"].shape, "gradient")
+    dw = output(out, problem, operands)
+    plan = planned(problem, device, memory_budget, pieces, options)
+    compute(device, plan, {"x": operands["x"], "w": dw, "y": operands["gradient"]}, statistics)
+    return dw

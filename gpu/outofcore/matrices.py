@@ -1,0 +1,56 @@
+"""A piece of a tensor as matrices: what a machine copies.
+
+A copy moves columns of contiguous elements that are equally far apart. So neighbouring axes are merged where
+they can be; the last one left is the rows, the one before the columns, and others are loops. A piece of
+images is one matrix, except that one of some channels and some rows is a matrix for each image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib.stride_tricks import as_strided
+
+from gpu.outofcore.pieces import Piece
+from gpu.outofcore.problem import Layout
+
+Array = npt.NDArray[Any]
+
+
+def view_of(array: Array, piece: Piece, layout: Layout) -> Array:
+    """The elements of a piece, of four dimensions."""
+    first, channels = _slice(piece.first), _slice(piece.channels)
+    rows = slice(None) if piece.rows is None else _slice(piece.rows)
+    return array[first, channels, rows] if layout == "NCHW" else array[first, rows, :, channels]
+
+
+def matrices_of(view: Array) -> Iterator[Array]:
+    """Column-major matrices that share a view's memory; their elements follow one another as in C order.
+
+    >>> image = np.arange(24).reshape(2, 3, 4)
+    >>> [matrix.shape for matrix in matrices_of(image[:, :2])]
+    [(8, 2)]
+    """
+    *loops, (columns, apart), (rows, item) = _merged(view)
+    shape, strides = (rows, columns), (item, apart)
+    starts = as_strided(view, [size for size, _ in loops], [stride for _, stride in loops])
+    for index in np.ndindex(starts.shape):
+        yield as_strided(starts[(*index, None)], shape, strides)
+
+
+def _merged(view: Array) -> list[tuple[int, int]]:
+    """Sizes and strides of merged axes, at least two; the last one is contiguous."""
+    merged: list[tuple[int, int]] = []
+    for size, stride in reversed([*zip(view.shape, view.strides, strict=True), (1, view.itemsize)]):
+        if merged and (size == 1 or stride == merged[0][0] * merged[0][1]):
+            merged[0] = size * merged[0][0], merged[0][1]
+        else:
+            merged.insert(0, (size, stride))
+    return merged if len(merged) > 1 else [(1, merged[0][0] * merged[0][1]), *merged]
+
+
+def _slice(of: range) -> slice:
+    return slice(of.start, of.stop)

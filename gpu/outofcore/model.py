@@ -1,0 +1,168 @@
+"""The performance model: memory and time of a call, by the sizes of its pieces (ooc_cuDNN, section 4.3).
+
+A piece that is still in a buffer is not copied again; the paper copies each one at each use. As there, ragged
+last pieces count as whole ones, and copies in both directions do not slow each other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from gpu.outofcore.halo import span
+from gpu.outofcore.options import Options
+from gpu.outofcore.pieces import Pieces, block_of
+from gpu.outofcore.problem import AXES, Problem, Tensor
+from gpu.outofcore.rates import Rates
+
+ITEM = 4
+"""Bytes of a float32."""
+ALIGNMENT = 256
+TENSORS: tuple[Tensor, ...] = ("x", "w", "y")
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """The device's memory for pieces.
+
+    Attributes
+    ----------
+    depth : int
+        The buffers that each tensor has at most, except resident filters.
+    counts, nbytes : mapping of tensor to int
+        Buffers, and the bytes of each one.
+    bias : int
+        Bytes of the bias.
+    """
+
+    depth: int
+    counts: Mapping[Tensor, int]
+    nbytes: Mapping[Tensor, int]
+    bias: int
+
+    @property
+    def total(self) -> int:
+        """All bytes."""
+        return self.bias + sum(self.counts[tensor] * self.nbytes[tensor] for tensor in TENSORS)
+
+
+class Model:
+    """The model of one problem with one size of pieces.
+
+    Parameters
+    ----------
+    problem : Problem
+    pieces : Pieces
+    rates : Rates
+    options : Options
+    """
+
+    def __init__(self, problem: Problem, pieces: Pieces, rates: Rates, options: Options) -> None:
+        self._problem, self._rates, self._options = problem, rates, options
+        groups, self._channels, self._filters = block_of(problem, pieces)
+        self._images, self._rows = min(pieces.images, problem.batch), min(pieces.rows, problem.rows)
+        self.counts = {
+            "n": -(-problem.batch // self._images),
+            "g": -(-problem.groups // groups),
+            "c": -(-groups * problem.group_channels // self._channels),
+            "f": -(-groups * problem.group_filters // self._filters),
+            "h": -(-problem.rows // self._rows),
+        }
+        self._inner = self._channels // groups
+        """The channels that a filter of a piece has."""
+
+    # ------------------------------------------------------------------------------------------ memory
+
+    def buffers(self, budget: int) -> Buffers | None:
+        """As deep buffers as the budget allows; None if it does not hold a piece of each tensor."""
+        for depth in range(self._options.depth, 0, -1):
+            found = self.with_depth(depth)
+            if found.total <= budget:
+                break
+        else:
+            return None
+        if self._options.filters == "resident" and self._problem.form.output != "w":
+            resident = Buffers(depth, {**found.counts, "w": self._distinct("w")}, found.nbytes, found.bias)
+            return resident if resident.total <= budget else found
+        return found
+
+    def with_depth(self, depth: int) -> Buffers:
+        """So many buffers for each tensor, or fewer if it has fewer pieces."""
+        counts: dict[Tensor, int] = {tensor: min(depth, self._distinct(tensor)) for tensor in TENSORS}
+        nbytes: dict[Tensor, int] = {tensor: _aligned(ITEM * self._elements[tensor]) for tensor in TENSORS}
+        return Buffers(depth, counts, nbytes, _aligned(ITEM * self._problem.filters * self._problem.has_bias))
+
+    def _distinct(self, tensor: Tensor) -> int:
+        """The pieces of a tensor."""
+        return math.prod(self.counts[axis] for axis in AXES[tensor])
+
+    @cached_property
+    def _elements(self) -> dict[Tensor, int]:
+        """The elements of the largest piece of each tensor."""
+        plane = self._problem.plane
+        rows, outputs = self._rows, self._rows
+        if self._problem.form.output == "x":
+            outputs = min((rows + span(plane) - 2) // plane.stride_h + 1, plane.out_height)
+        else:
+            rows = min((outputs - 1) * plane.stride_h + span(plane), plane.height)
+        return {
+            "x": self._images * self._channels * rows * plane.width,
+            "w": self._filters * self._inner * plane.filter_height * plane.filter_width,
+            "y": self._images * self._filters * outputs * plane.out_width,
+        }
+
+    # -------------------------------------------------------------------------------------------- time
+
+    def seconds(self, buffers: Buffers) -> float:
+        """The time of a call: the first step, its other terms, and the other steps at the slowest of three.
+
+        A step is a piece of the output.
+        """
+        form = self._problem.form
+        terms = math.prod(self.counts[axis] for axis in form.inner)
+        steps = self._distinct(form.output)
+        each = {tensor: self._in_seconds(tensor) for tensor in form.operands}
+        into = sum(self._copies(tensor, buffers) * each[tensor] for tensor in form.operands) / (terms * steps)
+        compute = self._rates.routine(self._operations)
+        copies, nbytes = self._matrices(form.output), ITEM * self._elements[form.output]
+        out = self._rates.out(nbytes, copies)
+        if buffers.depth == 1:
+            return steps * (terms * (into + compute) + out)
+        first = sum(each.values()) + compute + out + (terms - 1) * max(into, compute)
+        return first + (steps - 1) * max(terms * into, terms * compute, out)
+
+    @property
+    def _operations(self) -> int:
+        """Floating-point operations of a routine."""
+        plane = self._problem.plane
+        return 2 * self._elements["y"] * self._inner * plane.filter_height * plane.filter_width
+
+    def _in_seconds(self, tensor: Tensor) -> float:
+        """The copy of a piece to the device."""
+        return self._rates.into(ITEM * self._elements[tensor], self._matrices(tensor))
+
+    def _matrices(self, tensor: Tensor) -> int:
+        """The matrices of a piece: see `gpu.outofcore.matrices`."""
+        channels = self.counts["g"] * self.counts["c" if tensor == "x" else "f"]
+        return self._images if tensor != "w" and channels > 1 and self.counts["h"] > 1 else 1
+
+    def _copies(self, tensor: Tensor, buffers: Buffers) -> int:
+        """How often pieces of an operand are copied: again in a loop around more of them than are kept.
+
+        Of images half the buffers are for what comes next; filters are small, and one copy of each suffices.
+        """
+        form, kept = self._problem.form, buffers.counts[tensor]
+        kept = kept if tensor == "w" else max(1, kept // 2)
+        copies = distinct = 1
+        for axis in reversed(form.outer + form.inner):
+            if axis in AXES[tensor]:
+                copies, distinct = copies * self.counts[axis], distinct * self.counts[axis]
+            elif distinct > kept:
+                copies *= self.counts[axis]
+        return copies
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT

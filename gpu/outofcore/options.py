@@ -1,0 +1,59 @@
+"""Switches of out-of-core convolutions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from gpu.outofcore.rates import Rates
+from reference.errors import SchemeError
+from reference.types.arguments import check_option
+
+Planner: TypeAlias = Literal["greedy", "steepest", "exhaustive"]
+FilterBuffers: TypeAlias = Literal["resident", "streamed"]
+PLANNERS = ("greedy", "steepest", "exhaustive")
+DEEPEST = 16
+
+
+@dataclass(frozen=True)
+class Options:
+    """How pieces are planned and buffered.
+
+    Parameters
+    ----------
+    planner : {"greedy", "steepest", "exhaustive"}
+        How the sizes of pieces are searched: one axis after the other, step by step from the whole problem,
+        or among all combinations.
+    depth : int
+        The most buffers for pieces of each tensor, 1 to 16. With one, copies and computation do not overlap.
+    filters : {"resident", "streamed"}
+        Whether all pieces of the filters stay on the device if they fit beside the other buffers.
+    rates : Rates, optional
+        Default: those of the machine's topology.
+
+    Raises
+    ------
+    SchemeError
+
+    Notes
+    -----
+    Source: ooc_cuDNN, sections 4.2 and 4.4; the paper has three buffers, one for each stream.
+
+    Examples
+    --------
+    >>> Options(depth=2).planner
+    'greedy'
+    """
+
+    planner: Planner = "greedy"
+    depth: int = 3
+    filters: FilterBuffers = "resident"
+    rates: Rates | None = None
+
+    def __post_init__(self) -> None:
+        check_option("planner", self.planner, PLANNERS, "how the sizes of pieces are searched")
+        check_option(
+            "filters", self.filters, ("resident", "streamed"), "where filters are between their uses"
+        )
+        if not 1 <= self.depth <= DEEPEST:
+            raise SchemeError(f"depth is {self.depth}\nit is 1 to {DEEPEST}\nchoose one of them")

@@ -1,0 +1,141 @@
+"""Pieces of images, filters and results, and the tasks that a call is cut into."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import TypeAlias
+
+from gpu.outofcore.halo import image_rows, output_rows
+from gpu.outofcore.problem import Problem, Tensor
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """The sizes of pieces; the last ones along an axis may be smaller.
+
+    With groups, a piece holds whole groups, or a part of one.
+
+    Attributes
+    ----------
+    images : int
+        d_n.
+    rows : int
+        d_hY, of the gradient of data d_hX.
+    channels, filters : int
+        d_cX and d_cY.
+
+    Examples
+    --------
+    >>> Pieces(images=16, rows=56, channels=64, filters=32).images
+    16
+    """
+
+    images: int
+    rows: int
+    channels: int
+    filters: int
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a tensor.
+
+    Attributes
+    ----------
+    tensor : str
+    first, channels : range
+        Images and channels; of w, filters and their channels.
+    rows : range, optional
+        Of w always all.
+    """
+
+    tensor: Tensor
+    first: range
+    channels: range
+    rows: range | None = None
+
+
+@dataclass(frozen=True)
+class Task:
+    """A piece of the output, and for each term of its sums the pieces of the operands."""
+
+    output: Piece
+    steps: tuple[tuple[Piece, Piece], ...]
+
+
+Loops: TypeAlias = Mapping[str, list[range]]
+"""The ranges of each loop: n, g, c, f, h. Those of c and f count within a block of groups."""
+
+
+def block_of(problem: Problem, pieces: Pieces) -> tuple[int, int, int]:
+    """Groups, channels and filters of a block: of whole groups, or of a part of one."""
+    of_group, filters = problem.group_channels, problem.group_filters
+    if pieces.channels >= of_group and pieces.filters >= filters:
+        groups = min(pieces.channels // of_group, pieces.filters // filters, problem.groups)
+        return groups, groups * of_group, groups * filters
+    return 1, min(pieces.channels, of_group), min(pieces.filters, filters)
+
+
+def loops_of(problem: Problem, pieces: Pieces) -> Loops:
+    """The ranges of all loops."""
+    groups, channels, filters = block_of(problem, pieces)
+    return {
+        "n": cut(problem.batch, pieces.images),
+        "g": cut(problem.groups, groups),
+        "c": cut(groups * problem.group_channels, channels),
+        "f": cut(groups * problem.group_filters, filters),
+        "h": cut(problem.rows, pieces.rows),
+    }
+
+
+def cut(size: int, piece: int) -> list[range]:
+    """Cut an axis.
+
+    >>> cut(5, 2)
+    [range(0, 2), range(2, 4), range(4, 5)]
+    """
+    return [range(start, min(start + piece, size)) for start in range(0, size, piece)]
+
+
+def tasks_of(problem: Problem, pieces: Pieces) -> Iterator[Task]:
+    """The tasks of a call, in order."""
+    loops, form = loops_of(problem, pieces), problem.form
+    for outer in product(*(loops[axis] for axis in form.outer)):
+        at = dict(zip(form.outer, outer, strict=True))
+        steps = [
+            at | dict(zip(form.inner, inner, strict=True))
+            for inner in product(*(loops[axis] for axis in form.inner))
+        ]
+        first, second = form.operands
+        yield Task(
+            piece_at(problem, form.output, steps[0]),
+            tuple((piece_at(problem, first, step), piece_at(problem, second, step)) for step in steps),
+        )
+
+
+def piece_at(problem: Problem, tensor: Tensor, at: Mapping[str, range]) -> Piece:
+    """The piece of a tensor in one iteration of the loops."""
+    groups = at["g"]
+    channels = _in_block(at["c"], groups, problem.group_channels)
+    filters = _in_block(at["f"], groups, problem.group_filters)
+    if tensor == "w":
+        start = groups.start * problem.group_channels
+        inner = range(channels.start - start, channels.stop - start)
+        return Piece("w", filters, inner if len(groups) == 1 else range(problem.group_channels))
+    rows, outputs = rows_at(problem, at["h"])
+    return Piece("x", at["n"], channels, rows) if tensor == "x" else Piece("y", at["n"], filters, outputs)
+
+
+def rows_at(problem: Problem, rows: range) -> tuple[range, range]:
+    """The rows of x and of y in one iteration of the loop over rows."""
+    if problem.form.output == "x":
+        return rows, output_rows(problem.plane, rows)
+    return image_rows(problem.plane, rows), rows
+
+
+def _in_block(part: range, groups: range, size: int) -> range:
+    """A part of a block of groups; the last block may have fewer groups."""
+    start = groups.start * size
+    return range(start + part.start, min(start + part.stop, groups.stop * size))

@@ -1,0 +1,111 @@
+"""A convolution or one of its gradients: sizes, and the axes that pieces are cut along.
+
+Five loops go over pieces: images (n), blocks of groups (g), channels c_X (c), filters c_Y (f) and rows (h).
+Rows are those of the result y, of the gradient of data those of x. Each routine is these loops in another
+order: those of its output outside, those of its sums inside (ooc_cuDNN, section 4.1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from gpu.bconv.geometry import ConvShape
+
+Layout: TypeAlias = Literal["NCHW", "NHWC"]
+Tensor: TypeAlias = Literal["x", "w", "y"]
+Activation: TypeAlias = Literal["relu", "tanh", "sigmoid"]
+LAYOUTS = ("NCHW", "NHWC")
+ACTIVATIONS = ("relu", "tanh", "sigmoid")
+
+AXES: dict[Tensor, str] = {"x": "ngch", "w": "gfc", "y": "ngfh"}
+"""The loops that each tensor's pieces depend on; x and y stand for their gradients, too."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a routine computes from what.
+
+    Attributes
+    ----------
+    operands : tuple of str
+    output : str
+    outer, inner : str
+        The loops over pieces of the output, and over the terms of their sums, from the outermost on.
+    """
+
+    operands: tuple[Tensor, Tensor]
+    output: Tensor
+    outer: str
+    inner: str
+
+
+FORMS = {
+    "conv2d": Form(("x", "w"), "y", "ngfh", "c"),
+    "conv2d_backward_data": Form(("y", "w"), "x", "ngch", "f"),
+    "conv2d_backward_filter": Form(("x", "y"), "w", "gfc", "nh"),
+}
+"""All routines."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One call, without its arrays.
+
+    Attributes
+    ----------
+    routine : str
+        A name of `FORMS`.
+    layout : str
+    batch, channels, filters, groups : int
+    plane : ConvShape
+        Rows, columns, padding, stride and dilation: the convolution of one image of one channel.
+    has_bias : bool
+    activation : str, optional
+    """
+
+    routine: str
+    layout: Layout
+    batch: int
+    channels: int
+    filters: int
+    groups: int
+    plane: ConvShape
+    has_bias: bool = False
+    activation: Activation | None = None
+
+    @property
+    def form(self) -> Form:
+        """What it computes from what."""
+        return FORMS[self.routine]
+
+    @property
+    def group_channels(self) -> int:
+        """The channels that a filter reads."""
+        return self.channels // self.groups
+
+    @property
+    def group_filters(self) -> int:
+        """The filters of a group."""
+        return self.filters // self.groups
+
+    @property
+    def rows(self) -> int:
+        """The rows that pieces are cut along."""
+        return self.plane.height if self.form.output == "x" else self.plane.out_height
+
+    @property
+    def operations(self) -> int:
+        """Floating-point operations, taps outside the images included."""
+        outputs = self.batch * self.filters * self.plane.out_height * self.plane.out_width
+        return 2 * outputs * self.group_channels * self.plane.filter_height * self.plane.filter_width
+
+    def shape(self, tensor: Tensor) -> tuple[int, int, int, int]:
+        """The shape of a tensor in the layout."""
+        plane = self.plane
+        first, channels, rows, columns = {
+            "x": (self.batch, self.channels, plane.height, plane.width),
+            "w": (self.filters, self.group_channels, plane.filter_height, plane.filter_width),
+            "y": (self.batch, self.filters, plane.out_height, plane.out_width),
+        }[tensor]
+        return (first, channels, rows, columns) if self.layout == "NCHW" else (first, rows, columns, channels)

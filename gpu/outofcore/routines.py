@@ -1,0 +1,83 @@
+"""The tile routine: what a device computes on the pieces of one term."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu.machine import Tile
+from gpu.outofcore.on_host import ACTIVATE, SUMS, Window
+from gpu.outofcore.problem import Activation, Layout
+
+Array = npt.NDArray[Any]
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class TileRoutine:
+    """A convolution, or one of its gradients, of pieces: a `gpu.machine.Routine`.
+
+    Attributes
+    ----------
+    name : str
+        That of the call's routine.
+    window : Window
+        The convolution of the pieces.
+    layout : str
+    operands, output : Tile
+        Pieces, each a column of its elements in C order.
+    shapes : tuple
+        The shapes of the operands and of the output in the layout.
+    updates : bool
+        Whether the output holds the sum of earlier terms.
+    bias : Tile, optional
+    activation : str, optional
+        Both follow the last term.
+    operations : float
+    """
+
+    name: str
+    window: Window
+    layout: Layout
+    operands: tuple[Tile, Tile]
+    output: Tile
+    shapes: tuple[Shape, Shape, Shape]
+    updates: bool
+    bias: Tile | None
+    activation: Activation | None
+    operations: float
+
+    @property
+    def reads(self) -> tuple[Tile, ...]:
+        """The operands, the bias, and the output if it is updated."""
+        bias = (self.bias,) if self.bias else ()
+        return (*self.operands, *bias, self.output) if self.updates else (*self.operands, *bias)
+
+    @property
+    def writes(self) -> tuple[Tile, ...]:
+        """The output."""
+        return (self.output,)
+
+    def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
+        """Compute it with NumPy: all sums in double precision and in one order, rounded once."""
+        first, second, output = (
+            _channels_second(array.reshape(shape), self.layout)
+            for array, shape in zip((*reads[:2], writes[0]), self.shapes, strict=True)
+        )
+        found = SUMS[self.name](
+            self.window, first.astype(np.float64), second.astype(np.float64), output.shape
+        )
+        if self.updates:
+            found += output
+        if self.bias:
+            found += reads[2].reshape(-1, 1, 1)
+        output[...] = ACTIVATE[self.activation](found) if self.activation else found
+
+
+def _channels_second(x: Array, layout: Layout) -> Array:
+    """A view of a piece as (images, channels, rows, columns)."""
+    return x if layout == "NCHW" else np.moveaxis(x, -1, 1)

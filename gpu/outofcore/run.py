@@ -1,0 +1,65 @@
+"""One call on a machine: whatever fails, no memory stays allocated and no array pinned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import numpy.typing as npt
+
+from gpu.machine import Machine
+from gpu.outofcore.options import Options
+from gpu.outofcore.pieces import Pieces
+from gpu.outofcore.pipeline import Pipeline
+from gpu.outofcore.plan import Plan, plan_of
+from gpu.outofcore.problem import Problem
+from gpu.outofcore.rates import rates_of
+from gpu.outofcore.statistics import Statistics
+from reference.errors import LaunchError
+from reference.types.fields import is_integer
+
+Array = npt.NDArray[Any]
+
+
+def planned(
+    problem: Problem,
+    device: Machine,
+    memory_budget: int | None,
+    pieces: Pieces | None,
+    options: Options | None,
+) -> Plan:
+    """The plan of a problem for a machine's first device."""
+    options = options or Options()
+    return plan_of(
+        problem, pieces, _budget(device, memory_budget), options.rates or rates_of(device), options
+    )
+
+
+def compute(machine: Machine, plan: Plan, arrays: Mapping[str, Array], statistics: Statistics | None) -> None:
+    """Compute a call into its output array."""
+    begin = machine.seconds()
+    with ExitStack() as stack:
+        for array in arrays.values():
+            machine.pin(array)
+            stack.callback(machine.unpin, array)
+        memory = machine.allocate(0, plan.buffers.total)
+        stack.callback(machine.free, memory)
+        pipeline = Pipeline(machine, plan.problem, plan.buffers, memory, arrays)
+        machine.run([pipeline.work(plan.tasks())])
+    if statistics is not None:
+        statistics.bytes_in, statistics.bytes_out = plan.bytes_in, plan.bytes_out
+        statistics.seconds = machine.seconds() - begin
+        statistics.predicted_seconds = plan.timeline.seconds
+
+
+def _budget(machine: Machine, memory_budget: int | None) -> int:
+    """The bytes that a call may use."""
+    free = machine.budget(0)
+    if memory_budget is None:
+        return free
+    if not is_integer(memory_budget):
+        raise LaunchError(
+            f"memory_budget is {memory_budget!r}\nit is a number of bytes\npass an int, or None for all"
+        )
+    return min(int(memory_budget), free)

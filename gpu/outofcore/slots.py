@@ -1,0 +1,58 @@
+"""Buffers of one tensor's pieces: the least recently used one is filled next."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from gpu.machine import Event
+from gpu.outofcore.pieces import Piece
+
+
+@dataclass(eq=False)
+class Slot:
+    """A buffer.
+
+    Attributes
+    ----------
+    offset : int
+        Where it starts in the call's memory, in bytes.
+    filled : Event, optional
+        The copy into it.
+    used : Event, optional
+        The last operation that was queued on it; the next fill waits for it.
+    """
+
+    offset: int
+    filled: Event | None = None
+    used: Event | None = None
+
+
+class Slots:
+    """The buffers of one tensor.
+
+    Examples
+    --------
+    >>> slots, (a, b) = Slots(0, 2, 256), (Piece("y", range(n, n + 1), range(4)) for n in range(2))
+    >>> [slots.next(piece).offset for piece in (a, b, a)]
+    [0, 256, 0]
+    >>> slots.find(b).offset, slots.find(a).offset
+    (256, 0)
+    """
+
+    def __init__(self, offset: int, count: int, nbytes: int) -> None:
+        self._empty = [Slot(offset + index * nbytes) for index in reversed(range(count))]
+        self._held: OrderedDict[Piece, Slot] = OrderedDict()
+
+    def find(self, piece: Piece) -> Slot | None:
+        """The buffer that holds a piece, if one does; it is then the most recently used one."""
+        if piece not in self._held:
+            return None
+        self._held.move_to_end(piece)
+        return self._held[piece]
+
+    def next(self, piece: Piece) -> Slot:
+        """The buffer that a piece is to be put in."""
+        slot = self._empty.pop() if self._empty else self._held.popitem(last=False)[1]
+        self._held[piece] = slot
+        return slot

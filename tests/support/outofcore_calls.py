@@ -1,0 +1,65 @@
+"""Out-of-core convolutions with operands of small shapes, and their distance from the definition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import gpu.outofcore
+from gpu.outofcore import Pieces
+from reference.training import conv2d, error_of
+from simwarp.machine import Machine
+
+WHOLE = Pieces(99, 99, 99, 99)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A convolution: images of (N, C, H, W), filters of (O, C / groups, R, S), and its options."""
+
+    images: tuple[int, int, int, int] = (3, 4, 7, 6)
+    filters: tuple[int, int, int, int] = (6, 4, 3, 2)
+    options: dict[str, Any] = field(default_factory=dict[str, Any])
+    seed: int = 0
+
+    def operands(self) -> tuple[Any, Any, Any]:
+        """x, w and the gradient by the result, in the layout."""
+        rng = np.random.default_rng(self.seed)
+        x, w = (rng.standard_normal(shape).astype(np.float32) for shape in (self.images, self.filters))
+        if self.options.get("layout") == "NHWC":
+            x, w = (np.ascontiguousarray(np.moveaxis(a, 1, -1)) for a in (x, w))
+        y = conv2d(x, w, **self.options)
+        return x, w, rng.standard_normal(y.shape).astype(np.float32)
+
+    def arguments(self, routine: str) -> tuple[Any, ...]:
+        """The arguments of a routine."""
+        x, w, dy = self.operands()
+        return {
+            "conv2d": (x, w),
+            "conv2d_backward_data": (dy, w, x.shape),
+            "conv2d_backward_filter": (x, dy, w.shape),
+        }[routine]
+
+    def run(self, routine: str, machine: Machine, **call: Any) -> Any:
+        """The result of a routine, in memory that was NaN."""
+        x, w, y = self.operands()
+        shape = {"conv2d": y, "conv2d_backward_data": x, "conv2d_backward_filter": w}[routine].shape
+        out = np.full(shape, np.nan, np.float32)
+        given = {"device": machine, "out": out, **self.options, **call}
+        return getattr(gpu.outofcore, routine)(*self.arguments(routine), **given)
+
+    def error(self, routine: str, result: Any, **fused: Any) -> float:
+        """The error of a result, in units of what it may be off."""
+        return error_of(routine, result, *self.arguments(routine), **self.options, **fused)
+
+
+def is_whole(routine: str, pieces: Pieces, layer: Layer) -> bool:
+    """Whether the sums of a routine are not cut."""
+    groups = layer.options.get("groups", 1)
+    return {
+        "conv2d": pieces.channels >= layer.images[1] // groups,
+        "conv2d_backward_data": pieces.filters >= layer.filters[0] // groups,
+        "conv2d_backward_filter": pieces.images >= layer.images[0] and pieces.rows >= 99,
+    }[routine]
