@@ -1,7 +1,7 @@
 """The protocol of a machine: several devices and a host, with streams, events, copies and tile routines.
 
 `simwarp.Machine` implements it in NumPy, with a clock, `gpu.CudaMachine` on GPUs; the policies of `gpu.blas3`
-are written to it alone.
+and `gpu.outofcore` are written to it alone.
 All work is asynchronous and runs in the order of its stream. The workers of a policy, one for each device,
 are generators that yield the event they wait for: the machine resumes each when its event has happened, so
 one policy runs on a simulated clock, where every interleaving can be tried, and on hardware.

@@ -87,7 +87,7 @@ def conv2d(
 
     Notes
     -----
-    Source: ooc_cuDNN, sections 3.2 and 4.
+    Source: ooc_cuDNN, sections 3.2, 4 and 5.
 
     Examples
     --------

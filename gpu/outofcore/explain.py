@@ -55,7 +55,7 @@ def explain(
 
     Notes
     -----
-    Source: ooc_cuDNN, sections 4.3 and 4.4.
+    Source: ooc_cuDNN, section 4.
 
     Examples
     --------

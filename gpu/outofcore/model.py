@@ -1,5 +1,6 @@
-"""The performance model: memory and time of a call, by the sizes of its pieces (ooc_cuDNN, section 4.3).
+"""The performance model: memory and time of a call, by the sizes of its pieces.
 
+Source: ooc_cuDNN, sections 4.1 to 4.3.
 A piece that is still in a buffer is not copied again; the paper copies each one at each use. As there, ragged
 last pieces count as whole ones, and copies in both directions do not slow each other.
 """

@@ -37,7 +37,7 @@ class Options:
 
     Notes
     -----
-    Source: ooc_cuDNN, sections 4.2 and 4.4; the paper has three buffers, one for each stream.
+    Source: ooc_cuDNN, sections 3.2 and 4.4; the paper has three buffers, one for each stream.
 
     Examples
     --------

@@ -1,6 +1,7 @@
-"""The pipeline of a call: copies in, routines and copies out, each kind in a stream of its own (section 4.2).
+"""The pipeline of a call: copies in, routines and copies out, each kind in a stream of its own.
 
 Events order them: a routine waits for its pieces, a copy for the buffer that it fills.
+Source: ooc_cuDNN, section 3.2.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Five loops go over pieces: images (n), blocks of groups (g), channels c_X (c), filters c_Y (f) and rows (h).
 Rows are those of the result y, of the gradient of data those of x. Each routine is these loops in another
-order: those of its output outside, those of its sums inside (ooc_cuDNN, section 4.1).
+order: those of its output outside, those of its sums inside (ooc_cuDNN, section 3.2).
 """
 
 from __future__ import annotations

@@ -6,20 +6,31 @@ A fault of the pipeline has a typed error of the machine. One of the pieces has 
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from gpu.outofcore import Options, Pieces, halo, pieces, pipeline
-from gpu.outofcore.pipeline import Pipeline
-from gpu.outofcore.slots import Slots
+from gpu.outofcore import Options, Pieces
 from reference.errors import MachineError, SimwarpError
 from simwarp.machine import Machine, TileRaceError, UnwrittenTileError
 from support.outofcore_calls import Layer
+from support.outofcore_faults import (
+    accumulation_from_the_first_term,
+    activation_of_every_term,
+    copy_out_before_the_last_term,
+    gradient_that_ignores_the_stride,
+    halo_of_gradients_one_row_short,
+    halo_one_row_short,
+    offset_of_filters,
+    operand_reused_early,
+    output_reused_early,
+    partial_sums_without_accumulation,
+    routine_before_its_copy,
+    stale_buffer,
+    wrong_last_piece,
+)
 
-Patch = pytest.MonkeyPatch
 LAYER = Layer()
 PIECES = Pieces(2, 3, 3, 4)
 
@@ -54,151 +65,6 @@ class World:
                 errors.append(error)
         return errors
 
-
-# ------------------------------------------------------------------------------------------ the faults
-
-
-def halo_one_row_short(patch: Patch) -> None:
-    """A piece of the images lacks its last row."""
-    image_rows = halo.image_rows
-
-    def wrong(plane: Any, outputs: range) -> range:
-        rows = image_rows(plane, outputs)
-        return rows if rows.stop == plane.height else rows[:-1]
-
-    patch.setattr(pieces, "image_rows", wrong)
-
-
-def halo_of_gradients_one_row_short(patch: Patch) -> None:
-    """A piece of the gradient by the result lacks its first row."""
-    output_rows = halo.output_rows
-    patch.setattr(
-        pieces, "output_rows", lambda plane, rows: output_rows(plane, rows)[1 if rows.start else 0 :]
-    )
-
-
-def partial_sums_without_accumulation(patch: Patch) -> None:
-    """Each term overwrites the sum of the terms before it."""
-    routine = Pipeline._routine
-    patch.setattr(
-        Pipeline, "_routine", lambda self, *step: dataclasses.replace(routine(self, *step), updates=False)
-    )
-
-
-def accumulation_from_the_first_term(patch: Patch) -> None:
-    """The first term is added to what the buffer held."""
-    routine = Pipeline._routine
-    patch.setattr(
-        Pipeline, "_routine", lambda self, *step: dataclasses.replace(routine(self, *step), updates=True)
-    )
-
-
-def operand_reused_early(patch: Patch) -> None:
-    """A buffer is filled again before the routine that reads it has ended."""
-    wait = Pipeline._wait
-
-    def wrong(self: Any, stream: Any, event: Any) -> None:
-        if stream is not self._loads:
-            wait(self, stream, event)
-
-    patch.setattr(Pipeline, "_wait", wrong)
-
-
-def output_reused_early(patch: Patch) -> None:
-    """A routine writes a buffer whose copy to the host has not ended."""
-    store = Pipeline._store
-
-    def wrong(self: Any, piece: Any, slot: Any) -> None:
-        used = slot.used
-        store(self, piece, slot)
-        slot.used = used
-
-    patch.setattr(Pipeline, "_store", wrong)
-
-
-def routine_before_its_copy(patch: Patch) -> None:
-    """A routine does not wait for the copies of its operands."""
-    load = Pipeline._load
-
-    def wrong(self: Any, piece: Any) -> Any:
-        slot = load(self, piece)
-        slot.filled = None
-        return slot
-
-    patch.setattr(Pipeline, "_load", wrong)
-
-
-def copy_out_before_the_last_term(patch: Patch) -> None:
-    """A piece is copied to the host when its first term has been queued."""
-    store = Pipeline._store
-
-    def wrong(self: Any, piece: Any, slot: Any) -> None:
-        slot.used = None
-        store(self, piece, slot)
-
-    patch.setattr(Pipeline, "_store", wrong)
-
-
-def stale_buffer(patch: Patch) -> None:
-    """A buffer that was filled again still counts as that of its old piece."""
-    following = Slots.next
-
-    def wrong(self: Any, piece: Any) -> Any:
-        held = dict(self._held)
-        slot = following(self, piece)
-        self._held.update({old: of for old, of in held.items() if of is slot})
-        self._held.move_to_end(piece)
-        return slot
-
-    patch.setattr(Slots, "next", wrong)
-
-
-def wrong_last_piece(patch: Patch) -> None:
-    """The last piece of an axis is one shorter than what is left; if that is nothing, it is left out."""
-    cut = pieces.cut
-
-    def wrong(size: int, piece: int) -> list[range]:
-        *before, last = cut(size, piece)
-        return [*before, last[:-1]] if len(last) > 1 else before or [last]
-
-    patch.setattr(pieces, "cut", wrong)
-
-
-def offset_of_filters(patch: Patch) -> None:
-    """The filters of a block are those of the block before it."""
-    piece_at = pieces.piece_at
-
-    def wrong(problem: Any, tensor: Any, at: Any) -> Any:
-        piece = piece_at(problem, tensor, at)
-        if tensor != "w" or problem.form.output == "w" or not piece.first.start:
-            return piece
-        first = range(piece.first.start - 1, piece.first.stop - 1)
-        return dataclasses.replace(piece, first=first)
-
-    patch.setattr(pieces, "piece_at", wrong)
-
-
-def gradient_that_ignores_the_stride(patch: Patch) -> None:
-    """The rows of the gradient are where they were without a stride."""
-    offset = halo.offset
-
-    def wrong(plane: Any, rows: range, outputs: range) -> int:
-        return plane.pad_top + rows.start - outputs.start if outputs.start else offset(plane, rows, outputs)
-
-    patch.setattr(pipeline, "offset", wrong)
-
-
-def activation_of_every_term(patch: Patch) -> None:
-    """The activation follows each term instead of the last one."""
-    routine = Pipeline._routine
-    patch.setattr(
-        Pipeline,
-        "_routine",
-        lambda self, *step: dataclasses.replace(routine(self, *step), activation=self._problem.activation),
-    )
-
-
-# -------------------------------------------------------------------------------------------- the tests
 
 FORWARD = World()
 DATA = World("conv2d_backward_data")
@@ -247,7 +113,7 @@ def test_the_same_seeds_without_a_fault_find_nothing(world: World) -> None:
     ids=[f"{plant.__name__}-{world.routine}" for plant, world, *_ in CASES],
 )
 def test_a_planted_fault_is_found(
-    plant: Any, world: World, kinds: Any, text: str, monkeypatch: Patch
+    plant: Any, world: World, kinds: Any, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
     found = world.found()

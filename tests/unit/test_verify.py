@@ -132,6 +132,12 @@ def test_inputs_of_every_case_are_pinned():
         "sgemm trans_a=T trans_b=T, alpha -1.0, beta 0.75, a 1 x 4 C, b 8 x 1 C, c 4 x 8 C, tiles of 8, "
         "H200, 2 x the least budget, cache False, order fifo, steal False, streams 8, allocation native, "
         "advance batch, addend first, ahead 2, station 3",
+        "conv2d, x (2, 4, 4, 2), w (1, 4, 1, 1), stride (2, 3), padding SAME, dilation (2, 1), groups 1,"
+        " layout NCHW, bias True, activation None, pieces of 1 images, all rows, 4 channels, 1 filters, "
+        "5 x the least budget, exhaustive, depth 2, filters resident, Everest",
+        "conv2d, x (4, 4, 9, 3), w (15, 1, 4, 1), stride (3, 2), padding ((0, 0), (1, 1)), dilation (1, "
+        "1), groups 3, layout NHWC, bias True, activation None, pieces of 3 images, 2 rows, 2 channels, "
+        "1 filters, 2 x the least budget, steepest, depth 2, filters streamed, Everest",
     ]
 
 

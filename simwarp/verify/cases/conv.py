@@ -1,0 +1,289 @@
+"""The case of out-of-core convolutions: each routine on simulated machines, in pieces.
+
+The number of an input determines routine, layout and activation. Sizes, stride, padding, dilation, groups,
+the machine, the budget of its device, the sizes of pieces and the options are drawn. The result's memory
+holds NaN before. An answer is right if it is within the bound of its rounding errors
+(`reference.training.bounded`) and, where its sums are not cut, has the bits of the answer in one piece.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from itertools import product
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+import gpu.outofcore
+from gpu.outofcore import Options, Pieces
+from reference.conv_geometry import conv_geometry
+from reference.errors import ShapeError
+from reference.training import bounded
+from simwarp.machine import EVEREST, H200, MAKALU, H200x2, Machine
+from simwarp.verify.case import Case
+from simwarp.verify.draw import Draw
+
+Array: TypeAlias = npt.NDArray[Any]
+MACHINES = (H200, H200x2, EVEREST, MAKALU)
+ROUTINES = ("conv2d", "conv2d_backward_data", "conv2d_backward_filter")
+VARIANTS = tuple(
+    (routine, layout, activation)
+    for routine, layout, activation in product(ROUTINES, ("NCHW", "NHWC"), (None, "relu", "tanh", "sigmoid"))
+    if routine == "conv2d" or activation is None
+)
+"""Every routine in every layout, and `conv2d` with every activation."""
+WHOLE = 1 << 30
+"""More than any axis has."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """A call, and the machine that computes it.
+
+    Attributes
+    ----------
+    options : dict
+        Stride, padding, dilation, groups and layout.
+    x, w, dy, bias : ndarray
+        Without a bias None.
+    pieces : Pieces, optional
+        None for the planner's.
+    times : int
+        The budget, in units of the least one.
+    """
+
+    routine: str
+    activation: str | None
+    options: dict[str, Any]
+    x: Array
+    w: Array
+    dy: Array
+    bias: Array | None
+    machine: int
+    seed: int
+    jitter: float
+    pieces: Pieces | None
+    times: int
+    switches: Options
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """The arguments of the routine, here and in the reference."""
+        return {
+            "conv2d": (self.x, self.w, self.bias),
+            "conv2d_backward_data": (self.dy, self.w, self.x.shape),
+            "conv2d_backward_filter": (self.x, self.dy, self.w.shape),
+        }[self.routine]
+
+    @property
+    def fused(self) -> dict[str, Any]:
+        """What only `conv2d` has."""
+        return {"activation": self.activation} if self.routine == "conv2d" else {}
+
+    @property
+    def has_whole_sums(self) -> bool:
+        """Whether the pieces do not cut the sums."""
+        if self.pieces is None:
+            return False
+        groups, last = self.options["groups"], self.options["layout"] == "NHWC"
+        return {
+            "conv2d": self.pieces.channels >= self.x.shape[3 if last else 1] // groups,
+            "conv2d_backward_data": self.pieces.filters >= self.w.shape[0] // groups,
+            "conv2d_backward_filter": min(self.pieces.images, self.pieces.rows) == WHOLE,
+        }[self.routine]
+
+
+# --------------------------------------------------------------------------------------------------
+# Inputs
+# --------------------------------------------------------------------------------------------------
+
+
+def _draw(draw: Draw) -> Input:
+    """Draw an input."""
+    routine, layout, activation = VARIANTS[draw.k % len(VARIANTS)]
+    groups = draw.choice((1, 1, 1, 2, 3))
+    channels, filters = groups * draw.integer(1, 5), groups * draw.integer(1, 5)
+    images, options, outputs = _geometry(draw)
+    options |= {"groups": groups, "layout": layout}
+    window = options.pop("window")
+    bias = _values(draw, (filters,)) if routine == "conv2d" and draw.integer(0, 1) else None
+    return Input(
+        routine,
+        activation,
+        options,
+        x=_placed(_values(draw, (images[0], channels, *images[1:])), layout),
+        w=_placed(_values(draw, (filters, channels // groups, *window)), layout),
+        dy=_placed(_values(draw, (images[0], filters, *outputs)), layout),
+        bias=bias,
+        machine=draw.integer(0, len(MACHINES) - 1),
+        seed=draw.integer(0, 2**31),
+        jitter=draw.choice((0.0, 0.5, 20.0)),
+        pieces=_pieces(draw, images[0], images[1], channels, filters),
+        times=draw.choice((1, 1, 2, 5, 100)),
+        switches=Options(
+            planner=draw.choice(("greedy", "greedy", "steepest", "exhaustive")),
+            depth=draw.choice((1, 2, 3, 3, 5)),
+            filters=draw.choice(("resident", "streamed")),
+        ),
+    )
+
+
+def _geometry(draw: Draw) -> tuple[tuple[int, int, int], dict[str, Any], tuple[int, int]]:
+    """Draw images, the options of windows that fit into them, and the output's rows and columns."""
+    while True:
+        images = draw.integer(1, 4), draw.integer(1, 12), draw.integer(1, 9)
+        window = draw.integer(1, 4), draw.integer(1, 4)
+        pads = tuple((draw.integer(0, 3), draw.integer(0, 3)) for _ in range(2))
+        options: dict[str, Any] = {
+            "stride": (draw.choice((1, 1, 2, 3, 5)), draw.choice((1, 1, 2, 3))),
+            "padding": draw.choice(("SAME", "VALID", pads)),
+            "dilation": (draw.choice((1, 1, 2)), draw.choice((1, 1, 2))),
+        }
+        try:
+            g = conv_geometry((1, *images[1:], 1), (*window, 1, 1), **options)
+        except ShapeError:
+            continue
+        return images, {**options, "window": window}, (g.out_height, g.out_width)
+
+
+def _pieces(draw: Draw, *most: int) -> Pieces | None:
+    """Draw sizes of pieces, often whole axes; None for those of the planner."""
+    if draw.integer(0, 3) == 0:
+        return None
+    return Pieces(*(draw.choice((WHOLE, draw.integer(1, size), 1)) for size in most))
+
+
+def _values(draw: Draw, shape: tuple[int, ...]) -> Array:
+    """Draw numbers from -1 to 1."""
+    words = draw.words(int(np.prod(shape)))
+    return ((words >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1).astype(np.float32).reshape(shape)
+
+
+def _placed(x: Array, layout: str) -> Array:
+    """An array of (N, C, H, W) in the layout."""
+    return x if layout == "NCHW" else np.ascontiguousarray(np.moveaxis(x, 1, -1))
+
+
+# --------------------------------------------------------------------------------------------------
+# Tiers
+# --------------------------------------------------------------------------------------------------
+
+
+def _bounded(item: Input) -> tuple[Array, Array]:
+    """The answer of the reference, and how far others may be from it."""
+    return bounded(item.routine, *item.arguments, **item.fused, **item.options)
+
+
+def _by_reference(item: Input) -> Array:
+    return _bounded(item)[0]
+
+
+def _by_gpu(item: Input, _: Any) -> Array:
+    """The answer of `gpu.outofcore` on the input's simulated machine."""
+    machine = Machine(MACHINES[item.machine], seed=item.seed, jitter=item.jitter)
+    result = _called(item, machine, item.pieces, item.switches, _least_budget(item) * item.times)
+    left = len(machine.allocated(0))
+    if left or machine.pinned():
+        raise RuntimeError(f"{left} allocations and {machine.pinned()} pinned arrays are left")
+    if item.has_whole_sums:
+        whole = _called(item, Machine(), Pieces(WHOLE, WHOLE, WHOLE, WHOLE), Options(), None)
+        if not np.array_equal(result, whole):
+            raise RuntimeError(
+                f"{(result != whole).sum()} numbers have not the bits of the call in one piece"
+            )
+    return result
+
+
+def _called(
+    item: Input, machine: Machine, pieces: Pieces | None, switches: Options, budget: int | None
+) -> Array:
+    """The result of a call, in memory that was NaN."""
+    outputs = {"conv2d": item.dy, "conv2d_backward_data": item.x, "conv2d_backward_filter": item.w}
+    return getattr(gpu.outofcore, item.routine)(
+        *item.arguments,
+        **item.fused,
+        **item.options,
+        device=machine,
+        out=np.full_like(outputs[item.routine], np.nan),
+        pieces=pieces,
+        memory_budget=budget,
+        options=switches,
+    )
+
+
+def _least_budget(item: Input) -> int:
+    """The least bytes for the input's pieces, or for the smallest ones."""
+    plan = gpu.outofcore.explain(
+        item.routine,
+        item.x.shape,
+        item.w.shape,
+        device=Machine(),
+        bias=item.bias is not None,
+        pieces=item.pieces or Pieces(1, 1, 1, 1),
+        options=Options(depth=1, filters="streamed"),
+        **item.options,
+    )
+    return plan.buffers.total
+
+
+def differs(item: Input, expected: Array, got: Array) -> npt.NDArray[np.bool_]:
+    """Which numbers are outside the bound."""
+    _, bound = _bounded(item)
+    return ~(np.abs(got - expected) <= bound)
+
+
+# --------------------------------------------------------------------------------------------------
+# Description of inputs and mismatches
+# --------------------------------------------------------------------------------------------------
+
+
+def _describe(item: Input) -> str:
+    options = ", ".join(f"{name} {value}" for name, value in item.options.items())
+    switches = item.switches
+    return (
+        f"{item.routine}, x {item.x.shape}, w {item.w.shape}, {options}, bias {item.bias is not None},"
+        f" activation {item.activation}, {_shown(item.pieces)},"
+        f" {item.times} x the least budget, {switches.planner}, depth {switches.depth},"
+        f" filters {switches.filters}, {MACHINES[item.machine].name}"
+    )
+
+
+def _shown(pieces: Pieces | None) -> str:
+    """The sizes of pieces in words."""
+    if pieces is None:
+        return "pieces of the planner"
+    sizes = {axis: "all" if size == WHOLE else size for axis, size in asdict(pieces).items()}
+    return "pieces of " + ", ".join(f"{size} {axis}" for axis, size in sizes.items())
+
+
+def _explain(item: Input, element: tuple[int, ...], _: int) -> str:
+    first, *rest = element
+    channel, row, column = rest if item.options["layout"] == "NCHW" else (rest[2], rest[0], rest[1])
+    if item.routine == "conv2d_backward_filter":
+        return f"filter {first}, channel {channel}, tap {row}, {column}"
+    return f"image {first}, channel {channel}, row {row}, column {column}"
+
+
+def _shape(item: Input) -> tuple[int, ...]:
+    variant = VARIANTS.index((item.routine, item.options["layout"], item.activation))
+    return (variant, *item.x.shape, *item.w.shape)
+
+
+CASES = [
+    Case(
+        name="conv",
+        draw=_draw,
+        shape=_shape,
+        describe=_describe,
+        answers={"reference": _by_reference, "gpu": _by_gpu},
+        outputs={"gpu": ""},
+        explain=_explain,
+        lead=lambda item, bits: 0,  # the answers are floats, which have no differing bits
+        kernels=lambda arch: {},
+        covering=len(VARIANTS),
+        differs=differs,
+        is_simulated=True,
+    )
+]
+"""The cases of the harness."""

@@ -1,0 +1,79 @@
+"""The case conv of the harness."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from reference.errors import SchemeError
+from simwarp.cli.output import Where
+from simwarp.cli.verify import verify_command
+from simwarp.verify.cases.conv import CASES, VARIANTS, WHOLE, differs
+from simwarp.verify.compare import check, simulator
+from simwarp.verify.draw import Draw
+from support import outofcore_faults as faults
+
+CASE = CASES[0]
+
+
+def found(numbers: range, seed: int = 0) -> list[str]:
+    checked = [check(CASE, seed, k, {"simulator": simulator}) for k in numbers]
+    return [str(mismatch) for each in checked for mismatch in each.mismatches]
+
+
+def test_some_inputs_agree_with_the_definition() -> None:
+    assert found(range(30)) == []
+
+
+@pytest.mark.slow
+def test_many_inputs_agree_with_the_definition() -> None:
+    assert found(range(1000), seed=1) == []
+
+
+def test_inputs_cover_every_variant_and_every_kind_of_split() -> None:
+    drawn = [CASE.draw(Draw(0, "conv", k)) for k in range(400)]
+    first = {(item.routine, item.options["layout"], item.activation) for item in drawn[: CASE.covering]}
+    assert first == {*VARIANTS}
+    for routine in ("conv2d", "conv2d_backward_data", "conv2d_backward_filter"):
+        of = [item for item in drawn if item.routine == routine]
+        assert {item.has_whole_sums for item in of} == {False, True}
+        assert {item.options["groups"] for item in of} == {1, 2, 3}
+        for axis in ("images", "rows", "channels", "filters"):
+            sizes = {getattr(item.pieces, axis) == WHOLE for item in of if item.pieces}
+            assert sizes == {False, True}
+
+
+def test_a_wrong_number_is_located() -> None:
+    item = CASE.draw(Draw(0, "conv", 0))
+    expected = CASE.answers["reference"](item)
+    got = expected.copy()
+    got[0, 0, 0, 0] += 1
+    assert np.argwhere(differs(item, expected, got)).tolist() == [[0, 0, 0, 0]]
+    assert differs(item, expected, got * np.nan).all()
+
+
+@pytest.mark.parametrize(
+    ("plant", "text"),
+    [
+        (faults.halo_one_row_short, "simulator differs from reference in"),
+        (faults.partial_sums_without_accumulation, "simulator differs from reference in"),
+        (faults.operand_reused_early, "writes tile"),
+        (faults.output_reused_early, "copy out of device 0"),
+        (faults.wrong_last_piece, "got nan"),
+        (faults.offset_of_filters, "simulator differs from reference in"),
+        (faults.gradient_that_ignores_the_stride, "conv2d_backward_data"),
+        (faults.stale_buffer, "have not the bits of the call in one piece"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_planted_fault_is_reported(plant: Any, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    gradients = range(len(VARIANTS) - 4, 120, len(VARIANTS))
+    messages = found(gradients if "gradient" in plant.__name__ else range(50))
+    assert any(text in message for message in messages), messages
+
+
+@pytest.mark.parametrize("device", ["cuda", "both"])
+def test_a_gpu_has_no_part_in_the_case(device: str) -> None:
+    with pytest.raises(SchemeError, match=f"--case conv with --device {device}\n.*simulated machines only"):
+        verify_command(["conv"], device=Where(device))
