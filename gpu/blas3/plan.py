@@ -12,6 +12,7 @@ from gpu.blas3.problem import TRIANGULAR, Problem
 from gpu.blas3.queue_order import in_squares
 from gpu.blas3.taskizer import taskize
 from gpu.blas3.tasks import Output, Task
+from gpu.host_memory import shown
 from reference.errors import LaunchError, ShapeError
 
 LARGEST, LEAST = 4096, 32
@@ -115,18 +116,10 @@ class Plan:
         return (
             f"{problem.name}, {problem.m} x {problem.n}, sums of {problem.k}: {len(self.tasks)} tasks"
             f" of tiles of {self.tile}, {problem.operations / 1e12:.1f} TFLOP\n"
-            f"at least {_shown(self.bytes_least)} between host and devices,"
-            f" {_shown(self.bytes_without_reuse)} without reuse\n"
-            f"at least {_shown(self.needed)} on each device for {self.streams} streams"
+            f"at least {shown(self.bytes_least)} between host and devices,"
+            f" {shown(self.bytes_without_reuse)} without reuse\n"
+            f"at least {shown(self.needed)} on each device for {self.streams} streams"
         )
-
-
-def _shown(nbytes: int) -> str:
-    """A number of bytes for readers."""
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if nbytes >= size:
-            return f"{nbytes / size:.1f} {unit}"
-    return f"{nbytes} bytes"
 
 
 def plan_of(problem: Problem, tile: int | None, budgets: Sequence[int], options: Options) -> Plan:

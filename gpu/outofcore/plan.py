@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
 
+from gpu.host_memory import shown
 from gpu.outofcore.model import Buffers, Model
 from gpu.outofcore.options import Options
 from gpu.outofcore.pieces import Pieces, Task, tasks_of
@@ -83,8 +84,8 @@ class Plan:
             f" {problem.operations / 1e12:.3g} TFLOP\n"
             f"{_counted(count, 'piece')} of {problem.form.output}, cut to {_listed(self.pieces)}\n"
             f"buffers: {counts['x']} of x, {counts['w']} of w, {counts['y']} of y;"
-            f" {_shown(self.buffers.total)} of {_shown(self.budget)}\n"
-            f"{_shown(self.bytes_in)} in, {_shown(self.bytes_out)} out\n"
+            f" {shown(self.buffers.total)} of {shown(self.budget)}\n"
+            f"{shown(self.bytes_in)} in, {shown(self.bytes_out)} out\n"
             f"predicted {_milliseconds(timeline.seconds)}:"
             f" {', '.join(f'{_milliseconds(busy[kind])} {name}' for kind, name in _KINDS.items())}"
         )
@@ -138,14 +139,6 @@ def _counted(count: int, of: str) -> str:
 
 def _times(shape: tuple[int, ...]) -> str:
     return " x ".join(map(str, shape))
-
-
-def _shown(nbytes: int) -> str:
-    """A number of bytes for readers."""
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if nbytes >= size:
-            return f"{nbytes / size:.1f} {unit}"
-    return f"{nbytes} bytes"
 
 
 def _milliseconds(seconds: float) -> str:

@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpu.blas3.arguments import FORTRAN, call_of, operand, overlap
+from gpu.blas3.arguments import FORTRAN, call_of, operand
 from gpu.blas3.problem import ROUTINES
+from gpu.host_memory import overlap
 from reference.errors import DtypeError, FormatError, SchemeError, ShapeError
 
 
