@@ -75,11 +75,12 @@ def rates_of(machine: Machine) -> Rates:
             "without rates nothing can be planned\npass Options(rates=Rates(...))"
         )
     gpu, into, out = topology.gpus[0], topology.inward[0], topology.outward[0]
+    launch = gpu.routine_seconds(0.0, "float32")  # refuses a device without a rate for float32
     return Rates(
         into.latency_seconds,
         into.bytes_per_second,
         out.latency_seconds,
         out.bytes_per_second,
-        gpu.launch_seconds,
+        launch,
         gpu.rates["float32"],
     )

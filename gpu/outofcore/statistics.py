@@ -20,8 +20,8 @@ class Statistics:
 
     Examples
     --------
-    >>> Statistics(seconds=2.0, predicted_seconds=1.9).model_error
-    -0.05
+    >>> Statistics(seconds=2.0, predicted_seconds=1.5).model_error
+    -0.25
     """
 
     bytes_in: int = 0
@@ -32,4 +32,4 @@ class Statistics:
     @property
     def model_error(self) -> float:
         """The predicted seconds over the clock's, less 1."""
-        return round(self.predicted_seconds / self.seconds - 1, 12) if self.seconds else 0.0
+        return self.predicted_seconds / self.seconds - 1 if self.seconds else 0.0

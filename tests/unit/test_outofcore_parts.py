@@ -1,5 +1,6 @@
 """Parts of out-of-core convolutions: rows, pieces, matrices, buffers, the model and the planners."""
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -17,7 +18,7 @@ from gpu.outofcore.pieces import Piece, piece_at, tasks_of
 from gpu.outofcore.planners import SEARCHES, candidates
 from gpu.outofcore.problem import FORMS, Problem
 from reference.errors import LaunchError, SchemeError, ShapeError
-from simwarp.machine import Machine
+from simwarp.machine import H200, Machine
 
 RATES = Rates(1e-6, 5e10, 1e-6, 5e10, 5e-6, 5e13)
 ROWS = list(product((1, 2, 3, 5), (1, 2, 3), (1, 2), ((0, 0), (1, 1), (4, 3))))
@@ -241,6 +242,9 @@ def test_bad_options_are_refused(options: Any, message: str) -> None:
 def test_an_unknown_routine_and_a_machine_without_rates_are_refused() -> None:
     with pytest.raises(SchemeError, match="routine='conv3d'"):
         explain("conv3d", (1, 1, 1, 1), (1, 1, 1, 1), device=Machine())
+    only_double = replace(H200, gpus=(replace(H200.gpus[0], rates={"float64": 1e12}),))
+    with pytest.raises(LaunchError, match="no rate for float32"):
+        explain("conv2d", (1, 1, 1, 1), (1, 1, 1, 1), device=Machine(only_double))
     machine: Any = type("Bare", (), {"budget": lambda self, device: 1 << 20})()
     with pytest.raises(LaunchError, match="a Bare has no topology"):
         explain("conv2d", (1, 1, 1, 1), (1, 1, 1, 1), device=machine)

@@ -1,0 +1,57 @@
+"""Every schedule of out-of-core convolutions on small worlds: a few pieces, one to three buffers for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpu.outofcore import Options, Pieces, Rates
+from support import outofcore_faults as faults
+from support.exploring_machine import ExploringMachine, explore
+from support.outofcore_calls import Layer
+
+RATES = Rates(1e-6, 5e10, 1e-6, 5e10, 5e-6, 5e13)
+LAYER = Layer((2, 2, 2, 2), (2, 2, 3, 1))
+SPLITS = {
+    "conv2d": Pieces(1, 2, 1, 1),  # four pieces of two terms
+    "conv2d_backward_data": Pieces(1, 1, 2, 1),  # four pieces of two terms, with a halo
+    "conv2d_backward_filter": Pieces(1, 2, 1, 2),  # two pieces of two terms
+}
+
+
+def world(routine: str, depth: int, **options: Any) -> Callable[[ExploringMachine], None]:
+    """A call: the same bits each time, and nothing left behind."""
+    chosen = Options(depth=depth, rates=RATES, **options)
+    results: list[Any] = []
+
+    def run(machine: Any) -> None:
+        result = LAYER.run(routine, machine, pieces=SPLITS[routine], options=chosen)
+        if not results:
+            assert LAYER.error(routine, result) <= 1
+            results.append(result)
+        assert np.array_equal(result, results[0])
+        assert not machine.memories
+        assert not machine.pinned
+
+    return run
+
+
+@pytest.mark.parametrize("filters", ["resident", "streamed"])
+@pytest.mark.parametrize("depth", [1, 2, 3])
+@pytest.mark.parametrize("routine", SPLITS)
+def test_every_schedule_gives_the_same_bits(routine: str, depth: int, filters: str) -> None:
+    report = explore(world(routine, depth, filters=filters), cap=2000, devices=1)
+    assert report.is_all
+    assert report.complete + report.merged >= 3 * depth, report
+
+
+@pytest.mark.parametrize(
+    "plant", [faults.operand_reused_early, faults.output_reused_early, faults.routine_before_its_copy]
+)
+def test_some_schedule_finds_a_missing_wait(plant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    with pytest.raises(AssertionError):
+        explore(world("conv2d", 2, filters="streamed"), cap=2000, devices=1)
