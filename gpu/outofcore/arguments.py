@@ -10,7 +10,7 @@ import numpy.typing as npt
 from gpu.bconv.geometry import conv_shape
 from gpu.host_memory import overlap
 from gpu.outofcore.problem import ACTIVATIONS, FORMS, LAYOUTS, Problem, Tensor
-from reference.errors import DtypeError, FormatError, ShapeError
+from reference.errors import DtypeError, FormatError, SchemeError, ShapeError
 from reference.types.arguments import check_option
 from reference.types.fields import is_integer
 
@@ -34,6 +34,10 @@ def problem_of(
     check_option("routine", routine, tuple(FORMS), "these are convolutions and their gradients")
     check_option("layout", layout, LAYOUTS, "where the channels of images and filters are")
     check_option("activation", activation, (None, *ACTIVATIONS), "it follows the bias")
+    if routine != "conv2d" and (has_bias or activation):
+        raise SchemeError(
+            f"{routine} with a bias or an activation\nonly conv2d has them\nleave them out, or explain conv2d"
+        )
     batch, channels, height, width = _four(images, "the images", layout)
     count, of_filters, rows, columns = _four(filters, "the filters", layout)
     if not is_integer(groups) or groups < 1 or channels != groups * of_filters or count % groups:
@@ -54,8 +58,8 @@ def _four(shape: Any, name: str, layout: str) -> tuple[int, int, int, int]:
     if len(known) != 4 or not all(is_integer(size) and size >= 1 for size in known):
         axes = "four sizes, the channels second" if layout == "NCHW" else "four sizes, the channels last"
         raise ShapeError(f"{name} have shape {known}\n{axes} are needed, each at least 1\nreshape them")
-    first, *rest = map(int, known)
-    return (first, *rest) if layout == "NCHW" else (first, rest[2], rest[0], rest[1])  # type: ignore[return-value]
+    first, second, third, last = map(int, known)
+    return (first, second, third, last) if layout == "NCHW" else (first, last, second, third)
 
 
 def operand(given: Any, name: str) -> Array:

@@ -76,7 +76,7 @@ def explain(
         dilation=dilation,
         groups=groups,
         layout=layout,
-        has_bias=bias and routine == "conv2d",
+        has_bias=bias,
         activation=activation,
     )
     return planned(problem, device, memory_budget, pieces, options)

@@ -6,6 +6,7 @@ Source: ooc_cuDNN, section 3.2.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
@@ -159,8 +160,7 @@ class Pipeline:
         pieces = (*task.steps[number], task.output)
         shapes = [self._view(piece).shape for piece in pieces]
         first, second, output = (
-            self._column(slot.offset, int(np.prod(shape, dtype=object)))
-            for slot, shape in zip(slots, shapes, strict=True)
+            self._column(slot.offset, math.prod(shape)) for slot, shape in zip(slots, shapes, strict=True)
         )
         of = {piece.tensor: piece for piece in pieces}
         return TileRoutine(

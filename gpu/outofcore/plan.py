@@ -101,7 +101,8 @@ def plan_of(problem: Problem, pieces: Pieces | None, budget: int, rates: Rates, 
         return Model(problem, pieces, rates, options)
 
     def key(pieces: Pieces) -> tuple[int, float]:
-        of, buffers = model(pieces), model(pieces).buffers(budget)
+        of = model(pieces)
+        buffers = of.buffers(budget)
         return (0, of.seconds(buffers)) if buffers else (of.with_depth(1).total - budget, 0.0)
 
     least = model(SMALLEST).with_depth(1).total

@@ -89,7 +89,7 @@ def test_no_more_memory_is_used_than_the_budget(routine: str) -> None:
         machine = Machine()
         used: list[int] = []
         allocate = machine.allocate
-        machine.allocate = lambda device, nbytes, allocate=allocate, used=used: (  # type: ignore[method-assign]
+        machine.allocate = lambda device, nbytes, allocate=allocate, used=used: (
             used.append(nbytes) or allocate(device, nbytes)
         )
         assert layer.error(routine, layer.run(routine, machine, memory_budget=budget)) <= 1

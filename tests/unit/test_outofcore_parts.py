@@ -239,9 +239,12 @@ def test_bad_options_are_refused(options: Any, message: str) -> None:
         Options(**options)
 
 
-def test_an_unknown_routine_and_a_machine_without_rates_are_refused() -> None:
+def test_what_a_routine_or_a_machine_does_not_have_is_refused() -> None:
     with pytest.raises(SchemeError, match="routine='conv3d'"):
         explain("conv3d", (1, 1, 1, 1), (1, 1, 1, 1), device=Machine())
+    for fused in ({"bias": True}, {"activation": "relu"}):
+        with pytest.raises(SchemeError, match="only conv2d has them"):
+            explain("conv2d_backward_data", (1, 1, 1, 1), (1, 1, 1, 1), device=Machine(), **fused)
     only_double = replace(H200, gpus=(replace(H200.gpus[0], rates={"float64": 1e12}),))
     with pytest.raises(LaunchError, match="no rate for float32"):
         explain("conv2d", (1, 1, 1, 1), (1, 1, 1, 1), device=Machine(only_double))

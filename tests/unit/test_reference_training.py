@@ -138,7 +138,7 @@ def test_gradients_of_pooling_are_its_differences(options: dict[str, Any]) -> No
         (layers.average_pool2d, layers.average_pool2d_backward, x.shape),
     ):
         weights = normal(*pool(x, **options).shape)
-        found: Any = backward(weights, first, **options)  # type: ignore[arg-type]
+        found: Any = backward(weights, first, **options)
         np.testing.assert_allclose(
             found, differences(lambda x, pool=pool: pool(x, **options), x, weights), atol=1e-8
         )
@@ -224,7 +224,7 @@ X, W = np.ones((1, 4, 3, 3)), np.ones((2, 4, 3, 3))
         (lambda: layers.conv2d(X, W, groups=3), ShapeError, "4 channels .* groups=3"),
         (lambda: layers.conv2d(X, W[:, :3]), ShapeError, "2 filters of 3"),
         (lambda: layers.conv2d(X, W, [1.0]), ShapeError, "bias has shape"),
-        (lambda: layers.conv2d(X, W, layout="CHWN"), SchemeError, "no layout='CHWN'"),  # type: ignore[arg-type]
+        (lambda: layers.conv2d(X, W, layout="CHWN"), SchemeError, "no layout='CHWN'"),
         (lambda: layers.conv2d(X * 1j, W), DtypeError, "x is of complex128"),
         (lambda: layers.conv2d_backward_data(X, W, X.shape), ShapeError, "the gradient has"),
         (lambda: layers.conv2d_backward_filter(X, X, W.shape), ShapeError, "the gradient has"),
