@@ -21,6 +21,7 @@ def device(monkeypatch):
     return simwarp.Device((8, 0))
 
 
+@pytest.mark.slow
 def test_a_network_has_a_latency_and_two_rates(device):
     few, many, host = networks.rows_of(device, ["mlp"])
     assert (few.case, few.unit, few.better, few.target) == ("net/mlp/2", "ms", "lower", 0.5)
