@@ -75,6 +75,7 @@ BITS_MARKER = "<!-- bits results -->"
 BITS_STYLE = ".simwarp-picture .ours{fill:var(--one)}.simwarp-picture .peer{fill:var(--marked-one)}"
 SPEEDS_MARKER = re.compile(r"<!-- speeds (\S+) (\S+) (.*?) -->")
 """Files in benchmarks/results, of which the last one counts; the unit of the rows; a title."""
+TRACES_MARKER = re.compile(r"<!-- traces (\S+) -->")
 STUDY_MARKER = re.compile(r"<!-- study (\S+) -->")
 BAR, BAR_START, BAR_END = 18, 250, 560
 """Height of a bar of a picture, and where the longest one begins and ends."""
@@ -97,6 +98,8 @@ SIMULATED = ROOT / "benchmarks" / "results" / "sim"
 """What ``simwarp blas bench`` wrote, by the clocks of simulated machines."""
 STUDIES = ROOT / "benchmarks" / "results" / "h100" / "studies"
 """What ``simwarp net study`` wrote."""
+TRACES = ROOT / "benchmarks" / "results" / "h100" / "traces"
+"""What ``simwarp blas trace --json`` wrote."""
 EFFICIENCY_MARKER = "<!-- blas efficiency -->"
 EFFICIENCY_HEADER = (
     "| routine | paper, BLASX | `paper()`, 2 GPUs | 3 GPUs | default, 2 GPUs | 3 GPUs |\n" + "|---" * 6 + "|"
@@ -125,7 +128,10 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
         rows = table(import_module("simwarp.ptx.instructions").ROWS)
         markdown = markdown.replace(ROWS_MARKER, f"{rows}\n\n{outside()}")
     if RESULTS_MARKER in markdown:
-        elsewhere = {*DOOR_RESULTS, *SIMULATED.glob("*.json"), *STUDIES.glob("*.json")}
+        elsewhere = {
+            *DOOR_RESULTS,
+            *(path for of in (SIMULATED, STUDIES, TRACES) for path in of.glob("*.json")),
+        }
         paths = sorted(set((ROOT / "benchmarks" / "results").rglob("*.json")) - elsewhere)
         markdown = markdown.replace(RESULTS_MARKER, results_table(json.loads(p.read_text()) for p in paths))
     if DOOR_MARKER in markdown:
@@ -139,6 +145,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
         markdown = markdown.replace(BITS_MARKER, "\n\n".join(found) or "*Not measured yet.*")
     markdown = SPEEDS_MARKER.sub(lambda found: speeds(found[1].split(","), found[2], found[3]), markdown)
     markdown = STUDY_MARKER.sub(lambda found: study(found[1]), markdown)
+    markdown = TRACES_MARKER.sub(lambda found: traces(found[1].split(",")), markdown)
     if MTTKRP_MARKER in markdown:
         rows = json.loads(MTTKRP_RESULTS.read_text())["rows"]
         markdown = markdown.replace(MTTKRP_MARKER, mttkrp_table(rows))
@@ -622,13 +629,21 @@ def study(name: str) -> str:
     return f"<figure>\n{drawn}\n</figure>"
 
 
+def traces(names: Iterable[str]) -> str:
+    """The timelines of some runs of level-3 BLAS, one above the other."""
+    runs = [json.loads((TRACES / f"{name}.json").read_text()) for name in names]
+    return f"<figure>\n{import_module('simwarp.draw.machine').to_svg(runs)}\n</figure>"
+
+
 def bars(title: str, groups: Mapping[str, Mapping[str, tuple[float, bool]]], unit: str = "TOPS") -> str:
     """A bar for each speed of each group, ours in a colour of their own."""
     svg = import_module("simwarp.draw.svg")
     most = max(value for group in groups.values() for value, _ in group.values())
     body, top = [svg.text_element(f"{title}, {unit}", 18, 32, "title")], 50
+    has_own_line = max(map(len, groups)) > 8  # else beside the name of the first bar
     for size, group in groups.items():
         body.append(svg.text_element(size, 18, top + BAR - 5, "grid-title"))
+        top += BAR if has_own_line else 0
         for name, (value, ours) in group.items():
             width = value / most * (BAR_END - BAR_START)
             kind = "ours" if ours else "peer"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -58,6 +59,9 @@ class Options:
         What a call does that loses a device: it raises `DeviceLostError` and leaves some tiles of the result
         finished, or the other devices compute again what was not seen on the host, from a copy of the result
         that is made first. Without any device left the result is as before the call.
+    progress : callable, optional
+        Takes how many tiles of the result the host has, and of how many, whenever there are more. What it
+        raises ends the call. After a lost device the counts are those of what is left.
 
     Raises
     ------
@@ -86,6 +90,7 @@ class Options:
     ahead: int = 4
     station: int = 8
     on_device_loss: Loss = "raise"
+    progress: Callable[[int, int], object] | None = None
 
     def __post_init__(self) -> None:
         check_option("peer", self.peer, ("arriving", "completed", "none"), "which tiles peers give")

@@ -50,8 +50,15 @@ class Run:
         self.workers: dict[int, DeviceWorker] = {}
         self.finished: set[Block] = set()
         self._served = [0] * machine.devices
+        self._tiles = sum(len(task.outputs) for task in plan.tasks)
         everyone = range(machine.devices)
         self._reached = [{peer for peer in everyone if machine.reaches(one, peer)} for one in everyone]
+
+    def finish(self, block: Block) -> None:
+        """Note that the host has a block of the result."""
+        self.finished.add(block)
+        if self.options.progress is not None:
+            self.options.progress(len(self.finished), self._tiles)
 
     def host(self, block: Block) -> npt.NDArray[Any]:
         """The block's elements on the host."""

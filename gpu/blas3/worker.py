@@ -374,4 +374,4 @@ class DeviceWorker:
             self.pool.free(buffer)
         for block in pending.written:
             self._run.directory.written(block)
-            self._run.finished.add(block)
+            self._run.finish(block)

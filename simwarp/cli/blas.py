@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.progress import MofNCompleteColumn
 from rich.text import Text
 
 from reference.files import write_output
 from simwarp.cli.blas_bench import bench_command
-from simwarp.cli.output import Json, OneDevice, as_options, print_json, table, wide_console
+from simwarp.cli.output import Json, OneDevice, as_options, print_json, table, total_bar, wide_console
 from simwarp.draw.roofline import si
 from simwarp.draw.text import printable
 
@@ -133,8 +134,10 @@ def trace_command(
     flags = {"side": side, "uplo": uplo, "trans_a": trans_a, "trans_b": trans_b, "diag": diag}
     request = _request(routine, (m, n, k), alpha, beta, flags)
     options = variants.variant(variant)
-    with machines.opened(device.value, topology, values=values) as on:
-        facts = report.traced(request, tile, on, options, values=values) | {"variant": variant}
+    bar = total_bar("tiles of the result", MofNCompleteColumn(), quiet=as_json == "-")
+    with machines.opened(device.value, topology, values=values) as on, bar as progress:
+        facts = report.traced(request, tile, on, options, values=values, progress=progress)
+    facts |= {"variant": variant}
     print_json(facts) if as_json == "-" else _show(facts)
     if as_json not in (None, "-"):
         _write(as_json, json.dumps(facts) + "\n", "choose another file with --json")

@@ -494,8 +494,8 @@ def test_a_fragment_is_cut_to_the_most_rows() -> None:
 def test_the_page_of_blas_has_its_pictures_and_efficiencies() -> None:
     page = (ROOT / "docs" / "blas3.md").read_text()
     rendered = hooks().on_page_markdown(page, page=None, config=None, files=None)
-    assert rendered.count("<svg") == len(re.findall("<!-- (draw blas-|speeds )", page)) == 7
-    assert not re.search("<!-- (draw|speeds)", rendered)
+    assert rendered.count("<svg") == len(re.findall("<!-- (draw blas-|speeds |traces )", page)) == 8
+    assert not re.search("<!-- (draw|speeds|traces)", rendered)
     assert re.search(r"^\| DGEMM \| 93\.53 \|( \d\d\.\d \|){4}$", rendered, re.MULTILINE)
     life = hooks().blas_life_of("dgemm", 8192, 2048, "H200x2").splitlines()
     steps = ("first tile has", "first routine", "from another GPU instead", "first tile of", "last tile of")

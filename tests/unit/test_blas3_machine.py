@@ -167,3 +167,24 @@ def test_devices_share_the_work_by_their_speed() -> None:
     statistics = seconds(Machine(MAKALU, values=False), Options(), 8192, 512)
     k40, titan = statistics.devices[0].tasks, statistics.devices[-1].tasks
     assert k40 > 3 * titan, [device.tasks for device in statistics.devices]
+
+
+@pytest.mark.parametrize("topology", [H200, H200x2], ids=lambda topology: topology.name)
+def test_progress_counts_the_tiles_that_the_host_has(topology: Any) -> None:
+    seen: list[tuple[int, int]] = []
+    drawn = product(24)
+    options = Options(progress=lambda *counts: seen.append(counts))
+    execute(drawn.call(), Machine(topology), 6, None, options, None)
+    assert seen == [(done, 16) for done in range(1, 17)]
+
+
+def test_what_progress_raises_ends_the_call_cleanly() -> None:
+    def stop(done: int, _: int) -> None:
+        if done == 3:
+            raise KeyboardInterrupt
+
+    machine = Machine(H200x2)
+    with pytest.raises(KeyboardInterrupt):
+        execute(product(24).call(), machine, 6, None, Options(progress=stop), None)
+    assert not machine.pinned()
+    assert not any(map(machine.allocated, range(2)))

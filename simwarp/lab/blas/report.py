@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ def planned(request: Request, tile: int | None, on: Host, options: gpu.blas3.Opt
         "device": on.device,
         "machine": on.name,
         "gpus": list(on.gpus),
-        "options": asdict(options),
+        "options": {name: value for name, value in asdict(options).items() if name != "progress"},
         "tile": plan.tile,
         "width": plan.width,
         "tasks": len(plan.tasks),
@@ -92,9 +93,12 @@ def traced(
     options: gpu.blas3.Options,
     *,
     values: bool = False,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Facts:
     """The plan of a call, what a new machine did for it, and the timeline."""
-    facts = planned(request, tile, on, options) | run(request, tile, on, options, values=values)
+    facts = planned(request, tile, on, options) | run(
+        request, tile, on, replace(options, progress=progress), values=values
+    )
     return facts | {"timeline": json.loads(on.machine.timeline.to_json())}
 
 
