@@ -5,7 +5,7 @@ A driver takes 0.4 ms to free a gigabyte, and clears it afterwards, which slows 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from gpu.cuda_machine.memory import CudaMemory
 from reference.errors import DtypeError, FreedMemoryError, MachineError
 
 _LARGEST = 2
-"""A kept block serves for memory of at least this part of it."""
+"""A kept block is at most so many times as large as memory in it; with a budget it is as large."""
 
 
 @dataclass(eq=False)
@@ -45,12 +45,14 @@ class Allocations:
     ----------
     driver : Driver
     contexts : Contexts
+    budgets : sequence of int or None
+        The most bytes of each device's blocks, kept ones too.
     keep : bool
         Whether the largest idle block of each device is kept.
     """
 
-    def __init__(self, driver: Driver, contexts: Contexts, keep: bool) -> None:
-        self._driver, self._contexts, self._keep = driver, contexts, keep
+    def __init__(self, driver: Driver, contexts: Contexts, budgets: Sequence[int | None], keep: bool) -> None:
+        self._driver, self._contexts, self._budgets, self._keep = driver, contexts, budgets, keep
         self._blocks: dict[Block, None] = {}
 
     def of(self, device: int) -> tuple[CudaMemory, ...]:
@@ -68,8 +70,13 @@ class Allocations:
 
     def allocate(self, machine: object, device: int, nbytes: int) -> CudaMemory | Any:
         """Memory in a kept block or in a new one; a status of the driver if it has none."""
-        able = (one for one in self._idle(device) if nbytes <= one.nbytes <= _LARGEST * nbytes)
-        block = next(able, None) or self._new(device, nbytes)
+        budget = self._budgets[device]
+        most = nbytes if budget is not None else _LARGEST * nbytes
+        block = next((one for one in self._idle(device) if nbytes <= one.nbytes <= most), None)
+        if block is None:
+            if budget is not None and self.used(device) + self.idle(device) + nbytes > budget:
+                self.trim(device)
+            block = self._new(device, nbytes)
         if not isinstance(block, Block):
             return block
         memory = CudaMemory(machine, device, nbytes, block.address)

@@ -99,7 +99,7 @@ class CudaMachine:
         except BaseException:
             self._contexts.release()
             raise
-        self._allocations = Allocations(self.driver, self._contexts, keep_memory)
+        self._allocations = Allocations(self.driver, self._contexts, self._budgets, keep_memory)
         self._streams = 0
         self._running = False
 

@@ -76,8 +76,8 @@ class Pinned:
     count: int = 1
 
 
-_REGISTRATIONS: list[tuple[Any, Registration]] = []
-"""Those of all machines, each with its driver, which tests replace."""
+_REGISTRATIONS: dict[Registration, Any] = {}
+"""Those of all machines, each with its driver, which tests replace; finalisers remove some at any time."""
 _CHANGES = RLock()
 """Held while a thread changes them."""
 
@@ -105,7 +105,7 @@ class Pins:
 
     def _registrations(self) -> list[Registration]:
         """Those of all machines."""
-        return [one for api, one in list(_REGISTRATIONS) if api is self._driver.api]
+        return [one for one, api in _REGISTRATIONS.copy().items() if api is self._driver.api]
 
     def _own(self) -> list[Registration]:
         """Those that this machine has made."""
@@ -215,7 +215,7 @@ class Pins:
             found.extend(map(ask, (made.start,), (made.end - made.start,), (_PORTABLE,)))
             if not found[0][0]:
                 made.is_released = False
-                _REGISTRATIONS.append((self._driver.api, made))
+                _REGISTRATIONS[made] = self._driver.api
         except BaseException:
             if found and not found[0][0]:
                 self._unregister(made)
@@ -323,7 +323,7 @@ class Pins:
     def _unregister(self, registration: Registration) -> Any:
         """Unregister pages; the status."""
         registration.is_released = True
-        _REGISTRATIONS[:] = [pair for pair in _REGISTRATIONS if pair[1] is not registration]
+        _REGISTRATIONS.pop(registration, None)
         return self._driver.api.cuMemHostUnregister(registration.start)[0]
 
 

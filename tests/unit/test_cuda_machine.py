@@ -570,6 +570,18 @@ def test_kept_memory_counts_as_free_and_makes_room(gpus):
     machine.free(small)
 
 
+def test_kept_memory_is_within_the_budget(gpus):
+    found, machine = gpus(1), CudaMachine(budget=10_000)
+    machine.free(machine.allocate(0, 8000))
+    assert machine.budget(0) == 10_000
+    first = machine.allocate(0, 5000)
+    assert kept(found) == [5000]
+    second = machine.allocate(0, 5000)
+    machine.free(first), machine.free(second)
+    assert kept(found) == [5000]
+    assert machine.allocate(0, 5000).address == second.address
+
+
 def test_a_failed_call_keeps_no_memory(gpus):
     found, machine = gpus(1), CudaMachine()
     first = machine.allocate(0, 4096)
