@@ -29,7 +29,7 @@ M = Annotated[int, typer.Argument(min=0, help="Rows of the result.")]
 N = Annotated[int | None, typer.Argument(min=0, help="Its columns; by default M.")]
 K = Annotated[int | None, typer.Argument(min=0, help="Length of the sums; by default M.")]
 Machine = Annotated[
-    str, typer.Option("--topology", help="H200, H200x2, H200x4, EIGHT, EVEREST or MAKALU, simulated.")
+    str, typer.Option("--topology", help="H100, H100x2, H200, H200x2, H200x4, EIGHT, EVEREST or MAKALU.")
 ]
 Tile = Annotated[int | None, typer.Option(min=1, help="Rows and columns of a tile; by default by the plan.")]
 Alpha = Annotated[float, typer.Option(help="The factor of the product.")]

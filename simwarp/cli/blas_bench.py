@@ -20,7 +20,7 @@ from simwarp.draw.roofline import si
 
 def bench_command(
     topology: Annotated[
-        str, typer.Option(help="H200, H200x2, H200x4, EIGHT, EVEREST or MAKALU, simulated.")
+        str, typer.Option(help="H100, H100x2, H200, H200x2, H200x4, EIGHT, EVEREST or MAKALU.")
     ] = "EVEREST",
     routines: Annotated[
         str, typer.Option(metavar="NAME,…", help="BLAS names; all is those of the paper.")

@@ -25,9 +25,11 @@ from simwarp.machine.operations import Event, Stream
 from simwarp.machine.topology import (
     EIGHT,
     EVEREST,
+    H100,
     H200,
     MAKALU,
     Gpu,
+    H100x2,
     H200x2,
     H200x4,
     Link,
@@ -39,6 +41,7 @@ from simwarp.machine.topology import (
 __all__ = [
     "EIGHT",
     "EVEREST",
+    "H100",
     "H200",
     "MAKALU",
     "AccessError",
@@ -52,6 +55,7 @@ __all__ = [
     "Event",
     "FreedMemoryError",
     "Gpu",
+    "H100x2",
     "H200x2",
     "H200x4",
     "Injection",

@@ -35,7 +35,8 @@ class Machine:
     Parameters
     ----------
     topology : Topology
-        Devices and links: `H200`, `H200x2`, `H200x4`, `EIGHT`, `EVEREST`, `MAKALU` or your own.
+        Devices and links: `H100`, `H100x2`, `H200`, `H200x2`, `H200x4`, `EIGHT`, `EVEREST`, `MAKALU`, or
+        your own.
     seed : int, optional
         Orders by chance what is ready at the same time, and draws the jitter. Without a seed workers and
         operations go in the order in which they became ready.

@@ -237,6 +237,31 @@ H200x4 = _h200("4 × H200", 4, peers=True)
 EIGHT = _h200("8 × H200 without peers", 8, peers=False)
 """Eight H200s without peer access, four on each of two host bridges."""
 
+# H100, 80 GB: measured by `benchmarks/blas3_probe.py` on one and two of a host. The rates are those of a warm
+# chip.
+_H100 = Gpu("H100", 79 << 30, _rates(54.3e12, 49.6e12), 6e-6)
+
+
+def _h100(name: str, devices: int) -> Topology:
+    """Devices of an H100 host."""
+    link, every = (Link(3e-6, 54.4 * _GB), Link(3e-6, 54.8 * _GB)), range(devices)
+    own = [host_group(range(one, one + 1), 54.4 * _GB, 54.8 * _GB, 92.4 * _GB)[2:] for one in every]
+    host = host_group(every, 108.6 * _GB, 96.8 * _GB, 132 * _GB) if devices > 1 else ()
+    return Topology(
+        name,
+        (_H100,) * devices,
+        (link[0],) * devices,
+        (link[1],) * devices,
+        all_pairs(every, Link(3e-6, 383 * _GB)),
+        (*(shared for each in own for shared in each), *host),
+    )
+
+
+H100 = _h100("H100", 1)
+"""One H100 and its host."""
+H100x2 = _h100("2 × H100", 2)
+"""Two H100s of one host, with NVLink."""
+
 # The machines of Wang et al., "BLASX: A High Performance Level-3 BLAS Library for Heterogeneous Multi-GPU
 # Computing" (2016): bandwidths of its Table IV, rates of the vendor's data sheets. Its text does not give the
 # latency, nor which pairs of Makalu have peer access: here those of one model.

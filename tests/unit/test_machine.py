@@ -12,8 +12,10 @@ import simwarp
 from simwarp.machine import (
     EIGHT,
     EVEREST,
+    H100,
     H200,
     MAKALU,
+    H100x2,
     H200x2,
     H200x4,
     Link,
@@ -318,7 +320,10 @@ def test_without_values_only_times_are_simulated() -> None:
 # ------------------------------------------------------------------------------ topologies and timelines
 
 
-@pytest.mark.parametrize("topology", [H200, H200x2, H200x4, EIGHT, EVEREST, MAKALU], ids=lambda t: t.name)
+NAMED = [H100, H100x2, H200, H200x2, H200x4, EIGHT, EVEREST, MAKALU]
+
+
+@pytest.mark.parametrize("topology", NAMED, ids=lambda t: t.name)
 def test_named_topologies_make_machines(topology: Topology) -> None:
     machine: gpu.machine.Machine = simwarp.Machine(topology)
     assert machine.devices == len(topology.gpus)
@@ -335,7 +340,7 @@ def test_everest_has_peer_access_between_its_second_and_third_device_only() -> N
     assert len(H200x4.peers) == 12
 
 
-@pytest.mark.parametrize("topology", [H200, H200x2, H200x4, EIGHT, EVEREST, MAKALU], ids=lambda t: t.name)
+@pytest.mark.parametrize("topology", NAMED, ids=lambda t: t.name)
 def test_named_topologies_have_rates_of_every_blas_dtype(topology: Topology) -> None:
     for device in topology.gpus:
         for single, double in (("float32", "float64"), ("complex64", "complex128")):

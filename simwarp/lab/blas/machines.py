@@ -9,9 +9,24 @@ from typing import Any
 
 import gpu
 from reference.errors import LaunchError, MissingExtraError, NoGpuError, SchemeError
-from simwarp.machine import EIGHT, EVEREST, H200, MAKALU, H200x2, H200x4, Machine, Route, Shared, Topology
+from simwarp.machine import (
+    EIGHT,
+    EVEREST,
+    H100,
+    H200,
+    MAKALU,
+    H100x2,
+    H200x2,
+    H200x4,
+    Machine,
+    Route,
+    Shared,
+    Topology,
+)
 
 TOPOLOGIES: dict[str, Topology] = {
+    "H100": H100,
+    "H100x2": H100x2,
     "H200": H200,
     "H200x2": H200x2,
     "H200x4": H200x4,
