@@ -642,3 +642,12 @@ def test_wrong_uses_of_the_driver_are_found(gpus):
         event = other(1)
     with machine._contexts.on(0), pytest.raises(DriverFaultError, match="different contexts"):
         driver.cuEventRecord(event, queue)
+
+
+def test_devices_as_fast_as_the_host_share_the_work(gpus, monkeypatch):
+    """On GPUs the first worker took all tasks, as none of its steps ever made it wait."""
+    gpus(2)
+    machine, counts = CudaMachine(), gpu.blas3.Statistics()
+    monkeypatch.setattr(machine, "has_happened", lambda event: True)
+    execute(product(60).call(), machine, 5, None, None, counts)
+    assert min(device.tasks for device in counts.devices) > 30
