@@ -19,6 +19,7 @@ from gpu.cuda_copies import CudaEvent, is_pinned, pinned
 from gpu.cuda_graphs import BoundChain, BoundLaunch
 from gpu.cuda_kernels import CudaKernel, CudaModule
 from gpu.cuda_streams import in_stream, wait_for
+from gpu.cuda_views import view_of
 from gpu.device import Device, LaunchChain, LaunchPlan
 from gpu.tensor_map import encoded
 from reference.errors import DtypeError, MissingExtraError, NoGpuError, ShapeError
@@ -232,18 +233,8 @@ class CudaDevice:
             library does not share it.
         """
         what = f"a device array ({type(foreign).__name__})"
-        if getattr(foreign, "requires_grad", False):
-            raise DtypeError(f"{what} requires a gradient, which signs do not have\ndetach it from autograd")
-        from cuda.core.utils import StridedMemoryView
-
-        try:  # -1: the caller's work on the array is in the stream of ours, or done
-            view = StridedMemoryView.from_any_interface(foreign, stream_ptr=-1)
-            dtype = np.dtype(view.dtype)
-        except (BufferError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
-            raise DtypeError(
-                f"{what} cannot be taken: {str(error).partition(chr(10))[0]}\n"
-                "convert it, or detach it from autograd"
-            ) from None
+        what = f"a device array ({type(foreign).__name__})"
+        view, dtype = view_of(foreign)
         if view.device_id != self.ordinal:
             raise DtypeError(
                 f"{what} is on CUDA device {view.device_id}\nthe call is for CUDA device {self.ordinal}\n"

@@ -152,6 +152,10 @@ class Machine(Protocol):
         """Memory of a device; its bytes have no value."""
         ...
 
+    def allocated(self, device: int) -> Sequence[Memory]:
+        """The memory of a device that is not freed."""
+        ...
+
     def free(self, memory: Memory) -> None:
         """Return memory; all work on it must have ended."""
 

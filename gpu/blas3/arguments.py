@@ -8,9 +8,10 @@ from typing import Any, NoReturn, cast
 import numpy as np
 import numpy.typing as npt
 
-from gpu.blas3.layouts import Call, arranged, is_column_major
+from gpu.blas3.device_matrix import DeviceMatrix, device_matrix, is_on_device, share
+from gpu.blas3.layouts import Call, Matrix, arranged, is_column_major
 from gpu.blas3.problem import HERMITIAN, PREFIX_OF, PREFIXES, RANK_K, TRIANGULAR, Name, Problem, flipped
-from gpu.host_memory import overlap
+from gpu.machine import Machine
 from reference.errors import DtypeError, FormatError, SchemeError, ShapeError, SimwarpError
 
 Array = npt.NDArray[Any]
@@ -41,10 +42,16 @@ def refuse(
     raise kind(f"{routine}, argument {position} ({argument}): {found}\n{needed}\n{advice}")
 
 
-def operand(routine: str, name: Name, given: Any) -> Array:
+def operand(routine: str, name: Name, given: Any, device: Machine | None = None) -> Matrix:
     """A matrix operand, checked by itself; lists are converted."""
     dtype = np.dtype(PREFIXES[routine[0]])
-    x = cast("Array", given if isinstance(given, np.ndarray) else np.asarray(given, dtype, order="F"))
+    x: Matrix
+    if isinstance(given, np.ndarray):
+        x = cast("Array", given)
+    elif is_on_device(given):
+        x = device_matrix(given, device)
+    else:
+        x = np.asarray(given, dtype, order="F")
     if x.ndim != 2:
         refuse(ShapeError, routine, name, f"shape {x.shape}", "a matrix is needed", "reshape it")
     if x.dtype != dtype:
@@ -86,7 +93,7 @@ def call_of(
     routine: str,
     alpha: Any,
     beta: Any,
-    matrices: Mapping[Name, Array],
+    matrices: Mapping[Name, Matrix],
     flags: Mapping[str, Any],
 ) -> Call:
     """A checked call; the result is among the matrices and will be computed in place.
@@ -112,7 +119,7 @@ def call_of(
     return arranged(problem, dict(matrices))
 
 
-def sizes_of(kind: str, matrices: Mapping[Name, Array], flags: Mapping[str, Any]) -> tuple[int, int, int]:
+def sizes_of(kind: str, matrices: Mapping[Name, Matrix], flags: Mapping[str, Any]) -> tuple[int, int, int]:
     """M, N and K as the first operands have them; they are not checked yet."""
     rows, columns = flipped(matrices["a"].shape, flags.get("trans_a", "N"))
     if kind == "gemm":
@@ -133,7 +140,7 @@ def _check_trans(routine: str, problem: Problem) -> None:
         refuse(SchemeError, routine, "trans_a", f"{problem.trans_a!r}", f"{needed} has no such form", advice)
 
 
-def _check_shapes(routine: str, problem: Problem, matrices: Mapping[Name, Array]) -> None:
+def _check_shapes(routine: str, problem: Problem, matrices: Mapping[Name, Matrix]) -> None:
     """Raise ShapeError for a matrix of another shape than the flags and the other matrices need."""
     for name, shape in problem.shapes.items():
         found = matrices[cast("Name", name)].shape
@@ -150,13 +157,13 @@ def _check_shapes(routine: str, problem: Problem, matrices: Mapping[Name, Array]
         )
 
 
-def _check_result(routine: str, problem: Problem, matrices: Mapping[Name, Array]) -> None:
+def _check_result(routine: str, problem: Problem, matrices: Mapping[Name, Matrix]) -> None:
     """Raise FormatError for a result that cannot be written, or whose writing changes an operand."""
     result = matrices[problem.result]
-    if not result.flags.writeable:
+    if not (result.is_writeable if isinstance(result, DeviceMatrix) else result.flags.writeable):
         refuse(FormatError, routine, problem.result, "read-only", "it would be overwritten", "copy it")
     for name, x in matrices.items():
-        if name != problem.result and overlap(x, [result]):
+        if name != problem.result and share(x, result):
             refuse(
                 FormatError,
                 routine,

@@ -18,7 +18,8 @@ _COMPUTED = {
 }
 _ARGUMENTS = {
     "alpha": "alpha : number",
-    "a": "a : array of {dtype}\n    Row- or column-major, or a part of such a matrix.",
+    "a": "a : array of {dtype}\n"
+    "    Row- or column-major, or a part of such a matrix; on the host or on a device (`Tile`, torch, CuPy …).",
     "b": "b : array of {dtype}",
     "beta": "beta : number\n    With 0, C is not read.",
     "c": "c : array of {dtype}, optional\n    Default: zeros.",
@@ -28,8 +29,8 @@ _ARGUMENTS = {
     "side": "side : {{0, 1}}\n    A is on the left or on the right.",
     "lower": "lower : {{0, 1}}\n    The upper or the lower triangle is stored; the other one is not read.",
     "diag": "diag : {{0, 1}}\n    1: the diagonal is ones, and not read.",
-    "overwrite_c": "overwrite_c : {{0, 1}}\n    1: compute in C. 0: C is copied first.",
-    "overwrite_b": "overwrite_b : {{0, 1}}\n    1: compute in B. 0: B is copied first.",
+    "overwrite_c": "overwrite_c : {{0, 1}}\n    1: compute in C, as always on a device. 0: copy it first.",
+    "overwrite_b": "overwrite_b : {{0, 1}}\n    1: compute in B, as always on a device. 0: copy it first.",
 }
 _OPERANDS = {
     "syrk": "[[1.0], [2.0]]",
@@ -68,13 +69,14 @@ statistics : Statistics, optional
 Returns
 -------
 array of {dtype}
+    Or the matrix of a device that was given for the result.
 
 Raises
 ------
 ShapeError, DtypeError, FormatError, SchemeError
     For an argument, with its name and position; before anything is written.
 LaunchError
-    For a budget that does not hold one batch of tiles.
+    For a budget that does not hold one batch of tiles, and for a matrix on a device that others do not reach.
 NoGpuError
     For a large problem without a machine, on a computer without a GPU.
 MissingExtraError

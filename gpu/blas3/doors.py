@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any, Protocol, cast
 
 import numpy as np
-import numpy.typing as npt
 
-from gpu.blas3.arguments import Array, call_of, operand, sizes_of
+from gpu.blas3.arguments import Array, call_of, operand, refuse, sizes_of
 from gpu.blas3.descriptions import docstring
+from gpu.blas3.device_matrix import DeviceMatrix
 from gpu.blas3.execute import execute
-from gpu.blas3.layouts import Call, is_column_major
+from gpu.blas3.layouts import Call, Matrix, is_column_major
 from gpu.blas3.problem import PREFIXES, RANK_K, TRIANGULAR, Name
 from gpu.blas3.signatures import KEYWORDS, flags_of, signature_of
+from reference.errors import FormatError
 
 
 class Door(Protocol):
@@ -20,8 +21,8 @@ class Door(Protocol):
 
     __name__: str
 
-    def __call__(self, *arguments: Any, **keywords: Any) -> npt.NDArray[Any]:
-        """The result."""
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """The result: an array, or what was given as C or B if that lies on a device."""
         ...
 
 
@@ -29,7 +30,7 @@ def door(routine: str) -> Door:
     """The function for a routine, with its signature and docstring."""
     signature = signature_of(routine[1:])
 
-    def call(*arguments: Any, **keywords: Any) -> npt.NDArray[Any]:
+    def call(*arguments: Any, **keywords: Any) -> Any:
         bound = signature.bind(*arguments, **keywords)
         bound.apply_defaults()
         return _called(routine, bound.arguments)
@@ -41,14 +42,14 @@ def door(routine: str) -> Door:
     return cast("Door", call)
 
 
-def _called(routine: str, given: dict[str, Any]) -> npt.NDArray[Any]:
+def _called(routine: str, given: dict[str, Any]) -> Any:
     """Check the arguments, make the result, and compute it."""
     call, result = prepared(routine, given)
     execute(call, *(given[name] for name in KEYWORDS))
-    return result
+    return result.given if isinstance(result, DeviceMatrix) else result
 
 
-def prepared(routine: str, given: dict[str, Any]) -> tuple[Call, Array]:
+def prepared(routine: str, given: dict[str, Any]) -> tuple[Call, Matrix]:
     """The checked call of all arguments but `KEYWORDS`, and its result, which `execute` computes in place.
 
     Raises ShapeError, DtypeError, FormatError or SchemeError with the argument's name and position.
@@ -56,23 +57,32 @@ def prepared(routine: str, given: dict[str, Any]) -> tuple[Call, Array]:
     kind = routine[1:]
     flags = flags_of(routine, given)
     names: tuple[Name, ...] = ("a", "b")
-    matrices: dict[Name, Array] = {
-        name: operand(routine, name, given[name]) for name in names if name in given
+    device = given.get("device")
+    matrices: dict[Name, Matrix] = {
+        name: operand(routine, name, given[name], device) for name in names if name in given
     }
     beta = given.get("beta", 0.0)
     if kind in TRIANGULAR:
-        matrices["b"] = matrices["b"] if given["overwrite_b"] else matrices["b"].copy(order="K")
+        matrices["b"] = matrices["b"] if given["overwrite_b"] else _copied(routine, "b", matrices["b"])
     elif given["c"] is None:
         beta = 0.0
         matrices["c"] = _new(routine, matrices, flags)
     else:
-        c = operand(routine, "c", given["c"])
-        matrices["c"] = c if given["overwrite_c"] else c.copy(order="K")
+        c = operand(routine, "c", given["c"], device)
+        matrices["c"] = c if given["overwrite_c"] else _copied(routine, "c", c)
     call = call_of(routine, given["alpha"], beta, matrices, flags)
     return call, matrices["b" if kind in TRIANGULAR else "c"]
 
 
-def _new(routine: str, matrices: dict[Name, Array], flags: dict[str, str]) -> Array:
+def _copied(routine: str, name: Name, x: Matrix) -> Array:
+    """A copy of a matrix that is not overwritten."""
+    if isinstance(x, DeviceMatrix):
+        found, needed = f"it lies on device {x.memory.device}", "a result there is computed in place"
+        refuse(FormatError, routine, name, found, needed, f"copy it, and pass overwrite_{name}=1")
+    return x.copy(order="K")
+
+
+def _new(routine: str, matrices: dict[Name, Matrix], flags: dict[str, str]) -> Array:
     """A result in the layout of the last operand, with which no operand of that layout has to be copied."""
     kind = routine[1:]
     shape = sizes_of(kind, matrices, flags)[:2]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
-from threading import Lock
 
 from gpu.blas3.layouts import Call
 from gpu.blas3.on_host import compute_on_host, is_small
@@ -12,12 +11,9 @@ from gpu.blas3.options import Options
 from gpu.blas3.plan import plan_of
 from gpu.blas3.run import compute
 from gpu.blas3.statistics import Statistics
-from gpu.cuda_machine import CudaMachine, default_machine
+from gpu.cuda_machine import DEFAULT_LOCK, CudaMachine, default_machine
 from gpu.machine import Machine
 from reference.errors import LaunchError, MissingExtraError, NoGpuError
-
-_DEFAULT = Lock()
-"""Held while a call uses the default machine, which one thread may use at a time."""
 
 
 def execute(
@@ -34,7 +30,7 @@ def execute(
     elif is_small(call):
         compute_on_host(call)
     else:
-        with _DEFAULT:
+        with DEFAULT_LOCK:
             _in_tiles(call, _gpus(call), tile, memory_budget, options or Options(), statistics)
 
 

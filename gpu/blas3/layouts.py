@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from gpu.blas3.device_matrix import DeviceMatrix
 from gpu.blas3.problem import HERMITIAN, RANK_K, SYMMETRIC, Name, Problem, Trans
+from reference.errors import FormatError
 
 Array = npt.NDArray[Any]
+Matrix: TypeAlias = Array | DeviceMatrix
 _OTHER: dict[str, Any] = {"L": "R", "R": "L"}
 _OTHER_TRIANGLE: dict[str, Any] = {"L": "U", "U": "L"}
 
@@ -28,14 +31,24 @@ class Call:
     Attributes
     ----------
     problem : Problem
-    matrices : dict of name to array
+    matrices : dict of name to Matrix
     """
 
     problem: Problem
-    matrices: dict[Name, Array]
+    matrices: dict[Name, Matrix]
+
+    @property
+    def on_host(self) -> dict[Name, Array]:
+        """The matrices in the host's memory."""
+        return {name: x for name, x in self.matrices.items() if not isinstance(x, DeviceMatrix)}
+
+    @property
+    def on_devices(self) -> dict[Name, DeviceMatrix]:
+        """The matrices on devices."""
+        return {name: x for name, x in self.matrices.items() if isinstance(x, DeviceMatrix)}
 
 
-def is_column_major(x: Array) -> bool:
+def is_column_major(x: Matrix) -> bool:
     """Whether BLAS can take a matrix with a leading dimension."""
     (rows, columns), (down, right) = x.shape, x.strides
     if x.size == 0:
@@ -43,7 +56,7 @@ def is_column_major(x: Array) -> bool:
     return (rows == 1 or down == x.itemsize) and (columns == 1 or right >= rows * x.itemsize)
 
 
-def arranged(problem: Problem, matrices: dict[Name, Array]) -> Call:
+def arranged(problem: Problem, matrices: dict[Name, Matrix]) -> Call:
     """The call on column-major views of matrices that may be row-major."""
     if problem.dtype.kind == "f":
         problem = replace(problem, trans_a=_real(problem.trans_a), trans_b=_real(problem.trans_b))
@@ -52,11 +65,11 @@ def arranged(problem: Problem, matrices: dict[Name, Array]) -> Call:
     arranged_problem, operands = _arrangement(problem.routine)(problem, matrices, is_turned)
     if is_turned and problem.routine not in RANK_K:
         arranged_problem = replace(arranged_problem, m=problem.n, n=problem.m, side=_OTHER[problem.side])
-    views: dict[Name, Array] = {**operands, problem.result: result.T if is_turned else result}
+    views: dict[Name, Matrix] = {**operands, problem.result: result.T if is_turned else result}
     return Call(arranged_problem, views)
 
 
-def _arrangement(routine: str) -> Callable[..., tuple[Problem, dict[Name, Array]]]:
+def _arrangement(routine: str) -> Callable[..., tuple[Problem, dict[Name, Matrix]]]:
     """The function for the operands of a routine."""
     if routine == "gemm":
         return _general
@@ -68,17 +81,23 @@ def _real(trans: Trans) -> Trans:
     return "T" if trans == "C" else trans
 
 
-def _is_row_major(x: Array, is_turned: bool) -> bool:
+def _is_row_major(x: Matrix, is_turned: bool) -> bool:
     """The layout that an operand is taken in; a vector has both."""
     return is_turned if is_column_major(x) and is_column_major(x.T) else not is_column_major(x)
 
 
-def _copied(x: Array, is_turned: bool) -> Array:
+def _copied(x: Matrix, is_turned: bool) -> Array:
     """A copy in the layout of the result."""
+    if isinstance(x, DeviceMatrix):
+        raise FormatError(
+            f"a matrix of {x.shape} on device {x.memory.device} is {'column' if is_turned else 'row'}-major\n"
+            f"the call needs it {'row' if is_turned else 'column'}-major, as the result is\n"
+            "lay it out like the result, or give it in the host's memory"
+        )
     return np.array(x, order="C" if is_turned else "F")
 
 
-def _operand(x: Array, trans: Trans, is_turned: bool) -> tuple[Array, Trans, bool]:
+def _operand(x: Matrix, trans: Trans, is_turned: bool) -> tuple[Matrix, Trans, bool]:
     """op(X), or its transpose if turned, as op of a column-major view; and whether X is row-major."""
     is_row = _is_row_major(x, is_turned)
     if is_row != is_turned and trans == "C":
@@ -88,8 +107,8 @@ def _operand(x: Array, trans: Trans, is_turned: bool) -> tuple[Array, Trans, boo
 
 
 def _general(
-    problem: Problem, given: dict[Name, Array], is_turned: bool
-) -> tuple[Problem, dict[Name, Array]]:
+    problem: Problem, given: dict[Name, Matrix], is_turned: bool
+) -> tuple[Problem, dict[Name, Matrix]]:
     """GEMM: Cᵀ is op(B)ᵀ op(A)ᵀ."""
     a, trans_a, _ = _operand(given["a"], problem.trans_a, is_turned)
     b, trans_b, _ = _operand(given["b"], problem.trans_b, is_turned)
@@ -99,8 +118,8 @@ def _general(
 
 
 def _symmetric(
-    problem: Problem, given: dict[Name, Array], is_turned: bool
-) -> tuple[Problem, dict[Name, Array]]:
+    problem: Problem, given: dict[Name, Matrix], is_turned: bool
+) -> tuple[Problem, dict[Name, Matrix]]:
     """SYMM and HEMM: Cᵀ is Bᵀ Aᵀ, and a row-major A has its other triangle stored."""
     a, b = given["a"], given["b"]
     is_row = _is_row_major(a, is_turned)
@@ -112,7 +131,9 @@ def _symmetric(
     return replace(problem, uplo=uplo), {"a": a.T if is_row else a, "b": b.T if is_turned else b}
 
 
-def _rank_k(problem: Problem, given: dict[Name, Array], is_turned: bool) -> tuple[Problem, dict[Name, Array]]:
+def _rank_k(
+    problem: Problem, given: dict[Name, Matrix], is_turned: bool
+) -> tuple[Problem, dict[Name, Matrix]]:
     """Rank-k updates: Cᵀ has its other triangle stored, and is conj(C) if Hermitian."""
     operands = [given[name] for name in ("a", "b") if name in given]
     is_hermitian = problem.routine in HERMITIAN
@@ -132,8 +153,8 @@ def _rank_k(problem: Problem, given: dict[Name, Array], is_turned: bool) -> tupl
 
 
 def _triangular(
-    problem: Problem, given: dict[Name, Array], is_turned: bool
-) -> tuple[Problem, dict[Name, Array]]:
+    problem: Problem, given: dict[Name, Matrix], is_turned: bool
+) -> tuple[Problem, dict[Name, Matrix]]:
     """TRMM and TRSM: Bᵀ is multiplied from the other side."""
     a, trans, is_row = _operand(given["a"], problem.trans_a, is_turned)
     uplo = _OTHER_TRIANGLE[problem.uplo] if is_row else problem.uplo

@@ -13,13 +13,15 @@ LARGEST = 1000
 
 
 def is_small(call: Call) -> bool:
-    """Whether a call is not worth a device."""
+    """Whether a call is not worth a device: all its matrices are on the host."""
+    if call.on_devices:
+        return False
     return max(call.problem.m, call.problem.n, call.problem.k) <= LARGEST
 
 
 def compute_on_host(call: Call) -> None:
     """Compute a call in place."""
-    matrices, problem = call.matrices, call.problem
+    matrices, problem = call.on_host, call.problem
     for task in taskize(problem, max(problem.m, problem.n, problem.k, 1)):
         for output, step in task.steps():
             result = output.block.of(matrices[output.block.matrix])

@@ -90,7 +90,8 @@ def compute(kernel: Kernel, operands: Sequence[Array], output: Array) -> None:
         return
     if kernel.name == "geam":
         scalar = output.dtype.type
-        output[...] = scalar(kernel.alpha) * operands[0] + scalar(kernel.beta) * output
+        product = scalar(kernel.alpha) * operands[0]
+        output[...] = product + scalar(kernel.beta) * output if kernel.beta else product
         return
     if kernel.name in TRIANGULAR:
         result = _triangular(kernel, operands, output)

@@ -93,7 +93,8 @@ def _is_usual(routine: str, name: str, value: Any) -> bool:
 def _checked(routine: str, given: dict[str, Any]) -> Found:
     """The checked call; what `gpu.blas3` refuses is left to the original, and to its errors."""
     try:
-        return prepared(routine, given)
+        call, result = prepared(routine, given)
+        return call, cast("Array", result)  # all operands are NumPy's
     except FormatError:
         return "layout"
     except (DtypeError, SchemeError, ShapeError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from gpu.blas3.blocks import Block
 from gpu.blas3.directory import Directory
+from gpu.blas3.homes import check_homes, home_of
 from gpu.blas3.layouts import Call
 from gpu.blas3.options import Options
 from gpu.blas3.plan import Plan
@@ -18,7 +19,7 @@ from gpu.blas3.pools import HeapPool, NativePool
 from gpu.blas3.stations import Stations
 from gpu.blas3.statistics import DeviceStatistics, Statistics
 from gpu.blas3.worker import DeviceWorker
-from gpu.machine import Machine
+from gpu.machine import Machine, Tile
 from reference.errors import DeviceLostError
 
 _POOLS = {"heap": HeapPool, "native": NativePool}
@@ -43,7 +44,8 @@ class Run:
     """
 
     def __init__(self, machine: Machine, call: Call, plan: Plan, options: Options) -> None:
-        self.machine, self.options, self._call = machine, options, call
+        self.machine, self.options = machine, options
+        self._on_host, self._on_devices = call.on_host, call.on_devices
         self.streams = plan.streams
         self.stations = Stations(plan.tasks, machine.devices, options.station, steal=options.steal)
         self.directory: Directory[Block] = Directory()
@@ -62,7 +64,18 @@ class Run:
 
     def host(self, block: Block) -> npt.NDArray[Any]:
         """The block's elements on the host."""
-        return block.of(self._call.matrices[block.matrix])
+        return block.of(self._on_host[block.matrix])
+
+    def home(self, block: Block) -> Tile | None:
+        """Where a block lies, if that is on a device."""
+        return home_of(self._on_devices, block)
+
+    def go_home(self, blocks: Iterable[Block]) -> None:
+        """Let blocks be found where they lie, if that is on a device."""
+        for block in blocks:
+            home = self.home(block)
+            if home is not None:
+                self.workers[home.memory.device].hold(block, home)
 
     def is_at_peer(self, block: Block, device: int) -> bool:
         """Whether a device can copy a block from a peer."""
@@ -95,6 +108,7 @@ class Run:
 
 def compute(machine: Machine, call: Call, plan: Plan, options: Options) -> Statistics:
     """Compute a call in place; whatever fails, no memory stays allocated and no page pinned."""
+    check_homes(machine, call, options)
     begin = machine.seconds()
     counts = [DeviceStatistics() for _ in range(machine.devices)]
     if options.on_device_loss == "continue":
@@ -108,7 +122,7 @@ def _despite_losses(
     machine: Machine, call: Call, plan: Plan, options: Options, counts: list[DeviceStatistics]
 ) -> None:
     """Compute a call; after the loss of a device, the others begin its unfinished tasks anew."""
-    result = call.matrices[call.problem.result]
+    result = call.on_host[call.problem.result]
     before, devices = result.copy(order="K"), list(range(machine.devices))
     every = [output.block for task in plan.tasks for output in task.outputs]
     while plan.tasks:
@@ -140,15 +154,15 @@ def _run(
             pool = make(machine, device, plan.pool(device), plan.segment, call.problem.dtype)
             stack.callback(pool.close)
             run.workers[device] = DeviceWorker(run, device, pool, counts[device])
+        run.go_home({block for task in plan.tasks for block in task.reads()} if call.on_devices else ())
         machine.run([worker.work() for worker in run.workers.values()])
 
 
 def _distinct(call: Call) -> list[npt.NDArray[Any]]:
-    """The matrices that the tasks touch, each once, without empty ones."""
-    names = (call.problem.result,) if call.problem.is_scaling else tuple(call.matrices)
+    """The host's matrices that the tasks touch, each once, without empty ones."""
     found = {
         (x.__array_interface__["data"][0], x.shape, x.strides): x
-        for name in names
-        if (x := call.matrices[name]).size
+        for name, x in call.on_host.items()
+        if x.size and (name == call.problem.result or not call.problem.is_scaling)
     }
     return [*found.values()]

@@ -12,7 +12,7 @@ from gpu.blas3.cache import Entry, TileCache
 from gpu.blas3.pools import Pool
 from gpu.blas3.routines import TileRoutine
 from gpu.blas3.statistics import DeviceStatistics
-from gpu.blas3.tasks import Output, Step, Task
+from gpu.blas3.tasks import Kernel, Output, Step, Task
 from gpu.machine import Event, Stream, Tile
 from reference.errors import LaunchError
 
@@ -41,6 +41,8 @@ class Copy:
 Held: TypeAlias = Entry[Block, Copy]
 Kind: TypeAlias = Literal["in", "out", "peer"]
 KINDS: tuple[Kind, ...] = ("in", "out", "peer")
+COPY = Kernel("geam", 1.0, 0.0)
+"""A copy within a device."""
 IN_A_ROW = 8
 """So often each stream gets a step until it is the other workers' turn: a GPU may be as fast as its host."""
 
@@ -113,6 +115,16 @@ class DeviceWorker:
         self._lanes = [Lane(run.machine.stream(device)) for _ in range(run.streams)]
         is_ordered = run.options.copies == "ordered"
         self._copies = [run.machine.stream(device) for _ in range(3)] if is_ordered else []
+        self._deliveries: dict[int, Stream] = {}
+        """Streams of other devices, for results that lie there."""
+
+    def hold(
+        self, block: Block, home: Tile, ready: Event | None = None, stream: Stream | None = None
+    ) -> None:
+        """Find a block where it lies on this device: it has a reader for good, so nothing evicts it."""
+        stream = stream or self._lanes[0].stream
+        self.cache.insert(block, Copy(home, ready or self._machine.record(stream), stream))
+        self._run.directory.read(block, self.device)
 
     def has_arrived(self, block: Block) -> bool:
         """Whether the values of a cached tile are there."""
@@ -214,10 +226,7 @@ class DeviceWorker:
         if lane.buffer is None:
             lane.buffer = yield from self._allocate(output.block.shape)
             if output.is_loaded:
-                loads = self._stream_of("in", lane.stream)
-                self._machine.copy_in(loads, self._run.host(output.block), lane.buffer)
-                self._wait(lane.stream, loads)
-                self.statistics.bytes_in += lane.buffer.nbytes
+                self._load(output.block, lane.buffer, lane.stream)
         held: list[Held] = []
         for block in step.reads:
             entry = yield from self._fetch(block, lane.stream)
@@ -232,27 +241,63 @@ class DeviceWorker:
         if not lane.steps:
             lane.tasks.append(pending.end)
 
+    def _load(self, block: Block, buffer: Tile, stream: Stream) -> None:
+        """Copy the old values of a block into a buffer, for work that the stream gets from now on."""
+        home = self._run.home(block)
+        if home is not None and home.memory.device == self.device:
+            self._machine.launch(stream, TileRoutine(COPY, (home,), buffer))
+            return
+        loads = self._stream_of("in" if home is None else "peer", stream)
+        if home is None:
+            self._machine.copy_in(loads, self._run.host(block), buffer)
+            self.statistics.bytes_in += buffer.nbytes
+        else:
+            self._machine.copy_peer(loads, home, buffer)
+            self.statistics.bytes_peer += buffer.nbytes
+        self._wait(stream, loads)
+
     def _write_back(self, lane: Lane, output: Output, pending: Pending) -> None:
-        """Copy a finished tile to the host; keep it as a copy of its block if later tiles read it."""
+        """Copy a finished tile to where its block lies; keep it as a copy if later tiles read it."""
         buffer, block = lane.buffer, output.block
         assert buffer is not None
         lane.buffer = None
         for holder in self._run.directory.write(block, self.device):
             self._run.workers[holder].cache.drop(block)
-        stores = self._stream_of("out", lane.stream)
-        self._wait(stores, lane.stream)
-        self._machine.copy_out(stores, buffer, self._run.host(block))
-        self.statistics.bytes_out += buffer.nbytes
-        if output.is_reused and self._run.options.cache:
+        home = self._run.home(block)
+        stores = self._store(buffer, block, home, lane.stream)
+        is_elsewhere = home is not None and home.memory.device != self.device
+        if output.is_reused and (is_elsewhere or (home is None and self._run.options.cache)):
             copy = Copy(buffer, pending.end, lane.stream)
             pending.held.append(self.cache.insert(block, copy))
             self._run.directory.read(block, self.device)
         else:
             pending.buffers.append(buffer)
-            if output.is_reused:  # it is read from the host again
+            if output.is_reused and home is None:  # it is read from the host again
                 self._wait(self._stream_of("in", lane.stream), stores)
         pending.written.append(block)
         pending.end = self._machine.record(stores)
+        if output.is_reused and home is not None and not is_elsewhere:
+            self.hold(block, home, pending.end, stores)
+
+    def _store(self, buffer: Tile, block: Block, home: Tile | None, stream: Stream) -> Stream:
+        """Copy a finished tile of a stream to where its block lies; returns the stream of the copy."""
+        if home is None:
+            stores = self._stream_of("out", stream)
+            self._wait(stores, stream)
+            self._machine.copy_out(stores, buffer, self._run.host(block))
+            self.statistics.bytes_out += buffer.nbytes
+            return stores
+        owner = home.memory.device
+        if owner == self.device:
+            self._machine.launch(stream, TileRoutine(COPY, (buffer,), home))
+            return stream
+        if owner not in self._deliveries:
+            self._deliveries[owner] = self._machine.stream(owner)
+        stores = self._deliveries[owner]
+        self._wait(stores, stream)
+        self._machine.copy_peer(stores, buffer, home)
+        self.statistics.bytes_peer += buffer.nbytes
+        return stores
 
     # ----------------------------------------------------------------------------------------------
     # Tiles

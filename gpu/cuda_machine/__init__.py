@@ -5,7 +5,15 @@ The driver is called through cuda-bindings, in primary contexts, which torch, Cu
 
 from gpu.cuda_machine.cublas import RoutineError
 from gpu.cuda_machine.driver import DriverError
-from gpu.cuda_machine.machine import CudaMachine, default_machine
+from gpu.cuda_machine.machine import DEFAULT_LOCK, CudaMachine, default_machine
 from gpu.cuda_machine.queues import CudaRoutine, Queue
 
-__all__ = ["CudaMachine", "CudaRoutine", "DriverError", "Queue", "RoutineError", "default_machine"]
+__all__ = [
+    "DEFAULT_LOCK",
+    "CudaMachine",
+    "CudaRoutine",
+    "DriverError",
+    "Queue",
+    "RoutineError",
+    "default_machine",
+]

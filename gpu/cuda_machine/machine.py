@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cache
+from threading import Lock
 from types import TracebackType
 from typing import Any
 
@@ -190,6 +191,32 @@ class CudaMachine:
     def free(self, memory: object) -> None:
         """Return memory; the host must have waited for all work on it."""
         self._allocations.free(memory)
+
+    def borrow(self, address: int, nbytes: int) -> CudaMemory:
+        """Memory of a device that another library has allocated, and which it keeps.
+
+        Waits for all work of the device, as it may come from any stream.
+
+        Raises
+        ------
+        LaunchError
+            If the address is not of a device of this machine.
+        """
+        which = self.driver.api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+        with self._contexts.on(0):
+            status, ordinal = self.driver.api.cuPointerGetAttribute(which, address)
+        if status or int(ordinal) not in self.ordinals:
+            where = "no GPU" if status else f"CUDA device {int(ordinal)}"
+            raise LaunchError(
+                f"memory at address {address:#x} is of {where}\n"
+                f"the machine has the CUDA devices {list(self.ordinals)}\n"
+                "copy it to one of them, or pass a machine that has its device"
+            )
+        device = self.ordinals.index(int(ordinal))
+        self._usable(device)
+        with self._contexts.on(device):
+            self.driver.call("cuCtxSynchronize", device=device)
+        return CudaMemory(self, device, nbytes, address)
 
     def trim(self) -> None:
         """Give back what is only kept: memory of the devices, and locked pages."""
@@ -463,6 +490,10 @@ class CudaMachine:
                 f"it lies in none of the {len(self._pins)} pinned arrays",
                 "pin its array with CudaMachine.pin before the copy",
             )
+
+
+DEFAULT_LOCK = Lock()
+"""Held while a call uses the default machine, which one thread may use at a time."""
 
 
 @cache

@@ -8,8 +8,9 @@ if its residual is (`reference.blas3.error_of`); numbers of complex matrices are
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import product
 from typing import Any, TypeAlias
@@ -28,6 +29,8 @@ from simwarp.verify.draw import Draw
 
 Array: TypeAlias = npt.NDArray[Any]
 MACHINES = (H200, H200x2, H200x4, EIGHT, EVEREST, MAKALU)
+REACHING = (0, 1, 2)
+"""Those whose devices all reach one another."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,7 @@ class Input:
     tile: int
     times: int
     options: gpu.blas3.Options
+    homes: dict[str, int]
 
     @property
     def kind(self) -> str:
@@ -130,7 +134,7 @@ def _draw(draw: Draw) -> Input:
     values = {name: _values(draw, shape, problem.dtype) for name, shape in problem.shapes.items()}
     _poison(problem, values)
     matrices = {name: Matrix(x, draw.choice("CF"), draw.choice((0, 0, 0, 3))) for name, x in values.items()}
-    return Input(
+    item = Input(
         routine,
         alpha,
         beta,
@@ -142,7 +146,20 @@ def _draw(draw: Draw) -> Input:
         tile=draw.choice((1, 3, 5, 8, 16)) if max(m, n, k) <= 12 else draw.integer(5, 24),
         times=draw.choice((1, 1, 2, 50)),
         options=_options(draw),
+        homes={},
     )
+    return _at_home(draw, item) if draw.integer(0, 3) == 0 else item
+
+
+def _at_home(draw: Draw, item: Input) -> Input:
+    """Put some matrices on devices; then all are column-major, as tiles are, and peers may copy."""
+    homes = {
+        name: draw.integer(0, 3) for name, x in item.matrices.items() if draw.integer(0, 1) and x.values.size
+    }
+    matrices = {name: replace(x, order="F") for name, x in item.matrices.items()}
+    options = item.options if item.options.peer != "none" else replace(item.options, peer="arriving")
+    machine = draw.choice(REACHING)
+    return replace(item, homes=homes, matrices=matrices, options=options, machine=machine)
 
 
 def _scalar(draw: Draw, is_complex: bool) -> complex:
@@ -257,6 +274,50 @@ def _first_gpus(count: int) -> gpu.CudaMachine:
 def _called(item: Input, machine: Any) -> Array:
     """The result of the call, computed in place."""
     arrays = {name: x.placed() for name, x in item.matrices.items()}
+    if not item.homes:
+        return _computed(item, machine, arrays)
+    tiles = {name: _upload(machine, arrays[name], home) for name, home in item.homes.items()}
+    try:
+        found = _computed(item, machine, {**arrays, **tiles})
+        return _download(machine, found) if any(found is tile for tile in tiles.values()) else found
+    finally:
+        for tile in tiles.values():
+            machine.free(tile.memory)
+
+
+def _upload(machine: Any, array: Array, home: int) -> Any:
+    """A tile with the values of an array, columns as far apart."""
+    rows, columns = array.shape
+    stride = max(array.strides[1] // array.itemsize, rows)
+    memory = machine.allocate(home % machine.devices, stride * columns * array.itemsize)
+    tile = memory.tile(rows, columns, array.dtype, stride=stride)
+    with _pinned(machine, array):
+        machine.copy_in(machine.stream(memory.device), array, tile)
+        machine.run([])
+    return tile
+
+
+def _download(machine: Any, tile: Any) -> Array:
+    """The values of a tile."""
+    array = np.zeros((tile.rows, tile.columns), tile.dtype, order="F")
+    with _pinned(machine, array):
+        machine.copy_out(machine.stream(tile.memory.device), tile, array)
+        machine.run([])
+    return array
+
+
+@contextmanager
+def _pinned(machine: Any, array: Array) -> Generator[None]:
+    """Keep an array page-locked."""
+    machine.pin(array)
+    try:
+        yield
+    finally:
+        machine.unpin(array)
+
+
+def _computed(item: Input, machine: Any, arrays: dict[str, Any]) -> Any:
+    """The result of the call on these matrices."""
     flags = item.flags
     keywords: dict[str, Any] = {name: "NTC".index(flags[name]) for name in flags if "trans" in name}
     if item.kind in RANK_K:
@@ -330,7 +391,13 @@ def _describe(item: Input) -> str:
     return (
         f"{item.routine} {flags}, alpha {item.alpha}, beta {item.beta}, {shapes}, tiles of {item.tile}, "
         f"{_machine(item).topology.name}, {item.times} x the least budget{_switches(item.options)}"
+        f"{_homes(item)}"
     )
+
+
+def _homes(item: Input) -> str:
+    """Which matrices lie on devices."""
+    return "".join(f", {name} on device {home}" for name, home in item.homes.items())
 
 
 def _switches(options: gpu.blas3.Options) -> str:
