@@ -19,6 +19,8 @@ LARGEST, LEAST = 4096, 32
 """Default tiles have so many rows and columns."""
 ENOUGH = 16
 """So many tasks of a device keep its streams busy and the devices' ends close to one another."""
+QUICK = 1024
+"""The host takes as long for a step as a device for such tiles; smaller ones gain nothing."""
 ALIGNMENT = 256
 LEAST_WIDTH = 32
 """Narrower panels of right-hand sides are not worth a task by default."""
@@ -151,12 +153,12 @@ def _least_segment(problem: Problem, tile: int) -> int:
 
 
 def _sizes(problem: Problem, devices: int) -> list[int]:
-    """Tile sizes: the largest whose tasks are enough, and its parts; tiles are about equal."""
+    """Tile sizes: the largest with enough tasks, or a quick one, and its parts; tiles are about equal."""
     longest, sizes = max(problem.m, problem.n, 1), list[int]()
     parts = -(-longest // LARGEST)
     while not sizes or sizes[-1] > LEAST:
         size = _rounded(longest / parts)
-        if sizes or size <= LEAST or _tasks(problem, size) >= ENOUGH * devices:
+        if sizes or size <= QUICK or _tasks(problem, size) >= ENOUGH * devices:
             sizes.append(size)
         parts = 2 * parts if sizes else parts + 1
     return sizes
