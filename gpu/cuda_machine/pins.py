@@ -1,8 +1,10 @@
-"""Page-locked host memory: registrations of whole pages, shared by arrays, kept while their memory lives.
+"""Page-locked host memory: registrations, shared by arrays, kept while their memory lives.
 
-The driver locks pages, and refuses some that are locked already. So registrations are rounded to pages and
-disjoint; an array whose pages overlap some takes their place with one around all. Each pinned array lies in
-one registration, as a copy from two would fail.
+The driver locks pages, and refuses some that are locked already. So no two registrations share a page; an
+array whose pages overlap some takes their place with one around all. Each pinned array lies in one
+registration, as a copy from two would fail. A registration begins and ends with arrays: the driver
+also refuses a copy that begins in one and ends behind it, which another library may make of an array beside
+ours, or of one of which we have a part. So a part locks its whole array, unless that is much larger.
 
 Locking takes longer than a product, so the last `unpin` keeps a registration if one NumPy array owns all its
 memory: it ends when that array is deleted (a weak reference is called before its memory is freed), when it is
@@ -30,18 +32,20 @@ from gpu.cuda_machine.contexts import Contexts
 from gpu.cuda_machine.driver import Driver, DriverError
 from reference.errors import DtypeError, UnpinnedError
 
+_LARGER = 16
+"""An array so many times as large as its part is not locked with it."""
 _PORTABLE = 1
 """CU_MEMHOSTREGISTER_PORTABLE: for all contexts."""
 
 
 @dataclass(eq=False)
 class Registration:
-    """Pages that the driver has locked.
+    """Memory that the driver has locked.
 
     Attributes
     ----------
     start, end : int
-        Addresses of pages.
+        Its addresses.
     maker : object
         Of the machine that locked them.
     users : int
@@ -144,10 +148,14 @@ class Pins:
 
     def _registration(self, array: npt.NDArray[Any], start: int, end: int) -> Registration | None:
         """The registration for some addresses; None if others have locked them."""
-        first, last = start & -mmap.PAGESIZE, -(-end // mmap.PAGESIZE) * mmap.PAGESIZE
-        near = [one for one in self._registrations() if one.start < last and first < one.end]
-        if len(near) == 1 and near[0].start <= first and last <= near[0].end and not near[0].is_stale:
-            self._end_with(near[0], _owner(array))
+        owner = _owner(array)
+        whole = byte_bounds(owner)
+        if self._keep and owner.flags.owndata and whole[1] - whole[0] <= _LARGER * (end - start):
+            start, end = whole
+        first, last = start & -mmap.PAGESIZE, _page_end(end)
+        near = [one for one in self._registrations() if one.start < last and first < _page_end(one.end)]
+        if len(near) == 1 and _holds(near[0], (start, end)) and not near[0].is_stale:
+            self._end_with(near[0], owner)
             return near[0]
         if not near and self._is_locked(start) and self._is_locked(end - 1):
             return None
@@ -157,7 +165,7 @@ class Pins:
         for one in near:
             self._release(one)
         near = [one for one in near if one.users]
-        start, end = min([first, *(x.start for x in near)]), max([last, *(x.end for x in near)])
+        start, end = min([start, *(x.start for x in near)]), max([end, *(x.end for x in near)])
         made = Registration(start, end, self._maker)
         try:
             self._lock(made, array)
@@ -167,12 +175,12 @@ class Pins:
         for one in near:
             made.users += one.users
             made.is_kept &= one.is_kept and not one.is_stale
-            for owner in one.owners:
-                self._end_with(made, owner())
+            for known in one.owners:
+                self._end_with(made, known())
         for pinned in self._pinned.values():
             if pinned.registration in near:
                 pinned.registration = made
-        self._end_with(made, _owner(array))
+        self._end_with(made, owner)
         return made
 
     def _check_others(self, near: list[Registration], array: npt.NDArray[Any]) -> None:
@@ -236,8 +244,16 @@ class Pins:
         return not status and int(kind) == int(self._driver.api.CUmemorytype.CU_MEMORYTYPE_HOST)
 
     def _end_with(self, registration: Registration, owner: Any) -> None:
-        """Let a registration end with the array that owns memory in it; None: the array has gone."""
-        if owner is None or not owner.flags.owndata or not self._keep:
+        """Let a registration end with the array that owns memory in it; None: the array has gone.
+
+        With a part of an array it ends at the last unpin.
+        """
+        if (
+            owner is None
+            or not owner.flags.owndata
+            or not self._keep
+            or not _holds(registration, byte_bounds(owner))
+        ):
             registration.is_kept = False
             return
         mine, of = weakref.ref(self), weakref.ref(registration)
@@ -342,3 +358,13 @@ def _bounds(array: npt.NDArray[Any]) -> tuple[int, int]:
             "give a numpy.ndarray"
         )
     return byte_bounds(array)
+
+
+def _holds(registration: Registration, bounds: tuple[int, int]) -> bool:
+    """Whether a registration has all these addresses."""
+    return registration.start <= bounds[0] and bounds[1] <= registration.end
+
+
+def _page_end(address: int) -> int:
+    """The end of the page that an address is the end of or in."""
+    return -(-address // mmap.PAGESIZE) * mmap.PAGESIZE

@@ -171,3 +171,43 @@ def test_host_time_of_a_step_is_short(machine, record_property):
         times.append((time.perf_counter() - begin) / (n // 2) ** 3)
     record_property("microseconds per step", 1e6 * min(times))
     assert min(times) < 500e-6
+
+
+@pytest.mark.parametrize("library", ["torch", "cupy"])
+def test_matrices_of_other_libraries_are_used_where_they_lie(machine, library):
+    module = pytest.importorskip(library)
+    rng = np.random.default_rng(3)
+    a, b, c = (rng.standard_normal((700, 700)) for _ in range(3))
+    upload = (lambda x: module.from_numpy(x).cuda()) if library == "torch" else module.asarray
+    left, result = upload(a), upload(c)
+    counts = gpu.blas3.Statistics()
+    got = gpu.blas3.dgemm(
+        2.0, left, b, -0.5, result, overwrite_c=1, device=machine, tile=256, statistics=counts
+    )
+    assert got is result
+    host = result.cpu().numpy() if library == "torch" else result.get()
+    expected = gpu.blas3.dgemm(2.0, a, b, -0.5, c, device=machine, tile=256)
+    np.testing.assert_array_equal(host, expected)
+    assert counts.total("bytes_out") == 0
+    assert counts.total("bytes_in") <= machine.devices * b.nbytes
+    solved = upload(c)
+    gpu.blas3.dtrsm(1.0, a + 700 * np.eye(700), solved, lower=1, overwrite_b=1, device=machine, tile=128)
+    found = solved.cpu().numpy() if library == "torch" else solved.get()
+    np.testing.assert_allclose(np.tril(a + 700 * np.eye(700)) @ found, c, rtol=0, atol=1e-10)
+    assert is_clean(machine)
+
+
+def test_other_libraries_copy_arrays_beside_ours(machine):
+    """Pages were locked up to their ends: CUDA refused a copy that began behind ours, and went on."""
+    torch = pytest.importorskip("torch")
+    arrays = [np.full(3000, number, np.float64) for number in range(40)]
+    for array in arrays[::2]:
+        machine.pin(array)
+    for number, array in enumerate(arrays):
+        assert (torch.from_numpy(array).cuda().cpu().numpy() == number).all()
+    whole = np.arange(200_000.0)
+    machine.pin(whole[:100_000])
+    assert (torch.from_numpy(whole).cuda().cpu().numpy() == whole).all()
+    for array in (*arrays[::2], whole[:100_000]):
+        machine.unpin(array)
+    assert (torch.from_numpy(whole).cuda().cpu().numpy() == whole).all()

@@ -182,6 +182,10 @@ class FakeDriver:
     def _cuCtxSetCurrent(self, context: Any) -> None:  # noqa: N802
         self.stack[-1] = int(context)
 
+    def _cuCtxSynchronize(self) -> None:  # noqa: N802
+        while any(one.work for one in self.streams.values() if one.context == self.current()):
+            self.step()
+
     def current(self) -> int:
         demand(self.stack, "no context is current")
         demand(self.retained[self.stack[-1] - 100], "the current context is released")
@@ -234,7 +238,11 @@ class FakeDriver:
         del self.registrations[address]
 
     def _cuPointerGetAttribute(self, which: Any, address: int) -> Any:  # noqa: N802
-        demand(which == self.real.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, "another attribute")
+        known = self.real.CUpointer_attribute
+        if which == known.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+            found = [one.context for one in self.allocations if one.start <= address < one.end]
+            return found[0] - 100 if found else self.real.CUresult.CUDA_ERROR_INVALID_VALUE
+        demand(which == known.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, "another attribute")
         if any(a <= address < b for a, b in (*self.registrations.copy().items(), *self.foreign)):
             return self.real.CUmemorytype.CU_MEMORYTYPE_HOST
         return self.real.CUresult.CUDA_ERROR_INVALID_VALUE

@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.lib.array_utils import byte_bounds
 
 import gpu
+from gpu.blas3 import device_matrix
 from gpu.blas3 import execute as execution
 from gpu.blas3.execute import execute
 from gpu.blas3.plan import plan_of
@@ -24,6 +26,7 @@ from reference.errors import (
     DeviceLostError,
     DeviceMemoryError,
     DtypeError,
+    FormatError,
     FreedMemoryError,
     LaunchError,
     MachineError,
@@ -504,15 +507,25 @@ def test_large_problems_use_all_gpus_by_default(gpus, monkeypatch):
         gpu.blas3.dgemm(1.0, a, b)
 
 
+def arrays_of_one_page() -> list[Any]:
+    """Two arrays that share a page, and nothing else."""
+    pages: dict[int, list[Any]] = {}
+    while True:
+        array = np.ones(100)
+        shared = pages.setdefault(array.ctypes.data // mmap.PAGESIZE, [])
+        shared.append(array)
+        if len(shared) == 2:
+            return shared
+
+
 def test_machines_share_the_pages_that_they_lock(gpus):
     """The driver refuses a page twice; on a GPU a second machine met one that the first had kept."""
     found = gpus(2)
     first, second = CudaMachine([0]), CudaMachine([1])
-    whole = np.ones(20_000)
-    left, right = whole[:10_001], whole[10_001:]
+    left, right = arrays_of_one_page()
     first.pin(left), first.unpin(left)
-    assert first.registered() > 0
-    second.pin(right)  # the page between them is only kept by the first
+    assert first.registered() == left.nbytes
+    second.pin(right)  # the page that they share is only kept by the first
     assert first.registered() == 0
     first.pin(right)  # the second has locked it
     assert first.registered() == 0
@@ -651,3 +664,66 @@ def test_devices_as_fast_as_the_host_share_the_work(gpus, monkeypatch):
     monkeypatch.setattr(machine, "has_happened", lambda event: True)
     execute(product(60).call(), machine, 5, None, None, counts)
     assert min(device.tasks for device in counts.devices) > 30
+
+
+class Shared:
+    """Another library's array on a fake GPU."""
+
+    def __init__(self, found, device, values):
+        found.driver.stack.append(100 + device)
+        status, address = found.driver.cuMemAlloc(values.nbytes)
+        assert not status
+        found.driver.stack.pop()
+        self.ptr, self.shape, self.dtype, self.readonly = int(address), values.shape, values.dtype, False
+        self.strides = tuple(stride // values.itemsize for stride in values.strides)
+        self.data = found.driver.allocation(self.ptr, 1).data.view(values.dtype)
+        self.data[:] = values.ravel(order="K")
+
+    @property
+    def __cuda_array_interface__(self):
+        return {"shape": self.shape, "typestr": self.dtype.str, "data": (self.ptr, False), "version": 3}
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_arrays_of_other_libraries_are_operands_where_they_lie(gpus, monkeypatch, order):
+    found = gpus(2)
+    monkeypatch.setattr(device_matrix, "view_of", lambda array: (array, array.dtype))
+    rng = np.random.default_rng(1)
+    a, b, c = (np.array(rng.standard_normal((20, 20)), order=order) for _ in range(3))
+    with CudaMachine() as machine:
+        left, result = Shared(found, 1, a), Shared(found, 0, c)
+        got = gpu.blas3.dgemm(2.0, left, b, 0.5, result, overwrite_c=1, device=machine, tile=6)
+        assert got is result
+        assert not any(map(machine.allocated, range(2)))
+        np.testing.assert_allclose(
+            result.data.reshape(20, 20, order=order), 2 * a @ b + 0.5 * c, rtol=1e-13, atol=1e-13
+        )
+        with pytest.raises(LaunchError, match=r"of no GPU\nthe machine has the CUDA devices \[0, 1\]"):
+            machine.borrow(4096, 8)
+        result.readonly = True
+        with pytest.raises(FormatError, match="read-only"):
+            gpu.blas3.dgemm(2.0, left, b, 0.5, result, overwrite_c=1, device=machine)
+    with CudaMachine([0]) as one, pytest.raises(LaunchError, match=r"of CUDA device 1\n.*devices \[0\]"):
+        gpu.blas3.dgemm(1.0, left, b, device=one)
+
+
+def test_a_registration_begins_and_ends_with_arrays(gpus):
+    found = gpus()
+    with CudaMachine() as machine:
+        whole = np.zeros((300, 300))
+        part = whole[10:200, 3:]
+        machine.pin(part)
+        assert [*found.driver.registrations.items()] == [byte_bounds(whole)]
+        machine.unpin(part)
+        assert [*found.driver.registrations.items()] == [byte_bounds(whole)]  # kept
+        large = np.zeros((2000, 100))
+        machine.pin(large[5:90])
+        machine.unpin(large[5:90])
+        assert [*found.driver.registrations.items()] == [byte_bounds(whole)]  # a small part is not kept
+        buffer = np.zeros(5000)
+        first, second = buffer[1:2000], buffer[2100:4000]
+        for one in (first, second):
+            machine.pin(one)
+        assert byte_bounds(buffer) in found.driver.registrations.items()
+        for one in (first, second):
+            machine.unpin(one)
