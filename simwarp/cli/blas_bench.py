@@ -1,4 +1,4 @@
-"""The command ``simwarp blas bench``: policies of level-3 BLAS on a simulated machine."""
+"""The command ``simwarp blas bench``: policies of level-3 BLAS on a simulated machine, or on GPUs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.text import Text
 
 from reference.errors import SchemeError
 from reference.files import write_output
-from simwarp.cli.output import print_json, table, total_bar, wide_console
+from simwarp.cli.output import OneDevice, print_json, table, total_bar, wide_console
 from simwarp.draw.blas import to_svg
 from simwarp.draw.roofline import si
 
@@ -40,14 +40,19 @@ def bench_command(
             "streams-1, streams-2, streams-8, native, squares, ordered, late.",
         ),
     ] = "all",
+    device: Annotated[
+        OneDevice, typer.Option(help="What runs it: a simulated --topology, or GPUs.")
+    ] = OneDevice.sim,
     as_json: Annotated[
         str | None,
         typer.Option("--json", metavar="FILE", help="Write a machine-readable report; - prints it."),
     ] = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the rates as SVG.")] = None,
 ) -> int:
-    """Time policies on a simulated machine: its clock, not yours. Allocations take no time there."""
-    from simwarp.lab.blas.machines import topology_of
+    """Time policies on a simulated machine, by its clock, on which allocations take no time; or on GPUs.
+
+    On GPUs each row is the second of two calls, whose operations all have events, which trace shows.
+    """
     from simwarp.lab.blas.table import ROUTINES, Grid, measured
     from simwarp.lab.blas.variants import VARIANTS
 
@@ -55,9 +60,10 @@ def bench_command(
         topology,
         ROUTINES if routines == "all" else _words(routines),
         _numbers("--sizes", sizes),
-        _numbers("--devices", devices) if devices else (len(topology_of(topology).gpus),),
+        _numbers("--devices", devices) if devices else None,
         _numbers("--tiles", tiles),
         tuple(VARIANTS) if variants == "all" else _words(variants),
+        device.value,
     )
     with total_bar("runs", MofNCompleteColumn(), quiet=as_json == "-") as progress:
         found = measured(grid, progress)
@@ -119,5 +125,5 @@ def _show(found: dict[str, Any]) -> None:
             efficiency,
         )
     console = wide_console(highlight=False)
-    console.print(Text(f"simulated {found['machine']}"))
+    console.print(Text(f"{'simulated ' * (found['device'] == 'sim')}{found['machine']}"))
     console.print(shown)

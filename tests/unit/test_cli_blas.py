@@ -441,12 +441,13 @@ def test_a_trace_of_gpus_checks_the_result(gpus, capsys):
     assert found.is_clean()
 
 
-def test_a_trace_of_gpus_without_one_is_an_error(monkeypatch, capsys):
-    def none(**_):
+@pytest.mark.parametrize("command", [("trace", "dgemm", "96"), ("bench", "--sizes", "96")])
+def test_gpus_that_are_not_there_are_an_error(monkeypatch, capsys, command):
+    def none(*_, **__):
         raise NoGpuError("CUDA cannot start\ncheck nvidia-smi")
 
     monkeypatch.setattr(gpu, "CudaMachine", none)
-    assert blas("trace", "dgemm", "96", "--device", "cuda", "--json", "-") == 2
+    assert blas(*command, "--device", "cuda", "--json", "-") == 2
     assert "give --device sim" in capsys.readouterr().err
 
 

@@ -64,13 +64,18 @@ def host(topology: Topology, *, values: bool = False) -> Host:
 
 
 @contextmanager
-def opened(device: str, topology: str, *, values: bool = False) -> Generator[Host]:
-    """A new machine: a simulated one of a topology, or for "cuda" all GPUs, which record their timeline."""
+def opened(
+    device: str, topology: str, *, devices: int | None = None, values: bool = False
+) -> Generator[Host]:
+    """A new machine of some devices, by default all: of a topology, or for "cuda" GPUs.
+
+    GPUs record their timeline.
+    """
     if device == "sim":
-        yield host(topology_of(topology), values=values)
+        yield host(topology_of(topology, devices), values=values)
         return
     try:
-        machine = gpu.CudaMachine(record=True)
+        machine = gpu.CudaMachine(None if devices is None else range(devices), record=True)
     except (MissingExtraError, NoGpuError) as error:
         why = str(error).splitlines()[0]
         raise NoGpuError(f"{why}\ngive --device sim to simulate a machine") from None

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import simwarp
 from reference.errors import ShapeError
-from simwarp.lab.blas.machines import host, topology_of
+from simwarp.lab.blas.machines import opened
 from simwarp.lab.blas.report import run
 from simwarp.lab.blas.request import Request
 from simwarp.lab.blas.variants import variant
@@ -26,34 +26,42 @@ class Grid(NamedTuple):
     Attributes
     ----------
     topology : str
+        Of the simulated machine.
     routines : sequence of str
     sizes : sequence of int
-    devices : sequence of int
+    devices : sequence of int, or None
+        None is all devices.
     tiles : sequence of int
     variants : sequence of str
+    device : str
+        "sim", or "cuda" for GPUs.
     """
 
     topology: str
     routines: Sequence[str]
     sizes: Sequence[int]
-    devices: Sequence[int]
+    devices: Sequence[int] | None
     tiles: Sequence[int]
     variants: Sequence[str]
+    device: str = "sim"
 
 
 def measured(grid: Grid, progress: Progress) -> Facts:
-    """Run every combination, without values; names and sizes are checked before the first."""
-    combinations = [*product(grid.routines, grid.sizes, grid.devices, grid.tiles, grid.variants)]
+    """Run every combination, simulated ones without values; names and sizes are checked before the first."""
     _check(grid)
+    with opened(grid.device, grid.topology) as whole:
+        name, gpus = whole.name, whole.gpus
+    counts = grid.devices or (len(gpus),)
+    combinations = [*product(grid.routines, grid.sizes, counts, grid.tiles, grid.variants)]
     rows = list[Facts]()
     for done, each in enumerate(combinations):
         progress(done, len(combinations))
-        rows.append(_row(grid.topology, *each))
-    _add_efficiencies(rows, topology_of(grid.topology).gpus)
+        rows.append(_row(grid, *each))
+    _add_efficiencies(rows, is_uniform=len(set(gpus)) == 1)
     return {
         "bench": "blas",
-        "device": "sim",
-        "machine": topology_of(grid.topology).name,
+        "device": grid.device,
+        "machine": name,
         "commit": golden.commit(),
         "versions": {"simwarp": simwarp.__version__},
         "rows": rows,
@@ -64,18 +72,19 @@ def _check(grid: Grid) -> None:
     """Raise for what no run can have."""
     for routine, size in product(grid.routines, grid.sizes):
         Request.of(routine, size)
-    for devices in grid.devices:
-        topology_of(grid.topology, devices)
+    for devices in grid.devices or ():
+        with opened(grid.device, grid.topology, devices=devices):
+            pass
     for name in grid.variants:
         variant(name)
     if wrong := [number for number in (*grid.sizes, *grid.tiles) if number < 1]:
         raise ShapeError(f"a size or a tile is {wrong[0]}\nthey are 1 or more\ngive other --sizes or --tiles")
 
 
-def _row(topology: str, routine: str, size: int, devices: int, tile: int, name: str) -> Facts:
-    """A run as a row."""
-    on = host(topology_of(topology, devices))
-    found = run(Request.of(routine, size), tile, on, variant(name))
+def _row(grid: Grid, routine: str, size: int, devices: int, tile: int, name: str) -> Facts:
+    """A run as a row, on a new machine."""
+    with opened(grid.device, grid.topology, devices=devices) as on:
+        found = run(Request.of(routine, size), tile, on, variant(name))
     parts: list[dict[str, Any]] = found["devices"]
     return {
         "routine": routine,
@@ -92,14 +101,14 @@ def _row(topology: str, routine: str, size: int, devices: int, tile: int, name: 
     }
 
 
-def _add_efficiencies(rows: Sequence[Facts], gpus: Sequence[Any]) -> None:
+def _add_efficiencies(rows: Sequence[Facts], *, is_uniform: bool) -> None:
     """Add the parallel efficiency to each row: its rate over that of one device times the devices.
 
     None without a row of one device, and on a machine of different devices.
     """
     alone = {_same(row): row["rate"] for row in rows if row["devices"] == 1}
     for row in rows:
-        one = alone.get(_same(row)) if len(set(map(id, gpus))) == 1 else None
+        one = alone.get(_same(row)) if is_uniform else None
         row["efficiency"] = row["rate"] / (row["devices"] * one) if one else None
 
 
