@@ -19,7 +19,7 @@ _COMPUTED = {
 _ARGUMENTS = {
     "alpha": "alpha : number",
     "a": "a : array of {dtype}\n"
-    "    Row- or column-major, or a part of such a matrix; on the host or on a device (`Tile`, torch, CuPy …).",
+    "    Row- or column-major, or a part of such a matrix; on the host, or on a device (`Tile`, torch …).",
     "b": "b : array of {dtype}",
     "beta": "beta : number\n    With 0, C is not read.",
     "c": "c : array of {dtype}, optional\n    Default: zeros.",

@@ -17,9 +17,9 @@ from reference.errors import LaunchError, ShapeError
 
 LARGEST, LEAST = 4096, 32
 """Default tiles have so many rows and columns."""
-ENOUGH = 16
-"""So many tasks of a device keep its streams busy and the devices' ends close to one another."""
-QUICK = 1024
+ENOUGH = 8
+"""So many tasks of a device keep its streams busy; of more, smaller tiles are copied more slowly."""
+QUICK = 1536
 """The host takes as long for a step as a device for such tiles; smaller ones gain nothing."""
 ALIGNMENT = 256
 LEAST_WIDTH = 32
