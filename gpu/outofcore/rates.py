@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,13 @@ class Rates:
         Of a copy to the host.
     launch_seconds, operations_per_second : float
         Of a routine on float32.
+    both_bytes_per_second : float
+        Of copies in both directions at once, in sum; each has half of it, or its own bandwidth if that is
+        less. Default: they do not slow each other.
+    column_seconds : float
+        Of a copy, for each of its columns of contiguous elements, beside their bytes. Default: none.
+    filters_step : int
+        `conv2d` takes as long as with the next multiple of it as filters (of a group).
 
     Examples
     --------
@@ -34,35 +42,53 @@ class Rates:
     out_bytes_per_second: float
     launch_seconds: float
     operations_per_second: float
+    both_bytes_per_second: float = math.inf
+    column_seconds: float = 0.0
+    filters_step: int = 1
 
-    def into(self, nbytes: float, copies: float = 1) -> float:
-        """The seconds of copies to the device.
+    def into(self, nbytes: float, copies: float = 1, columns: float = 0) -> float:
+        """The seconds of copies to the device, in ``columns`` in all.
 
         Examples
         --------
         >>> Rates(1.0, 10.0, 1.0, 10.0, 1.0, 10.0).into(20)
         3.0
         """
-        return copies * self.in_seconds + nbytes / self.in_bytes_per_second
+        return copies * self.in_seconds + columns * self.column_seconds + nbytes / self.in_bytes_per_second
 
-    def out(self, nbytes: float, copies: float = 1) -> float:
-        """The seconds of copies to the host.
+    def out(self, nbytes: float, copies: float = 1, columns: float = 0) -> float:
+        """The seconds of copies to the host, in ``columns`` in all.
 
         Examples
         --------
         >>> Rates(1.0, 10.0, 1.0, 10.0, 1.0, 10.0).out(20)
         3.0
         """
-        return copies * self.out_seconds + nbytes / self.out_bytes_per_second
+        return copies * self.out_seconds + columns * self.column_seconds + nbytes / self.out_bytes_per_second
 
-    def routine(self, operations: float) -> float:
-        """The seconds of a routine.
+    @property
+    def slowdowns(self) -> tuple[float, float]:
+        """How much longer bytes take to the device, and to the host, while others move the other way.
 
         Examples
         --------
-        >>> Rates(1.0, 10.0, 1.0, 10.0, 1.0, 10.0).routine(20)
-        3.0
+        >>> Rates(0.0, 10.0, 0.0, 8.0, 0.0, 1.0, both_bytes_per_second=16.0).slowdowns
+        (1.25, 1.0)
         """
+        half = self.both_bytes_per_second / 2
+        return max(1.0, self.in_bytes_per_second / half), max(1.0, self.out_bytes_per_second / half)
+
+    def routine(self, operations: float, filters: int = 0) -> float:
+        """The seconds of a routine; with ``filters``, of a `conv2d` with so many in a group.
+
+        Examples
+        --------
+        >>> stepped = Rates(1.0, 10.0, 1.0, 10.0, 1.0, 10.0, filters_step=32)
+        >>> stepped.routine(20), stepped.routine(20, filters=16)
+        (3.0, 5.0)
+        """
+        if filters:
+            operations *= -(-filters // self.filters_step) * self.filters_step / filters
         return self.launch_seconds + operations / self.operations_per_second
 
 
