@@ -35,8 +35,8 @@ class Machine:
     Parameters
     ----------
     topology : Topology
-        Devices and links: `H100`, `H100x2`, `H200`, `H200x2`, `H200x4`, `EIGHT`, `EVEREST`, `MAKALU`, or
-        your own.
+        Devices and links: `H100`, `H100x2`, `H200`, `H200x2`, `H200x4`, `EIGHT`, `EVEREST`, `MAKALU`,
+        `P100`, or your own.
     seed : int, optional
         Orders by chance what is ready at the same time, and draws the jitter. Without a seed workers and
         operations go in the order in which they became ready.
@@ -322,6 +322,7 @@ class Machine:
         stream : Stream
         routine : Routine
             With ``name``, ``operations``, ``reads``, ``writes`` and ``compute``; see `gpu.machine.Routine`.
+            A convolution may have ``filters``, those of a group, which its device computes in steps.
         """
         queue = self._stream(stream)
         for what, tiles in (("reads", routine.reads), ("writes", routine.writes)):
@@ -332,7 +333,7 @@ class Machine:
                 f"{routine.name} writes no tile\na routine has a result\ngive its tiles in writes"
             )
         seconds = self.topology.gpus[queue.device].routine_seconds(
-            routine.operations, routine.writes[0].dtype.name
+            routine.operations, routine.writes[0].dtype.name, getattr(routine, "filters", 0)
         )
         check_aliases(routine)
         operation = self._queueing.operation(queue, routine.name, computed(routine))

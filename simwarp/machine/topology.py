@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -46,15 +47,18 @@ class Gpu:
         Floating-point operations per second, by the name of the dtype that a routine writes.
     launch_seconds : float
         What each routine takes beside its operations.
+    filters_step : int
+        A convolution takes as long as with the next multiple of it as filters.
     """
 
     name: str
     memory_bytes: int
     rates: Mapping[str, float]
     launch_seconds: float = 0.0
+    filters_step: int = 1
 
-    def routine_seconds(self, operations: float, dtype: str) -> float:
-        """The time of a routine.
+    def routine_seconds(self, operations: float, dtype: str, filters: int = 0) -> float:
+        """The time of a routine; with ``filters``, of a convolution with so many in a group.
 
         Examples
         --------
@@ -66,7 +70,8 @@ class Gpu:
                 f"{self.name}: no rate for {dtype}\nit has rates for {', '.join(self.rates)}\n"
                 "add one to the rates of Gpu"
             )
-        return self.launch_seconds + operations / self.rates[dtype]
+        whole = -(-filters // self.filters_step) * self.filters_step
+        return self.launch_seconds + operations * (whole / filters if filters else 1) / self.rates[dtype]
 
 
 @dataclass(frozen=True)
@@ -175,6 +180,27 @@ class Topology:
         """The link of a route."""
         return self.routes()[route]
 
+    def host_bandwidths(self, device: int) -> tuple[float, float, float]:
+        """Bytes per second of a device's copies from the host alone, to it alone, and of both in sum.
+
+        Examples
+        --------
+        >>> H200.host_bandwidths(0), EVEREST.host_bandwidths(0)
+        ((55200000000.0, 55500000000.0, 100500000000.0), (6540000000.0, 6540000000.0, inf))
+        """
+        into, out = Route("in", device), Route("out", device)
+        return (
+            min(self.inward[device].bytes_per_second, self._shared_by(into)),
+            min(self.outward[device].bytes_per_second, self._shared_by(out)),
+            self._shared_by(into, out),
+        )
+
+    def _shared_by(self, *routes: Route) -> float:
+        """The least shared bandwidth that has these routes."""
+        return min(
+            (one.bytes_per_second for one in self.shared if {*routes} <= {*one.routes}), default=math.inf
+        )
+
 
 def host_group(devices: range, inward: float, outward: float, both: float) -> tuple[Shared, ...]:
     """The bandwidths that devices share on the host's side: in, out, and in sum, in bytes per second."""
@@ -195,7 +221,7 @@ def all_pairs(devices: range, link: Link) -> dict[tuple[int, int], Link]:
 
 # H200: measured on one, two and four of them. A copy and its latency, both directions at once, the four of
 # one host together, a ring of four over NVLink. Rates are those of DGEMM and SGEMM in memory; the launch time
-# is the difference of DGEMM at tiles of 1024 and 4096.
+# is the difference of DGEMM at tiles of 1024 and 4096; the steps are those of cuDNN on float32.
 _GB = 1e9
 _IN, _OUT = Link(3e-6, 55.2 * _GB), Link(3e-6, 55.5 * _GB)
 _NVLINK = Link(3e-6, 377 * _GB)
@@ -204,6 +230,7 @@ _H200 = Gpu(
     139 << 30,
     _rates(59.5e12, 52.4e12),
     6e-6,
+    filters_step=64,
 )
 
 
@@ -285,3 +312,18 @@ MAKALU = Topology(
     {**all_pairs(range(2), _PCIE3_PEER), **all_pairs(range(2, 4), _PCIE3_PEER)},
 )
 """Two K40 and two TITAN X."""
+
+# The machine of ooc_cuDNN (2017). From the paper: 16 GB, PCIe gen3 x16, the rate (the most that cuDNN
+# reached, section 6.2), the steps of 32 filters (section 4.2). Fitted: both directions at once, to the best
+# of row (3) of its table 4. Assumed: one direction alone, as PCIe gen3 x16 usually has, the latency, the
+# launch time, and the rate of double precision, that of the data sheet.
+_PCIE3_X16 = Link(10e-6, 12 * _GB)
+_P100 = Gpu("P100", 16 << 30, _rates(4.7e12, 7.629e12), 8e-6, filters_step=32)
+P100 = Topology(
+    "P100",
+    (_P100,),
+    (_PCIE3_X16,),
+    (_PCIE3_X16,),
+    shared=host_group(range(1), 12 * _GB, 12 * _GB, 18.8 * _GB)[2:],
+)
+"""One P100 and its host."""

@@ -15,6 +15,7 @@ from simwarp.machine import (
     H100,
     H200,
     MAKALU,
+    P100,
     H100x2,
     H200x2,
     H200x4,
@@ -320,7 +321,7 @@ def test_without_values_only_times_are_simulated() -> None:
 # ------------------------------------------------------------------------------ topologies and timelines
 
 
-NAMED = [H100, H100x2, H200, H200x2, H200x4, EIGHT, EVEREST, MAKALU]
+NAMED = [H100, H100x2, H200, H200x2, H200x4, EIGHT, EVEREST, MAKALU, P100]
 
 
 @pytest.mark.parametrize("topology", NAMED, ids=lambda t: t.name)
