@@ -1,8 +1,8 @@
 """The performance model: memory and time of a call, by the sizes of its pieces.
 
 Source: ooc_cuDNN, sections 4.1 to 4.3.
-A piece that is still in a buffer is not copied again; the paper copies each one at each use. As there, ragged
-last pieces count as whole ones, and copies in both directions do not slow each other.
+A piece that is still in a buffer is not copied again; the paper copies each one at each use. Copies in both
+directions slow each other, which the paper leaves out. As there, ragged last pieces count as whole ones.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ class Model:
 
     # ------------------------------------------------------------------------------------------ memory
 
-    def buffers(self, budget: int) -> Buffers | None:
-        """As deep buffers as the budget allows; None if it does not hold a piece of each tensor."""
-        for depth in range(self._options.depth, 0, -1):
+    def buffers(self, budget: int, least: int = 1) -> Buffers | None:
+        """As deep buffers as the budget allows; None if it does not hold ``least`` for each tensor."""
+        for depth in range(self._options.depth, least - 1, -1):
             found = self.with_depth(depth)
             if found.total <= budget:
                 break
@@ -100,18 +100,22 @@ class Model:
         return math.prod(self.counts[axis] for axis in AXES[tensor])
 
     @cached_property
+    def _heights(self) -> dict[Tensor, int]:
+        """The rows of the largest pieces of x and y."""
+        plane = self._problem.plane
+        if self._problem.form.output == "x":
+            outputs = min((self._rows + span(plane) - 2) // plane.stride_h + 1, plane.out_height)
+            return {"x": self._rows, "y": outputs}
+        return {"x": min((self._rows - 1) * plane.stride_h + span(plane), plane.height), "y": self._rows}
+
+    @cached_property
     def _elements(self) -> dict[Tensor, int]:
         """The elements of the largest piece of each tensor."""
         plane = self._problem.plane
-        rows, outputs = self._rows, self._rows
-        if self._problem.form.output == "x":
-            outputs = min((rows + span(plane) - 2) // plane.stride_h + 1, plane.out_height)
-        else:
-            rows = min((outputs - 1) * plane.stride_h + span(plane), plane.height)
         return {
-            "x": self._images * self._channels * rows * plane.width,
+            "x": self._images * self._channels * self._heights["x"] * plane.width,
             "w": self._filters * self._inner * plane.filter_height * plane.filter_width,
-            "y": self._images * self._filters * outputs * plane.out_width,
+            "y": self._images * self._filters * self._heights["y"] * plane.out_width,
         }
 
     # -------------------------------------------------------------------------------------------- time
@@ -119,20 +123,21 @@ class Model:
     def seconds(self, buffers: Buffers) -> float:
         """The time of a call: the first step, its other terms, and the other steps at the slowest of three.
 
-        A step is a piece of the output.
+        A step is a piece of the output. With one buffer for each tensor only the copy of a result overlaps
+        with that of the next operands.
         """
-        form = self._problem.form
+        form, rates = self._problem.form, self._rates
         terms = math.prod(self.counts[axis] for axis in form.inner)
         steps = self._distinct(form.output)
-        each = {tensor: self._in_seconds(tensor) for tensor in form.operands}
+        each = {tensor: rates.into(*self.copy(tensor)) for tensor in form.operands}
         into = sum(self._copies(tensor, buffers) * each[tensor] for tensor in form.operands) / (terms * steps)
-        compute = self._rates.routine(self._operations)
-        copies, nbytes = self._matrices(form.output), ITEM * self._elements[form.output]
-        out = self._rates.out(nbytes, copies)
+        compute, out = rates.routine(self._operations, self._stepped), rates.out(*self.copy(form.output))
+        first = sum(each.values()) + compute + out
         if buffers.depth == 1:
-            return steps * (terms * (into + compute) + out)
-        first = sum(each.values()) + compute + out + (terms - 1) * max(into, compute)
-        return first + (steps - 1) * max(terms * into, terms * compute, out)
+            first += (terms - 1) * (into + compute)
+            return first + (steps - 1) * ((terms - 1) * into + terms * compute + rates.together(into, out))
+        first += (terms - 1) * max(into, compute)
+        return first + (steps - 1) * max(terms * compute, rates.together(terms * into, out))
 
     @property
     def _operations(self) -> int:
@@ -140,14 +145,43 @@ class Model:
         plane = self._problem.plane
         return 2 * self._elements["y"] * self._inner * plane.filter_height * plane.filter_width
 
-    def _in_seconds(self, tensor: Tensor) -> float:
-        """The copy of a piece to the device."""
-        return self._rates.into(ITEM * self._elements[tensor], self._matrices(tensor))
+    @property
+    def _stepped(self) -> int:
+        """The filters of a group, if the routine computes them in steps."""
+        groups = self._channels // self._inner
+        return self._filters // groups if self._problem.routine == "conv2d" else 0
+
+    def copy(self, tensor: Tensor) -> tuple[int, int, int]:
+        """The bytes, matrices and columns of a piece: see `gpu.outofcore.matrices`."""
+        return ITEM * self._elements[tensor], self._matrices(tensor), self._columns(tensor)
+
+    def _has_some_channels(self, tensor: Tensor) -> bool:
+        """Whether the channels of images, or those of filters, are cut."""
+        if tensor == "w":
+            return self._inner < self._problem.group_channels
+        return self.counts["g"] * self.counts["c" if tensor == "x" else "f"] > 1
+
+    def _has_some_rows(self, tensor: Tensor) -> bool:
+        plane = self._problem.plane
+        return self._heights[tensor] < (plane.height if tensor == "x" else plane.out_height)
 
     def _matrices(self, tensor: Tensor) -> int:
-        """The matrices of a piece: see `gpu.outofcore.matrices`."""
-        channels = self.counts["g"] * self.counts["c" if tensor == "x" else "f"]
-        return self._images if tensor != "w" and channels > 1 and self.counts["h"] > 1 else 1
+        """The matrices of a piece."""
+        both = tensor != "w" and self._has_some_channels(tensor) and self._has_some_rows(tensor)
+        return self._images if both else 1
+
+    def _columns(self, tensor: Tensor) -> int:
+        """The columns of contiguous elements of a piece."""
+        plane, last = self._problem.plane, self._problem.layout == "NHWC"
+        if tensor == "w":
+            taps = plane.filter_height * plane.filter_width if last else 1
+            return self._filters * taps if self._has_some_channels(tensor) else 1
+        channels = self._channels if tensor == "x" else self._filters
+        if last and self._has_some_channels(tensor):
+            return self._elements[tensor] // channels
+        if self._has_some_rows(tensor):
+            return self._images * (1 if last else channels)
+        return self._images if self._has_some_channels(tensor) else 1
 
     def _copies(self, tensor: Tensor, buffers: Buffers) -> int:
         """How often pieces of an operand are copied: again in a loop around more of them than are kept.

@@ -14,7 +14,7 @@ from gpu.outofcore.pieces import Pieces
 from gpu.outofcore.problem import Problem
 
 Key: TypeAlias = Callable[[Pieces], tuple[int, float]]
-"""Bytes above the budget, and seconds: less is better."""
+"""Bytes of a piece of each tensor, or 0 if the budget holds their buffers; and seconds: less is better."""
 
 SPLIT_FIRST = ("images", "rows", "channels", "filters")
 """The order of the greedy search: what adds least traffic when it is split comes first."""

@@ -78,6 +78,20 @@ class Rates:
         half = self.both_bytes_per_second / 2
         return max(1.0, self.in_bytes_per_second / half), max(1.0, self.out_bytes_per_second / half)
 
+    def together(self, into: float, out: float) -> float:
+        """The seconds of copies to the device and to the host at once, which take these seconds alone.
+
+        Examples
+        --------
+        >>> Rates(0.0, 10.0, 0.0, 10.0, 0.0, 1.0, both_bytes_per_second=16.0).together(4.0, 2.0)
+        4.5
+        """
+        slower_in, slower_out = self.slowdowns
+        (_, shorter, slower), (_, longer, also) = sorted(
+            ((into * slower_in, into, slower_in), (out * slower_out, out, slower_out))
+        )
+        return longer + shorter * slower * (1 - 1 / also)
+
     def routine(self, operations: float, filters: int = 0) -> float:
         """The seconds of a routine; with ``filters``, of a `conv2d` with so many in a group.
 
@@ -101,12 +115,14 @@ def rates_of(machine: Machine) -> Rates:
             "without rates nothing can be planned\npass Options(rates=Rates(...))"
         )
     gpu, into, out = topology.gpus[0], topology.inward[0], topology.outward[0]
-    launch = gpu.routine_seconds(0.0, "float32")  # refuses a device without a rate for float32
+    in_alone, out_alone, both = topology.host_bandwidths(0)
     return Rates(
         into.latency_seconds,
-        into.bytes_per_second,
+        in_alone,
         out.latency_seconds,
-        out.bytes_per_second,
-        launch,
+        out_alone,
+        gpu.routine_seconds(0.0, "float32"),  # refuses a device without a rate for float32
         gpu.rates["float32"],
+        both,
+        filters_step=gpu.filters_step,
     )

@@ -52,6 +52,11 @@ class TileRoutine:
     operations: float
 
     @property
+    def filters(self) -> int:
+        """The filters of a group of `conv2d`, which devices compute in steps; 0 for its gradients."""
+        return self.shapes[1][0] // self.window.groups if self.name == "conv2d" else 0
+
+    @property
     def reads(self) -> tuple[Tile, ...]:
         """The operands, the bias, and the output if it is updated."""
         bias = (self.bias,) if self.bias else ()

@@ -152,9 +152,11 @@ def test_the_greedy_planner_is_as_good_as_an_exhaustive_search(routine: str, nam
     plan = explain(routine, *layer, device=Machine(), memory_budget=1 << 30)
     assert plan.buffers.total <= 1 << 30
     assert plan.timeline.seconds == pytest.approx(plan.seconds, rel=0.02)
-    reads = sum(np.prod(plan.problem.shape(tensor), dtype=float) * 4 for tensor in plan.problem.form.operands)
+    nbytes = {tensor: np.prod(plan.problem.shape(tensor), dtype=float) * 4 for tensor in TENSORS}
+    out = nbytes[plan.problem.form.output] / plan.rates.out_bytes_per_second
+    into = sum(nbytes[tensor] for tensor in plan.problem.form.operands) / plan.rates.in_bytes_per_second
     compute = plan.problem.operations / plan.rates.operations_per_second
-    assert plan.seconds <= 1.1 * max(compute, reads / plan.rates.in_bytes_per_second)
+    assert plan.seconds <= 1.1 * max(compute, plan.rates.together(into, out))
 
 
 @pytest.mark.slow
@@ -170,7 +172,7 @@ def test_planners_agree_within_three_percent(routine: str, name: str) -> None:
         for planner in ("greedy", "steepest", "exhaustive")
     }
     assert plans["exhaustive"].seconds <= plans["greedy"].seconds <= 1.03 * plans["exhaustive"].seconds
-    assert plans["exhaustive"].seconds <= plans["steepest"].seconds
+    assert plans["exhaustive"].seconds <= plans["steepest"].seconds <= 1.6 * plans["exhaustive"].seconds
 
 
 @pytest.mark.parametrize("planner", SEARCHES)
