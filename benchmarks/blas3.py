@@ -187,7 +187,7 @@ class Bench:
 def predicted(name: str, topology: Any, tile: int | None) -> tuple[Case, float]:
     """A row's case on matrices that take no memory, and the seconds that the model says."""
     import simwarp
-    from simwarp.lab.blas.unbacked import unbacked
+    from simwarp.lab.unbacked import unbacked
 
     prefix, kind, n, _ = parts_of(name)
     operands = object.__new__(Operands)

@@ -750,8 +750,9 @@ def _number(value: float) -> str:
 @cache
 def _trace(routine: str, size: int, tile: int, topology: str) -> Mapping[str, Any]:
     """What ``simwarp blas trace`` finds on a simulated machine."""
-    parts = {name: import_module(f"simwarp.lab.blas.{name}") for name in ("machines", "report", "request")}
-    on = parts["machines"].host(parts["machines"].topology_of(topology))
+    parts = {name: import_module(f"simwarp.lab.blas.{name}") for name in ("report", "request")}
+    machines = import_module("simwarp.lab.machines")
+    on = machines.host(machines.topology_of(topology))
     options = import_module("gpu.blas3").Options()
     facts: Mapping[str, Any] = parts["report"].traced(
         parts["request"].Request.of(routine, size), tile, on, options

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,9 +10,18 @@ import typer
 from rich.progress import MofNCompleteColumn
 from rich.text import Text
 
-from reference.files import write_output
 from simwarp.cli.blas_bench import bench_command
-from simwarp.cli.output import Json, OneDevice, as_options, print_json, table, total_bar, wide_console
+from simwarp.cli.output import (
+    Json,
+    OneDevice,
+    Topology,
+    as_options,
+    print_json,
+    table,
+    total_bar,
+    wide_console,
+    write_text,
+)
 from simwarp.draw.roofline import si
 from simwarp.draw.text import printable
 
@@ -28,9 +36,6 @@ Routine = Annotated[str, typer.Argument(help="A BLAS name, e.g. dgemm.")]
 M = Annotated[int, typer.Argument(min=0, help="Rows of the result.")]
 N = Annotated[int | None, typer.Argument(min=0, help="Its columns; by default M.")]
 K = Annotated[int | None, typer.Argument(min=0, help="Length of the sums; by default M.")]
-Machine = Annotated[
-    str, typer.Option("--topology", help="H100, H100x2, H200, H200x2, H200x4, EIGHT, EVEREST or MAKALU.")
-]
 Tile = Annotated[int | None, typer.Option(min=1, help="Rows and columns of a tile; by default by the plan.")]
 Alpha = Annotated[float, typer.Option(help="The factor of the product.")]
 Beta = Annotated[float, typer.Option(help="The factor of C; with 0 it is not read.")]
@@ -58,7 +63,7 @@ def explain_command(
     m: M,
     n: N = None,
     k: K = None,
-    topology: Machine = "H200",
+    topology: Topology = "H200",
     tile: Tile = None,
     alpha: Alpha = 1.0,
     beta: Beta = 1.0,
@@ -71,7 +76,8 @@ def explain_command(
     as_json: Json = False,
 ) -> int:
     """Show the plan of a call, and the time and the rate that a simulated machine predicts for it."""
-    from simwarp.lab.blas import machines, report, variants
+    from simwarp.lab import machines
+    from simwarp.lab.blas import report, variants
 
     flags = {"side": side, "uplo": uplo, "trans_a": trans_a, "trans_b": trans_b, "diag": diag}
     request = _request(routine, (m, n, k), alpha, beta, flags)
@@ -95,7 +101,7 @@ def trace_command(
     m: M,
     n: N = None,
     k: K = None,
-    topology: Machine = "H200",
+    topology: Topology = "H200",
     tile: Tile = None,
     alpha: Alpha = 1.0,
     beta: Beta = 1.0,
@@ -128,7 +134,8 @@ def trace_command(
     ] = None,
 ) -> int:
     """Run a call, show what each device did, and draw its streams' operations."""
-    from simwarp.lab.blas import machines, report, variants
+    from simwarp.lab import machines
+    from simwarp.lab.blas import report, variants
 
     other = None if with_file is None else report.read(with_file)
     flags = {"side": side, "uplo": uplo, "trans_a": trans_a, "trans_b": trans_b, "diag": diag}
@@ -140,9 +147,9 @@ def trace_command(
     facts |= {"variant": variant}
     print_json(facts) if as_json == "-" else _show(facts)
     if as_json not in (None, "-"):
-        _write(as_json, json.dumps(facts) + "\n", "choose another file with --json")
+        write_text(as_json, json.dumps(facts) + "\n", "--json")
     if out is not None:
-        _write(out, _picture(facts, other, marks), "choose another file with --out")
+        write_text(out, _picture(facts, other, marks), "--out")
     return 0
 
 
@@ -163,11 +170,6 @@ def _picture(facts: dict[str, Any], other: dict[str, Any] | None, has_marks: boo
 
     marks = marks_of_report(facts) if has_marks else []
     return to_svg([facts] if other is None else [other, facts], marks)
-
-
-def _write(path: Path | str, text: str, advice: str) -> None:
-    write_output(path, lambda file: file.write(text.encode()), advice)
-    sys.stderr.write(f"wrote {path}\n")
 
 
 # --------------------------------------------------------------------------------------------------

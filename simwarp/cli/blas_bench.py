@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,16 +11,13 @@ from rich.progress import MofNCompleteColumn
 from rich.text import Text
 
 from reference.errors import SchemeError
-from reference.files import write_output
-from simwarp.cli.output import OneDevice, print_json, table, total_bar, wide_console
+from simwarp.cli.output import OneDevice, Topology, print_json, table, total_bar, wide_console, write_text
 from simwarp.draw.blas import to_svg
 from simwarp.draw.roofline import si
 
 
 def bench_command(
-    topology: Annotated[
-        str, typer.Option(help="H100, H100x2, H200, H200x2, H200x4, EIGHT, EVEREST or MAKALU.")
-    ] = "EVEREST",
+    topology: Topology = "EVEREST",
     routines: Annotated[
         str, typer.Option(metavar="NAME,…", help="BLAS names; all is those of the paper.")
     ] = "dgemm",
@@ -69,9 +65,9 @@ def bench_command(
         found = measured(grid, progress)
     print_json(found) if as_json == "-" else _show(found)
     if as_json not in (None, "-"):
-        _write(as_json, json.dumps(found, indent=1) + "\n", "choose another file with --json")
+        write_text(as_json, json.dumps(found, indent=1) + "\n", "--json")
     if plot is not None:
-        _write(plot, to_svg(found), "choose another file with --plot")
+        write_text(plot, to_svg(found), "--plot")
     return 0
 
 
@@ -87,11 +83,6 @@ def _numbers(option: str, text: str) -> tuple[int, ...]:
     except ValueError:
         advice = f"give e.g. {option} 1,2"
         raise SchemeError(f"{option} {text}\nintegers between commas are needed\n{advice}") from None
-
-
-def _write(path: Path | str, text: str, advice: str) -> None:
-    write_output(path, lambda file: file.write(text.encode()), advice)
-    sys.stderr.write(f"wrote {path}\n")
 
 
 def _show(found: dict[str, Any]) -> None:

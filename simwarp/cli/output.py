@@ -20,6 +20,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeR
 from rich.table import Table
 
 from reference.errors import NoGpuError, SimwarpError
+from reference.files import write_output
 from simwarp.cli.files import write_svg
 from simwarp.draw import to_svg, to_text
 from simwarp.draw.picture import Picture
@@ -36,6 +37,10 @@ _ARGUMENT = re.compile(r"\b(\w+)=(True\b|'[^']*'|\"[^\"]*\"|\((?:[^()]|\([^()]*\
 """An argument with its value in an error message: ``word=16``."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print a machine-readable report.")]
+Topology = Annotated[
+    str,
+    typer.Option("--topology", help="H100, H100x2, H200, H200x2, H200x4, EIGHT, EVEREST, MAKALU or P100."),
+]
 Svg = Annotated[Path | None, typer.Option(help="Write an SVG file instead.", metavar="FILE")]
 
 
@@ -67,6 +72,12 @@ def cuda_device(advice: str = "give --device sim to run on the simulator") -> An
 def print_json(value: Any, indent: int = 2) -> None:
     """Print a value as JSON on stdout."""
     sys.stdout.write(json.dumps(value, indent=indent, default=str) + "\n")
+
+
+def write_text(path: Path | str, text: str, option: str) -> None:
+    """Write a file that an option names, and say so on stderr."""
+    write_output(path, lambda file: file.write(text.encode()), f"choose another file with {option}")
+    sys.stderr.write(f"wrote {path}\n")
 
 
 def print_report(facts: Any, text: str, as_json: bool) -> None:

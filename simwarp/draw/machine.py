@@ -51,7 +51,8 @@ def to_svg(runs: Sequence[Mapping[str, Any]], marks: Iterable[Mark] = ()) -> str
     Parameters
     ----------
     runs : sequence of mapping
-        What ``simwarp blas trace --json`` writes.
+        What ``simwarp blas trace --json`` writes, or with a ``call`` in place of routine and sizes. The
+        ``device`` of a timeline that a model predicts is "model".
     marks : iterable of Mark
         Points of the last run.
 
@@ -94,8 +95,8 @@ _Rows = dict[tuple[int, int], float]
 
 def _title(run: Mapping[str, Any]) -> str:
     """What ran where, and how fast."""
-    where = "simulated " if run["device"] == "sim" else ""
-    call = f"{run['routine']} {run['m']} × {run['n']} × {run['k']}, tiles of {run['tile']}"
+    where = {"sim": "simulated ", "model": "the model of "}.get(run["device"], "")
+    call = run["call"] if "call" in run else "{routine} {m} × {n} × {k}, tiles of {tile}".format(**run)
     speed = f"{si(run['seconds'], 's')}, {si(run['rate'], 'FLOP/s')}"
     return printable(f"{call}, {where}{run['machine']}: {speed}")
 

@@ -12,7 +12,7 @@ from math import ceil, log2, sqrt
 from typing import Literal
 
 from gpu.blas3 import ProcessGrid, Statistics, dgemm
-from simwarp.lab.blas.unbacked import unbacked
+from simwarp.lab.unbacked import unbacked
 from simwarp.machine import H200x4, Machine, Topology
 
 PANELS = (4096, 8192, 16384, 32768)

@@ -19,9 +19,9 @@ from simwarp.draw import curves
 from simwarp.draw.machine import Mark, nice_step, to_svg
 from simwarp.lab.blas import report, table
 from simwarp.lab.blas.life import marks_of
-from simwarp.lab.blas.machines import TOPOLOGIES, first, host, topology_of
 from simwarp.lab.blas.request import Request
 from simwarp.lab.blas.variants import VARIANTS, variant
+from simwarp.lab.machines import TOPOLOGIES, first, host, topology_of
 from simwarp.machine import Route
 from support.fake_gpus import gpus
 

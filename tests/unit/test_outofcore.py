@@ -11,7 +11,7 @@ from gpu.outofcore import Options, Pieces, Statistics, explain
 from gpu.outofcore.problem import FORMS
 from reference.errors import DtypeError, FormatError, LaunchError, SchemeError, ShapeError
 from reference.training import ACTIVATIONS, error_of
-from simwarp.lab.blas.unbacked import unbacked
+from simwarp.lab.unbacked import unbacked
 from simwarp.machine import (
     EVEREST,
     H200,
@@ -149,7 +149,7 @@ def test_filters_and_pieces_that_stay_are_copied_once() -> None:
 
 def test_copies_overlap_the_computation() -> None:
     layer: Any = (64, 64, 56, 56), (64, 64, 3, 3)
-    arrays = [unbacked((int(np.prod(shape)), 1), np.float32).reshape(shape) for shape in layer]
+    arrays = [unbacked(shape, np.float32, "C") for shape in layer]
     for depth in (1, 2, 3):
         machine = Machine(EVEREST, values=False)
         options = Options(depth=depth)
@@ -165,7 +165,7 @@ def test_copies_overlap_the_computation() -> None:
 
 def test_more_than_two_to_the_31_elements() -> None:
     layer: Any = (700, 64, 224, 224), (64, 64, 3, 3)
-    x, w, y = (unbacked((int(np.prod(shape)), 1), np.float32).reshape(shape) for shape in (*layer, layer[0]))
+    x, w, y = (unbacked(shape, np.float32, "C") for shape in (*layer, layer[0]))
     assert x.size > 2**31
     machine, statistics = Machine(H200, values=False), Statistics()
     gpu.outofcore.conv2d(x, w, device=machine, out=y, memory_budget=1 << 32, statistics=statistics)

@@ -15,8 +15,8 @@ from gpu.blas3.execute import execute
 from reference.errors import InputFileError, SimwarpError
 from reference.files import open_input
 from reference.types.timeline import Timeline
-from simwarp.lab.blas.machines import Host
 from simwarp.lab.blas.request import Request
+from simwarp.lab.machines import Host
 from simwarp.lab.network_studies import Facts
 
 ROUTES = ("in", "out", "peer")

@@ -16,8 +16,8 @@ from gpu.blas3.problem import PREFIXES, RANK_K, TRIANGULAR, Name, Problem
 from reference.blas3 import error_of
 from reference.errors import SchemeError
 from reference.types.arguments import check_option
-from simwarp.lab.blas.unbacked import unbacked
 from simwarp.lab.network_studies import room
+from simwarp.lab.unbacked import unbacked
 
 Matrices: TypeAlias = dict[Name, npt.NDArray[Any]]
 LETTERS = {"side": "LR", "uplo": "UL", "trans_a": "NTC", "trans_b": "NTC", "diag": "NU"}

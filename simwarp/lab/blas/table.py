@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import simwarp
 from reference.errors import ShapeError
-from simwarp.lab.blas.machines import opened
 from simwarp.lab.blas.report import run
 from simwarp.lab.blas.request import Request
 from simwarp.lab.blas.variants import variant
+from simwarp.lab.machines import opened
 from simwarp.lab.network_studies import Facts, Progress
 from simwarp.testing import golden
 

@@ -1,4 +1,4 @@
-"""The machines that ``simwarp blas`` runs on, by name."""
+"""The machines that ``simwarp blas`` and ``simwarp ooc`` run on, by name."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from simwarp.machine import (
     H100,
     H200,
     MAKALU,
+    P100,
     H100x2,
     H200x2,
     H200x4,
@@ -33,6 +34,7 @@ TOPOLOGIES: dict[str, Topology] = {
     "EIGHT": EIGHT,
     "EVEREST": EVEREST,
     "MAKALU": MAKALU,
+    "P100": P100,
 }
 """The topologies by their names in `simwarp.machine`."""
 
