@@ -87,8 +87,8 @@ class Options:
     advance: Advance = "stream"
     copies: Copies = "ordered"
     addend: Addend = "late"
-    ahead: int = 4
-    station: int = 8
+    ahead: int = 2
+    station: int = 4
     on_device_loss: Loss = "raise"
     progress: Callable[[int, int], object] | None = None
 
@@ -118,4 +118,6 @@ class Options:
         >>> Options.paper().peer
         'completed'
         """
-        return cls(peer="completed", queue="rows", advance="batch", copies="stream", addend="first")
+        return cls(
+            peer="completed", queue="rows", advance="batch", copies="stream", addend="first", station=8
+        )

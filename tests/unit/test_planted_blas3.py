@@ -72,6 +72,10 @@ def in_place_product() -> Drawn:
     return triangular("dtrmm")
 
 
+DEEP = {"ahead": 4, "station": 8}
+"""More is queued and stolen than by default."""
+
+
 @dataclass(frozen=True)
 class World:
     """A call, its devices and options, and the least memory or a multiple of it."""
@@ -89,7 +93,7 @@ class World:
         return "-".join(map(str, (self.make.__name__, f"{len(gpus)}x{gpus[0].name}", *self.options.values())))
 
     def run(self, seed: int) -> None:
-        drawn, options = self.make(), Options(**self.options)
+        drawn, options = self.make(), Options(**DEEP | self.options)
         before = {name: x.copy() for name, x in drawn.matrices.items()}
         call, machine = drawn.call(), Machine(self.topology, seed=seed, jitter=20.0)
         needed = plan_of(call.problem, TILE, [1 << 30] * machine.devices, options).needed
