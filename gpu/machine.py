@@ -165,6 +165,10 @@ class Machine(Protocol):
     def unpin(self, array: npt.NDArray[Any]) -> None:
         """Undo one `pin` of the array."""
 
+    def pins(self, array: npt.NDArray[Any]) -> int:
+        """The pins of an array that no `unpin` has undone."""
+        ...
+
     def stream(self, device: int) -> Stream:
         """A new stream of a device."""
         ...

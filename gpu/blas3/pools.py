@@ -1,4 +1,7 @@
-"""Memory for the tiles of one device, within a budget: a heap, or the driver's allocations."""
+"""Memory for the tiles of one device, within a budget: a heap, or the driver's allocations.
+
+What is still allocated when a call ends is freed by `gpu.cleanup`.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,6 @@ class Pool(Protocol):
     def free(self, tile: Tile) -> None:
         """Return a tile; all work on it must have ended."""
 
-    def close(self) -> None:
-        """Return everything to the machine."""
-
 
 class HeapPool:
     """Tiles in one allocation, all of the size of the largest: no gap is then too short for another tile."""
@@ -30,7 +30,7 @@ class HeapPool:
     def __init__(
         self, machine: Machine, device: int, nbytes: int, segment: int, dtype: np.dtype[Any]
     ) -> None:
-        self._machine, self._dtype, self._segment = machine, dtype, segment
+        self._dtype, self._segment = dtype, segment
         self._memory = machine.allocate(device, nbytes)
         self._heap = Heap(nbytes)
 
@@ -44,10 +44,6 @@ class HeapPool:
     def free(self, tile: Tile) -> None:
         """Return the segment."""
         self._heap.free(tile.offset)
-
-    def close(self) -> None:
-        """Return the allocation."""
-        self._machine.free(self._memory)
 
 
 class NativePool:
@@ -73,8 +69,3 @@ class NativePool:
         """Return its memory."""
         self._machine.free(self._live.pop(id(tile.memory)))
         self._left += self._segment
-
-    def close(self) -> None:
-        """Return all memory that is still in use."""
-        while self._live:
-            self._machine.free(self._live.popitem()[1])

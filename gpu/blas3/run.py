@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +18,7 @@ from gpu.blas3.pools import HeapPool, NativePool
 from gpu.blas3.stations import Stations
 from gpu.blas3.statistics import DeviceStatistics, Statistics
 from gpu.blas3.worker import DeviceWorker
+from gpu.cleanup import leaving_nothing
 from gpu.machine import Machine, Tile
 from reference.errors import DeviceLostError
 
@@ -146,13 +146,9 @@ def _run(
 ) -> None:
     """Run the workers of some devices."""
     machine, make = run.machine, _POOLS[run.options.allocation]
-    with ExitStack() as stack:
-        for matrix in _distinct(call):
-            machine.pin(matrix)
-            stack.callback(machine.unpin, matrix)
+    with leaving_nothing(machine, _distinct(call)):
         for device in devices:
             pool = make(machine, device, plan.pool(device), plan.segment, call.problem.dtype)
-            stack.callback(pool.close)
             run.workers[device] = DeviceWorker(run, device, pool, counts[device])
         run.go_home({block for task in plan.tasks for block in task.reads()} if call.on_devices else ())
         machine.run([worker.work() for worker in run.workers.values()])

@@ -231,6 +231,10 @@ class CudaMachine:
         """Undo one `pin` of the array; the host must have waited for its copies."""
         self._pins.unpin(array)
 
+    def pins(self, array: npt.NDArray[Any]) -> int:
+        """The pins of an array that no `unpin` has undone."""
+        return self._pins.count(array)
+
     # ------------------------------------------------------------------------------------------ streams
 
     def stream(self, device: int) -> Stream:

@@ -127,6 +127,11 @@ class Pins:
         """Whether a pinned array holds all these addresses."""
         return any(one.start <= start and end <= one.end for one in self._pinned.values())
 
+    def count(self, array: npt.NDArray[Any]) -> int:
+        """The pins of an array."""
+        found = self._pinned.get(_bounds(array))
+        return found.count if found else 0
+
     # ------------------------------------------------------------------------------------------- pin
 
     def pin(self, array: npt.NDArray[Any]) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import ExitStack
 from typing import Any
 
 import numpy.typing as npt
 
+from gpu.cleanup import leaving_nothing
 from gpu.machine import Machine
 from gpu.outofcore.options import Options
 from gpu.outofcore.pieces import Pieces
@@ -39,12 +39,8 @@ def planned(
 def compute(machine: Machine, plan: Plan, arrays: Mapping[str, Array], statistics: Statistics | None) -> None:
     """Compute a call into its output array."""
     begin = machine.seconds()
-    with ExitStack() as stack:
-        for array in arrays.values():
-            machine.pin(array)
-            stack.callback(machine.unpin, array)
+    with leaving_nothing(machine, [*arrays.values()]):
         memory = machine.allocate(0, plan.buffers.total)
-        stack.callback(machine.free, memory)
         pipeline = Pipeline(machine, plan.problem, plan.buffers, memory, arrays)
         machine.run([pipeline.work(plan.tasks())])
     if statistics is not None:

@@ -84,6 +84,11 @@ class Host:
             del self._pinned[bounds]
         pinned.count -= 1
 
+    def pins(self, array: npt.NDArray[Any]) -> int:
+        """The pins of an array that no unpin has undone."""
+        pinned = self._pinned.get(byte_bounds(array_of(array, "the array")))
+        return pinned.count if pinned else 0
+
     def pinned(self) -> int:
         """The number of pinned arrays."""
         return len(self._pinned)

@@ -237,6 +237,10 @@ class Machine:
         """
         self._host.unpin(array)
 
+    def pins(self, array: npt.NDArray[Any]) -> int:
+        """The pins of an array that no `unpin` has undone."""
+        return self._host.pins(array)
+
     # ------------------------------------------------------------------------------------------ streams
 
     def stream(self, device: int) -> Stream:

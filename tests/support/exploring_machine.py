@@ -115,6 +115,12 @@ class ExploringMachine:
         self.memories.remove(memory)
         self.budgets[memory.device] += memory.nbytes
 
+    def allocated(self, device: int) -> list[Bytes]:
+        return [memory for memory in self.memories if memory.device == device]
+
+    def pins(self, array: Any) -> int:
+        return sum(other is array for other in self.pinned)
+
     def pin(self, array: Any) -> None:
         self.pinned.append(array)
 

@@ -49,7 +49,7 @@ class ShuffledMachine:
         self.draw = random.Random(seed)
         self.budgets = [budget] * devices
         self.queues: list[Queue] = []
-        self.live: set[int] = set()
+        self.live: dict[int, Bytes] = {}
         self.pinned: dict[int, int] = {}
         self.count = 0
 
@@ -63,13 +63,19 @@ class ShuffledMachine:
         assert nbytes <= self.budgets[device]
         self.budgets[device] -= nbytes
         memory = Bytes(device, nbytes, np.full(nbytes, 0xFF, np.uint8))
-        self.live.add(id(memory))
+        self.live[id(memory)] = memory
         return memory
 
     def free(self, memory: Any) -> None:
-        self.live.remove(id(memory))
+        del self.live[id(memory)]
         self.budgets[memory.device] += memory.nbytes
         memory.data[:] = 0xFF
+
+    def allocated(self, device: int) -> list[Bytes]:
+        return [memory for memory in self.live.values() if memory.device == device]
+
+    def pins(self, array: Any) -> int:
+        return self.pinned.get(id(array), 0)
 
     def pin(self, array: Any) -> None:
         self.pinned[id(array)] = self.pinned.get(id(array), 0) + 1

@@ -1,0 +1,41 @@
+"""What a call takes of a machine, and gives back however it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy.typing as npt
+
+from gpu.machine import Machine
+
+Array = npt.NDArray[Any]
+
+
+@contextmanager
+def leaving_nothing(machine: Machine, arrays: Sequence[Array]) -> Generator[None]:
+    """Pin arrays for a block, which may allocate memory; at its end both are as before.
+
+    What is there decides, and not what was noted: Ctrl-C may come between an allocation and any note of it.
+    """
+    devices = range(machine.devices)
+    known = {id(memory) for device in devices for memory in machine.allocated(device)}
+    pins = [(array, machine.pins(array)) for array in arrays]
+    try:
+        for array in arrays:
+            machine.pin(array)
+        yield
+    finally:
+        with ExitStack() as stack:
+            for array, count in pins:
+                stack.callback(_unpin, machine, array, count)
+            for memory in [memory for device in devices for memory in machine.allocated(device)]:
+                if id(memory) not in known:
+                    stack.callback(machine.free, memory)
+
+
+def _unpin(machine: Machine, array: Array, count: int) -> None:
+    """Undo all pins of an array but some."""
+    while machine.pins(array) > count:
+        machine.unpin(array)
