@@ -21,6 +21,7 @@ from simwarp.cli.fuzz import fuzz_command
 from simwarp.cli.info import info_command
 from simwarp.cli.layout import layout_command
 from simwarp.cli.net import net_app
+from simwarp.cli.ooc import ooc_app
 from simwarp.cli.output import STOPPED
 from simwarp.cli.probe import probe_command
 from simwarp.cli.record import record_command
@@ -47,6 +48,7 @@ PANELS: dict[str, dict[str, Any]] = {
     },
     "Networks": {"net": net_app},
     "Several devices": {"blas": blas_app},
+    "Larger than the device": {"ooc": ooc_app},
     "This installation": {"info": info_command, "cache": cache_app},
     "Laboratory": {"fuzz": fuzz_command, "probe": probe_command, "record": record_command},
 }

@@ -324,6 +324,6 @@ P100 = Topology(
     (_P100,),
     (_PCIE3_X16,),
     (_PCIE3_X16,),
-    shared=host_group(range(1), 12 * _GB, 12 * _GB, 18.8 * _GB)[2:],
+    shared=host_group(range(1), 12 * _GB, 12 * _GB, 19 * _GB)[2:],
 )
 """One P100 and its host."""

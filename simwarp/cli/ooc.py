@@ -1,0 +1,219 @@
+"""The commands ``simwarp ooc explain`` and ``trace``: convolutions larger than their device."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from reference.errors import SchemeError
+from simwarp.cli.ooc_bench import bench_command
+from simwarp.cli.output import Json, Topology, as_options, print_json, table, wide_console, write_text
+from simwarp.draw.roofline import si
+
+ooc_app = typer.Typer(
+    help="Convolutions larger than the device: plans, timelines, and the paper's figures.",
+    no_args_is_help=True,
+)
+ooc_app.command("bench")(bench_command)
+
+Routine = Annotated[str, typer.Argument(help="conv2d, conv2d_backward_data or conv2d_backward_filter.")]
+Images = Annotated[str, typer.Argument(metavar="N,C,H,W", help="Images, channels, rows and columns.")]
+Filters = Annotated[str, typer.Option(metavar="O,R,S", help="Filters, their rows and columns.")]
+Stride = Annotated[str, typer.Option(metavar="S[,S]", help="Down and across.")]
+Padding = Annotated[str, typer.Option(help="SAME, VALID, or top,bottom,left,right.")]
+Dilation = Annotated[str, typer.Option(metavar="D[,D]", help="Down and across.")]
+Groups = Annotated[int, typer.Option(help="Groups of channels and filters.")]
+Layout = Annotated[str, typer.Option(help="NCHW or NHWC, in the host's memory.")]
+Bias = Annotated[bool, typer.Option("--bias", help="Whether conv2d adds one.")]
+Activation = Annotated[str | None, typer.Option(help="relu, tanh or sigmoid.")]
+Budget = Annotated[
+    str | None,
+    typer.Option(metavar="BYTES", help="Of the device, e.g. 500MB or 1GiB; by default all that it has."),
+]
+Planner = Annotated[str, typer.Option(help="greedy, steepest or exhaustive.")]
+Pieces = Annotated[
+    str | None,
+    typer.Option(metavar="N,H,C,O", help="Images, rows, channels, filters of a piece; by default planned."),
+]
+Depth = Annotated[int, typer.Option(help="The most buffers for pieces of each tensor.")]
+_NAMES = {
+    "routine": "ROUTINE",
+    "memory_budget": "--budget",
+    "has_bias": "--bias",
+    **{name: f"--{name}" for name in ("stride", "padding", "dilation", "groups", "layout", "activation")},
+    **{name: f"--{name}" for name in ("planner", "pieces", "depth")},
+}
+
+
+@ooc_app.command("explain")
+def explain_command(
+    routine: Routine,
+    images: Images,
+    filters: Filters,
+    stride: Stride = "1",
+    padding: Padding = "SAME",
+    dilation: Dilation = "1",
+    groups: Groups = 1,
+    layout: Layout = "NCHW",
+    bias: Bias = False,
+    activation: Activation = None,
+    topology: Topology = "H200",
+    budget: Budget = None,
+    planner: Planner = "greedy",
+    pieces: Pieces = None,
+    depth: Depth = 3,
+    as_json: Json = False,
+) -> int:
+    """Show the plan of a call, and the time that the model predicts."""
+    from simwarp.lab import machines
+    from simwarp.lab.outofcore import report
+
+    on = machines.host(machines.topology_of(topology))
+    geometry = {"stride": stride, "padding": padding, "dilation": dilation}
+    others = {"groups": groups, "layout": layout, "bias": bias, "activation": activation}
+    with as_options(**_NAMES):
+        request = _request(routine, images, filters, geometry, others)
+        plan = replace(request, limits=_limits(budget, planner, pieces, depth)).plan(on.machine)
+    facts = report.planned(plan, on)
+    if as_json:
+        print_json(facts)
+        return 0
+    console = wide_console(highlight=False)
+    console.print(Text(str(plan)))
+    found = facts["predicted"]
+    console.print(Text(f"{si(found['rate'], 'FLOP/s')} on {on.name}; by the formula {si(plan.seconds, 's')}"))
+    return 0
+
+
+@ooc_app.command("trace")
+def trace_command(
+    routine: Routine,
+    images: Images,
+    filters: Filters,
+    stride: Stride = "1",
+    padding: Padding = "SAME",
+    dilation: Dilation = "1",
+    groups: Groups = 1,
+    layout: Layout = "NCHW",
+    bias: Bias = False,
+    activation: Activation = None,
+    topology: Topology = "H200",
+    budget: Budget = None,
+    planner: Planner = "greedy",
+    pieces: Pieces = None,
+    depth: Depth = 3,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw the predicted timeline and the machine's as SVG."),
+    ] = None,
+    as_json: Annotated[
+        str | None,
+        typer.Option("--json", metavar="FILE", help="Write the report and both timelines; - prints it."),
+    ] = None,
+) -> int:
+    """Run a call on a simulated machine without values, beside what the model predicts."""
+    from simwarp.draw.machine import to_svg
+    from simwarp.lab import machines
+    from simwarp.lab.outofcore import report
+
+    on = machines.host(machines.topology_of(topology))
+    geometry = {"stride": stride, "padding": padding, "dilation": dilation}
+    others = {"groups": groups, "layout": layout, "bias": bias, "activation": activation}
+    with as_options(**_NAMES):
+        request = _request(routine, images, filters, geometry, others)
+        facts = report.traced(replace(request, limits=_limits(budget, planner, pieces, depth)), on)
+    print_json(facts) if as_json == "-" else _show(facts)
+    if as_json not in (None, "-"):
+        write_text(as_json, json.dumps(facts) + "\n", "--json")
+    if out is not None:
+        write_text(out, to_svg(report.runs_of(facts)), "--out")
+    return 0
+
+
+def _request(
+    routine: str, images: str, filters: str, geometry: dict[str, str], others: dict[str, Any]
+) -> Any:
+    """The call without its limits."""
+    from simwarp.lab.outofcore.report import Request
+
+    batch, channels, height, width = _numbers("N,C,H,W", images, (4,))
+    count, rows, columns = _numbers("--filters", filters, (3,))
+    inner = channels // max(1, others["groups"])
+    sizes = (batch, channels, height, width), (count, inner, rows, columns)
+    if others["layout"] == "NHWC":
+        sizes = (batch, height, width, channels), (count, rows, columns, inner)
+    for name in ("stride", "dilation"):
+        down, *across = _numbers(f"--{name}", geometry[name], (1, 2))
+        others[name] = (down, *across) if across else down
+    return Request(routine, *sizes, others | {"padding": _padding(geometry["padding"])})
+
+
+def _padding(text: str) -> Any:
+    """A name, or rows and columns on all sides."""
+    if text.isalpha():
+        return text
+    top, bottom, left, right = _numbers("--padding", text, (4,))
+    return (top, bottom), (left, right)
+
+
+def _limits(budget: str | None, planner: str, pieces: str | None, depth: int) -> dict[str, Any]:
+    """The budget, the pieces and the options of a call."""
+    from gpu import outofcore
+
+    chosen: Any = planner
+    return {
+        "memory_budget": None if budget is None else _bytes(budget),
+        "pieces": None if pieces is None else outofcore.Pieces(*_numbers("--pieces", pieces, (4,))),
+        "options": outofcore.Options(planner=chosen, depth=depth),
+    }
+
+
+def _bytes(text: str) -> int:
+    """A number of bytes, in decimal or binary units.
+
+    >>> _bytes("1.5GB"), _bytes("1 MiB"), _bytes("4096")
+    (1500000000, 1048576, 4096)
+    """
+    found = re.fullmatch(r"(\d+\.?\d*)\s*([kKMGT]?)(i?)B?", text.strip())
+    if found is None:
+        raise SchemeError(
+            f"--budget {text}\na number of bytes is needed, with or without a unit\ngive e.g. --budget 500MB"
+        )
+    number, unit, binary = found.groups()
+    return int(float(number) * (1024 if binary else 1000) ** " KMGT".index(unit.upper() or " "))
+
+
+def _numbers(option: str, text: str, counts: tuple[int, ...]) -> tuple[int, ...]:
+    """So many integers between commas."""
+    try:
+        found = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        found = ()
+    if len(found) not in counts:
+        needed = " or ".join(map(str, counts))
+        example = ",".join("1" * counts[-1])
+        raise SchemeError(
+            f"{option} {text}\n{needed} integers between commas are needed\ngive e.g. {option} {example}"
+        )
+    return found
+
+
+def _show(facts: dict[str, Any]) -> None:
+    """Print what the model and the machine say."""
+    console = wide_console(highlight=False)
+    call = " × ".join(map(str, facts["x"]))
+    moved = f"{si(facts['bytes']['in'], 'B')} in, {si(facts['bytes']['out'], 'B')} out"
+    console.print(Text(f"{facts['routine']} of {call} on simulated {facts['machine']}: {moved}"))
+    shown = table("", numbers=("time", "rate", "copies in", "routines", "copies out"))
+    for name in ("predicted", "measured"):
+        found = facts[name]
+        busy = (si(found["busy"][kind], "s") for kind in ("in", "routine", "out"))
+        shown.add_row(name, si(found["seconds"], "s"), si(found["rate"], "FLOP/s"), *busy)
+    console.print(shown)
+    console.print(Text(f"model error {facts['model_error']:.2%}"))

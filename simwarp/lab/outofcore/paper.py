@@ -1,0 +1,210 @@
+"""Results of the paper on ooc_cuDNN, remade on a simulated P100: table 4 and figures 9, 12 and 13.
+
+Filters are of 3 x 3, images and results in the host's memory. The simulated GPU computes at one rate, where
+cuDNN is slower for few channels and small images.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+import simwarp
+from gpu.outofcore import Options, Plan
+from reference.errors import SchemeError
+from simwarp.lab.machines import host
+from simwarp.lab.network_studies import Facts, Progress
+from simwarp.lab.outofcore.report import Request, busy, ran
+from simwarp.machine import P100
+from simwarp.testing import golden
+
+Run: TypeAlias = Callable[[], Facts]
+
+PROBLEMS = {
+    "n=1, c=64, 8192×4096": (1, 64, 8192, 4096),
+    "n=1, c=256, 1024×1024": (1, 256, 1024, 1024),
+    "n=512, c=64, 256×256": (512, 64, 256, 256),
+}
+"""Those of table 4: images, channels and filters, rows and columns."""
+PLANNERS = ("greedy", "steepest", "exhaustive")
+TABLE_4 = ((2574, 2522, 2654), (6787, 5142, 7024), (2681, 2383, 2721))
+"""The printed GFLOPS of each problem, by greedy, steepest descent, and the best of all."""
+CHANNELS = (64, 128, 256, 384, 512, 768, 1024, 1536, 2048, 2560)
+BATCHES = (32, 64, 128, 192, 256, 512, 1024)
+VGG_RATE = 2.805e12
+"""The most that the paper's VGG16 reached in core, in operations per second."""
+BUFFERS = 1 << 30
+"""The budget of a layer of VGG16, in bytes."""
+RESERVED = 2 << 30
+"""Bytes beside the maps in core: filters and gradients, those of dense layers included, and workspace."""
+
+
+class Layer(NamedTuple):
+    """A convolution of VGG16: its channels, filters, and rows (as many columns)."""
+
+    name: str
+    channels: int
+    filters: int
+    rows: int
+
+    def request(self, batch: int, routine: str = "conv2d", budget: int | None = None) -> Request:
+        """A call; `conv2d` with bias and ReLU."""
+        fused = {"bias": True, "activation": "relu"} if routine == "conv2d" else {}
+        images = batch, self.channels, self.rows, self.rows
+        return Request(routine, images, (self.filters, self.channels, 3, 3), fused, {"memory_budget": budget})
+
+
+VGG16 = tuple(
+    Layer(f"conv{block}_{number}", before if number == 1 else filters, filters, rows)
+    for block, (before, filters, rows, count) in enumerate(
+        ((3, 64, 224, 2), (64, 128, 112, 2), (128, 256, 56, 3), (256, 512, 28, 3), (512, 512, 14, 3)), 1
+    )
+    for number in range(1, count + 1)
+)
+
+
+# --------------------------------------------------------------------------------------------------
+# Calls
+# --------------------------------------------------------------------------------------------------
+
+
+def in_core(plan: Plan) -> float:
+    """The time of a call in one piece that is on the device, without copies."""
+    problem = plan.problem
+    filters = problem.group_filters if problem.routine == "conv2d" else 0
+    return plan.rates.routine(problem.operations, filters)
+
+
+def _table_4(number: int, planner: Any) -> Facts:
+    case = [*PROBLEMS][number]
+    batch, channels, *image = PROBLEMS[case]
+    limits = {"options": Options(planner=planner)}
+    sizes = (batch, channels, *image), (channels, channels, 3, 3)
+    machine = host(P100).machine
+    plan = Request("conv2d", *sizes, {}, limits).plan(machine)
+    counts = ran(plan, machine)
+    return {
+        "figure": "table 4",
+        "case": case,
+        "planner": planner,
+        "pieces": list(vars(plan.pieces).values()),
+        "rate": plan.problem.operations / counts.seconds,
+        "printed": TABLE_4[number][PLANNERS.index(planner)] * 1e9,
+        "model_error": counts.model_error,
+    }
+
+
+def _figure_9(channels: int) -> Facts:
+    machine = host(P100).machine
+    plan = Request("conv2d", (1, channels, 1024, 1024), (channels, channels, 3, 3)).plan(machine)
+    nbytes = 4 * sum(math.prod(plan.problem.shape(tensor)) for tensor in ("x", "w", "y"))
+    fits, operations = nbytes <= machine.budget(0), plan.problem.operations
+    counts = ran(plan, machine)
+    return {
+        "figure": "figure 9",
+        "channels": channels,
+        "bytes": nbytes,
+        "in_core": operations / in_core(plan) if fits else None,
+        "out_of_core": operations / counts.seconds,
+        "model_error": counts.model_error,
+    }
+
+
+def _figure_13(layer: Layer) -> Facts:
+    machine = host(P100).machine
+    plan = layer.request(1024).plan(machine)
+    counts = ran(plan, machine)
+    return {
+        "figure": "figure 13",
+        "layer": f"{layer.name} ({layer.channels} × {layer.filters})",
+        "busy": busy(machine.timeline),
+        "seconds": counts.seconds,
+        "model_error": counts.model_error,
+    }
+
+
+# --------------------------------------------------------------------------------------------------
+# VGG16
+# --------------------------------------------------------------------------------------------------
+
+
+def _figure_12(batch: int, rate: float) -> Facts:
+    """Forward and backward convolutions of VGG16, one after the other, from the host's memory and in core."""
+    [gpu] = P100.gpus
+    topology = replace(P100, gpus=(replace(gpu, rates={**gpu.rates, "float32": rate}),))
+    times, operations = {"in_core": 0.0, "out_of_core": 0.0}, 0
+    for number, layer in enumerate(VGG16):
+        for routine in ("conv2d", "conv2d_backward_filter", "conv2d_backward_data"):
+            if routine == "conv2d_backward_data" and number == 0:
+                continue
+            machine = host(topology).machine
+            plan = layer.request(batch, routine, BUFFERS).plan(machine)
+            operations += plan.problem.operations
+            times["in_core"] += in_core(plan)
+            times["out_of_core"] += ran(plan, machine).seconds
+    nbytes = map_bytes(batch)
+    return {
+        "figure": "figure 12",
+        "batch": batch,
+        "rate": rate,
+        "bytes": nbytes,
+        "in_core": operations / times["in_core"] if nbytes + RESERVED <= gpu.memory_bytes else None,
+        "out_of_core": operations / times["out_of_core"],
+        "overhead": times["out_of_core"] / times["in_core"] - 1,
+    }
+
+
+def map_bytes(batch: int) -> int:
+    """The bytes of all maps of VGG16: the images, each result, and the pooled ones.
+
+    A map and its gradient have one memory, as in the paper.
+
+    >>> map_bytes(1024)
+    62375591936
+    """
+    found = batch * VGG16[0].channels * VGG16[0].rows ** 2
+    for number, layer in enumerate(VGG16):
+        result = batch * layer.filters * layer.rows**2
+        is_pooled = number + 1 == len(VGG16) or VGG16[number + 1].rows < layer.rows
+        found += result + (result // 4 if is_pooled else 0)
+    return 4 * found
+
+
+# --------------------------------------------------------------------------------------------------
+# All of it
+# --------------------------------------------------------------------------------------------------
+
+FIGURES: dict[str, list[Run]] = {
+    "table4": [partial(_table_4, number, planner) for number in range(len(PROBLEMS)) for planner in PLANNERS],
+    "figure9": [partial(_figure_9, channels) for channels in CHANNELS],
+    "figure12": [
+        partial(_figure_12, batch, rate)
+        for rate in (VGG_RATE, P100.gpus[0].rates["float32"])
+        for batch in BATCHES
+    ],
+    "figure13": [partial(_figure_13, layer) for layer in VGG16],
+}
+"""The runs of each figure."""
+
+
+def measured(figures: Sequence[str], progress: Progress) -> Facts:
+    """The rows of some figures; raises SchemeError for an unknown one before the first run."""
+    if unknown := [name for name in figures if name not in FIGURES]:
+        raise SchemeError(
+            f"the figure {unknown[0]!r} is unknown\nknown are {', '.join(FIGURES)}\nchoose some of them"
+        )
+    runs, rows = [run for name in figures for run in FIGURES[name]], list[Facts]()
+    for done, run in enumerate(runs):
+        progress(done, len(runs))
+        rows.append(run())
+    return {
+        "bench": "outofcore",
+        "device": "sim",
+        "machine": P100.name,
+        "commit": golden.commit(),
+        "versions": {"simwarp": simwarp.__version__},
+        "rows": rows,
+    }

@@ -1,0 +1,120 @@
+"""One out-of-core call on a simulated machine, as plain data: its plan, and the model beside the clock."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+import gpu.outofcore
+from gpu.outofcore.run import compute
+from reference.types.timeline import Timeline
+from simwarp.lab.machines import Host
+from simwarp.lab.network_studies import Facts, room
+from simwarp.lab.unbacked import unbacked
+
+KINDS = ("in", "routine", "out")
+
+
+@dataclass(frozen=True)
+class Request:
+    """A call without its arrays.
+
+    Attributes
+    ----------
+    routine : str
+    images, filters : tuple of int
+        In the layout.
+    keywords : dict
+        Bias, activation, stride, padding, dilation, groups and layout, of `gpu.outofcore.explain`.
+    limits : dict
+        ``memory_budget``, ``pieces`` and ``options``.
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> Request("conv2d", (8, 64, 28, 28), (64, 64, 3, 3)).plan(simwarp.Machine()).problem.batch
+    8
+    """
+
+    routine: str
+    images: tuple[int, ...]
+    filters: tuple[int, ...]
+    keywords: dict[str, Any] = field(default_factory=dict[str, Any])
+    limits: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def plan(self, machine: Any) -> gpu.outofcore.Plan:
+        """What the call will do on a machine."""
+        sizes = self.images, self.filters
+        return gpu.outofcore.explain(self.routine, *sizes, device=machine, **self.keywords, **self.limits)
+
+
+def ran(plan: gpu.outofcore.Plan, machine: Any) -> gpu.outofcore.Statistics:
+    """What a simulated machine without values did for a plan."""
+    problem, counts = plan.problem, gpu.outofcore.Statistics()
+    with room(f"{problem.routine} of {problem.batch} images", "give smaller sizes"):
+        arrays = {name: unbacked(problem.shape(name), np.float32, "C") for name in ("x", "w", "y")}
+    if problem.has_bias:
+        arrays["bias"] = np.zeros(problem.filters, np.float32)
+    compute(machine, plan, arrays, counts)
+    return counts
+
+
+def planned(plan: gpu.outofcore.Plan, on: Host) -> Facts:
+    """A plan, and what the model predicts, without the timeline."""
+    problem = plan.problem
+    return {
+        "routine": problem.routine,
+        "layout": problem.layout,
+        "x": problem.shape("x"),
+        "w": problem.shape("w"),
+        "y": problem.shape("y"),
+        "operations": problem.operations,
+        "device": on.device,
+        "machine": on.name,
+        "gpus": list(on.gpus),
+        "budget": plan.budget,
+        "pieces": asdict(plan.pieces),
+        "buffers": dict(plan.buffers.counts),
+        "buffer_bytes": plan.buffers.total,
+        "bytes": {"in": plan.bytes_in, "out": plan.bytes_out},
+        "formula_seconds": plan.seconds,
+        "predicted": _outcome(plan.timeline, problem.operations),
+    }
+
+
+def traced(request: Request, on: Host) -> Facts:
+    """The plan of a call, the predicted timeline, and that of the machine, which must be new."""
+    plan = request.plan(on.machine)
+    counts = ran(plan, on.machine)
+    facts = planned(plan, on)
+    facts["predicted"]["timeline"] = _records(plan.timeline)
+    facts["measured"] = _outcome(on.machine.timeline, plan.problem.operations)
+    facts["measured"]["timeline"] = _records(on.machine.timeline)
+    return {**facts, "model_error": counts.model_error}
+
+
+def runs_of(facts: Facts) -> list[Facts]:
+    """The two timelines of a traced call, as `simwarp.draw.machine` draws them."""
+    sizes = (" × ".join(map(str, facts[tensor])) for tensor in ("x", "w"))
+    call = "{}, x {}, w {}".format(facts["routine"], *sizes)
+    both = (("model", facts["predicted"]), (facts["device"], facts["measured"]))
+    names = {name: facts[name] for name in ("machine", "gpus")}
+    return [{"call": call, "device": device, **names, **found} for device, found in both]
+
+
+def busy(timeline: Timeline) -> dict[str, float]:
+    """The seconds of all copies in, routines and copies out."""
+    return {kind: sum(one.end - one.start for one in timeline if one.kind == kind) for kind in KINDS}
+
+
+def _outcome(timeline: Timeline, operations: float) -> Facts:
+    """The time, the rate, and the seconds of each kind of operation."""
+    seconds = timeline.seconds
+    return {"seconds": seconds, "rate": operations / seconds if seconds else 0.0, "busy": busy(timeline)}
+
+
+def _records(timeline: Timeline) -> Any:
+    return json.loads(timeline.to_json())
