@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from support.pages import page_module
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("reference", "simwarp", "gpu")
 INSTRUCTIONS = "simwarp.ptx.instructions."
@@ -36,15 +38,6 @@ def sources() -> list[Path]:
 def module_name(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def hooks() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("docs_hooks", ROOT / "docs" / "hooks.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 # --------------------------------------------------------------------------------------------------
@@ -121,10 +114,10 @@ def test_every_table_row_describes_its_function() -> None:
 
 def public_names() -> list[tuple[str, str]]:
     """Each package or module that has an API page, and its public names."""
-    marker = hooks().NAMES_MARKER
+    marker = page_module().NAMES_MARKER
     pages = sorted((ROOT / "docs" / "api").glob("*.md"))
     packages = [found for page in pages for found in marker.findall(page.read_text())]
-    return [(package, name) for package in packages for name in hooks().names_of(package)]
+    return [(package, name) for package in packages for name in page_module().names_of(package)]
 
 
 def unexplained(value: Any) -> list[str]:
@@ -270,7 +263,7 @@ def test_an_instruction_row_becomes_a_table_line() -> None:
     row = SimpleNamespace(
         section="9.7.1.1", types=("u32", "s32"), fidelity="exact", minimum_sm=50, summary="d = a | b"
     )
-    assert hooks().table({"add": row}).splitlines()[2:] == [
+    assert page_module().table({"add": row}).splitlines()[2:] == [
         r"| `add` | 9.7.1.1 | `.u32` `.s32` | exact | sm_50 | d = a \| b |"
     ]
 
@@ -279,9 +272,9 @@ def test_the_ptx_page_lists_every_row() -> None:
     from simwarp.ptx.instructions import ROWS
 
     page = (ROOT / "docs" / "ptx.md").read_text()
-    assert page.count(hooks().ROWS_MARKER) == 1
-    rendered = hooks().on_page_markdown(page, page=None, config=None, files=None)
-    assert hooks().ROWS_MARKER not in rendered
+    assert page.count(page_module().ROWS_MARKER) == 1
+    rendered = page_module().on_page_markdown(page, page=None, config=None, files=None)
+    assert page_module().ROWS_MARKER not in rendered
     assert len(ROWS) >= 40
     assert all(f"\n| `{name}` |" in rendered for name in ROWS)
 
@@ -290,7 +283,7 @@ def test_names_are_read_where_a_package_cannot_be_imported(monkeypatch: pytest.M
     def missing(package: str) -> ModuleType:
         raise ImportError("torch is not installed", name="torch")
 
-    own, read = hooks(), hooks()
+    own, read = page_module(), page_module()
     monkeypatch.setattr(read, "import_module", missing)
     assert read.names_of("reference.bnn") == own.names_of("reference.bnn")
     assert "export" in own.names_of("simwarp.torch")
@@ -299,17 +292,17 @@ def test_names_are_read_where_a_package_cannot_be_imported(monkeypatch: pytest.M
 def test_a_package_of_ours_that_cannot_be_imported_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "reference.blas3", None)
     with pytest.raises(ImportError):
-        hooks().names_of("reference.blas3")
+        page_module().names_of("reference.blas3")
 
 
 def test_pages_without_markers_are_unchanged() -> None:
-    assert hooks().on_page_markdown("# Other\n", page=None, config=None, files=None) == "# Other\n"
+    assert page_module().on_page_markdown("# Other\n", page=None, config=None, files=None) == "# Other\n"
 
 
 def test_the_mttkrp_page_has_the_figures_of_its_benchmark() -> None:
     page = (ROOT / "docs" / "mttkrp.md").read_text()
-    assert page.count(hooks().MTTKRP_MARKER) == 1
-    rendered = hooks().on_page_markdown(page, page=None, config=None, files=None)
+    assert page.count(page_module("page_results").MTTKRP_MARKER) == 1
+    rendered = page_module().on_page_markdown(page, page=None, config=None, files=None)
     assert "| `f-coo` | **" in rendered
     peers = {"A (1999-01-01)": 4.0}
     rows = [
@@ -318,7 +311,7 @@ def test_the_mttkrp_page_has_the_figures_of_its_benchmark() -> None:
         {"case": "mttkrp-f-coo/x/r32-f32", "ours": 1.5, "peers": peers},
         {"case": "cpd/x/r32-f32", "ours": 3.0, "peers": {}},
     ]
-    assert hooks().mttkrp_table(rows).splitlines() == [
+    assert page_module("page_results").mttkrp_table(rows).splitlines() == [
         "| | x |",
         "|---|---|",
         "| `f-coo` | **1.50** |",
@@ -330,8 +323,8 @@ def test_the_mttkrp_page_has_the_figures_of_its_benchmark() -> None:
 
 def test_the_benchmark_page_lists_the_public_kernels() -> None:
     page = (ROOT / "docs" / "benchmarks.md").read_text()
-    assert page.count(hooks().STRANGERS_MARKER) == 1
-    rendered = hooks().on_page_markdown(page, page=None, config=None, files=None)
+    assert page.count(page_module("page_results").STRANGERS_MARKER) == 1
+    rendered = page_module().on_page_markdown(page, page=None, config=None, files=None)
     assert "| `MatrixMulAsyncCopySingleStage` | cuda::pipeline of a thread | yes | yes | | |" in rendered
     right = {
         "kernel": "a",
@@ -349,7 +342,9 @@ def test_the_benchmark_page_lists_the_public_kernels() -> None:
     }
     waits = right | {"runs": False, "agrees": False, "waits_for": "wgmma"}
     params = {"commit": "0123456789", "kernels": [right, wrong, waits]}
-    assert hooks().strangers_table([{"case": "strangers/own/er", "params": params}]).splitlines()[2:] == [
+    assert page_module("page_results").strangers_table(
+        [{"case": "strangers/own/er", "params": params}]
+    ).splitlines()[2:] == [
         "| **own/er**, at 0123456 | | | | | |",
         "| `a` | f | yes | yes | | |",
         "| `a` | f | yes | no | 2 `Race`, 1 `CopyInFlight` | p; q |",
@@ -369,8 +364,8 @@ def columns_of(table: str) -> dict[str, list[str]]:
 def test_the_page_of_kernels_has_every_preference(operation: str, module: str) -> None:
     page = (ROOT / "docs" / "which-kernel.md").read_text()
     assert page.count(f"<!-- kernels of {operation} -->") == 1
-    table = hooks().kernels_of(operation)
-    assert table in hooks().on_page_markdown(page, page=None, config=None, files=None)
+    table = page_module().kernels_of(operation)
+    assert table in page_module().on_page_markdown(page, page=None, config=None, files=None)
     columns, preferred = columns_of(table), load(module).PREFERRED
     for chip, names in preferred.items():
         if chip >= (7, 5):
@@ -384,7 +379,7 @@ def test_the_page_of_kernels_follows_the_choice(monkeypatch: pytest.MonkeyPatch)
         ("gpu.bconv.schemes", "bconv2d", ("bconv32",)),
     ):
         monkeypatch.setitem(load(module).PREFERRED, (8, 9), names)
-        cells = columns_of(hooks().kernels_of(operation))["from sm_89"]
+        cells = columns_of(page_module().kernels_of(operation))["from sm_89"]
         assert cells[0] == f"`{names[0]}`"
 
 
@@ -403,7 +398,7 @@ def test_the_figures_of_bits_are_bars_and_tables() -> None:
         speed("first-call", 2.0, 1.0) | {"unit": "s", "better": "lower"},
     ]
     meta = {"gpu": "H200", "date": "2026-01-02", "commit": "0123456789", "parts": 3}
-    shown = hooks().bits_results({"meta": meta, "rows": rows})
+    shown = page_module("page_results").bits_results({"meta": meta, "rows": rows})
     assert re.findall(r'<rect class="(\w+)" x="250"', shown) == ["ours", "peer", "ours", "peer"]
     assert shown.partition("</figure>\n")[2].strip().splitlines() == [
         "| TOPS | ours | sustained | target | other | third |",
@@ -422,13 +417,13 @@ def test_the_figures_of_bits_are_bars_and_tables() -> None:
 
 @pytest.mark.parametrize("measured", [True, False])
 def test_the_benchmark_page_needs_no_figures_of_bits(tmp_path: Path, measured: bool) -> None:
-    page, made = (ROOT / "docs" / "benchmarks.md").read_text(), hooks()
+    page, made = (ROOT / "docs" / "benchmarks.md").read_text(), page_module("page_results")
     assert page.count(made.BITS_MARKER) == 1
     made.BITS_RESULTS = [tmp_path / "bits.json"]
     if measured:
         meta = {"gpu": "H200", "date": "2026-01-02", "commit": "0123456789"}
         made.BITS_RESULTS[0].write_text(json.dumps({"meta": meta, "rows": [speed("bmm-bits/64", 9.0)]}))
-    rendered = made.on_page_markdown(made.BITS_MARKER, page=None, config=None, files=None)
+    rendered = made.filled(made.BITS_MARKER)
     assert ("| `bmm-bits/64` | 9 |" in rendered) is measured
     assert ("Not measured yet" in rendered) is not measured
 
@@ -443,7 +438,7 @@ def test_captured_calls_have_lines_of_their_own_in_the_table_of_calls() -> None:
         row("door-graph", "bmm/8", 6.0),
     ]
     rows = [row("door", "bmm/auto/8/prepared", 9.0, operands="prepared"), *rows]  # of an older file
-    assert hooks().door_table(rows).splitlines()[2:] == [
+    assert page_module("page_results").door_table(rows).splitlines()[2:] == [
         "| `bmm/auto/8` | 4 (3) |  |  |  |  |",
         "| `bmm/8, in a graph` | 6 † |  |  |  |  |",
     ]
@@ -460,17 +455,17 @@ def test_the_picture_of_a_swizzle_has_the_stage_of_the_listing() -> None:
 
     lines = np.repeat(np.arange(64, dtype=np.uint8), CHUNK).reshape(8, SPAN)
     before, after = (stage[:, ::CHUNK].astype(str).tolist() for stage in (lines, swizzled_stage(lines)))
-    drawn = cells_of(hooks().swizzle_of(128))
+    drawn = cells_of(page_module("page_pictures").swizzle_of(128))
     assert [row[:8] for row in drawn] == before
     assert [row[-8:] for row in drawn] == after
-    assert [row[-2:] for row in cells_of(hooks().swizzle_of(32))][:5] == [
+    assert [row[-2:] for row in cells_of(page_module("page_pictures").swizzle_of(32))][:5] == [
         *(["0", "1"], ["2", "3"], ["4", "5"], ["6", "7"]),
         ["9", "8"],
     ]
 
 
 def test_the_picture_of_a_quad_ends_with_whole_words() -> None:
-    rows = cells_of(hooks().quad_of())
+    rows = cells_of(page_module("page_pictures").quad_of())
     assert rows[4:] == [
         ["w0: 0 1", "w1: 0 1", "w0: 2 3", "w1: 2 3"],
         ["w2: 0 1", "w3: 0 1", "w2: 2 3", "w3: 2 3"],
@@ -479,25 +474,25 @@ def test_the_picture_of_a_quad_ends_with_whole_words() -> None:
 
 
 def test_the_picture_of_a_ring_has_its_stages_in_turn() -> None:
-    drawn = hooks().ring_of(64, 64, 2048).splitlines()[:2]
+    drawn = page_module("page_pictures").ring_of(64, 64, 2048).splitlines()[:2]
     assert [line[:9] for line in drawn] == ["stage 0  ", "stage 1  "]
     assert drawn[0].index("#") < drawn[1].index("#")
-    assert "<svg" in hooks().ring_of(64, 64, 2048, svg=True)
+    assert "<svg" in page_module("page_pictures").ring_of(64, 64, 2048, svg=True)
 
 
 def test_a_fragment_is_cut_to_the_most_rows() -> None:
     instruction = "mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc"
-    drawn = hooks().fragment_of(instruction, "d", registers=False, most=(6, 8))
+    drawn = page_module("page_pictures").fragment_of(instruction, "d", registers=False, most=(6, 8))
     assert "⋮" in drawn
 
 
 def test_the_page_of_blas_has_its_pictures_and_efficiencies() -> None:
     page = (ROOT / "docs" / "blas3.md").read_text()
-    rendered = hooks().on_page_markdown(page, page=None, config=None, files=None)
+    rendered = page_module().on_page_markdown(page, page=None, config=None, files=None)
     assert rendered.count("<svg") == len(re.findall("<!-- (draw blas-|speeds |traces )", page)) == 8
     assert not re.search("<!-- (draw|speeds|traces)", rendered)
     assert re.search(r"^\| DGEMM \| 93\.53 \|( \d\d\.\d \|){4}$", rendered, re.MULTILINE)
-    life = hooks().blas_life_of("dgemm", 8192, 2048, "H200x2").splitlines()
+    life = page_module("page_pictures").blas_life_of("dgemm", 8192, 2048, "H200x2").splitlines()
     steps = ("first tile has", "first routine", "from another GPU instead", "first tile of", "last tile of")
     assert [step in line for step, line in zip(steps, life, strict=True)] == [True] * 5
 
@@ -505,19 +500,19 @@ def test_the_page_of_blas_has_its_pictures_and_efficiencies() -> None:
 def test_an_efficiency_of_the_page_is_a_mean_over_sizes() -> None:
     rows = [
         {"routine": routine, "variant": variant, "devices": devices, "efficiency": efficiency / devices}
-        for routine in hooks().EFFICIENCIES
+        for routine in page_module("page_results").EFFICIENCIES
         for variant in ("paper", "default")
         for devices in (1, 2, 3)
         for efficiency in (1.2, 1.8 if variant == "paper" else 0.6)
     ]
-    table = hooks().efficiency_table(rows).splitlines()
+    table = page_module("page_results").efficiency_table(rows).splitlines()
     assert table[2] == "| DGEMM | 93.53 | 75.0 | 50.0 | 45.0 | 30.0 |"
     assert len(table) == 2 + 6
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs" / "api").glob("*.md")), ids=lambda page: page.stem)
 def test_an_api_page_shows_every_public_name(page: Path) -> None:
-    rendered = hooks().on_page_markdown(page.read_text(), page=None, config=None, files=None)
+    rendered = page_module().on_page_markdown(page.read_text(), page=None, config=None, files=None)
     package = rendered.splitlines()[0].removeprefix("# ")
     shown = re.findall(r"^::: ([\w.]+)$", rendered, re.MULTILINE)
     assert shown

@@ -4,7 +4,6 @@ Layouts are held against `reference.pack`, operations against the scalar twins i
 `tests/oracles/scalar_lanes.py`.
 """
 
-import importlib.util
 import json
 import os
 import re
@@ -27,6 +26,7 @@ from simwarp.draw.lane_words import words_picture
 from simwarp.draw.picture import Cell, Grid, Picture
 from simwarp.draw.svg import to_svg
 from simwarp.draw.text import to_text
+from support.pages import page_module
 
 ROOT = Path(__file__).resolve().parents[2]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -552,16 +552,9 @@ class TestCommand:
         assert printed.out == ""
 
 
-def hooks():
-    spec = importlib.util.spec_from_file_location("docs_hooks", ROOT / "docs" / "hooks.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize(("page", "least"), [("formats.md", 4), ("lanes.md", 9)])
 def test_page_pictures_are_generated_from_the_code(page, least):
-    rendered = hooks().on_page_markdown((ROOT / "docs" / page).read_text(encoding="utf-8"))
+    rendered = page_module().on_page_markdown((ROOT / "docs" / page).read_text(encoding="utf-8"))
     pictures = re.findall(r"<svg.*?</svg>", rendered, re.DOTALL)
     assert len(pictures) >= least
     assert "<!-- draw" not in rendered
@@ -571,7 +564,9 @@ def test_page_pictures_are_generated_from_the_code(page, least):
 
 
 def test_a_marker_is_replaced_by_svg_and_text():
-    rendered = hooks().on_page_markdown("<!-- draw layout row --word 64 --rows 3 --cols 5 --first lsb -->")
+    rendered = page_module().on_page_markdown(
+        "<!-- draw layout row --word 64 --rows 3 --cols 5 --first lsb -->"
+    )
     form = {"word": 64, "rows": 3, "columns": 5, "first": "lsb"}
     assert draw.layout("row", **form, svg=True) in rendered
     assert draw.layout("row", **form).splitlines()[0] in rendered

@@ -1,6 +1,5 @@
 """Pictures of fragments: correct labels, aligned columns, and distinguishable colours."""
 
-import importlib.util
 import re
 import xml.etree.ElementTree as ET
 from itertools import combinations
@@ -25,6 +24,7 @@ from simwarp.draw.fragment import (
 from simwarp.draw.svg import to_svg
 from simwarp.draw.text import to_text
 from simwarp.fragments import all_opcodes, fragments_of
+from support.pages import page_module
 
 ROOT = Path(__file__).resolve().parents[2]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -314,16 +314,9 @@ def test_svg_is_deterministic_and_one_element(opcode):
 # --------------------------------------------------------------------------------------------------
 
 
-def hooks():
-    spec = importlib.util.spec_from_file_location("docs_hooks", ROOT / "docs" / "hooks.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_page_pictures_and_table_are_generated_from_the_code():
     page = (ROOT / "docs" / "fragments.md").read_text(encoding="utf-8")
-    rendered = hooks().on_page_markdown(page)
+    rendered = page_module().on_page_markdown(page)
     pictures = re.findall(r"<svg.*?</svg>", rendered, re.DOTALL)
     assert len(pictures) == page.count("<!-- draw fragment") >= 7
     assert to_svg(picture_of(HALF)) in pictures
@@ -337,5 +330,5 @@ def test_page_pictures_and_table_are_generated_from_the_code():
 
 
 def test_a_marker_is_replaced_by_an_operand_picture():
-    rendered = hooks().on_page_markdown(f"<!-- draw fragment {HALF} --operand b --registers -->")
+    rendered = page_module().on_page_markdown(f"<!-- draw fragment {HALF} --operand b --registers -->")
     assert to_svg(picture_of(HALF, "b", registers=True)) in rendered
