@@ -16,7 +16,7 @@ from io import BytesIO
 from typing import Any
 
 import numpy as np
-from page_results import ROOT, SIMULATED
+from page_results import ROOT, SIMULATED, bars, outofcore_results
 
 DRAW_MARKER = re.compile(r"<!-- draw (.*?) -->")
 EDGES_MARKER = "<!-- edges -->"
@@ -80,6 +80,13 @@ def picture(arguments: list[str]) -> str:
         rates.add_argument(name)
     rates.add_argument("--variants", nargs="+")
     rates.add_argument("--devices", type=int, nargs="+")
+    trace = kinds.add_parser("ooc-trace")
+    trace.add_argument("routine")
+    for name in ("images", "filters", "pieces"):
+        trace.add_argument(name, type=_sizes)
+    trace.add_argument("topology")
+    kinds.add_parser("ooc-curves").add_argument("figure", type=int)
+    kinds.add_parser("ooc-layers")
     options = vars(parser.parse_args(arguments))
     kind = options.pop("kind")
     own = {
@@ -91,6 +98,9 @@ def picture(arguments: list[str]) -> str:
         "ring": ring_of,
         "blas-life": blas_life_of,
         "blas-rates": blas_rates_of,
+        "ooc-trace": ooc_trace_of,
+        "ooc-curves": ooc_curves_of,
+        "ooc-layers": ooc_layers_of,
     }
     draw = own.get(kind) or getattr(import_module("simwarp.draw"), kind)
     text = f"<pre><code>{escape(draw(**options))}</code></pre>"
@@ -315,9 +325,74 @@ def blas_rates_of(
     if svg:
         drawn: str = draw.to_svg(data | {"rows": rows})
         return drawn
-    plot = draw.plot_of(data | {"rows": rows})
+    return _curves_as_text(draw.plot_of(data | {"rows": rows}))
+
+
+def _curves_as_text(plot: Any) -> str:
+    """The points of the curves of a plot, in its unit with the prefix T."""
     lines = [
-        f"{curve}: " + ", ".join(f"{rate / 1e12:.2f} at {size}" for size, rate in sorted(points))
-        for curve, points in plot.panels[routine].items()
+        f"{', '.join(filter(None, (panel, curve)))}: "
+        + ", ".join(f"{rate / 1e12:.2f} at {size}" for size, rate in sorted(points))
+        for panel, curves in plot.panels.items()
+        for curve, points in curves.items()
     ]
-    return "\n".join([f"TFLOP/s over {plot.across}", *lines])
+    return "\n".join([f"T{plot.unit} over {plot.across}", *lines])
+
+
+# --------------------------------------------------------------------------------------------------
+# Out-of-core convolutions
+# --------------------------------------------------------------------------------------------------
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(",")))
+
+
+@cache
+def _traced(
+    routine: str, images: tuple[int, ...], filters: tuple[int, ...], pieces: tuple[int, ...], topology: str
+) -> tuple[list[Mapping[str, Any]], Mapping[str, Any]]:
+    """The timelines and the report of ``simwarp ooc trace``."""
+    machines, report = (import_module(f"simwarp.lab.{name}") for name in ("machines", "outofcore.report"))
+    limits = {"pieces": import_module("gpu.outofcore").Pieces(*pieces)}
+    request = report.Request(routine, images, (filters[0], images[1], *filters[1:]), {}, limits)
+    facts = report.traced(request, machines.host(machines.topology_of(topology)))
+    return report.runs_of(facts), facts
+
+
+def ooc_trace_of(svg: bool = False, **call: Any) -> str:
+    """The predicted timeline of an out-of-core convolution above that of a simulated machine."""
+    runs, facts = _traced(**call)
+    if svg:
+        drawn: str = import_module("simwarp.draw.machine").to_svg(runs)
+        return drawn
+    return "\n".join(
+        f"{name}: {facts[name]['seconds'] * 1e3:.3f} ms, "
+        + ", ".join(f"{kind} {seconds * 1e3:.3f} ms" for kind, seconds in facts[name]["busy"].items())
+        for name in ("predicted", "measured")
+    )
+
+
+def ooc_curves_of(figure: int, svg: bool = False) -> str:
+    """A figure of curves that ``simwarp ooc bench`` made."""
+    draw, name = import_module("simwarp.draw.outofcore"), f"figure {figure}"
+    if svg:
+        drawn: str = draw.to_svg(outofcore_results(), name)
+        return drawn
+    return _curves_as_text(draw.plot_of(outofcore_results(), name))
+
+
+def ooc_layers_of(svg: bool = False) -> str:
+    """The seconds of copies and routines of each layer of VGG16."""
+    rows = [row for row in outofcore_results()["rows"] if row["figure"] == "figure 13"]
+    names = {"in": "HtoD", "routine": "computation", "out": "DtoH"}
+    groups = {
+        row["layer"]: {names[kind]: (seconds, kind == "routine") for kind, seconds in row["busy"].items()}
+        for row in rows
+    }
+    if svg:
+        return bars("VGG16, 1,024 images, simulated P100", groups, "s")
+    return "\n".join(
+        f"{layer}: " + ", ".join(f"{name} {seconds:.3f} s" for name, (seconds, _) in group.items())
+        for layer, group in groups.items()
+    )

@@ -41,7 +41,13 @@ STRANGERS_HEADER = "| kernel | form | runs | agrees | findings | bugs |\n" + "|-
 STRANGERS_RESULTS = ROOT / "benchmarks" / "results" / "cpu" / "strangers.json"
 MTTKRP_RESULTS = ROOT / "benchmarks" / "results" / "h200" / "mttkrp.json"
 SIMULATED = ROOT / "benchmarks" / "results" / "sim"
-"""What ``simwarp blas bench`` wrote, by the clocks of simulated machines."""
+"""What ``simwarp blas bench`` and ``simwarp ooc bench`` wrote, by the clocks of simulated machines."""
+OUTOFCORE_MARKER = "<!-- ooc table 4 -->"
+OUTOFCORE_HEADER = (
+    "| problem | greedy, printed | here | steepest, printed | here | best, printed | here |\n"
+    + "|---" * 7
+    + "|"
+)
 STUDIES = ROOT / "benchmarks" / "results" / "h100" / "studies"
 """What ``simwarp net study`` wrote."""
 TRACES = ROOT / "benchmarks" / "results" / "h100" / "traces"
@@ -91,6 +97,8 @@ def filled(markdown: str) -> str:
     if EFFICIENCY_MARKER in markdown:
         rows = json.loads((SIMULATED / "blas-everest.json").read_text())["rows"]
         markdown = markdown.replace(EFFICIENCY_MARKER, efficiency_table(rows))
+    if OUTOFCORE_MARKER in markdown:
+        markdown = markdown.replace(OUTOFCORE_MARKER, outofcore_table(outofcore_results()["rows"]))
     return markdown
 
 
@@ -344,3 +352,19 @@ def efficiency_table(rows: Iterable[Mapping[str, Any]]) -> str:
         )
         lines.append(f"| {routine.upper()} | {printed} | {' | '.join(means)} |")
     return "\n".join(lines)
+
+
+def outofcore_results() -> Any:
+    """The paper's figures on a simulated P100."""
+    return json.loads((SIMULATED / "outofcore-p100.json").read_text())
+
+
+def outofcore_table(rows: Iterable[Mapping[str, Any]]) -> str:
+    """The GFLOPS of the paper's table 4 by planner, printed and simulated."""
+    cases: dict[str, list[str]] = {}
+    for row in rows:
+        if row["figure"] == "table 4":
+            rates = (f"{row[name] / 1e9:.0f}" for name in ("printed", "rate"))
+            cases.setdefault(row["case"], []).extend(rates)
+    lines = [f"| {case} | {' | '.join(cells)} |" for case, cells in cases.items()]
+    return "\n".join([OUTOFCORE_HEADER, *lines])

@@ -497,6 +497,25 @@ def test_the_page_of_blas_has_its_pictures_and_efficiencies() -> None:
     assert [step in line for step, line in zip(steps, life, strict=True)] == [True] * 5
 
 
+def test_the_page_of_larger_convolutions_has_its_pictures_and_table_4() -> None:
+    page = (ROOT / "docs" / "outofcore.md").read_text()
+    rendered = page_module().on_page_markdown(page, page=None, config=None, files=None)
+    assert rendered.count("<svg") == page.count("<!-- draw ooc-") == 4
+    assert not re.search("<!-- (draw|ooc)", rendered)
+    assert re.search(
+        r"^\| n=512, c=64, 256×256 \| 2681 \| \d+ \| 2383 \| \d+ \| 2721 \| \d+ \|$", rendered, re.MULTILINE
+    )
+    assert "conv1_2 (64 × 64): HtoD 1.385 s, computation 0.499 s, DtoH 1.385 s" in rendered
+
+
+def test_a_line_of_table_4_has_the_printed_rate_and_ours() -> None:
+    rows = [
+        {"figure": "table 4", "case": "x", "printed": of * 1e9, "rate": of * 1.1e9} for of in (10, 20, 30)
+    ]
+    table = page_module("page_results").outofcore_table([*rows, {"figure": "figure 9"}])
+    assert table.splitlines()[2:] == ["| x | 10 | 11 | 20 | 22 | 30 | 33 |"]
+
+
 def test_an_efficiency_of_the_page_is_a_mean_over_sizes() -> None:
     rows = [
         {"routine": routine, "variant": variant, "devices": devices, "efficiency": efficiency / devices}
