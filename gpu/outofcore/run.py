@@ -32,7 +32,7 @@ def planned(
     """The plan of a problem for a machine's first device."""
     options = options or Options()
     return plan_of(
-        problem, pieces, _budget(device, memory_budget), options.rates or rates_of(device), options
+        problem, pieces, budget_of(device, memory_budget), options.rates or rates_of(device), options
     )
 
 
@@ -49,7 +49,7 @@ def compute(machine: Machine, plan: Plan, arrays: Mapping[str, Array], statistic
         statistics.predicted_seconds = plan.timeline.seconds
 
 
-def _budget(machine: Machine, memory_budget: int | None) -> int:
+def budget_of(machine: Machine, memory_budget: int | None) -> int:
     """The bytes that a call may use."""
     free = machine.budget(0)
     if memory_budget is None:
