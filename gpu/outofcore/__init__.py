@@ -1,7 +1,12 @@
-"""Convolutions and their gradients of arrays that a device does not hold (ooc_cuDNN)."""
+"""Convolutions, their gradients, and training of networks that a device does not hold (ooc_cuDNN)."""
 
 from gpu.outofcore.doors import conv2d, conv2d_backward_data, conv2d_backward_filter
 from gpu.outofcore.explain import explain
+from gpu.outofcore.networks.layers import SGD, AveragePool, Conv, Dense, Flatten, MaxPool, Network, vgg16
+from gpu.outofcore.networks.options import TrainingOptions
+from gpu.outofcore.networks.phases import Cut
+from gpu.outofcore.networks.plan import Segment, TrainingPlan
+from gpu.outofcore.networks.trainer import Trainer, TrainingProgress
 from gpu.outofcore.options import Options
 from gpu.outofcore.pieces import Pieces
 from gpu.outofcore.plan import Plan
@@ -9,13 +14,27 @@ from gpu.outofcore.rates import Rates
 from gpu.outofcore.statistics import Statistics
 
 __all__ = [
+    "SGD",
+    "AveragePool",
+    "Conv",
+    "Cut",
+    "Dense",
+    "Flatten",
+    "MaxPool",
+    "Network",
     "Options",
     "Pieces",
     "Plan",
     "Rates",
+    "Segment",
     "Statistics",
+    "Trainer",
+    "TrainingOptions",
+    "TrainingPlan",
+    "TrainingProgress",
     "conv2d",
     "conv2d_backward_data",
     "conv2d_backward_filter",
     "explain",
+    "vgg16",
 ]

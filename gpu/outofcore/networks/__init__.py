@@ -1,0 +1,1 @@
+"""Training of sequential networks whose activations a device does not hold."""

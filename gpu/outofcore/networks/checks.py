@@ -1,0 +1,116 @@
+"""Checks of arguments: batches, labels, parameters, and segments that a user gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu.outofcore.networks.layers import Network
+from gpu.outofcore.networks.plan import Segment, TrainingPlan
+from reference.errors import DtypeError, RangeError, SchemeError, ShapeError
+from reference.types.fields import as_array, is_integer
+
+Array = npt.NDArray[Any]
+
+
+def check_batch(batch: Any) -> int:
+    """The images of a step."""
+    if not is_integer(batch) or batch < 1:
+        raise ShapeError(f"batch is {batch!r}\na step has at least one image\ngive a positive int")
+    return int(batch)
+
+
+def images_of(given: Any, network: Network) -> Array:
+    """Images, checked."""
+    if not isinstance(given, np.ndarray):
+        raise DtypeError(f"the images are a {type(given).__name__}\nan array is needed\nconvert them")
+    x = cast("Array", given)
+    if x.dtype != np.float32:
+        raise DtypeError(f"the images are of {x.dtype}\nfloat32 is needed\nconvert them")
+    if x.ndim != 4 or x.shape[1:] != network.image or not len(x):
+        raise ShapeError(
+            f"the images have shape {x.shape}\n(count, {', '.join(map(str, network.image))}) is needed\n"
+            "reshape them, or describe the network for them"
+        )
+    return x
+
+
+def labels_of(given: Any, count: int, classes: int) -> Array:
+    """The labels of so many images, checked."""
+    labels = as_array(given, "labels", "one integer for each image")
+    if labels.dtype.kind not in "iu":
+        raise DtypeError(f"labels are of {labels.dtype}\nintegers are needed\nconvert them")
+    if labels.shape != (count,):
+        raise ShapeError(f"labels have shape {labels.shape}\none for each of {count} images\nreshape them")
+    if not ((labels >= 0) & (labels < classes)).all():
+        raise RangeError(
+            f"labels from {labels.min()} to {labels.max()}\nclasses are 0 to {classes - 1}\ncheck the labels"
+        )
+    return labels
+
+
+def parameters_of(given: Mapping[str, Any], network: Network) -> dict[str, Array]:
+    """Parameters of a network, checked and copied."""
+    if set(given) != set(network.parameters):
+        raise SchemeError(
+            f"parameters {', '.join(sorted(given))}\nthe network has {', '.join(network.parameters)}\n"
+            "give all of them"
+        )
+    found = {name: np.array(given[name], order="C") for name in network.parameters}
+    for name, shape in network.parameters.items():
+        if found[name].shape != shape or found[name].dtype != np.float32:
+            raise ShapeError(
+                f"{name} is {found[name].dtype} of shape {found[name].shape}\nit is float32 of {shape}\n"
+                "convert it"
+            )
+    return found
+
+
+def check_segments(plan: TrainingPlan) -> None:
+    """Raise SchemeError for segments that no step can have."""
+    network, end = plan.network, 0
+    for segment in plan.segments:
+        if segment.first != end + 1 or segment.last < segment.first:
+            raise _refused(segment, "segments follow one another, from stage 1 on")
+        end = segment.last
+    if end != len(network.stages):
+        raise SchemeError(f"segments end at stage {end}\nthe network has {len(network.stages)}\nadd the rest")
+    for segment in plan.segments:
+        _check_segment(network, segment)
+    _check_places(plan)
+
+
+def _check_segment(network: Network, segment: Segment) -> None:
+    stages = network.stages[segment.first - 1 : segment.last]
+    inner = range(segment.first, segment.last) if segment.last < len(network.stages) else ()
+    if not segment.kept <= set(inner):
+        raise _refused(segment, f"it can keep {', '.join(map(str, inner)) or 'nothing'}")
+    if min(*segment.forward, *segment.backward) < 1:
+        raise _refused(segment, "pieces have at least one image and one row")
+    target = network.shape(max(segment.first - 1, 1))[1]
+    cuts_rows = segment.backward.rows < target or segment.forward.rows < network.shape(segment.last)[1]
+    if cuts_rows and any(stage.kind == "dense" for stage in stages):
+        raise _refused(segment, "a dense layer reads all rows")
+    if segment.backward.rows < target and segment.backward.images > 1:
+        raise _refused(segment, "sums have one order only if pieces with some of the rows have one image")
+
+
+def _check_places(plan: TrainingPlan) -> None:
+    """What stays on the device is known, and no phase that has it cuts rows."""
+    known = {key for key, _, _ in plan.lifetimes()} - {("x", 0)}
+    if not plan.on_device <= known:
+        raise SchemeError(
+            f"on_device has {sorted(plan.on_device - known)}\nkept between phases are {sorted(known)}\n"
+            "choose among them"
+        )
+    if any(phase.on_device and len(phase.strips) > 1 for phase in plan.phases):
+        raise SchemeError(
+            "on_device has a tensor whose rows are cut\nit is whole on the device\nkeep it on the host"
+        )
+
+
+def _refused(segment: Segment, reason: str) -> SchemeError:
+    return SchemeError(f"stages {segment.first} to {segment.last}: {segment}\n{reason}\nchange the segments")

@@ -1,0 +1,216 @@
+"""The routine of each operation on a piece, with its tiles."""
+
+from __future__ import annotations
+
+from gpu.machine import Routine, Tile
+from gpu.outofcore.networks.layers import SGD
+from gpu.outofcore.networks.memory import Held, Space
+from gpu.outofcore.networks.phases import LABELS, LOSS, Key, Op, Phase, Piece
+from gpu.outofcore.networks.plan import TrainingPlan
+from gpu.outofcore.networks.routines import (
+    ActivationGradient,
+    AveragePoolGradient,
+    FilterGradient,
+    Loss,
+    MaxPoolGradient,
+    Pool,
+    Update,
+)
+from gpu.outofcore.networks.stages import Stage
+from gpu.outofcore.networks.strips import hull, read_rows
+from gpu.outofcore.routines import TileRoutine
+
+Four = tuple[int, int, int, int]
+
+
+class Kernels:
+    """The routines of a phase.
+
+    Parameters
+    ----------
+    plan : TrainingPlan
+    phase : Phase
+    space : Space
+    """
+
+    def __init__(self, plan: TrainingPlan, phase: Phase, space: Space) -> None:
+        self._plan, self._phase, self._space = plan, phase, space
+        self._stages = plan.network.stages
+
+    def routine(self, op: Op, piece: Piece, number: int) -> Routine:
+        """The routine of an operation."""
+        operations = self._phase.operations(op, len(piece.images), self._phase.worked(op, piece.strip))
+        at = _At(self._space, piece, number)
+        if op.action == "forward":
+            stage = self._stages[op.key.tensor - 1]
+            return (self._convolution if stage.has_weights else self._pool)(stage, at, operations)
+        if op.action == "filters":
+            return self._filters(self._stages[op.key.tensor - 1], at, operations)
+        if op.action == "activation":
+            return self._activation(op.key.tensor, at, operations)
+        if op.action == "loss":
+            return self._loss(at, operations)
+        stage = self._stages[op.key.tensor]
+        if stage.has_weights:
+            return self._data(stage, at, operations)
+        return (self._max_pool if stage.kind == "max_pool" else self._average_pool)(stage, at, operations)
+
+    # ----------------------------------------------------------------------------------------- forward
+
+    def _convolution(self, stage: Stage, at: _At, operations: float) -> Routine:
+        x, y = at.x(stage.number - 1), at.x(stage.number)
+        w, _, _ = self._space.parameter(f"{stage.name}.w")
+        bias, _, _ = self._space.parameter(f"{stage.name}.bias")
+        read = _as_read(stage, x.shape(x.rows))
+        return TileRoutine(
+            name="conv2d",
+            window=stage.window(*_ranges(stage, x.rows, y.rows)),
+            layout="NCHW",
+            operands=(x.column(), w),
+            output=y.column(),
+            shapes=(read, stage.filters, y.shape(y.rows)),
+            updates=False,
+            bias=bias,
+            activation=stage.activation,
+            operations=operations,
+        )
+
+    def _pool(self, stage: Stage, at: _At, operations: float) -> Routine:
+        x, y = at.x(stage.number - 1), at.x(stage.number)
+        return Pool(
+            stage.kind,
+            (x.tile(x.rows),),
+            (y.tile(y.rows),),
+            (x.shape(x.rows), y.shape(y.rows)),
+            operations,
+            stage,
+            stage.window(x.rows, y.rows),
+            y.rows,
+        )
+
+    def _loss(self, at: _At, operations: float) -> Routine:
+        last = len(self._stages)
+        x, g = at.x(last), at.g(last)
+        return Loss(
+            "cross_entropy",
+            (x.columns(), at.tile(LABELS)),
+            (g.columns(), at.tile(LOSS)),
+            (),
+            operations,
+            self._plan.batch,
+        )
+
+    # ---------------------------------------------------------------------------------------- backward
+
+    def _filters(self, stage: Stage, at: _At, operations: float) -> Routine:
+        x, g = at.x(stage.number - 1), at.g(stage.number)
+        outputs = at.piece.strip.owned[stage.number]
+        rows = read_rows(stage, outputs, self._plan.network.shape(stage.number - 1)[1])
+        sums = tuple(self._space.parameter(f"{stage.name}.{name}")[2] for name in ("w", "bias"))
+        starts = at.piece.images.start == 0 and outputs.start == 0
+        return FilterGradient(
+            f"{stage.kind}_gradient",
+            (x.tile(rows), g.tile(outputs), *(() if starts else sums)),
+            sums,
+            (_as_read(stage, x.shape(rows)), g.shape(outputs)),
+            operations,
+            stage,
+            stage.window(*_ranges(stage, rows, outputs)),
+            starts,
+        )
+
+    def _data(self, stage: Stage, at: _At, operations: float) -> Routine:
+        below, g = at.g(stage.number - 1), at.g(stage.number)
+        w, _, _ = self._space.parameter(f"{stage.name}.w")
+        return TileRoutine(
+            name="conv2d_backward_data",
+            window=stage.window(*_ranges(stage, below.rows, g.rows)),
+            layout="NCHW",
+            operands=(g.column(), w),
+            output=below.column(),
+            shapes=(g.shape(g.rows), stage.filters, _as_read(stage, below.shape(below.rows))),
+            updates=False,
+            bias=None,
+            activation=None,
+            operations=operations,
+        )
+
+    def _max_pool(self, stage: Stage, at: _At, operations: float) -> Routine:
+        below, g, x = at.g(stage.number - 1), at.g(stage.number), at.x(stage.number - 1)
+        height = self._plan.network.shape(stage.number - 1)[1]
+        rows = hull(read_rows(stage, g.rows, height), below.rows)
+        return MaxPoolGradient(
+            "max_pool_gradient",
+            (g.tile(g.rows), x.tile(rows)),
+            (below.tile(below.rows),),
+            (g.shape(g.rows), x.shape(rows), below.shape(below.rows)),
+            operations,
+            stage,
+            stage.window(rows, g.rows),
+            below.rows.start - rows.start,
+        )
+
+    def _average_pool(self, stage: Stage, at: _At, operations: float) -> Routine:
+        below, g = at.g(stage.number - 1), at.g(stage.number)
+        return AveragePoolGradient(
+            "average_pool_gradient",
+            (g.tile(g.rows),),
+            (below.tile(below.rows),),
+            (g.shape(g.rows), below.shape(below.rows)),
+            operations,
+            stage,
+            stage.window(below.rows, g.rows),
+            g.rows,
+        )
+
+    def _activation(self, tensor: int, at: _At, operations: float) -> Routine:
+        x, g = at.x(tensor), at.g(tensor)
+        activation = self._stages[tensor - 1].activation
+        assert activation is not None
+        tile = g.tile(g.rows)
+        reads = tile, x.tile(g.rows)
+        return ActivationGradient(f"{activation}_gradient", reads, (tile,), (), operations, activation)
+
+
+def update_of(tiles: tuple[Tile, Tile, Tile], sgd: SGD) -> Update:
+    """The update of a parameter."""
+    w, velocity, gradient = tiles
+    return Update(
+        "sgd",
+        (w, velocity, gradient),
+        (w, velocity),
+        (),
+        6.0 * w.rows,
+        rate=sgd.rate,
+        momentum=sgd.momentum,
+        decay=sgd.decay,
+    )
+
+
+class _At:
+    """The tensors of a piece."""
+
+    def __init__(self, space: Space, piece: Piece, number: int) -> None:
+        self._space, self.piece, self._number = space, piece, number
+
+    def x(self, tensor: int) -> Held:
+        """An activation."""
+        return self._space.held(Key("x", tensor), self.piece, self._number)
+
+    def g(self, tensor: int) -> Held:
+        """A gradient."""
+        return self._space.held(Key("g", tensor), self.piece, self._number)
+
+    def tile(self, key: Key) -> Tile:
+        """Labels or losses."""
+        return self._space.tile(key, self.piece, self._number, range(1))
+
+
+def _as_read(stage: Stage, shape: Four) -> Four:
+    """The shape of images as a stage reads them: a dense one reads each as pixels of one channel each."""
+    return (shape[0], shape[1] * shape[2] * shape[3], 1, 1) if stage.kind == "dense" else shape
+
+
+def _ranges(stage: Stage, rows: range, outputs: range) -> tuple[range, range]:
+    """The rows of a window."""
+    return (range(1), range(1)) if stage.kind == "dense" else (rows, outputs)

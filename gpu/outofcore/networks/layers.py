@@ -1,0 +1,290 @@
+"""Sequential networks as plain data: layers, the network, and the optimizer."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu.outofcore.networks.stages import Shape, Stage, stage_of
+from gpu.outofcore.problem import Activation
+from reference.errors import SchemeError, ShapeError
+from reference.types.fields import is_integer
+
+PerAxis: TypeAlias = int | tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Conv:
+    """A convolution with a bias, and an activation behind it.
+
+    Parameters
+    ----------
+    filters : int
+    window : int or (vertical, horizontal)
+    stride, padding, dilation, groups, activation
+        As of `gpu.outofcore.conv2d`.
+
+    Examples
+    --------
+    >>> Conv(64, activation="relu").window
+    3
+    """
+
+    filters: int
+    window: PerAxis = 3
+    stride: PerAxis = 1
+    padding: Any = "SAME"
+    dilation: PerAxis = 1
+    groups: int = 1
+    activation: Activation | None = None
+
+
+@dataclass(frozen=True)
+class MaxPool:
+    """The largest pixel of each window: `reference.training.max_pool2d`.
+
+    Parameters
+    ----------
+    window : int or (vertical, horizontal)
+    stride : likewise, optional
+        Default: the window.
+    padding : {"SAME", "VALID"} or ((top, bottom), (left, right))
+
+    Examples
+    --------
+    >>> MaxPool().window
+    2
+    """
+
+    window: PerAxis = 2
+    stride: PerAxis | None = None
+    padding: Any = "VALID"
+
+
+@dataclass(frozen=True)
+class AveragePool:
+    """The mean of the pixels of each window that are inside: `reference.training.average_pool2d`.
+
+    Parameters
+    ----------
+    window, stride, padding
+        As of `MaxPool`.
+
+    Examples
+    --------
+    >>> AveragePool(3, stride=2).stride
+    2
+    """
+
+    window: PerAxis = 2
+    stride: PerAxis | None = None
+    padding: Any = "VALID"
+
+
+@dataclass(frozen=True)
+class Flatten:
+    """Images as rows of numbers, for `Dense`; nothing is moved.
+
+    Examples
+    --------
+    >>> Flatten()
+    Flatten()
+    """
+
+
+@dataclass(frozen=True)
+class Dense:
+    """A fully connected layer with a bias, and an activation behind it; it follows `Flatten` or `Dense`.
+
+    Parameters
+    ----------
+    outputs : int
+    activation : {"relu", "tanh", "sigmoid"}, optional
+
+    Examples
+    --------
+    >>> Dense(10).outputs
+    10
+    """
+
+    outputs: int
+    activation: Activation | None = None
+
+
+Layer: TypeAlias = Conv | MaxPool | AveragePool | Flatten | Dense
+
+
+@dataclass(frozen=True)
+class Network:
+    """A sequential classifier; its loss is the cross-entropy of the softmax of its last layer's result.
+
+    Parameters
+    ----------
+    image : (channels, height, width)
+    layers : tuple of Conv, MaxPool, AveragePool, Flatten, Dense
+        The last one is `Dense`.
+
+    Raises
+    ------
+    ShapeError, SchemeError
+        For layers that do not fit one another.
+
+    Examples
+    --------
+    >>> net = Network((1, 8, 8), (Conv(8, activation="relu"), MaxPool(), Flatten(), Dense(10)))
+    >>> net.parameters
+    {'conv1.w': (8, 1, 3, 3), 'conv1.bias': (8,), 'dense3.w': (10, 128), 'dense3.bias': (10,)}
+    """
+
+    image: tuple[int, int, int]
+    layers: tuple[Layer, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.image) != 3 or not all(is_integer(size) and size >= 1 for size in self.image):
+            raise ShapeError(f"image is {self.image}\nit is (channels, height, width)\ngive three sizes")
+        if not self.stages or self.stages[-1].kind != "dense":
+            raise SchemeError(
+                "the last layer is not Dense\nthe loss takes one number for each class\nend with Dense"
+            )
+
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """What is computed, layer by layer; `Flatten` is none."""
+        found: list[Stage] = []
+        shape, is_flat = self.image, False
+        for layer in self.layers:
+            if isinstance(layer, Flatten):
+                is_flat = True
+            else:
+                stage = _stage(len(found) + 1, layer, shape, is_flat)
+                found.append(stage)
+                shape = stage.shape
+        return tuple(found)
+
+    @property
+    def classes(self) -> int:
+        """The outputs of the last layer."""
+        return self.stages[-1].shape[0]
+
+    @property
+    def parameters(self) -> dict[str, tuple[int, ...]]:
+        """The shape of each weight and bias by its name."""
+        return {
+            f"{stage.name}.{name}": shape
+            for stage in self.stages
+            if stage.has_weights
+            for name, shape in (("w", stage.weights), ("bias", (stage.shape[0],)))
+        }
+
+    @property
+    def digest(self) -> str:
+        """A hash of the description, which checkpoints hold."""
+        layers = [{"layer": type(layer).__name__, **asdict(layer)} for layer in self.layers]
+        text = json.dumps({"image": self.image, "layers": layers}, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def shape(self, tensor: int) -> Shape:
+        """The shape of an image (0), or of the result of a stage for it."""
+        return self.stages[tensor - 1].shape if tensor else self.image
+
+    def initial(self, seed: int = 0) -> dict[str, npt.NDArray[np.float32]]:
+        """Draw weights with the variance 2 / fan-in, and biases of 0.
+
+        Source: He et al., Delving Deep into Rectifiers, section 2.2.
+        """
+        rng = np.random.default_rng(seed)
+        return {
+            name: (
+                np.zeros(shape)
+                if len(shape) == 1
+                else rng.standard_normal(shape) * math.sqrt(2 / math.prod(shape[1:]))
+            ).astype(np.float32)
+            for name, shape in self.parameters.items()
+        }
+
+
+def _stage(number: int, layer: Layer, shape: Shape, is_flat: bool) -> Stage:
+    """The stage of a layer that reads images of a shape."""
+    if isinstance(layer, Dense):
+        if not is_flat:
+            raise SchemeError(f"layer {number}: Dense reads images\nit reads rows\nput Flatten before it")
+        size = math.prod(shape)
+        return stage_of(
+            number, "dense", (size, 1, 1), layer.outputs, 1, 1, "VALID", activation=layer.activation
+        )
+    if is_flat or isinstance(layer, Flatten):
+        raise SchemeError(
+            f"layer {number}: {type(layer).__name__} behind Flatten\nit reads images\nput it before Flatten"
+        )
+    if isinstance(layer, Conv):
+        return stage_of(
+            number,
+            "conv",
+            shape,
+            layer.filters,
+            layer.window,
+            layer.stride,
+            layer.padding,
+            dilation=layer.dilation,
+            groups=layer.groups,
+            activation=layer.activation,
+        )
+    kind = "max_pool" if isinstance(layer, MaxPool) else "average_pool"
+    stride = layer.window if layer.stride is None else layer.stride
+    return stage_of(number, kind, shape, shape[0], layer.window, stride, layer.padding)
+
+
+@dataclass(frozen=True)
+class SGD:
+    """Stochastic gradient descent: ``v = momentum v + (gradient + decay w)``, then ``w - rate v``.
+
+    Parameters
+    ----------
+    rate, momentum, decay : float
+        Of weight decay also for biases, as in ``torch.optim.SGD``.
+
+    Raises
+    ------
+    SchemeError
+        For a number below 0 or not finite.
+
+    Examples
+    --------
+    >>> SGD(0.1, momentum=0.9).decay
+    0.0
+    """
+
+    rate: float = 0.01
+    momentum: float = 0.0
+    decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        settings: Mapping[str, float] = asdict(self)
+        for name, value in settings.items():
+            if not (math.isfinite(value) and value >= 0):
+                raise SchemeError(f"{name} is {value}\nit is finite and at least 0\nchoose another one")
+
+
+def vgg16(classes: int = 1000) -> Network:
+    """VGG16, for images of 224 x 224.
+
+    Source: Simonyan and Zisserman, Very Deep Convolutional Networks, configuration D.
+
+    Examples
+    --------
+    >>> sum(math.prod(shape) for shape in vgg16().parameters.values())
+    138357544
+    """
+    layers: list[Layer] = []
+    for filters, count in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
+        layers += [Conv(filters, activation="relu")] * count + [MaxPool()]
+    layers += [Flatten(), Dense(4096, "relu"), Dense(4096, "relu"), Dense(classes)]
+    return Network((3, 224, 224), tuple(layers))

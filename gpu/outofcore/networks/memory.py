@@ -1,0 +1,212 @@
+"""Where tensors and parameters are while a phase runs: tiles of the device, matrices of the host."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu.machine import Event, Memory, Tile
+from gpu.outofcore.networks.lifetimes import aligned
+from gpu.outofcore.networks.phases import ITEM, LABELS, LOSS, Key, Phase, Piece
+from gpu.outofcore.networks.plan import Parameter, TrainingPlan
+
+Array = npt.NDArray[Any]
+FLOAT = np.dtype(np.float32)
+INT = np.dtype(np.int32)
+DOUBLE = np.dtype(np.float64)
+
+
+@dataclass(eq=False)
+class Buffer:
+    """A buffer of the device.
+
+    Attributes
+    ----------
+    offset : int
+    filled, computed, stored : Event, optional
+        The last copy into it, routine on it, and copy out of it.
+    """
+
+    offset: int
+    filled: Event | None = None
+    computed: Event | None = None
+    stored: Event | None = None
+
+
+class Held(NamedTuple):
+    """Rows of images on the device, contiguous.
+
+    Attributes
+    ----------
+    memory : Memory
+    offset : int
+    images, channels : int
+    rows : range
+    width : int
+    """
+
+    memory: Memory
+    offset: int
+    images: int
+    channels: int
+    rows: range
+    width: int
+
+    def tile(self, rows: range) -> Tile:
+        """Some of its rows: a column for each image and channel."""
+        start = self.offset + (rows.start - self.rows.start) * self.width * ITEM
+        count, apart = len(rows) * self.width, len(self.rows) * self.width
+        return Tile(self.memory, start, count, self.images * self.channels, apart, FLOAT)
+
+    def column(self) -> Tile:
+        """All elements."""
+        return _column(self.memory, self.offset, self.images * self.channels * len(self.rows) * self.width)
+
+    def columns(self) -> Tile:
+        """A column for each image, of one row."""
+        return Tile(self.memory, self.offset, self.channels, self.images, self.channels, FLOAT)
+
+    def shape(self, rows: range) -> tuple[int, int, int, int]:
+        """The shape of some of its rows."""
+        return self.images, self.channels, len(rows), self.width
+
+
+class Space:
+    """The device's memory in one phase.
+
+    Parameters
+    ----------
+    plan : TrainingPlan
+    phase : Phase
+    index : int
+        Its block in the slab.
+    memory : Memory
+    """
+
+    def __init__(self, plan: TrainingPlan, phase: Phase, index: int, memory: Memory) -> None:
+        self._plan, self._phase, self._memory = plan, phase, memory
+        self._base = plan.device.offsets[index]
+        loaded, size = plan.loaded(phase)
+        self._buffers = {
+            at: Buffer(self._base + size + offset) for at, offset in phase.buffers.offsets.items()
+        }
+        self._depths = {key: copy + 1 for key, copy in sorted(phase.buffers.offsets)}
+        self.loaded: Mapping[str, Parameter] = loaded
+        self.parameters, self._start = loaded, self._base
+        if plan.resident:
+            self.parameters = plan.parameters(tuple(plan.network.parameters))[0]
+            self._start = plan.device.offsets["parameters"]
+
+    def buffer(self, key: Key, number: int) -> Buffer | None:
+        """The buffer of a key in a piece; None of what stays on the device."""
+        return self._buffers[key, number % self._depths[key]] if key in self._depths else None
+
+    def copied(self, key: Key, number: int) -> Buffer:
+        """The buffer of what is copied."""
+        buffer = self.buffer(key, number)
+        assert buffer is not None
+        return buffer
+
+    def tile(self, key: Key, piece: Piece, number: int, rows: range) -> Tile:
+        """Rows of a tensor, or the labels or the losses, of a piece."""
+        if key.kind in "xg":
+            return self.held(key, piece, number).tile(rows)
+        count = len(piece.images)
+        dtype = INT if key == LABELS else DOUBLE
+        return Tile(self._memory, self.copied(key, number).offset, count, 1, count, dtype)
+
+    def held(self, key: Key, piece: Piece, number: int) -> Held:
+        """What the device holds of a tensor in a piece."""
+        channels, height, width = self._plan.network.shape(key.tensor)
+        images = len(piece.images)
+        if (buffer := self.buffer(key, number)) is None:
+            start = self._plan.device.offsets[key]
+            start += piece.images.start * channels * height * width * ITEM
+            return Held(self._memory, start, images, channels, range(height), width)
+        rows = (piece.strip.held if key.kind == "x" else piece.strip.gradients)[key.tensor]
+        return Held(self._memory, buffer.offset, images, channels, rows, width)
+
+    def parameter(self, name: str) -> tuple[Tile, Tile, Tile]:
+        """A parameter, its velocity, and its gradient, which has two elements for each number."""
+        one = self.parameters[name]
+        offsets, sizes = (one.w, one.velocity, one.gradient), (one.elements, one.elements, 2 * one.elements)
+        w, velocity, gradient = (
+            _column(self._memory, self._start + offset, size)
+            for offset, size in zip(offsets, sizes, strict=True)
+        )
+        return w, velocity, gradient
+
+
+def _column(memory: Memory, offset: int, elements: int) -> Tile:
+    return Tile(memory, offset, elements, 1, elements, FLOAT)
+
+
+@dataclass
+class HostMemory:
+    """The host's slab.
+
+    Behind the tensors are two states of all parameters and velocities: that before a step, and that after it.
+    So a step that fails leaves the former.
+
+    Attributes
+    ----------
+    plan : TrainingPlan
+    slab : ndarray of uint8
+    current : int
+        The state before the next step.
+    """
+
+    plan: TrainingPlan
+    slab: Array
+    current: int = 0
+    _start: int = field(init=False)
+    _size: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._start = aligned(self.plan.host.nbytes)
+        self._size = _state_bytes(self.plan)
+
+    def tensor(self, key: Key) -> Array:
+        """A tensor of the whole batch."""
+        batch, start = self.plan.batch, self.plan.host.offsets[key]
+        dtype = {LABELS: INT, LOSS: DOUBLE}.get(key, FLOAT)
+        shape = (batch, *self.plan.network.shape(key.tensor)) if key.kind in "xg" else (batch,)
+        return self._array(start, dtype, shape)
+
+    def matrix(self, key: Key, images: range, rows: range) -> Array:
+        """Rows of images as a matrix: a column for each image and channel."""
+        part = self.tensor(key)[images.start : images.stop]
+        if key.kind not in "xg":
+            return part[:, None]
+        columns = part.reshape(part.shape[0] * part.shape[1], -1).T
+        width = part.shape[3]
+        return columns[rows.start * width : rows.stop * width]
+
+    def state(self, name: str, *, after: bool = False) -> tuple[Array, Array]:
+        """A parameter and its velocity, before or after the step."""
+        one = _offsets(self.plan)[name]
+        base = self._start + (self.current + after) % 2 * self._size
+        shape = self.plan.network.parameters[name]
+        return self._array(base + one.w, FLOAT, shape), self._array(base + one.velocity, FLOAT, shape)
+
+    def _array(self, start: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+        size = dtype.itemsize * math.prod(shape)
+        return self.slab[start : start + size].view(dtype).reshape(shape)
+
+
+def host_bytes(plan: TrainingPlan) -> int:
+    """The bytes of the host's slab."""
+    return aligned(plan.host.nbytes) + 2 * _state_bytes(plan)
+
+
+def _state_bytes(plan: TrainingPlan) -> int:
+    return plan.parameters(tuple(plan.network.parameters), "state")[1]
+
+
+def _offsets(plan: TrainingPlan) -> dict[str, Parameter]:
+    return plan.parameters(tuple(plan.network.parameters), "state")[0]

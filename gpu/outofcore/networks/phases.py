@@ -1,0 +1,300 @@
+"""A phase: the forward or the backward pass of the whole batch through a segment, piece by piece."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, NamedTuple, TypeAlias
+
+from gpu.outofcore.networks.layers import Network
+from gpu.outofcore.networks.lifetimes import Block, Packed, pack
+from gpu.outofcore.networks.strips import Strip, backward_strips, forward_strips
+from gpu.outofcore.pieces import cut
+from gpu.outofcore.rates import Rates
+
+ITEM = 4
+
+
+class Key(NamedTuple):
+    """What a buffer holds.
+
+    Attributes
+    ----------
+    kind : str
+        "x": an activation, "g": a gradient by it, behind its own activation function; "labels", "loss".
+    tensor : int
+    """
+
+    kind: Literal["x", "g", "labels", "loss"]
+    tensor: int
+
+
+LABELS, LOSS = Key("labels", 0), Key("loss", 0)
+Action: TypeAlias = Literal["load", "store", "forward", "filters", "data", "activation", "loss"]
+
+
+class Op(NamedTuple):
+    """An operation on each piece.
+
+    Attributes
+    ----------
+    action : str
+        A copy to the device or to the host; a stage's result; the gradients by its parameters; by what it
+        reads; the gradient of an activation function, in place; the loss with its gradient.
+    key : Key
+        What is copied or computed; of "filters" the gradient that is read.
+    """
+
+    action: Action
+    key: Key
+
+
+class Cut(NamedTuple):
+    """The size of the pieces of a phase.
+
+    Attributes
+    ----------
+    images : int
+    rows : int
+        Of the last result in a forward phase, of the first gradient in a backward one.
+    """
+
+    images: int
+    rows: int
+
+
+class Costs(NamedTuple):
+    """What a phase costs by the model.
+
+    Attributes
+    ----------
+    pieces : int
+    bytes_in, bytes_out : int
+    into, compute, out : float
+        Seconds of all copies to the device, of all routines, of all copies to the host.
+    """
+
+    pieces: int
+    bytes_in: int
+    bytes_out: int
+    into: float
+    compute: float
+    out: float
+
+    def seconds(self, depth: int) -> float:
+        """The first piece, and the others at the slowest of three; with one buffer, the sum."""
+        total = self.into + self.compute + self.out
+        if depth == 1:
+            return total
+        slowest = max(self.into, self.compute, self.out)
+        return (total + (self.pieces - 1) * slowest) / self.pieces
+
+
+class Piece(NamedTuple):
+    """A piece: some images, and a strip of rows of each tensor."""
+
+    images: range
+    strip: Strip
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A phase.
+
+    Attributes
+    ----------
+    network : Network
+    batch : int
+    kind : str
+        "forward" or "backward"; the backward phase of the last segment computes it forward, too.
+    first, last : int
+        The stages of the segment.
+    cut : Cut
+    kept : frozenset of int
+        The activations within the segment that are kept between its two phases.
+    on_device : frozenset of Key
+        What stays on the device for the whole batch.
+    depth : int
+        The buffers of what is copied.
+    """
+
+    network: Network
+    batch: int
+    kind: Literal["forward", "backward"]
+    first: int
+    last: int
+    cut: Cut
+    kept: frozenset[int]
+    on_device: frozenset[Key]
+    depth: int
+    _costs: dict[Rates, Costs] = field(default_factory=dict[Rates, Costs], repr=False, compare=False)
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What differs between the phases of one network and batch."""
+        return self.kind, self.first, self.last, self.cut, self.kept, self.on_device, self.depth
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the loss follows."""
+        return self.last == len(self.network.stages)
+
+    @cached_property
+    def strips(self) -> list[Strip]:
+        """The strips of rows."""
+        if self.kind == "forward":
+            return forward_strips(self.network, self.first, self.last, self.cut.rows)
+        return backward_strips(self.network, self.first, self.last, self.cut.rows, self.kept)
+
+    def pieces(self) -> Iterator[Piece]:
+        """The pieces in order: image by image where rows are cut, so that sums have one order."""
+        for images in cut(self.batch, self.cut.images):
+            for strip in self.strips:
+                yield Piece(images, strip)
+
+    @cached_property
+    def ops(self) -> tuple[Op, ...]:
+        """The operations on a piece, in order; a strip may not need some of them."""
+        return tuple(self._forward() if self.kind == "forward" else self._backward())
+
+    def _forward(self) -> Iterator[Op]:
+        yield from self._copies("load", Key("x", self.first - 1))
+        for number in range(self.first, self.last + 1):
+            yield Op("forward", Key("x", number))
+            if number == self.last or number in self.kept:
+                yield from self._copies("store", Key("x", number))
+
+    def _backward(self) -> Iterator[Op]:
+        stages, top = self.network.stages, Key("g", self.last)
+        yield from self._copies("load", LABELS if self.is_last else top)
+        held = sorted({tensor for strip in self.strips for tensor in strip.held}, reverse=True)
+        available = [tensor for tensor in held if tensor == self.first - 1 or tensor in self.kept]
+        for tensor in available:
+            yield from self._copies("load", Key("x", tensor))
+        for tensor in sorted(set(held) - set(available)):
+            yield Op("forward", Key("x", tensor))
+        if self.is_last:
+            yield Op("loss", top)
+            yield Op("store", LOSS)
+            if stages[-1].activation:
+                yield Op("activation", top)
+        for number in range(self.last, self.first - 1, -1):
+            if stages[number - 1].has_weights:
+                yield Op("filters", Key("g", number))
+            if number > 1:
+                yield Op("data", Key("g", number - 1))
+                if stages[number - 2].activation:
+                    yield Op("activation", Key("g", number - 1))
+        if self.first > 1:
+            yield from self._copies("store", Key("g", self.first - 1))
+
+    def _copies(self, action: Action, key: Key) -> Iterator[Op]:
+        if key not in self.on_device:
+            yield Op(action, key)
+
+    def uses(self, op: Op) -> tuple[Key, ...]:
+        """The buffers that an operation reads or writes."""
+        key, before = op.key, Key("x", op.key.tensor - 1)
+        if op.action in ("load", "store"):
+            return (key,)
+        if op.action == "forward":
+            return before, key
+        if op.action == "filters":
+            return before, key
+        if op.action == "activation":
+            return key, Key("x", key.tensor)
+        if op.action == "loss":
+            return Key("x", key.tensor), LABELS, key, LOSS
+        stage = self.network.stages[key.tensor]
+        above = Key("g", key.tensor + 1)
+        return (above, Key("x", key.tensor), key) if stage.kind == "max_pool" else (above, key)
+
+    def rows(self, op: Op, strip: Strip) -> range:
+        """The rows of a strip that an operation works on; none if it is not needed."""
+        kind, tensor = op.key
+        if op.action == "filters" or (op.action == "store" and kind in "xg"):
+            return strip.owned[tensor]
+        if kind == "x":
+            return strip.held.get(tensor, range(0))
+        return strip.gradients[tensor] if kind == "g" else range(1)
+
+    # ------------------------------------------------------------------------------------------ memory
+
+    def nbytes(self, key: Key, images: int, rows: int) -> int:
+        """The bytes of rows of what a buffer holds."""
+        if key.kind in ("labels", "loss"):
+            return images * (ITEM if key.kind == "labels" else 2 * ITEM)
+        channels, _, width = self.network.shape(key.tensor)
+        return images * channels * rows * width * ITEM
+
+    @cached_property
+    def buffers(self) -> Packed[tuple[Key, int]]:
+        """Where buffers start: what is copied has several, all else shares memory where lifetimes allow."""
+        images, end = min(self.cut.images, self.batch), len(self.ops)
+        life: dict[Key, tuple[int, int]] = {}
+        for index, op in enumerate(self.ops):
+            for key in self.uses(op):
+                if key not in self.on_device:
+                    life[key] = life.get(key, (index, index))[0], index
+        copied = {op.key for op in self.ops if op.action in ("load", "store")}
+        blocks: list[Block[tuple[Key, int]]] = []
+        for key, (first, last) in life.items():
+            rows = max(len(self._held_rows(key, strip)) for strip in self.strips)
+            times = (0, end) if key in copied else (first, last)
+            blocks += [
+                Block((key, copy), self.nbytes(key, images, rows), *times)
+                for copy in range(self.depth if key in copied else 1)
+            ]
+        return pack(blocks)
+
+    def _held_rows(self, key: Key, strip: Strip) -> range:
+        """The rows of a strip that a buffer holds."""
+        if key.kind == "x":
+            return strip.held.get(key.tensor, range(0))
+        return strip.gradients[key.tensor] if key.kind == "g" else range(1)
+
+    # -------------------------------------------------------------------------------------------- time
+
+    def operations(self, op: Op, images: int, rows: int) -> float:
+        """Floating-point operations of a routine."""
+        stages, tensor = self.network.stages, op.key.tensor
+        if op.action in ("forward", "filters"):
+            return stages[tensor - 1].operations(images, rows)
+        if op.action == "data":
+            return stages[tensor].operations(images, rows)
+        return float(self.nbytes(op.key, images, rows) // ITEM * (5 if op.action == "loss" else 2))
+
+    def costs(self, rates: Rates) -> Costs:
+        """What the phase costs, without its parameters."""
+        if rates not in self._costs:
+            self._costs[rates] = self._cost(rates)
+        return self._costs[rates]
+
+    def _cost(self, rates: Rates) -> Costs:
+        parts, counts, sums = -(-self.batch // self.cut.images), Counter[str](), Counter[str]()
+        for strip in self.strips:
+            for op in self.ops:
+                rows = len(self.rows(op, strip))
+                if rows:
+                    kind = op.action if op.action in ("load", "store") else "compute"
+                    counts[kind] += parts
+                    if kind == "compute":
+                        sums[kind] += int(self.operations(op, self.batch, self.worked(op, strip)))
+                    else:
+                        sums[kind] += self.nbytes(op.key, self.batch, rows)
+        compute = counts["compute"] * rates.launch_seconds + sums["compute"] / rates.operations_per_second
+        return Costs(
+            parts * len(self.strips),
+            sums["load"],
+            sums["store"],
+            rates.into(sums["load"], counts["load"]),
+            compute,
+            rates.out(sums["store"], counts["store"]),
+        )
+
+    def worked(self, op: Op, strip: Strip) -> int:
+        """The rows that a routine's operations count: of a gradient by what a stage reads, the stage's."""
+        of = strip.gradients[op.key.tensor + 1] if op.action == "data" else self.rows(op, strip)
+        return len(of)

@@ -1,0 +1,244 @@
+"""The plan of a step of training: segments, pieces, what is kept where, and all memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from gpu.outofcore.networks.layers import Network
+from gpu.outofcore.networks.lifetimes import Block, Packed, aligned, pack
+from gpu.outofcore.networks.phases import ITEM, LABELS, LOSS, Cut, Key, Phase
+from gpu.outofcore.rates import Rates
+from reference.types.timeline import Timeline
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Consecutive stages that a piece passes through without the host.
+
+    Parameters
+    ----------
+    first, last : int
+        Its stages, counted from 1 without `Flatten`.
+    forward, backward : Cut
+        The pieces of its two phases. The last segment of a network has a backward phase alone, which computes
+        it forward, too; ``forward`` cuts the pieces of `Trainer.logits` there.
+    kept : frozenset of int
+        The stages within the segment, without its last one, whose results are kept from the forward to the
+        backward phase. Others are computed again.
+
+    Examples
+    --------
+    >>> Segment(1, 3, Cut(16, 8), Cut(8, 8), frozenset({2})).kept
+    frozenset({2})
+    """
+
+    first: int
+    last: int
+    forward: Cut
+    backward: Cut
+    kept: frozenset[int] = frozenset()
+
+
+class Parameter(NamedTuple):
+    """Where a weight or a bias is in a block of parameters, in bytes: itself, velocity, gradient.
+
+    The gradient is of double precision. Some blocks have less: see `Parts`.
+    """
+
+    elements: int
+    w: int
+    velocity: int
+    gradient: int
+
+
+Parts: TypeAlias = Literal["w", "state", "all"]
+"""What a block of parameters has: themselves, with velocities, and with gradients, too."""
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """What a step of training does.
+
+    Attributes
+    ----------
+    network : Network
+    batch : int
+    segments : tuple of Segment
+    on_device : frozenset of Key
+        What stays on the device for the whole batch.
+    resident : bool
+        Whether parameters stay on the device; otherwise each phase loads those of its segment.
+    depth : int
+        The buffers of what is copied.
+    budget : int
+        The bytes that the device may use.
+    rates : Rates
+    known : dict
+        Phases, which plans of one network and batch share.
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> from gpu.outofcore import Trainer, vgg16
+    >>> plan = Trainer(vgg16(), 8, device=simwarp.Machine(), memory_budget=4 << 30).explain()
+    >>> plan.accumulates
+    True
+    """
+
+    network: Network
+    batch: int
+    segments: tuple[Segment, ...]
+    on_device: frozenset[Key]
+    resident: bool
+    depth: int
+    budget: int
+    rates: Rates
+    known: dict[Any, Phase] = field(default_factory=dict[Any, Phase], repr=False, compare=False)
+
+    # ------------------------------------------------------------------------------------------ phases
+
+    @cached_property
+    def phases(self) -> tuple[Phase, ...]:
+        """Forward phases of all segments except the last, then the backward phases, the last first."""
+        *before, _ = self.segments
+        return (
+            *(self.phase(segment, is_forward=True) for segment in before),
+            *(self.phase(segment, is_forward=False) for segment in reversed(self.segments)),
+        )
+
+    @cached_property
+    def forward(self) -> tuple[Phase, ...]:
+        """The phases that compute the logits alone."""
+        return *self.phases[: len(self.segments) - 1], self.phase(self.segments[-1], is_forward=True)
+
+    def phase(self, segment: Segment, *, is_forward: bool) -> Phase:
+        """A phase of a segment."""
+        near = range(segment.first - 1, segment.last + 1)
+        made = Phase(
+            self.network,
+            self.batch,
+            "forward" if is_forward else "backward",
+            segment.first,
+            segment.last,
+            segment.forward if is_forward else segment.backward,
+            segment.kept,
+            frozenset(key for key in self.on_device if key.tensor in near),
+            self.depth,
+        )
+        return self.known.setdefault(made.key, made)
+
+    @property
+    def accumulates(self) -> bool:
+        """Whether only the batch is cut, over the whole network: gradient accumulation."""
+        return len(self.segments) == 1 and len(self.phases[0].strips) == 1
+
+    def lifetimes(self) -> Iterator[tuple[Key, int, int]]:
+        """What lives from phase to phase, with its first and its last phase."""
+        end = len(self.phases) - 1
+        yield Key("x", 0), 0, end
+        for index, segment in enumerate(self.segments[:-1]):
+            yield Key("x", segment.last), index, end - index - 1
+            yield Key("g", segment.last), end - index - 1, end - index
+            for tensor in segment.kept:
+                yield Key("x", tensor), index, end - index
+
+    # ------------------------------------------------------------------------------------------ memory
+
+    @cached_property
+    def device(self) -> Packed[Key | int | str]:
+        """The slab of the device: parameters, what stays, and a block for each phase."""
+        end = len(self.phases) - 1
+        blocks: list[Block[Key | int | str]] = [
+            Block(key, self.nbytes(key), *life) for key, *life in self.lifetimes() if key in self.on_device
+        ]
+        if self.resident:
+            names = tuple(self.network.parameters)
+            blocks.append(Block("parameters", self.parameters(names)[1], 0, end))
+        for index, phase in enumerate(self.phases):
+            size = self.block(phase)
+            if index == len(self.segments) - 1:
+                size = max(size, self.block(self.forward[-1]))
+            blocks.append(Block(index, size, index, index))
+        return pack(blocks)
+
+    @cached_property
+    def host(self) -> Packed[Key]:
+        """The slab of the host, without parameters."""
+        end = len(self.phases) - 1
+        blocks = [
+            Block(key, self.nbytes(key), *life)
+            for key, *life in self.lifetimes()
+            if key not in self.on_device
+        ]
+        whole = LABELS, LOSS, Key("x", len(self.network.stages))
+        return pack([*blocks, *(Block(key, self.nbytes(key), 0, end) for key in whole)])
+
+    def nbytes(self, key: Key) -> int:
+        """The bytes of a tensor for the whole batch."""
+        rows = self.network.shape(key.tensor)[1] if key.kind in "xg" else 1
+        return self.phases[0].nbytes(key, self.batch, rows)
+
+    def block(self, phase: Phase) -> int:
+        """The bytes of a phase's block: its parameters, if it loads them, and its buffers."""
+        return self.loaded(phase)[1] + phase.buffers.nbytes
+
+    def loaded(self, phase: Phase) -> tuple[dict[str, Parameter], int]:
+        """The parameters that a phase loads, from the start of its block, and their bytes."""
+        if self.resident:
+            return {}, 0
+        return self.parameters(self.names(phase), "w" if phase.kind == "forward" else "all")
+
+    def names(self, phase: Phase) -> tuple[str, ...]:
+        """The names of a phase's parameters."""
+        stages = {stage.name for stage in self.network.stages[phase.first - 1 : phase.last]}
+        return tuple(name for name in self.network.parameters if name.split(".")[0] in stages)
+
+    def parameters(self, names: tuple[str, ...], parts: Parts = "all") -> tuple[dict[str, Parameter], int]:
+        """The parameters of a block from its start, and their bytes."""
+        found, start = dict[str, Parameter](), 0
+        for name in names:
+            elements = math.prod(self.network.parameters[name])
+            size = aligned(ITEM * elements)
+            found[name] = Parameter(elements, start, start + size, start + 2 * size)
+            start += {"w": size, "state": 2 * size, "all": 2 * size + aligned(2 * ITEM * elements)}[parts]
+        return found, start
+
+    # -------------------------------------------------------------------------------------------- time
+
+    @cached_property
+    def seconds(self) -> float:
+        """The closed form, by which the planner chooses."""
+        return sum(self.phase_seconds(phase) for phase in self.phases)
+
+    def phase_seconds(self, phase: Phase) -> float:
+        """The closed form of a phase."""
+        seconds = phase.costs(self.rates).seconds(self.depth)
+        loaded = sum(ITEM * one.elements for one in self.loaded(phase)[0].values())
+        copies = 1 if phase.kind == "forward" else 2
+        return seconds + (self.rates.into(copies * loaded) if loaded else 0.0)
+
+    @cached_property
+    def in_core_seconds(self) -> float:
+        """The routines of a step in one piece, which copies nothing: what a device that holds all takes."""
+        last = len(self.network.stages)
+        everything = Cut(self.batch, self.network.shape(1)[1])
+        whole = Phase(
+            self.network, self.batch, "backward", 1, last, everything, frozenset(), self.on_device, 1
+        )
+        return whole.costs(self.rates).compute
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """The timeline that the model predicts for a step: three streams, each at its rates."""
+        from gpu.outofcore.networks.rehearsal import predict
+
+        return predict(self)
+
+    def __str__(self) -> str:
+        from gpu.outofcore.networks.table import table_of
+
+        return table_of(self)

@@ -1,0 +1,45 @@
+"""A step without values: on the model's machine, and on a simulated one that has none."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib.stride_tricks import as_strided
+
+from gpu.machine import Machine
+from gpu.outofcore.networks.layers import SGD
+from gpu.outofcore.networks.memory import HostMemory, host_bytes
+from gpu.outofcore.networks.plan import TrainingPlan
+from gpu.outofcore.networks.work import Work
+from gpu.outofcore.predicted import ModelMachine, Slab
+from reference.types.timeline import Timeline
+
+
+def predict(plan: TrainingPlan, *, loads: bool = False) -> Timeline:
+    """The timeline of a step that the model predicts; ``loads``: resident parameters come first."""
+    machine = ModelMachine(plan.rates)
+    work = Work(machine, plan, Slab(plan.device.nbytes), HostMemory(plan, unbacked(host_bytes(plan))))
+    for _ in work.step(SGD(), loads=loads):
+        pass
+    return machine.timeline
+
+
+def rehearse(plan: TrainingPlan, machine: Machine) -> float:
+    """The seconds of a step on the clock of ``Machine(values=False)``, which moves no values."""
+    host = HostMemory(plan, unbacked(host_bytes(plan)))
+    with ExitStack() as stack:
+        machine.pin(host.slab)
+        stack.callback(machine.unpin, host.slab)
+        memory = machine.allocate(0, plan.device.nbytes)
+        stack.callback(machine.free, memory)
+        begin = machine.seconds()
+        machine.run([Work(machine, plan, memory, host).step(SGD(), loads=False)])
+        return machine.seconds() - begin
+
+
+def unbacked(nbytes: int) -> npt.NDArray[Any]:
+    """Bytes without memory, of which only addresses may be used."""
+    return as_strided(np.zeros(1, np.uint8), (nbytes,), (1,))

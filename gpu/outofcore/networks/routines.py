@@ -1,0 +1,277 @@
+"""The tile routines of training beside convolutions: each a `gpu.machine.Routine`.
+
+They compute with NumPy in double precision and round once. Sums over images go image by image and row by row,
+from whatever the accumulators hold: so no cut changes a bit.
+
+GPUs need a ``queue_on`` for each, as `gpu.cuda_machine.queues.CudaRoutine` says: pooling, the gradients by
+filters and bias, and the activations are calls of cuDNN, the loss and the update kernels of a few lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu.machine import Tile
+from gpu.outofcore.networks.stages import Stage
+from gpu.outofcore.on_host import Window
+from gpu.outofcore.problem import Activation
+
+Array = npt.NDArray[Any]
+Double = npt.NDArray[np.float64]
+Shape = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
+class Routine:
+    """What all have: tiles are matrices of rows x columns for each image and channel.
+
+    Attributes
+    ----------
+    name : str
+    reads, writes : tuple of Tile
+    shapes : tuple of Shape
+        (images, channels, rows, columns) of the tiles of images among ``reads``, then of ``writes``.
+    operations : float
+    """
+
+    name: str
+    reads: tuple[Tile, ...]
+    writes: tuple[Tile, ...]
+    shapes: tuple[Shape, ...]
+    operations: float
+
+
+@dataclass(frozen=True)
+class Pool(Routine):
+    """Pooling.
+
+    Attributes
+    ----------
+    stage : Stage
+    window : Window
+    outputs : range
+        The rows of the result.
+    """
+
+    stage: Stage
+    window: Window
+    outputs: range
+
+    def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
+        """Compute it."""
+        x, y = _images(reads[0], self.shapes[0]), _images(writes[0], self.shapes[1])
+        taps = self.window.taps(x.shape, self.stage.filters, y.shape)
+        if self.stage.kind == "max_pool":
+            y[...] = maxima(taps, x, y.shape)
+            return
+        found = np.zeros(y.shape)
+        for _, _, pixels, outputs in taps:
+            found[outputs] += x[pixels]
+        y[...] = found / pixels_inside(self.stage, self.outputs)
+
+
+@dataclass(frozen=True)
+class MaxPoolGradient(Routine):
+    """The gradient of max pooling, from its gradient and its images; of equal pixels the first one gets it.
+
+    Attributes
+    ----------
+    stage : Stage
+    window : Window
+        Of the images that are read.
+    skip : int
+        Their rows above those of the gradient that is written.
+    """
+
+    stage: Stage
+    window: Window
+    skip: int
+
+    def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
+        """Compute it."""
+        dy, x, dx = (
+            _images(array, shape) for array, shape in zip((*reads, *writes), self.shapes, strict=True)
+        )
+        y = maxima(self.window.taps(x.shape, self.stage.filters, dy.shape), x, dy.shape)
+        found, is_open = np.zeros(x.shape), np.ones(dy.shape, np.bool_)
+        for _, _, pixels, outputs in self.window.taps(x.shape, self.stage.filters, dy.shape):
+            is_same = (x[pixels] == y[outputs]) | (np.isnan(x[pixels]) & np.isnan(y[outputs]))
+            is_first = is_open[outputs] & is_same
+            found[pixels] += np.where(is_first, dy[outputs], 0.0)
+            is_open[outputs] &= ~is_first
+        dx[...] = found[:, :, self.skip : self.skip + dx.shape[2]]
+
+
+@dataclass(frozen=True)
+class AveragePoolGradient(Routine):
+    """The gradient of average pooling, from its gradient.
+
+    Attributes
+    ----------
+    stage : Stage
+    window : Window
+        Of the gradient that is written.
+    outputs : range
+        The rows of the gradient that is read.
+    """
+
+    stage: Stage
+    window: Window
+    outputs: range
+
+    def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
+        """Compute it."""
+        dy, dx = _images(reads[0], self.shapes[0]), _images(writes[0], self.shapes[1])
+        part = dy / pixels_inside(self.stage, self.outputs)
+        found = np.zeros(dx.shape)
+        for _, _, pixels, outputs in self.window.taps(dx.shape, self.stage.filters, dy.shape):
+            found[pixels] += part[outputs]
+        dx[...] = found
+
+
+@dataclass(frozen=True)
+class ActivationGradient(Routine):
+    """The gradient of an activation, in place, from its result.
+
+    Attributes
+    ----------
+    activation : str
+    """
+
+    activation: Activation
+
+    def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
+        """Compute it."""
+        y, found = reads[1].astype(np.float64), writes[0].astype(np.float64)
+        if self.activation == "relu":
+            found = np.where(y > 0, found, 0.0)
+        else:
+            found *= 1 - y * y if self.activation == "tanh" else y * (1 - y)
+        writes[0][...] = found
+
+
+@dataclass(frozen=True)
+class FilterGradient(Routine):
+    """The gradients by filters and bias, added to accumulators of double precision.
+
+    The accumulators are tiles of float32 with two elements for each number, because the products are of
+    float32, and a device's rate goes by the dtype that is written.
+
+    Attributes
+    ----------
+    stage : Stage
+    window : Window
+    starts : bool
+        Whether these are the first terms.
+    """
+
+    stage: Stage
+    window: Window
+    starts: bool
+
+    def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
+        """Compute it."""
+        x, dy = (
+            _images(array, shape).astype(np.float64)
+            for array, shape in zip(reads[:2], self.shapes, strict=True)
+        )
+        weights, bias = (doubles(array) for array in writes)
+        if self.starts:
+            weights[...], bias[...] = 0.0, 0.0
+        for image, of_image in zip(x, dy, strict=True):
+            for of_weights, of_bias in zip(*self._rows(image, of_image), strict=True):
+                weights += of_weights.reshape(-1)
+                bias += of_bias
+
+    def _rows(self, x: Double, dy: Double) -> tuple[Double, Double]:
+        """The terms of each row of an image's result, for the filters and for the bias."""
+        groups, filters = self.window.groups, self.stage.filters
+        count, channels, _, _ = filters
+        terms = np.zeros((dy.shape[1], groups, count // groups, channels, *filters[2:]))
+        by_group = x.reshape(groups, channels, *x.shape[1:]), dy.reshape(groups, -1, *dy.shape[1:])
+        for r, s, pixels, outputs in self.window.taps(x.shape, filters, dy.shape):
+            read, of_outputs = by_group[0][pixels], by_group[1][outputs]
+            products = np.multiply(of_outputs[:, :, None], read[:, None], order="C")
+            terms[outputs[1], ..., r, s] = np.moveaxis(products.sum(-1), -1, 0)
+        return terms, np.ascontiguousarray(dy).sum(-1).T
+
+
+@dataclass(frozen=True)
+class Loss(Routine):
+    """The cross-entropy of the softmax for each image, and its gradient by the logits of the whole batch.
+
+    Attributes
+    ----------
+    batch : int
+    """
+
+    batch: int
+
+    def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
+        """Compute it."""
+        logits, labels = reads[0].T.astype(np.float64, order="C"), reads[1].reshape(-1)
+        below = logits - logits.max(1, keepdims=True)
+        small = np.exp(below)
+        total = small.sum(1, keepdims=True)
+        at = np.arange(len(labels)), labels
+        p = small / total
+        p[at] -= 1
+        writes[0][...] = (p / self.batch).T
+        writes[1].reshape(-1)[...] = np.log(total[:, 0]) - below[at]
+
+
+@dataclass(frozen=True)
+class Update(Routine):
+    """A step of gradient descent: `reference.training.sgd`, with the velocity rounded before its use.
+
+    Attributes
+    ----------
+    rate, momentum, decay : float
+    """
+
+    rate: float = field(kw_only=True)
+    momentum: float = field(kw_only=True)
+    decay: float = field(kw_only=True)
+
+    def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
+        """Compute it."""
+        w, velocity = (array.reshape(-1).astype(np.float64) for array in reads[:2])
+        gradient = doubles(reads[2]) + self.decay * w
+        writes[1][:, 0] = self.momentum * velocity + gradient
+        writes[0][:, 0] = w - self.rate * writes[1][:, 0].astype(np.float64)
+
+
+def maxima(taps: Any, x: Array, shape: Shape) -> Array:
+    """The largest pixel of each window."""
+    y = np.full(shape, -np.inf, x.dtype)
+    for _, _, pixels, outputs in taps:
+        y[outputs] = np.maximum(y[outputs], x[pixels])
+    return y
+
+
+def pixels_inside(stage: Stage, outputs: range) -> Double:
+    """The pixels of each window that are inside the image."""
+    plane = stage.plane
+    down = _inside(outputs, plane.stride_h, plane.pad_top, plane.filter_height, plane.height)
+    across = range(plane.out_width)
+    return np.outer(down, _inside(across, plane.stride_w, plane.pad_left, plane.filter_width, plane.width))
+
+
+def _inside(outputs: range, stride: int, pad: int, window: int, size: int) -> Double:
+    start = np.asarray(outputs) * stride - pad
+    return (np.minimum(start + window, size) - np.maximum(start, 0)).astype(np.float64)
+
+
+def doubles(array: Array) -> Double:
+    """The numbers of double precision in a tile of float32."""
+    return array.reshape(-1).view(np.float64)
+
+
+def _images(array: Array, shape: Shape) -> Array:
+    """The images of a tile, as a view."""
+    return array.T.reshape(shape)

@@ -1,0 +1,128 @@
+"""A stage: a layer with all its sizes. A dense layer is a convolution of images of one pixel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, cast
+
+from gpu.bconv.geometry import ConvShape, conv_shape
+from gpu.outofcore.halo import offset
+from gpu.outofcore.on_host import Window
+from gpu.outofcore.problem import ACTIVATIONS, Activation
+from reference.errors import ShapeError
+from reference.types.arguments import check_option
+from reference.types.fields import is_integer
+
+Shape: TypeAlias = tuple[int, int, int]
+Kind: TypeAlias = Literal["conv", "dense", "max_pool", "average_pool"]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A layer of a network.
+
+    Attributes
+    ----------
+    number : int
+        From 1; its result is the tensor of that number, and it reads the one before.
+    kind : str
+    reads, shape : (channels, rows, columns)
+        Of an image that it reads, and of its result.
+    plane : ConvShape
+        Its windows.
+    groups : int
+    activation : str, optional
+    """
+
+    number: int
+    kind: Kind
+    reads: Shape
+    shape: Shape
+    plane: ConvShape
+    groups: int = 1
+    activation: Activation | None = None
+
+    @property
+    def name(self) -> str:
+        """Its kind and number."""
+        return f"{self.kind}{self.number}"
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether it is a convolution or dense."""
+        return self.kind in ("conv", "dense")
+
+    @property
+    def filters(self) -> tuple[int, int, int, int]:
+        """The shape of its weights as filters."""
+        plane = self.plane
+        return self.shape[0], self.reads[0] // self.groups, plane.filter_height, plane.filter_width
+
+    @property
+    def weights(self) -> tuple[int, ...]:
+        """The shape of its weights for users."""
+        return self.filters[:2] if self.kind == "dense" else self.filters
+
+    def window(self, rows: range, outputs: range) -> Window:
+        """Its windows on pieces: rows of what it reads, and of its result."""
+        plane = self.plane
+        return Window(
+            (offset(plane, rows, outputs), plane.pad_left),
+            (plane.stride_h, plane.stride_w),
+            (plane.dilation_h, plane.dilation_w),
+            self.groups,
+        )
+
+    def operations(self, images: int, rows: int) -> float:
+        """Floating-point operations of so many rows of its result."""
+        outputs = images * rows * self.shape[0] * self.shape[2]
+        taps = self.plane.filter_height * self.plane.filter_width
+        return float(outputs * taps * (2 * self.filters[1] if self.has_weights else 1))
+
+
+def stage_of(
+    number: int,
+    kind: Kind,
+    reads: Shape,
+    filters: Any,
+    window: Any,
+    stride: Any,
+    padding: Any,
+    *,
+    dilation: Any = 1,
+    groups: Any = 1,
+    activation: Any = None,
+) -> Stage:
+    """A stage, checked."""
+    place = f"layer {number}, {kind}"
+    check_option("activation", activation, (None, *ACTIVATIONS), f"{place}: it follows the bias")
+    rows, columns = cast("tuple[Any, Any]", window if isinstance(window, tuple) else (window, window))
+    for name, size in (("filters", filters), ("window", rows), ("window", columns), ("groups", groups)):
+        if not is_integer(size) or size < 1:
+            raise ShapeError(f"{place}: {name} is {size!r}\nit is at least 1\ngive a positive int")
+    if reads[0] % groups or filters % groups:
+        raise ShapeError(
+            f"{place}: {reads[0]} channels and {filters} filters in {groups} groups\n"
+            "groups have equally many of both\nchoose another number of groups"
+        )
+    plane = conv_shape(
+        (1, reads[1], reads[2], 1), (rows, columns, 1, 1), stride=stride, padding=padding, dilation=dilation
+    )
+    shape = (int(filters), plane.out_height, plane.out_width)
+    stage = Stage(number, kind, reads, shape, plane, int(groups), activation)
+    if not stage.has_weights and _is_outside(plane):
+        raise ShapeError(
+            f"{place}: a window of {rows} x {columns} with padding={padding!r} is outside the image\n"
+            "each window has a pixel inside\ngive less padding than the window"
+        )
+    return stage
+
+
+def _is_outside(plane: ConvShape) -> bool:
+    """Whether the first or the last window along an axis has no pixel of the image."""
+    return (
+        plane.pad_top >= plane.filter_height
+        or plane.pad_left >= plane.filter_width
+        or (plane.out_height - 1) * plane.stride_h - plane.pad_top >= plane.height
+        or (plane.out_width - 1) * plane.stride_w - plane.pad_left >= plane.width
+    )

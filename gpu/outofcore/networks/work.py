@@ -1,0 +1,148 @@
+"""A step of training on a machine: copies in, routines and copies out, each kind in a stream of its own.
+
+Events order them, as in `gpu.outofcore.pipeline`. Between two phases each stream waits for the others,
+because the memory of phases overlaps.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+from gpu.machine import Event, Memory, Stream
+from gpu.outofcore.networks.kernels import Kernels, update_of
+from gpu.outofcore.networks.layers import SGD
+from gpu.outofcore.networks.memory import HostMemory, Space
+from gpu.outofcore.networks.phases import LOSS, Op, Phase, Piece
+from gpu.outofcore.networks.plan import TrainingPlan
+from gpu.outofcore.pipeline import AHEAD, Queues
+
+
+class Work:
+    """The work of one step, or of the logits of a batch, on a machine's first device.
+
+    Parameters
+    ----------
+    machine : Queues
+    plan : TrainingPlan
+    memory : Memory
+        The device's slab.
+    host : HostMemory
+    """
+
+    def __init__(self, machine: Queues, plan: TrainingPlan, memory: Memory, host: HostMemory) -> None:
+        self._machine, self._plan, self._memory, self._host = machine, plan, memory, host
+        self._loads, self._computes, self._stores = (machine.stream(0) for _ in range(3))
+        self._queued: deque[Event] = deque()
+
+    def step(self, sgd: SGD, *, loads: bool) -> Iterator[Event]:
+        """A step; yields the events that the host waits for. ``loads``: resident parameters come first."""
+        for index, phase in enumerate(self._plan.phases):
+            space = Space(self._plan, phase, index, self._memory)
+            names = self._plan.names(phase)
+            if loads and self._plan.resident and index == 0:
+                self._load(space, tuple(space.parameters), is_whole=True)
+            elif not self._plan.resident:
+                self._load(space, names, is_whole=phase.kind == "backward")
+            yield from self._pieces(phase, space)
+            between = [self._machine.record(one) for one in (self._loads, self._stores)]
+            if phase.kind == "backward":
+                self._update(space, names, sgd)
+            if not self._plan.resident:
+                between[1] = self._machine.record(self._stores)
+            self._join([*between, self._machine.record(self._computes)])
+        yield self._machine.record(self._stores)
+
+    def logits(self, *, loads: bool) -> Iterator[Event]:
+        """The forward pass alone."""
+        for index, phase in enumerate(self._plan.forward):
+            space = Space(self._plan, phase, index, self._memory)
+            if loads and self._plan.resident and index == 0:
+                self._load(space, tuple(space.parameters), is_whole=True)
+            elif not self._plan.resident:
+                self._load(space, self._plan.names(phase), is_whole=False)
+            yield from self._pieces(phase, space)
+            self._join([self._machine.record(one) for one in (self._loads, self._stores, self._computes)])
+        yield self._machine.record(self._stores)
+
+    # ------------------------------------------------------------------------------------------ pieces
+
+    def _pieces(self, phase: Phase, space: Space) -> Iterator[Event]:
+        kernels = Kernels(self._plan, phase, space)
+        for number, piece in enumerate(phase.pieces()):
+            ops = [op for op in phase.ops if phase.rows(op, piece.strip)]
+            for op in ops:
+                if op.action == "load":
+                    self._load_piece(phase, space, op, piece, number)
+            for op in ops:
+                if op.action == "store":
+                    self._store_piece(phase, space, op, piece, number)
+                elif op.action != "load":
+                    self._compute(phase, space, kernels, op, piece, number)
+            self._queued.append(self._machine.record(self._computes))
+            if len(self._queued) > AHEAD:
+                yield self._queued.popleft()
+
+    def _compute(
+        self, phase: Phase, space: Space, kernels: Kernels, op: Op, piece: Piece, number: int
+    ) -> None:
+        """Queue a routine; it waits for copies into what it reads, and for copies of what it overwrites."""
+        copied = [(key, found) for key in phase.uses(op) if (found := space.buffer(key, number))]
+        for key, buffer in copied:
+            self._wait(self._computes, buffer.filled)
+            buffer.filled = None
+            if key in (op.key, LOSS):
+                self._wait(self._computes, buffer.stored)
+                buffer.stored = None
+        self._machine.launch(self._computes, kernels.routine(op, piece, number))
+        if copied:
+            done = self._machine.record(self._computes)
+            for _, buffer in copied:
+                buffer.computed = done
+
+    def _load_piece(self, phase: Phase, space: Space, op: Op, piece: Piece, number: int) -> None:
+        """Queue the copy of a piece to the device."""
+        buffer, rows = space.copied(op.key, number), phase.rows(op, piece.strip)
+        self._wait(self._loads, buffer.computed)
+        tile = space.tile(op.key, piece, number, rows)
+        self._machine.copy_in(self._loads, self._host.matrix(op.key, piece.images, rows), tile)
+        buffer.filled = self._machine.record(self._loads)
+
+    def _store_piece(self, phase: Phase, space: Space, op: Op, piece: Piece, number: int) -> None:
+        """Queue the copy of a piece to the host."""
+        buffer, rows = space.copied(op.key, number), phase.rows(op, piece.strip)
+        self._wait(self._stores, buffer.computed)
+        tile = space.tile(op.key, piece, number, rows)
+        self._machine.copy_out(self._stores, tile, self._host.matrix(op.key, piece.images, rows))
+        buffer.stored = self._machine.record(self._stores)
+
+    # -------------------------------------------------------------------------------------- parameters
+
+    def _load(self, space: Space, names: Sequence[str], *, is_whole: bool) -> None:
+        """Queue copies of parameters to the device; velocities, too, if ``is_whole``."""
+        for name in names:
+            tiles, arrays = space.parameter(name), self._host.state(name)
+            for tile, array in list(zip(tiles[:2], arrays, strict=True))[: 1 + is_whole]:
+                self._machine.copy_in(self._loads, array.reshape(-1, 1), tile)
+        self._machine.wait(self._computes, self._machine.record(self._loads))
+
+    def _update(self, space: Space, names: Sequence[str], sgd: SGD) -> None:
+        """Queue the update of a segment's parameters, and their copies to the host's next state."""
+        for name in names:
+            tiles, arrays = space.parameter(name), self._host.state(name, after=True)
+            self._machine.launch(self._computes, update_of(tiles, sgd))
+            self._machine.wait(self._stores, self._machine.record(self._computes))
+            for tile, array in zip(tiles[:2], arrays, strict=True):
+                self._machine.copy_out(self._stores, tile, array.reshape(-1, 1))
+
+    # ------------------------------------------------------------------------------------------ events
+
+    def _join(self, events: Sequence[Event]) -> None:
+        """Let each stream wait for the others."""
+        for stream in (self._loads, self._computes, self._stores):
+            for event in events:
+                self._machine.wait(stream, event)
+
+    def _wait(self, stream: Stream, event: Event | None) -> None:
+        if event is not None:
+            self._machine.wait(stream, event)
