@@ -13,14 +13,16 @@ from rich.text import Text
 
 from reference.errors import SchemeError
 from simwarp.cli.ooc_bench import bench_command
+from simwarp.cli.ooc_train import train_command
 from simwarp.cli.output import Json, Topology, as_options, print_json, table, wide_console, write_text
 from simwarp.draw.roofline import si
 
 ooc_app = typer.Typer(
-    help="Convolutions larger than the device: plans, timelines, and the paper's figures.",
+    help="Convolutions and networks larger than the device: plans, timelines, the paper's figures, training.",
     no_args_is_help=True,
 )
 ooc_app.command("bench")(bench_command)
+ooc_app.command("train")(train_command)
 
 Routine = Annotated[str, typer.Argument(help="conv2d, conv2d_backward_data or conv2d_backward_filter.")]
 Images = Annotated[str, typer.Argument(metavar="N,C,H,W", help="Images, channels, rows and columns.")]
