@@ -1,0 +1,168 @@
+"""Drawn networks, plans and machines: each gives the bits of the training in one piece; and all schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from gpu.outofcore import (
+    AveragePool,
+    Conv,
+    Cut,
+    Dense,
+    Flatten,
+    MaxPool,
+    Network,
+    Rates,
+    Segment,
+)
+from gpu.outofcore.networks.phases import Key
+from gpu.outofcore.networks.plan import TrainingPlan
+from reference.errors import ShapeError
+from simwarp.machine import Machine
+from support.exploring_machine import ExploringMachine, explore
+from support.training_faults import loaded_buffer_reused_early, stored_buffer_reused_early
+from support.training_networks import Sample, by_definition, same_bits
+
+RATES = Rates(1e-6, 5e10, 1e-6, 5e10, 5e-6, 5e13)
+ACTIVATIONS = st.sampled_from([None, "relu", "tanh", "sigmoid"])
+WINDOWS = st.integers(1, 3)
+PADDINGS = st.sampled_from(["SAME", "VALID", ((1, 0), (0, 1))])
+LAYERS = st.one_of(
+    st.builds(Conv, WINDOWS, WINDOWS, WINDOWS, PADDINGS, st.integers(1, 2), activation=ACTIVATIONS),
+    st.builds(MaxPool, WINDOWS, WINDOWS, st.sampled_from(["SAME", "VALID"])),
+    st.builds(AveragePool, WINDOWS, WINDOWS, st.sampled_from(["SAME", "VALID"])),
+)
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> Network:
+    """A network of some layers that can be cut into strips, and one or two dense ones."""
+    layers = draw(st.lists(LAYERS, min_size=1, max_size=4))
+    hidden = [Dense(3, draw(ACTIVATIONS))] if draw(st.booleans()) else []
+    image = draw(st.integers(1, 2)), draw(st.integers(5, 9)), draw(st.integers(5, 7))
+    try:
+        return Network(image, (*layers, Flatten(), *hidden, Dense(3, draw(ACTIVATIONS))))
+    except ShapeError:
+        assume(False)
+        raise
+
+
+@st.composite
+def segments(draw: st.DrawFn, network: Network) -> tuple[Segment, ...]:
+    """Segments of a network, with any cuts that they can have."""
+    count = len(network.stages)
+    borders = sorted(draw(st.sets(st.integers(1, count - 1)))) if count > 1 else []
+    found: list[Segment] = []
+    for first, last in zip([1, *(one + 1 for one in borders)], [*borders, count], strict=True):
+        has_dense = any(stage.kind == "dense" for stage in network.stages[first - 1 : last])
+        rows = st.just(99) if has_dense else st.integers(1, 9)
+        forward = Cut(draw(st.integers(1, 4)), draw(rows))
+        strips = draw(rows)
+        whole = strips >= network.shape(max(first - 1, 1))[1]
+        backward = Cut(draw(st.integers(1, 4)) if whole else 1, strips)
+        inner = st.sets(st.integers(first, last - 1)) if first < last < count else st.just(set[int]())
+        found.append(Segment(first, last, forward, backward, frozenset(draw(inner))))
+    return tuple(found)
+
+
+@st.composite
+def places(draw: st.DrawFn, network: Network, cut: tuple[Segment, ...]) -> frozenset[Key]:
+    """What may stay on the device."""
+    plan = TrainingPlan(network, 3, cut, frozenset(), True, 2, 1 << 30, RATES)
+    strips = [range(one.first - 1, one.last + 1) for one in plan.phases if len(one.strips) > 1]
+    free = [
+        key
+        for key, _, _ in plan.lifetimes()
+        if key.tensor and not any(key.tensor in tensors for tensors in strips)
+    ]
+    return frozenset(draw(st.sets(st.sampled_from(free)))) if free else frozenset()
+
+
+def check_plan(data: st.DataObject) -> None:
+    """A drawn plan has the bits of the training in one piece."""
+    network = data.draw(networks())
+    sample, whole = Sample(network, 3), Cut(9, 99)
+    expected = sample.trained(Machine(), segments=(Segment(1, len(network.stages), whole, whole),))
+    cut = data.draw(segments(network))
+    machine = Machine(seed=data.draw(st.integers(0, 99)), jitter=data.draw(st.sampled_from([0.0, 20.0])))
+    found = sample.trained(
+        machine,
+        segments=cut,
+        on_device=data.draw(places(network, cut)),
+        parameters=data.draw(st.sampled_from(["device", "host"])),
+        depth=data.draw(st.integers(1, 3)),
+    )
+    assert same_bits(found, expected)
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_a_drawn_plan_gives_the_bits_of_the_training_in_one_piece(data: st.DataObject) -> None:
+    check_plan(data)
+
+
+@pytest.mark.slow
+@settings(max_examples=1000)
+@given(st.data())
+def test_many_drawn_plans_give_the_bits_of_the_training_in_one_piece(data: st.DataObject) -> None:
+    check_plan(data)
+
+
+@pytest.mark.slow
+@settings(max_examples=200)
+@given(networks())
+def test_any_network_is_trained_as_by_the_definitions(network: Network) -> None:
+    sample = Sample(network, 3)
+    found, expected = sample.trained(Machine(), 1), by_definition(sample, 1)
+    for name, value in expected.items():
+        scale = max(1.0, float(np.abs(value).max()))
+        assert np.abs(found[name] - value).max() < 200 * 2.0**-24 * scale, name
+
+
+# ------------------------------------------------------------------------------------------- schedules
+
+TINY = Network((1, 2, 1), (Conv(1, 1, activation="relu"), Flatten(), Dense(2)))
+WORLDS = {
+    "images": (Segment(1, 1, Cut(1, 2), Cut(1, 2)), Segment(2, 2, Cut(1, 1), Cut(1, 2))),
+    "accumulation": (Segment(1, 2, Cut(1, 1), Cut(1, 2)),),
+}
+
+
+def world(name: str, depth: int, parameters: str) -> Callable[[ExploringMachine], None]:
+    """A step: the same bits each time, and nothing left behind."""
+    results: list[dict[str, Any]] = []
+    sample = Sample(TINY, 2)
+
+    def run(machine: Any) -> None:
+        with sample.trainer(
+            machine, 1 << 20, segments=WORLDS[name], depth=depth, parameters=parameters, rates=RATES
+        ) as trainer:
+            trainer.step(sample.x, sample.labels)
+            results.append({key: w.copy() for key, w in trainer.parameters.items()})
+        assert same_bits(results[-1], results[0])
+        assert not machine.memories
+        assert not machine.pinned
+
+    return run
+
+
+@pytest.mark.parametrize("parameters", ["device", "host"])
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("name", WORLDS)
+def test_every_schedule_gives_the_same_bits(name: str, depth: int, parameters: str) -> None:
+    report = explore(world(name, depth, parameters), cap=2000, devices=1)
+    assert report.is_all
+    assert report.complete + report.merged >= 2, report
+
+
+@pytest.mark.parametrize("plant", [loaded_buffer_reused_early, stored_buffer_reused_early])
+def test_some_schedule_finds_a_missing_wait(plant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    with pytest.raises(AssertionError):
+        explore(world("images", 1, "device"), cap=2000, devices=1)
