@@ -19,6 +19,7 @@ from reference.training.convolution import (
 from reference.training.dense import DenseGradients, dense, dense_backward
 from reference.training.layouts import Layout
 from reference.training.loss import cross_entropy, cross_entropy_backward, softmax
+from reference.training.normalization import BatchNormGradients, batch_norm, batch_norm_backward
 from reference.training.optimizer import Step, sgd
 from reference.training.pooling import (
     average_pool2d,
@@ -30,11 +31,14 @@ from reference.training.pooling import (
 __all__ = [
     "ACTIVATIONS",
     "CONVOLUTIONS",
+    "BatchNormGradients",
     "DenseGradients",
     "Layout",
     "Step",
     "average_pool2d",
     "average_pool2d_backward",
+    "batch_norm",
+    "batch_norm_backward",
     "bounded",
     "conv2d",
     "conv2d_backward_bias",

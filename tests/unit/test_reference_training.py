@@ -152,6 +152,33 @@ def test_pooling_leaves_out_pixels_outside_the_image() -> None:
         layers.max_pool2d(x, 1, padding=((1, 0), (0, 0)))
 
 
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_gradients_of_batch_normalization_are_its_differences(layout: Any) -> None:
+    shape = (3, 2, 4, 5) if layout == "NCHW" else (3, 4, 5, 2)
+    x, gamma, beta, weights = 3 + 2 * normal(*shape), normal(2), normal(2), normal(*shape)
+
+    def function(*operands: Any) -> Any:
+        return layers.batch_norm(*operands, epsilon=0.1, layout=layout)
+
+    found = layers.batch_norm_backward(weights, x, gamma, epsilon=0.1, layout=layout)
+    for gradient, at, of in (
+        (found.x, x, lambda one: function(one, gamma, beta)),
+        (found.gamma, gamma, lambda one: function(x, one, beta)),
+        (found.beta, beta, lambda one: function(x, gamma, one)),
+    ):
+        np.testing.assert_allclose(gradient, differences(of, at, weights), rtol=1e-6, atol=1e-8)
+
+
+def test_batch_normalization_gives_each_channel_mean_and_deviation() -> None:
+    y = layers.batch_norm(5 + 3 * normal(4, 3, 6, 6), [1.0, 2.0, 0.0], [0.0, 1.0, 7.0], epsilon=1e-12)
+    np.testing.assert_allclose(y.mean((0, 2, 3)), [0, 1, 7], atol=1e-12)
+    np.testing.assert_allclose(y.std((0, 2, 3)), [1, 2, 0], atol=1e-9)
+    with pytest.raises(RangeError, match="epsilon is 0"):
+        layers.batch_norm(normal(1, 1, 2, 2), [1], [1], epsilon=0)
+    with pytest.raises(ShapeError, match="gamma has shape"):
+        layers.batch_norm(normal(1, 1, 2, 2), [1, 2], [1])
+
+
 def test_gradients_of_a_dense_layer_are_its_differences() -> None:
     x, w, b, weights = normal(3, 5), normal(4, 5), normal(4), normal(3, 4)
     found = layers.dense_backward(weights, x, w)
