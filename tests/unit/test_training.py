@@ -349,6 +349,8 @@ def test_places_that_no_step_can_have_are_refused() -> None:
         sample.trainer(Machine(), segments=strips, on_device=frozenset({Key("x", 3)}))
     with pytest.raises(LaunchError, match="pass memory_budget="):
         sample.trainer(Machine(), 1000, segments=SEGMENTS)
+    with pytest.raises(SchemeError, match="gradient accumulation"):
+        sample.trainer(Machine(), segments=(Segment(1, 7, WHOLE, WHOLE),), accumulation=False)
 
 
 def test_images_and_labels_that_do_not_fit_are_refused() -> None:
@@ -367,8 +369,11 @@ def test_images_and_labels_that_do_not_fit_are_refused() -> None:
             trainer.step(x, labels)
     with pytest.raises(ShapeError, match="smaller batch"):
         trainer.train(sample.x[:3], sample.labels[:3], epochs=1)
-    with pytest.raises(ShapeError, match="at least one image"):
-        Trainer(sample.network, 0, device=machine)
+    for name, value in (("batch", 0), ("seed", -1), ("seed", 0.5)):
+        with pytest.raises(ShapeError, match=f"{name} is {value}"):
+            Trainer(**{"network": sample.network, "batch": 1, "device": machine, name: value})  # type: ignore[arg-type]
+    with pytest.raises(ShapeError, match="epochs is -1"):
+        trainer.train(sample.x, sample.labels, epochs=-1)
     with pytest.raises(SchemeError, match="give all of them"):
         Trainer(sample.network, 1, device=machine, parameters={})
     wrong = {name: w.astype(float) for name, w in sample.network.initial().items()}

@@ -16,11 +16,11 @@ from reference.types.fields import as_array, is_integer
 Array = npt.NDArray[Any]
 
 
-def check_batch(batch: Any) -> int:
-    """The images of a step."""
-    if not is_integer(batch) or batch < 1:
-        raise ShapeError(f"batch is {batch!r}\na step has at least one image\ngive a positive int")
-    return int(batch)
+def check_count(name: str, value: Any, least: int) -> int:
+    """An integer that is not too small."""
+    if not is_integer(value) or value < least:
+        raise ShapeError(f"{name} is {value!r}\nit is at least {least}\ngive such an int")
+    return int(value)
 
 
 def images_of(given: Any, network: Network) -> Array:
@@ -69,8 +69,8 @@ def parameters_of(given: Mapping[str, Any], network: Network) -> dict[str, Array
     return found
 
 
-def check_segments(plan: TrainingPlan) -> None:
-    """Raise SchemeError for segments that no step can have."""
+def check_segments(plan: TrainingPlan, *, accumulation: bool) -> None:
+    """Raise SchemeError for segments that no step can have, or that the options refuse."""
     network, end = plan.network, 0
     for segment in plan.segments:
         if segment.first != end + 1 or segment.last < segment.first:
@@ -81,6 +81,10 @@ def check_segments(plan: TrainingPlan) -> None:
     for segment in plan.segments:
         _check_segment(network, segment)
     _check_places(plan)
+    if plan.accumulates and not accumulation:
+        raise SchemeError(
+            "accumulation=False with one segment\nit is gradient accumulation\ngive more segments"
+        )
 
 
 def _check_segment(network: Network, segment: Segment) -> None:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from gpu.machine import Machine, Memory
 from gpu.outofcore.networks import checkpoint as checkpoints
 from gpu.outofcore.networks.checks import (
-    check_batch,
+    check_count,
     check_segments,
     images_of,
     labels_of,
@@ -139,10 +139,9 @@ class Trainer:
         parameters: Mapping[str, Array] | None = None,
     ) -> None:
         self.steps, self.statistics = 0, Statistics()
-        self._machine, self._sgd, self._seed = device, sgd or SGD(), seed
-        self._plan = _planned(
-            network, check_batch(batch), device, memory_budget, options or TrainingOptions()
-        )
+        self._machine, self._sgd, self._seed = device, sgd or SGD(), check_count("seed", seed, 0)
+        images = check_count("batch", batch, 1)
+        self._plan = _planned(network, images, device, memory_budget, options or TrainingOptions())
         self._state: checkpoints.State = {}
         if parameters is not None:
             self._state = _at_rest(parameters_of(parameters, network))
@@ -323,6 +322,7 @@ class Trainer:
         x = images_of(x, self._plan.network)
         classes = labels_of(labels, len(x), self._plan.network.classes)
         batch, losses = self._plan.batch, list[float]()
+        epochs = check_count("epochs", epochs, 0)
         each = len(x) // batch
         if not each:
             raise ShapeError(f"{len(x)} images\na step has {batch}\ngive more images, or a smaller batch")
@@ -393,7 +393,7 @@ def _planned(
     plan = TrainingPlan(
         network, batch, options.segments, options.on_device, resident, options.depth, budget, rates
     )
-    check_segments(plan)
+    check_segments(plan, accumulation=options.accumulation)
     if options.parameters == "auto" and plan.device.nbytes > budget:
         plan = replace(plan, resident=False)
     if plan.device.nbytes > budget:
