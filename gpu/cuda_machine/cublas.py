@@ -35,12 +35,12 @@ _DEFAULT_MATH = 0
 
 
 class RoutineError(MachineError, RuntimeError):
-    """A routine that cuBLAS refused.
+    """A routine that cuBLAS or cuDNN refused.
 
     Attributes
     ----------
     routine : str
-        The function of cuBLAS.
+        The function of the library.
     status : str
     device : int
     """

@@ -1,4 +1,4 @@
-"""Where cuBLAS is: in a pip package, in the CUDA toolkit, or where the system's loader looks."""
+"""Where NVIDIA's libraries are: in a pip package, in the CUDA toolkit, or where the system's loader looks."""
 
 from __future__ import annotations
 
@@ -6,33 +6,56 @@ import ctypes
 import importlib.util
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from reference.errors import MissingExtraError
 
-NAME = "libcublas.so.13"
+
+@dataclass(frozen=True)
+class Library:
+    """A library that is loaded when it is needed.
+
+    Attributes
+    ----------
+    file : str
+        Its name for the loader.
+    folder : str
+        Its folder in pip's ``nvidia`` packages.
+    needs : str
+        What needs it, for the message if it is missing.
+    install : str
+        What pip installs.
+    """
+
+    file: str
+    folder: str
+    needs: str
+    install: str
+
+    def load(self) -> Any:
+        """Load it; `MissingExtraError` if no candidate can be."""
+        found: list[str] = []
+        for path in self.candidates():
+            try:
+                return ctypes.CDLL(path)
+            except OSError as error:
+                found.append(str(error))
+        raise MissingExtraError(
+            f"{self.needs}, which cannot be loaded ({found[-1]})\npip install {self.install}"
+        )
+
+    def candidates(self) -> Iterator[str]:
+        """Paths of files that exist, and at last the bare name."""
+        spec = importlib.util.find_spec("nvidia")
+        packages = list(spec.submodule_search_locations or []) if spec else []
+        toolkit = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
+        folders = [Path(package) / self.folder for package in packages]
+        folders += [Path(toolkit) / "lib64", Path(toolkit) / "targets" / "x86_64-linux" / "lib"]
+        yield from (str(folder / self.file) for folder in folders if (folder / self.file).is_file())
+        yield self.file
 
 
-def library() -> Any:
-    """CuBLAS, loaded."""
-    found: list[str] = []
-    for path in candidates():
-        try:
-            return ctypes.CDLL(path)
-        except OSError as error:
-            found.append(str(error))
-    raise MissingExtraError(
-        f"level-3 BLAS on GPUs needs cuBLAS, which cannot be loaded ({found[-1]})\npip install 'simwarp[gpu]'"
-    )
-
-
-def candidates() -> Iterator[str]:
-    """Paths of files that exist, and at last the bare name."""
-    spec = importlib.util.find_spec("nvidia")
-    packages = list(spec.submodule_search_locations or []) if spec else []
-    toolkit = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
-    folders = [Path(folder) / "cu13" / "lib" for folder in packages]
-    folders += [Path(toolkit) / "lib64", Path(toolkit) / "targets" / "x86_64-linux" / "lib"]
-    yield from (str(folder / NAME) for folder in folders if (folder / NAME).is_file())
-    yield NAME
+CUBLAS = Library("libcublas.so.13", "cu13/lib", "level-3 BLAS on GPUs needs cuBLAS", "'simwarp[gpu]'")
+CUDNN = Library("libcudnn.so.9", "cudnn/lib", "convolution on GPUs needs cuDNN 9", "nvidia-cudnn-cu13")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from threading import Lock
@@ -18,9 +18,11 @@ from gpu.cuda_machine.contexts import Contexts
 from gpu.cuda_machine.copies import Copies
 from gpu.cuda_machine.cublas import Cublas
 from gpu.cuda_machine.driver import Driver
+from gpu.cuda_machine.layers import Layers
+from gpu.cuda_machine.library import CUDNN
 from gpu.cuda_machine.memory import CudaMemory, matrix_of, place_of
 from gpu.cuda_machine.pins import Pins
-from gpu.cuda_machine.queues import Event, Queues, Stream
+from gpu.cuda_machine.queues import Event, PreparedRoutine, Queue, Queues, Stream
 from gpu.cuda_machine.recording import Recorder
 from gpu.cuda_machine.system import system
 from gpu.machine import Routine, Tile
@@ -35,7 +37,7 @@ from reference.errors import (
 from reference.types.timeline import Timeline
 
 _RESERVE = 1 << 30
-"""Bytes that a budget leaves for cuBLAS and others, or a sixteenth of small devices."""
+"""Bytes that a budget leaves for cuBLAS, cuDNN and others, or a sixteenth of small devices."""
 
 
 class CudaMachine:
@@ -70,11 +72,11 @@ class CudaMachine:
     NoGpuError
         If a device or the driver is missing.
     MissingExtraError
-        If cuda-bindings or cuBLAS is not installed.
+        If cuda-bindings or cuBLAS is not installed; cuDNN is loaded by the first convolution.
     DeviceMemoryError, CopyError, DeviceLostError, UnpinnedError, FreedMemoryError
         As a simulated machine does.
     DriverError, RoutineError
-        For other failed calls of the driver, and routines that cuBLAS refuses.
+        For other failed calls of the driver, and routines that cuBLAS or cuDNN refuses.
     """
 
     def __init__(
@@ -103,6 +105,7 @@ class CudaMachine:
         self._allocations = Allocations(self.driver, self._contexts, self._budgets, keep_memory)
         self._streams = 0
         self._running = False
+        self._layers: Layers | None = None
 
     # ----------------------------------------------------------------------------------------- devices
 
@@ -120,6 +123,19 @@ class CudaMachine:
     def timeline(self) -> Timeline:
         """What has run, with ``record=True``."""
         return self._recorder.timeline
+
+    @property
+    def layers(self) -> Layers:
+        """Convolutions by cuDNN, which is loaded now if it is not yet.
+
+        Raises
+        ------
+        MissingExtraError
+            If it is not installed.
+        """
+        if self._layers is None:
+            self._layers = Layers(CUDNN.load(), self._synchronize)
+        return self._layers
 
     def name(self, device: int) -> str:
         """The chip's name, e.g. ``"NVIDIA H200"``."""
@@ -316,7 +332,7 @@ class CudaMachine:
         LaunchError
             If the routine has no ``queue_on``: see `CudaRoutine`.
         RoutineError
-            If cuBLAS refuses it.
+            If cuBLAS or cuDNN refuses it.
         """
         own = self._stream(stream)
         queue_on = getattr(routine, "queue_on", None)
@@ -334,6 +350,24 @@ class CudaMachine:
             queue_on(queue)
             if self._recorder.is_on:
                 self._recorder.end()
+
+    def prepare(self, device: int, routines: Iterable[PreparedRoutine]) -> None:
+        """Let routines choose how they will be computed, while their tiles' values do not matter.
+
+        They may compute on their tiles to find out what is fastest. The host waits.
+        """
+        self._usable(device)
+        own = self.stream(device)
+        try:
+            with self._contexts.on(device):
+                queue = self._queues.of(own)
+                for routine in routines:
+                    routine.prepare_on(queue)
+            self.settle()
+        except BaseException:
+            running.settle_quietly(self)
+            self._expire()
+            raise
 
     def record(self, stream: object) -> Event:
         """An event behind all work that the stream has now."""
@@ -410,6 +444,8 @@ class CudaMachine:
         self._pins.close(release)
         self._allocations.close(release)
         self._recorder.close(release)
+        if self._layers is not None:
+            self._layers.close(release)
         self._queues.close(release)
         try:
             self._contexts.release()
@@ -429,6 +465,10 @@ class CudaMachine:
     def __del__(self) -> None:
         with suppress(Exception):  # a machine that was never made, or the end of the process
             self.close()
+
+    def _synchronize(self, queue: Queue) -> None:
+        """Wait for a queue's work."""
+        self.driver.call("cuStreamSynchronize", queue.stream, device=queue.device)
 
     def _expire(self) -> None:
         """Keep nothing beyond its use after a failure, whose error is raised."""

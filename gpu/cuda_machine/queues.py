@@ -8,7 +8,7 @@ routines would not be independent, nor their bits reproducible.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from gpu.cuda_machine.contexts import Contexts
 from gpu.cuda_machine.cublas import Cublas
@@ -18,7 +18,17 @@ from gpu.machine import Routine, Tile
 from reference.errors import MachineError
 
 if TYPE_CHECKING:
+    from gpu.cuda_machine.layers import Layers
     from gpu.cuda_machine.machine import CudaMachine
+
+
+class Volume(NamedTuple):
+    """Planes of a copy: their number, the rows that are copied, and those of a plane at either end."""
+
+    depth: int
+    height: int
+    source_height: int
+    target_height: int
 
 
 class Queue:
@@ -43,6 +53,11 @@ class Queue:
             self.handle = self._machine.cublas.create(int(self.stream), self.device)
         self._machine.cublas.call(self.handle, self.device, prefix, routine, *args)
 
+    @property
+    def layers(self) -> Layers:
+        """What cuDNN computes."""
+        return self._machine.layers
+
     def clear(self, place: Place, width: int, height: int) -> None:
         """Queue zeros for ``height`` columns of ``width`` bytes."""
         driver, (address, pitch), stream = self._machine.driver, place, self.stream
@@ -50,6 +65,17 @@ class Queue:
             driver.call("cuMemsetD8Async", address, 0, width * height, stream, device=self.device)
         else:
             driver.call("cuMemsetD2D8Async", address, pitch, 0, width, height, stream, device=self.device)
+
+    def copy_volume(self, source: Place, target: Place, width: int, volume: Volume) -> None:
+        """Queue a copy, within the device, of rows of ``width`` bytes in planes: see `Volume`."""
+        driver, kinds = self._machine.driver, self._machine.driver.api.CUmemorytype
+        copy = driver.api.CUDA_MEMCPY3D()
+        copy.srcMemoryType = copy.dstMemoryType = kinds.CU_MEMORYTYPE_DEVICE
+        copy.srcDevice, copy.srcPitch = source
+        copy.dstDevice, copy.dstPitch = target
+        copy.srcHeight, copy.dstHeight = volume.source_height, volume.target_height
+        copy.WidthInBytes, copy.Height, copy.Depth = width, volume.height, volume.depth
+        driver.call("cuMemcpy3DAsync", copy, self.stream, device=self.device)
 
     def address(self, tile: Tile) -> int:
         """The address of a tile's first element."""
@@ -61,6 +87,13 @@ class CudaRoutine(Routine, Protocol):
 
     def queue_on(self, queue: Queue) -> None:
         """Queue the computation in ``queue.stream``, whose context is current, and return."""
+
+
+class PreparedRoutine(Protocol):
+    """A routine that chooses how it is computed before anything is queued."""
+
+    def prepare_on(self, queue: Queue) -> None:
+        """Choose; what its tiles hold may be overwritten."""
 
 
 class Stream:

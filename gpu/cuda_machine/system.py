@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from gpu.cuda_machine.library import library
+from gpu.cuda_machine.library import CUBLAS
 from reference.errors import MissingExtraError, NoGpuError
 
 
@@ -29,7 +29,7 @@ class System:
 def system() -> System:
     """The libraries of this computer."""
     driver = _driver()
-    return System(driver, library())
+    return System(driver, CUBLAS.load())
 
 
 def _driver() -> Any:

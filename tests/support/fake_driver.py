@@ -14,6 +14,7 @@ import random
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -388,6 +389,24 @@ class FakeDriver:
         to = self.view(int(c.dstDevice), c.dstPitch, *size)
         of = self.view(int(c.srcDevice), c.srcPitch, *size)
         self._peer(stream, to, of, (int(c.dstContext), int(c.srcContext)))
+
+    def _cuMemcpy3DAsync(self, c: Any, stream: Any) -> None:  # noqa: N802
+        device = self.real.CUmemorytype.CU_MEMORYTYPE_DEVICE
+        demand((c.srcMemoryType, c.dstMemoryType) == (device, device), "not within a device")
+        queue, width, height = self.stream(stream), c.WidthInBytes, c.Height
+        demand(min(c.srcHeight, c.dstHeight) >= height, "a height below that of the copy")
+        for plane in range(c.Depth):
+            places = (
+                (int(address) + plane * pitch * rows, pitch)
+                for address, pitch, rows in (
+                    (c.dstDevice, c.dstPitch, c.dstHeight),
+                    (c.srcDevice, c.srcPitch, c.srcHeight),
+                )
+            )
+            (to, target), (of, source) = (self.view(*place, width, height) for place in places)
+            self._own(queue, to)
+            self._own(queue, of)
+            queue.work.append(Work(partial(np.copyto, target, source), (to, of)))
 
     def _cuMemsetD8Async(self, address: int, value: int, n: int, stream: Any) -> None:  # noqa: N802
         self._cuMemsetD2D8Async(address, n, value, n, 1, stream)

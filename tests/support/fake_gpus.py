@@ -1,9 +1,10 @@
-"""`CudaMachine` on a `FakeDriver` and a `FakeCublas`."""
+"""`CudaMachine` on a `FakeDriver`, a `FakeCublas` and a `FakeCudnn`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from gpu.cuda_machine import CudaMachine, machine
 from gpu.cuda_machine.system import System
 from support.fake_cublas import FakeCublas
+from support.fake_cudnn import FakeCudnn
 from support.fake_driver import FakeDriver
 
 
@@ -20,10 +22,13 @@ class Gpus:
 
     driver: FakeDriver
     cublas: FakeCublas
+    cudnn: FakeCudnn
 
     def is_clean(self) -> bool:
         """Whether nothing is left behind after the machine was closed."""
-        return self.driver.is_clean() and not self.cublas.handles
+        return self.driver.is_clean() and not any(
+            (self.cublas.handles, self.cudnn.handles, self.cudnn.descriptors)
+        )
 
 
 @pytest.fixture
@@ -33,8 +38,9 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Gpus]:
 
     def make(devices: int = 1, seed: int = 0, refused: Any = None, **properties: Any) -> Gpus:
         driver = FakeDriver(devices, seed, **properties)
-        found = Gpus(driver, FakeCublas(driver, refused))
+        found = Gpus(driver, FakeCublas(driver, refused), FakeCudnn(driver))
         monkeypatch.setattr(machine, "system", lambda: System(found.driver, found.cublas))
+        monkeypatch.setattr(machine, "CUDNN", SimpleNamespace(load=lambda: found.cudnn))
         return found
 
     return make

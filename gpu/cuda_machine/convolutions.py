@@ -1,0 +1,248 @@
+"""Convolutions by cuDNN's graph API: the engines that compute one, and their execution."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from gpu.cuda_machine.cublas import RoutineError
+from gpu.cuda_machine.cudnn import (
+    DATA_TYPE,
+    DESCRIPTOR,
+    FLOAT,
+    HANDLE,
+    HEURISTIC,
+    INT64,
+    MODE,
+    NOTE,
+    POINTER,
+    Cudnn,
+    Descriptors,
+)
+
+Four: TypeAlias = tuple[int, int, int, int]
+Two: TypeAlias = tuple[int, int]
+Addresses: TypeAlias = Mapping[str, int]
+"""Of the first elements of x, w and y."""
+
+DATA_TYPES = {"float32": 0, "float16": 2, "bfloat16": 9}
+_CONVOLUTION, _ENGINE, _CONFIG, _HEURISTICS, _PLAN, _GRAPH, _PACK, _TENSOR = 1, 2, 3, 4, 5, 15, 16, 17
+_OPERATION = {"conv2d": 10, "conv2d_backward_filter": 11, "conv2d_backward_data": 12}
+_ATTRIBUTES = {
+    "conv2d": {"alpha": 700, "beta": 701, "convolution": 702, "w": 703, "x": 704, "y": 705},
+    "conv2d_backward_data": {"alpha": 706, "beta": 707, "convolution": 708, "w": 709, "x": 710, "y": 711},
+    "conv2d_backward_filter": {"alpha": 712, "beta": 713, "convolution": 714, "w": 715, "x": 716, "y": 717},
+}
+_CROSS_CORRELATION = 1
+_HEURISTIC_A, _FALLBACK = 3, 2
+_UIDS = {"x": 1, "w": 2, "y": 3}
+_MOST, _NOTES = 128, 16
+"""Engine configurations that are looked at for each convolution, and notes on each engine."""
+TENSOR_CORE, DOWN_CONVERTS, REDUCED_SUMS, FFT, NONDETERMINISTIC, WINOGRAD = 0, 1, 2, 3, 4, 5
+"""Notes on engines, as cudnn_graph.h numbers them."""
+
+
+@dataclass(frozen=True)
+class View:
+    """Elements in a device's memory.
+
+    Attributes
+    ----------
+    sizes, strides : four int
+        As (N, C, H, W), filters as (O, I, R, S); strides in elements.
+    alignment : int
+        Of the first element's address, in bytes.
+    """
+
+    sizes: Four
+    strides: Four
+    alignment: int = 16
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A convolution or one of its gradients, with sums in float32.
+
+    Attributes
+    ----------
+    routine : {"conv2d", "conv2d_backward_data", "conv2d_backward_filter"}
+    dtype : {"float32", "float16", "bfloat16"}
+    tf32 : bool
+        Whether float32 may be rounded to TF32.
+    x, w, y : View
+        The groups are the channels of x over those of w.
+    before, after : (int, int)
+        Padding above and left of the images, and below and right of them.
+    stride, dilation : (int, int)
+    updates : bool
+        Whether the result is added to what its memory holds.
+    """
+
+    routine: str
+    dtype: str
+    tf32: bool
+    x: View
+    w: View
+    y: View
+    before: Two
+    after: Two
+    stride: Two
+    dilation: Two
+    updates: bool
+
+    @property
+    def refused(self) -> frozenset[int]:
+        """Notes of engines that are not used.
+
+        FFT and Winograd are within no bound for each number of a result; results that differ from run to run
+        are within it, but nobody can test them.
+        """
+        exact = {TENSOR_CORE, DOWN_CONVERTS} if self.dtype == "float32" and not self.tf32 else set[int]()
+        return frozenset({FFT, WINOGRAD, REDUCED_SUMS, NONDETERMINISTIC} | exact)
+
+
+class Engine:
+    """An engine of cuDNN that computes one convolution.
+
+    Attributes
+    ----------
+    workspace : int
+        Bytes that it needs beside the tensors.
+    """
+
+    def __init__(self, cudnn: Cudnn, handle: int, config: int) -> None:
+        self._cudnn, self._owned = cudnn, Descriptors(cudnn)
+        try:
+            self._plan = self._owned.make(_PLAN, {400: (HANDLE, [handle]), 401: (DESCRIPTOR, [config])})
+            self.workspace = int(self._owned.values(self._plan, 402, INT64, 1)[0])
+        except BaseException:
+            self.close()
+            raise
+
+    def queue(self, handle: int, device: int, addresses: Addresses, workspace: int) -> None:
+        """Queue it in the handle's stream."""
+        own = Descriptors(self._cudnn)
+        try:
+            uids, places = [_UIDS[name] for name in addresses], list(addresses.values())
+            values = {1000: (INT64, uids), 1001: (POINTER, places), 1003: (POINTER, [workspace])}
+            pack = own.make(_PACK, values)
+            self._cudnn.call("cudnnBackendExecute", handle, self._plan, pack, device=device)
+        finally:
+            own.close()
+
+    def close(self) -> None:
+        """Destroy it."""
+        self._owned.close()
+
+
+class Engines:
+    """The engines for one convolution, those first that cuDNN takes for fastest.
+
+    Parameters
+    ----------
+    cudnn : Cudnn
+    handle : int
+        Of the device.
+    of : Convolution
+    workspace : int
+        Engines that need more bytes are left out.
+    """
+
+    def __init__(self, cudnn: Cudnn, handle: int, of: Convolution, workspace: int) -> None:
+        self._cudnn, self._handle, self._of, self._workspace = cudnn, handle, of, workspace
+        self._owned, self._made = Descriptors(cudnn), list[Engine]()
+        try:
+            self._graph = _graph(handle, of, self._owned)
+        except RoutineError:  # cuDNN finds out here as well that it has no engine
+            self._graph = 0
+        except BaseException:
+            self._owned.close()
+            raise
+
+    def found(self) -> Iterator[Engine]:
+        """Those of the heuristic; if it has none, slower ones that are there for all cases."""
+        is_any = False
+        for mode in (_HEURISTIC_A, _FALLBACK):
+            for config in self._configs(mode):
+                try:
+                    engine = Engine(self._cudnn, self._handle, config)
+                except RoutineError:  # it does not support this convolution
+                    continue
+                self._made.append(engine)
+                if engine.workspace <= self._workspace:
+                    is_any = True
+                    yield engine
+            if is_any:
+                return
+
+    def _configs(self, mode: int) -> list[int]:
+        """Configurations of engines that round as the convolution demands."""
+        if not self._graph:
+            return []
+        values = {201: (DESCRIPTOR, [self._graph]), 200: (HEURISTIC, [mode])}
+        try:
+            found = self._owned.descriptors(self._owned.make(_HEURISTICS, values), 202, _CONFIG, _MOST)
+        except RoutineError:  # it knows no engine
+            return []
+        return [config for config in found if not self._of.refused & self._notes(config)]
+
+    def _notes(self, config: int) -> set[int]:
+        """The notes on the engine of a configuration."""
+        (engine,) = self._owned.descriptors(config, 300, _ENGINE, 1)
+        return set(self._owned.values(engine, 1303, NOTE, _NOTES))
+
+    def keep(self, one: Engine) -> None:
+        """Destroy all engines that were found but one."""
+        for engine in self._made:
+            if engine is not one:
+                engine.close()
+        self._made = [one]
+
+    def close(self) -> None:
+        """Destroy everything."""
+        while self._made:
+            self._made.pop().close()
+        self._owned.close()
+
+
+def _graph(handle: int, of: Convolution, owned: Descriptors) -> int:
+    """The graph of one operation."""
+    numbers = _ATTRIBUTES[of.routine]
+    convolution = owned.make(
+        _CONVOLUTION,
+        {
+            100: (DATA_TYPE, [DATA_TYPES["float32"]]),
+            101: (MODE, [_CROSS_CORRELATION]),
+            102: (INT64, of.dilation),
+            103: (INT64, of.stride),
+            104: (INT64, of.after),
+            105: (INT64, of.before),
+            106: (INT64, [2]),
+        },
+    )
+    tensors = {name: _tensor(getattr(of, name), name, of.dtype, owned) for name in _UIDS}
+    operation = owned.make(
+        _OPERATION[of.routine],
+        {
+            **{numbers[name]: (DESCRIPTOR, [tensor]) for name, tensor in tensors.items()},
+            numbers["convolution"]: (DESCRIPTOR, [convolution]),
+            numbers["alpha"]: (FLOAT, [1.0]),
+            numbers["beta"]: (FLOAT, [float(of.updates)]),
+        },
+    )
+    return owned.make(_GRAPH, {800: (HANDLE, [handle]), 801: (DESCRIPTOR, [operation])})
+
+
+def _tensor(view: View, name: str, dtype: str, owned: Descriptors) -> int:
+    """The descriptor of a tensor."""
+    return owned.make(
+        _TENSOR,
+        {
+            901: (DATA_TYPE, [DATA_TYPES[dtype]]),
+            902: (INT64, view.sizes),
+            903: (INT64, view.strides),
+            906: (INT64, [_UIDS[name]]),
+            900: (INT64, [view.alignment]),
+        },
+    )

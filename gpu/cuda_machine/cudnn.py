@@ -1,0 +1,165 @@
+"""cuDNN 9 through ctypes: handles, descriptors of its graph API, and its statuses.
+
+The graph API rather than the older calls (cudnnConvolutionForward): padding may differ on opposite sides,
+sizes and strides have 64 bits, and an engine says beforehand what memory it needs and how it rounds. Only
+bias and activation, which follow a convolution in place, use older calls: an engine that fuses them with a
+convolution of float32 without TF32 does not exist.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gpu.cuda_machine.cublas import RoutineError
+
+HANDLE, DATA_TYPE, INT64, FLOAT, POINTER, MODE, HEURISTIC, NOTE, DESCRIPTOR = 0, 1, 3, 4, 6, 7, 8, 11, 15
+"""Types of attributes, as cudnn_graph.h numbers them."""
+_C_TYPES: dict[int, Any] = {
+    HANDLE: ctypes.c_void_p,
+    DATA_TYPE: ctypes.c_int,
+    INT64: ctypes.c_int64,
+    FLOAT: ctypes.c_float,
+    POINTER: ctypes.c_void_p,
+    MODE: ctypes.c_int,
+    HEURISTIC: ctypes.c_int,
+    NOTE: ctypes.c_int,
+    DESCRIPTOR: ctypes.c_void_p,
+}
+_SIGNATURES = {
+    "cudnnCreate": "p",
+    "cudnnDestroy": "p",
+    "cudnnSetStream": "pp",
+    "cudnnBackendCreateDescriptor": "ip",
+    "cudnnBackendDestroyDescriptor": "p",
+    "cudnnBackendSetAttribute": "piilp",
+    "cudnnBackendGetAttribute": "piilpp",
+    "cudnnBackendFinalize": "p",
+    "cudnnBackendExecute": "ppp",
+    "cudnnCreateTensorDescriptor": "p",
+    "cudnnDestroyTensorDescriptor": "p",
+    "cudnnSetTensorNdDescriptor": "piipp",
+    "cudnnCreateActivationDescriptor": "p",
+    "cudnnDestroyActivationDescriptor": "p",
+    "cudnnSetActivationDescriptor": "piid",
+    "cudnnAddTensor": "ppppppp",
+    "cudnnActivationForward": "pppppppp",
+}
+"""The arguments of functions: i for enumerations, l for counts, d for doubles, p for pointers."""
+_LETTERS: dict[str, Any] = {
+    "i": ctypes.c_int,
+    "l": ctypes.c_int64,
+    "d": ctypes.c_double,
+    "p": ctypes.c_void_p,
+}
+
+
+class Cudnn:
+    """The functions of cuDNN that are used.
+
+    Parameters
+    ----------
+    library : ctypes.CDLL
+
+    Attributes
+    ----------
+    version : int
+        E.g. 91900.
+    """
+
+    def __init__(self, library: Any) -> None:
+        self._functions: dict[str, Any] = {}
+        for name, letters in _SIGNATURES.items():
+            function = getattr(library, name)
+            function.argtypes, function.restype = [_LETTERS[letter] for letter in letters], ctypes.c_int
+            self._functions[name] = function
+        self._text = library.cudnnGetErrorString
+        self._text.argtypes, self._text.restype = [ctypes.c_int], ctypes.c_char_p
+        version = library.cudnnGetVersion
+        version.argtypes, version.restype = [], ctypes.c_size_t
+        self.version = int(version())
+
+    def create(self, device: int) -> int:
+        """A handle of the current context."""
+        handle = ctypes.c_void_p()
+        self.call("cudnnCreate", ctypes.byref(handle), device=device)
+        return handle.value or 0
+
+    def destroy(self, handle: int, device: int) -> None:
+        """Destroy a handle."""
+        self.call("cudnnDestroy", handle, device=device)
+
+    def call(self, name: str, *args: Any, device: int = -1) -> None:
+        """Call a function; `RoutineError` if cuDNN refuses."""
+        if status := self._functions[name](*args):
+            text = self._text(status)
+            found = text.decode() if isinstance(text, bytes) else str(status)
+            raise RoutineError(
+                f"{name} of device {device} failed",
+                f"cuDNN returned {found}",
+                "no later work is queued; if memory is short, pass a smaller memory_budget",
+                routine=name,
+                status=found,
+                device=device,
+            )
+
+
+class Descriptors:
+    """Descriptors of the graph API, destroyed together.
+
+    Parameters
+    ----------
+    cudnn : Cudnn
+    """
+
+    def __init__(self, cudnn: Cudnn) -> None:
+        self._cudnn = cudnn
+        self._made: list[int] = []
+
+    def make(self, kind: int, attributes: Mapping[int, tuple[int, Sequence[Any]]]) -> int:
+        """A descriptor with its attributes: a type and values for the number of each."""
+        made = self.blank(kind)
+        for number, (type_, values) in attributes.items():
+            packed = packed_values(type_, values)
+            self._cudnn.call("cudnnBackendSetAttribute", made, number, type_, len(values), packed)
+        self._cudnn.call("cudnnBackendFinalize", made)
+        return made
+
+    def blank(self, kind: int) -> int:
+        """A descriptor without attributes."""
+        made = ctypes.c_void_p()
+        self._cudnn.call("cudnnBackendCreateDescriptor", kind, ctypes.byref(made))
+        self._made.append(made.value or 0)
+        return self._made[-1]
+
+    def values(self, descriptor: int, number: int, type_: int, most: int) -> list[Any]:
+        """At most so many values of an attribute."""
+        count, found = ctypes.c_int64(), (_C_TYPES[type_] * most)()
+        self._cudnn.call(
+            "cudnnBackendGetAttribute", descriptor, number, type_, most, ctypes.byref(count), found
+        )
+        return list(found[: min(count.value, most)])
+
+    def descriptors(self, descriptor: int, number: int, kind: int, most: int) -> list[int]:
+        """At most so many descriptors that are values of an attribute."""
+        blanks = [self.blank(kind) for _ in range(most)]
+        count, found = ctypes.c_int64(), packed_values(DESCRIPTOR, blanks)
+        self._cudnn.call(
+            "cudnnBackendGetAttribute", descriptor, number, DESCRIPTOR, most, ctypes.byref(count), found
+        )
+        return blanks[: min(count.value, most)]
+
+    def close(self) -> None:
+        """Destroy all, the last one first."""
+        while self._made:
+            self._cudnn.call("cudnnBackendDestroyDescriptor", self._made.pop())
+
+
+def packed_values(type_: int, values: Sequence[Any]) -> Any:
+    """Values of an attribute as a C array.
+
+    >>> list(packed_values(INT64, [1, 2**40]))
+    [1, 1099511627776]
+    """
+    return (_C_TYPES[type_] * len(values))(*values)

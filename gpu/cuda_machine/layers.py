@@ -1,0 +1,127 @@
+"""What cuDNN computes for the queues of a machine: handles, and the engine of each convolution."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from gpu.cuda_machine.convolutions import Addresses, Convolution, Engine, Engines, View
+from gpu.cuda_machine.cublas import RoutineError
+from gpu.cuda_machine.cudnn import Cudnn
+from gpu.cuda_machine.memory import Place
+from gpu.cuda_machine.pointwise import finish
+
+if TYPE_CHECKING:
+    from gpu.cuda_machine.queues import Queue
+
+_TRIED = 8
+"""Engines that are timed for a convolution, the first ones of cuDNN's heuristic."""
+
+
+class Layers:
+    """The engines and handles of a machine.
+
+    An engine is chosen once for each device, convolution and size of the workspace, and stays until the
+    machine is closed, so that a machine repeats its results bit by bit.
+
+    Parameters
+    ----------
+    library : ctypes.CDLL
+        cuDNN.
+    synchronize : callable
+        Waits for a queue's work.
+    """
+
+    def __init__(self, library: Any, synchronize: Callable[[Queue], None]) -> None:
+        self.cudnn, self._synchronize = Cudnn(library), synchronize
+        self._handles: dict[int, int] = {}
+        self._engines: dict[tuple[int, Convolution, int], Engine] = {}
+        self._graphs: list[tuple[int, Engines]] = []
+
+    def choose(self, queue: Queue, of: Convolution, addresses: Addresses, workspace: Place) -> float | None:
+        """Time the engines for a convolution on memory whose values do not matter, and keep the fastest.
+
+        Returns
+        -------
+        float, optional
+            Its seconds; None if an engine is kept already, or only one was found.
+        """
+        key = queue.device, of, workspace.pitch
+        if key in self._engines:
+            return None
+        graph = Engines(self.cudnn, self._handle(queue), of, workspace.pitch)
+        self._graphs.append((queue.device, graph))
+        found = list(islice(graph.found(), _TRIED))
+        if not found:
+            raise _no_engine(of, queue.device, workspace.pitch)
+        times: dict[Engine, float] = {}
+        for engine in found if len(found) > 1 else ():
+            with suppress(RoutineError):  # one that refuses to run is not taken
+                times[engine] = self._seconds(queue, engine, addresses, workspace.address)
+        best = min(times, key=lambda one: times[one]) if times else found[0]
+        graph.keep(best)
+        self._engines[key] = best
+        return times.get(best)
+
+    def convolve(self, queue: Queue, of: Convolution, addresses: Addresses, workspace: Place) -> None:
+        """Queue a convolution; ``workspace`` is an address and a size.
+
+        Raises
+        ------
+        RoutineError
+            If cuDNN has no engine for it.
+        """
+        self.choose(queue, of, addresses, workspace)
+        engine = self._engines[queue.device, of, workspace.pitch]
+        engine.queue(self._handle(queue), queue.device, addresses, workspace.address)
+
+    def finish(self, queue: Queue, of: View, dtype: str, result: int, bias: int, activation: str) -> None:
+        """Queue the addition of a bias, unless its address is 0, and an activation unless ""; in place."""
+        if bias or activation:
+            finish(self.cudnn, self._handle(queue), queue.device, of, dtype, result, bias, activation)
+
+    def close(self, release: Callable[..., None]) -> None:
+        """Destroy everything; ``release`` makes a call of a device and keeps its error."""
+        self._engines.clear()
+        while self._graphs:
+            device, graph = self._graphs.pop()
+            release(device, graph.close)
+        while self._handles:
+            device, handle = self._handles.popitem()
+            release(device, self.cudnn.destroy, handle, device)
+
+    def _handle(self, queue: Queue) -> int:
+        """The handle of a queue's device, whose context is current, for the queue's stream."""
+        device = queue.device
+        if device not in self._handles:
+            self._handles[device] = self.cudnn.create(device)
+        handle = self._handles[device]
+        self.cudnn.call("cudnnSetStream", handle, int(queue.stream), device=device)
+        return handle
+
+    def _seconds(self, queue: Queue, engine: Engine, addresses: Addresses, workspace: int) -> float:
+        """The time of an engine, after a run that does not count."""
+        handle = self._handle(queue)
+        engine.queue(handle, queue.device, addresses, workspace)
+        self._synchronize(queue)
+        start = time.perf_counter()
+        engine.queue(handle, queue.device, addresses, workspace)
+        self._synchronize(queue)
+        return time.perf_counter() - start
+
+
+def _no_engine(of: Convolution, device: int, workspace: int) -> RoutineError:
+    """The error for a convolution that no engine computes."""
+    math = " in TF32" if of.tf32 else ""
+    return RoutineError(
+        f"{of.routine} of {of.dtype}{math} on device {device}: images {of.x.sizes}, filters {of.w.sizes},"
+        f" padding {of.before} before and {of.after} behind, stride {of.stride}, dilation {of.dilation}",
+        f"cuDNN has no engine for it that is deterministic and works in {workspace} bytes",
+        "give more workspace (Options), other pieces, or the other layout",
+        routine=of.routine,
+        status="CUDNN_STATUS_NOT_SUPPORTED",
+        device=device,
+    )
