@@ -1,7 +1,10 @@
 """How far convolutions and their gradients in lower precision may be from the definition.
 
 A sum whose terms are added in any order, with or without fused multiply-adds, is within γ_n times the sum of
-the terms' absolute values.
+the terms' absolute values. Results of float16 and bfloat16 come from sums in float32, which are rounded to
+the dtype once for each part that a sum is cut in, once for a bias and once for an activation. Operands of
+TF32 have lost what float32 has behind ten bits, by rounding or cutting. Tensor cores cut what they align, so
+with them a rounding counts twice.
 
 Source: Higham, Accuracy and Stability of Numerical Algorithms, second edition, sections 3.1 and 4.2.
 """
@@ -15,10 +18,18 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from reference.errors import DtypeError
 from reference.training.activations import ACTIVATIONS
 from reference.training.convolution import conv2d, conv2d_backward_data, conv2d_backward_filter
 from reference.training.layouts import Array, doubles
 from reference.types.arguments import check_option
+
+UNITS = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+"""The largest relative error of a rounding to each dtype; a bfloat16 is told by its name."""
+_SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133}
+"""The smallest number above 0."""
+_TF32_UNIT = 2.0**-10
+"""Of an operand that is cut to TF32."""
 
 CONVOLUTIONS: dict[str, Callable[..., Array]] = {
     f.__name__: f for f in (conv2d, conv2d_backward_data, conv2d_backward_filter)
@@ -27,7 +38,13 @@ CONVOLUTIONS: dict[str, Callable[..., Array]] = {
 
 
 def error_of(
-    routine: str, result: npt.ArrayLike, *operands: Any, activation: str | None = None, **options: Any
+    routine: str,
+    result: npt.ArrayLike,
+    *operands: Any,
+    activation: str | None = None,
+    tf32: bool = False,
+    parts: int = 1,
+    **options: Any,
 ) -> float:
     """Compute the largest error of a convolution, in units of what its result may be off: right up to 1.
 
@@ -35,12 +52,16 @@ def error_of(
     ----------
     routine : str
         A name of `CONVOLUTIONS`.
-    result : array_like of float32 or float64
-        What is judged; its dtype is that of the sums.
+    result : array_like of float64, float32, float16 or bfloat16
+        What is judged; its dtype is that of the sums, or for the last two that of what is stored.
     *operands, **options
         The routine's arguments.
     activation : {"relu", "tanh", "sigmoid"}, optional
         Of a fused `conv2d`: it follows the bias.
+    tf32 : bool
+        Whether operands of float32 may have been rounded or cut to TF32.
+    parts : int
+        Into how many parts sums were cut, each of which is stored: of float16 and bfloat16.
 
     Returns
     -------
@@ -51,6 +72,8 @@ def error_of(
     ------
     SchemeError
         For an unknown name; and the routine's own errors.
+    DtypeError
+        For another dtype.
 
     Examples
     --------
@@ -60,26 +83,33 @@ def error_of(
     (True, False)
     """
     given = np.asarray(result)
-    expected, bound = bounded(routine, *operands, activation=activation, dtype=given.dtype, **options)
+    how: dict[str, Any] = {"activation": activation, "dtype": given.dtype, "tf32": tf32, "parts": parts}
+    expected, bound = bounded(routine, *operands, **how, **options)
     if given.shape != expected.shape:
         return math.inf
     with np.errstate(invalid="ignore", divide="ignore"):
-        error = np.abs(given - expected)
+        error = np.abs(given.astype(np.float64) - expected)
         units = np.where(error == 0, 0, error / bound)
     return float(np.where(np.isnan(units), np.inf, units).max())
 
 
 def bounded(
-    routine: str, *operands: Any, activation: str | None = None, dtype: npt.DTypeLike = "f4", **options: Any
+    routine: str,
+    *operands: Any,
+    activation: str | None = None,
+    dtype: npt.DTypeLike = "f4",
+    tf32: bool = False,
+    parts: int = 1,
+    **options: Any,
 ) -> tuple[Array, Array]:
     """Compute the result by definition, and how far each number of another result may be from it.
 
     Parameters
     ----------
-    routine, *operands, activation, **options
+    routine, *operands, activation, tf32, parts, **options
         As of `error_of`.
     dtype : dtype
-        That of the sums of the other result.
+        That of the other result.
 
     Returns
     -------
@@ -87,7 +117,7 @@ def bounded(
 
     Raises
     ------
-    SchemeError
+    SchemeError, DtypeError
         As `error_of`.
 
     Examples
@@ -101,11 +131,20 @@ def bounded(
     result = CONVOLUTIONS[routine](*operands, **options)
     absolute = [_absolute(x) for x in operands]
     terms = CONVOLUTIONS[routine](*absolute, **options)
-    unit = float(np.finfo(dtype).eps) / 2
-    bound = _gamma(_roundings(routine, operands, options), unit) * terms
+    name = np.dtype(dtype).name
+    if name not in UNITS:
+        raise DtypeError(f"sums of {name}\ntheir unit is not known\ngive one of {', '.join(UNITS)}")
+    unit, smallest = UNITS[name], _SMALLEST.get(name, 0.0)
+    count = _roundings(routine, operands, options)
+    if not smallest and not tf32:
+        bound = _gamma(count, unit) * terms
+    else:
+        relative = _gamma(2 * count, UNITS["float32"]) + (2.01 * _TF32_UNIT if tf32 else 0)
+        stored = parts + len(operands) - 2 if smallest else 0
+        bound = (relative + 1.01 * stored * unit) * terms + stored * smallest
     if activation is not None:  # its slope is 1 at most; its own rounding
         result = ACTIVATIONS[activation][0](result)
-        bound = bound + 4 * unit * (np.abs(result) + bound)
+        bound = bound + 4 * unit * (np.abs(result) + bound) + smallest
     return result, bound
 
 

@@ -21,7 +21,7 @@ _AXES = {"NCHW": ("(N, C, H, W)", "(O, I, R, S)"), "NHWC": ("(N, H, W, C)", "(O,
 def doubles(x: npt.ArrayLike, name: str) -> Array:
     """An array of real numbers in double precision."""
     found = as_array(x, name, "an array of numbers")
-    if found.dtype.kind not in "fiu":
+    if found.dtype.kind not in "fiu" and found.dtype.name != "bfloat16":
         raise DtypeError(f"{name} is of {found.dtype}\nreal numbers are needed\nconvert it")
     return found.astype(np.float64)
 
