@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from gpu.bconv.geometry import conv_shape
 from gpu.host_memory import overlap
-from gpu.outofcore.problem import ACTIVATIONS, FORMS, LAYOUTS, Problem, Tensor
+from gpu.outofcore.problem import ACTIVATIONS, DTYPES, FLOAT, FORMS, LAYOUTS, Problem, Tensor
 from reference.errors import DtypeError, FormatError, SchemeError, ShapeError
 from reference.types.arguments import check_option
 from reference.types.fields import is_integer
@@ -29,6 +29,7 @@ def problem_of(
     layout: Any,
     has_bias: bool = False,
     activation: Any = None,
+    dtype: np.dtype[Any] = FLOAT,
 ) -> Problem:
     """The problem of these shapes of images and filters, checked."""
     check_option("routine", routine, tuple(FORMS), "these are convolutions and their gradients")
@@ -49,7 +50,7 @@ def problem_of(
     plane = conv_shape(
         (1, height, width, 1), (rows, columns, 1, 1), stride=stride, padding=padding, dilation=dilation
     )
-    return Problem(routine, layout, batch, channels, count, int(groups), plane, has_bias, activation)
+    return Problem(routine, layout, batch, channels, count, int(groups), plane, has_bias, activation, dtype)
 
 
 def _four(shape: Any, name: str, layout: str) -> tuple[int, int, int, int]:
@@ -62,16 +63,15 @@ def _four(shape: Any, name: str, layout: str) -> tuple[int, int, int, int]:
     return (first, second, third, last) if layout == "NCHW" else (first, last, second, third)
 
 
-def operand(given: Any, name: str) -> Array:
-    """An array that copies can read."""
+def operand(given: Any, name: str, dtype: np.dtype[Any] | None = None) -> Array:
+    """An array that copies can read, of a dtype unless None."""
     if not isinstance(given, np.ndarray):
         raise DtypeError(
             f"{name} is a {type(given).__name__}\narrays of the host's memory are split into pieces\n"
             "give a numpy.ndarray"
         )
     x = cast("Array", given)
-    if x.dtype != np.float32:
-        raise DtypeError(f"{name} is of {x.dtype}\nthe tile routines are for float32\nconvert it")
+    check_dtype(x.dtype, name, dtype)
     if not _is_in_order(x):
         raise FormatError(
             f"{name} has strides {x.strides} of shape {x.shape}\n"
@@ -79,6 +79,18 @@ def operand(given: Any, name: str) -> Array:
             "copy it with numpy.ascontiguousarray"
         )
     return x
+
+
+def check_dtype(found: np.dtype[Any], name: str, dtype: np.dtype[Any] | None = None) -> None:
+    """Raise DtypeError for a dtype without tile routines, or another than that of the first operand.
+
+    A bfloat16 is told by its name: NumPy has none, but ml_dtypes and others have.
+    """
+    if found.name not in DTYPES or not found.isnative:
+        listed = ", ".join(DTYPES)
+        raise DtypeError(f"{name} is of {found}\nthe tile routines are for {listed}\nconvert it")
+    if dtype is not None and found != dtype:
+        raise DtypeError(f"{name} is of {found}, another array of {dtype}\nall have one dtype\nconvert it")
 
 
 def _is_in_order(x: Array) -> bool:
@@ -116,8 +128,8 @@ def output(given: Any, problem: Problem, operands: dict[str, Array]) -> Array:
     """The array of the result, new if none is given; it can be written without a change to the operands."""
     tensor = problem.form.output
     if given is None:
-        return np.empty(problem.shape(tensor), np.float32)
-    out = operand(given, "out")
+        return np.empty(problem.shape(tensor), problem.dtype)
+    out = operand(given, "out", problem.dtype)
     check_shape(problem, tensor, out.shape, "out")
     if not out.flags.writeable:
         raise FormatError("out is read-only\nit would be overwritten\npass a writeable array")

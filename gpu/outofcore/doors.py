@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from gpu.machine import Machine
@@ -15,7 +14,7 @@ from gpu.outofcore.problem import Activation, Layout
 from gpu.outofcore.run import compute, planned
 from gpu.outofcore.statistics import Statistics
 
-Array = npt.NDArray[np.float32]
+Array = npt.NDArray[Any]
 
 
 def conv2d(
@@ -43,12 +42,13 @@ def conv2d(
 
     Parameters
     ----------
-    x : array of float32, (N, C, H, W), or (N, H, W, C) with layout "NHWC"
-        In C order; it may be a part of a larger array.
-    w : array of float32, (O, C / groups, R, S), or (O, R, S, C / groups)
-    bias : array of float32, (O,), optional
+    x : array of float32, float16 or bfloat16, (N, C, H, W), or (N, H, W, C) with layout "NHWC"
+        In C order; it may be a part of a larger array. A bfloat16 is that of ml_dtypes, or another dtype of
+        this name. All arrays have one dtype; sums are in float32 or better.
+    w : array, (O, C / groups, R, S), or (O, R, S, C / groups)
+    bias : array, (O,), optional
     device : Machine
-        Its first device computes; `simwarp.Machine`.
+        Its first device computes; `gpu.CudaMachine` or `simwarp.Machine`.
     activation : {"relu", "tanh", "sigmoid"}, optional
         Applied behind the bias on the device, without more copies.
     stride, dilation : int or (vertical, horizontal)
@@ -56,7 +56,7 @@ def conv2d(
         The names are TensorFlow's; see `reference.conv_geometry`.
     groups : int
     layout : {"NCHW", "NHWC"}
-    out : array of float32, optional
+    out : array, optional
         The result's memory.
     memory_budget : int, optional
         The bytes of the device that may be used. Default: all that are free.
@@ -68,7 +68,7 @@ def conv2d(
 
     Returns
     -------
-    array of float32, (N, O, P, Q) or (N, P, Q, O)
+    array, (N, O, P, Q) or (N, P, Q, O)
         ``out``, if given.
 
     Raises
@@ -81,6 +81,8 @@ def conv2d(
         For an unknown name.
     LaunchError
         For a budget that does not hold a piece of each tensor; the message has the least one.
+    MissingExtraError
+        If the device is a `gpu.CudaMachine`, and cuDNN is not installed.
     MachineError
         If the machine fails. No memory stays allocated then, the operands are as before, and the result may
         hold some finished pieces.
@@ -91,13 +93,14 @@ def conv2d(
 
     Examples
     --------
+    >>> import numpy as np
     >>> import simwarp
     >>> x, w = np.ones((2, 3, 8, 8), np.float32), np.ones((4, 3, 3, 3), np.float32)
     >>> conv2d(x, w, device=simwarp.Machine(), memory_budget=4000, activation="relu")[1, 3, 0]
     array([12., 18., 18., 18., 18., 18., 18., 12.], dtype=float32)
     """
-    operands = {"x": operand(x, "x"), "w": operand(w, "w")}
-    operands |= {} if bias is None else {"bias": operand(bias, "bias")}
+    operands = {"x": operand(x, "x"), "w": operand(w, "w", x.dtype)}
+    operands |= {} if bias is None else {"bias": operand(bias, "bias", x.dtype)}
     problem = problem_of(
         "conv2d",
         operands["x"].shape,
@@ -109,6 +112,7 @@ def conv2d(
         layout=layout,
         has_bias=bias is not None,
         activation=activation,
+        dtype=x.dtype,
     )
     if bias is not None:
         check_bias(problem, operands["bias"])
@@ -141,8 +145,8 @@ def conv2d_backward_data(
 
     Parameters
     ----------
-    gradient : array of float32, of the shape of the convolution's result
-    w : array of float32, (O, C / groups, R, S), or (O, R, S, C / groups)
+    gradient : array, of the shape of the convolution's result
+    w : array, (O, C / groups, R, S), or (O, R, S, C / groups)
     shape : (N, C, H, W) or (N, H, W, C)
         The shape of the images.
     device, stride, padding, dilation, groups, layout, out, memory_budget, pieces, options, statistics
@@ -150,7 +154,7 @@ def conv2d_backward_data(
 
     Returns
     -------
-    array of float32, of that shape
+    array, of that shape
         ``out``, if given.
 
     Raises
@@ -164,12 +168,13 @@ def conv2d_backward_data(
 
     Examples
     --------
+    >>> import numpy as np
     >>> import simwarp
     >>> dy, w = np.ones((1, 4, 8, 8), np.float32), np.ones((4, 3, 3, 3), np.float32)
     >>> conv2d_backward_data(dy, w, (1, 3, 8, 8), device=simwarp.Machine(), memory_budget=2000)[0, 0, 0]
     array([16., 24., 24., 24., 24., 24., 24., 16.], dtype=float32)
     """
-    operands = {"gradient": operand(gradient, "gradient"), "w": operand(w, "w")}
+    operands = {"gradient": operand(gradient, "gradient"), "w": operand(w, "w", gradient.dtype)}
     problem = problem_of(
         "conv2d_backward_data",
         shape,
@@ -179,6 +184,7 @@ def conv2d_backward_data(
         dilation=dilation,
         groups=groups,
         layout=layout,
+        dtype=gradient.dtype,
     )
     check_shape(problem, "y", operands["gradient"].shape, "gradient")
     dx = output(out, problem, operands)
@@ -211,8 +217,8 @@ def conv2d_backward_filter(
 
     Parameters
     ----------
-    x : array of float32, (N, C, H, W) or (N, H, W, C)
-    gradient : array of float32, of the shape of the convolution's result
+    x : array, (N, C, H, W) or (N, H, W, C)
+    gradient : array, of the shape of the convolution's result
     shape : (O, C / groups, R, S) or (O, R, S, C / groups)
         The shape of the filters.
     device, stride, padding, dilation, groups, layout, out, memory_budget, pieces, options, statistics
@@ -220,7 +226,7 @@ def conv2d_backward_filter(
 
     Returns
     -------
-    array of float32, of that shape
+    array, of that shape
         ``out``, if given.
 
     Raises
@@ -234,6 +240,7 @@ def conv2d_backward_filter(
 
     Examples
     --------
+    >>> import numpy as np
     >>> import simwarp
     >>> x, dy = np.ones((2, 3, 8, 8), np.float32), np.ones((2, 4, 8, 8), np.float32)
     >>> conv2d_backward_filter(x, dy, (4, 3, 3, 3), device=simwarp.Machine(), memory_budget=4000)[0, 0]
@@ -241,7 +248,7 @@ def conv2d_backward_filter(
            [112., 128., 112.],
            [ 98., 112.,  98.]], dtype=float32)
     """
-    operands = {"x": operand(x, "x"), "gradient": operand(gradient, "gradient")}
+    operands = {"x": operand(x, "x"), "gradient": operand(gradient, "gradient", x.dtype)}
     problem = problem_of(
         "conv2d_backward_filter",
         operands["x"].shape,
@@ -251,6 +258,7 @@ def conv2d_backward_filter(
         dilation=dilation,
         groups=groups,
         layout=layout,
+        dtype=gradient.dtype,
     )
     check_shape(problem, "y", operands["gradient"].shape, "gradient")
     dw = output(out, problem, operands)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from gpu.machine import Machine
-from gpu.outofcore.arguments import problem_of
+from gpu.outofcore.arguments import check_dtype, problem_of
 from gpu.outofcore.options import Options
 from gpu.outofcore.pieces import Pieces
 from gpu.outofcore.plan import Plan
@@ -29,6 +32,7 @@ def explain(
     memory_budget: int | None = None,
     pieces: Pieces | None = None,
     options: Options | None = None,
+    dtype: npt.DTypeLike = np.float32,
 ) -> Plan:
     """Plan a call: its pieces, their buffers, the bytes that are copied, and the predicted timeline.
 
@@ -41,6 +45,8 @@ def explain(
         The model has the rates of its topology; nothing runs on it.
     bias : bool
         Whether `conv2d` adds one.
+    dtype : dtype
+        Of all arrays.
     activation, stride, padding, dilation, groups, layout, memory_budget, pieces, options
         As of `conv2d`.
 
@@ -67,6 +73,7 @@ def explain(
     >>> plan.bytes_in, plan.bytes_out
     (13153484800, 13153337344)
     """
+    check_dtype(np.dtype(dtype), "dtype")
     problem = problem_of(
         routine,
         images,
@@ -78,5 +85,6 @@ def explain(
         layout=layout,
         has_bias=bias,
         activation=activation,
+        dtype=np.dtype(dtype),
     )
     return planned(problem, device, memory_budget, pieces, options)

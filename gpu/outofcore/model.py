@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from gpu.outofcore.halo import span
@@ -17,10 +17,8 @@ from gpu.outofcore.options import Options
 from gpu.outofcore.pieces import Pieces, block_of
 from gpu.outofcore.problem import AXES, Problem, Tensor
 from gpu.outofcore.rates import Rates
+from gpu.outofcore.workspace import aligned, workspace_of
 
-ITEM = 4
-"""Bytes of a float32."""
-ALIGNMENT = 256
 TENSORS: tuple[Tensor, ...] = ("x", "w", "y")
 
 
@@ -36,17 +34,22 @@ class Buffers:
         Buffers, and the bytes of each one.
     bias : int
         Bytes of the bias.
+    workspace : int
+        Bytes for the routines.
     """
 
     depth: int
     counts: Mapping[Tensor, int]
     nbytes: Mapping[Tensor, int]
     bias: int
+    workspace: int = 0
 
     @property
     def total(self) -> int:
         """All bytes."""
-        return self.bias + sum(self.counts[tensor] * self.nbytes[tensor] for tensor in TENSORS)
+        return (
+            self.workspace + self.bias + sum(self.counts[tensor] * self.nbytes[tensor] for tensor in TENSORS)
+        )
 
 
 class Model:
@@ -85,15 +88,19 @@ class Model:
         else:
             return None
         if self._options.filters == "resident" and self._problem.form.output != "w":
-            resident = Buffers(depth, {**found.counts, "w": self._distinct("w")}, found.nbytes, found.bias)
+            resident = replace(found, counts={**found.counts, "w": self._distinct("w")})
             return resident if resident.total <= budget else found
         return found
 
     def with_depth(self, depth: int) -> Buffers:
         """So many buffers for each tensor, or fewer if it has fewer pieces."""
         counts: dict[Tensor, int] = {tensor: min(depth, self._distinct(tensor)) for tensor in TENSORS}
-        nbytes: dict[Tensor, int] = {tensor: _aligned(ITEM * self._elements[tensor]) for tensor in TENSORS}
-        return Buffers(depth, counts, nbytes, _aligned(ITEM * self._problem.filters * self._problem.has_bias))
+        item = self._problem.dtype.itemsize
+        nbytes: dict[Tensor, int] = {tensor: aligned(item * self._elements[tensor]) for tensor in TENSORS}
+        bias = aligned(item * self._problem.filters * self._problem.has_bias)
+        rows = self._rows if self.counts["h"] > 1 else None
+        workspace = workspace_of(self._problem, nbytes, self._images * self._channels, rows)
+        return Buffers(depth, counts, nbytes, bias, workspace)
 
     def _distinct(self, tensor: Tensor) -> int:
         """The pieces of a tensor."""
@@ -153,7 +160,8 @@ class Model:
 
     def copy(self, tensor: Tensor) -> tuple[int, int, int]:
         """The bytes, matrices and columns of a piece: see `gpu.outofcore.matrices`."""
-        return ITEM * self._elements[tensor], self._matrices(tensor), self._columns(tensor)
+        nbytes = self._problem.dtype.itemsize * self._elements[tensor]
+        return nbytes, self._matrices(tensor), self._columns(tensor)
 
     def _has_some_channels(self, tensor: Tensor) -> bool:
         """Whether the channels of images, or those of filters, are cut."""
@@ -197,7 +205,3 @@ class Model:
             elif distinct > kept:
                 copies *= self.counts[axis]
         return copies
-
-
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT

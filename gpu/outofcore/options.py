@@ -11,6 +11,7 @@ from reference.types.arguments import check_option
 
 Planner: TypeAlias = Literal["greedy", "steepest", "exhaustive"]
 FilterBuffers: TypeAlias = Literal["resident", "streamed"]
+Math: TypeAlias = Literal["fp32", "tf32"]
 PLANNERS = ("greedy", "steepest", "exhaustive")
 DEEPEST = 16
 
@@ -29,7 +30,13 @@ class Options:
     filters : {"resident", "streamed"}
         Whether all pieces of the filters stay on the device if they fit beside the other buffers.
     rates : Rates, optional
-        Default: those of the machine's topology.
+        Default: those of the machine's topology; of GPUs, measured ones.
+    math : {"fp32", "tf32"}
+        How GPUs multiply float32: in float32, or on tensor cores, with operands rounded to TF32. A simulated
+        machine rounds them, too. Other dtypes are not affected.
+    workspace : int, optional
+        The bytes for routines of GPUs beside their pieces. Default: what engines need that convert pieces to
+        another layout, which can be 100 times as fast; on simulated machines none.
 
     Raises
     ------
@@ -49,11 +56,18 @@ class Options:
     depth: int = 3
     filters: FilterBuffers = "resident"
     rates: Rates | None = None
+    math: Math = "fp32"
+    workspace: int | None = None
 
     def __post_init__(self) -> None:
         check_option("planner", self.planner, PLANNERS, "how the sizes of pieces are searched")
         check_option(
             "filters", self.filters, ("resident", "streamed"), "where filters are between their uses"
         )
+        check_option("math", self.math, ("fp32", "tf32"), "how GPUs multiply float32")
+        if self.workspace is not None and self.workspace < 0:
+            raise SchemeError(
+                f"workspace is {self.workspace}\nit is a number of bytes\nleave it out, or give 0"
+            )
         if not 1 <= self.depth <= DEEPEST:
             raise SchemeError(f"depth is {self.depth}\nit is 1 to {DEEPEST}\nchoose one of them")

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from gpu.machine import Event, Memory, Routine, Stream, Tile
 from gpu.outofcore.halo import offset
 from gpu.outofcore.matrices import matrices_of, view_of
-from gpu.outofcore.model import ITEM, TENSORS, Buffers
+from gpu.outofcore.model import TENSORS, Buffers
 from gpu.outofcore.on_host import Window
 from gpu.outofcore.pieces import Piece, Task
 from gpu.outofcore.problem import Problem
@@ -25,7 +25,6 @@ from gpu.outofcore.routines import TileRoutine
 from gpu.outofcore.slots import Slot, Slots
 
 Array = npt.NDArray[Any]
-FLOAT = np.dtype(np.float32)
 AHEAD = 64
 """Routines that are queued before the host waits for the first of them."""
 
@@ -78,6 +77,7 @@ class Pipeline:
         for tensor in TENSORS:
             self._slots[tensor] = Slots(start, buffers.counts[tensor], buffers.nbytes[tensor])
             start += buffers.counts[tensor] * buffers.nbytes[tensor]
+        self._workspace = self._bytes(start, buffers.workspace) if buffers.workspace else None
         self._queued: deque[Event] = deque()
 
     def work(self, tasks: Iterator[Task]) -> Iterator[Event]:
@@ -94,6 +94,19 @@ class Pipeline:
                     yield self._queued.popleft()
             self._store(task.output, slot)
         yield self._machine.record(self._stores)
+
+    def routines(self, tasks: Iterator[Task]) -> Iterator[TileRoutine]:
+        """The routines of the tasks, of several that differ only in their buffers the first."""
+        slots = {tensor: self._slots[tensor].first for tensor in TENSORS}
+        seen: set[object] = set()
+        for task in tasks:
+            for number, step in enumerate(task.steps):
+                own = tuple(slots[piece.tensor] for piece in (*step, task.output))
+                routine = self._routine(task, own, number)
+                kind = routine.shapes, routine.window, routine.updates
+                if kind not in seen:
+                    seen.add(kind)
+                    yield routine
 
     # ------------------------------------------------------------------------------------------- steps
 
@@ -143,8 +156,8 @@ class Pipeline:
         start = slot.offset
         for matrix in matrices_of(self._view(piece)):
             rows, columns = matrix.shape
-            yield Tile(self._memory, start, rows, columns, rows, FLOAT), matrix
-            start += rows * columns * ITEM
+            yield Tile(self._memory, start, rows, columns, rows, matrix.dtype), matrix
+            start += matrix.nbytes
 
     def _view(self, piece: Piece) -> Array:
         """The elements of a piece on the host."""
@@ -152,7 +165,11 @@ class Pipeline:
 
     def _column(self, start: int, elements: int) -> Tile:
         """Elements of the device's memory."""
-        return Tile(self._memory, start, elements, 1, elements, FLOAT)
+        return Tile(self._memory, start, elements, 1, elements, self._problem.dtype)
+
+    def _bytes(self, start: int, count: int) -> Tile:
+        """Bytes of the device's memory."""
+        return Tile(self._memory, start, count, 1, count, np.dtype(np.uint8))
 
     def _routine(self, task: Task, slots: tuple[Slot, ...], number: int) -> TileRoutine:
         """The routine of one term."""
@@ -174,11 +191,13 @@ class Pipeline:
             bias=self._bias(of["y"]) if problem.has_bias and is_last else None,
             activation=problem.activation if is_last else None,
             operations=operations_of(problem, of["w"], of["y"]),
+            tf32=problem.tf32,
+            workspace=self._workspace,
         )
 
     def _bias(self, output: Piece) -> Tile:
         """The bias of a piece's filters."""
-        return self._column(output.channels.start * ITEM, len(output.channels))
+        return self._column(output.channels.start * self._problem.dtype.itemsize, len(output.channels))
 
 
 def window_of(problem: Problem, x: Piece, w: Piece, y: Piece) -> Window:

@@ -11,10 +11,10 @@ import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
 
 from gpu.outofcore.clock import ModelMachine
-from gpu.outofcore.model import ITEM, TENSORS, Buffers
+from gpu.outofcore.model import TENSORS, Buffers
 from gpu.outofcore.pieces import Task
 from gpu.outofcore.pipeline import Pipeline
-from gpu.outofcore.problem import Problem
+from gpu.outofcore.problem import FLOAT, Problem
 from gpu.outofcore.rates import Rates
 from reference.types.timeline import Timeline
 
@@ -32,8 +32,8 @@ class Slab:
 def predict(problem: Problem, tasks: Iterator[Task], buffers: Buffers, rates: Rates) -> Timeline:
     """The timeline of the tasks of a call."""
     machine = ModelMachine(rates)
-    arrays = {tensor: addresses(problem.shape(tensor)) for tensor in TENSORS}
-    bias = {"bias": addresses((problem.filters,))} if problem.has_bias else {}
+    arrays = {tensor: addresses(problem.shape(tensor), problem.dtype) for tensor in TENSORS}
+    bias = {"bias": addresses((problem.filters,), problem.dtype)} if problem.has_bias else {}
     pipeline = Pipeline(machine, problem, buffers, Slab(buffers.total), arrays | bias)
     for _ in pipeline.work(tasks):
         pass
@@ -41,9 +41,9 @@ def predict(problem: Problem, tasks: Iterator[Task], buffers: Buffers, rates: Ra
     return machine.timeline
 
 
-def addresses(shape: tuple[int, ...]) -> Array:
-    """An array of float32 without memory, of which only shapes and strides may be used."""
-    strides = [ITEM]
+def addresses(shape: tuple[int, ...], dtype: np.dtype[Any] = FLOAT) -> Array:
+    """An array without memory, of which only shapes and strides may be used."""
+    strides = [dtype.itemsize]
     for size in reversed(shape[1:]):
         strides.insert(0, strides[0] * size)
-    return as_strided(np.zeros(1, np.float32), shape, strides, writeable=False)
+    return as_strided(np.zeros(1, dtype), shape, strides, writeable=False)

@@ -8,13 +8,17 @@ order: those of its output outside, those of its sums inside (ooc_cuDNN, section
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
 
 from gpu.bconv.geometry import ConvShape
 
 Layout: TypeAlias = Literal["NCHW", "NHWC"]
 Tensor: TypeAlias = Literal["x", "w", "y"]
 Activation: TypeAlias = Literal["relu", "tanh", "sigmoid"]
+FLOAT = np.dtype(np.float32)
+DTYPES = ("float32", "float16", "bfloat16")
 LAYOUTS = ("NCHW", "NHWC")
 ACTIVATIONS = ("relu", "tanh", "sigmoid")
 
@@ -62,6 +66,12 @@ class Problem:
         Rows, columns, padding, stride and dilation: the convolution of one image of one channel.
     has_bias : bool
     activation : str, optional
+    dtype : dtype
+        float32, float16 or bfloat16, of all arrays.
+    tf32 : bool
+        Whether operands of float32 may be rounded to TF32.
+    workspace : int, optional
+        The bytes for routines beside their pieces; None for what GPUs need, see `gpu.outofcore.workspace`.
     """
 
     routine: str
@@ -73,6 +83,9 @@ class Problem:
     plane: ConvShape
     has_bias: bool = False
     activation: Activation | None = None
+    dtype: np.dtype[Any] = FLOAT
+    tf32: bool = False
+    workspace: int | None = 0
 
     @property
     def form(self) -> Form:

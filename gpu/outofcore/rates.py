@@ -6,7 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from gpu.machine import Machine
+from gpu.outofcore.problem import FLOAT
 from reference.errors import LaunchError
 
 
@@ -21,7 +24,7 @@ class Rates:
     out_seconds, out_bytes_per_second : float
         Of a copy to the host.
     launch_seconds, operations_per_second : float
-        Of a routine on float32.
+        Of a routine on the dtype of the call.
     both_bytes_per_second : float
         Of copies in both directions at once, in sum; each has half of it, or its own bandwidth if that is
         less. Default: they do not slow each other.
@@ -106,7 +109,7 @@ class Rates:
         return self.launch_seconds + operations / self.operations_per_second
 
 
-def rates_of(machine: Machine) -> Rates:
+def rates_of(machine: Machine, dtype: np.dtype[Any] = FLOAT) -> Rates:
     """The rates of a machine's first device, from its topology, which simulated machines have."""
     topology: Any = getattr(machine, "topology", None)
     if topology is None:
@@ -121,8 +124,8 @@ def rates_of(machine: Machine) -> Rates:
         in_alone,
         out.latency_seconds,
         out_alone,
-        gpu.routine_seconds(0.0, "float32"),  # refuses a device without a rate for float32
-        gpu.rates["float32"],
+        gpu.routine_seconds(0.0, dtype.name),  # refuses a device without a rate for it
+        gpu.rates[dtype.name],
         both,
         filters_step=gpu.filters_step,
     )

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpu.cuda_machine.queues import Queue
 from gpu.machine import Tile
-from gpu.outofcore.on_host import ACTIVATE, SUMS, Window
+from gpu.outofcore.on_cuda import choose_engine, queue_routine
+from gpu.outofcore.on_host import ACTIVATE, SUMS, Window, rounded_to_tf32
 from gpu.outofcore.problem import Activation, Layout
 
 Array = npt.NDArray[Any]
@@ -38,6 +40,10 @@ class TileRoutine:
     activation : str, optional
         Both follow the last term.
     operations : float
+    tf32 : bool
+        Whether operands of float32 may be rounded to TF32.
+    workspace : Tile, optional
+        Memory for the computation, which GPUs use.
     """
 
     name: str
@@ -50,6 +56,8 @@ class TileRoutine:
     bias: Tile | None
     activation: Activation | None
     operations: float
+    tf32: bool = False
+    workspace: Tile | None = None
 
     @property
     def filters(self) -> int:
@@ -67,20 +75,30 @@ class TileRoutine:
         """The output."""
         return (self.output,)
 
+    def queue_on(self, queue: Queue) -> None:
+        """Queue it as calls of cuDNN."""
+        queue_routine(queue, self)
+
+    def prepare_on(self, queue: Queue) -> None:
+        """Choose the engine of cuDNN, by the time that it takes on these pieces."""
+        choose_engine(queue, self)
+
     def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
         """Compute it with NumPy: all sums in double precision and in one order, rounded once."""
-        first, second, output = (
+        *operands, output = (
             _channels_second(array.reshape(shape), self.layout)
             for array, shape in zip((*reads[:2], writes[0]), self.shapes, strict=True)
         )
+        first, second = (rounded_to_tf32(x) if self.tf32 else x for x in operands)
         found = SUMS[self.name](
             self.window, first.astype(np.float64), second.astype(np.float64), output.shape
         )
         if self.updates:
-            found += output
+            found += output.astype(np.float64)
         if self.bias:
-            found += reads[2].reshape(-1, 1, 1)
-        output[...] = ACTIVATE[self.activation](found) if self.activation else found
+            found += reads[2].reshape(-1, 1, 1).astype(np.float64)
+        with np.errstate(over="ignore"):  # beyond the largest number is infinity, as on GPUs
+            output[...] = ACTIVATE[self.activation](found) if self.activation else found
 
 
 def _channels_second(x: Array, layout: Layout) -> Array:

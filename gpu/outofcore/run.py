@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from gpu.cleanup import leaving_nothing
+from gpu.cuda_machine import CudaMachine
 from gpu.machine import Machine
 from gpu.outofcore.options import Options
 from gpu.outofcore.pieces import Pieces
@@ -31,9 +34,14 @@ def planned(
 ) -> Plan:
     """The plan of a problem for a machine's first device."""
     options = options or Options()
-    return plan_of(
-        problem, pieces, budget_of(device, memory_budget), options.rates or rates_of(device), options
+    is_cuda = isinstance(device, CudaMachine)
+    problem = replace(
+        problem,
+        tf32=options.math == "tf32" and problem.dtype == np.float32,
+        workspace=options.workspace if is_cuda else 0,
     )
+    rates = options.rates or rates_of(device, problem.dtype)
+    return plan_of(problem, pieces, budget_of(device, memory_budget), rates, options)
 
 
 def compute(machine: Machine, plan: Plan, arrays: Mapping[str, Array], statistics: Statistics | None) -> None:
@@ -42,6 +50,8 @@ def compute(machine: Machine, plan: Plan, arrays: Mapping[str, Array], statistic
     with leaving_nothing(machine, [*arrays.values()]):
         memory = machine.allocate(0, plan.buffers.total)
         pipeline = Pipeline(machine, plan.problem, plan.buffers, memory, arrays)
+        if isinstance(machine, CudaMachine):
+            machine.prepare(0, pipeline.routines(plan.tasks()))
         machine.run([pipeline.work(plan.tasks())])
     if statistics is not None:
         statistics.bytes_in, statistics.bytes_out = plan.bytes_in, plan.bytes_out

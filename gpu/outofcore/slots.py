@@ -44,6 +44,11 @@ class Slots:
         self._empty = [Slot(offset + index * nbytes) for index in reversed(range(count))]
         self._held: OrderedDict[Piece, Slot] = OrderedDict()
 
+    @property
+    def first(self) -> Slot:
+        """The buffer that is filled first, before any is."""
+        return self._empty[-1]
+
     def find(self, piece: Piece) -> Slot | None:
         """The buffer that holds a piece, if one does; it is then the most recently used one."""
         if piece not in self._held:

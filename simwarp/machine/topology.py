@@ -209,9 +209,14 @@ def host_group(devices: range, inward: float, outward: float, both: float) -> tu
     return Shared(into, inward), Shared(out, outward), Shared(into + out, both)
 
 
-def _rates(double: float, single: float) -> dict[str, float]:
-    """Rates of products, real and complex: operations count as real ones."""
-    return {"float64": double, "float32": single, "complex128": double, "complex64": single}
+def _rates(double: float, single: float, half: float | None = None) -> dict[str, float]:
+    """Rates of products, real and complex: operations count as real ones.
+
+    Those of 16 bits are of convolutions in NCHW, with sums in float32, as measured on an H100; without tensor
+    cores they are those of float32.
+    """
+    wide = {"float64": double, "float32": single, "complex128": double, "complex64": single}
+    return wide | dict.fromkeys(("float16", "bfloat16"), half or single)
 
 
 def all_pairs(devices: range, link: Link) -> dict[tuple[int, int], Link]:
@@ -228,7 +233,7 @@ _NVLINK = Link(3e-6, 377 * _GB)
 _H200 = Gpu(
     "H200",
     139 << 30,
-    _rates(59.5e12, 52.4e12),
+    _rates(59.5e12, 52.4e12, 350e12),
     6e-6,
     filters_step=64,
 )
@@ -266,7 +271,7 @@ EIGHT = _h200("8 × H200 without peers", 8, peers=False)
 
 # H100, 80 GB: measured by `benchmarks/blas3_probe.py` on one and two of a host. The rates are those of a warm
 # chip.
-_H100 = Gpu("H100", 79 << 30, _rates(54.3e12, 49.6e12), 6e-6)
+_H100 = Gpu("H100", 79 << 30, _rates(54.3e12, 49.6e12, 350e12), 6e-6)
 
 
 def _h100(name: str, devices: int) -> Topology:

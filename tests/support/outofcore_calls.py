@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pytest
 
 import gpu.outofcore
-from gpu.outofcore import Pieces
+from gpu.outofcore import Pieces, explain
 from reference.training import conv2d, error_of
 from simwarp.machine import Machine
 
@@ -23,15 +24,16 @@ class Layer:
     filters: tuple[int, int, int, int] = (6, 4, 3, 2)
     options: dict[str, Any] = field(default_factory=dict[str, Any])
     seed: int = 0
+    dtype: Any = np.float32
 
     def operands(self) -> tuple[Any, Any, Any]:
         """x, w and the gradient by the result, in the layout."""
         rng = np.random.default_rng(self.seed)
-        x, w = (rng.standard_normal(shape).astype(np.float32) for shape in (self.images, self.filters))
+        x, w = (rng.standard_normal(shape).astype(self.dtype) for shape in (self.images, self.filters))
         if self.options.get("layout") == "NHWC":
             x, w = (np.ascontiguousarray(np.moveaxis(a, 1, -1)) for a in (x, w))
         y = conv2d(x, w, **self.options)
-        return x, w, rng.standard_normal(y.shape).astype(np.float32)
+        return x, w, rng.standard_normal(y.shape).astype(self.dtype)
 
     def arguments(self, routine: str) -> tuple[Any, ...]:
         """The arguments of a routine."""
@@ -46,13 +48,26 @@ class Layer:
         """The result of a routine, in memory that was NaN."""
         x, w, y = self.operands()
         shape = {"conv2d": y, "conv2d_backward_data": x, "conv2d_backward_filter": w}[routine].shape
-        out = np.full(shape, np.nan, np.float32)
+        out = np.full(shape, np.nan, self.dtype)
         given = {"device": machine, "out": out, **self.options, **call}
         return getattr(gpu.outofcore, routine)(*self.arguments(routine), **given)
 
     def error(self, routine: str, result: Any, **fused: Any) -> float:
         """The error of a result, in units of what it may be off."""
         return error_of(routine, result, *self.arguments(routine), **self.options, **fused)
+
+
+def bfloat16() -> Any:
+    """The dtype of ml_dtypes, or the test is skipped."""
+    return pytest.importorskip("ml_dtypes").bfloat16
+
+
+def parts_of(routine: str, layer: Layer, pieces: Pieces) -> int:
+    """Into how many parts the sums of a routine are cut."""
+    plan = explain(
+        routine, *(x.shape for x in layer.operands()[:2]), device=Machine(), pieces=pieces, **layer.options
+    )
+    return max(len(task.steps) for task in plan.tasks())
 
 
 def is_whole(routine: str, pieces: Pieces, layer: Layer) -> bool:
@@ -63,3 +78,18 @@ def is_whole(routine: str, pieces: Pieces, layer: Layer) -> bool:
         "conv2d_backward_data": pieces.filters >= layer.filters[0] // groups,
         "conv2d_backward_filter": pieces.images >= layer.images[0] and pieces.rows >= 99,
     }[routine]
+
+
+LAYERS = {
+    "plain": Layer(),
+    "stride": Layer(options={"stride": 2}),
+    "asymmetric": Layer(options={"stride": 2, "padding": ((0, 3), (4, 1)), "dilation": (1, 2)}),
+    "strides beyond filters": Layer(options={"stride": 4, "padding": "VALID"}),
+    "windows outside": Layer(options={"padding": ((5, 4), (0, 0)), "dilation": 2}),
+    "groups": Layer((2, 6, 5, 4), (9, 2, 3, 3), {"groups": 3}),
+    "depthwise": Layer((2, 4, 6, 5), (4, 1, 3, 3), {"groups": 4, "stride": 2}),
+    "channels last": Layer(options={"layout": "NHWC", "stride": (1, 2)}),
+    "groups, channels last": Layer((2, 6, 5, 4), (9, 2, 3, 3), {"groups": 3, "layout": "NHWC"}),
+    "one pixel": Layer((1, 1, 1, 1), (1, 1, 1, 1)),
+}
+"""Layers of all kinds, by what is special about them."""

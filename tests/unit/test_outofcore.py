@@ -23,20 +23,8 @@ from simwarp.machine import (
     DeviceMemoryError,
     Machine,
 )
-from support.outofcore_calls import WHOLE, Layer, is_whole
+from support.outofcore_calls import LAYERS, WHOLE, Layer, bfloat16, is_whole, parts_of
 
-LAYERS = {
-    "plain": Layer(),
-    "stride": Layer(options={"stride": 2}),
-    "asymmetric": Layer(options={"stride": 2, "padding": ((0, 3), (4, 1)), "dilation": (1, 2)}),
-    "strides beyond filters": Layer(options={"stride": 4, "padding": "VALID"}),
-    "windows outside": Layer(options={"padding": ((5, 4), (0, 0)), "dilation": 2}),
-    "groups": Layer((2, 6, 5, 4), (9, 2, 3, 3), {"groups": 3}),
-    "depthwise": Layer((2, 4, 6, 5), (4, 1, 3, 3), {"groups": 4, "stride": 2}),
-    "channels last": Layer(options={"layout": "NHWC", "stride": (1, 2)}),
-    "groups, channels last": Layer((2, 6, 5, 4), (9, 2, 3, 3), {"groups": 3, "layout": "NHWC"}),
-    "one pixel": Layer((1, 1, 1, 1), (1, 1, 1, 1)),
-}
 SPLITS = [Pieces(*sizes) for sizes in product((1, 2, 99), (1, 2, 99), (1, 3, 99), (1, 4, 99))]
 
 
@@ -264,3 +252,63 @@ def test_nan_and_infinity_go_where_their_windows_are() -> None:
         found = gpu.outofcore.conv2d(x, w, device=Machine(), pieces=pieces)
         assert np.argwhere(np.isnan(found[0, 0])).min(0).tolist() == [3, 3]
         assert np.isnan(found).sum() == 9
+
+
+# ---------------------------------------------------------------------------------------------- dtypes
+
+
+def of_dtype(name: str) -> Any:
+    return bfloat16() if name == "bfloat16" else np.dtype(name)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("routine", FORMS)
+def test_sixteen_bits_are_rounded_once_for_each_part(routine: str, layout: Any, dtype: str) -> None:
+    layer = Layer(options={"layout": layout, "stride": (1, 2)}, dtype=of_dtype(dtype))
+    for pieces in (WHOLE, Pieces(2, 3, 2, 3), Pieces(1, 1, 1, 1)):
+        machine, statistics = Machine(EVEREST), Statistics()
+        found = layer.run(routine, machine, pieces=pieces, statistics=statistics)
+        assert found.dtype == layer.dtype
+        parts = parts_of(routine, layer, pieces)
+        assert layer.error(routine, found, parts=parts) <= 1, pieces
+        assert statistics.bytes_out == 2 * found.size
+        assert statistics.model_error == pytest.approx(0, abs=1e-9)
+        assert layer.error(routine, found, parts=parts) > 0.01
+
+
+def test_a_result_that_is_rounded_too_often_is_outside_the_bound() -> None:
+    layer = Layer((3, 12, 7, 6), (6, 12, 3, 2), dtype=np.float16)
+    found = layer.run("conv2d", Machine(), pieces=Pieces(3, 99, 1, 99))
+    assert layer.error("conv2d", found, parts=12) <= 1
+    wrong = (found.astype(np.float32) * (1 + 2**-6)).astype(np.float16)
+    assert layer.error("conv2d", wrong, parts=12) > 1
+
+
+@pytest.mark.parametrize("routine", FORMS)
+def test_operands_are_rounded_to_tf32_if_asked(routine: str) -> None:
+    layer, options = Layer((2, 8, 9, 9), (8, 8, 3, 3)), Options(math="tf32")
+    found = layer.run(routine, Machine(), options=options)
+    assert layer.error(routine, found, tf32=True) <= 1 < layer.error(routine, found)
+    half = Layer((2, 8, 9, 9), (8, 8, 3, 3), dtype=np.float16)
+    np.testing.assert_array_equal(half.run(routine, Machine(), options=options), half.run(routine, Machine()))
+
+
+def test_numbers_beyond_the_largest_are_infinite() -> None:
+    x, w = np.full((1, 4, 3, 3), 250, np.float16), np.full((1, 4, 3, 3), 250, np.float16)
+    assert np.isinf(gpu.outofcore.conv2d(x, w, device=Machine())).all()
+
+
+def test_dtypes_are_not_mixed() -> None:
+    with pytest.raises(DtypeError, match="bias is of float16"):
+        gpu.outofcore.conv2d(X, W, np.ones(3, np.float16), device=Machine())
+    with pytest.raises(DtypeError, match="tile routines are for float32, float16, bfloat16"):
+        explain("conv2d", X.shape, W.shape, device=Machine(), dtype=">f4")
+    plan = explain("conv2d", X.shape, W.shape, device=Machine(), dtype="float16")
+    assert plan.bytes_out * 2 == explain("conv2d", X.shape, W.shape, device=Machine()).bytes_out
+
+
+@pytest.mark.parametrize("options", [{"math": "fp16"}, {"workspace": -1}])
+def test_options_out_of_range_are_refused(options: Any) -> None:
+    with pytest.raises(SchemeError):
+        Options(**options)

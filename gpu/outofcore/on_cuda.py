@@ -1,0 +1,213 @@
+"""Tile routines as calls of cuDNN: see `gpu.cuda_machine.layers`, which makes them.
+
+Padding may differ above and below a piece, as its halo is inside or outside of the images. Forward and
+backward data take it as it is. Some engines for the gradient of filters read it wrongly without saying so
+(cuDNN 9.19); there, a copy of the images with zeros around them, in the workspace, has no padding.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from gpu.cuda_machine.convolutions import Convolution, Four, View
+from gpu.cuda_machine.memory import Place
+from gpu.cuda_machine.queues import Queue, Volume
+from gpu.outofcore.padding import Axis, axes_of
+from gpu.outofcore.problem import Layout
+from gpu.outofcore.workspace import aligned
+from reference.errors import LaunchError
+
+if TYPE_CHECKING:
+    from gpu.outofcore.routines import TileRoutine
+
+_ALIGNMENT = 16
+"""Of addresses; engines gain nothing from more."""
+
+
+@dataclass(frozen=True)
+class Padded:
+    """A copy of images with zeros around them.
+
+    Attributes
+    ----------
+    view : View
+        The copy.
+    pixels : tuple of Axis
+        What is copied, down and across.
+    nbytes : int
+    """
+
+    view: View
+    pixels: tuple[Axis, Axis]
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Call:
+    """A tile routine as cuDNN has it.
+
+    Attributes
+    ----------
+    convolution : Convolution
+    start : int
+        Bytes from the images' first element to the first one under a window.
+    padded : Padded, optional
+    is_partial : bool
+        Whether windows leave out rows or columns of the images.
+    """
+
+    convolution: Convolution
+    start: int
+    padded: Padded | None
+    is_partial: bool
+
+
+def queue_routine(queue: Queue, routine: TileRoutine) -> None:
+    """Queue a routine on pieces of the queue's device."""
+    call, output = call_of(routine), routine.output
+    if not routine.updates and (call is None or (call.is_partial and routine.name == "conv2d_backward_data")):
+        queue.clear(Place(queue.address(output), output.nbytes), output.nbytes, 1)
+    if call is not None:
+        workspace = _workspace(queue, routine)
+        if call.padded:
+            workspace = _copy_padded(queue, routine, call, call.padded, workspace)
+        queue.layers.convolve(queue, call.convolution, _addresses(queue, routine, call), workspace)
+    if routine.bias or routine.activation:
+        view = _view(routine.shapes[2], routine.layout)
+        bias = queue.address(routine.bias) if routine.bias else 0
+        queue.layers.finish(
+            queue, view, output.dtype.name, queue.address(output), bias, routine.activation or ""
+        )
+
+
+def choose_engine(queue: Queue, routine: TileRoutine) -> float | None:
+    """Choose the engine of a routine, on the memory of its pieces: see `Layers.choose`."""
+    call = call_of(routine)
+    if call is None:
+        return None
+    workspace = _workspace(queue, routine)
+    if call.padded:
+        workspace = _behind(workspace, call.padded)
+    return queue.layers.choose(queue, call.convolution, _addresses(queue, routine, call), workspace)
+
+
+def call_of(routine: TileRoutine) -> Call | None:
+    """The call of cuDNN for a routine; None if no window covers a pixel, so that all sums are empty."""
+    tensors = _tensors(routine)
+    views = {name: _view(shape, routine.layout) for name, shape in tensors.items()}
+    x, item, window = views["x"], routine.output.dtype.itemsize, routine.window
+    axes = axes_of(window, x.sizes, views["w"].sizes, views["y"].sizes)
+    if axes is None:
+        return None
+    down, across = axes
+    begin = (down.first * x.strides[2] + across.first * x.strides[3]) * item
+    aligned_to = _ALIGNMENT if begin % _ALIGNMENT == 0 else item
+    views["x"] = View((*x.sizes[:2], down.size, across.size), x.strides, aligned_to)
+    convolution = Convolution(
+        routine.name,
+        routine.output.dtype.name,
+        routine.tf32,
+        **views,
+        before=(down.before, across.before),
+        after=(down.after, across.after),
+        stride=window.stride,
+        dilation=window.dilation,
+        updates=routine.updates,
+    )
+    is_partial = (down.size, across.size) != x.sizes[2:]
+    if routine.name != "conv2d_backward_filter" or (
+        not is_partial and convolution.before == convolution.after
+    ):
+        return Call(convolution, begin, None, is_partial)
+    sizes: Four = (
+        *x.sizes[:2],
+        *(
+            (views["y"].sizes[axis + 2] - 1) * window.stride[axis]
+            + (views["w"].sizes[axis + 2] - 1) * window.dilation[axis]
+            + 1
+            for axis in (0, 1)
+        ),
+    )  # pyright: ignore[reportAssignmentType]
+    view = View(sizes, _strides(sizes, routine.layout))
+    pixels = [
+        replace(axis, size=min(axis.size, size - axis.before))
+        for axis, size in zip(axes, sizes[2:], strict=True)
+    ]
+    padded = Padded(view, (pixels[0], pixels[1]), aligned(math.prod(sizes) * item))
+    return Call(replace(convolution, x=view, before=(0, 0), after=(0, 0)), begin, padded, is_partial)
+
+
+def _tensors(routine: TileRoutine) -> dict[str, tuple[int, ...]]:
+    """The shapes of x, w and y."""
+    names = {
+        "conv2d": ("x", "w", "y"),
+        "conv2d_backward_data": ("y", "w", "x"),
+        "conv2d_backward_filter": ("x", "y", "w"),
+    }
+    return dict(zip(names[routine.name], routine.shapes, strict=True))
+
+
+def _addresses(queue: Queue, routine: TileRoutine, call: Call) -> dict[str, int]:
+    """The addresses of x, w and y."""
+    tiles = (*routine.operands, routine.output)
+    found = {name: queue.address(tile) for name, tile in zip(_tensors(routine), tiles, strict=True)}
+    if call.padded:
+        return {**found, "x": _workspace(queue, routine).address}
+    return {**found, "x": found["x"] + call.start}
+
+
+def _workspace(queue: Queue, routine: TileRoutine) -> Place:
+    """The address and size of the workspace."""
+    tile = routine.workspace
+    return Place(queue.address(tile), tile.nbytes) if tile else Place(0, 0)
+
+
+def _behind(workspace: Place, padded: Padded) -> Place:
+    """What a padded copy leaves of the workspace."""
+    left = workspace.pitch - padded.nbytes
+    if left < 0:
+        raise LaunchError(
+            f"a workspace of {workspace.pitch} bytes; images with padding have {padded.nbytes}\n"
+            "the gradient of filters needs it for pieces with unequal padding\n"
+            "leave out Options(workspace=...), or give more"
+        )
+    return Place(workspace.address + padded.nbytes, left)
+
+
+def _copy_padded(queue: Queue, routine: TileRoutine, call: Call, padded: Padded, workspace: Place) -> Place:
+    """Queue the copy of the images with zeros around them; the rest of the workspace."""
+    left, item, last = _behind(workspace, padded), routine.output.dtype.itemsize, routine.layout == "NHWC"
+    (images, channels, height, width), strides = padded.view.sizes, padded.view.strides
+    rows = _view(routine.shapes[0], routine.layout).sizes[2]
+    pixel, planes = (channels, images) if last else (1, images * channels)
+    down, across = padded.pixels
+    queue.clear(Place(workspace.address, padded.nbytes), padded.nbytes, 1)
+    start = (down.before * strides[2] + across.before * strides[3]) * item
+    source = Place(queue.address(routine.operands[0]) + call.start, routine_row(routine) * item)
+    target = Place(workspace.address + start, width * pixel * item)
+    volume = Volume(planes, down.size, rows, height)
+    queue.copy_volume(source, target, across.size * pixel * item, volume)
+    return left
+
+
+def routine_row(routine: TileRoutine) -> int:
+    """The elements of a row of the images."""
+    shape = routine.shapes[0]
+    return shape[3] if routine.layout == "NCHW" else shape[2] * shape[3]
+
+
+def _view(shape: tuple[int, ...], layout: Layout) -> View:
+    """A piece as (N, C, H, W)."""
+    first, second, third, last = shape
+    sizes: Four = (first, second, third, last) if layout == "NCHW" else (first, last, second, third)
+    return View(sizes, _strides(sizes, layout))
+
+
+def _strides(sizes: Four, layout: Layout) -> Four:
+    """The strides of (N, C, H, W) in the layout."""
+    _, channels, height, width = sizes
+    if layout == "NCHW":
+        return (channels * height * width, height * width, width, 1)
+    return (channels * height * width, 1, width * channels, channels)

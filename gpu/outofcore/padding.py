@@ -1,0 +1,57 @@
+"""The window of a piece as padding, of which there is never less than none, as cuDNN has it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpu.outofcore.on_host import Window
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The pixels of a piece of images along an axis that windows cover, and the padding around them.
+
+    Attributes
+    ----------
+    first, size : int
+        What is covered; pixels in front of and behind it are in no window. A few behind it may be in none.
+    before, after : int
+    """
+
+    first: int
+    size: int
+    before: int
+    after: int
+
+
+def axis_of(size: int, outputs: int, offset: int, stride: int, span: int) -> Axis | None:
+    """The axis of a piece of so many pixels, under windows of ``span`` pixels; None if they cover none.
+
+    Examples
+    --------
+    >>> axis_of(9, outputs=4, offset=-1, stride=2, span=2)
+    Axis(first=1, size=8, before=0, after=0)
+    """
+    first, end = max(-offset, 0), (outputs - 1) * stride + span - offset
+    behind = size - end
+    last = end if behind >= stride else size  # fewer would be in one more window
+    if min(last, end) <= first:
+        return None
+    return Axis(first, last - first, max(offset, 0), max(-behind, 0))
+
+
+def axes_of(window: Window, image: Shape, filters: Shape, output: Shape) -> tuple[Axis, Axis] | None:
+    """Both axes, down and across, of pieces of (N, C, H, W); None if the windows cover no pixel."""
+    down, across = (
+        axis_of(
+            image[axis + 2],
+            output[axis + 2],
+            window.offset[axis],
+            window.stride[axis],
+            (filters[axis + 2] - 1) * window.dilation[axis] + 1,
+        )
+        for axis in (0, 1)
+    )
+    return (down, across) if down and across else None

@@ -1,0 +1,71 @@
+"""The memory that tile routines of GPUs need beside their pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gpu.outofcore.halo import span
+from gpu.outofcore.on_host import Window
+from gpu.outofcore.padding import axes_of
+from gpu.outofcore.problem import Problem, Tensor
+
+ALIGNMENT = 256
+SMALL = 1 << 14
+"""Bytes, for tables of engines that convert nothing."""
+
+
+def workspace_of(problem: Problem, nbytes: Mapping[Tensor, int], planes: int, rows: int | None) -> int:
+    """The bytes of the workspace, unless the problem says how many.
+
+    It holds a piece of each tensor in the other layout, into which cuDNN converts them for most
+    engines, except those for float32 without TF32 in NCHW. The gradient of filters needs a copy of its images
+    if their padding is unequal: see `gpu.outofcore.on_cuda`.
+
+    Parameters
+    ----------
+    problem : Problem
+    nbytes : mapping
+        Of a piece of each tensor.
+    planes, rows : int
+        Of a piece: images times channels, and rows of the result; None for all of them.
+    """
+    if problem.workspace is not None:
+        return aligned(problem.workspace)
+    is_plain = problem.layout == "NCHW" and problem.dtype.itemsize == 4 and not problem.tf32
+    converted = 0 if is_plain and problem.form.output != "w" else sum(nbytes.values())
+    return aligned(SMALL + converted) + _padded(problem, planes, rows)
+
+
+def aligned(nbytes: int) -> int:
+    """The bytes up to where the next tensor may begin.
+
+    >>> aligned(257)
+    512
+    """
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+def _padded(problem: Problem, planes: int, rows: int | None) -> int:
+    """The bytes of images with zeros around them, if the gradient of filters needs them."""
+    plane = problem.plane
+    if problem.form.output != "w" or (rows is None and not _is_unequal(problem)):
+        return 0
+    height = ((rows or plane.out_height) - 1) * plane.stride_h + span(plane)
+    width = (plane.out_width - 1) * plane.stride_w + (plane.filter_width - 1) * plane.dilation_w + 1
+    return aligned(planes * height * width * problem.dtype.itemsize)
+
+
+def _is_unequal(problem: Problem) -> bool:
+    """Whether the padding of whole images is not the same on opposite sides."""
+    plane = problem.plane
+    strides, dilations = (plane.stride_h, plane.stride_w), (plane.dilation_h, plane.dilation_w)
+    axes = axes_of(
+        Window((plane.pad_top, plane.pad_left), strides, dilations, 1),
+        (1, 1, plane.height, plane.width),
+        (1, 1, plane.filter_height, plane.filter_width),
+        (1, 1, plane.out_height, plane.out_width),
+    )
+    if axes is None:
+        return False
+    sizes = plane.height, plane.width
+    return any(axis.before != axis.after or axis.size != size for axis, size in zip(axes, sizes, strict=True))

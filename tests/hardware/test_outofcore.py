@@ -1,0 +1,139 @@
+"""Out-of-core convolutions on real GPUs: layers of all kinds, cut in any way, in all dtypes."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpu
+import gpu.outofcore
+from gpu.cuda_machine import default_machine
+from gpu.outofcore import Options, Pieces, Statistics, explain
+from gpu.outofcore.problem import FORMS
+from reference.errors import LaunchError
+from reference.training import ACTIVATIONS, error_of
+from support.outofcore_calls import LAYERS, WHOLE, Layer, bfloat16, parts_of
+
+pytestmark = pytest.mark.gpu
+
+DTYPES = ("float32", "tf32", "float16", "bfloat16")
+SPLITS = [Pieces(*sizes) for sizes in product((1, 2, 99), (1, 2, 99), (1, 3, 99), (1, 4, 99))]
+
+
+@pytest.fixture(scope="module")
+def machine() -> Any:
+    default_machine()
+    with gpu.CudaMachine([0]) as made:
+        yield made
+
+
+def of_dtype(layer: Layer, dtype: str) -> tuple[Layer, Options, bool]:
+    """A layer in a dtype, the options for it, and whether it is TF32."""
+    found = {"float16": lambda: np.float16, "bfloat16": bfloat16}.get(dtype, lambda: np.float32)()
+    is_tf32 = dtype == "tf32"
+    return (
+        Layer(layer.images, layer.filters, layer.options, dtype=found),
+        Options(math="tf32" if is_tf32 else "fp32"),
+        is_tf32,
+    )
+
+
+def is_clean(machine: Any) -> bool:
+    return not machine.pinned() and not machine.allocated(0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("routine", FORMS)
+def test_a_split_is_within_the_bound(machine: Any, routine: str, name: str, dtype: str) -> None:
+    layer, options, tf32 = of_dtype(LAYERS[name], dtype)
+    for pieces in (WHOLE, *SPLITS[::9]):
+        found = layer.run(routine, machine, pieces=pieces, options=options)
+        assert is_clean(machine)
+        assert layer.error(routine, found, tf32=tf32, parts=parts_of(routine, layer, pieces)) <= 1, pieces
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("activation", [None, *ACTIVATIONS])
+def test_bias_and_activation_follow_the_last_term(
+    machine: Any, activation: Any, layout: Any, dtype: str
+) -> None:
+    layer, options, tf32 = of_dtype(Layer(options={"layout": layout}), dtype)
+    x, w, _ = layer.operands()
+    bias = np.linspace(-2, 2, 6).astype(layer.dtype)
+    for pieces in (WHOLE, Pieces(2, 3, 4, 4), Pieces(1, 2, 1, 5)):
+        call = {"activation": activation, "layout": layout}
+        found = gpu.outofcore.conv2d(x, w, bias, device=machine, pieces=pieces, options=options, **call)
+        parts = parts_of("conv2d", layer, pieces)
+        assert error_of("conv2d", found, x, w, bias, tf32=tf32, parts=parts, **call) <= 1, pieces
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("routine", FORMS)
+def test_a_layer_of_real_size_in_a_small_budget(machine: Any, routine: str, layout: Any, dtype: str) -> None:
+    images, filters = (6, 32, 40, 44), (48, 32, 3, 3)
+    layer, options, tf32 = of_dtype(Layer(images, filters, {"layout": layout}), dtype)
+    if layout == "NHWC":
+        x, w, _ = (np.moveaxis(np.zeros(shape), 1, -1) for shape in (images, filters, images))
+        assert x.ndim == w.ndim == 4
+    statistics = Statistics()
+    found = layer.run(routine, machine, memory_budget=1_500_000, options=options, statistics=statistics)
+    assert layer.error(routine, found, tf32=tf32, parts=32) <= 1
+    assert statistics.bytes_out == found.nbytes
+    again = layer.run(routine, machine, memory_budget=1_500_000, options=options)
+    np.testing.assert_array_equal(found.view(np.uint8), again.view(np.uint8))
+
+
+def test_a_machine_repeats_its_bits_and_another_one_is_right(machine: Any) -> None:
+    layer = Layer((4, 16, 30, 30), (16, 16, 3, 3))
+    first = layer.run("conv2d_backward_filter", machine, pieces=Pieces(1, 7, 16, 16))
+    for _ in range(3):
+        np.testing.assert_array_equal(
+            layer.run("conv2d_backward_filter", machine, pieces=Pieces(1, 7, 16, 16)), first
+        )
+    with gpu.CudaMachine([0]) as other:
+        found = layer.run("conv2d_backward_filter", other, pieces=Pieces(1, 7, 16, 16))
+    assert layer.error("conv2d_backward_filter", found) <= 1
+
+
+def test_a_workspace_that_is_too_small_is_refused_before_anything_is_written(machine: Any) -> None:
+    layer = LAYERS["asymmetric"]
+    x, dy, shape = layer.arguments("conv2d_backward_filter")
+    out = np.full(shape, 7, np.float32)
+    with pytest.raises(LaunchError, match="workspace of 0 bytes"):
+        gpu.outofcore.conv2d_backward_filter(
+            x, dy, shape, device=machine, out=out, options=Options(workspace=0), **layer.options
+        )
+    assert (out == 7).all()
+    assert is_clean(machine)
+
+
+def test_float32_is_not_rounded_to_tf32(machine: Any) -> None:
+    layer = Layer((8, 64, 28, 28), (64, 64, 3, 3))
+    for routine in FORMS:
+        plain = layer.run(routine, machine)
+        rough = layer.run(routine, machine, options=Options(math="tf32"))
+        exact = layer.run(routine, machine, options=Options(workspace=1 << 28))
+        for found, least, most in ((plain, 0, 1e-5), (exact, 0, 1e-5), (rough, 1e-5, 1e-2)):
+            definition = {"conv2d": "conv2d"}.get(routine, routine)
+            error = distance(layer, definition, found)
+            assert least <= error < most, (routine, error)
+
+
+def distance(layer: Layer, routine: str, found: Any) -> float:
+    """The largest error over the largest number."""
+    import reference.training as training
+
+    expected = getattr(training, routine)(*layer.arguments(routine), **layer.options)
+    return float(np.abs(found - expected).max() / np.abs(expected).max())
+
+
+def test_explain_has_the_workspace(machine: Any) -> None:
+    plan = explain("conv2d", (8, 16, 14, 14), (16, 16, 3, 3), device=machine, memory_budget=1 << 20)
+    assert plan.buffers.workspace > 0
+    assert plan.buffers.total <= 1 << 20

@@ -1,0 +1,144 @@
+"""Out-of-core convolutions on a driver and a cuDNN without a GPU, which find wrong uses of theirs."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpu.outofcore
+from gpu.cuda_machine import CudaMachine, RoutineError
+from gpu.outofcore import Options, Pieces, Rates
+from gpu.outofcore.on_host import SUMS, Window
+from gpu.outofcore.padding import axis_of
+from gpu.outofcore.problem import FORMS
+from reference.errors import LaunchError
+from reference.training import ACTIVATIONS, error_of
+from support.fake_gpus import gpus
+from support.outofcore_calls import LAYERS, WHOLE, Layer, parts_of
+
+__all__ = ["gpus"]
+
+RATES = Rates(1e-6, 5e10, 1e-6, 5e10, 5e-6, 5e13)
+OPTIONS = Options(rates=RATES)
+SPLITS = [Pieces(*sizes) for sizes in product((1, 2, 99), (1, 2, 99), (1, 3, 99), (1, 4, 99))]
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("routine", FORMS)
+def test_a_split_is_within_the_bound_and_leaves_nothing_behind(gpus, routine: str, name: str) -> None:
+    layer = LAYERS[name]
+    for seed, pieces in enumerate((WHOLE, *SPLITS[4::23])):
+        found, machine = gpus(1, seed), CudaMachine()
+        result = layer.run(routine, machine, pieces=pieces, options=OPTIONS)
+        assert layer.error(routine, result) <= 1, pieces
+        machine.close()
+        assert found.is_clean()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("activation", [None, *ACTIVATIONS])
+def test_bias_and_activation_follow_the_last_term(gpus, activation: Any, layout: Any, dtype: Any) -> None:
+    layer = Layer(options={"layout": layout}, dtype=dtype)
+    x, w, _ = layer.operands()
+    bias = np.linspace(-2, 2, 6).astype(dtype)
+    gpus()
+    call = {"activation": activation, "layout": layout}
+    with CudaMachine() as machine:
+        for pieces in (WHOLE, Pieces(1, 2, 1, 5)):
+            found = gpu.outofcore.conv2d(x, w, bias, device=machine, pieces=pieces, options=OPTIONS, **call)
+            parts = parts_of("conv2d", layer, pieces)
+            assert error_of("conv2d", found, x, w, bias, parts=parts, **call) <= 1
+
+
+def test_engines_of_tf32_are_for_those_who_ask(gpus) -> None:
+    found, layer = gpus(), Layer()
+    with CudaMachine() as machine:
+        layer.run("conv2d", machine, options=OPTIONS)
+        assert {engine for engine, _ in found.cudnn.executed} <= {6, 7}
+        rough = layer.run("conv2d", machine, options=Options(rates=RATES, math="tf32"))
+        assert 5 in {engine for engine, _ in found.cudnn.executed}
+        assert layer.error("conv2d", rough, tf32=True) <= 1
+
+
+def test_an_engine_is_chosen_once(gpus) -> None:
+    found, layer = gpus(), Layer()
+    with CudaMachine() as machine:
+        layer.run("conv2d", machine, options=OPTIONS)
+        before = len(found.cudnn.executed)
+        layer.run("conv2d", machine, options=OPTIONS)
+        assert len(found.cudnn.executed) == before + 1
+        assert len(found.cudnn.handles) == 1
+
+
+def test_without_a_workspace_only_engines_that_need_none_run(gpus) -> None:
+    found, layer = gpus(), Layer()
+    with CudaMachine() as machine:
+        layer.run("conv2d", machine, options=Options(rates=RATES, workspace=0))
+    assert {engine for engine, _ in found.cudnn.executed} == {7}
+
+
+def test_without_an_engine_nothing_is_written(gpus) -> None:
+    found, layer = gpus(), Layer()
+    found.cudnn.refuses = (5, 6, 7)
+    x, w = layer.arguments("conv2d")
+    out = np.full(layer.operands()[2].shape, 7, np.float32)
+    with CudaMachine(keep_pinned=False) as machine:
+        with pytest.raises(RoutineError, match=r"cuDNN has no engine for it[\s\S]*other layout"):
+            gpu.outofcore.conv2d(x, w, device=machine, out=out, options=OPTIONS)
+        assert not machine.allocated(0)
+        assert not machine.pinned()
+    assert (out == 7).all()
+    assert found.is_clean()
+
+
+def test_images_with_padding_need_a_workspace(gpus) -> None:
+    layer = LAYERS["asymmetric"]
+    gpus()
+    options = Options(rates=RATES, workspace=0)
+    with CudaMachine() as machine, pytest.raises(LaunchError, match="workspace of 0 bytes"):
+        layer.run("conv2d_backward_filter", machine, options=options)
+
+
+@pytest.mark.parametrize("call", ["cuMemcpy3DAsync", "cuMemsetD8Async", "cuStreamSynchronize"])
+def test_a_failure_leaves_nothing_behind(gpus, call: str) -> None:
+    layer = LAYERS["asymmetric"]
+    for number in (1, 2, 3):
+        found = gpus(failing=(call, number, "INVALID_VALUE"))
+        machine = CudaMachine()
+        with pytest.raises(Exception, match=call):
+            layer.run("conv2d_backward_filter", machine, pieces=Pieces(1, 2, 2, 9), options=OPTIONS)
+        assert not machine.allocated(0)
+        assert not machine.pinned()
+        machine.close()
+        assert found.is_clean()
+
+
+# ---------------------------------------------------------------------------------------------- padding
+
+
+def test_padding_of_pieces_is_that_of_their_windows() -> None:
+    """Each output reads the same pixels through padding as through the window, by one-dimensional sums."""
+    rng = np.random.default_rng(0)
+    cases = product((1, 2, 5, 7), (1, 2, 3), range(-4, 5), (1, 2, 3), (1, 2, 3), (1, 2))
+    for size, outputs, offset, stride, taps, dilation in cases:
+        x, w = rng.standard_normal((1, 1, size, 1)), rng.standard_normal((1, 1, taps, 1))
+        window = Window((offset, 0), (stride, 1), (dilation, 1), 1)
+        expected = SUMS["conv2d"](window, x, w, (1, 1, outputs, 1))[0, 0, :, 0]
+        span = (taps - 1) * dilation + 1
+        axis = axis_of(size, outputs, offset, stride, span)
+        if axis is None:
+            assert not expected.any()
+            continue
+        assert min(axis.before, axis.after, axis.first) >= 0
+        seen = x[0, 0, axis.first : axis.first + axis.size, 0]
+        padded = np.concatenate([np.zeros(axis.before), seen, np.zeros(axis.after)])
+        assert (len(padded) - span) // stride + 1 == outputs
+        found = [
+            sum(w[0, 0, tap, 0] * padded[p * stride + tap * dilation] for tap in range(taps))
+            for p in range(outputs)
+        ]
+        np.testing.assert_allclose(found, expected, atol=1e-12)
