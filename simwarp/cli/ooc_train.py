@@ -67,7 +67,7 @@ def train_command(
 ) -> int:
     """Train a network whose activations do not fit the budget, on a simulated device."""
     from gpu.outofcore import SGD, Trainer, TrainingOptions, vgg16
-    from simwarp.lab.blas.machines import topology_of
+    from simwarp.lab.machines import topology_of
     from simwarp.machine import Machine
 
     if net is Net.vgg16 and not explain:

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
-from gpu.outofcore.model import ALIGNMENT
+from gpu.outofcore.workspace import ALIGNMENT
 
 K = TypeVar("K", bound=Hashable)
 
