@@ -154,12 +154,13 @@ class Topology:
         bandwidths = [
             *(link.bytes_per_second for link in routes.values()),
             *(one.bytes_per_second for one in self.shared),
-            *(rate for gpu in self.gpus for rate in gpu.rates.values()),
+            *(rate for gpu in self.gpus for rate in (*gpu.rates.values(), gpu.filters_step)),
         ]
         if not all(value > 0 for value in bandwidths):
             raise LaunchError(
-                f"{self.name}: a bandwidth or a rate is {min(bandwidths)}\n"
-                "bytes and operations per second are above 0\nleave out a link that does not exist"
+                f"{self.name}: a bandwidth, a rate or a step is {min(bandwidths)}\n"
+                "bytes and operations per second, and steps of filters, are above 0\n"
+                "leave out a link that does not exist"
             )
 
     def routes(self) -> dict[Route, Link]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -357,8 +358,10 @@ def test_a_topology_with_wrong_links_is_refused() -> None:
         small(2, peers={(0, 2): Link(0, 1)})
     with pytest.raises(simwarp.reference.errors.LaunchError, match="the route in of device 3"):
         small(2, shared=(Shared((Route("in", 3),), 1.0),))
-    with pytest.raises(simwarp.reference.errors.LaunchError, match="a bandwidth or a rate is 0"):
+    with pytest.raises(simwarp.reference.errors.LaunchError, match="a bandwidth, a rate or a step is 0"):
         small(2, peers={(0, 1): Link(0, 0)})
+    with pytest.raises(simwarp.reference.errors.LaunchError, match="a bandwidth, a rate or a step is 0"):
+        replace(P100, gpus=(replace(P100.gpus[0], filters_step=0),))
 
 
 def test_a_memory_as_large_as_the_device_takes_no_room_until_it_is_touched() -> None:
