@@ -137,12 +137,15 @@ class Model:
         terms = math.prod(self.counts[axis] for axis in form.inner)
         steps = self._distinct(form.output)
         each = {tensor: rates.into(*self.copy(tensor)) for tensor in form.operands}
-        into = sum(self._copies(tensor, buffers) * each[tensor] for tensor in form.operands) / (terms * steps)
+        copies = {tensor: self._copies(tensor, buffers) / (terms * steps) for tensor in form.operands}
+        into = sum(copies[tensor] * each[tensor] for tensor in form.operands)
         compute, out = rates.routine(self._operations, self._stepped), rates.out(*self.copy(form.output))
         first = sum(each.values()) + compute + out
         if buffers.depth == 1:
             first += (terms - 1) * (into + compute)
-            return first + (steps - 1) * ((terms - 1) * into + terms * compute + rates.together(into, out))
+            often = max(copies.values())  # the part of the terms before which something is copied
+            between = often * rates.together(into / often, out) + (1 - often) * out
+            return first + (steps - 1) * ((terms - 1) * into + terms * compute + between)
         first += (terms - 1) * max(into, compute)
         return first + (steps - 1) * max(terms * compute, rates.together(terms * into, out))
 
