@@ -2,7 +2,17 @@
 
 from gpu.outofcore.doors import conv2d, conv2d_backward_data, conv2d_backward_filter
 from gpu.outofcore.explain import explain
-from gpu.outofcore.networks.layers import SGD, AveragePool, Conv, Dense, Flatten, MaxPool, Network, vgg16
+from gpu.outofcore.networks.layers import (
+    SGD,
+    AveragePool,
+    BatchNorm,
+    Conv,
+    Dense,
+    Flatten,
+    MaxPool,
+    Network,
+    vgg16,
+)
 from gpu.outofcore.networks.options import TrainingOptions
 from gpu.outofcore.networks.phases import Cut
 from gpu.outofcore.networks.plan import Segment, TrainingPlan
@@ -16,6 +26,7 @@ from gpu.outofcore.statistics import Statistics
 __all__ = [
     "SGD",
     "AveragePool",
+    "BatchNorm",
     "Conv",
     "Cut",
     "Dense",

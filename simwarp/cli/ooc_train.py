@@ -32,11 +32,12 @@ class Net(StrEnum):
 
     digits = "digits"
     vgg16 = "vgg16"
+    vgg16bn = "vgg16bn"
 
 
 def train_command(
     net: Annotated[
-        Net, typer.Argument(help="A small one for scikit-learn's digits, or VGG16, which is only planned.")
+        Net, typer.Argument(help="A small one for scikit-learn's digits; VGG16 is only planned.")
     ] = Net.digits,
     batch: Annotated[int | None, typer.Option(help="Images of a step; by default 64, of VGG16 1024.")] = None,
     budget: Annotated[
@@ -70,9 +71,9 @@ def train_command(
     from simwarp.lab.machines import topology_of
     from simwarp.machine import Machine
 
-    if net is Net.vgg16 and not explain:
-        raise SchemeError("training of vgg16 would take days here\nits plan takes a second\ngive --explain")
-    network = vgg16() if net is Net.vgg16 else digits_network()
+    if net is not Net.digits and not explain:
+        raise SchemeError(f"training of {net} would take days here\nits plan takes a second\ngive --explain")
+    network = digits_network() if net is Net.digits else vgg16(norm=net is Net.vgg16bn)
     machine = Machine(topology_of(topology), values=not explain)
     with as_options(**_NAMES):
         trainer = Trainer(

@@ -76,6 +76,38 @@ def gradients_rounded_in_each_piece(patch: Patch) -> None:
     patch.setattr(routines.FilterGradient, "compute", wrong)
 
 
+def statistics_of_the_last_piece(patch: Patch) -> None:
+    """Batch normalization takes the sums of a piece for those of the batch."""
+    moments = Kernels._moments
+
+    def wrong(self: Any, *args: Any) -> Any:
+        routine: Any = moments(self, *args)
+        return dataclasses.replace(routine, starts=True)
+
+    patch.setattr(Kernels, "_moments", wrong)
+
+
+def weight_after_its_update(patch: Patch) -> None:
+    """The gradient by what batch normalization reads takes the weight of the next step."""
+    data = Kernels._norm_data
+
+    def wrong(self: Any, stage: Any, at: Any, operations: float) -> Any:
+        routine: Any = data(self, stage, at, operations)
+        w = self._space.parameter(f"{stage.name}.w")[0]
+
+        class Later:
+            name, writes, operations = routine.name, routine.writes, routine.operations
+            reads = (*routine.reads, w)
+
+            def compute(self, reads: Any, writes: Any) -> None:
+                weight = reads[-1].reshape(-1).astype(float).view(np.float32)
+                routine.compute([*reads[:-2], weight], writes)
+
+        return Later()
+
+    patch.setattr(Kernels, "_norm_data", wrong)
+
+
 def loaded_buffer_reused_early(patch: Patch) -> None:
     """A buffer is filled again before the routines that read it have ended."""
     _without_waits(patch, "_loads")

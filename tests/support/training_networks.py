@@ -10,11 +10,14 @@ import numpy as np
 from gpu.outofcore import (
     SGD,
     AveragePool,
+    BatchNorm,
     Conv,
+    Cut,
     Dense,
     Flatten,
     MaxPool,
     Network,
+    Segment,
     Trainer,
     TrainingOptions,
 )
@@ -48,6 +51,19 @@ NETWORKS = {
     "gaps": Network(
         (1, 9, 5), (Conv(2, 2, stride=4, padding="VALID", activation="tanh"), MaxPool(1), Flatten(), Dense(4))
     ),
+    "normalized": Network(
+        (2, 7, 6),
+        (
+            Conv(3),
+            BatchNorm(activation="relu"),
+            MaxPool(3, 2, "SAME"),
+            Conv(4, 3, activation="tanh"),
+            BatchNorm(0.1, activation="sigmoid"),
+            BatchNorm(1e-3),
+            Flatten(),
+            Dense(4),
+        ),
+    ),
     "dense": Network((3, 2, 2), (Flatten(), Dense(6, "sigmoid"), Dense(6, "relu"), Dense(3))),
 }
 
@@ -71,6 +87,13 @@ class Sample:
     @property
     def labels(self) -> Any:
         return np.random.default_rng(8).integers(0, self.network.classes, self.batch)
+
+    def few_segments(self, cut: Cut) -> tuple[Segment, ...]:
+        """As few segments as the network can have."""
+        count = len(self.network.stages)
+        ends = [number - 1 for number in range(2, count + 1) if self.network.normalizes(number)] + [count]
+        starts = [1, *(end + 1 for end in ends)]
+        return tuple(Segment(first, last, cut, cut) for first, last in zip(starts, ends, strict=False))
 
     def trained(
         self, machine: Any, steps: int = 2, budget: int | None = None, **options: Any
@@ -160,6 +183,10 @@ def forward(layer: Any, x: Any, weights: dict[str, Any], number: int) -> tuple[A
     if isinstance(layer, MaxPool | AveragePool):
         pool = training.max_pool2d if isinstance(layer, MaxPool) else training.average_pool2d
         return pool(x, layer.window, stride=layer.stride, padding=layer.padding), ""
+    if isinstance(layer, BatchNorm):
+        name = f"batch_norm{number}"
+        y = training.batch_norm(x, weights[f"{name}.w"], weights[f"{name}.bias"], epsilon=layer.epsilon)
+        return training.ACTIVATIONS[layer.activation][0](y) if layer.activation else y, name
     name = f"{'dense' if isinstance(layer, Dense) else 'conv'}{number}"
     w, bias = weights[f"{name}.w"], weights[f"{name}.bias"]
     y = training.dense(x, w, bias) if isinstance(layer, Dense) else training.conv2d(x, w, bias, **taps(layer))
@@ -181,6 +208,9 @@ def backward(
     if layer.activation:
         gradient = training.ACTIVATIONS[layer.activation][1](gradient, y)
     w = weights[f"{name}.w"]
+    if isinstance(layer, BatchNorm):
+        norm = training.batch_norm_backward(gradient, x, w, epsilon=layer.epsilon)
+        return norm.x, {f"{name}.w": norm.gamma, f"{name}.bias": norm.beta}
     if isinstance(layer, Dense):
         found = training.dense_backward(gradient, x, w)
         return found.x, {f"{name}.w": found.w, f"{name}.bias": found.bias}

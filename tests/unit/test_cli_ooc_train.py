@@ -77,6 +77,12 @@ def test_vgg16_is_planned_and_timed_without_values(capsys: Any) -> None:
     assert facts["device_bytes"] <= 16 * 10**9
 
 
+def test_vgg16_with_batch_normalization_is_planned(capsys: Any) -> None:
+    facts = report(capsys, "vgg16bn", "--explain", "--batch", "64", "--json")
+    assert facts["segments"] == 14
+    assert facts["seconds"] < 3 * facts["in_core_seconds"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

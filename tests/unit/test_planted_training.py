@@ -111,6 +111,17 @@ def test_a_planted_fault_is_found(plant: Any, segments: Any, kinds: Any, monkeyp
         assert isinstance(error, kinds), error
 
 
+@pytest.mark.parametrize("plant", [faults.statistics_of_the_last_piece, faults.weight_after_its_update])
+def test_a_planted_fault_of_batch_normalization_is_found(plant: Any, monkeypatch: Any) -> None:
+    sample = Sample(NETWORKS["normalized"])
+    pieces = sample.few_segments(Cut(2, 99))
+    right = by_definition(sample)["conv1.w w"]
+    sound = sample.trained(Machine(), segments=pieces)["conv1.w w"]
+    plant(monkeypatch)
+    wrong = sample.trained(Machine(), segments=pieces)["conv1.w w"]
+    assert np.abs(sound - right).max() < 1e-5 < 1e-4 < np.abs(wrong - right).max()
+
+
 def test_a_fault_of_every_plan_is_found_by_the_definitions(monkeypatch: pytest.MonkeyPatch) -> None:
     definition()
     faults.activation_gradient_left_out(monkeypatch)

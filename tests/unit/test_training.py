@@ -9,9 +9,11 @@ import pytest
 import simwarp
 from gpu.outofcore import (
     AveragePool,
+    BatchNorm,
     Cut,
     Dense,
     Flatten,
+    MaxPool,
     Network,
     Segment,
     Trainer,
@@ -49,8 +51,7 @@ WHOLE = Cut(99, 99)
 def in_core(name: str) -> tuple[Sample, dict[str, Any]]:
     """A sample, and its training in one piece."""
     sample = Sample(NETWORKS[name])
-    count = len(sample.network.stages)
-    return sample, sample.trained(Machine(), segments=(Segment(1, count, WHOLE, WHOLE),))
+    return sample, sample.trained(Machine(), segments=sample.few_segments(WHOLE))
 
 
 # ------------------------------------------------------------------------------------------------- bits
@@ -60,7 +61,7 @@ def in_core(name: str) -> tuple[Sample, dict[str, Any]]:
 def test_pieces_of_images_do_not_change_a_bit(name: str) -> None:
     sample, expected = in_core(name)
     for images, depth in product((1, 2, 4, 5), (1, 2, 3)):
-        segments = (Segment(1, len(sample.network.stages), WHOLE, Cut(images, 99)),)
+        segments = sample.few_segments(Cut(images, 99))
         machine = Machine(seed=images, jitter=20.0)
         assert same_bits(sample.trained(machine, segments=segments, depth=depth), expected)
 
@@ -107,6 +108,35 @@ def test_what_stays_on_the_device_does_not_change_a_bit() -> None:
         assert same_bits(sample.trained(machine, segments=segments, **options), expected)
 
 
+@pytest.mark.parametrize("parameters", ["device", "host"])
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_statistics_of_the_batch_do_not_depend_on_pieces(rows: int, parameters: str) -> None:
+    sample, expected = in_core("normalized")
+    cut, whole = Cut(1, rows), Cut(4, 99)
+    for seed, kept in enumerate(({1, 2, 3, 4, 5}, {1, 3}, set[int]())):
+        segments = (
+            Segment(1, 1, cut, cut, frozenset(kept & {1})),
+            Segment(2, 4, cut, cut, frozenset(kept & {2, 3, 4})),
+            Segment(5, 5, whole, cut, frozenset(kept & {5})),
+            Segment(6, 7, whole, whole),
+        )
+        machine = Machine(seed=seed, jitter=20.0)
+        assert same_bits(sample.trained(machine, segments=segments, parameters=parameters), expected)
+
+
+def test_logits_normalize_by_running_means() -> None:
+    sample = Sample(NETWORKS["normalized"])
+    with sample.trainer(Machine(seed=1, jitter=20.0), None) as trainer:
+        weights: dict[str, Any] = {name: w.astype(float) for name, w in trainer.parameters.items()}
+        trainer.step(sample.x, sample.labels)
+        running = trainer._states()["batch_norm2.running"]
+        y = tape_of(sample.network, weights, sample.x)[1][2]
+        np.testing.assert_allclose(running[0], 0.1 * y.mean((0, 2, 3)), rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(running[1], 0.9 + 0.1 * y.var((0, 2, 3), ddof=0) * 252 / 251, rtol=1e-5)
+        found = trainer.logits(sample.x)
+        assert np.array_equal(trainer.logits(sample.x[2:4]), found[2:4])  # no image depends on another one
+
+
 @pytest.mark.parametrize("accumulation", [True, False])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_planner_fits_each_budget_and_does_not_change_a_bit(name: str, accumulation: bool) -> None:
@@ -139,7 +169,7 @@ def test_training_is_that_of_the_definitions(name: str) -> None:
     sample, found = in_core(name)
     expected = by_definition(sample)
     for key, value in expected.items():
-        error = np.abs(found[key] - value).max() / np.abs(value).max()
+        error = np.abs(found[key] - value).max() / max(0.1, np.abs(value).max())
         assert error < 120 * 2.0**-24, key
 
 
@@ -338,6 +368,20 @@ def test_an_image_larger_than_the_budget_is_cut_into_strips_of_rows() -> None:
 def test_segments_that_no_step_can_have_are_refused(segments: Any, reason: str) -> None:
     with pytest.raises(SchemeError, match=reason):
         Sample(NETWORKS["mixed"]).trainer(Machine(), segments=segments)
+
+
+def test_batch_normalization_within_a_segment_or_of_images_is_refused() -> None:
+    sample = Sample(NETWORKS["normalized"])
+    with pytest.raises(SchemeError, match="begins a segment"):
+        sample.trainer(Machine(), segments=(Segment(1, 7, WHOLE, WHOLE),))
+    strips = Segment(1, 1, Cut(2, 1), WHOLE), *sample.few_segments(WHOLE)[1:]
+    with pytest.raises(SchemeError, match="one order"):
+        sample.trainer(Machine(), segments=strips)
+    with pytest.raises(SchemeError, match="the first layer is BatchNorm"):
+        Network((1, 4, 4), (BatchNorm(), Flatten(), Dense(2)))
+    for wrong in ({"epsilon": 0.0}, {"momentum": 2.0}, {"epsilon": float("nan")}):
+        with pytest.raises(SchemeError, match="epsilon is above 0"):
+            Network((1, 4, 4), (MaxPool(), BatchNorm(**wrong), Flatten(), Dense(2)))
 
 
 def test_places_that_no_step_can_have_are_refused() -> None:

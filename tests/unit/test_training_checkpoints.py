@@ -57,6 +57,20 @@ def test_a_training_resumes_from_any_step(tmp_path: Path, steps: int) -> None:
     assert same_bits(state_of(resumed), state_of(whole))
 
 
+def test_a_checkpoint_has_running_means(tmp_path: Path) -> None:
+    net, path = NETWORKS["normalized"], tmp_path / "net.npz"
+    x = np.random.default_rng(1).standard_normal((6, *net.image)).astype(np.float32)
+    labels = np.arange(6) % 4
+    whole, first, resumed = (trainer(network=net) for _ in range(3))
+    whole.train(x, labels, epochs=2)
+    first.train(x, labels, epochs=1, checkpoint=path)
+    resumed.load(path)
+    resumed.train(x, labels, epochs=2)
+    assert same_bits(state_of(resumed), state_of(whole))
+    assert "batch_norm2.running v" in state_of(whole)
+    assert np.array_equal(resumed.logits(x), whole.logits(x))
+
+
 @pytest.mark.parametrize(
     ("changes", "name"),
     [

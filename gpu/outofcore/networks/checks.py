@@ -79,7 +79,7 @@ def check_segments(plan: TrainingPlan, *, accumulation: bool) -> None:
     if end != len(network.stages):
         raise SchemeError(f"segments end at stage {end}\nthe network has {len(network.stages)}\nadd the rest")
     for segment in plan.segments:
-        _check_segment(network, segment)
+        _check_segment(network, segment, plan.inner(segment))
     _check_places(plan)
     if plan.accumulates and not accumulation:
         raise SchemeError(
@@ -87,13 +87,17 @@ def check_segments(plan: TrainingPlan, *, accumulation: bool) -> None:
         )
 
 
-def _check_segment(network: Network, segment: Segment) -> None:
+def _check_segment(network: Network, segment: Segment, inner: range) -> None:
     stages = network.stages[segment.first - 1 : segment.last]
-    inner = range(segment.first, segment.last) if segment.last < len(network.stages) else ()
     if not segment.kept <= set(inner):
         raise _refused(segment, f"it can keep {', '.join(map(str, inner)) or 'nothing'}")
     if min(*segment.forward, *segment.backward) < 1:
         raise _refused(segment, "pieces have at least one image and one row")
+    if any(stage.kind == "batch_norm" for stage in stages[1:]):
+        raise _refused(segment, "batch normalization begins a segment: it needs sums over the whole batch")
+    strips = segment.forward.rows < network.shape(segment.last)[1]
+    if strips and segment.forward.images > 1 and network.normalizes(segment.last + 1):
+        raise _refused(segment, "sums have one order only if pieces with some of the rows have one image")
     target = network.shape(max(segment.first - 1, 1))[1]
     cuts_rows = segment.backward.rows < target or segment.forward.rows < network.shape(segment.last)[1]
     if cuts_rows and any(stage.kind == "dense" for stage in stages):

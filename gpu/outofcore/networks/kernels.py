@@ -13,6 +13,10 @@ from gpu.outofcore.networks.routines import (
     FilterGradient,
     Loss,
     MaxPoolGradient,
+    Moments,
+    Norm,
+    NormGradient,
+    NormParameterGradient,
     Pool,
     Update,
 )
@@ -43,9 +47,15 @@ class Kernels:
         at = _At(self._space, piece, number)
         if op.action == "forward":
             stage = self._stages[op.key.tensor - 1]
+            if stage.kind == "batch_norm":
+                return self._norm(stage, at, operations)
             return (self._convolution if stage.has_weights else self._pool)(stage, at, operations)
         if op.action == "filters":
-            return self._filters(self._stages[op.key.tensor - 1], at, operations)
+            stage = self._stages[op.key.tensor - 1]
+            return (self._filters if stage.has_weights else self._scales)(stage, at, operations)
+        if op.action in ("moments", "norm"):
+            stage = self._stages[op.key.tensor]
+            return (self._moments if op.action == "moments" else self._norm_data)(stage, at, operations)
         if op.action == "activation":
             return self._activation(op.key.tensor, at, operations)
         if op.action == "loss":
@@ -88,6 +98,31 @@ class Kernels:
             y.rows,
         )
 
+    def _norm(self, stage: Stage, at: _At, operations: float) -> Routine:
+        x, y = at.x(stage.number - 1), at.x(stage.number)
+        sums = self._space.moments(stage.number)[0]
+        w, bias = (self._space.parameter(f"{stage.name}.{name}")[0] for name in ("w", "bias"))
+        return Norm(
+            "batch_norm",
+            (x.tile(y.rows), sums, w, bias),
+            (y.tile(y.rows),),
+            (x.shape(y.rows), y.shape(y.rows)),
+            operations,
+            stage,
+            self._count(stage),
+        )
+
+    def _moments(self, stage: Stage, at: _At, operations: float) -> Routine:
+        x, rows = at.x(stage.number - 1), at.piece.strip.owned[stage.number - 1]
+        sums = self._space.moments(stage.number)[0]
+        starts = at.piece.images.start == 0 and rows.start == 0
+        reads = (x.tile(rows), *(() if starts else (sums,)))
+        return Moments("moments", reads, (sums,), (x.shape(rows),), operations, starts)
+
+    def _count(self, stage: Stage) -> int:
+        """The pixels of a channel in the whole batch."""
+        return self._plan.batch * stage.shape[1] * stage.shape[2]
+
     def _loss(self, at: _At, operations: float) -> Routine:
         last = len(self._stages)
         x, g = at.x(last), at.g(last)
@@ -117,6 +152,36 @@ class Kernels:
             stage,
             stage.window(*_ranges(stage, rows, outputs)),
             starts,
+        )
+
+    def _scales(self, stage: Stage, at: _At, operations: float) -> Routine:
+        x, g = at.x(stage.number - 1), at.g(stage.number)
+        rows = at.piece.strip.owned[stage.number]
+        moments, *sums = self._space.moments(stage.number)
+        w = self._space.parameter(f"{stage.name}.w")[0]
+        starts = at.piece.images.start == 0 and rows.start == 0
+        return NormParameterGradient(
+            "batch_norm_gradient",
+            (x.tile(rows), g.tile(rows), moments, w, *(() if starts else sums)),
+            tuple(sums),
+            (x.shape(rows), g.shape(rows)),
+            operations,
+            stage,
+            self._count(stage),
+            starts,
+        )
+
+    def _norm_data(self, stage: Stage, at: _At, operations: float) -> Routine:
+        g, x, below = at.g(stage.number), at.x(stage.number - 1), at.g(stage.number - 1)
+        rows = below.rows
+        return NormGradient(
+            "batch_norm_data_gradient",
+            (g.tile(rows), x.tile(rows), *self._space.moments(stage.number)),
+            (below.tile(rows),),
+            (g.shape(rows), x.shape(rows), below.shape(rows)),
+            operations,
+            stage,
+            self._count(stage),
         )
 
     def _data(self, stage: Stage, at: _At, operations: float) -> Routine:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from gpu.outofcore.networks.stages import Shape, Stage, stage_of
+from gpu.outofcore.networks.stages import Shape, Stage, norm_of, stage_of
 from gpu.outofcore.problem import Activation
 from reference.errors import SchemeError, ShapeError
 from reference.types.fields import is_integer
@@ -119,7 +119,33 @@ class Dense:
     activation: Activation | None = None
 
 
-Layer: TypeAlias = Conv | MaxPool | AveragePool | Flatten | Dense
+@dataclass(frozen=True)
+class BatchNorm:
+    """Batch normalization over all images of a step, and an activation behind it.
+
+    It is `reference.training.batch_norm`, over the whole batch whatever the pieces.
+    `Trainer.logits` normalizes by running means of the batches' means and variances instead.
+
+    Parameters
+    ----------
+    epsilon : float, above 0
+        Added to variances.
+    momentum : float, 0 to 1
+        The part of a batch in the running means.
+    activation : {"relu", "tanh", "sigmoid"}, optional
+
+    Examples
+    --------
+    >>> BatchNorm(activation="relu").momentum
+    0.1
+    """
+
+    epsilon: float = 1e-5
+    momentum: float = 0.1
+    activation: Activation | None = None
+
+
+Layer: TypeAlias = Conv | MaxPool | AveragePool | BatchNorm | Flatten | Dense
 
 
 @dataclass(frozen=True)
@@ -129,8 +155,8 @@ class Network:
     Parameters
     ----------
     image : (channels, height, width)
-    layers : tuple of Conv, MaxPool, AveragePool, Flatten, Dense
-        The last one is `Dense`.
+    layers : tuple of Conv, MaxPool, AveragePool, BatchNorm, Flatten, Dense
+        The last one is `Dense`, the first one not `BatchNorm`.
 
     Raises
     ------
@@ -153,6 +179,11 @@ class Network:
         if not self.stages or self.stages[-1].kind != "dense":
             raise SchemeError(
                 "the last layer is not Dense\nthe loss takes one number for each class\nend with Dense"
+            )
+        if self.normalizes(1):
+            raise SchemeError(
+                "the first layer is BatchNorm\nimages have no phase that would sum them up\n"
+                "normalize images before the training"
             )
 
     @cached_property
@@ -178,11 +209,18 @@ class Network:
     def parameters(self) -> dict[str, tuple[int, ...]]:
         """The shape of each weight and bias by its name."""
         return {
-            f"{stage.name}.{name}": shape
-            for stage in self.stages
-            if stage.has_weights
-            for name, shape in (("w", stage.weights), ("bias", (stage.shape[0],)))
+            f"{stage.name}.{name}": shape for stage in self.stages for name, shape in stage.parameters.items()
         }
+
+    @property
+    def running(self) -> dict[str, tuple[int, ...]]:
+        """The shape of the running means and variances of each `BatchNorm` by their name."""
+        norms = [stage for stage in self.stages if stage.kind == "batch_norm"]
+        return {f"{stage.name}.running": (stage.shape[0],) for stage in norms}
+
+    def normalizes(self, number: int) -> bool:
+        """Whether a stage exists and is `BatchNorm`."""
+        return 1 <= number <= len(self.stages) and self.stages[number - 1].kind == "batch_norm"
 
     @property
     def digest(self) -> str:
@@ -196,14 +234,14 @@ class Network:
         return self.stages[tensor - 1].shape if tensor else self.image
 
     def initial(self, seed: int = 0) -> dict[str, npt.NDArray[np.float32]]:
-        """Draw weights with the variance 2 / fan-in, and biases of 0.
+        """Draw weights with the variance 2 / fan-in; biases are 0, and weights of `BatchNorm` 1.
 
         Source: He et al., Delving Deep into Rectifiers, section 2.2.
         """
         rng = np.random.default_rng(seed)
         return {
             name: (
-                np.zeros(shape)
+                np.full(shape, float(name.endswith(".w")))
                 if len(shape) == 1
                 else rng.standard_normal(shape) * math.sqrt(2 / math.prod(shape[1:]))
             ).astype(np.float32)
@@ -237,6 +275,8 @@ def _stage(number: int, layer: Layer, shape: Shape, is_flat: bool) -> Stage:
             groups=layer.groups,
             activation=layer.activation,
         )
+    if isinstance(layer, BatchNorm):
+        return norm_of(number, shape, layer.epsilon, layer.momentum, layer.activation)
     kind = "max_pool" if isinstance(layer, MaxPool) else "average_pool"
     stride = layer.window if layer.stride is None else layer.stride
     return stage_of(number, kind, shape, shape[0], layer.window, stride, layer.padding)
@@ -273,8 +313,8 @@ class SGD:
                 raise SchemeError(f"{name} is {value}\nit is finite and at least 0\nchoose another one")
 
 
-def vgg16(classes: int = 1000) -> Network:
-    """VGG16, for images of 224 x 224.
+def vgg16(classes: int = 1000, *, norm: bool = False) -> Network:
+    """VGG16, for images of 224 x 224; with ``norm``, batch normalization follows each convolution.
 
     Source: Simonyan and Zisserman, Very Deep Convolutional Networks, configuration D.
 
@@ -285,6 +325,9 @@ def vgg16(classes: int = 1000) -> Network:
     """
     layers: list[Layer] = []
     for filters, count in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
-        layers += [Conv(filters, activation="relu")] * count + [MaxPool()]
+        convolution: list[Layer] = [Conv(filters, activation="relu")]
+        if norm:
+            convolution = [Conv(filters), BatchNorm(activation="relu")]
+        layers += convolution * count + [MaxPool()]
     layers += [Flatten(), Dense(4096, "relu"), Dense(4096, "relu"), Dense(classes)]
     return Network((3, 224, 224), tuple(layers))

@@ -98,6 +98,8 @@ class Space:
         self._depths = {key: copy + 1 for key, copy in sorted(phase.buffers.offsets)}
         self.loaded: Mapping[str, Parameter] = loaded
         self.parameters, self._start = loaded, self._base
+        stages = plan.network.stages
+        self._norms = {stage.name: stage.number for stage in stages if stage.kind == "batch_norm"}
         if plan.resident:
             self.parameters = plan.parameters(tuple(plan.network.parameters))[0]
             self._start = plan.device.offsets["parameters"]
@@ -131,6 +133,16 @@ class Space:
         rows = (piece.strip.held if key.kind == "x" else piece.strip.gradients)[key.tensor]
         return Held(self._memory, buffer.offset, images, channels, rows, width)
 
+    def moments(self, stage: int) -> tuple[Tile, Tile, Tile, Tile]:
+        """Of a batch normalization: sums, gradients by weight and bias, the weight before the step."""
+        channels = self._plan.network.shape(stage)[0]
+        start = self._plan.device.offsets["moments"] + self._plan.moments[0][stage]
+        sums, *others = (
+            _column(self._memory, start + 2 * ITEM * channels * at, 2 * channels * size)
+            for at, size in ((0, 2), (2, 1), (3, 1), (4, 1))
+        )
+        return sums, others[0], others[1], others[2]
+
     def parameter(self, name: str) -> tuple[Tile, Tile, Tile]:
         """A parameter, its velocity, and its gradient, which has two elements for each number."""
         one = self.parameters[name]
@@ -139,6 +151,9 @@ class Space:
             _column(self._memory, self._start + offset, size)
             for offset, size in zip(offsets, sizes, strict=True)
         )
+        number = self._norms.get(name.partition(".")[0])
+        if number is not None:  # its gradients are read in the next phase, too
+            gradient = self.moments(number)[1 if name.endswith(".w") else 2]
         return w, velocity, gradient
 
 
@@ -172,8 +187,10 @@ class HostMemory:
         self._size = _state_bytes(self.plan)
 
     def tensor(self, key: Key) -> Array:
-        """A tensor of the whole batch."""
+        """A tensor of the whole batch, or the sums of a batch normalization."""
         batch, start = self.plan.batch, self.plan.host.offsets[key]
+        if key.kind == "moments":
+            return self._array(start, DOUBLE, (2, self.plan.network.shape(key.tensor)[0]))
         dtype = {LABELS: INT, LOSS: DOUBLE}.get(key, FLOAT)
         shape = (batch, *self.plan.network.shape(key.tensor)) if key.kind in "xg" else (batch,)
         return self._array(start, dtype, shape)
@@ -188,10 +205,10 @@ class HostMemory:
         return columns[rows.start * width : rows.stop * width]
 
     def state(self, name: str, *, after: bool = False) -> tuple[Array, Array]:
-        """A parameter and its velocity, before or after the step."""
+        """A parameter and its velocity, or running means and variances, before or after the step."""
         one = _offsets(self.plan)[name]
         base = self._start + (self.current + after) % 2 * self._size
-        shape = self.plan.network.parameters[name]
+        shape = (self.plan.network.parameters | self.plan.network.running)[name]
         return self._array(base + one.w, FLOAT, shape), self._array(base + one.velocity, FLOAT, shape)
 
     def _array(self, start: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
@@ -205,8 +222,12 @@ def host_bytes(plan: TrainingPlan) -> int:
 
 
 def _state_bytes(plan: TrainingPlan) -> int:
-    return plan.parameters(tuple(plan.network.parameters), "state")[1]
+    return plan.parameters(_names(plan), "state")[1]
 
 
 def _offsets(plan: TrainingPlan) -> dict[str, Parameter]:
-    return plan.parameters(tuple(plan.network.parameters), "state")[0]
+    return plan.parameters(_names(plan), "state")[0]
+
+
+def _names(plan: TrainingPlan) -> tuple[str, ...]:
+    return *plan.network.parameters, *plan.network.running

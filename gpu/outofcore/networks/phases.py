@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from gpu.outofcore.networks.layers import Network
 from gpu.outofcore.networks.lifetimes import Block, Packed, pack
-from gpu.outofcore.networks.strips import Strip, backward_strips, forward_strips
+from gpu.outofcore.networks.strips import Strip, backward_strips, forward_strips, target_of
 from gpu.outofcore.pieces import cut
 from gpu.outofcore.rates import Rates
 
@@ -23,16 +23,19 @@ class Key(NamedTuple):
     Attributes
     ----------
     kind : str
-        "x": an activation, "g": a gradient by it, behind its own activation function; "labels", "loss".
+        "x": an activation, "g": a gradient by it, behind its own activation function; "labels"; "loss";
+        "moments": the sums of a batch normalization.
     tensor : int
     """
 
-    kind: Literal["x", "g", "labels", "loss"]
+    kind: Literal["x", "g", "labels", "loss", "moments"]
     tensor: int
 
 
 LABELS, LOSS = Key("labels", 0), Key("loss", 0)
-Action: TypeAlias = Literal["load", "store", "forward", "filters", "data", "activation", "loss"]
+Action: TypeAlias = Literal[
+    "load", "store", "forward", "moments", "norm", "filters", "data", "activation", "loss"
+]
 
 
 class Op(NamedTuple):
@@ -41,8 +44,9 @@ class Op(NamedTuple):
     Attributes
     ----------
     action : str
-        A copy to the device or to the host; a stage's result; the gradients by its parameters; by what it
-        reads; the gradient of an activation function, in place; the loss with its gradient.
+        A copy to the device or to the host; a stage's result; sums for batch normalization, and the gradient
+        by what that reads; the gradients by a stage's parameters, and by what it reads; the gradient of an
+        activation function, in place; the loss with its gradient.
     key : Key
         What is copied or computed; of "filters" the gradient that is read.
     """
@@ -113,7 +117,7 @@ class Phase:
         The stages of the segment.
     cut : Cut
     kept : frozenset of int
-        The activations within the segment that are kept between its two phases.
+        The activations of the segment that its backward phase does not compute again.
     on_device : frozenset of Key
         What stays on the device for the whole batch.
     depth : int
@@ -141,6 +145,11 @@ class Phase:
         """Whether the loss follows."""
         return self.last == len(self.network.stages)
 
+    @property
+    def feeds_norm(self) -> bool:
+        """Whether batch normalization follows."""
+        return self.network.normalizes(self.last + 1)
+
     @cached_property
     def strips(self) -> list[Strip]:
         """The strips of rows."""
@@ -165,9 +174,11 @@ class Phase:
             yield Op("forward", Key("x", number))
             if number == self.last or number in self.kept:
                 yield from self._copies("store", Key("x", number))
+        if self.feeds_norm:
+            yield Op("moments", Key("x", self.last))
 
     def _backward(self) -> Iterator[Op]:
-        stages, top = self.network.stages, Key("g", self.last)
+        stages, top = self.network.stages, Key("g", self.last + self.feeds_norm)
         yield from self._copies("load", LABELS if self.is_last else top)
         held = sorted({tensor for strip in self.strips for tensor in strip.held}, reverse=True)
         available = [tensor for tensor in held if tensor == self.first - 1 or tensor in self.kept]
@@ -178,17 +189,20 @@ class Phase:
         if self.is_last:
             yield Op("loss", top)
             yield Op("store", LOSS)
-            if stages[-1].activation:
-                yield Op("activation", top)
+        if self.feeds_norm:
+            yield Op("norm", Key("g", self.last))
+        if (self.is_last or self.feeds_norm) and stages[self.last - 1].activation:
+            yield Op("activation", Key("g", self.last))
         for number in range(self.last, self.first - 1, -1):
-            if stages[number - 1].has_weights:
+            if stages[number - 1].parameters:
                 yield Op("filters", Key("g", number))
-            if number > 1:
+            if number > target_of(self.network, self.first):
                 yield Op("data", Key("g", number - 1))
                 if stages[number - 2].activation:
                     yield Op("activation", Key("g", number - 1))
-        if self.first > 1:
-            yield from self._copies("store", Key("g", self.first - 1))
+        target = Key("g", target_of(self.network, self.first))
+        if self.first > 1 and target != top:
+            yield from self._copies("store", target)
 
     def _copies(self, action: Action, key: Key) -> Iterator[Op]:
         if key not in self.on_device:
@@ -197,8 +211,10 @@ class Phase:
     def uses(self, op: Op) -> tuple[Key, ...]:
         """The buffers that an operation reads or writes."""
         key, before = op.key, Key("x", op.key.tensor - 1)
-        if op.action in ("load", "store"):
+        if op.action in ("load", "store", "moments"):
             return (key,)
+        if op.action == "norm":
+            return Key("g", key.tensor + 1), Key("x", key.tensor), key
         if op.action == "forward":
             return before, key
         if op.action == "filters":
@@ -214,7 +230,7 @@ class Phase:
     def rows(self, op: Op, strip: Strip) -> range:
         """The rows of a strip that an operation works on; none if it is not needed."""
         kind, tensor = op.key
-        if op.action == "filters" or (op.action == "store" and kind in "xg"):
+        if op.action in ("filters", "moments") or (op.action == "store" and kind in "xg"):
             return strip.owned[tensor]
         if kind == "x":
             return strip.held.get(tensor, range(0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -27,8 +27,8 @@ class Segment:
         The pieces of its two phases. The last segment of a network has a backward phase alone, which computes
         it forward, too; ``forward`` cuts the pieces of `Trainer.logits` there.
     kept : frozenset of int
-        The stages within the segment, without its last one, whose results are kept from the forward to the
-        backward phase. Others are computed again.
+        The stages whose results are kept from the forward to the backward phase; others are computed again.
+        The last one is needed, and can be kept, only if `BatchNorm` follows.
 
     Examples
     --------
@@ -117,7 +117,12 @@ class TrainingPlan:
 
     def phase(self, segment: Segment, *, is_forward: bool) -> Phase:
         """A phase of a segment."""
-        near = range(segment.first - 1, segment.last + 1)
+        last = segment.last
+        near = {Key(kind, tensor) for kind in ("x", "g") for tensor in range(segment.first - 1, last + 1)}
+        if self.network.normalizes(last + 1):
+            near.add(Key("g", last + 1))
+        if not is_forward and last not in segment.kept:
+            near.discard(Key("x", last))  # it is computed again
         made = Phase(
             self.network,
             self.batch,
@@ -126,10 +131,16 @@ class TrainingPlan:
             segment.last,
             segment.forward if is_forward else segment.backward,
             segment.kept,
-            frozenset(key for key in self.on_device if key.tensor in near),
+            self.on_device & near,
             self.depth,
         )
         return self.known.setdefault(made.key, made)
+
+    def inner(self, segment: Segment) -> range:
+        """What a segment can keep."""
+        if segment.last == len(self.network.stages):
+            return range(0)
+        return range(segment.first, segment.last + self.network.normalizes(segment.last + 1))
 
     @property
     def accumulates(self) -> bool:
@@ -138,11 +149,20 @@ class TrainingPlan:
 
     def lifetimes(self) -> Iterator[tuple[Key, int, int]]:
         """What lives from phase to phase, with its first and its last phase."""
+        found: dict[Key, tuple[int, int]] = {}
+        for key, first, last in self._lives():
+            begin, end = found.get(key, (first, last))
+            found[key] = min(begin, first), max(end, last)
+        yield from ((key, *life) for key, life in found.items())
+
+    def _lives(self) -> Iterator[tuple[Key, int, int]]:
+        """The same, a key once for each use."""
         end = len(self.phases) - 1
         yield Key("x", 0), 0, end
         for index, segment in enumerate(self.segments[:-1]):
+            norm = self.network.normalizes(segment.last + 1)
             yield Key("x", segment.last), index, end - index - 1
-            yield Key("g", segment.last), end - index - 1, end - index
+            yield Key("g", segment.last + norm), end - index - 1, end - index
             for tensor in segment.kept:
                 yield Key("x", tensor), index, end - index
 
@@ -158,6 +178,8 @@ class TrainingPlan:
         if self.resident:
             names = tuple(self.network.parameters)
             blocks.append(Block("parameters", self.parameters(names)[1], 0, end))
+        if self.network.running:
+            blocks.append(Block("moments", self.moments[1], 0, end))
         for index, phase in enumerate(self.phases):
             size = self.block(phase)
             if index == len(self.segments) - 1:
@@ -174,11 +196,28 @@ class TrainingPlan:
             for key, *life in self.lifetimes()
             if key not in self.on_device
         ]
-        whole = LABELS, LOSS, Key("x", len(self.network.stages))
+        sums = (Key("moments", number) for number in self.moments[0])
+        whole = LABELS, LOSS, Key("x", len(self.network.stages)), *sums
         return pack([*blocks, *(Block(key, self.nbytes(key), 0, end) for key in whole)])
+
+    @cached_property
+    def moments(self) -> tuple[dict[int, int], int]:
+        """Where the sums of each batch normalization start, by its stage, and their bytes.
+
+        For each channel these are the sums of x and of its squares, the two gradients, and the weight before
+        its update, all of double precision.
+        """
+        found, start = dict[int, int](), 0
+        for stage in self.network.stages:
+            if stage.kind == "batch_norm":
+                found[stage.number] = start
+                start += aligned(5 * 2 * ITEM * stage.shape[0])
+        return found, start
 
     def nbytes(self, key: Key) -> int:
         """The bytes of a tensor for the whole batch."""
+        if key.kind == "moments":
+            return 2 * 2 * ITEM * self.network.shape(key.tensor)[0]
         rows = self.network.shape(key.tensor)[1] if key.kind in "xg" else 1
         return self.phases[0].nbytes(key, self.batch, rows)
 
@@ -200,8 +239,9 @@ class TrainingPlan:
     def parameters(self, names: tuple[str, ...], parts: Parts = "all") -> tuple[dict[str, Parameter], int]:
         """The parameters of a block from its start, and their bytes."""
         found, start = dict[str, Parameter](), 0
+        shapes = self.network.parameters | self.network.running
         for name in names:
-            elements = math.prod(self.network.parameters[name])
+            elements = math.prod(shapes[name])
             size = aligned(ITEM * elements)
             found[name] = Parameter(elements, start, start + size, start + 2 * size)
             start += {"w": size, "state": 2 * size, "all": 2 * size + aligned(2 * ITEM * elements)}[parts]
@@ -224,12 +264,14 @@ class TrainingPlan:
     @cached_property
     def in_core_seconds(self) -> float:
         """The routines of a step in one piece, which copies nothing: what a device that holds all takes."""
-        last = len(self.network.stages)
-        everything = Cut(self.batch, self.network.shape(1)[1])
-        whole = Phase(
-            self.network, self.batch, "backward", 1, last, everything, frozenset(), self.on_device, 1
-        )
-        return whole.costs(self.rates).compute
+        last, found = len(self.network.stages), list[Segment]()
+        ends = [number - 1 for number in self.moments[0]] + [last]
+        for first, end in zip([1, *(one + 1 for one in ends)], ends, strict=False):
+            rows = self.network.shape(end)[1], self.network.shape(max(first - 1, 1))[1]
+            kept = frozenset(range(first, end + 1)) if end < last else frozenset[int]()
+            found.append(Segment(first, end, Cut(self.batch, rows[0]), Cut(self.batch, rows[1]), kept))
+        plan = replace(self, segments=tuple(found), known={})
+        return sum(phase.costs(self.rates).compute for phase in plan.phases)
 
     @cached_property
     def timeline(self) -> Timeline:

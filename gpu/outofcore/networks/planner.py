@@ -69,7 +69,7 @@ class _Search:
         self._plan, self._accumulation = plan, accumulation
         self._network, self._last = plan.network, len(plan.network.stages)
         resident = plan.parameters(tuple(plan.network.parameters))[1] if plan.resident else 0
-        self._free = plan.budget - resident
+        self._free = plan.budget - resident - plan.moments[1]
 
     def best(self) -> TrainingPlan | None:
         """The best plan found; None if none fits."""
@@ -83,10 +83,12 @@ class _Search:
     def _few(self) -> tuple[int, ...]:
         """Borders where little is copied: results smaller than the one before, no larger than the next."""
         every = range(1, self._last)
+        norms = {n for n in every if self._network.normalizes(n + 1)}
         if self._last <= FEW:
             return tuple(every)
         sizes = [math.prod(self._network.shape(tensor)) for tensor in range(self._last + 1)]
-        return tuple(n for n in every if sizes[n - 1] > sizes[n] <= sizes[n + 1] or n == self._last - 1)
+        small = {n for n in every if sizes[n - 1] > sizes[n] <= sizes[n + 1]}
+        return tuple(sorted(small | norms | {self._last - 1}))
 
     # ------------------------------------------------------------------------------------------ borders
 
@@ -96,6 +98,8 @@ class _Search:
         for end, start in ((b, a) for b in borders for a in borders if a < b):
             if start not in best or (not self._accumulation and end - start == self._last):
                 continue
+            if any(map(self._network.normalizes, range(start + 2, end + 1))):
+                continue  # it begins a segment
             found = self._segment(start + 1, end, limit)
             if found is not None:
                 seconds = best[start][0] + found[0]
@@ -108,7 +112,7 @@ class _Search:
 
     def _segment(self, first: int, last: int, limit: int) -> tuple[float, Segment] | None:
         """The best segment of some stages, with its seconds."""
-        inner = frozenset(range(first, last)) if last < self._last else frozenset[int]()
+        inner = frozenset(self._plan.inner(Segment(first, last, ANY, ANY)))
         starts = dict.fromkeys((frozenset[int](), inner))
         found = [one for kept in starts if (one := self._with_cuts(first, last, kept, limit))]
         if found and inner:
@@ -195,8 +199,7 @@ class _Search:
             if key != IMAGES:
                 yield replace(plan, on_device=plan.on_device ^ {key})
         for index, segment in enumerate(plan.segments):
-            inner = range(segment.first, segment.last) if segment.last < self._last else ()
-            for tensor in inner:
+            for tensor in plan.inner(segment):
                 key, kept = Key("x", tensor), segment.kept ^ {tensor}
                 yield self._changed(plan, index, replace(segment, kept=kept), plan.on_device - {key})
                 if tensor in kept:

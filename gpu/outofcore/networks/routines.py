@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from gpu.machine import Tile
 from gpu.outofcore.networks.stages import Stage
-from gpu.outofcore.on_host import Window
+from gpu.outofcore.on_host import ACTIVATE, Window
 from gpu.outofcore.problem import Activation
 
 Array = npt.NDArray[Any]
@@ -202,6 +202,100 @@ class FilterGradient(Routine):
 
 
 @dataclass(frozen=True)
+class Moments(Routine):
+    """The sums of each channel's pixels and of their squares, added to accumulators of double precision.
+
+    Attributes
+    ----------
+    starts : bool
+        Whether these are the first terms.
+    """
+
+    starts: bool
+
+    def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
+        """Compute it."""
+        sums = doubles(writes[0]).reshape(2, -1)
+        if self.starts:
+            sums[...] = 0.0
+        x = _images(reads[0], self.shapes[0]).astype(np.float64, order="C")
+        add_rows(sums, (x, x * x))
+
+
+@dataclass(frozen=True)
+class Norm(Routine):
+    """Batch normalization, and the activation behind it.
+
+    Attributes
+    ----------
+    stage : Stage
+    count : int
+        The pixels of a channel in the whole batch.
+    """
+
+    stage: Stage
+    count: int
+
+    def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
+        """Compute it."""
+        x, y = _images(reads[0], self.shapes[0]), _images(writes[0], self.shapes[1])
+        gamma, beta = (array.reshape(-1, 1, 1).astype(np.float64) for array in reads[2:])
+        found = gamma * normalized(x, reads[1], self.count, self.stage.epsilon)[0] + beta
+        y[...] = ACTIVATE[self.stage.activation](found) if self.stage.activation else found
+
+
+@dataclass(frozen=True)
+class NormParameterGradient(Routine):
+    """The gradients by the parameters of batch normalization, added to accumulators of double precision.
+
+    It keeps the weight, which is updated before `NormGradient` needs it.
+
+    Attributes
+    ----------
+    stage : Stage
+    count : int
+    starts : bool
+    """
+
+    stage: Stage
+    count: int
+    starts: bool
+
+    def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
+        """Compute it."""
+        x, dy = (_images(array, shape) for array, shape in zip(reads[:2], self.shapes, strict=True))
+        sums = [doubles(array) for array in writes]
+        if self.starts:
+            sums[0][...], sums[1][...] = 0.0, 0.0
+            sums[2][...] = reads[3].reshape(-1)
+        gradient = dy.astype(np.float64, order="C")
+        found = normalized(x, reads[2], self.count, self.stage.epsilon)[0]
+        add_rows(sums[:2], (np.multiply(gradient, found, order="C"), gradient))
+
+
+@dataclass(frozen=True)
+class NormGradient(Routine):
+    """The gradient by what batch normalization reads, from sums over the whole batch.
+
+    Attributes
+    ----------
+    stage : Stage
+    count : int
+    """
+
+    stage: Stage
+    count: int
+
+    def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
+        """Compute it."""
+        dy, x = (_images(array, shape) for array, shape in zip(reads[:2], self.shapes[:2], strict=True))
+        weights, biases, gamma = (doubles(array)[:, None, None] for array in reads[3:])
+        found, deviation = normalized(x, reads[2], self.count, self.stage.epsilon)
+        centred = dy - (biases + found * weights) / self.count
+        _images(writes[0], self.shapes[2])[...] = gamma / deviation * centred
+
+
+@dataclass(frozen=True)
 class Loss(Routine):
     """The cross-entropy of the softmax for each image, and its gradient by the logits of the whole batch.
 
@@ -244,6 +338,22 @@ class Update(Routine):
         gradient = doubles(reads[2]) + self.decay * w
         writes[1][:, 0] = self.momentum * velocity + gradient
         writes[0][:, 0] = w - self.rate * writes[1][:, 0].astype(np.float64)
+
+
+def normalized(x: Array, moments: Array, count: int, epsilon: float) -> tuple[Double, Double]:
+    """Images normalized by the sums of the whole batch, and the root that they were divided by."""
+    sums, squares = doubles(moments).reshape(2, -1, 1, 1)
+    mean = sums / count
+    deviation = np.sqrt(np.maximum(squares / count - mean * mean, 0.0) + epsilon)
+    return (x - mean) / deviation, deviation
+
+
+def add_rows(sums: Any, terms: tuple[Double, Double]) -> None:
+    """Add the sum of each row of each image, in order, to the sums of its channel."""
+    for target, images in zip(sums, terms, strict=True):
+        for image in images.sum(-1):
+            for row in image.T:
+                target += row
 
 
 def maxima(taps: Any, x: Array, shape: Shape) -> Array:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, cast
 
 from gpu.bconv.geometry import ConvShape, conv_shape
 from gpu.outofcore.halo import offset
 from gpu.outofcore.on_host import Window
 from gpu.outofcore.problem import ACTIVATIONS, Activation
-from reference.errors import ShapeError
+from reference.errors import SchemeError, ShapeError
 from reference.types.arguments import check_option
 from reference.types.fields import is_integer
 
 Shape: TypeAlias = tuple[int, int, int]
-Kind: TypeAlias = Literal["conv", "dense", "max_pool", "average_pool"]
+Kind: TypeAlias = Literal["conv", "dense", "max_pool", "average_pool", "batch_norm"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class Stage:
         Its windows.
     groups : int
     activation : str, optional
+    epsilon, momentum : float
+        Of batch normalization.
     """
 
     number: int
@@ -41,6 +44,8 @@ class Stage:
     plane: ConvShape
     groups: int = 1
     activation: Activation | None = None
+    epsilon: float = 0.0
+    momentum: float = 0.0
 
     @property
     def name(self) -> str:
@@ -59,9 +64,12 @@ class Stage:
         return self.shape[0], self.reads[0] // self.groups, plane.filter_height, plane.filter_width
 
     @property
-    def weights(self) -> tuple[int, ...]:
-        """The shape of its weights for users."""
-        return self.filters[:2] if self.kind == "dense" else self.filters
+    def parameters(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of its weights and its bias for users."""
+        bias = (self.shape[0],)
+        if self.has_weights:
+            return {"w": self.filters[:2] if self.kind == "dense" else self.filters, "bias": bias}
+        return {"w": bias, "bias": bias} if self.kind == "batch_norm" else {}
 
     def window(self, rows: range, outputs: range) -> Window:
         """Its windows on pieces: rows of what it reads, and of its result."""
@@ -78,6 +86,17 @@ class Stage:
         outputs = images * rows * self.shape[0] * self.shape[2]
         taps = self.plane.filter_height * self.plane.filter_width
         return float(outputs * taps * (2 * self.filters[1] if self.has_weights else 1))
+
+
+def norm_of(number: int, shape: Shape, epsilon: Any, momentum: Any, activation: Any) -> Stage:
+    """The stage of a batch normalization, checked."""
+    if not (0 < epsilon < math.inf and 0 <= momentum <= 1):
+        raise SchemeError(
+            f"layer {number}, batch_norm: epsilon is {epsilon}, momentum {momentum}\n"
+            "epsilon is above 0, momentum from 0 to 1\nchoose others"
+        )
+    stage = stage_of(number, "batch_norm", shape, shape[0], 1, 1, "VALID", activation=activation)
+    return replace(stage, epsilon=float(epsilon), momentum=float(momentum))
 
 
 def stage_of(

@@ -52,10 +52,10 @@ def forward_strips(network: Network, first: int, last: int, rows: int) -> list[S
 def backward_strips(network: Network, first: int, last: int, rows: int, kept: Collection[int]) -> list[Strip]:
     """The strips of a backward pass through stages ``last`` to ``first``, by the rows of the first gradient.
 
-    It is that of what the first stage reads, except that nobody needs that of the images: then it is that of
-    the first stage's result. What is neither kept nor read by the first stage is computed again.
+    It is that of what the first stage reads, except where that is not computed, as of the images: then it is
+    that of the first stage's result. What is neither kept nor read by the first stage is computed again.
     """
-    target = max(first - 1, 1)
+    target = target_of(network, first)
     of = {target: cut(network.shape(target)[1], rows)}
     for number in range(target + 1, last + 1):
         height = network.shape(number)[1]
@@ -65,6 +65,8 @@ def backward_strips(network: Network, first: int, last: int, rows: int, kept: Co
     count, found = len(of[target]), list[Strip]()
     for index in range(count):
         gradients, own = _at(of, index), _at(owned, index)
+        if network.normalizes(last + 1):
+            gradients[last + 1] = gradients[last]
         held = _held(network, first, last, gradients, own, kept)
         if count == 1:
             held = {tensor: range(network.shape(tensor)[1]) for tensor in held}
@@ -72,16 +74,26 @@ def backward_strips(network: Network, first: int, last: int, rows: int, kept: Co
     return found
 
 
+def target_of(network: Network, first: int) -> int:
+    """The last gradient that the backward pass of a segment computes.
+
+    That of what batch normalization reads needs sums over the whole batch, and is left to the segment before.
+    """
+    return first if first == 1 or network.normalizes(first) else first - 1
+
+
 def _held(
     network: Network, first: int, last: int, gradients: Rows, owned: Rows, kept: Collection[int]
 ) -> dict[int, range]:
     """The rows of activations that a piece of a backward pass needs."""
     is_last = last == len(network.stages)
-    held = {last: range(network.shape(last)[1])} if is_last else {}
+    held = {last: range(network.shape(last)[1])} if is_last else dict[int, range]()
+    if last + 1 in gradients:  # batch normalization
+        held = {last: gradients[last]}
     for number in range(last, first - 1, -1):
         stage, tensor, needed = network.stages[number - 1], number - 1, list[range]()
         height = network.shape(tensor)[1]
-        if stage.has_weights and owned[number]:
+        if stage.parameters and owned[number]:
             needed.append(read_rows(stage, owned[number], height))
         if stage.kind == "max_pool" and tensor in gradients:
             needed += [read_rows(stage, gradients[number], height), gradients[tensor]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from gpu.outofcore.networks.phases import LABELS, LOSS, Key
 from gpu.outofcore.networks.plan import TrainingPlan
 from gpu.outofcore.networks.planner import training_plan
 from gpu.outofcore.networks.rehearsal import predict
+from gpu.outofcore.networks.stages import Stage
 from gpu.outofcore.networks.work import Work
 from gpu.outofcore.rates import rates_of
 from gpu.outofcore.run import budget_of
@@ -144,7 +145,7 @@ class Trainer:
         self._plan = _planned(network, images, device, memory_budget, options or TrainingOptions())
         self._state: checkpoints.State = {}
         if parameters is not None:
-            self._state = _at_rest(parameters_of(parameters, network))
+            self._state = _at_rest(parameters_of(parameters, network), network)
         self._stack = ExitStack()
         self._slabs: _Slabs | None = None
 
@@ -155,7 +156,8 @@ class Trainer:
     @property
     def parameters(self) -> dict[str, Array]:
         """Copies of all weights and biases."""
-        return {name: w.copy() for name, (w, _) in self._states().items()}
+        states = self._states()
+        return {name: states[name][0].copy() for name in self._plan.network.parameters}
 
     # ------------------------------------------------------------------------------------------ memory
 
@@ -196,9 +198,14 @@ class Trainer:
         """Parameters and velocities before the next step."""
         if self._slabs is None:
             if not self._state:  # drawn when needed: a plan alone does not
-                self._state = _at_rest(self._plan.network.initial(self._seed))
+                self._state = _at_rest(self._plan.network.initial(self._seed), self._plan.network)
             return self._state
-        return {name: self._slabs.host.state(name) for name in self._plan.network.parameters}
+        return {name: self._slabs.host.state(name) for name in self._shapes}
+
+    @property
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of all that a state has pairs of."""
+        return self._plan.network.parameters | self._plan.network.running
 
     # ------------------------------------------------------------------------------------------- steps
 
@@ -233,6 +240,7 @@ class Trainer:
             slabs.host.tensor(LABELS)[...] = classes
             begin, loads = self._machine.seconds(), not slabs.holds_parameters
             self._run(slabs, lambda work, loads: work.step(self._sgd, loads=loads))
+            self._run_means(slabs.host)
             slabs.host.current = (self.steps + 1) % 2
             self.steps += 1
         except BaseException:
@@ -240,6 +248,29 @@ class Trainer:
             raise
         self._count(self._machine.seconds() - begin, loads)
         return float(slabs.host.tensor(LOSS).mean())
+
+    def _run_means(self, host: HostMemory) -> None:
+        """Add the batch to the running means and variances, in the state after the step."""
+        for number, stage, count in self._norms():
+            mean, squares = host.tensor(Key("moments", number)) / count
+            variance = np.maximum(squares - mean * mean, 0.0) * (count / max(count - 1, 1))
+            name = f"{stage.name}.running"
+            for before, after, new in zip(
+                host.state(name), host.state(name, after=True), (mean, variance), strict=True
+            ):
+                after[...] = (1 - stage.momentum) * before.astype(np.float64) + stage.momentum * new
+
+    def _as_moments(self, host: HostMemory) -> None:
+        """Put the sums of a batch with the running means and variances where `logits` loads them."""
+        for number, stage, count in self._norms():
+            mean, variance = (one.astype(np.float64) for one in host.state(f"{stage.name}.running"))
+            host.tensor(Key("moments", number))[...] = mean * count, (variance + mean * mean) * count
+
+    def _norms(self) -> Iterator[tuple[int, Stage, int]]:
+        """The stages of batch normalization, and the pixels of a channel in a batch."""
+        for number in self._plan.moments[0]:
+            stage = self._plan.network.stages[number - 1]
+            yield number, stage, self._plan.batch * stage.shape[1] * stage.shape[2]
 
     def _run(self, slabs: _Slabs, work: Callable[[Work, bool], Any]) -> None:
         """Run the work of a step or of logits."""
@@ -273,6 +304,7 @@ class Trainer:
         found = np.empty((len(x), network.classes), np.float32)
         try:
             slabs = self._opened()
+            self._as_moments(slabs.host)
             images, logits = slabs.host.tensor(IMAGES), slabs.host.tensor(Key("x", len(network.stages)))
             for start in range(0, len(x), batch):
                 part = x[start : start + batch]
@@ -361,7 +393,7 @@ class Trainer:
         InputFileError
             For a file that cannot be read, is corrupt, or is of another training.
         """
-        found = checkpoints.load(path, self._training, self._plan.network.parameters)
+        found = checkpoints.load(path, self._training, self._shapes)
         self.close()
         self.steps, self._state = found.steps, found.state
 
@@ -377,9 +409,13 @@ class Trainer:
         }
 
 
-def _at_rest(parameters: Mapping[str, Array]) -> checkpoints.State:
-    """Parameters with velocities of 0."""
-    return {name: (w, np.zeros_like(w)) for name, w in parameters.items()}
+def _at_rest(parameters: Mapping[str, Array], network: Network) -> checkpoints.State:
+    """Parameters with velocities of 0, running means of 0 and variances of 1."""
+    running = {
+        name: (np.zeros(shape, np.float32), np.ones(shape, np.float32))
+        for name, shape in network.running.items()
+    }
+    return {name: (w, np.zeros_like(w)) for name, w in parameters.items()} | running
 
 
 def _planned(

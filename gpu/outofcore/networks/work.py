@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from gpu.machine import Event, Memory, Stream
 from gpu.outofcore.networks.kernels import Kernels, update_of
 from gpu.outofcore.networks.layers import SGD
 from gpu.outofcore.networks.memory import HostMemory, Space
-from gpu.outofcore.networks.phases import LOSS, Op, Phase, Piece
+from gpu.outofcore.networks.phases import LOSS, Key, Op, Phase, Piece
 from gpu.outofcore.networks.plan import TrainingPlan
 from gpu.outofcore.pipeline import AHEAD, Queues
 
@@ -45,6 +47,8 @@ class Work:
             elif not self._plan.resident:
                 self._load(space, names, is_whole=phase.kind == "backward")
             yield from self._pieces(phase, space)
+            if phase.kind == "forward" and phase.feeds_norm:
+                self._store_moments(space, phase.last + 1)
             between = [self._machine.record(one) for one in (self._loads, self._stores)]
             if phase.kind == "backward":
                 self._update(space, names, sgd)
@@ -61,16 +65,18 @@ class Work:
                 self._load(space, tuple(space.parameters), is_whole=True)
             elif not self._plan.resident:
                 self._load(space, self._plan.names(phase), is_whole=False)
-            yield from self._pieces(phase, space)
+            if self._plan.network.normalizes(phase.first):
+                self._load_moments(space, phase.first)
+            yield from self._pieces(phase, space, without="moments")
             self._join([self._machine.record(one) for one in (self._loads, self._stores, self._computes)])
         yield self._machine.record(self._stores)
 
     # ------------------------------------------------------------------------------------------ pieces
 
-    def _pieces(self, phase: Phase, space: Space) -> Iterator[Event]:
+    def _pieces(self, phase: Phase, space: Space, without: str = "") -> Iterator[Event]:
         kernels = Kernels(self._plan, phase, space)
         for number, piece in enumerate(phase.pieces()):
-            ops = [op for op in phase.ops if phase.rows(op, piece.strip)]
+            ops = [op for op in phase.ops if phase.rows(op, piece.strip) and op.action != without]
             for op in ops:
                 if op.action == "load":
                     self._load_piece(phase, space, op, piece, number)
@@ -91,7 +97,7 @@ class Work:
         for key, buffer in copied:
             self._wait(self._computes, buffer.filled)
             buffer.filled = None
-            if key in (op.key, LOSS):
+            if key == LOSS or (key == op.key and op.action not in ("filters", "moments")):
                 self._wait(self._computes, buffer.stored)
                 buffer.stored = None
         self._machine.launch(self._computes, kernels.routine(op, piece, number))
@@ -134,6 +140,18 @@ class Work:
             self._machine.wait(self._stores, self._machine.record(self._computes))
             for tile, array in zip(tiles[:2], arrays, strict=True):
                 self._machine.copy_out(self._stores, tile, array.reshape(-1, 1))
+
+    def _store_moments(self, space: Space, stage: int) -> None:
+        """Queue the copy of the sums of a batch normalization to the host, for running means."""
+        self._machine.wait(self._stores, self._machine.record(self._computes))
+        sums = self._host.tensor(Key("moments", stage)).view(np.float32).reshape(-1, 1)
+        self._machine.copy_out(self._stores, space.moments(stage)[0], sums)
+
+    def _load_moments(self, space: Space, stage: int) -> None:
+        """Queue the copy of sums, as running means give them, to the device."""
+        sums = self._host.tensor(Key("moments", stage)).view(np.float32).reshape(-1, 1)
+        self._machine.copy_in(self._loads, sums, space.moments(stage)[0])
+        self._machine.wait(self._computes, self._machine.record(self._loads))
 
     # ------------------------------------------------------------------------------------------ events
 
