@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
@@ -12,6 +11,7 @@ from blas3_cases import ALPHA, BETA, CALLS, filled
 
 from gpu.blas3.routines import TileRoutine
 from gpu.blas3.tasks import Kernel
+from gpu.cuda_machine.timing import seconds_of
 from gpu.machine import Tile
 from simwarp.machine.topology import Gpu, Link, Route, Shared, Topology, all_pairs
 
@@ -83,7 +83,7 @@ class Probe:
                 for route, stream in zip(routes, streams, strict=True):
                     self._copy(route, stream)
 
-        return COPIES * len(routes) * 8 * self._side**2 / min(self._seconds(copies))
+        return COPIES * len(routes) * 8 * self._side**2 / min(seconds_of(self._machine, copies, TIMES))
 
     def _copy(self, route: Route, stream: Any) -> None:
         tiles, device = self._tiles, route.device
@@ -115,14 +115,4 @@ class Probe:
                 for stream, routine in work:
                     machine.launch(stream, routine)
 
-        return PRODUCTS * work[0][1].operations / median(self._seconds(products))
-
-    def _seconds(self, work: Callable[[], None]) -> list[float]:
-        """The times of some runs, after one that does not count."""
-        times: list[float] = []
-        for _ in range(TIMES + 1):
-            start = time.perf_counter()
-            work()
-            self._machine.run([])
-            times.append(time.perf_counter() - start)
-        return times[1:]
+        return PRODUCTS * work[0][1].operations / median(seconds_of(machine, products, TIMES))

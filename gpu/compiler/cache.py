@@ -46,14 +46,14 @@ class Entry:
     elsewhere: tuple[str, ...] = ()
 
 
-def cache_folder() -> Path:
-    """The folder of the cache: in ``SIMWARP_CACHE``, or in the user's cache folder."""
+def cache_folder(kind: str = "ptx") -> Path:
+    """The folder of a cache: in ``SIMWARP_CACHE``, or in the user's cache folder."""
     chosen = os.environ.get("SIMWARP_CACHE")
     if chosen:
-        return Path(chosen) / "ptx"
+        return Path(chosen) / kind
     from platformdirs import user_cache_path
 
-    return user_cache_path("simwarp") / "ptx"
+    return user_cache_path("simwarp") / kind
 
 
 def read(key: str) -> Entry | None:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from gpu.cleanup import leaving_nothing
 from gpu.cuda_machine import CudaMachine
 from gpu.machine import Machine
+from gpu.outofcore.calibration import measured_rates
 from gpu.outofcore.options import Options
 from gpu.outofcore.pieces import Pieces
 from gpu.outofcore.pipeline import Pipeline
@@ -34,14 +35,19 @@ def planned(
 ) -> Plan:
     """The plan of a problem for a machine's first device."""
     options = options or Options()
-    is_cuda = isinstance(device, CudaMachine)
+    budget = budget_of(device, memory_budget)
     problem = replace(
         problem,
         tf32=options.math == "tf32" and problem.dtype == np.float32,
-        workspace=options.workspace if is_cuda else 0,
+        workspace=options.workspace if isinstance(device, CudaMachine) else 0,
     )
-    rates = options.rates or rates_of(device, problem.dtype)
-    return plan_of(problem, pieces, budget_of(device, memory_budget), rates, options)
+    if options.rates:
+        rates = options.rates
+    elif isinstance(device, CudaMachine):
+        rates = measured_rates(device, problem, budget)
+    else:
+        rates = rates_of(device, problem.dtype)
+    return plan_of(problem, pieces, budget, rates, options)
 
 
 def compute(machine: Machine, plan: Plan, arrays: Mapping[str, Array], statistics: Statistics | None) -> None:

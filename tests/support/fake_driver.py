@@ -147,6 +147,9 @@ class FakeDriver:
 
     # ---- devices and contexts
 
+    def _cuDriverGetVersion(self) -> int:  # noqa: N802
+        return 13000
+
     def _cuDeviceGetCount(self) -> int:  # noqa: N802
         return self.devices
 

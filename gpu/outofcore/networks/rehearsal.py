@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
 
+from gpu.cleanup import leaving_nothing
 from gpu.machine import Machine
+from gpu.outofcore.clock import ModelMachine
 from gpu.outofcore.networks.layers import SGD
 from gpu.outofcore.networks.memory import HostMemory, host_bytes
 from gpu.outofcore.networks.plan import TrainingPlan
 from gpu.outofcore.networks.work import Work
-from gpu.outofcore.predicted import ModelMachine, Slab
+from gpu.outofcore.predicted import Slab
 from reference.types.timeline import Timeline
 
 
@@ -24,17 +25,15 @@ def predict(plan: TrainingPlan, *, loads: bool = False) -> Timeline:
     work = Work(machine, plan, Slab(plan.device.nbytes), HostMemory(plan, unbacked(host_bytes(plan))))
     for _ in work.step(SGD(), loads=loads):
         pass
+    machine.run()
     return machine.timeline
 
 
 def rehearse(plan: TrainingPlan, machine: Machine) -> float:
     """The seconds of a step on the clock of ``Machine(values=False)``, which moves no values."""
     host = HostMemory(plan, unbacked(host_bytes(plan)))
-    with ExitStack() as stack:
-        machine.pin(host.slab)
-        stack.callback(machine.unpin, host.slab)
+    with leaving_nothing(machine, [host.slab]):
         memory = machine.allocate(0, plan.device.nbytes)
-        stack.callback(machine.free, memory)
         begin = machine.seconds()
         machine.run([Work(machine, plan, memory, host).step(SGD(), loads=False)])
         return machine.seconds() - begin

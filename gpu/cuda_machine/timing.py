@@ -1,0 +1,25 @@
+"""How long queued work takes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+
+class Waits(Protocol):
+    """A machine of which one can wait for all work."""
+
+    def run(self, workers: Sequence[Any]) -> None:
+        """Run workers, and then all work that is queued."""
+
+
+def seconds_of(machine: Waits, work: Callable[[], object], times: int) -> list[float]:
+    """The times of some runs of work that is queued, after one that does not count."""
+    found: list[float] = []
+    for _ in range(times + 1):
+        start = time.perf_counter()
+        work()
+        machine.run([])
+        found.append(time.perf_counter() - start)
+    return found[1:]

@@ -1,0 +1,200 @@
+"""The rates of GPUs, measured: of copies once for each machine, of routines once for each layer.
+
+A layer's rate is that of one routine on pieces of whole images, as few and as many as fit the probe; from the
+two times come what a routine takes beside its operations, and its operations per second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gpu.cuda_machine import CudaMachine
+from gpu.cuda_machine.timing import seconds_of
+from gpu.outofcore.model import TENSORS, Buffers, Model
+from gpu.outofcore.options import Options
+from gpu.outofcore.pieces import Pieces, tasks_of
+from gpu.outofcore.pipeline import Pipeline
+from gpu.outofcore.predicted import addresses
+from gpu.outofcore.problem import Problem
+from gpu.outofcore.rates import Rates
+from gpu.outofcore.rates_file import RatesFile
+from gpu.outofcore.routines import TileRoutine
+
+COPY_BYTES = 1 << 26
+"""Of the large copies that are timed."""
+COLUMN_BYTES = 64
+"""Of the short columns that are timed."""
+ROUTINE_BYTES, ROUTINE_OPERATIONS = 1 << 29, 2e11
+"""What the pieces of a timed routine have at most."""
+TIMES = 3
+_LEAST_BYTES = 1 << 12
+_UNKNOWN = Rates(0.0, 1.0, 0.0, 1.0, 0.0, 1.0)
+_DEPTH_ONE = Options(depth=1, filters="streamed")
+
+
+@dataclass(frozen=True)
+class Links:
+    """What copies take: see `Rates`."""
+
+    in_seconds: float
+    in_bytes_per_second: float
+    out_seconds: float
+    out_bytes_per_second: float
+    both_bytes_per_second: float
+    column_seconds: float
+
+
+_NOMINAL = Links(1e-5, 1e10, 1e-5, 1e10, 2e10, 0.0)
+"""For budgets in which no copy can be timed."""
+
+
+def measured_rates(machine: CudaMachine, problem: Problem, budget: int) -> Rates:
+    """The rates for a problem on a machine's first device, from the user's cache or measured now.
+
+    What is measured with less than half the memory that a probe asks for is not kept.
+    """
+    file = RatesFile(machine)
+    known = file.read()
+    links = known.links
+    if links is None:
+        nbytes = min(COPY_BYTES, budget // 2)
+        links = (*vars(_measured_links(machine, nbytes) if nbytes >= _LEAST_BYTES else _NOMINAL).values(),)
+        if 2 * nbytes >= COPY_BYTES:
+            known = file.write(replace(known, links=links))
+    layer = key_of(problem)
+    routine = known.routines.get(layer)
+    if routine is None:
+        routine = _measured_routine(machine, problem, min(ROUTINE_BYTES, budget))
+        if 2 * budget >= ROUTINE_BYTES:
+            file.write(replace(known, routines={**known.routines, layer: routine}))
+    of = Links(*links)
+    return Rates(
+        of.in_seconds,
+        of.in_bytes_per_second,
+        of.out_seconds,
+        of.out_bytes_per_second,
+        *routine,
+        both_bytes_per_second=of.both_bytes_per_second,
+        column_seconds=of.column_seconds,
+    )
+
+
+def key_of(problem: Problem) -> str:
+    """What routines of one rate have in common: the layer, without the number of images, and the dtype."""
+    numbers = [problem.channels, problem.filters, problem.groups, *vars(problem.plane).values()]
+    math = "tf32" if problem.tf32 else problem.dtype.name
+    workspace = "" if problem.workspace is None else f" {problem.workspace}"
+    return f"{problem.routine} {problem.layout} {math} {' '.join(map(str, numbers))}{workspace}"
+
+
+# --------------------------------------------------------------------------------------------------
+# Copies
+# --------------------------------------------------------------------------------------------------
+
+
+def _measured_links(machine: CudaMachine, nbytes: int) -> Links:
+    """Time copies of so many bytes, of few and in short columns, in both directions."""
+    with ExitStack() as stack:
+        hosts = [np.zeros(nbytes, np.uint8) for _ in range(2)]
+        for host in hosts:
+            machine.pin(host)
+            stack.callback(machine.unpin, host)
+        memory = machine.allocate(0, 2 * nbytes)
+        stack.callback(machine.free, memory)
+        stack.callback(machine.settle)
+        streams = machine.stream(0), machine.stream(0)
+
+        def into(rows: int, columns: int) -> None:
+            source = hosts[0][: 2 * rows * columns].reshape(columns, -1)[:, :rows].T
+            machine.copy_in(streams[0], source, memory.tile(rows, columns, np.uint8))
+
+        def out(rows: int, columns: int) -> None:
+            target = hosts[1][: 2 * rows * columns].reshape(columns, -1)[:, :rows].T
+            machine.copy_out(streams[1], memory.tile(rows, columns, np.uint8, nbytes), target)
+
+        def both() -> None:
+            into(nbytes // 2, 1)
+            out(nbytes // 2, 1)
+
+        half, few = nbytes // 2, min(1 << 10, nbytes // 4)
+        latencies = [_least(machine, lambda copy=copy: copy(few, 1)) for copy in (into, out)]
+        longer = [_least(machine, lambda copy=copy: copy(half, 1)) for copy in (into, out)]
+        rates = [
+            (half - few) / max(long - short, 1e-9) for long, short in zip(longer, latencies, strict=True)
+        ]
+        together = 2 * half / max(_least(machine, both) - max(latencies), 1e-9)
+        columns = min(nbytes // (2 * COLUMN_BYTES), 1 << 16)
+        short = _least(machine, lambda: into(COLUMN_BYTES, columns)) - latencies[0]
+        each = max(short - columns * COLUMN_BYTES / rates[0], 0.0) / columns
+        return Links(latencies[0], rates[0], latencies[1], rates[1], min(together, sum(rates)), each)
+
+
+def _least(machine: CudaMachine, work: Callable[[], object]) -> float:
+    """The least time of some runs."""
+    return min(seconds_of(machine, work, TIMES))
+
+
+# --------------------------------------------------------------------------------------------------
+# Routines
+# --------------------------------------------------------------------------------------------------
+
+
+def _measured_routine(machine: CudaMachine, problem: Problem, nbytes: int) -> tuple[float, float]:
+    """The seconds of a routine beside its operations, and operations per second."""
+    found = [_timed(machine, problem, pieces) for pieces in _probes(problem, nbytes)]
+    if not found:  # the planner will say what budget it needs
+        return 0.0, 1.0
+    (few, short), (many, long) = min(found), max(found)
+    if many > few and long > short:
+        rate = (many - few) / (long - short)
+        return max(short - few / rate, 0.0), rate
+    return 0.0, many / long
+
+
+def _probes(problem: Problem, nbytes: int) -> Iterator[Pieces]:
+    """One image, or what of it fits; and as many as fit."""
+    sizes = [1, problem.rows, problem.channels, problem.filters]
+    for axis in (1, 3, 2):
+        while not _fits(problem, Pieces(*sizes), nbytes) and sizes[axis] > 1:
+            sizes[axis] = -(-sizes[axis] // 2)
+    if not _fits(problem, Pieces(*sizes), nbytes):
+        return
+    yield Pieces(*sizes)
+    images = 1
+    while 2 * images <= problem.batch and _fits(problem, Pieces(2 * images, *sizes[1:]), nbytes):
+        images *= 2
+    if images > 1:
+        yield Pieces(images, *sizes[1:])
+
+
+def _fits(problem: Problem, pieces: Pieces, nbytes: int) -> bool:
+    """Whether a routine on such pieces is within the limits of a probe."""
+    if pieces.images > 1:
+        share = problem.operations * pieces.images / problem.batch
+        if share > ROUTINE_OPERATIONS:
+            return False
+    return _buffers(problem, pieces).total <= nbytes
+
+
+def _buffers(problem: Problem, pieces: Pieces) -> Buffers:
+    return Model(problem, pieces, _UNKNOWN, _DEPTH_ONE).with_depth(1)
+
+
+def _timed(machine: CudaMachine, problem: Problem, pieces: Pieces) -> tuple[float, float]:
+    """The operations of a routine on pieces of zeros, and its seconds."""
+    buffers = _buffers(problem, pieces)
+    with ExitStack() as stack:
+        memory = machine.allocate(0, buffers.total)
+        stack.callback(machine.free, memory)
+        stack.callback(machine.settle)
+        arrays = {tensor: addresses(problem.shape(tensor), problem.dtype) for tensor in TENSORS}
+        bare = replace(problem, has_bias=False, activation=None)
+        pipeline = Pipeline(machine, bare, buffers, memory, arrays)
+        routine: TileRoutine = next(pipeline.routines(tasks_of(bare, pieces)))
+        machine.prepare(0, [routine])
+        stream = machine.stream(0)
+        return routine.operations, _least(machine, lambda: machine.launch(stream, routine))

@@ -1,0 +1,110 @@
+"""The file of a machine's measured rates, in the user's cache folder."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+import re
+import warnings
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from gpu.compiler.cache import cache_folder
+from gpu.cuda_machine import CudaMachine
+from reference.files import write_whole
+
+_FORM = 1
+_LINKS = 6
+
+
+@dataclass(frozen=True)
+class Known:
+    """What has been measured.
+
+    Attributes
+    ----------
+    links : tuple of six floats, optional
+        The fields of `gpu.outofcore.calibration.Links`.
+    routines : mapping of str to two floats
+        Seconds and operations per second of a routine, by its layer.
+    """
+
+    links: tuple[float, ...] | None = None
+    routines: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
+
+
+class RatesFile:
+    """The file of a machine's first device.
+
+    Parameters
+    ----------
+    machine : CudaMachine
+
+    Attributes
+    ----------
+    path : Path
+    """
+
+    def __init__(self, machine: CudaMachine) -> None:
+        ordinal, host = machine.ordinals[0], platform.node()
+        self._about = {
+            "host": host,
+            "chip": machine.name(0),
+            "ordinal": ordinal,
+            "driver": int(machine.driver.call("cuDriverGetVersion")),
+            "cudnn": machine.layers.cudnn.version,
+        }
+        name = re.sub(r"[^A-Za-z0-9.-]", "_", host)[:100]
+        self.path = cache_folder("rates") / f"{name}-{ordinal}.json"
+
+    def read(self) -> Known:
+        """What the file has; nothing, with a warning, if it is damaged or another machine's."""
+        try:
+            text = self.path.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            return Known() if isinstance(error, FileNotFoundError) else self._unusable(str(error))
+        try:
+            found = json.loads(text)
+            if found["form"] != _FORM or found["machine"] != self._about:
+                return self._unusable("it is of another machine, driver or version")
+            return _known(found)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            return self._unusable(f"it is damaged: {type(error).__name__} {error}")
+
+    def write(self, known: Known) -> Known:
+        """Store what is known, whole or not at all; a folder that cannot be written is not an error."""
+        content = {"form": _FORM, "machine": self._about, "links": known.links, "routines": known.routines}
+        text = json.dumps(content, indent=1).encode()
+        with suppress(OSError):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(self.path, lambda file: file.write(text), durable=False)
+        return known
+
+    def _unusable(self, why: str) -> Known:
+        """Nothing, with a warning."""
+        warnings.warn(
+            f"rates in {self.path} are not used: {why}\nthey are measured again", RuntimeWarning, stacklevel=2
+        )
+        return Known()
+
+
+def _known(found: dict[str, Any]) -> Known:
+    """The rates of a file; ValueError for numbers that are none."""
+    links = found["links"]
+    routines = {str(key): _numbers(pair, 2) for key, pair in found["routines"].items()}
+    return Known(
+        None if links is None else _numbers(links, _LINKS), cast("dict[str, tuple[float, float]]", routines)
+    )
+
+
+def _numbers(given: Any, count: int) -> tuple[float, ...]:
+    """So many finite numbers, none below 0, and every second one above: bandwidths and rates."""
+    numbers = tuple(float(number) for number in given)
+    if len(numbers) != count or not all(math.isfinite(number) and number >= 0 for number in numbers):
+        raise ValueError(f"{given} are not {count} rates")
+    if not all(numbers[1::2][: count // 2 - (count == _LINKS)]):
+        raise ValueError(f"{given}: a rate is 0")
+    return numbers
