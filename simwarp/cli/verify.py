@@ -49,11 +49,6 @@ def verify_command(
     for name in case or []:
         if name not in CASES:
             raise SchemeError(f"there is no case {name!r}\nchoose among {', '.join(CASES)}")
-    if simulated := [name for name in case or [] if CASES[name].is_simulated and device is not Where.sim]:
-        raise SchemeError(
-            f"--case {simulated[0]} with --device {device.value}\nit runs on simulated machines only\n"
-            "leave --device out"
-        )
     devices: dict[str, Callable[[], Any]] = {}
     if device is not Where.cuda:
         devices[SIMULATOR] = simulator
@@ -65,8 +60,7 @@ def verify_command(
             f"--jobs {jobs} with --device {device.value}\n"
             "a CUDA device is used by one process at a time\nleave --jobs out"
         )
-    known = (name for name, each in CASES.items() if device is Where.sim or not each.is_simulated)
-    chosen = [CASES[name] for name in case or known]
+    chosen = [CASES[name] for name in case or CASES]
     arguments: dict[str, Any] = {
         "seed": seed,
         "budget": budget,

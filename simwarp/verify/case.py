@@ -49,8 +49,6 @@ class Case:
     differs : callable, optional
         Takes (input, expected, got); returns which elements are wrong, as booleans. For floats, whose last
         bits depend on the order of a sum. By default, elements that are not equal are wrong.
-    is_simulated : bool
-        Whether ``"gpu"`` runs on simulated machines only, so that a CUDA device has no part in the case.
     """
 
     name: str
@@ -65,7 +63,6 @@ class Case:
     covering: int = 0
     picture: Callable[[Any, tuple[int, ...], int], str] | None = None
     differs: Callable[[Any, npt.NDArray[Any], npt.NDArray[Any]], npt.NDArray[np.bool_]] | None = None
-    is_simulated: bool = False
 
     def alike(self, expected: npt.NDArray[Any], got: npt.NDArray[Any]) -> bool:
         """Whether two answers have equal shapes, and equal dtypes unless the case has ``differs``.

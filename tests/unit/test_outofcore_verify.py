@@ -5,13 +5,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reference.errors import SchemeError
-from simwarp.cli.output import Where
-from simwarp.cli.verify import verify_command
+from gpu.cuda_machine import CudaMachine
+from simwarp.verify.cases import conv
 from simwarp.verify.cases.conv import CASES, VARIANTS, WHOLE, differs
 from simwarp.verify.compare import check, simulator
 from simwarp.verify.draw import Draw
 from support import outofcore_faults as faults
+from support.fake_gpus import gpus
+
+__all__ = ["gpus"]
 
 CASE = CASES[0]
 
@@ -73,7 +75,11 @@ def test_a_planted_fault_is_reported(plant: Any, text: str, monkeypatch: pytest.
     assert any(text in message for message in messages), messages
 
 
-@pytest.mark.parametrize("device", ["cuda", "both"])
-def test_a_gpu_has_no_part_in_the_case(device: str) -> None:
-    with pytest.raises(SchemeError, match=f"--case conv with --device {device}\n.*simulated machines only"):
-        verify_command(["conv"], device=Where(device))
+def test_a_cuda_device_stands_for_a_gpu(gpus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for k in range(20):
+        gpus(1, k)
+        with CudaMachine() as machine:
+            monkeypatch.setattr(conv, "default_machine", lambda machine=machine: machine)
+            item = CASE.draw(Draw(0, "conv", k))
+            got = CASE.answers["gpu"](item, "a CUDA device")
+        assert not differs(item, CASE.answers["reference"](item), got).any(), k

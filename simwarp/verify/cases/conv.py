@@ -1,14 +1,15 @@
-"""The case of out-of-core convolutions: each routine on simulated machines, in pieces.
+"""The case of out-of-core convolutions: each routine in pieces, on simulated machines or on a GPU.
 
 The number of an input determines routine, layout and activation. Sizes, stride, padding, dilation, groups,
-the machine, the budget of its device, the sizes of pieces and the options are drawn. The result's memory
-holds NaN before. An answer is right if it is within the bound of its rounding errors
-(`reference.training.bounded`) and, where its sums are not cut, has the bits of the answer in one piece.
+the machine, the budget of its device, the sizes of pieces, the options and the dtype are drawn. The result's
+memory holds NaN before. An answer is right if it is within the bound of its rounding errors
+(`reference.training.bounded`) and, on a simulated machine, where its sums are not cut, has the bits of the
+answer in one piece.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Any, TypeAlias
 
@@ -16,10 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 import gpu.outofcore
-from gpu.outofcore import Options, Pieces
+from gpu.cuda_machine import default_machine
+from gpu.outofcore import Options, Pieces, Rates
 from reference.conv_geometry import conv_geometry
 from reference.errors import ShapeError
 from reference.training import bounded
+from simwarp.device.device import Device
 from simwarp.machine import EVEREST, H200, MAKALU, H200x2, Machine
 from simwarp.verify.case import Case
 from simwarp.verify.draw import Draw
@@ -33,6 +36,8 @@ VARIANTS = tuple(
     if routine == "conv2d" or activation is None
 )
 """Every routine in every layout, and `conv2d` with every activation."""
+RATES = Rates(3e-6, 5e10, 3e-6, 5e10, 1e-5, 3e13)
+"""For the planner on a GPU."""
 WHOLE = 1 << 30
 """More than any axis has."""
 
@@ -51,6 +56,8 @@ class Input:
         None for the planner's.
     times : int
         The budget, in units of the least one.
+    parts : int
+        Into how many parts sums are cut at most.
     """
 
     routine: str
@@ -66,6 +73,7 @@ class Input:
     pieces: Pieces | None
     times: int
     switches: Options
+    parts: int
 
     @property
     def arguments(self) -> tuple[Any, ...]:
@@ -108,7 +116,7 @@ def _draw(draw: Draw) -> Input:
     options |= {"groups": groups, "layout": layout}
     window = options.pop("window")
     bias = _values(draw, (filters,)) if routine == "conv2d" and draw.integer(0, 1) else None
-    return Input(
+    drawn = Input(
         routine,
         activation,
         options,
@@ -126,7 +134,21 @@ def _draw(draw: Draw) -> Input:
             depth=draw.choice((1, 2, 3, 3, 5)),
             filters=draw.choice(("resident", "streamed")),
         ),
+        parts={
+            "conv2d": channels // groups,
+            "conv2d_backward_data": filters // groups,
+            "conv2d_backward_filter": images[0] * outputs[0],
+        }[routine],
     )
+    return _in_dtype(drawn, draw.choice(("float32", "float32", "float16", "tf32")))
+
+
+def _in_dtype(item: Input, dtype: str) -> Input:
+    """The input with other numbers, or with TF32."""
+    if dtype == "tf32":
+        return replace(item, switches=replace(item.switches, math="tf32"))
+    arrays = {name: getattr(item, name) for name in ("x", "w", "dy", "bias")}
+    return replace(item, **{name: x if x is None else x.astype(dtype) for name, x in arrays.items()})
 
 
 def _geometry(draw: Draw) -> tuple[tuple[int, int, int], dict[str, Any], tuple[int, int]]:
@@ -172,22 +194,29 @@ def _placed(x: Array, layout: str) -> Array:
 
 def _bounded(item: Input) -> tuple[Array, Array]:
     """The answer of the reference, and how far others may be from it."""
-    return bounded(item.routine, *item.arguments, **item.fused, **item.options)
+    how = {"dtype": item.x.dtype, "tf32": item.switches.math == "tf32", "parts": item.parts}
+    return bounded(item.routine, *item.arguments, **how, **item.fused, **item.options)
 
 
 def _by_reference(item: Input) -> Array:
     return _bounded(item)[0]
 
 
-def _by_gpu(item: Input, _: Any) -> Array:
-    """The answer of `gpu.outofcore` on the input's simulated machine."""
-    machine = Machine(MACHINES[item.machine], seed=item.seed, jitter=item.jitter)
-    result = _called(item, machine, item.pieces, item.switches, _least_budget(item) * item.times)
+def _by_gpu(item: Input, device: Any) -> Array:
+    """The answer of `gpu.outofcore` on the input's simulated machine; for a CUDA device on a GPU."""
+    is_simulated, switches = isinstance(device, Device), item.switches
+    if is_simulated:
+        machine = Machine(MACHINES[item.machine], seed=item.seed, jitter=item.jitter)
+    else:  # no rates are measured for layers of a few pixels
+        machine, switches = default_machine(), replace(switches, rates=RATES)
+    budget = _least_budget(item, machine, switches) * item.times
+    result = _called(item, machine, item.pieces, switches, budget)
     left = len(machine.allocated(0))
     if left or machine.pinned():
         raise RuntimeError(f"{left} allocations and {machine.pinned()} pinned arrays are left")
-    if item.has_whole_sums:
-        whole = _called(item, Machine(), Pieces(WHOLE, WHOLE, WHOLE, WHOLE), Options(), None)
+    if is_simulated and item.has_whole_sums:
+        options = Options(math=switches.math)
+        whole = _called(item, Machine(), Pieces(WHOLE, WHOLE, WHOLE, WHOLE), options, None)
         if not np.array_equal(result, whole):
             raise RuntimeError(
                 f"{(result != whole).sum()} numbers have not the bits of the call in one piece"
@@ -195,9 +224,7 @@ def _by_gpu(item: Input, _: Any) -> Array:
     return result
 
 
-def _called(
-    item: Input, machine: Machine, pieces: Pieces | None, switches: Options, budget: int | None
-) -> Array:
+def _called(item: Input, machine: Any, pieces: Pieces | None, switches: Options, budget: int | None) -> Array:
     """The result of a call, in memory that was NaN."""
     outputs = {"conv2d": item.dy, "conv2d_backward_data": item.x, "conv2d_backward_filter": item.w}
     return getattr(gpu.outofcore, item.routine)(
@@ -212,16 +239,17 @@ def _called(
     )
 
 
-def _least_budget(item: Input) -> int:
+def _least_budget(item: Input, machine: Any, switches: Options) -> int:
     """The least bytes for the input's pieces, or for the smallest ones."""
     plan = gpu.outofcore.explain(
         item.routine,
         item.x.shape,
         item.w.shape,
-        device=Machine(),
+        device=machine,
         bias=item.bias is not None,
         pieces=item.pieces or Pieces(1, 1, 1, 1),
-        options=Options(depth=1, filters="streamed"),
+        options=replace(switches, depth=1, filters="streamed"),
+        dtype=item.x.dtype,
         **item.options,
     )
     return plan.buffers.total
@@ -241,11 +269,12 @@ def differs(item: Input, expected: Array, got: Array) -> npt.NDArray[np.bool_]:
 def _describe(item: Input) -> str:
     options = ", ".join(f"{name} {value}" for name, value in item.options.items())
     switches = item.switches
+    dtype = "tf32" if switches.math == "tf32" else item.x.dtype
     return (
         f"{item.routine}, x {item.x.shape}, w {item.w.shape}, {options}, bias {item.bias is not None},"
         f" activation {item.activation}, {_shown(item.pieces)},"
         f" {item.times} x the least budget, {switches.planner}, depth {switches.depth},"
-        f" filters {switches.filters}, {MACHINES[item.machine].name}"
+        f" filters {switches.filters}, {dtype}, {MACHINES[item.machine].name}"
     )
 
 
@@ -283,7 +312,6 @@ CASES = [
         kernels=lambda arch: {},
         covering=len(VARIANTS),
         differs=differs,
-        is_simulated=True,
     )
 ]
 """The cases of the harness."""
