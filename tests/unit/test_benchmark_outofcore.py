@@ -1,0 +1,48 @@
+"""The benchmark of out-of-core convolutions: its rows on a GPU that is not there, and its checks."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmark_scripts import scripts
+from gpu.cuda_machine import CudaMachine
+from gpu.outofcore import calibration
+from reference.training import conv2d
+from support.fake_gpus import gpus
+
+__all__ = ["gpus"]
+
+(outofcore,) = scripts("outofcore")
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SIMWARP_CACHE", str(tmp_path))
+    monkeypatch.setattr(calibration, "COPY_BYTES", 1 << 14)
+    monkeypatch.setattr(calibration, "ROUTINE_BYTES", 1 << 17)
+    monkeypatch.setitem(outofcore.ROWS, "ooc/small", (3, 4, 6))
+    monkeypatch.setattr(outofcore, "BUDGET", 40_000)
+
+
+def test_a_row_has_times_bounds_and_the_model(gpus):
+    found = gpus()
+    with CudaMachine() as machine:
+        row = outofcore.row_of(machine, "ooc/small", 5, 2, False)
+        assert not machine.pinned()
+    assert len(row.params["runs"]) == 2
+    assert row.ours > 0
+    assert row.params["bytes_out"] == 4 * 5 * 4 * 36
+    assert row.params["error"] <= 1
+    assert row.params["bound_seconds"] >= row.params["copy_seconds"] > 0
+    assert row.params["model_seconds"] > 0
+    assert found.is_clean()
+
+
+def test_answers_are_checked():
+    layer = outofcore.layer_of("ooc/small", 2)
+    layer.y[...] = conv2d(layer.x, layer.w)
+    assert layer.error() <= 1
+    layer.y *= np.float32(1.001)
+    with pytest.raises(SystemExit, match="the answer is wrong"):
+        layer.error()
