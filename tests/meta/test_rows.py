@@ -1,7 +1,6 @@
 """A PTX row is complete when it has facts, forms, a probe, a twin, evidence and a line in the docs."""
 
 import re
-import runpy
 import shutil
 import subprocess
 from pathlib import Path
@@ -18,10 +17,11 @@ from simwarp.lab.evidence.launch import batches
 from simwarp.lab.evidence.probe import module
 from simwarp.ptx.forms import forms, spellings
 from simwarp.ptx.instructions import ROWS, TABLE
+from support.pages import page_module
 
 ROOT = Path(__file__).parents[2]
 TWINS, BOUNDED = {**twins.TWINS, **matrices.TWINS}, twins.BOUNDED
-hooks = runpy.run_path(str(ROOT / "docs" / "hooks.py"))
+hooks = page_module()
 CENSUS = ROOT / "tests" / "data" / "census_forms.txt"
 SPACES = ("shared", "local", "const", "param", "global")
 RECORD = "record it on a GPU with `simwarp record 'ptx-*'`"
@@ -166,7 +166,7 @@ def test_every_form_of_the_census_is_required_of_a_row():
 
 
 def test_the_documentation_has_a_line_for_each_row():
-    lines = hooks["table"](ROWS).splitlines()[2:]
+    lines = hooks.table(ROWS).splitlines()[2:]
     assert [re.match(r"\| `(.+?)` \| (\S+) \|", line).groups() for line in lines] == [
         (name.replace("|", "\\|"), row.section) for name, row in ROWS.items()
     ]
@@ -176,7 +176,7 @@ def test_the_documentation_has_a_line_for_each_row():
 
 
 def test_the_documentation_lists_unsupported_instructions():
-    text = hooks["outside"]()
+    text = hooks.outside()
     for line in CENSUS.read_text().splitlines():
         if line and not line.startswith("#") and TABLE.find(line) is None:
             assert f"`{line}`" in text
