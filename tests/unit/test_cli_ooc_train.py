@@ -79,7 +79,7 @@ def test_vgg16_is_planned_and_timed_without_values(capsys: Any) -> None:
 
 @pytest.mark.slow
 def test_vgg16_with_batch_normalization_is_planned(capsys: Any) -> None:
-    facts = report(capsys, "vgg16bn", "--explain", "--batch", "64", "--json")
+    facts = report(capsys, "vgg16bn", "--explain", "--json")
     assert facts["segments"] == 14
     assert facts["seconds"] < 3 * facts["in_core_seconds"]
 

@@ -340,6 +340,7 @@ def test_a_step_of_vgg16_is_near_the_time_in_core(topology: Any, accumulation: b
     assert is_clean(machine)
 
 
+@pytest.mark.slow
 def test_an_image_larger_than_the_budget_is_cut_into_strips_of_rows() -> None:
     *convolutions, _, _, _, _ = vgg16().layers
     layers = *convolutions[:6], AveragePool(512), Flatten(), Dense(10)

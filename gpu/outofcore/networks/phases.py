@@ -136,11 +136,6 @@ class Phase:
     _costs: dict[Rates, Costs] = field(default_factory=dict[Rates, Costs], repr=False, compare=False)
 
     @property
-    def key(self) -> tuple[object, ...]:
-        """What differs between the phases of one network and batch."""
-        return self.kind, self.first, self.last, self.cut, self.kept, self.on_device, self.depth
-
-    @property
     def is_last(self) -> bool:
         """Whether the loss follows."""
         return self.last == len(self.network.stages)

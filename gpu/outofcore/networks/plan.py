@@ -117,24 +117,23 @@ class TrainingPlan:
 
     def phase(self, segment: Segment, *, is_forward: bool) -> Phase:
         """A phase of a segment."""
-        last = segment.last
-        near = {Key(kind, tensor) for kind in ("x", "g") for tensor in range(segment.first - 1, last + 1)}
+        kind: Literal["forward", "backward"] = "forward" if is_forward else "backward"
+        cut = segment.forward if is_forward else segment.backward
+        on_device = self.on_device & self._near(segment, is_forward) if self.on_device else self.on_device
+        key = kind, segment.first, segment.last, cut, segment.kept, on_device, self.depth
+        if key not in self.known:
+            self.known[key] = Phase(self.network, self.batch, *key)
+        return self.known[key]
+
+    def _near(self, segment: Segment, is_forward: bool) -> frozenset[Key]:
+        """What a phase of a segment uses of what may stay on the device."""
+        first, last = segment.first, segment.last
+        near = {Key(kind, tensor) for kind in ("x", "g") for tensor in range(first - 1, last + 1)}
         if self.network.normalizes(last + 1):
             near.add(Key("g", last + 1))
         if not is_forward and last not in segment.kept:
             near.discard(Key("x", last))  # it is computed again
-        made = Phase(
-            self.network,
-            self.batch,
-            "forward" if is_forward else "backward",
-            segment.first,
-            segment.last,
-            segment.forward if is_forward else segment.backward,
-            segment.kept,
-            self.on_device & near,
-            self.depth,
-        )
-        return self.known.setdefault(made.key, made)
+        return frozenset(near)
 
     def inner(self, segment: Segment) -> range:
         """What a segment can keep."""

@@ -21,7 +21,7 @@ from reference.errors import LaunchError
 
 SHARES = (1.0, 0.25)
 """Parts of the free memory that pieces may take at first."""
-LEAST_GAIN, MUCH_WORSE = 1e-6, 1.05
+LEAST_GAIN, MUCH_WORSE = 2e-4, 1.05
 ANY, IMAGES = Cut(1, 1), Key("x", 0)
 FEW = 8
 """Networks with no more stages may be cut behind each one, others behind the smallest results."""
@@ -75,7 +75,7 @@ class _Search:
         """The best plan found; None if none fits."""
         for borders in dict.fromkeys((self._few(), tuple(range(1, self._last)))):
             starts = [self._start((0, *borders, self._last), int(share * self._free)) for share in SHARES]
-            found = [self._improved(plan) for plan in starts if plan is not None]
+            found = [self._improved(_on_device(plan)) for plan in starts if plan is not None]
             if found:
                 return min(found, key=lambda plan: plan.seconds)
         return None
@@ -230,6 +230,12 @@ class _Search:
         """The cut of the forward phase of the last segment."""
         rows = segment.backward.rows == self._height(segment, False)
         return Cut(segment.backward.images, self._height(segment, True)) if rows else segment.forward
+
+
+def _on_device(plan: TrainingPlan) -> TrainingPlan:
+    """The plan with everything on the device, if that fits."""
+    whole = replace(plan, on_device=frozenset(key for key, _, _ in plan.lifetimes() if key != IMAGES))
+    return whole if _fits(whole) else plan
 
 
 def _fits(plan: TrainingPlan) -> bool:
