@@ -39,6 +39,7 @@ ROWS = {
 """Channels, filters, and rows of a square image."""
 BUDGET = 8_000_000_000
 SAMPLES = 24
+KINDS = ("in", "routine", "out")
 
 
 @dataclass
@@ -110,16 +111,28 @@ def seconds_of(machine: Any, layer: Layer, calls: int) -> tuple[list[float], Sta
     return times[1:-1], counts
 
 
+def busy_seconds(layer: Layer) -> dict[str, float]:
+    """For how long each kind of operation runs in a call whose operations are recorded, and all together."""
+    with gpu.CudaMachine([0], record=True) as machine:
+        for _ in range(2):
+            begin = len(machine.timeline)
+            gpu.outofcore.conv2d(layer.x, layer.w, device=machine, out=layer.y, memory_budget=BUDGET)
+        records = [*machine.timeline][begin:]
+    busy = {kind: sum(one.end - one.start for one in records if one.kind == kind) for kind in KINDS}
+    return {**busy, "all": max(one.end for one in records) - min(one.start for one in records)}
+
+
 def measured(names: Sequence[str], images: int, calls: int, peers: bool) -> Iterator[Row]:
     """The rows."""
     for name in names:
+        layer = layer_of(name, images)
         with gpu.CudaMachine([0]) as machine:
-            yield row_of(machine, name, images, calls, peers)
+            row = row_of(machine, name, layer, calls, peers)
+        yield replace(row, params={**row.params, "busy_seconds": busy_seconds(layer)})
 
 
-def row_of(machine: Any, name: str, images: int, calls: int, peers: bool) -> Row:
+def row_of(machine: Any, name: str, layer: Layer, calls: int, peers: bool) -> Row:
     """Measure a row."""
-    layer = layer_of(name, images)
     start = time.perf_counter()
     for array in (layer.x, layer.w, layer.y):
         machine.pin(array)
@@ -139,13 +152,14 @@ def row_of(machine: Any, name: str, images: int, calls: int, peers: bool) -> Row
     copies = rates.together(rates.into(counts.bytes_in), rates.out(counts.bytes_out))
     compute = found.get("in-core", layer.operations / rates.operations_per_second)
     params = {
-        "images": images,
+        "images": len(layer.x),
         "budget": BUDGET,
         "runs": times,
         "tflops": float(f"{layer.operations / seconds / 1e12:.4g}"),
         "bound_seconds": max(copies, compute),
         "copy_seconds": copies,
         "compute_seconds": compute,
+        "run_seconds": counts.seconds,
         "model_seconds": counts.predicted_seconds,
         "model_error": round(counts.model_error, 4),
         "pieces": vars(pieces),

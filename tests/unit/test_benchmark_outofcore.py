@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from benchmark_scripts import scripts
-from gpu.cuda_machine import CudaMachine
 from gpu.outofcore import calibration
 from reference.training import conv2d
 from support.fake_gpus import gpus
@@ -27,15 +26,14 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def test_a_row_has_times_bounds_and_the_model(gpus):
     found = gpus()
-    with CudaMachine() as machine:
-        row = outofcore.row_of(machine, "ooc/small", 5, 2, False)
-        assert not machine.pinned()
+    (row,) = outofcore.measured(["ooc/small"], 5, 2, False)
     assert len(row.params["runs"]) == 2
     assert row.ours > 0
     assert row.params["bytes_out"] == 4 * 5 * 4 * 36
     assert row.params["error"] <= 1
     assert row.params["bound_seconds"] >= row.params["copy_seconds"] > 0
     assert row.params["model_seconds"] > 0
+    assert max(row.params["busy_seconds"].values()) == row.params["busy_seconds"]["all"] > 0
     assert found.is_clean()
 
 
