@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from itertools import product
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+import gpu.blas3
 import gpu.outofcore
 from gpu.cuda_machine import CudaMachine, RoutineError
+from gpu.cuda_machine import machine as machine_module
+from gpu.cuda_machine.library import CUDNN, Library
 from gpu.outofcore import Options, Pieces, Rates
 from gpu.outofcore.on_host import SUMS, Window
 from gpu.outofcore.padding import axis_of
 from gpu.outofcore.problem import FORMS
-from reference.errors import LaunchError
+from reference.errors import LaunchError, MissingExtraError
 from reference.training import ACTIVATIONS, error_of
 from support.fake_gpus import gpus
 from support.outofcore_calls import LAYERS, WHOLE, Layer, parts_of
@@ -142,3 +147,33 @@ def test_padding_of_pieces_is_that_of_their_windows() -> None:
             for p in range(outputs)
         ]
         np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+# ---------------------------------------------------------------------------------------------- libraries
+
+
+def test_a_missing_library_is_reported_with_what_to_install() -> None:
+    library = Library("libnothing.so.1", "nothing/lib", "nothing needs it", "nothing")
+    with pytest.raises(MissingExtraError, match=r"nothing needs it[\s\S]*pip install nothing"):
+        library.load()
+
+
+def test_a_library_is_looked_for_in_packages_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    toolkit, package = tmp_path / "toolkit" / "lib64", tmp_path / "nvidia" / "cudnn" / "lib"
+    for folder in (toolkit, package):
+        folder.mkdir(parents=True)
+        (folder / CUDNN.file).write_text("")
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "toolkit"))
+    spec = SimpleNamespace(submodule_search_locations=[str(tmp_path / "nvidia")])
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: spec)
+    assert list(CUDNN.candidates()) == [
+        str(package / "libcudnn.so.9"), str(toolkit / "libcudnn.so.9"), "libcudnn.so.9",
+    ]  # fmt: skip
+
+
+def test_blas3_does_not_load_cudnn(gpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus()
+    monkeypatch.setattr(machine_module, "CUDNN", None)
+    a = np.ones((3, 3), order="F")
+    with CudaMachine() as machine:
+        np.testing.assert_array_equal(gpu.blas3.dgemm(1.0, a, a, device=machine), 3 * a)
