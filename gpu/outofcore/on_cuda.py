@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from gpu.cuda_machine.convolutions import Convolution, Four, View
 from gpu.cuda_machine.memory import Place
 from gpu.cuda_machine.queues import Queue, Volume
+from gpu.outofcore.on_host import Window
 from gpu.outofcore.padding import Axis, axes_of
 from gpu.outofcore.problem import Layout
 from gpu.outofcore.workspace import aligned
@@ -22,6 +24,12 @@ from reference.errors import LaunchError
 if TYPE_CHECKING:
     from gpu.outofcore.routines import TileRoutine
 
+_NAMES = {
+    "conv2d": ("x", "w", "y"),
+    "conv2d_backward_data": ("y", "w", "x"),
+    "conv2d_backward_filter": ("x", "y", "w"),
+}
+"""The operands and the output of each routine."""
 _ALIGNMENT = 16
 """Of addresses; engines gain nothing from more."""
 
@@ -95,64 +103,80 @@ def choose_engine(queue: Queue, routine: TileRoutine) -> float | None:
 
 def call_of(routine: TileRoutine) -> Call | None:
     """The call of cuDNN for a routine; None if no window covers a pixel, so that all sums are empty."""
-    tensors = _tensors(routine)
-    views = {name: _view(shape, routine.layout) for name, shape in tensors.items()}
-    x, item, window = views["x"], routine.output.dtype.itemsize, routine.window
+    dtype = routine.output.dtype
+    return _call(
+        routine.name,
+        dtype.name,
+        dtype.itemsize,
+        routine.tf32,
+        routine.layout,
+        routine.shapes,
+        routine.window,
+        routine.updates,
+    )
+
+
+@lru_cache(4096)
+def _call(
+    name: str,
+    dtype: str,
+    item: int,
+    tf32: bool,
+    layout: Layout,
+    shapes: tuple[tuple[int, ...], ...],
+    window: Window,
+    updates: bool,
+) -> Call | None:
+    """The call for a kind of routines, of which a call of the user has few."""
+    views = {tensor: _view(shape, layout) for tensor, shape in zip(_NAMES[name], shapes, strict=True)}
+    x = views["x"]
     axes = axes_of(window, x.sizes, views["w"].sizes, views["y"].sizes)
     if axes is None:
         return None
     down, across = axes
     begin = (down.first * x.strides[2] + across.first * x.strides[3]) * item
     aligned_to = _ALIGNMENT if begin % _ALIGNMENT == 0 else item
-    views["x"] = View((*x.sizes[:2], down.size, across.size), x.strides, aligned_to)
     convolution = Convolution(
-        routine.name,
-        routine.output.dtype.name,
-        routine.tf32,
-        **views,
+        name,
+        dtype,
+        tf32,
+        View((*x.sizes[:2], down.size, across.size), x.strides, aligned_to),
+        views["w"],
+        views["y"],
         before=(down.before, across.before),
         after=(down.after, across.after),
         stride=window.stride,
         dilation=window.dilation,
-        updates=routine.updates,
+        updates=updates,
     )
     is_partial = (down.size, across.size) != x.sizes[2:]
-    if routine.name != "conv2d_backward_filter" or (
-        not is_partial and convolution.before == convolution.after
-    ):
+    is_equal = not is_partial and convolution.before == convolution.after
+    if name != "conv2d_backward_filter" or is_equal:
         return Call(convolution, begin, None, is_partial)
-    sizes: Four = (
-        *x.sizes[:2],
-        *(
-            (views["y"].sizes[axis + 2] - 1) * window.stride[axis]
-            + (views["w"].sizes[axis + 2] - 1) * window.dilation[axis]
-            + 1
-            for axis in (0, 1)
-        ),
-    )  # pyright: ignore[reportAssignmentType]
-    view = View(sizes, _strides(sizes, routine.layout))
-    pixels = [
+    padded = _padded(convolution, axes, item, layout)
+    convolution = replace(convolution, x=padded.view, before=(0, 0), after=(0, 0))
+    return Call(convolution, begin, padded, is_partial)
+
+
+def _padded(of: Convolution, axes: tuple[Axis, Axis], item: int, layout: Layout) -> Padded:
+    """The copy of images in which windows begin at the first pixel and end at the last one."""
+    height, width = (
+        (of.y.sizes[axis + 2] - 1) * of.stride[axis] + (of.w.sizes[axis + 2] - 1) * of.dilation[axis] + 1
+        for axis in (0, 1)
+    )
+    sizes = (*of.x.sizes[:2], height, width)
+    down, across = (
         replace(axis, size=min(axis.size, size - axis.before))
-        for axis, size in zip(axes, sizes[2:], strict=True)
-    ]
-    padded = Padded(view, (pixels[0], pixels[1]), aligned(math.prod(sizes) * item))
-    return Call(replace(convolution, x=view, before=(0, 0), after=(0, 0)), begin, padded, is_partial)
-
-
-def _tensors(routine: TileRoutine) -> dict[str, tuple[int, ...]]:
-    """The shapes of x, w and y."""
-    names = {
-        "conv2d": ("x", "w", "y"),
-        "conv2d_backward_data": ("y", "w", "x"),
-        "conv2d_backward_filter": ("x", "y", "w"),
-    }
-    return dict(zip(names[routine.name], routine.shapes, strict=True))
+        for axis, size in zip(axes, (height, width), strict=True)
+    )
+    nbytes = aligned(math.prod(sizes) * item)
+    return Padded(View(sizes, _strides(sizes, layout)), (down, across), nbytes)
 
 
 def _addresses(queue: Queue, routine: TileRoutine, call: Call) -> dict[str, int]:
     """The addresses of x, w and y."""
     tiles = (*routine.operands, routine.output)
-    found = {name: queue.address(tile) for name, tile in zip(_tensors(routine), tiles, strict=True)}
+    found = {name: queue.address(tile) for name, tile in zip(_NAMES[routine.name], tiles, strict=True)}
     if call.padded:
         return {**found, "x": _workspace(queue, routine).address}
     return {**found, "x": found["x"] + call.start}
@@ -185,14 +209,14 @@ def _copy_padded(queue: Queue, routine: TileRoutine, call: Call, padded: Padded,
     down, across = padded.pixels
     queue.clear(Place(workspace.address, padded.nbytes), padded.nbytes, 1)
     start = (down.before * strides[2] + across.before * strides[3]) * item
-    source = Place(queue.address(routine.operands[0]) + call.start, routine_row(routine) * item)
+    source = Place(queue.address(routine.operands[0]) + call.start, _row(routine) * item)
     target = Place(workspace.address + start, width * pixel * item)
     volume = Volume(planes, down.size, rows, height)
     queue.copy_volume(source, target, across.size * pixel * item, volume)
     return left
 
 
-def routine_row(routine: TileRoutine) -> int:
+def _row(routine: TileRoutine) -> int:
     """The elements of a row of the images."""
     shape = routine.shapes[0]
     return shape[3] if routine.layout == "NCHW" else shape[2] * shape[3]

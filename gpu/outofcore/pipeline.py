@@ -101,12 +101,17 @@ class Pipeline:
         seen: set[object] = set()
         for task in tasks:
             for number, step in enumerate(task.steps):
-                own = tuple(slots[piece.tensor] for piece in (*step, task.output))
-                routine = self._routine(task, own, number)
-                kind = routine.shapes, routine.window, routine.updates
+                pieces = (*step, task.output)
+                sizes = tuple((len(one.first), len(one.channels), len(one.rows or ())) for one in pieces)
+                kind = sizes, self._window(pieces), number > 0
                 if kind not in seen:
                     seen.add(kind)
-                    yield routine
+                    yield self._routine(task, tuple(slots[piece.tensor] for piece in pieces), number)
+
+    def _window(self, pieces: tuple[Piece, ...]) -> Window:
+        """The convolution of pieces of all tensors."""
+        of = {piece.tensor: piece for piece in pieces}
+        return window_of(self._problem, of["x"], of["w"], of["y"])
 
     # ------------------------------------------------------------------------------------------- steps
 
@@ -182,7 +187,7 @@ class Pipeline:
         of = {piece.tensor: piece for piece in pieces}
         return TileRoutine(
             problem.routine,
-            window_of(problem, of["x"], of["w"], of["y"]),
+            self._window(pieces),
             problem.layout,
             (first, second),
             output,
