@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -41,41 +41,28 @@ class Layers:
         self._engines: dict[tuple[int, Convolution, int], Engine] = {}
         self._graphs: list[tuple[int, Engines]] = []
 
-    def choose(self, queue: Queue, of: Convolution, addresses: Addresses, workspace: Place) -> float | None:
-        """Time the engines for a convolution on memory whose values do not matter, and keep the fastest.
+    def choose(self, queue: Queue, of: Convolution, addresses: Addresses, workspace: Place) -> None:
+        """Time the engines for a convolution on memory whose values do not matter, and keep the fastest."""
 
-        Returns
-        -------
-        float, optional
-            Its seconds; None if an engine is kept already, or only one was found.
-        """
-        key = queue.device, of, workspace.pitch
-        if key in self._engines:
-            return None
-        graph = Engines(self.cudnn, self._handle(queue), of, workspace.pitch)
-        self._graphs.append((queue.device, graph))
-        found = list(islice(graph.found(), _TRIED))
-        if not found:
-            raise _no_engine(of, queue.device, workspace.pitch)
-        times: dict[Engine, float] = {}
-        for engine in found if len(found) > 1 else ():
-            with suppress(RoutineError):  # one that refuses to run is not taken
-                times[engine] = self._seconds(queue, engine, addresses, workspace.address)
-        best = min(times, key=lambda one: times[one]) if times else found[0]
-        graph.keep(best)
-        self._engines[key] = best
-        return times.get(best)
+        def seconds(engine: Engine) -> float:
+            try:
+                return self._seconds(queue, engine, addresses, workspace.address)
+            except RoutineError:  # one that refuses to run is the last choice
+                return math.inf
+
+        self._engine(queue, of, workspace.pitch, seconds)
 
     def convolve(self, queue: Queue, of: Convolution, addresses: Addresses, workspace: Place) -> None:
         """Queue a convolution; ``workspace`` is an address and a size.
+
+        The engine is the one that was chosen, or else the first one of cuDNN's heuristic.
 
         Raises
         ------
         RoutineError
             If cuDNN has no engine for it.
         """
-        self.choose(queue, of, addresses, workspace)
-        engine = self._engines[queue.device, of, workspace.pitch]
+        engine = self._engine(queue, of, workspace.pitch, None)
         engine.queue(self._handle(queue), queue.device, addresses, workspace.address)
 
     def finish(self, queue: Queue, of: View, dtype: str, result: int, bias: int, activation: str) -> None:
@@ -101,6 +88,22 @@ class Layers:
         handle = self._handles[device]
         self.cudnn.call("cudnnSetStream", handle, int(queue.stream), device=device)
         return handle
+
+    def _engine(
+        self, queue: Queue, of: Convolution, workspace: int, seconds: Callable[[Engine], float] | None
+    ) -> Engine:
+        """The engine that is kept for a convolution; if none is, the fastest, or without times the first."""
+        key = queue.device, of, workspace
+        if key not in self._engines:
+            graph = Engines(self.cudnn, self._handle(queue), of, workspace)
+            self._graphs.append((queue.device, graph))
+            found = list(islice(graph.found(), _TRIED if seconds else 1))
+            if not found:
+                raise _no_engine(of, queue.device, workspace)
+            best = min(found, key=seconds) if seconds and len(found) > 1 else found[0]
+            graph.keep(best)
+            self._engines[key] = best
+        return self._engines[key]
 
     def _seconds(self, queue: Queue, engine: Engine, addresses: Addresses, workspace: int) -> float:
         """The time of an engine, after a run that does not count."""

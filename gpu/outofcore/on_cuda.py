@@ -90,15 +90,13 @@ def queue_routine(queue: Queue, routine: TileRoutine) -> None:
         )
 
 
-def choose_engine(queue: Queue, routine: TileRoutine) -> float | None:
+def choose_engine(queue: Queue, routine: TileRoutine) -> None:
     """Choose the engine of a routine, on the memory of its pieces: see `Layers.choose`."""
-    call = call_of(routine)
-    if call is None:
-        return None
-    workspace = _workspace(queue, routine)
-    if call.padded:
-        workspace = _behind(workspace, call.padded)
-    return queue.layers.choose(queue, call.convolution, _addresses(queue, routine, call), workspace)
+    call, workspace = call_of(routine), _workspace(queue, routine)
+    if call is not None:
+        if call.padded:
+            workspace = _behind(workspace, call.padded)
+        queue.layers.choose(queue, call.convolution, _addresses(queue, routine, call), workspace)
 
 
 def call_of(routine: TileRoutine) -> Call | None:

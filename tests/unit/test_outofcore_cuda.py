@@ -79,6 +79,15 @@ def test_an_engine_is_chosen_once(gpus) -> None:
         assert len(found.cudnn.handles) == 1
 
 
+def test_routines_that_nobody_prepared_are_right(gpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CudaMachine, "prepare", lambda *given: None)
+    found, layer = gpus(), Layer()
+    with CudaMachine() as machine:
+        result = layer.run("conv2d", machine, pieces=Pieces(9, 9, 1, 9), options=OPTIONS)
+    assert layer.error("conv2d", result) <= 1
+    assert len(found.cudnn.executed) == layer.images[1]
+
+
 def test_without_a_workspace_only_engines_that_need_none_run(gpus) -> None:
     found, layer = gpus(), Layer()
     with CudaMachine() as machine:
