@@ -131,7 +131,7 @@ def test_inputs_of_every_case_are_pinned():
         "H200, 1 x the least budget",
         "sgemm trans_a=T trans_b=T, alpha -1.0, beta 0.75, a 1 x 4 C, b 8 x 1 C, c 4 x 8 C, tiles of 8, "
         "H200, 2 x the least budget, cache False, order fifo, steal False, streams 8, allocation native, "
-        "advance batch, addend first, ahead 2, station 3",
+        "advance batch, addend first, station 3",
         "conv2d, x (2, 4, 4, 2), w (1, 4, 1, 1), stride (2, 3), padding SAME, dilation (2, 1), groups 1,"
         " layout NCHW, bias True, activation None, pieces of 1 images, all rows, 4 channels, 1 filters, "
         "5 x the least budget, exhaustive, depth 2, filters resident, float16, Everest",
