@@ -87,6 +87,9 @@ def picture(arguments: list[str]) -> str:
     trace.add_argument("topology")
     kinds.add_parser("ooc-curves").add_argument("figure", type=int)
     kinds.add_parser("ooc-layers")
+    step = kinds.add_parser("training-step")
+    for name in ("batch", "budget"):
+        step.add_argument(name, type=int)
     options = vars(parser.parse_args(arguments))
     kind = options.pop("kind")
     own = {
@@ -101,6 +104,7 @@ def picture(arguments: list[str]) -> str:
         "ooc-trace": ooc_trace_of,
         "ooc-curves": ooc_curves_of,
         "ooc-layers": ooc_layers_of,
+        "training-step": training_step_of,
     }
     draw = own.get(kind) or getattr(import_module("simwarp.draw"), kind)
     text = f"<pre><code>{escape(draw(**options))}</code></pre>"
@@ -395,4 +399,23 @@ def ooc_layers_of(svg: bool = False) -> str:
     return "\n".join(
         f"{layer}: " + ", ".join(f"{name} {seconds:.3f} s" for name, (seconds, _) in group.items())
         for layer, group in groups.items()
+    )
+
+
+def training_step_of(batch: int, budget: int, svg: bool = False) -> str:
+    """The predicted timeline of a step of ``simwarp ooc train`` above that of a simulated machine."""
+    machines, report = (import_module(f"simwarp.lab.{name}") for name in ("machines", "outofcore.report"))
+    outofcore, train = (import_module(name) for name in ("gpu.outofcore", "simwarp.cli.ooc_train"))
+    on = machines.host(machines.topology_of("H200"))
+    options = outofcore.TrainingOptions(accumulation=False)
+    network = train.digits_network()
+    trainer = outofcore.Trainer(network, batch, device=on.machine, memory_budget=budget, options=options)
+    runs = report.step_of(trainer.explain(), on)
+    if svg:
+        drawn: str = import_module("simwarp.draw.machine").to_svg(runs)
+        return drawn
+    return f"{trainer.explain()}\n" + "\n".join(
+        f"{run['device']}: {run['seconds'] * 1e6:.1f} µs, "
+        + ", ".join(f"{kind} {seconds * 1e6:.1f} µs" for kind, seconds in run["busy"].items())
+        for run in runs
     )

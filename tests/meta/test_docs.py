@@ -509,6 +509,15 @@ def test_the_page_of_larger_convolutions_has_its_pictures_and_table_4() -> None:
     assert "conv1_2 (64 × 64): HtoD 1.385 s, computation 0.499 s, DtoH 1.385 s" in rendered
 
 
+def test_the_page_of_training_has_the_timeline_of_a_step() -> None:
+    drawn = page_module("page_pictures").training_step_of(32, 60_000)
+    plan, times = drawn.splitlines()[0], drawn.splitlines()[-2:]
+    assert plan.startswith("3 segments, 32 images")
+    assert [line.partition(":")[0] for line in times] == ["model", "sim"]
+    assert times[0].partition(":")[2] == times[1].partition(":")[2]
+    assert "<svg" in page_module("page_pictures").training_step_of(32, 60_000, svg=True)
+
+
 def test_a_line_of_table_4_has_the_printed_rate_and_ours() -> None:
     rows = [
         {"figure": "table 4", "case": "x", "printed": of * 1e9, "rate": of * 1.1e9} for of in (10, 20, 30)

@@ -59,6 +59,26 @@ def test_a_resumed_training_ends_like_one_without_a_stop(capsys: Any, tmp_path: 
     assert "sgd=" in capsys.readouterr().err
 
 
+@pytest.mark.slow
+def test_the_digits_give_the_same_weights_in_core_and_out_of_core(capsys: Any, tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    weights: list[dict[str, Any]] = []
+    for name, budget, segments in (("in", "100000000", 1), ("out", "60000", 3)):
+        path = str(tmp_path / f"{name}.npz")
+        arguments = ("--budget", budget, "--epochs", "2", "--checkpoint", path, "--json")
+        facts = report(capsys, *arguments, *([] if segments == 1 else ["--no-accumulation", "--batch", "64"]))
+        assert facts["segments"] == segments
+        assert facts["device_bytes"] <= int(budget)
+        assert facts["accuracy"] > 0.8
+        with np.load(path) as found:
+            weights.append({key: found[key] for key in found.files if found[key].dtype == np.float32})
+    inside, outside = weights
+    assert inside.keys() == outside.keys()
+    assert len(inside) >= 6
+    for name, array in inside.items():
+        np.testing.assert_array_equal(array, outside[name])
+
+
 @pytest.mark.usefixtures("few")
 def test_ctrl_c_exits_like_other_commands(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(self: Any, x: Any, labels: Any) -> float:

@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 
 import gpu.outofcore
+from gpu.host_memory import shown
+from gpu.outofcore.networks.plan import TrainingPlan
+from gpu.outofcore.networks.rehearsal import rehearse
 from gpu.outofcore.run import compute
 from reference.types.timeline import Timeline
 from simwarp.lab.machines import Host
@@ -103,6 +106,19 @@ def runs_of(facts: Facts) -> list[Facts]:
     both = (("model", facts["predicted"]), (facts["device"], facts["measured"]))
     names = {name: facts[name] for name in ("machine", "gpus")}
     return [{"call": call, "device": device, **names, **found} for device, found in both]
+
+
+def step_of(plan: TrainingPlan, on: Host) -> list[Facts]:
+    """The timelines of a training step, predicted and on a new machine without values, as runs to draw."""
+    rehearse(plan, on.machine)
+    call = f"a step of {plan.batch} images, {len(plan.segments)} segments, {shown(plan.device.nbytes)}"
+    names = {"call": call, "machine": on.name, "gpus": list(on.gpus)}
+    both = (("model", plan.timeline), (on.device, on.machine.timeline))
+    operations = sum(one.operations for one in plan.timeline)
+    return [
+        {"device": device, **names, **_outcome(timeline, operations), "timeline": _records(timeline)}
+        for device, timeline in both
+    ]
 
 
 def busy(timeline: Timeline) -> dict[str, float]:
