@@ -15,6 +15,7 @@ import pytest
 import gpu
 import reference
 import simwarp
+from support.pages import page_module
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "edges.py"
@@ -92,14 +93,14 @@ def test_the_script_reports_a_wrong_edge(monkeypatch: pytest.MonkeyPatch, edges:
 
 @pytest.mark.slow
 def test_the_page_shows_the_edges_of_the_simulator() -> None:
-    hooks = load(ROOT / "docs" / "hooks.py")
+    hooks = page_module()
     page = hooks.on_page_markdown(f"# Edges\n\n{hooks.EDGES_MARKER}\n")
     assert '<img alt="A photograph' in page
     assert 'src="data:image/png;base64,iVBOR' in page
 
 
 def test_the_page_shows_window_positions() -> None:
-    tensorflow, pytorch = load(ROOT / "docs" / "hooks.py").same_of(8, 3, 2).split("PyTorch")
+    tensorflow, pytorch = page_module("page_pictures").same_of(8, 3, 2).split("PyTorch")
     assert "0 before, 1 after" in tensorflow
     assert "padding=1: 1 before, 1 after" in pytorch
     assert tensorflow.count("pad |") == pytorch.count("pad |") == 1
