@@ -94,7 +94,7 @@ def test_the_script_reports_a_wrong_edge(monkeypatch: pytest.MonkeyPatch, edges:
 @pytest.mark.slow
 def test_the_page_shows_the_edges_of_the_simulator() -> None:
     hooks = page_module()
-    page = hooks.on_page_markdown(f"# Edges\n\n{hooks.EDGES_MARKER}\n")
+    page = hooks.on_page_markdown(f"# Edges\n\n{page_module('page_pictures').EDGES_MARKER}\n")
     assert '<img alt="A photograph' in page
     assert 'src="data:image/png;base64,iVBOR' in page
 
