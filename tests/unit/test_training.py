@@ -165,7 +165,7 @@ def test_parameters_stay_on_the_device_if_they_fit() -> None:
 @pytest.mark.parametrize("name", NETWORKS)
 def test_training_is_that_of_the_definitions(name: str) -> None:
     # Each number is rounded once, by 2**-24 of itself. A gradient goes through at most 7 layers forward and
-    # back, and two steps: about 30 roundings of what it is a sum of. Sums have some cancellation.
+    # back, and two steps, so about 30 roundings change it. Terms may cancel: 4 times as much is allowed.
     sample, found = in_core(name)
     expected = by_definition(sample)
     for key, value in expected.items():

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
-from gpu.outofcore.workspace import ALIGNMENT
+from gpu.outofcore.workspace import aligned
 
 K = TypeVar("K", bound=Hashable)
 
@@ -54,8 +54,3 @@ def pack(blocks: Sequence[Block[K]]) -> Packed[K]:
         placed.sort(key=lambda one: one[0])
     ends = (start + aligned(block.nbytes) for start, block in placed)
     return Packed({block.key: start for start, block in placed}, max(ends, default=0))
-
-
-def aligned(nbytes: int) -> int:
-    """Bytes up to where the next block may start."""
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu.machine import Event, Memory, Tile
-from gpu.outofcore.networks.lifetimes import aligned
 from gpu.outofcore.networks.phases import ITEM, LABELS, LOSS, Key, Phase, Piece
 from gpu.outofcore.networks.plan import Parameter, TrainingPlan
+from gpu.outofcore.workspace import aligned
 
 Array = npt.NDArray[Any]
 FLOAT = np.dtype(np.float32)

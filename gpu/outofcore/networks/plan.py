@@ -9,9 +9,10 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from gpu.outofcore.networks.layers import Network
-from gpu.outofcore.networks.lifetimes import Block, Packed, aligned, pack
+from gpu.outofcore.networks.lifetimes import Block, Packed, pack
 from gpu.outofcore.networks.phases import ITEM, LABELS, LOSS, Cut, Key, Phase
 from gpu.outofcore.rates import Rates
+from gpu.outofcore.workspace import aligned
 from reference.types.timeline import Timeline
 
 
