@@ -77,6 +77,8 @@ class Convolution:
     stride, dilation : (int, int)
     updates : bool
         Whether the result is added to what its memory holds.
+    transforms : bool
+        Whether Winograd's and Fourier transforms may be used.
     """
 
     routine: str
@@ -90,6 +92,7 @@ class Convolution:
     stride: Two
     dilation: Two
     updates: bool
+    transforms: bool = False
 
     @property
     def refused(self) -> frozenset[int]:
@@ -99,7 +102,8 @@ class Convolution:
         are within it, but nobody can test them.
         """
         exact = {TENSOR_CORE, DOWN_CONVERTS} if self.dtype == "float32" and not self.tf32 else set[int]()
-        return frozenset({FFT, WINOGRAD, REDUCED_SUMS, NONDETERMINISTIC} | exact)
+        transforms = set[int]() if self.transforms else {FFT, WINOGRAD}
+        return frozenset({REDUCED_SUMS, NONDETERMINISTIC} | transforms | exact)
 
 
 class Engine:

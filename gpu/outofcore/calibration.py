@@ -88,7 +88,8 @@ def key_of(problem: Problem) -> str:
     numbers = [problem.channels, problem.filters, problem.groups, *vars(problem.plane).values()]
     math = "tf32" if problem.tf32 else problem.dtype.name
     workspace = "" if problem.workspace is None else f" {problem.workspace}"
-    return f"{problem.routine} {problem.layout} {math} {' '.join(map(str, numbers))}{workspace}"
+    how = f"{math} transforms" if problem.transforms else math
+    return f"{problem.routine} {problem.layout} {how} {' '.join(map(str, numbers))}{workspace}"
 
 
 # --------------------------------------------------------------------------------------------------

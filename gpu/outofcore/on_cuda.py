@@ -111,6 +111,7 @@ def call_of(routine: TileRoutine) -> Call | None:
         routine.shapes,
         routine.window,
         routine.updates,
+        routine.transforms,
     )
 
 
@@ -124,6 +125,7 @@ def _call(
     shapes: tuple[tuple[int, ...], ...],
     window: Window,
     updates: bool,
+    transforms: bool,
 ) -> Call | None:
     """The call for a kind of routines, of which a call of the user has few."""
     views = {tensor: _view(shape, layout) for tensor, shape in zip(_NAMES[name], shapes, strict=True)}
@@ -146,6 +148,7 @@ def _call(
         stride=window.stride,
         dilation=window.dilation,
         updates=updates,
+        transforms=transforms,
     )
     is_partial = (down.size, across.size) != x.sizes[2:]
     is_equal = not is_partial and convolution.before == convolution.after

@@ -36,7 +36,11 @@ class Options:
         machine rounds them, too. Other dtypes are not affected.
     workspace : int, optional
         The bytes for routines of GPUs beside their pieces. Default: what engines need that convert pieces to
-        another layout, which can be 100 times as fast; on simulated machines none.
+        another layout, which can be 100 times as fast, or that transform them; on simulated machines none.
+    transforms : bool
+        Whether GPUs may compute float32 without TF32 by Winograd's and Fourier transforms. They are faster,
+        but errors are bounded by the largest terms of a result, not by those of each number:
+        `reference.training.error_of` with ``transforms=True``. Other dtypes and TF32 are not affected.
 
     Raises
     ------
@@ -58,6 +62,7 @@ class Options:
     rates: Rates | None = None
     math: Math = "fp32"
     workspace: int | None = None
+    transforms: bool = False
 
     def __post_init__(self) -> None:
         check_option("planner", self.planner, PLANNERS, "how the sizes of pieces are searched")

@@ -198,6 +198,7 @@ class Pipeline:
             operations=operations_of(problem, of["w"], of["y"]),
             tf32=problem.tf32,
             workspace=self._workspace,
+            transforms=problem.transforms,
         )
 
     def _bias(self, output: Piece) -> Tile:

@@ -72,6 +72,8 @@ class Problem:
         Whether operands of float32 may be rounded to TF32.
     workspace : int, optional
         The bytes for routines beside their pieces; None for what GPUs need, see `gpu.outofcore.workspace`.
+    transforms : bool
+        Whether GPUs may take Winograd's and Fourier transforms.
     """
 
     routine: str
@@ -86,6 +88,7 @@ class Problem:
     dtype: np.dtype[Any] = FLOAT
     tf32: bool = False
     workspace: int | None = 0
+    transforms: bool = False
 
     @property
     def form(self) -> Form:

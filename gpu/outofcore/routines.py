@@ -44,6 +44,8 @@ class TileRoutine:
         Whether operands of float32 may be rounded to TF32.
     workspace : Tile, optional
         Memory for the computation, which GPUs use.
+    transforms : bool
+        Whether GPUs may take Winograd's and Fourier transforms.
     """
 
     name: str
@@ -58,6 +60,7 @@ class TileRoutine:
     operations: float
     tf32: bool = False
     workspace: Tile | None = None
+    transforms: bool = False
 
     @property
     def filters(self) -> int:

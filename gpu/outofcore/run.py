@@ -36,9 +36,11 @@ def planned(
     """The plan of a problem for a machine's first device."""
     options = options or Options()
     budget = budget_of(device, memory_budget)
+    is_single, is_tf32 = problem.dtype == np.float32, options.math == "tf32"
     problem = replace(
         problem,
-        tf32=options.math == "tf32" and problem.dtype == np.float32,
+        tf32=is_single and is_tf32,
+        transforms=options.transforms and is_single and not is_tf32,
         workspace=options.workspace if isinstance(device, CudaMachine) else 0,
     )
     if options.rates:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from gpu.outofcore.halo import span
@@ -10,6 +11,7 @@ from gpu.outofcore.padding import axes_of
 from gpu.outofcore.problem import Problem, Tensor
 
 ALIGNMENT = 256
+_TILE, _RESULTS = 6, 4
 SMALL = 1 << 14
 """Bytes, for tables of engines that convert nothing."""
 
@@ -18,8 +20,9 @@ def workspace_of(problem: Problem, nbytes: Mapping[Tensor, int], planes: int, ro
     """The bytes of the workspace, unless the problem says how many.
 
     It holds a piece of each tensor in the other layout, into which cuDNN converts them for most
-    engines, except those for float32 without TF32 in NCHW. The gradient of filters needs a copy of its images
-    if their padding is unequal: see `gpu.outofcore.on_cuda`.
+    engines, except those for float32 without TF32 in NCHW; and a piece of each tensor behind Winograd's
+    transforms, if they may be used. The gradient of filters needs a copy of its images if their padding is
+    unequal: see `gpu.outofcore.on_cuda`.
 
     Parameters
     ----------
@@ -33,7 +36,8 @@ def workspace_of(problem: Problem, nbytes: Mapping[Tensor, int], planes: int, ro
         return aligned(problem.workspace)
     is_plain = problem.layout == "NCHW" and problem.dtype.itemsize == 4 and not problem.tf32
     converted = 0 if is_plain and problem.form.output != "w" else sum(nbytes.values())
-    return aligned(SMALL + converted) + _padded(problem, planes, rows)
+    transformed = _transformed(problem, nbytes) if problem.transforms else 0
+    return aligned(SMALL + max(converted, transformed)) + _padded(problem, planes, rows)
 
 
 def aligned(nbytes: int) -> int:
@@ -43,6 +47,17 @@ def aligned(nbytes: int) -> int:
     512
     """
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+def _transformed(problem: Problem, nbytes: Mapping[Tensor, int]) -> int:
+    """The bytes of a piece of each tensor behind Winograd's transforms.
+
+    Tiles of 6 x 6 pixels cover 4 x 4 results; those at the edges may cover fewer.
+    """
+    plane = problem.plane
+    covered = math.prod(-(-size // _RESULTS) * _TILE / size for size in (plane.out_height, plane.out_width))
+    taps = _TILE**2 / (plane.filter_height * plane.filter_width)
+    return math.ceil(max(covered, 1) * (nbytes["x"] + nbytes["y"]) + max(taps, 1) * nbytes["w"])
 
 
 def _padded(problem: Problem, planes: int, rows: int | None) -> int:

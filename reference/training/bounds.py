@@ -6,7 +6,21 @@ the dtype once for each part that a sum is cut in, once for a bias and once for 
 TF32 have lost what float32 has behind ten bits, by rounding or cutting. Tensor cores cut what they align, so
 with them a rounding counts twice.
 
-Source: Higham, Accuracy and Stability of Numerical Algorithms, second edition, sections 3.1 and 4.2.
+Winograd's and Fourier transforms mix the pixels of a tile, so their errors are bounded by the largest values
+of planes. Their worst case exceeds the results of a few hundred channels. So their bound takes roundings as
+independent, with mean 0: a number is beyond it with a probability of 2 exp(-λ² / 2), which is 3e-8 for
+λ = 6. With Winograd's matrices A, B and G in one dimension, and sums of n terms, it is
+
+    λ u √n  Σ_channels max|x| Σ|w|  max_o Σ_i (|A_oi| max_k |G_ik| Σ_j |B_ij|)²
+
+where the last factor has no root, as there are two dimensions. Fourier transforms of up to 256 x 256 pixels
+are within it.
+
+Sources: Higham, Accuracy and Stability of Numerical Algorithms, second edition, sections 3.1, 4.2 and 24.1;
+Barabasz et al., Error Analysis and Improving the Accuracy of Winograd Convolution for Deep Neural Networks,
+ACM TOMS 46 (2020), section 4; Higham and Mary, A New Approach to Probabilistic Rounding Error Analysis, SIAM
+J. Sci. Comput. 41 (2019), theorem 2.4; Lavin and Gray, Fast Algorithms for Convolutional Neural Networks,
+CVPR 2016.
 """
 
 from __future__ import annotations
@@ -30,6 +44,10 @@ _SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133}
 """The smallest number above 0."""
 _TF32_UNIT = 2.0**-10
 """Of an operand that is cut to TF32."""
+_SMALL_TILES, _LARGE_TILES = 414, 10_943
+"""The last factor: for tiles of up to 8 x 8 pixels, which filters of up to 3 rows have, and of 9 x 9."""
+_TRANSFORMED, _DEVIATIONS = 64, 6
+"""Roundings in the transforms of a term at most, and λ."""
 
 CONVOLUTIONS: dict[str, Callable[..., Array]] = {
     f.__name__: f for f in (conv2d, conv2d_backward_data, conv2d_backward_filter)
@@ -44,6 +62,7 @@ def error_of(
     activation: str | None = None,
     tf32: bool = False,
     parts: int = 1,
+    transforms: bool = False,
     **options: Any,
 ) -> float:
     """Compute the largest error of a convolution, in units of what its result may be off: right up to 1.
@@ -62,6 +81,8 @@ def error_of(
         Whether operands of float32 may have been rounded or cut to TF32.
     parts : int
         Into how many parts sums were cut, each of which is stored: of float16 and bfloat16.
+    transforms : bool
+        Whether Winograd's or Fourier transforms may have been used.
 
     Returns
     -------
@@ -83,8 +104,16 @@ def error_of(
     (True, False)
     """
     given = np.asarray(result)
-    how: dict[str, Any] = {"activation": activation, "dtype": given.dtype, "tf32": tf32, "parts": parts}
-    expected, bound = bounded(routine, *operands, **how, **options)
+    expected, bound = bounded(
+        routine,
+        *operands,
+        activation=activation,
+        dtype=given.dtype,
+        tf32=tf32,
+        parts=parts,
+        transforms=transforms,
+        **options,
+    )
     if given.shape != expected.shape:
         return math.inf
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -100,13 +129,14 @@ def bounded(
     dtype: npt.DTypeLike = "f4",
     tf32: bool = False,
     parts: int = 1,
+    transforms: bool = False,
     **options: Any,
 ) -> tuple[Array, Array]:
     """Compute the result by definition, and how far each number of another result may be from it.
 
     Parameters
     ----------
-    routine, *operands, activation, tf32, parts, **options
+    routine, *operands, activation, tf32, parts, transforms, **options
         As of `error_of`.
     dtype : dtype
         That of the other result.
@@ -142,6 +172,8 @@ def bounded(
         relative = _gamma(2 * count, UNITS["float32"]) + (2.01 * _TF32_UNIT if tf32 else 0)
         stored = parts + len(operands) - 2 if smallest else 0
         bound = (relative + 1.01 * stored * unit) * terms + stored * smallest
+    if transforms:
+        bound = bound + _transformed(routine, absolute, options, UNITS["float32"] if smallest else unit)
     if activation is not None:  # its slope is 1 at most; its own rounding
         result = ACTIVATIONS[activation][0](result)
         bound = bound + 4 * unit * (np.abs(result) + bound) + smallest
@@ -153,6 +185,27 @@ def _absolute(operand: Any) -> Any:
     if operand is None or isinstance(operand, tuple):
         return cast("Any", operand)
     return np.abs(doubles(operand, "an operand"))
+
+
+def _transformed(routine: str, absolute: list[Any], options: dict[str, Any], unit: float) -> Array:
+    """How far transforms may be off beyond the roundings of sums, for each plane of the result."""
+    groups, is_last = options.get("groups", 1), options.get("layout", "NCHW") == "NHWC"
+    planes = (1, 2) if is_last else (2, 3)
+    peaks, sums = absolute[0].max(axis=planes), absolute[1].sum(axis=planes)
+    images = peaks.reshape(len(peaks), groups, -1)
+    if routine == "conv2d_backward_filter":
+        count = math.prod(absolute[1].shape) // sums.shape[1]
+        found = np.einsum("ngc,ngo->goc", images, sums.reshape(len(sums), groups, -1))
+        found, rows = found.reshape(-1, found.shape[2]), np.take(absolute[2], planes).max()
+    else:
+        filters = sums.reshape(groups, -1, sums.shape[1])
+        axes = "ngc,goc->ngo" if routine == "conv2d" else "ngo,goc->ngc"
+        count = images.shape[2]
+        found, rows = np.einsum(axes, images, filters), np.take(absolute[1].shape, planes).max()
+        found = found.reshape(len(found), -1)
+    factor = _SMALL_TILES if rows <= 3 else _LARGE_TILES
+    bound = _DEVIATIONS * math.sqrt(count + _TRANSFORMED) * unit * factor * found
+    return np.expand_dims(bound, planes)
 
 
 def _roundings(routine: str, operands: tuple[Any, ...], options: dict[str, Any]) -> int:

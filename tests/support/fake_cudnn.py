@@ -1,7 +1,8 @@
 """cuDNN on a `FakeDriver`: descriptors, engines and convolutions by their definitions.
 
-Each convolution has three engines. The first one uses TF32, and so is for nobody who did not ask for it; the
-second needs a workspace, and the third none. As in cuDNN 9.19, the gradient of filters takes the padding
+Each convolution has four engines. The first one uses TF32, and so is for nobody who did not ask for it; the
+second needs a workspace, and the third none. The last one uses Winograd's transforms, and is off by a part of
+the largest number everywhere. As in cuDNN 9.19, the gradient of filters takes the padding
 before the images for that behind them, too.
 """
 
@@ -23,7 +24,7 @@ from support.fake_driver import FakeDriver, Work, demand
 TYPES = {0: "p", 1: "i", 3: "l", 4: "f", 6: "p", 7: "i", 8: "i", 11: "i", 15: "p"}
 SIZES = {"p": 8, "i": 4, "l": 8, "f": 4}
 OPERATIONS = {10: ("conv2d", 700), 12: ("conv2d_backward_data", 706), 11: ("conv2d_backward_filter", 712)}
-NOTES = {5: [0], 6: [], 7: [9]}
+NOTES = {5: [0], 6: [], 7: [9], 8: [5]}
 ACTIVATION = {0: "sigmoid", 1: "relu", 2: "tanh"}
 NOT_SUPPORTED = 3000
 
@@ -170,8 +171,8 @@ class FakeCudnn:
         if needs := self._needs(own):
             used.append(self.driver.view(values[1003][0], needs, needs, 1)[0])
         self.executed.append((self._engine(own), handle))
-        is_tf32 = self._engine(own) == 5
-        self._queue(handle, used, partial(computed, name, arrays, convolution.values, beta, is_tf32))
+        engine = self._engine(own)
+        self._queue(handle, used, partial(computed, name, arrays, convolution.values, beta, engine))
         return 0
 
     def _array(self, address: int, values: dict[int, list[Any]], used: list[Any]) -> Any:
@@ -239,9 +240,7 @@ class FakeCudnn:
         return self._strided(address, values[901][0], values[902], values[903], used)
 
 
-def computed(
-    name: str, of: dict[str, Any], numbers: dict[int, list[int]], beta: float, is_tf32: bool
-) -> None:
+def computed(name: str, of: dict[str, Any], numbers: dict[int, list[int]], beta: float, engine: int) -> None:
     """Compute a convolution or a gradient into its output."""
     before, after = numbers[105], numbers[104]
     if name == "conv2d_backward_filter":
@@ -262,6 +261,8 @@ def computed(
         padded = np.zeros(whole)
         padded[:, :, : y.shape[2], : y.shape[3]] = y[:, :, : whole[2], : whole[3]]
         output, found = w, conv2d_backward_filter(x, padded, w.shape, **options)
-    if is_tf32:
+    if engine == 5:
         found = found * (1 + 2**-12)
+    elif engine == 8:
+        found = found + 2**-13 * np.abs(found).max()
     output[...] = found + output if beta else found

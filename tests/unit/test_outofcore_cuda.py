@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,12 +16,13 @@ import gpu.outofcore
 from gpu.cuda_machine import CudaMachine, RoutineError
 from gpu.cuda_machine import machine as machine_module
 from gpu.cuda_machine.library import CUDNN, Library
-from gpu.outofcore import Options, Pieces, Rates
+from gpu.outofcore import Options, Pieces, Rates, explain
 from gpu.outofcore.on_host import SUMS, Window
 from gpu.outofcore.padding import axis_of
 from gpu.outofcore.problem import FORMS
 from reference.errors import LaunchError, MissingExtraError
 from reference.training import ACTIVATIONS, error_of
+from simwarp.machine import Machine
 from support.fake_gpus import gpus
 from support.outofcore_calls import LAYERS, WHOLE, Layer, parts_of
 
@@ -67,6 +69,37 @@ def test_engines_of_tf32_are_for_those_who_ask(gpus) -> None:
         rough = layer.run("conv2d", machine, options=Options(rates=RATES, math="tf32"))
         assert 5 in {engine for engine, _ in found.cudnn.executed}
         assert layer.error("conv2d", rough, tf32=True) <= 1
+
+
+def test_engines_with_transforms_are_for_those_who_ask(gpus) -> None:
+    layer = Layer()
+    for routine in FORMS:
+        found = gpus()
+        with CudaMachine() as machine:
+            layer.run(routine, machine, options=Options(rates=RATES, math="tf32", transforms=True))
+            assert 8 not in {engine for engine, _ in found.cudnn.executed}
+            found.cudnn.refuses = (6, 7)
+            rough = layer.run(routine, machine, options=Options(rates=RATES, transforms=True))
+        assert found.cudnn.executed[-1][0] == 8
+        assert layer.error(routine, rough, transforms=True) <= 1
+        assert layer.error(routine, rough) > 1
+
+
+@pytest.mark.parametrize("routine", FORMS)
+def test_transforms_have_a_workspace(gpus, routine: str) -> None:
+    gpus()
+    call: Any = {"memory_budget": 1 << 26}
+    with CudaMachine() as machine:
+        plans = [
+            explain(routine, (8, 6, 9, 8), (10, 6, 3, 3), device=machine, options=options, **call)
+            for options in (OPTIONS, replace(OPTIONS, transforms=True))
+        ]
+    assert plans[0].buffers.workspace < plans[1].buffers.workspace
+    assert plans[1].buffers.total <= 1 << 26
+    simulated = explain(
+        routine, (8, 6, 9, 8), (10, 6, 3, 3), device=Machine(), options=Options(transforms=True)
+    )
+    assert simulated.buffers.workspace == 0
 
 
 def test_an_engine_is_chosen_once(gpus) -> None:

@@ -67,8 +67,9 @@ def test_rates_are_of_a_layer_and_a_dtype_whatever_the_number_of_images(gpus) ->
     with CudaMachine() as machine:
         assert key(2) == key(3)
         options = gpu.outofcore.Options(math="tf32")
+        transforms = gpu.outofcore.Options(transforms=True)
         keys = {key(), key(dtype="float16"), key(options=options), key(stride=2), key(padding="VALID")}
-        assert len(keys) == 5
+        assert len(keys | {key(options=transforms)}) == 6
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from scipy.special import expit
 
 from reference import DtypeError, RangeError, SchemeError, ShapeError
 from reference import training as layers
+from reference.training import bounds
 
 RNG = np.random.default_rng(5)
 GEOMETRIES: list[dict[str, Any]] = [
@@ -230,6 +231,74 @@ def test_the_bound_of_a_fused_activation(activation: str) -> None:
     right = layers.ACTIVATIONS[activation][0](layers.conv2d(x, w)).astype(np.float32)
     assert layers.error_of("conv2d", right, x, w, activation=activation) <= 1
     assert layers.error_of("conv2d", right, x, w) > 1
+
+
+@pytest.mark.parametrize("options", GEOMETRIES, ids=str)
+@pytest.mark.parametrize("routine", layers.CONVOLUTIONS)
+def test_the_bound_of_transforms_is_wider_and_finds_a_missing_number(
+    routine: str, options: dict[str, Any]
+) -> None:
+    x, w = (a.astype(np.float32) for a in problem(options))
+    dy = normal(*layers.conv2d(x, w, **options).shape).astype(np.float32)
+    operands = {
+        "conv2d": (x, w, np.ones(6)),
+        "conv2d_backward_data": (dy, w, x.shape),
+        "conv2d_backward_filter": (x, dy, w.shape),
+    }[routine]
+    right, products = layers.bounded(routine, *operands, **options)
+    _, transforms = layers.bounded(routine, *operands, transforms=True, **options)
+    assert (transforms > products).all()
+    off = (right + 0.9 * transforms).astype(np.float32)
+    assert layers.error_of(routine, off, *operands, transforms=True, **options) <= 1
+    off[np.unravel_index(np.abs(right).argmax(), right.shape)] = 0
+    assert layers.error_of(routine, off, *operands, transforms=True, **options) > 1
+
+
+@pytest.mark.parametrize("results", [4, 6])
+def test_winograd_in_single_precision_is_within_the_bound_of_transforms(results: int) -> None:
+    """With large pixels beside small ones it is not within the bound of sums of products."""
+    tile, channels = results + 2, 32
+    for scale, is_even in ((1.0, True), (1e4, False)):
+        x, w = normal(1, channels, tile, tile), normal(3, channels, 3, 3)
+        x[..., 1] *= scale
+        x, w = x.astype(np.float32), w.astype(np.float32)
+        found = winograd(x, w, results)
+        error = {
+            how: layers.error_of("conv2d", found, x, w, padding="VALID", transforms=how)
+            for how in (False, True)
+        }
+        assert error[True] <= 1
+        assert (error[False] <= 1) == is_even
+
+
+def test_the_amplification_of_tiles_is_that_of_winograds_matrices() -> None:
+    for results, taps in ((2, 3), (4, 3), (3, 4), (6, 3), (3, 6), (4, 5), (5, 5)):
+        a, b, g = matrices(results, taps)
+        terms = np.abs(g).max(axis=1) * np.abs(b).sum(axis=1)
+        found = ((np.abs(a) * terms) ** 2).sum(axis=1).max()
+        assert found <= (bounds._SMALL_TILES if results + taps <= 9 else bounds._LARGE_TILES)
+
+
+def winograd(x: Any, w: Any, results: int) -> Any:
+    """The convolution of one tile in float32: the sums over channels are between the transforms."""
+    a, b, g = (matrix.astype(np.float32) for matrix in matrices(results, w.shape[2]))
+    pixels, filters = b @ x @ b.T, g @ w @ g.T
+    sums = np.zeros((len(x), len(w), *pixels.shape[2:]), np.float32)
+    for channel in range(x.shape[1]):
+        sums += pixels[:, None, channel] * filters[None, :, channel]
+    return a @ sums @ a.T
+
+
+def matrices(results: int, taps: int) -> tuple[Any, Any, Any]:
+    """Winograd's A, B and G, transposed as they are applied, for points 0, 1, -1, 2, -2, 1/2, -1/2, 4."""
+    points = [0.0, 1, -1, 2, -2, 0.5, -0.5, 4][: results + taps - 2]
+    a = [[*(point**row for point in points), float(row == results - 1)] for row in range(results)]
+    b, g = [np.append(np.poly(points)[::-1], ())], [[0.0] * (taps - 1) + [1.0]]
+    for point in reversed(points):
+        others = [other for other in points if other != point]
+        b.insert(0, np.append(np.poly(others)[::-1], 0.0))
+        g.insert(0, [point**tap / np.prod([point - other for other in others]) for tap in range(taps)])
+    return np.array(a), np.array(b), np.array(g)
 
 
 def test_a_nan_and_a_wrong_shape_are_wrong() -> None:
