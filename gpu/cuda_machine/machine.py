@@ -18,6 +18,7 @@ from gpu.cuda_machine.contexts import Contexts
 from gpu.cuda_machine.copies import Copies
 from gpu.cuda_machine.cublas import Cublas
 from gpu.cuda_machine.driver import Driver
+from gpu.cuda_machine.kernels import Kernels
 from gpu.cuda_machine.layers import Layers
 from gpu.cuda_machine.library import CUDNN
 from gpu.cuda_machine.memory import CudaMemory, matrix_of, place_of
@@ -103,6 +104,7 @@ class CudaMachine:
             self._contexts.release()
             raise
         self._allocations = Allocations(self.driver, self._contexts, self._budgets, keep_memory)
+        self.kernels = Kernels(self.driver, self._contexts)
         self._streams = 0
         self._running = False
         self._layers: Layers | None = None
@@ -446,6 +448,7 @@ class CudaMachine:
         self._recorder.close(release)
         if self._layers is not None:
             self._layers.close(release)
+        self.kernels.close(release)
         self._queues.close(release)
         try:
             self._contexts.release()

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from gpu.cuda_machine.contexts import Contexts
 from gpu.cuda_machine.cublas import Cublas
 from gpu.cuda_machine.driver import Driver
+from gpu.cuda_machine.kernels import Argument
 from gpu.cuda_machine.memory import Place, place_of
 from gpu.machine import Routine, Tile
 from reference.errors import MachineError
+from reference.types.launch import Dim
 
 if TYPE_CHECKING:
     from gpu.cuda_machine.layers import Layers
@@ -57,6 +59,10 @@ class Queue:
     def layers(self) -> Layers:
         """What cuDNN computes."""
         return self._machine.layers
+
+    def launch(self, source: str, name: str, grid: Dim, block: Dim, *args: Argument) -> None:
+        """Queue a kernel of a ``.cu`` file of this package: see `gpu.cuda_machine.kernels`."""
+        self._machine.kernels.launch(self, source, name, grid, block, args)
 
     def clear(self, place: Place, width: int, height: int) -> None:
         """Queue zeros for ``height`` columns of ``width`` bytes."""

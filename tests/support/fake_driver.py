@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from support import fake_kernels
+
 _FIRST = 0x7F00_0000_0000
 _GUARD = 1 << 20
 
@@ -101,6 +103,8 @@ class FakeDriver:
         self.foreign: list[tuple[int, int]] = []
         self.streams: dict[int, FakeStream] = {}
         self.events: dict[int, FakeEvent] = {}
+        self.modules: dict[int, str] = {}
+        self.functions: dict[int, Any] = {}
         self.clock, self._numbers, self._next = 0.0, 1000, _FIRST
         self.free_bytes = 1 << 30
 
@@ -138,11 +142,12 @@ class FakeDriver:
             return 3
         makes = ("cuMemAlloc", "cuStreamCreate", "cuEventCreate", "cuDevicePrimaryCtxRetain", "cuDeviceGet")
         more = ("cuDeviceGetCount", "cuDeviceCanAccessPeer", "cuEventElapsedTime", "cuCtxPopCurrent")
-        return 2 if name in (*makes, *more, "cuPointerGetAttribute", "cuDeviceGetName") else 1
+        loads = ("cuModuleLoadData", "cuModuleGetFunction", "cuDeviceGetAttribute")
+        return 2 if name in (*makes, *more, *loads, "cuPointerGetAttribute", "cuDeviceGetName") else 1
 
     def is_clean(self) -> bool:
         """Whether nothing is left behind, contexts included."""
-        held = (self.allocations, self.registrations, self.streams, self.events, self.stack)
+        held = (self.allocations, self.registrations, self.streams, self.events, self.modules, self.stack)
         return not any(held) and not any(self.retained)
 
     # ---- devices and contexts
@@ -158,6 +163,15 @@ class FakeDriver:
 
     def _cuDeviceGetName(self, length: int, device: Any) -> bytes:  # noqa: N802
         return b"A device that is not there".ljust(length, b"\0")
+
+    def _cuDeviceGetAttribute(self, which: Any, device: Any) -> int:  # noqa: N802
+        known = self.real.CUdevice_attribute
+        found = {
+            known.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: 9,
+            known.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: 0,
+        }
+        demand(which in found, "another attribute")
+        return found[which]
 
     def _cuDevicePrimaryCtxRetain(self, device: Any) -> Any:  # noqa: N802
         self.retained[int(device)] += 1
@@ -418,3 +432,30 @@ class FakeDriver:
         queue, (found, view) = self.stream(stream), self.view(to, pitch, w, h)
         self._own(queue, found)
         queue.work.append(Work(lambda: view.fill(x), (found,)))
+
+    # ---- kernels
+
+    def _cuModuleLoadData(self, image: bytes) -> Any:  # noqa: N802
+        number = self._number()
+        self.modules[number] = image.rstrip(b"\0").decode()
+        return self.real.CUmodule(number)
+
+    def _cuModuleUnload(self, module: Any) -> None:  # noqa: N802
+        del self.modules[int(module)]
+
+    def _cuModuleGetFunction(self, module: Any, name: bytes) -> Any:  # noqa: N802
+        number = self._number()
+        self.functions[number] = fake_kernels.kernel_of(self.modules[int(module)], name.decode())
+        return self.real.CUfunction(number)
+
+    def _cuLaunchKernel(  # noqa: N802
+        self, function, x: int, y: int, z: int, a: int, b: int, c: int, shared: int, stream, addresses, extra
+    ) -> None:
+        grid, block = (x, y, z), (a, b, c)
+        demand((shared, extra) == (0, 0), "other parameters")
+        queue, kernel = self.stream(stream), self.functions[int(function)]
+        given = fake_kernels.parameters_of(self, kernel, addresses)
+        used = tuple(one.points_to for one in given if one.points_to)
+        for one in used:
+            self._own(queue, one)
+        queue.work.append(Work(partial(fake_kernels.run, kernel, grid, block, given), used))

@@ -1,0 +1,93 @@
+"""Kernels of this package in the streams of a machine: compiled and loaded once for each device."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from struct import pack
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from gpu.compile import compile_file
+from gpu.cuda_machine.contexts import Contexts
+from gpu.cuda_machine.driver import Driver
+from reference.types.launch import Dim
+
+if TYPE_CHECKING:
+    from gpu.cuda_machine.queues import Queue
+
+Argument: TypeAlias = bytes | float | int | np.generic
+"""Structures, doubles, integers of 32 bits, and numbers of NumPy: addresses are ``uint64``."""
+
+
+class Kernels:
+    """The kernels of a machine.
+
+    Parameters
+    ----------
+    driver : Driver
+    contexts : Contexts
+    """
+
+    def __init__(self, driver: Driver, contexts: Contexts) -> None:
+        self._driver, self._contexts = driver, contexts
+        self._modules: dict[tuple[int, str], Any] = {}
+        self._functions: dict[tuple[int, str, str], Any] = {}
+
+    def launch(
+        self, queue: Queue, source: str, name: str, grid: Dim, block: Dim, args: Sequence[Argument]
+    ) -> None:
+        """Queue a kernel of a ``.cu`` file, whose path is relative to ``gpu/``."""
+        function = self._function(queue.device, source, name)
+        values = [ctypes.create_string_buffer(one, len(one)) for one in map(packed, args)]
+        addresses = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
+        where = *grid, *block, 0, queue.stream
+        self._driver.call(
+            "cuLaunchKernel", function, *where, ctypes.addressof(addresses), 0, device=queue.device
+        )
+
+    def close(self, release: Callable[..., None]) -> None:
+        """Unload all; ``release`` makes a call of a device and keeps its error."""
+        self._functions.clear()
+        while self._modules:
+            (device, _), module = self._modules.popitem()
+            release(device, self._driver.call, "cuModuleUnload", module)
+
+    def _function(self, device: int, source: str, name: str) -> Any:
+        """A kernel on a device, whose context is current."""
+        key = device, source, name
+        if key not in self._functions:
+            if key[:2] not in self._modules:
+                text = compile_file(source, arch=self._capability(device)).text
+                self._modules[key[:2]] = self._driver.call(
+                    "cuModuleLoadData", text.encode() + b"\0", device=device
+                )
+            module = self._modules[key[:2]]
+            self._functions[key] = self._driver.call(
+                "cuModuleGetFunction", module, name.encode(), device=device
+            )
+        return self._functions[key]
+
+    def _capability(self, device: int) -> tuple[int, int]:
+        """The compute capability of a device."""
+        prefix = "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY"
+        which, handle = self._driver.api.CUdevice_attribute, self._contexts.devices[device]
+        major, minor = (
+            int(self._driver.call("cuDeviceGetAttribute", getattr(which, f"{prefix}_{part}"), handle))
+            for part in ("MAJOR", "MINOR")
+        )
+        return major, minor
+
+
+def packed(argument: Argument) -> bytes:
+    r"""The bytes of an argument.
+
+    >>> packed(1), len(packed(1.0)), len(packed(np.uint64(1)))
+    (b'\x01\x00\x00\x00', 8, 8)
+    """
+    if isinstance(argument, bytes):
+        return argument
+    if isinstance(argument, np.generic):
+        return argument.tobytes()
+    return pack("<d" if isinstance(argument, float) else "<i", argument)
