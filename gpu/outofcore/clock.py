@@ -93,7 +93,8 @@ class ModelMachine:
 
     def launch(self, stream: Stream, routine: Routine) -> None:
         """Queue a routine."""
-        seconds = self._rates.routine(routine.operations, getattr(routine, "filters", 0))
+        filters, kind = getattr(routine, "filters", 0), getattr(routine, "kind", "")
+        seconds = self._rates.routine(routine.operations, filters, kind)
         self._add(stream, Work("routine", routine.name, [], seconds, operations=routine.operations))
 
     def record(self, stream: Stream) -> Moment:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from gpu.cuda_machine.convolutions import Convolution, Four, View
 from gpu.cuda_machine.memory import Place
 from gpu.cuda_machine.queues import Queue, Volume
+from gpu.machine import Tile
 from gpu.outofcore.on_host import Window
 from gpu.outofcore.padding import Axis, axes_of
 from gpu.outofcore.problem import Layout
@@ -112,6 +113,7 @@ def call_of(routine: TileRoutine) -> Call | None:
         routine.window,
         routine.updates,
         routine.transforms,
+        tuple(_apart(tile) for tile in (*routine.operands, routine.output)),
     )
 
 
@@ -126,9 +128,13 @@ def _call(
     window: Window,
     updates: bool,
     transforms: bool,
+    apart: tuple[int, ...],
 ) -> Call | None:
-    """The call for a kind of routines, of which a call of the user has few."""
-    views = {tensor: _view(shape, layout) for tensor, shape in zip(_NAMES[name], shapes, strict=True)}
+    """The call for a kind of routines, of which a call of the user has few; ``apart`` is of planes, or 0."""
+    views = {
+        tensor: _view(shape, layout, between)
+        for tensor, shape, between in zip(_NAMES[name], shapes, apart, strict=True)
+    }
     x = views["x"]
     axes = axes_of(window, x.sizes, views["w"].sizes, views["y"].sizes)
     if axes is None:
@@ -205,16 +211,22 @@ def _copy_padded(queue: Queue, routine: TileRoutine, call: Call, padded: Padded,
     """Queue the copy of the images with zeros around them; the rest of the workspace."""
     left, item, last = _behind(workspace, padded), routine.output.dtype.itemsize, routine.layout == "NHWC"
     (images, channels, height, width), strides = padded.view.sizes, padded.view.strides
-    rows = _view(routine.shapes[0], routine.layout).sizes[2]
+    x, source = _view(routine.shapes[0], routine.layout), routine.operands[0]
+    rows = _apart(source) // x.sizes[3] or x.sizes[2]
     pixel, planes = (channels, images) if last else (1, images * channels)
     down, across = padded.pixels
     queue.clear(Place(workspace.address, padded.nbytes), padded.nbytes, 1)
     start = (down.before * strides[2] + across.before * strides[3]) * item
-    source = Place(queue.address(routine.operands[0]) + call.start, _row(routine) * item)
+    begin = Place(queue.address(source) + call.start, _row(routine) * item)
     target = Place(workspace.address + start, width * pixel * item)
     volume = Volume(planes, down.size, rows, height)
-    queue.copy_volume(source, target, across.size * pixel * item, volume)
+    queue.copy_volume(begin, target, across.size * pixel * item, volume)
     return left
+
+
+def _apart(tile: Tile) -> int:
+    """The elements from one plane of a piece to the next, if there are others between."""
+    return tile.stride if tile.columns > 1 and tile.stride > tile.rows else 0
 
 
 def _row(routine: TileRoutine) -> int:
@@ -223,11 +235,11 @@ def _row(routine: TileRoutine) -> int:
     return shape[3] if routine.layout == "NCHW" else shape[2] * shape[3]
 
 
-def _view(shape: tuple[int, ...], layout: Layout) -> View:
-    """A piece as (N, C, H, W)."""
+def _view(shape: tuple[int, ...], layout: Layout, apart: int = 0) -> View:
+    """A piece as (N, C, H, W); in NCHW its planes may be ``apart`` elements from each other."""
     first, second, third, last = shape
     sizes: Four = (first, second, third, last) if layout == "NCHW" else (first, last, second, third)
-    return View(sizes, _strides(sizes, layout))
+    return View(sizes, (second * apart, apart, last, 1) if apart else _strides(sizes, layout))
 
 
 def _strides(sizes: Four, layout: Layout) -> Four:

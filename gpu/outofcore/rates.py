@@ -95,7 +95,18 @@ class Rates:
         )
         return longer + shorter * slower * (1 - 1 / also)
 
-    def routine(self, operations: float, filters: int = 0) -> float:
+    def of(self, kind: str) -> tuple[float, float]:
+        """The seconds of a routine beside its operations, and operations per second; here of each kind.
+
+        Examples
+        --------
+        >>> Rates(1.0, 10.0, 1.0, 10.0, 1.0, 10.0).of("")
+        (1.0, 10.0)
+        """
+        del kind
+        return self.launch_seconds, self.operations_per_second
+
+    def routine(self, operations: float, filters: int = 0, kind: str = "") -> float:
         """The seconds of a routine; with ``filters``, of a `conv2d` with so many in a group.
 
         Examples
@@ -106,7 +117,8 @@ class Rates:
         """
         if filters:
             operations *= -(-filters // self.filters_step) * self.filters_step / filters
-        return self.launch_seconds + operations / self.operations_per_second
+        seconds, rate = self.of(kind)
+        return seconds + operations / rate
 
 
 def rates_of(machine: Machine, dtype: np.dtype[Any] = FLOAT) -> Rates:

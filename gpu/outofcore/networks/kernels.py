@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gpu.machine import Routine, Tile
+from gpu.outofcore.networks.engines import kind_of
 from gpu.outofcore.networks.layers import SGD
 from gpu.outofcore.networks.memory import Held, Space
 from gpu.outofcore.networks.phases import LABELS, LOSS, Key, Op, Phase, Piece
@@ -18,11 +21,11 @@ from gpu.outofcore.networks.routines import (
     NormGradient,
     NormParameterGradient,
     Pool,
+    StageRoutine,
     Update,
 )
 from gpu.outofcore.networks.stages import Stage
 from gpu.outofcore.networks.strips import hull, read_rows
-from gpu.outofcore.routines import TileRoutine
 
 Four = tuple[int, int, int, int]
 
@@ -65,6 +68,14 @@ class Kernels:
             return self._data(stage, at, operations)
         return (self._max_pool if stage.kind == "max_pool" else self._average_pool)(stage, at, operations)
 
+    def _how(self, stage: Stage, action: str) -> dict[str, Any]:
+        """What concerns rates and GPUs."""
+        return {
+            "kind": kind_of(stage, action),
+            "workspace": self._space.workspace,
+            "transforms": self._plan.engines == "transforms",
+        }
+
     # ----------------------------------------------------------------------------------------- forward
 
     def _convolution(self, stage: Stage, at: _At, operations: float) -> Routine:
@@ -72,7 +83,7 @@ class Kernels:
         w, _, _ = self._space.parameter(f"{stage.name}.w")
         bias, _, _ = self._space.parameter(f"{stage.name}.bias")
         read = _as_read(stage, x.shape(x.rows))
-        return TileRoutine(
+        return StageRoutine(
             name="conv2d",
             window=stage.window(*_ranges(stage, x.rows, y.rows)),
             layout="NCHW",
@@ -83,6 +94,7 @@ class Kernels:
             bias=bias,
             activation=stage.activation,
             operations=operations,
+            **self._how(stage, "forward"),
         )
 
     def _pool(self, stage: Stage, at: _At, operations: float) -> Routine:
@@ -117,7 +129,9 @@ class Kernels:
         sums = self._space.moments(stage.number)[0]
         starts = at.piece.images.start == 0 and rows.start == 0
         reads = (x.tile(rows), *(() if starts else (sums,)))
-        return Moments("moments", reads, (sums,), (x.shape(rows),), operations, starts)
+        return Moments(
+            "moments", reads, (sums,), (x.shape(rows),), operations, starts, workspace=self._space.workspace
+        )
 
     def _count(self, stage: Stage) -> int:
         """The pixels of a channel in the whole batch."""
@@ -152,6 +166,7 @@ class Kernels:
             stage,
             stage.window(*_ranges(stage, rows, outputs)),
             starts,
+            **self._how(stage, "filters"),
         )
 
     def _scales(self, stage: Stage, at: _At, operations: float) -> Routine:
@@ -169,6 +184,7 @@ class Kernels:
             stage,
             self._count(stage),
             starts,
+            workspace=self._space.workspace,
         )
 
     def _norm_data(self, stage: Stage, at: _At, operations: float) -> Routine:
@@ -187,7 +203,7 @@ class Kernels:
     def _data(self, stage: Stage, at: _At, operations: float) -> Routine:
         below, g = at.g(stage.number - 1), at.g(stage.number)
         w, _, _ = self._space.parameter(f"{stage.name}.w")
-        return TileRoutine(
+        return StageRoutine(
             name="conv2d_backward_data",
             window=stage.window(*_ranges(stage, below.rows, g.rows)),
             layout="NCHW",
@@ -198,6 +214,7 @@ class Kernels:
             bias=None,
             activation=None,
             operations=operations,
+            **self._how(stage, "data"),
         )
 
     def _max_pool(self, stage: Stage, at: _At, operations: float) -> Routine:

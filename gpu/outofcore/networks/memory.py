@@ -95,6 +95,12 @@ class Space:
         self._buffers = {
             at: Buffer(self._base + size + offset) for at, offset in phase.buffers.offsets.items()
         }
+        self.workspace: Tile | None = None
+        """Memory for routines of GPUs beside their tiles."""
+        if phase.workspace:
+            self.workspace = _column(
+                memory, self._base + size + phase.buffers.nbytes, phase.workspace // FLOAT.itemsize
+            )
         self._depths = {key: copy + 1 for key, copy in sorted(phase.buffers.offsets)}
         self.loaded: Mapping[str, Parameter] = loaded
         self.parameters, self._start = loaded, self._base

@@ -32,7 +32,10 @@ class TrainingOptions:
     on_device : frozenset of Key
         With ``segments``, what stays on the device for the whole batch.
     rates : Rates, optional
-        Default: those of the machine's topology.
+        Default: those of the machine's topology; of GPUs, measured ones.
+    transforms : bool
+        Whether GPUs may convolve by Winograd's and FFT transforms, as other libraries do by default: see
+        `Options`.
 
     Raises
     ------
@@ -50,6 +53,7 @@ class TrainingOptions:
     segments: tuple[Segment, ...] | None = None
     on_device: frozenset[Key] = frozenset()
     rates: Rates | None = None
+    transforms: bool = True
 
     def __post_init__(self) -> None:
         check_option(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple, TypeAlias
 
+from gpu.outofcore.networks.engines import ROUTINES, Engines, kind_of, workspace_bytes
 from gpu.outofcore.networks.layers import Network
 from gpu.outofcore.networks.lifetimes import Block, Packed, pack
 from gpu.outofcore.networks.strips import Strip, backward_strips, forward_strips, target_of
@@ -122,6 +123,8 @@ class Phase:
         What stays on the device for the whole batch.
     depth : int
         The buffers of what is copied.
+    engines : str, optional
+        How GPUs convolve; None on simulated machines, which need no workspace.
     """
 
     network: Network
@@ -133,6 +136,7 @@ class Phase:
     kept: frozenset[int]
     on_device: frozenset[Key]
     depth: int
+    engines: Engines | None = None
     _costs: dict[Rates, Costs] = field(default_factory=dict[Rates, Costs], repr=False, compare=False)
 
     @property
@@ -260,6 +264,13 @@ class Phase:
             ]
         return pack(blocks)
 
+    @cached_property
+    def workspace(self) -> int:
+        """The bytes for routines beside their tiles."""
+        if self.engines is None:
+            return 0
+        return max((workspace_bytes(self, op, self.engines) for op in self.ops), default=0)
+
     def _held_rows(self, key: Key, strip: Strip) -> range:
         """The rows of a strip that a buffer holds."""
         if key.kind == "x":
@@ -277,6 +288,11 @@ class Phase:
             return stages[tensor].operations(images, rows)
         return float(self.nbytes(op.key, images, rows) // ITEM * (5 if op.action == "loss" else 2))
 
+    def rate_kind(self, op: Op) -> str:
+        """The kind of an operation's routine, by which its rate is found."""
+        of = op.key.tensor if op.action == "data" else op.key.tensor - 1
+        return kind_of(self.network.stages[of], op.action) if op.action in ROUTINES else ""
+
     def costs(self, rates: Rates) -> Costs:
         """What the phase costs, without its parameters."""
         if rates not in self._costs:
@@ -285,17 +301,18 @@ class Phase:
 
     def _cost(self, rates: Rates) -> Costs:
         parts, counts, sums = -(-self.batch // self.cut.images), Counter[str](), Counter[str]()
+        compute = 0.0
         for strip in self.strips:
             for op in self.ops:
                 rows = len(self.rows(op, strip))
                 if rows:
-                    kind = op.action if op.action in ("load", "store") else "compute"
-                    counts[kind] += parts
-                    if kind == "compute":
-                        sums[kind] += int(self.operations(op, self.batch, self.worked(op, strip)))
-                    else:
-                        sums[kind] += self.nbytes(op.key, self.batch, rows)
-        compute = counts["compute"] * rates.launch_seconds + sums["compute"] / rates.operations_per_second
+                    if op.action not in ("load", "store"):
+                        seconds, rate = rates.of(self.rate_kind(op))
+                        operations = self.operations(op, self.batch, self.worked(op, strip))
+                        compute += parts * seconds + operations / rate
+                        continue
+                    counts[op.action] += parts
+                    sums[op.action] += self.nbytes(op.key, self.batch, rows)
         return Costs(
             parts * len(self.strips),
             sums["load"],

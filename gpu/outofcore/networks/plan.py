@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from gpu.outofcore.networks.engines import Engines
 from gpu.outofcore.networks.layers import Network
 from gpu.outofcore.networks.lifetimes import Block, Packed, pack
 from gpu.outofcore.networks.phases import ITEM, LABELS, LOSS, Cut, Key, Phase
@@ -78,6 +79,8 @@ class TrainingPlan:
     budget : int
         The bytes that the device may use.
     rates : Rates
+    engines : str, optional
+        How GPUs convolve; None on simulated machines, which need no workspace.
     known : dict
         Phases, which plans of one network and batch share.
 
@@ -98,6 +101,7 @@ class TrainingPlan:
     depth: int
     budget: int
     rates: Rates
+    engines: Engines | None = None
     known: dict[Any, Phase] = field(default_factory=dict[Any, Phase], repr=False, compare=False)
 
     # ------------------------------------------------------------------------------------------ phases
@@ -121,7 +125,7 @@ class TrainingPlan:
         kind: Literal["forward", "backward"] = "forward" if is_forward else "backward"
         cut = segment.forward if is_forward else segment.backward
         on_device = self.on_device & self._near(segment, is_forward) if self.on_device else self.on_device
-        key = kind, segment.first, segment.last, cut, segment.kept, on_device, self.depth
+        key = kind, segment.first, segment.last, cut, segment.kept, on_device, self.depth, self.engines
         if key not in self.known:
             self.known[key] = Phase(self.network, self.batch, *key)
         return self.known[key]
@@ -222,8 +226,8 @@ class TrainingPlan:
         return self.phases[0].nbytes(key, self.batch, rows)
 
     def block(self, phase: Phase) -> int:
-        """The bytes of a phase's block: its parameters, if it loads them, and its buffers."""
-        return self.loaded(phase)[1] + phase.buffers.nbytes
+        """The bytes of a phase's block: its parameters, if it loads them, its buffers, and its workspace."""
+        return self.loaded(phase)[1] + phase.buffers.nbytes + phase.workspace
 
     def loaded(self, phase: Phase) -> tuple[dict[str, Parameter], int]:
         """The parameters that a phase loads, from the start of its block, and their bytes."""

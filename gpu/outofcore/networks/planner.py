@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from gpu.outofcore.networks.engines import Engines
 from gpu.outofcore.networks.layers import Network
 from gpu.outofcore.networks.options import TrainingOptions
 from gpu.outofcore.networks.phases import Cut, Key
@@ -28,10 +29,15 @@ FEW = 8
 
 
 def training_plan(
-    network: Network, batch: int, budget: int, rates: Rates, options: TrainingOptions
+    network: Network,
+    batch: int,
+    budget: int,
+    rates: Rates,
+    options: TrainingOptions,
+    engines: Engines | None = None,
 ) -> TrainingPlan:
     """The plan of a step; LaunchError if none fits the budget."""
-    base = TrainingPlan(network, batch, (), frozenset(), True, options.depth, budget, rates)
+    base = TrainingPlan(network, batch, (), frozenset(), True, options.depth, budget, rates, engines)
     where = {"auto": (True, False), "device": (True,), "host": (False,)}[options.parameters]
     least = {
         resident: replace(base, resident=resident, depth=1, segments=_smallest(network)).device.nbytes

@@ -3,8 +3,7 @@
 They compute with NumPy in double precision and round once. Sums over images go image by image and row by row,
 from whatever the accumulators hold: so no cut changes a bit.
 
-GPUs need a ``queue_on`` for each, as `gpu.cuda_machine.queues.CudaRoutine` says: pooling, the gradients by
-filters and bias, and the activations are calls of cuDNN, the loss and the update kernels of a few lines.
+On GPUs they are kernels: see `gpu.outofcore.networks.on_cuda`.
 """
 
 from __future__ import annotations
@@ -16,10 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpu.cuda_machine.queues import Queue
 from gpu.machine import Tile
+from gpu.outofcore.networks import on_cuda
 from gpu.outofcore.networks.stages import Stage
 from gpu.outofcore.on_host import ACTIVATE, Window
 from gpu.outofcore.problem import Activation
+from gpu.outofcore.routines import TileRoutine
 
 Array = npt.NDArray[Any]
 Double = npt.NDArray[np.float64]
@@ -37,6 +39,10 @@ class Routine:
     shapes : tuple of Shape
         (images, channels, rows, columns) of the tiles of images among ``reads``, then of ``writes``.
     operations : float
+    kind : str
+        For rates: that of the operation and its stage; "" for those that move memory.
+    workspace : Tile, optional
+        Memory for the computation, which GPUs use.
     """
 
     name: str
@@ -44,6 +50,21 @@ class Routine:
     writes: tuple[Tile, ...]
     shapes: tuple[Shape, ...]
     operations: float
+    kind: str = field(default="", kw_only=True)
+    workspace: Tile | None = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True)
+class StageRoutine(TileRoutine):
+    """The convolution of a stage, or its gradient of data.
+
+    Attributes
+    ----------
+    kind : str
+        As of `Routine`.
+    """
+
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -61,6 +82,10 @@ class Pool(Routine):
     stage: Stage
     window: Window
     outputs: range
+
+    def queue_on(self, queue: Queue) -> None:
+        """Queue it on a GPU."""
+        on_cuda.queue_pool(queue, self)
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
         """Compute it."""
@@ -91,6 +116,10 @@ class MaxPoolGradient(Routine):
     stage: Stage
     window: Window
     skip: int
+
+    def queue_on(self, queue: Queue) -> None:
+        """Queue it on a GPU."""
+        on_cuda.queue_max_pool_gradient(queue, self)
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
         """Compute it."""
@@ -124,6 +153,10 @@ class AveragePoolGradient(Routine):
     window: Window
     outputs: range
 
+    def queue_on(self, queue: Queue) -> None:
+        """Queue it on a GPU."""
+        on_cuda.queue_average_pool_gradient(queue, self)
+
     def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
         """Compute it."""
         dy, dx = _images(reads[0], self.shapes[0]), _images(writes[0], self.shapes[1])
@@ -144,6 +177,10 @@ class ActivationGradient(Routine):
     """
 
     activation: Activation
+
+    def queue_on(self, queue: Queue) -> None:
+        """Queue it on a GPU."""
+        on_cuda.queue_activation_gradient(queue, self)
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
         """Compute it."""
@@ -168,11 +205,22 @@ class FilterGradient(Routine):
     window : Window
     starts : bool
         Whether these are the first terms.
+    transforms : bool
+        Whether GPUs may transform the images: see `gpu.outofcore.Options`.
     """
 
     stage: Stage
     window: Window
     starts: bool
+    transforms: bool = field(default=False, kw_only=True)
+
+    def queue_on(self, queue: Queue) -> None:
+        """Queue it on a GPU."""
+        on_cuda.queue_filter_gradient(queue, self)
+
+    def prepare_on(self, queue: Queue) -> None:
+        """Choose the engine of cuDNN, by the time that it takes on these pieces."""
+        on_cuda.choose_filter_gradient(queue, self)
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
         """Compute it."""
@@ -213,6 +261,10 @@ class Moments(Routine):
 
     starts: bool
 
+    def queue_on(self, queue: Queue) -> None:
+        """Queue it on a GPU."""
+        on_cuda.queue_moments(queue, self)
+
     def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
         """Compute it."""
         sums = doubles(writes[0]).reshape(2, -1)
@@ -235,6 +287,10 @@ class Norm(Routine):
 
     stage: Stage
     count: int
+
+    def queue_on(self, queue: Queue) -> None:
+        """Queue it on a GPU."""
+        on_cuda.queue_norm(queue, self)
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
         """Compute it."""
@@ -261,6 +317,10 @@ class NormParameterGradient(Routine):
     count: int
     starts: bool
 
+    def queue_on(self, queue: Queue) -> None:
+        """Queue it on a GPU."""
+        on_cuda.queue_norm_parameter_gradient(queue, self)
+
     def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
         """Compute it."""
         x, dy = (_images(array, shape) for array, shape in zip(reads[:2], self.shapes, strict=True))
@@ -286,6 +346,10 @@ class NormGradient(Routine):
     stage: Stage
     count: int
 
+    def queue_on(self, queue: Queue) -> None:
+        """Queue it on a GPU."""
+        on_cuda.queue_norm_gradient(queue, self)
+
     def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
         """Compute it."""
         dy, x = (_images(array, shape) for array, shape in zip(reads[:2], self.shapes[:2], strict=True))
@@ -305,6 +369,10 @@ class Loss(Routine):
     """
 
     batch: int
+
+    def queue_on(self, queue: Queue) -> None:
+        """Queue it on a GPU."""
+        on_cuda.queue_loss(queue, self)
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
         """Compute it."""
@@ -331,6 +399,10 @@ class Update(Routine):
     rate: float = field(kw_only=True)
     momentum: float = field(kw_only=True)
     decay: float = field(kw_only=True)
+
+    def queue_on(self, queue: Queue) -> None:
+        """Queue it on a GPU."""
+        on_cuda.queue_update(queue, self)
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
         """Compute it."""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpu.cuda_machine import CudaMachine
 from gpu.machine import Machine, Memory
 from gpu.outofcore.networks import checkpoint as checkpoints
 from gpu.outofcore.networks.checks import (
@@ -21,6 +22,7 @@ from gpu.outofcore.networks.checks import (
     labels_of,
     parameters_of,
 )
+from gpu.outofcore.networks.engines import Engines, step_rates
 from gpu.outofcore.networks.layers import SGD, Network
 from gpu.outofcore.networks.memory import HostMemory, host_bytes
 from gpu.outofcore.networks.options import TrainingOptions
@@ -190,6 +192,8 @@ class Trainer:
                 stack.callback(self._machine.unpin, slab)
                 device = self._machine.allocate(0, self._plan.device.nbytes)
                 stack.callback(self._machine.free, device)
+                if isinstance(self._machine, CudaMachine):
+                    self._machine.prepare(0, Work(self._machine, self._plan, device, host).prepared())
                 self._slabs = _Slabs(device, host)
                 self._stack = stack.pop_all()
         return self._slabs
@@ -422,12 +426,25 @@ def _planned(
     network: Network, batch: int, device: Machine, memory_budget: int | None, options: TrainingOptions
 ) -> TrainingPlan:
     """The plan of a step, or that of the segments that are given."""
-    budget, rates = budget_of(device, memory_budget), options.rates or rates_of(device)
+    budget, rates = budget_of(device, memory_budget), options.rates
+    engines: Engines | None = None
+    if isinstance(device, CudaMachine):
+        engines = "transforms" if options.transforms else "exact"
+        rates = rates or step_rates(device, network, batch, budget, engines)
+    rates = rates or rates_of(device)
     if options.segments is None:
-        return training_plan(network, batch, budget, rates, options)
+        return training_plan(network, batch, budget, rates, options, engines)
     resident = options.parameters != "host"
     plan = TrainingPlan(
-        network, batch, options.segments, options.on_device, resident, options.depth, budget, rates
+        network,
+        batch,
+        options.segments,
+        options.on_device,
+        resident,
+        options.depth,
+        budget,
+        rates,
+        engines,
     )
     check_segments(plan, accumulation=options.accumulation)
     if options.parameters == "auto" and plan.device.nbytes > budget:

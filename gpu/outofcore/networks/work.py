@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
+from gpu.cuda_machine.queues import PreparedRoutine
 from gpu.machine import Event, Memory, Stream
+from gpu.outofcore.networks.engines import ROUTINES
 from gpu.outofcore.networks.kernels import Kernels, update_of
 from gpu.outofcore.networks.layers import SGD
 from gpu.outofcore.networks.memory import HostMemory, Space
@@ -70,6 +73,18 @@ class Work:
             yield from self._pieces(phase, space, without="moments")
             self._join([self._machine.record(one) for one in (self._loads, self._stores, self._computes)])
         yield self._machine.record(self._stores)
+
+    def prepared(self) -> Iterator[PreparedRoutine]:
+        """The routines of a step, and of logits, that choose how GPUs compute them."""
+        phases = [*enumerate(self._plan.phases), (len(self._plan.segments) - 1, self._plan.forward[-1])]
+        for index, phase in phases:
+            kernels = Kernels(self._plan, phase, Space(self._plan, phase, index, self._memory))
+            for number, piece in enumerate(phase.pieces()):
+                for op in phase.ops:
+                    if op.action in ROUTINES and phase.rows(op, piece.strip):
+                        routine: Any = kernels.routine(op, piece, number)
+                        if hasattr(routine, "prepare_on"):
+                            yield routine
 
     # ------------------------------------------------------------------------------------------ pieces
 

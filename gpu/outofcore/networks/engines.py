@@ -1,0 +1,160 @@
+"""What GPUs need to know of a network's routines: the memory beside their tiles, and their rates."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+
+from gpu.cleanup import leaving_nothing
+from gpu.cuda_machine import CudaMachine
+from gpu.cuda_machine.timing import seconds_of
+from gpu.machine import Tile
+from gpu.outofcore.calibration import measured_rates
+from gpu.outofcore.networks.on_cuda import parts_bytes
+from gpu.outofcore.networks.routines import ActivationGradient
+from gpu.outofcore.networks.stages import Stage
+from gpu.outofcore.problem import Problem, Tensor
+from gpu.outofcore.rates import Rates
+from gpu.outofcore.workspace import aligned, workspace_of
+
+if TYPE_CHECKING:
+    from gpu.outofcore.networks.layers import Network
+    from gpu.outofcore.networks.phases import Op, Phase
+
+Engines: TypeAlias = Literal["exact", "transforms"]
+"""How GPUs convolve: by sums of products, or also by Winograd's and FFT transforms."""
+ROUTINES = {"forward": "conv2d", "data": "conv2d_backward_data", "filters": "conv2d_backward_filter"}
+"""The routine of each operation of stages with weights."""
+ITEM = 4
+_PROBE_BYTES = 1 << 28
+_TIMES = 3
+_FINISH_BYTES, _SUM_BYTES, _ADD_BYTES = 16, 4, 20
+"""What routines beside cuDNN's move: for each result, bias and activation, and the gradient of the bias;
+for each weight, sums of terms."""
+_MOVED_BYTES = 6
+"""Of other routines for each operation: they have two for a number that they read twice and write."""
+
+
+def problem_of(stage: Stage, action: str, images: int, engines: Engines) -> Problem:
+    """The convolution, or the gradient, of a stage with weights."""
+    return Problem(
+        ROUTINES[action],
+        "NCHW",
+        images,
+        stage.filters[1] * stage.groups,
+        stage.shape[0],
+        stage.groups,
+        stage.plane,
+        workspace=None,
+        transforms=engines == "transforms",
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# Memory
+# --------------------------------------------------------------------------------------------------
+
+
+def workspace_bytes(phase: Phase, op: Op, engines: Engines) -> int:
+    """The bytes for an operation on the largest piece of a phase."""
+    data = op.action == "data"
+    if op.action not in ("forward", "data", "filters", "moments"):
+        return 0
+    stage = phase.network.stages[op.key.tensor if data or op.action == "moments" else op.key.tensor - 1]
+    sums = parts_bytes(stage.shape[0])
+    if not stage.has_weights:
+        return sums if op.action in ("filters", "moments") else 0
+    if op.action == "moments":
+        return sums
+    images, strips = min(phase.cut.images, phase.batch), phase.strips
+    of_x, of_y = phase.network.shape(stage.number - 1), stage.shape
+    rows = max(phase.worked(op, strip) for strip in strips)
+    nbytes: dict[Tensor, int] = {
+        "x": images * math.prod(of_x) * ITEM,
+        "y": images * math.prod(of_y) * ITEM,
+        "w": math.prod(stage.filters) * ITEM,
+    }
+    if len(strips) > 1:
+        share = rows / of_y[1]
+        nbytes["x"], nbytes["y"] = (math.ceil(nbytes[name] * share) for name in ("x", "y"))
+    problem = problem_of(stage, op.action, images, engines)
+    planes = images * stage.filters[1] * stage.groups
+    engine = workspace_of(problem, nbytes, planes, rows if len(strips) > 1 else None)
+    return engine if op.action != "filters" else aligned(nbytes["w"]) + max(engine, sums)
+
+
+# --------------------------------------------------------------------------------------------------
+# Rates
+# --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StepRates(Rates):
+    """Rates of a step: those of routines that move memory, and of each stage with weights.
+
+    Attributes
+    ----------
+    stages : tuple
+        The kind of a routine, with its seconds beside its operations and its operations per second.
+    """
+
+    stages: tuple[tuple[str, tuple[float, float]], ...] = field(default=(), kw_only=True)
+
+    @cached_property
+    def _by_kind(self) -> dict[str, tuple[float, float]]:
+        return dict(self.stages)
+
+    def of(self, kind: str) -> tuple[float, float]:
+        """The seconds of a routine beside its operations, and operations per second."""
+        return self._by_kind.get(kind) or super().of(kind)
+
+
+def step_rates(
+    machine: CudaMachine, network: Network, batch: int, budget: int, engines: Engines
+) -> StepRates:
+    """The rates of a network's step on a machine's first device, measured, or from the user's cache."""
+    bandwidth = _memory_bandwidth(machine, budget)
+    found: dict[str, tuple[float, float]] = {}
+    links = Rates(1e-5, 1e10, 1e-5, 1e10, 0.0, 1.0)
+    for stage in (one for one in network.stages if one.has_weights):
+        # operations of one result
+        each = stage.operations(1, 1) / (stage.shape[0] * stage.shape[2])
+        for action in ROUTINES:
+            links = measured_rates(machine, problem_of(stage, action, batch, engines), budget)
+            seconds, rate = links.of("")
+            if action == "filters":
+                seconds += math.prod(stage.filters) * _ADD_BYTES / bandwidth
+            moved = {"forward": _FINISH_BYTES, "filters": _SUM_BYTES}.get(action, 0)
+            found[kind_of(stage, action)] = seconds, 1 / (1 / rate + moved / bandwidth / each)
+    return StepRates(
+        links.in_seconds,
+        links.in_bytes_per_second,
+        links.out_seconds,
+        links.out_bytes_per_second,
+        1e-5,
+        bandwidth / _MOVED_BYTES,
+        both_bytes_per_second=links.both_bytes_per_second,
+        column_seconds=links.column_seconds,
+        stages=tuple(found.items()),
+    )
+
+
+def kind_of(stage: Stage, action: str) -> str:
+    """The kind of a stage's routine, by which its rate is found."""
+    return f"{stage.name} {action}" if stage.has_weights and action in ROUTINES else ""
+
+
+def _memory_bandwidth(machine: CudaMachine, budget: int) -> float:
+    """Bytes per second of a routine that moves memory and computes little."""
+    count = min(_PROBE_BYTES, budget) // (2 * ITEM)
+    with leaving_nothing(machine, []):
+        memory = machine.allocate(0, 2 * ITEM * count)
+        y, dy = (Tile(memory, at * ITEM * count, count, 1, count, np.dtype(np.float32)) for at in range(2))
+        routine = ActivationGradient("relu_gradient", (dy, y), (dy,), (), 2.0 * count, "relu")
+        stream = machine.stream(0)
+        seconds = min(seconds_of(machine, lambda: machine.launch(stream, routine), _TIMES))
+    return 3 * ITEM * count / seconds

@@ -1,0 +1,260 @@
+"""The routines of training on GPUs: kernels of this folder, and the gradient of filters by cuDNN.
+
+Kernels compute what the routines' ``compute`` does, in double precision too. Sums over pixels have another
+order, which depends on sizes alone.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from struct import pack
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpu.cuda_machine.kernels import Argument
+from gpu.cuda_machine.queues import Queue
+from gpu.machine import Tile
+from gpu.outofcore.on_cuda import choose_engine, queue_routine
+from gpu.outofcore.routines import TileRoutine
+from gpu.outofcore.workspace import aligned
+
+if TYPE_CHECKING:
+    from gpu.outofcore.networks import routines
+
+ACTIVATIONS = {None: 0, "relu": 1, "tanh": 2, "sigmoid": 3}
+"""Their numbers in kernels."""
+THREADS = 256
+BLOCKS = 2048
+"""So many blocks share sums, if there are as many images."""
+_PAIR = 16
+"""Bytes of two sums."""
+_MOST_PARTS = 65535
+_LARGEST = 1 << 30
+"""Pixels of a plane, of which kernels have the number in 32 bits."""
+
+
+def parts_bytes(channels: int) -> int:
+    """The bytes for sums of parts of the images."""
+    return aligned(_PAIR * (BLOCKS + channels))
+
+
+# --------------------------------------------------------------------------------------------------
+# Pooling
+# --------------------------------------------------------------------------------------------------
+
+
+def queue_pool(queue: Queue, of: routines.Pool) -> None:
+    """Queue pooling."""
+    x, y = _planes(queue, of.reads[0], of.shapes[0]), _planes(queue, of.writes[0], of.shapes[1])
+    images = (_images(of),) if of.stage.kind == "average_pool" else ()
+    _over_pixels(queue, "pooling", of.stage.kind, of.writes[0], *x, *y, _windows(of), *images)
+
+
+def queue_max_pool_gradient(queue: Queue, of: routines.MaxPoolGradient) -> None:
+    """Queue the gradient of max pooling."""
+    tiles = zip((*of.reads, *of.writes), of.shapes, strict=True)
+    arrays = (one for tile, shape in tiles for one in _planes(queue, tile, shape))
+    _over_pixels(queue, "pooling", "max_pool_gradient", of.writes[0], *arrays, _windows(of), of.skip)
+
+
+def queue_average_pool_gradient(queue: Queue, of: routines.AveragePoolGradient) -> None:
+    """Queue the gradient of average pooling."""
+    dy, dx = _planes(queue, of.reads[0], of.shapes[0]), _planes(queue, of.writes[0], of.shapes[1])
+    _over_pixels(queue, "pooling", "average_pool_gradient", of.writes[0], *dy, *dx, _windows(of), _images(of))
+
+
+def _windows(of: routines.Pool | routines.MaxPoolGradient | routines.AveragePoolGradient) -> bytes:
+    """The kernels' Windows."""
+    plane, window = of.stage.plane, of.window
+    return pack("<6i", plane.filter_height, plane.filter_width, *window.stride, *window.offset)
+
+
+def _images(of: routines.Pool | routines.AveragePoolGradient) -> bytes:
+    """The kernels' Images."""
+    plane = of.stage.plane
+    return pack("<5i", plane.height, plane.width, plane.pad_top, plane.pad_left, of.outputs.start)
+
+
+# --------------------------------------------------------------------------------------------------
+# Gradients of activations, filters and biases
+# --------------------------------------------------------------------------------------------------
+
+
+def queue_activation_gradient(queue: Queue, of: routines.ActivationGradient) -> None:
+    """Queue the gradient of an activation."""
+    tiles = [_joined(tile, of.reads) for tile in (of.writes[0], of.reads[1])]
+    arrays = (one for tile in tiles for one in _planes(queue, tile, (1, 1, 1, tile.rows)))
+    number = ACTIVATIONS[of.activation]
+    _over_pixels(queue, "steps", "activation_gradient", tiles[0], *arrays, number)
+
+
+def _joined(tile: Tile, tiles: tuple[Tile, ...]) -> Tile:
+    """A tile with fewer and longer columns if no tile has gaps, so that blocks have enough to do."""
+    count = math.gcd(tile.columns, 4096)
+    if any(one.stride != one.rows for one in tiles) or count * tile.rows >= _LARGEST:
+        return tile
+    return replace(tile, rows=count * tile.rows, columns=tile.columns // count, stride=count * tile.rows)
+
+
+def queue_filter_gradient(queue: Queue, of: routines.FilterGradient) -> None:
+    """Queue the gradients by filters, in float32, and by the bias; both are added to sums."""
+    weights, bias = of.writes
+    terms, engine = _terms(of)
+    queue_routine(queue, engine)
+    count = terms.rows
+    where = queue.address(terms), queue.address(weights)
+    _over_elements(queue, "add_terms", count, *map(np.uint64, where), np.int64(count), int(of.starts))
+    dy = _planes(queue, of.reads[1], of.shapes[1])
+    _sum(queue, of, "bias_gradient", of.shapes[1], dy, (queue.address(bias), 0))
+
+
+def choose_filter_gradient(queue: Queue, of: routines.FilterGradient) -> None:
+    """Choose the engine of the gradient by filters."""
+    choose_engine(queue, _terms(of)[1])
+
+
+def _terms(of: routines.FilterGradient) -> tuple[Tile, TileRoutine]:
+    """The terms of a piece, in the workspace, and the routine that computes them."""
+    filters, space = of.stage.filters, of.workspace
+    assert space is not None
+    count = math.prod(filters)
+    terms = replace(space, rows=count, stride=count)
+    start = aligned(terms.nbytes)
+    rest = (space.nbytes - start) // space.dtype.itemsize
+    engine = TileRoutine(
+        name="conv2d_backward_filter",
+        window=of.window,
+        layout="NCHW",
+        operands=(of.reads[0], of.reads[1]),
+        output=terms,
+        shapes=(of.shapes[0], of.shapes[1], filters),
+        updates=False,
+        bias=None,
+        activation=None,
+        operations=of.operations,
+        transforms=of.transforms,
+        workspace=replace(space, offset=space.offset + start, rows=rest, stride=rest),
+    )
+    return terms, engine
+
+
+# --------------------------------------------------------------------------------------------------
+# Batch normalization
+# --------------------------------------------------------------------------------------------------
+
+
+def queue_moments(queue: Queue, of: routines.Moments) -> None:
+    """Queue the sums of pixels and of their squares."""
+    sums, channels = queue.address(of.writes[0]), of.shapes[0][1]
+    x = _planes(queue, of.reads[0], of.shapes[0])
+    _sum(queue, of, "moments", of.shapes[0], x, (sums, sums + 8 * channels))
+
+
+def queue_norm(queue: Queue, of: routines.Norm) -> None:
+    """Queue batch normalization."""
+    x, y = _planes(queue, of.reads[0], of.shapes[0]), _planes(queue, of.writes[0], of.shapes[1])
+    sums, gamma, beta = (np.uint64(queue.address(tile)) for tile in of.reads[1:])
+    last = of.shapes[0][1], ACTIVATIONS[of.stage.activation]
+    _over_pixels(queue, "norms", "batch_norm", of.writes[0], *x, *y, sums, _batch(of), gamma, beta, *last)
+
+
+def queue_norm_parameter_gradient(queue: Queue, of: routines.NormParameterGradient) -> None:
+    """Queue the gradients by the parameters of batch normalization."""
+    x, dy = (_planes(queue, tile, shape) for tile, shape in zip(of.reads[:2], of.shapes, strict=True))
+    first, second, kept = (queue.address(tile) for tile in of.writes)
+    arguments = *x, *dy, np.uint64(queue.address(of.reads[2])), _batch(of)
+    weight = queue.address(of.reads[3]), kept
+    _sum(queue, of, "norm_parameter_gradient", of.shapes[0], arguments, (first, second), weight)
+
+
+def queue_norm_gradient(queue: Queue, of: routines.NormGradient) -> None:
+    """Queue the gradient by what batch normalization reads."""
+    tiles = zip((*of.reads[:2], *of.writes), of.shapes, strict=True)
+    arrays = (one for tile, shape in tiles for one in _planes(queue, tile, shape))
+    sums, *others = (np.uint64(queue.address(tile)) for tile in of.reads[2:])
+    last = *others, of.shapes[0][1]
+    _over_pixels(queue, "norms", "batch_norm_gradient", of.writes[0], *arrays, sums, _batch(of), *last)
+
+
+def _batch(of: routines.Norm | routines.NormParameterGradient | routines.NormGradient) -> bytes:
+    """The kernels' Batch."""
+    return pack("<2d", of.count, of.stage.epsilon)
+
+
+# --------------------------------------------------------------------------------------------------
+# Loss and update
+# --------------------------------------------------------------------------------------------------
+
+
+def queue_loss(queue: Queue, of: routines.Loss) -> None:
+    """Queue the cross-entropy and its gradient."""
+    logits, labels = of.reads
+    where = (queue.address(tile) for tile in (logits, labels, *of.writes))
+    sizes = logits.rows, float(of.batch)
+    queue.launch(
+        _source("steps"),
+        "cross_entropy",
+        (logits.columns, 1, 1),
+        (THREADS, 1, 1),
+        *map(np.uint64, where),
+        *sizes,
+    )
+
+
+def queue_update(queue: Queue, of: routines.Update) -> None:
+    """Queue a step of gradient descent."""
+    where = (np.uint64(queue.address(tile)) for tile in of.reads[:3])
+    count, descent = of.writes[0].rows, pack("<3d", of.rate, of.momentum, of.decay)
+    _over_elements(queue, "sgd", count, *where, np.int64(count), descent)
+
+
+# --------------------------------------------------------------------------------------------------
+# Launches
+# --------------------------------------------------------------------------------------------------
+
+
+def _planes(queue: Queue, tile: Tile, shape: tuple[int, int, int, int]) -> tuple[np.uint64, bytes]:
+    """The address of planes and the kernels' Rows."""
+    return np.uint64(queue.address(tile)), pack("<q2i", tile.stride, *shape[2:])
+
+
+def _over_pixels(queue: Queue, source: str, name: str, written: Tile, *args: Argument) -> None:
+    """Queue a kernel whose blocks share planes, and their pixels if there are many."""
+    threads = min(THREADS, -(-written.rows // 32) * 32)
+    parts = min(-(-written.rows // threads), _MOST_PARTS)
+    queue.launch(_source(source), name, (written.columns, parts, 1), (threads, 1, 1), *args)
+
+
+def _over_elements(queue: Queue, name: str, count: int, *args: Argument) -> None:
+    """Queue a kernel with a thread for each element."""
+    queue.launch(_source("steps"), name, (-(-count // THREADS), 1, 1), (THREADS, 1, 1), *args)
+
+
+def _sum(
+    queue: Queue,
+    of: routines.FilterGradient | routines.Moments | routines.NormParameterGradient,
+    name: str,
+    shape: tuple[int, int, int, int],
+    arguments: tuple[Argument, ...],
+    sums: tuple[int, int],
+    weight: tuple[int, int] = (0, 0),
+) -> None:
+    """Queue sums of each channel: of parts of the images in the workspace, which are added in order."""
+    images, channels, rows, columns = shape
+    assert of.workspace is not None
+    parts, across = (
+        np.uint64(queue.address(of.workspace)),
+        min(1 << (rows * columns - 1).bit_length(), THREADS),
+    )
+    count = max(min(images, -(-BLOCKS // channels), _MOST_PARTS), 1)
+    block = across, THREADS // across, 1
+    queue.launch(_source("norms"), name, (channels, count, 1), block, *arguments, images, parts)
+    where, more = map(np.uint64, sums), map(np.uint64, weight)
+    grid, last = (-(-channels // THREADS), 1, 1), (channels, int(of.starts), *more)
+    queue.launch(_source("norms"), "add_parts", grid, (THREADS, 1, 1), parts, count, *where, *last)
+
+
+def _source(name: str) -> str:
+    return f"outofcore/networks/{name}.cu"
