@@ -65,6 +65,7 @@ class Case:
     accumulation: bool = False
 
     def trainer(self, machine: Any) -> Trainer:
+        """A trainer on a machine."""
         return Trainer(
             self.network(),
             self.batch,

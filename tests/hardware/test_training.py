@@ -49,7 +49,7 @@ def test_strips_of_rows_are_the_whole(machine: Any, transforms: bool) -> None:
     )
     sample, found = Sample(Network((16, 48, 40), layers), batch=4), list[Any]()
     for cut in (Cut(9, 99), Cut(2, 99), Cut(1, 7)):
-        segments = Segment(1, 4, cut, cut), Segment(5, 5, Cut(9, 9), Cut(9, 9))
+        segments = Segment(1, 4, cut, cut), Segment(5, 5, Cut(9, 99), Cut(9, 99))
         with sample.trainer(machine, segments=segments, transforms=transforms) as trainer:
             losses = [trainer.step(sample.x, sample.labels) for _ in range(3)]
             found.append(losses + [float(np.abs(w).sum()) for w in trainer.parameters.values()])

@@ -50,8 +50,13 @@ def problem_of(stage: Stage, action: str, images: int, engines: Engines) -> Prob
         stage.groups,
         stage.plane,
         workspace=None,
-        transforms=engines == "transforms",
+        transforms=is_transformed(stage, engines),
     )
+
+
+def is_transformed(stage: Stage, engines: Engines | None) -> bool:
+    """Whether GPUs may transform images for a stage: filters of one pixel gain nothing."""
+    return engines == "transforms" and math.prod(stage.filters[2:]) > 1
 
 
 # --------------------------------------------------------------------------------------------------
