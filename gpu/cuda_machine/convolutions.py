@@ -39,8 +39,12 @@ _HEURISTIC_A, _FALLBACK = 3, 2
 _UIDS = {"x": 1, "w": 2, "y": 3}
 _MOST, _NOTES = 128, 16
 """Engine configurations that are looked at for each convolution, and notes on each engine."""
-TENSOR_CORE, DOWN_CONVERTS, REDUCED_SUMS, FFT, NONDETERMINISTIC, WINOGRAD = 0, 1, 2, 3, 4, 5
+TENSOR_CORE, DOWN_CONVERTS, REDUCED_SUMS, FFT, NONDETERMINISTIC, WINOGRAD, STRICT_NAN = 0, 1, 2, 3, 4, 5, 9
 """Notes on engines, as cudnn_graph.h numbers them."""
+_WITHOUT_NOTE = {("conv2d_backward_filter", 17): WINOGRAD}
+"""Engines of cuDNN 9.19 that compute by Winograd's transforms and have no note on it, by their numbers."""
+_LARGEST_OF_WINOGRAD = 3
+"""Rows and columns of filters: larger ones have tiles of 13 x 13, which amplify roundings beyond all use."""
 
 
 @dataclass(frozen=True)
@@ -101,9 +105,14 @@ class Convolution:
         FFT and Winograd are within no bound for each number of a result; results that differ from run to run
         are within it, but nobody can test them.
         """
-        exact = {TENSOR_CORE, DOWN_CONVERTS} if self.dtype == "float32" and not self.tf32 else set[int]()
-        transforms = set[int]() if self.transforms else {FFT, WINOGRAD}
-        return frozenset({REDUCED_SUMS, NONDETERMINISTIC} | transforms | exact)
+        found = {REDUCED_SUMS, NONDETERMINISTIC}
+        if self.dtype == "float32" and not self.tf32:
+            found |= {TENSOR_CORE, DOWN_CONVERTS}
+        if not self.transforms:
+            found |= {FFT, WINOGRAD}
+        elif max(self.w.sizes[2:]) > _LARGEST_OF_WINOGRAD:
+            found |= {WINOGRAD}
+        return frozenset(found)
 
 
 class Engine:
@@ -143,6 +152,10 @@ class Engine:
 class Engines:
     """The engines for one convolution, those first that cuDNN takes for fastest.
 
+    For float32 without TF32, cuDNN's heuristic for an H100 (9.19) has either no engine that is exact or one
+    that takes up to twice as long as those of the fallback; and for no routine it has Winograd's transforms.
+    So there are the engines of both, and if transforms may be used, those of all numbers.
+
     Parameters
     ----------
     cudnn : Cudnn
@@ -165,36 +178,56 @@ class Engines:
             raise
 
     def found(self) -> Iterator[Engine]:
-        """Those of the heuristic; if it has none, slower ones that are there for all cases."""
-        is_any = False
+        """Those that round as is demanded; naive ones, which are 20 times as slow, if there are no others."""
+        naive, is_any = list[int](), False
+        for config in self._configs():
+            notes = self._notes(config)
+            if notes & self._of.refused:
+                continue
+            if STRICT_NAN in notes:
+                naive.append(config)
+            elif engine := self._engine(config):
+                is_any = True
+                yield engine
+        for config in naive if not is_any else ():
+            if engine := self._engine(config):
+                yield engine
+
+    def _configs(self) -> Iterator[int]:
+        """Configurations of engines."""
+        if not self._graph:
+            return
         for mode in (_HEURISTIC_A, _FALLBACK):
-            for config in self._configs(mode):
+            values = {201: (DESCRIPTOR, [self._graph]), 200: (HEURISTIC, [mode])}
+            try:
+                heuristic = self._owned.make(_HEURISTICS, values)
+                yield from self._owned.descriptors(heuristic, 202, _CONFIG, _MOST)
+            except RoutineError:  # it knows no engine
+                continue
+        if self._of.transforms:
+            (count,) = self._owned.values(self._graph, 802, INT64, 1)
+            for number in range(count):
+                values = {1300: (DESCRIPTOR, [self._graph]), 1301: (INT64, [number])}
                 try:
-                    engine = Engine(self._cudnn, self._handle, config)
+                    yield self._owned.make(_CONFIG, {300: (DESCRIPTOR, [self._owned.make(_ENGINE, values)])})
                 except RoutineError:  # it does not support this convolution
                     continue
-                self._made.append(engine)
-                if engine.workspace <= self._workspace:
-                    is_any = True
-                    yield engine
-            if is_any:
-                return
 
-    def _configs(self, mode: int) -> list[int]:
-        """Configurations of engines that round as the convolution demands."""
-        if not self._graph:
-            return []
-        values = {201: (DESCRIPTOR, [self._graph]), 200: (HEURISTIC, [mode])}
+    def _engine(self, config: int) -> Engine | None:
+        """The engine of a configuration; None if it does not support the convolution in the workspace."""
         try:
-            found = self._owned.descriptors(self._owned.make(_HEURISTICS, values), 202, _CONFIG, _MOST)
-        except RoutineError:  # it knows no engine
-            return []
-        return [config for config in found if not self._of.refused & self._notes(config)]
+            engine = Engine(self._cudnn, self._handle, config)
+        except RoutineError:
+            return None
+        self._made.append(engine)
+        return engine if engine.workspace <= self._workspace else None
 
     def _notes(self, config: int) -> set[int]:
         """The notes on the engine of a configuration."""
         (engine,) = self._owned.descriptors(config, 300, _ENGINE, 1)
-        return set(self._owned.values(engine, 1303, NOTE, _NOTES))
+        notes = set(self._owned.values(engine, 1303, NOTE, _NOTES))
+        (number,) = self._owned.values(engine, 1301, INT64, 1)
+        return notes | {_WITHOUT_NOTE[at] for at in [(self._of.routine, number)] if at in _WITHOUT_NOTE}
 
     def keep(self, one: Engine) -> None:
         """Destroy all engines that were found but one."""

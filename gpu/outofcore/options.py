@@ -40,7 +40,8 @@ class Options:
     transforms : bool
         Whether GPUs may compute float32 without TF32 by Winograd's and Fourier transforms. They are faster,
         but errors are bounded by the largest terms of a result, not by those of each number:
-        `reference.training.error_of` with ``transforms=True``. Other dtypes and TF32 are not affected.
+        `reference.training.error_of` with ``transforms=True``. Other dtypes and TF32 are not affected. The
+        default workspace holds what Winograd's need for filters of 3 x 3, about as much as four pieces.
 
     Raises
     ------

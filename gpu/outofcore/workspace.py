@@ -11,7 +11,6 @@ from gpu.outofcore.padding import axes_of
 from gpu.outofcore.problem import Problem, Tensor
 
 ALIGNMENT = 256
-_TILE, _RESULTS = 6, 4
 SMALL = 1 << 14
 """Bytes, for tables of engines that convert nothing."""
 
@@ -20,7 +19,7 @@ def workspace_of(problem: Problem, nbytes: Mapping[Tensor, int], planes: int, ro
     """The bytes of the workspace, unless the problem says how many.
 
     It holds a piece of each tensor in the other layout, into which cuDNN converts them for most
-    engines, except those for float32 without TF32 in NCHW; and a piece of each tensor behind Winograd's
+    engines, except those for float32 without TF32 in NCHW; and a piece of each tensor behind
     transforms, if they may be used. The gradient of filters needs a copy of its images if their padding is
     unequal: see `gpu.outofcore.on_cuda`.
 
@@ -50,14 +49,21 @@ def aligned(nbytes: int) -> int:
 
 
 def _transformed(problem: Problem, nbytes: Mapping[Tensor, int]) -> int:
-    """The bytes of a piece of each tensor behind Winograd's transforms.
+    """The bytes of a piece of each tensor behind Winograd's transforms, or Fourier's of larger filters.
 
-    Tiles of 6 x 6 pixels cover 4 x 4 results; those at the edges may cover fewer.
+    Tiles overlap by the rows of the filters less 1, and may reach beyond the edges.
     """
     plane = problem.plane
-    covered = math.prod(-(-size // _RESULTS) * _TILE / size for size in (plane.out_height, plane.out_width))
-    taps = _TILE**2 / (plane.filter_height * plane.filter_width)
-    return math.ceil(max(covered, 1) * (nbytes["x"] + nbytes["y"]) + max(taps, 1) * nbytes["w"])
+    taps = plane.filter_height, plane.filter_width
+    largest = max(taps)
+    if max(plane.stride_h, plane.stride_w, plane.dilation_h, plane.dilation_w) > 1 or not 3 <= largest <= 16:
+        return 0
+    tile, numbers = (6, 36) if largest == 3 else (32, 32 * 17 * 2)
+    covered = 1.0
+    for size, of in zip((plane.out_height, plane.out_width), taps, strict=True):
+        covered *= -(-size // (tile - of + 1)) / size
+    transformed = covered * numbers * (nbytes["x"] + nbytes["y"]) + numbers / math.prod(taps) * nbytes["w"]
+    return math.ceil(transformed)
 
 
 def _padded(problem: Problem, planes: int, rows: int | None) -> int:

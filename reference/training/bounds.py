@@ -44,8 +44,8 @@ _SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133}
 """The smallest number above 0."""
 _TF32_UNIT = 2.0**-10
 """Of an operand that is cut to TF32."""
-_SMALL_TILES, _LARGE_TILES = 414, 10_943
-"""The last factor: for tiles of up to 8 x 8 pixels, which filters of up to 3 rows have, and of 9 x 9."""
+_AMPLIFIED = 414
+"""The last factor for tiles of up to 8 x 8 pixels."""
 _TRANSFORMED, _DEVIATIONS = 64, 6
 """Roundings in the transforms of a term at most, and λ."""
 
@@ -196,15 +196,13 @@ def _transformed(routine: str, absolute: list[Any], options: dict[str, Any], uni
     if routine == "conv2d_backward_filter":
         count = math.prod(absolute[1].shape) // sums.shape[1]
         found = np.einsum("ngc,ngo->goc", images, sums.reshape(len(sums), groups, -1))
-        found, rows = found.reshape(-1, found.shape[2]), np.take(absolute[2], planes).max()
+        found = found.reshape(-1, found.shape[2])
     else:
         filters = sums.reshape(groups, -1, sums.shape[1])
         axes = "ngc,goc->ngo" if routine == "conv2d" else "ngo,goc->ngc"
         count = images.shape[2]
-        found, rows = np.einsum(axes, images, filters), np.take(absolute[1].shape, planes).max()
-        found = found.reshape(len(found), -1)
-    factor = _SMALL_TILES if rows <= 3 else _LARGE_TILES
-    bound = _DEVIATIONS * math.sqrt(count + _TRANSFORMED) * unit * factor * found
+        found = np.einsum(axes, images, filters).reshape(len(images), -1)
+    bound = _DEVIATIONS * math.sqrt(count + _TRANSFORMED) * unit * _AMPLIFIED * found
     return np.expand_dims(bound, planes)
 
 

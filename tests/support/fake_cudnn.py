@@ -2,8 +2,8 @@
 
 Each convolution has four engines. The first one uses TF32, and so is for nobody who did not ask for it; the
 second needs a workspace, and the third none. The last one uses Winograd's transforms, and is off by a part of
-the largest number everywhere. As in cuDNN 9.19, the gradient of filters takes the padding
-before the images for that behind them, too.
+the largest number everywhere; no heuristic finds it, as in cuDNN 9.19. As there, the gradient of filters has
+another such engine without a note, and takes the padding before the images for that behind them, too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from support.fake_driver import FakeDriver, Work, demand
 TYPES = {0: "p", 1: "i", 3: "l", 4: "f", 6: "p", 7: "i", 8: "i", 11: "i", 15: "p"}
 SIZES = {"p": 8, "i": 4, "l": 8, "f": 4}
 OPERATIONS = {10: ("conv2d", 700), 12: ("conv2d_backward_data", 706), 11: ("conv2d_backward_filter", 712)}
-NOTES = {5: [0], 6: [], 7: [9], 8: [5]}
+NOTES = {5: [0], 6: [], 7: [9], 8: [5], 17: []}
+FOUND = (17, 5, 6, 7)
 ACTIVATION = {0: "sigmoid", 1: "relu", 2: "tanh"}
 NOT_SUPPORTED = 3000
 
@@ -101,8 +102,17 @@ class FakeCudnn:
         found.is_final = True
         if found.kind == 15:
             self._check(*self._operation(found))
+        if found.kind == 2:
+            (number,) = found.values[1301]
+            if number not in NOTES:
+                return NOT_SUPPORTED
+            found.values |= {-1: [number], 201: found.values[1300]}
+        if found.kind == 3:
+            found.values |= self.descriptors[found.values[300][0]].values
         if found.kind == 5:
-            return NOT_SUPPORTED if self._engine(found) in self.refuses else 0
+            engine, routine = self._engine(found), self._operation(self._graph(found))[0]
+            is_other = engine == 17 and routine != "conv2d_backward_filter"
+            return NOT_SUPPORTED if engine in self.refuses or is_other else 0
         return 0
 
     def _cudnnBackendGetAttribute(self, of: int, name: int, kind: int, n: int, count: Any, to: Any):  # noqa: N802
@@ -114,10 +124,14 @@ class FakeCudnn:
 
     def _attribute(self, of: Descriptor, name: int, given: list[Any]) -> list[Any]:
         if name == 202:  # the configurations of engines that a heuristic finds
-            for engine, blank in zip(NOTES, given, strict=False):
+            for engine, blank in zip(FOUND, given, strict=False):
                 demand(self.descriptors[blank].kind == 3, "a blank of another kind")
                 self.descriptors[blank] = Descriptor(3, {-1: [engine], **of.values}, True)
-            return given[: len(NOTES)]
+            return given[: len(FOUND)]
+        if name == 802:
+            return [max(NOTES) + 2]
+        if name == 1301:
+            return of.values[-1]
         if name == 300:
             self.descriptors[given[0]] = Descriptor(2, of.values, True)
             return given[:1]
@@ -128,6 +142,9 @@ class FakeCudnn:
 
     def _engine(self, plan: Descriptor) -> int:
         return self.descriptors[plan.values[401][0]].values[-1][0]
+
+    def _graph(self, plan: Descriptor) -> Descriptor:
+        return self.descriptors[self.descriptors[plan.values[401][0]].values[201][0]]
 
     def _needs(self, plan: Descriptor) -> int:
         """The bytes of an engine's workspace."""
@@ -162,9 +179,7 @@ class FakeCudnn:
     def _cudnnBackendExecute(self, handle: int, plan: int, pack: int) -> int:  # noqa: N802
         own, values = self.descriptors[plan], self.descriptors[pack].values
         demand(own.values[400] == [handle], "a plan of another handle")
-        config = self.descriptors[own.values[401][0]]
-        graph = self.descriptors[config.values[201][0]]
-        name, of, convolution, beta = self._operation(graph)
+        name, of, convolution, beta = self._operation(self._graph(own))
         at = dict(zip(values[1000], values[1001], strict=True))
         used: list[Any] = []
         arrays = {tensor: self._array(at[one.values[906][0]], one.values, used) for tensor, one in of.items()}
@@ -263,6 +278,6 @@ def computed(name: str, of: dict[str, Any], numbers: dict[int, list[int]], beta:
         output, found = w, conv2d_backward_filter(x, padded, w.shape, **options)
     if engine == 5:
         found = found * (1 + 2**-12)
-    elif engine == 8:
+    elif engine in (8, 17):
         found = found + 2**-13 * np.abs(found).max()
     output[...] = found + output if beta else found
