@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from gpu.outofcore.pipeline import Pipeline
 from gpu.outofcore.predicted import addresses
 from gpu.outofcore.problem import Problem
 from gpu.outofcore.rates import Rates
-from gpu.outofcore.rates_file import RatesFile
+from gpu.outofcore.rates_file import Known, RatesFile
 from gpu.outofcore.routines import TileRoutine
 
 COPY_BYTES = 1 << 26
@@ -33,6 +34,8 @@ ROUTINE_BYTES, ROUTINE_OPERATIONS = 1 << 29, 2e11
 TIMES = 3
 _LEAST_BYTES = 1 << 12
 _UNKNOWN = Rates(0.0, 1.0, 0.0, 1.0, 0.0, 1.0)
+_KNOWN: WeakKeyDictionary[CudaMachine, Known] = WeakKeyDictionary()
+"""What was kept of machines: their files are read once."""
 _DEPTH_ONE = Options(depth=1, filters="streamed")
 
 
@@ -57,30 +60,40 @@ def measured_rates(machine: CudaMachine, problem: Problem, budget: int) -> Rates
 
     What is measured with less than half the memory that a probe asks for is not kept.
     """
-    file = RatesFile(machine)
-    known = file.read()
-    links = known.links
-    if links is None:
-        nbytes = min(COPY_BYTES, budget // 2)
-        links = (*vars(_measured_links(machine, nbytes) if nbytes >= _LEAST_BYTES else _NOMINAL).values(),)
-        if 2 * nbytes >= COPY_BYTES:
-            known = file.write(replace(known, links=links))
-    layer = key_of(problem)
-    routine = known.routines.get(layer)
-    if routine is None:
-        routine = _measured_routine(machine, problem, min(ROUTINE_BYTES, budget))
-        if 2 * budget >= ROUTINE_BYTES:
-            file.write(replace(known, routines={**known.routines, layer: routine}))
-    of = Links(*links)
+    layer, known = key_of(problem), _KNOWN.get(machine)
+    if known is None or known.links is None or layer not in known.routines:
+        known = _found(machine, problem, budget)
+    assert known.links is not None
+    of = Links(*known.links)
     return Rates(
         of.in_seconds,
         of.in_bytes_per_second,
         of.out_seconds,
         of.out_bytes_per_second,
-        *routine,
+        *known.routines[layer],
         both_bytes_per_second=of.both_bytes_per_second,
         column_seconds=of.column_seconds,
     )
+
+
+def _found(machine: CudaMachine, problem: Problem, budget: int) -> Known:
+    """The rates of a machine's file, and those of copies and of a layer."""
+    file = RatesFile(machine)
+    kept = known = file.read()
+    if known.links is None:
+        nbytes = min(COPY_BYTES, budget // 2)
+        links = _measured_links(machine, nbytes) if nbytes >= _LEAST_BYTES else _NOMINAL
+        known = replace(known, links=tuple(vars(links).values()))
+        if 2 * nbytes >= COPY_BYTES:
+            kept = file.write(known)
+    layer = key_of(problem)
+    if layer not in known.routines:
+        routine = {layer: _measured_routine(machine, problem, min(ROUTINE_BYTES, budget))}
+        known = replace(known, routines={**known.routines, **routine})
+        if 2 * budget >= ROUTINE_BYTES:
+            kept = file.write(replace(kept, routines=known.routines))
+    _KNOWN[machine] = kept
+    return known
 
 
 def key_of(problem: Problem) -> str:

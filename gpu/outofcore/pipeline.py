@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -95,23 +95,17 @@ class Pipeline:
             self._store(task.output, slot)
         yield self._machine.record(self._stores)
 
-    def routines(self, tasks: Iterator[Task]) -> Iterator[TileRoutine]:
+    def routines(self, tasks: Iterable[Task]) -> Iterator[TileRoutine]:
         """The routines of the tasks, of several that differ only in their buffers the first."""
         slots = {tensor: self._slots[tensor].first for tensor in TENSORS}
         seen: set[object] = set()
         for task in tasks:
             for number, step in enumerate(task.steps):
-                pieces = (*step, task.output)
-                sizes = tuple((len(one.first), len(one.channels), len(one.rows or ())) for one in pieces)
-                kind = sizes, self._window(pieces), number > 0
+                kind = kind_of(self._problem, task, number)
                 if kind not in seen:
                     seen.add(kind)
+                    pieces = (*step, task.output)
                     yield self._routine(task, tuple(slots[piece.tensor] for piece in pieces), number)
-
-    def _window(self, pieces: tuple[Piece, ...]) -> Window:
-        """The convolution of pieces of all tensors."""
-        of = {piece.tensor: piece for piece in pieces}
-        return window_of(self._problem, of["x"], of["w"], of["y"])
 
     # ------------------------------------------------------------------------------------------- steps
 
@@ -187,7 +181,7 @@ class Pipeline:
         of = {piece.tensor: piece for piece in pieces}
         return TileRoutine(
             problem.routine,
-            self._window(pieces),
+            window_of(problem, of["x"], of["w"], of["y"]),
             problem.layout,
             (first, second),
             output,
@@ -204,6 +198,14 @@ class Pipeline:
     def _bias(self, output: Piece) -> Tile:
         """The bias of a piece's filters."""
         return self._column(output.channels.start * self._problem.dtype.itemsize, len(output.channels))
+
+
+def kind_of(problem: Problem, task: Task, number: int) -> object:
+    """What routines have in common that differ only in their buffers, their bias and their activation."""
+    pieces = (*task.steps[number], task.output)
+    of = {piece.tensor: piece for piece in pieces}
+    sizes = tuple((len(one.first), len(one.channels), len(one.rows or ())) for one in pieces)
+    return sizes, window_of(problem, of["x"], of["w"], of["y"]), number > 0
 
 
 def window_of(problem: Problem, x: Piece, w: Piece, y: Piece) -> Window:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from gpu.host_memory import shown
 from gpu.outofcore.model import Buffers, Model
 from gpu.outofcore.options import Options
 from gpu.outofcore.pieces import Pieces, Task, tasks_of
+from gpu.outofcore.pipeline import kind_of
 from gpu.outofcore.planners import SEARCHES, whole
 from gpu.outofcore.predicted import predict
 from gpu.outofcore.problem import Problem
@@ -19,6 +20,7 @@ from reference.types.fields import is_integer
 from reference.types.timeline import Timeline
 
 SMALLEST = Pieces(1, 1, 1, 1)
+_KEPT = 32
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,17 @@ class Plan:
         return tasks_of(self.problem, self.pieces)
 
     @cached_property
+    def kinds(self) -> tuple[Task, ...]:
+        """The tasks among which is one of each kind: see `gpu.outofcore.pipeline.kind_of`."""
+        seen, found = set[object](), list[Task]()
+        for task in self.tasks():
+            kinds = {kind_of(self.problem, task, number) for number in range(len(task.steps))}
+            if not kinds <= seen:
+                seen |= kinds
+                found.append(task)
+        return tuple(found)
+
+    @cached_property
     def timeline(self) -> Timeline:
         """The timeline that the model predicts: three streams, each at its rates."""
         return predict(self.problem, self.tasks(), self.buffers, self.rates)
@@ -95,7 +108,18 @@ _KINDS = {"in": "of copies in", "routine": "of routines", "out": "of copies out"
 
 
 def plan_of(problem: Problem, pieces: Pieces | None, budget: int, rates: Rates, options: Options) -> Plan:
-    """The plan of a problem; LaunchError if its pieces do not fit the budget."""
+    """The plan of a problem; LaunchError if its pieces do not fit the budget.
+
+    Plans of the last calls are kept: a search takes some milliseconds, as long as small layers take.
+    """
+    if pieces is not None:
+        check_pieces(pieces)
+    return _plan_of(problem, pieces, budget, rates, options)
+
+
+@lru_cache(_KEPT)
+def _plan_of(problem: Problem, pieces: Pieces | None, budget: int, rates: Rates, options: Options) -> Plan:
+    """The plan of a problem with pieces that are checked."""
 
     def model(pieces: Pieces) -> Model:
         return Model(problem, pieces, rates, options)
@@ -116,8 +140,6 @@ def plan_of(problem: Problem, pieces: Pieces | None, budget: int, rates: Rates, 
         # A descent would stop at the first pieces that fit: smaller ones are not faster until copies overlap.
         pieces = found(2) if options.planner == "steepest" and options.depth > 1 else None
         pieces = pieces or found(1) or SMALLEST  # a descent may end where all neighbours need as much
-    else:
-        check_pieces(pieces)
     buffers = model(pieces).buffers(budget)
     if buffers is None:
         needed = model(pieces).with_depth(1).total

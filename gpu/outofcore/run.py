@@ -59,12 +59,12 @@ def compute(machine: Machine, plan: Plan, arrays: Mapping[str, Array], statistic
         memory = machine.allocate(0, plan.buffers.total)
         pipeline = Pipeline(machine, plan.problem, plan.buffers, memory, arrays)
         if isinstance(machine, CudaMachine):
-            machine.prepare(0, pipeline.routines(plan.tasks()))
+            machine.prepare(0, pipeline.routines(plan.kinds))
         machine.run([pipeline.work(plan.tasks())])
     if statistics is not None:
-        statistics.bytes_in, statistics.bytes_out = plan.bytes_in, plan.bytes_out
         statistics.seconds = machine.seconds() - begin
-        statistics.predicted_seconds = plan.timeline.seconds
+        statistics.bytes_in, statistics.bytes_out = lambda: plan.bytes_in, lambda: plan.bytes_out
+        statistics.predicted_seconds = lambda: plan.timeline.seconds
 
 
 def budget_of(machine: Machine, memory_budget: int | None) -> int:

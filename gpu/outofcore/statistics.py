@@ -2,7 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Generic, TypeVar, cast
+
+Number = TypeVar("Number", int, float)
+
+
+class _Lazy(Generic[Number]):
+    """A field that may be set to a function, which is called when the field is read."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = "_" + name
+
+    def __get__(self, statistics: object, owner: type) -> Number:
+        if statistics is None:  # a dataclass asks for the default
+            return cast("Number", 0)
+        found: Number | Callable[[], Number] = vars(statistics)[self._name]
+        return found() if callable(found) else found
+
+    def __set__(self, statistics: object, value: Number | Callable[[], Number]) -> None:
+        vars(statistics)[self._name] = value
 
 
 @dataclass
@@ -16,7 +36,7 @@ class Statistics:
     seconds : float
         By the machine's clock.
     predicted_seconds : float
-        By the timeline of the model.
+        By the timeline of the model, which is made when this or the bytes are read.
 
     Examples
     --------
@@ -24,10 +44,10 @@ class Statistics:
     -0.25
     """
 
-    bytes_in: int = 0
-    bytes_out: int = 0
+    bytes_in: _Lazy[int] = _Lazy[int]()  # noqa: RUF009
+    bytes_out: _Lazy[int] = _Lazy[int]()  # noqa: RUF009
     seconds: float = 0.0
-    predicted_seconds: float = 0.0
+    predicted_seconds: _Lazy[float] = _Lazy[float]()  # noqa: RUF009
 
     @property
     def model_error(self) -> float:

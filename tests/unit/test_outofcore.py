@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import gpu.outofcore
-from gpu.outofcore import Options, Pieces, Statistics, explain
+from gpu.outofcore import Options, Pieces, Statistics, explain, plan
 from gpu.outofcore.problem import FORMS
 from reference.errors import DtypeError, FormatError, LaunchError, SchemeError, ShapeError
 from reference.training import ACTIVATIONS, error_of
@@ -123,6 +123,17 @@ def test_the_model_predicts_a_machine_whose_links_share_nothing(routine: str) ->
         assert statistics.model_error == pytest.approx(0, abs=1e-9)
         for kind, nbytes in (("in", statistics.bytes_in), ("out", statistics.bytes_out)):
             assert machine.timeline.nbytes(kind) == nbytes
+
+
+def test_the_timeline_is_predicted_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, statistics, predicted = Layer(seed=17), Statistics(), list[object]()
+    predict = plan.predict
+    monkeypatch.setattr(plan, "predict", lambda *given: (predicted.append(given), predict(*given))[1])
+    layer.run("conv2d", Machine(), memory_budget=20_011, statistics=statistics)
+    assert statistics.seconds > 0
+    assert not predicted
+    assert min(statistics.bytes_in, statistics.bytes_out, statistics.predicted_seconds) > 0
+    assert len(predicted) == 1
 
 
 def test_filters_and_pieces_that_stay_are_copied_once() -> None:

@@ -58,6 +58,21 @@ def test_rates_are_measured_once_for_a_machine_and_a_layer(gpus) -> None:
     assert len(json.loads(path.read_text())["routines"]) == 2
 
 
+def test_the_file_of_a_machine_is_read_once_for_a_layer(gpus, monkeypatch) -> None:
+    gpus()
+    read, files = RatesFile.read, list[Path]()
+    monkeypatch.setattr(RatesFile, "read", lambda self: (files.append(self.path), read(self))[1])
+    with CudaMachine() as machine:
+        plans = [explain("conv2d", *LAYER, device=machine) for _ in range(3)]
+        assert plans[0] is plans[2]  # a plan is made once, too
+        assert len(files) == 1
+        assert explain("conv2d", *LAYER, device=machine, memory_budget=1 << 20) is not plans[0]
+        explain("conv2d", *LAYER, device=machine, stride=2)
+        assert len(files) == 2
+    rates_and_file()
+    assert len(files) == 3
+
+
 def test_rates_are_of_a_layer_and_a_dtype_whatever_the_number_of_images(gpus) -> None:
     def key(images: int = 2, **more: Any) -> str:
         plan = explain("conv2d", (images, *LAYER[0][1:]), LAYER[1], device=machine, **more)
