@@ -1,6 +1,6 @@
 """Convolutions of VGG16 out of core, from pinned host memory within a budget, beside torch.
 
-    python benchmarks/outofcore.py [--rows ooc/conv1_2 …] [--images N] [--json PATH] [--no-peers]
+    python benchmarks/outofcore.py [--rows ooc/conv1_2 …] [--images N] [--transforms] [--json PATH] …
     python benchmarks/outofcore.py --merge PATH… --json PATH
 
 Forward, 512 images, float32 without TF32, in a budget of 8 GB: seconds of the median of some
@@ -9,12 +9,16 @@ calls, after one that does not count. Images and results are page-locked before,
 in both directions at once at the measured rates, whichever takes longer. Peers: ``in-core`` is that
 convolution, and ``torch, split`` torch over parts of the batch with three streams, at the best of some sizes.
 Sampled entries of the last call are compared with sums in float64.
+
+Torch takes Fourier transforms where they are faster. With ``--transforms`` ours are those with
+``Options(transforms=True)``, and ``exact`` has what is measured without.
 """
 
 from __future__ import annotations
 
+import argparse
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,7 +30,7 @@ from common import Row, about_this_run, merged, parser_of, publish, show, write
 
 import gpu
 import gpu.outofcore
-from gpu.outofcore import Statistics, explain
+from gpu.outofcore import Options, Rates, Statistics, explain
 from reference.training import bounded
 
 ROWS = {
@@ -60,15 +64,18 @@ class Layer:
         """Floating-point operations, taps outside the images included."""
         return 2.0 * self.y.size * self.w[0].size
 
-    def error(self, seed: int = 0) -> float:
-        """The largest error of sampled entries, in units of the bound; above 1 the benchmark ends."""
+    def error(self, transforms: bool, seed: int = 0) -> float:
+        """The largest error of sampled entries, in units of the bound; above 1 the benchmark ends.
+
+        That of transforms has the largest pixel under a window, which is less than that of a plane.
+        """
         rng = np.random.default_rng(seed)
         errors: list[float] = []
         for _ in range(SAMPLES):
             image, filters, row, column = (int(rng.integers(size)) for size in self.y.shape)
             rows, columns = (slice(max(at - 1, 0), at + 2) for at in (row, column))
             near = self.x[image : image + 1, :, rows, columns]
-            expected, bound = bounded("conv2d", near, self.w[filters : filters + 1])
+            expected, bound = bounded("conv2d", near, self.w[filters : filters + 1], transforms=transforms)
             at = 0, 0, row - rows.start, column - columns.start
             errors.append(abs(float(self.y[image, filters, row, column]) - expected[at]) / bound[at])
         worst = max(errors)
@@ -94,81 +101,116 @@ def layer_of(row: str, images: int) -> Layer:
     return Layer(x, w, np.empty((images, filters, size, size), np.float32))
 
 
-def seconds_of(machine: Any, layer: Layer, calls: int) -> tuple[list[float], Statistics]:
-    """The times of some calls after one, and the counts of another."""
-    counts, times = Statistics(), list[float]()
-    for number in range(calls + 2):
-        start = time.perf_counter()
-        gpu.outofcore.conv2d(
-            layer.x,
-            layer.w,
-            device=machine,
-            out=layer.y,
-            memory_budget=BUDGET,
-            statistics=counts if number == calls + 1 else None,
-        )
-        times.append(time.perf_counter() - start)
-    return times[1:-1], counts
+class Runner:
+    """Calls on a machine with some options."""
+
+    def __init__(self, machine: Any, layer: Layer, options: Options) -> None:
+        self.machine, self.layer, self.options = machine, layer, options
+
+    def __call__(self, **more: Any) -> float:
+        """The seconds of a call."""
+        layer, start = self.layer, time.perf_counter()
+        given = {"device": self.machine, "memory_budget": BUDGET, "options": self.options, **more}
+        gpu.outofcore.conv2d(layer.x, layer.w, out=layer.y, **given)
+        return time.perf_counter() - start
+
+    def phases(self) -> dict[str, float]:
+        """The seconds of a call in which the machine prepares, and in which it runs; and the others."""
+        found = dict.fromkeys(("prepare", "run"), 0.0)
+
+        def timed(name: str) -> Callable[..., None]:
+            of = getattr(self.machine, name)
+
+            def call(*given: Any) -> None:
+                start = time.perf_counter()
+                of(*given)
+                found[name] = time.perf_counter() - start
+
+            return call
+
+        for name in found:
+            setattr(self.machine, name, timed(name))
+        try:
+            seconds = self()
+        finally:
+            for name in found:
+                delattr(self.machine, name)
+        return {**found, "others": seconds - sum(found.values())}
+
+    def measured(self, calls: int) -> dict[str, Any]:
+        """What some calls take after one, and the plan that they follow."""
+        shapes, start = (self.layer.x.shape, self.layer.w.shape), time.perf_counter()
+        plan = explain("conv2d", *shapes, device=self.machine, memory_budget=BUDGET, options=self.options)
+        calibration, counts = time.perf_counter() - start, Statistics()
+        runs = [self() for _ in range(calls + 1)][1:]
+        error = self.layer.error(self.options.transforms)
+        self(statistics=counts)
+        return {
+            "seconds": median(runs),
+            "runs": runs,
+            "phase_seconds": self.phases(),
+            "tflops": float(f"{self.layer.operations / median(runs) / 1e12:.4g}"),
+            "run_seconds": counts.seconds,
+            "model_seconds": counts.predicted_seconds,
+            "model_error": round(counts.model_error, 4),
+            "pieces": vars(plan.pieces),
+            "workspace": plan.buffers.workspace,
+            "bytes_in": counts.bytes_in,
+            "bytes_out": counts.bytes_out,
+            "rates": vars(plan.rates),
+            "calibration_seconds": round(calibration, 3),
+            "error": round(error, 4),
+        }
 
 
-def busy_seconds(layer: Layer) -> dict[str, float]:
-    """For how long each kind of operation runs in a call whose operations are recorded, and all together."""
+def busy_seconds(layer: Layer, options: Options) -> dict[str, float]:
+    """For how long each kind of operation runs in a call that is recorded, and all together."""
     with gpu.CudaMachine([0], record=True) as machine:
-        for _ in range(2):
-            begin = len(machine.timeline)
-            gpu.outofcore.conv2d(layer.x, layer.w, device=machine, out=layer.y, memory_budget=BUDGET)
+        run = Runner(machine, layer, options)
+        run()
+        begin = len(machine.timeline)
+        run()
         records = [*machine.timeline][begin:]
     busy = {kind: sum(one.end - one.start for one in records if one.kind == kind) for kind in KINDS}
     return {**busy, "all": max(one.end for one in records) - min(one.start for one in records)}
 
 
-def measured(names: Sequence[str], images: int, calls: int, peers: bool) -> Iterator[Row]:
+def measured(options: argparse.Namespace) -> Iterator[Row]:
     """The rows."""
-    for name in names:
-        layer = layer_of(name, images)
+    for name in options.rows:
+        layer = layer_of(name, options.images)
         with gpu.CudaMachine([0]) as machine:
-            row = row_of(machine, name, layer, calls, peers)
-        yield replace(row, params={**row.params, "busy_seconds": busy_seconds(layer)})
+            row = row_of(machine, name, layer, options)
+        busy = busy_seconds(layer, Options(transforms=options.transforms))
+        yield replace(row, params={**row.params, "busy_seconds": busy})
 
 
-def row_of(machine: Any, name: str, layer: Layer, calls: int, peers: bool) -> Row:
+def row_of(machine: Any, name: str, layer: Layer, options: argparse.Namespace) -> Row:
     """Measure a row."""
     start = time.perf_counter()
     for array in (layer.x, layer.w, layer.y):
         machine.pin(array)
     pinning = time.perf_counter() - start
     try:
-        shapes = layer.x.shape, layer.w.shape
-        start = time.perf_counter()
-        plan = explain("conv2d", *shapes, device=machine, memory_budget=BUDGET)
-        calibration = time.perf_counter() - start
-        times, counts = seconds_of(machine, layer, calls)
-        error = layer.error()
-        found, parts = beside(machine, layer, calls) if peers else ({}, {})
+        ours = exact = Runner(machine, layer, Options()).measured(options.calls)
+        if options.transforms:
+            ours = Runner(machine, layer, Options(transforms=True)).measured(options.calls) | {"exact": exact}
+        found, parts = ({}, {}) if options.no_peers else beside(layer, options.calls)
     finally:
         for array in (layer.x, layer.w, layer.y):
             machine.unpin(array)
-    rates, pieces, seconds = plan.rates, plan.pieces, median(times)
-    copies = rates.together(rates.into(counts.bytes_in), rates.out(counts.bytes_out))
+    rates = Rates(**ours["rates"])
+    copies = rates.together(rates.into(ours["bytes_in"]), rates.out(ours["bytes_out"]))
     compute = found.get("in-core", layer.operations / rates.operations_per_second)
+    seconds = ours.pop("seconds")
     params = {
         "images": len(layer.x),
         "budget": BUDGET,
-        "runs": times,
-        "tflops": float(f"{layer.operations / seconds / 1e12:.4g}"),
         "bound_seconds": max(copies, compute),
         "copy_seconds": copies,
         "compute_seconds": compute,
-        "run_seconds": counts.seconds,
-        "model_seconds": counts.predicted_seconds,
-        "model_error": round(counts.model_error, 4),
-        "pieces": vars(pieces),
-        "bytes_in": counts.bytes_in,
-        "bytes_out": counts.bytes_out,
-        "rates": vars(rates),
         "pinning_seconds": round(pinning, 3),
-        "calibration_seconds": round(calibration, 3),
-        "error": round(error, 4),
+        **ours,
         **parts,
     }
     return Row(name, params, "s", "lower", seconds, found)
@@ -179,7 +221,7 @@ def row_of(machine: Any, name: str, layer: Layer, calls: int, peers: bool) -> Ro
 # --------------------------------------------------------------------------------------------------
 
 
-def beside(machine: Any, layer: Layer, calls: int) -> tuple[dict[str, float], dict[str, Any]]:
+def beside(layer: Layer, calls: int) -> tuple[dict[str, float], dict[str, Any]]:
     """Seconds of the peers, and of torch split by the images of a part."""
     import torch
 
@@ -189,8 +231,7 @@ def beside(machine: Any, layer: Layer, calls: int) -> tuple[dict[str, float], di
     images = len(layer.x)
     sizes = [size for size in (4, 8, 16, 32, 64) if size <= images]
     by_size = {size: median(split_seconds(torch, x, w, y, size, calls)) for size in sizes}
-    if (error := layer.error(1)) > 1:
-        raise SystemExit(f"torch is wrong by {error} bounds")
+    layer.error(True, seed=1)
     seconds = median(in_core_seconds(torch, x, w, calls))
     torch.cuda.empty_cache()
     peers = {"in-core": seconds, "torch, split": min(by_size.values())}
@@ -251,6 +292,7 @@ def main() -> None:
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=[*ROWS], help="measure these")
     parser.add_argument("--images", type=int, default=512, help="images of each row")
     parser.add_argument("--calls", type=int, default=3, help="timed calls of each row")
+    parser.add_argument("--transforms", action="store_true", help="take transforms, and exact engines beside")
     parser.add_argument("--no-peers", action="store_true", help="measure ours only")
     parser.add_argument("--merge", nargs="+", type=Path, metavar="PATH", help="join these files instead")
     options = parser.parse_args()
@@ -260,7 +302,7 @@ def main() -> None:
     with gpu.CudaMachine([0]) as machine:
         meta = about_this_run(gpu=machine.name(0), cudnn=machine.layers.cudnn.version)
     done: list[Row] = []
-    for row in measured(options.rows, options.images, options.calls, not options.no_peers):
+    for row in measured(options):
         done.append(row)  # written one by one: an interrupted run leaves its rows
         show([replace(row, case=f"{row.case} on {meta['gpu']}")])
         if options.json:

@@ -37,6 +37,8 @@ _ATTRIBUTES = {
 _CROSS_CORRELATION = 1
 _HEURISTIC_A, _FALLBACK = 3, 2
 _UIDS = {"x": 1, "w": 2, "y": 3}
+_PACKS = 64
+"""Of addresses that an engine keeps: buffers are used in turn."""
 _MOST, _NOTES = 128, 16
 """Engine configurations that are looked at for each convolution, and notes on each engine."""
 TENSOR_CORE, DOWN_CONVERTS, REDUCED_SUMS, FFT, NONDETERMINISTIC, WINOGRAD, STRICT_NAN = 0, 1, 2, 3, 4, 5, 9
@@ -126,6 +128,7 @@ class Engine:
 
     def __init__(self, cudnn: Cudnn, handle: int, config: int) -> None:
         self._cudnn, self._owned = cudnn, Descriptors(cudnn)
+        self._packs, self._by_address = Descriptors(cudnn), dict[tuple[int, ...], int]()
         try:
             self._plan = self._owned.make(_PLAN, {400: (HANDLE, [handle]), 401: (DESCRIPTOR, [config])})
             self.workspace = int(self._owned.values(self._plan, 402, INT64, 1)[0])
@@ -135,17 +138,23 @@ class Engine:
 
     def queue(self, handle: int, device: int, addresses: Addresses, workspace: int) -> None:
         """Queue it in the handle's stream."""
-        own = Descriptors(self._cudnn)
-        try:
+        key = *addresses.values(), workspace
+        if key not in self._by_address:
+            if len(self._by_address) == _PACKS:
+                self._forget()
             uids, places = [_UIDS[name] for name in addresses], list(addresses.values())
             values = {1000: (INT64, uids), 1001: (POINTER, places), 1003: (POINTER, [workspace])}
-            pack = own.make(_PACK, values)
-            self._cudnn.call("cudnnBackendExecute", handle, self._plan, pack, device=device)
-        finally:
-            own.close()
+            self._by_address[key] = self._packs.make(_PACK, values)
+        self._cudnn.call("cudnnBackendExecute", handle, self._plan, self._by_address[key], device=device)
+
+    def _forget(self) -> None:
+        """Destroy the packs of addresses."""
+        self._by_address.clear()
+        self._packs.close()
 
     def close(self) -> None:
         """Destroy it."""
+        self._forget()
         self._owned.close()
 
 

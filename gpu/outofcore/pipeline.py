@@ -88,8 +88,7 @@ class Pipeline:
             slot = self._slots[task.output.tensor].next(task.output)
             self._wait(self._computes, slot.used)
             for number, step in enumerate(task.steps):
-                self._compute(task, slot, number, step)
-                self._queued.append(self._machine.record(self._computes))
+                self._queued.append(self._compute(task, slot, number, step))
                 if len(self._queued) > AHEAD:
                     yield self._queued.popleft()
             self._store(task.output, slot)
@@ -109,8 +108,8 @@ class Pipeline:
 
     # ------------------------------------------------------------------------------------------- steps
 
-    def _compute(self, task: Task, output: Slot, number: int, step: tuple[Piece, Piece]) -> None:
-        """Queue one term of a piece of the output, with the copies that it needs."""
+    def _compute(self, task: Task, output: Slot, number: int, step: tuple[Piece, Piece]) -> Event:
+        """Queue one term of a piece of the output, with the copies that it needs; the event behind it."""
         slots = [self._load(piece) for piece in step]
         for slot in slots:
             self._wait(self._computes, slot.filled)
@@ -118,6 +117,7 @@ class Pipeline:
         used = self._machine.record(self._computes)
         for slot in (*slots, output):
             slot.used = used
+        return used
 
     def _load(self, piece: Piece) -> Slot:
         """The buffer of an operand's piece, which is filled if no buffer holds it."""

@@ -125,6 +125,42 @@ def test_float32_is_not_rounded_to_tf32(machine: Any) -> None:
             assert least <= error < most, (routine, error)
 
 
+LARGE: list[tuple[Any, Any]] = [
+    ((6, 32, 28, 30), (48, 32, 3, 3)),
+    ((16, 64, 14, 14), (64, 64, 3, 3)),
+    ((5, 16, 33, 31), (24, 16, 5, 5)),
+    ((4, 24, 17, 19), (24, 12, 3, 3)),
+]
+"""Layers that have engines with transforms, and one of two groups."""
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("shapes", LARGE, ids=str)
+@pytest.mark.parametrize("routine", FORMS)
+def test_transforms_are_within_their_bound(machine: Any, routine: str, shapes: Any, layout: Any) -> None:
+    groups = shapes[0][1] // shapes[1][1]
+    layer, options = Layer(*shapes, {"layout": layout, "groups": groups}), replace(PLAIN, transforms=True)
+    for pieces in (WHOLE, Pieces(3, 99, 99, 99), Pieces(3, 9, 16, 99)):
+        found = layer.run(routine, machine, pieces=pieces, options=options)
+        assert is_clean(machine)
+        assert layer.error(routine, found, transforms=True) <= 1, pieces
+        assert distance(layer, routine, found) < 1e-4
+    again = layer.run(routine, machine, pieces=pieces, options=options)
+    np.testing.assert_array_equal(found, again)
+
+
+@pytest.mark.parametrize("shapes", LARGE, ids=str)
+@pytest.mark.parametrize("routine", FORMS)
+def test_exact_engines_do_not_spread_a_large_pixel(machine: Any, routine: str, shapes: Any) -> None:
+    """An engine with transforms that has no note on it would be found here."""
+    layer = Layer(*shapes, {"groups": shapes[0][1] // shapes[1][1]})
+    first, *others = layer.arguments(routine)
+    first[0, :, 0, 0] = 1e7
+    call = {"device": machine, "options": replace(PLAIN, workspace=1 << 30)}
+    found = getattr(gpu.outofcore, routine)(first, *others, **call, **layer.options)
+    assert error_of(routine, found, first, *others, **layer.options) <= 1
+
+
 def distance(layer: Layer, routine: str, found: Any) -> float:
     """The largest error over the largest number."""
     expected = getattr(training, routine)(*layer.arguments(routine), **layer.options)

@@ -13,7 +13,7 @@ import pytest
 
 import gpu.blas3
 import gpu.outofcore
-from gpu.cuda_machine import CudaMachine, RoutineError
+from gpu.cuda_machine import CudaMachine, RoutineError, convolutions
 from gpu.cuda_machine import machine as machine_module
 from gpu.cuda_machine.library import CUDNN, Library
 from gpu.outofcore import Options, Pieces, Rates, explain
@@ -117,6 +117,19 @@ def test_an_engine_is_chosen_once(gpus) -> None:
         layer.run("conv2d", machine, options=OPTIONS)
         assert len(found.cudnn.executed) == before + 1
         assert len(found.cudnn.handles) == 1
+
+
+def test_an_engine_keeps_the_addresses_of_its_last_calls(gpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(convolutions, "_PACKS", 2)
+    found, layer = gpus(), Layer((9, 4, 7, 6))
+    with CudaMachine() as machine:
+        result = layer.run("conv2d", machine, pieces=Pieces(2, 9, 9, 9), options=OPTIONS)
+        assert layer.error("conv2d", result) <= 1
+        kept = len(found.cudnn.descriptors)
+        for _ in range(3):
+            layer.run("conv2d", machine, pieces=Pieces(2, 9, 9, 9), options=OPTIONS)
+        assert len(found.cudnn.descriptors) <= kept + 1
+    assert found.is_clean()
 
 
 def test_routines_that_nobody_prepared_are_right(gpus, monkeypatch: pytest.MonkeyPatch) -> None:
