@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from gpu.outofcore.networks.stages import Shape, Stage, norm_of, stage_of
 from gpu.outofcore.problem import Activation
 from reference.errors import SchemeError, ShapeError
+from reference.types.arguments import check_option
 from reference.types.fields import is_integer
 
 PerAxis: TypeAlias = int | tuple[int, int]
@@ -150,13 +151,17 @@ Layer: TypeAlias = Conv | MaxPool | AveragePool | BatchNorm | Flatten | Dense
 
 @dataclass(frozen=True)
 class Network:
-    """A sequential classifier; its loss is the cross-entropy of the softmax of its last layer's result.
+    """A sequential network; its loss is the cross-entropy of the softmax of its last layer's result.
 
     Parameters
     ----------
     image : (channels, height, width)
     layers : tuple of Conv, MaxPool, AveragePool, BatchNorm, Flatten, Dense
-        The last one is `Dense`, the first one not `BatchNorm`.
+        The first one is not `BatchNorm`. With a loss the last one is `Dense`, without one any that has no
+        activation.
+    loss : {"cross_entropy"}, optional
+        None if gradients by the last layer's result come from elsewhere, as with `gpu.outofcore.outofcore`;
+        `Trainer` needs one.
 
     Raises
     ------
@@ -172,11 +177,20 @@ class Network:
 
     image: tuple[int, int, int]
     layers: tuple[Layer, ...]
+    loss: Literal["cross_entropy"] | None = "cross_entropy"
 
     def __post_init__(self) -> None:
         if len(self.image) != 3 or not all(is_integer(size) and size >= 1 for size in self.image):
             raise ShapeError(f"image is {self.image}\nit is (channels, height, width)\ngive three sizes")
-        if not self.stages or self.stages[-1].kind != "dense":
+        check_option("loss", self.loss, ("cross_entropy", None), "it follows the last layer")
+        if not self.stages:
+            raise SchemeError("the network has no layers\nthere is nothing to compute\ngive one or more")
+        if self.loss is None and self.stages[-1].activation:
+            raise SchemeError(
+                "the last layer has an activation, and no loss follows\n"
+                "the gradient is given by what the activation reads\napply the activation to the result"
+            )
+        if self.loss and self.stages[-1].kind != "dense":
             raise SchemeError(
                 "the last layer is not Dense\nthe loss takes one number for each class\nend with Dense"
             )

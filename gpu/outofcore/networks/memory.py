@@ -217,6 +217,11 @@ class HostMemory:
         shape = (self.plan.network.parameters | self.plan.network.running)[name]
         return self._array(base + one.w, FLOAT, shape), self._array(base + one.velocity, FLOAT, shape)
 
+    def gradient(self, name: str) -> Array:
+        """The gradient by a parameter, of double precision, where a loss needs the next state."""
+        base = self._start + (self.current + 1) % 2 * self._size
+        return self._array(base + _offsets(self.plan)[name].w, DOUBLE, self.plan.network.parameters[name])
+
     def _array(self, start: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
         size = dtype.itemsize * math.prod(shape)
         return self.slab[start : start + size].view(dtype).reshape(shape)

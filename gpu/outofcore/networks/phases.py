@@ -142,7 +142,7 @@ class Phase:
     @property
     def is_last(self) -> bool:
         """Whether the loss follows."""
-        return self.last == len(self.network.stages)
+        return self.network.loss is not None and self.last == len(self.network.stages)
 
     @property
     def feeds_norm(self) -> bool:

@@ -26,8 +26,8 @@ class Segment:
     first, last : int
         Its stages, counted from 1 without `Flatten`.
     forward, backward : Cut
-        The pieces of its two phases. The last segment of a network has a backward phase alone, which computes
-        it forward, too; ``forward`` cuts the pieces of `Trainer.logits` there.
+        The pieces of its two phases. The segment before a loss has a backward phase alone, which computes it
+        forward, too; ``forward`` cuts the pieces of `Trainer.logits` there.
     kept : frozenset of int
         The stages whose results are kept from the forward to the backward phase; others are computed again.
         The last one is needed, and can be kept, only if `BatchNorm` follows.
@@ -108,10 +108,13 @@ class TrainingPlan:
 
     @cached_property
     def phases(self) -> tuple[Phase, ...]:
-        """Forward phases of all segments except the last, then the backward phases, the last first."""
-        *before, _ = self.segments
+        """Forward phases of all segments that have one, then the backward phases, the last first."""
         return (
-            *(self.phase(segment, is_forward=True) for segment in before),
+            *(
+                self.phase(segment, is_forward=True)
+                for segment in self.segments
+                if self.goes_forward(segment)
+            ),
             *(self.phase(segment, is_forward=False) for segment in reversed(self.segments)),
         )
 
@@ -119,6 +122,10 @@ class TrainingPlan:
     def forward(self) -> tuple[Phase, ...]:
         """The phases that compute the logits alone."""
         return *self.phases[: len(self.segments) - 1], self.phase(self.segments[-1], is_forward=True)
+
+    def goes_forward(self, segment: Segment) -> bool:
+        """Whether a step has a forward phase of a segment: the loss makes that of the last one needless."""
+        return self.network.loss is None or segment.last < len(self.network.stages)
 
     def phase(self, segment: Segment, *, is_forward: bool) -> Phase:
         """A phase of a segment."""
@@ -142,7 +149,7 @@ class TrainingPlan:
 
     def inner(self, segment: Segment) -> range:
         """What a segment can keep."""
-        if segment.last == len(self.network.stages):
+        if not self.goes_forward(segment):
             return range(0)
         return range(segment.first, segment.last + self.network.normalizes(segment.last + 1))
 
@@ -163,10 +170,12 @@ class TrainingPlan:
         """The same, a key once for each use."""
         end = len(self.phases) - 1
         yield Key("x", 0), 0, end
-        for index, segment in enumerate(self.segments[:-1]):
-            norm = self.network.normalizes(segment.last + 1)
-            yield Key("x", segment.last), index, end - index - 1
-            yield Key("g", segment.last + norm), end - index - 1, end - index
+        for index, segment in enumerate(self.segments):
+            if segment.last < len(self.network.stages):
+                yield Key("x", segment.last), index, end - index - 1
+                gradient = Key("g", segment.last + self.network.normalizes(segment.last + 1))
+                if gradient not in self._results:
+                    yield gradient, end - index - 1, end - index
             for tensor in segment.kept:
                 yield Key("x", tensor), index, end - index
 
@@ -201,8 +210,13 @@ class TrainingPlan:
             if key not in self.on_device
         ]
         sums = (Key("moments", number) for number in self.moments[0])
-        whole = LABELS, LOSS, Key("x", len(self.network.stages)), *sums
-        return pack([*blocks, *(Block(key, self.nbytes(key), 0, end) for key in whole)])
+        return pack([*blocks, *(Block(key, self.nbytes(key), 0, end) for key in (*self._results, *sums))])
+
+    @property
+    def _results(self) -> tuple[Key, ...]:
+        """What the host reads and writes beside images: labels and loss, or the last gradient."""
+        last = len(self.network.stages)
+        return Key("x", last), *((LABELS, LOSS) if self.network.loss else (Key("g", last),))
 
     @cached_property
     def moments(self) -> tuple[dict[int, int], int]:
@@ -241,14 +255,16 @@ class TrainingPlan:
         return tuple(name for name in self.network.parameters if name.split(".")[0] in stages)
 
     def parameters(self, names: tuple[str, ...], parts: Parts = "all") -> tuple[dict[str, Parameter], int]:
-        """The parameters of a block from its start, and their bytes."""
+        """The parameters of a block from its start, and their bytes; without a loss there is no update."""
         found, start = dict[str, Parameter](), 0
         shapes = self.network.parameters | self.network.running
         for name in names:
             elements = math.prod(shapes[name])
             size = aligned(ITEM * elements)
-            found[name] = Parameter(elements, start, start + size, start + 2 * size)
-            start += {"w": size, "state": 2 * size, "all": 2 * size + aligned(2 * ITEM * elements)}[parts]
+            velocity = size if self.network.loss or parts == "state" else 0
+            found[name] = Parameter(elements, start, start + size, start + size + velocity)
+            gradient = aligned(2 * ITEM * elements) if parts == "all" else 0
+            start += size if parts == "w" else size + velocity + gradient
         return found, start
 
     # -------------------------------------------------------------------------------------------- time
@@ -272,8 +288,8 @@ class TrainingPlan:
         ends = [number - 1 for number in self.moments[0]] + [last]
         for first, end in zip([1, *(one + 1 for one in ends)], ends, strict=False):
             rows = self.network.shape(end)[1], self.network.shape(max(first - 1, 1))[1]
-            kept = frozenset(range(first, end + 1)) if end < last else frozenset[int]()
-            found.append(Segment(first, end, Cut(self.batch, rows[0]), Cut(self.batch, rows[1]), kept))
+            segment = Segment(first, end, Cut(self.batch, rows[0]), Cut(self.batch, rows[1]))
+            found.append(replace(segment, kept=frozenset(self.inner(segment))))
         plan = replace(self, segments=tuple(found), known={})
         return sum(phase.costs(self.rates).compute for phase in plan.phases)
 

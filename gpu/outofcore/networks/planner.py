@@ -134,7 +134,7 @@ class _Search:
         forward, backward = self._cut(of, True, limit), self._cut(of, False, limit)
         if forward is None or backward is None:
             return None
-        seconds = backward[0] + (forward[0] if last < self._last else 0.0)
+        seconds = backward[0] + (forward[0] if self._plan.goes_forward(of) else 0.0)
         return seconds, replace(of, forward=forward[1], backward=backward[1])
 
     def _keeping(self, segment: Segment, inner: frozenset[int]) -> frozenset[int]:
@@ -210,7 +210,7 @@ class _Search:
                 yield self._changed(plan, index, replace(segment, kept=kept), plan.on_device - {key})
                 if tensor in kept:
                     yield self._changed(plan, index, replace(segment, kept=kept), plan.on_device | {key})
-            for is_forward in (True, False) if segment.last < self._last else (False,):
+            for is_forward in (True, False) if plan.goes_forward(segment) else (False,):
                 for cut in self._near(segment, is_forward):
                     yield self._changed(plan, index, _with(segment, is_forward, cut), plan.on_device)
 
@@ -228,7 +228,7 @@ class _Search:
     ) -> TrainingPlan:
         """A plan with another segment."""
         segments = *plan.segments[:index], segment, *plan.segments[index + 1 :]
-        if segment.last == self._last:  # the pieces of the logits are those of the only phase
+        if not plan.goes_forward(segment):  # the pieces of the logits are those of the only phase
             segments = *segments[:-1], replace(segment, forward=self._forward(segment))
         return replace(plan, segments=segments, on_device=on_device)
 

@@ -23,7 +23,7 @@ def predict(plan: TrainingPlan, *, loads: bool = False) -> Timeline:
     """The timeline of a step that the model predicts; ``loads``: resident parameters come first."""
     machine = ModelMachine(plan.rates)
     work = Work(machine, plan, Slab(plan.device.nbytes), HostMemory(plan, unbacked(host_bytes(plan))))
-    for _ in work.step(SGD(), loads=loads):
+    for _ in work.step(SGD() if plan.network.loss else None, loads=loads):
         pass
     machine.run()
     return machine.timeline
@@ -35,7 +35,8 @@ def rehearse(plan: TrainingPlan, machine: Machine) -> float:
     with leaving_nothing(machine, [host.slab]):
         memory = machine.allocate(0, plan.device.nbytes)
         begin = machine.seconds()
-        machine.run([Work(machine, plan, memory, host).step(SGD(), loads=False)])
+        sgd = SGD() if plan.network.loss else None
+        machine.run([Work(machine, plan, memory, host).step(sgd, loads=False)])
         return machine.seconds() - begin
 
 

@@ -86,8 +86,8 @@ def _held(
     network: Network, first: int, last: int, gradients: Rows, owned: Rows, kept: Collection[int]
 ) -> dict[int, range]:
     """The rows of activations that a piece of a backward pass needs."""
-    is_last = last == len(network.stages)
-    held = {last: range(network.shape(last)[1])} if is_last else dict[int, range]()
+    has_loss = network.loss is not None and last == len(network.stages)
+    held = {last: range(network.shape(last)[1])} if has_loss else dict[int, range]()
     if last + 1 in gradients:  # batch normalization
         held = {last: gradients[last]}
     for number in range(last, first - 1, -1):

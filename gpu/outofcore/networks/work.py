@@ -40,21 +40,27 @@ class Work:
         self._loads, self._computes, self._stores = (machine.stream(0) for _ in range(3))
         self._queued: deque[Event] = deque()
 
-    def step(self, sgd: SGD, *, loads: bool) -> Iterator[Event]:
-        """A step; yields the events that the host waits for. ``loads``: resident parameters come first."""
-        for index, phase in enumerate(self._plan.phases):
+    def step(self, sgd: SGD | None, *, loads: bool, part: slice = slice(None)) -> Iterator[Event]:
+        """The phases of a step, or some of them; yields the events that the host waits for.
+
+        ``loads``: resident parameters come first. Without ``sgd`` gradients go to the host.
+        """
+        updates = sgd is not None
+        for index, phase in [*enumerate(self._plan.phases)][part]:
             space = Space(self._plan, phase, index, self._memory)
             names = self._plan.names(phase)
             if loads and self._plan.resident and index == 0:
-                self._load(space, tuple(space.parameters), is_whole=True)
+                self._load(space, tuple(space.parameters), is_whole=updates)
             elif not self._plan.resident:
-                self._load(space, names, is_whole=phase.kind == "backward")
+                self._load(space, names, is_whole=updates and phase.kind == "backward")
             yield from self._pieces(phase, space)
             if phase.kind == "forward" and phase.feeds_norm:
                 self._store_moments(space, phase.last + 1)
             between = [self._machine.record(one) for one in (self._loads, self._stores)]
-            if phase.kind == "backward":
+            if phase.kind == "backward" and sgd is not None:
                 self._update(space, names, sgd)
+            elif phase.kind == "backward":
+                self._store_gradients(space, names)
             if not self._plan.resident:
                 between[1] = self._machine.record(self._stores)
             self._join([*between, self._machine.record(self._computes)])
@@ -155,6 +161,13 @@ class Work:
             self._machine.wait(self._stores, self._machine.record(self._computes))
             for tile, array in zip(tiles[:2], arrays, strict=True):
                 self._machine.copy_out(self._stores, tile, array.reshape(-1, 1))
+
+    def _store_gradients(self, space: Space, names: Sequence[str]) -> None:
+        """Queue copies of the gradients by a segment's parameters to the host."""
+        self._machine.wait(self._stores, self._machine.record(self._computes))
+        for name in names:
+            gradient = self._host.gradient(name).reshape(-1, 1).view(np.float32).reshape(-1, 1)
+            self._machine.copy_out(self._stores, space.parameter(name)[2], gradient)
 
     def _store_moments(self, space: Space, stage: int) -> None:
         """Queue the copy of the sums of a batch normalization to the host, for running means."""
