@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -13,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu.cuda_machine import CudaMachine
-from gpu.machine import Machine, Memory
+from gpu.machine import Machine
 from gpu.outofcore.networks import checkpoint as checkpoints
 from gpu.outofcore.networks.checks import (
     check_count,
@@ -24,18 +23,18 @@ from gpu.outofcore.networks.checks import (
 )
 from gpu.outofcore.networks.engines import Engines, step_rates
 from gpu.outofcore.networks.layers import SGD, Network
-from gpu.outofcore.networks.memory import HostMemory, host_bytes
+from gpu.outofcore.networks.memory import HostMemory
+from gpu.outofcore.networks.moments import batch_moments, put_moments
 from gpu.outofcore.networks.options import TrainingOptions
 from gpu.outofcore.networks.phases import LABELS, LOSS, Key
 from gpu.outofcore.networks.plan import TrainingPlan
 from gpu.outofcore.networks.planner import training_plan
 from gpu.outofcore.networks.rehearsal import predict
-from gpu.outofcore.networks.stages import Stage
-from gpu.outofcore.networks.work import Work
+from gpu.outofcore.networks.slabs import Slabs
 from gpu.outofcore.rates import rates_of
 from gpu.outofcore.run import budget_of
 from gpu.outofcore.statistics import Statistics
-from reference.errors import LaunchError, ShapeError
+from reference.errors import LaunchError, SchemeError, ShapeError
 
 Array = npt.NDArray[Any]
 IMAGES = Key("x", 0)
@@ -64,15 +63,6 @@ class TrainingProgress:
     steps: int
     loss: float
     statistics: Statistics
-
-
-@dataclass
-class _Slabs:
-    """All memory of a training."""
-
-    device: Memory
-    host: HostMemory
-    holds_parameters: bool = False
 
 
 class Trainer:
@@ -144,12 +134,13 @@ class Trainer:
         self.steps, self.statistics = 0, Statistics()
         self._machine, self._sgd, self._seed = device, sgd or SGD(), check_count("seed", seed, 0)
         images = check_count("batch", batch, 1)
-        self._plan = _planned(network, images, device, memory_budget, options or TrainingOptions())
+        if network.loss is None:
+            raise SchemeError("the network has no loss\na step begins its backward pass with it\ngive one")
+        self._plan = planned(network, images, device, memory_budget, options or TrainingOptions())
         self._state: checkpoints.State = {}
         if parameters is not None:
             self._state = _at_rest(parameters_of(parameters, network), network)
-        self._stack = ExitStack()
-        self._slabs: _Slabs | None = None
+        self._slabs = Slabs(device, self._plan)
 
     def explain(self) -> TrainingPlan:
         """The plan of a step; printed, it is a table."""
@@ -173,38 +164,29 @@ class Trainer:
 
     def close(self) -> None:
         """Give all memory back; a later step takes it anew."""
-        if self._slabs is not None:
+        if self._slabs.host is not None:
             state = self._states()
             self._state = {name: (w.copy(), velocity.copy()) for name, (w, velocity) in state.items()}
-            self._slabs = None
-        self._stack.close()
+        self._slabs.close()
 
-    def _opened(self) -> _Slabs:
-        """The slabs, taken if there are none."""
-        if self._slabs is None:
-            slab = np.empty(host_bytes(self._plan), np.uint8)
-            host = HostMemory(self._plan, slab, self.steps % 2)
-            for name, arrays in self._states().items():
-                for target, array in zip(host.state(name), arrays, strict=True):
-                    target[...] = array
-            with ExitStack() as stack:
-                self._machine.pin(slab)
-                stack.callback(self._machine.unpin, slab)
-                device = self._machine.allocate(0, self._plan.device.nbytes)
-                stack.callback(self._machine.free, device)
-                if isinstance(self._machine, CudaMachine):
-                    self._machine.prepare(0, Work(self._machine, self._plan, device, host).prepared())
-                self._slabs = _Slabs(device, host)
-                self._stack = stack.pop_all()
-        return self._slabs
+    def _opened(self) -> HostMemory:
+        """The host's memory; slabs are taken if there are none."""
+        return self._slabs.open(self.steps % 2, self._fill)
+
+    def _fill(self, host: HostMemory) -> None:
+        """Write parameters and velocities to new memory of the host."""
+        for name, arrays in self._states().items():
+            for target, array in zip(host.state(name), arrays, strict=True):
+                target[...] = array
 
     def _states(self) -> checkpoints.State:
         """Parameters and velocities before the next step."""
-        if self._slabs is None:
+        host = self._slabs.host
+        if host is None:
             if not self._state:  # drawn when needed: a plan alone does not
                 self._state = _at_rest(self._plan.network.initial(self._seed), self._plan.network)
             return self._state
-        return {name: self._slabs.host.state(name) for name in self._shapes}
+        return {name: host.state(name) for name in self._shapes}
 
     @property
     def _shapes(self) -> dict[str, tuple[int, ...]]:
@@ -239,48 +221,28 @@ class Trainer:
             raise ShapeError(f"{len(x)} images\na step has {batch}\ngive as many as the Trainer has")
         classes = labels_of(labels, batch, network.classes)
         try:
-            slabs = self._opened()
-            slabs.host.tensor(IMAGES)[...] = x
-            slabs.host.tensor(LABELS)[...] = classes
-            begin, loads = self._machine.seconds(), not slabs.holds_parameters
-            self._run(slabs, lambda work, loads: work.step(self._sgd, loads=loads))
-            self._run_means(slabs.host)
-            slabs.host.current = (self.steps + 1) % 2
+            host = self._opened()
+            host.tensor(IMAGES)[...] = x
+            host.tensor(LABELS)[...] = classes
+            begin, loads = self._machine.seconds(), not self._slabs.holds_parameters
+            self._slabs.run(lambda work, loads: work.step(self._sgd, loads=loads))
+            self._run_means(host)
+            host.current = (self.steps + 1) % 2
             self.steps += 1
         except BaseException:
             self.close()
             raise
         self._count(self._machine.seconds() - begin, loads)
-        return float(slabs.host.tensor(LOSS).mean())
+        return float(host.tensor(LOSS).mean())
 
     def _run_means(self, host: HostMemory) -> None:
         """Add the batch to the running means and variances, in the state after the step."""
-        for number, stage, count in self._norms():
-            mean, squares = host.tensor(Key("moments", number)) / count
-            variance = np.maximum(squares - mean * mean, 0.0) * (count / max(count - 1, 1))
+        for stage, moments in batch_moments(self._plan, host):
             name = f"{stage.name}.running"
             for before, after, new in zip(
-                host.state(name), host.state(name, after=True), (mean, variance), strict=True
+                host.state(name), host.state(name, after=True), moments, strict=True
             ):
                 after[...] = (1 - stage.momentum) * before.astype(np.float64) + stage.momentum * new
-
-    def _as_moments(self, host: HostMemory) -> None:
-        """Put the sums of a batch with the running means and variances where `logits` loads them."""
-        for number, stage, count in self._norms():
-            mean, variance = (one.astype(np.float64) for one in host.state(f"{stage.name}.running"))
-            host.tensor(Key("moments", number))[...] = mean * count, (variance + mean * mean) * count
-
-    def _norms(self) -> Iterator[tuple[int, Stage, int]]:
-        """The stages of batch normalization, and the pixels of a channel in a batch."""
-        for number in self._plan.moments[0]:
-            stage = self._plan.network.stages[number - 1]
-            yield number, stage, self._plan.batch * stage.shape[1] * stage.shape[2]
-
-    def _run(self, slabs: _Slabs, work: Callable[[Work, bool], Any]) -> None:
-        """Run the work of a step or of logits."""
-        made = Work(self._machine, self._plan, slabs.device, slabs.host)
-        self._machine.run([work(made, not slabs.holds_parameters)])
-        slabs.holds_parameters = True
 
     def _count(self, seconds: float, loads: bool) -> None:
         """Note what a step did; the first one may have loaded all parameters."""
@@ -307,13 +269,13 @@ class Trainer:
         x = images_of(x, network)
         found = np.empty((len(x), network.classes), np.float32)
         try:
-            slabs = self._opened()
-            self._as_moments(slabs.host)
-            images, logits = slabs.host.tensor(IMAGES), slabs.host.tensor(Key("x", len(network.stages)))
+            host = self._opened()
+            put_moments(self._plan, host, {name: host.state(name) for name in network.running})
+            images, logits = host.tensor(IMAGES), host.tensor(Key("x", len(network.stages)))
             for start in range(0, len(x), batch):
                 part = x[start : start + batch]
                 images[: len(part)], images[len(part) :] = part, 0.0
-                self._run(slabs, lambda work, loads: work.logits(loads=loads))
+                self._slabs.run(lambda work, loads: work.logits(loads=loads))
                 found[start : start + batch] = logits[: len(part), :, 0, 0]
         except BaseException:
             self.close()
@@ -422,7 +384,7 @@ def _at_rest(parameters: Mapping[str, Array], network: Network) -> checkpoints.S
     return {name: (w, np.zeros_like(w)) for name, w in parameters.items()} | running
 
 
-def _planned(
+def planned(
     network: Network, batch: int, device: Machine, memory_budget: int | None, options: TrainingOptions
 ) -> TrainingPlan:
     """The plan of a step, or that of the segments that are given."""

@@ -1,0 +1,69 @@
+"""All memory of a plan: a slab of the device and a page-locked one of the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import numpy as np
+
+from gpu.cuda_machine import CudaMachine
+from gpu.machine import Event, Machine, Memory
+from gpu.outofcore.networks.memory import HostMemory, host_bytes
+from gpu.outofcore.networks.plan import TrainingPlan
+from gpu.outofcore.networks.work import Work
+
+
+class Slabs:
+    """The two slabs, taken and given back together.
+
+    Parameters
+    ----------
+    machine : Machine
+    plan : TrainingPlan
+
+    Attributes
+    ----------
+    host : HostMemory, optional
+        None while there are no slabs.
+    holds_parameters : bool
+        Whether work has run, which loads resident parameters.
+    """
+
+    def __init__(self, machine: Machine, plan: TrainingPlan) -> None:
+        self._machine, self._plan = machine, plan
+        self._stack = ExitStack()
+        self._device: Memory | None = None
+        self.host: HostMemory | None = None
+        self.holds_parameters = False
+
+    def open(self, current: int, fill: Callable[[HostMemory], object]) -> HostMemory:
+        """The host's memory; if there is none, slabs are taken, and the current state is filled first."""
+        if self.host is None:
+            slab = np.empty(host_bytes(self._plan), np.uint8)
+            host = HostMemory(self._plan, slab, current)
+            fill(host)
+            with ExitStack() as stack:
+                self._machine.pin(slab)
+                stack.callback(self._machine.unpin, slab)
+                self._device = self._machine.allocate(0, self._plan.device.nbytes)
+                stack.callback(self._machine.free, self._device)
+                if isinstance(self._machine, CudaMachine):
+                    work = Work(self._machine, self._plan, self._device, host)
+                    self._machine.prepare(0, work.prepared())
+                self.host = host
+                self._stack = stack.pop_all()
+        return self.host
+
+    def close(self) -> None:
+        """Give both back, if there are any."""
+        self._device, self.host, self.holds_parameters = None, None, False
+        self._stack.close()
+
+    def run(self, work: Callable[[Work, bool], Iterator[Event]]) -> None:
+        """Run work; it gets whether it must load resident parameters."""
+        assert self._device is not None
+        assert self.host is not None
+        made = Work(self._machine, self._plan, self._device, self.host)
+        self._machine.run([work(made, not self.holds_parameters)])
+        self.holds_parameters = True
