@@ -1,0 +1,110 @@
+"""The forward and the backward pass of a network without a loss, each by itself.
+
+What the backward pass needs stays in the slabs in between. So it belongs to the latest forward pass alone,
+and takes place once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu.machine import Machine
+from gpu.outofcore.networks.memory import HostMemory
+from gpu.outofcore.networks.moments import Pair, batch_moments, put_moments
+from gpu.outofcore.networks.phases import Key
+from gpu.outofcore.networks.plan import TrainingPlan
+from gpu.outofcore.networks.slabs import Slabs
+from reference.errors import SchemeError
+
+Array = npt.NDArray[Any]
+
+
+class Forward(NamedTuple):
+    """What a forward pass computed.
+
+    Attributes
+    ----------
+    number : int
+        Of the pass, for its backward pass.
+    result : ndarray of float32, (batch, channels, rows, columns)
+    moments : dict
+        Mean and unbiased variance of the batch by the name of each batch normalization that uses them.
+    """
+
+    number: int
+    result: Array
+    moments: dict[str, Pair]
+
+
+class Passes:
+    """The passes of a plan on a machine, which take its memory when they need it.
+
+    Parameters
+    ----------
+    machine : Machine
+    plan : TrainingPlan
+        Of a network without a loss.
+    """
+
+    def __init__(self, machine: Machine, plan: TrainingPlan) -> None:
+        self.plan, self._slabs = plan, Slabs(machine, plan)
+        self._count, self._pending = 0, 0
+
+    def close(self) -> None:
+        """Give all memory back; no backward pass can follow."""
+        self._pending = 0
+        self._slabs.close()
+
+    def forward(
+        self, x: Array, parameters: Mapping[str, Array], running: Mapping[str, Pair] | None = None
+    ) -> Forward:
+        """Compute the last layer's result; with running means and variances, all normalize by them."""
+        self._pending = 0
+        try:
+            host = self._slabs.open(0, lambda _: None)
+            self._slabs.holds_parameters = False
+            host.tensor(Key("x", 0))[...] = x
+            for name, w in parameters.items():
+                host.state(name)[0][...] = w
+            if running is None:
+                part = slice(len(self.plan.segments))
+                self._slabs.run(lambda work, loads: work.step(None, loads=loads, part=part))
+            else:
+                put_moments(self.plan, host, running)
+                self._slabs.run(lambda work, loads: work.logits(loads=loads))
+        except BaseException:
+            self.close()
+            raise
+        self._count += 1
+        if not running:
+            self._pending = self._count
+        return Forward(self._count, self._result(host), self._moments(host) if running is None else {})
+
+    def backward(self, number: int, gradient: Array) -> dict[str, Array]:
+        """Compute the gradients by all parameters, of float32, from that by the result of a forward pass."""
+        host = self._slabs.host
+        if host is None or number != self._pending:
+            raise SchemeError(
+                "this forward pass has no backward pass left\n"
+                "activations are kept for one, until the next forward pass\n"
+                "call backward once, before the next forward pass and before close"
+            )
+        self._pending = 0
+        try:
+            host.tensor(Key("g", len(self.plan.network.stages)))[...] = gradient
+            part = slice(len(self.plan.segments), None)
+            self._slabs.run(lambda work, loads: work.step(None, loads=loads, part=part))
+        except BaseException:
+            self.close()
+            raise
+        return {name: host.gradient(name).astype(np.float32) for name in self.plan.network.parameters}
+
+    def _result(self, host: HostMemory) -> Array:
+        return host.tensor(Key("x", len(self.plan.network.stages))).copy()
+
+    def _moments(self, host: HostMemory) -> dict[str, Pair]:
+        return {stage.name: moments for stage, moments in batch_moments(self.plan, host)}
