@@ -29,13 +29,14 @@ from simwarp.machine import CopyError, CopyFails, Machine
 from support.training_networks import NETWORKS, backward, is_clean, tape_of
 
 LASTS: dict[str, Network] = {
-    "convolution": Network((2, 9, 7), (Conv(3, activation="relu"), MaxPool(), Conv(4, stride=2)), None),
+    "convolution": Network((2, 9, 7), (Conv(3, activation="relu"), MaxPool(), Conv(4, stride=2)), None, True),
     "pooling": Network((2, 9, 7), (Conv(3, activation="tanh"), AveragePool(3, 2, "SAME")), None),
     "normalization": Network(
         (2, 6, 5), (Conv(3), BatchNorm(activation="relu"), Conv(3), BatchNorm(), BatchNorm(0.1)), None
     ),
     "flat": Network((2, 6, 5), (Conv(3), MaxPool(2), Flatten()), None),
-    "nothing to learn": Network((2, 6, 5), (MaxPool(2), AveragePool(2, 1)), None),
+    "nothing to learn": Network((2, 6, 5), (MaxPool(2), AveragePool(2, 1)), None, True),
+    "rows": Network((3, 2, 2), (Flatten(), Dense(6, "tanh"), Dense(4)), None, True),
 }
 ALL = LASTS | {
     name: replace(network, loss=None)
@@ -65,11 +66,12 @@ class Case:
         """The result and all gradients of one pass each; the machine must be clean then."""
         passes = self.passes(machine, budget, **options)
         ahead = passes.forward(self.x, self.parameters)
-        gradients = passes.backward(ahead.number, self.dy)
+        gradients, images = passes.backward(ahead.number, self.dy)
         passes.close()
         assert is_clean(machine)
         moments = {f"{name} {i}": one for name, pair in ahead.moments.items() for i, one in enumerate(pair)}
-        return gradients | moments | {"result": ahead.result}
+        assert (images is not None) == self.network.image_gradient
+        return gradients | moments | {"result": ahead.result} | ({} if images is None else {"images": images})
 
     def expected(self) -> dict[str, Any]:
         """The same by definition, in double precision."""
@@ -80,7 +82,7 @@ class Case:
         for name, layer, x, y in reversed(tape):
             gradient, gradients = backward(layer, gradient, x, y, weights, name)
             found |= gradients
-        return found
+        return found | ({"images": gradient} if self.network.image_gradient else {})
 
 
 def same(found: dict[str, Any], expected: dict[str, Any]) -> bool:
@@ -133,9 +135,9 @@ def test_each_forward_pass_loads_the_parameters_anew() -> None:
     for _ in range(2):
         case.parameters = {name: w * np.float32(1.5) for name, w in case.parameters.items()}
         ahead = passes.forward(case.x, case.parameters)
-        gradients = passes.backward(ahead.number, case.dy)
+        gradients, images = passes.backward(ahead.number, case.dy)
     passes.close()
-    assert same(gradients | {"result": ahead.result}, case.found(Machine()))
+    assert same(gradients | {"result": ahead.result, "images": images}, case.found(Machine()))
 
 
 def test_running_means_normalize_without_a_backward_pass() -> None:
@@ -187,7 +189,7 @@ def test_a_copy_that_fails_leaves_nothing(kind: Any, after: int) -> None:
         steps(passes, case, 20)
     assert is_clean(machine)
     ahead = passes.forward(case.x, case.parameters)
-    gradients = passes.backward(ahead.number, case.dy)
+    gradients, _ = passes.backward(ahead.number, case.dy)
     passes.close()
     assert same(gradients, {name: w for name, w in case.found(Machine()).items() if name in gradients})
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from gpu.outofcore.networks.layers import Network
 from gpu.outofcore.networks.plan import Segment, TrainingPlan
+from gpu.outofcore.networks.strips import target_of
 from reference.errors import DtypeError, RangeError, SchemeError, ShapeError
 from reference.types.fields import as_array, is_integer
 
@@ -98,7 +99,7 @@ def _check_segment(network: Network, segment: Segment, inner: range) -> None:
     strips = segment.forward.rows < network.shape(segment.last)[1]
     if strips and segment.forward.images > 1 and network.normalizes(segment.last + 1):
         raise _refused(segment, "sums have one order only if pieces with some of the rows have one image")
-    target = network.shape(max(segment.first - 1, 1))[1]
+    target = network.shape(target_of(network, segment.first))[1]
     cuts_rows = segment.backward.rows < target or segment.forward.rows < network.shape(segment.last)[1]
     if cuts_rows and any(stage.kind == "dense" for stage in stages):
         raise _refused(segment, "a dense layer reads all rows")

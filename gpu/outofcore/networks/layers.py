@@ -160,8 +160,9 @@ class Network:
         The first one is not `BatchNorm`. With a loss the last one is `Dense`, without one any that has no
         activation.
     loss : {"cross_entropy"}, optional
-        None if gradients by the last layer's result come from elsewhere, as with `gpu.outofcore.outofcore`;
-        `Trainer` needs one.
+        None if gradients by the last layer's result come from elsewhere; `Trainer` needs one.
+    image_gradient : bool
+        Whether a backward pass computes the gradient by the images, too.
 
     Raises
     ------
@@ -178,6 +179,7 @@ class Network:
     image: tuple[int, int, int]
     layers: tuple[Layer, ...]
     loss: Literal["cross_entropy"] | None = "cross_entropy"
+    image_gradient: bool = False
 
     def __post_init__(self) -> None:
         if len(self.image) != 3 or not all(is_integer(size) and size >= 1 for size in self.image):

@@ -84,8 +84,8 @@ class Passes:
             self._pending = self._count
         return Forward(self._count, self._result(host), self._moments(host) if running is None else {})
 
-    def backward(self, number: int, gradient: Array) -> dict[str, Array]:
-        """Compute the gradients by all parameters, of float32, from that by the result of a forward pass."""
+    def backward(self, number: int, gradient: Array) -> tuple[dict[str, Array], Array | None]:
+        """Compute the gradients by parameters and by images, from that by the result of a forward pass."""
         host = self._slabs.host
         if host is None or number != self._pending:
             raise SchemeError(
@@ -101,7 +101,9 @@ class Passes:
         except BaseException:
             self.close()
             raise
-        return {name: host.gradient(name).astype(np.float32) for name in self.plan.network.parameters}
+        network = self.plan.network
+        images = host.tensor(Key("g", 0)).copy() if network.image_gradient else None
+        return {name: host.gradient(name).astype(np.float32) for name in network.parameters}, images
 
     def _result(self, host: HostMemory) -> Array:
         return host.tensor(Key("x", len(self.plan.network.stages))).copy()

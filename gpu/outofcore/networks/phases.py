@@ -197,10 +197,10 @@ class Phase:
                 yield Op("filters", Key("g", number))
             if number > target_of(self.network, self.first):
                 yield Op("data", Key("g", number - 1))
-                if stages[number - 2].activation:
+                if number > 1 and stages[number - 2].activation:
                     yield Op("activation", Key("g", number - 1))
         target = Key("g", target_of(self.network, self.first))
-        if self.first > 1 and target != top:
+        if target != top and (self.first > 1 or self.network.image_gradient):
             yield from self._copies("store", target)
 
     def _copies(self, action: Action, key: Key) -> Iterator[Op]:

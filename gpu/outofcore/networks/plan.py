@@ -12,6 +12,7 @@ from gpu.outofcore.networks.engines import Engines
 from gpu.outofcore.networks.layers import Network
 from gpu.outofcore.networks.lifetimes import Block, Packed, pack
 from gpu.outofcore.networks.phases import ITEM, LABELS, LOSS, Cut, Key, Phase
+from gpu.outofcore.networks.strips import target_of
 from gpu.outofcore.rates import Rates
 from gpu.outofcore.workspace import aligned
 from reference.types.timeline import Timeline
@@ -214,9 +215,10 @@ class TrainingPlan:
 
     @property
     def _results(self) -> tuple[Key, ...]:
-        """What the host reads and writes beside images: labels and loss, or the last gradient."""
+        """What the host reads and writes beside images: labels and loss or the last gradient, and others."""
         last = len(self.network.stages)
-        return Key("x", last), *((LABELS, LOSS) if self.network.loss else (Key("g", last),))
+        images = (Key("g", 0),) if self.network.image_gradient else ()
+        return Key("x", last), *((LABELS, LOSS) if self.network.loss else (Key("g", last),)), *images
 
     @cached_property
     def moments(self) -> tuple[dict[int, int], int]:
@@ -287,7 +289,7 @@ class TrainingPlan:
         last, found = len(self.network.stages), list[Segment]()
         ends = [number - 1 for number in self.moments[0]] + [last]
         for first, end in zip([1, *(one + 1 for one in ends)], ends, strict=False):
-            rows = self.network.shape(end)[1], self.network.shape(max(first - 1, 1))[1]
+            rows = self.network.shape(end)[1], self.network.shape(target_of(self.network, first))[1]
             segment = Segment(first, end, Cut(self.batch, rows[0]), Cut(self.batch, rows[1]))
             found.append(replace(segment, kept=frozenset(self.inner(segment))))
         plan = replace(self, segments=tuple(found), known={})

@@ -16,6 +16,7 @@ from gpu.outofcore.networks.layers import Network
 from gpu.outofcore.networks.options import TrainingOptions
 from gpu.outofcore.networks.phases import Cut, Key
 from gpu.outofcore.networks.plan import Segment, TrainingPlan
+from gpu.outofcore.networks.strips import target_of
 from gpu.outofcore.planners import candidates
 from gpu.outofcore.rates import Rates
 from reference.errors import LaunchError
@@ -177,7 +178,8 @@ class _Search:
 
     def _height(self, segment: Segment, is_forward: bool) -> int:
         """The rows that a phase may be cut along."""
-        return self._network.shape(segment.last if is_forward else max(segment.first - 1, 1))[1]
+        target = target_of(self._network, segment.first)
+        return self._network.shape(segment.last if is_forward else target)[1]
 
     def _rows(self, segment: Segment, is_forward: bool) -> list[int]:
         """The heights of strips that are tried."""

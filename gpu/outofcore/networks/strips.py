@@ -52,8 +52,8 @@ def forward_strips(network: Network, first: int, last: int, rows: int) -> list[S
 def backward_strips(network: Network, first: int, last: int, rows: int, kept: Collection[int]) -> list[Strip]:
     """The strips of a backward pass through stages ``last`` to ``first``, by the rows of the first gradient.
 
-    It is that of what the first stage reads, except where that is not computed, as of the images: then it is
-    that of the first stage's result. What is neither kept nor read by the first stage is computed again.
+    It is that of what the first stage reads, except where that is not computed, as mostly of the images: then
+    it is that of the first stage's result. What is not kept, nor read by the first stage, is computed again.
     """
     target = target_of(network, first)
     of = {target: cut(network.shape(target)[1], rows)}
@@ -79,7 +79,8 @@ def target_of(network: Network, first: int) -> int:
 
     That of what batch normalization reads needs sums over the whole batch, and is left to the segment before.
     """
-    return first if first == 1 or network.normalizes(first) else first - 1
+    has_none = first == 1 and not network.image_gradient
+    return first if has_none or network.normalizes(first) else first - 1
 
 
 def _held(
@@ -97,7 +98,7 @@ def _held(
             needed.append(read_rows(stage, owned[number], height))
         if stage.kind == "max_pool" and tensor in gradients:
             needed += [read_rows(stage, gradients[number], height), gradients[tensor]]
-        if tensor in gradients and network.stages[tensor - 1].activation:
+        if tensor and tensor in gradients and network.stages[tensor - 1].activation:
             needed.append(gradients[tensor])
         if number in held and number not in kept:
             needed.append(read_rows(stage, held[number], height))
