@@ -15,12 +15,13 @@ from reference.bnn.images import first_value
 RNG = np.random.default_rng(1)
 
 
-def test_without_torch_the_extra_is_named(monkeypatch):
-    for name in [name for name in sys.modules if name.startswith("simwarp.torch")]:
+@pytest.mark.parametrize("package", ["simwarp.torch", "gpu.outofcore.in_torch"])
+def test_without_torch_the_extra_is_named(package, monkeypatch):
+    for name in [name for name in sys.modules if name.startswith(package)]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'simwarp\[torch\]'") as caught:
-        importlib.import_module("simwarp.torch")
+        importlib.import_module(package)
     assert caught.value.name == "torch"
 
 
