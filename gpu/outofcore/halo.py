@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
 from gpu.bconv.geometry import ConvShape
+
+Rows = TypeVar("Rows", int, npt.NDArray[np.int64])
+"""A row, or one of each strip."""
 
 
 def image_rows(plane: ConvShape, outputs: range) -> range:
@@ -14,9 +22,12 @@ def image_rows(plane: ConvShape, outputs: range) -> range:
     >>> image_rows(conv_shape((1, 9, 9, 1), (3, 3, 1, 1), stride=2), range(1, 3))
     range(1, 6)
     """
-    start = outputs.start * plane.stride_h - plane.pad_top
-    end = (outputs.stop - 1) * plane.stride_h - plane.pad_top + span(plane)
-    return _clipped(start, end, plane.height)
+    return _clipped(*image_bounds(plane, outputs.start, outputs.stop), plane.height)
+
+
+def image_bounds(plane: ConvShape, start: Rows, stop: Rows) -> tuple[Rows, Rows]:
+    """The first row that these windows read, and the one behind the last; outside the image, too."""
+    return start * plane.stride_h - plane.pad_top, (stop - 1) * plane.stride_h - plane.pad_top + span(plane)
 
 
 def output_rows(plane: ConvShape, rows: range) -> range:
@@ -26,9 +37,13 @@ def output_rows(plane: ConvShape, rows: range) -> range:
     >>> output_rows(conv_shape((1, 9, 9, 1), (3, 3, 1, 1), stride=2), range(2, 5))
     range(1, 3)
     """
-    start = -((span(plane) - 1 - rows.start - plane.pad_top) // plane.stride_h)
-    end = (rows.stop - 1 + plane.pad_top) // plane.stride_h + 1
-    return _clipped(start, end, plane.out_height)
+    return _clipped(*output_bounds(plane, rows.start, rows.stop), plane.out_height)
+
+
+def output_bounds(plane: ConvShape, start: Rows, stop: Rows) -> tuple[Rows, Rows]:
+    """The first output row that reads these rows, and the one behind the last; outside the result, too."""
+    first = -((span(plane) - 1 - start - plane.pad_top) // plane.stride_h)
+    return first, (stop - 1 + plane.pad_top) // plane.stride_h + 1
 
 
 def span(plane: ConvShape) -> int:

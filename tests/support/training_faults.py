@@ -19,24 +19,29 @@ Patch = pytest.MonkeyPatch
 
 def halo_one_row_short(patch: Patch) -> None:
     """A strip of activations lacks its last row."""
-    image_rows = strips.image_rows
+    read, image_rows = strips._read, strips.image_rows
 
-    def wrong(plane: Any, outputs: range) -> range:
+    def wrong(stage: Any, outputs: Any, height: int) -> Any:
+        rows = read(stage, outputs, height)
+        return rows._replace(stops=rows.stops - ((rows.stops < height) & (rows.sizes > 1)))
+
+    def wrong_one(plane: Any, outputs: range) -> range:
         rows = image_rows(plane, outputs)
         return rows[:-1] if rows.stop < plane.height and len(rows) > 1 else rows
 
-    patch.setattr(strips, "image_rows", wrong)
+    patch.setattr(strips, "_read", wrong)
+    patch.setattr(strips, "image_rows", wrong_one)
 
 
 def halo_of_gradients_one_row_short(patch: Patch) -> None:
     """A strip of gradients lacks its first row."""
-    output_rows = strips.output_rows
+    written = strips._written
 
-    def wrong(plane: Any, rows: range) -> range:
-        outputs = output_rows(plane, rows)
-        return outputs[1:] if rows.start and len(outputs) > 1 else outputs
+    def wrong(stage: Any, rows: Any, height: int) -> Any:
+        outputs = written(stage, rows, height)
+        return outputs._replace(starts=outputs.starts + ((rows.starts > 0) & (outputs.sizes > 1)))
 
-    patch.setattr(strips, "output_rows", wrong)
+    patch.setattr(strips, "_written", wrong)
 
 
 def gradients_without_accumulation(patch: Patch) -> None:

@@ -75,20 +75,20 @@ def workspace_bytes(phase: Phase, op: Op, engines: Engines) -> int:
         return sums if op.action in ("filters", "moments") else 0
     if op.action == "moments":
         return sums
-    images, strips = min(phase.cut.images, phase.batch), phase.strips
+    images, count = min(phase.cut.images, phase.batch), len(phase.strips)
     of_x, of_y = phase.network.shape(stage.number - 1), stage.shape
-    rows = max(phase.worked(op, strip) for strip in strips)
+    rows = int(phase.worked_rows(op).max())
     nbytes: dict[Tensor, int] = {
         "x": images * math.prod(of_x) * ITEM,
         "y": images * math.prod(of_y) * ITEM,
         "w": math.prod(stage.filters) * ITEM,
     }
-    if len(strips) > 1:
+    if count > 1:
         share = rows / of_y[1]
         nbytes["x"], nbytes["y"] = (math.ceil(nbytes[name] * share) for name in ("x", "y"))
     problem = problem_of(stage, op.action, images, engines)
     planes = images * stage.filters[1] * stage.groups
-    engine = workspace_of(problem, nbytes, planes, rows if len(strips) > 1 else None)
+    engine = workspace_of(problem, nbytes, planes, rows if count > 1 else None)
     return engine if op.action != "filters" else aligned(nbytes["w"]) + max(engine, sums)
 
 

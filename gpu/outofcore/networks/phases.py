@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, NamedTuple, TypeAlias
+from itertools import accumulate
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from gpu.outofcore.networks.engines import ROUTINES, Engines, kind_of, workspace_bytes
 from gpu.outofcore.networks.layers import Network
 from gpu.outofcore.networks.lifetimes import Block, Packed, pack
-from gpu.outofcore.networks.strips import Strip, backward_strips, forward_strips, target_of
+from gpu.outofcore.networks.strips import Ranges, Strip, Strips, backward_strips, forward_strips, target_of
 from gpu.outofcore.pieces import cut
 from gpu.outofcore.rates import Rates
 
 ITEM = 4
+T = TypeVar("T")
 
 
 class Key(NamedTuple):
@@ -97,6 +102,25 @@ class Costs(NamedTuple):
         return (total + (self.pieces - 1) * slowest) / self.pieces
 
 
+class Work(NamedTuple):
+    """What a phase does whose pieces have all images.
+
+    Attributes
+    ----------
+    loads, stores : int
+        Copies of all strips.
+    bytes_in, bytes_out : int
+    routines : dict
+        By their kind for rates: their number in all strips, and their operations.
+    """
+
+    loads: int
+    stores: int
+    bytes_in: int
+    bytes_out: int
+    routines: dict[str, tuple[int, int]]
+
+
 class Piece(NamedTuple):
     """A piece: some images, and a strip of rows of each tensor."""
 
@@ -137,7 +161,8 @@ class Phase:
     on_device: frozenset[Key]
     depth: int
     engines: Engines | None = None
-    _costs: dict[Rates, Costs] = field(default_factory=dict[Rates, Costs], repr=False, compare=False)
+    shared: dict[Any, Any] = field(default_factory=dict[Any, Any], repr=False, compare=False)
+    """What phases share that differ only in their cut."""
 
     @property
     def is_last(self) -> bool:
@@ -149,23 +174,36 @@ class Phase:
         """Whether batch normalization follows."""
         return self.network.normalizes(self.last + 1)
 
+    def _once(self, name: str, found: Callable[[], T]) -> T:
+        """What phases with pieces of as many rows have in common."""
+        key = name, self.cut.rows
+        if key not in self.shared:
+            self.shared[key] = found()
+        return self.shared[key]
+
     @cached_property
-    def strips(self) -> list[Strip]:
+    def strips(self) -> Strips:
         """The strips of rows."""
+        return self._once("strips", self._strips)
+
+    def _strips(self) -> Strips:
         if self.kind == "forward":
             return forward_strips(self.network, self.first, self.last, self.cut.rows)
         return backward_strips(self.network, self.first, self.last, self.cut.rows, self.kept)
 
     def pieces(self) -> Iterator[Piece]:
         """The pieces in order: image by image where rows are cut, so that sums have one order."""
+        strips = list(self.strips)
         for images in cut(self.batch, self.cut.images):
-            for strip in self.strips:
+            for strip in strips:
                 yield Piece(images, strip)
 
     @cached_property
     def ops(self) -> tuple[Op, ...]:
         """The operations on a piece, in order; a strip may not need some of them."""
-        return tuple(self._forward() if self.kind == "forward" else self._backward())
+        return self._once(
+            "ops", lambda: tuple(self._forward() if self.kind == "forward" else self._backward())
+        )
 
     def _forward(self) -> Iterator[Op]:
         yield from self._copies("load", Key("x", self.first - 1))
@@ -179,7 +217,7 @@ class Phase:
     def _backward(self) -> Iterator[Op]:
         stages, top = self.network.stages, Key("g", self.last + self.feeds_norm)
         yield from self._copies("load", LABELS if self.is_last else top)
-        held = sorted({tensor for strip in self.strips for tensor in strip.held}, reverse=True)
+        held = sorted(self.strips.held, reverse=True)
         available = [tensor for tensor in held if tensor == self.first - 1 or tensor in self.kept]
         for tensor in available:
             yield from self._copies("load", Key("x", tensor))
@@ -247,22 +285,44 @@ class Phase:
     @cached_property
     def buffers(self) -> Packed[tuple[Key, int]]:
         """Where buffers start: what is copied has several, all else shares memory where lifetimes allow."""
-        images, end = min(self.cut.images, self.batch), len(self.ops)
+        images = min(self.cut.images, self.batch)
+        return pack(
+            [
+                Block((key, copy), self.nbytes(key, images, rows), first, last)
+                for key, rows, first, last, copies in self._lives
+                for copy in range(copies)
+            ]
+        )
+
+    @property
+    def least_bytes(self) -> int:
+        """The bytes that buffers have at one time, at least."""
+        images = min(self.cut.images, self.batch)
+        at = [0] * (len(self.ops) + 1)
+        for key, rows, first, last, copies in self._lives:
+            size = copies * self.nbytes(key, images, rows)
+            at[first] += size
+            at[last + 1] -= size
+        return max(accumulate(at))
+
+    @cached_property
+    def _lives(self) -> tuple[tuple[Key, int, int, int, int], ...]:
+        """For each key with buffers: the rows of one, its first and its last operation, and their number."""
+        return self._once("lives", lambda: tuple(self._found_lives()))
+
+    def _found_lives(self) -> Iterator[tuple[Key, int, int, int, int]]:
         life: dict[Key, tuple[int, int]] = {}
         for index, op in enumerate(self.ops):
             for key in self.uses(op):
                 if key not in self.on_device:
                     life[key] = life.get(key, (index, index))[0], index
         copied = {op.key for op in self.ops if op.action in ("load", "store")}
-        blocks: list[Block[tuple[Key, int]]] = []
-        for key, (first, last) in life.items():
-            rows = max(len(self._held_rows(key, strip)) for strip in self.strips)
-            times = (0, end) if key in copied else (first, last)
-            blocks += [
-                Block((key, copy), self.nbytes(key, images, rows), *times)
-                for copy in range(self.depth if key in copied else 1)
-            ]
-        return pack(blocks)
+        for key, times in life.items():
+            found = self._held_rows(key)
+            rows = int(found.sizes.max()) if found else 1
+            is_copied = key in copied
+            first, last = (0, len(self.ops) - 1) if is_copied else times
+            yield key, rows, first, last, self.depth if is_copied else 1
 
     @cached_property
     def workspace(self) -> int:
@@ -271,11 +331,11 @@ class Phase:
             return 0
         return max((workspace_bytes(self, op, self.engines) for op in self.ops), default=0)
 
-    def _held_rows(self, key: Key, strip: Strip) -> range:
-        """The rows of a strip that a buffer holds."""
+    def _held_rows(self, key: Key) -> Ranges | None:
+        """The rows that buffers hold; None of labels and losses, which have none."""
         if key.kind == "x":
-            return strip.held.get(key.tensor, range(0))
-        return strip.gradients[key.tensor] if key.kind == "g" else range(1)
+            return self.strips.held[key.tensor]
+        return self.strips.gradients[key.tensor] if key.kind == "g" else None
 
     # -------------------------------------------------------------------------------------------- time
 
@@ -295,32 +355,46 @@ class Phase:
 
     def costs(self, rates: Rates) -> Costs:
         """What the phase costs, without its parameters."""
-        if rates not in self._costs:
-            self._costs[rates] = self._cost(rates)
-        return self._costs[rates]
-
-    def _cost(self, rates: Rates) -> Costs:
-        parts, counts, sums = -(-self.batch // self.cut.images), Counter[str](), Counter[str]()
-        compute = 0.0
-        for strip in self.strips:
-            for op in self.ops:
-                rows = len(self.rows(op, strip))
-                if rows:
-                    if op.action not in ("load", "store"):
-                        seconds, rate = rates.of(self.rate_kind(op))
-                        operations = self.operations(op, self.batch, self.worked(op, strip))
-                        compute += parts * seconds + operations / rate
-                        continue
-                    counts[op.action] += parts
-                    sums[op.action] += self.nbytes(op.key, self.batch, rows)
+        work, parts = self._once("work", self._work), -(-self.batch // self.cut.images)
         return Costs(
             parts * len(self.strips),
-            sums["load"],
-            sums["store"],
-            rates.into(sums["load"], counts["load"]),
-            compute,
-            rates.out(sums["store"], counts["store"]),
+            work.bytes_in,
+            work.bytes_out,
+            rates.into(work.bytes_in, parts * work.loads),
+            sum(
+                parts * count * seconds + operations / rate
+                for kind, (count, operations) in work.routines.items()
+                for seconds, rate in [rates.of(kind)]
+            ),
+            rates.out(work.bytes_out, parts * work.stores),
         )
+
+    def _work(self) -> Work:
+        counts, sums, routines = Counter[str](), Counter[str](), dict[str, tuple[int, int]]()
+        for op in self.ops:
+            sizes = self.worked_rows(op)
+            times, rows = int(np.count_nonzero(sizes)), int(sizes.sum())
+            if op.action in ("load", "store"):
+                counts[op.action] += times
+                sums[op.action] += self.nbytes(op.key, self.batch, rows)
+            else:
+                count, operations = routines.get(kind := self.rate_kind(op), (0, 0))
+                more = int(self.operations(op, self.batch, rows))
+                routines[kind] = count + times, operations + more
+        return Work(counts["load"], counts["store"], sums["load"], sums["store"], routines)
+
+    def worked_rows(self, op: Op) -> npt.NDArray[np.int64]:
+        """For each strip the rows of an operation as `worked` counts them."""
+        kind, tensor = op.key
+        if kind not in "xg":
+            return np.ones(len(self.strips), np.int64)
+        if op.action in ("filters", "moments", "store"):
+            of = self.strips.owned[tensor]
+        elif op.action == "data":
+            of = self.strips.gradients[tensor + 1]
+        else:
+            of = (self.strips.held if kind == "x" else self.strips.gradients)[tensor]
+        return of.sizes
 
     def worked(self, op: Op, strip: Strip) -> int:
         """The rows that a routine's operations count: of a gradient by what a stage reads, the stage's."""

@@ -103,7 +103,9 @@ class TrainingPlan:
     budget: int
     rates: Rates
     engines: Engines | None = None
-    known: dict[Any, Phase] = field(default_factory=dict[Any, Phase], repr=False, compare=False)
+    known: dict[Any, dict[Cut, Phase]] = field(
+        default_factory=dict[Any, dict[Cut, Phase]], repr=False, compare=False
+    )
 
     # ------------------------------------------------------------------------------------------ phases
 
@@ -133,10 +135,24 @@ class TrainingPlan:
         kind: Literal["forward", "backward"] = "forward" if is_forward else "backward"
         cut = segment.forward if is_forward else segment.backward
         on_device = self.on_device & self._near(segment, is_forward) if self.on_device else self.on_device
-        key = kind, segment.first, segment.last, cut, segment.kept, on_device, self.depth, self.engines
-        if key not in self.known:
-            self.known[key] = Phase(self.network, self.batch, *key)
-        return self.known[key]
+        key = kind, segment.first, segment.last, segment.kept, on_device, self.depth
+        alike = self.known.setdefault(key, {})
+        if cut not in alike:
+            shared = next(iter(alike.values())).shared if alike else dict[Any, Any]()
+            alike[cut] = Phase(
+                self.network,
+                self.batch,
+                kind,
+                segment.first,
+                segment.last,
+                cut,
+                segment.kept,
+                on_device,
+                self.depth,
+                self.engines,
+                shared,
+            )
+        return alike[cut]
 
     def _near(self, segment: Segment, is_forward: bool) -> frozenset[Key]:
         """What a phase of a segment uses of what may stay on the device."""

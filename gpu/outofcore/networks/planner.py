@@ -14,7 +14,7 @@ from dataclasses import replace
 from gpu.outofcore.networks.engines import Engines
 from gpu.outofcore.networks.layers import Network
 from gpu.outofcore.networks.options import TrainingOptions
-from gpu.outofcore.networks.phases import Cut, Key
+from gpu.outofcore.networks.phases import Cut, Key, Phase
 from gpu.outofcore.networks.plan import Segment, TrainingPlan
 from gpu.outofcore.networks.strips import target_of
 from gpu.outofcore.planners import candidates
@@ -164,17 +164,21 @@ class _Search:
             [Cut(images, height) for images in candidates(self._plan.batch)],
             [Cut(1, rows) for rows in self._rows(segment, is_forward)[1:]],
         ):
-            found: list[tuple[float, Cut]] = []
+            best: tuple[float, Cut] | None = None
             for cut in cuts:
                 phase = self._plan.phase(_with(segment, is_forward, cut), is_forward=is_forward)
-                if self._plan.block(phase) > limit:
-                    continue
-                found.append((self._plan.phase_seconds(phase), cut))
-                if found[-1][0] > MUCH_WORSE * min(found)[0]:
+                seconds = self._plan.phase_seconds(phase)
+                if best is not None and seconds > MUCH_WORSE * best[0]:
                     break  # still smaller pieces launch still more
-            if found:
-                return min(found, key=lambda one: one[0])
+                if (best is None or seconds < best[0]) and self._holds(phase, limit):
+                    best = seconds, cut
+            if best is not None:
+                return best
         return None
+
+    def _holds(self, phase: Phase, limit: int) -> bool:
+        """Whether a limit holds a phase's block."""
+        return phase.least_bytes <= limit and self._plan.block(phase) <= limit
 
     def _height(self, segment: Segment, is_forward: bool) -> int:
         """The rows that a phase may be cut along."""

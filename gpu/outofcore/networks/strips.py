@@ -3,20 +3,38 @@
 A strip of a layer's result needs more rows of what the layer reads: the halo. Going through several layers it
 grows, and neighbouring strips compute its rows both. Each row is owned by one strip, which stores it and adds
 its part of the gradients of parameters.
+
+The rows of all strips of a tensor are two arrays, because the planner compares many cuts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from gpu.outofcore.halo import image_rows, output_rows
+import numpy as np
+import numpy.typing as npt
+
+from gpu.outofcore.halo import image_bounds, image_rows, output_bounds
 from gpu.outofcore.networks.layers import Network
 from gpu.outofcore.networks.stages import Stage
-from gpu.outofcore.pieces import cut
 
+Ints = npt.NDArray[np.int64]
 Rows = Mapping[int, range]
 """By the number of the tensor."""
+
+
+class Ranges(NamedTuple):
+    """A range of rows for each strip; it is empty where its start is not below its stop."""
+
+    starts: Ints
+    stops: Ints
+
+    @property
+    def sizes(self) -> Ints:
+        """The rows of each."""
+        return np.maximum(self.stops - self.starts, 0)
 
 
 @dataclass(frozen=True)
@@ -38,40 +56,64 @@ class Strip:
     owned: Rows
 
 
-def forward_strips(network: Network, first: int, last: int, rows: int) -> list[Strip]:
+@dataclass(frozen=True)
+class Strips:
+    """All strips of a phase, in order.
+
+    Attributes
+    ----------
+    count : int
+    held, gradients, owned : mapping of int to Ranges
+        As of `Strip`, by tensor.
+    """
+
+    count: int
+    held: Mapping[int, Ranges]
+    gradients: Mapping[int, Ranges]
+    owned: Mapping[int, Ranges]
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[Strip]:
+        every = [
+            {tensor: _listed(ranges) for tensor, ranges in of.items()}
+            for of in (self.held, self.gradients, self.owned)
+        ]
+        for index in range(self.count):
+            held, gradients, owned = ({t: ranges[index] for t, ranges in of.items()} for of in every)
+            yield Strip({tensor: rows for tensor, rows in held.items() if rows}, gradients, owned)
+
+
+def forward_strips(network: Network, first: int, last: int, rows: int) -> Strips:
     """The strips of a forward pass through stages ``first`` to ``last``, by the rows of the last result."""
-    of = {last: cut(network.shape(last)[1], rows)}
+    of = {last: _cut(network.shape(last)[1], rows)}
     for number in range(last, first - 1, -1):
         height = network.shape(number - 1)[1]
-        needed = [read_rows(network.stages[number - 1], outputs, height) for outputs in of[number]]
-        of[number - 1] = covering(needed, height)
+        of[number - 1] = covering(_read(network.stages[number - 1], of[number], height), height)
     owned = {tensor: owners(ranges, network.shape(tensor)[1]) for tensor, ranges in of.items()}
-    return [Strip(_at(of, index), {}, _at(owned, index)) for index in range(len(of[last]))]
+    return Strips(len(of[last].starts), of, {}, owned)
 
 
-def backward_strips(network: Network, first: int, last: int, rows: int, kept: Collection[int]) -> list[Strip]:
+def backward_strips(network: Network, first: int, last: int, rows: int, kept: Collection[int]) -> Strips:
     """The strips of a backward pass through stages ``last`` to ``first``, by the rows of the first gradient.
 
     It is that of what the first stage reads, except where that is not computed, as mostly of the images: then
     it is that of the first stage's result. What is not kept, nor read by the first stage, is computed again.
     """
     target = target_of(network, first)
-    of = {target: cut(network.shape(target)[1], rows)}
+    of = {target: _cut(network.shape(target)[1], rows)}
     for number in range(target + 1, last + 1):
         height = network.shape(number)[1]
-        needed = [_written(network.stages[number - 1], reads, height) for reads in of[number - 1]]
-        of[number] = covering(needed, height)
+        of[number] = covering(_written(network.stages[number - 1], of[number - 1], height), height)
     owned = {tensor: owners(ranges, network.shape(tensor)[1]) for tensor, ranges in of.items()}
-    count, found = len(of[target]), list[Strip]()
-    for index in range(count):
-        gradients, own = _at(of, index), _at(owned, index)
-        if network.normalizes(last + 1):
-            gradients[last + 1] = gradients[last]
-        held = _held(network, first, last, gradients, own, kept)
-        if count == 1:
-            held = {tensor: range(network.shape(tensor)[1]) for tensor in held}
-        found.append(Strip(held, gradients, own))
-    return found
+    if network.normalizes(last + 1):
+        of[last + 1] = of[last]
+    count = len(of[target].starts)
+    held = _held(network, first, last, of, owned, kept)
+    if count == 1:
+        held = {tensor: _whole(network.shape(tensor)[1], 1) for tensor in held}
+    return Strips(count, held, of, owned)
 
 
 def target_of(network: Network, first: int) -> int:
@@ -84,37 +126,41 @@ def target_of(network: Network, first: int) -> int:
 
 
 def _held(
-    network: Network, first: int, last: int, gradients: Rows, owned: Rows, kept: Collection[int]
-) -> dict[int, range]:
-    """The rows of activations that a piece of a backward pass needs."""
-    has_loss = network.loss is not None and last == len(network.stages)
-    held = {last: range(network.shape(last)[1])} if has_loss else dict[int, range]()
+    network: Network,
+    first: int,
+    last: int,
+    gradients: Mapping[int, Ranges],
+    owned: Mapping[int, Ranges],
+    kept: Collection[int],
+) -> dict[int, Ranges]:
+    """The rows of activations that pieces of a backward pass need."""
+    held = dict[int, Ranges]()
+    if network.loss is not None and last == len(network.stages):
+        held = {last: _whole(network.shape(last)[1], len(owned[last].starts))}
     if last + 1 in gradients:  # batch normalization
         held = {last: gradients[last]}
     for number in range(last, first - 1, -1):
-        stage, tensor, needed = network.stages[number - 1], number - 1, list[range]()
+        stage, tensor, needed = network.stages[number - 1], number - 1, list[Ranges]()
         height = network.shape(tensor)[1]
-        if stage.parameters and owned[number]:
-            needed.append(read_rows(stage, owned[number], height))
+        if stage.parameters:
+            needed.append(_read(stage, owned[number], height))
         if stage.kind == "max_pool" and tensor in gradients:
-            needed += [read_rows(stage, gradients[number], height), gradients[tensor]]
+            needed += [_read(stage, gradients[number], height), gradients[tensor]]
         if tensor and tensor in gradients and network.stages[tensor - 1].activation:
             needed.append(gradients[tensor])
         if number in held and number not in kept:
-            needed.append(read_rows(stage, held[number], height))
+            needed.append(_read(stage, held[number], height))
         if needed:
-            held[tensor] = hull(*needed)
+            held[tensor] = _hull(needed)
     return held
+
+
+# ---------------------------------------------------------------------------------------- ranges of rows
 
 
 def read_rows(stage: Stage, outputs: range, height: int) -> range:
     """The rows that rows of a stage's result need."""
     return range(height) if stage.kind == "dense" else image_rows(stage.plane, outputs)
-
-
-def _written(stage: Stage, rows: range, height: int) -> range:
-    """The rows of a stage's result that need rows of what it reads."""
-    return range(height) if stage.kind == "dense" else output_rows(stage.plane, rows)
 
 
 def hull(*ranges: range) -> range:
@@ -126,27 +172,74 @@ def hull(*ranges: range) -> range:
     return range(min(one.start for one in ranges), max(one.stop for one in ranges))
 
 
-def covering(ranges: Sequence[range], size: int) -> list[range]:
+def _read(stage: Stage, outputs: Ranges, height: int) -> Ranges:
+    """`read_rows` of all strips; none for none."""
+    if stage.kind == "dense":
+        found = _whole(height, len(outputs.starts))
+    else:
+        found = _clipped(*image_bounds(stage.plane, *outputs), height)
+    is_empty = outputs.stops <= outputs.starts
+    if not is_empty.any():
+        return found
+    return Ranges(np.where(is_empty, height, found.starts), np.where(is_empty, 0, found.stops))
+
+
+def _written(stage: Stage, rows: Ranges, height: int) -> Ranges:
+    """The rows of a stage's result that need rows of what it reads."""
+    if stage.kind == "dense":
+        return _whole(height, len(rows.starts))
+    return _clipped(*output_bounds(stage.plane, *rows), height)
+
+
+def _clipped(starts: Ints, stops: Ints, size: int) -> Ranges:
+    """The rows that exist, at least one, as `gpu.outofcore.halo` has them."""
+    first = np.minimum(np.maximum(starts, 0), size - 1)
+    return Ranges(first, np.maximum(np.minimum(stops, size), first + 1))
+
+
+def _hull(ranges: list[Ranges]) -> Ranges:
+    """The least ranges that hold all, where an empty one starts at the end and stops at 0."""
+    starts, stops = ranges[0]
+    for one in ranges[1:]:
+        starts, stops = np.minimum(starts, one.starts), np.maximum(stops, one.stops)
+    return Ranges(starts, stops)
+
+
+def covering(ranges: Ranges, size: int) -> Ranges:
     """Ranges in order, each grown down to the next one, so that they cover the axis.
 
-    >>> covering([range(1, 2), range(4, 6)], 8)
-    [range(0, 4), range(4, 8)]
+    >>> covering(Ranges(np.array([1, 4]), np.array([2, 6])), 8)
+    Ranges(starts=array([0, 4]), stops=array([4, 8]))
     """
-    starts = [0, *(one.start for one in ranges[1:]), size]
-    return [
-        range(start, max(one.stop, end)) for start, one, end in zip(starts, ranges, starts[1:], strict=False)
-    ]
+    owned = owners(ranges, size)
+    return Ranges(owned.starts, np.maximum(ranges.stops, owned.stops))
 
 
-def owners(ranges: Sequence[range], size: int) -> list[range]:
+def owners(ranges: Ranges, size: int) -> Ranges:
     """Each row to the last of the ranges that hold it.
 
-    >>> owners([range(0, 4), range(2, 6)], 6)
-    [range(0, 2), range(2, 6)]
+    >>> owners(Ranges(np.array([0, 2]), np.array([4, 6])), 6)
+    Ranges(starts=array([0, 2]), stops=array([2, 6]))
     """
-    ends = [*(one.start for one in ranges[1:]), size]
-    return [range(one.start, end) for one, end in zip(ranges, ends, strict=True)]
+    starts = ranges.starts.copy()
+    starts[0] = 0
+    stops = np.empty_like(starts)
+    stops[:-1], stops[-1] = starts[1:], size
+    return Ranges(starts, stops)
 
 
-def _at(of: Mapping[int, Sequence[range]], index: int) -> dict[int, range]:
-    return {tensor: ranges[index] for tensor, ranges in of.items()}
+def _cut(size: int, piece: int) -> Ranges:
+    """An axis, cut."""
+    starts = np.arange(0, size, piece)
+    return Ranges(starts, np.minimum(starts + piece, size))
+
+
+def _whole(size: int, count: int) -> Ranges:
+    """All rows for each strip."""
+    return Ranges(np.zeros(count, np.int64), np.full(count, size))
+
+
+def _listed(ranges: Ranges) -> list[range]:
+    return [
+        range(start, max(stop, start)) for start, stop in zip(*map(np.ndarray.tolist, ranges), strict=True)
+    ]

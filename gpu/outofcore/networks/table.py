@@ -55,8 +55,7 @@ def _row(plan: TrainingPlan, phase: Phase) -> tuple[str, ...]:
     stages = plan.network.stages
     first, last = stages[phase.first - 1].name, stages[phase.last - 1].name
     kept = {Key("x", tensor) for tensor in phase.kept}
-    held = {tensor for strip in phase.strips for tensor in strip.held}
-    again = [tensor for tensor in held if phase.first <= tensor and tensor not in phase.kept]
+    again = [tensor for tensor in phase.strips.held if phase.first <= tensor and tensor not in phase.kept]
     return (
         first if first == last else f"{first} to {last}",
         phase.kind,
