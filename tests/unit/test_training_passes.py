@@ -219,5 +219,7 @@ def test_networks_that_cannot_be_are_refused() -> None:
         Network((1, 4, 4), (Flatten(),), None)
     with pytest.raises(SchemeError, match="loss"):
         Network((1, 4, 4), (Flatten(), Dense(3)), "hinge")  # type: ignore[arg-type]
+    with pytest.raises(SchemeError, match="image_gradient"):
+        Network((1, 4, 4), (Flatten(), Dense(3)), image_gradient=True)
     with pytest.raises(SchemeError, match="no loss"):
         Trainer(LASTS["flat"], 2, device=Machine())

@@ -162,7 +162,7 @@ class Network:
     loss : {"cross_entropy"}, optional
         None if gradients by the last layer's result come from elsewhere; `Trainer` needs one.
     image_gradient : bool
-        Whether a backward pass computes the gradient by the images, too.
+        Whether a backward pass computes the gradient by the images, too; without a loss.
 
     Raises
     ------
@@ -187,6 +187,10 @@ class Network:
         check_option("loss", self.loss, ("cross_entropy", None), "it follows the last layer")
         if not self.stages:
             raise SchemeError("the network has no layers\nthere is nothing to compute\ngive one or more")
+        if self.loss and self.image_gradient:
+            raise SchemeError(
+                "image_gradient=True with a loss\na step does not give that gradient back\npass loss=None"
+            )
         if self.loss is None and self.stages[-1].activation:
             raise SchemeError(
                 "the last layer has an activation, and no loss follows\n"
