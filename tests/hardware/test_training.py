@@ -64,3 +64,25 @@ def test_the_planner_takes_the_rates_of_stages(machine: Any) -> None:
             losses = [trainer.step(sample.x, sample.labels) for _ in range(2)]
             assert trainer.explain().rates.of("conv1 forward")[1] > 0
         np.testing.assert_allclose(losses, expected, 1e-3)
+
+
+def test_a_model_of_torch_has_the_gradients_of_torch(machine: Any) -> None:
+    torch = pytest.importorskip("torch")
+    from gpu.outofcore.in_torch import outofcore
+
+    torch.manual_seed(3)
+    layers = [torch.nn.Conv2d(3, 24, 3, padding=1), torch.nn.BatchNorm2d(24), torch.nn.ReLU()]
+    layers += [torch.nn.MaxPool2d(2), torch.nn.Conv2d(24, 16, 3), torch.nn.ReLU(), torch.nn.Flatten()]
+    model = torch.nn.Sequential(*layers, torch.nn.Linear(16 * 14 * 10, 7))
+    x, labels = torch.rand(12, 3, 32, 24), torch.arange(12) % 7
+    expected = torch.nn.functional.cross_entropy(model(x), labels)
+    gradients = torch.autograd.grad(expected, list(model.parameters()))
+    for where in ("cpu", "cuda"):
+        with outofcore(model, 3_000_000, device=machine) as wrapped:
+            loss = torch.nn.functional.cross_entropy(wrapped(x.to(where)), labels.to(where))
+            loss.backward()
+        assert abs(loss.item() / expected.item() - 1) < 1e-4
+        for found, other in zip(model.parameters(), gradients, strict=True):
+            scale = other.abs().max() + 1e-6
+            assert ((found.grad - other).abs() / scale).max() < 2e-3
+        model.zero_grad()

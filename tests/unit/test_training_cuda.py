@@ -75,3 +75,13 @@ def test_without_rates_those_of_stages_are_measured(gpus, tmp_path: Any, monkeyp
         assert trainer.step(sample.x, sample.labels) > 0
         assert trainer.statistics.predicted_seconds > 0
     assert made.is_clean()
+
+
+def test_in_tf32_operands_are_rounded(gpus) -> None:
+    made, sample = gpus(), Sample(NETWORKS["mixed"])
+    exact, rounded = (sample.trained(Machine(), math=math)["losses"] for math in ("fp32", "tf32"))
+    assert 1e-6 < np.abs(rounded / exact - 1).max() < 1e-2
+    with CudaMachine() as machine, sample.trainer(machine, rates=RATES, math="tf32") as trainer:
+        losses = [trainer.step(sample.x, sample.labels) for _ in range(2)]
+    assert 5 in {engine for engine, _ in made.cudnn.executed}
+    np.testing.assert_allclose(losses, rounded, 2e-3)

@@ -25,6 +25,7 @@ from gpu.outofcore import (
     vgg16,
 )
 from gpu.outofcore.halo import image_rows, output_rows
+from gpu.outofcore.networks import host_copies
 from gpu.outofcore.networks.lifetimes import Block, pack
 from gpu.outofcore.networks.routines import FilterGradient, Loss, Update
 from gpu.outofcore.networks.stages import Stage
@@ -53,6 +54,19 @@ def test_blocks_that_live_at_the_same_time_do_not_overlap(drawn: list[tuple[int,
         assert starts[0] + one.nbytes <= found.nbytes
     at_once = [sum(b.nbytes for b in blocks if b.first <= time <= b.last) for time in range(7)]
     assert found.nbytes >= max(at_once)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5, 40])
+def test_threads_write_all_of_an_array(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    monkeypatch.setattr(host_copies, "_SMALL", 16)
+    monkeypatch.setattr(host_copies.os, "cpu_count", lambda: 8)
+    source, target = np.arange(rows * 6.0).reshape(rows, 2, 3), np.full((rows, 2, 3), -1, np.float32)
+    host_copies.write_array(target, source)
+    assert np.array_equal(target, source)
+    host_copies.write_array(target[::-1], 7)
+    assert (target == 7).all()
+    with pytest.raises(ValueError, match="broadcast"):
+        host_copies.write_array(target, np.zeros((rows, 4, 3)))
 
 
 # ---------------------------------------------------------------------------------------------- strips

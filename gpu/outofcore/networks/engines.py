@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from gpu.outofcore.networks.layers import Network
     from gpu.outofcore.networks.phases import Op, Phase
 
-Engines: TypeAlias = Literal["exact", "transforms"]
-"""How GPUs convolve: by sums of products, or also by Winograd's and FFT transforms."""
 ROUTINES = {"forward": "conv2d", "data": "conv2d_backward_data", "filters": "conv2d_backward_filter"}
 """The routine of each operation of stages with weights."""
 ITEM = 4
@@ -37,6 +35,32 @@ _FINISH_BYTES, _SUM_BYTES, _ADD_BYTES = 16, 4, 20
 for each weight, sums of terms."""
 _MOVED_BYTES = 6
 """Of other routines for each operation: they have two for a number that they read twice and write."""
+
+
+@dataclass(frozen=True)
+class Engines:
+    """How convolutions are computed.
+
+    Attributes
+    ----------
+    need_memory : bool
+        Whether they need a workspace: on GPUs.
+    transforms : bool
+        Whether GPUs may transform images, as Winograd and FFT do.
+    tf32 : bool
+        Whether operands are rounded to TF32.
+    """
+
+    need_memory: bool = False
+    transforms: bool = False
+    tf32: bool = False
+
+    def transform(self, stage: Stage) -> bool:
+        """Whether GPUs may transform the images of a stage: filters of one pixel gain nothing."""
+        return self.transforms and not self.tf32 and math.prod(stage.filters[2:]) > 1
+
+
+SIMULATED = Engines()
 
 
 def problem_of(stage: Stage, action: str, images: int, engines: Engines) -> Problem:
@@ -50,13 +74,9 @@ def problem_of(stage: Stage, action: str, images: int, engines: Engines) -> Prob
         stage.groups,
         stage.plane,
         workspace=None,
-        transforms=is_transformed(stage, engines),
+        tf32=engines.tf32,
+        transforms=engines.transform(stage),
     )
-
-
-def is_transformed(stage: Stage, engines: Engines | None) -> bool:
-    """Whether GPUs may transform images for a stage: filters of one pixel gain nothing."""
-    return engines == "transforms" and math.prod(stage.filters[2:]) > 1
 
 
 # --------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpu.machine import Routine, Tile
-from gpu.outofcore.networks.engines import is_transformed, kind_of
+from gpu.outofcore.networks.engines import kind_of
 from gpu.outofcore.networks.layers import SGD
 from gpu.outofcore.networks.memory import Held, Space
 from gpu.outofcore.networks.phases import LABELS, LOSS, Key, Op, Phase, Piece
@@ -73,7 +73,8 @@ class Kernels:
         return {
             "kind": kind_of(stage, action),
             "workspace": self._space.workspace,
-            "transforms": is_transformed(stage, self._plan.engines),
+            "transforms": self._plan.engines.transform(stage),
+            "tf32": self._plan.engines.tf32,
         }
 
     # ----------------------------------------------------------------------------------------- forward

@@ -135,6 +135,7 @@ def _terms(of: routines.FilterGradient) -> tuple[Tile, TileRoutine]:
         activation=None,
         operations=of.operations,
         transforms=of.transforms,
+        tf32=of.tf32,
         workspace=replace(space, offset=space.offset + start, rows=rest, stride=rest),
     )
     return terms, engine

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from gpu.outofcore.networks.phases import Key
 from gpu.outofcore.networks.plan import Segment
-from gpu.outofcore.options import DEEPEST
+from gpu.outofcore.options import DEEPEST, Math
 from gpu.outofcore.rates import Rates
 from reference.errors import SchemeError
 from reference.types.arguments import check_option
@@ -33,6 +33,8 @@ class TrainingOptions:
         With ``segments``, what stays on the device for the whole batch.
     rates : Rates, optional
         Default: those of the machine's topology; of GPUs, measured ones.
+    math : {"fp32", "tf32"}
+        How products are computed: see `Options`.
     transforms : bool
         Whether GPUs may convolve by Winograd's and FFT transforms, as other libraries do by default: see
         `Options`.
@@ -53,11 +55,13 @@ class TrainingOptions:
     segments: tuple[Segment, ...] | None = None
     on_device: frozenset[Key] = frozenset()
     rates: Rates | None = None
+    math: Math = "fp32"
     transforms: bool = True
 
     def __post_init__(self) -> None:
         check_option(
             "parameters", self.parameters, ("auto", "device", "host"), "where they are between their uses"
         )
+        check_option("math", self.math, ("fp32", "tf32"), "how products are computed")
         if not 1 <= self.depth <= DEEPEST:
             raise SchemeError(f"depth is {self.depth}\nit is 1 to {DEEPEST}\nchoose one of them")

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu.machine import Machine
+from gpu.outofcore.networks.host_copies import write_array
 from gpu.outofcore.networks.memory import HostMemory
 from gpu.outofcore.networks.moments import Pair, batch_moments, put_moments
 from gpu.outofcore.networks.phases import Key
@@ -67,7 +68,7 @@ class Passes:
         try:
             host = self._slabs.open(0, lambda _: None)
             self._slabs.holds_parameters = False
-            host.tensor(Key("x", 0))[...] = x
+            write_array(host.tensor(Key("x", 0)), x)
             for name, w in parameters.items():
                 host.state(name)[0][...] = w
             if running is None:

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from gpu.outofcore.networks.engines import ROUTINES, Engines, kind_of, workspace_bytes
+from gpu.outofcore.networks.engines import ROUTINES, SIMULATED, Engines, kind_of, workspace_bytes
 from gpu.outofcore.networks.layers import Network
 from gpu.outofcore.networks.lifetimes import Block, Packed, pack
 from gpu.outofcore.networks.strips import Ranges, Strip, Strips, backward_strips, forward_strips, target_of
@@ -147,8 +147,8 @@ class Phase:
         What stays on the device for the whole batch.
     depth : int
         The buffers of what is copied.
-    engines : str, optional
-        How GPUs convolve; None on simulated machines, which need no workspace.
+    engines : Engines
+        How convolutions are computed.
     """
 
     network: Network
@@ -160,7 +160,7 @@ class Phase:
     kept: frozenset[int]
     on_device: frozenset[Key]
     depth: int
-    engines: Engines | None = None
+    engines: Engines = SIMULATED
     shared: dict[Any, Any] = field(default_factory=dict[Any, Any], repr=False, compare=False)
     """What phases share that differ only in their cut."""
 
@@ -327,7 +327,7 @@ class Phase:
     @cached_property
     def workspace(self) -> int:
         """The bytes for routines beside their tiles."""
-        if self.engines is None:
+        if not self.engines.need_memory:
             return 0
         return max((workspace_bytes(self, op, self.engines) for op in self.ops), default=0)
 

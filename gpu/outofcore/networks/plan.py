@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from gpu.outofcore.networks.engines import Engines
+from gpu.outofcore.networks.engines import SIMULATED, Engines
 from gpu.outofcore.networks.layers import Network
 from gpu.outofcore.networks.lifetimes import Block, Packed, pack
 from gpu.outofcore.networks.phases import ITEM, LABELS, LOSS, Cut, Key, Phase
@@ -80,8 +80,8 @@ class TrainingPlan:
     budget : int
         The bytes that the device may use.
     rates : Rates
-    engines : str, optional
-        How GPUs convolve; None on simulated machines, which need no workspace.
+    engines : Engines
+        How convolutions are computed.
     known : dict
         Phases, which plans of one network and batch share.
 
@@ -102,7 +102,7 @@ class TrainingPlan:
     depth: int
     budget: int
     rates: Rates
-    engines: Engines | None = None
+    engines: Engines = SIMULATED
     known: dict[Any, dict[Cut, Phase]] = field(
         default_factory=dict[Any, dict[Cut, Phase]], repr=False, compare=False
     )

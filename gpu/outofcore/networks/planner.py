@@ -35,7 +35,7 @@ def training_plan(
     budget: int,
     rates: Rates,
     options: TrainingOptions,
-    engines: Engines | None = None,
+    engines: Engines,
 ) -> TrainingPlan:
     """The plan of a step; LaunchError if none fits the budget."""
     base = TrainingPlan(network, batch, (), frozenset(), True, options.depth, budget, rates, engines)

@@ -19,7 +19,7 @@ from gpu.cuda_machine.queues import Queue
 from gpu.machine import Tile
 from gpu.outofcore.networks import on_cuda
 from gpu.outofcore.networks.stages import Stage
-from gpu.outofcore.on_host import ACTIVATE, Window
+from gpu.outofcore.on_host import ACTIVATE, Window, rounded_to_tf32
 from gpu.outofcore.problem import Activation
 from gpu.outofcore.routines import TileRoutine
 
@@ -205,14 +205,15 @@ class FilterGradient(Routine):
     window : Window
     starts : bool
         Whether these are the first terms.
-    transforms : bool
-        Whether GPUs may transform the images: see `gpu.outofcore.Options`.
+    transforms, tf32 : bool
+        As of `TileRoutine`.
     """
 
     stage: Stage
     window: Window
     starts: bool
     transforms: bool = field(default=False, kw_only=True)
+    tf32: bool = field(default=False, kw_only=True)
 
     def queue_on(self, queue: Queue) -> None:
         """Queue it on a GPU."""
@@ -225,7 +226,7 @@ class FilterGradient(Routine):
     def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
         """Compute it."""
         x, dy = (
-            _images(array, shape).astype(np.float64)
+            _images(rounded_to_tf32(array) if self.tf32 else array, shape).astype(np.float64)
             for array, shape in zip(reads[:2], self.shapes, strict=True)
         )
         weights, bias = (doubles(array) for array in writes)

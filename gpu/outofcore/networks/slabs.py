@@ -9,6 +9,7 @@ import numpy as np
 
 from gpu.cuda_machine import CudaMachine
 from gpu.machine import Event, Machine, Memory
+from gpu.outofcore.networks.host_copies import write_array
 from gpu.outofcore.networks.memory import HostMemory, host_bytes
 from gpu.outofcore.networks.plan import TrainingPlan
 from gpu.outofcore.networks.work import Work
@@ -41,6 +42,7 @@ class Slabs:
         """The host's memory; if there is none, slabs are taken, and the current state is filled first."""
         if self.host is None:
             slab = np.empty(host_bytes(self._plan), np.uint8)
+            write_array(slab, 0)  # memory that is there is page-locked faster
             host = HostMemory(self._plan, slab, current)
             fill(host)
             with ExitStack() as stack:

@@ -22,6 +22,7 @@ from gpu.outofcore.networks.checks import (
     parameters_of,
 )
 from gpu.outofcore.networks.engines import Engines, step_rates
+from gpu.outofcore.networks.host_copies import write_array
 from gpu.outofcore.networks.layers import SGD, Network
 from gpu.outofcore.networks.memory import HostMemory
 from gpu.outofcore.networks.moments import batch_moments, put_moments
@@ -222,7 +223,7 @@ class Trainer:
         classes = labels_of(labels, batch, network.classes)
         try:
             host = self._opened()
-            host.tensor(IMAGES)[...] = x
+            write_array(host.tensor(IMAGES), x)
             host.tensor(LABELS)[...] = classes
             begin, loads = self._machine.seconds(), not self._slabs.holds_parameters
             self._slabs.run(lambda work, loads: work.step(self._sgd, loads=loads))
@@ -389,9 +390,9 @@ def planned(
 ) -> TrainingPlan:
     """The plan of a step, or that of the segments that are given."""
     budget, rates = budget_of(device, memory_budget), options.rates
-    engines: Engines | None = None
+    is_gpu = isinstance(device, CudaMachine)
+    engines = Engines(is_gpu, is_gpu and options.transforms, options.math == "tf32")
     if isinstance(device, CudaMachine):
-        engines = "transforms" if options.transforms else "exact"
         rates = rates or step_rates(device, network, batch, budget, engines)
     rates = rates or rates_of(device)
     if options.segments is None:
