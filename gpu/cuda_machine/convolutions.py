@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -101,6 +102,11 @@ class Convolution:
     transforms: bool = False
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it is of float32 without TF32."""
+        return self.dtype == "float32" and not self.tf32
+
+    @property
     def refused(self) -> frozenset[int]:
         """Notes of engines that are not used.
 
@@ -108,7 +114,7 @@ class Convolution:
         are within it, but nobody can test them.
         """
         found = {REDUCED_SUMS, NONDETERMINISTIC}
-        if self.dtype == "float32" and not self.tf32:
+        if self.is_plain:
             found |= {TENSOR_CORE, DOWN_CONVERTS}
         if not self.transforms:
             found |= {FFT, WINOGRAD}
@@ -162,8 +168,8 @@ class Engines:
     """The engines for one convolution, those first that cuDNN takes for fastest.
 
     For float32 without TF32, cuDNN's heuristic for an H100 (9.19) has either no engine that is exact or one
-    that takes up to twice as long as those of the fallback; and for no routine it has Winograd's transforms.
-    So there are the engines of both, and if transforms may be used, those of all numbers.
+    that takes up to twice as long as those of the fallback, and Winograd's transforms only for gradients of
+    filters. So there are the engines of both, and if transforms may be used, those of all numbers.
 
     Parameters
     ----------
@@ -189,38 +195,40 @@ class Engines:
     def found(self) -> Iterator[Engine]:
         """Those that round as is demanded; naive ones, which are 20 times as slow, if there are no others."""
         naive, is_any = list[int](), False
-        for config in self._configs():
-            notes = self._notes(config)
-            if notes & self._of.refused:
-                continue
-            if STRICT_NAN in notes:
-                naive.append(config)
-            elif engine := self._engine(config):
-                is_any = True
-                yield engine
+        for configs in self._sources() if self._graph else ():
+            for config in configs:
+                notes = self._notes(config)
+                if notes & self._of.refused:
+                    continue
+                if STRICT_NAN in notes:
+                    naive.append(config)
+                elif engine := self._engine(config):
+                    is_any = True
+                    yield engine
+            if is_any and not self._of.is_plain:
+                return
         for config in naive if not is_any else ():
             if engine := self._engine(config):
                 yield engine
 
-    def _configs(self) -> Iterator[int]:
-        """Configurations of engines."""
-        if not self._graph:
-            return
+    def _sources(self) -> Iterator[Iterable[int]]:
+        """Configurations of engines, by how they are found."""
         for mode in (_HEURISTIC_A, _FALLBACK):
             values = {201: (DESCRIPTOR, [self._graph]), 200: (HEURISTIC, [mode])}
-            try:
+            with suppress(RoutineError):  # it knows no engine
                 heuristic = self._owned.make(_HEURISTICS, values)
-                yield from self._owned.descriptors(heuristic, 202, _CONFIG, _MOST)
-            except RoutineError:  # it knows no engine
-                continue
+                yield self._owned.descriptors(heuristic, 202, _CONFIG, _MOST)
         if self._of.transforms:
-            (count,) = self._owned.values(self._graph, 802, INT64, 1)
-            for number in range(count):
-                values = {1300: (DESCRIPTOR, [self._graph]), 1301: (INT64, [number])}
-                try:
-                    yield self._owned.make(_CONFIG, {300: (DESCRIPTOR, [self._owned.make(_ENGINE, values)])})
-                except RoutineError:  # it does not support this convolution
-                    continue
+            yield self._by_number()
+
+    def _by_number(self) -> Iterator[int]:
+        """Configurations of all engines."""
+        (count,) = self._owned.values(self._graph, 802, INT64, 1)
+        for number in range(count):
+            values = {1300: (DESCRIPTOR, [self._graph]), 1301: (INT64, [number])}
+            with suppress(RoutineError):  # it does not support this convolution
+                engine = self._owned.make(_ENGINE, values)
+                yield self._owned.make(_CONFIG, {300: (DESCRIPTOR, [engine])})
 
     def _engine(self, config: int) -> Engine | None:
         """The engine of a configuration; None if it does not support the convolution in the workspace."""

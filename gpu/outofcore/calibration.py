@@ -31,6 +31,8 @@ COLUMN_BYTES = 64
 """Of the short columns that are timed."""
 ROUTINE_BYTES, ROUTINE_OPERATIONS = 1 << 29, 2e11
 """What the pieces of a timed routine have at most."""
+QUEUED = 32
+"""Copies behind one another, by which the seconds of each one's start are timed."""
 TIMES = 3
 _LEAST_BYTES = 1 << 12
 _UNKNOWN = Rates(0.0, 1.0, 0.0, 1.0, 0.0, 1.0)
@@ -134,17 +136,23 @@ def _measured_links(machine: CudaMachine, nbytes: int) -> Links:
             into(nbytes // 2, 1)
             out(nbytes // 2, 1)
 
+        def queued(copy: Callable[[int, int], None]) -> None:
+            for _ in range(QUEUED + 1):
+                copy(few, 1)
+
         half, few = nbytes // 2, min(1 << 10, nbytes // 4)
-        latencies = [_least(machine, lambda copy=copy: copy(few, 1)) for copy in (into, out)]
+        alone = [_least(machine, lambda copy=copy: copy(few, 1)) for copy in (into, out)]
+        behind = [_least(machine, lambda copy=copy: queued(copy)) for copy in (into, out)]
+        starts = [
+            max(long - short, 0.0) / QUEUED for long, short in zip(behind, alone, strict=True)
+        ]  # without what the host waits for behind the last one
         longer = [_least(machine, lambda copy=copy: copy(half, 1)) for copy in (into, out)]
-        rates = [
-            (half - few) / max(long - short, 1e-9) for long, short in zip(longer, latencies, strict=True)
-        ]
-        together = 2 * half / max(_least(machine, both) - max(latencies), 1e-9)
+        rates = [(half - few) / max(long - short, 1e-9) for long, short in zip(longer, alone, strict=True)]
+        together = 2 * half / max(_least(machine, both) - max(alone), 1e-9)
         columns = min(nbytes // (2 * COLUMN_BYTES), 1 << 16)
-        short = _least(machine, lambda: into(COLUMN_BYTES, columns)) - latencies[0]
+        short = _least(machine, lambda: into(COLUMN_BYTES, columns)) - alone[0]
         each = max(short - columns * COLUMN_BYTES / rates[0], 0.0) / columns
-        return Links(latencies[0], rates[0], latencies[1], rates[1], min(together, sum(rates)), each)
+        return Links(starts[0], rates[0], starts[1], rates[1], min(together, sum(rates)), each)
 
 
 def _least(machine: CudaMachine, work: Callable[[], object]) -> float:

@@ -99,7 +99,8 @@ class Model:
         nbytes: dict[Tensor, int] = {tensor: aligned(item * self._elements[tensor]) for tensor in TENSORS}
         bias = aligned(item * self._problem.filters * self._problem.has_bias)
         rows = self._rows if self.counts["h"] > 1 else None
-        workspace = workspace_of(self._problem, nbytes, self._images * self._channels, rows)
+        planes = self._images * self._channels
+        workspace = workspace_of(self._problem, nbytes, planes, rows, self._images)
         return Buffers(depth, counts, nbytes, bias, workspace)
 
     def _distinct(self, tensor: Tensor) -> int:

@@ -16,7 +16,7 @@ from gpu.compiler.cache import cache_folder
 from gpu.cuda_machine import CudaMachine
 from reference.files import write_whole
 
-_FORM = 1
+_FORM = 2
 _LINKS = 6
 
 

@@ -11,11 +11,15 @@ from gpu.outofcore.padding import axes_of
 from gpu.outofcore.problem import Problem, Tensor
 
 ALIGNMENT = 256
+IMAGES = 16
+"""Winograd's transforms are of multiples of so many images."""
 SMALL = 1 << 14
 """Bytes, for tables of engines that convert nothing."""
 
 
-def workspace_of(problem: Problem, nbytes: Mapping[Tensor, int], planes: int, rows: int | None) -> int:
+def workspace_of(
+    problem: Problem, nbytes: Mapping[Tensor, int], planes: int, rows: int | None, images: int = IMAGES
+) -> int:
     """The bytes of the workspace, unless the problem says how many.
 
     It holds a piece of each tensor in the other layout, into which cuDNN converts them for most
@@ -30,12 +34,14 @@ def workspace_of(problem: Problem, nbytes: Mapping[Tensor, int], planes: int, ro
         Of a piece of each tensor.
     planes, rows : int
         Of a piece: images times channels, and rows of the result; None for all of them.
+    images : int
+        Of a piece.
     """
     if problem.workspace is not None:
         return aligned(problem.workspace)
     is_plain = problem.layout == "NCHW" and problem.dtype.itemsize == 4 and not problem.tf32
     converted = 0 if is_plain and problem.form.output != "w" else sum(nbytes.values())
-    transformed = _transformed(problem, nbytes) if problem.transforms else 0
+    transformed = _transformed(problem, nbytes, images) if problem.transforms else 0
     return aligned(SMALL + max(converted, transformed)) + _padded(problem, planes, rows)
 
 
@@ -48,10 +54,11 @@ def aligned(nbytes: int) -> int:
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
-def _transformed(problem: Problem, nbytes: Mapping[Tensor, int]) -> int:
+def _transformed(problem: Problem, nbytes: Mapping[Tensor, int], images: int) -> int:
     """The bytes of a piece of each tensor behind Winograd's transforms, or Fourier's of larger filters.
 
-    Tiles overlap by the rows of the filters less 1, and may reach beyond the edges.
+    Tiles overlap by the rows of the filters less 1, and may reach beyond the edges. Winograd's transforms
+    fill up the images of a piece; one of few images has no room for that, and is left to other engines.
     """
     plane = problem.plane
     taps = plane.filter_height, plane.filter_width
@@ -62,6 +69,8 @@ def _transformed(problem: Problem, nbytes: Mapping[Tensor, int]) -> int:
     covered = 1.0
     for size, of in zip((plane.out_height, plane.out_width), taps, strict=True):
         covered *= -(-size // (tile - of + 1)) / size
+    if largest == 3 and images > IMAGES:
+        covered *= -(-images // IMAGES) * IMAGES / images
     transformed = covered * numbers * (nbytes["x"] + nbytes["y"]) + numbers / math.prod(taps) * nbytes["w"]
     return math.ceil(transformed)
 
