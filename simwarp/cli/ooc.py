@@ -14,7 +14,16 @@ from rich.text import Text
 from reference.errors import SchemeError
 from simwarp.cli.ooc_bench import bench_command
 from simwarp.cli.ooc_train import train_command
-from simwarp.cli.output import Json, Topology, as_options, print_json, table, wide_console, write_text
+from simwarp.cli.output import (
+    Json,
+    OneDevice,
+    Topology,
+    as_options,
+    print_json,
+    table,
+    wide_console,
+    write_text,
+)
 from simwarp.draw.roofline import si
 
 ooc_app = typer.Typer(
@@ -110,6 +119,12 @@ def trace_command(
     planner: Planner = "greedy",
     pieces: Pieces = None,
     depth: Depth = 3,
+    transforms: Annotated[
+        bool, typer.Option("--transforms", help="Whether GPUs may take Winograd's and Fourier transforms.")
+    ] = False,
+    device: Annotated[
+        OneDevice, typer.Option(help="What runs it: a simulated --topology, or the first GPU.")
+    ] = OneDevice.sim,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Draw the predicted timeline and the machine's as SVG."),
@@ -119,17 +134,18 @@ def trace_command(
         typer.Option("--json", metavar="FILE", help="Write the report and both timelines; - prints it."),
     ] = None,
 ) -> int:
-    """Run a call on a simulated machine without values, beside what the model predicts."""
+    """Run a call on a simulated machine without values or a GPU, beside what the model predicts."""
     from simwarp.draw.machine import to_svg
     from simwarp.lab import machines
     from simwarp.lab.outofcore import report
 
-    on = machines.host(machines.topology_of(topology))
     geometry = {"stride": stride, "padding": padding, "dilation": dilation}
     others = {"groups": groups, "layout": layout, "bias": bias, "activation": activation}
-    with as_options(**_NAMES):
+    devices = None if device is OneDevice.sim else 1
+    with machines.opened(device.value, topology, devices=devices) as on, as_options(**_NAMES):
         request = _request(routine, images, filters, geometry, others)
-        facts = report.traced(replace(request, limits=_limits(budget, planner, pieces, depth)), on)
+        limits = _limits(budget, planner, pieces, depth, transforms)
+        facts = report.traced(replace(request, limits=limits), on)
     print_json(facts) if as_json == "-" else _show(facts)
     if as_json not in (None, "-"):
         write_text(as_json, json.dumps(facts) + "\n", "--json")
@@ -164,7 +180,9 @@ def _padding(text: str) -> Any:
     return (top, bottom), (left, right)
 
 
-def _limits(budget: str | None, planner: str, pieces: str | None, depth: int) -> dict[str, Any]:
+def _limits(
+    budget: str | None, planner: str, pieces: str | None, depth: int, transforms: bool = False
+) -> dict[str, Any]:
     """The budget, the pieces and the options of a call."""
     from gpu import outofcore
 
@@ -172,7 +190,7 @@ def _limits(budget: str | None, planner: str, pieces: str | None, depth: int) ->
     return {
         "memory_budget": None if budget is None else _bytes(budget),
         "pieces": None if pieces is None else outofcore.Pieces(*_numbers("--pieces", pieces, (4,))),
-        "options": outofcore.Options(planner=chosen, depth=depth),
+        "options": outofcore.Options(planner=chosen, depth=depth, transforms=transforms),
     }
 
 
@@ -211,7 +229,8 @@ def _show(facts: dict[str, Any]) -> None:
     console = wide_console(highlight=False)
     call = " × ".join(map(str, facts["x"]))
     moved = f"{si(facts['bytes']['in'], 'B')} in, {si(facts['bytes']['out'], 'B')} out"
-    console.print(Text(f"{facts['routine']} of {call} on simulated {facts['machine']}: {moved}"))
+    on = f"simulated {facts['machine']}" if facts["device"] == "sim" else facts["machine"]
+    console.print(Text(f"{facts['routine']} of {call} on {on}: {moved}"))
     shown = table("", numbers=("time", "rate", "copies in", "routines", "copies out"))
     for name in ("predicted", "measured"):
         found = facts[name]

@@ -7,11 +7,15 @@ import pytest
 
 import simwarp
 from gpu import outofcore
+from gpu.outofcore import calibration
 from simwarp.cli import main
 from simwarp.cli.ooc import _bytes
 from simwarp.lab.machines import host
 from simwarp.lab.outofcore import paper, report
 from simwarp.machine import H100, P100
+from support.fake_gpus import gpus
+
+__all__ = ["gpus"]
 
 pytest.importorskip("typer", reason="the command line needs simwarp[cli]")
 
@@ -144,6 +148,22 @@ def test_trace_shows_the_model_beside_the_machine(capsys, tmp_path):
     ]
     kinds = {path.get("class") for path in svg.iter(f"{SVG}path")}
     assert {"in", "out", "routine"} <= kinds
+
+
+def test_trace_runs_on_a_gpu(capsys, gpus, monkeypatch, tmp_path):
+    monkeypatch.setenv("SIMWARP_CACHE", str(tmp_path))
+    monkeypatch.setattr(calibration, "COPY_BYTES", 1 << 14)
+    found = gpus()
+    call = ("conv2d", "4,3,8,8", "--filters", "4,3,3", "--pieces", "1,8,3,4", "--device", "cuda")
+    assert ooc("trace", *call, "--transforms", "--json", "-") == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["device"] == "cuda"
+    kinds = [record["kind"] for record in facts["measured"]["timeline"]]
+    assert (kinds.count("in"), kinds.count("routine"), kinds.count("out")) == (5, 4, 4)
+    assert {engine for engine, _ in found.cudnn.executed} == {6, 8}
+    assert found.is_clean()
+    assert ooc("trace", *call) == 0
+    assert "A device that is not there: " in capsys.readouterr().out
 
 
 def test_the_json_of_trace_is_printed_alone(capsys):

@@ -1,9 +1,10 @@
-"""One out-of-core call on a simulated machine, as plain data: its plan, and the model beside the clock."""
+"""One out-of-core call on a machine, as plain data: its plan, and the model beside the clock."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -56,13 +57,18 @@ class Request:
 
 def ran(plan: gpu.outofcore.Plan, machine: Any) -> gpu.outofcore.Statistics:
     """What a simulated machine without values did for a plan."""
-    problem, counts = plan.problem, gpu.outofcore.Statistics()
-    with room(f"{problem.routine} of {problem.batch} images", "give smaller sizes"):
-        arrays = {name: unbacked(problem.shape(name), np.float32, "C") for name in ("x", "w", "y")}
-    if problem.has_bias:
-        arrays["bias"] = np.zeros(problem.filters, np.float32)
-    compute(machine, plan, arrays, counts)
+    counts = gpu.outofcore.Statistics()
+    compute(machine, plan, _arrays(plan, lambda shape: unbacked(shape, np.float32, "C")), counts)
     return counts
+
+
+def _arrays(plan: gpu.outofcore.Plan, made: Callable[[Any], Any]) -> dict[str, Any]:
+    """The arrays of a call."""
+    problem = plan.problem
+    with room(f"{problem.routine} of {problem.batch} images", "give smaller sizes"):
+        arrays = {name: made(problem.shape(name)) for name in ("x", "w", "y")}
+    bias = {"bias": np.zeros(problem.filters, np.float32)} if problem.has_bias else {}
+    return arrays | bias
 
 
 def planned(plan: gpu.outofcore.Plan, on: Host) -> Facts:
@@ -91,12 +97,27 @@ def planned(plan: gpu.outofcore.Plan, on: Host) -> Facts:
 def traced(request: Request, on: Host) -> Facts:
     """The plan of a call, the predicted timeline, and that of the machine, which must be new."""
     plan = request.plan(on.machine)
-    counts = ran(plan, on.machine)
+    timeline, counts = (
+        (on.machine.timeline, ran(plan, on.machine)) if on.device == "sim" else _second(plan, on.machine)
+    )
     facts = planned(plan, on)
     facts["predicted"]["timeline"] = _records(plan.timeline)
-    facts["measured"] = _outcome(on.machine.timeline, plan.problem.operations)
-    facts["measured"]["timeline"] = _records(on.machine.timeline)
+    facts["measured"] = _outcome(timeline, plan.problem.operations)
+    facts["measured"]["timeline"] = _records(timeline)
     return {**facts, "model_error": counts.model_error}
+
+
+def _second(plan: gpu.outofcore.Plan, machine: Any) -> tuple[Timeline, gpu.outofcore.Statistics]:
+    """The timeline of a call on GPUs after one that chooses engines and locks pages, and its counts."""
+    arrays, counts = _arrays(plan, lambda shape: np.zeros(shape, np.float32)), gpu.outofcore.Statistics()
+    compute(machine, plan, arrays, None)
+    before = len(machine.timeline)
+    compute(machine, plan, arrays, counts)
+    records, timeline = [*machine.timeline][before:], Timeline()
+    start = min(one.start for one in records)
+    for one in records:
+        timeline.append(replace(one, start=one.start - start, end=one.end - start))
+    return timeline, counts
 
 
 def runs_of(facts: Facts) -> list[Facts]:
