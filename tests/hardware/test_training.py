@@ -83,6 +83,6 @@ def test_a_model_of_torch_has_the_gradients_of_torch(machine: Any) -> None:
             loss.backward()
         assert abs(loss.item() / expected.item() - 1) < 1e-4
         for found, other in zip(model.parameters(), gradients, strict=True):
-            scale = other.abs().max() + 1e-6
+            scale = other.abs().max() + 1e-3  # the bias in front of a norm has none
             assert ((found.grad - other).abs() / scale).max() < 2e-3
         model.zero_grad()

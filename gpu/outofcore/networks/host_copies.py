@@ -24,7 +24,7 @@ def write_array(target: npt.NDArray[Any], source: npt.ArrayLike) -> None:
     ends = [len(target) * part // threads for part in range(threads + 1)]
 
     def write_part(begin: int, end: int) -> None:
-        np.copyto(target[begin:end], from_there[begin:end])
+        np.copyto(target[begin:end], from_there[begin:end], casting="unsafe")
 
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(write_part, ends[:-1], ends[1:]))  # raises what a thread did
