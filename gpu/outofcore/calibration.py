@@ -32,7 +32,7 @@ COLUMN_BYTES = 64
 ROUTINE_BYTES, ROUTINE_OPERATIONS = 1 << 29, 2e11
 """What the pieces of a timed routine have at most."""
 QUEUED = 32
-"""Copies behind one another, by which the seconds of each one's start are timed."""
+"""Copies behind one another, by which the seconds of each are timed beside its bytes."""
 TIMES = 3
 _LEAST_BYTES = 1 << 12
 _UNKNOWN = Rates(0.0, 1.0, 0.0, 1.0, 0.0, 1.0)
@@ -136,16 +136,18 @@ def _measured_links(machine: CudaMachine, nbytes: int) -> Links:
             into(nbytes // 2, 1)
             out(nbytes // 2, 1)
 
-        def queued(copy: Callable[[int, int], None]) -> None:
-            for _ in range(QUEUED + 1):
+        def queued(copy: Callable[[int, int], None], count: int) -> None:
+            copy(half, 1)  # meanwhile the host queues the others
+            for _ in range(count):
                 copy(few, 1)
 
         half, few = nbytes // 2, min(1 << 10, nbytes // 4)
         alone = [_least(machine, lambda copy=copy: copy(few, 1)) for copy in (into, out)]
-        behind = [_least(machine, lambda copy=copy: queued(copy)) for copy in (into, out)]
-        starts = [
-            max(long - short, 0.0) / QUEUED for long, short in zip(behind, alone, strict=True)
-        ]  # without what the host waits for behind the last one
+        one, many = (
+            [_least(machine, lambda copy=copy, count=count: queued(copy, count)) for copy in (into, out)]
+            for count in (1, QUEUED + 1)
+        )
+        starts = [max(long - short, 0.0) / QUEUED for long, short in zip(many, one, strict=True)]
         longer = [_least(machine, lambda copy=copy: copy(half, 1)) for copy in (into, out)]
         rates = [(half - few) / max(long - short, 1e-9) for long, short in zip(longer, alone, strict=True)]
         together = 2 * half / max(_least(machine, both) - max(alone), 1e-9)

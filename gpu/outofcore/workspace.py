@@ -12,7 +12,7 @@ from gpu.outofcore.problem import Problem, Tensor
 
 ALIGNMENT = 256
 IMAGES = 16
-"""Winograd's transforms are of multiples of so many images."""
+"""Winograd's transforms are of multiples of so many images, except for the gradient of filters."""
 SMALL = 1 << 14
 """Bytes, for tables of engines that convert nothing."""
 
@@ -69,7 +69,7 @@ def _transformed(problem: Problem, nbytes: Mapping[Tensor, int], images: int) ->
     covered = 1.0
     for size, of in zip((plane.out_height, plane.out_width), taps, strict=True):
         covered *= -(-size // (tile - of + 1)) / size
-    if largest == 3 and images > IMAGES:
+    if largest == 3 and images > IMAGES and problem.form.output != "w":
         covered *= -(-images // IMAGES) * IMAGES / images
     transformed = covered * numbers * (nbytes["x"] + nbytes["y"]) + numbers / math.prod(taps) * nbytes["w"]
     return math.ceil(transformed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -17,9 +18,11 @@ from gpu.cuda_machine import CudaMachine, RoutineError, convolutions
 from gpu.cuda_machine import machine as machine_module
 from gpu.cuda_machine.library import CUDNN, Library
 from gpu.outofcore import Options, Pieces, Rates, explain
+from gpu.outofcore.arguments import problem_of
 from gpu.outofcore.on_host import SUMS, Window
 from gpu.outofcore.padding import axis_of
 from gpu.outofcore.problem import FORMS
+from gpu.outofcore.workspace import SMALL, workspace_of
 from reference.errors import LaunchError, MissingExtraError
 from reference.training import ACTIVATIONS, error_of
 from simwarp.machine import Machine
@@ -107,6 +110,30 @@ def test_transforms_have_a_workspace(gpus, routine: str) -> None:
         routine, (8, 6, 9, 8), (10, 6, 3, 3), device=Machine(), options=Options(transforms=True)
     )
     assert simulated.buffers.workspace == 0
+
+
+@pytest.mark.parametrize(
+    ("routine", "images", "mebibytes"),
+    [
+        ("conv2d", 16, 72), ("conv2d", 17, 108), ("conv2d", 64, 180),
+        ("conv2d_backward_data", 22, 108), ("conv2d_backward_filter", 64, 180),
+        ("conv2d_backward_filter", 8, 54),
+    ],
+)  # fmt: skip
+def test_the_workspace_is_what_winograds_engines_of_cudnn_ask_for(
+    routine: str, images: int, mebibytes: int
+) -> None:
+    """Those of cuDNN 9.19, for 512 channels and filters of 14 x 14 pixels."""
+    shapes = (images, 512, 14, 14), (512, 512, 3, 3)
+    how: Any = {"stride": 1, "padding": "SAME", "dilation": 1, "groups": 1, "layout": "NCHW"}
+    problem = replace(problem_of(routine, *shapes, **how), transforms=True, workspace=None)
+    nbytes: Any = {
+        "x": 4 * math.prod(shapes[0]),
+        "w": 4 * math.prod(shapes[1]),
+        "y": 4 * math.prod(shapes[0]),
+    }
+    found = workspace_of(problem, nbytes, images * 512, None, images)
+    assert found == (mebibytes << 20) + SMALL
 
 
 def test_an_engine_is_chosen_once(gpus) -> None:
