@@ -1,9 +1,9 @@
 """cuDNN 9 through ctypes: handles, descriptors of its graph API, and its statuses.
 
 The graph API rather than the older calls (cudnnConvolutionForward): padding may differ on opposite sides,
-sizes and strides have 64 bits, and an engine says beforehand what memory it needs and how it rounds. Only
-bias and activation, which follow a convolution in place, use older calls: an engine that fuses them with a
-convolution of float32 without TF32 does not exist.
+sizes and strides have 64 bits, and an engine says beforehand what memory it needs and how it rounds. Bias
+and activation are a kernel of ours (pointwise.cu): an engine that fuses them with a convolution of float32
+without TF32 does not exist, and cuDNN's older calls read and write all numbers twice.
 """
 
 from __future__ import annotations
@@ -37,20 +37,11 @@ _SIGNATURES = {
     "cudnnBackendGetAttribute": "piilpp",
     "cudnnBackendFinalize": "p",
     "cudnnBackendExecute": "ppp",
-    "cudnnCreateTensorDescriptor": "p",
-    "cudnnDestroyTensorDescriptor": "p",
-    "cudnnSetTensorNdDescriptor": "piipp",
-    "cudnnCreateActivationDescriptor": "p",
-    "cudnnDestroyActivationDescriptor": "p",
-    "cudnnSetActivationDescriptor": "piid",
-    "cudnnAddTensor": "ppppppp",
-    "cudnnActivationForward": "pppppppp",
 }
-"""The arguments of functions: i for enumerations, l for counts, d for doubles, p for pointers."""
+"""The arguments of functions: i for enumerations, l for counts, p for pointers."""
 _LETTERS: dict[str, Any] = {
     "i": ctypes.c_int,
     "l": ctypes.c_int64,
-    "d": ctypes.c_double,
     "p": ctypes.c_void_p,
 }
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 Argument: TypeAlias = bytes | float | int | np.generic
 """Structures, doubles, integers of 32 bits, and numbers of NumPy: addresses are ``uint64``."""
 
+Source: TypeAlias = tuple[str, str]
+"""A ``.cu`` file, whose path is relative to ``gpu/``, and a macro, or ""."""
+
 
 class Kernels:
     """The kernels of a machine.
@@ -32,13 +35,13 @@ class Kernels:
 
     def __init__(self, driver: Driver, contexts: Contexts) -> None:
         self._driver, self._contexts = driver, contexts
-        self._modules: dict[tuple[int, str], Any] = {}
-        self._functions: dict[tuple[int, str, str], Any] = {}
+        self._modules: dict[tuple[int, Source], Any] = {}
+        self._functions: dict[tuple[int, Source, str], Any] = {}
 
     def launch(
-        self, queue: Queue, source: str, name: str, grid: Dim, block: Dim, args: Sequence[Argument]
+        self, queue: Queue, source: Source, name: str, grid: Dim, block: Dim, args: Sequence[Argument]
     ) -> None:
-        """Queue a kernel of a ``.cu`` file, whose path is relative to ``gpu/``."""
+        """Queue a kernel."""
         function = self._function(queue.device, source, name)
         values = [ctypes.create_string_buffer(one, len(one)) for one in map(packed, args)]
         addresses = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
@@ -54,12 +57,14 @@ class Kernels:
             (device, _), module = self._modules.popitem()
             release(device, self._driver.call, "cuModuleUnload", module)
 
-    def _function(self, device: int, source: str, name: str) -> Any:
+    def _function(self, device: int, source: Source, name: str) -> Any:
         """A kernel on a device, whose context is current."""
         key = device, source, name
         if key not in self._functions:
             if key[:2] not in self._modules:
-                text = compile_file(source, arch=self._capability(device)).text
+                path, define = source
+                defines = {define: ""} if define else {}
+                text = compile_file(path, defines, self._capability(device)).text
                 self._modules[key[:2]] = self._driver.call(
                     "cuModuleLoadData", text.encode() + b"\0", device=device
                 )

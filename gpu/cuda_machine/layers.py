@@ -8,11 +8,10 @@ from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from gpu.cuda_machine.convolutions import Addresses, Convolution, Engine, Engines, View
+from gpu.cuda_machine.convolutions import Addresses, Convolution, Engine, Engines
 from gpu.cuda_machine.cublas import RoutineError
 from gpu.cuda_machine.cudnn import Cudnn
 from gpu.cuda_machine.memory import Place
-from gpu.cuda_machine.pointwise import finish
 
 if TYPE_CHECKING:
     from gpu.cuda_machine.queues import Queue
@@ -70,11 +69,6 @@ class Layers:
         """
         engine = self._engine(queue, of, workspace.pitch, None)
         engine.queue(self._handle(queue), queue.device, addresses, workspace.address)
-
-    def finish(self, queue: Queue, of: View, dtype: str, result: int, bias: int, activation: str) -> None:
-        """Queue the addition of a bias, unless its address is 0, and an activation unless ""; in place."""
-        if bias or activation:
-            finish(self.cudnn, self._handle(queue), queue.device, of, dtype, result, bias, activation)
 
     def close(self, release: Callable[..., None]) -> None:
         """Destroy everything; ``release`` makes a call of a device and keeps its error."""

@@ -60,9 +60,11 @@ class Queue:
         """What cuDNN computes."""
         return self._machine.layers
 
-    def launch(self, source: str, name: str, grid: Dim, block: Dim, *args: Argument) -> None:
+    def launch(
+        self, source: str, name: str, grid: Dim, block: Dim, *args: Argument, define: str = ""
+    ) -> None:
         """Queue a kernel of a ``.cu`` file of this package: see `gpu.cuda_machine.kernels`."""
-        self._machine.kernels.launch(self, source, name, grid, block, args)
+        self._machine.kernels.launch(self, (source, define), name, grid, block, args)
 
     def clear(self, place: Place, width: int, height: int) -> None:
         """Queue zeros for ``height`` columns of ``width`` bytes."""

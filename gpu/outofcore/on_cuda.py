@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from gpu.cuda_machine.convolutions import Convolution, Four, View
 from gpu.cuda_machine.memory import Place
+from gpu.cuda_machine.pointwise import finish
 from gpu.cuda_machine.queues import Queue, Volume
 from gpu.machine import Tile
 from gpu.outofcore.on_host import Window
@@ -86,9 +87,7 @@ def queue_routine(queue: Queue, routine: TileRoutine) -> None:
     if routine.bias or routine.activation:
         view = _view(routine.shapes[2], routine.layout)
         bias = queue.address(routine.bias) if routine.bias else 0
-        queue.layers.finish(
-            queue, view, output.dtype.name, queue.address(output), bias, routine.activation or ""
-        )
+        finish(queue, view, output.dtype.name, queue.address(output), bias, routine.activation or "")
 
 
 def choose_engine(queue: Queue, routine: TileRoutine) -> None:

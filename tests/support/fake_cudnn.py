@@ -9,7 +9,6 @@ another such engine without a note, and takes the padding before the images for 
 from __future__ import annotations
 
 import ctypes
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from reference.training import ACTIVATIONS, conv2d, conv2d_backward_data, conv2d_backward_filter
+from reference.training import conv2d, conv2d_backward_data, conv2d_backward_filter
 from support.fake_cublas import Function
 from support.fake_driver import FakeDriver, Work, demand
 
@@ -208,51 +207,6 @@ class FakeCudnn:
         for one in used:
             demand(one.context == context, "memory of another device than that of the handle")
         self.driver.stream(stream).work.append(Work(run, tuple(used)))
-
-    # ---- older calls
-
-    def _cudnnCreateTensorDescriptor(self, target: Any) -> int:  # noqa: N802
-        self.descriptors[self._number(target)] = Descriptor("tensor")
-        return 0
-
-    def _cudnnCreateActivationDescriptor(self, target: Any) -> int:  # noqa: N802
-        self.descriptors[self._number(target)] = Descriptor("activation")
-        return 0
-
-    def _cudnnDestroyTensorDescriptor(self, number: int) -> int:  # noqa: N802
-        del self.descriptors[number]
-        return 0
-
-    _cudnnDestroyActivationDescriptor = _cudnnDestroyTensorDescriptor  # noqa: N815
-
-    def _cudnnSetTensorNdDescriptor(self, of: int, kind: int, n: int, sizes: Any, strides: Any):  # noqa: N802
-        demand(n == 4 and math.prod(sizes) < 2**31, "too many elements")
-        self.descriptors[of].values = {901: [kind], 902: [*sizes], 903: [*strides]}
-        return 0
-
-    def _cudnnSetActivationDescriptor(self, of: int, mode: int, nan: int, least: float) -> int:  # noqa: N802
-        demand(nan == 1, "NaN is lost")
-        self.descriptors[of].values = {0: [mode]}
-        return 0
-
-    def _cudnnAddTensor(self, handle: int, alpha, bias: int, b: int, beta, of: int, y: int) -> int:  # noqa: N802
-        demand(alpha[0] == beta[0] == 1, "scaled")
-        used: list[Any] = []
-        source, target = self._tensor(bias, b, used), self._tensor(of, y, used)
-        self._queue(handle, used, lambda: np.add(target, source, out=target))
-        return 0
-
-    def _cudnnActivationForward(self, handle: int, how: int, alpha, x, source, beta, y, target):  # noqa: N802
-        demand((alpha[0], beta[0], x, source) == (1, 0, y, target), "not in place")
-        used: list[Any] = []
-        array = self._tensor(y, target, used)
-        function = ACTIVATIONS[ACTIVATION[self.descriptors[how].values[0][0]]][0]
-        self._queue(handle, used, lambda: np.copyto(array, function(array), casting="same_kind"))
-        return 0
-
-    def _tensor(self, of: int, address: int, used: list[Any]) -> Any:
-        values = self.descriptors[of].values
-        return self._strided(address, values[901][0], values[902], values[903], used)
 
 
 def computed(name: str, of: dict[str, Any], numbers: dict[int, list[int]], beta: float, engine: int) -> None:

@@ -64,6 +64,10 @@ NETWORKS = {
             Dense(4),
         ),
     ),
+    "tiled": Network(
+        (2, 8, 8),
+        (Conv(3, activation="relu"), MaxPool(), Conv(4, activation="relu"), MaxPool(), Flatten(), Dense(3)),
+    ),
     "dense": Network((3, 2, 2), (Flatten(), Dense(6, "sigmoid"), Dense(6, "relu"), Dense(3))),
 }
 

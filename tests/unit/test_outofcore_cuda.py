@@ -16,7 +16,9 @@ import gpu.blas3
 import gpu.outofcore
 from gpu.cuda_machine import CudaMachine, RoutineError, convolutions
 from gpu.cuda_machine import machine as machine_module
+from gpu.cuda_machine.convolutions import View
 from gpu.cuda_machine.library import CUDNN, Library
+from gpu.cuda_machine.pointwise import finish
 from gpu.outofcore import Options, Pieces, Rates, explain
 from gpu.outofcore.arguments import problem_of
 from gpu.outofcore.on_host import SUMS, Window
@@ -62,6 +64,62 @@ def test_bias_and_activation_follow_the_last_term(gpus, activation: Any, layout:
             found = gpu.outofcore.conv2d(x, w, bias, device=machine, pieces=pieces, options=OPTIONS, **call)
             parts = parts_of("conv2d", layer, pieces)
             assert error_of("conv2d", found, x, w, bias, parts=parts, **call) <= 1
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_bias_and_activation_round_once(gpus, dtype: str, layout: str) -> None:
+    gpus()
+    rng, sizes = np.random.default_rng(3), (3, 5, 7, 90)
+    y, bias = ((4 * rng.standard_normal(shape)).astype(np.float32) for shape in (sizes, 5))
+    y[0, 0, 0, :3] = np.nan, np.inf, -np.inf
+    y, bias = (decoded(encoded(x, dtype), dtype) for x in (y, bias))
+    for name, with_bias in product(("", *ACTIVATIONS), (True, False)):
+        exact = y.astype(float) + (bias.astype(float)[:, None, None] if with_bias else 0)
+        expected = ACTIVATIONS[name][0](exact) if name else exact
+        given = encoded(y, dtype), encoded(bias, dtype) if with_bias else None
+        found = decoded(finished(*given, layout, name, dtype), dtype)
+        bits = {"float32": 24, "float16": 11, "bfloat16": 8}[dtype]
+        np.testing.assert_allclose(found, expected, 2.0 ** (1 - bits), 1e-7, err_msg=f"{name} {with_bias}")
+
+
+def encoded(x: Any, dtype: str) -> Any:
+    """Numbers in a dtype; of bfloat16, which NumPy does not have, the bits."""
+    return (x.view(np.uint32) >> 16).astype(np.uint16) if dtype == "bfloat16" else x.astype(dtype)
+
+
+def decoded(x: Any, dtype: str) -> Any:
+    return (x.astype(np.uint32) << 16).view(np.float32) if dtype == "bfloat16" else x.astype(np.float32)
+
+
+def finished(y: Any, bias: Any, layout: str, activation: str, dtype: str) -> Any:
+    """Images of (N, C, H, W) behind bias and activation in a layout."""
+    laid = y if layout == "NCHW" else np.ascontiguousarray(y.transpose(0, 2, 3, 1))
+    end = laid.nbytes + 64
+    host = np.zeros(end, np.uint8)
+    host[: laid.nbytes] = laid.reshape(-1).view(np.uint8)
+    if bias is not None:
+        host[laid.nbytes :][: bias.nbytes] = bias.view(np.uint8)
+    _, c, h, w = y.shape
+    strides = (c * h * w, h * w, w, 1) if layout == "NCHW" else (c * h * w, 1, w * c, c)
+    with CudaMachine() as machine:
+        memory = machine.allocate(0, end)
+        tile, stream = memory.tile(end, 1, np.uint8), machine.stream(0)
+
+        def queue_on(queue: Any) -> None:
+            start = queue.address(tile)
+            behind = 0 if bias is None else start + laid.nbytes
+            finish(queue, View(y.shape, strides), dtype, start, behind, activation)
+
+        machine.pin(host)
+        machine.copy_in(stream, host[:, None], tile)
+        machine.launch(stream, SimpleNamespace(name="finish", operations=0, queue_on=queue_on))
+        machine.copy_out(stream, tile, host[:, None])
+        machine.settle()
+        machine.unpin(host)
+        machine.free(memory)
+    found = host[: laid.nbytes].view(y.dtype).reshape(laid.shape)
+    return found if layout == "NCHW" else found.transpose(0, 3, 1, 2)
 
 
 def test_engines_of_tf32_are_for_those_who_ask(gpus) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 ROUTINES = {"forward": "conv2d", "data": "conv2d_backward_data", "filters": "conv2d_backward_filter"}
 """The routine of each operation of stages with weights."""
 ITEM = 4
-_PROBE_BYTES = 1 << 28
+_PROBE_BYTES = 1 << 30
 _TIMES = 3
 _FINISH_BYTES, _SUM_BYTES, _ADD_BYTES = 16, 4, 20
 """What routines beside cuDNN's move: for each result, bias and activation, and the gradient of the bias;

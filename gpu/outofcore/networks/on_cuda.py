@@ -55,8 +55,15 @@ def queue_pool(queue: Queue, of: routines.Pool) -> None:
 def queue_max_pool_gradient(queue: Queue, of: routines.MaxPoolGradient) -> None:
     """Queue the gradient of max pooling."""
     tiles = zip((*of.reads, *of.writes), of.shapes, strict=True)
-    arrays = (one for tile, shape in tiles for one in _planes(queue, tile, shape))
-    _over_pixels(queue, "pooling", "max_pool_gradient", of.writes[0], *arrays, _windows(of), of.skip)
+    arrays = [one for tile, shape in tiles for one in _planes(queue, tile, shape)]
+    (_, _, rows, columns), dx = of.shapes[0], of.shapes[2]
+    stride, filters = of.window.stride, of.stage.filters[2:]
+    covered = rows * stride[0], columns * stride[1]
+    if stride == filters and of.window.offset == (0, 0) and of.skip == 0 and covered == dx[2:]:
+        name = "max_pool_gradient_of_parts"
+        _over_pixels(queue, "pooling", name, of.reads[0], *arrays, _windows(of))
+    else:
+        _over_pixels(queue, "pooling", "max_pool_gradient", of.writes[0], *arrays, _windows(of), of.skip)
 
 
 def queue_average_pool_gradient(queue: Queue, of: routines.AveragePoolGradient) -> None:

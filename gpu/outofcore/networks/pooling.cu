@@ -83,6 +83,24 @@ max_pool_gradient(const float* dy, Rows of_y, const float* x, Rows of_x, float* 
     }
 }
 
+// The same for windows that cover each pixel once: a thread has a window.
+extern "C" __global__ void max_pool_gradient_of_parts(
+    const float* dy, Rows of_y, const float* x, Rows of_x, float* dx, Rows of_dx, Windows of)
+{
+    dy += plane() * of_y.apart;
+    x += plane() * of_x.apart;
+    dx += plane() * of_dx.apart;
+    for (int i = first_pixel(); i < of_y.height * of_y.width; i = next_pixel(i)) {
+        const int row = i / of_y.width * of.height, column = i % of_y.width * of.width;
+        const int place = largest(x, of_x, of, i / of_y.width, i % of_y.width);
+        for (int r = row; r < row + of.height; ++r)
+            for (int s = column; s < column + of.width; ++s) {
+                const int pixel = r * of_x.width + s;
+                dx[pixel] = pixel == place ? dy[i] : 0;
+            }
+    }
+}
+
 extern "C" __global__ void
 average_pool(const float* x, Rows of_x, float* y, Rows of_y, Windows of, Images images)
 {
