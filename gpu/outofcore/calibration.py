@@ -1,7 +1,7 @@
 """The rates of GPUs, measured: of copies once for each machine, of routines once for each layer.
 
-A layer's rate is that of one routine on pieces of whole images, as few and as many as fit the probe; from the
-two times come what a routine takes beside its operations, and its operations per second.
+A layer's rate is that of one routine on pieces of whole images, as few and as many as fit the probe; these two
+times give operations per second, and the slowest one's time beside its operations is that of all.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ ROUTINE_BYTES, ROUTINE_OPERATIONS = 1 << 29, 2e11
 """What the pieces of a timed routine have at most."""
 QUEUED = 32
 """Copies behind one another, by which the seconds of each are timed beside its bytes."""
+FEW = (1, 8)
+"""Images of the smaller pieces on which a routine is timed."""
 TIMES = 3
 _LEAST_BYTES = 1 << 12
 _UNKNOWN = Rates(0.0, 1.0, 0.0, 1.0, 0.0, 1.0)
@@ -175,24 +177,23 @@ def _measured_routine(machine: CudaMachine, problem: Problem, nbytes: int) -> tu
     (few, short), (many, long) = min(found), max(found)
     if many > few and long > short:
         rate = (many - few) / (long - short)
-        return max(short - few / rate, 0.0), rate
+        return max(0.0, *(seconds - operations / rate for operations, seconds in found)), rate
     return 0.0, many / long
 
 
 def _probes(problem: Problem, nbytes: int) -> Iterator[Pieces]:
-    """One image, or what of it fits; and as many as fit."""
+    """One image, or what of it fits; a few, which engines may fill up to more; and as many as fit."""
     sizes = [1, problem.rows, problem.channels, problem.filters]
     for axis in (1, 3, 2):
         while not _fits(problem, Pieces(*sizes), nbytes) and sizes[axis] > 1:
             sizes[axis] = -(-sizes[axis] // 2)
     if not _fits(problem, Pieces(*sizes), nbytes):
         return
-    yield Pieces(*sizes)
     images = 1
     while 2 * images <= problem.batch and _fits(problem, Pieces(2 * images, *sizes[1:]), nbytes):
         images *= 2
-    if images > 1:
-        yield Pieces(images, *sizes[1:])
+    for each in sorted({images, *(few for few in FEW if few < images)}):
+        yield Pieces(each, *sizes[1:])
 
 
 def _fits(problem: Problem, pieces: Pieces, nbytes: int) -> bool:

@@ -58,7 +58,7 @@ def _transformed(problem: Problem, nbytes: Mapping[Tensor, int], images: int) ->
     """The bytes of a piece of each tensor behind Winograd's transforms, or Fourier's of larger filters.
 
     Tiles overlap by the rows of the filters less 1, and may reach beyond the edges. Winograd's transforms
-    fill up the images of a piece; one of few images has no room for that, and is left to other engines.
+    fill up the images of a piece; one of less than half of them is left to other engines, which are as fast.
     """
     plane = problem.plane
     taps = plane.filter_height, plane.filter_width
@@ -69,7 +69,9 @@ def _transformed(problem: Problem, nbytes: Mapping[Tensor, int], images: int) ->
     covered = 1.0
     for size, of in zip((plane.out_height, plane.out_width), taps, strict=True):
         covered *= -(-size // (tile - of + 1)) / size
-    if largest == 3 and images > IMAGES and problem.form.output != "w":
+    if largest == 3 and problem.form.output != "w":
+        if images < IMAGES // 2:
+            return 0
         covered *= -(-images // IMAGES) * IMAGES / images
     transformed = covered * numbers * (nbytes["x"] + nbytes["y"]) + numbers / math.prod(taps) * nbytes["w"]
     return math.ceil(transformed)
