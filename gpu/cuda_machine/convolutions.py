@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from gpu.cuda_machine.cublas import RoutineError
@@ -107,6 +107,12 @@ class Convolution:
         return self.dtype == "float32" and not self.tf32
 
     @property
+    def alike(self) -> Convolution:
+        """The same of one image."""
+        x, y = ((replace(view, sizes=(1, *view.sizes[1:]))) for view in (self.x, self.y))
+        return replace(self, x=x, y=y)
+
+    @property
     def refused(self) -> frozenset[int]:
         """Notes of engines that are not used.
 
@@ -128,12 +134,14 @@ class Engine:
 
     Attributes
     ----------
+    number : int
+        Its number among those of the routine.
     workspace : int
         Bytes that it needs beside the tensors.
     """
 
-    def __init__(self, cudnn: Cudnn, handle: int, config: int) -> None:
-        self._cudnn, self._owned = cudnn, Descriptors(cudnn)
+    def __init__(self, cudnn: Cudnn, handle: int, config: int, number: int) -> None:
+        self.number, self._cudnn, self._owned = number, cudnn, Descriptors(cudnn)
         self._packs, self._by_address = Descriptors(cudnn), dict[tuple[int, ...], int]()
         try:
             self._plan = self._owned.make(_PLAN, {400: (HANDLE, [handle]), 401: (DESCRIPTOR, [config])})
@@ -192,23 +200,26 @@ class Engines:
             self._owned.close()
             raise
 
-    def found(self) -> Iterator[Engine]:
-        """Those that round as is demanded; naive ones, which are 20 times as slow, if there are no others."""
-        naive, is_any = list[int](), False
+    def found(self, without: Collection[int] = ()) -> Iterator[Engine]:
+        """Those that round as is demanded; naive ones, which are 20 times as slow, if there are no others.
+
+        Engines whose numbers are in ``without`` are left out.
+        """
+        naive, is_any = list[tuple[int, int]](), False
         for configs in self._sources() if self._graph else ():
             for config in configs:
-                notes = self._notes(config)
-                if notes & self._of.refused:
+                number, notes = self._facts(config)
+                if notes & self._of.refused or number in without:
                     continue
                 if STRICT_NAN in notes:
-                    naive.append(config)
-                elif engine := self._engine(config):
+                    naive.append((config, number))
+                elif engine := self._engine(config, number):
                     is_any = True
                     yield engine
             if is_any and not self._of.is_plain:
                 return
-        for config in naive if not is_any else ():
-            if engine := self._engine(config):
+        for config, number in naive if not is_any else ():
+            if engine := self._engine(config, number):
                 yield engine
 
     def _sources(self) -> Iterator[Iterable[int]]:
@@ -230,21 +241,23 @@ class Engines:
                 engine = self._owned.make(_ENGINE, values)
                 yield self._owned.make(_CONFIG, {300: (DESCRIPTOR, [engine])})
 
-    def _engine(self, config: int) -> Engine | None:
+    def _engine(self, config: int, number: int) -> Engine | None:
         """The engine of a configuration; None if it does not support the convolution in the workspace."""
         try:
-            engine = Engine(self._cudnn, self._handle, config)
+            engine = Engine(self._cudnn, self._handle, config, number)
         except RoutineError:
             return None
         self._made.append(engine)
         return engine if engine.workspace <= self._workspace else None
 
-    def _notes(self, config: int) -> set[int]:
-        """The notes on the engine of a configuration."""
+    def _facts(self, config: int) -> tuple[int, set[int]]:
+        """The number of a configuration's engine, and the notes on it."""
         (engine,) = self._owned.descriptors(config, 300, _ENGINE, 1)
         notes = set(self._owned.values(engine, 1303, NOTE, _NOTES))
         (number,) = self._owned.values(engine, 1301, INT64, 1)
-        return notes | {_WITHOUT_NOTE[at] for at in [(self._of.routine, number)] if at in _WITHOUT_NOTE}
+        return number, notes | {
+            _WITHOUT_NOTE[at] for at in [(self._of.routine, number)] if at in _WITHOUT_NOTE
+        }
 
     def keep(self, one: Engine) -> None:
         """Destroy all engines that were found but one."""

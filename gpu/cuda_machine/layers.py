@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _TRIED = 24
 """Engines that are timed for a convolution."""
+_MUCH_SLOWER, _LONG = 3, 0.5e-3
+"""If the fastest engine takes longer than these seconds, so that launches do not matter, those that take so
+many times as long are slow with any number of images."""
 _HOPELESS, _LOADING = 3, 0.03
 """The first run of an engine that is timed takes less than so many times the least time and these seconds."""
 
@@ -41,10 +44,15 @@ class Layers:
         self._handles: dict[int, int] = {}
         self._engines: dict[tuple[int, Convolution, int], Engine] = {}
         self._graphs: list[tuple[int, Engines]] = []
+        self._slow: dict[tuple[int, Convolution], set[int]] = {}
+        """The numbers of engines that were much slower than the fastest with some number of images."""
 
     def choose(self, queue: Queue, of: Convolution, addresses: Addresses, workspace: Place) -> None:
-        """Time the engines for a convolution on memory whose values do not matter, and keep the fastest."""
-        least = math.inf
+        """Time the engines for a convolution on memory whose values do not matter, and keep the fastest.
+
+        Engines that were much slower with another number of images are not timed again.
+        """
+        least, times = math.inf, dict[int, float]()
 
         def seconds(engine: Engine) -> float:
             nonlocal least
@@ -53,9 +61,13 @@ class Layers:
             except RoutineError:  # one that refuses to run is the last choice
                 return math.inf
             least = min(least, found)
+            times[engine.number] = min(found, times.get(engine.number, found))
             return found
 
         self._engine(queue, of, workspace.pitch, seconds)
+        if least > _LONG:
+            slow = self._slow.setdefault((queue.device, of.alike), set())
+            slow.update(number for number, time in times.items() if time > _MUCH_SLOWER * least)
 
     def convolve(self, queue: Queue, of: Convolution, addresses: Addresses, workspace: Place) -> None:
         """Queue a convolution; ``workspace`` is an address and a size.
@@ -97,7 +109,9 @@ class Layers:
         if key not in self._engines:
             graph = Engines(self.cudnn, self._handle(queue), of, workspace)
             self._graphs.append((queue.device, graph))
-            found = list(islice(graph.found(), _TRIED if seconds else 1))
+            slow = self._slow.get((queue.device, of.alike), ()) if seconds else ()
+            most = _TRIED if seconds else 1
+            found = list(islice(graph.found(slow), most)) or list(islice(graph.found(), most))
             if not found:
                 raise _no_engine(of, queue.device, workspace)
             best = min(found, key=seconds) if seconds and len(found) > 1 else found[0]

@@ -1,7 +1,7 @@
 """The rates of GPUs, measured: of copies once for each machine, of routines once for each layer.
 
-A layer's rate is that of one routine on pieces of whole images, as few and as many as fit the probe; these two
-times give operations per second, and the slowest one's time beside its operations is that of all.
+A layer's rate is that of one routine on pieces of whole images, as few and as many as fit the probe; these
+two times give operations per second, and the slowest one's time beside its operations is that of all.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ import gpu.outofcore
 from gpu.cuda_machine import CudaMachine, RoutineError, convolutions
 from gpu.cuda_machine import machine as machine_module
 from gpu.cuda_machine.convolutions import View
+from gpu.cuda_machine.layers import Layers
 from gpu.cuda_machine.library import CUDNN, Library
 from gpu.cuda_machine.pointwise import finish
 from gpu.outofcore import Options, Pieces, Rates, explain
@@ -202,6 +203,25 @@ def test_an_engine_is_chosen_once(gpus) -> None:
         layer.run("conv2d", machine, options=OPTIONS)
         assert len(found.cudnn.executed) == before + 1
         assert len(found.cudnn.handles) == 1
+
+
+@pytest.mark.parametrize("least", [1e-3, 1e-5])
+def test_slow_engines_are_not_timed_with_more_images(gpus, least: float, monkeypatch: Any) -> None:
+    gpus()
+    timed: list[int] = []
+
+    def seconds(layers: Any, queue: Any, engine: Any, *args: Any) -> float:
+        timed.append(engine.number)
+        return least * (1 if engine.number == 5 else 9)
+
+    monkeypatch.setattr(Layers, "_seconds", seconds)
+    with CudaMachine() as machine:
+        options = Options(rates=RATES, math="tf32")
+        Layer((2, 4, 7, 6)).run("conv2d", machine, options=options)
+        assert len({*timed}) > 1
+        timed.clear()
+        Layer((5, 4, 7, 6)).run("conv2d", machine, options=options)
+        assert len({*timed}) == (0 if least > 1e-4 else 2)
 
 
 def test_an_engine_keeps_the_addresses_of_its_last_calls(gpus, monkeypatch: pytest.MonkeyPatch) -> None:
