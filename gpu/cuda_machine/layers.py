@@ -16,8 +16,8 @@ from gpu.cuda_machine.memory import Place
 if TYPE_CHECKING:
     from gpu.cuda_machine.queues import Queue
 
-_TRIED = 24
-"""Engines that are timed for a convolution."""
+_TRIED, _TRIED_PLAIN = 8, 24
+"""Engines that are timed for a convolution; of float32 without TF32, the lists put slower ones first."""
 _MUCH_SLOWER, _LONG = 3, 0.5e-3
 """If the fastest engine takes longer than these seconds, so that launches do not matter, those that take so
 many times as long are slow with any number of images."""
@@ -110,7 +110,7 @@ class Layers:
             graph = Engines(self.cudnn, self._handle(queue), of, workspace)
             self._graphs.append((queue.device, graph))
             slow = self._slow.get((queue.device, of.alike), ()) if seconds else ()
-            most = _TRIED if seconds else 1
+            most = (_TRIED_PLAIN if of.is_plain else _TRIED) if seconds else 1
             found = list(islice(graph.found(slow), most)) or list(islice(graph.found(), most))
             if not found:
                 raise _no_engine(of, queue.device, workspace)
@@ -122,7 +122,7 @@ class Layers:
     def _seconds(
         self, queue: Queue, engine: Engine, addresses: Addresses, workspace: int, least: float
     ) -> float:
-        """The time of an engine's second run, as the first one loads it; that of the first if it is long."""
+        """The least time of an engine behind its first run, which loads it; or that of a long first one."""
         handle = self._handle(queue)
 
         def run() -> float:
@@ -132,7 +132,7 @@ class Layers:
             return time.perf_counter() - start
 
         first = run()
-        return first if first > _HOPELESS * least + _LOADING else run()
+        return first if first > _HOPELESS * least + _LOADING else min(run(), run())
 
 
 def _no_engine(of: Convolution, device: int, workspace: int) -> RoutineError:

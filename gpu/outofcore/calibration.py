@@ -1,6 +1,6 @@
 """The rates of GPUs, measured: of copies once for each machine, of routines once for each layer.
 
-A layer's rate is that of one routine on pieces of whole images, as few and as many as fit the probe; these
+A layer's rate is that of one routine on pieces of whole images, as few and as many as fit the probe. These
 two times give operations per second, and the slowest one's time beside its operations is that of all.
 """
 
@@ -24,6 +24,7 @@ from gpu.outofcore.problem import Problem
 from gpu.outofcore.rates import Rates
 from gpu.outofcore.rates_file import Known, RatesFile
 from gpu.outofcore.routines import TileRoutine
+from gpu.outofcore.workspace import IMAGES
 
 COPY_BYTES = 1 << 26
 """Of the large copies that are timed."""
@@ -33,8 +34,8 @@ ROUTINE_BYTES, ROUTINE_OPERATIONS = 1 << 29, 2e11
 """What the pieces of a timed routine have at most."""
 QUEUED = 32
 """Copies behind one another, by which the seconds of each are timed beside its bytes."""
-FEW = (1, 8)
-"""Images of the smaller pieces on which a routine is timed."""
+HALF = IMAGES // 2
+"""Images of the smallest pieces that Winograd's transforms take."""
 TIMES = 3
 _LEAST_BYTES = 1 << 12
 _UNKNOWN = Rates(0.0, 1.0, 0.0, 1.0, 0.0, 1.0)
@@ -182,7 +183,7 @@ def _measured_routine(machine: CudaMachine, problem: Problem, nbytes: int) -> tu
 
 
 def _probes(problem: Problem, nbytes: int) -> Iterator[Pieces]:
-    """One image, or what of it fits; a few, which engines may fill up to more; and as many as fit."""
+    """One image, or what of it fits; a few, which transforms fill up; and as many as fit."""
     sizes = [1, problem.rows, problem.channels, problem.filters]
     for axis in (1, 3, 2):
         while not _fits(problem, Pieces(*sizes), nbytes) and sizes[axis] > 1:
@@ -192,7 +193,8 @@ def _probes(problem: Problem, nbytes: int) -> Iterator[Pieces]:
     images = 1
     while 2 * images <= problem.batch and _fits(problem, Pieces(2 * images, *sizes[1:]), nbytes):
         images *= 2
-    for each in sorted({images, *(few for few in FEW if few < images)}):
+    few = {1, HALF} if problem.transforms else {1}
+    for each in sorted({images} | {one for one in few if one < images}):
         yield Pieces(each, *sizes[1:])
 
 
