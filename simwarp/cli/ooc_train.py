@@ -1,9 +1,9 @@
-"""The command ``simwarp ooc train``: training of a network within a memory budget, on a simulated device."""
+"""The command ``simwarp ooc train``: training of a network within a memory budget."""
 
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
@@ -14,7 +14,7 @@ from rich.progress import MofNCompleteColumn
 from rich.text import Text
 
 from reference.errors import MissingExtraError, SchemeError
-from simwarp.cli.output import Json, as_options, print_json, total_bar, wide_console
+from simwarp.cli.output import Json, OneDevice, as_options, print_json, total_bar, wide_console
 from simwarp.draw.roofline import si
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Net(StrEnum):
 
 def train_command(
     net: Annotated[
-        Net, typer.Argument(help="A small one for scikit-learn's digits; VGG16 is only planned.")
+        Net, typer.Argument(help="A small one for scikit-learn's digits, or VGG16 for drawn images.")
     ] = Net.digits,
     batch: Annotated[int | None, typer.Option(help="Images of a step; by default 64, of VGG16 1024.")] = None,
     budget: Annotated[
@@ -54,6 +54,12 @@ def train_command(
     accumulation: Annotated[
         bool, typer.Option(help="Whether the plan may cut the batch alone, over the whole network.")
     ] = True,
+    device: Annotated[
+        OneDevice, typer.Option(help="A simulated one, on which VGG16 is only planned, or a GPU.")
+    ] = OneDevice.sim,
+    images: Annotated[
+        int | None, typer.Option(min=1, help="Drawn for VGG16; by default those of one step.")
+    ] = None,
     topology: Annotated[str, typer.Option(help="H100, H200, or another one of simwarp.machine.")] = "H200",
     explain: Annotated[
         bool, typer.Option("--explain", help="Show the plan and its clock; train nothing.")
@@ -66,30 +72,39 @@ def train_command(
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Train a network whose activations do not fit the budget, on a simulated device."""
+    """Train a network whose activations do not fit the budget, on a simulated device or a GPU."""
     from gpu.outofcore import SGD, Trainer, TrainingOptions, vgg16
-    from simwarp.lab.machines import topology_of
-    from simwarp.machine import Machine
+    from simwarp.lab import machines
 
-    if net is not Net.digits and not explain:
-        raise SchemeError(f"training of {net} would take days here\nits plan takes a second\ngive --explain")
-    network = digits_network() if net is Net.digits else vgg16(norm=net is Net.vgg16bn)
-    machine = Machine(topology_of(topology), values=not explain)
-    with as_options(**_NAMES):
-        trainer = Trainer(
-            network,
-            (64 if net is Net.digits else 1024) if batch is None else batch,
-            device=machine,
-            sgd=SGD(rate, momentum, decay),
-            memory_budget=(100_000 if net is Net.digits else 16 * 10**9) if budget is None else budget,
-            options=TrainingOptions(depth, accumulation, parameters),  # type: ignore[arg-type]
-            seed=seed,
+    is_small, is_simulated = net is Net.digits, device is OneDevice.sim
+    if not (is_small or explain) and is_simulated:
+        raise SchemeError(
+            f"training of {net} on a simulated device would take days\nits plan takes seconds\n"
+            "give --explain, or --device cuda"
         )
-    facts = (
-        planned(trainer, machine) if explain else trained(trainer, epochs, checkpoint, resume, quiet=as_json)
-    )
+    if is_small and images is not None:
+        raise SchemeError("--images with the digits\nthere are 1,797 of them\nleave it out, or choose vgg16")
+    count = (64 if is_small else 1024) if batch is None else batch
+    devices = None if is_simulated else 1
+    with machines.opened(device.value, topology, devices=devices, values=not explain, record=False) as on:
+        with as_options(**_NAMES):
+            trainer = Trainer(
+                digits_network() if is_small else vgg16(norm=net is Net.vgg16bn),
+                count,
+                device=on.machine,
+                sgd=SGD(rate, momentum, decay),
+                memory_budget=(100_000 if is_small else 16 * 10**9) if budget is None else budget,
+                options=TrainingOptions(depth, accumulation, parameters),  # type: ignore[arg-type]
+                seed=seed,
+            )
+        if explain:
+            facts = planned(trainer, on.machine if is_simulated else None)
+        else:
+            sample = digits() if is_small else drawn(trainer, count if images is None else images, seed)
+            facts = trained(trainer, sample, epochs, checkpoint, resume, quiet=as_json)
+    facts = {"network": net.value, "device": device.value, "machine": on.name, **facts}
     if as_json:
-        print_json({"network": net.value, "topology": topology, **facts})
+        print_json(facts)
     else:
         _show(facts)
     return 0
@@ -104,34 +119,51 @@ def digits_network() -> Network:
 
 
 def planned(trainer: Trainer, machine: Any) -> dict[str, Any]:
-    """The plan, and a step of it on the clock of a machine without values."""
+    """The plan, and a step of it on the clock of a simulated machine without values."""
     from gpu.outofcore.networks.rehearsal import rehearse
 
-    return _plan(trainer) | {"seconds": rehearse(trainer.explain(), machine)}
+    plan = trainer.explain()
+    return _plan(trainer) | {"seconds": rehearse(plan, machine) if machine else None}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Images and labels to train on, and others to recognise, which may be none."""
+
+    images: Any
+    labels: Any
+    others: Any
+    answers: Any
 
 
 def trained(
-    trainer: Trainer, epochs: int, checkpoint: Path | None, resume: Path | None, *, quiet: bool
+    trainer: Trainer,
+    sample: Sample,
+    epochs: int,
+    checkpoint: Path | None,
+    resume: Path | None,
+    *,
+    quiet: bool,
 ) -> dict[str, Any]:
-    """The plan, what training it took, and how many of the digits held back are recognised."""
-    images, labels = _digits()
-    rest = [index for index in range(len(labels)) if index % HELD_BACK]
+    """The plan, what training it took, and how many of the images held back are recognised."""
     if resume is not None:
         trainer.load(resume)
     with trainer, total_bar("steps", MofNCompleteColumn(), quiet=quiet) as show:
         losses = trainer.train(
-            images[rest],
-            labels[rest],
+            sample.images,
+            sample.labels,
             epochs=epochs,
             progress=lambda at: show(at.step, at.steps),
             checkpoint=checkpoint,
         )
-        found = trainer.logits(images[::HELD_BACK]).argmax(1)
+        right = None
+        if len(sample.others):
+            right = float((trainer.logits(sample.others).argmax(1) == sample.answers).mean())
     return _plan(trainer) | {
         "epochs": epochs,
         "steps": trainer.steps,
         "loss": losses[-1] if losses else None,
-        "accuracy": float((found == labels[::HELD_BACK]).mean()),
+        "accuracy": right,
         **asdict(trainer.statistics),
     }
 
@@ -151,6 +183,22 @@ def _plan(trainer: Trainer) -> dict[str, Any]:
         "in_core_seconds": plan.in_core_seconds,
         "plan": str(plan).splitlines(),
     }
+
+
+def digits() -> Sample:
+    """Scikit-learn's digits, some of them held back."""
+    images, labels = _digits()
+    rest = [index for index in range(len(labels)) if index % HELD_BACK]
+    return Sample(images[rest], labels[rest], images[::HELD_BACK], labels[::HELD_BACK])
+
+
+def drawn(trainer: Trainer, count: int, seed: int) -> Sample:
+    """Images of noise with drawn labels."""
+    import numpy as np
+
+    network, rng = trainer.explain().network, np.random.default_rng(seed)
+    images = rng.random((count, *network.image), np.float32)
+    return Sample(images, rng.integers(0, network.classes, count), images[:0], np.zeros(0, np.int64))
 
 
 def _digits() -> tuple[Any, Any]:
@@ -175,10 +223,12 @@ def _show(facts: dict[str, Any]) -> None:
     if facts["seconds"]:
         error = facts["predicted_seconds"] / facts["seconds"] - 1
         ratio = facts["seconds"] / facts["in_core_seconds"]
-        text = f"a step: {si(facts['seconds'], 's')} on the simulated device, {ratio:.3f} times"
+        on = "the simulated device" if facts["device"] == "sim" else facts["machine"]
+        text = f"a step: {si(facts['seconds'], 's')} on {on}, {ratio:.3f} times"
         console.print(Text(f"{text} the routines in core; the model {error:+.1%}"))
-    if "accuracy" in facts:
+    if "steps" in facts:
         loss = "" if facts["loss"] is None else f", loss {facts['loss']:.4f}"
-        sys.stdout.write(
-            f"{facts['steps']} steps{loss}; {facts['accuracy']:.1%} of the digits held back are recognised\n"
-        )
+        sys.stdout.write(f"{facts['steps']} steps{loss}")
+        if facts["accuracy"] is not None:
+            sys.stdout.write(f"; {facts['accuracy']:.1%} of the digits held back are recognised")
+        sys.stdout.write("\n")

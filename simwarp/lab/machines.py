@@ -67,17 +67,17 @@ def host(topology: Topology, *, values: bool = False) -> Host:
 
 @contextmanager
 def opened(
-    device: str, topology: str, *, devices: int | None = None, values: bool = False
+    device: str, topology: str, *, devices: int | None = None, values: bool = False, record: bool = True
 ) -> Generator[Host]:
     """A new machine of some devices, by default all: of a topology, or for "cuda" GPUs.
 
-    GPUs record their timeline.
+    With ``record`` GPUs have a timeline, too.
     """
     if device == "sim":
         yield host(topology_of(topology, devices), values=values)
         return
     try:
-        machine = gpu.CudaMachine(None if devices is None else range(devices), record=True)
+        machine = gpu.CudaMachine(None if devices is None else range(devices), record=record)
     except (MissingExtraError, NoGpuError) as error:
         why = str(error).splitlines()[0]
         raise NoGpuError(f"{why}\ngive --device sim to simulate a machine") from None

@@ -12,8 +12,11 @@ import pytest
 
 pytest.importorskip("typer", reason="the command line needs simwarp[cli]")
 
-from gpu.outofcore import Trainer
+from gpu.outofcore import Conv, Dense, Flatten, MaxPool, Network, Trainer
 from simwarp.cli import main, ooc_train
+from support.fake_gpus import gpus
+
+__all__ = ["gpus"]
 
 SMALL = ("--batch", "16", "--epochs", "2", "--budget", "60000", "--json")
 
@@ -131,3 +134,25 @@ def test_digits_need_scikit_learn(capsys: Any, monkeypatch: pytest.MonkeyPatch) 
 def test_digits_are_recognised_after_a_few_epochs(capsys: Any) -> None:
     pytest.importorskip("sklearn")
     assert report(capsys, "--epochs", "5", "--json")["accuracy"] > 0.93
+
+
+def test_a_gpu_trains_on_drawn_images(capsys: Any, gpus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = gpus()
+    small = Network((3, 8, 8), (Conv(4, activation="relu"), MaxPool(), Flatten(), Dense(5)))
+    monkeypatch.setattr("gpu.outofcore.vgg16", lambda *, norm: small)
+    arguments = ("vgg16", "--device", "cuda", "--batch", "4", "--budget", "1000000", "--epochs", "2")
+    facts = report(capsys, *arguments, "--images", "9", "--json")
+    assert (facts["steps"], facts["accuracy"], facts["device"]) == (4, None, "cuda")
+    assert facts["loss"] > 0
+    assert main(["ooc", "train", *arguments, "--explain"]) == 0
+    assert "a step" not in capsys.readouterr().out
+    assert main(["ooc", "train", *arguments]) == 0
+    assert facts["machine"] in (text := capsys.readouterr().out)
+    assert "2 steps" in text
+    assert "recognised" not in text
+    assert made.is_clean()
+
+
+def test_images_are_not_drawn_for_digits(capsys: Any) -> None:
+    assert main(["ooc", "train", "--images", "9"]) == 2
+    assert "1,797" in capsys.readouterr().err
