@@ -127,6 +127,7 @@ def ours(machine: Any, case: Case, steps: int) -> tuple[list[float], list[float]
         "model_seconds": counts.predicted_seconds,
         "model_error": round(counts.model_error, 4),
         "model_in_core_seconds": plan.in_core_seconds,
+        "model_by_routine": seconds_by_name([*plan.timeline]),
         "bytes_in": counts.bytes_in,
         "bytes_out": counts.bytes_out,
     }
@@ -134,7 +135,7 @@ def ours(machine: Any, case: Case, steps: int) -> tuple[list[float], list[float]
 
 
 def by_routine(case: Case) -> dict[str, Any]:
-    """The seconds of a step by the names of routines and copies, and of their whole."""
+    """The seconds of a step by the names of routines and copies."""
     x, labels = images_of(case, case.network())
     with gpu.CudaMachine([0], record=True) as machine:
         with case.trainer(machine) as trainer:
@@ -142,11 +143,16 @@ def by_routine(case: Case) -> dict[str, Any]:
                 begin = len(machine.timeline)
                 trainer.step(x, labels)
         records = [*machine.timeline][begin:]
+    return seconds_by_name(records)
+
+
+def seconds_by_name(records: Sequence[Any]) -> dict[str, float]:
+    """The seconds of operations by their names, and those from the first start to the last end."""
     found: dict[str, float] = defaultdict(float)
     for one in records:
         found[one.name] += one.end - one.start
-    whole = max(one.end for one in records) - min(one.start for one in records)
-    return {name: round(seconds, 5) for name, seconds in sorted(found.items())} | {"all": round(whole, 5)}
+    found["all"] = max(one.end for one in records) - min(one.start for one in records)
+    return {name: round(seconds, 5) for name, seconds in sorted(found.items())}
 
 
 # --------------------------------------------------------------------------------------------------
@@ -248,7 +254,8 @@ class Torch:
                 self._part(way, x.cuda(non_blocking=True), labels)
                 torch.cuda.synchronize()
                 times.append(time.perf_counter() - start)
-        except torch.cuda.OutOfMemoryError:
+        except torch.cuda.OutOfMemoryError as error:
+            print(f"{way}, {len(x)} images: {str(error)[:200]}")
             return None
         finally:
             self.optimizer.zero_grad(set_to_none=True)

@@ -30,7 +30,7 @@ COPY_BYTES = 1 << 26
 """Of the large copies that are timed."""
 COLUMN_BYTES = 64
 """Of the short columns that are timed."""
-ROUTINE_BYTES, ROUTINE_OPERATIONS = 1 << 29, 2e11
+ROUTINE_BYTES, ROUTINE_OPERATIONS = 1 << 31, 2e11
 """What the pieces of a timed routine have at most."""
 QUEUED = 32
 """Copies behind one another, by which the seconds of each are timed beside its bytes."""
