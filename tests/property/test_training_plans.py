@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,16 @@ def segments(draw: st.DrawFn, network: Network) -> tuple[Segment, ...]:
         backward = Cut(draw(st.integers(1, 4)) if whole else 1, strips)
         end = last - (not norm)
         inner = st.sets(st.integers(first, end)) if first <= end and last < count else st.just(set[int]())
-        found.append(Segment(first, last, forward, backward, frozenset(draw(inner))))
+        result = "kept" if last == count else draw(st.sampled_from(["kept", "passed", "again"]))
+        found.append(Segment(first, last, forward, backward, frozenset(draw(inner)), result))
+    return with_tops(draw, network, found)
+
+
+def with_tops(draw: st.DrawFn, network: Network, found: list[Segment]) -> tuple[Segment, ...]:
+    """Segments with any gradients that their backward phases can begin with."""
+    for index in reversed(range(len(found) - 1)):
+        tops = TrainingPlan(network, 3, tuple(found), frozenset(), True, 2, 1 << 30, RATES).tops(index)
+        found[index] = replace(found[index], above=draw(st.sampled_from([None, *tops])))
     return tuple(found)
 
 
@@ -81,13 +91,9 @@ def segments(draw: st.DrawFn, network: Network) -> tuple[Segment, ...]:
 def places(draw: st.DrawFn, network: Network, cut: tuple[Segment, ...]) -> frozenset[Key]:
     """What may stay on the device."""
     plan = TrainingPlan(network, 3, cut, frozenset(), True, 2, 1 << 30, RATES)
-    cut_up = [one for one in plan.phases if len(one.strips) > 1]
-    strips = [range(one.first - 1, one.last + 1 + one.feeds_norm) for one in cut_up]
-    free = [
-        key
-        for key, _, _ in plan.lifetimes()
-        if key.tensor and not any(key.tensor in tensors for tensors in strips)
-    ]
+    keys = frozenset(key for key, _, _ in plan.lifetimes() if key.tensor)
+    strips = [one.tensors.on_device for one in replace(plan, on_device=keys).phases if len(one.strips) > 1]
+    free = sorted(keys.difference(*strips))
     return frozenset(draw(st.sets(st.sampled_from(free)))) if free else frozenset()
 
 

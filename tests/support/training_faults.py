@@ -191,6 +191,18 @@ def host_lifetimes_ignored(patch: Patch) -> None:
     patch.setattr(plan, "pack", wrong)
 
 
+def places_taken_before_they_are_read(patch: Patch) -> None:
+    """What takes the place of a tensor is written over the piece that is read."""
+    leads = plan.TrainingPlan._leads
+    patch.setattr(plan.TrainingPlan, "_leads", lambda *args: dict.fromkeys(leads(*args), 0))
+
+
+def parameters_updated_before_their_last_use(patch: Patch) -> None:
+    """A phase updates its parameters though a later one computes results of its stages again."""
+    early = property(lambda self: tuple(self.names(phase) for phase in self.phases))
+    patch.setattr(plan.TrainingPlan, "updates", early)
+
+
 def activation_gradient_left_out(patch: Patch) -> None:
     """The gradient of an activation is that of the identity."""
     patch.setattr(routines.ActivationGradient, "compute", lambda self, reads, writes: None)

@@ -116,6 +116,18 @@ class Sample:
         )
 
 
+def passing(results: tuple[Any, ...], kept: frozenset[int], tops: tuple[int, ...]) -> tuple[Segment, ...]:
+    """Segments of "normalized" that compute again what others have computed."""
+    ends, images = ((1, 1), (2, 4), (5, 5)), (2, 3, 4)
+    found = [
+        Segment(
+            first, last, Cut(size, 99), Cut(5 - size, 99), kept & {*range(first, last + 1)}, result, above
+        )
+        for (first, last), size, result, above in zip(ends, images, results, tops, strict=True)
+    ]
+    return (*found, Segment(6, 7, Cut(99, 99), Cut(2, 99)))
+
+
 def state_of(trainer: Trainer) -> dict[str, Any]:
     """Copies of parameters and velocities."""
     pairs = trainer._states().items()

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpu.outofcore import Cut, Segment
+from gpu.outofcore import SGD, Cut, Segment
+from gpu.outofcore.networks.phases import Key
 from reference.errors import LaunchError, MachineError, SimwarpError
 from simwarp.machine import Machine, TileRaceError, UnwrittenTileError
 from support import training_faults as faults
-from support.training_networks import NETWORKS, Sample, by_definition, same_bits
+from support.training_networks import NETWORKS, Sample, by_definition, passing, same_bits
 
 SAMPLE = Sample(NETWORKS["strided"])
 STRIPS = (
@@ -120,6 +121,19 @@ def test_a_planted_fault_of_batch_normalization_is_found(plant: Any, monkeypatch
     plant(monkeypatch)
     wrong = sample.trained(Machine(), segments=pieces)["conv1.w w"]
     assert np.abs(sound - right).max() < 1e-5 < 1e-4 < np.abs(wrong - right).max()
+
+
+@pytest.mark.parametrize(
+    "plant", [faults.places_taken_before_they_are_read, faults.parameters_updated_before_their_last_use]
+)
+def test_a_planted_fault_of_computing_again_is_found(plant: Any, monkeypatch: Any) -> None:
+    sample = Sample(NETWORKS["normalized"], sgd=SGD(3.0))
+    segments = passing(("passed", "again", "kept"), frozenset({1, 4}), (3, 5, 6))
+    places = frozenset({Key("g", 6), Key("r", 4)})
+    right = sample.trained(Machine(), segments=sample.few_segments(Cut(6, 99)))
+    assert same_bits(sample.trained(Machine(), segments=segments, on_device=places), right)
+    plant(monkeypatch)
+    assert not same_bits(sample.trained(Machine(), segments=segments, on_device=places), right)
 
 
 def test_a_fault_of_every_plan_is_found_by_the_definitions(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,6 +40,7 @@ from support.training_networks import (
     by_definition,
     gradients_of,
     is_clean,
+    passing,
     same_bits,
     state_of,
     tape_of,
@@ -122,6 +123,35 @@ def test_statistics_of_the_batch_do_not_depend_on_pieces(rows: int, parameters: 
         )
         machine = Machine(seed=seed, jitter=20.0)
         assert same_bits(sample.trained(machine, segments=segments, parameters=parameters), expected)
+
+
+RESULTS = ("kept", "passed", "again")
+
+
+@pytest.mark.parametrize("parameters", ["device", "host"])
+@pytest.mark.parametrize("results", [*product(RESULTS, RESULTS), ("again", "again", "again")])
+def test_computing_again_across_segments_does_not_change_a_bit(results: Any, parameters: str) -> None:
+    sample, expected = in_core("normalized")
+    results = (*results, "passed")[:3]
+    cases = ((set[int](), (2, 5, 6)), ({1, 3, 4}, (3, 6, 6)), ({1, 2, 4, 5}, (3, 5, 6)))
+    for seed, (kept, tops) in enumerate(cases):
+        segments = passing(results, frozenset(kept), tops)
+        for places in (False, True):
+            plan = sample.trainer(Machine(), segments=segments).explain()
+            keys = frozenset(key for key, _, _ in plan.lifetimes() if key.tensor)
+            options: Any = {"parameters": parameters, "on_device": keys if places else frozenset()}
+            machine = Machine(seed=seed, jitter=20.0)
+            assert same_bits(sample.trained(machine, segments=segments, **options), expected)
+
+
+def test_a_gradient_takes_the_place_of_the_activation_that_it_needs() -> None:
+    sample = Sample(NETWORKS["normalized"])
+    segments = passing(("passed", "again", "kept"), frozenset({1, 4}), (2, 5, 6))
+    keys = frozenset({Key("x", 1), Key("r", 1), Key("g", 2)})
+    plan = sample.trainer(Machine(), segments=segments, on_device=keys).explain()
+    alone = [sample.trainer(Machine(), segments=segments, on_device=frozenset({key})) for key in keys]
+    most = max(one.explain().device.nbytes for one in alone)
+    assert plan.device.nbytes < most + plan.nbytes(Key("x", 1))
 
 
 def test_logits_normalize_by_running_means() -> None:
@@ -341,6 +371,17 @@ def test_a_step_of_vgg16_is_near_the_time_in_core(topology: Any, accumulation: b
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("topology", [H100, H200])
+def test_batch_normalization_out_of_core_is_near_the_time_in_core(topology: Any) -> None:
+    machine = Machine(topology, values=False)
+    trainer = Trainer(vgg16(norm=True), 1024, device=machine, memory_budget=16 * 10**9)
+    plan = trainer.explain()
+    seconds = rehearse(plan, machine)
+    assert seconds <= 1.2 * plan.in_core_seconds
+    assert abs(plan.seconds / seconds - 1) < 0.02
+
+
+@pytest.mark.slow
 def test_an_image_larger_than_the_budget_is_cut_into_strips_of_rows() -> None:
     *convolutions, _, _, _, _ = vgg16().layers
     layers = *convolutions[:6], AveragePool(512), Flatten(), Dense(10)
@@ -364,6 +405,10 @@ def test_an_image_larger_than_the_budget_is_cut_into_strips_of_rows() -> None:
         ((Segment(1, 3, WHOLE, Cut(2, 1)), Segment(4, 7, WHOLE, WHOLE)), "one order"),
         ((Segment(1, 3, WHOLE, WHOLE, frozenset({3})), Segment(4, 7, WHOLE, WHOLE)), "can keep 1, 2"),
         ((Segment(1, 3, Cut(0, 1), WHOLE), Segment(4, 7, WHOLE, WHOLE)), "at least one"),
+        ((Segment(1, 3, WHOLE, WHOLE, above=5), Segment(4, 7, WHOLE, WHOLE)), "above is one of 3"),
+        ((Segment(1, 3, WHOLE, WHOLE, above=2), Segment(4, 7, WHOLE, WHOLE)), "above is one of 3"),
+        ((Segment(1, 7, WHOLE, WHOLE, result="again"),), "passes nothing on"),
+        ((Segment(1, 3, WHOLE, WHOLE, result="lost"), Segment(4, 7, WHOLE, WHOLE)), "result"),
     ],
 )
 def test_segments_that_no_step_can_have_are_refused(segments: Any, reason: str) -> None:

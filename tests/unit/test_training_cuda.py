@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from gpu.cuda_machine import CudaMachine
+from gpu.outofcore.networks.phases import Key
 from reference.errors import MachineError
 from simwarp.machine import Machine
 from support.fake_gpus import gpus
-from support.training_networks import NETWORKS, Sample
+from support.training_networks import NETWORKS, Sample, passing, state_of
 from support.training_routines import CUTS, RATES, assert_kernels_are_right, assert_training_is_right
 
 __all__ = ["gpus"]
@@ -33,6 +34,24 @@ def test_training_on_a_gpu_is_that_of_the_simulated_machine(gpus, name: str, cut
     with CudaMachine() as machine:
         assert_training_is_right(machine, name, cut)
     assert made.is_clean()
+
+
+@pytest.mark.parametrize("parameters", ["device", "host"])
+def test_computing_again_on_a_gpu_is_that_of_the_simulated_machine(gpus, parameters: str) -> None:
+    made, sample = gpus(), Sample(NETWORKS["normalized"], batch=5)
+    options: Any = {
+        "segments": passing(("passed", "again", "kept"), frozenset({1, 4}), (3, 5, 6)),
+        "on_device": frozenset({Key("g", 6), Key("r", 4)}),
+        "parameters": parameters,
+    }
+    expected = sample.trained(Machine(), **options)
+    options |= {"rates": RATES, "transforms": False}
+    with CudaMachine() as machine, sample.trainer(machine, **options) as trainer:
+        losses = [trainer.step(sample.x, sample.labels) for _ in range(2)]
+        found = state_of(trainer) | {"losses": np.array(losses)}
+    assert made.is_clean()
+    for name, array in expected.items():
+        np.testing.assert_allclose(found[name], array, 1e-4, 1e-5, err_msg=name)
 
 
 @pytest.mark.parametrize("budget", [None, 70_000])

@@ -69,6 +69,26 @@ def test_threads_write_all_of_an_array(monkeypatch: pytest.MonkeyPatch, rows: in
         host_copies.write_array(target, np.zeros((rows, 4, 3)))
 
 
+@given(st.integers(1, 2000), st.integers(1, 2000), BLOCKS)
+def test_a_block_takes_a_place_from_below_and_no_other(
+    one: int, other: int, drawn: list[tuple[int, int, int]]
+) -> None:
+    others = [Block(i, size, min(a, b), max(a, b)) for i, (size, a, b) in enumerate(drawn)]
+    found = pack([Block("read", one, 1, 3), Block("written", other, 3, 5, "read"), *others])
+    read, written = found.offsets["read"], found.offsets["written"]
+    assert written <= read or read + one <= written
+    for block in others:
+        for key, size, life in (("read", one, (1, 3)), ("written", other, (3, 5))):
+            start, end = found.offsets[key], found.offsets[block.key]
+            meet = block.first <= life[1] and life[0] <= block.last
+            assert not meet or start + size <= end or end + block.nbytes <= start
+
+
+def test_a_block_of_equal_size_takes_the_place_of_the_one_before() -> None:
+    found = pack([Block("read", 512, 0, 1), Block("written", 512, 1, 2, "read"), Block("piece", 256, 1, 1)])
+    assert found.nbytes == 768
+
+
 # ---------------------------------------------------------------------------------------------- strips
 
 LAYERS = st.lists(
@@ -119,7 +139,7 @@ def test_backward_strips_hold_all_rows_that_gradients_need(
     network, last = network_of(layers), len(layers)
     if network is None:
         return
-    strips = backward_strips(network, first, last, rows, kept)
+    strips = backward_strips(network, first, last, last, rows, kept | {first - 1})
     for number in range(max(first - 1, 1) + 1, last + 1):
         for strip in strips:
             plane = network.stages[number - 1].plane

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from gpu.outofcore.networks.layers import Network
-from gpu.outofcore.networks.plan import Segment, TrainingPlan
+from gpu.outofcore.networks.plan import Result, Segment, TrainingPlan
 from gpu.outofcore.networks.strips import target_of
 from reference.errors import DtypeError, RangeError, SchemeError, ShapeError
+from reference.types.arguments import check_option
 from reference.types.fields import as_array, is_integer
 
 Array = npt.NDArray[Any]
@@ -79,8 +80,9 @@ def check_segments(plan: TrainingPlan, *, accumulation: bool) -> None:
         end = segment.last
     if end != len(network.stages):
         raise SchemeError(f"segments end at stage {end}\nthe network has {len(network.stages)}\nadd the rest")
-    for segment in plan.segments:
+    for index, segment in enumerate(plan.segments):
         _check_segment(network, segment, plan.inner(segment))
+        _check_passing(plan, index)
     _check_places(plan)
     if plan.accumulates and not accumulation:
         raise SchemeError(
@@ -107,6 +109,16 @@ def _check_segment(network: Network, segment: Segment, inner: range) -> None:
         raise _refused(segment, "sums have one order only if pieces with some of the rows have one image")
 
 
+def _check_passing(plan: TrainingPlan, index: int) -> None:
+    segment = plan.segments[index]
+    check_option("result", segment.result, get_args(Result), "of a segment: where the result is kept")
+    if index + 1 == len(plan.segments):
+        if segment.above is not None or segment.result != "kept":
+            raise _refused(segment, "the last segment passes nothing on: above is None, and its result kept")
+    elif plan.top(index) not in plan.tops(index):
+        raise _refused(segment, f"above is one of {', '.join(map(str, plan.tops(index)))}, or None")
+
+
 def _check_places(plan: TrainingPlan) -> None:
     """What stays on the device is known, and no phase that has it cuts rows."""
     known = {key for key, _, _ in plan.lifetimes()} - {("x", 0)}
@@ -115,7 +127,7 @@ def _check_places(plan: TrainingPlan) -> None:
             f"on_device has {sorted(plan.on_device - known)}\nkept between phases are {sorted(known)}\n"
             "choose among them"
         )
-    if any(phase.on_device and len(phase.strips) > 1 for phase in plan.phases):
+    if any(phase.tensors.on_device and len(phase.strips) > 1 for phase in plan.phases):
         raise SchemeError(
             "on_device has a tensor whose rows are cut\nit is whole on the device\nkeep it on the host"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
@@ -21,12 +22,15 @@ class Block(Generic[K]):
     nbytes : int
     first, last : int
         The times between which it lives, both included.
+    takes : hashable, optional
+        A block whose last time is its first one, and that it may overlap if it does not start behind it.
     """
 
     key: K
     nbytes: int
     first: int
     last: int
+    takes: K | None = None
 
 
 class Packed(NamedTuple, Generic[K]):
@@ -39,18 +43,34 @@ class Packed(NamedTuple, Generic[K]):
 def pack(blocks: Sequence[Block[K]]) -> Packed[K]:
     """Put blocks, the largest first, where the first gap is between those that live at the same time.
 
+    Those that live all the time come before others, which so have one gap between them and the end.
+
     >>> pack([Block("a", 256, 0, 1), Block("b", 512, 1, 2), Block("c", 256, 2, 3)])
     Packed(offsets={'b': 0, 'a': 512, 'c': 512}, nbytes=768)
     """
-    placed: list[tuple[int, Block[K]]] = []
-    for block in sorted(blocks, key=lambda one: -one.nbytes):
-        start = 0
-        for other, of in placed:  # in the order of their starts
-            if of.first <= block.last and block.first <= of.last:
-                if start + block.nbytes <= other:
-                    break
-                start = max(start, other + aligned(of.nbytes))
-        placed.append((start, block))
-        placed.sort(key=lambda one: one[0])
+    placed: list[tuple[int, Block[K]]] = []  # in the order of their starts
+    begin, end = (
+        min((one.first for one in blocks), default=0),
+        max((one.last for one in blocks), default=0),
+    )
+    for block in sorted(blocks, key=lambda one: ((one.first, one.last) != (begin, end), -one.nbytes)):
+        near = [(at, of) for at, of in placed if of.first <= block.last and block.first <= of.last]
+        insort(placed, (_start(block, near), block), key=lambda one: one[0])
     ends = (start + aligned(block.nbytes) for start, block in placed)
     return Packed({block.key: start for start, block in placed}, max(ends, default=0))
+
+
+def _start(block: Block[K], near: Sequence[tuple[int, Block[K]]]) -> int:
+    """Where a block may start among those that live at the same time."""
+    for start, of in near:
+        if block.key == of.takes or (block.takes is not None and block.takes == of.key):
+            end = start + aligned(block.nbytes)
+            others = [(at, one) for at, one in near if one is not of]
+            if all(end <= at or at + aligned(one.nbytes) <= start for at, one in others):
+                return start
+    start = 0
+    for other, of in near:
+        if start + block.nbytes <= other:
+            break
+        start = max(start, other + aligned(of.nbytes))
+    return start

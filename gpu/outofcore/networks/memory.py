@@ -133,7 +133,7 @@ class Space:
         channels, height, width = self._plan.network.shape(key.tensor)
         images = len(piece.images)
         if (buffer := self.buffer(key, number)) is None:
-            start = self._plan.device.offsets[key]
+            start = self._plan.device.offsets[self._phase.storage(key)]
             start += piece.images.start * channels * height * width * ITEM
             return Held(self._memory, start, images, channels, range(height), width)
         rows = (piece.strip.held if key.kind == "x" else piece.strip.gradients)[key.tensor]
@@ -198,13 +198,13 @@ class HostMemory:
         if key.kind == "moments":
             return self._array(start, DOUBLE, (2, self.plan.network.shape(key.tensor)[0]))
         dtype = {LABELS: INT, LOSS: DOUBLE}.get(key, FLOAT)
-        shape = (batch, *self.plan.network.shape(key.tensor)) if key.kind in "xg" else (batch,)
+        shape = (batch, *self.plan.network.shape(key.tensor)) if key.kind in "xgr" else (batch,)
         return self._array(start, dtype, shape)
 
     def matrix(self, key: Key, images: range, rows: range) -> Array:
         """Rows of images as a matrix: a column for each image and channel."""
         part = self.tensor(key)[images.start : images.stop]
-        if key.kind not in "xg":
+        if key.kind not in "xgr":
             return part[:, None]
         columns = part.reshape(part.shape[0] * part.shape[1], -1).T
         width = part.shape[3]

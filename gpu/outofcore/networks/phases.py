@@ -29,12 +29,13 @@ class Key(NamedTuple):
     Attributes
     ----------
     kind : str
-        "x": an activation, "g": a gradient by it, behind its own activation function; "labels"; "loss";
-        "moments": the sums of a batch normalization.
+        "x": an activation, "g": a gradient by it, behind its own activation function; "r": an activation that
+        a backward phase computes again for the next one; "labels"; "loss"; "moments": the sums of a batch
+        normalization.
     tensor : int
     """
 
-    kind: Literal["x", "g", "labels", "loss", "moments"]
+    kind: Literal["x", "g", "r", "labels", "loss", "moments"]
     tensor: int
 
 
@@ -84,6 +85,8 @@ class Costs(NamedTuple):
     bytes_in, bytes_out : int
     into, compute, out : float
         Seconds of all copies to the device, of all routines, of all copies to the host.
+    both : float
+        Of all copies in both directions at once.
     """
 
     pieces: int
@@ -92,13 +95,14 @@ class Costs(NamedTuple):
     into: float
     compute: float
     out: float
+    both: float
 
     def seconds(self, depth: int) -> float:
         """The first piece, and the others at the slowest of three; with one buffer, the sum."""
         total = self.into + self.compute + self.out
         if depth == 1:
             return total
-        slowest = max(self.into, self.compute, self.out)
+        slowest = max(self.compute, self.both)
         return (total + (self.pieces - 1) * slowest) / self.pieces
 
 
@@ -121,6 +125,31 @@ class Work(NamedTuple):
     routines: dict[str, tuple[int, int]]
 
 
+class Tensors(NamedTuple):
+    """What a phase begins with and leaves behind.
+
+    Attributes
+    ----------
+    kept : frozenset of int
+        Of a forward phase, the activations that it stores; of a backward one, those that it may load.
+    on_device : frozenset of Key
+        What stays on the device for the whole batch.
+    source : int
+        The activation that a forward phase begins with.
+    top, below : int
+        The first gradient of a backward phase, which it loads, and the one that it stores.
+    again : frozenset of int
+        The activations that come from the backward phase before, or that are stored for the next one.
+    """
+
+    kept: frozenset[int]
+    on_device: frozenset[Key]
+    source: int
+    top: int = 0
+    below: int = 0
+    again: frozenset[int] = frozenset()
+
+
 class Piece(NamedTuple):
     """A piece: some images, and a strip of rows of each tensor."""
 
@@ -141,12 +170,9 @@ class Phase:
     first, last : int
         The stages of the segment.
     cut : Cut
-    kept : frozenset of int
-        The activations of the segment that its backward phase does not compute again.
-    on_device : frozenset of Key
-        What stays on the device for the whole batch.
     depth : int
         The buffers of what is copied.
+    tensors : Tensors
     engines : Engines
         How convolutions are computed.
     """
@@ -157,9 +183,8 @@ class Phase:
     first: int
     last: int
     cut: Cut
-    kept: frozenset[int]
-    on_device: frozenset[Key]
     depth: int
+    tensors: Tensors
     engines: Engines = SIMULATED
     shared: dict[Any, Any] = field(default_factory=dict[Any, Any], repr=False, compare=False)
     """What phases share that differ only in their cut."""
@@ -188,8 +213,10 @@ class Phase:
 
     def _strips(self) -> Strips:
         if self.kind == "forward":
-            return forward_strips(self.network, self.first, self.last, self.cut.rows)
-        return backward_strips(self.network, self.first, self.last, self.cut.rows, self.kept)
+            return forward_strips(self.network, self.tensors.source + 1, self.last, self.cut.rows)
+        return backward_strips(
+            self.network, self.first, self.last, self.tensors.top, self.cut.rows, self.tensors.kept
+        )
 
     def pieces(self) -> Iterator[Piece]:
         """The pieces in order: image by image where rows are cut, so that sums have one order."""
@@ -206,44 +233,55 @@ class Phase:
         )
 
     def _forward(self) -> Iterator[Op]:
-        yield from self._copies("load", Key("x", self.first - 1))
-        for number in range(self.first, self.last + 1):
+        yield from self._copies("load", Key("x", self.tensors.source))
+        for number in range(self.tensors.source + 1, self.last + 1):
             yield Op("forward", Key("x", number))
-            if number == self.last or number in self.kept:
+            if number in self.tensors.kept:
                 yield from self._copies("store", Key("x", number))
         if self.feeds_norm:
             yield Op("moments", Key("x", self.last))
 
     def _backward(self) -> Iterator[Op]:
-        stages, top = self.network.stages, Key("g", self.last + self.feeds_norm)
+        stages, top = self.network.stages, Key("g", self.tensors.top)
         yield from self._copies("load", LABELS if self.is_last else top)
-        held = sorted(self.strips.held, reverse=True)
-        available = [tensor for tensor in held if tensor == self.first - 1 or tensor in self.kept]
-        for tensor in available:
+        held = set(self.strips.held)
+        for tensor in sorted(held & self.tensors.kept, reverse=True):
             yield from self._copies("load", Key("x", tensor))
-        for tensor in sorted(set(held) - set(available)):
+        for tensor in sorted(held - self.tensors.kept):
             yield Op("forward", Key("x", tensor))
+            if tensor in self.tensors.again:
+                yield from self._copies("store", Key("x", tensor))
         if self.is_last:
             yield Op("loss", top)
             yield Op("store", LOSS)
-        if self.feeds_norm:
-            yield Op("norm", Key("g", self.last))
-        if (self.is_last or self.feeds_norm) and stages[self.last - 1].activation:
-            yield Op("activation", Key("g", self.last))
-        for number in range(self.last, self.first - 1, -1):
-            if stages[number - 1].parameters:
+            yield from self._activation(top)
+        for number in range(self.tensors.top, self.first - 1, -1):
+            if number <= self.last and stages[number - 1].parameters:
                 yield Op("filters", Key("g", number))
             if number > target_of(self.network, self.first):
-                yield Op("data", Key("g", number - 1))
-                if number > 1 and stages[number - 2].activation:
-                    yield Op("activation", Key("g", number - 1))
-        target = Key("g", target_of(self.network, self.first))
-        if target != top and (self.first > 1 or self.network.image_gradient):
-            yield from self._copies("store", target)
+                gradient = Key("g", number - 1)
+                yield Op("norm" if self.network.normalizes(number) else "data", gradient)
+                yield from self._activation(gradient)
+        is_wanted = self.first > 1 or self.network.image_gradient
+        if is_wanted and self.tensors.below != self.tensors.top:
+            yield from self._copies("store", Key("g", self.tensors.below))
+
+    def _activation(self, gradient: Key) -> Iterator[Op]:
+        if gradient.tensor and self.network.stages[gradient.tensor - 1].activation:
+            yield Op("activation", gradient)
 
     def _copies(self, action: Action, key: Key) -> Iterator[Op]:
-        if key not in self.on_device:
+        if self.storage(key) not in self.tensors.on_device:
             yield Op(action, key)
+
+    def storage(self, key: Key) -> Key:
+        """What a buffer's rows are copied from or to."""
+        return Key("r", key.tensor) if key.kind == "x" and key.tensor in self.tensors.again else key
+
+    @property
+    def again_stages(self) -> tuple[int, ...]:
+        """The stages whose results it computes."""
+        return tuple(op.key.tensor for op in self.ops if op.action == "forward")
 
     def uses(self, op: Op) -> tuple[Key, ...]:
         """The buffers that an operation reads or writes."""
@@ -277,10 +315,7 @@ class Phase:
 
     def nbytes(self, key: Key, images: int, rows: int) -> int:
         """The bytes of rows of what a buffer holds."""
-        if key.kind in ("labels", "loss"):
-            return images * (ITEM if key.kind == "labels" else 2 * ITEM)
-        channels, _, width = self.network.shape(key.tensor)
-        return images * channels * rows * width * ITEM
+        return nbytes_of(self.network, key, images, rows)
 
     @cached_property
     def buffers(self) -> Packed[tuple[Key, int]]:
@@ -296,11 +331,14 @@ class Phase:
 
     @property
     def least_bytes(self) -> int:
-        """The bytes that buffers have at one time, at least."""
-        images = min(self.cut.images, self.batch)
+        """The bytes that buffers have at one time, at least, and the workspace."""
+        return min(self.cut.images, self.batch) * self._once("least", self._least) + self.workspace
+
+    def _least(self) -> int:
+        """The bytes of buffers at one time, of an image."""
         at = [0] * (len(self.ops) + 1)
         for key, rows, first, last, copies in self._lives:
-            size = copies * self.nbytes(key, images, rows)
+            size = copies * self.nbytes(key, 1, rows)
             at[first] += size
             at[last + 1] -= size
         return max(accumulate(at))
@@ -314,7 +352,7 @@ class Phase:
         life: dict[Key, tuple[int, int]] = {}
         for index, op in enumerate(self.ops):
             for key in self.uses(op):
-                if key not in self.on_device:
+                if self.storage(key) not in self.tensors.on_device:
                     life[key] = life.get(key, (index, index))[0], index
         copied = {op.key for op in self.ops if op.action in ("load", "store")}
         for key, times in life.items():
@@ -356,24 +394,26 @@ class Phase:
     def costs(self, rates: Rates) -> Costs:
         """What the phase costs, without its parameters."""
         work, parts = self._once("work", self._work), -(-self.batch // self.cut.images)
+        into = rates.into(work.bytes_in, parts * work.loads)
+        out = rates.out(work.bytes_out, parts * work.stores)
         return Costs(
             parts * len(self.strips),
             work.bytes_in,
             work.bytes_out,
-            rates.into(work.bytes_in, parts * work.loads),
+            into,
             sum(
                 parts * count * seconds + operations / rate
                 for kind, (count, operations) in work.routines.items()
                 for seconds, rate in [rates.of(kind)]
             ),
-            rates.out(work.bytes_out, parts * work.stores),
+            out,
+            rates.together(into, out),
         )
 
     def _work(self) -> Work:
         counts, sums, routines = Counter[str](), Counter[str](), dict[str, tuple[int, int]]()
         for op in self.ops:
-            sizes = self.worked_rows(op)
-            times, rows = int(np.count_nonzero(sizes)), int(sizes.sum())
+            times, rows = self._worked(op)
             if op.action in ("load", "store"):
                 counts[op.action] += times
                 sums[op.action] += self.nbytes(op.key, self.batch, rows)
@@ -382,6 +422,13 @@ class Phase:
                 more = int(self.operations(op, self.batch, rows))
                 routines[kind] = count + times, operations + more
         return Work(counts["load"], counts["store"], sums["load"], sums["store"], routines)
+
+    def _worked(self, op: Op) -> tuple[int, int]:
+        """How many strips have an operation, and the rows of all."""
+        if len(self.strips) == 1 and op.key.kind in "xg":
+            return 1, self.network.shape(op.key.tensor + (op.action == "data"))[1]
+        sizes = self.worked_rows(op)
+        return int(np.count_nonzero(sizes)), int(sizes.sum())
 
     def worked_rows(self, op: Op) -> npt.NDArray[np.int64]:
         """For each strip the rows of an operation as `worked` counts them."""
@@ -400,3 +447,11 @@ class Phase:
         """The rows that a routine's operations count: of a gradient by what a stage reads, the stage's."""
         of = strip.gradients[op.key.tensor + 1] if op.action == "data" else self.rows(op, strip)
         return len(of)
+
+
+def nbytes_of(network: Network, key: Key, images: int, rows: int) -> int:
+    """The bytes of rows of what a buffer holds."""
+    if key.kind in ("labels", "loss"):
+        return images * (ITEM if key.kind == "labels" else 2 * ITEM)
+    channels, _, width = network.shape(key.tensor)
+    return images * channels * rows * width * ITEM

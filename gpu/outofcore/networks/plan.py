@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -11,11 +11,16 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from gpu.outofcore.networks.engines import SIMULATED, Engines
 from gpu.outofcore.networks.layers import Network
 from gpu.outofcore.networks.lifetimes import Block, Packed, pack
-from gpu.outofcore.networks.phases import ITEM, LABELS, LOSS, Cut, Key, Phase
+from gpu.outofcore.networks.phases import ITEM, LABELS, LOSS, Cut, Key, Phase, Tensors, nbytes_of
 from gpu.outofcore.networks.strips import target_of
 from gpu.outofcore.rates import Rates
 from gpu.outofcore.workspace import aligned
 from reference.types.timeline import Timeline
+
+Life: TypeAlias = tuple[Key, int, int]
+"""What lives from one phase to another."""
+NONE = frozenset[int]()
+Result: TypeAlias = Literal["kept", "passed", "again"]
 
 
 @dataclass(frozen=True)
@@ -30,8 +35,15 @@ class Segment:
         The pieces of its two phases. The segment before a loss has a backward phase alone, which computes it
         forward, too; ``forward`` cuts the pieces of `Trainer.logits` there.
     kept : frozenset of int
-        The stages whose results are kept from the forward to the backward phase; others are computed again.
-        The last one is needed, and can be kept, only if `BatchNorm` follows.
+        The stages whose results are kept for the backward phase; others are computed again. The last one is
+        needed, and can be kept, only if `BatchNorm` follows.
+    result : {"kept", "passed", "again"}
+        Whether its result is kept for the backward phase of the next segment, too; or only passed to the
+        forward phase of that, so that backward phases compute it again, from what is kept before; or not even
+        that. If it is not kept but in ``kept``, the backward phase of the next segment passes it on.
+    above : int, optional
+        The gradient that the backward phase loads: by default that behind the segment. One behind stages
+        without weights that follow may be smaller, as of pooling; it is taken through them twice.
 
     Examples
     --------
@@ -44,6 +56,8 @@ class Segment:
     forward: Cut
     backward: Cut
     kept: frozenset[int] = frozenset()
+    result: Result = "kept"
+    above: int | None = None
 
 
 class Parameter(NamedTuple):
@@ -112,57 +126,104 @@ class TrainingPlan:
     @cached_property
     def phases(self) -> tuple[Phase, ...]:
         """Forward phases of all segments that have one, then the backward phases, the last first."""
+        count = len(self.segments)
         return (
             *(
-                self.phase(segment, is_forward=True)
-                for segment in self.segments
+                self.phase(index, is_forward=True)
+                for index, segment in enumerate(self.segments)
                 if self.goes_forward(segment)
             ),
-            *(self.phase(segment, is_forward=False) for segment in reversed(self.segments)),
+            *(self.phase(index, is_forward=False) for index in reversed(range(count))),
         )
 
     @cached_property
     def forward(self) -> tuple[Phase, ...]:
         """The phases that compute the logits alone."""
-        return *self.phases[: len(self.segments) - 1], self.phase(self.segments[-1], is_forward=True)
+        count = len(self.segments)
+        return *self.phases[: count - 1], self.phase(count - 1, is_forward=True)
 
     def goes_forward(self, segment: Segment) -> bool:
         """Whether a step has a forward phase of a segment: the loss makes that of the last one needless."""
         return self.network.loss is None or segment.last < len(self.network.stages)
 
-    def phase(self, segment: Segment, *, is_forward: bool) -> Phase:
+    def phase(self, index: int, *, is_forward: bool) -> Phase:
         """A phase of a segment."""
-        kind: Literal["forward", "backward"] = "forward" if is_forward else "backward"
-        cut = segment.forward if is_forward else segment.backward
-        on_device = self.on_device & self._near(segment, is_forward) if self.on_device else self.on_device
-        key = kind, segment.first, segment.last, segment.kept, on_device, self.depth
-        alike = self.known.setdefault(key, {})
-        if cut not in alike:
-            shared = next(iter(alike.values())).shared if alike else dict[Any, Any]()
-            alike[cut] = Phase(
-                self.network,
-                self.batch,
-                kind,
-                segment.first,
-                segment.last,
-                cut,
-                segment.kept,
-                on_device,
-                self.depth,
-                self.engines,
-                shared,
+        segment, (forward, backward) = self.segments[index], self.sources[index]
+        if is_forward:
+            kept = (
+                segment.kept - {segment.last} if segment.result == "again" else segment.kept | {segment.last}
             )
+            near = {Key("x", tensor) for tensor in (forward, *kept)} if self.on_device else set[Key]()
+            return self._phase(segment, Tensors(kept, self.on_device & near, source=forward))
+        kept, again = segment.kept | {backward} | self._kept_above(index), self._again(index)
+        top, below = self.top(index), self.top(index - 1) if index else 0
+        near = set[Key]()
+        if self.on_device:
+            near = {Key("r" if tensor in again else "x", tensor) for tensor in (*kept, *again)}
+            near |= {Key("g", top), Key("g", below)}
+        return self._phase(segment, Tensors(kept, self.on_device & near, backward, top, below, again))
+
+    def _phase(self, segment: Segment, tensors: Tensors) -> Phase:
+        """A phase, which those with another cut share some of."""
+        kind: Literal["forward", "backward"] = "backward" if tensors.top else "forward"
+        cut = segment.backward if tensors.top else segment.forward
+        alike = self.known.setdefault((kind, segment.first, segment.last, tensors, self.depth), {})
+        if not alike:
+            first, last, depth = segment.first, segment.last, self.depth
+            shared = {"alike": alike}
+            alike[cut] = Phase(
+                self.network, self.batch, kind, first, last, cut, depth, tensors, self.engines, shared
+            )
+        return self.recut(next(iter(alike.values())), cut)
+
+    @cached_property
+    def sources(self) -> list[tuple[int, int]]:
+        """The last activation before each segment that its forward phase finds, and its backward phase."""
+        found, passed, kept = list[tuple[int, int]](), 0, 0
+        for segment in self.segments:
+            found.append((max(passed, kept), kept))
+            kept = max((tensor for tensor in segment.kept if tensor < segment.last), default=kept)
+            if segment.result == "kept":
+                kept = segment.last
+            passed = 0 if segment.result == "again" else segment.last
+        return found
+
+    def recut(self, phase: Phase, cut: Cut) -> Phase:
+        """A phase with other pieces."""
+        alike = phase.shared["alike"]
+        if cut not in alike:
+            alike[cut] = replace(phase, cut=cut)
         return alike[cut]
 
-    def _near(self, segment: Segment, is_forward: bool) -> frozenset[Key]:
-        """What a phase of a segment uses of what may stay on the device."""
-        first, last = segment.first, segment.last
-        near = {Key(kind, tensor) for kind in ("x", "g") for tensor in range(first - 1, last + 1)}
-        if self.network.normalizes(last + 1):
-            near.add(Key("g", last + 1))
-        if not is_forward and last not in segment.kept:
-            near.discard(Key("x", last))  # it is computed again
-        return frozenset(near)
+    def _again(self, index: int) -> frozenset[int]:
+        """What the backward phase of a segment loads from the one before, or stores for the next one."""
+        near = self.segments[max(index - 1, 0) : index + 1]
+        return frozenset(one.last for one in near if one.result != "kept" and one.last in one.kept)
+
+    def _kept_above(self, index: int) -> frozenset[int]:
+        """What the next segment keeps and the backward phase of this one has a use for."""
+        between = range(self.segments[index].last + 1, self.top(index))
+        if not between:
+            return NONE
+        following = self.segments[index + 1]
+        gone = NONE if following.result == "kept" else {following.last}
+        return following.kept & {*between} - gone
+
+    def top(self, index: int) -> int:
+        """The first gradient of the backward phase of a segment."""
+        segment = self.segments[index]
+        after = segment.last + self.network.normalizes(segment.last + 1)
+        return after if segment.above is None else segment.above
+
+    def tops(self, index: int) -> tuple[int, ...]:
+        """The gradients that the backward phase of a segment may load: no stage between has weights."""
+        first = self.segments[index].last + self.network.normalizes(self.segments[index].last + 1)
+        found = [first]
+        for stage in self.network.stages[first : self.top(index + 1)]:
+            if stage.has_weights:
+                break
+            found.append(stage.number)
+        return tuple(found)
 
     def inner(self, segment: Segment) -> range:
         """What a segment can keep."""
@@ -175,36 +236,48 @@ class TrainingPlan:
         """Whether only the batch is cut, over the whole network: gradient accumulation."""
         return len(self.segments) == 1 and len(self.phases[0].strips) == 1
 
-    def lifetimes(self) -> Iterator[tuple[Key, int, int]]:
+    @property
+    def end(self) -> int:
+        """The index of the last phase."""
+        return 2 * len(self.segments) - 1 - (self.network.loss is not None)
+
+    def lifetimes(self) -> Iterator[Life]:
         """What lives from phase to phase, with its first and its last phase."""
-        found: dict[Key, tuple[int, int]] = {}
-        for key, first, last in self._lives():
-            begin, end = found.get(key, (first, last))
-            found[key] = min(begin, first), max(end, last)
+        every = (life for index in range(len(self.segments)) for life in self.lives(index))
+        found = merged([(Key("x", 0), 0, self.end), *every])
         yield from ((key, *life) for key, life in found.items())
 
-    def _lives(self) -> Iterator[tuple[Key, int, int]]:
-        """The same, a key once for each use."""
-        end = len(self.phases) - 1
-        yield Key("x", 0), 0, end
-        for index, segment in enumerate(self.segments):
-            if segment.last < len(self.network.stages):
-                yield Key("x", segment.last), index, end - index - 1
-                gradient = Key("g", segment.last + self.network.normalizes(segment.last + 1))
-                if gradient not in self._results:
-                    yield gradient, end - index - 1, end - index
-            for tensor in segment.kept:
-                yield Key("x", tensor), index, end - index
+    def lives(self, index: int) -> Iterator[Life]:
+        """What lives because of a segment, or of what the one behind keeps; a key may have several lives."""
+        segment, backward = self.segments[index], self.end - index
+        last, top = segment.last, self.top(index)
+        if last == len(self.network.stages):
+            yield from ((Key("x", tensor), index, backward) for tensor in segment.kept)
+            return
+        if segment.result != "again":
+            yield Key("x", last), index, index + 1 if segment.result == "passed" else backward - 1
+        if Key("g", top) not in self.results:
+            yield Key("g", top), backward - 1, backward
+        for tensor in segment.kept - {last}:
+            yield Key("x", tensor), index, backward
+        if last in segment.kept and segment.result == "kept":
+            yield Key("x", last), index, backward
+        elif last in segment.kept:
+            yield Key("r", last), backward - 1, backward
+        for tensor in self._kept_above(index):
+            yield Key("x", tensor), index + 1, backward
 
     # ------------------------------------------------------------------------------------------ memory
 
     @cached_property
     def device(self) -> Packed[Key | int | str]:
         """The slab of the device: parameters, what stays, and a block for each phase."""
-        end = len(self.phases) - 1
-        blocks: list[Block[Key | int | str]] = [
-            Block(key, self.nbytes(key), *life) for key, *life in self.lifetimes() if key in self.on_device
-        ]
+        end, blocks = self.end, list[Block[Key | int | str]]()
+        lives = {key: life for key, *life in self.lifetimes() if key in self.on_device}
+        takes = takers({key: (life[0], life[1]) for key, life in lives.items()}, self.nbytes)
+        leads = self._leads(lives, takes)
+        for key, life in lives.items():
+            blocks.append(Block(key, leads[key] + self.nbytes(key), life[0], life[1], takes.get(key)))
         if self.resident:
             names = tuple(self.network.parameters)
             blocks.append(Block("parameters", self.parameters(names)[1], 0, end))
@@ -215,22 +288,27 @@ class TrainingPlan:
             if index == len(self.segments) - 1:
                 size = max(size, self.block(self.forward[-1]))
             blocks.append(Block(index, size, index, index))
-        return pack(blocks)
+        offsets, nbytes = pack(blocks)
+        return Packed({key: start + leads.get(key, 0) for key, start in offsets.items()}, nbytes)
+
+    def _leads(self, lives: Mapping[Key, Sequence[int]], takes: Mapping[Key, Key]) -> dict[Any, int]:
+        """How far behind its block's start a tensor is, so that what takes its place is a piece ahead."""
+        leads = dict.fromkeys(lives, 0)
+        for key in sorted(takes, key=lambda one: -lives[one][0]):
+            images = min(self.phases[lives[key][0]].cut.images, self.batch)
+            leads[takes[key]] = leads[key] + aligned(images * (self.nbytes(key) // self.batch))
+        return leads
 
     @cached_property
     def host(self) -> Packed[Key]:
         """The slab of the host, without parameters."""
-        end = len(self.phases) - 1
-        blocks = [
-            Block(key, self.nbytes(key), *life)
-            for key, *life in self.lifetimes()
-            if key not in self.on_device
-        ]
         sums = (Key("moments", number) for number in self.moments[0])
-        return pack([*blocks, *(Block(key, self.nbytes(key), 0, end) for key in (*self._results, *sums))])
+        lives = [life for life in self.lifetimes() if life[0] not in self.on_device]
+        lives += [(key, 0, self.end) for key in (*self.results, *sums)]
+        return pack([Block(key, self.nbytes(key), first, last) for key, first, last in lives])
 
     @property
-    def _results(self) -> tuple[Key, ...]:
+    def results(self) -> tuple[Key, ...]:
         """What the host reads and writes beside images: labels and loss or the last gradient, and others."""
         last = len(self.network.stages)
         images = (Key("g", 0),) if self.network.image_gradient else ()
@@ -254,8 +332,8 @@ class TrainingPlan:
         """The bytes of a tensor for the whole batch."""
         if key.kind == "moments":
             return 2 * 2 * ITEM * self.network.shape(key.tensor)[0]
-        rows = self.network.shape(key.tensor)[1] if key.kind in "xg" else 1
-        return self.phases[0].nbytes(key, self.batch, rows)
+        rows = self.network.shape(key.tensor)[1] if key.kind in "xgr" else 1
+        return nbytes_of(self.network, key, self.batch, rows)
 
     def block(self, phase: Phase) -> int:
         """The bytes of a phase's block: its parameters, if it loads them, its buffers, and its workspace."""
@@ -265,16 +343,43 @@ class TrainingPlan:
         """The parameters that a phase loads, from the start of its block, and their bytes."""
         if self.resident:
             return {}, 0
-        return self.parameters(self.names(phase), "w" if phase.kind == "forward" else "all")
+        own, size = self.parameters(self.names(phase), "w" if phase.kind == "forward" else "all")
+        again, others = self.parameters(self.names_again(phase), "w", size)
+        return own | again, others
 
     def names(self, phase: Phase) -> tuple[str, ...]:
-        """The names of a phase's parameters."""
-        stages = {stage.name for stage in self.network.stages[phase.first - 1 : phase.last]}
+        """The names of the parameters of a phase's segment."""
+        return self._names(range(phase.first, phase.last + 1))
+
+    def names_again(self, phase: Phase) -> tuple[str, ...]:
+        """The names of parameters of other segments, whose results a phase computes again."""
+        return self._names(stage for stage in phase.again_stages if not phase.first <= stage <= phase.last)
+
+    def _names(self, numbers: Iterable[int]) -> tuple[str, ...]:
+        stages = {self.network.stages[number - 1].name for number in numbers}
         return tuple(name for name in self.network.parameters if name.split(".")[0] in stages)
 
-    def parameters(self, names: tuple[str, ...], parts: Parts = "all") -> tuple[dict[str, Parameter], int]:
-        """The parameters of a block from its start, and their bytes; without a loss there is no update."""
-        found, start = dict[str, Parameter](), 0
+    @cached_property
+    def updates(self) -> tuple[tuple[str, ...], ...]:
+        """The names of the parameters that are updated behind each phase.
+
+        Those that are on the device are updated behind the last phase that uses them; others are read from
+        the host as they were before the step.
+        """
+        if not self.resident:
+            return tuple(self.names(phase) for phase in self.phases)
+        found, later = list[tuple[str, ...]](), set[str]()
+        for phase in reversed(self.phases):
+            used = *self.names(phase), *self.names_again(phase)
+            found.append(tuple(name for name in used if name not in later))
+            later.update(used)
+        return tuple(reversed(found))
+
+    def parameters(
+        self, names: tuple[str, ...], parts: Parts = "all", start: int = 0
+    ) -> tuple[dict[str, Parameter], int]:
+        """The parameters of a block, and where they end; without a loss there is no update."""
+        found = dict[str, Parameter]()
         shapes = self.network.parameters | self.network.running
         for name in names:
             elements = math.prod(shapes[name])
@@ -295,9 +400,12 @@ class TrainingPlan:
     def phase_seconds(self, phase: Phase) -> float:
         """The closed form of a phase."""
         seconds = phase.costs(self.rates).seconds(self.depth)
-        loaded = sum(ITEM * one.elements for one in self.loaded(phase)[0].values())
+        if self.resident:
+            return seconds
+        loaded, own = self.loaded(phase)[0], set(self.names(phase))
         copies = 1 if phase.kind == "forward" else 2
-        return seconds + (self.rates.into(copies * loaded) if loaded else 0.0)
+        elements = sum(one.elements * (copies if name in own else 1) for name, one in loaded.items())
+        return seconds + (self.rates.into(ITEM * elements) if elements else 0.0)
 
     @cached_property
     def in_core_seconds(self) -> float:
@@ -322,3 +430,25 @@ class TrainingPlan:
         from gpu.outofcore.networks.table import table_of
 
         return table_of(self)
+
+
+def merged(lives: Iterable[Life]) -> dict[Key, tuple[int, int]]:
+    """One life of each key."""
+    found: dict[Key, tuple[int, int]] = {}
+    for key, first, last in lives:
+        begin, end = found.get(key, (first, last))
+        found[key] = min(begin, first), max(end, last)
+    return found
+
+
+def takers(lives: Mapping[Key, tuple[int, int]], nbytes: Callable[[Key], int]) -> dict[Key, Key]:
+    """What is written piece by piece where something not smaller is read for the last time, and that."""
+    found, taken = dict[Key, Key](), set[Key]()
+    for key in sorted(lives, key=lambda one: -nbytes(one)):
+        for other, (first, last) in lives.items():
+            is_next = first < last == lives[key][0] < lives[key][1]
+            if is_next and other not in taken and nbytes(other) >= nbytes(key):
+                found[key] = other
+                taken.add(other)
+                break
+    return found

@@ -8,23 +8,22 @@ of all single changes of the plan is taken as long as one helps.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
+from gpu.outofcore.networks.changes import Improvement
+from gpu.outofcore.networks.cuts import Cuts
 from gpu.outofcore.networks.engines import Engines
 from gpu.outofcore.networks.layers import Network
 from gpu.outofcore.networks.options import TrainingOptions
-from gpu.outofcore.networks.phases import Cut, Key, Phase
+from gpu.outofcore.networks.phases import Cut
 from gpu.outofcore.networks.plan import Segment, TrainingPlan
-from gpu.outofcore.networks.strips import target_of
-from gpu.outofcore.planners import candidates
 from gpu.outofcore.rates import Rates
 from reference.errors import LaunchError
 
 SHARES = (1.0, 0.25)
 """Parts of the free memory that pieces may take at first."""
-LEAST_GAIN, MUCH_WORSE = 2e-4, 1.05
-ANY, IMAGES = Cut(1, 1), Key("x", 0)
+ANY = Cut(1, 1)
 FEW = 8
 """Networks with no more stages may be cut behind each one, others behind the smallest results."""
 
@@ -77,12 +76,14 @@ class _Search:
         self._network, self._last = plan.network, len(plan.network.stages)
         resident = plan.parameters(tuple(plan.network.parameters))[1] if plan.resident else 0
         self._free = plan.budget - resident - plan.moments[1]
+        self._cuts = Cuts(plan)
 
     def best(self) -> TrainingPlan | None:
         """The best plan found; None if none fits."""
         for borders in dict.fromkeys((self._few(), tuple(range(1, self._last)))):
             starts = [self._start((0, *borders, self._last), int(share * self._free)) for share in SHARES]
-            found = [self._improved(_on_device(plan)) for plan in starts if plan is not None]
+            alike = {_uncut(plan): plan for plan in starts if plan is not None}
+            found = [Improvement(plan, self._cuts, self._free).best(plan) for plan in alike.values()]
             if found:
                 return min(found, key=lambda plan: plan.seconds)
         return None
@@ -131,21 +132,29 @@ class _Search:
         self, first: int, last: int, kept: frozenset[int], limit: int
     ) -> tuple[float, Segment] | None:
         """A segment with the best cuts, and its seconds."""
-        of = Segment(first, last, ANY, ANY, kept)
-        forward, backward = self._cut(of, True, limit), self._cut(of, False, limit)
-        if forward is None or backward is None:
-            return None
-        seconds = backward[0] + (forward[0] if self._plan.goes_forward(of) else 0.0)
-        return seconds, replace(of, forward=forward[1], backward=backward[1])
+        plan, index = self._alone(Segment(first, last, ANY, ANY, kept))
+        seconds, found = 0.0, plan.segments[index]
+        for is_forward in (True, False):
+            best = self._cuts.best(plan.phase(index, is_forward=is_forward), limit)
+            if best is None:
+                return None
+            seconds += best[0] if plan.goes_forward(found) or not is_forward else 0.0
+            found = _with(found, is_forward, best[1])
+        return seconds, found
+
+    def _alone(self, segment: Segment) -> tuple[TrainingPlan, int]:
+        """A plan with a segment that is in no way connected with others, and where it is there."""
+        before = (Segment(1, segment.first - 1, ANY, ANY),) if segment.first > 1 else ()
+        after = (Segment(segment.last + 1, self._last, ANY, ANY),) if segment.last < self._last else ()
+        return replace(self._plan, segments=(*before, segment, *after)), len(before)
 
     def _keeping(self, segment: Segment, inner: frozenset[int]) -> frozenset[int]:
         """What a segment best keeps if it is cut a little finer, by the best of all single changes."""
         fine = replace(segment, forward=_finer(segment.forward), backward=_finer(segment.backward))
 
         def seconds(kept: frozenset[int]) -> float:
-            of = replace(fine, kept=kept)
-            phases = (self._plan.phase(of, is_forward=one) for one in (True, False))
-            return sum(self._plan.phase_seconds(phase) for phase in phases)
+            plan, index = self._alone(replace(fine, kept=kept))
+            return sum(plan.phase_seconds(plan.phase(index, is_forward=one)) for one in (True, False))
 
         best = seconds(fine.kept)
         while True:
@@ -157,113 +166,15 @@ class _Search:
                 return fine.kept
             best, fine = found, replace(fine, kept=kept)
 
-    def _cut(self, segment: Segment, is_forward: bool, limit: int) -> tuple[float, Cut] | None:
-        """The best cut of a phase, of rows only if whole images do not fit."""
-        height = self._height(segment, is_forward)
-        for cuts in (
-            [Cut(images, height) for images in candidates(self._plan.batch)],
-            [Cut(1, rows) for rows in self._rows(segment, is_forward)[1:]],
-        ):
-            best: tuple[float, Cut] | None = None
-            for cut in cuts:
-                phase = self._plan.phase(_with(segment, is_forward, cut), is_forward=is_forward)
-                seconds = self._plan.phase_seconds(phase)
-                if best is not None and seconds > MUCH_WORSE * best[0]:
-                    break  # still smaller pieces launch still more
-                if (best is None or seconds < best[0]) and self._holds(phase, limit):
-                    best = seconds, cut
-            if best is not None:
-                return best
-        return None
-
-    def _holds(self, phase: Phase, limit: int) -> bool:
-        """Whether a limit holds a phase's block."""
-        return phase.least_bytes <= limit and self._plan.block(phase) <= limit
-
-    def _height(self, segment: Segment, is_forward: bool) -> int:
-        """The rows that a phase may be cut along."""
-        target = target_of(self._network, segment.first)
-        return self._network.shape(segment.last if is_forward else target)[1]
-
-    def _rows(self, segment: Segment, is_forward: bool) -> list[int]:
-        """The heights of strips that are tried."""
-        stages = self._network.stages[segment.first - 1 : segment.last]
-        height = self._height(segment, is_forward)
-        return [height] if any(stage.kind == "dense" for stage in stages) else candidates(height)
-
-    # ---------------------------------------------------------------------------------------- changes
-
-    def _improved(self, plan: TrainingPlan) -> TrainingPlan:
-        """The plan after the best changes."""
-        while True:
-            for other in sorted(self._changes(plan), key=lambda one: one.seconds):
-                if other.seconds > plan.seconds * (1 - LEAST_GAIN):
-                    return plan
-                if _fits(other):
-                    plan = other
-                    break
-            else:
-                return plan
-
-    def _changes(self, plan: TrainingPlan) -> Iterator[TrainingPlan]:
-        """The plans that differ in one decision."""
-        for key, _, _ in plan.lifetimes():
-            if key != IMAGES:
-                yield replace(plan, on_device=plan.on_device ^ {key})
-        for index, segment in enumerate(plan.segments):
-            for tensor in plan.inner(segment):
-                key, kept = Key("x", tensor), segment.kept ^ {tensor}
-                yield self._changed(plan, index, replace(segment, kept=kept), plan.on_device - {key})
-                if tensor in kept:
-                    yield self._changed(plan, index, replace(segment, kept=kept), plan.on_device | {key})
-            for is_forward in (True, False) if plan.goes_forward(segment) else (False,):
-                for cut in self._near(segment, is_forward):
-                    yield self._changed(plan, index, _with(segment, is_forward, cut), plan.on_device)
-
-    def _near(self, segment: Segment, is_forward: bool) -> Iterator[Cut]:
-        """The next larger and smaller pieces of a phase."""
-        cut, height = _of(segment, is_forward), self._height(segment, is_forward)
-        sizes = candidates(self._plan.batch)
-        every = [Cut(images, height) for images in sizes]
-        every += [Cut(1, rows) for rows in self._rows(segment, is_forward)[1:]]
-        at = every.index(cut)
-        yield from every[max(at - 1, 0) : at] + every[at + 1 : at + 2]
-
-    def _changed(
-        self, plan: TrainingPlan, index: int, segment: Segment, on_device: frozenset[Key]
-    ) -> TrainingPlan:
-        """A plan with another segment."""
-        segments = *plan.segments[:index], segment, *plan.segments[index + 1 :]
-        if not plan.goes_forward(segment):  # the pieces of the logits are those of the only phase
-            segments = *segments[:-1], replace(segment, forward=self._forward(segment))
-        return replace(plan, segments=segments, on_device=on_device)
-
-    def _forward(self, segment: Segment) -> Cut:
-        """The cut of the forward phase of the last segment."""
-        rows = segment.backward.rows == self._height(segment, False)
-        return Cut(segment.backward.images, self._height(segment, True)) if rows else segment.forward
-
-
-def _on_device(plan: TrainingPlan) -> TrainingPlan:
-    """The plan with everything on the device, if that fits."""
-    whole = replace(plan, on_device=frozenset(key for key, _, _ in plan.lifetimes() if key != IMAGES))
-    return whole if _fits(whole) else plan
-
-
-def _fits(plan: TrainingPlan) -> bool:
-    """Whether a plan fits its budget; what stays on the device is not cut along rows."""
-    return all(len(phase.strips) == 1 for phase in plan.phases if phase.on_device) and (
-        plan.device.nbytes <= plan.budget
-    )
-
 
 def _finer(cut: Cut) -> Cut:
     return Cut(-(-cut.images // 4), cut.rows)
 
 
-def _of(segment: Segment, is_forward: bool) -> Cut:
-    return segment.forward if is_forward else segment.backward
-
-
 def _with(segment: Segment, is_forward: bool, cut: Cut) -> Segment:
     return replace(segment, forward=cut) if is_forward else replace(segment, backward=cut)
+
+
+def _uncut(plan: TrainingPlan) -> tuple[Segment, ...]:
+    """The segments without their cuts."""
+    return tuple(replace(segment, forward=ANY, backward=ANY) for segment in plan.segments)

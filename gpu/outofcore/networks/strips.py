@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -86,7 +87,10 @@ class Strips:
 
 
 def forward_strips(network: Network, first: int, last: int, rows: int) -> Strips:
-    """The strips of a forward pass through stages ``first`` to ``last``, by the rows of the last result."""
+    """The strips of a forward pass through stages ``first`` to ``last``, by the rows of the last result.
+
+    ``first`` is the first stage that it computes, which may be of a segment before.
+    """
     of = {last: _cut(network.shape(last)[1], rows)}
     for number in range(last, first - 1, -1):
         height = network.shape(number - 1)[1]
@@ -95,24 +99,25 @@ def forward_strips(network: Network, first: int, last: int, rows: int) -> Strips
     return Strips(len(of[last].starts), of, {}, owned)
 
 
-def backward_strips(network: Network, first: int, last: int, rows: int, kept: Collection[int]) -> Strips:
-    """The strips of a backward pass through stages ``last`` to ``first``, by the rows of the first gradient.
+def backward_strips(
+    network: Network, first: int, last: int, top: int, rows: int, kept: Collection[int]
+) -> Strips:
+    """The strips of a backward pass through stages ``last`` to ``first``, by the rows of its last gradient.
 
     It is that of what the first stage reads, except where that is not computed, as mostly of the images: then
-    it is that of the first stage's result. What is not kept, nor read by the first stage, is computed again.
+    it is that of the first stage's result. The first gradient is that of ``top``. What is not kept is
+    computed again.
     """
     target = target_of(network, first)
     of = {target: _cut(network.shape(target)[1], rows)}
-    for number in range(target + 1, last + 1):
+    for number in range(target + 1, top + 1):
         height = network.shape(number)[1]
         of[number] = covering(_written(network.stages[number - 1], of[number - 1], height), height)
     owned = {tensor: owners(ranges, network.shape(tensor)[1]) for tensor, ranges in of.items()}
-    if network.normalizes(last + 1):
-        of[last + 1] = of[last]
+    if network.normalizes(first):
+        owned[first - 1] = owned[first]
     count = len(of[target].starts)
-    held = _held(network, first, last, of, owned, kept)
-    if count == 1:
-        held = {tensor: _whole(network.shape(tensor)[1], 1) for tensor in held}
+    held = _held(network, range(first, last + 1), of, owned, kept)
     return Strips(count, held, of, owned)
 
 
@@ -127,23 +132,22 @@ def target_of(network: Network, first: int) -> int:
 
 def _held(
     network: Network,
-    first: int,
-    last: int,
+    segment: range,
     gradients: Mapping[int, Ranges],
     owned: Mapping[int, Ranges],
     kept: Collection[int],
 ) -> dict[int, Ranges]:
     """The rows of activations that pieces of a backward pass need."""
-    held = dict[int, Ranges]()
+    held, last, top = dict[int, Ranges](), segment[-1], max(gradients)
     if network.loss is not None and last == len(network.stages):
         held = {last: _whole(network.shape(last)[1], len(owned[last].starts))}
-    if last + 1 in gradients:  # batch normalization
-        held = {last: gradients[last]}
-    for number in range(last, first - 1, -1):
+    for number in range(top, 0, -1):
         stage, tensor, needed = network.stages[number - 1], number - 1, list[Ranges]()
         height = network.shape(tensor)[1]
-        if stage.parameters:
+        if stage.parameters and number in segment:
             needed.append(_read(stage, owned[number], height))
+        if stage.kind == "batch_norm" and tensor in gradients:
+            needed.append(gradients[tensor])
         if stage.kind == "max_pool" and tensor in gradients:
             needed += [_read(stage, gradients[number], height), gradients[tensor]]
         if tensor and tensor in gradients and network.stages[tensor - 1].activation:
@@ -173,7 +177,9 @@ def hull(*ranges: range) -> range:
 
 
 def _read(stage: Stage, outputs: Ranges, height: int) -> Ranges:
-    """`read_rows` of all strips; none for none."""
+    """`read_rows` of all strips; none for none. A single strip has all rows."""
+    if len(outputs.starts) == 1:
+        return _whole(height)
     if stage.kind == "dense":
         found = _whole(height, len(outputs.starts))
     else:
@@ -186,7 +192,7 @@ def _read(stage: Stage, outputs: Ranges, height: int) -> Ranges:
 
 def _written(stage: Stage, rows: Ranges, height: int) -> Ranges:
     """The rows of a stage's result that need rows of what it reads."""
-    if stage.kind == "dense":
+    if stage.kind == "dense" or len(rows.starts) == 1:
         return _whole(height, len(rows.starts))
     return _clipped(*output_bounds(stage.plane, *rows), height)
 
@@ -199,6 +205,8 @@ def _clipped(starts: Ints, stops: Ints, size: int) -> Ranges:
 
 def _hull(ranges: list[Ranges]) -> Ranges:
     """The least ranges that hold all, where an empty one starts at the end and stops at 0."""
+    if len(ranges) == 1 or len(ranges[0].starts) == 1:
+        return ranges[0]
     starts, stops = ranges[0]
     for one in ranges[1:]:
         starts, stops = np.minimum(starts, one.starts), np.maximum(stops, one.stops)
@@ -212,6 +220,8 @@ def covering(ranges: Ranges, size: int) -> Ranges:
     Ranges(starts=array([0, 4]), stops=array([4, 8]))
     """
     owned = owners(ranges, size)
+    if len(ranges.starts) == 1:
+        return owned
     return Ranges(owned.starts, np.maximum(ranges.stops, owned.stops))
 
 
@@ -221,6 +231,8 @@ def owners(ranges: Ranges, size: int) -> Ranges:
     >>> owners(Ranges(np.array([0, 2]), np.array([4, 6])), 6)
     Ranges(starts=array([0, 2]), stops=array([2, 6]))
     """
+    if len(ranges.starts) == 1:
+        return _whole(size)
     starts = ranges.starts.copy()
     starts[0] = 0
     stops = np.empty_like(starts)
@@ -234,7 +246,8 @@ def _cut(size: int, piece: int) -> Ranges:
     return Ranges(starts, np.minimum(starts + piece, size))
 
 
-def _whole(size: int, count: int) -> Ranges:
+@cache
+def _whole(size: int, count: int = 1) -> Ranges:
     """All rows for each strip."""
     return Ranges(np.zeros(count, np.int64), np.full(count, size))
 

@@ -54,14 +54,16 @@ def _row(plan: TrainingPlan, phase: Phase) -> tuple[str, ...]:
     costs = phase.costs(plan.rates)
     stages = plan.network.stages
     first, last = stages[phase.first - 1].name, stages[phase.last - 1].name
-    kept = {Key("x", tensor) for tensor in phase.kept}
-    again = [tensor for tensor in phase.strips.held if phase.first <= tensor and tensor not in phase.kept]
+    kept = {phase.storage(Key("x", tensor)) for tensor in phase.tensors.kept if tensor}
+    again = [
+        tensor for tensor in phase.strips.held if phase.first <= tensor and tensor not in phase.tensors.kept
+    ]
     return (
         first if first == last else f"{first} to {last}",
         phase.kind,
         f"{costs.pieces} of {_counted(min(phase.cut.images, plan.batch), 'image')}{_strip(phase)}",
-        _names(plan, kept - phase.on_device),
-        _names(plan, kept & phase.on_device),
+        _names(plan, kept - phase.tensors.on_device),
+        _names(plan, kept & phase.tensors.on_device),
         _names(plan, {Key("x", tensor) for tensor in again} if _recomputes(plan, phase) else set()),
         shown(costs.bytes_in),
         shown(costs.bytes_out),

@@ -53,12 +53,13 @@ class Work:
                 self._load(space, tuple(space.parameters), is_whole=updates)
             elif not self._plan.resident:
                 self._load(space, names, is_whole=updates and phase.kind == "backward")
+                self._load(space, self._plan.names_again(phase), is_whole=False)
             yield from self._pieces(phase, space)
             if phase.kind == "forward" and phase.feeds_norm:
                 self._store_moments(space, phase.last + 1)
             between = [self._machine.record(one) for one in (self._loads, self._stores)]
             if phase.kind == "backward" and sgd is not None:
-                self._update(space, names, sgd)
+                self._update(space, self._plan.updates[index], sgd)
             elif phase.kind == "backward":
                 self._store_gradients(space, names)
             if not self._plan.resident:
@@ -73,7 +74,7 @@ class Work:
             if loads and self._plan.resident and index == 0:
                 self._load(space, tuple(space.parameters), is_whole=True)
             elif not self._plan.resident:
-                self._load(space, self._plan.names(phase), is_whole=False)
+                self._load(space, tuple(space.parameters), is_whole=False)
             if self._plan.network.normalizes(phase.first):
                 self._load_moments(space, phase.first)
             yield from self._pieces(phase, space, without="moments")
@@ -132,7 +133,8 @@ class Work:
         buffer, rows = space.copied(op.key, number), phase.rows(op, piece.strip)
         self._wait(self._loads, buffer.computed)
         tile = space.tile(op.key, piece, number, rows)
-        self._machine.copy_in(self._loads, self._host.matrix(op.key, piece.images, rows), tile)
+        matrix = self._host.matrix(phase.storage(op.key), piece.images, rows)
+        self._machine.copy_in(self._loads, matrix, tile)
         buffer.filled = self._machine.record(self._loads)
 
     def _store_piece(self, phase: Phase, space: Space, op: Op, piece: Piece, number: int) -> None:
@@ -140,7 +142,8 @@ class Work:
         buffer, rows = space.copied(op.key, number), phase.rows(op, piece.strip)
         self._wait(self._stores, buffer.computed)
         tile = space.tile(op.key, piece, number, rows)
-        self._machine.copy_out(self._stores, tile, self._host.matrix(op.key, piece.images, rows))
+        matrix = self._host.matrix(phase.storage(op.key), piece.images, rows)
+        self._machine.copy_out(self._stores, tile, matrix)
         buffer.stored = self._machine.record(self._stores)
 
     # -------------------------------------------------------------------------------------- parameters

@@ -1,0 +1,229 @@
+"""The search for what a plan keeps, where: changes of single decisions, the best first.
+
+Behind the last change that helps, what takes the most memory of the device for the longest time is kept away
+from it while other changes are tried: so what blocks better plans finds its way out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from typing import NamedTuple, TypeAlias, get_args
+
+from gpu.outofcore.networks.cuts import Cuts
+from gpu.outofcore.networks.phases import Cut, Key, Phase
+from gpu.outofcore.networks.plan import Life, Result, Segment, TrainingPlan, merged, takers
+from gpu.outofcore.workspace import aligned
+
+LEAST_GAIN = 2e-4
+TRIES, KICKS = 4, 12
+RESULTS: tuple[Result, ...] = get_args(Result)
+Change: TypeAlias = tuple[int, Segment, tuple[tuple[Key, bool], ...]]
+"""The index of a segment, the segment in its place, and keys with whether they are on the device then."""
+
+
+class Trial(NamedTuple):
+    """A plan that is tried.
+
+    Attributes
+    ----------
+    plan : TrainingPlan
+        Its segments are cut anyhow.
+    phases : list of Phase
+        All of them, cut anyhow.
+    lives : list of tuple of Life
+        `TrainingPlan.lives` of each segment.
+    cuts : tuple of Cut
+        The best one of each phase.
+    seconds : float
+        With these.
+    """
+
+    plan: TrainingPlan
+    phases: list[Phase]
+    lives: list[tuple[Life, ...]]
+    cuts: tuple[Cut, ...] = ()
+    seconds: float = math.inf
+
+    @property
+    def enough(self) -> float:
+        """The most seconds of a plan that is better."""
+        return self.seconds * (1 - LEAST_GAIN)
+
+    def cut(self) -> TrainingPlan:
+        """The plan with the best cuts."""
+        segments = [
+            replace(segment, forward=self.cuts[index], backward=self.cuts[-1 - index])
+            for index, segment in enumerate(self.plan.segments)
+        ]
+        last = segments[-1]
+        if not self.plan.goes_forward(last):  # the pieces of the logits are those of its only phase
+            rows = self.plan.network.shape(last.last)[1]
+            segments[-1] = replace(last, forward=Cut(last.backward.images, rows))
+        return replace(self.plan, segments=tuple(segments))
+
+
+class Improvement:
+    """The search with all segments given.
+
+    Parameters
+    ----------
+    plan : TrainingPlan
+        Any with the same network and batch.
+    cuts : Cuts
+    free : int
+        The bytes of the device for all that is not there during the whole step.
+    """
+
+    def __init__(self, plan: TrainingPlan, cuts: Cuts, free: int) -> None:
+        self._plan, self._cuts, self._free = plan, cuts, free
+        self._sizes: dict[Key, int] = {}
+
+    def best(self, plan: TrainingPlan) -> TrainingPlan:
+        """The best plan found from one on, which keeps nothing on the device."""
+        trial = self._packed(_as_trial(plan))
+        if trial is None:
+            return plan
+        trial = self._improved(trial, places=(False,))
+        return self._kicked(self._improved(trial)).cut()
+
+    def _improved(
+        self, trial: Trial, places: tuple[bool, ...] = (False, True), banned: Key | None = None
+    ) -> Trial:
+        """The plan after changes, the best first, as long as one helps.
+
+        ``places``: on the host, on the device; ``banned`` does not get there.
+        """
+        while True:
+            enough, found = trial.enough, list[tuple[float, Change]]()
+            for change in _changes(trial.plan, places):
+                other = None if (banned, True) in change[2] else self._tried(trial, change, enough)
+                if other is not None:
+                    found.append((other.seconds, change))
+            for _, change in sorted(found, key=lambda one: one[0]):
+                other = self._tried(trial, change, trial.enough)
+                trial = (other and self._packed(other, trial.enough)) or trial
+            if trial.seconds > enough:
+                return trial
+
+    def _kicked(self, trial: Trial) -> Trial:
+        """The plan after changes that begin with something on the device that is not there."""
+        tried = set[Key]()
+        while len(tried) < KICKS:
+            lives = self._lives(trial)
+            sizes = {key: self._nbytes(key) * (last + 1 - first) for key, (first, last) in lives.items()}
+            key = max(lives.keys() - tried, key=lambda one: (sizes[one], one), default=None)
+            if key is None:
+                return trial
+            tried.add(key)
+            at = next(index for index, of in enumerate(trial.lives) if key in (life[0] for life in of))
+            change = at, trial.plan.segments[at], ((key, False),)
+            other = self._tried(trial, change, math.inf)
+            other = other and self._packed(other)
+            other = other and self._improved(self._improved(other, banned=key))
+            if other is not None and other.seconds <= trial.enough:
+                trial = other
+        return trial
+
+    def _packed(self, trial: Trial, enough: float = math.inf) -> Trial | None:
+        """The plan with the best cuts for which all blocks find a place; None if that takes too long."""
+        excess = 0
+        for _ in range(TRIES):
+            found = self._fitted(trial, enough, excess)
+            if found is None:
+                return None
+            plan = found.cut()
+            if plan.device.nbytes <= plan.budget:
+                return found
+            excess += plan.device.nbytes - plan.budget
+        return None
+
+    def _tried(self, trial: Trial, change: Change, enough: float) -> Trial | None:
+        """A plan with a change and the best cuts for it; None if it does not fit, or takes too long."""
+        at, segment, places = change
+        old, keys = trial.plan, {key for key, _ in places}
+        on_device = (old.on_device - keys) | {key for key, is_there in places if is_there}
+        if segment == old.segments[at] and on_device == old.on_device:
+            return None
+        plan = replace(
+            old, segments=(*old.segments[:at], segment, *old.segments[at + 1 :]), on_device=on_device
+        )
+        if at and plan.top(at - 1) not in plan.tops(at - 1):
+            return None
+        tensors = {key.tensor for key in keys}
+        phases, lives = list(trial.phases), list(trial.lives)
+        for index, sources in enumerate(plan.sources):
+            is_near = abs(index - at) <= 1
+            if is_near or sources != old.sources[index] or not tensors.isdisjoint(sources):
+                phases[index], phases[-1 - index] = _both(plan, index)
+            if is_near:
+                lives[index] = tuple(plan.lives(index))
+        return self._fitted(Trial(plan, phases, lives), enough)
+
+    def _fitted(self, trial: Trial, enough: float, excess: int = 0) -> Trial | None:
+        """The best cuts for what a plan keeps where; None if they do not fit, or take too long."""
+        seconds, cuts, lives = 0.0, list[Cut](), self._lives(trial)
+        free = [self._free - excess for _ in trial.phases]
+        for key, (first, last) in lives.items():
+            for at in range(first, last + 1):
+                free[at] -= self._nbytes(key)
+        takes = {lives[key][0]: (key, other) for key, other in takers(lives, self._nbytes).items()}
+        leads = dict.fromkeys(lives, 0)
+        for at in reversed(range(len(free))):  # a piece that is ahead in a phase needs memory in those before
+            key, other = takes.get(at, (None, None))
+            of_image = self._nbytes(key) // trial.plan.batch if key else 0
+            best = self._cuts.best(trial.phases[at], free[at] + of_image * trial.plan.batch, of_image)
+            if best is None or (seconds := seconds + best[0]) > enough:
+                return None
+            cuts.append(best[1])
+            if key and other:
+                leads[other] = leads[key] + aligned(best[1].images * of_image)
+                for before in range(lives[other][0], at):
+                    free[before] -= leads[other]
+        return trial._replace(cuts=tuple(reversed(cuts)), seconds=seconds)
+
+    def _lives(self, trial: Trial) -> dict[Key, tuple[int, int]]:
+        """What stays on the device."""
+        on_device = trial.plan.on_device
+        return merged(life for of in trial.lives for life in of if life[0] in on_device)
+
+    def _nbytes(self, key: Key) -> int:
+        if key not in self._sizes:
+            self._sizes[key] = aligned(self._plan.nbytes(key))
+        return self._sizes[key]
+
+
+def _as_trial(plan: TrainingPlan) -> Trial:
+    return Trial(plan, list(plan.phases), [tuple(plan.lives(index)) for index in range(len(plan.segments))])
+
+
+def _both(plan: TrainingPlan, index: int) -> tuple[Phase, Phase]:
+    """The phases of a segment; before a loss, the backward phase is both."""
+    backward = plan.phase(index, is_forward=False)
+    goes_forward = plan.goes_forward(plan.segments[index])
+    return plan.phase(index, is_forward=True) if goes_forward else backward, backward
+
+
+def _changes(plan: TrainingPlan, places: tuple[bool, ...]) -> Iterator[Change]:
+    """All changes of one decision: where a result or a gradient is kept, if it is."""
+    for index, segment in enumerate(plan.segments):
+        last, inner = segment.last, plan.inner(segment)
+        for tensor in inner:
+            if tensor < last:
+                with_it = replace(segment, kept=segment.kept | {tensor})
+                yield index, replace(segment, kept=segment.kept - {tensor}), ((Key("x", tensor), False),)
+                yield from ((index, with_it, ((Key("x", tensor), is_there),)) for is_there in places)
+        if last == len(plan.network.stages):
+            continue
+        for result, is_kept, x, r in product(RESULTS, {False, last in inner}, places, places):
+            if (x and result == "again") or (r and (result == "kept" or not is_kept)):
+                continue
+            kept = segment.kept | {last} if is_kept else segment.kept - {last}
+            where = (Key("x", last), x), (Key("r", last), r)
+            yield index, replace(segment, kept=kept, result=result), where
+        for above, is_there in product(plan.tops(index), places):
+            old, new = Key("g", plan.top(index)), Key("g", above)
+            if not is_there or new not in plan.results:  # the host writes the last gradient
+                yield index, replace(segment, above=above), ((old, False), (new, is_there))
