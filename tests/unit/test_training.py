@@ -10,16 +10,19 @@ import simwarp
 from gpu.outofcore import (
     AveragePool,
     BatchNorm,
+    Conv,
     Cut,
     Dense,
     Flatten,
     MaxPool,
     Network,
+    Rates,
     Segment,
     Trainer,
     TrainingOptions,
     vgg16,
 )
+from gpu.outofcore.networks.checks import check_segments
 from gpu.outofcore.networks.phases import Key
 from gpu.outofcore.networks.rehearsal import rehearse
 from reference.errors import DtypeError, LaunchError, RangeError, SchemeError, ShapeError
@@ -177,9 +180,21 @@ def test_the_planner_fits_each_budget_and_does_not_change_a_bit(name: str, accum
     for budget in (least, 2 * least, 8 * least):
         options: dict[str, Any] = {"accumulation": accumulation}
         plan = sample.trainer(Machine(), budget, **options).explain()
+        check_segments(plan, accumulation=accumulation)
         assert plan.device.nbytes <= budget
         assert accumulation or not plan.accumulates
         assert same_bits(sample.trained(Machine(seed=3, jitter=20.0), budget=budget, **options), expected)
+
+
+def test_a_gradient_that_three_segments_share_stays_on_the_device_for_none_that_cuts_its_rows() -> None:
+    layers = Conv(2, 2, dilation=2), BatchNorm(activation="tanh"), BatchNorm(), MaxPool(), Flatten(), Dense(3)
+    sample = Sample(Network((2, 9, 6), layers), 3)
+    slow = Rates(1e-7, 1e8, 1e-7, 1e8, 1e-7, 1e10)
+    expected = sample.trained(Machine(), segments=sample.few_segments(WHOLE))
+    for budget in (5500, 7750, 11_000):
+        plan = sample.trainer(Machine(), budget, rates=slow).explain()
+        check_segments(plan, accumulation=True)
+        assert same_bits(sample.trained(Machine(), 2, budget, rates=slow), expected)
 
 
 def test_parameters_stay_on_the_device_if_they_fit() -> None:

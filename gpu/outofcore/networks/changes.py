@@ -7,9 +7,9 @@ from it while other changes are tried: so what blocks better plans finds its way
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from itertools import product
+from itertools import accumulate, product
 from typing import NamedTuple, TypeAlias, get_args
 
 from gpu.outofcore.networks.cuts import Cuts
@@ -62,7 +62,8 @@ class Trial(NamedTuple):
         if not self.plan.goes_forward(last):  # the pieces of the logits are those of its only phase
             rows = self.plan.network.shape(last.last)[1]
             segments[-1] = replace(last, forward=Cut(last.backward.images, rows))
-        return replace(self.plan, segments=tuple(segments))
+        known = {key for of in self.lives for key, _, _ in of}
+        return replace(self.plan, segments=tuple(segments), on_device=self.plan.on_device & known)
 
 
 class Improvement:
@@ -86,20 +87,15 @@ class Improvement:
         trial = self._packed(_as_trial(plan))
         if trial is None:
             return plan
-        trial = self._improved(trial, places=(False,))
+        trial = self._improved(trial, lambda change: not any(is_there for _, is_there in change[2]))
         return self._kicked(self._improved(trial)).cut()
 
-    def _improved(
-        self, trial: Trial, places: tuple[bool, ...] = (False, True), banned: Key | None = None
-    ) -> Trial:
-        """The plan after changes, the best first, as long as one helps.
-
-        ``places``: on the host, on the device; ``banned`` does not get there.
-        """
+    def _improved(self, trial: Trial, is_tried: Callable[[Change], bool] = lambda change: True) -> Trial:
+        """The plan after some of the changes, the best first, as long as one helps."""
         while True:
             enough, found = trial.enough, list[tuple[float, Change]]()
-            for change in _changes(trial.plan, places):
-                other = None if (banned, True) in change[2] else self._tried(trial, change, enough)
+            for change in filter(is_tried, _changes(trial.plan)):
+                other = self._tried(trial, change, enough)
                 if other is not None:
                     found.append((other.seconds, change))
             for _, change in sorted(found, key=lambda one: one[0]):
@@ -118,14 +114,21 @@ class Improvement:
             if key is None:
                 return trial
             tried.add(key)
-            at = next(index for index, of in enumerate(trial.lives) if key in (life[0] for life in of))
-            change = at, trial.plan.segments[at], ((key, False),)
-            other = self._tried(trial, change, math.inf)
-            other = other and self._packed(other)
-            other = other and self._improved(self._improved(other, banned=key))
-            if other is not None and other.seconds <= trial.enough:
-                trial = other
+            other = self._improved_without(trial, key)
+            trial = other if other is not None and other.seconds <= trial.enough else trial
         return trial
+
+    def _improved_without(self, trial: Trial, key: Key) -> Trial | None:
+        """The plan after changes while something is not on the device, then with it allowed there again."""
+        at = next(index for index, of in enumerate(trial.lives) if key in (life[0] for life in of))
+        other = self._tried(trial, (at, trial.plan.segments[at], ((key, False),)), math.inf)
+        other = other and self._packed(other)
+        if other is None:
+            return None
+        place = key, True
+        without = self._improved(other, lambda change: place not in change[2])
+        found = self._improved(without, lambda change: place in change[2])
+        return without if found is without else self._improved(found)
 
     def _packed(self, trial: Trial, enough: float = math.inf) -> Trial | None:
         """The plan with the best cuts for which all blocks find a place; None if that takes too long."""
@@ -152,23 +155,17 @@ class Improvement:
         )
         if at and plan.top(at - 1) not in plan.tops(at - 1):
             return None
-        tensors = {key.tensor for key in keys}
         phases, lives = list(trial.phases), list(trial.lives)
-        for index, sources in enumerate(plan.sources):
-            is_near = abs(index - at) <= 1
-            if is_near or sources != old.sources[index] or not tensors.isdisjoint(sources):
-                phases[index], phases[-1 - index] = _both(plan, index)
-            if is_near:
-                lives[index] = tuple(plan.lives(index))
+        for index in _touched(plan, old, at, {key.tensor for key in keys}):
+            phases[index], phases[-1 - index] = _both(plan, index)
+        for index in range(max(at - 1, 0), min(at + 2, len(lives))):
+            lives[index] = tuple(plan.lives(index))
         return self._fitted(Trial(plan, phases, lives), enough)
 
     def _fitted(self, trial: Trial, enough: float, excess: int = 0) -> Trial | None:
         """The best cuts for what a plan keeps where; None if they do not fit, or take too long."""
         seconds, cuts, lives = 0.0, list[Cut](), self._lives(trial)
-        free = [self._free - excess for _ in trial.phases]
-        for key, (first, last) in lives.items():
-            for at in range(first, last + 1):
-                free[at] -= self._nbytes(key)
+        free = self._free_bytes(trial, lives, excess)
         takes = {lives[key][0]: (key, other) for key, other in takers(lives, self._nbytes).items()}
         leads = dict.fromkeys(lives, 0)
         for at in reversed(range(len(free))):  # a piece that is ahead in a phase needs memory in those before
@@ -184,6 +181,15 @@ class Improvement:
                     free[before] -= leads[other]
         return trial._replace(cuts=tuple(reversed(cuts)), seconds=seconds)
 
+    def _free_bytes(self, trial: Trial, lives: Mapping[Key, tuple[int, int]], excess: int) -> list[int]:
+        """What each phase has for its block."""
+        changes = [self._free - excess] + [0] * len(trial.phases)
+        for key, (first, last) in lives.items():
+            nbytes = self._nbytes(key)
+            changes[first] -= nbytes
+            changes[last + 1] += nbytes
+        return list(accumulate(changes[:-1]))
+
     def _lives(self, trial: Trial) -> dict[Key, tuple[int, int]]:
         """What stays on the device."""
         on_device = trial.plan.on_device
@@ -193,6 +199,17 @@ class Improvement:
         if key not in self._sizes:
             self._sizes[key] = aligned(self._plan.nbytes(key))
         return self._sizes[key]
+
+
+def _touched(plan: TrainingPlan, old: TrainingPlan, at: int, tensors: set[int]) -> Iterator[int]:
+    """The segments whose phases are others after a change of one of them, and of where tensors are."""
+    below = 0
+    for index, sources in enumerate(plan.sources):
+        top = plan.top(index)
+        near = {top, below, *sources}
+        if index in (at - 1, at, at + 1) or sources != old.sources[index] or not near.isdisjoint(tensors):
+            yield index
+        below = top
 
 
 def _as_trial(plan: TrainingPlan) -> Trial:
@@ -206,8 +223,9 @@ def _both(plan: TrainingPlan, index: int) -> tuple[Phase, Phase]:
     return plan.phase(index, is_forward=True) if goes_forward else backward, backward
 
 
-def _changes(plan: TrainingPlan, places: tuple[bool, ...]) -> Iterator[Change]:
+def _changes(plan: TrainingPlan) -> Iterator[Change]:
     """All changes of one decision: where a result or a gradient is kept, if it is."""
+    places = False, True
     for index, segment in enumerate(plan.segments):
         last, inner = segment.last, plan.inner(segment)
         for tensor in inner:

@@ -39,30 +39,29 @@ class Cuts:
         return self._found[key]
 
     def _of_images(self, phase: Phase, limit: int, extra: int) -> Timed | None:
-        height = self._height(phase)
+        plan, height = self._plan, self._height(phase)
+        single = plan.recut(phase, Cut(1, height))
         if "images" not in phase.shared:
-            cuts = [Cut(images, height) for images in self._images]
-            phase.shared["images"] = sorted((self._seconds(phase, cut), cut) for cut in cuts)
+            sizes = ((plan.phase_seconds(single, images), images) for images in self._images)
+            phase.shared["images"] = [(seconds, Cut(images, height)) for seconds, images in sorted(sizes)]
         fastest: list[Timed] = phase.shared["images"]
         for seconds, cut in fastest:
-            other, free = self._plan.recut(phase, cut), limit - cut.images * extra
-            if other.least_bytes <= free and self._plan.block(other) <= free:
+            other, free = plan.recut(phase, cut), limit - cut.images * extra
+            if other.least_bytes <= free and plan.block(other) <= free:
                 return seconds, cut
         return None
 
     def _of_rows(self, phase: Phase, limit: int) -> Timed | None:
         best: Timed | None = None
         for cut in (Cut(1, rows) for rows in self._rows(phase)[1:]):
-            seconds, other = self._seconds(phase, cut), self._plan.recut(phase, cut)
+            other = self._plan.recut(phase, cut)
+            seconds = self._plan.phase_seconds(other)
             if best is not None and seconds > MUCH_WORSE * best[0]:
                 break  # still smaller pieces launch still more
             is_better = best is None or seconds < best[0]
             if is_better and other.least_bytes <= limit and self._plan.block(other) <= limit:
                 best = seconds, cut
         return best
-
-    def _seconds(self, phase: Phase, cut: Cut) -> float:
-        return self._plan.phase_seconds(self._plan.recut(phase, cut))
 
     def _height(self, phase: Phase) -> int:
         """The rows that a phase may be cut along."""

@@ -391,9 +391,9 @@ class Phase:
         of = op.key.tensor if op.action == "data" else op.key.tensor - 1
         return kind_of(self.network.stages[of], op.action) if op.action in ROUTINES else ""
 
-    def costs(self, rates: Rates) -> Costs:
-        """What the phase costs, without its parameters."""
-        work, parts = self._once("work", self._work), -(-self.batch // self.cut.images)
+    def costs(self, rates: Rates, images: int | None = None) -> Costs:
+        """What the phase costs, without its parameters; ``images``: with so many in a piece."""
+        work, parts = self._once("work", self._work), -(-self.batch // (images or self.cut.images))
         into = rates.into(work.bytes_in, parts * work.loads)
         out = rates.out(work.bytes_out, parts * work.stores)
         return Costs(

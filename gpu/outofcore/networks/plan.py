@@ -397,9 +397,9 @@ class TrainingPlan:
         """The closed form, by which the planner chooses."""
         return sum(self.phase_seconds(phase) for phase in self.phases)
 
-    def phase_seconds(self, phase: Phase) -> float:
-        """The closed form of a phase."""
-        seconds = phase.costs(self.rates).seconds(self.depth)
+    def phase_seconds(self, phase: Phase, images: int | None = None) -> float:
+        """The closed form of a phase; ``images``: with so many in a piece."""
+        seconds = phase.costs(self.rates, images).seconds(self.depth)
         if self.resident:
             return seconds
         loaded, own = self.loaded(phase)[0], set(self.names(phase))
@@ -443,12 +443,15 @@ def merged(lives: Iterable[Life]) -> dict[Key, tuple[int, int]]:
 
 def takers(lives: Mapping[Key, tuple[int, int]], nbytes: Callable[[Key], int]) -> dict[Key, Key]:
     """What is written piece by piece where something not smaller is read for the last time, and that."""
-    found, taken = dict[Key, Key](), set[Key]()
-    for key in sorted(lives, key=lambda one: -nbytes(one)):
-        for other, (first, last) in lives.items():
-            is_next = first < last == lives[key][0] < lives[key][1]
-            if is_next and other not in taken and nbytes(other) >= nbytes(key):
-                found[key] = other
-                taken.add(other)
-                break
+    found, ending = dict[Key, Key](), dict[int, list[Key]]()
+    for key, (first, last) in lives.items():
+        if first < last:
+            ending.setdefault(last, []).append(key)
+    beginning = [key for key, (first, last) in lives.items() if first in ending and first < last]
+    for key in sorted(beginning, key=nbytes, reverse=True):
+        read = ending[lives[key][0]]
+        other = next((one for one in read if nbytes(one) >= nbytes(key)), None)
+        if other is not None:
+            found[key] = other
+            read.remove(other)
     return found

@@ -53,7 +53,8 @@ class Work:
                 self._load(space, tuple(space.parameters), is_whole=updates)
             elif not self._plan.resident:
                 self._load(space, names, is_whole=updates and phase.kind == "backward")
-                self._load(space, self._plan.names_again(phase), is_whole=False)
+                if again := self._plan.names_again(phase):
+                    self._load(space, again, is_whole=False)
             yield from self._pieces(phase, space)
             if phase.kind == "forward" and phase.feeds_norm:
                 self._store_moments(space, phase.last + 1)
