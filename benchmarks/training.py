@@ -13,6 +13,7 @@ activations. ``by_routine`` has the seconds of our routines by name, in a step w
 
 from __future__ import annotations
 
+import gc
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -259,6 +260,7 @@ class Torch:
             return None
         finally:
             self.optimizer.zero_grad(set_to_none=True)
+            gc.collect()  # a failure's frames hold activations
             torch.cuda.empty_cache()
         return min(times[1:])
 
@@ -314,8 +316,6 @@ def row_of(name: str, steps: int, peers: bool) -> Row:
             found["in-core"] = median(torch_times[1:])
             facts |= {"torch_losses": there, "torch_part": part, "loss_error": error}
             facts["ratio"] = round(seconds / found["in-core"], 4)
-            if not error <= WORST * (10 if case.math == "tf32" else 1) and not network.running:
-                raise SystemExit(f"{name}: losses differ by {error}, more than {WORST}")
     target = case.target * found["in-core"] if "in-core" in found else None
     return Row(name, facts, "s", "lower", seconds, found, target=target)
 
@@ -323,6 +323,13 @@ def row_of(name: str, steps: int, peers: bool) -> Row:
 def measured(names: Sequence[str], steps: int, peers: bool) -> Iterator[Row]:
     for name in names:
         yield row_of(name, steps, peers)
+
+
+def is_wrong(row: Row) -> bool:
+    """Whether losses differ; those of parts that torch normalizes by themselves are not compared."""
+    case = ROWS[row.case]
+    worst = WORST * (10 if case.math == "tf32" else 1)
+    return not case.network().running and row.params.get("loss_error", 0) > worst
 
 
 def main() -> None:
@@ -343,6 +350,8 @@ def main() -> None:
         show([row])
         if options.json:
             write(options.json, meta, done)
+    if wrong := [row.case for row in done if is_wrong(row)]:
+        raise SystemExit(f"losses differ from those of torch: {', '.join(wrong)}")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from gpu.outofcore import (
     Flatten,
     MaxPool,
     Network,
+    Rates,
     Segment,
     Trainer,
     TrainingOptions,
@@ -26,7 +27,10 @@ from gpu.outofcore import (
 )
 from gpu.outofcore.halo import image_rows, output_rows
 from gpu.outofcore.networks import host_copies
+from gpu.outofcore.networks.engines import Engines, workspace_bytes
 from gpu.outofcore.networks.lifetimes import Block, pack
+from gpu.outofcore.networks.phases import Key, Op
+from gpu.outofcore.networks.plan import TrainingPlan
 from gpu.outofcore.networks.routines import FilterGradient, Loss, Update
 from gpu.outofcore.networks.stages import Stage
 from gpu.outofcore.networks.strips import backward_strips, forward_strips
@@ -87,6 +91,21 @@ def test_a_block_takes_a_place_from_below_and_no_other(
 def test_a_block_of_equal_size_takes_the_place_of_the_one_before() -> None:
     found = pack([Block("read", 512, 0, 1), Block("written", 512, 1, 2, "read"), Block("piece", 256, 1, 1)])
     assert found.nbytes == 768
+
+
+def test_workspaces_of_transforms_are_for_whole_groups_of_images() -> None:
+    network, found = Network((16, 24, 24), (Conv(16), Flatten(), Dense(3))), list[int]()
+    for images in (8, 9, 16):
+        segments = tuple(Segment(n, n, Cut(images, 24), Cut(images, 24)) for n in (1, 2))
+        rates = Rates(1e-6, 1e10, 1e-6, 1e10, 1e-6, 1e13)
+        plan = TrainingPlan(
+            network, 32, segments, frozenset(), True, 2, 1 << 30, rates, Engines(True, transforms=True)
+        )
+        phase = plan.phases[0]
+        found.append(workspace_bytes(phase, Op("forward", Key("x", 1)), plan.engines))
+        assert phase.workspace >= found[-1]
+    assert abs(found[1] / found[0] - 1) < 0.01
+    assert abs(found[2] / found[0] - 1) < 0.01
 
 
 # ---------------------------------------------------------------------------------------------- strips

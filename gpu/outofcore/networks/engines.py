@@ -108,7 +108,7 @@ def workspace_bytes(phase: Phase, op: Op, engines: Engines) -> int:
         nbytes["x"], nbytes["y"] = (math.ceil(nbytes[name] * share) for name in ("x", "y"))
     problem = problem_of(stage, op.action, images, engines)
     planes = images * stage.filters[1] * stage.groups
-    engine = workspace_of(problem, nbytes, planes, rows if count > 1 else None)
+    engine = workspace_of(problem, nbytes, planes, rows if count > 1 else None, images)
     return engine if op.action != "filters" else aligned(nbytes["w"]) + max(engine, sums)
 
 
