@@ -78,7 +78,7 @@ class Trainer:
     batch : int
         The images of a step.
     device : Machine
-        Its first device computes; `simwarp.Machine`.
+        Its first device computes: a `simwarp.Machine` or a `gpu.CudaMachine`.
     sgd : SGD, optional
     memory_budget : int, optional
         The bytes of the device that may be used. Default: all that are free.
@@ -104,8 +104,9 @@ class Trainer:
 
     Notes
     -----
-    Weights do not depend on the plan: gradients by parameters are summed image by image and row by row in
-    double precision, and rounded once, in the update.
+    On simulated machines weights do not depend on the plan: gradients by parameters are summed image by image
+    and row by row in double precision, and rounded once, in the update. On GPUs those by filters are rounded
+    for each piece.
 
     Examples
     --------
