@@ -30,7 +30,7 @@ ROUTINES = {"forward": "conv2d", "data": "conv2d_backward_data", "filters": "con
 ITEM = 4
 _PROBE_BYTES = 1 << 30
 _TIMES = 3
-_FINISH_BYTES, _SUM_BYTES, _ADD_BYTES = 16, 4, 20
+_FINISH_BYTES, _SUM_BYTES, _ADD_BYTES = 8, 4, 20
 """What routines beside cuDNN's move: for each result, bias and activation, and the gradient of the bias;
 for each weight, sums of terms."""
 _MOVED_BYTES = 6
@@ -86,15 +86,12 @@ def problem_of(stage: Stage, action: str, images: int, engines: Engines) -> Prob
 
 def workspace_bytes(phase: Phase, op: Op, engines: Engines) -> int:
     """The bytes for an operation on the largest piece of a phase."""
-    data = op.action == "data"
-    if op.action not in ("forward", "data", "filters", "moments"):
+    if op.action not in (*ROUTINES, "moments"):
         return 0
-    stage = phase.network.stages[op.key.tensor if data or op.action == "moments" else op.key.tensor - 1]
+    stage = phase.stage(op)
     sums = parts_bytes(stage.shape[0])
-    if not stage.has_weights:
+    if not stage.has_weights or op.action == "moments":
         return sums if op.action in ("filters", "moments") else 0
-    if op.action == "moments":
-        return sums
     images, count = min(phase.cut.images, phase.batch), len(phase.strips)
     of_x, of_y = phase.network.shape(stage.number - 1), stage.shape
     rows = int(phase.worked_rows(op).max())

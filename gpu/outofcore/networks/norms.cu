@@ -13,16 +13,16 @@ struct Batch {
 
 // What a channel of the batch is normalized by; `moments` are the sums of all channels, then those of squares.
 struct Moments {
-    double mean, deviation;
+    double mean, factor;
 
     __device__ Moments(const double* moments, Batch batch, int channel, int channels)
     {
         mean = moments[channel] / batch.count;
         const double variance = moments[channels + channel] / batch.count - mean * mean;
-        deviation = sqrt(fmax(variance, 0.0) + batch.epsilon);
+        factor = 1 / sqrt(fmax(variance, 0.0) + batch.epsilon);
     }
 
-    __device__ double normalized(float x) const { return ((double)x - mean) / deviation; }
+    __device__ double normalized(float x) const { return ((double)x - mean) * factor; }
 };
 
 enum : int { threads = 256 };
@@ -128,10 +128,11 @@ batch_norm_gradient(const float* dy, Rows of_y, const float* x, Rows of_x, float
 {
     const int channel = plane() % channels;
     const Moments by(sums, batch, channel, channels);
-    const double factor = gamma[channel] / by.deviation, weight = weights[channel], bias = biases[channel];
+    const double factor = gamma[channel] * by.factor, weight = weights[channel], bias = biases[channel];
+    const double of_pixel = 1 / batch.count;
     dy += plane() * of_y.apart;
     x += plane() * of_x.apart;
     dx += plane() * of_dx.apart;
     for (int i = first_pixel(); i < of_dx.height * of_dx.width; i = next_pixel(i))
-        dx[i] = (float)(factor * (dy[i] - (bias + by.normalized(x[i]) * weight) / batch.count));
+        dx[i] = (float)(factor * (dy[i] - (bias + by.normalized(x[i]) * weight) * of_pixel));
 }

@@ -28,6 +28,8 @@ ACTIVATIONS = {None: 0, "relu": 1, "tanh": 2, "sigmoid": 3}
 THREADS = 256
 BLOCKS = 2048
 """So many blocks share sums, if there are as many images."""
+_PIXELS = 8
+"""Of a thread, if there are many: each computes first what batch normalization needs of its channel."""
 _PAIR = 16
 """Bytes of two sums."""
 _MOST_PARTS = 65535
@@ -231,7 +233,7 @@ def _planes(queue: Queue, tile: Tile, shape: tuple[int, int, int, int]) -> tuple
 def _over_pixels(queue: Queue, source: str, name: str, written: Tile, *args: Argument) -> None:
     """Queue a kernel whose blocks share planes, and their pixels if there are many."""
     threads = min(THREADS, -(-written.rows // 32) * 32)
-    parts = min(-(-written.rows // threads), _MOST_PARTS)
+    parts = min(-(-written.rows // (threads * _PIXELS)), _MOST_PARTS)
     queue.launch(_source(source), name, (written.columns, parts, 1), (threads, 1, 1), *args)
 
 

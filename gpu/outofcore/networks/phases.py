@@ -15,6 +15,7 @@ import numpy.typing as npt
 from gpu.outofcore.networks.engines import ROUTINES, SIMULATED, Engines, kind_of, workspace_bytes
 from gpu.outofcore.networks.layers import Network
 from gpu.outofcore.networks.lifetimes import Block, Packed, pack
+from gpu.outofcore.networks.stages import Stage
 from gpu.outofcore.networks.strips import Ranges, Strip, Strips, backward_strips, forward_strips, target_of
 from gpu.outofcore.pieces import cut
 from gpu.outofcore.rates import Rates
@@ -388,8 +389,11 @@ class Phase:
 
     def rate_kind(self, op: Op) -> str:
         """The kind of an operation's routine, by which its rate is found."""
-        of = op.key.tensor if op.action == "data" else op.key.tensor - 1
-        return kind_of(self.network.stages[of], op.action) if op.action in ROUTINES else ""
+        return kind_of(self.stage(op), op.action) if op.action in ROUTINES else ""
+
+    def stage(self, op: Op) -> Stage:
+        """The stage of an operation: of gradients by what it reads, and of its moments, the one behind."""
+        return self.network.stages[op.key.tensor - (op.action in ("forward", "filters"))]
 
     def costs(self, rates: Rates, images: int | None = None) -> Costs:
         """What the phase costs, without its parameters; ``images``: with so many in a piece."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 
 import numpy as np
+import numpy.typing as npt
 
 from gpu.cuda_machine import CudaMachine
 from gpu.machine import Event, Machine, Memory
@@ -33,8 +33,8 @@ class Slabs:
 
     def __init__(self, machine: Machine, plan: TrainingPlan) -> None:
         self._machine, self._plan = machine, plan
-        self._stack = ExitStack()
         self._device: Memory | None = None
+        self._slab: npt.NDArray[np.uint8] | None = None
         self.host: HostMemory | None = None
         self.holds_parameters = False
 
@@ -45,22 +45,37 @@ class Slabs:
             write_array(slab, 0)  # memory that is there is page-locked faster
             host = HostMemory(self._plan, slab, current)
             fill(host)
-            with ExitStack() as stack:
-                self._machine.pin(slab)
-                stack.callback(self._machine.unpin, slab)
-                self._device = self._machine.allocate(0, self._plan.device.nbytes)
-                stack.callback(self._machine.free, self._device)
-                if isinstance(self._machine, CudaMachine):
-                    work = Work(self._machine, self._plan, self._device, host)
-                    self._machine.prepare(0, work.prepared())
-                self.host = host
-                self._stack = stack.pop_all()
+            self._take(slab, host)
+        assert self.host is not None
         return self.host
 
+    def _take(self, slab: npt.NDArray[np.uint8], host: HostMemory) -> None:
+        """Page-lock the host's slab, and allocate the device's."""
+        known = {id(memory) for memory in self._machine.allocated(0)}
+        try:
+            self._slab = slab
+            self._machine.pin(slab)
+            self._device = self._machine.allocate(0, self._plan.device.nbytes)
+            if isinstance(self._machine, CudaMachine):
+                self._machine.prepare(0, Work(self._machine, self._plan, self._device, host).prepared())
+            self.host = host
+        except BaseException:
+            for memory in self._machine.allocated(0):
+                if id(memory) not in known:  # Ctrl-C may come before it is noted
+                    self._device = memory
+            self.close()
+            raise
+
     def close(self) -> None:
-        """Give both back, if there are any."""
-        self._device, self.host, self.holds_parameters = None, None, False
-        self._stack.close()
+        """Give both back, if there are any; what is there decides, so that it may be called again."""
+        try:
+            for memory in self._machine.allocated(0):
+                if memory is self._device:
+                    self._machine.free(memory)
+        finally:
+            while self._slab is not None and self._machine.pins(self._slab):
+                self._machine.unpin(self._slab)
+        self._device, self._slab, self.host, self.holds_parameters = None, None, None, False
 
     def run(self, work: Callable[[Work, bool], Iterator[Event]]) -> None:
         """Run work; it gets whether it must load resident parameters."""
