@@ -6,13 +6,16 @@ two times give operations per second, and the slowest one's time beside its oper
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import numpy.typing as npt
 
+from gpu.cleanup import leaving_nothing
 from gpu.cuda_machine import CudaMachine
 from gpu.cuda_machine.timing import seconds_of
 from gpu.outofcore.model import TENSORS, Buffers, Model
@@ -117,14 +120,9 @@ def key_of(problem: Problem) -> str:
 
 def _measured_links(machine: CudaMachine, nbytes: int) -> Links:
     """Time copies of so many bytes, of few and in short columns, in both directions."""
-    with ExitStack() as stack:
-        hosts = [np.zeros(nbytes, np.uint8) for _ in range(2)]
-        for host in hosts:
-            machine.pin(host)
-            stack.callback(machine.unpin, host)
+    hosts = [np.zeros(nbytes, np.uint8) for _ in range(2)]
+    with probing(machine, hosts):
         memory = machine.allocate(0, 2 * nbytes)
-        stack.callback(machine.free, memory)
-        stack.callback(machine.settle)
         streams = machine.stream(0), machine.stream(0)
 
         def into(rows: int, columns: int) -> None:
@@ -158,6 +156,16 @@ def _measured_links(machine: CudaMachine, nbytes: int) -> Links:
         short = _least(machine, lambda: into(COLUMN_BYTES, columns)) - alone[0]
         each = max(short - columns * COLUMN_BYTES / rates[0], 0.0) / columns
         return Links(starts[0], rates[0], starts[1], rates[1], min(together, sum(rates)), each)
+
+
+@contextmanager
+def probing(machine: CudaMachine, arrays: Sequence[npt.NDArray[Any]] = ()) -> Generator[None]:
+    """A block that queues work on pinned arrays and memory of its own; behind it nothing runs or is left."""
+    with leaving_nothing(machine, arrays):
+        try:
+            yield
+        finally:
+            machine.settle()
 
 
 def _least(machine: CudaMachine, work: Callable[[], object]) -> float:
@@ -214,10 +222,8 @@ def _buffers(problem: Problem, pieces: Pieces) -> Buffers:
 def _timed(machine: CudaMachine, problem: Problem, pieces: Pieces) -> tuple[float, float]:
     """The operations of a routine on pieces of zeros, and its seconds."""
     buffers = _buffers(problem, pieces)
-    with ExitStack() as stack:
+    with probing(machine):
         memory = machine.allocate(0, buffers.total)
-        stack.callback(machine.free, memory)
-        stack.callback(machine.settle)
         arrays = {tensor: addresses(problem.shape(tensor), problem.dtype) for tensor in TENSORS}
         bare = replace(problem, has_bias=False, activation=None)
         pipeline = Pipeline(machine, bare, buffers, memory, arrays)

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu.cleanup import leaving_nothing
 from gpu.cuda_machine import CudaMachine
 from gpu.cuda_machine.timing import seconds_of
 from gpu.machine import Tile
-from gpu.outofcore.calibration import measured_rates
+from gpu.outofcore.calibration import measured_rates, probing
 from gpu.outofcore.networks.on_cuda import parts_bytes
 from gpu.outofcore.networks.routines import ActivationGradient
 from gpu.outofcore.networks.stages import Stage
@@ -173,7 +172,7 @@ def kind_of(stage: Stage, action: str) -> str:
 def _memory_bandwidth(machine: CudaMachine, budget: int) -> float:
     """Bytes per second of a routine that moves memory and computes little."""
     count = min(_PROBE_BYTES, budget) // (2 * ITEM)
-    with leaving_nothing(machine, []):
+    with probing(machine):
         memory = machine.allocate(0, 2 * ITEM * count)
         y, dy = (Tile(memory, at * ITEM * count, count, 1, count, np.dtype(np.float32)) for at in range(2))
         routine = ActivationGradient("relu_gradient", (dy, y), (dy,), (), 2.0 * count, "relu")
