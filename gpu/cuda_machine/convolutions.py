@@ -201,7 +201,7 @@ class Engines:
             raise
 
     def found(self, without: Collection[int] = ()) -> Iterator[Engine]:
-        """Those that round as is demanded; naive ones, which are 20 times as slow, if there are no others.
+        """Engines that round as the convolution demands; naive ones, 20 times as slow, only without others.
 
         Engines whose numbers are in ``without`` are left out.
         """

@@ -12,8 +12,8 @@ from gpu.cuda_machine.convolutions import View
 if TYPE_CHECKING:
     from gpu.cuda_machine.queues import Queue
 
-_ACTIVATIONS = {"": 0, "relu": 1, "tanh": 2, "sigmoid": 3}
-"""Their numbers in the kernel."""
+ACTIVATIONS = {"": 0, "relu": 1, "tanh": 2, "sigmoid": 3}
+"""Their numbers in kernels."""
 _THREADS, _MOST_PARTS = 256, 65535
 _ROW = 4096
 """The numbers of all channels that a block has at least."""
@@ -25,7 +25,7 @@ def finish(queue: Queue, of: View, dtype: str, result: int, bias: int, activatio
     is_last = of.strides[1] == 1 and channels > 1
     length = channels * -(-_ROW // channels) if is_last else height * width
     parts = min(-(-length // _THREADS), _MOST_PARTS)
-    sizes = np.int64(count), length, channels, int(is_last), _ACTIVATIONS[activation]
+    sizes = np.int64(count), length, channels, int(is_last), ACTIVATIONS[activation]
     queue.launch(
         "cuda_machine/pointwise.cu",
         "finish",

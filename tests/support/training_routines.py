@@ -71,7 +71,7 @@ def assert_kernels_are_right(machine: Any, name: str, cut: str) -> None:
 
 
 def assert_training_is_right(machine: Any, name: str, cut: str) -> None:
-    """Two steps on a GPU are those of the simulated machine, but for roundings of cuDNN."""
+    """Two steps on a GPU are those of the simulated machine, within what cuDNN rounds."""
     is_strips = cut == "rows"
     sample = Sample(NETWORKS[name], batch=3 if is_strips else 5)
     segments = strips_of(sample, CUTS[cut]) if is_strips else sample.few_segments(CUTS[cut])

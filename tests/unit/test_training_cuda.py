@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from gpu.cuda_machine import CudaMachine
+from gpu.machine import Tile
 from gpu.outofcore.networks.phases import Key
-from reference.errors import MachineError
+from gpu.outofcore.networks.routines import ActivationGradient
+from reference.errors import LaunchError, MachineError
 from simwarp.machine import Machine
 from support.fake_gpus import gpus
 from support.training_networks import NETWORKS, Sample, passing, state_of
@@ -104,3 +106,15 @@ def test_in_tf32_operands_are_rounded(gpus) -> None:
         losses = [trainer.step(sample.x, sample.labels) for _ in range(2)]
     assert 5 in {engine for engine, _ in made.cudnn.executed}
     np.testing.assert_allclose(losses, rounded, 2e-3)
+
+
+def test_planes_that_kernels_cannot_count_are_refused(gpus) -> None:
+    made = gpus()
+    with CudaMachine() as machine:
+        memory, rows = machine.allocate(0, 64), (1 << 31) - 1
+        tile = Tile(memory, 0, rows, 1, rows, np.dtype(np.float32))
+        routine = ActivationGradient("relu_gradient", (tile, tile), (tile,), (), 0.0, "relu")
+        with pytest.raises(LaunchError, match="strips of rows"):
+            machine.launch(machine.stream(0), routine)
+        machine.free(memory)
+    assert made.is_clean()

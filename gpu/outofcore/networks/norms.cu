@@ -99,7 +99,7 @@ extern "C" __global__ void __launch_bounds__(threads) norm_parameter_gradient(
         images, of_x.height * of_x.width, parts);
 }
 
-// The activation functions, by their numbers in on_cuda.py.
+// The activation functions, by their numbers in pointwise.py.
 __device__ inline double activated(double x, int activation)
 {
     if (activation == 1) return x > 0 || x != x ? x : 0;

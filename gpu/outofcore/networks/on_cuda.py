@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpu.cuda_machine.kernels import Argument
+from gpu.cuda_machine.pointwise import ACTIVATIONS
 from gpu.cuda_machine.queues import Queue
 from gpu.machine import Tile
 from gpu.outofcore.on_cuda import choose_engine, queue_routine
 from gpu.outofcore.routines import TileRoutine
 from gpu.outofcore.workspace import aligned
+from reference.errors import LaunchError
 
 if TYPE_CHECKING:
     from gpu.outofcore.networks import routines
 
-ACTIVATIONS = {None: 0, "relu": 1, "tanh": 2, "sigmoid": 3}
-"""Their numbers in kernels."""
 THREADS = 256
 BLOCKS = 2048
 """So many blocks share sums, if there are as many images."""
@@ -33,8 +33,8 @@ _PIXELS = 8
 _PAIR = 16
 """Bytes of two sums."""
 _MOST_PARTS = 65535
-_LARGEST = 1 << 30
-"""Pixels of a plane, of which kernels have the number in 32 bits."""
+_LARGEST, _MOST_PIXELS = 1 << 30, (1 << 31) - (1 << 25)
+"""Pixels of planes that are joined, and of any: kernels count in 32 bits, up to a step beyond the last."""
 
 
 def parts_bytes(channels: int) -> int:
@@ -166,7 +166,7 @@ def queue_norm(queue: Queue, of: routines.Norm) -> None:
     """Queue batch normalization."""
     x, y = _planes(queue, of.reads[0], of.shapes[0]), _planes(queue, of.writes[0], of.shapes[1])
     sums, gamma, beta = (np.uint64(queue.address(tile)) for tile in of.reads[1:])
-    last = of.shapes[0][1], ACTIVATIONS[of.stage.activation]
+    last = of.shapes[0][1], ACTIVATIONS[of.stage.activation or ""]
     _over_pixels(queue, "norms", "batch_norm", of.writes[0], *x, *y, sums, _batch(of), gamma, beta, *last)
 
 
@@ -227,6 +227,11 @@ def queue_update(queue: Queue, of: routines.Update) -> None:
 
 def _planes(queue: Queue, tile: Tile, shape: tuple[int, int, int, int]) -> tuple[np.uint64, bytes]:
     """The address of planes and the kernels' Rows."""
+    if tile.rows >= _MOST_PIXELS:
+        raise LaunchError(
+            f"planes of {tile.rows} pixels in a piece\nkernels count fewer than {_MOST_PIXELS}\n"
+            "cut the images into strips of rows, by a smaller memory_budget or TrainingOptions(segments=...)"
+        )
     return np.uint64(queue.address(tile)), pack("<q2i", tile.stride, *shape[2:])
 
 

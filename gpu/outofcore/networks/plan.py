@@ -378,7 +378,7 @@ class TrainingPlan:
     def parameters(
         self, names: tuple[str, ...], parts: Parts = "all", start: int = 0
     ) -> tuple[dict[str, Parameter], int]:
-        """The parameters of a block, and where they end; without a loss there is no update."""
+        """The parameters of a block, and the bytes of all; without a loss they have no velocities."""
         found = dict[str, Parameter]()
         shapes = self.network.parameters | self.network.running
         for name in names:

@@ -26,7 +26,7 @@ class Slabs:
     Attributes
     ----------
     host : HostMemory, optional
-        None while there are no slabs.
+        None before `open` and after `close`.
     holds_parameters : bool
         Whether work has run, which loads resident parameters.
     """

@@ -2,7 +2,7 @@
 
 #include "outofcore/networks/rows.cuh"
 
-// dy times the derivative of an activation function whose results are y, in place; numbers as in on_cuda.py.
+// dy times the derivative of an activation function whose results are y, in place; numbers as in pointwise.py.
 extern "C" __global__ void
 activation_gradient(float* dy, Rows of_dy, const float* y, Rows of_y, int activation)
 {
