@@ -108,9 +108,9 @@ class Convolution:
 
     @property
     def alike(self) -> Convolution:
-        """The same of one image."""
-        x, y = ((replace(view, sizes=(1, *view.sizes[1:]))) for view in (self.x, self.y))
-        return replace(self, x=x, y=y)
+        """The same of one row of one image, without padding above and below."""
+        x, y = (View((1, view.sizes[1], 1, view.sizes[3]), (0, 0, 0, 0)) for view in (self.x, self.y))
+        return replace(self, x=x, y=y, before=(0, self.before[1]), after=(0, self.after[1]))
 
     @property
     def refused(self) -> frozenset[int]:

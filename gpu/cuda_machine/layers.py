@@ -20,9 +20,11 @@ _TRIED, _TRIED_PLAIN = 8, 24
 """Engines that are timed for a convolution; of float32 without TF32, the lists put slower ones first."""
 _MUCH_SLOWER, _LONG = 3, 0.5e-3
 """If the fastest engine takes longer than these seconds, so that launches do not matter, those that take so
-many times as long are slow with any number of images."""
-_HOPELESS, _LOADING = 3, 0.03
+many times as long are slow with any number of images and rows."""
+_HOPELESS, _LOADING = 2, 0.02
 """The first run of an engine that is timed takes less than so many times the least time and these seconds."""
+_STEADY = 2e-3
+"""Seconds of runs whose times differ little."""
 
 
 class Layers:
@@ -45,12 +47,12 @@ class Layers:
         self._engines: dict[tuple[int, Convolution, int], Engine] = {}
         self._graphs: list[tuple[int, Engines]] = []
         self._slow: dict[tuple[int, Convolution], set[int]] = {}
-        """The numbers of engines that were much slower than the fastest with some number of images."""
+        """The numbers of engines that were much slower than the fastest on some images or rows."""
 
     def choose(self, queue: Queue, of: Convolution, addresses: Addresses, workspace: Place) -> None:
         """Time the engines for a convolution on memory whose values do not matter, and keep the fastest.
 
-        Engines that were much slower with another number of images are not timed again.
+        Engines that were much slower with another number of images or rows are not timed again.
         """
         least, times = math.inf, dict[int, float]()
 
@@ -122,7 +124,10 @@ class Layers:
     def _seconds(
         self, queue: Queue, engine: Engine, addresses: Addresses, workspace: int, least: float
     ) -> float:
-        """The least time of an engine behind its first run, which loads it; or that of a long first one."""
+        """The time of an engine behind its first run, which loads it; or that of a long first one.
+
+        Of short ones it is the lesser of two.
+        """
         handle = self._handle(queue)
 
         def run() -> float:
@@ -132,7 +137,10 @@ class Layers:
             return time.perf_counter() - start
 
         first = run()
-        return first if first > _HOPELESS * least + _LOADING else min(run(), run())
+        if first > _HOPELESS * least + _LOADING:
+            return first
+        found = run()
+        return found if found > _STEADY else min(found, run())
 
 
 def _no_engine(of: Convolution, device: int, workspace: int) -> RoutineError:
