@@ -183,6 +183,8 @@ def test_the_planner_fits_each_budget_and_does_not_change_a_bit(name: str, accum
         check_segments(plan, accumulation=accumulation)
         assert plan.device.nbytes <= budget
         assert accumulation or not plan.accumulates
+        options |= {"parameters": "device" if plan.resident else "host", "depth": plan.depth}
+        options |= {"segments": plan.segments, "on_device": plan.on_device}
         assert same_bits(sample.trained(Machine(seed=3, jitter=20.0), budget=budget, **options), expected)
 
 

@@ -19,6 +19,8 @@ from gpu.outofcore.workspace import aligned
 
 LEAST_GAIN = 2e-4
 TRIES, KICKS = 4, 12
+ROUNDS = (2, 8)
+"""The most changes of a round, each of a search: neither finds the best plan of every network."""
 RESULTS: tuple[Result, ...] = get_args(Result)
 Change: TypeAlias = tuple[int, Segment, tuple[tuple[Key, bool], ...]]
 """The index of a segment, the segment in its place, and keys with whether they are on the device then."""
@@ -81,26 +83,35 @@ class Improvement:
     def __init__(self, plan: TrainingPlan, cuts: Cuts, free: int) -> None:
         self._plan, self._cuts, self._free = plan, cuts, free
         self._sizes: dict[Key, int] = {}
+        self._most = ROUNDS[0]
 
     def best(self, plan: TrainingPlan) -> TrainingPlan:
         """The best plan found from one on, which keeps nothing on the device."""
-        trial = self._packed(_as_trial(plan))
-        if trial is None:
+        start = self._packed(_as_trial(plan))
+        if start is None:
             return plan
-        trial = self._improved(trial, lambda change: not any(is_there for _, is_there in change[2]))
-        return self._kicked(self._improved(trial)).cut()
+        found = dict[float, Trial]()
+        for self._most in ROUNDS:
+            trial = self._improved(start)
+            if trial.seconds not in found:
+                found[trial.seconds] = self._kicked(trial)
+        return min(found.values(), key=lambda trial: trial.seconds).cut()
 
     def _improved(self, trial: Trial, is_tried: Callable[[Change], bool] = lambda change: True) -> Trial:
-        """The plan after some of the changes, the best first, as long as one helps."""
+        """The plan after the best changes of each round, as long as one helps."""
         while True:
             enough, found = trial.enough, list[tuple[float, Change]]()
             for change in filter(is_tried, _changes(trial.plan)):
                 other = self._tried(trial, change, enough)
                 if other is not None:
                     found.append((other.seconds, change))
+            left = self._most
             for _, change in sorted(found, key=lambda one: one[0]):
                 other = self._tried(trial, change, trial.enough)
-                trial = (other and self._packed(other, trial.enough)) or trial
+                if better := other and self._packed(other, trial.enough):
+                    trial, left = better, left - 1
+                if not left:
+                    break
             if trial.seconds > enough:
                 return trial
 
