@@ -23,6 +23,13 @@ Argument: TypeAlias = bytes | float | int | np.generic
 Source: TypeAlias = tuple[str, str]
 """A ``.cu`` file, whose path is relative to ``gpu/``, and a macro, or ""."""
 
+THREADS = 256
+_FEWEST, _MOST = 8, 32
+"""Pixels of a thread: more as long as there are enough blocks, because each thread begins with what its
+plane needs."""
+_ENOUGH, _MOST_PARTS = 16384, 65535
+"""Blocks, for the multiprocessors of any GPU to be busy to the end."""
+
 
 class Kernels:
     """The kernels of a machine.
@@ -83,6 +90,18 @@ class Kernels:
             for part in ("MAJOR", "MINOR")
         )
         return major, minor
+
+
+def over_pixels(planes: int, pixels: int) -> tuple[Dim, Dim]:
+    """The grid and the block of a kernel by ``pixels.cuh``: of each plane some parts, if it has many pixels.
+
+    >>> over_pixels(64, 224 * 224), over_pixels(1 << 20, 14 * 14)
+    (((64, 25, 1), (256, 1, 1)), ((1048576, 1, 1), (224, 1, 1)))
+    """
+    threads = min(THREADS, -(-pixels // 32) * 32)
+    least, most = (-(-pixels // (threads * each)) for each in (_MOST, _FEWEST))
+    parts = min(max(least, -(-_ENOUGH // planes)), most, _MOST_PARTS)
+    return (planes, parts, 1), (threads, 1, 1)
 
 
 def packed(argument: Argument) -> bytes:

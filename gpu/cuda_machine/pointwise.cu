@@ -2,7 +2,7 @@
 //
 //   -DELEMENT_FLOAT32, -DELEMENT_FLOAT16, -DELEMENT_BFLOAT16    the type of all numbers
 
-typedef long long Index;
+#include "cuda_machine/pixels.cuh"
 
 #if defined(ELEMENT_FLOAT32)
 typedef float Element;
@@ -54,9 +54,10 @@ finish(Element* y, const Element* bias, Index count, int length, int channels, i
     const Index start = (Index)blockIdx.x * length;
     const int end = count - start < length ? (int)(count - start) : length;
     const float of_row = bias && !is_last ? number(bias[blockIdx.x % channels]) : 0;
-    for (int i = blockIdx.y * blockDim.x + threadIdx.x; i < end; i += gridDim.y * blockDim.x) {
+    const auto write = [=](int i, Element read) {
         const float addend = bias && is_last ? number(bias[i % channels]) : of_row;
-        const float x = number(y[start + i]);
+        const float x = number(read);
         y[start + i] = rounded(activated(bias ? x + addend : x, activation));
-    }
+    };
+    each_pixel(end, [=](int i) { return y[start + i]; }, write);
 }

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpu.cuda_machine.convolutions import View
+from gpu.cuda_machine.kernels import over_pixels
 
 if TYPE_CHECKING:
     from gpu.cuda_machine.queues import Queue
 
 ACTIVATIONS = {"": 0, "relu": 1, "tanh": 2, "sigmoid": 3}
 """Their numbers in kernels."""
-_THREADS, _MOST_PARTS = 256, 65535
 _ROW = 4096
 """The numbers of all channels that a block has at least."""
 
@@ -24,13 +24,13 @@ def finish(queue: Queue, of: View, dtype: str, result: int, bias: int, activatio
     (_, channels, height, width), count = of.sizes, math.prod(of.sizes)
     is_last = of.strides[1] == 1 and channels > 1
     length = channels * -(-_ROW // channels) if is_last else height * width
-    parts = min(-(-length // _THREADS), _MOST_PARTS)
+    grid, block = over_pixels(-(-count // length), length)
     sizes = np.int64(count), length, channels, int(is_last), ACTIVATIONS[activation]
     queue.launch(
         "cuda_machine/pointwise.cu",
         "finish",
-        (-(-count // length), parts, 1),
-        (_THREADS, 1, 1),
+        grid,
+        block,
         np.uint64(result),
         np.uint64(bias),
         *sizes,

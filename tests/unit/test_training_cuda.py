@@ -90,11 +90,12 @@ def test_without_rates_those_of_stages_are_measured(gpus, tmp_path: Any, monkeyp
     with CudaMachine() as machine, sample.trainer(machine) as trainer:
         rates: Any = trainer.explain().rates
         weighty = [stage for stage in sample.network.stages if stage.has_weights]
-        assert {kind for kind, _ in rates.stages} == {
+        assert {kind for kind, _ in rates.stages} > {
             f"{stage.name} {action}" for stage in weighty for action in ("forward", "data", "filters")
         }
         assert all(rates.of(kind) == of and of[1] > 0 for kind, of in rates.stages)
-        assert rates.of("") == (rates.launch_seconds, rates.operations_per_second)
+        assert rates.of("activation") == (rates.launch_seconds, rates.operations_per_second)
+        assert rates.of("moments")[1] == pytest.approx(3 * rates.operations_per_second)
         assert trainer.step(sample.x, sample.labels) > 0
         assert trainer.statistics.predicted_seconds > 0
     assert made.is_clean()

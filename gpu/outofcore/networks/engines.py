@@ -27,13 +27,24 @@ if TYPE_CHECKING:
 ROUTINES = {"forward": "conv2d", "data": "conv2d_backward_data", "filters": "conv2d_backward_filter"}
 """The routine of each operation of stages with weights."""
 ITEM = 4
+_LAUNCH_SECONDS = 1e-5
 _PROBE_BYTES = 1 << 30
-_TIMES = 3
+_TIMES, _RUNS = 3, 8
 _FINISH_BYTES, _SUM_BYTES, _ADD_BYTES = 8, 4, 20
 """What routines beside cuDNN's move: for each result, bias and activation, and the gradient of the bias;
 for each weight, sums of terms."""
 _MOVED_BYTES = 6
-"""Of other routines for each operation: they have two for a number that they read twice and write."""
+"""Of routines that only move memory, for each operation: they have two where they read two and write one."""
+_OTHERS = {
+    "moments": 2,
+    "batch_norm forward": 8,
+    "batch_norm filters": 8,
+    "max_pool forward": 5,
+    "max_pool data": 9,
+    "average_pool forward": 5,
+    "average_pool data": 5,
+}
+"""Of those that move other bytes, by their kind; windows of pooling have 2 x 2 pixels."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +116,10 @@ def workspace_bytes(phase: Phase, op: Op, engines: Engines) -> int:
     problem = problem_of(stage, op.action, images, engines)
     planes = images * stage.filters[1] * stage.groups
     engine = workspace_of(problem, nbytes, planes, rows if count > 1 else None, images)
-    return engine if op.action != "filters" else aligned(nbytes["w"]) + max(engine, sums)
+    if op.action != "filters":
+        return engine
+    without_gaps = aligned(nbytes["y"]) if count > 1 else 0
+    return aligned(nbytes["w"]) + max(engine + without_gaps, sums)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -151,22 +165,23 @@ def step_rates(
                 seconds += math.prod(stage.filters) * _ADD_BYTES / bandwidth
             moved = {"forward": _FINISH_BYTES, "filters": _SUM_BYTES}.get(action, 0)
             found[kind_of(stage, action)] = seconds, 1 / (1 / rate + moved / bandwidth / each)
+    moving = {kind: (_LAUNCH_SECONDS, bandwidth / nbytes) for kind, nbytes in _OTHERS.items()}
     return StepRates(
         links.in_seconds,
         links.in_bytes_per_second,
         links.out_seconds,
         links.out_bytes_per_second,
-        1e-5,
+        _LAUNCH_SECONDS,
         bandwidth / _MOVED_BYTES,
         both_bytes_per_second=links.both_bytes_per_second,
         column_seconds=links.column_seconds,
-        stages=tuple(found.items()),
+        stages=tuple((found | moving).items()),
     )
 
 
 def kind_of(stage: Stage, action: str) -> str:
     """The kind of a stage's routine, by which its rate is found."""
-    return f"{stage.name} {action}" if stage.has_weights and action in ROUTINES else ""
+    return f"{stage.name if stage.has_weights else stage.kind} {action}"
 
 
 def _memory_bandwidth(machine: CudaMachine, budget: int) -> float:
@@ -177,5 +192,9 @@ def _memory_bandwidth(machine: CudaMachine, budget: int) -> float:
         y, dy = (Tile(memory, at * ITEM * count, count, 1, count, np.dtype(np.float32)) for at in range(2))
         routine = ActivationGradient("relu_gradient", (dy, y), (dy,), (), 2.0 * count, "relu")
         stream = machine.stream(0)
-        seconds = min(seconds_of(machine, lambda: machine.launch(stream, routine), _TIMES))
-    return 3 * ITEM * count / seconds
+
+        def work() -> None:
+            for _ in range(_RUNS):
+                machine.launch(stream, routine)
+
+        return _RUNS * 3 * ITEM * count / min(seconds_of(machine, work, _TIMES))

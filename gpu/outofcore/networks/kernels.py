@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from gpu.machine import Routine, Tile
-from gpu.outofcore.networks.engines import kind_of
 from gpu.outofcore.networks.layers import SGD
 from gpu.outofcore.networks.memory import Held, Space
 from gpu.outofcore.networks.phases import LABELS, LOSS, Key, Op, Phase, Piece
@@ -46,32 +45,32 @@ class Kernels:
 
     def routine(self, op: Op, piece: Piece, number: int) -> Routine:
         """The routine of an operation."""
-        operations = self._phase.operations(op, len(piece.images), self._phase.worked(op, piece.strip))
-        at = _At(self._space, piece, number)
+        phase = self._phase
+        operations = phase.operations(op, len(piece.images), phase.worked(op, piece.strip))
+        at = _At(self._space, piece, number, {"operations": operations, "kind": phase.rate_kind(op)})
         if op.action == "forward":
             stage = self._stages[op.key.tensor - 1]
             if stage.kind == "batch_norm":
-                return self._norm(stage, at, operations)
-            return (self._convolution if stage.has_weights else self._pool)(stage, at, operations)
+                return self._norm(stage, at)
+            return (self._convolution if stage.has_weights else self._pool)(stage, at)
         if op.action == "filters":
             stage = self._stages[op.key.tensor - 1]
-            return (self._filters if stage.has_weights else self._scales)(stage, at, operations)
+            return (self._filters if stage.has_weights else self._scales)(stage, at)
         if op.action in ("moments", "norm"):
             stage = self._stages[op.key.tensor]
-            return (self._moments if op.action == "moments" else self._norm_data)(stage, at, operations)
+            return (self._moments if op.action == "moments" else self._norm_data)(stage, at)
         if op.action == "activation":
-            return self._activation(op.key.tensor, at, operations)
+            return self._activation(op.key.tensor, at)
         if op.action == "loss":
-            return self._loss(at, operations)
+            return self._loss(at)
         stage = self._stages[op.key.tensor]
         if stage.has_weights:
-            return self._data(stage, at, operations)
-        return (self._max_pool if stage.kind == "max_pool" else self._average_pool)(stage, at, operations)
+            return self._data(stage, at)
+        return (self._max_pool if stage.kind == "max_pool" else self._average_pool)(stage, at)
 
-    def _how(self, stage: Stage, action: str) -> dict[str, Any]:
-        """What concerns rates and GPUs."""
+    def _how(self, stage: Stage) -> dict[str, Any]:
+        """What concerns GPUs."""
         return {
-            "kind": kind_of(stage, action),
             "workspace": self._space.workspace,
             "transforms": self._plan.engines.transform(stage),
             "tf32": self._plan.engines.tf32,
@@ -79,7 +78,7 @@ class Kernels:
 
     # ----------------------------------------------------------------------------------------- forward
 
-    def _convolution(self, stage: Stage, at: _At, operations: float) -> Routine:
+    def _convolution(self, stage: Stage, at: _At) -> Routine:
         x, y = at.x(stage.number - 1), at.x(stage.number)
         w, _, _ = self._space.parameter(f"{stage.name}.w")
         bias, _, _ = self._space.parameter(f"{stage.name}.bias")
@@ -94,24 +93,24 @@ class Kernels:
             updates=False,
             bias=bias,
             activation=stage.activation,
-            operations=operations,
-            **self._how(stage, "forward"),
+            **at.costs,
+            **self._how(stage),
         )
 
-    def _pool(self, stage: Stage, at: _At, operations: float) -> Routine:
+    def _pool(self, stage: Stage, at: _At) -> Routine:
         x, y = at.x(stage.number - 1), at.x(stage.number)
         return Pool(
             stage.kind,
             (x.tile(x.rows),),
             (y.tile(y.rows),),
             (x.shape(x.rows), y.shape(y.rows)),
-            operations,
-            stage,
-            stage.window(x.rows, y.rows),
-            y.rows,
+            stage=stage,
+            window=stage.window(x.rows, y.rows),
+            outputs=y.rows,
+            **at.costs,
         )
 
-    def _norm(self, stage: Stage, at: _At, operations: float) -> Routine:
+    def _norm(self, stage: Stage, at: _At) -> Routine:
         x, y = at.x(stage.number - 1), at.x(stage.number)
         sums = self._space.moments(stage.number)[0]
         w, bias = (self._space.parameter(f"{stage.name}.{name}")[0] for name in ("w", "bias"))
@@ -120,25 +119,31 @@ class Kernels:
             (x.tile(y.rows), sums, w, bias),
             (y.tile(y.rows),),
             (x.shape(y.rows), y.shape(y.rows)),
-            operations,
-            stage,
-            self._count(stage),
+            stage=stage,
+            count=self._count(stage),
+            **at.costs,
         )
 
-    def _moments(self, stage: Stage, at: _At, operations: float) -> Routine:
+    def _moments(self, stage: Stage, at: _At) -> Routine:
         x, rows = at.x(stage.number - 1), at.piece.strip.owned[stage.number - 1]
         sums = self._space.moments(stage.number)[0]
         starts = at.piece.images.start == 0 and rows.start == 0
         reads = (x.tile(rows), *(() if starts else (sums,)))
         return Moments(
-            "moments", reads, (sums,), (x.shape(rows),), operations, starts, workspace=self._space.workspace
+            "moments",
+            reads,
+            (sums,),
+            (x.shape(rows),),
+            starts=starts,
+            workspace=self._space.workspace,
+            **at.costs,
         )
 
     def _count(self, stage: Stage) -> int:
         """The pixels of a channel in the whole batch."""
         return self._plan.batch * stage.shape[1] * stage.shape[2]
 
-    def _loss(self, at: _At, operations: float) -> Routine:
+    def _loss(self, at: _At) -> Routine:
         last = len(self._stages)
         x, g = at.x(last), at.g(last)
         return Loss(
@@ -146,13 +151,13 @@ class Kernels:
             (x.columns(), at.tile(LABELS)),
             (g.columns(), at.tile(LOSS)),
             (),
-            operations,
-            self._plan.batch,
+            batch=self._plan.batch,
+            **at.costs,
         )
 
     # ---------------------------------------------------------------------------------------- backward
 
-    def _filters(self, stage: Stage, at: _At, operations: float) -> Routine:
+    def _filters(self, stage: Stage, at: _At) -> Routine:
         x, g = at.x(stage.number - 1), at.g(stage.number)
         outputs = at.piece.strip.owned[stage.number]
         rows = read_rows(stage, outputs, self._plan.network.shape(stage.number - 1)[1])
@@ -163,14 +168,14 @@ class Kernels:
             (x.tile(rows), g.tile(outputs), *(() if starts else sums)),
             sums,
             (_as_read(stage, x.shape(rows)), g.shape(outputs)),
-            operations,
-            stage,
-            stage.window(*_ranges(stage, rows, outputs)),
-            starts,
-            **self._how(stage, "filters"),
+            stage=stage,
+            window=stage.window(*_ranges(stage, rows, outputs)),
+            starts=starts,
+            **at.costs,
+            **self._how(stage),
         )
 
-    def _scales(self, stage: Stage, at: _At, operations: float) -> Routine:
+    def _scales(self, stage: Stage, at: _At) -> Routine:
         x, g = at.x(stage.number - 1), at.g(stage.number)
         rows = at.piece.strip.owned[stage.number]
         moments, *sums = self._space.moments(stage.number)
@@ -181,14 +186,14 @@ class Kernels:
             (x.tile(rows), g.tile(rows), moments, w, *(() if starts else sums)),
             tuple(sums),
             (x.shape(rows), g.shape(rows)),
-            operations,
-            stage,
-            self._count(stage),
-            starts,
+            stage=stage,
+            count=self._count(stage),
+            starts=starts,
             workspace=self._space.workspace,
+            **at.costs,
         )
 
-    def _norm_data(self, stage: Stage, at: _At, operations: float) -> Routine:
+    def _norm_data(self, stage: Stage, at: _At) -> Routine:
         g, x, below = at.g(stage.number), at.x(stage.number - 1), at.g(stage.number - 1)
         rows = below.rows
         return NormGradient(
@@ -196,12 +201,12 @@ class Kernels:
             (g.tile(rows), x.tile(rows), *self._space.moments(stage.number)),
             (below.tile(rows),),
             (g.shape(rows), x.shape(rows), below.shape(rows)),
-            operations,
-            stage,
-            self._count(stage),
+            stage=stage,
+            count=self._count(stage),
+            **at.costs,
         )
 
-    def _data(self, stage: Stage, at: _At, operations: float) -> Routine:
+    def _data(self, stage: Stage, at: _At) -> Routine:
         below, g = at.g(stage.number - 1), at.g(stage.number)
         w, _, _ = self._space.parameter(f"{stage.name}.w")
         return StageRoutine(
@@ -214,11 +219,11 @@ class Kernels:
             updates=False,
             bias=None,
             activation=None,
-            operations=operations,
-            **self._how(stage, "data"),
+            **at.costs,
+            **self._how(stage),
         )
 
-    def _max_pool(self, stage: Stage, at: _At, operations: float) -> Routine:
+    def _max_pool(self, stage: Stage, at: _At) -> Routine:
         below, g, x = at.g(stage.number - 1), at.g(stage.number), at.x(stage.number - 1)
         height = self._plan.network.shape(stage.number - 1)[1]
         rows = hull(read_rows(stage, g.rows, height), below.rows)
@@ -227,32 +232,34 @@ class Kernels:
             (g.tile(g.rows), x.tile(rows)),
             (below.tile(below.rows),),
             (g.shape(g.rows), x.shape(rows), below.shape(below.rows)),
-            operations,
-            stage,
-            stage.window(rows, g.rows),
-            below.rows.start - rows.start,
+            stage=stage,
+            window=stage.window(rows, g.rows),
+            skip=below.rows.start - rows.start,
+            of_relu=stage.number > 1 and self._stages[stage.number - 2].activation == "relu",
+            **at.costs,
         )
 
-    def _average_pool(self, stage: Stage, at: _At, operations: float) -> Routine:
+    def _average_pool(self, stage: Stage, at: _At) -> Routine:
         below, g = at.g(stage.number - 1), at.g(stage.number)
         return AveragePoolGradient(
             "average_pool_gradient",
             (g.tile(g.rows),),
             (below.tile(below.rows),),
             (g.shape(g.rows), below.shape(below.rows)),
-            operations,
-            stage,
-            stage.window(below.rows, g.rows),
-            g.rows,
+            stage=stage,
+            window=stage.window(below.rows, g.rows),
+            outputs=g.rows,
+            **at.costs,
         )
 
-    def _activation(self, tensor: int, at: _At, operations: float) -> Routine:
+    def _activation(self, tensor: int, at: _At) -> Routine:
         x, g = at.x(tensor), at.g(tensor)
         activation = self._stages[tensor - 1].activation
         assert activation is not None
         tile = g.tile(g.rows)
         reads = tile, x.tile(g.rows)
-        return ActivationGradient(f"{activation}_gradient", reads, (tile,), (), operations, activation)
+        name = f"{activation}_gradient"
+        return ActivationGradient(name, reads, (tile,), (), activation=activation, **at.costs)
 
 
 def update_of(tiles: tuple[Tile, Tile, Tile], sgd: SGD) -> Update:
@@ -271,10 +278,10 @@ def update_of(tiles: tuple[Tile, Tile, Tile], sgd: SGD) -> Update:
 
 
 class _At:
-    """The tensors of a piece."""
+    """The tensors of a piece, and what concerns the rate of the routine."""
 
-    def __init__(self, space: Space, piece: Piece, number: int) -> None:
-        self._space, self.piece, self._number = space, piece, number
+    def __init__(self, space: Space, piece: Piece, number: int, costs: dict[str, Any]) -> None:
+        self._space, self.piece, self._number, self.costs = space, piece, number, costs
 
     def x(self, tensor: int) -> Held:
         """An activation."""

@@ -27,17 +27,22 @@ struct Moments {
 
 enum : int { threads = 256 };
 
-// Block (channel, part) sums its part of the images, of which threads y, y + blockDim.y, … take one each.
+// Block (channel, y, z) sums part z of the pixels of part y of the images, of which threads t, t + blockDim.y, …
+// take one each.
 template <class Terms> __device__ inline void sum_of_channel(Terms terms, int images, int pixels, Pair* parts)
 {
     const Index begin = (Index)images * blockIdx.y / gridDim.y, end = (Index)images * (blockIdx.y + 1) / gridDim.y;
+    const int first = (Index)pixels * blockIdx.z / gridDim.z, last = (Index)pixels * (blockIdx.z + 1) / gridDim.z;
     Pair sum = {0, 0};
-    for (Index image = begin + threadIdx.y; image < end; image += blockDim.y)
-        for (int pixel = threadIdx.x; pixel < pixels; pixel += blockDim.x) {
-            const Pair term = terms(image * gridDim.x + blockIdx.x, pixel);
+    for (Index image = begin + threadIdx.y; image < end; image += blockDim.y) {
+        const Index of = image * gridDim.x + blockIdx.x;
+#pragma unroll 4
+        for (int pixel = first + threadIdx.x; pixel < last; pixel += blockDim.x) {
+            const Pair term = terms(of, pixel);
             sum.first += term.first;
             sum.second += term.second;
         }
+    }
     __shared__ Pair sums[threads];
     const int thread = threadIdx.y * blockDim.x + threadIdx.x;
     sums[thread] = sum;
@@ -48,7 +53,7 @@ template <class Terms> __device__ inline void sum_of_channel(Terms terms, int im
             sums[thread].second += sums[thread + half].second;
         }
     }
-    if (thread == 0) parts[(Index)blockIdx.x * gridDim.y + blockIdx.y] = sums[0];
+    if (thread == 0) parts[((Index)blockIdx.x * gridDim.y + blockIdx.y) * gridDim.z + blockIdx.z] = sums[0];
 }
 
 // Add the parts of each channel to its sums, or let them start there. A weight is kept as `kept`.
@@ -72,8 +77,7 @@ extern "C" __global__ void __launch_bounds__(threads)
 bias_gradient(const float* dy, Rows of, int images, Pair* parts)
 {
     sum_of_channel(
-        [=](Index plane, int pixel) { return Pair{dy[plane * of.apart + pixel], 0}; }, images, of.height * of.width,
-        parts);
+        [=](Index plane, int pixel) { return Pair{dy[plane * of.apart + pixel], 0}; }, images, of.count(), parts);
 }
 
 extern "C" __global__ void __launch_bounds__(threads)
@@ -84,7 +88,7 @@ moments(const float* x, Rows of, int images, Pair* parts)
             const double found = x[plane * of.apart + pixel];
             return Pair{found, found * found};
         },
-        images, of.height * of.width, parts);
+        images, of.count(), parts);
 }
 
 extern "C" __global__ void __launch_bounds__(threads) norm_parameter_gradient(
@@ -96,7 +100,7 @@ extern "C" __global__ void __launch_bounds__(threads) norm_parameter_gradient(
             const double gradient = dy[plane * of_y.apart + pixel];
             return Pair{gradient * by.normalized(x[plane * of_x.apart + pixel]), gradient};
         },
-        images, of_x.height * of_x.width, parts);
+        images, of_x.count(), parts);
 }
 
 // The activation functions, by their numbers in pointwise.py.
@@ -117,8 +121,10 @@ batch_norm(const float* x, Rows of_x, float* y, Rows of_y, const double* sums, B
     const Moments by(sums, batch, channel, channels);
     x += plane() * of_x.apart;
     y += plane() * of_y.apart;
-    for (int i = first_pixel(); i < of_y.height * of_y.width; i = next_pixel(i))
-        y[i] = (float)activated(gamma[channel] * by.normalized(x[i]) + beta[channel], activation);
+    const double weight = gamma[channel], bias = beta[channel];
+    each_pixel(
+        of_y.count(), [=](int i) { return x[i]; },
+        [=](int i, float pixel) { y[i] = (float)activated(weight * by.normalized(pixel) + bias, activation); });
 }
 
 // `weights` and `biases` are the gradients by both over the whole batch, `gamma` the weight before its update.
@@ -133,6 +139,9 @@ batch_norm_gradient(const float* dy, Rows of_y, const float* x, Rows of_x, float
     dy += plane() * of_y.apart;
     x += plane() * of_x.apart;
     dx += plane() * of_dx.apart;
-    for (int i = first_pixel(); i < of_dx.height * of_dx.width; i = next_pixel(i))
-        dx[i] = (float)(factor * (dy[i] - (bias + by.normalized(x[i]) * weight) * of_pixel));
+    each_pixel(
+        of_dx.count(), [=](int i) { return float2{x[i], dy[i]}; },
+        [=](int i, float2 read) {
+            dx[i] = (float)(factor * (read.y - (bias + by.normalized(read.x) * weight) * of_pixel));
+        });
 }

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu.cuda_machine.kernels import Argument
+from gpu.cuda_machine.kernels import Argument, over_pixels
+from gpu.cuda_machine.memory import Place
 from gpu.cuda_machine.pointwise import ACTIVATIONS
-from gpu.cuda_machine.queues import Queue
+from gpu.cuda_machine.queues import Queue, Volume
 from gpu.machine import Tile
 from gpu.outofcore.on_cuda import choose_engine, queue_routine
 from gpu.outofcore.routines import TileRoutine
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 THREADS = 256
 BLOCKS = 2048
 """So many blocks share sums, if there are as many images."""
-_PIXELS = 8
-"""Of a thread, if there are many: each computes first what batch normalization needs of its channel."""
 _PAIR = 16
 """Bytes of two sums."""
 _MOST_PARTS = 65535
@@ -58,14 +57,14 @@ def queue_max_pool_gradient(queue: Queue, of: routines.MaxPoolGradient) -> None:
     """Queue the gradient of max pooling."""
     tiles = zip((*of.reads, *of.writes), of.shapes, strict=True)
     arrays = [one for tile, shape in tiles for one in _planes(queue, tile, shape)]
-    (_, _, rows, columns), dx = of.shapes[0], of.shapes[2]
-    stride, filters = of.window.stride, of.stage.filters[2:]
-    covered = rows * stride[0], columns * stride[1]
-    if stride == filters and of.window.offset == (0, 0) and of.skip == 0 and covered == dx[2:]:
-        name = "max_pool_gradient_of_parts"
-        _over_pixels(queue, "pooling", name, of.reads[0], *arrays, _windows(of))
+    (_, _, rows, columns), dx, relu = of.shapes[0], of.shapes[2], int(of.of_relu)
+    is_even = all(tile.stride % 2 == tile.offset % 8 == 0 for tile in (of.reads[1], of.writes[0]))
+    is_apart = of.window.stride == of.stage.filters[2:] == (2, 2) and of.window.offset == (0, 0)
+    if is_apart and is_even and of.skip == 0 and (2 * rows, 2 * columns) == dx[2:]:
+        _over_pixels(queue, "pooling", "max_pool_gradient_of_pairs", of.reads[0], *arrays, relu)
     else:
-        _over_pixels(queue, "pooling", "max_pool_gradient", of.writes[0], *arrays, _windows(of), of.skip)
+        last = _windows(of), relu, of.skip
+        _over_pixels(queue, "pooling", "max_pool_gradient", of.writes[0], *arrays, *last)
 
 
 def queue_average_pool_gradient(queue: Queue, of: routines.AveragePoolGradient) -> None:
@@ -110,33 +109,42 @@ def _joined(tile: Tile, tiles: tuple[Tile, ...]) -> Tile:
 def queue_filter_gradient(queue: Queue, of: routines.FilterGradient) -> None:
     """Queue the gradients by filters, in float32, and by the bias; both are added to sums."""
     weights, bias = of.writes
-    terms, engine = _terms(of)
+    terms, dy, engine = _terms(of)
+    if dy is not of.reads[1]:
+        _pack(queue, of.reads[1], dy)
     queue_routine(queue, engine)
     count = terms.rows
     where = queue.address(terms), queue.address(weights)
     _over_elements(queue, "add_terms", count, *map(np.uint64, where), np.int64(count), int(of.starts))
-    dy = _planes(queue, of.reads[1], of.shapes[1])
-    _sum(queue, of, "bias_gradient", of.shapes[1], dy, (queue.address(bias), 0))
+    planes = _planes(queue, of.reads[1], of.shapes[1])
+    _sum(queue, of, "bias_gradient", of.shapes[1], planes, (queue.address(bias), 0))
 
 
 def choose_filter_gradient(queue: Queue, of: routines.FilterGradient) -> None:
     """Choose the engine of the gradient by filters."""
-    choose_engine(queue, _terms(of)[1])
+    choose_engine(queue, _terms(of)[2])
 
 
-def _terms(of: routines.FilterGradient) -> tuple[Tile, TileRoutine]:
-    """The terms of a piece, in the workspace, and the routine that computes them."""
-    filters, space = of.stage.filters, of.workspace
+def _terms(of: routines.FilterGradient) -> tuple[Tile, Tile, TileRoutine]:
+    """The terms of a piece, in the workspace; dy without gaps, there too; the routine that computes them.
+
+    Engines take up to twice as long for planes with gaps: those of strips of rows.
+    """
+    filters, space, dy = of.stage.filters, of.workspace, of.reads[1]
     assert space is not None
     count = math.prod(filters)
     terms = replace(space, rows=count, stride=count)
     start = aligned(terms.nbytes)
+    if dy.stride != dy.rows and dy.columns > 1:
+        place = space.offset + start
+        dy = replace(dy, memory=space.memory, offset=place, stride=dy.rows)
+        start += aligned(dy.nbytes)
     rest = (space.nbytes - start) // space.dtype.itemsize
     engine = TileRoutine(
         name="conv2d_backward_filter",
         window=of.window,
         layout="NCHW",
-        operands=(of.reads[0], of.reads[1]),
+        operands=(of.reads[0], dy),
         output=terms,
         shapes=(of.shapes[0], of.shapes[1], filters),
         updates=False,
@@ -147,7 +155,15 @@ def _terms(of: routines.FilterGradient) -> tuple[Tile, TileRoutine]:
         tf32=of.tf32,
         workspace=replace(space, offset=space.offset + start, rows=rest, stride=rest),
     )
-    return terms, engine
+    return terms, dy, engine
+
+
+def _pack(queue: Queue, source: Tile, target: Tile) -> None:
+    """Queue a copy of planes within the device."""
+    item, planes = source.dtype.itemsize, source.columns
+    begin = Place(queue.address(source), source.stride * item)
+    end = Place(queue.address(target), target.stride * item)
+    queue.copy_volume(begin, end, source.rows * item, Volume(1, planes, planes, planes))
 
 
 # --------------------------------------------------------------------------------------------------
@@ -237,9 +253,8 @@ def _planes(queue: Queue, tile: Tile, shape: tuple[int, int, int, int]) -> tuple
 
 def _over_pixels(queue: Queue, source: str, name: str, written: Tile, *args: Argument) -> None:
     """Queue a kernel whose blocks share planes, and their pixels if there are many."""
-    threads = min(THREADS, -(-written.rows // 32) * 32)
-    parts = min(-(-written.rows // (threads * _PIXELS)), _MOST_PARTS)
-    queue.launch(_source(source), name, (written.columns, parts, 1), (threads, 1, 1), *args)
+    grid, block = over_pixels(written.columns, written.rows)
+    queue.launch(_source(source), name, grid, block, *args)
 
 
 def _over_elements(queue: Queue, name: str, count: int, *args: Argument) -> None:
@@ -259,15 +274,15 @@ def _sum(
     """Queue sums of each channel: of parts of the images in the workspace, which are added in order."""
     images, channels, rows, columns = shape
     assert of.workspace is not None
-    parts, across = (
-        np.uint64(queue.address(of.workspace)),
-        min(1 << (rows * columns - 1).bit_length(), THREADS),
-    )
-    count = max(min(images, -(-BLOCKS // channels), _MOST_PARTS), 1)
-    block = across, THREADS // across, 1
-    queue.launch(_source("norms"), name, (channels, count, 1), block, *arguments, images, parts)
+    pixels, most = rows * columns, -(-BLOCKS // channels)
+    parts, across = np.uint64(queue.address(of.workspace)), min(1 << (pixels - 1).bit_length(), THREADS)
+    of_images = max(min(images, most, _MOST_PARTS), 1)
+    of_pixels = max(min(most // of_images, pixels // THREADS), 1)
+    grid, block = (channels, of_images, of_pixels), (across, THREADS // across, 1)
+    queue.launch(_source("norms"), name, grid, block, *arguments, images, parts)
     where, more = map(np.uint64, sums), map(np.uint64, weight)
     grid, last = (-(-channels // THREADS), 1, 1), (channels, int(of.starts), *more)
+    count = of_images * of_pixels
     queue.launch(_source("norms"), "add_parts", grid, (THREADS, 1, 1), parts, count, *where, *last)
 
 

@@ -268,7 +268,11 @@ class Phase:
             yield from self._copies("store", Key("g", self.tensors.below))
 
     def _activation(self, gradient: Key) -> Iterator[Op]:
-        if gradient.tensor and self.network.stages[gradient.tensor - 1].activation:
+        """The gradient of an activation function; that of max pooling takes relu's with it."""
+        stages, tensor = self.network.stages, gradient.tensor
+        activation = stages[tensor - 1].activation if tensor else None
+        is_pooled = tensor < len(stages) and stages[tensor].kind == "max_pool"
+        if activation and not (activation == "relu" and is_pooled):
             yield Op("activation", gradient)
 
     def _copies(self, action: Action, key: Key) -> Iterator[Op]:
@@ -389,7 +393,7 @@ class Phase:
 
     def rate_kind(self, op: Op) -> str:
         """The kind of an operation's routine, by which its rate is found."""
-        return kind_of(self.stage(op), op.action) if op.action in ROUTINES else ""
+        return kind_of(self.stage(op), op.action) if op.action in ROUTINES else op.action
 
     def stage(self, op: Op) -> Stage:
         """The stage of an operation: of gradients by what it reads, and of its moments, the one behind."""

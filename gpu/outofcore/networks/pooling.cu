@@ -60,45 +60,62 @@ extern "C" __global__ void max_pool(const float* x, Rows of_x, float* y, Rows of
 {
     x += plane() * of_x.apart;
     y += plane() * of_y.apart;
-    for (int i = first_pixel(); i < of_y.height * of_y.width; i = next_pixel(i))
+    for (int i = first_pixel(); i < of_y.count(); i = next_pixel(i))
         y[i] = x[largest(x, of_x, of, i / of_y.width, i % of_y.width)];
 }
 
-// dx begins `skip` rows below x.
-extern "C" __global__ void
-max_pool_gradient(const float* dy, Rows of_y, const float* x, Rows of_x, float* dx, Rows of_dx, Windows of, int skip)
+// dx begins `skip` rows below x. With `of_relu` pixels are results of relu, whose gradient follows.
+extern "C" __global__ void max_pool_gradient(
+    const float* dy, Rows of_y, const float* x, Rows of_x, float* dx, Rows of_dx, Windows of, int of_relu, int skip)
 {
     dy += plane() * of_y.apart;
     x += plane() * of_x.apart;
     dx += plane() * of_dx.apart;
-    for (int i = first_pixel(); i < of_dx.height * of_dx.width; i = next_pixel(i)) {
-        const int row = i / of_dx.width + skip, column = i % of_dx.width;
+    for (int i = first_pixel(); i < of_dx.count(); i = next_pixel(i)) {
+        const int row = i / of_dx.width + skip, column = i % of_dx.width, pixel = row * of_x.width + column;
         const Span down = covering(row, of.stride_h, of.offset_h, of.height, of_y.height);
         const Span across = covering(column, of.stride_w, of.offset_w, of.width, of_y.width);
         double sum = 0;
         for (int p = down.end - 1; p >= down.begin; --p)  // the last window has the first tap
             for (int q = across.end - 1; q >= across.begin; --q)
-                if (largest(x, of_x, of, p, q) == row * of_x.width + column) sum += dy[p * of_y.width + q];
-        dx[i] = (float)sum;
+                if (largest(x, of_x, of, p, q) == pixel) sum += dy[p * of_y.width + q];
+        dx[i] = of_relu && !(x[pixel] > 0) ? 0 : (float)sum;
     }
 }
 
-// The same for windows that cover each pixel once: a thread has a window.
-extern "C" __global__ void max_pool_gradient_of_parts(
-    const float* dy, Rows of_y, const float* x, Rows of_x, float* dx, Rows of_dx, Windows of)
+struct Window {
+    float2 above, below;
+    float gradient;
+};
+
+// The same for windows of 2 x 2 that cover each pixel once, and begin at even addresses: a thread has a window.
+extern "C" __global__ void max_pool_gradient_of_pairs(
+    const float* dy, Rows of_y, const float* x, Rows of_x, float* dx, Rows of_dx, int of_relu)
 {
     dy += plane() * of_y.apart;
     x += plane() * of_x.apart;
     dx += plane() * of_dx.apart;
-    for (int i = first_pixel(); i < of_y.height * of_y.width; i = next_pixel(i)) {
-        const int row = i / of_y.width * of.height, column = i % of_y.width * of.width;
-        const int place = largest(x, of_x, of, i / of_y.width, i % of_y.width);
-        for (int r = row; r < row + of.height; ++r)
-            for (int s = column; s < column + of.width; ++s) {
-                const int pixel = r * of_x.width + s;
-                dx[pixel] = pixel == place ? dy[i] : 0;
+    const auto at = [=](int i) { return i / of_y.width * 2 * of_x.width + i % of_y.width * 2; };
+    const auto read = [=](int i) {
+        const float* above = x + at(i);
+        return Window{*(const float2*)above, *(const float2*)(above + of_x.width), dy[i]};
+    };
+    const auto write = [=](int i, Window found) {
+        const float pixels[] = {found.above.x, found.above.y, found.below.x, found.below.y};
+        float best = pixels[0];
+        int place = 0;
+        for (int k = 1; k < 4; ++k)
+            if (pixels[k] > best || (pixels[k] != pixels[k] && best == best)) {
+                best = pixels[k];
+                place = k;
             }
-    }
+        const float gradient = of_relu && !(best > 0) ? 0 : found.gradient;
+        const auto of_pixel = [=](int k) { return k == place ? gradient : 0; };
+        float* above = dx + at(i);
+        *(float2*)above = float2{of_pixel(0), of_pixel(1)};
+        *(float2*)(above + of_dx.width) = float2{of_pixel(2), of_pixel(3)};
+    };
+    each_pixel(of_y.count(), read, write);
 }
 
 extern "C" __global__ void
@@ -106,7 +123,7 @@ average_pool(const float* x, Rows of_x, float* y, Rows of_y, Windows of, Images 
 {
     x += plane() * of_x.apart;
     y += plane() * of_y.apart;
-    for (int i = first_pixel(); i < of_y.height * of_y.width; i = next_pixel(i)) {
+    for (int i = first_pixel(); i < of_y.count(); i = next_pixel(i)) {
         const int row = i / of_y.width, column = i % of_y.width;
         const Span down = covered(row, of.stride_h, of.offset_h, of.height, of_x.height);
         const Span across = covered(column, of.stride_w, of.offset_w, of.width, of_x.width);
@@ -122,7 +139,7 @@ average_pool_gradient(const float* dy, Rows of_y, float* dx, Rows of_dx, Windows
 {
     dy += plane() * of_y.apart;
     dx += plane() * of_dx.apart;
-    for (int i = first_pixel(); i < of_dx.height * of_dx.width; i = next_pixel(i)) {
+    for (int i = first_pixel(); i < of_dx.count(); i = next_pixel(i)) {
         const Span down = covering(i / of_dx.width, of.stride_h, of.offset_h, of.height, of_y.height);
         const Span across = covering(i % of_dx.width, of.stride_w, of.offset_w, of.width, of_y.width);
         double sum = 0;

@@ -111,11 +111,14 @@ class MaxPoolGradient(Routine):
         Of the images that are read.
     skip : int
         Their rows above those of the gradient that is written.
+    of_relu : bool
+        Whether the images are results of relu, whose gradient follows.
     """
 
     stage: Stage
     window: Window
     skip: int
+    of_relu: bool
 
     def queue_on(self, queue: Queue) -> None:
         """Queue it on a GPU."""
@@ -133,7 +136,8 @@ class MaxPoolGradient(Routine):
             is_first = is_open[outputs] & is_same
             found[pixels] += np.where(is_first, dy[outputs], 0.0)
             is_open[outputs] &= ~is_first
-        dx[...] = found[:, :, self.skip : self.skip + dx.shape[2]]
+        rows = slice(self.skip, self.skip + dx.shape[2])
+        dx[...] = np.where(x[:, :, rows] > 0, found[:, :, rows], 0.0) if self.of_relu else found[:, :, rows]
 
 
 @dataclass(frozen=True)

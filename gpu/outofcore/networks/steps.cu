@@ -8,11 +8,13 @@ activation_gradient(float* dy, Rows of_dy, const float* y, Rows of_y, int activa
 {
     dy += plane() * of_dy.apart;
     y += plane() * of_y.apart;
-    for (int i = first_pixel(); i < of_y.height * of_y.width; i = next_pixel(i)) {
-        const double result = y[i], gradient = dy[i];
-        if (activation == 1) dy[i] = result > 0 ? dy[i] : 0;
-        else dy[i] = (float)(gradient * (activation == 2 ? 1 - result * result : result * (1 - result)));
-    }
+    each_pixel(
+        of_y.count(), [=](int i) { return float2{y[i], dy[i]}; },
+        [=](int i, float2 read) {
+            const double result = read.x, gradient = read.y;
+            if (activation == 1) dy[i] = result > 0 ? read.y : 0;
+            else dy[i] = (float)(gradient * (activation == 2 ? 1 - result * result : result * (1 - result)));
+        });
 }
 
 __device__ inline Index element() { return (Index)blockIdx.x * blockDim.x + threadIdx.x; }
