@@ -1,6 +1,6 @@
 """Training of VGG16 out of core, within a memory budget, beside torch that has the whole card.
 
-    python benchmarks/training.py [--rows ooc/vgg16/1024 …] [--steps N] [--json PATH] [--no-peers]
+    python benchmarks/training.py [--rows ooc/vgg16/1024 …] [--steps N] [--json PATH] [--peers in-core]
     python benchmarks/training.py --merge PATH… --json PATH
 
 Seconds of a step, the median, without the first one, on synthetic images with seeds. ``in-core`` is torch
@@ -45,6 +45,8 @@ OPTIMIZER = SGD(0.01, 0.9, 5e-4)
 PARTS = (512, 256, 128, 64, 32)
 """Images of a part of torch's batch, of which the first one that fits is taken."""
 WORST = 1e-3
+PEERS = ("in-core", "budget")
+"""Torch with the whole card, and within the budget of ours."""
 
 
 @dataclass(frozen=True)
@@ -297,32 +299,32 @@ class Torch:
 # --------------------------------------------------------------------------------------------------
 
 
-def row_of(name: str, steps: int, peers: bool) -> Row:
-    """Measure a row."""
-    case = ROWS[name]
+def rows_of(name: str, steps: int, peers: Sequence[str], *, records: bool) -> Iterator[Row]:
+    """Measure a row; it comes again with each peer, so that an interrupted run leaves what is known."""
+    case, found = ROWS[name], dict[str, float]()
+    network = case.network()
     with gpu.CudaMachine([0]) as machine:
         losses, times, facts = ours(machine, case, steps)
-    show([Row(name, {}, "s", "lower", median(times[1:]))])
-    facts |= {"by_routine": by_routine(case), "losses": losses, "runs": times}
-    seconds, found = median(times[1:]), dict[str, float]()
+    seconds = median(times[1:])
+    facts |= {"losses": losses, "runs": times}
+    yield Row(name, facts, "s", "lower", seconds)
     if peers:
-        network = case.network()
         peer, (x, labels) = Torch(network, case.math), images_of(case, network)
+    if "in-core" in peers:
         there, torch_times, part = peer.steps(x, labels, steps)
-        if case.batch > 1:
-            found |= peer.within(case.budget, x, labels)
         if there:
             error = max(abs(a / b - 1) for a, b in zip(losses, there, strict=True))
             found["in-core"] = median(torch_times[1:])
             facts |= {"torch_losses": there, "torch_part": part, "loss_error": error}
             facts["ratio"] = round(seconds / found["in-core"], 4)
     target = case.target * found["in-core"] if "in-core" in found else None
-    return Row(name, facts, "s", "lower", seconds, found, target=target)
-
-
-def measured(names: Sequence[str], steps: int, peers: bool) -> Iterator[Row]:
-    for name in names:
-        yield row_of(name, steps, peers)
+    yield Row(name, facts, "s", "lower", seconds, dict(found), target=target)
+    if "budget" in peers and case.batch > 1:
+        found |= peer.within(case.budget, x, labels)
+        yield Row(name, facts, "s", "lower", seconds, dict(found), target=target)
+    if records:
+        facts["by_routine"] = by_routine(case)
+        yield Row(name, facts, "s", "lower", seconds, dict(found), target=target)
 
 
 def is_wrong(row: Row) -> bool:
@@ -336,7 +338,8 @@ def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=[*ROWS], help="measure these")
     parser.add_argument("--steps", type=int, default=20, help="steps of each row")
-    parser.add_argument("--no-peers", action="store_true", help="measure ours only")
+    parser.add_argument("--peers", nargs="*", choices=PEERS, default=PEERS, help="measure these, too")
+    parser.add_argument("--no-records", action="store_true", help="leave out by_routine")
     parser.add_argument("--merge", nargs="+", type=Path, metavar="PATH", help="join these files instead")
     options = parser.parse_args()
     if options.merge:
@@ -344,13 +347,14 @@ def main() -> None:
         return
     with gpu.CudaMachine([0]) as machine:
         meta = about_this_run(gpu=machine.name(0), cudnn=machine.layers.cudnn.version)
-    done: list[Row] = []
-    for row in measured(options.rows, options.steps, not options.no_peers):
-        done.append(row)  # written one by one: an interrupted run leaves its rows
-        show([row])
-        if options.json:
-            write(options.json, meta, done)
-    if wrong := [row.case for row in done if is_wrong(row)]:
+    done: dict[str, Row] = {}
+    for name in options.rows:
+        for row in rows_of(name, options.steps, options.peers, records=not options.no_records):
+            done[name] = row
+            show([row])
+            if options.json:
+                write(options.json, meta, [*done.values()])
+    if wrong := [row.case for row in done.values() if is_wrong(row)]:
         raise SystemExit(f"losses differ from those of torch: {', '.join(wrong)}")
 
 
