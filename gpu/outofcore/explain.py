@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +14,9 @@ from gpu.outofcore.arguments import check_dtype, problem_of
 from gpu.outofcore.options import Options
 from gpu.outofcore.pieces import Pieces
 from gpu.outofcore.plan import Plan
-from gpu.outofcore.problem import Activation, Layout
+from gpu.outofcore.problem import Activation, Layout, Problem
 from gpu.outofcore.run import planned
+from reference.types.arguments import check_option
 
 
 def explain(
@@ -33,6 +36,7 @@ def explain(
     pieces: Pieces | None = None,
     options: Options | None = None,
     dtype: npt.DTypeLike = np.float32,
+    on_device: Collection[str] = (),
 ) -> Plan:
     """Plan a call: its pieces, their buffers, the bytes that are copied, and the predicted timeline.
 
@@ -47,6 +51,8 @@ def explain(
         Whether `conv2d` adds one.
     dtype : dtype
         Of all arrays.
+    on_device : collection of str
+        The arguments that lie on the device: some of "x", "w", "bias", "gradient" and "out".
     activation, stride, padding, dilation, groups, layout, memory_budget, pieces, options
         As of `conv2d`.
 
@@ -87,4 +93,14 @@ def explain(
         activation=activation,
         dtype=np.dtype(dtype),
     )
-    return planned(problem, device, memory_budget, pieces, options)
+    here = frozenset(_tensor(name, problem) for name in on_device)
+    return planned(replace(problem, on_device=here), device, memory_budget, pieces, options)
+
+
+def _tensor(name: str, problem: Problem) -> str:
+    """The tensor that is an argument of a routine, or its result."""
+    form = problem.form
+    named = {"gradient" if one == "y" else one: one for one in form.operands}
+    known = {**named, "out": form.output, **({"bias": "bias"} if problem.has_bias else {})}
+    check_option("on_device", name, tuple(known), f"these are the arrays of this {problem.routine}")
+    return known[name]

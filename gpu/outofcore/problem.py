@@ -74,6 +74,8 @@ class Problem:
         The bytes for routines beside their pieces; None for what GPUs need, see `gpu.outofcore.workspace`.
     transforms : bool
         Whether GPUs may take Winograd's and Fourier transforms.
+    on_device : frozenset of str
+        The names of tensors, and "bias", that lie on the device.
     """
 
     routine: str
@@ -89,6 +91,7 @@ class Problem:
     tf32: bool = False
     workspace: int | None = 0
     transforms: bool = False
+    on_device: frozenset[str] = frozenset()
 
     @property
     def form(self) -> Form:

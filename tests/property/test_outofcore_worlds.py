@@ -11,7 +11,7 @@ import pytest
 from gpu.outofcore import Options, Pieces, Rates
 from support import outofcore_faults as faults
 from support.exploring_machine import ExploringMachine, explore
-from support.outofcore_calls import Layer
+from support.outofcore_calls import NAMES, Layer
 
 RATES = Rates(1e-6, 5e10, 1e-6, 5e10, 5e-6, 5e13)
 LAYER = Layer((2, 2, 2, 2), (2, 2, 3, 1))
@@ -22,13 +22,15 @@ SPLITS = {
 }
 
 
-def world(routine: str, depth: int, **options: Any) -> Callable[[ExploringMachine], None]:
+def world(
+    routine: str, depth: int, on_device: tuple[str, ...] = (), **options: Any
+) -> Callable[[ExploringMachine], None]:
     """A call: the same bits each time, and nothing left behind."""
     chosen = Options(depth=depth, rates=RATES, **options)
     results: list[Any] = []
 
     def run(machine: Any) -> None:
-        result = LAYER.run(routine, machine, pieces=SPLITS[routine], options=chosen)
+        result = LAYER.run(routine, machine, pieces=SPLITS[routine], options=chosen, on_device=on_device)
         if not results:
             assert LAYER.error(routine, result) <= 1
             results.append(result)
@@ -46,6 +48,15 @@ def test_every_schedule_gives_the_same_bits(routine: str, depth: int, filters: s
     report = explore(world(routine, depth, filters=filters), cap=2000, devices=1)
     assert report.is_all
     assert report.complete + report.merged >= 3 * depth, report
+
+
+@pytest.mark.parametrize("on_device", [("x",), ("out",), ("w", "out"), ("gradient", "out")])
+@pytest.mark.parametrize("routine", SPLITS)
+def test_every_schedule_with_arrays_on_the_device_gives_the_same_bits(routine: str, on_device: Any) -> None:
+    if set(on_device) <= {*NAMES[routine], "out"}:
+        report = explore(world(routine, 2, on_device), cap=2000, devices=1)
+        assert report.is_all
+        assert report.complete + report.merged >= 2, report
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,8 +13,15 @@ import gpu.outofcore
 from gpu.outofcore import Pieces, explain
 from reference.training import conv2d, error_of
 from simwarp.machine import Machine
+from support.device_tensors import placed
 
 WHOLE = Pieces(99, 99, 99, 99)
+NAMES = {
+    "conv2d": ("x", "w"),
+    "conv2d_backward_data": ("gradient", "w"),
+    "conv2d_backward_filter": ("x", "gradient"),
+}
+"""The operands of each routine."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +52,18 @@ class Layer:
             "conv2d_backward_filter": (x, dy, w.shape),
         }[routine]
 
-    def run(self, routine: str, machine: Machine, **call: Any) -> Any:
-        """The result of a routine, in memory that was NaN."""
+    def run(self, routine: str, machine: Any, *, on_device: Collection[str] = (), **call: Any) -> Any:
+        """The result of a routine, in memory that was NaN; arguments with some names lie on the device."""
         x, w, y = self.operands()
-        shape = {"conv2d": y, "conv2d_backward_data": x, "conv2d_backward_filter": w}[routine].shape
-        out = np.full(shape, np.nan, self.dtype)
-        given = {"device": machine, "out": out, **self.options, **call}
-        return getattr(gpu.outofcore, routine)(*self.arguments(routine), **given)
+        like = {"conv2d": y, "conv2d_backward_data": x, "conv2d_backward_filter": w}[routine]
+        out = np.full_like(like, np.nan)
+        with placed(machine, on_device) as (put, get):
+            first, second, *shape = self.arguments(routine)
+            operands = (put(name, x) for name, x in zip(NAMES[routine], (first, second), strict=True))
+            given = {"device": machine, "out": put("out", out), **self.options, **call}
+            if "bias" in given:
+                given["bias"] = put("bias", given["bias"])
+            return get(getattr(gpu.outofcore, routine)(*operands, *shape, **given))
 
     def error(self, routine: str, result: Any, **fused: Any) -> float:
         """The error of a result, in units of what it may be off."""

@@ -144,6 +144,28 @@ def gradient_that_ignores_the_stride(patch: Patch) -> None:
     patch.setattr(pipeline, "offset", wrong)
 
 
+def places_on_the_device_of_the_piece_before(patch: Patch) -> None:
+    """A piece that lies on the device begins a row too early, unless it is the first one."""
+    tiles_of = pipeline.tiles_of
+
+    def wrong(x: Any, outline: Any, view: Any) -> Any:
+        for tile in tiles_of(x, outline, view):
+            start = max(tile.offset - x.shape[-1] * x.itemsize, x.offset)
+            yield dataclasses.replace(tile, offset=start)
+
+    patch.setattr(pipeline, "tiles_of", wrong)
+
+
+def gaps_on_the_device_are_ignored(patch: Patch) -> None:
+    """The columns of a piece that lies on the device are read as if nothing were between them."""
+    tiles_of = pipeline.tiles_of
+    patch.setattr(
+        pipeline,
+        "tiles_of",
+        lambda *given: (dataclasses.replace(tile, stride=tile.rows) for tile in tiles_of(*given)),
+    )
+
+
 def activation_of_every_term(patch: Patch) -> None:
     """The activation follows each term instead of the last one."""
     routine = Pipeline._routine

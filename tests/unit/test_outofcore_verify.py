@@ -40,6 +40,9 @@ def test_inputs_cover_every_variant_and_every_kind_of_split() -> None:
         of = [item for item in drawn if item.routine == routine]
         assert {item.has_whole_sums for item in of} == {False, True}
         assert {item.options["groups"] for item in of} == {1, 2, 3}
+        assert {name for item in of for name in item.on_device} == {
+            name for item in of for name in item.names
+        } | {"out"}
         for axis in ("images", "rows", "channels", "filters"):
             sizes = {getattr(item.pieces, axis) == WHOLE for item in of if item.pieces}
             assert sizes == {False, True}
@@ -63,6 +66,8 @@ def test_a_wrong_number_is_located() -> None:
         (faults.output_reused_early, "copy out of device 0"),
         (faults.wrong_last_piece, "got nan"),
         (faults.offset_of_filters, "simulator differs from reference in"),
+        (faults.places_on_the_device_of_the_piece_before, "on the device: "),
+        (faults.gaps_on_the_device_are_ignored, "on the device: "),
         (faults.gradient_that_ignores_the_stride, "conv2d_backward_data"),
         (faults.stale_buffer, "have not the bits of the call in one piece"),
     ],

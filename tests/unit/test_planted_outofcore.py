@@ -19,6 +19,7 @@ from support.outofcore_faults import (
     accumulation_from_the_first_term,
     activation_of_every_term,
     copy_out_before_the_last_term,
+    gaps_on_the_device_are_ignored,
     gradient_that_ignores_the_stride,
     halo_of_gradients_one_row_short,
     halo_one_row_short,
@@ -26,6 +27,7 @@ from support.outofcore_faults import (
     operand_reused_early,
     output_reused_early,
     partial_sums_without_accumulation,
+    places_on_the_device_of_the_piece_before,
     routine_before_its_copy,
     stale_buffer,
     wrong_last_piece,
@@ -47,10 +49,12 @@ class World:
     layer: Layer = LAYER
     pieces: Pieces = PIECES
     fused: dict[str, Any] = field(default_factory=dict[str, Any])
+    on_device: tuple[str, ...] = ()
 
     def run(self, seed: int) -> None:
         machine, options = Machine(seed=seed, jitter=20.0), Options(depth=2)
-        result = self.layer.run(self.routine, machine, pieces=self.pieces, options=options, **self.fused)
+        how: Any = {"pieces": self.pieces, "options": options, "on_device": self.on_device}
+        result = self.layer.run(self.routine, machine, **how, **self.fused)
         error = self.layer.error(self.routine, result, **self.fused)
         if not error <= 1:
             raise WrongResultError(f"{error} of the bound")
@@ -72,7 +76,11 @@ FILTER = World("conv2d_backward_filter")
 FUSED = World(fused={"activation": "relu"})
 STRIDED = World("conv2d_backward_data", Layer(options={"stride": 2}))
 STRIDED_FILTER = World("conv2d_backward_filter", Layer(options={"stride": 2}), Pieces(2, 2, 3, 4))
-WORLDS = [FORWARD, FUSED, DATA, FILTER, STRIDED, STRIDED_FILTER]
+READ = World(on_device=("x", "w"))
+WRITTEN = World("conv2d_backward_data", on_device=("out",))
+SUMMED = World("conv2d_backward_filter", on_device=("gradient", "out"))
+MOVED = World(fused={"activation": "relu"}, on_device=("out",))
+WORLDS = [FORWARD, FUSED, DATA, FILTER, STRIDED, STRIDED_FILTER, READ, WRITTEN, SUMMED, MOVED]
 
 CASES = [
     (halo_one_row_short, FORWARD, WrongResultError, ""),
@@ -98,6 +106,14 @@ CASES = [
     (gradient_that_ignores_the_stride, STRIDED, WrongResultError, ""),
     (gradient_that_ignores_the_stride, STRIDED_FILTER, WrongResultError, ""),
     (activation_of_every_term, FUSED, WrongResultError, ""),
+    (places_on_the_device_of_the_piece_before, READ, WrongResultError, ""),
+    (places_on_the_device_of_the_piece_before, WRITTEN, WrongResultError, ""),
+    (places_on_the_device_of_the_piece_before, SUMMED, WrongResultError, ""),
+    (places_on_the_device_of_the_piece_before, MOVED, WrongResultError, ""),
+    (gaps_on_the_device_are_ignored, READ, WrongResultError, ""),
+    (gaps_on_the_device_are_ignored, SUMMED, WrongResultError, ""),
+    (partial_sums_without_accumulation, WRITTEN, WrongResultError, ""),
+    (accumulation_from_the_first_term, SUMMED, WrongResultError, ""),
 ]
 """The fault, where it is planted, the errors that find it, and what their messages contain."""
 
