@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -10,6 +11,8 @@ import numpy.typing as npt
 from gpu.bconv.geometry import conv_shape
 from gpu.device_tensor import DeviceTensor, check_memory, in_order, is_on_gpu, share, tensor_of
 from gpu.machine import Machine
+from gpu.outofcore.networks.layers import AveragePool, MaxPool
+from gpu.outofcore.networks.stages import Stage, stage_of
 from gpu.outofcore.problem import ACTIVATIONS, DTYPES, FLOAT, FORMS, LAYOUTS, Problem, Tensor
 from reference.errors import DtypeError, FormatError, LaunchError, SchemeError, ShapeError
 from reference.types.arguments import check_option
@@ -31,15 +34,17 @@ def problem_of(
     layout: Any,
     has_bias: bool = False,
     activation: Any = None,
+    pool: Any = None,
     dtype: np.dtype[Any] = FLOAT,
 ) -> Problem:
     """The problem of these shapes of images and filters, checked."""
     check_option("routine", routine, tuple(FORMS), "these are convolutions and their gradients")
     check_option("layout", layout, LAYOUTS, "where the channels of images and filters are")
     check_option("activation", activation, (None, *ACTIVATIONS), "it follows the bias")
-    if routine != "conv2d" and (has_bias or activation):
+    if routine != "conv2d" and (has_bias or activation or pool is not None):
         raise SchemeError(
-            f"{routine} with a bias or an activation\nonly conv2d has them\nleave them out, or explain conv2d"
+            f"{routine} with a bias, an activation or pooling\nonly conv2d has them\n"
+            "leave them out, or explain conv2d"
         )
     batch, channels, height, width = _four(images, "the images", layout)
     count, of_filters, rows, columns = _four(filters, "the filters", layout)
@@ -52,7 +57,27 @@ def problem_of(
     plane = conv_shape(
         (1, height, width, 1), (rows, columns, 1, 1), stride=stride, padding=padding, dilation=dilation
     )
-    return Problem(routine, layout, batch, channels, count, int(groups), plane, has_bias, activation, dtype)
+    sizes = batch, channels, count, int(groups), plane
+    problem = Problem(routine, layout, *sizes, has_bias, activation, dtype)
+    return problem if pool is None else replace(problem, pool=_pooling(pool, problem))
+
+
+def _pooling(pool: Any, problem: Problem) -> Stage:
+    """The pooling of a problem's results, checked."""
+    if not isinstance(pool, MaxPool | AveragePool):
+        raise SchemeError(
+            f"pool is {pool!r}\nlargest pixels or means of windows are computed\n"
+            "pass gpu.outofcore.MaxPool(...) or AveragePool(...)"
+        )
+    if problem.layout != "NCHW" or problem.dtype != FLOAT:
+        raise SchemeError(
+            f"pool of {problem.dtype} in {problem.layout}\nthe kernels of pooling are for float32 in NCHW\n"
+            "convert the arrays, or pool the result"
+        )
+    kind, plane = "max_pool" if isinstance(pool, MaxPool) else "average_pool", problem.plane
+    stride = pool.window if pool.stride is None else pool.stride
+    shape = problem.filters, plane.out_height, plane.out_width
+    return stage_of(2, kind, shape, problem.filters, pool.window, stride, pool.padding)
 
 
 def _four(shape: Any, name: str, layout: str) -> tuple[int, int, int, int]:
@@ -154,7 +179,7 @@ def check_bias(problem: Problem, bias: Operand) -> None:
 
 def output(given: Any, problem: Problem, operands: dict[str, Operand], device: Machine) -> Operand:
     """The result's memory, of the host if none is given; it can be written without a change to operands."""
-    tensor = problem.form.output
+    tensor = problem.result
     if given is None:
         return np.empty(problem.shape(tensor), problem.dtype)
     out = operand(given, "out", device, problem.dtype)

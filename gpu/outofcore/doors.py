@@ -6,6 +6,7 @@ from typing import Any
 
 from gpu.machine import Machine
 from gpu.outofcore.arguments import check_bias, check_shape, operand, output, problem_of
+from gpu.outofcore.networks.layers import AveragePool, MaxPool
 from gpu.outofcore.options import Options
 from gpu.outofcore.pieces import Pieces
 from gpu.outofcore.problem import Activation, Layout
@@ -20,6 +21,7 @@ def conv2d(
     *,
     device: Machine,
     activation: Activation | None = None,
+    pool: MaxPool | AveragePool | None = None,
     stride: Any = 1,
     padding: Any = "SAME",
     dilation: Any = 1,
@@ -49,6 +51,9 @@ def conv2d(
         Its first device computes; `gpu.CudaMachine` or `simwarp.Machine`.
     activation : {"relu", "tanh", "sigmoid"}, optional
         Applied behind the bias on the device, without more copies.
+    pool : MaxPool or AveragePool, optional
+        Applied last on the device, so that only its result is copied: `reference.training.max_pool2d` or
+        `reference.training.average_pool2d`. For float32 in NCHW.
     stride, dilation : int or (vertical, horizontal)
     padding : {"SAME", "VALID"} or ((top, bottom), (left, right))
         The names are TensorFlow's; see `reference.conv_geometry`.
@@ -66,7 +71,7 @@ def conv2d(
 
     Returns
     -------
-    array, (N, O, P, Q) or (N, P, Q, O)
+    array, (N, O, P, Q) or (N, P, Q, O); of ``pool``, if given
         ``out``, if given.
 
     Raises
@@ -78,7 +83,7 @@ def conv2d(
     FreedMemoryError
         For memory that is freed, or of another machine.
     SchemeError
-        For an unknown name.
+        For an unknown name, and for ``pool`` with another dtype or layout.
     LaunchError
         For a budget that does not hold a piece of each tensor; the message has the least one. For an array on
         another device.
@@ -114,12 +119,14 @@ def conv2d(
         layout=layout,
         has_bias=bias is not None,
         activation=activation,
+        pool=pool,
         dtype=images.dtype,
     )
     if bias is not None:
         check_bias(problem, operands["bias"])
     y = output(out, problem, operands, device)
-    called(problem, device, {**operands, "y": y}, statistics, memory_budget, pieces, options)
+    arrays = {**operands, problem.result: y}
+    called(problem, device, arrays, statistics, memory_budget, pieces, options)
     return y if out is None else out
 
 

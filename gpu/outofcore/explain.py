@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from gpu.machine import Machine
 from gpu.outofcore.arguments import check_dtype, problem_of
+from gpu.outofcore.networks.layers import AveragePool, MaxPool
 from gpu.outofcore.options import Options
 from gpu.outofcore.pieces import Pieces
 from gpu.outofcore.plan import Plan
@@ -27,6 +28,7 @@ def explain(
     device: Machine,
     bias: bool = False,
     activation: Activation | None = None,
+    pool: MaxPool | AveragePool | None = None,
     stride: Any = 1,
     padding: Any = "SAME",
     dilation: Any = 1,
@@ -53,7 +55,7 @@ def explain(
         Of all arrays.
     on_device : collection of str
         The arguments that lie on the device: some of "x", "w", "bias", "gradient" and "out".
-    activation, stride, padding, dilation, groups, layout, memory_budget, pieces, options
+    activation, pool, stride, padding, dilation, groups, layout, memory_budget, pieces, options
         As of `conv2d`.
 
     Returns
@@ -91,6 +93,7 @@ def explain(
         layout=layout,
         has_bias=bias,
         activation=activation,
+        pool=pool,
         dtype=np.dtype(dtype),
     )
     here = frozenset(_tensor(name, problem) for name in on_device)
@@ -101,6 +104,6 @@ def _tensor(name: str, problem: Problem) -> str:
     """The tensor that is an argument of a routine, or its result."""
     form = problem.form
     named = {"gradient" if one == "y" else one: one for one in form.operands}
-    known = {**named, "out": form.output, **({"bias": "bias"} if problem.has_bias else {})}
+    known = {**named, "out": problem.result, **({"bias": "bias"} if problem.has_bias else {})}
     check_option("on_device", name, tuple(known), f"these are the arrays of this {problem.routine}")
     return known[name]

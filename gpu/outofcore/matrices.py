@@ -55,6 +55,17 @@ def tiles_of(x: DeviceTensor, outline: Array, view: Array) -> Iterator[Tile]:
         yield Tile(x.memory, start + _address(matrix), rows, columns, stride, x.dtype)
 
 
+def planes_of(x: DeviceTensor, outline: Array, view: Array) -> Iterator[Tile]:
+    """The planes of images in NCHW as columns of tiles, in one of them or in one for each image."""
+    images, channels, rows, columns = view.shape
+    apart = view.strides[1 if channels > 1 else 0]
+    step = images if images == 1 or view.strides[0] == channels * apart else 1
+    for first in range(0, images, step):
+        offset = x.offset + _address(view[first:]) - _address(outline)
+        pixels = rows * columns
+        yield Tile(x.memory, offset, pixels, step * channels, max(apart // x.itemsize, pixels), x.dtype)
+
+
 def _address(array: Array) -> int:
     return array.__array_interface__["data"][0]
 

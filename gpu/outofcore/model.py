@@ -48,7 +48,9 @@ class Buffers:
     def total(self) -> int:
         """All bytes."""
         return (
-            self.workspace + self.bias + sum(self.counts[tensor] * self.nbytes[tensor] for tensor in TENSORS)
+            self.workspace
+            + self.bias
+            + sum(count * self.nbytes[tensor] for tensor, count in self.counts.items())
         )
 
 
@@ -94,17 +96,20 @@ class Model:
 
     def with_depth(self, depth: int) -> Buffers:
         """So many buffers for each tensor, or fewer if it has fewer pieces."""
+        item, problem = self._problem.dtype.itemsize, self._problem
+        tensors: tuple[Tensor, ...] = (*TENSORS, "z") if problem.pool else TENSORS
         counts: dict[Tensor, int] = {
             tensor: 0 if self.is_in_place(tensor) else min(depth, self._distinct(tensor))
-            for tensor in TENSORS
+            for tensor in tensors
         }
-        item, problem = self._problem.dtype.itemsize, self._problem
-        nbytes: dict[Tensor, int] = {tensor: aligned(item * self._elements[tensor]) for tensor in TENSORS}
+        if problem.pool:
+            counts["y"] = 1  # routines and pooling take turns
+        nbytes: dict[Tensor, int] = {tensor: aligned(item * self._elements[tensor]) for tensor in tensors}
         copies_bias = problem.has_bias and "bias" not in problem.on_device
         bias = aligned(item * problem.filters * copies_bias)
         rows = self._rows if self.counts["h"] > 1 else None
         planes = self._images * self._channels
-        workspace = workspace_of(problem, nbytes, planes, rows, self._images)
+        workspace = workspace_of(problem, {one: nbytes[one] for one in TENSORS}, planes, rows, self._images)
         return Buffers(depth, counts, nbytes, bias, workspace)
 
     def is_in_place(self, tensor: Tensor) -> bool:
@@ -116,6 +121,8 @@ class Model:
         problem = self._problem
         if tensor not in problem.on_device:
             return False
+        if tensor == "z":
+            return True
         is_output, cuts_channels = tensor == problem.form.output, self._has_some_channels(tensor)
         if is_output and (problem.has_bias or problem.activation):
             return self._columns(tensor) == 1
@@ -129,21 +136,27 @@ class Model:
 
     @cached_property
     def _heights(self) -> dict[Tensor, int]:
-        """The rows of the largest pieces of x and y."""
-        plane = self._problem.plane
+        """The rows of the largest pieces of x, y and z."""
+        plane, pool = self._problem.plane, self._problem.pool
         if self._problem.form.output == "x":
             outputs = min((self._rows + span(plane) - 2) // plane.stride_h + 1, plane.out_height)
             return {"x": self._rows, "y": outputs}
-        return {"x": min((self._rows - 1) * plane.stride_h + span(plane), plane.height), "y": self._rows}
+        rows = self._rows
+        if pool:
+            rows = min((rows - 1) * pool.plane.stride_h + span(pool.plane), plane.out_height)
+        height = min((rows - 1) * plane.stride_h + span(plane), plane.height)
+        return {"x": height, "y": rows, "z": self._rows}
 
     @cached_property
     def _elements(self) -> dict[Tensor, int]:
         """The elements of the largest piece of each tensor."""
-        plane = self._problem.plane
+        plane, heights = self._problem.plane, self._heights
+        width = self._problem.pool.plane.out_width if self._problem.pool else 0
         return {
-            "x": self._images * self._channels * self._heights["x"] * plane.width,
+            "x": self._images * self._channels * heights["x"] * plane.width,
             "w": self._filters * self._inner * plane.filter_height * plane.filter_width,
-            "y": self._images * self._filters * self._heights["y"] * plane.out_width,
+            "y": self._images * self._filters * heights["y"] * plane.out_width,
+            "z": self._images * self._filters * heights.get("z", 0) * width,
         }
 
     # -------------------------------------------------------------------------------------------- time
@@ -163,18 +176,33 @@ class Model:
         into = sum(copies[tensor] * each[tensor] for tensor in each)
         moves = sum(copies[tensor] * self._moving(tensor, buffers) for tensor in form.operands)
         compute = moves + rates.routine(self._operations, self._stepped)
-        out = 0.0 if form.output in here else rates.out(*self.copy(form.output))
-        behind = self._moving(form.output, buffers)
+        result = self._problem.result
+        out = 0.0 if result in here else rates.out(*self.copy(result))
+        behind = self._moving(result, buffers) + self._pooling
         first = sum(each.values()) + compute + behind + out
         if buffers.depth == 1:
             first += (terms - 1) * (into + compute)
             often = max((copies[tensor] for tensor in each), default=0.0)
-            between = out  # with copies in before a part of the terms
-            if often:
-                between = often * rates.together(into / often, out) + (1 - often) * out
+            before = into / often if often else 0.0  # a part of the terms, and nothing before the others
+            if self._problem.pool:  # only pooling waits for the copy of the result before
+                pooled = max(terms * compute, out) + behind
+                step = [max(terms * (copy + compute), pooled) for copy in (before, 0.0)]
+                return first + (steps - 1) * (often * step[0] + (1 - often) * step[1])
+            between = often * rates.together(before, out) + (1 - often) * out
             return first + (steps - 1) * ((terms - 1) * into + terms * compute + behind + between)
         first += (terms - 1) * max(into, compute)
         return first + (steps - 1) * max(terms * compute + behind, rates.together(terms * into, out))
+
+    @property
+    def _pooling(self) -> float:
+        """The time to pool a piece; where the result lies on the device, each image may have a routine."""
+        pool, images = self._problem.pool, self._images
+        if pool is None:
+            return 0.0
+        each = "z" in self._problem.on_device and self._has_some_channels("z") and self._filters > 1
+        operations = self._elements["z"] * pool.plane.filter_height * pool.plane.filter_width
+        launches = images if each else 1
+        return launches * self._rates.routine(operations / launches)
 
     def _moving(self, tensor: Tensor, buffers: Buffers) -> float:
         """The time of a piece's copy within the device; none for what is used where it lies, or not there."""
@@ -206,6 +234,8 @@ class Model:
 
     def _has_some_rows(self, tensor: Tensor) -> bool:
         plane = self._problem.plane
+        if tensor == "z":
+            return self.counts["h"] > 1
         return self._heights[tensor] < (plane.height if tensor == "x" else plane.out_height)
 
     def _cuts_rows(self, tensor: Tensor) -> bool:

@@ -6,6 +6,7 @@ Source: ooc_cuDNN, section 3.2.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -17,8 +18,9 @@ import numpy.typing as npt
 from gpu.device_tensor import DeviceTensor
 from gpu.machine import Event, Memory, Routine, Stream, Tile
 from gpu.outofcore.halo import offset
-from gpu.outofcore.matrices import matrices_of, tiles_of, view_of
+from gpu.outofcore.matrices import matrices_of, planes_of, tiles_of, view_of
 from gpu.outofcore.model import Buffers
+from gpu.outofcore.networks.routines import Pool
 from gpu.outofcore.on_host import Window
 from gpu.outofcore.pieces import Piece, Task
 from gpu.outofcore.problem import Problem
@@ -66,7 +68,7 @@ class Pipeline:
     memory : Memory
         Of ``buffers.total`` bytes.
     arrays : mapping of str to ndarray or DeviceTensor
-        x, w, y and, if there is one, bias.
+        x, w, y, or with pooling its result z in place of y, and, if there is one, bias.
     """
 
     def __init__(
@@ -80,6 +82,8 @@ class Pipeline:
         self._machine, self._problem, self._memory = machine, problem, memory
         self._homes = {name: x for name, x in arrays.items() if isinstance(x, DeviceTensor)}
         self._arrays = {name: x.outline() if isinstance(x, DeviceTensor) else x for name, x in arrays.items()}
+        if problem.pool:  # of y there are only pieces
+            self._arrays["y"] = DeviceTensor(memory, problem.shape("y"), problem.dtype).outline()
         self._loads, self._computes, self._stores = (machine.stream(0) for _ in range(3))
         self._slots: dict[str, Slots] = {}
         start = buffers.bias
@@ -100,7 +104,9 @@ class Pipeline:
                 self._queued.append(self._compute(task, slot, number, step))
                 if len(self._queued) > AHEAD:
                     yield self._queued.popleft()
-            self._store(task.output, slot)
+            if task.pooled:
+                slot = self._pool(task, task.pooled)
+            self._store(task.pooled or task.output, slot)
         yield self._machine.record(self._stores)
 
     def routines(self, tasks: Iterable[Task]) -> Iterator[TileRoutine]:
@@ -136,6 +142,15 @@ class Pipeline:
             return None
         slot = slots.next(piece)
         self._wait(self._computes, slot.used)
+        return slot
+
+    def _pool(self, task: Task, pooled: Piece) -> Slot | None:
+        """Queue the pooling of a finished piece of the convolution; the buffer of its result."""
+        slot = self._emptied(pooled)
+        for routine in self._pools(task, pooled, slot):
+            self._machine.launch(self._computes, routine)
+        if slot is not None:
+            slot.used = self._machine.record(self._computes)
         return slot
 
     def _load(self, piece: Piece) -> Slot | None:
@@ -241,6 +256,34 @@ class Pipeline:
             workspace=self._workspace,
             transforms=problem.transforms,
         )
+
+    def _pools(self, task: Task, pooled: Piece, slot: Slot | None) -> Iterator[Pool]:
+        """The pooling of a piece, for all its images or for each."""
+        stage, source = self._problem.pool, self._slots["y"].find(task.output)
+        assert stage is not None
+        assert source is not None
+        assert task.output.rows is not None
+        assert pooled.rows is not None
+        (_, _, *size), view = self._view(task.output).shape, self._view(pooled)
+        (images, channels, *result), pixels = view.shape, math.prod(size)
+        if slot is None:
+            targets = [*planes_of(self._homes["z"], self._arrays["z"], view)]
+        else:
+            targets = [replace(self._column(slot.offset, math.prod(result)), columns=images * channels)]
+        images //= len(targets)
+        for number, target in enumerate(targets):
+            start = number * images * channels * pixels * self._problem.dtype.itemsize
+            planes = replace(self._column(source.offset + start, pixels), columns=images * channels)
+            yield Pool(
+                stage.kind,
+                (planes,),
+                (target,),
+                ((images, channels, *size), (images, channels, *result)),
+                float(math.prod((images, channels, *result, *stage.filters[2:]))),
+                stage,
+                stage.window(task.output.rows, pooled.rows),
+                pooled.rows,
+            )
 
     def _bias(self, output: Piece) -> Tile:
         """The bias of a piece's filters."""

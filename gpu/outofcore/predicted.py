@@ -15,7 +15,7 @@ from gpu.outofcore.clock import ModelMachine
 from gpu.outofcore.model import TENSORS, Buffers
 from gpu.outofcore.pieces import Task
 from gpu.outofcore.pipeline import Pipeline
-from gpu.outofcore.problem import FLOAT, Problem
+from gpu.outofcore.problem import FLOAT, Problem, Tensor
 from gpu.outofcore.rates import Rates
 from reference.types.timeline import Timeline
 
@@ -33,7 +33,8 @@ class Slab:
 def predict(problem: Problem, tasks: Iterator[Task], buffers: Buffers, rates: Rates) -> Timeline:
     """The timeline of the tasks of a call."""
     machine = ModelMachine(rates)
-    shapes: dict[str, tuple[int, ...]] = {tensor: problem.shape(tensor) for tensor in TENSORS}
+    tensors: tuple[Tensor, ...] = ("x", "w", "z") if problem.pool else TENSORS
+    shapes: dict[str, tuple[int, ...]] = {tensor: problem.shape(tensor) for tensor in tensors}
     if problem.has_bias:
         shapes["bias"] = (problem.filters,)
     arrays = {

@@ -60,7 +60,7 @@ def planned(
     if options.rates:
         rates = options.rates
     elif isinstance(device, CudaMachine):
-        rates = measured_rates(device, replace(problem, on_device=frozenset()), budget)
+        rates = measured_rates(device, replace(problem, on_device=frozenset(), pool=None), budget)
     else:
         rates = rates_of(device, problem.dtype)
     return plan_of(problem, pieces, budget, rates, options)

@@ -13,12 +13,12 @@ import pytest
 import gpu
 import gpu.outofcore
 from gpu.cuda_machine import default_machine
-from gpu.outofcore import Options, Pieces, Rates, Statistics, explain
+from gpu.outofcore import AveragePool, MaxPool, Options, Pieces, Rates, Statistics, explain
 from gpu.outofcore.problem import FORMS
 from reference import training
 from reference.errors import LaunchError
-from reference.training import ACTIVATIONS, error_of
-from support.outofcore_calls import LAYERS, NAMES, WHOLE, Layer, bfloat16, parts_of
+from reference.training import ACTIVATIONS, bounded, error_of
+from support.outofcore_calls import LAYERS, NAMES, WHOLE, Layer, bfloat16, parts_of, pooled
 
 pytestmark = pytest.mark.gpu
 
@@ -153,6 +153,31 @@ def test_arrays_of_other_libraries_are_used_where_they_lie(
             assert counts.bytes_out == 0
             assert counts.bytes_in == 0 or place is not upload
     assert is_clean(machine)
+
+
+POOLS = [MaxPool(2), AveragePool((3, 2)), MaxPool(3, stride=2, padding=((1, 1), (1, 1)))]
+
+
+@pytest.mark.parametrize("math", ["fp32", "tf32"])
+@pytest.mark.parametrize("pool", POOLS, ids=str)
+def test_pooling_is_the_host_s_definition_of_it(machine: Any, pool: Any, math: Any) -> None:
+    layer, bias = Layer((6, 32, 42, 44), (48, 32, 3, 3)), np.linspace(-1, 1, 48, dtype=np.float32)
+    counts, (x, w, _) = Statistics(), layer.operands()
+    how: Any = {"activation": "relu", "tf32": math == "tf32", "parts": 2, "dtype": x.dtype}
+    expected, bound = bounded("conv2d", x, w, bias, **how)
+    windows = MaxPool(pool.window, pool.stride, pool.padding)
+    call: Any = {"bias": bias, "activation": "relu", "options": replace(PLAIN, math=math)}
+    for pieces, names in product((WHOLE, Pieces(2, 7, 32, 20), Pieces(3, 9, 16, 48)), ((), ("out",))):
+        found = layer.run(
+            "conv2d", machine, pool=pool, pieces=pieces, on_device=names, statistics=counts, **call
+        )
+        assert is_clean(machine)
+        assert counts.bytes_out == (0 if names else found.nbytes)
+        limit = pooled(windows, bound) + np.finfo(np.float32).eps * np.abs(found)
+        assert (np.abs(found - pooled(pool, expected)) <= limit).all(), (pieces, names)
+    whole = layer.run("conv2d", machine, pieces=WHOLE, **call)
+    fused = layer.run("conv2d", machine, pieces=WHOLE, pool=pool, **call)
+    np.testing.assert_allclose(fused, pooled(pool, whole), rtol=2.0**-23)  # means have another order
 
 
 def test_page_locked_arrays_are_used_as_they_are(machine: Any) -> None:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import gpu.outofcore
-from gpu.outofcore import Pieces, explain
-from reference.training import conv2d, error_of
+from gpu.outofcore import AveragePool, MaxPool, Pieces, explain
+from reference.training import average_pool2d, conv2d, error_of, max_pool2d
 from simwarp.machine import Machine
 from support.device_tensors import placed
 
@@ -56,6 +56,8 @@ class Layer:
         """The result of a routine, in memory that was NaN; arguments with some names lie on the device."""
         x, w, y = self.operands()
         like = {"conv2d": y, "conv2d_backward_data": x, "conv2d_backward_filter": w}[routine]
+        if call.get("pool"):
+            like = pooled(call["pool"], y)
         out = np.full_like(like, np.nan)
         with placed(machine, on_device) as (put, get):
             first, second, *shape = self.arguments(routine)
@@ -68,6 +70,12 @@ class Layer:
     def error(self, routine: str, result: Any, **fused: Any) -> float:
         """The error of a result, in units of what it may be off."""
         return error_of(routine, result, *self.arguments(routine), **self.options, **fused)
+
+
+def pooled(pool: MaxPool | AveragePool, y: Any) -> Any:
+    """The definition of pooling, rounded once."""
+    define = max_pool2d if isinstance(pool, MaxPool) else average_pool2d
+    return define(y, pool.window, stride=pool.stride, padding=pool.padding).astype(y.dtype)
 
 
 def bfloat16() -> Any:

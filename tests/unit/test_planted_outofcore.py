@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pytest
 
-from gpu.outofcore import Options, Pieces
+from gpu.outofcore import AveragePool, MaxPool, Options, Pieces
 from reference.errors import MachineError, SimwarpError
 from simwarp.machine import Machine, TileRaceError, UnwrittenTileError
-from support.outofcore_calls import Layer
+from support.outofcore_calls import Layer, pooled
 from support.outofcore_faults import (
     accumulation_from_the_first_term,
     activation_of_every_term,
@@ -28,6 +29,9 @@ from support.outofcore_faults import (
     output_reused_early,
     partial_sums_without_accumulation,
     places_on_the_device_of_the_piece_before,
+    pooled_result_reused_early,
+    pooling_before_the_last_term,
+    pooling_one_row_late,
     routine_before_its_copy,
     stale_buffer,
     wrong_last_piece,
@@ -55,7 +59,11 @@ class World:
         machine, options = Machine(seed=seed, jitter=20.0), Options(depth=2)
         how: Any = {"pieces": self.pieces, "options": options, "on_device": self.on_device}
         result = self.layer.run(self.routine, machine, **how, **self.fused)
-        error = self.layer.error(self.routine, result, **self.fused)
+        if pool := self.fused.get("pool"):  # the bits of pooling the result
+            bare = self.layer.run(self.routine, Machine(), pieces=self.pieces)
+            error = 2.0 * (not np.array_equal(result, pooled(pool, bare)))
+        else:
+            error = self.layer.error(self.routine, result, **self.fused)
         if not error <= 1:
             raise WrongResultError(f"{error} of the bound")
 
@@ -80,7 +88,22 @@ READ = World(on_device=("x", "w"))
 WRITTEN = World("conv2d_backward_data", on_device=("out",))
 SUMMED = World("conv2d_backward_filter", on_device=("gradient", "out"))
 MOVED = World(fused={"activation": "relu"}, on_device=("out",))
-WORLDS = [FORWARD, FUSED, DATA, FILTER, STRIDED, STRIDED_FILTER, READ, WRITTEN, SUMMED, MOVED]
+POOLED = World(pieces=Pieces(2, 2, 3, 4), fused={"pool": MaxPool((2, 1))})
+AVERAGED = World(pieces=Pieces(2, 1, 3, 4), fused={"pool": AveragePool(3, stride=2)}, on_device=("out",))
+WORLDS = [
+    FORWARD,
+    FUSED,
+    DATA,
+    FILTER,
+    STRIDED,
+    STRIDED_FILTER,
+    READ,
+    WRITTEN,
+    SUMMED,
+    MOVED,
+    POOLED,
+    AVERAGED,
+]
 
 CASES = [
     (halo_one_row_short, FORWARD, WrongResultError, ""),
@@ -114,6 +137,12 @@ CASES = [
     (gaps_on_the_device_are_ignored, SUMMED, WrongResultError, ""),
     (partial_sums_without_accumulation, WRITTEN, WrongResultError, ""),
     (accumulation_from_the_first_term, SUMMED, WrongResultError, ""),
+    (pooling_one_row_late, POOLED, WrongResultError, ""),
+    (pooling_one_row_late, AVERAGED, WrongResultError, ""),
+    (pooling_before_the_last_term, POOLED, WrongResultError, ""),
+    (pooled_result_reused_early, POOLED, TileRaceError, "_pool"),
+    (output_reused_early, POOLED, TileRaceError, "copy out"),
+    (halo_one_row_short, POOLED, (WrongResultError, ValueError), ""),
 ]
 """The fault, where it is planted, the errors that find it, and what their messages contain."""
 

@@ -1,10 +1,10 @@
 """The case of out-of-core convolutions: each routine in pieces, on simulated machines or on a GPU.
 
 The number of an input determines routine, layout and activation. Sizes, stride, padding, dilation, groups,
-the machine, the budget of its device, the sizes of pieces, the options, the dtype and which arrays lie on the
-device are drawn. The result's memory holds NaN before. An answer is right if it is within the bound of its
-rounding errors (`reference.training.bounded`) and, on a simulated machine, where its sums are not cut, has
-the bits of the answer in one piece.
+the machine, the budget of its device, the sizes of pieces, the options, the dtype, which arrays lie on the
+device and pooling are drawn. The result's memory holds NaN before. An answer is right if it is within the
+bound of its rounding errors (`reference.training.bounded`) and, on a simulated machine, where its sums are
+not cut, has the bits of the answer in one piece, with pooling those of its definition on that answer.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import numpy.typing as npt
 import gpu.outofcore
 from gpu.cuda_machine import default_machine
 from gpu.machine import Tile
-from gpu.outofcore import DeviceTensor, Options, Pieces, Rates
+from gpu.outofcore import AveragePool, DeviceTensor, MaxPool, Options, Pieces, Rates
 from reference.conv_geometry import conv_geometry
 from reference.errors import ShapeError
-from reference.training import bounded
+from reference.training import average_pool2d, bounded, max_pool2d
 from simwarp.device.device import Device
 from simwarp.machine import EVEREST, H200, MAKALU, H200x2, Machine
 from simwarp.verify.case import Case
@@ -61,6 +61,7 @@ class Input:
         Into how many parts sums are cut at most.
     on_device : tuple of str
         The arguments that lie on the device.
+    pool : MaxPool or AveragePool, optional
     """
 
     routine: str
@@ -78,6 +79,7 @@ class Input:
     switches: Options
     parts: int
     on_device: tuple[str, ...] = ()
+    pool: MaxPool | AveragePool | None = None
 
     @property
     def arguments(self) -> tuple[Any, ...]:
@@ -102,6 +104,21 @@ class Input:
     def fused(self) -> dict[str, Any]:
         """What only `conv2d` has."""
         return {"activation": self.activation} if self.routine == "conv2d" else {}
+
+    @property
+    def output(self) -> Array:
+        """An array like the result."""
+        outputs = {"conv2d": self.dy, "conv2d_backward_data": self.x, "conv2d_backward_filter": self.w}
+        found = outputs[self.routine]
+        return self.pooled(found) if self.pool else found
+
+    def pooled(self, y: Array, largest: bool | None = None) -> Array:
+        """The pooling of results by its definition, rounded once; of their largest numbers if asked."""
+        assert self.pool is not None
+        is_largest = isinstance(self.pool, MaxPool) if largest is None else largest
+        define = max_pool2d if is_largest else average_pool2d
+        found = define(y, self.pool.window, stride=self.pool.stride, padding=self.pool.padding)
+        return found.astype(y.dtype)
 
     @property
     def has_whole_sums(self) -> bool:
@@ -155,7 +172,8 @@ def _draw(draw: Draw) -> Input:
         }[routine],
     )
     drawn = _in_dtype(drawn, draw.choice(("float32", "float32", "float16", "tf32")))
-    return replace(drawn, on_device=_places(draw, drawn))
+    drawn = replace(drawn, on_device=_places(draw, drawn))
+    return replace(drawn, pool=_pool(draw, drawn))
 
 
 def _places(draw: Draw, item: Input) -> tuple[str, ...]:
@@ -163,6 +181,18 @@ def _places(draw: Draw, item: Input) -> tuple[str, ...]:
     if draw.integer(0, 1):
         return ()
     return tuple(name for name in (*item.names, "out") if draw.integer(0, 1))
+
+
+def _pool(draw: Draw, item: Input) -> MaxPool | AveragePool | None:
+    """Draw pooling that fits, in half of the inputs that may have it."""
+    kind = draw.choice((None, None, MaxPool, AveragePool))
+    may = item.routine == "conv2d" and item.options["layout"] == "NCHW" and item.x.dtype == np.float32
+    if kind is None or not may:
+        return None
+    _, _, rows, columns = item.dy.shape
+    window = draw.integer(1, min(rows, 3)), draw.integer(1, min(columns, 3))
+    stride = draw.choice((None, None, 1, 2, (2, 3)))
+    return kind(window, stride, draw.choice(("VALID", "VALID", "SAME")))
 
 
 def _in_dtype(item: Input, dtype: str) -> Input:
@@ -217,7 +247,11 @@ def _placed(x: Array, layout: str) -> Array:
 def _bounded(item: Input) -> tuple[Array, Array]:
     """The answer of the reference, and how far others may be from it."""
     how = {"dtype": item.x.dtype, "tf32": item.switches.math == "tf32", "parts": item.parts}
-    return bounded(item.routine, *item.arguments, **how, **item.fused, **item.options)
+    found, bound = bounded(item.routine, *item.arguments, **how, **item.fused, **item.options)
+    if item.pool is None:
+        return found, bound
+    pooled = item.pooled(found)  # by no more than the largest error of a window, and a rounding of the mean
+    return pooled, item.pooled(bound, largest=True) + np.finfo(np.float32).eps * np.abs(pooled)
 
 
 def _by_reference(item: Input) -> Array:
@@ -238,7 +272,9 @@ def _by_gpu(item: Input, device: Any) -> Array:
         raise RuntimeError(f"{left} allocations and {machine.pinned()} pinned arrays are left")
     if is_simulated and item.has_whole_sums:
         options = Options(math=switches.math)
-        whole = _called(item, Machine(), Pieces(WHOLE, WHOLE, WHOLE, WHOLE), options, None)
+        bare = replace(item, pool=None)
+        whole = _called(bare, Machine(), Pieces(WHOLE, WHOLE, WHOLE, WHOLE), options, None)
+        whole = item.pooled(whole) if item.pool else whole
         if not np.array_equal(result, whole):
             raise RuntimeError(
                 f"{(result != whole).sum()} numbers have not the bits of the call in one piece"
@@ -255,15 +291,15 @@ def _called(
     on_device: tuple[str, ...] = (),
 ) -> Array:
     """The result of a call, in memory that was NaN."""
-    outputs = {"conv2d": item.dy, "conv2d_backward_data": item.x, "conv2d_backward_filter": item.w}
     given = dict(zip(item.names, item.arguments, strict=False))
-    given["out"] = np.full_like(outputs[item.routine], np.nan)
+    given["out"] = np.full_like(item.output, np.nan)
     there = {name: _put(machine, given[name]) for name in on_device}
     out, *arrays = ((given | there)[name] for name in ("out", *item.names))
     result = getattr(gpu.outofcore, item.routine)(
         *arrays,
         *item.arguments[len(arrays) :],
         **item.fused,
+        **({"pool": item.pool} if item.pool else {}),
         **item.options,
         device=machine,
         out=out,
@@ -311,6 +347,8 @@ def _least_budget(item: Input, machine: Any, switches: Options) -> int:
         options=replace(switches, depth=1, filters="streamed"),
         dtype=item.x.dtype,
         on_device=item.on_device,
+        pool=item.pool,
+        **item.fused,
         **item.options,
     )
     return plan.buffers.total
@@ -336,6 +374,7 @@ def _describe(item: Input) -> str:
         f" activation {item.activation}, {_shown(item.pieces)},"
         f" {item.times} x the least budget, {switches.planner}, depth {switches.depth},"
         f" filters {switches.filters}, {dtype}, {MACHINES[item.machine].name}"
+        f"{', ' if item.pool else ''}{item.pool or ''}"
         f"{', on the device: ' if item.on_device else ''}{', '.join(item.on_device)}"
     )
 
