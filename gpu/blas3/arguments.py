@@ -8,9 +8,10 @@ from typing import Any, NoReturn, cast
 import numpy as np
 import numpy.typing as npt
 
-from gpu.blas3.device_matrix import DeviceMatrix, device_matrix, is_on_device, share
+from gpu.blas3.device_matrix import DeviceMatrix, device_matrix, is_on_device
 from gpu.blas3.layouts import Call, Matrix, arranged, is_column_major
 from gpu.blas3.problem import HERMITIAN, PREFIX_OF, PREFIXES, RANK_K, TRIANGULAR, Name, Problem, flipped
+from gpu.device_tensor import share
 from gpu.machine import Machine
 from reference.errors import DtypeError, FormatError, SchemeError, ShapeError, SimwarpError
 

@@ -1,5 +1,6 @@
 """Convolutions, their gradients, and training of networks that a device does not hold (ooc_cuDNN)."""
 
+from gpu.device_tensor import DeviceTensor
 from gpu.outofcore.doors import conv2d, conv2d_backward_data, conv2d_backward_filter
 from gpu.outofcore.explain import explain
 from gpu.outofcore.networks.layers import (
@@ -30,6 +31,7 @@ __all__ = [
     "Conv",
     "Cut",
     "Dense",
+    "DeviceTensor",
     "Flatten",
     "MaxPool",
     "Network",

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from dataclasses import replace
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from gpu.bconv.geometry import conv_shape
-from gpu.host_memory import overlap
+from gpu.device_tensor import DeviceTensor, check_memory, in_order, is_on_gpu, share, tensor_of
+from gpu.machine import Machine
+from gpu.outofcore.networks.layers import AveragePool, MaxPool
+from gpu.outofcore.networks.stages import Stage, stage_of
 from gpu.outofcore.problem import ACTIVATIONS, DTYPES, FLOAT, FORMS, LAYOUTS, Problem, Tensor
-from reference.errors import DtypeError, FormatError, SchemeError, ShapeError
+from reference.errors import DtypeError, FormatError, LaunchError, SchemeError, ShapeError
 from reference.types.arguments import check_option
 from reference.types.fields import is_integer
 
 Array = npt.NDArray[Any]
+Operand: TypeAlias = Array | DeviceTensor
 
 
 def problem_of(
@@ -29,15 +34,17 @@ def problem_of(
     layout: Any,
     has_bias: bool = False,
     activation: Any = None,
+    pool: Any = None,
     dtype: np.dtype[Any] = FLOAT,
 ) -> Problem:
     """The problem of these shapes of images and filters, checked."""
     check_option("routine", routine, tuple(FORMS), "these are convolutions and their gradients")
     check_option("layout", layout, LAYOUTS, "where the channels of images and filters are")
     check_option("activation", activation, (None, *ACTIVATIONS), "it follows the bias")
-    if routine != "conv2d" and (has_bias or activation):
+    if routine != "conv2d" and (has_bias or activation or pool is not None):
         raise SchemeError(
-            f"{routine} with a bias or an activation\nonly conv2d has them\nleave them out, or explain conv2d"
+            f"{routine} with a bias, an activation or pooling\nonly conv2d has them\n"
+            "leave them out, or explain conv2d"
         )
     batch, channels, height, width = _four(images, "the images", layout)
     count, of_filters, rows, columns = _four(filters, "the filters", layout)
@@ -50,7 +57,27 @@ def problem_of(
     plane = conv_shape(
         (1, height, width, 1), (rows, columns, 1, 1), stride=stride, padding=padding, dilation=dilation
     )
-    return Problem(routine, layout, batch, channels, count, int(groups), plane, has_bias, activation, dtype)
+    sizes = batch, channels, count, int(groups), plane
+    problem = Problem(routine, layout, *sizes, has_bias, activation, dtype)
+    return problem if pool is None else replace(problem, pool=_pooling(pool, problem))
+
+
+def _pooling(pool: Any, problem: Problem) -> Stage:
+    """The pooling of a problem's results, checked."""
+    if not isinstance(pool, MaxPool | AveragePool):
+        raise SchemeError(
+            f"pool is {pool!r}\nlargest pixels or means of windows are computed\n"
+            "pass gpu.outofcore.MaxPool(...) or AveragePool(...)"
+        )
+    if problem.layout != "NCHW" or problem.dtype != FLOAT:
+        raise SchemeError(
+            f"pool of {problem.dtype} in {problem.layout}\nthe kernels of pooling are for float32 in NCHW\n"
+            "convert the arrays, or pool the result"
+        )
+    kind, plane = "max_pool" if isinstance(pool, MaxPool) else "average_pool", problem.plane
+    stride = pool.window if pool.stride is None else pool.stride
+    shape = problem.filters, plane.out_height, plane.out_width
+    return stage_of(2, kind, shape, problem.filters, pool.window, stride, pool.padding)
 
 
 def _four(shape: Any, name: str, layout: str) -> tuple[int, int, int, int]:
@@ -63,12 +90,14 @@ def _four(shape: Any, name: str, layout: str) -> tuple[int, int, int, int]:
     return (first, second, third, last) if layout == "NCHW" else (first, last, second, third)
 
 
-def operand(given: Any, name: str, dtype: np.dtype[Any] | None = None) -> Array:
-    """An array that copies can read, of a dtype unless None."""
+def operand(given: Any, name: str, device: Machine, dtype: np.dtype[Any] | None = None) -> Operand:
+    """An array that copies can read, or a tensor on the machine's first device; of a dtype unless None."""
+    if isinstance(given, DeviceTensor) or is_on_gpu(given):
+        return _on_device(given, name, device, dtype)
     if not isinstance(given, np.ndarray):
         raise DtypeError(
-            f"{name} is a {type(given).__name__}\narrays of the host's memory are split into pieces\n"
-            "give a numpy.ndarray"
+            f"{name} is a {type(given).__name__}\narrays of the host or the device are cut into pieces\n"
+            "give a numpy.ndarray, an array on a GPU, or a DeviceTensor"
         )
     x = cast("Array", given)
     check_dtype(x.dtype, name, dtype)
@@ -77,6 +106,30 @@ def operand(given: Any, name: str, dtype: np.dtype[Any] | None = None) -> Array:
             f"{name} has strides {x.strides} of shape {x.shape}\n"
             "elements must follow one another in C order, as they do in a part of a larger array\n"
             "copy it with numpy.ascontiguousarray"
+        )
+    return x
+
+
+def _on_device(given: Any, name: str, device: Machine, dtype: np.dtype[Any] | None) -> DeviceTensor:
+    """A tensor on the machine's first device, without gaps."""
+    x = given if isinstance(given, DeviceTensor) else tensor_of(given, device)
+    check_dtype(x.dtype, name, dtype)
+    if any(
+        size > 1 and stride != needed
+        for size, stride, needed in zip(x.shape, x.strides, in_order(x.shape, x.itemsize), strict=True)
+    ):
+        raise FormatError(
+            f"{name} has strides {x.strides} of shape {x.shape}\n"
+            "elements on a device must follow one another in C order, without gaps\n"
+            "make it contiguous; of images whose channels come last, pass a view that has them last, and"
+            ' layout="NHWC"'
+        )
+    if given is x:
+        check_memory(x, f"{name} of shape {x.shape}", x.offset + x.size * x.itemsize, device)
+    if x.memory.device != 0:
+        raise LaunchError(
+            f"{name} lies on device {x.memory.device}\nthe machine's first device computes\n"
+            "copy it there, or pass a machine whose first device has it"
         )
     return x
 
@@ -115,7 +168,7 @@ def check_shape(problem: Problem, tensor: Tensor, found: tuple[int, ...], name: 
         )
 
 
-def check_bias(problem: Problem, bias: Array) -> None:
+def check_bias(problem: Problem, bias: Operand) -> None:
     """Raise ShapeError for a bias of another shape."""
     if bias.shape != (problem.filters,):
         raise ShapeError(
@@ -124,17 +177,17 @@ def check_bias(problem: Problem, bias: Array) -> None:
         )
 
 
-def output(given: Any, problem: Problem, operands: dict[str, Array]) -> Array:
-    """The array of the result, new if none is given; it can be written without a change to the operands."""
-    tensor = problem.form.output
+def output(given: Any, problem: Problem, operands: dict[str, Operand], device: Machine) -> Operand:
+    """The result's memory, of the host if none is given; it can be written without a change to operands."""
+    tensor = problem.result
     if given is None:
         return np.empty(problem.shape(tensor), problem.dtype)
-    out = operand(given, "out", problem.dtype)
+    out = operand(given, "out", device, problem.dtype)
     check_shape(problem, tensor, out.shape, "out")
-    if not out.flags.writeable:
+    if not (out.is_writeable if isinstance(out, DeviceTensor) else out.flags.writeable):
         raise FormatError("out is read-only\nit would be overwritten\npass a writeable array")
     for name, x in operands.items():
-        if overlap(out, [x]):
+        if share(out, x):
             raise FormatError(
                 f"out shares memory with {name}\n{name} is read while out is written\ncopy {name}"
             )

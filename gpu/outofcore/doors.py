@@ -1,40 +1,38 @@
-"""The public functions: a convolution and its gradients, from and to the host's memory."""
+"""The public functions: a convolution and its gradients, in pieces that a device holds."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy.typing as npt
-
 from gpu.machine import Machine
 from gpu.outofcore.arguments import check_bias, check_shape, operand, output, problem_of
+from gpu.outofcore.networks.layers import AveragePool, MaxPool
 from gpu.outofcore.options import Options
 from gpu.outofcore.pieces import Pieces
 from gpu.outofcore.problem import Activation, Layout
-from gpu.outofcore.run import compute, planned
+from gpu.outofcore.run import called
 from gpu.outofcore.statistics import Statistics
-
-Array = npt.NDArray[Any]
 
 
 def conv2d(
-    x: Array,
-    w: Array,
-    bias: Array | None = None,
+    x: Any,
+    w: Any,
+    bias: Any = None,
     *,
     device: Machine,
     activation: Activation | None = None,
+    pool: MaxPool | AveragePool | None = None,
     stride: Any = 1,
     padding: Any = "SAME",
     dilation: Any = 1,
     groups: int = 1,
     layout: Layout = "NCHW",
-    out: Array | None = None,
+    out: Any = None,
     memory_budget: int | None = None,
     pieces: Pieces | None = None,
     options: Options | None = None,
     statistics: Statistics | None = None,
-) -> Array:
+) -> Any:
     """Cross-correlate images with filters, piece by piece on a device that need not hold them.
 
     Pieces are of some images, output rows, channels and filters. Sums over channels that are cut go on in the
@@ -45,21 +43,26 @@ def conv2d(
     x : array of float32, float16 or bfloat16, (N, C, H, W), or (N, H, W, C) with layout "NHWC"
         In C order; it may be a part of a larger array. A bfloat16 is that of ml_dtypes, or another dtype of
         this name. All arrays have one dtype; sums are in float32 or better.
+        Each array, and ``out``, may also lie on the machine's first device, in C order without gaps: a
+        `DeviceTensor`, or on GPUs an array of torch, CuPy or another library.
     w : array, (O, C / groups, R, S), or (O, R, S, C / groups)
     bias : array, (O,), optional
     device : Machine
         Its first device computes; `gpu.CudaMachine` or `simwarp.Machine`.
     activation : {"relu", "tanh", "sigmoid"}, optional
         Applied behind the bias on the device, without more copies.
+    pool : MaxPool or AveragePool, optional
+        Applied last on the device, so that only its result is copied: `reference.training.max_pool2d` or
+        `reference.training.average_pool2d`. For float32 in NCHW.
     stride, dilation : int or (vertical, horizontal)
     padding : {"SAME", "VALID"} or ((top, bottom), (left, right))
         The names are TensorFlow's; see `reference.conv_geometry`.
     groups : int
     layout : {"NCHW", "NHWC"}
     out : array, optional
-        The result's memory.
+        The result's memory. Default: a new array of the host.
     memory_budget : int, optional
-        The bytes of the device that may be used. Default: all that are free.
+        The bytes of the device that may be used beside arrays that lie there. Default: all that are free.
     pieces : Pieces, optional
         Default: what the planner chooses.
     options : Options, optional
@@ -68,7 +71,7 @@ def conv2d(
 
     Returns
     -------
-    array, (N, O, P, Q) or (N, P, Q, O)
+    array, (N, O, P, Q) or (N, P, Q, O); of ``pool``, if given
         ``out``, if given.
 
     Raises
@@ -77,15 +80,18 @@ def conv2d(
         For shapes that do not fit, and for stride, padding, dilation, groups or pieces out of range.
     DtypeError, FormatError
         For another dtype, another order of elements, and for ``out`` that is read-only or shares memory.
+    FreedMemoryError
+        For memory that is freed, or of another machine.
     SchemeError
-        For an unknown name.
+        For an unknown name, and for ``pool`` with another dtype or layout.
     LaunchError
-        For a budget that does not hold a piece of each tensor; the message has the least one.
+        For a budget that does not hold a piece of each tensor; the message has the least one. For an array on
+        another device.
     MissingExtraError
         If the device is a `gpu.CudaMachine`, and cuDNN is not installed.
     MachineError
         If the machine fails. No memory stays allocated then, the operands are as before, and the result may
-        hold some finished pieces.
+        hold some finished pieces; on the device also unfinished ones.
 
     Notes
     -----
@@ -99,11 +105,12 @@ def conv2d(
     >>> conv2d(x, w, device=simwarp.Machine(), memory_budget=4000, activation="relu")[1, 3, 0]
     array([12., 18., 18., 18., 18., 18., 18., 12.], dtype=float32)
     """
-    operands = {"x": operand(x, "x"), "w": operand(w, "w", x.dtype)}
-    operands |= {} if bias is None else {"bias": operand(bias, "bias", x.dtype)}
+    images = operand(x, "x", device)
+    operands = {"x": images, "w": operand(w, "w", device, images.dtype)}
+    operands |= {} if bias is None else {"bias": operand(bias, "bias", device, images.dtype)}
     problem = problem_of(
         "conv2d",
-        operands["x"].shape,
+        images.shape,
         operands["w"].shape,
         stride=stride,
         padding=padding,
@@ -112,19 +119,20 @@ def conv2d(
         layout=layout,
         has_bias=bias is not None,
         activation=activation,
-        dtype=x.dtype,
+        pool=pool,
+        dtype=images.dtype,
     )
     if bias is not None:
         check_bias(problem, operands["bias"])
-    y = output(out, problem, operands)
-    plan = planned(problem, device, memory_budget, pieces, options)
-    compute(device, plan, {**operands, "y": y}, statistics)
-    return y
+    y = output(out, problem, operands, device)
+    arrays = {**operands, problem.result: y}
+    called(problem, device, arrays, statistics, memory_budget, pieces, options)
+    return y if out is None else out
 
 
 def conv2d_backward_data(
-    gradient: Array,
-    w: Array,
+    gradient: Any,
+    w: Any,
     shape: tuple[int, ...],
     *,
     device: Machine,
@@ -133,12 +141,12 @@ def conv2d_backward_data(
     dilation: Any = 1,
     groups: int = 1,
     layout: Layout = "NCHW",
-    out: Array | None = None,
+    out: Any = None,
     memory_budget: int | None = None,
     pieces: Pieces | None = None,
     options: Options | None = None,
     statistics: Statistics | None = None,
-) -> Array:
+) -> Any:
     """Compute the gradient of a loss by the images of `conv2d`, piece by piece.
 
     Pieces are of some images, rows of the images, channels and filters; sums are over filters.
@@ -159,7 +167,7 @@ def conv2d_backward_data(
 
     Raises
     ------
-    ShapeError, DtypeError, FormatError, SchemeError, LaunchError, MachineError
+    ShapeError, DtypeError, FormatError, FreedMemoryError, SchemeError, LaunchError, MachineError
         As `conv2d`.
 
     Notes
@@ -174,7 +182,8 @@ def conv2d_backward_data(
     >>> conv2d_backward_data(dy, w, (1, 3, 8, 8), device=simwarp.Machine(), memory_budget=2000)[0, 0, 0]
     array([16., 24., 24., 24., 24., 24., 24., 16.], dtype=float32)
     """
-    operands = {"gradient": operand(gradient, "gradient"), "w": operand(w, "w", gradient.dtype)}
+    dy = operand(gradient, "gradient", device)
+    operands = {"gradient": dy, "w": operand(w, "w", device, dy.dtype)}
     problem = problem_of(
         "conv2d_backward_data",
         shape,
@@ -184,18 +193,18 @@ def conv2d_backward_data(
         dilation=dilation,
         groups=groups,
         layout=layout,
-        dtype=gradient.dtype,
+        dtype=dy.dtype,
     )
-    check_shape(problem, "y", operands["gradient"].shape, "gradient")
-    dx = output(out, problem, operands)
-    plan = planned(problem, device, memory_budget, pieces, options)
-    compute(device, plan, {"x": dx, "w": operands["w"], "y": operands["gradient"]}, statistics)
-    return dx
+    check_shape(problem, "y", dy.shape, "gradient")
+    dx = output(out, problem, operands, device)
+    arrays = {"x": dx, "w": operands["w"], "y": dy}
+    called(problem, device, arrays, statistics, memory_budget, pieces, options)
+    return dx if out is None else out
 
 
 def conv2d_backward_filter(
-    x: Array,
-    gradient: Array,
+    x: Any,
+    gradient: Any,
     shape: tuple[int, ...],
     *,
     device: Machine,
@@ -204,12 +213,12 @@ def conv2d_backward_filter(
     dilation: Any = 1,
     groups: int = 1,
     layout: Layout = "NCHW",
-    out: Array | None = None,
+    out: Any = None,
     memory_budget: int | None = None,
     pieces: Pieces | None = None,
     options: Options | None = None,
     statistics: Statistics | None = None,
-) -> Array:
+) -> Any:
     """Compute the gradient of a loss by the filters of `conv2d`, piece by piece.
 
     Pieces are of some images, output rows, channels and filters; sums are over images and rows, and stay on
@@ -231,7 +240,7 @@ def conv2d_backward_filter(
 
     Raises
     ------
-    ShapeError, DtypeError, FormatError, SchemeError, LaunchError, MachineError
+    ShapeError, DtypeError, FormatError, FreedMemoryError, SchemeError, LaunchError, MachineError
         As `conv2d`.
 
     Notes
@@ -248,20 +257,22 @@ def conv2d_backward_filter(
            [112., 128., 112.],
            [ 98., 112.,  98.]], dtype=float32)
     """
-    operands = {"x": operand(x, "x"), "gradient": operand(gradient, "gradient", x.dtype)}
+    images = operand(x, "x", device)
+    dy = operand(gradient, "gradient", device, images.dtype)
+    operands = {"x": images, "gradient": dy}
     problem = problem_of(
         "conv2d_backward_filter",
-        operands["x"].shape,
+        images.shape,
         shape,
         stride=stride,
         padding=padding,
         dilation=dilation,
         groups=groups,
         layout=layout,
-        dtype=gradient.dtype,
+        dtype=dy.dtype,
     )
-    check_shape(problem, "y", operands["gradient"].shape, "gradient")
-    dw = output(out, problem, operands)
-    plan = planned(problem, device, memory_budget, pieces, options)
-    compute(device, plan, {"x": operands["x"], "w": dw, "y": operands["gradient"]}, statistics)
-    return dw
+    check_shape(problem, "y", dy.shape, "gradient")
+    dw = output(out, problem, operands, device)
+    arrays = {"x": images, "w": dw, "y": dy}
+    called(problem, device, arrays, statistics, memory_budget, pieces, options)
+    return dw if out is None else out

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,11 +11,13 @@ import numpy.typing as npt
 
 from gpu.machine import Machine
 from gpu.outofcore.arguments import check_dtype, problem_of
+from gpu.outofcore.networks.layers import AveragePool, MaxPool
 from gpu.outofcore.options import Options
 from gpu.outofcore.pieces import Pieces
 from gpu.outofcore.plan import Plan
-from gpu.outofcore.problem import Activation, Layout
+from gpu.outofcore.problem import Activation, Layout, Problem
 from gpu.outofcore.run import planned
+from reference.types.arguments import check_option
 
 
 def explain(
@@ -24,6 +28,7 @@ def explain(
     device: Machine,
     bias: bool = False,
     activation: Activation | None = None,
+    pool: MaxPool | AveragePool | None = None,
     stride: Any = 1,
     padding: Any = "SAME",
     dilation: Any = 1,
@@ -33,6 +38,7 @@ def explain(
     pieces: Pieces | None = None,
     options: Options | None = None,
     dtype: npt.DTypeLike = np.float32,
+    on_device: Collection[str] = (),
 ) -> Plan:
     """Plan a call: its pieces, their buffers, the bytes that are copied, and the predicted timeline.
 
@@ -47,7 +53,9 @@ def explain(
         Whether `conv2d` adds one.
     dtype : dtype
         Of all arrays.
-    activation, stride, padding, dilation, groups, layout, memory_budget, pieces, options
+    on_device : collection of str
+        The arguments that lie on the device: some of "x", "w", "bias", "gradient" and "out".
+    activation, pool, stride, padding, dilation, groups, layout, memory_budget, pieces, options
         As of `conv2d`.
 
     Returns
@@ -85,6 +93,17 @@ def explain(
         layout=layout,
         has_bias=bias,
         activation=activation,
+        pool=pool,
         dtype=np.dtype(dtype),
     )
-    return planned(problem, device, memory_budget, pieces, options)
+    here = frozenset(_tensor(name, problem) for name in on_device)
+    return planned(replace(problem, on_device=here), device, memory_budget, pieces, options)
+
+
+def _tensor(name: str, problem: Problem) -> str:
+    """The tensor that is an argument of a routine, or its result."""
+    form = problem.form
+    named = {"gradient" if one == "y" else one: one for one in form.operands}
+    known = {**named, "out": problem.result, **({"bias": "bias"} if problem.has_bias else {})}
+    check_option("on_device", name, tuple(known), f"these are the arrays of this {problem.routine}")
+    return known[name]

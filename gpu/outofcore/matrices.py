@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
 
+from gpu.device_tensor import DeviceTensor
+from gpu.machine import Tile
 from gpu.outofcore.pieces import Piece
 from gpu.outofcore.problem import Layout
 
@@ -42,6 +44,30 @@ def matrices_of(view: Array) -> Iterator[Array]:
     starts = as_strided(view, [size for size, _ in loops], [stride for _, stride in loops])
     for index in np.ndindex(starts.shape):
         yield as_strided(starts[(*index, None)], shape, strides)
+
+
+def tiles_of(x: DeviceTensor, outline: Array, view: Array) -> Iterator[Tile]:
+    """The matrices of a part of a tensor on a device as tiles; ``view`` is that part of its outline."""
+    start = x.offset - _address(outline)
+    for matrix in matrices_of(view):
+        rows, columns = matrix.shape
+        stride = matrix.strides[1] // x.itemsize if columns > 1 else rows
+        yield Tile(x.memory, start + _address(matrix), rows, columns, stride, x.dtype)
+
+
+def planes_of(x: DeviceTensor, outline: Array, view: Array) -> Iterator[Tile]:
+    """The planes of images in NCHW as columns of tiles, in one of them or in one for each image."""
+    images, channels, rows, columns = view.shape
+    apart = view.strides[1 if channels > 1 else 0]
+    step = images if images == 1 or view.strides[0] == channels * apart else 1
+    for first in range(0, images, step):
+        offset = x.offset + _address(view[first:]) - _address(outline)
+        pixels = rows * columns
+        yield Tile(x.memory, offset, pixels, step * channels, max(apart // x.itemsize, pixels), x.dtype)
+
+
+def _address(array: Array) -> int:
+    return array.__array_interface__["data"][0]
 
 
 def _merged(view: Array) -> list[tuple[int, int]]:

@@ -14,7 +14,7 @@ from functools import cached_property
 
 from gpu.outofcore.halo import span
 from gpu.outofcore.options import Options
-from gpu.outofcore.pieces import Pieces, block_of
+from gpu.outofcore.pieces import Pieces, block_of, rows_at
 from gpu.outofcore.problem import AXES, Problem, Tensor
 from gpu.outofcore.rates import Rates
 from gpu.outofcore.workspace import aligned, workspace_of
@@ -31,7 +31,7 @@ class Buffers:
     depth : int
         The buffers that each tensor has at most, except resident filters.
     counts, nbytes : mapping of tensor to int
-        Buffers, and the bytes of each one.
+        Buffers, none for tensors whose pieces are used where they lie; and the bytes of a piece.
     bias : int
         Bytes of the bias.
     workspace : int
@@ -48,7 +48,9 @@ class Buffers:
     def total(self) -> int:
         """All bytes."""
         return (
-            self.workspace + self.bias + sum(self.counts[tensor] * self.nbytes[tensor] for tensor in TENSORS)
+            self.workspace
+            + self.bias
+            + sum(count * self.nbytes[tensor] for tensor, count in self.counts.items())
         )
 
 
@@ -87,21 +89,46 @@ class Model:
                 break
         else:
             return None
-        if self._options.filters == "resident" and self._problem.form.output != "w":
+        if self._options.filters == "resident" and found.counts["w"] and self._problem.form.output != "w":
             resident = replace(found, counts={**found.counts, "w": self._distinct("w")})
             return resident if resident.total <= budget else found
         return found
 
     def with_depth(self, depth: int) -> Buffers:
         """So many buffers for each tensor, or fewer if it has fewer pieces."""
-        counts: dict[Tensor, int] = {tensor: min(depth, self._distinct(tensor)) for tensor in TENSORS}
-        item = self._problem.dtype.itemsize
-        nbytes: dict[Tensor, int] = {tensor: aligned(item * self._elements[tensor]) for tensor in TENSORS}
-        bias = aligned(item * self._problem.filters * self._problem.has_bias)
+        item, problem = self._problem.dtype.itemsize, self._problem
+        tensors: tuple[Tensor, ...] = (*TENSORS, "z") if problem.pool else TENSORS
+        counts: dict[Tensor, int] = {
+            tensor: 0 if self.is_in_place(tensor) else min(depth, self._distinct(tensor))
+            for tensor in tensors
+        }
+        if problem.pool:
+            counts["y"] = 1  # routines and pooling take turns
+        nbytes: dict[Tensor, int] = {tensor: aligned(item * self._elements[tensor]) for tensor in tensors}
+        copies_bias = problem.has_bias and "bias" not in problem.on_device
+        bias = aligned(item * problem.filters * copies_bias)
         rows = self._rows if self.counts["h"] > 1 else None
         planes = self._images * self._channels
-        workspace = workspace_of(self._problem, nbytes, planes, rows, self._images)
+        workspace = workspace_of(problem, {one: nbytes[one] for one in TENSORS}, planes, rows, self._images)
         return Buffers(depth, counts, nbytes, bias, workspace)
+
+    def is_in_place(self, tensor: Tensor) -> bool:
+        """Whether pieces of a tensor on the device are read or written there; others go through a buffer.
+
+        A tile has columns that are equally far apart. The kernel of bias and activation needs an output
+        without gaps, and the padded copies for gradients of filters need whole pixels.
+        """
+        problem = self._problem
+        if tensor not in problem.on_device:
+            return False
+        if tensor == "z":
+            return True
+        is_output, cuts_channels = tensor == problem.form.output, self._has_some_channels(tensor)
+        if is_output and (problem.has_bias or problem.activation):
+            return self._columns(tensor) == 1
+        if tensor == "x" and problem.form.output == "w" and cuts_channels:
+            return False
+        return tensor == "w" or self._images == 1 or not (cuts_channels and self._cuts_rows(tensor))
 
     def _distinct(self, tensor: Tensor) -> int:
         """The pieces of a tensor."""
@@ -109,21 +136,27 @@ class Model:
 
     @cached_property
     def _heights(self) -> dict[Tensor, int]:
-        """The rows of the largest pieces of x and y."""
-        plane = self._problem.plane
+        """The rows of the largest pieces of x, y and z."""
+        plane, pool = self._problem.plane, self._problem.pool
         if self._problem.form.output == "x":
             outputs = min((self._rows + span(plane) - 2) // plane.stride_h + 1, plane.out_height)
             return {"x": self._rows, "y": outputs}
-        return {"x": min((self._rows - 1) * plane.stride_h + span(plane), plane.height), "y": self._rows}
+        rows = self._rows
+        if pool:
+            rows = min((rows - 1) * pool.plane.stride_h + span(pool.plane), plane.out_height)
+        height = min((rows - 1) * plane.stride_h + span(plane), plane.height)
+        return {"x": height, "y": rows, "z": self._rows}
 
     @cached_property
     def _elements(self) -> dict[Tensor, int]:
         """The elements of the largest piece of each tensor."""
-        plane = self._problem.plane
+        plane, heights = self._problem.plane, self._heights
+        width = self._problem.pool.plane.out_width if self._problem.pool else 0
         return {
-            "x": self._images * self._channels * self._heights["x"] * plane.width,
+            "x": self._images * self._channels * heights["x"] * plane.width,
             "w": self._filters * self._inner * plane.filter_height * plane.filter_width,
-            "y": self._images * self._filters * self._heights["y"] * plane.out_width,
+            "y": self._images * self._filters * heights["y"] * plane.out_width,
+            "z": self._images * self._filters * heights.get("z", 0) * width,
         }
 
     # -------------------------------------------------------------------------------------------- time
@@ -137,18 +170,44 @@ class Model:
         form, rates = self._problem.form, self._rates
         terms = math.prod(self.counts[axis] for axis in form.inner)
         steps = self._distinct(form.output)
-        each = {tensor: rates.into(*self.copy(tensor)) for tensor in form.operands}
+        here = self._problem.on_device
+        each = {tensor: rates.into(*self.copy(tensor)) for tensor in form.operands if tensor not in here}
         copies = {tensor: self._copies(tensor, buffers) / (terms * steps) for tensor in form.operands}
-        into = sum(copies[tensor] * each[tensor] for tensor in form.operands)
-        compute, out = rates.routine(self._operations, self._stepped), rates.out(*self.copy(form.output))
-        first = sum(each.values()) + compute + out
+        into = sum(copies[tensor] * each[tensor] for tensor in each)
+        moves = sum(copies[tensor] * self._moving(tensor, buffers) for tensor in form.operands)
+        compute = moves + rates.routine(self._operations, self._stepped)
+        result = self._problem.result
+        out = 0.0 if result in here else rates.out(*self.copy(result))
+        behind = self._moving(result, buffers) + self._pooling
+        first = sum(each.values()) + compute + behind + out
         if buffers.depth == 1:
             first += (terms - 1) * (into + compute)
-            often = max(copies.values())  # the part of the terms before which something is copied
-            between = often * rates.together(into / often, out) + (1 - often) * out
-            return first + (steps - 1) * ((terms - 1) * into + terms * compute + between)
+            often = max((copies[tensor] for tensor in each), default=0.0)
+            before = into / often if often else 0.0  # a part of the terms, and nothing before the others
+            if self._problem.pool:  # only pooling waits for the copy of the result before
+                pooled = max(terms * compute, out) + behind
+                step = [max(terms * (copy + compute), pooled) for copy in (before, 0.0)]
+                return first + (steps - 1) * (often * step[0] + (1 - often) * step[1])
+            between = often * rates.together(before, out) + (1 - often) * out
+            return first + (steps - 1) * ((terms - 1) * into + terms * compute + behind + between)
         first += (terms - 1) * max(into, compute)
-        return first + (steps - 1) * max(terms * compute, rates.together(terms * into, out))
+        return first + (steps - 1) * max(terms * compute + behind, rates.together(terms * into, out))
+
+    @property
+    def _pooling(self) -> float:
+        """The time to pool a piece; where the result lies on the device, each image may have a routine."""
+        pool, images = self._problem.pool, self._images
+        if pool is None:
+            return 0.0
+        each = "z" in self._problem.on_device and self._has_some_channels("z") and self._filters > 1
+        operations = self._elements["z"] * pool.plane.filter_height * pool.plane.filter_width
+        launches = images if each else 1
+        return launches * self._rates.routine(operations / launches)
+
+    def _moving(self, tensor: Tensor, buffers: Buffers) -> float:
+        """The time of a piece's copy within the device; none for what is used where it lies, or not there."""
+        is_moved = tensor in self._problem.on_device and buffers.counts[tensor] > 0
+        return self._matrices(tensor) * self._rates.routine(0.0) if is_moved else 0.0
 
     @property
     def _operations(self) -> int:
@@ -175,7 +234,16 @@ class Model:
 
     def _has_some_rows(self, tensor: Tensor) -> bool:
         plane = self._problem.plane
+        if tensor == "z":
+            return self.counts["h"] > 1
         return self._heights[tensor] < (plane.height if tensor == "x" else plane.out_height)
+
+    def _cuts_rows(self, tensor: Tensor) -> bool:
+        """Whether some piece of x or y lacks rows, as a halo, or rows that no window reads, may do."""
+        plane, problem = self._problem.plane, self._problem
+        x, y = rows_at(problem, range(problem.rows))
+        is_whole = len(x) == plane.height if tensor == "x" else len(y) == plane.out_height
+        return self.counts["h"] > 1 or not is_whole
 
     def _matrices(self, tensor: Tensor) -> int:
         """The matrices of a piece."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from gpu.cuda_machine.convolutions import Convolution, Four, View
 from gpu.cuda_machine.memory import Place
@@ -78,7 +78,9 @@ def queue_routine(queue: Queue, routine: TileRoutine) -> None:
     """Queue a routine on pieces of the queue's device."""
     call, output = call_of(routine), routine.output
     if not routine.updates and (call is None or (call.is_partial and routine.name == "conv2d_backward_data")):
-        queue.clear(Place(queue.address(output), output.nbytes), output.nbytes, 1)
+        item = output.dtype.itemsize
+        place = Place(queue.address(output), output.stride * item)
+        queue.clear(place, output.rows * item, output.columns)
     if call is not None:
         workspace = _workspace(queue, routine)
         if call.padded:
@@ -101,7 +103,7 @@ def choose_engine(queue: Queue, routine: TileRoutine) -> None:
 
 def call_of(routine: TileRoutine) -> Call | None:
     """The call of cuDNN for a routine; None if no window covers a pixel, so that all sums are empty."""
-    dtype = routine.output.dtype
+    dtype, tiles = routine.output.dtype, (*routine.operands, routine.output)
     return _call(
         routine.name,
         dtype.name,
@@ -112,7 +114,8 @@ def call_of(routine: TileRoutine) -> Call | None:
         routine.window,
         routine.updates,
         routine.transforms,
-        tuple(_apart(tile) for tile in (*routine.operands, routine.output)),
+        tuple(_columns(tile) for tile in tiles),
+        tuple(_alignment(tile) for tile in tiles),
     )
 
 
@@ -127,12 +130,13 @@ def _call(
     window: Window,
     updates: bool,
     transforms: bool,
-    apart: tuple[int, ...],
+    columns: tuple[tuple[int, int], ...],
+    alignments: tuple[int, ...],
 ) -> Call | None:
-    """The call for a kind of routines, of which a call of the user has few; ``apart`` is of planes, or 0."""
+    """The call for a kind of routines, of which a call of the user has few."""
     views = {
-        tensor: _view(shape, layout, between)
-        for tensor, shape, between in zip(_NAMES[name], shapes, apart, strict=True)
+        tensor: _view(shape, layout, between, alignment)
+        for tensor, shape, between, alignment in zip(_NAMES[name], shapes, columns, alignments, strict=True)
     }
     x = views["x"]
     axes = axes_of(window, x.sizes, views["w"].sizes, views["y"].sizes)
@@ -140,7 +144,7 @@ def _call(
         return None
     down, across = axes
     begin = (down.first * x.strides[2] + across.first * x.strides[3]) * item
-    aligned_to = _ALIGNMENT if begin % _ALIGNMENT == 0 else item
+    aligned_to = x.alignment if begin % x.alignment == 0 else item
     convolution = Convolution(
         name,
         dtype,
@@ -176,7 +180,8 @@ def _padded(of: Convolution, axes: tuple[Axis, Axis], item: int, layout: Layout)
         for axis, size in zip(axes, (height, width), strict=True)
     )
     nbytes = aligned(math.prod(sizes) * item)
-    return Padded(View(sizes, _strides(sizes, layout)), (down, across), nbytes)
+    shape = sizes if layout == "NCHW" else (*sizes[:1], *sizes[2:], sizes[1])
+    return Padded(_view(shape, layout), (down, across), nbytes)
 
 
 def _addresses(queue: Queue, routine: TileRoutine, call: Call) -> dict[str, int]:
@@ -211,7 +216,7 @@ def _copy_padded(queue: Queue, routine: TileRoutine, call: Call, padded: Padded,
     left, item, last = _behind(workspace, padded), routine.output.dtype.itemsize, routine.layout == "NHWC"
     (images, channels, height, width), strides = padded.view.sizes, padded.view.strides
     x, source = _view(routine.shapes[0], routine.layout), routine.operands[0]
-    rows = _apart(source) // x.sizes[3] or x.sizes[2]
+    rows = _columns(source)[1] // _row(routine) or x.sizes[2]
     pixel, planes = (channels, images) if last else (1, images * channels)
     down, across = padded.pixels
     queue.clear(Place(workspace.address, padded.nbytes), padded.nbytes, 1)
@@ -223,9 +228,15 @@ def _copy_padded(queue: Queue, routine: TileRoutine, call: Call, padded: Padded,
     return left
 
 
-def _apart(tile: Tile) -> int:
-    """The elements from one plane of a piece to the next, if there are others between."""
-    return tile.stride if tile.columns > 1 and tile.stride > tile.rows else 0
+def _columns(tile: Tile) -> tuple[int, int]:
+    """The elements of a column, and from one to the next; (0, 0) if there are none between them."""
+    return (tile.rows, tile.stride) if tile.columns > 1 and tile.stride > tile.rows else (0, 0)
+
+
+def _alignment(tile: Tile) -> int:
+    """The bytes that an address is a multiple of: those that engines ask for, or those of an element."""
+    address = getattr(tile.memory, "address", 0) + tile.offset
+    return tile.dtype.itemsize if address % _ALIGNMENT else _ALIGNMENT
 
 
 def _row(routine: TileRoutine) -> int:
@@ -234,16 +245,13 @@ def _row(routine: TileRoutine) -> int:
     return shape[3] if routine.layout == "NCHW" else shape[2] * shape[3]
 
 
-def _view(shape: tuple[int, ...], layout: Layout, apart: int = 0) -> View:
-    """A piece as (N, C, H, W); in NCHW its planes may be ``apart`` elements from each other."""
-    first, second, third, last = shape
-    sizes: Four = (first, second, third, last) if layout == "NCHW" else (first, last, second, third)
-    return View(sizes, (second * apart, apart, last, 1) if apart else _strides(sizes, layout))
-
-
-def _strides(sizes: Four, layout: Layout) -> Four:
-    """The strides of (N, C, H, W) in the layout."""
-    _, channels, height, width = sizes
-    if layout == "NCHW":
-        return (channels * height * width, height * width, width, 1)
-    return (channels * height * width, 1, width * channels, channels)
+def _view(
+    shape: tuple[int, ...], layout: Layout, columns: tuple[int, int] = (0, 0), alignment: int = _ALIGNMENT
+) -> View:
+    """A piece as (N, C, H, W); between its columns there may be other elements."""
+    rows, apart = columns
+    steps = [math.prod(shape[axis + 1 :]) for axis in range(4)]
+    steps = [step // rows * apart if rows and step >= rows else step for step in steps]
+    order = (0, 1, 2, 3) if layout == "NCHW" else (0, 3, 1, 2)
+    sizes, strides = (tuple(of[axis] for axis in order) for of in (shape, steps))
+    return View(cast("Four", sizes), cast("Four", strides), alignment)

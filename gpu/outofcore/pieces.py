@@ -22,7 +22,7 @@ class Pieces:
     images : int
         d_n.
     rows : int
-        d_hY, of the gradient of data d_hX.
+        d_hY, of the gradient of data d_hX; with pooling, rows of the pooled result.
     channels, filters : int
         d_cX and d_cY.
 
@@ -59,10 +59,11 @@ class Piece:
 
 @dataclass(frozen=True)
 class Task:
-    """A piece of the output, and for each term of its sums the pieces of the operands."""
+    """A piece of the output, the pieces of the operands for each term of its sums, and the pooled piece."""
 
     output: Piece
     steps: tuple[tuple[Piece, Piece], ...]
+    pooled: Piece | None = None
 
 
 Loops: TypeAlias = Mapping[str, list[range]]
@@ -112,6 +113,7 @@ def tasks_of(problem: Problem, pieces: Pieces) -> Iterator[Task]:
         yield Task(
             piece_at(problem, form.output, steps[0]),
             tuple((piece_at(problem, first, step), piece_at(problem, second, step)) for step in steps),
+            piece_at(problem, "z", steps[0]) if problem.pool else None,
         )
 
 
@@ -124,6 +126,8 @@ def piece_at(problem: Problem, tensor: Tensor, at: Mapping[str, range]) -> Piece
         start = groups.start * problem.group_channels
         inner = range(channels.start - start, channels.stop - start)
         return Piece("w", filters, inner if len(groups) == 1 else range(problem.group_channels))
+    if tensor == "z":
+        return Piece("z", at["n"], filters, at["h"])
     rows, outputs = rows_at(problem, at["h"])
     return Piece("x", at["n"], channels, rows) if tensor == "x" else Piece("y", at["n"], filters, outputs)
 
@@ -132,6 +136,8 @@ def rows_at(problem: Problem, rows: range) -> tuple[range, range]:
     """The rows of x and of y in one iteration of the loop over rows."""
     if problem.form.output == "x":
         return rows, output_rows(problem.plane, rows)
+    if problem.pool:
+        rows = image_rows(problem.pool.plane, rows)
     return image_rows(problem.plane, rows), rows
 
 

@@ -9,20 +9,24 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from gpu.device_tensor import DeviceTensor
 from gpu.machine import Event, Memory, Routine, Stream, Tile
 from gpu.outofcore.halo import offset
-from gpu.outofcore.matrices import matrices_of, view_of
-from gpu.outofcore.model import TENSORS, Buffers
+from gpu.outofcore.matrices import matrices_of, planes_of, tiles_of, view_of
+from gpu.outofcore.model import Buffers
+from gpu.outofcore.networks.routines import Pool
 from gpu.outofcore.on_host import Window
 from gpu.outofcore.pieces import Piece, Task
 from gpu.outofcore.problem import Problem
-from gpu.outofcore.routines import TileRoutine
+from gpu.outofcore.routines import Move, TileRoutine
 from gpu.outofcore.slots import Slot, Slots
+from gpu.outofcore.workspace import ALIGNMENT
 
 Array = npt.NDArray[Any]
 AHEAD = 64
@@ -63,78 +67,122 @@ class Pipeline:
     buffers : Buffers
     memory : Memory
         Of ``buffers.total`` bytes.
-    arrays : mapping of str to ndarray
-        x, w, y and, if there is one, bias.
+    arrays : mapping of str to ndarray or DeviceTensor
+        x, w, y, or with pooling its result z in place of y, and, if there is one, bias.
     """
 
     def __init__(
-        self, machine: Queues, problem: Problem, buffers: Buffers, memory: Memory, arrays: Mapping[str, Array]
+        self,
+        machine: Queues,
+        problem: Problem,
+        buffers: Buffers,
+        memory: Memory,
+        arrays: Mapping[str, Array | DeviceTensor],
     ) -> None:
-        self._machine, self._problem, self._memory, self._arrays = machine, problem, memory, arrays
+        self._machine, self._problem, self._memory = machine, problem, memory
+        self._homes = {name: x for name, x in arrays.items() if isinstance(x, DeviceTensor)}
+        self._arrays = {name: x.outline() if isinstance(x, DeviceTensor) else x for name, x in arrays.items()}
+        if problem.pool:  # of y there are only pieces
+            self._arrays["y"] = DeviceTensor(memory, problem.shape("y"), problem.dtype).outline()
         self._loads, self._computes, self._stores = (machine.stream(0) for _ in range(3))
         self._slots: dict[str, Slots] = {}
         start = buffers.bias
-        for tensor in TENSORS:
-            self._slots[tensor] = Slots(start, buffers.counts[tensor], buffers.nbytes[tensor])
-            start += buffers.counts[tensor] * buffers.nbytes[tensor]
+        for tensor, count in buffers.counts.items():
+            if count:
+                self._slots[tensor] = Slots(start, count, buffers.nbytes[tensor])
+            start += count * buffers.nbytes[tensor]
         self._workspace = self._bytes(start, buffers.workspace) if buffers.workspace else None
         self._queued: deque[Event] = deque()
 
     def work(self, tasks: Iterator[Task]) -> Iterator[Event]:
         """Compute all tasks; yields the events that the host waits for."""
-        if self._problem.has_bias:
+        if self._problem.has_bias and "bias" not in self._homes:
             self._load_bias()
         for task in tasks:
-            slot = self._slots[task.output.tensor].next(task.output)
-            self._wait(self._computes, slot.used)
+            slot = self._emptied(task.output)
             for number, step in enumerate(task.steps):
                 self._queued.append(self._compute(task, slot, number, step))
                 if len(self._queued) > AHEAD:
                     yield self._queued.popleft()
-            self._store(task.output, slot)
+            if task.pooled:
+                slot = self._pool(task, task.pooled)
+            self._store(task.pooled or task.output, slot)
         yield self._machine.record(self._stores)
 
     def routines(self, tasks: Iterable[Task]) -> Iterator[TileRoutine]:
         """The routines of the tasks, of several that differ only in their buffers the first."""
-        slots = {tensor: self._slots[tensor].first for tensor in TENSORS}
         seen: set[object] = set()
         for task in tasks:
             for number, step in enumerate(task.steps):
-                kind = kind_of(self._problem, task, number)
+                slots = (self._slots.get(piece.tensor) for piece in (*step, task.output))
+                tiles = self._tiles(task, tuple(one and one.first for one in slots), number)
+                kind = kind_of(self._problem, task, number), *(tile.offset % ALIGNMENT for tile in tiles)
                 if kind not in seen:
                     seen.add(kind)
-                    pieces = (*step, task.output)
-                    yield self._routine(task, tuple(slots[piece.tensor] for piece in pieces), number)
+                    yield self._routine(task, tiles, number)
 
     # ------------------------------------------------------------------------------------------- steps
 
-    def _compute(self, task: Task, output: Slot, number: int, step: tuple[Piece, Piece]) -> Event:
+    def _compute(self, task: Task, output: Slot | None, number: int, step: tuple[Piece, Piece]) -> Event:
         """Queue one term of a piece of the output, with the copies that it needs; the event behind it."""
-        slots = [self._load(piece) for piece in step]
-        for slot in slots:
-            self._wait(self._computes, slot.filled)
-        self._machine.launch(self._computes, self._routine(task, (*slots, output), number))
+        slots = *(self._load(piece) for piece in step), output
+        for slot in slots[:2]:
+            self._wait(self._computes, slot and slot.filled)
+        self._machine.launch(self._computes, self._routine(task, self._tiles(task, slots, number), number))
         used = self._machine.record(self._computes)
-        for slot in (*slots, output):
-            slot.used = used
+        for slot in slots:
+            if slot is not None:
+                slot.used = used
         return used
 
-    def _load(self, piece: Piece) -> Slot:
-        """The buffer of an operand's piece, which is filled if no buffer holds it."""
-        slots = self._slots[piece.tensor]
-        slot = slots.find(piece)
-        if slot is None:
-            slot = slots.next(piece)
-            self._wait(self._loads, slot.used)
-            for tile, matrix in self._matrices(piece, slot):
-                self._machine.copy_in(self._loads, matrix, tile)
-            slot.filled = self._machine.record(self._loads)
+    def _emptied(self, piece: Piece) -> Slot | None:
+        """The buffer for a piece that routines write; None where they write it where it lies."""
+        slots = self._slots.get(piece.tensor)
+        if slots is None:
+            return None
+        slot = slots.next(piece)
+        self._wait(self._computes, slot.used)
         return slot
 
-    def _store(self, piece: Piece, slot: Slot) -> None:
-        """Queue the copy of a finished piece to the host."""
+    def _pool(self, task: Task, pooled: Piece) -> Slot | None:
+        """Queue the pooling of a finished piece of the convolution; the buffer of its result."""
+        slot = self._emptied(pooled)
+        for routine in self._pools(task, pooled, slot):
+            self._machine.launch(self._computes, routine)
+        if slot is not None:
+            slot.used = self._machine.record(self._computes)
+        return slot
+
+    def _load(self, piece: Piece) -> Slot | None:
+        """The buffer of an operand's piece, filled if none holds it; None if it is read where it lies."""
+        slots = self._slots.get(piece.tensor)
+        if slots is None:
+            return None
+        slot = slots.find(piece)
+        if slot is not None:
+            return slot
+        slot = slots.next(piece)
+        if piece.tensor in self._homes:  # what has used the buffer is in the same stream
+            for home, tile in zip(self._home(piece), self._parts(piece, slot), strict=True):
+                self._machine.launch(self._computes, Move(home, tile))
+            slot.filled = None
+            return slot
+        self._wait(self._loads, slot.used)
+        for matrix, tile in zip(self._matrices(piece), self._parts(piece, slot), strict=True):
+            self._machine.copy_in(self._loads, matrix, tile)
+        slot.filled = self._machine.record(self._loads)
+        return slot
+
+    def _store(self, piece: Piece, slot: Slot | None) -> None:
+        """Queue the copy of a finished piece to where it belongs, unless it is there."""
+        if slot is None:
+            return
+        if piece.tensor in self._homes:
+            for tile, home in zip(self._parts(piece, slot), self._home(piece), strict=True):
+                self._machine.launch(self._computes, Move(tile, home))
+            return
         self._wait(self._stores, slot.used)
-        for tile, matrix in self._matrices(piece, slot):
+        for tile, matrix in zip(self._parts(piece, slot), self._matrices(piece), strict=True):
             self._machine.copy_out(self._stores, tile, matrix)
         slot.used = self._machine.record(self._stores)
 
@@ -150,16 +198,32 @@ class Pipeline:
 
     # ------------------------------------------------------------------------------------------- tiles
 
-    def _matrices(self, piece: Piece, slot: Slot) -> Iterator[tuple[Tile, Array]]:
-        """The matrices of a piece on the host, and their tiles in its buffer, one behind the other."""
+    def _matrices(self, piece: Piece) -> Iterator[Array]:
+        """The matrices of a piece on the host."""
+        return matrices_of(self._view(piece))
+
+    def _home(self, piece: Piece) -> Iterator[Tile]:
+        """The matrices of a piece that lies on the device, there."""
+        tensor = piece.tensor
+        return tiles_of(self._homes[tensor], self._arrays[tensor], self._view(piece))
+
+    def _parts(self, piece: Piece, slot: Slot) -> Iterator[Tile]:
+        """The matrices of a piece in its buffer, one behind the other."""
         start = slot.offset
-        for matrix in matrices_of(self._view(piece)):
+        for matrix in self._matrices(piece):
             rows, columns = matrix.shape
-            yield Tile(self._memory, start, rows, columns, rows, matrix.dtype), matrix
+            yield Tile(self._memory, start, rows, columns, rows, self._problem.dtype)
             start += matrix.nbytes
 
+    def _tiles(self, task: Task, slots: tuple[Slot | None, ...], number: int) -> tuple[Tile, ...]:
+        """The pieces of one term: in their buffers, or where they lie."""
+        return tuple(
+            self._column(slot.offset, self._view(piece).size) if slot else next(self._home(piece))
+            for piece, slot in zip((*task.steps[number], task.output), slots, strict=True)
+        )
+
     def _view(self, piece: Piece) -> Array:
-        """The elements of a piece on the host."""
+        """The elements of a piece, of which only addresses are known if they are on the device."""
         return view_of(self._arrays[piece.tensor], piece, self._problem.layout)
 
     def _column(self, start: int, elements: int) -> Tile:
@@ -170,14 +234,12 @@ class Pipeline:
         """Bytes of the device's memory."""
         return Tile(self._memory, start, count, 1, count, np.dtype(np.uint8))
 
-    def _routine(self, task: Task, slots: tuple[Slot, ...], number: int) -> TileRoutine:
+    def _routine(self, task: Task, tiles: tuple[Tile, ...], number: int) -> TileRoutine:
         """The routine of one term."""
         problem, is_last = self._problem, number == len(task.steps) - 1
         pieces = (*task.steps[number], task.output)
         shapes = [self._view(piece).shape for piece in pieces]
-        first, second, output = (
-            self._column(slot.offset, math.prod(shape)) for slot, shape in zip(slots, shapes, strict=True)
-        )
+        first, second, output = tiles
         of = {piece.tensor: piece for piece in pieces}
         return TileRoutine(
             problem.routine,
@@ -195,9 +257,39 @@ class Pipeline:
             transforms=problem.transforms,
         )
 
+    def _pools(self, task: Task, pooled: Piece, slot: Slot | None) -> Iterator[Pool]:
+        """The pooling of a piece, for all its images or for each."""
+        stage, source = self._problem.pool, self._slots["y"].find(task.output)
+        assert stage is not None
+        assert source is not None
+        assert task.output.rows is not None
+        assert pooled.rows is not None
+        (_, _, *size), view = self._view(task.output).shape, self._view(pooled)
+        (images, channels, *result), pixels = view.shape, math.prod(size)
+        if slot is None:
+            targets = [*planes_of(self._homes["z"], self._arrays["z"], view)]
+        else:
+            targets = [replace(self._column(slot.offset, math.prod(result)), columns=images * channels)]
+        images //= len(targets)
+        for number, target in enumerate(targets):
+            start = number * images * channels * pixels * self._problem.dtype.itemsize
+            planes = replace(self._column(source.offset + start, pixels), columns=images * channels)
+            yield Pool(
+                stage.kind,
+                (planes,),
+                (target,),
+                ((images, channels, *size), (images, channels, *result)),
+                float(math.prod((images, channels, *result, *stage.filters[2:]))),
+                stage,
+                stage.window(task.output.rows, pooled.rows),
+                pooled.rows,
+            )
+
     def _bias(self, output: Piece) -> Tile:
         """The bias of a piece's filters."""
-        return self._column(output.channels.start * self._problem.dtype.itemsize, len(output.channels))
+        start, home = output.channels.start * self._problem.dtype.itemsize, self._homes.get("bias")
+        found = self._column(start, len(output.channels))
+        return replace(found, memory=home.memory, offset=home.offset + start) if home else found
 
 
 def kind_of(problem: Problem, task: Task, number: int) -> object:

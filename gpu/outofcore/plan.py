@@ -92,12 +92,14 @@ class Plan:
         problem, timeline, count = self.problem, self.timeline, sum(1 for _ in self.tasks())
         busy = {kind: sum(one.end - one.start for one in timeline if one.kind == kind) for kind in _KINDS}
         counts = self.buffers.counts
+        held = ", ".join(f"{count} of {tensor}" for tensor, count in counts.items() if count)
+        pooled = f", {problem.pool.kind} to z {_times(problem.shape('z'))}" if problem.pool else ""
+        here = f"; {', '.join(sorted(problem.on_device))} on the device" if problem.on_device else ""
         return (
             f"{problem.routine}, x {_times(problem.shape('x'))}, w {_times(problem.shape('w'))},"
-            f" {problem.operations / 1e12:.3g} TFLOP\n"
-            f"{_counted(count, 'piece')} of {problem.form.output}, cut to {_listed(self.pieces)}\n"
-            f"buffers: {counts['x']} of x, {counts['w']} of w, {counts['y']} of y;"
-            f" {shown(self.buffers.total)} of {shown(self.budget)}\n"
+            f" {problem.operations / 1e12:.3g} TFLOP{pooled}\n"
+            f"{_counted(count, 'piece')} of {problem.result}, cut to {_listed(self.pieces)}\n"
+            f"buffers: {held or 'none'}; {shown(self.buffers.total)} of {shown(self.budget)}{here}\n"
             f"{shown(self.bytes_in)} in, {shown(self.bytes_out)} out\n"
             f"predicted {_milliseconds(timeline.seconds)}:"
             f" {', '.join(f'{_milliseconds(busy[kind])} {name}' for kind, name in _KINDS.items())}"

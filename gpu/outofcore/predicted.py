@@ -10,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
 
+from gpu.device_tensor import DeviceTensor
 from gpu.outofcore.clock import ModelMachine
 from gpu.outofcore.model import TENSORS, Buffers
 from gpu.outofcore.pieces import Task
 from gpu.outofcore.pipeline import Pipeline
-from gpu.outofcore.problem import FLOAT, Problem
+from gpu.outofcore.problem import FLOAT, Problem, Tensor
 from gpu.outofcore.rates import Rates
 from reference.types.timeline import Timeline
 
@@ -32,9 +33,17 @@ class Slab:
 def predict(problem: Problem, tasks: Iterator[Task], buffers: Buffers, rates: Rates) -> Timeline:
     """The timeline of the tasks of a call."""
     machine = ModelMachine(rates)
-    arrays = {tensor: addresses(problem.shape(tensor), problem.dtype) for tensor in TENSORS}
-    bias = {"bias": addresses((problem.filters,), problem.dtype)} if problem.has_bias else {}
-    pipeline = Pipeline(machine, problem, buffers, Slab(buffers.total), arrays | bias)
+    tensors: tuple[Tensor, ...] = ("x", "w", "z") if problem.pool else TENSORS
+    shapes: dict[str, tuple[int, ...]] = {tensor: problem.shape(tensor) for tensor in tensors}
+    if problem.has_bias:
+        shapes["bias"] = (problem.filters,)
+    arrays = {
+        name: DeviceTensor(Slab(0), shape, problem.dtype)
+        if name in problem.on_device
+        else addresses(shape, problem.dtype)
+        for name, shape in shapes.items()
+    }
+    pipeline = Pipeline(machine, problem, buffers, Slab(buffers.total), arrays)
     for _ in pipeline.work(tasks):
         pass
     machine.run()

@@ -1,28 +1,32 @@
 """A convolution or one of its gradients: sizes, and the axes that pieces are cut along.
 
 Five loops go over pieces: images (n), blocks of groups (g), channels c_X (c), filters c_Y (f) and rows (h).
-Rows are those of the result y, of the gradient of data those of x. Each routine is these loops in another
-order: those of its output outside, those of its sums inside (ooc_cuDNN, section 3.2).
+Rows are those of the result y, of the gradient of data those of x, with pooling those of its result z. Each
+routine is these loops in another order: those of its output outside, those of its sums inside (ooc_cuDNN,
+section 3.2).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from gpu.bconv.geometry import ConvShape
 
+if TYPE_CHECKING:
+    from gpu.outofcore.networks.stages import Stage
+
 Layout: TypeAlias = Literal["NCHW", "NHWC"]
-Tensor: TypeAlias = Literal["x", "w", "y"]
+Tensor: TypeAlias = Literal["x", "w", "y", "z"]
 Activation: TypeAlias = Literal["relu", "tanh", "sigmoid"]
 FLOAT = np.dtype(np.float32)
 DTYPES = ("float32", "float16", "bfloat16")
 LAYOUTS = ("NCHW", "NHWC")
 ACTIVATIONS = ("relu", "tanh", "sigmoid")
 
-AXES: dict[Tensor, str] = {"x": "ngch", "w": "gfc", "y": "ngfh"}
+AXES: dict[Tensor, str] = {"x": "ngch", "w": "gfc", "y": "ngfh", "z": "ngfh"}
 """The loops that each tensor's pieces depend on; x and y stand for their gradients, too."""
 
 
@@ -74,6 +78,10 @@ class Problem:
         The bytes for routines beside their pieces; None for what GPUs need, see `gpu.outofcore.workspace`.
     transforms : bool
         Whether GPUs may take Winograd's and Fourier transforms.
+    on_device : frozenset of str
+        The names of tensors, and "bias", that lie on the device.
+    pool : Stage, optional
+        The pooling of y, whose result is z.
     """
 
     routine: str
@@ -89,11 +97,18 @@ class Problem:
     tf32: bool = False
     workspace: int | None = 0
     transforms: bool = False
+    on_device: frozenset[str] = frozenset()
+    pool: Stage | None = None
 
     @property
     def form(self) -> Form:
         """What it computes from what."""
         return FORMS[self.routine]
+
+    @property
+    def result(self) -> Tensor:
+        """The tensor that the call computes."""
+        return "z" if self.pool else self.form.output
 
     @property
     def group_channels(self) -> int:
@@ -108,6 +123,8 @@ class Problem:
     @property
     def rows(self) -> int:
         """The rows that pieces are cut along."""
+        if self.pool:
+            return self.pool.plane.out_height
         return self.plane.height if self.form.output == "x" else self.plane.out_height
 
     @property
@@ -118,10 +135,11 @@ class Problem:
 
     def shape(self, tensor: Tensor) -> tuple[int, int, int, int]:
         """The shape of a tensor in the layout."""
-        plane = self.plane
+        plane, pooled = self.plane, self.pool.plane if self.pool else self.plane
         first, channels, rows, columns = {
             "x": (self.batch, self.channels, plane.height, plane.width),
             "w": (self.filters, self.group_channels, plane.filter_height, plane.filter_width),
             "y": (self.batch, self.filters, plane.out_height, plane.out_width),
+            "z": (self.batch, self.filters, pooled.out_height, pooled.out_width),
         }[tensor]
         return (first, channels, rows, columns) if self.layout == "NCHW" else (first, rows, columns, channels)

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpu.cuda_machine.queues import Queue
+from gpu.cuda_machine.memory import Place
+from gpu.cuda_machine.queues import Queue, Volume
 from gpu.machine import Tile
 from gpu.outofcore.on_cuda import choose_engine, queue_routine
 from gpu.outofcore.on_host import ACTIVATE, SUMS, Window, rounded_to_tf32
@@ -31,7 +32,7 @@ class TileRoutine:
         The convolution of the pieces.
     layout : str
     operands, output : Tile
-        Pieces, each a column of its elements in C order.
+        Pieces, each a matrix whose columns have its elements in C order.
     shapes : tuple
         The shapes of the operands and of the output in the layout.
     updates : bool
@@ -89,7 +90,7 @@ class TileRoutine:
     def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
         """Compute it with NumPy: all sums in double precision and in one order, rounded once."""
         *operands, output = (
-            _channels_second(array.reshape(shape), self.layout)
+            _channels_second(array.T.reshape(shape), self.layout)
             for array, shape in zip((*reads[:2], writes[0]), self.shapes, strict=True)
         )
         first, second = (rounded_to_tf32(x) if self.tf32 else x for x in operands)
@@ -101,9 +102,52 @@ class TileRoutine:
         if self.bias:
             found += reads[2].reshape(-1, 1, 1).astype(np.float64)
         with np.errstate(over="ignore"):  # beyond the largest number is infinity, as on GPUs
-            output[...] = ACTIVATE[self.activation](found) if self.activation else found
+            found = ACTIVATE[self.activation](found) if self.activation else found
+            written = writes[0].T
+            written[...] = _channels_of(found, self.layout).reshape(written.shape)
+
+
+@dataclass(frozen=True)
+class Move:
+    """A copy within the device, of a piece that a routine cannot take where it lies.
+
+    Attributes
+    ----------
+    source, target : Tile
+        Of one shape.
+    """
+
+    source: Tile
+    target: Tile
+    name: str = "copy"
+    operations: float = 0.0
+
+    @property
+    def reads(self) -> tuple[Tile, ...]:
+        """The source."""
+        return (self.source,)
+
+    @property
+    def writes(self) -> tuple[Tile, ...]:
+        """The target."""
+        return (self.target,)
+
+    def queue_on(self, queue: Queue) -> None:
+        """Queue it as a copy of the driver."""
+        item, columns = self.source.dtype.itemsize, self.source.columns
+        source, target = (Place(queue.address(t), t.stride * item) for t in (self.source, self.target))
+        queue.copy_volume(source, target, self.source.rows * item, Volume(1, columns, columns, columns))
+
+    def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
+        """Copy with NumPy."""
+        writes[0][...] = reads[0]
 
 
 def _channels_second(x: Array, layout: Layout) -> Array:
     """A view of a piece as (images, channels, rows, columns)."""
     return x if layout == "NCHW" else np.moveaxis(x, -1, 1)
+
+
+def _channels_of(x: Array, layout: Layout) -> Array:
+    """A view of (images, channels, rows, columns) in the layout."""
+    return x if layout == "NCHW" else np.moveaxis(x, 1, -1)

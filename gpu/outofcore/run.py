@@ -11,12 +11,14 @@ import numpy.typing as npt
 
 from gpu.cleanup import leaving_nothing
 from gpu.cuda_machine import CudaMachine
+from gpu.device_tensor import DeviceTensor
 from gpu.machine import Machine
 from gpu.outofcore.calibration import measured_rates
 from gpu.outofcore.options import Options
 from gpu.outofcore.pieces import Pieces
 from gpu.outofcore.pipeline import Pipeline
 from gpu.outofcore.plan import Plan, plan_of
+from gpu.outofcore.predicted import Slab
 from gpu.outofcore.problem import Problem
 from gpu.outofcore.rates import rates_of
 from gpu.outofcore.statistics import Statistics
@@ -24,6 +26,18 @@ from reference.errors import LaunchError
 from reference.types.fields import is_integer
 
 Array = npt.NDArray[Any]
+
+
+def called(
+    problem: Problem,
+    device: Machine,
+    arrays: Mapping[str, Array | DeviceTensor],
+    statistics: Statistics | None,
+    *how: Any,
+) -> None:
+    """Plan a call for where its arrays are, ``how`` as of `planned`, and compute it."""
+    here = frozenset(name for name, x in arrays.items() if isinstance(x, DeviceTensor))
+    compute(device, planned(replace(problem, on_device=here), device, *how), arrays, statistics)
 
 
 def planned(
@@ -46,20 +60,25 @@ def planned(
     if options.rates:
         rates = options.rates
     elif isinstance(device, CudaMachine):
-        rates = measured_rates(device, problem, budget)
+        rates = measured_rates(device, replace(problem, on_device=frozenset(), pool=None), budget)
     else:
         rates = rates_of(device, problem.dtype)
     return plan_of(problem, pieces, budget, rates, options)
 
 
-def compute(machine: Machine, plan: Plan, arrays: Mapping[str, Array], statistics: Statistics | None) -> None:
+def compute(
+    machine: Machine,
+    plan: Plan,
+    arrays: Mapping[str, Array | DeviceTensor],
+    statistics: Statistics | None,
+) -> None:
     """Compute a call into its output array."""
-    begin = machine.seconds()
-    with leaving_nothing(machine, [*arrays.values()]):
-        memory = machine.allocate(0, plan.buffers.total)
+    begin, total = machine.seconds(), plan.buffers.total
+    with leaving_nothing(machine, [x for x in arrays.values() if not isinstance(x, DeviceTensor)]):
+        memory = machine.allocate(0, total) if total else Slab(0)
         pipeline = Pipeline(machine, plan.problem, plan.buffers, memory, arrays)
-        if isinstance(machine, CudaMachine):
-            machine.prepare(0, pipeline.routines(plan.kinds))
+        if isinstance(machine, CudaMachine):  # kinds do not tell where on the device a piece begins
+            machine.prepare(0, pipeline.routines(plan.tasks() if plan.problem.on_device else plan.kinds))
         machine.run([pipeline.work(plan.tasks())])
     if statistics is not None:
         statistics.seconds = machine.seconds() - begin

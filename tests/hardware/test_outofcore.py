@@ -13,12 +13,12 @@ import pytest
 import gpu
 import gpu.outofcore
 from gpu.cuda_machine import default_machine
-from gpu.outofcore import Options, Pieces, Rates, Statistics, explain
+from gpu.outofcore import AveragePool, MaxPool, Options, Pieces, Rates, Statistics, explain
 from gpu.outofcore.problem import FORMS
 from reference import training
 from reference.errors import LaunchError
-from reference.training import ACTIVATIONS, error_of
-from support.outofcore_calls import LAYERS, WHOLE, Layer, bfloat16, parts_of
+from reference.training import ACTIVATIONS, bounded, error_of
+from support.outofcore_calls import LAYERS, NAMES, WHOLE, Layer, bfloat16, parts_of, pooled
 
 pytestmark = pytest.mark.gpu
 
@@ -100,6 +100,98 @@ def test_a_machine_repeats_its_bits_and_another_one_is_right(machine: Any) -> No
     with gpu.CudaMachine([0]) as other:
         found = layer.run("conv2d_backward_filter", other, **call)
     assert layer.error("conv2d_backward_filter", found) <= 1
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("routine", FORMS)
+def test_tensors_on_the_device_are_used_where_they_lie(
+    machine: Any, routine: str, name: str, dtype: str
+) -> None:
+    layer, options, tf32 = of_dtype(LAYERS[name], dtype)
+    operands = NAMES[routine]
+    for pieces, names in product(
+        (WHOLE, *SPLITS[4::22]), ((*operands, "out"), operands[:1], operands[1:], ("out",))
+    ):
+        found = layer.run(routine, machine, on_device=names, pieces=pieces, options=options)
+        assert is_clean(machine)
+        error = layer.error(routine, found, tf32=tf32, parts=parts_of(routine, layer, pieces))
+        assert error <= 1, (pieces, names)
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_bias_and_activation_follow_on_the_device(machine: Any, layout: Any) -> None:
+    layer, bias = Layer(options={"layout": layout}), np.linspace(-2, 2, 6, dtype=np.float32)
+    for pieces in (WHOLE, Pieces(2, 3, 4, 4), Pieces(1, 2, 1, 5)):
+        call: Any = {"bias": bias, "activation": "relu"}
+        found = layer.run("conv2d", machine, on_device=("bias", "out"), pieces=pieces, options=PLAIN, **call)
+        assert layer.error("conv2d", found, **call) <= 1
+
+
+@pytest.mark.parametrize("library", ["torch", "cupy"])
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("routine", FORMS)
+def test_arrays_of_other_libraries_are_used_where_they_lie(
+    machine: Any, routine: str, layout: Any, library: str
+) -> None:
+    module = pytest.importorskip(library)
+    layer, counts = Layer((6, 32, 40, 44), (48, 32, 3, 3), {"layout": layout}), Statistics()
+    upload = (lambda x: module.from_numpy(x).cuda()) if library == "torch" else module.asarray
+    first, second, *shape = layer.arguments(routine)
+    x, w, dy = layer.operands()
+    like = {"x": x, "w": w, "y": dy}[FORMS[routine].output]
+    for place in (upload, lambda x: x):
+        for pieces in (None, Pieces(4, 17, 32, 48), Pieces(4, 17, 16, 48)):
+            out = upload(np.full_like(like, np.nan))
+            result = getattr(gpu.outofcore, routine)(
+                upload(first), place(second), *shape, device=machine, out=out, pieces=pieces,
+                options=PLAIN, statistics=counts, layout=layout,
+            )  # fmt: skip
+            assert result is out
+            host = out.cpu().numpy() if library == "torch" else out.get()
+            assert layer.error(routine, host, parts=3) <= 1
+            assert counts.bytes_out == 0
+            assert counts.bytes_in == 0 or place is not upload
+    assert is_clean(machine)
+
+
+POOLS = [MaxPool(2), AveragePool((3, 2)), MaxPool(3, stride=2, padding=((1, 1), (1, 1)))]
+
+
+@pytest.mark.parametrize("math", ["fp32", "tf32"])
+@pytest.mark.parametrize("pool", POOLS, ids=str)
+def test_pooling_is_the_host_s_definition_of_it(machine: Any, pool: Any, math: Any) -> None:
+    layer, bias = Layer((6, 32, 42, 44), (48, 32, 3, 3)), np.linspace(-1, 1, 48, dtype=np.float32)
+    counts, (x, w, _) = Statistics(), layer.operands()
+    how: Any = {"activation": "relu", "tf32": math == "tf32", "parts": 2, "dtype": x.dtype}
+    expected, bound = bounded("conv2d", x, w, bias, **how)
+    windows = MaxPool(pool.window, pool.stride, pool.padding)
+    call: Any = {"bias": bias, "activation": "relu", "options": replace(PLAIN, math=math)}
+    for pieces, names in product((WHOLE, Pieces(2, 7, 32, 20), Pieces(3, 9, 16, 48)), ((), ("out",))):
+        found = layer.run(
+            "conv2d", machine, pool=pool, pieces=pieces, on_device=names, statistics=counts, **call
+        )
+        assert is_clean(machine)
+        assert counts.bytes_out == (0 if names else found.nbytes)
+        limit = pooled(windows, bound) + np.finfo(np.float32).eps * np.abs(found)
+        assert (np.abs(found - pooled(pool, expected)) <= limit).all(), (pieces, names)
+    whole = layer.run("conv2d", machine, pieces=WHOLE, **call)
+    fused = layer.run("conv2d", machine, pieces=WHOLE, pool=pool, **call)
+    np.testing.assert_allclose(fused, pooled(pool, whole), rtol=2.0**-23)  # means have another order
+
+
+def test_page_locked_arrays_are_used_as_they_are(machine: Any) -> None:
+    torch = pytest.importorskip("torch")
+    layer = Layer((6, 32, 40, 44), (48, 32, 3, 3))
+    x, w, dy = layer.operands()
+    pinned = [torch.from_numpy(one).pin_memory().numpy() for one in (x, w, np.zeros_like(dy))]
+    before = machine.registered()
+    found = gpu.outofcore.conv2d(*pinned[:2], device=machine, out=pinned[2], options=PLAIN)
+    assert machine.registered() == before
+    assert layer.error("conv2d", found) <= 1
+    registered = gpu.outofcore.conv2d(x, w, device=machine, options=PLAIN)
+    assert machine.registered() >= before + x.nbytes
+    assert layer.error("conv2d", registered) <= 1
 
 
 def test_a_workspace_that_is_too_small_is_refused_before_anything_is_written(machine: Any) -> None:

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpu.outofcore import Options, Pieces, Rates
+from gpu.outofcore import MaxPool, Options, Pieces, Rates
+from simwarp.machine import Machine
 from support import outofcore_faults as faults
 from support.exploring_machine import ExploringMachine, explore
-from support.outofcore_calls import Layer
+from support.outofcore_calls import NAMES, Layer, pooled
 
 RATES = Rates(1e-6, 5e10, 1e-6, 5e10, 5e-6, 5e13)
 LAYER = Layer((2, 2, 2, 2), (2, 2, 3, 1))
@@ -22,13 +23,15 @@ SPLITS = {
 }
 
 
-def world(routine: str, depth: int, **options: Any) -> Callable[[ExploringMachine], None]:
+def world(
+    routine: str, depth: int, on_device: tuple[str, ...] = (), **options: Any
+) -> Callable[[ExploringMachine], None]:
     """A call: the same bits each time, and nothing left behind."""
     chosen = Options(depth=depth, rates=RATES, **options)
     results: list[Any] = []
 
     def run(machine: Any) -> None:
-        result = LAYER.run(routine, machine, pieces=SPLITS[routine], options=chosen)
+        result = LAYER.run(routine, machine, pieces=SPLITS[routine], options=chosen, on_device=on_device)
         if not results:
             assert LAYER.error(routine, result) <= 1
             results.append(result)
@@ -46,6 +49,30 @@ def test_every_schedule_gives_the_same_bits(routine: str, depth: int, filters: s
     report = explore(world(routine, depth, filters=filters), cap=2000, devices=1)
     assert report.is_all
     assert report.complete + report.merged >= 3 * depth, report
+
+
+@pytest.mark.parametrize("on_device", [("x",), ("out",), ("w", "out"), ("gradient", "out")])
+@pytest.mark.parametrize("routine", SPLITS)
+def test_every_schedule_with_arrays_on_the_device_gives_the_same_bits(routine: str, on_device: Any) -> None:
+    if set(on_device) <= {*NAMES[routine], "out"}:
+        report = explore(world(routine, 2, on_device), cap=2000, devices=1)
+        assert report.is_all
+        assert report.complete + report.merged >= 2, report
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("on_device", [(), ("out",), ("x", "w")])
+def test_every_schedule_with_pooling_gives_the_same_bits(on_device: Any, depth: int) -> None:
+    layer, options = Layer((2, 2, 4, 2), (2, 2, 3, 1)), Options(depth=depth, rates=RATES)
+    expected = pooled(MaxPool(2), layer.run("conv2d", Machine(), pieces=Pieces(1, 4, 1, 1)))
+
+    def run(machine: Any) -> None:
+        given: Any = {"pieces": Pieces(1, 1, 1, 2), "options": options, "on_device": on_device}
+        np.testing.assert_array_equal(layer.run("conv2d", machine, pool=MaxPool(2), **given), expected)
+        assert not machine.memories
+        assert not machine.pinned
+
+    assert explore(run, cap=2000, devices=1).is_all
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,11 +10,18 @@ import numpy as np
 import pytest
 
 import gpu.outofcore
-from gpu.outofcore import Pieces, explain
-from reference.training import conv2d, error_of
+from gpu.outofcore import AveragePool, MaxPool, Pieces, explain
+from reference.training import average_pool2d, conv2d, error_of, max_pool2d
 from simwarp.machine import Machine
+from support.device_tensors import placed
 
 WHOLE = Pieces(99, 99, 99, 99)
+NAMES = {
+    "conv2d": ("x", "w"),
+    "conv2d_backward_data": ("gradient", "w"),
+    "conv2d_backward_filter": ("x", "gradient"),
+}
+"""The operands of each routine."""
 
 
 @dataclass(frozen=True)
@@ -44,17 +52,30 @@ class Layer:
             "conv2d_backward_filter": (x, dy, w.shape),
         }[routine]
 
-    def run(self, routine: str, machine: Machine, **call: Any) -> Any:
-        """The result of a routine, in memory that was NaN."""
+    def run(self, routine: str, machine: Any, *, on_device: Collection[str] = (), **call: Any) -> Any:
+        """The result of a routine, in memory that was NaN; arguments with some names lie on the device."""
         x, w, y = self.operands()
-        shape = {"conv2d": y, "conv2d_backward_data": x, "conv2d_backward_filter": w}[routine].shape
-        out = np.full(shape, np.nan, self.dtype)
-        given = {"device": machine, "out": out, **self.options, **call}
-        return getattr(gpu.outofcore, routine)(*self.arguments(routine), **given)
+        like = {"conv2d": y, "conv2d_backward_data": x, "conv2d_backward_filter": w}[routine]
+        if call.get("pool"):
+            like = pooled(call["pool"], y)
+        out = np.full_like(like, np.nan)
+        with placed(machine, on_device) as (put, get):
+            first, second, *shape = self.arguments(routine)
+            operands = (put(name, x) for name, x in zip(NAMES[routine], (first, second), strict=True))
+            given = {"device": machine, "out": put("out", out), **self.options, **call}
+            if "bias" in given:
+                given["bias"] = put("bias", given["bias"])
+            return get(getattr(gpu.outofcore, routine)(*operands, *shape, **given))
 
     def error(self, routine: str, result: Any, **fused: Any) -> float:
         """The error of a result, in units of what it may be off."""
         return error_of(routine, result, *self.arguments(routine), **self.options, **fused)
+
+
+def pooled(pool: MaxPool | AveragePool, y: Any) -> Any:
+    """The definition of pooling, rounded once."""
+    define = max_pool2d if isinstance(pool, MaxPool) else average_pool2d
+    return define(y, pool.window, stride=pool.stride, padding=pool.padding).astype(y.dtype)
 
 
 def bfloat16() -> Any:

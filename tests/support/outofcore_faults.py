@@ -144,6 +144,70 @@ def gradient_that_ignores_the_stride(patch: Patch) -> None:
     patch.setattr(pipeline, "offset", wrong)
 
 
+def places_on_the_device_of_the_piece_before(patch: Patch) -> None:
+    """A piece that lies on the device begins a row too early, unless it is the first one."""
+    tiles_of = pipeline.tiles_of
+
+    def wrong(x: Any, outline: Any, view: Any) -> Any:
+        for tile in tiles_of(x, outline, view):
+            start = max(tile.offset - x.shape[-1] * x.itemsize, x.offset)
+            yield dataclasses.replace(tile, offset=start)
+
+    patch.setattr(pipeline, "tiles_of", wrong)
+
+
+def gaps_on_the_device_are_ignored(patch: Patch) -> None:
+    """The columns of a piece that lies on the device are read as if nothing were between them."""
+    tiles_of = pipeline.tiles_of
+    patch.setattr(
+        pipeline,
+        "tiles_of",
+        lambda *given: (dataclasses.replace(tile, stride=tile.rows) for tile in tiles_of(*given)),
+    )
+
+
+def pooling_one_row_late(patch: Patch) -> None:
+    """Windows begin a row below where they are, in all pieces but the first."""
+    pool = pipeline.Pool
+
+    def wrong(*given: Any) -> Any:
+        made = pool(*given)
+        down, across = made.window.offset
+        late = dataclasses.replace(made.window, offset=(down - 1, across))
+        return dataclasses.replace(made, window=late) if made.outputs.start else made
+
+    patch.setattr(pipeline, "Pool", wrong)
+
+
+def pooling_before_the_last_term(patch: Patch) -> None:
+    """Sums are pooled before their last term is added."""
+    compute, pool = Pipeline._compute, Pipeline._pool
+    early: list[Any] = []
+
+    def wrong(self: Any, task: Any, output: Any, number: int, step: Any) -> Any:
+        if task.pooled and number == len(task.steps) - 1:
+            early.append(pool(self, task, task.pooled))
+        return compute(self, task, output, number, step)
+
+    patch.setattr(Pipeline, "_compute", wrong)
+    patch.setattr(Pipeline, "_pool", lambda *given: early.pop())
+
+
+def pooled_result_reused_early(patch: Patch) -> None:
+    """Pooling does not wait for the copy of the result that its buffer held."""
+    emptied = Pipeline._emptied
+
+    def wrong(self: Any, piece: Any) -> Any:
+        wait = self._wait
+        self._wait = (lambda *given: None) if piece.tensor == "z" else wait
+        try:
+            return emptied(self, piece)
+        finally:
+            self._wait = wait
+
+    patch.setattr(Pipeline, "_emptied", wrong)
+
+
 def activation_of_every_term(patch: Patch) -> None:
     """The activation follows each term instead of the last one."""
     routine = Pipeline._routine

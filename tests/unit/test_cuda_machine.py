@@ -14,7 +14,7 @@ import pytest
 from numpy.lib.array_utils import byte_bounds
 
 import gpu
-from gpu.blas3 import device_matrix
+from gpu import device_tensor
 from gpu.blas3 import execute as execution
 from gpu.blas3.execute import execute
 from gpu.blas3.plan import plan_of
@@ -687,7 +687,7 @@ class Shared:
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_arrays_of_other_libraries_are_operands_where_they_lie(gpus, monkeypatch, order):
     found = gpus(2)
-    monkeypatch.setattr(device_matrix, "view_of", lambda array: (array, array.dtype))
+    monkeypatch.setattr(device_tensor, "view_of", lambda array: (array, array.dtype))
     rng = np.random.default_rng(1)
     a, b, c = (np.array(rng.standard_normal((20, 20)), order=order) for _ in range(3))
     with CudaMachine() as machine:

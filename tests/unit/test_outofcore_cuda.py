@@ -289,6 +289,30 @@ def test_a_failure_leaves_nothing_behind(gpus, call: str) -> None:
         assert found.is_clean()
 
 
+# ----------------------------------------------------------------------------------- page-locked memory
+
+
+def test_arrays_are_page_locked_for_the_call_unless_they_are_already(gpus) -> None:
+    found, layer = gpus(), Layer((3, 4, 21, 19))
+    x, w = layer.arguments("conv2d")
+    at = x.ctypes.data
+    found.driver.foreign.append((at, at + x.nbytes))  # as pinned by torch, CuPy or the user
+    with CudaMachine(keep_pinned=False) as machine:
+        locked: list[Any] = []
+        register = machine._pins._register
+        machine._pins._register = lambda made: locked.append((made.start, made.end)) or register(made)  # type: ignore[method-assign]
+        y = gpu.outofcore.conv2d(x, w, device=machine, options=OPTIONS, pieces=Pieces(2, 5, 4, 6))
+        assert error_of("conv2d", y, x, w) <= 1
+        assert {*locked} == {(one.ctypes.data, one.ctypes.data + one.nbytes) for one in (w, y)}
+        assert not found.driver.registrations
+        assert found.driver.foreign == [(at, at + x.nbytes)]
+    with CudaMachine() as machine:  # kept for the next call, as long as the arrays live
+        for _ in range(2):
+            gpu.outofcore.conv2d(x, w, device=machine, options=OPTIONS, out=y)
+            assert not machine.pinned()
+        assert machine.registered() == w.nbytes + y.nbytes
+
+
 # ---------------------------------------------------------------------------------------------- padding
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gpu.cuda_machine import CudaMachine
+from gpu.outofcore import AveragePool, MaxPool
 from simwarp.verify.cases import conv
 from simwarp.verify.cases.conv import CASES, VARIANTS, WHOLE, differs
 from simwarp.verify.compare import check, simulator
@@ -36,10 +37,14 @@ def test_inputs_cover_every_variant_and_every_kind_of_split() -> None:
     drawn = [CASE.draw(Draw(0, "conv", k)) for k in range(400)]
     first = {(item.routine, item.options["layout"], item.activation) for item in drawn[: CASE.covering]}
     assert first == {*VARIANTS}
+    assert {type(item.pool) for item in drawn} == {type(None), MaxPool, AveragePool}
     for routine in ("conv2d", "conv2d_backward_data", "conv2d_backward_filter"):
         of = [item for item in drawn if item.routine == routine]
         assert {item.has_whole_sums for item in of} == {False, True}
         assert {item.options["groups"] for item in of} == {1, 2, 3}
+        assert {name for item in of for name in item.on_device} == {
+            name for item in of for name in item.names
+        } | {"out"}
         for axis in ("images", "rows", "channels", "filters"):
             sizes = {getattr(item.pieces, axis) == WHOLE for item in of if item.pieces}
             assert sizes == {False, True}
@@ -63,6 +68,10 @@ def test_a_wrong_number_is_located() -> None:
         (faults.output_reused_early, "copy out of device 0"),
         (faults.wrong_last_piece, "got nan"),
         (faults.offset_of_filters, "simulator differs from reference in"),
+        (faults.places_on_the_device_of_the_piece_before, "on the device: "),
+        (faults.gaps_on_the_device_are_ignored, "on the device: "),
+        (faults.pooling_one_row_late, "Pool(window="),
+        (faults.pooled_result_reused_early, "_pool of device 0"),
         (faults.gradient_that_ignores_the_stride, "conv2d_backward_data"),
         (faults.stale_buffer, "have not the bits of the call in one piece"),
     ],

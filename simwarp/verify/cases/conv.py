@@ -1,10 +1,10 @@
 """The case of out-of-core convolutions: each routine in pieces, on simulated machines or on a GPU.
 
 The number of an input determines routine, layout and activation. Sizes, stride, padding, dilation, groups,
-the machine, the budget of its device, the sizes of pieces, the options and the dtype are drawn. The result's
-memory holds NaN before. An answer is right if it is within the bound of its rounding errors
-(`reference.training.bounded`) and, on a simulated machine, where its sums are not cut, has the bits of the
-answer in one piece.
+the machine, the budget of its device, the sizes of pieces, the options, the dtype, which arrays lie on the
+device and pooling are drawn. The result's memory holds NaN before. An answer is right if it is within the
+bound of its rounding errors (`reference.training.bounded`) and, on a simulated machine, where its sums are
+not cut, has the bits of the answer in one piece, with pooling those of its definition on that answer.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ import numpy.typing as npt
 
 import gpu.outofcore
 from gpu.cuda_machine import default_machine
-from gpu.outofcore import Options, Pieces, Rates
+from gpu.machine import Tile
+from gpu.outofcore import AveragePool, DeviceTensor, MaxPool, Options, Pieces, Rates
 from reference.conv_geometry import conv_geometry
 from reference.errors import ShapeError
-from reference.training import bounded
+from reference.training import average_pool2d, bounded, max_pool2d
 from simwarp.device.device import Device
 from simwarp.machine import EVEREST, H200, MAKALU, H200x2, Machine
 from simwarp.verify.case import Case
@@ -58,6 +59,9 @@ class Input:
         The budget, in units of the least one.
     parts : int
         Into how many parts sums are cut at most.
+    on_device : tuple of str
+        The arguments that lie on the device.
+    pool : MaxPool or AveragePool, optional
     """
 
     routine: str
@@ -74,6 +78,8 @@ class Input:
     times: int
     switches: Options
     parts: int
+    on_device: tuple[str, ...] = ()
+    pool: MaxPool | AveragePool | None = None
 
     @property
     def arguments(self) -> tuple[Any, ...]:
@@ -85,9 +91,34 @@ class Input:
         }[self.routine]
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the arrays among them."""
+        bias = ("bias",) if self.bias is not None else ()
+        return {
+            "conv2d": ("x", "w", *bias),
+            "conv2d_backward_data": ("gradient", "w"),
+            "conv2d_backward_filter": ("x", "gradient"),
+        }[self.routine]
+
+    @property
     def fused(self) -> dict[str, Any]:
         """What only `conv2d` has."""
         return {"activation": self.activation} if self.routine == "conv2d" else {}
+
+    @property
+    def output(self) -> Array:
+        """An array like the result."""
+        outputs = {"conv2d": self.dy, "conv2d_backward_data": self.x, "conv2d_backward_filter": self.w}
+        found = outputs[self.routine]
+        return self.pooled(found) if self.pool else found
+
+    def pooled(self, y: Array, largest: bool | None = None) -> Array:
+        """The pooling of results by its definition, rounded once; of their largest numbers if asked."""
+        assert self.pool is not None
+        is_largest = isinstance(self.pool, MaxPool) if largest is None else largest
+        define = max_pool2d if is_largest else average_pool2d
+        found = define(y, self.pool.window, stride=self.pool.stride, padding=self.pool.padding)
+        return found.astype(y.dtype)
 
     @property
     def has_whole_sums(self) -> bool:
@@ -140,7 +171,28 @@ def _draw(draw: Draw) -> Input:
             "conv2d_backward_filter": images[0] * outputs[0],
         }[routine],
     )
-    return _in_dtype(drawn, draw.choice(("float32", "float32", "float16", "tf32")))
+    drawn = _in_dtype(drawn, draw.choice(("float32", "float32", "float16", "tf32")))
+    drawn = replace(drawn, on_device=_places(draw, drawn))
+    return replace(drawn, pool=_pool(draw, drawn))
+
+
+def _places(draw: Draw, item: Input) -> tuple[str, ...]:
+    """Draw which arguments lie on the device: in half of all inputs none."""
+    if draw.integer(0, 1):
+        return ()
+    return tuple(name for name in (*item.names, "out") if draw.integer(0, 1))
+
+
+def _pool(draw: Draw, item: Input) -> MaxPool | AveragePool | None:
+    """Draw pooling that fits, in half of the inputs that may have it."""
+    kind = draw.choice((None, None, MaxPool, AveragePool))
+    may = item.routine == "conv2d" and item.options["layout"] == "NCHW" and item.x.dtype == np.float32
+    if kind is None or not may:
+        return None
+    _, _, rows, columns = item.dy.shape
+    window = draw.integer(1, min(rows, 3)), draw.integer(1, min(columns, 3))
+    stride = draw.choice((None, None, 1, 2, (2, 3)))
+    return kind(window, stride, draw.choice(("VALID", "VALID", "SAME")))
 
 
 def _in_dtype(item: Input, dtype: str) -> Input:
@@ -195,7 +247,11 @@ def _placed(x: Array, layout: str) -> Array:
 def _bounded(item: Input) -> tuple[Array, Array]:
     """The answer of the reference, and how far others may be from it."""
     how = {"dtype": item.x.dtype, "tf32": item.switches.math == "tf32", "parts": item.parts}
-    return bounded(item.routine, *item.arguments, **how, **item.fused, **item.options)
+    found, bound = bounded(item.routine, *item.arguments, **how, **item.fused, **item.options)
+    if item.pool is None:
+        return found, bound
+    pooled = item.pooled(found)  # by no more than the largest error of a window, and a rounding of the mean
+    return pooled, item.pooled(bound, largest=True) + np.finfo(np.float32).eps * np.abs(pooled)
 
 
 def _by_reference(item: Input) -> Array:
@@ -210,13 +266,15 @@ def _by_gpu(item: Input, device: Any) -> Array:
     else:  # no rates are measured for layers of a few pixels
         machine, switches = default_machine(), replace(switches, rates=RATES)
     budget = _least_budget(item, machine, switches) * item.times
-    result = _called(item, machine, item.pieces, switches, budget)
+    result = _called(item, machine, item.pieces, switches, budget, item.on_device)
     left = len(machine.allocated(0))
     if left or machine.pinned():
         raise RuntimeError(f"{left} allocations and {machine.pinned()} pinned arrays are left")
     if is_simulated and item.has_whole_sums:
         options = Options(math=switches.math)
-        whole = _called(item, Machine(), Pieces(WHOLE, WHOLE, WHOLE, WHOLE), options, None)
+        bare = replace(item, pool=None)
+        whole = _called(bare, Machine(), Pieces(WHOLE, WHOLE, WHOLE, WHOLE), options, None)
+        whole = item.pooled(whole) if item.pool else whole
         if not np.array_equal(result, whole):
             raise RuntimeError(
                 f"{(result != whole).sum()} numbers have not the bits of the call in one piece"
@@ -224,19 +282,57 @@ def _by_gpu(item: Input, device: Any) -> Array:
     return result
 
 
-def _called(item: Input, machine: Any, pieces: Pieces | None, switches: Options, budget: int | None) -> Array:
+def _called(
+    item: Input,
+    machine: Any,
+    pieces: Pieces | None,
+    switches: Options,
+    budget: int | None,
+    on_device: tuple[str, ...] = (),
+) -> Array:
     """The result of a call, in memory that was NaN."""
-    outputs = {"conv2d": item.dy, "conv2d_backward_data": item.x, "conv2d_backward_filter": item.w}
-    return getattr(gpu.outofcore, item.routine)(
-        *item.arguments,
+    given = dict(zip(item.names, item.arguments, strict=False))
+    given["out"] = np.full_like(item.output, np.nan)
+    there = {name: _put(machine, given[name]) for name in on_device}
+    out, *arrays = ((given | there)[name] for name in ("out", *item.names))
+    result = getattr(gpu.outofcore, item.routine)(
+        *arrays,
+        *item.arguments[len(arrays) :],
         **item.fused,
+        **({"pool": item.pool} if item.pool else {}),
         **item.options,
         device=machine,
-        out=np.full_like(outputs[item.routine], np.nan),
+        out=out,
         pieces=pieces,
         memory_budget=budget,
         options=switches,
     )
+    for name, tensor in there.items():
+        found = _moved(machine, tensor, np.empty_like(given[name]), "copy_out")
+        machine.free(tensor.memory)
+        if name == "out":
+            result = found
+        elif not np.array_equal(found, given[name]):
+            raise RuntimeError(f"{name} on the device has changed")
+    return result
+
+
+def _put(machine: Any, x: Array) -> DeviceTensor:
+    """A tensor on the machine's first device with the values of an array, not at the start of its memory."""
+    tensor = DeviceTensor(machine.allocate(0, x.nbytes + 64), x.shape, x.dtype, offset=48)
+    _moved(machine, tensor, x, "copy_in")
+    return tensor
+
+
+def _moved(machine: Any, tensor: DeviceTensor, host: Array, way: str) -> Array:
+    """Copy a tensor to or from an array, which is returned."""
+    column = host.reshape(-1, 1)
+    tile = Tile(tensor.memory, tensor.offset, host.size, 1, host.size, host.dtype)
+    machine.pin(host)
+    getattr(machine, way)(machine.stream(0), *((column, tile) if way == "copy_in" else (tile, column)))
+    machine.run([])
+    machine.unpin(host)
+    return host
 
 
 def _least_budget(item: Input, machine: Any, switches: Options) -> int:
@@ -250,6 +346,9 @@ def _least_budget(item: Input, machine: Any, switches: Options) -> int:
         pieces=item.pieces or Pieces(1, 1, 1, 1),
         options=replace(switches, depth=1, filters="streamed"),
         dtype=item.x.dtype,
+        on_device=item.on_device,
+        pool=item.pool,
+        **item.fused,
         **item.options,
     )
     return plan.buffers.total
@@ -275,6 +374,8 @@ def _describe(item: Input) -> str:
         f" activation {item.activation}, {_shown(item.pieces)},"
         f" {item.times} x the least budget, {switches.planner}, depth {switches.depth},"
         f" filters {switches.filters}, {dtype}, {MACHINES[item.machine].name}"
+        f"{', ' if item.pool else ''}{item.pool or ''}"
+        f"{', on the device: ' if item.on_device else ''}{', '.join(item.on_device)}"
     )
 
 
