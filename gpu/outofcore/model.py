@@ -115,8 +115,9 @@ class Model:
     def is_in_place(self, tensor: Tensor) -> bool:
         """Whether pieces of a tensor on the device are read or written there; others go through a buffer.
 
-        A tile has columns that are equally far apart. The kernel of bias and activation needs an output
-        without gaps, and the padded copies for gradients of filters need whole pixels.
+        Engines of cuDNN take gaps between the planes of images in NCHW, and no others. The kernel of bias and
+        activation needs an output without gaps, and the padded copies for gradients of filters need whole
+        pixels.
         """
         problem = self._problem
         if tensor not in problem.on_device:
@@ -128,7 +129,11 @@ class Model:
             return self._columns(tensor) == 1
         if tensor == "x" and problem.form.output == "w" and cuts_channels:
             return False
-        return tensor == "w" or self._images == 1 or not (cuts_channels and self._cuts_rows(tensor))
+        if tensor == "w":
+            return not cuts_channels
+        if problem.layout == "NCHW":
+            return self._images == 1 or not cuts_channels
+        return not cuts_channels and (self._images == 1 or not self._cuts_rows(tensor))
 
     def _distinct(self, tensor: Tensor) -> int:
         """The pieces of a tensor."""

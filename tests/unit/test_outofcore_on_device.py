@@ -140,13 +140,18 @@ def moves(plan: Any) -> int:
     return sum(one.name == "copy" for one in plan.timeline)
 
 
-def test_pieces_that_are_no_matrix_are_copied_within_the_device() -> None:
+def test_pieces_with_gaps_that_engines_do_not_take_are_copied_within_the_device() -> None:
     layer: Any = (6, 8, 12, 9), (10, 8, 3, 3)
     call: Any = {"device": Machine(), "on_device": ("x", "out")}
     rows, channels = Pieces(6, 4, 8, 10), Pieces(6, 12, 4, 10)
-    for pieces in (rows, channels, Pieces(1, 4, 4, 10)):
+    for pieces in (rows, Pieces(1, 12, 4, 10), Pieces(1, 4, 4, 10)):
         plan = explain("conv2d", *layer, pieces=pieces, **call)
         assert moves(plan) == plan.buffers.counts["x"] == plan.buffers.counts["y"] == 0
+    some = explain("conv2d", *layer, pieces=channels, **call)
+    assert moves(some) == 2
+    assert some.buffers.counts["x"] > 0 == some.buffers.counts["y"]
+    last = explain("conv2d", (6, 12, 9, 8), (10, 3, 3, 8), pieces=rows, layout="NHWC", **call)
+    assert moves(last) == 6
     both = explain("conv2d", *layer, pieces=Pieces(6, 4, 4, 10), **call)
     assert moves(both) == 6 * 6  # six pieces of x, of six images each
     assert both.buffers.counts["x"] > 0
@@ -155,7 +160,7 @@ def test_pieces_that_are_no_matrix_are_copied_within_the_device() -> None:
     assert fused.buffers.counts["x"] == 0 < fused.buffers.counts["y"]
     assert fused.bytes_in == 10 * 8 * 9 * 4
     filters = explain("conv2d_backward_filter", *layer, pieces=channels, **call)
-    assert moves(filters) == 2
+    assert moves(filters) == 4  # of x, and of the two parts of the result
 
 
 @pytest.mark.parametrize("planner", ["greedy", "steepest", "exhaustive"])
