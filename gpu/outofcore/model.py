@@ -107,7 +107,8 @@ class Model:
         nbytes: dict[Tensor, int] = {tensor: aligned(item * self._elements[tensor]) for tensor in tensors}
         copies_bias = problem.has_bias and "bias" not in problem.on_device
         bias = aligned(item * problem.filters * copies_bias)
-        rows = self._rows if self.counts["h"] > 1 else None
+        heights = self._heights["x" if problem.form.output == "x" else "y"]
+        rows = heights if self.counts["h"] > 1 else None
         planes = self._images * self._channels
         workspace = workspace_of(problem, {one: nbytes[one] for one in TENSORS}, planes, rows, self._images)
         return Buffers(depth, counts, nbytes, bias, workspace)

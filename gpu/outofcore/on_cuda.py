@@ -1,8 +1,8 @@
 """Tile routines as calls of cuDNN: see `gpu.cuda_machine.layers`, which makes them.
 
-Padding may differ above and below a piece, as its halo is inside or outside of the images. Forward and
-backward data take it as it is. Some engines for the gradient of filters read it wrongly without saying so
-(cuDNN 9.19); there, a copy of the images with zeros around them, in the workspace, has no padding.
+Padding may differ above and below a piece, as its halo is inside or outside of the images. Some engines read
+it wrongly without saying so (cuDNN 9.19): so a copy of the images with zeros around them, in the workspace,
+has no padding. The gradient of images is computed there, and copied from there.
 """
 
 from __future__ import annotations
@@ -84,8 +84,12 @@ def queue_routine(queue: Queue, routine: TileRoutine) -> None:
     if call is not None:
         workspace = _workspace(queue, routine)
         if call.padded:
-            workspace = _copy_padded(queue, routine, call, call.padded, workspace)
+            workspace = _behind(workspace, call.padded)
+            if routine.name != "conv2d_backward_data" or routine.updates:
+                _copy_padded(queue, routine, call, call.padded)
         queue.layers.convolve(queue, call.convolution, _addresses(queue, routine, call), workspace)
+        if call.padded and routine.name == "conv2d_backward_data":
+            _copy_pixels(queue, routine, call, call.padded, is_back=True)
     if routine.bias or routine.activation:
         view = _view(routine.shapes[2], routine.layout)
         bias = queue.address(routine.bias) if routine.bias else 0
@@ -160,12 +164,13 @@ def _call(
         transforms=transforms,
     )
     is_partial = (down.size, across.size) != x.sizes[2:]
-    is_equal = not is_partial and convolution.before == convolution.after
-    if name != "conv2d_backward_filter" or is_equal:
+    is_equal = convolution.before == convolution.after
+    if is_equal and not (is_partial and name == "conv2d_backward_filter"):
         return Call(convolution, begin, None, is_partial)
     padded = _padded(convolution, axes, item, layout)
     convolution = replace(convolution, x=padded.view, before=(0, 0), after=(0, 0))
-    return Call(convolution, begin, padded, is_partial)
+    is_covered = x.sizes[2:] == tuple(axis.size for axis in padded.pixels)
+    return Call(convolution, begin, padded, is_partial or not is_covered)
 
 
 def _padded(of: Convolution, axes: tuple[Axis, Axis], item: int, layout: Layout) -> Padded:
@@ -205,27 +210,45 @@ def _behind(workspace: Place, padded: Padded) -> Place:
     if left < 0:
         raise LaunchError(
             f"a workspace of {workspace.pitch} bytes; images with padding have {padded.nbytes}\n"
-            "the gradient of filters needs it for pieces with unequal padding\n"
+            "routines need it for pieces with unequal padding\n"
             "leave out Options(workspace=...), or give more"
         )
     return Place(workspace.address + padded.nbytes, left)
 
 
-def _copy_padded(queue: Queue, routine: TileRoutine, call: Call, padded: Padded, workspace: Place) -> Place:
-    """Queue the copy of the images with zeros around them; the rest of the workspace."""
-    left, item, last = _behind(workspace, padded), routine.output.dtype.itemsize, routine.layout == "NHWC"
+def _copy_padded(queue: Queue, routine: TileRoutine, call: Call, padded: Padded) -> None:
+    """Queue the copy of the images with zeros around them, at the start of the workspace."""
+    workspace = _workspace(queue, routine)
+    queue.clear(Place(workspace.address, padded.nbytes), padded.nbytes, 1)
+    _copy_pixels(queue, routine, call, padded)
+
+
+def _copy_pixels(
+    queue: Queue, routine: TileRoutine, call: Call, padded: Padded, *, is_back: bool = False
+) -> None:
+    """Queue a copy of the images to where zeros are around them, or back from there."""
+    shape, source = _images(routine)
+    item, last = source.dtype.itemsize, routine.layout == "NHWC"
     (images, channels, height, width), strides = padded.view.sizes, padded.view.strides
-    x, source = _view(routine.shapes[0], routine.layout), routine.operands[0]
-    rows = _columns(source)[1] // _row(routine) or x.sizes[2]
+    x, row = _view(shape, routine.layout), shape[3] if not last else shape[2] * shape[3]
+    rows = _columns(source)[1] // row or x.sizes[2]
     pixel, planes = (channels, images) if last else (1, images * channels)
     down, across = padded.pixels
-    queue.clear(Place(workspace.address, padded.nbytes), padded.nbytes, 1)
     start = (down.before * strides[2] + across.before * strides[3]) * item
-    begin = Place(queue.address(source) + call.start, _row(routine) * item)
-    target = Place(workspace.address + start, width * pixel * item)
-    volume = Volume(planes, down.size, rows, height)
-    queue.copy_volume(begin, target, across.size * pixel * item, volume)
-    return left
+    outside = Place(queue.address(source) + call.start, row * item)
+    inside = Place(_workspace(queue, routine).address + start, width * pixel * item)
+    width_bytes = across.size * pixel * item
+    if is_back:
+        queue.copy_volume(inside, outside, width_bytes, Volume(planes, down.size, height, rows))
+    else:
+        queue.copy_volume(outside, inside, width_bytes, Volume(planes, down.size, rows, height))
+
+
+def _images(routine: TileRoutine) -> tuple[tuple[int, ...], Tile]:
+    """The shape of a routine's images, and where they are."""
+    if routine.name == "conv2d_backward_data":
+        return routine.shapes[2], routine.output
+    return routine.shapes[0], routine.operands[0]
 
 
 def _columns(tile: Tile) -> tuple[int, int]:
@@ -237,12 +260,6 @@ def _alignment(tile: Tile) -> int:
     """The bytes that an address is a multiple of: those that engines ask for, or those of an element."""
     address = getattr(tile.memory, "address", 0) + tile.offset
     return tile.dtype.itemsize if address % _ALIGNMENT else _ALIGNMENT
-
-
-def _row(routine: TileRoutine) -> int:
-    """The elements of a row of the images."""
-    shape = routine.shapes[0]
-    return shape[3] if routine.layout == "NCHW" else shape[2] * shape[3]
 
 
 def _view(

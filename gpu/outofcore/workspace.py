@@ -24,8 +24,8 @@ def workspace_of(
 
     It holds a piece of each tensor in the other layout, into which cuDNN converts them for most
     engines, except those for float32 without TF32 in NCHW; and a piece of each tensor behind
-    transforms, if they may be used. The gradient of filters needs a copy of its images if their padding is
-    unequal: see `gpu.outofcore.on_cuda`.
+    transforms, if they may be used; and a copy of the images if their padding is unequal: see
+    `gpu.outofcore.on_cuda`.
 
     Parameters
     ----------
@@ -33,7 +33,8 @@ def workspace_of(
     nbytes : mapping
         Of a piece of each tensor.
     planes, rows : int
-        Of a piece: images times channels, and rows of the result; None for all of them.
+        Of a piece: images times channels, and rows, of the images for their gradient, else of the
+        convolution's result; None for all of them.
     images : int
         Of a piece.
     """
@@ -78,11 +79,14 @@ def _transformed(problem: Problem, nbytes: Mapping[Tensor, int], images: int) ->
 
 
 def _padded(problem: Problem, planes: int, rows: int | None) -> int:
-    """The bytes of images with zeros around them, if the gradient of filters needs them."""
+    """The bytes of images with zeros around them, if some piece needs them."""
     plane = problem.plane
-    if problem.form.output != "w" or (rows is None and not _is_unequal(problem)):
+    if rows is None and not _is_unequal(problem):
         return 0
-    height = ((rows or plane.out_height) - 1) * plane.stride_h + span(plane)
+    outputs = rows or plane.out_height
+    if rows and problem.form.output == "x":
+        outputs = min((rows + span(plane) - 2) // plane.stride_h + 1, plane.out_height)
+    height = (outputs - 1) * plane.stride_h + span(plane)
     width = (plane.out_width - 1) * plane.stride_w + (plane.filter_width - 1) * plane.dilation_w + 1
     return aligned(planes * height * width * problem.dtype.itemsize)
 

@@ -155,6 +155,13 @@ def test_arrays_of_other_libraries_are_used_where_they_lie(
     assert is_clean(machine)
 
 
+@pytest.mark.parametrize("routine", FORMS)
+def test_padding_that_differs_on_opposite_sides_is_in_a_copy(machine: Any, routine: str) -> None:
+    layer = Layer((2, 1, 2, 6), (5, 1, 1, 3), {"padding": ((1, 0), (1, 2))})
+    for pieces in (Pieces(1, 1, 1, 4), Pieces(2, 3, 1, 5)):
+        assert layer.error(routine, layer.run(routine, machine, pieces=pieces, options=PLAIN), parts=6) <= 1
+
+
 POOLS = [MaxPool(2), AveragePool((3, 2)), MaxPool(3, stride=2, padding=((1, 1), (1, 1)))]
 
 

@@ -3,7 +3,8 @@
 Each convolution has four engines. The first one uses TF32, and so is for nobody who did not ask for it; the
 second needs a workspace, and the third none. The last one uses Winograd's transforms, and is off by a part of
 the largest number everywhere; no heuristic finds it, as in cuDNN 9.19. As there, the gradient of filters has
-another such engine without a note, and takes the padding before the images for that behind them, too.
+another such engine without a note. Nobody may ask for unequal padding, which some engines there take for
+equal.
 """
 
 from __future__ import annotations
@@ -167,6 +168,7 @@ class FakeCudnn:
         numbers = convolution.values
         demand(numbers[100] == [0] and numbers[101] == [1] and numbers[106] == [2], "another convolution")
         demand(beta in (0, 1) and min(*numbers[104], *numbers[105]) >= 0, "padding below 0")
+        demand(numbers[104] == numbers[105], "unequal padding, which some engines take for equal")
         demand(y[:2] == [x[0], w[0]] and w[0] % (x[1] // w[1]) == 0, "sizes do not fit")
         for axis in (0, 1):
             span = (w[axis + 2] - 1) * numbers[102][axis] + 1
@@ -212,8 +214,6 @@ class FakeCudnn:
 def computed(name: str, of: dict[str, Any], numbers: dict[int, list[int]], beta: float, engine: int) -> None:
     """Compute a convolution or a gradient into its output."""
     before, after = numbers[105], numbers[104]
-    if name == "conv2d_backward_filter":
-        after = before
     x, w, y = of["x"], of["w"], of["y"]
     options: dict[str, Any] = {
         "stride": tuple(numbers[103]),

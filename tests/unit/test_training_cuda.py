@@ -31,7 +31,7 @@ def test_kernels_compute_what_their_routines_do(gpus, name: str, cut: str) -> No
 
 
 @pytest.mark.parametrize("cut", CUTS)
-@pytest.mark.parametrize("name", ["mixed", "normalized"])
+@pytest.mark.parametrize("name", ["mixed", pytest.param("normalized", marks=pytest.mark.slow)])
 def test_training_on_a_gpu_is_that_of_the_simulated_machine(gpus, name: str, cut: str) -> None:
     made = gpus()
     with CudaMachine() as machine:

@@ -114,6 +114,8 @@ def workspace_bytes(phase: Phase, op: Op, engines: Engines) -> int:
         share = rows / of_y[1]
         nbytes["x"], nbytes["y"] = (math.ceil(nbytes[name] * share) for name in ("x", "y"))
     problem = problem_of(stage, op.action, images, engines)
+    if op.action == "data":
+        rows = int(phase.strips.gradients[op.key.tensor].sizes.max())
     planes = images * stage.filters[1] * stage.groups
     engine = workspace_of(problem, nbytes, planes, rows if count > 1 else None, images)
     if op.action != "filters":
