@@ -9,6 +9,7 @@ import pytest
 
 from gpu.cuda_machine import CudaMachine
 from gpu.machine import Tile
+from gpu.outofcore.networks import engines
 from gpu.outofcore.networks.phases import Key
 from gpu.outofcore.networks.routines import ActivationGradient
 from reference.errors import LaunchError, MachineError
@@ -84,6 +85,7 @@ def test_a_kernel_that_fails_leaves_parameters_and_nothing_else(gpus, call: str)
 
 def test_without_rates_those_of_stages_are_measured(gpus, tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.setenv("SIMWARP_CACHE", str(tmp_path))
+    monkeypatch.setattr(engines, "_PROBE_BYTES", 1 << 16)
     made, sample = gpus(), Sample(NETWORKS["mixed"])
     with CudaMachine() as machine, sample.trainer(machine) as trainer:
         rates: Any = trainer.explain().rates
