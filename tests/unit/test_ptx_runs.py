@@ -14,6 +14,7 @@ from simwarp.ptx.instructions import TABLE
 from simwarp.ptx.rows import DTYPES
 from simwarp.ptx.same_address import Runs
 
+
 def shortest(opcodes):
     """The opcodes with the fewest modifiers."""
     fewest = min(opcode.count(".") for opcode in opcodes)
