@@ -21,6 +21,10 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# A full collection visits all programs that the simulator keeps; each test module begins with one (below).
+gc.set_threshold(gc.get_threshold()[0], 10, 100)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
     """Load our plugins; where simwarp is installed, an entry point has loaded that of the test kit."""

@@ -34,7 +34,7 @@ def block(sets):
 
 
 @pytest.mark.parametrize("name", computed("pure", "store"))
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(data=st.data())
 def test_single_lane_rows_equal_their_twins(simwarp_device, name, data):
     probe = rows.probe_of(data.draw(st.sampled_from(required(ROWS[name]))))

@@ -42,8 +42,10 @@ def differs(x, w, output, blocks=132, device=None, **options):
 @pytest.mark.slow_cases("five by five", "dilation", "padding beyond the filter", "all at once", "valid")
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_every_geometry_equals_the_reference(name):
+    """int32, and bits that are pooled for every second geometry; `OUTPUTS` are crossed with others below."""
     images, (height, width, filters), options = GEOMETRIES[name]
-    check(signs(*images), signs(height, width, images[3], filters, k=1), pools=(None, "and"), **options)
+    pool = (None, "and")[list(GEOMETRIES).index(name) % 2]
+    check(signs(*images), signs(height, width, images[3], filters, k=1), pools=(pool,), **options)
 
 
 @pytest.mark.pairwise

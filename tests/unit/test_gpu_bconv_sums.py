@@ -57,7 +57,9 @@ def test_channels_of_zeros_are_added_around_others(channels, before, kind):
     assert not differs(x, w, of_kind(kind, channels, before))
 
 
-@pytest.mark.parametrize("schedule", ["lowest pc", "stack", pytest.param("random", marks=pytest.mark.slow)])
+@pytest.mark.slow_cases("*-random")
+@pytest.mark.gate_cases("sums-random", "bits-random", "pooled-random")  # "pooled, bits" does what they do
+@pytest.mark.parametrize("schedule", ["lowest pc", "stack", "random"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_block_with_several_tiles_is_right_under_every_schedule(schedule, kind):
     """Boxes bring what is added when the sums of the tile before have left them."""

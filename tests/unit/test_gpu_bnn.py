@@ -474,6 +474,7 @@ def test_a_layer_gives_in_one_launch_what_the_definition_gives(name):
 
 
 @pytest.mark.slow
+@pytest.mark.pairwise
 @pytest.mark.parametrize("count", [1, 8, 13])
 @pytest.mark.parametrize("cc", [(8, 0), (9, 0), (10, 0)])
 @pytest.mark.parametrize("multiprocessors", [1, 132])

@@ -48,6 +48,7 @@ def assert_bits(packed, dots, thresholds, flip=None):
 # Products
 
 
+@pytest.mark.pairwise
 @pytest.mark.slow_cases(
     "sizes1-btc1-arch0",
     "sizes1-btc2-arch2",

@@ -14,12 +14,18 @@ from simwarp.ptx.instructions import TABLE
 from simwarp.ptx.rows import DTYPES
 from simwarp.ptx.same_address import Runs
 
+
+def shortest(opcodes):
+    """The opcodes with the fewest modifiers."""
+    fewest = min(opcode.count(".") for opcode in opcodes)
+    return [opcode for opcode in opcodes if opcode.count(".") == fewest]
+
+
 OPCODES = [
     opcode
     for row in TABLE.rows.values()
     if row.kind == "atomic"
-    for opcode in spellings(row)
-    if opcode.count(".") == min(other.count(".") for other in spellings(row))
+    for opcode in shortest(spellings(row))
     if not {"v2", "v4", "v8"} & set(opcode.split("."))
 ]
 

@@ -42,9 +42,10 @@ def test_a_network_agrees_on_the_simulator(k):
     assert check(CASE, 0, k, {"simulator": simulator}).mismatches == []
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.parametrize("start", range(0, 100, 10))
 def test_networks_agree_on_the_simulator(start):
+    """`make verify` draws the same inputs."""
     for k in range(start, start + 10):
         assert check(CASE, 0, k, {"simulator": simulator}).mismatches == []
 
