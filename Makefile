@@ -3,7 +3,6 @@
 #   make verify     all tiers against one another, then the digits example
 #   make test       the tests and the docstring examples, except those marked slow or gate
 #   make test-slow  those marked slow
-#   make test-ci    both of these at once: what CI runs
 #   make test-all   all of them
 #   make gate       what a release needs: all tests, types, pages, and a recording of every PTX form
 
@@ -16,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist=worksteal
 READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 
-.PHONY: verify test test-slow test-ci test-all gate lint types docs build clean
+.PHONY: verify test test-slow test-all gate lint types docs build clean
 .DELETE_ON_ERROR:
 # Images of containers often set it; every process and every worker would compile our modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -32,10 +31,6 @@ test: $(READY)
 # What `make test` leaves out, and CI runs.
 test-slow: $(READY)
 	$(PYTEST) -m "slow and not gate"
-
-# The tests are collected, and the kernels compiled, once for both.
-test-ci: $(READY)
-	$(PYTEST) -m "not gate"
 
 test-all: $(READY)
 	$(PYTEST)
