@@ -28,7 +28,7 @@ def machine() -> Iterator[Any]:
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_kernels_compute_what_their_routines_do(machine: Any, name: str, cut: str) -> None:
-    assert_kernels_are_right(machine, name, cut)
+    assert_kernels_are_right(machine, NETWORKS[name], cut)
 
 
 @pytest.mark.parametrize("cut", CUTS)

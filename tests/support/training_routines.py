@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpu.machine import Tile
-from gpu.outofcore import Cut, Rates, Segment
+from gpu.outofcore import BatchNorm, Conv, Cut, Dense, Flatten, MaxPool, Network, Rates, Segment
 from gpu.outofcore.networks import routines
 from gpu.outofcore.networks.routines import Routine, StageRoutine
 from simwarp.machine import Machine
@@ -17,6 +17,11 @@ from support.training_networks import NETWORKS, Sample
 
 RATES = Rates(1e-6, 5e10, 1e-6, 5e10, 5e-6, 5e13)
 CUTS = {"whole": Cut(99, 99), "images": Cut(4, 99), "rows": Cut(1, 3)}
+WIDE = Network(
+    (1, 64, 36),
+    (Conv(2, activation="relu"), MaxPool(), Conv(1), BatchNorm(activation="relu"), Flatten(), Dense(2)),
+)
+"""Planes of which threads have several pixels, and whose sums blocks share."""
 DOUBLES: dict[type, dict[str, slice]] = {
     routines.FilterGradient: {"reads": slice(2, 4), "writes": slice(0, 2)},
     routines.Moments: {"reads": slice(1, 2), "writes": slice(0, 1)},
@@ -37,9 +42,9 @@ class Listening(Machine):
         super().launch(stream, routine)
 
 
-def launched(name: str, cut: Cut) -> Iterator[Routine]:
+def launched(network: Network, cut: Cut, batch: int) -> Iterator[Routine]:
     """Different routines of a step, except convolutions."""
-    sample, machine, seen = Sample(NETWORKS[name], batch=5), Listening(), set[Any]()
+    sample, machine, seen = Sample(network, batch), Listening(), set[Any]()
     segments = sample.few_segments(cut) if cut.rows == 99 else strips_of(sample, cut)
     sample.trained(machine, 1, segments=segments)
     for routine in machine.__dict__["launched"]:
@@ -58,10 +63,10 @@ def strips_of(sample: Sample, cut: Cut) -> Any:
     return (*before, Segment(dense, len(stages), Cut(2, 99), Cut(2, 99)))
 
 
-def assert_kernels_are_right(machine: Any, name: str, cut: str) -> None:
+def assert_kernels_are_right(machine: Any, network: Network, cut: str, batch: int = 5) -> None:
     """Each routine of a step computes on a GPU what it does on the host, most of them to the bit."""
     rng = np.random.default_rng(3)
-    for routine in launched(name, CUTS[cut]):
+    for routine in launched(network, CUTS[cut], batch):
         expected, found = both_of(machine, routine, rng)
         for one, other in zip(found, expected, strict=True):
             stage = getattr(routine, "stage", None)

@@ -16,7 +16,7 @@ from reference.errors import LaunchError, MachineError
 from simwarp.machine import Machine
 from support.fake_gpus import gpus
 from support.training_networks import NETWORKS, Sample, passing, state_of
-from support.training_routines import CUTS, RATES, assert_kernels_are_right, assert_training_is_right
+from support.training_routines import CUTS, RATES, WIDE, assert_kernels_are_right, assert_training_is_right
 
 __all__ = ["gpus"]
 
@@ -26,7 +26,14 @@ __all__ = ["gpus"]
 def test_kernels_compute_what_their_routines_do(gpus, name: str, cut: str) -> None:
     made = gpus()
     with CudaMachine() as machine:
-        assert_kernels_are_right(machine, name, cut)
+        assert_kernels_are_right(machine, NETWORKS[name], cut)
+    assert made.is_clean()
+
+
+def test_kernels_compute_large_planes(gpus) -> None:
+    made = gpus()
+    with CudaMachine() as machine:
+        assert_kernels_are_right(machine, WIDE, "whole", batch=2)
     assert made.is_clean()
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu.cuda_machine.kernels import Argument, over_pixels
+from gpu.cuda_machine.kernels import THREADS, Argument, over_pixels
 from gpu.cuda_machine.memory import Place
 from gpu.cuda_machine.pointwise import ACTIVATIONS
 from gpu.cuda_machine.queues import Queue, Volume
@@ -26,7 +26,6 @@ from reference.errors import LaunchError
 if TYPE_CHECKING:
     from gpu.outofcore.networks import routines
 
-THREADS = 256
 BLOCKS = 2048
 """So many blocks share sums, if there are as many images."""
 _PAIR = 16
