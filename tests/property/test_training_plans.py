@@ -22,10 +22,11 @@ from gpu.outofcore import (
     Network,
     Rates,
     Segment,
+    Trainer,
 )
 from gpu.outofcore.networks.phases import Key
 from gpu.outofcore.networks.plan import TrainingPlan
-from reference.errors import SchemeError, ShapeError
+from reference.errors import LaunchError, SchemeError, ShapeError
 from simwarp.machine import Machine
 from support.exploring_machine import ExploringMachine, explore
 from support.training_faults import loaded_buffer_reused_early, stored_buffer_reused_early
@@ -125,6 +126,18 @@ def test_a_drawn_plan_gives_the_bits_of_the_training_in_one_piece(data: st.DataO
 @given(st.data())
 def test_many_drawn_plans_give_the_bits_of_the_training_in_one_piece(data: st.DataObject) -> None:
     check_plan(data)
+
+
+@pytest.mark.slow
+@settings(max_examples=40)
+@given(networks())
+def test_the_least_budget_that_an_error_names_is_enough(network: Network) -> None:
+    sample = Sample(network, 3)
+    with pytest.raises(LaunchError) as refused:
+        Trainer(network, 3, device=Machine(), memory_budget=1)
+    least = int(str(refused.value).split("memory_budget=")[1].split()[0])
+    expected = sample.trained(Machine(), 1, segments=sample.few_segments(Cut(9, 99)))
+    assert same_bits(sample.trained(Machine(), 1, least), expected)
 
 
 @pytest.mark.slow

@@ -57,8 +57,10 @@ def training_plan(
 
 
 def _smallest(network: Network) -> tuple[Segment, ...]:
-    """Each stage by itself, image by image and row by row."""
-    return tuple(Segment(n, n, Cut(1, 1), Cut(1, 1)) for n in range(1, len(network.stages) + 1))
+    """Each stage by itself, image by image and row by row; dense ones read whole images."""
+    whole = max(network.shape(tensor)[1] for tensor in range(len(network.stages) + 1))
+    cuts = (Cut(1, whole if stage.kind == "dense" else 1) for stage in network.stages)
+    return tuple(Segment(number, number, cut, cut) for number, cut in enumerate(cuts, 1))
 
 
 class _Search:
