@@ -96,8 +96,8 @@ def weight_after_its_update(patch: Patch) -> None:
     """The gradient by what batch normalization reads takes the weight of the next step."""
     data = Kernels._norm_data
 
-    def wrong(self: Any, stage: Any, at: Any, operations: float) -> Any:
-        routine: Any = data(self, stage, at, operations)
+    def wrong(self: Any, stage: Any, at: Any) -> Any:
+        routine: Any = data(self, stage, at)
         w = self._space.parameter(f"{stage.name}.w")[0]
 
         class Later:
