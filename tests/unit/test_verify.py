@@ -137,7 +137,8 @@ def test_inputs_of_every_case_are_pinned():
         "5 x the least budget, exhaustive, depth 2, filters resident, float16, Everest",
         "conv2d, x (4, 4, 9, 3), w (15, 1, 4, 1), stride (3, 2), padding ((0, 0), (1, 1)), dilation (1, "
         "1), groups 3, layout NHWC, bias True, activation None, pieces of 3 images, 2 rows, 2 channels, "
-        "1 filters, 2 x the least budget, steepest, depth 2, filters streamed, float32, Everest",
+        "1 filters, 2 x the least budget, steepest, depth 2, filters streamed, float32, Everest, "
+        "on the device: bias",
     ]
 
 
