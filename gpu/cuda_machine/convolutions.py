@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import math
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from gpu.cuda_machine.cublas import RoutineError
@@ -66,6 +67,12 @@ class View:
     strides: Four
     alignment: int = 16
 
+    @property
+    def form(self) -> tuple[int, int, bool, bool]:
+        """What tensors with other images and rows have in common: channels, columns, layout, and gaps."""
+        is_dense = self.strides[0] == math.prod(self.sizes[1:])
+        return self.sizes[1], self.sizes[3], self.strides[1] == 1, is_dense
+
 
 @dataclass(frozen=True)
 class Convolution:
@@ -107,10 +114,11 @@ class Convolution:
         return self.dtype == "float32" and not self.tf32
 
     @property
-    def alike(self) -> Convolution:
-        """The same of one row of one image, without padding above and below."""
-        x, y = (View((1, view.sizes[1], 1, view.sizes[3]), (0, 0, 0, 0)) for view in (self.x, self.y))
-        return replace(self, x=x, y=y, before=(0, self.before[1]), after=(0, self.after[1]))
+    def alike(self) -> tuple[Hashable, ...]:
+        """What convolutions of other images and rows have in common."""
+        across = self.before[1], self.after[1], self.stride, self.dilation
+        how = self.dtype, self.tf32, self.updates, self.transforms
+        return self.routine, self.x.form, self.w, self.y.form, across, how
 
     @property
     def refused(self) -> frozenset[int]:

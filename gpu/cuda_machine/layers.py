@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +46,7 @@ class Layers:
         self._handles: dict[int, int] = {}
         self._engines: dict[tuple[int, Convolution, int], Engine] = {}
         self._graphs: list[tuple[int, Engines]] = []
-        self._slow: dict[tuple[int, Convolution], set[int]] = {}
+        self._slow: dict[tuple[int, Hashable], set[int]] = {}
         """The numbers of engines that were much slower than the fastest on some images or rows."""
 
     def choose(self, queue: Queue, of: Convolution, addresses: Addresses, workspace: Place) -> None:

@@ -20,7 +20,7 @@ from gpu.outofcore.workspace import aligned
 LEAST_GAIN = 2e-4
 TRIES, KICKS = 4, 12
 ROUNDS = (2, 1 << 10)
-"""The most changes of a round, each of a search: none finds the best plan of every network."""
+"""The most changes of a round, each of a search: neither finds the best plan of every network."""
 RESULTS: tuple[Result, ...] = get_args(Result)
 Change: TypeAlias = tuple[int, Segment, tuple[tuple[Key, bool], ...]]
 """The index of a segment, the segment in its place, and keys with whether they are on the device then."""
@@ -91,7 +91,8 @@ class Improvement:
         if start is None:
             return plan
         found = list[Trial]()
-        for self._most in ROUNDS:
+        for most in ROUNDS:
+            self._most = most
             found.append(self._kicked(self._improved(start)))
         return min(found, key=lambda trial: trial.seconds).cut()
 

@@ -235,7 +235,7 @@ class Kernels:
             stage=stage,
             window=stage.window(rows, g.rows),
             skip=below.rows.start - rows.start,
-            of_relu=stage.number > 1 and self._stages[stage.number - 2].activation == "relu",
+            of_relu=self._plan.network.pools_relu(stage.number - 1),
             **at.costs,
         )
 

@@ -242,6 +242,12 @@ class Network:
         """Whether a stage exists and is `BatchNorm`."""
         return 1 <= number <= len(self.stages) and self.stages[number - 1].kind == "batch_norm"
 
+    def pools_relu(self, tensor: int) -> bool:
+        """Whether max pooling reads a result of relu, so that its gradient takes relu's with it."""
+        stages = self.stages
+        is_pooled = 1 <= tensor < len(stages) and stages[tensor].kind == "max_pool"
+        return is_pooled and stages[tensor - 1].activation == "relu"
+
     @property
     def digest(self) -> str:
         """A hash of the description, which checkpoints hold."""

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpu.cuda_machine.kernels import THREADS, Argument, over_pixels
-from gpu.cuda_machine.memory import Place
 from gpu.cuda_machine.pointwise import ACTIVATIONS
-from gpu.cuda_machine.queues import Queue, Volume
+from gpu.cuda_machine.queues import Queue
 from gpu.machine import Tile
 from gpu.outofcore.on_cuda import choose_engine, queue_routine
-from gpu.outofcore.routines import TileRoutine
+from gpu.outofcore.routines import Move, TileRoutine
 from gpu.outofcore.workspace import aligned
 from reference.errors import LaunchError
 
@@ -110,7 +109,7 @@ def queue_filter_gradient(queue: Queue, of: routines.FilterGradient) -> None:
     weights, bias = of.writes
     terms, dy, engine = _terms(of)
     if dy is not of.reads[1]:
-        _pack(queue, of.reads[1], dy)
+        Move(of.reads[1], dy).queue_on(queue)
     queue_routine(queue, engine)
     count = terms.rows
     where = queue.address(terms), queue.address(weights)
@@ -155,14 +154,6 @@ def _terms(of: routines.FilterGradient) -> tuple[Tile, Tile, TileRoutine]:
         workspace=replace(space, offset=space.offset + start, rows=rest, stride=rest),
     )
     return terms, dy, engine
-
-
-def _pack(queue: Queue, source: Tile, target: Tile) -> None:
-    """Queue a copy of planes within the device."""
-    item, planes = source.dtype.itemsize, source.columns
-    begin = Place(queue.address(source), source.stride * item)
-    end = Place(queue.address(target), target.stride * item)
-    queue.copy_volume(begin, end, source.rows * item, Volume(1, planes, planes, planes))
 
 
 # --------------------------------------------------------------------------------------------------

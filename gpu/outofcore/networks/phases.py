@@ -269,10 +269,9 @@ class Phase:
 
     def _activation(self, gradient: Key) -> Iterator[Op]:
         """The gradient of an activation function; that of max pooling takes relu's with it."""
-        stages, tensor = self.network.stages, gradient.tensor
-        activation = stages[tensor - 1].activation if tensor else None
-        is_pooled = tensor < len(stages) and stages[tensor].kind == "max_pool"
-        if activation and not (activation == "relu" and is_pooled):
+        tensor = gradient.tensor
+        activation = self.network.stages[tensor - 1].activation if tensor else None
+        if activation and not self.network.pools_relu(tensor):
             yield Op("activation", gradient)
 
     def _copies(self, action: Action, key: Key) -> Iterator[Op]:
