@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,8 @@ class Ptx:
         E.g. ``"NVRTC 13.0"``.
     log : str
         The compiler's warnings, except those about CUDA's own headers.
+    sources : mapping of str to str
+        The source and the headers that it includes from memory, by file name.
     """
 
     text: str
@@ -54,6 +56,7 @@ class Ptx:
     arch: tuple[int, int]
     compiler: str
     log: str = ""
+    sources: Mapping[str, str] = field(default_factory=dict[str, str], compare=False, repr=False)
 
     @property
     def sha256(self) -> str:
@@ -127,7 +130,8 @@ def compile(
         unchanged = includes.key == known  # no file changed while the compiler read it
         if key and unchanged and not includes.borrowed(entry.elsewhere):
             write(key, entry)
-    return Ptx(entry.text, " ".join([name, *macros]), arch, compiler_version(), entry.log)
+    sources = {**includes.in_memory, name: source}
+    return Ptx(entry.text, " ".join([name, *macros]), arch, compiler_version(), entry.log, sources)
 
 
 def _key(cuda: Sequence[Path], *depends_on: object) -> str:

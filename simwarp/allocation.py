@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from mmap import mmap
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reference.errors import ShapeError
+from simwarp.elements import Shape, name_element
 from simwarp.faults import UseAfterFree
 
 POISON = 0xA5
@@ -19,6 +21,10 @@ _WHOLE = 0xFF
 _ROUND = 16  # storage is rounded up to the widest access, so that every width has a view
 
 Addresses = npt.NDArray[np.uint64]
+
+
+def _no_shape() -> Shape | None:
+    return None
 
 
 class Allocation:
@@ -38,6 +44,8 @@ class Allocation:
         Whether it was freed.
     complete : bool
         Whether every byte is known to be written.
+    find_shape : callable
+        Finds the shape by which faults name elements; None if it is not known.
     """
 
     def __init__(
@@ -46,6 +54,7 @@ class Allocation:
         self.base, self.size, self.name, self.read_only = base, size, name, read_only
         self._shared = shared
         self.freed = False
+        self.find_shape: Callable[[], Shape | None] = _no_shape
         self._make(size)
 
     def _make(self, size: int) -> None:
@@ -55,6 +64,11 @@ class Allocation:
         self.complete = False
         self._views: dict[np.dtype[Any], npt.NDArray[Any]] = {}
         self._written_views: dict[int, npt.NDArray[Any]] = {}
+
+    def element(self, offset: int, width: int) -> str:
+        """The element at an offset, under one index as in the kernel; "" if the shape is not known."""
+        name, shape = self.name.removeprefix("variable "), self.find_shape()
+        return "" if shape is None or " " in name else name_element(name, shape, offset, width, flat=True)
 
     def discard(self) -> None:
         """Free the bytes; base, size and name stay, for faults."""

@@ -186,7 +186,7 @@ def _manner(fault: KernelFault) -> object:
     """The kinds of access of a fault, which distinguish faults of the same line."""
     if isinstance(fault, Race):
         return fault.earlier, fault.later
-    return fault.what if isinstance(fault, MemoryFault) else None
+    return fault.what.replace(fault.element, "") if isinstance(fault, MemoryFault) else None
 
 
 def _line(place: Place | None) -> object:

@@ -1,63 +1,31 @@
 """The faults of simulated kernels: one exception per kind, with the place as fields.
 
-A fault prints as three lines: what happened and where; the values; what to do about it.
+A fault prints in the form of a compiler's message; see `simwarp.messages`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from reference.errors import LaunchError as LaunchError
 from reference.errors import SimwarpError
+from simwarp import messages
+from simwarp.places import Caller as Caller
+from simwarp.places import Note as Note
+from simwarp.places import Place as Place
+
+_BYTES = re.compile(
+    r"(?<!only )\b(?:(?:\d+ bytes? of )?(?:shared |global )?memory|\d+ bytes?)\b"
+    r"(?P<that> that)?(?P<were> were)?"
+)
+"""What a message says of an access if the element is not known."""
+
 
 _LONG, _PART = 500, 200
 """The longest line that a message shows whole, and the characters shown at either end of a longer one."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """A place in a launch: kernel, block, warp, lane and instruction; None or "" where unknown.
-
-    Attributes
-    ----------
-    kernel : str
-    block : (x, y, z)
-    warp, lane : int
-        The warp within its block, the lane within its warp.
-    thread : (x, y, z)
-        The thread's index within its block.
-    line : int
-        The line of the PTX text, or of the Python source for a kernel written in Python.
-    source_file, source_line
-        The line of CUDA C++ that the PTX line was compiled from.
-    text : str
-        The instruction.
-    """
-
-    kernel: str = ""
-    block: tuple[int, int, int] | None = None
-    warp: int | None = None
-    lane: int | None = None
-    thread: tuple[int, int, int] | None = None
-    line: int | None = None
-    source_file: str | None = None
-    source_line: int | None = None
-    text: str = ""
-
-    def __str__(self) -> str:
-        parts = [f"kernel {self.kernel}"] if self.kernel else []
-        if self.block is not None:
-            parts.append(f"block {self.block}")
-        if self.warp is not None:
-            parts.append(f"warp {self.warp}")
-        if self.lane is not None:
-            parts.append(f"lane {self.lane}")
-        if self.line is not None:
-            parts.append(f"line {self.line}" + (f" `{self.text}`" if self.text else ""))
-        if self.source_line is not None:
-            parts.append(f"({self.source_file}:{self.source_line})")
-        return ", ".join(parts)
 
 
 class KernelFault(SimwarpError):
@@ -82,10 +50,16 @@ class KernelFault(SimwarpError):
         always raised.
     count : int
         The occurrences of a fault that is collected.
+    notes : tuple of Note
+        The other places that the message shows.
+    element : str
+        The element of the array that was accessed, in the source's words, such as ``t[127]``; "" if unknown.
     """
 
     check = ""
     count = 1
+    notes: tuple[Note, ...] = ()
+    element = ""
 
     def __init__(
         self, what: str, values: str = "", advice: str = "", place: Place | None = None, **fields: Any
@@ -97,16 +71,25 @@ class KernelFault(SimwarpError):
             setattr(self, name, value)
 
     def __str__(self) -> str:
-        first = f"{self.what}: {self.place}" if str(self.place) else self.what
-        return "\n".join(line for line in (first, self.values, self.advice) if line)
+        return messages.plain(self)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({str(self).splitlines()[0]!r})"
+        what = f"{self.what}: {self.place}" if str(self.place) else self.what
+        return f"{type(self).__name__}({what!r})"
 
     def at(self, **fields: object) -> KernelFault:
         """Set fields of the fault's place, and return the fault."""
         self.place = replace(self.place, **fields)  # pyright: ignore[reportArgumentType]
         return self
+
+    def note(self, label: str, place: Place) -> None:
+        """Add a second place."""
+        self.notes = (*self.notes, Note(label, place))
+
+    def note_standing(self, what: str, standing: Iterable[tuple[int, Place]]) -> None:
+        """Add the places where lanes stand: how many, and the place of the first one."""
+        for count, place in standing:
+            self.note(f"{count} lane{'s' * (count > 1)} {what}, the first is", place)
 
 
 class MemoryFault(KernelFault):
@@ -132,6 +115,15 @@ class MemoryFault(KernelFault):
     allocation: str = ""
     offset: int = 0
     position: int = 0
+
+    def name_element(self, element: str) -> None:
+        """Name the accessed element in the message, instead of so many bytes of memory; "" does nothing."""
+        if element:
+            self.element = element
+            words = {"that": ", which", "were": " was"}
+            self.what = _BYTES.sub(
+                lambda of: element + "".join(new for old, new in words.items() if of[old]), self.what, count=1
+            )
 
 
 class OutOfBounds(MemoryFault):

@@ -293,9 +293,13 @@ class Memory:
     def _outside(self, fault: MemoryFault) -> str:
         """The end of a message: which allocation an access is outside of."""
         there = self.whole.find(fault.address)
-        if there is None or there.base == fault.address - fault.offset:
-            return " outside every allocation"
-        return f" outside {fault.allocation}, in {there.name}"
+        known, beyond = bool(fault.element), there is not None and there.base != fault.address - fault.offset
+        if known and not beyond:
+            return f", {'before its start' if fault.offset < 0 else 'past its end'}"
+        where = (
+            f"outside {fault.allocation}, in {there.name}" if there and beyond else "outside every allocation"
+        )
+        return f"{',' * known} {where}"
 
     def _lies_in_freed(self, addresses: Addresses, outside: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         """Which of the out-of-bounds addresses lie in a freed allocation."""
@@ -319,6 +323,8 @@ class Memory:
         if near is not None:
             fault.allocation = f"{near.name} (freed)" if near.freed else near.name
             fault.offset = address - near.base
+            if -_GAP <= fault.offset <= near.size + _GAP:
+                fault.name_element(near.element(fault.offset, width))
         return fault
 
     def _nearest(self, address: int, width: int) -> tuple[Allocation | None, str]:

@@ -51,6 +51,7 @@ import operator
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from types import GeneratorType
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
@@ -405,7 +406,8 @@ class Warp:
         if frame is not None:
             line = int(frame.f_lineno)
             text = linecache.getline(frame.f_code.co_filename, line, frame.f_globals).strip()
-            fault.at(line=line, text=text)
+            file = Path(frame.f_code.co_filename).name
+            fault.at(line=line, text=text, source_file=file, source_line=line, source_text=text)
         if lane is not None:
             fault.at(lane=lane, thread=tuple(int(axis[lane]) for axis in self.thread))
         return fault.at(kernel=self._launch.name, block=tuple(self.block), warp=self.index)

@@ -148,7 +148,7 @@ class Bug:
             for name, value in self.arguments.items()
             if isinstance(value, Map)
         }
-        module = device.load(self.ptx(device.compute_capability, fixed).text)
+        module = device.load(self.ptx(device.compute_capability, fixed))
         size = (self.blocks, 1, 1), (self.threads, 1, 1)
         if self.before:
             module.kernel(self.before)(*size, *given.values())

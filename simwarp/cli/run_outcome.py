@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from simwarp.cli.files import write_array
-from simwarp.cli.output import print_json
+from simwarp.cli.output import fault_text, print_json
 from simwarp.cli.run_words import Word
 from simwarp.draw.report import to_text
 from simwarp.faults import KernelFault
@@ -97,8 +97,9 @@ class Outcome:
         sys.stdout.flush()
         if self.work.source.log:
             console.print(f"{self.work.source.log}\n")
+        source = self.work.source
         for fault in self.faults:
-            console.print(f"{fault}\n" if fault.count == 1 else f"{fault}\n({fault.count} times)\n")
+            console.print(fault_text(fault, {source.name: source.path or source.name}), end="\n\n")
         incomplete = {left.array for left in self.unwritten}
         for name, path in self.files.items():
             array = self.arrays[name]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy.typing as npt
 from reference.errors import ShapeError
 from reference.types.launch import Extent, dtype_of, shape_of, uploadable
 from simwarp.device.graph import refuse
+from simwarp.elements import Shape
 from simwarp.memory import Allocation, Memory
 
 if TYPE_CHECKING:
@@ -64,6 +65,10 @@ class DeviceArray:
     def name(self) -> str:
         """The array's name in faults."""
         return self._allocation.name
+
+    def describe(self, find_shape: Callable[[], Shape | None], read_only: bool) -> None:
+        """Set what finds the shape by which faults name elements, and whether kernels may only read them."""
+        self._allocation.find_shape, self._allocation.read_only = find_shape, read_only
 
     @property
     def nbytes(self) -> int:

@@ -10,7 +10,7 @@ import math
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol, TextIO, cast
 
 import numpy as np
@@ -23,6 +23,7 @@ from simwarp.checks import Checks
 from simwarp.device.array import DeviceArray, Owner, check_room
 from simwarp.device.graph import Graph, capture, refuse
 from simwarp.device.streams import Event, InStream, Stream, no_stream_of
+from simwarp.elements import Shape
 from simwarp.engine.host_functions import Heap
 from simwarp.faults import KernelFault
 from simwarp.memory import Memory
@@ -200,6 +201,7 @@ class Device:
         size = math.prod(shape) * dtype.itemsize
         check_room(name or "an array", shape, dtype)
         allocation = memory.allocate(size, name or f"array {next(self._names)}")
+        allocation.find_shape = partial(Shape, dtype.itemsize, shape)
         return DeviceArray(self, Owner(memory, allocation), shape, dtype)
 
     def upload(self, host: Any, name: str = "") -> DeviceArray:
@@ -248,7 +250,7 @@ class Device:
         return encode(found)
 
     def load(self, ptx: str | HasText) -> Module:
-        """Load PTX: its text, or the result of ``gpu.compile``.
+        """Load PTX: its text, or the result of ``gpu.compile``, whose source faults then quote.
 
         For a kernel that this version cannot execute, `Module.kernel` raises `UnsupportedInstruction`; if it
         is the only kernel, this method does.
@@ -261,7 +263,7 @@ class Device:
                 f"load: expected PTX text, got {type(ptx).__name__}\n"
                 "compile with nvcc -ptx; machine code (.cubin) cannot be simulated"
             )
-        return Module(self, text)
+        return Module(self, text, getattr(ptx, "sources", {}))
 
     def kernel(self, ptx: str, name: str) -> Kernel:
         """Load PTX text and return one of its kernels."""

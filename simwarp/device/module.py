@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import lru_cache, partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,13 +16,14 @@ from simwarp.device.array import DeviceArray
 from simwarp.device.device import is_integer
 from simwarp.device.parameters import is_pointer, misfit, scalar, signature
 from simwarp.device.streams import Stream
+from simwarp.elements import declared_shape
 from simwarp.engine.launch import Launch
 from simwarp.faults import LaunchError
 from simwarp.program.bind import target_number
 from simwarp.program.call_graph import CallGraph
 from simwarp.program.link import link, size_of, symbol_of
 from simwarp.program.program import Program
-from simwarp.ptx.mangled_names import choose, listed
+from simwarp.ptx.mangled_names import choose, listed, plain_variable, readable
 from simwarp.ptx.parse import parse
 from simwarp.ptx.rows import DTYPES
 from simwarp.ptx.spaces import to_generic
@@ -36,10 +38,16 @@ _MAX_GRID = (2**31 - 1, 65535, 65535)
 
 
 class Module:
-    """A loaded PTX module."""
+    """A loaded PTX module.
 
-    def __init__(self, device: Device, ptx: str) -> None:
-        self.device = device
+    Attributes
+    ----------
+    sources : mapping of str to str
+        The texts of CUDA C++ that it was compiled from, by file name; faults quote their lines.
+    """
+
+    def __init__(self, device: Device, ptx: str, sources: Mapping[str, str] = MappingProxyType({})) -> None:
+        self.device, self.sources = device, sources
         self._text = _text(ptx)
         self._check_target(self._text.syntax)
         self._functions, self._variables = self._text.graph.addresses, self._text.variables
@@ -59,15 +67,19 @@ class Module:
             )
 
     def _allocate(self, variable: Variable) -> DeviceArray:
-        name, size = f"variable {variable.name}", size_of(variable)
+        plain, size = plain_variable(variable.name), size_of(variable)
+        name = f"variable {plain}"
         memory = self.device.constants if variable.space == "const" else self.device.memory
         try:
-            return self.device.allocate((size,), np.uint8, name, memory=memory)
+            array = self.device.allocate((size,), np.uint8, name, memory=memory)
         except MemoryError:
             raise LaunchError(
                 f"{name} has {size} bytes, more than this machine has left\n"
                 "give the kernel an array as large as the test needs"
             ) from None
+        shape = partial(declared_shape, plain, size, self.sources)
+        array.describe(shape, read_only=variable.space == "const")
+        return array
 
     def _initialise(self, array: DeviceArray, variable: Variable) -> None:
         """Fill a variable with its initial value, zero by default (PTX ISA 5.4.4)."""
@@ -158,7 +170,7 @@ class Kernel:
 
     def __init__(self, module: Module, program: Program) -> None:
         self.module, self.device, self.program = module, module.device, program
-        self.name = program.name
+        self.name, self.shown = program.name, readable(program.name)
 
     def __call__(
         self,
@@ -196,8 +208,8 @@ class Kernel:
         KernelFault
             If a check found a fault, with its place.
         """
-        grid = three(f"kernel {self.name}: grid", grid, LaunchError)
-        block = three(f"kernel {self.name}: block", block, LaunchError)
+        grid = three(f"kernel {self.shown}: grid", grid, LaunchError)
+        block = three(f"kernel {self.shown}: block", block, LaunchError)
         self._check_geometry(grid, block, shared)
         clusters, parameters = self._check_cluster(grid, cluster), _parameters(self, args)
         request = _Request(grid, block, args, parameters, shared, cooperative, clusters, dependent)
@@ -217,7 +229,7 @@ class Kernel:
         except MemoryError:
             together = "; all blocks are in flight at once" if request.cooperative else ""
             raise LaunchError(
-                f"kernel {self.name}: {request.grid} blocks of {request.block} need more memory "
+                f"kernel {self.shown}: {request.grid} blocks of {request.block} need more memory "
                 "than this machine has left\n"
                 f"local memory of a thread: {launch.local_size} bytes; shared memory of a block: "
                 f"{launch.shared_size} bytes{together}\n"
@@ -266,6 +278,7 @@ class Kernel:
             number=device.launches,
             clock=device.executed,
             print=printed.append,
+            sources=self.module.sources,
             overlaps=overlaps,
             find_races=partial(Dependents, before=before) if overlaps else Races,
         )
@@ -277,21 +290,21 @@ class Kernel:
         limit = min(self.program.max_threads or chip.threads_per_block, chip.threads_per_block)
         if not 1 <= threads <= limit or min(block) < 1:
             raise LaunchError(
-                f"kernel {self.name}: a block of {block} has {threads} threads; it takes 1 to {limit}"
+                f"kernel {self.shown}: a block of {block} has {threads} threads; it takes 1 to {limit}"
             )
         if min(grid) < 1 or any(g > most for g, most in zip(grid, _MAX_GRID, strict=True)):
             raise LaunchError(
-                f"kernel {self.name}: a grid of {grid}\ngive each dimension at least 1, at most {_MAX_GRID}"
+                f"kernel {self.shown}: a grid of {grid}\ngive each dimension at least 1, at most {_MAX_GRID}"
             )
         if self.program.local_size > LOCAL:
             raise LaunchError(
-                f"kernel {self.name}: {self.program.local_size} bytes of local memory in each thread, "
+                f"kernel {self.shown}: {self.program.local_size} bytes of local memory in each thread, "
                 f"{LOCAL} at most\nkeep large arrays in global memory"
             )
         most = chip.shared_per_block - self.program.shared_size
         if not is_integer(shared) or not 0 <= shared <= most:
             raise LaunchError(
-                f"kernel {self.name}: {shared} bytes of dynamic shared memory; it takes 0 to {most}"
+                f"kernel {self.shown}: {shared} bytes of dynamic shared memory; it takes 0 to {most}"
             )
 
     def _check_cluster(self, grid: Dim, given: Extent | None) -> Dim | None:
@@ -302,7 +315,7 @@ class Kernel:
         cluster = cluster_of(self.name, grid, given, program.cluster, most)
         if cluster is None and program.explicit_cluster:
             raise LaunchError(
-                f"kernel {self.name}: a launch without clusters\n"
+                f"kernel {self.shown}: a launch without clusters\n"
                 "the kernel requires that each launch gives a cluster (.explicitcluster)\n"
                 "launch it with cluster=, or simwarp run --cluster"
             )
@@ -366,7 +379,7 @@ def _parameter(kernel: Kernel, i: int, value: Any) -> bytes:
         return scalar(kernel.program, i, value).tobytes()
     if value.device is not kernel.device:
         raise LaunchError(
-            f"kernel {kernel.name}: argument {i}, {value.name}, is on another device\n"
+            f"kernel {kernel.shown}: argument {i}, {value.name}, is on another device\n"
             "upload it to the device that runs the kernel"
         )
     if not is_pointer(kernel.program.parameters[i]):

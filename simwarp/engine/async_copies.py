@@ -10,7 +10,7 @@ the other.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -237,14 +237,15 @@ class AsyncCopies:
         space = "shared" if does == "write" else "global"
         fault = CopyInFlight(
             f"{verb} of {width} bytes of {space} memory that an asynchronous copy may {does} at that moment",
-            f"group {copy.groups[owner]} of its thread, copied by {replace(other, kernel='')}; no wait for "
-            "it has ended",
+            f"no wait for group {copy.groups[owner]} of its thread has ended",
             _ADVICE,
         )
+        fault.note("copied here by", other)
         fault.copy, fault.address, fault.width, fault.space = other, int(addresses[0]), width, space
         if does == "write":
             fault.address = fault.offset = fault.address % chunk.shared_stride
-            fault.values = f"{chunk.program.shared_place(fault.offset)}: {fault.values}"
+            fault.values = f"{chunk.program.shared_place(fault.offset)}; {fault.values}"
+            fault.name_element(chunk.shared_element(fault.offset, width))
         fault.count = lanes.size
         chunk.found(fault, int(lanes[0]))
 
@@ -371,8 +372,8 @@ def group(chunk: Chunk, step: Step) -> None:
 def _left(chunk: Chunk, copy: _Copy, left: _Some, what: str) -> CopyInFlight:
     """The fault of copies that nobody waited for."""
     count, place = int(np.count_nonzero(left)), chunk.place_of(int(copy.threads[left][0]), copy.step)
-    values = f"{count} of them were issued by {place}"
-    fault = CopyInFlight(what, values, "wait for all copies before the end of the kernel")
+    fault = CopyInFlight(what, "", "wait for all copies before the end of the kernel")
+    fault.note("the first one was issued here by", place)
     fault.copy, fault.count = place, count
     return fault
 

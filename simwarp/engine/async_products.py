@@ -182,10 +182,11 @@ class AsyncProducts:
         other = chunk.place(lane, latest.plan.step)
         fault = ProductInFlight(
             "a warp exits before its products have ended",
-            f"the latest was issued at {other}",
+            "",
             "wait for all products before the end of the kernel (wgmma.wait_group 0)",
             product=other,
         )
+        fault.note("the latest was issued here by", other)
         self._end(chunk, done)
         chunk.found(fault, lanes)
 

@@ -13,6 +13,7 @@ import numpy as np
 from simwarp.engine import calls, grid_sync, host_functions
 from simwarp.faults import KernelFault, NotCooperative, Trap, Unreachable
 from simwarp.program.program import HOST_FUNCTIONS, Step
+from simwarp.ptx.mangled_names import readable
 
 if TYPE_CHECKING:
     from simwarp.engine.chunk import Mask
@@ -93,7 +94,7 @@ def _find_impossible(scheduler: Scheduler, end: Step) -> None:
     if len(before) == 1:
         (chunk.step,) = before
     fault = Unreachable(
-        f"control runs off the end of {chunk.program.routine_at(end.number).name}",
+        f"control runs off the end of {readable(chunk.program.routine_at(end.number).name)}",
         "the compiler left out the return, as it assumes that no correct program gets there",
         "look for undefined behaviour: the use of a null pointer, an index past its array, a missing return",
     )

@@ -6,7 +6,7 @@ links to that of its caller.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from simwarp.faults import KernelFault, OutOfBounds
 from simwarp.memory import Allocation
 from simwarp.program.program import Argument, Routine, Step
+from simwarp.ptx.mangled_names import readable
 
 if TYPE_CHECKING:
     from simwarp.engine.chunk import Chunk, Mask
@@ -60,6 +61,13 @@ class Activations:
     """(warps, 32): the activation that each lane is in; -1 in the kernel itself."""
     under_way: dict[int, _Activation] = field(default_factory=dict[int, _Activation])
     made: int = 0
+
+    def of(self, lane: int) -> Iterator[tuple[str, Step]]:
+        """The functions that a lane is in, from the innermost one outwards, each with its call."""
+        number = -1 if self.current is None else int(self.current.reshape(-1)[lane])
+        while (activation := self.under_way.get(number)) is not None:
+            yield activation.routine.name, activation.step
+            number = int(activation.caller.reshape(-1)[lane])
 
 
 def enter(chunk: Chunk, pc: int, step: Step, routine: Routine, caller: Routine, mask: Mask) -> None:
@@ -156,7 +164,7 @@ def _check_stack(chunk: Chunk, frame: Any, routine: Routine, mask: Mask) -> None
     bad = mask & (frame + np.uint64(routine.frame) > np.uint64(limit))
     if bad.any():
         fault: KernelFault = OutOfBounds(
-            f"call of {routine.name}: the stack is full",
+            f"call of {readable(routine.name)}: the stack is full",
             f"{limit} bytes of local memory per thread",
             "end the recursion sooner, or give the device a larger stack: Device(stack=…)",
         )

@@ -8,7 +8,6 @@ cost next to nothing.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from simwarp.engine.async_products import AsyncProducts
 from simwarp.engine.calls import Activations
 from simwarp.engine.foreign_pointers import Foreign
 from simwarp.engine.mbarriers import MBarriers
+from simwarp.engine.places import callers_of
 from simwarp.engine.register_pool import RegisterPool
 from simwarp.engine.registers_in_flight import InFlight
 from simwarp.engine.swizzled_tiles import SwizzledTiles
@@ -31,6 +31,7 @@ from simwarp.lanes import WARP_SIZE
 from simwarp.memory import Memory
 from simwarp.program.liveness import EVERY_REGISTER
 from simwarp.program.program import Step
+from simwarp.ptx.mangled_names import readable
 from simwarp.ptx.spaces import RESERVED
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ class Chunk:
 
     def _make_memory(self) -> None:
         """Allocate shared and local memory: one window per block, or per lane, in order."""
-        launch, name = self.launch, self.program.name
+        launch, name = self.launch, readable(self.program.name)
         self.reserved_start = -(-launch.shared_size // 16) * 16
         reserved = RESERVED if self.program.reserves_shared else 0
         self.shared, self.shared_stride = Memory("shared", 0), self.reserved_start + reserved
@@ -378,11 +379,12 @@ class Chunk:
 
     def place(self, lane: int, step: Step | None = None) -> Place:
         """The place, for a fault, of a lane of the chunk at a step; by default the current step."""
-        return self.place_of(int(self.thread.reshape(-1)[lane]), step or self.step)
+        callers = callers_of(self, lane) if step is None or step is self.step else ()
+        return self.launch.geometry.place(int(self.thread.reshape(-1)[lane]), step or self.step, callers)
 
     def place_of(self, thread: int, step: Step) -> Place:
-        """The place, for a fault, of a thread of the launch at a step."""
-        return place_of(self.program.name, self.launch.grid, self.launch.block, thread, step)
+        """The place, for a fault, of a thread of the launch at a step, without the calls that led there."""
+        return self.launch.geometry.place(thread, step)
 
     def placed(self, fault: KernelFault, lanes: int | Mask) -> KernelFault:
         """Set the place of a fault to that of a lane, or of the first lane of a mask."""
@@ -398,31 +400,19 @@ class Chunk:
             if memory is mine:
                 fault.address = fault.offset = fault.offset % stride
                 fault.values = f"byte {fault.offset} of {what} ({size} bytes)"
+        if memory is self.shared:
+            fault.name_element(self.shared_element(fault.offset, fault.width))
+
+    def shared_element(self, offset: int, width: int) -> str:
+        """The element of a shared variable at an offset in the block's window; "" if it is not known."""
+        launch = self.launch
+        return self.program.shared_element(offset, width, launch.shared_size, launch.sources)
 
     def found(self, fault: KernelFault, lanes: int | Mask) -> None:
         """Report a fault of a lane, or of all lanes of a mask; its check raises, collects or ignores it."""
         if not isinstance(lanes, int):
             fault.count = int(np.count_nonzero(lanes))
         self.launch.found(self.placed(fault, lanes))
-
-
-def place_of(
-    kernel: str, grid: tuple[int, int, int], block: tuple[int, int, int], thread: int, step: Step
-) -> Place:
-    """The place, for a fault, of a thread of a launch of such a kernel, grid and block at a step."""
-    number, within = divmod(thread, -(-math.prod(block) // WARP_SIZE) * WARP_SIZE)
-    instruction = step.instruction
-    return Place(
-        kernel=kernel,
-        block=special_registers.index_3d(number, grid),
-        warp=within // WARP_SIZE,
-        lane=within % WARP_SIZE,
-        thread=special_registers.index_3d(within, block),
-        line=instruction.line,
-        source_file=instruction.source.file if instruction.source else None,
-        source_line=instruction.source.line if instruction.source else None,
-        text=" ".join(instruction.text.split()),
-    )
 
 
 def _of_warps(value: Any, warps: npt.NDArray[np.intp]) -> Any:

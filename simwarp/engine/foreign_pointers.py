@@ -203,7 +203,7 @@ class Lent:
         stored = chunk.place_of(int(foreign.lenders[which]), chunk.program.steps[int(foreign.steps[which])])
         fault = ForeignPointer(
             f"access of {width} bytes by a pointer to {whose}, which reaches its own instead",
-            f"the address was stored by {stored}",
+            "",
             "pass the data through global memory or, within a cluster, use map_shared_rank"
             if space == "shared"
             else "pass the data through shared or global memory",
@@ -214,6 +214,7 @@ class Lent:
             stored=stored,
             loaded=chunk.place(lane, foreign.step),
         )
+        fault.note("the address was stored here by", stored)
         chunk.found(fault, bad)
         chunk.enter(chunk.mask & ~bad, alone=False)
 

@@ -23,6 +23,7 @@ from simwarp.engine.events import Observer, OrderListener
 from simwarp.engine.foreign_pointers import Lent
 from simwarp.engine.host_functions import Heap
 from simwarp.engine.livelock import Journal
+from simwarp.engine.places import Geometry
 from simwarp.engine.reach import Frames, Reach, Windows
 from simwarp.engine.schedule import LaunchEnded, Scheduler
 from simwarp.engine.schedule_random import RandomScheduler, shuffled
@@ -32,6 +33,7 @@ from simwarp.faults import KernelFault
 from simwarp.lanes import WARP_SIZE
 from simwarp.memory import Memory
 from simwarp.program.program import Program
+from simwarp.ptx.mangled_names import readable
 
 Dim = tuple[int, int, int]
 _LARGEST_REUSED = 30 << 20
@@ -75,6 +77,8 @@ class Launch:
         The launch's number on the device, and the start value of ``%clock``.
     print
         Called with each text that the kernel prints.
+    sources : mapping of str to str
+        The texts of CUDA C++ that the kernel was compiled from, by file name, for faults.
     overlaps : bool
         Whether it runs while the launches before it may, or lets those after it start before its end.
     find_races
@@ -108,6 +112,7 @@ class Launch:
     number: int = 0
     clock: int = 0
     print: Callable[[str], object] = print
+    sources: Mapping[str, str] = field(default_factory=dict[str, str])
     overlaps: bool = False
     find_races: Callable[[Launch], OrderListener] | None = None
 
@@ -159,11 +164,18 @@ class Launch:
         return Frames(self)
 
     @cached_property
+    def geometry(self) -> Geometry:
+        """What the places of its faults depend on."""
+        return Geometry(self.program.name, self.grid, self.block, self.sources)
+
+    @cached_property
     def parameter_memory(self) -> Memory:
         """The kernel's parameters as memory, for accesses with computed addresses."""
         memory, places = Memory("param", 0), self.program.parameter_offsets
         size = max((places[name] + len(data) for name, data in self.parameters.items()), default=0)
-        allocation = memory.allocate(size, f"parameters of kernel {self.program.name}", read_only=True)
+        allocation = memory.allocate(
+            size, f"parameters of kernel {readable(self.program.name)}", read_only=True
+        )
         for name, data in self.parameters.items():
             allocation.fill(np.frombuffer(data, np.uint8), places[name])
         return memory

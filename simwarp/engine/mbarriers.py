@@ -6,7 +6,7 @@ release, unless it is relaxed, and a wait that finds its phase complete acquires
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from simwarp.engine.accesses import announce_store, places
 from simwarp.engine.events import OrderedAccess
-from simwarp.faults import BarrierFault, Place
+from simwarp.faults import BarrierFault, KernelFault, Place
 from simwarp.lanes import WARP_SIZE
 from simwarp.ptx.instructions.mbarrier import PENDING_BITS
 
@@ -59,11 +59,11 @@ class _Barrier:
         return f"phase {self.phase}, {pending}, {self.counted} bytes arrived"
 
     @property
-    def sources(self) -> str:
-        """Where what is pending was expected, as text."""
+    def source(self) -> tuple[str, Place] | None:
+        """Where what is pending was expected, with words for a note; None if nothing is."""
         if self.transaction > 0 and self.expects.line is not None:
-            return f", bytes last expected by {replace(self.expects, kernel='')}"
-        return f", initialised by {replace(self.made, kernel='')}" if self.pending else ""
+            return "its bytes were last expected here by", self.expects
+        return ("initialised here by", self.made) if self.pending else None
 
 
 class MBarriers:
@@ -99,18 +99,19 @@ class MBarriers:
             results[mask] = found
         return results
 
-    def pending(self, chunk: Chunk) -> tuple[str, tuple[Place, ...]]:
-        """The barriers that threads wait for, as text, and those threads; one of blocks that do the same."""
-        found: dict[object, tuple[str, Place]] = {}
+    def add_waits(self, chunk: Chunk, fault: KernelFault) -> tuple[Place, ...]:
+        """Add the barriers that threads wait for to a fault; returns the threads, one of alike blocks."""
+        found: dict[object, tuple[str, _Barrier, int, Place]] = {}
         for address, (phase, place) in self._waiting.items():
             if (barrier := self._barriers.get(address)) is not None:
-                where = f"mbarrier at {self._where(chunk, address)}: {barrier}{barrier.sources}"
-                who = f"{replace(place, kernel='')} waits for phase {phase}"
                 key = address % chunk.shared_stride, str(barrier), phase, place.line
-                found.setdefault(key, (f"{where}; {who}", place))
-        return "; ".join(text for text, _ in list(found.values())[:_LISTED]), tuple(
-            place for _, place in found.values()
-        )
+                found.setdefault(key, (self._where(chunk, address), barrier, phase, place))
+        for where, barrier, phase, place in list(found.values())[:_LISTED]:
+            fault.values += f"{'; ' * bool(fault.values)}mbarrier at {where}: {barrier}"
+            fault.note(f"mbarrier at {where}: phase {phase} is waited for here by", place)
+            if barrier.source is not None:
+                fault.note(*barrier.source)
+        return tuple(place for *_, place in found.values())
 
     # ---- one barrier ---------------------------------------------------------------------------------
 
@@ -220,13 +221,12 @@ class MBarriers:
         if barrier.pending or barrier.transaction or not barrier.expected:
             return
         if chunk.transfers is not None and (late := chunk.transfers.uncounted(address, barrier.phase)):
-            by = f"; last expected by {replace(barrier.expects, kernel='')}" if barrier.expects.line else ""
             self._blame(
                 chunk,
                 late[0],
                 "a phase of an mbarrier completes before all copies that it counts have ended",
                 f"mbarrier at {self._where(chunk, address)}: phase {barrier.phase}, {barrier.counted} bytes "
-                f"arrived as expected, {sum(one.bytes for one in late)} bytes in flight{by}",
+                f"arrived as expected, {sum(one.bytes for one in late)} bytes in flight",
                 "expect the bytes of all copies of the phase",
                 barrier.expects,
             )
@@ -305,7 +305,10 @@ class MBarriers:
     ) -> None:
         """Report a fault of the lane that issued a transfer."""
         place = chunk.place_of(transfer.thread, transfer.step)
-        chunk.launch.found(BarrierFault(what, values, advice, place, other=other or Place()))
+        fault = BarrierFault(what, values, advice, place, other=other or Place())
+        if fault.other.line is not None:
+            fault.note("its bytes were last expected here by", fault.other)
+        chunk.launch.found(fault)
 
     # ---- memory --------------------------------------------------------------------------------------
 

@@ -9,13 +9,12 @@ idiom, or skipped the barrier, which is a bug. Only branches by which lanes leav
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from simwarp.faults import EarlyExit, KernelFault, SkippedBarrier, SkippedMember
+from simwarp.faults import EarlyExit, KernelFault, Place, SkippedBarrier, SkippedMember
 from simwarp.lanes import WARP_SIZE, mask_word
 from simwarp.program.exits import RETURNS, WORKS
 
@@ -167,15 +166,17 @@ class Attendance:
         left = chunk.place_of(int(chunk.thread[warp, lane]), chunk.program.steps[at] if at >= 0 else step)
         if at < 0:
             values += " reached the end of the kernel after fewer passes here"
-            left = replace(left, line=None, source_file=None, source_line=None, text="")
+            left = Place(left.kernel, left.block, left.warp, left.lane, left.thread)
         else:
-            where = replace(left, kernel="", block=None, warp=None)
-            values += f" {'returned' if returned else 'went another way'} at {where}"
+            values += " returned" if returned else " went another way"
         passed = self._passed.get(step.number)
         if passed is not None and members is not None and (mask := int(passed[warps][warp, lane])):
             values += f"; they passed it with the mask {mask:#010x}"
         kind = EarlyExit if returned else SkippedBarrier if members is None else SkippedMember
-        return kind(what, values, advice, left=left, lanes=int(mask_word(missed)[warp, 0]))
+        fault = kind(what, values, advice, left=left, lanes=int(mask_word(missed)[warp, 0]))
+        if at >= 0:
+            fault.note(f"the first one {'returned' if returned else 'went another way'} here:", left)
+        return fault
 
 
 def _warps(chunk: Chunk) -> Any:

@@ -7,13 +7,13 @@ section 9.7.15.7.1), and so may a copy of their result, which compilers make bet
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from simwarp.faults import ProductInFlight
+from simwarp.faults import Place, ProductInFlight
 from simwarp.lanes import WARP_SIZE
 
 if TYPE_CHECKING:
@@ -110,8 +110,7 @@ class RegisterFences:
             name = self._names[slot]
             what = f"register {name} of a product was written after the last wgmma.fence"
             first = int(np.isin(chunk.warp, warps).argmax()) * WARP_SIZE
-            fence = replace(chunk.place(first, fenced.step), kernel="")
-            self._find(chunk, warps, what, f"the last one was executed by {fence}", name)
+            self._find(chunk, warps, what, register=name, fence=chunk.place(first, fenced.step))
 
     @staticmethod
     def _is_written(chunk: Chunk, slot: int, warps: _Warps) -> bool:
@@ -120,11 +119,20 @@ class RegisterFences:
         return defined is None or bool(_of_warps(defined, chunk.warp[:, 0], warps).any())
 
     @staticmethod
-    def _find(chunk: Chunk, warps: _Warps, what: str, values: str = "", register: str = "") -> None:
+    def _find(
+        chunk: Chunk,
+        warps: _Warps,
+        what: str,
+        values: str = "",
+        register: str = "",
+        fence: Place | None = None,
+    ) -> None:
         lanes = chunk.mask & np.isin(chunk.warp, warps)
         fault = ProductInFlight(
             what, values, "execute wgmma.fence after the last write and before the product"
         )
+        if fence is not None:
+            fault.note("the last one was executed here by", fence)
         fault.product, fault.register = chunk.place(int(lanes.argmax())), register
         chunk.found(fault, lanes)
 

@@ -137,7 +137,8 @@ class RegisterPool:
             return None
         chunk = scheduler.chunk
         parked = {at: mask for at, mask in scheduler.parked.items() if scheduler.steps[at].kind == KIND}
-        standing, places = scheduler.standing(parked)
+        standing = scheduler.standing(parked)
+        places = tuple(place for _, place in standing)
         block = next(iter(self._wanted)) // self._per_block
         warps = range(block * self._per_block, (block + 1) * self._per_block)
         owned, free = (int(n) * WARP_SIZE for n in (self._owned[list(warps)].sum(), self._free[block]))
@@ -147,13 +148,14 @@ class RegisterPool:
             "setmaxnreg.inc waits for registers that nobody releases",
             f"the block has {owned + free} registers, {self.entry} for each thread at entry: {owned} are "
             f"owned, {free} free; with what {len(waiting)} warp{'s' * (len(waiting) > 1)} wait for, its "
-            f"warps would own {asked}; {standing}",
+            f"warps would own {asked}",
             f"choose counts whose sum over the block's threads is at most {owned + free}, and release first",
             places[0],
             waiting=places,
             registers=owned + free,
             asked=asked,
         )
+        fault.note_standing("wait here", standing)
         chunk.step = scheduler.steps[next(iter(parked))]
         return fault
 

@@ -256,10 +256,12 @@ class RegistersInFlight:
         if not number:
             return chunk.undefined_fault(slot, self._before.get(slot), lane)
         other = chunk.place(lane, self._steps[number])
-        return ProductInFlight(
+        fault = ProductInFlight(
             f"{what} of a product in flight, register {name}",
-            f"issued at {other}; no wait for it has ended",
+            "no wait for it has ended",
             "wait for the product's group first (wgmma.wait_group)",
             product=other,
             register=name,
         )
+        fault.note("issued here by", other)
+        return fault

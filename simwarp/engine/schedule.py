@@ -277,20 +277,20 @@ class Scheduler:
         """The fault when all live lanes wait."""
         if self.chunk.register_pool is not None and (short := self.chunk.register_pool.shortage(self)):
             return short
-        values, places = self.standing(self.parked, "lanes wait")
+        standing = self.standing(self.parked)
+        places = tuple(place for _, place in standing)
         advice = "let all lanes that the mask or barrier names reach it"
-        return Deadlock(
-            "every lane that is left waits for another", values, advice, places[0], waiting=places
-        )
+        fault = Deadlock("every lane that is left waits for another", "", advice, places[0], waiting=places)
+        fault.note_standing("wait here", standing)
+        return fault
 
-    def standing(self, lanes: Mapping[int, Mask], what: str = "lanes") -> tuple[str, tuple[Place, ...]]:
-        """The number of lanes at each step, as text, and the place of the first lane of each step."""
-        words, places = list[str](), list[Place]()
-        for pc, mask in sorted(lanes.items()):
-            if mask.any():
-                places.append(self.chunk.place(int(mask.argmax()), self.steps[pc]))
-                words.append(f"{np.count_nonzero(mask)} {what}, the first at {places[-1]}")
-        return "; ".join(words), tuple(places)
+    def standing(self, lanes: Mapping[int, Mask]) -> list[tuple[int, Place]]:
+        """The number of lanes at each step, and the place of the first one."""
+        return [
+            (int(np.count_nonzero(mask)), self.chunk.place(int(mask.argmax()), self.steps[pc]))
+            for pc, mask in sorted(lanes.items())
+            if mask.any()
+        ]
 
     def livelock(self) -> KernelFault:
         """The fault when lanes loop while registers and memory return to an earlier state."""
@@ -312,9 +312,8 @@ class Scheduler:
     def _add_mbarriers(self, fault: RunawayKernel) -> None:
         """Add the barriers in shared memory that lanes in loops wait for."""
         if self.chunk.mbarriers is not None:
-            pending, fault.waiting = self.chunk.mbarriers.pending(self.chunk)
+            fault.waiting = self.chunk.mbarriers.add_waits(self.chunk, fault)
             if fault.waiting:
-                fault.values += f"; {pending}"
                 fault.advice = "let as many arrivals and bytes reach each mbarrier as it expects, " + (
                     "and wait for the parity of the phase that they count in"
                 )

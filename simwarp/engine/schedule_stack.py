@@ -229,15 +229,19 @@ class StackScheduler(Scheduler):
 
     def _needs_progress(self, waiting: dict[int, Mask], awaited: dict[int, Mask]) -> NeedsIndependentProgress:
         """The fault of lanes that wait for lanes which cannot run before them."""
-        waiting_at, waiting_places = self.standing(waiting)
-        awaited_at, awaited_places = self.standing(awaited)
-        pending = "" if self.chunk.mbarriers is None else self.chunk.mbarriers.pending(self.chunk)[0]
-        return NeedsIndependentProgress(
+        waiting_at, awaited_at = self.standing(waiting), self.standing(awaited)
+        waiting_places, awaited_places = (tuple(at for _, at in some) for some in (waiting_at, awaited_at))
+        fault = NeedsIndependentProgress(
             "lanes wait for lanes of their warp that can only run after them",
-            f"waiting: {waiting_at}; not yet allowed to run: {awaited_at}" + (pending and f"; {pending}"),
+            "",
             "let the lanes of a warp reconverge before they wait for one another, "
             'or use schedule="lowest pc"',
             waiting_places[0],
             waiting=waiting_places,
             awaited=awaited_places,
         )
+        fault.note_standing("wait here", waiting_at)
+        fault.note_standing("may not run yet", awaited_at)
+        if self.chunk.mbarriers is not None:
+            self.chunk.mbarriers.add_waits(self.chunk, fault)
+        return fault

@@ -79,8 +79,9 @@ class ChangedMaps:
             where = chunk.place_of(change.thread, change.step)
             since = "acquired" if change.released else "released"
             what = f"a tensor map that an instruction changed, not {since} since"
-            fault = MissingProxyFence(what, f"changed by {where}", _FENCES)
+            fault = MissingProxyFence(what, "", _FENCES)
             fault.other = where
+            fault.note("changed here by", where)
         elif seen != data:
             what = "a tensor map that was overwritten since the block's last use of it"
             fault = MissingProxyFence(what, "no fence of the tensormap proxy between the two", _FENCES)

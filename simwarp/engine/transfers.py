@@ -9,7 +9,7 @@ agent that only that wait orders with others, so one run judges all interleaving
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -145,11 +145,12 @@ class Transfers:
             place = self._exits.get(block, Place())
             fault = CopyInFlight(
                 "a copy into the shared memory of a block that has exited",
-                f"{chunk.program.shared_place(offset)}; the block exited at {replace(place, kernel='')}",
+                chunk.program.shared_place(offset),
                 "let the blocks of a cluster meet at barrier.cluster before one exits, or send it nothing",
                 copy=chunk.place(transfer.lane),
                 exit=place,
             )
+            fault.note("the block exited here with", place)
             chunk.found(fault, transfer.lane)
 
     def _show(self, chunk: Chunk, transfer: Transfer) -> None:
@@ -283,9 +284,9 @@ class Transfers:
         values = f"{transfer.bytes} bytes"
         if shared:
             values += f" from {chunk.program.shared_place(int(shared[0][0]) % chunk.shared_stride)} on"
-        if exit_ is not None:
-            values += f"; the thread exits at {replace(exit_, kernel='')}"
         fault = CopyInFlight(what, values, advice, place, exit=exit_ or Place())
+        if exit_ is not None:
+            fault.note("the thread exits here:", exit_)
         fault.copy = place
         chunk.launch.found(fault)
 

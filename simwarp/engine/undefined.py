@@ -297,8 +297,7 @@ def use(chunk: Chunk, lanes: Mask, origin: Origin) -> None:
         chunk.found(fault, lanes)
         return
     if origin.step is not chunk.step:
-        use_at = f"what came of it is used at {str(place).removeprefix(f'kernel {place.kernel}, ')}"
-        fault.values = f"{fault.values}; {use_at}" if fault.values else use_at
+        fault.note("what came of it is used here by", place)
     fault.count = int(np.count_nonzero(lanes))
     if isinstance(fault, UninitialisedRead | UninitialisedRegister | DivisionByZero):
         fault.use = place

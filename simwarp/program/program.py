@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from simwarp.elements import declared_shape, name_element
 from simwarp.program.exits import ways_out
 from simwarp.program.liveness import EVERY_REGISTER, live_registers
 from simwarp.program.operands import Compute, Read, Write
@@ -240,6 +241,15 @@ class Program:
             if first <= offset < end:
                 return f"byte {offset - first} of {plain_variable(name)} in shared memory"
         return f"byte {offset} of the block's shared memory"
+
+    def shared_element(self, offset: int, width: int, shared_size: int, sources: Mapping[str, str]) -> str:
+        """The element of a shared variable at an offset; "" if there is none, or its shape is not known."""
+        for name, (first, end) in self.shared_variables.items():
+            if first <= offset < min(end, shared_size):
+                plain, size = plain_variable(name), min(end, shared_size) - first
+                if (shape := declared_shape(plain, size, sources)) is not None:
+                    return name_element(plain, shape, offset - first, width)
+        return ""
 
     @cached_property
     def _in_order(self) -> list[Routine]:

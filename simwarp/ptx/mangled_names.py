@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 _BUILTIN = {
     "v": "void",
@@ -33,6 +34,7 @@ _LISTED = 12
 _LITERAL = {"b": "{}", "i": "{}", "j": "{}u", "l": "{}l", "m": "{}ul", "x": "{}ll", "y": "{}ull"}
 
 
+@lru_cache(maxsize=1024)
 def readable(mangled: str) -> str:
     """A kernel's name in CUDA C++, with template arguments and without parameters.
 

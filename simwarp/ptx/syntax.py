@@ -67,10 +67,23 @@ Operand: TypeAlias = "Register | Immediate | Symbol | Address | Vector | Pair | 
 
 @dataclass(frozen=True)
 class SourceLine:
-    """A line of CUDA C++ source, from ``.loc``."""
+    """A line of CUDA C++ source, from ``.loc``.
+
+    Attributes
+    ----------
+    column : int
+        The column where the statement begins, from 1 on; 0 if it is not known.
+    function : str
+        The inlined function that the line is in, as it is called in the source; "" if nothing is inlined.
+    caller : SourceLine or None
+        The line that it was inlined into.
+    """
 
     file: str
     line: int
+    column: int = field(default=0, compare=False)
+    function: str = field(default="", compare=False)
+    caller: SourceLine | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

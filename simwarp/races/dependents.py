@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from simwarp.engine.chunk import place_of
 from simwarp.faults import DependentAccess, Place
 from simwarp.lanes import WARP_SIZE
 from simwarp.ptx.rows import LOADS
@@ -59,7 +58,7 @@ class Footprint:
     """
 
     def __init__(self, launch: Launch) -> None:
-        self._of = launch.program.name, launch.grid, launch.block
+        self._geometry = launch.geometry
         self._steps: dict[int, Step] = {}
         self.shadows: dict[Allocation, Shadow] = {}
         self.before: dict[Allocation, npt.NDArray[np.uint8]] = {}
@@ -80,7 +79,7 @@ class Footprint:
 
     def place(self, entry: int) -> Place:
         """The place of an access."""
-        return place_of(*self._of, entry & THREAD, self._steps[entry >> 32])
+        return self._geometry.place(entry & THREAD, self._steps[entry >> 32])
 
 
 class Dependents(Races):
@@ -195,7 +194,7 @@ class Dependents(Races):
         how = "as constant memory" if constants else "without waiting for it"
         fault = DependentAccess(
             f"{_DOES[access.kind]} of {size} that the launch before {did}, {how}",
-            f"byte {offset} of {allocation.name}: {'written' if earlier == 'write' else 'read'} by {other}",
+            f"byte {offset} of {allocation.name}",
             _ADVICE_OF_CONSTANTS if constants else _ADVICE,
             earlier=earlier,
             later=access.kind,
@@ -207,6 +206,8 @@ class Dependents(Races):
             offset=offset,
             count=int(np.unique(lanes[bad % lanes.size]).size),
         )
+        fault.note(f"{'written' if earlier == 'write' else 'read'} here, in the launch before, by", other)
+        fault.name_element(allocation.element(offset, access.width))
         access.chunk.found(fault, int(lanes[first]))
 
     # ---- who has waited --------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ the one that issues (PTX ISA 9.0, section 8.1.1; a fence by a third thread is no
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +14,7 @@ import numpy.typing as npt
 
 from simwarp.faults import MissingProxyFence
 from simwarp.lanes import WARP_SIZE
-from simwarp.races.report import place_in
+from simwarp.races.report import element_in, place_in
 from simwarp.races.shadow import THREAD
 
 if TYPE_CHECKING:
@@ -103,9 +102,11 @@ class Proxies:
         fault = MissingProxyFence(
             f"an asynchronous read of {'shared' if shared else 'global'} memory that an ordinary instruction "
             "wrote, without fence.proxy.async between the two",
-            f"{place_in(chunk, shadow.allocation, offset)}: written by {replace(other, kernel='')}",
+            place_in(chunk, shadow.allocation, offset),
             "let the threads that wrote execute fence.proxy.async, then a barrier, then issue",
         )
+        fault.note("written here by", other)
+        fault.name_element(element_in(chunk, shadow.allocation, offset, 1).partition(",")[0])
         fault.other, fault.offset, fault.count = other, offset, count
         fault.address = offset if shared else shadow.allocation.base + offset
         fault.space, fault.allocation, fault.width = (

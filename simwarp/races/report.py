@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from simwarp.faults import CopyInFlight, Race
@@ -72,16 +72,17 @@ def race(chunk: Chunk, conflict: Conflict, width: int) -> Race:
     other = chunk.place_of(conflict.other, conflict.step)
     level = _level(chunk, conflict)
     together = conflict.step is chunk.step and conflict.earlier == conflict.later == "write"
-    where = replace(other, kernel="")
     advice = _WRONG_SCOPE if conflict.both_strong else _ONE_INSTRUCTION if together else _ADVICE[level]
     if "mbarrier" in (conflict.step.kind, chunk.step.kind):
         advice = _INITIALISE
     fault = Race(
-        f"race: {_DOES[conflict.later]} of {width} byte{'s' * (width > 1)} of {space} memory that another "
+        f"{_DOES[conflict.later]} of {width} byte{'s' * (width > 1)} of {space} memory that another "
         f"{level} {_DID[conflict.earlier]}, without synchronisation",
-        f"{place_in(chunk, conflict.allocation, offset)}: {_DONE[conflict.earlier]} by {where}",
+        place_in(chunk, conflict.allocation, offset),
         advice,
     )
+    fault.note(f"{_DONE[conflict.earlier]} here by", other)
+    fault.name_element(element_in(chunk, conflict.allocation, offset, width))
     fault.earlier, fault.later, fault.other = conflict.earlier, conflict.later, other
     fault.address = offset if shared else conflict.allocation.base + offset
     fault.width, fault.space, fault.offset = width, space, offset
@@ -133,7 +134,9 @@ def in_flight(
             else f"; the warp's last wait for that mbarrier found phase {found} complete"
         )
     place = place_in(chunk, conflict.allocation, offset)
-    fault.values = f"{place}: issued by {replace(fault.copy, kernel='')}; {since}"
+    fault.values = f"{place}; {since}"
+    fault.note("issued here by", fault.copy)
+    fault.name_element(element_in(chunk, conflict.allocation, offset, width))
     fault.advice = f"{advice} before the access"
     fault.address = offset if shared else conflict.allocation.base + offset
     fault.width, fault.space, fault.offset = width, space, offset
@@ -146,6 +149,13 @@ def place_in(chunk: Chunk, allocation: Allocation, offset: int) -> str:
     if allocation in chunk.shared.allocations:
         return chunk.program.shared_place(offset)
     return f"byte {offset} of {allocation.name}"
+
+
+def element_in(chunk: Chunk, allocation: Allocation, offset: int, width: int) -> str:
+    """The element at an offset as `place_in` takes it; "" if it is not known."""
+    if allocation in chunk.shared.allocations:
+        return chunk.shared_element(offset, width)
+    return allocation.element(offset, width)
 
 
 def _level(chunk: Chunk, conflict: Conflict) -> str:

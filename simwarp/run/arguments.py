@@ -103,15 +103,15 @@ class Argument:
 
 def convert(device: Any, kernel: Function, args: Arguments, names: Sequence[str] = ()) -> list[Argument]:
     """Convert all arguments of a launch, and copy arrays to the device."""
-    converter = _Converter(device, kernel)
+    converter = _Converter(device, kernel, names)
     return [converter.argument(i, given) for i, given in enumerate(bind(kernel, names, args))]
 
 
 class _Converter:
     """The state of one conversion: the device, the kernel, and the arrays converted so far."""
 
-    def __init__(self, device: Any, kernel: Function) -> None:
-        self.device, self.kernel = device, kernel
+    def __init__(self, device: Any, kernel: Function, names: Sequence[str]) -> None:
+        self.device, self.kernel, self.names = device, kernel, names
         self.types = parameter_types(kernel.name)
         self.known: dict[int, Argument] = {}
 
@@ -142,8 +142,9 @@ class _Converter:
 
     def _place(self, position: int, name: str, given: Any) -> tuple[Any, Host | None]:
         """The device array or scalar for a value, and the content of an array from the host."""
+        in_source = (self.names[position] if position < len(self.names) else "") or name
         if isinstance(given, Out):
-            return self.device.allocate(given.shape, given.dtype, name), None
+            return self.device.allocate(given.shape, given.dtype, in_source), None
         if is_array(given):
             return given, None
         if is_foreign(given):
@@ -151,7 +152,7 @@ class _Converter:
         host = on_host(given, name)
         if isinstance(host, np.ndarray):
             before: Host = np.array(cast("Any", host))
-            return self.device.upload(before, name), before
+            return self.device.upload(before, in_source), before
         return scalar(self.kernel, position, host), None
 
 

@@ -156,7 +156,7 @@ class Work:
     def launch(self, device: Any) -> list[Argument]:
         """Copy the arguments to a device, launch the kernel, and wait for it."""
         arguments = convert(device, self.kernel, self.args, self.source.parameters(self.kernel))
-        module = device.load(self.source.ptx)
+        module = device.load(self.source.loadable)
         put(module, settings(self.source.module, self.variables))
         kernel = module.kernel(self.kernel.name)
         options: dict[str, Any] = {

@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from simwarp.faults import KernelFault, Place
+from simwarp.faults import KernelFault, Note, Place
 from simwarp.run.arguments import Argument
 
 
@@ -65,6 +65,8 @@ def fault_to_json(fault: KernelFault) -> dict[str, Any]:
         "class": type(fault).__name__,
         "check": fault.check,
         "count": fault.count,
+        "element": fault.element,
+        "notes": [],
         **more,
         "message": str(fault),
     }
@@ -75,7 +77,7 @@ _KEPT = (int, str, tuple, Place)
 
 
 def _plain(value: Any) -> Any:
-    """Convert places to dictionaries and tuples to lists."""
-    if isinstance(value, Place):
+    """Convert places and notes to dictionaries, and tuples to lists."""
+    if isinstance(value, Place | Note):
         return asdict(value)
     return [_plain(item) for item in cast("tuple[Any]", value)] if isinstance(value, tuple) else value

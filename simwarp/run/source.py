@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from shlex import quote
+from typing import NamedTuple
 
 from gpu.compile import compile
 from reference.errors import CompileError, InputFileError, SchemeError
@@ -40,6 +41,13 @@ class HostCodeError(CompileError):
     """A ``.cu`` file with host code, which only nvcc compiles; ``log`` is NVRTC's output."""
 
 
+class Loadable(NamedTuple):
+    """The text of PTX, and the sources that faults quote."""
+
+    text: str
+    sources: Mapping[str, str]
+
+
 @dataclass(frozen=True)
 class Source:
     """The kernels of a file, compiled to PTX.
@@ -62,6 +70,8 @@ class Source:
         The compiler's warnings.
     files : mapping of str to str
         The CUDA C++, and that of included files with code of a kernel, by file name.
+    path : str
+        The path of the file as it was given; messages show it.
     """
 
     name: str
@@ -72,6 +82,12 @@ class Source:
     module: Module = field(default_factory=Module, repr=False)
     log: str = ""
     files: Mapping[str, str] = field(default_factory=dict[str, str])
+    path: str = ""
+
+    @property
+    def loadable(self) -> Loadable:
+        """The PTX with its sources, as a device loads it."""
+        return Loadable(self.ptx, self.files)
 
     @property
     def kernels(self) -> list[str]:
@@ -193,9 +209,8 @@ def load(
     except CompileError as error:
         raise _explained(error, path, text, cc) from None
     source = from_ptx(ptx.text, path.name, text)
-    return replace(
-        source, log=ptx.log.strip(), files={**_included(source, [path.parent, *folders]), path.name: text}
-    )
+    files = {**_included(source, [path.parent, *folders]), path.name: text}
+    return replace(source, log=ptx.log.strip(), files=files, path=str(path))
 
 
 def from_ptx(ptx: str, name: str = "my.ptx", text: str = "") -> Source:

@@ -133,7 +133,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 def _findings(device: Any) -> str:
     """The faults that a device collected, and the tables of its observers, as text."""
-    parts = [f"{fault}\n({fault.count} times)" for fault in getattr(device, "faults", [])]
+    parts = [f"{fault}\n  {fault.count} times" for fault in getattr(device, "faults", [])]
     report = getattr(device, "report", None)
     if report is not None and report.names:
         parts.append(report.to_text())

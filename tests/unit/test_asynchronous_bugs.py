@@ -72,7 +72,7 @@ FOUND = {
         (0, 0, 0), (0, 2, 0), ("byte 0 of empty", "phase 0, 62 of 64 arrivals and 0 bytes pending"), 1
     ),
     "unfinished_product": Found((0, 0, 0), (0, 0, 0), ("no wait for it has ended",)),
-    "unfenced_registers": Found((0, 0, 0), (0, 0, 0), ("the last one was executed by",)),
+    "unfenced_registers": Found((0, 0, 0), (0, 0, 0), ("the last one was executed here by",)),
     # Eight groups of eight rows, 512 bytes from one to the next: the fifth begins where the tile ends.
     "wrong_stride": Found(
         (0, 0, 0), None, ("byte 2048 of 2304; start 0, leading offset 128, stride offset 512",)
@@ -88,7 +88,9 @@ FOUND = {
         None,
         ("64512 registers, 168 for each thread", "64256 are owned, 256 free", "would own 66560"),
     ),
-    "early_read": Found((0, 0, 0), (0, 0, 0), ("byte 0 of y: written by kernel squares",)),
+    "early_read": Found(
+        (0, 0, 0), (0, 0, 0), ("byte 0 of y", "written here, in the launch before, by kernel squares")
+    ),
 }
 
 
@@ -123,13 +125,12 @@ def is_as_expected(name, fault):
     assert type(fault).__name__ == bug.fault
     assert (fault.place.kernel, fault.place.source_file) == (name, bug.file)
     assert (fault.place.source_line, where(fault.place)) == (bug.line, found.at)
-    text = str(fault).splitlines()
-    assert len(text) == 3
-    assert f"({bug.file}:{bug.line})" in text[0]
-    assert all(part in text[1] for part in found.values)
+    text = str(fault)
+    assert text.startswith(f"{bug.file}:{bug.line}: ")
+    assert all(part in text for part in found.values)
     if found.other is not None:
         line = bug.other_lines[found.line]
-        assert f"({bug.file}:{line})" in text[1]
+        assert f"{bug.file}:{line}" in text.partition("\n")[2]
         if name not in ONLY_TEXT:
             assert (line, found.other) in [(place.source_line, where(place)) for place in others(fault)]
 
@@ -204,17 +205,20 @@ def test_a_livelock_names_all_that_wait_for_mbarriers():
         (bug.other_lines[1], 2),
         (bug.line, 0),
     }
-    initialised = f"({bug.file}:{bug.other_lines[0]}); block (0, 0, 0), warp 2, lane 0"
-    assert initialised in fault.values
-    assert "waits for phase 0" in fault.values
+    notes = [(note.label, note.place.source_line, note.place.warp) for note in fault.notes]
+    assert ("initialised here by", bug.other_lines[0], 0) in notes
+    empty = "mbarrier at byte 0 of empty in shared memory: phase 0 is waited for here by"
+    assert (empty, bug.other_lines[1], 2) in notes
     assert fault.advice.startswith("let as many arrivals and bytes reach each mbarrier as it expects")
 
 
 def test_too_many_bytes_name_the_line_that_expects_them():
     bug, fault = BUGS["too_many_bytes"], fault_of("too_many_bytes")
-    assert "bytes last expected by block (2, 0, 0), warp 0, lane 0, line " in fault.values
-    assert fault.waiting == (fault.place,)
-    assert fault.values.count(bug.file) == 2
+    waits, expected = fault.notes
+    assert fault.waiting == (fault.place,) == (waits.place,)
+    assert expected.label == "its bytes were last expected here by"
+    assert (expected.place.source_file, expected.place.block) == (bug.file, (2, 0, 0))
+    assert expected.place.source_line == bug.other_lines[0]
 
 
 def test_a_stale_parity_waits_for_ever_where_copies_arrive_at_once():
@@ -222,7 +226,7 @@ def test_a_stale_parity_waits_for_ever_where_copies_arrive_at_once():
     fault = fault_of("stale_parity", schedule="stack")
     assert isinstance(fault, Livelock)
     assert fault.place.source_line == BUGS["stale_parity"].other_lines[1]
-    assert "waits for phase 2" in fault.values
+    assert "phase 2 is waited for here by" in fault.notes[0].label
 
 
 def test_an_exit_is_named_where_it_happens():

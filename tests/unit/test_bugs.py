@@ -100,8 +100,9 @@ def is_as_expected(name, fault):
     assert fault.place.source_line == bug.line
     assert where(fault.place) == found.at
     assert getattr(fault, "allocation", "") == found.allocation
-    assert bug.file in str(fault)
-    assert len(str(fault).splitlines()) == 3
+    first, quoted, *_ = str(fault).splitlines()
+    assert first.startswith(f"{bug.file}:{bug.line}: ")
+    assert quoted == f"{bug.line:5} | {bug.source.splitlines()[bug.line - 1]}"
 
 
 # ---- each bug ------------------------------------------------------------------------------------------
@@ -223,7 +224,8 @@ def test_a_deadlock_names_its_waiting_warps():
     assert isinstance(fault, Deadlock)
     assert [place.source_line for place in fault.waiting] == [bug.line, bug.other_line]
     assert [where(place) for place in fault.waiting] == [(0, 0, 0), (0, 0, 16)]
-    assert "528 lanes wait" in fault.values  # of 11 blocks with 3 warps each, one half
+    assert [note.place for note in fault.notes] == [*fault.waiting]
+    assert fault.notes[0].label.startswith("528 lanes wait")  # of 11 blocks with 3 warps each, one half
 
 
 def test_uninitialised_memory_reads_as_poison():
@@ -274,7 +276,7 @@ def test_the_script_prints_each_fault(monkeypatch, capsys):
     assert run_script(monkeypatch, "off_by_one", "stale_shuffle") == 0
     printed = capsys.readouterr().out
     assert "off_by_one: OutOfBounds\n" in printed
-    assert f"(bugs/stale_shuffle.cu:{BUGS['stale_shuffle'].line})" in printed
+    assert f"\nbugs/stale_shuffle.cu:{BUGS['stale_shuffle'].line}: " in printed
     assert printed.count("corrected: right") == 2
 
 

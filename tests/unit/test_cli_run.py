@@ -159,11 +159,11 @@ def test_reports_are_printed_as_tables(capsys):
 def test_a_fault_is_printed_and_nothing_is_written(capsys):
     assert main(saxpy("-o", "out", n=101)) == 1
     printed = capsys.readouterr()
-    first, values, _ = printed.err.splitlines()[:3]
-    assert first.startswith(
-        "read of 4 bytes outside every allocation: kernel saxpy, block (3, 0, 0), warp 0, lane 4"
-    )
-    assert first.endswith("(saxpy.cu:5)")
+    first, line, caret, who, values, _ = printed.err.splitlines()[:6]
+    assert first == "saxpy.cu:5: out of bounds: read of x[100], past its end"
+    assert line == f"    5 | {Path('saxpy.cu').read_text().splitlines()[4]}"
+    assert line[caret.index("^") : caret.rindex("~") + 1] == "x[i]"
+    assert who == "  kernel saxpy, block (3, 0, 0), thread (4, 0, 0), warp 0, lane 4"
     assert "past the end of x" in values
     assert not Path("out/y.npy").exists()
 
@@ -178,14 +178,16 @@ def test_a_fault_is_described_as_json(capsys):
     assert report["executed"] > 100
     assert (fault["class"], fault["check"], fault["allocation"]) == ("OutOfBounds", "bounds", "x")
     assert (fault["place"]["source_line"], fault["place"]["lane"]) == (5, 4)
-    assert fault["message"].count("\n") == 2
+    assert fault["element"] == "x[100]"
+    assert fault["place"]["source_text"].strip().startswith("y[i]")
+    assert fault["message"].startswith("saxpy.cu:5: out of bounds: ")
 
 
 @pytest.mark.usefixtures("folder")
 def test_collected_faults_are_all_printed(capsys):
     assert main(saxpy("--checks", "bounds=report", "-o", "out", n=101)) == 1
     printed = capsys.readouterr().err
-    assert printed.count("outside every allocation") == 3
+    assert printed.count("[100], past its end") == 3
     assert np.load("out/y.npy")[99] == 248.5
     assert main(saxpy("--checks", "races=off,bounds=off", n=101)) == 0
 
@@ -268,8 +270,8 @@ def test_a_race_under_several_schedules_is_reported_once(capsys):
         main(["run", "shared.cu", "--grid=1", "--block=128", "--arg=zeros:int32:128", "--schedules=4"]) == 1
     )
     printed = capsys.readouterr()
-    assert (printed.out + printed.err).count("race: read of 4 bytes") == 1
-    assert "ends without a fault; a fault stops random, seed 1:\n  read of memory that nothing" in printed.out
+    assert (printed.out + printed.err).count("race: read of t[127]") == 1
+    assert "ends without a fault; a fault stops random, seed 1:\n  shared.cu:1: " in printed.out
     assert "elements differ" not in printed.out
 
 

@@ -131,7 +131,9 @@ def test_faults_are_listed_with_their_counts(tmp_path, capsys):
     trace.save(tmp_path / "trace.npz")
     assert command("show", tmp_path / "trace.npz") == 0
     shown = capsys.readouterr().out
-    assert "outside every allocation: kernel k, block (0, 0, 0), warp 0, lane 0, line 14" in shown
+    assert ": out of bounds: " in shown
+    assert "\n  PTX line 14: " in shown
+    assert "kernel k, block (0, 0, 0), thread (0, 0, 0), warp 0, lane 0" in shown
     assert shown.endswith("2 times\n")
 
 

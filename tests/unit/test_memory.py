@@ -16,6 +16,7 @@ from simwarp.faults import (
     UseAfterFree,
 )
 from simwarp.memory import ALIGNMENT, POISON, Memory
+from simwarp.messages import kind as kind_of
 
 WIDTHS = (1, 2, 4, 8)
 every_width = pytest.mark.parametrize("width", WIDTHS)
@@ -45,15 +46,15 @@ def access_memory(memory, access, addresses, width):
 
 
 def fault_of(kind, call, *arguments):
-    """The raised fault, after checking its fields and its three lines of text."""
+    """The raised fault, after checking its fields and its lines of text."""
     with pytest.raises(MemoryFault) as raised:
         call(*arguments)
     fault = raised.value
     assert type(fault) is kind
     what, values, advice = str(fault).splitlines()
-    assert what == fault.what
-    assert values.startswith(f"address {fault.address:#x}: ")
-    assert advice
+    assert what.removeprefix(f"{kind_of(fault)}: ") == fault.what
+    assert values.startswith(f"  address {fault.address:#x}: ")
+    assert advice == f"help: {fault.advice}"
     return fault
 
 

@@ -41,9 +41,10 @@ def test_collected_faults_are_attached_to_a_failure(project):
     result.stdout.fnmatch_lines(
         [
             "*- simwarp -*",
-            "write of 4 bytes outside every allocation: kernel fill, block (0, 0, 0), warp 0, lane 30, *",
+            "*: out of bounds: write of x[[]30], past its end",
+            "*kernel fill, block (0, 0, 0), thread (30, 0, 0), warp 0, lane 30",
             "*past the end of x (120 bytes *",
-            "(2 times)",
+            "  2 times",
         ]
     )
 
@@ -70,14 +71,16 @@ def test_tests_without_faults_have_no_report(project, body, outcome):
 def test_reports_are_not_attached_to_a_passing_test(project):
     result = ran(project, "fill(simwarp_device, 30)", "--simwarp-checks=bounds=report", "-rA")
     result.assert_outcomes(passed=1)
-    result.stdout.no_fnmatch_line("*outside every allocation*")
+    result.stdout.no_fnmatch_line("*out of bounds*")
 
 
 def test_faults_are_raised_unless_their_check_is_off(project):
     body = "fill(simwarp_device, 30)"
     raised = ran(project, body)
     raised.assert_outcomes(failed=1)
-    raised.stdout.fnmatch_lines(["E*simwarp.faults.OutOfBounds: write of 4 bytes*"])
+    raised.stdout.fnmatch_lines(
+        ["E*simwarp.faults.OutOfBounds: *: out of bounds: write of x[[]30], past its end"]
+    )
     ran(project, body, "--simwarp-checks=races=report").assert_outcomes(failed=1)
     ran(project, body, "--simwarp-checks=races=report,bounds=off").assert_outcomes(passed=1)
 

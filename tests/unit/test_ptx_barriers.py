@@ -258,8 +258,10 @@ END: ret;"""
     fault = fault_of(Deadlock, body, block=64, grid=2)
     assert fault.place.block == (0, 0, 0)
     assert fault.place.line == line_of("bar.sync 1", body)
-    assert "64 lanes wait, the first at kernel k, block (0, 0, 0), warp 1, lane 0" in str(fault)
-    assert "64 lanes wait, the first at kernel k, block (0, 0, 0), warp 0, lane 0" in str(fault)
+    assert [(note.label, note.place.block, note.place.warp, note.place.lane) for note in fault.notes] == [
+        ("64 lanes wait here, the first is", (0, 0, 0), warp, 0) for warp in (1, 0)
+    ]
+    assert "64 lanes wait here, the first is thread (0, 0, 0), warp 0, lane 0" in str(fault)
 
 
 def test_a_barrier_for_more_threads_than_the_block_is_a_deadlock():

@@ -379,8 +379,7 @@ vote.sync.ballot.b32 %r2, %p1, {ALL}; bra END;
 HERE: vote.sync.any.pred %p2, %p1, {ALL};
 END: ret;"""
     fault = fault_of(Deadlock, body)
-    assert "28 lanes" in fault.values
-    assert "4 lanes" in fault.values
+    assert [note.label.partition(" wait")[0] for note in fault.notes] == ["28 lanes", "4 lanes"]
     assert fault.place.line == line_of(body, "vote")
 
 
@@ -686,11 +685,11 @@ ret;"""
         77,
     )
     assert caught.value.address == 16
-    first, values, advice = str(caught.value).splitlines()
-    assert "kernel k, block (0, 2, 0), warp 0, lane 20" in first
-    assert "(kernels/demo.cu:77)" in first
+    first, who, values, advice, *_ = str(caught.value).splitlines()
+    assert first.startswith("kernels/demo.cu:77: ")
+    assert who == "  kernel k, block (0, 2, 0), thread (0, 0, 1), warp 0, lane 20"
     assert "0x10" in values
-    assert advice
+    assert advice == f"help: {caught.value.advice}"
 
 
 def test_a_fault_in_a_partly_active_warp_names_warp_lane_and_thread():

@@ -157,7 +157,7 @@ def test_printf_conversions_equal_those_of_c(form, values, expected):
     ids=lambda x: str(x)[:20],
 )
 def test_printf_refuses_too_wide_fields(form, values):
-    with pytest.raises(KernelFault, match=r"^printf with a width or a precision above 65535: ") as caught:
+    with pytest.raises(KernelFault, match=r"printf with a width or a precision above 65535") as caught:
         printf(form, *values)
     assert caught.value.place.lane == 0
     assert max(map(len, str(caught.value).splitlines())) < 300
@@ -180,7 +180,7 @@ def test_printf_prints_the_widest_field():
 )
 def test_printf_names_missing_arguments(form, values, number, wanted):
     with pytest.raises(
-        UninitialisedRead, match=rf"^printf takes argument {number}, which nothing wrote"
+        UninitialisedRead, match=rf"printf takes argument {number}, which nothing wrote"
     ) as caught:
         printf(form, *values)
     assert f"{form!r} takes {wanted}" in str(caught.value)
@@ -296,11 +296,10 @@ def test_a_failed_assertion_is_a_fault():
         (41, 0, 0),
         line_of("call.uni __assertfail", body, WORDS),
     )
-    first, values, advice = str(fault).splitlines()
-    assert "n > 0" in first
-    assert "demo.cu:23" in values
-    assert "void k(int)" in values
-    assert advice
+    assert "n > 0" in fault.what
+    assert "demo.cu:23" in fault.values
+    assert "void k(int)" in fault.values
+    assert all(part in str(fault) for part in (fault.what, fault.values, fault.advice))
 
 
 def test_a_true_assertion_has_no_effect():

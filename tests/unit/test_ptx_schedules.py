@@ -354,9 +354,8 @@ def assert_lanes_named(fault, body, waiting, awaited):
         found = [(place.lane, place.line) for place in places]
         assert found == [(lane, line_of(part, body)) for lane, part in expected]
     assert fault.place == fault.waiting[0]
-    first, second, _ = str(fault).split("\n")
-    assert str(fault.place) in first
-    assert all(str(place) in second for place in (*fault.waiting, *fault.awaited))
+    assert [note.place for note in fault.notes] == [*fault.waiting, *fault.awaited]
+    assert str(fault).startswith(f"PTX line {fault.place.line}: ")
 
 
 @pytest.mark.parametrize(
@@ -372,8 +371,7 @@ END: """
     )
     fault = declined(body)
     assert_lanes_named(fault, body, [(0, "LOW: ")], [(8, "bra END")])
-    assert "8 lanes" in fault.values
-    assert "24 lanes" in fault.values
+    assert [note.label.partition(" lanes")[0] for note in fault.notes] == ["8", "24"]
     assert run(body, schedule="lowest pc")
 
 

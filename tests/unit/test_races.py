@@ -11,7 +11,7 @@ from simwarp.engine.chunk import Chunk
 from simwarp.engine.events import OrderedAccess
 from simwarp.engine.host_functions import Heap
 from simwarp.engine.launch import Launch
-from simwarp.faults import Race
+from simwarp.faults import Note, Race
 from simwarp.memory import Memory
 from simwarp.program.link import link
 from simwarp.ptx.parse import parse
@@ -48,11 +48,11 @@ extern "C" __global__ void k(u32* out, u32* in)
 
 def faults_of(body, block=64, grid=1, launches=1, shared=8192, cooperative=False, head=HEAD, **options):
     """The races in a kernel body, once per pair of lines."""
-    text = compile(head + body + "\n}\n", "races.cu").text
+    ptx = compile(head + body + "\n}\n", "races.cu")
     device = simwarp.Device(checks={"races": "report"}, **options)
     out = device.upload(np.zeros(WORDS, np.uint32), "out")
     data = device.upload(np.arange(WORDS, dtype=np.uint32), "in")
-    kernel = device.load(text).kernel("k")
+    kernel = device.load(ptx).kernel("k")
     for _ in range(launches):
         kernel((grid, 1, 1), (block, 1, 1), out, data, shared=shared, cooperative=cooperative)
     return [fault for fault in device.faults if isinstance(fault, Race)]
@@ -262,7 +262,7 @@ def test_block_scoped_atomics_of_two_blocks_race():
     assert kinds_of(body % "", grid=2) == kinds_of(body % "_block", grid=1) == []
     (fault,) = faults_of(body % "_block", grid=2)
     assert (fault.earlier, fault.later) == ("atomic", "atomic")
-    assert "scope" in str(fault).splitlines()[2]
+    assert "scope" in fault.advice
 
 
 WAITS = "else if (t == 0) { %s; out[0] = %s; }"
@@ -508,19 +508,16 @@ def test_a_race_names_both_places():
     assert (fault.width, fault.offset, fault.address) == (4, 4 * (fault.other.thread[0] + 4), fault.offset)
     assert fault.allocation == "shared memory of kernel k"
     assert fault.count == 64
-    first, values, advice = str(fault).splitlines()
-    assert first.startswith(
-        "race: read of 4 bytes of shared memory that another warp of the block wrote, without"
-    )
-    assert values.startswith(f"byte {fault.offset} of s in shared memory: written by block (0, 0, 0), warp")
-    assert f"races.cu:{fault.other.source_line})" in values
-    assert advice.startswith("put __syncthreads() between")
+    assert fault.what.startswith(f"read of s[{fault.offset // 4}], which another warp of the block wrote")
+    assert fault.values == f"byte {fault.offset} of s in shared memory"
+    assert fault.notes == (Note("written here by", fault.other),)
+    assert fault.advice.startswith("put __syncthreads() between")
 
 
 def test_a_shared_race_names_the_offset_within_its_block():
     faults = faults_of("if (b == 3) s[8] = t;", grid=5)
     assert [fault.offset for fault in faults] == [32]
-    assert str(faults[0]).splitlines()[2].startswith("let one lane write")
+    assert faults[0].advice.startswith("let one lane write")
 
 
 def test_the_races_check_can_be_switched_off():

@@ -460,7 +460,7 @@ def test_a_fault_is_a_mismatch():
     found = check(case, 0, 2, SIMULATORS)
     (mismatch,) = found.mismatches
     assert (mismatch.tier, mismatch.place.block, mismatch.place.warp) == ("simulator", (1, 0, 0), 2)
-    assert mismatch.fault.startswith("every lane waits: kernel k, block (1, 0, 0), warp 2")
+    assert mismatch.fault.startswith("deadlock: every lane waits\n  kernel k, block (1, 0, 0), warp 2\n")
     assert str(mismatch).splitlines()[1:] == [*mismatch.fault.splitlines(), f"replay: {mismatch.command}"]
     assert "simulator" in found.seconds
 

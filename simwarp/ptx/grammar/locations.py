@@ -5,10 +5,12 @@ Source: PTX ISA 9.0, sections 11.5.3 (``.file``) and 11.5.4 (``.loc``).
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TypeAlias
 
 from simwarp.ptx.grammar.constants import number
 from simwarp.ptx.grammar.tokens import Cursor
+from simwarp.ptx.mangled_names import readable
 from simwarp.ptx.syntax import SourceLine
 
 _Place: TypeAlias = tuple[str, int, int]
@@ -28,29 +30,52 @@ class Locations:
 
     def read(self) -> SourceLine | None:
         """Read the source line after ``.loc``; None for code without a line."""
-        cursor, place, caller = self.cursor, self._place(), None
+        cursor, place, caller, function = self.cursor, self._place(), None, ""
         while cursor.accept(","):
             attribute = cursor.name()
             if attribute == "function_name":
-                cursor.name()
-                if cursor.accept("+"):
-                    number(cursor)
+                function = self._function()
             elif attribute == "inlined_at":
                 caller = self._place()
             else:
                 cursor.at -= 1
                 raise cursor.error("expected function_name or inlined_at")
-        if caller is None or "include/" not in self.files.get(place[0], ""):
+        if caller is None:
             return self._line(place)
-        self.inlined[place] = line = self.inlined.get(caller) or self._line(caller)
+        outer = self.inlined.get(caller) or self._line(caller)
+        of_cuda = "include/" in self.files.get(place[0], "")
+        self.inlined[place] = line = outer if of_cuda else self._line(place, function, outer)
         return line
+
+    def _function(self) -> str:
+        """Read the name of an inlined function: a label of the debug strings, and an offset."""
+        label, offset = self.cursor.name(), 0
+        if self.cursor.accept("+"):
+            offset = number(self.cursor)
+        name = self._strings.get(label, b"")[offset:].partition(b"\0")[0].decode(errors="replace")
+        return readable(name)
 
     def _place(self) -> _Place:
         return str(number(self.cursor)), number(self.cursor), number(self.cursor)
 
-    def _line(self, place: _Place) -> SourceLine | None:
-        file, line, _ = place
-        return SourceLine(self.files.get(file, ""), line) if line else None
+    def _line(self, place: _Place, function: str = "", caller: SourceLine | None = None) -> SourceLine | None:
+        file, line, column = place
+        return SourceLine(self.files.get(file, ""), line, column, function, caller) if line else None
+
+    @cached_property
+    def _strings(self) -> dict[str, bytes]:
+        """The debug strings by label."""
+        texts, found = self.cursor.texts, dict[str, bytearray]()
+        at = texts.index(".debug_str") if ".debug_str" in texts else len(texts)
+        string = bytearray()
+        for text, following in zip(texts[at:], texts[at + 1 :], strict=False):
+            if text == "}":
+                break
+            if following == ":":
+                string = found[text] = bytearray()
+            elif text.isdigit() and int(text) < 256:
+                string.append(int(text))
+        return {label: bytes(string) for label, string in found.items()}
 
 
 def skip_file(cursor: Cursor) -> None:

@@ -1,0 +1,80 @@
+"""The places of faults: a thread of a launch at a step, its line of source, and the calls that lead there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from simwarp.engine import special_registers
+from simwarp.faults import Caller, Place
+from simwarp.lanes import WARP_SIZE
+from simwarp.ptx.mangled_names import readable
+
+if TYPE_CHECKING:
+    from simwarp.engine.chunk import Chunk
+    from simwarp.program.program import Step
+    from simwarp.ptx.syntax import SourceLine
+
+Dim = tuple[int, int, int]
+
+
+class Geometry(NamedTuple):
+    """What the places of a launch depend on."""
+
+    kernel: str
+    grid: Dim
+    block: Dim
+    sources: Mapping[str, str]
+
+    def place(self, thread: int, step: Step, callers: tuple[Caller, ...] = ()) -> Place:
+        """The place of a thread of the launch at a step; ``callers`` are those of its function."""
+        number, within = divmod(thread, -(-math.prod(self.block) // WARP_SIZE) * WARP_SIZE)
+        instruction, source = step.instruction, step.instruction.source
+        return Place(
+            kernel=readable(self.kernel),
+            block=special_registers.index_3d(number, self.grid),
+            warp=within // WARP_SIZE,
+            lane=within % WARP_SIZE,
+            thread=special_registers.index_3d(within, self.block),
+            line=instruction.line,
+            text=" ".join(instruction.text.split()),
+            **_line(source, self.sources),
+            callers=(*_inlined(source, self.sources), *callers),
+        )
+
+
+def callers_of(chunk: Chunk, lane: int) -> tuple[Caller, ...]:
+    """The calls that a lane is in, from the innermost one outwards, with what was inlined around each."""
+    sources, found = chunk.launch.sources, list[Caller]()
+    for function, step in chunk.activations.of(lane):
+        source = step.instruction.source
+        found.append(Caller(readable(function), False, **_line(source, sources)))
+        found += _inlined(source, sources)
+    return tuple(found)
+
+
+def _inlined(source: SourceLine | None, sources: Mapping[str, str]) -> Iterator[Caller]:
+    """The calls that inlining replaced around a line, from the innermost one outwards."""
+    while source is not None and source.caller is not None:
+        yield Caller(source.function, True, **_line(source.caller, sources))
+        source = source.caller
+
+
+def _line(source: SourceLine | None, sources: Mapping[str, str]) -> dict[str, Any]:
+    """The fields of a place, or of a caller, for a line of source."""
+    if source is None:
+        return {}
+    lines = _lines(sources.get(source.file, ""))
+    return {
+        "source_file": source.file,
+        "source_line": source.line,
+        "source_column": source.column or None,
+        "source_text": lines[source.line - 1] if source.line <= len(lines) else "",
+    }
+
+
+@lru_cache(maxsize=32)
+def _lines(text: str) -> list[str]:
+    return text.splitlines()

@@ -1,0 +1,206 @@
+"""Messages of faults in the form of a compiler's: place, kind and what happened, then the line with a caret.
+
+A message is lines of pieces, each a text with a style, so that a terminal can show them in colour.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import NamedTuple, Protocol, TypeAlias
+
+from simwarp.places import Caller, Note, Place
+
+STYLES = {
+    "place": "bold",
+    "kind": "bold red",
+    "note": "bold cyan",
+    "what": "bold",
+    "caret": "bold green",
+    "quiet": "dim",
+}
+"""Style of a piece → how `rich` shows it."""
+_TAB = 4
+_ASSIGNED = re.compile(r"\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)|\s*(?:\+\+|--)")
+_OF_REGISTERS = ("registers", "products")
+"""Checks whose faults name registers, which only the PTX shows."""
+
+Line: TypeAlias = "list[tuple[str, str]]"
+"""Pieces of a line: text and style."""
+
+
+class Fault(Protocol):
+    """What a message tells of a `simwarp.faults.KernelFault`."""
+
+    what: str
+    values: str
+    advice: str
+    element: str
+    check: str
+    place: Place
+    notes: tuple[Note, ...]
+
+
+class _Quoted(NamedTuple):
+    """A line of source, or of PTX: its number, its text, and where the caret stands."""
+
+    number: int
+    text: str
+    start: int = -1
+    end: int = -1
+
+
+def message(fault: Fault, paths: Mapping[str, str] = MappingProxyType({})) -> Iterator[Line]:
+    """The lines of a fault's message, without its count.
+
+    ``paths`` are the paths to show for the names of source files.
+    """
+    place, first = fault.place, _location(fault.place, paths)
+    head: Line = [(f"{first}: ", "place")] if first else []
+    known = kind(fault) in fault.what
+    yield [*head, *(() if known else ((f"{kind(fault)}: ", "kind"),)), (fault.what, "what")]
+    array = fault.element.partition("[")[0]
+    yield from _excerpt(place, array, _verb(fault.what))
+    for line in (_who(place), fault.values):
+        if line:
+            yield [(f"  {line}", "")]
+    for caller in place.callers:
+        yield from _call(caller, paths)
+    for note in fault.notes:
+        yield from _note(fault, note.label, note.place, array, paths)
+    if fault.advice:
+        yield [("help: ", "note"), (fault.advice, "")]
+    helps = fault.check in _OF_REGISTERS or not place.source_text
+    if place.source_line is not None and place.text and helps:
+        yield [(f"  PTX line {place.line}: {place.text}", "quiet")]
+
+
+def plain(fault: Fault) -> str:
+    """A fault's message without colours."""
+    return "\n".join("".join(text for text, _ in line).rstrip() for line in message(fault))
+
+
+def kind(fault: Fault) -> str:
+    """The kind of a fault, in words: the name of its class.
+
+    >>> from simwarp import faults
+    >>> kind(faults.OutOfBounds("")), kind(faults.KernelFault(""))
+    ('out of bounds', 'fault')
+    """
+    words = re.sub(r"(?<!^)(?=[A-Z])", " ", type(fault).__name__).lower()
+    return words.removeprefix("kernel ").removesuffix(" fault")
+
+
+def _note(fault: Fault, label: str, place: Place, array: str, paths: Mapping[str, str]) -> Iterator[Line]:
+    """The lines of a second place: its own line of source only if that is another one."""
+    same = (place.kernel, place.block, place.thread) == (
+        fault.place.kernel,
+        fault.place.block,
+        fault.place.thread,
+    )
+    who, first = "the same thread" if same else _who(place, fault.place), _location(place, paths)
+    yield [(f"{first}: " if first else "", "place"), (f"{label} ", "note"), (who, "")]
+    if _line_of(place) != _line_of(fault.place):
+        yield from _excerpt(place, array, _verb(label))
+
+
+def _line_of(place: Place) -> tuple[str | None, int | None]:
+    return place.source_file, place.line if place.source_line is None else place.source_line
+
+
+def _call(caller: Caller, paths: Mapping[str, str]) -> Iterator[Line]:
+    """The lines of a call that leads to the place."""
+    where = _source(caller, paths)
+    label = "inlined here" if caller.inlined else "called here"
+    called = f"{caller.function or 'a function'}() is {label}"
+    yield [(f"{where}: " if where else "", "place"), (called, "note")]
+    if caller.source_text:
+        column = caller.source_column or 0
+        line = _untabbed(caller.source_text, column, column + 1)
+        yield from _shown(_Quoted(caller.source_line or 0, *line))
+
+
+def _location(place: Place, paths: Mapping[str, str]) -> str:
+    """The first words of a line about a place: file and line, or the line of the PTX."""
+    if (where := _source(place, paths)) or place.line is None:
+        return where
+    return f"PTX line {place.line}" if place.text else f"line {place.line}"
+
+
+def _source(place: Place | Caller, paths: Mapping[str, str]) -> str:
+    if place.source_line is None:
+        return ""
+    file = place.source_file or ""
+    return f"{paths.get(file, file)}:{place.source_line}"
+
+
+def _who(place: Place, known: Place | None = None) -> str:
+    """The thread of a place, in words; what ``known`` has in common with it is left out."""
+    parts: list[str] = []
+    if place.kernel and (known is None or known.kernel != place.kernel):
+        parts.append(f"kernel {place.kernel}")
+    if place.block is not None and (known is None or known.block != place.block):
+        parts.append(f"block {place.block}")
+    if place.thread is not None and place.lane is not None:
+        parts.append(f"thread {place.thread}")
+    if place.warp is not None:
+        parts.append(f"warp {place.warp}")
+    if place.lane is not None:
+        parts.append(f"lane {place.lane}")
+    return ", ".join(parts)
+
+
+def _verb(text: str) -> str:
+    """Whether a text is about a read or about a write."""
+    return "write" if re.match(r"writ|update|atomic", text) else "read"
+
+
+# ---- lines with carets ---------------------------------------------------------------------------------
+
+
+def _excerpt(place: Place, array: str, verb: str) -> Iterator[Line]:
+    """The line of a place, with a caret below: the array's element if it is there, else the statement."""
+    if place.source_text:
+        text, column = place.source_text, place.source_column or 0
+        start, end = _element(text, array, verb) or (column, column + 1)
+        yield from _shown(_Quoted(place.source_line or 0, *_untabbed(text, start, end)))
+    elif place.text and place.line is not None and place.source_line is None:
+        yield from _shown(_Quoted(place.line, place.text))
+
+
+def _shown(quoted: _Quoted) -> Iterator[Line]:
+    yield [(f"{quoted.number:5} | ", "quiet"), (quoted.text, "")]
+    if quoted.start >= 0:
+        marks = "^" + "~" * (quoted.end - quoted.start - 1)
+        yield [("      | ", "quiet"), (" " * quoted.start + marks, "caret")]
+
+
+def _untabbed(text: str, start: int, end: int) -> tuple[str, int, int]:
+    """A line with spaces instead of tabs; columns from 1 on become positions, -1 for an unknown one."""
+    shown = text.rstrip().expandtabs(_TAB)
+    if not 0 < start <= len(text):
+        return shown, -1, -1
+    first, last = (len(text[: at - 1].expandtabs(_TAB)) for at in (start, end))
+    return shown, first, max(first + 1, last)
+
+
+def _element(text: str, array: str, verb: str) -> tuple[int, int] | None:
+    """First column of ``array[…]`` in a line, and the one behind it; None unless just one can be meant."""
+    if not array:
+        return None
+    opened = re.finditer(rf"\b{re.escape(array)}\[", text)
+    found = [(at.start() + 1, _closed(text, at.end()) + 1) for at in opened]
+    stored = [span for span in found if _ASSIGNED.match(text, span[1] - 1)]
+    meant = stored if verb == "write" else [span for span in found if span not in stored]
+    meant = meant or found
+    return meant[0] if len(meant) == 1 else None
+
+
+def _closed(text: str, at: int) -> int:
+    """The position behind the brackets that ``text`` opens before ``at``, and any others that follow."""
+    depth = 1
+    while at < len(text) and (depth or text[at] == "["):
+        depth += (text[at] == "[") - (text[at] == "]")
+        at += 1
+    return at
