@@ -28,6 +28,9 @@ _BEGUN = (re.compile(r"__h(?:as?)?\b"), re.compile(r"has_(?:i(?:n(?:c(?:l(?:ud?)
 _TRIGRAPHS = ("??=", "??/")
 _LINE = re.compile(r"_(?<!\w_)_?(?!\w)")
 """A pattern for a word of one or two underscores, which ``##`` may also complete."""
+_STRING = re.compile(r'"[^"]*"')
+_UNCLEAR = re.compile(r"'|\\\"|//|/\*|\*/")
+"""What may change where a string begins on its line: characters, escapes and comments."""
 
 
 class Asked(NamedTuple):
@@ -114,4 +117,15 @@ def _has_computed_question(text: str, literal: int) -> bool:
     if mentioned > literal and mentioned > literal + len(_HAS_DEFINED.findall(text)):
         return True
     pasting = "##" in text or "%:%:" in text
-    return any(begun.search(lower) for begun in _BEGUN) or (pasting and bool(_LINE.search(text)))
+    begun = any(word.search(lower) for word in _BEGUN)
+    return begun or (pasting and bool(_LINE.search(_without_strings(text))))
+
+
+def _without_strings(text: str) -> str:
+    """The text without strings, which ``##`` does not reach, on lines that can be read in one way only."""
+    if 'R"' in text:
+        return text
+    return "\n".join(
+        line if line.count('"') % 2 or _UNCLEAR.search(line) else _STRING.sub('""', line)
+        for line in text.split("\n")
+    )

@@ -175,6 +175,24 @@ def test_an_added_or_removed_header_recompiles(ptx_cache, compilations, tmp_path
     assert len(compilations) == (4 if question in HIDDEN else 2)
 
 
+@pytest.mark.parametrize(
+    ("line", "complete"),
+    [
+        ('asm volatile("arrive _, [%0];" :: "r"(at));', True),
+        ('asm volatile("arrive _, [%0];" :: "r"(at));  // "quoted"', False),
+        ("int _;", False),
+        ('asm("a" _ "b");', False),
+        ("char c = '\"'; int _; char d = '\"';", False),
+        ('const char* s = "\\""; int _; const char* t = "\\"";', False),
+        ('/* " */ int _; /* " */', False),
+        ('const char* s = R"(\n" int _; ")";', False),
+        ('" an odd mark _', False),
+    ],
+)
+def test_only_an_underscore_in_a_string_cannot_be_pasted(line, complete):
+    assert directives(f"#define P(a, b) a##b\n{line}\n").complete == complete
+
+
 def test_a_new_header_earlier_on_the_path_recompiles(ptx_cache, compilations, tmp_path):
     places = [tmp_path / name for name in ("one", "two")]
     for place in places:
