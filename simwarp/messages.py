@@ -162,7 +162,9 @@ def _verb(text: str) -> str:
 def _excerpt(place: Place, array: str, verb: str) -> Iterator[Line]:
     """The line of a place, with a caret below: the array's element if it is there, else the statement."""
     if place.source_text:
-        text, column = place.source_text, place.source_column or 0
+        text = place.source_text
+        indent = len(text) - len(text.lstrip())
+        column = max(place.source_column, indent + 1) if place.source_column else 0
         start, end = _element(text, array, verb) or (column, column + 1)
         yield from _shown(_Quoted(place.source_line or 0, *_untabbed(text, start, end)))
     elif place.text and place.line is not None and place.source_line is None:

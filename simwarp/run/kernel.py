@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from os import PathLike
 from types import MappingProxyType
-from typing import Any, TextIO, TypedDict, Unpack
+from typing import Any, TextIO, TypedDict, Unpack, cast
 
 import numpy.typing as npt
 
@@ -23,8 +23,9 @@ from simwarp.ptx.mangled_names import readable
 from simwarp.ptx.syntax import Function
 from simwarp.run.arguments import Argument, convert
 from simwarp.run.binding import Arguments
+from simwarp.run.frameworks import adapt
 from simwarp.run.outcome import Unwritten, find_unwritten
-from simwarp.run.source import Source, load
+from simwarp.run.source import Source, from_text, load
 from simwarp.run.variables import put, settings, unset
 
 
@@ -180,7 +181,7 @@ class Work:
 
 
 def run(
-    source: str | PathLike[str] | Source,
+    source: Any,
     kernel: str | None = None,
     *,
     grid: Extent,
@@ -196,12 +197,13 @@ def run(
     options: Sequence[str] = (),
     **of_device: Unpack[DeviceOptions],
 ) -> Result:
-    """Run a kernel of a ``.cu`` or ``.ptx`` file.
+    """Run a kernel of a ``.cu`` or ``.ptx`` file, of CUDA C++ in a string, or of another framework.
 
     Parameters
     ----------
-    source : path or Source
-        See `load`.
+    source : path, str, Source or kernel
+        A file, see `load`; CUDA C++ with a ``__global__`` function; a kernel of ``numba.cuda.jit``, whose
+        arguments are those of the Python function; a compiled kernel of Triton; a ``cupy.RawKernel``.
     kernel : str, optional
         Its name, see `Source.kernel`. May be omitted if there is only one kernel.
     grid, block : int or up to three ints
@@ -264,8 +266,19 @@ def run(
             "pass these to the device, or omit device"
         )
     cc = of_device.get("cc", (9, 0)) if device is None else device.compute_capability
-    if not isinstance(source, Source):
-        source = load(source, cc=cc, defines=defines, include=include, options=options)
+    adapted = None if isinstance(source, Source | str | PathLike) else adapt(source, args, cc)
+    if adapted is not None:
+        source, kernel, args = adapted
+    elif isinstance(source, str) and "__global__" in source:
+        source = from_text(source, cc=cc, defines=defines, include=include, options=options)
+    elif not isinstance(source, Source):
+        if not isinstance(source, str | PathLike):
+            raise SchemeError(
+                f"run: {type(source).__name__} is not a source\n"
+                "give a .cu or .ptx file, CUDA C++, or a kernel of numba, Triton or CuPy"
+            )
+        path = cast("str | PathLike[str]", source)
+        source = load(path, cc=cc, defines=defines, include=include, options=options)
     elif defines or include or options:
         raise SchemeError("run: this source is already compiled\npass defines, include and options to load")
     if device is None:

@@ -201,6 +201,20 @@ def load(
                 f"{path} is PTX, which is not compiled here\npass defines, include and options to nvcc"
             )
         return from_ptx(text, path.name)
+    return from_text(text, path, cc=cc, defines=defines, include=include, options=options)
+
+
+def from_text(
+    text: str,
+    path: str | PathLike[str] = "source.cu",
+    *,
+    cc: tuple[int, int] = (9, 0),
+    defines: Mapping[str, str | int] | None = None,
+    include: Sequence[str | PathLike[str]] = (),
+    options: Sequence[str] = (),
+) -> Source:
+    """Compile CUDA C++; see `load`. ``path`` is its name in messages, and includes start from its folder."""
+    path = Path(path)
     flags, folders = [*OPTIONS, *options], [Path(folder).absolute() for folder in include]
     try:
         ptx = compile(
