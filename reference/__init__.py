@@ -1,31 +1,42 @@
 """Definitions of all operations in plain NumPy, without lanes, tiles or devices."""
 
-from reference.bconv import bconv2d
-from reference.bits import binarize, pack, unpack
-from reference.bmm import bmm
-from reference.conv_geometry import ConvGeometry, conv_geometry, excluded_taps
-from reference.cpd import cpd_als
-from reference.errors import (
-    CaptureError,
-    CompileError,
-    DtypeError,
-    ExportError,
-    FormatError,
-    InputFileError,
-    LaunchError,
-    MissingExtraError,
-    NoGpuError,
-    NotANumberError,
-    RangeError,
-    SchemeError,
-    ShapeError,
-    SimwarpError,
-)
-from reference.mttkrp import mttkrp, mttkrp_bound
-from reference.tensors import pack_tensor, to_layout, unpack_tensor
-from reference.threshold import IntegerThresholds, integer_thresholds, pool_bits, threshold, threshold_tensor
-from reference.types import Cpd, PackedBits, PackedTensor
+from typing import TYPE_CHECKING
+
+from reference.lazy import make_lazy
 from reference.version import __version__
+
+if TYPE_CHECKING:
+    from reference.bconv import bconv2d
+    from reference.bits import binarize, pack, unpack
+    from reference.bmm import bmm
+    from reference.conv_geometry import ConvGeometry, conv_geometry, excluded_taps
+    from reference.cpd import cpd_als
+    from reference.errors import (
+        CaptureError,
+        CompileError,
+        DtypeError,
+        ExportError,
+        FormatError,
+        InputFileError,
+        LaunchError,
+        MissingExtraError,
+        NoGpuError,
+        NotANumberError,
+        RangeError,
+        SchemeError,
+        ShapeError,
+        SimwarpError,
+    )
+    from reference.mttkrp import mttkrp, mttkrp_bound
+    from reference.tensors import pack_tensor, to_layout, unpack_tensor
+    from reference.threshold import (
+        IntegerThresholds,
+        integer_thresholds,
+        pool_bits,
+        threshold,
+        threshold_tensor,
+    )
+    from reference.types import Cpd, PackedBits, PackedTensor
 
 __all__ = [
     "CaptureError",
@@ -66,3 +77,40 @@ __all__ = [
     "unpack",
     "unpack_tensor",
 ]
+
+make_lazy(
+    __name__,
+    {
+        "bconv": ("bconv2d",),
+        "bits": ("binarize", "pack", "unpack"),
+        "bmm": ("bmm",),
+        "conv_geometry": ("ConvGeometry", "conv_geometry", "excluded_taps"),
+        "cpd": ("cpd_als",),
+        "errors": (
+            "CaptureError",
+            "CompileError",
+            "DtypeError",
+            "ExportError",
+            "FormatError",
+            "InputFileError",
+            "LaunchError",
+            "MissingExtraError",
+            "NoGpuError",
+            "NotANumberError",
+            "RangeError",
+            "SchemeError",
+            "ShapeError",
+            "SimwarpError",
+        ),
+        "mttkrp": ("mttkrp", "mttkrp_bound"),
+        "tensors": ("pack_tensor", "to_layout", "unpack_tensor"),
+        "threshold": (
+            "IntegerThresholds",
+            "integer_thresholds",
+            "pool_bits",
+            "threshold",
+            "threshold_tensor",
+        ),
+        "types": ("Cpd", "PackedBits", "PackedTensor"),
+    },
+)

@@ -2,8 +2,8 @@
 
 `Machine` simulates several devices and their host, with streams and copies.
 
-``simwarp.gpu``, ``simwarp.reference`` and ``simwarp.run``, a package that is called like a function, are
-imported at their first use.
+All names are imported at their first use, ``simwarp.gpu`` and ``simwarp.reference`` too. ``simwarp.run`` is a
+package that is called like a function.
 
 Examples
 --------
@@ -12,24 +12,25 @@ Examples
 array([[0]], dtype=int32)
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from simwarp.name_clashes import refuse_shadows
 
 refuse_shadows()
 
-from reference.moved import install  # noqa: E402 - a module that hides `reference` is reported first
+from reference.lazy import make_lazy  # noqa: E402 - a module that hides `reference` is reported first
+from reference.moved import install  # noqa: E402
 from reference.version import __version__  # noqa: E402
-from simwarp import draw, lanes, listings, observe  # noqa: E402
 from simwarp._moved import MOVED  # noqa: E402
-from simwarp.device.device import Device  # noqa: E402
-from simwarp.machine.machine import Machine  # noqa: E402
 
 install(MOVED)
 
 if TYPE_CHECKING:
     import gpu
     import reference
+    from simwarp import draw, lanes, listings, observe
+    from simwarp.device.device import Device
+    from simwarp.machine.machine import Machine
     from simwarp.run import run
 
 __all__ = [
@@ -45,22 +46,4 @@ __all__ = [
     "run",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name == "gpu":
-        import gpu
-
-        return gpu
-    if name == "reference":
-        import reference
-
-        return reference
-    if name == "run":
-        import simwarp.run
-
-        return simwarp.run
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+make_lazy(__name__, {"device.device": ("Device",), "machine.machine": ("Machine",)}, ("gpu", "reference"))

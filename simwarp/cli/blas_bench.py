@@ -12,7 +12,6 @@ from rich.text import Text
 
 from reference.errors import SchemeError
 from simwarp.cli.output import OneDevice, Topology, print_json, table, total_bar, wide_console, write_text
-from simwarp.draw.blas import to_svg
 from simwarp.draw.roofline import si
 
 
@@ -67,6 +66,8 @@ def bench_command(
     if as_json not in (None, "-"):
         write_text(as_json, json.dumps(found, indent=1) + "\n", "--json")
     if plot is not None:
+        from simwarp.draw.blas import to_svg
+
         write_text(plot, to_svg(found), "--plot")
     return 0
 

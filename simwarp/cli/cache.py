@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import typer
 
-from gpu.compiler import cache
 from simwarp.cli.output import Json, print_report
 
 cache_app = typer.Typer(help="Compiled kernels on disk.", no_args_is_help=True)
@@ -22,6 +21,8 @@ cache_app = typer.Typer(help="Compiled kernels on disk.", no_args_is_help=True)
 @cache_app.command("info")
 def info_command(as_json: Json = False) -> int:
     """Show the folder, number, size and size limit of the compiled kernels."""
+    from gpu.compiler import cache
+
     entries, size = cache.usage()
     facts = {
         "folder": str(cache.cache_folder()),
@@ -42,6 +43,8 @@ def info_command(as_json: Json = False) -> int:
 @cache_app.command("clear")
 def clear_command(as_json: Json = False) -> int:
     """Delete all compiled kernels; the next use compiles them again."""
+    from gpu.compiler import cache
+
     entries, size = cache.clear()
     left, _ = cache.usage()
     folder = str(cache.cache_folder())

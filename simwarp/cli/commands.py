@@ -1,66 +1,106 @@
-"""The command line: all commands by panel, and the exit codes of their errors."""
+"""The command line: all commands by panel, imported when they run, and the exit codes of their errors."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command, get_group
 
 from reference.errors import SimwarpError
-from simwarp.cli.bench import bench_app
-from simwarp.cli.blas import blas_app
-from simwarp.cli.cache import cache_app
-from simwarp.cli.coverage import coverage_command
-from simwarp.cli.cpd import cpd_command
-from simwarp.cli.exclude import exclude_command
-from simwarp.cli.frag import frag_command
-from simwarp.cli.fuzz import fuzz_command
-from simwarp.cli.info import info_command
-from simwarp.cli.layout import layout_command
-from simwarp.cli.net import net_app
-from simwarp.cli.ooc import ooc_app
 from simwarp.cli.output import STOPPED
-from simwarp.cli.probe import probe_command
-from simwarp.cli.record import record_command
-from simwarp.cli.run import run_app
-from simwarp.cli.tensor import tensor_app
-from simwarp.cli.trace import trace_app
-from simwarp.cli.verify import verify_command
 from simwarp.faults import KernelFault
 
-PANELS: dict[str, dict[str, Any]] = {
+PANELS: dict[str, dict[str, tuple[str, str]]] = {
     "Kernels": {
-        "run": run_app,
-        "verify": verify_command,
-        "coverage": coverage_command,
-        "trace": trace_app,
-        "bench": bench_app,
+        "run": ("run.run_app", "Run your own kernel, or a production kernel, on files."),
+        "verify": (
+            "verify.verify_command",
+            "Run every tier on the same inputs and compare the results bit for bit.",
+        ),
+        "coverage": (
+            "coverage.coverage_command",
+            "List the supported PTX instructions with their evidence, or check whether a file's kernels run.",
+        ),
+        "trace": ("trace.trace_app", "Show stored traces, and compare them."),
+        "bench": (
+            "bench.bench_app",
+            "Time products and convolutions of ±1 beside torch's and CuPy's, if these are installed.",
+        ),
     },
     "Layouts and formats": {
-        "layout": layout_command,
-        "frag": frag_command,
-        "exclude": exclude_command,
-        "tensor": tensor_app,
-        "cpd": cpd_command,
+        "layout": ("layout.layout_command", "Draw which word of a packed bit matrix holds each element."),
+        "frag": (
+            "frag.frag_command",
+            "Show which lane, register and bit hold each element of a matrix instruction's operands.",
+        ),
+        "exclude": (
+            "exclude.exclude_command",
+            "Draw which taps of a convolution fall outside the image, and count them for every output pixel.",
+        ),
+        "tensor": ("tensor.tensor_app", "Look at files of sparse tensors, and convert them."),
+        "cpd": (
+            "cpd.cpd_command",
+            "Decompose a sparse tensor into a sum of outer products, by alternating least squares.",
+        ),
     },
-    "Networks": {"net": net_app},
-    "Several devices": {"blas": blas_app},
-    "Larger than the device": {"ooc": ooc_app},
-    "This installation": {"info": info_command, "cache": cache_app},
-    "Laboratory": {"fuzz": fuzz_command, "probe": probe_command, "record": record_command},
+    "Networks": {
+        "net": ("net.net_app", "Look at binarized networks, run them on images, convert and study them.")
+    },
+    "Several devices": {
+        "blas": (
+            "blas.blas_app",
+            "Level-3 BLAS over several devices: plans, timelines, and policies beside one another.",
+        )
+    },
+    "Larger than the device": {
+        "ooc": (
+            "ooc.ooc_app",
+            "Convolutions and networks larger than the device: plans, timelines, the paper's figures,"
+            " training.",
+        )
+    },
+    "This installation": {
+        "info": ("info.info_command", "List what is installed, and what can run here."),
+        "cache": ("cache.cache_app", "Compiled kernels on disk."),
+    },
+    "Laboratory": {
+        "fuzz": (
+            "fuzz.fuzz_command",
+            "Run random PTX programs: all devices must agree on every word, and so must equivalent mutants.",
+        ),
+        "probe": (
+            "probe.probe_command",
+            "Find fragment maps by experiment, and compare them with those of simwarp.fragments.",
+        ),
+        "record": (
+            "record.record_command",
+            "Record what hardware computes, with its origin: GPU, driver, NVRTC, date, commit, PTX digests.",
+        ),
+    },
 }
-"""The commands of each panel of ``simwarp --help``, by the panel's title."""
+"""The commands of each panel of ``simwarp --help``: where in `simwarp.cli` each is, and its short help."""
 
 
 class Commands(TyperGroup):
-    """The commands of ``simwarp``, in the order of `PANELS`; Ctrl-C raises `typer.Abort`."""
+    """The commands of ``simwarp``; only the command that runs is imported. Ctrl-C raises `typer.Abort`."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        """The names of the commands, in the order of `PANELS`."""
-        return [name for panel in PANELS.values() for name in panel]
+    def __init__(self, **options: Any) -> None:
+        stubs = [
+            TyperCommand(name, help=text, rich_help_panel=panel)
+            for panel, commands in PANELS.items()
+            for name, (_, text) in commands.items()
+        ]
+        options["commands"] = stubs
+        super().__init__(**options)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command and import it."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command and load(command.name or ""), rest
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command, with KeyboardInterrupt as `typer.Abort`."""
@@ -70,20 +110,45 @@ class Commands(TyperGroup):
             raise typer.Abort from None
 
 
+def load(name: str) -> Any:
+    """The command of a name, from its module."""
+    place = next(commands[name][0] for commands in PANELS.values() if name in commands)
+    module, attribute = place.split(".")
+    found = getattr(import_module(f"simwarp.cli.{module}"), attribute)
+    if not isinstance(found, typer.Typer):
+        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        alone.command(name)(found)
+        return get_command(alone)
+    found.info.name = name
+    return get_group(found)
+
+
 app = typer.Typer(
     name="simwarp",
     cls=Commands,
     help="A GPU in NumPy, and the production kernels that it tests.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
-for title, commands in PANELS.items():
-    for name, command in commands.items():
-        if isinstance(command, typer.Typer):
-            app.add_typer(command, name=name, rich_help_panel=title)
-        else:
-            app.command(name, rich_help_panel=title)(command)
+
+
+def _print_version(wanted: bool) -> None:
+    """Print the version and end."""
+    if wanted:
+        from reference.version import __version__
+
+        sys.stdout.write(f"simwarp {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(
+        False, "--version", "-V", callback=_print_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    """A GPU in NumPy, and the production kernels that it tests."""
 
 
 def run(arguments: list[str]) -> int:
@@ -93,7 +158,7 @@ def run(arguments: list[str]) -> int:
     2
     """
     try:
-        result: Any = app(arguments, standalone_mode=False)
+        result: Any = app(arguments, prog_name="simwarp", standalone_mode=False)
     except typer.Exit as stop:
         if stop.exit_code == STOPPED:
             sys.stderr.write("stopped\n")
@@ -109,9 +174,15 @@ def run(arguments: list[str]) -> int:
         return STOPPED
     except Exception as error:
         if type(error).__module__.startswith(("click", "typer")):
-            describe: Callable[[], str] = getattr(error, "format_message", error.__str__)
-            message = describe()
-            sys.stderr.write(f"{message}\nsee simwarp --help\n")
-            return 2
+            return _usage_error(error)
         raise
     return result if isinstance(result, int) else 0
+
+
+def _usage_error(error: Any) -> int:
+    """Print an error of the options, with the command whose help lists them."""
+    context = getattr(error, "ctx", None)
+    command = " ".join(context.command_path.split()) if context else "simwarp"
+    message = error.format_message() if hasattr(error, "format_message") else str(error)
+    sys.stderr.write(f"{message}\nsee {command} --help\n")
+    return 2

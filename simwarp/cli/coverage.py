@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -20,14 +20,11 @@ from rich.text import Text
 
 from reference.errors import SimwarpError
 from simwarp.cli.output import Json, print_json, table, wide_console
-from simwarp.lab.evidence.forms import census, evidence, required, witness
-from simwarp.program.call_graph import CallGraph
-from simwarp.program.link import link
-from simwarp.ptx.forms import forms
-from simwarp.ptx.instructions import ROWS, TABLE
-from simwarp.ptx.rows import Row
-from simwarp.ptx.syntax import Function, Module
-from simwarp.run.source import load
+
+if TYPE_CHECKING:
+    from simwarp.program.call_graph import CallGraph
+    from simwarp.ptx.rows import Row
+    from simwarp.ptx.syntax import Function, Module
 
 
 @dataclass(frozen=True)
@@ -112,6 +109,8 @@ def coverage_command(
     as_json: Json = False,
 ) -> int:
     """List the supported PTX instructions with their evidence, or check whether a file's kernels run."""
+    from simwarp.lab.evidence.forms import witness
+
     if file is not None:
         return _show_file(file, as_json)
     facts = all_forms()
@@ -128,6 +127,9 @@ def coverage_command(
 
 def all_forms() -> list[FormFacts]:
     """The forms of all rows, then the forms of the census that no row has."""
+    from simwarp.lab.evidence.forms import census
+    from simwarp.ptx.instructions import ROWS, TABLE
+
     listed = [fact for row in ROWS.values() for fact in _facts_of(row)]
     lacking = [form for form in census() if TABLE.find(form) is None]
     return listed + [FormFacts(form, census=True) for form in lacking]
@@ -135,7 +137,9 @@ def all_forms() -> list[FormFacts]:
 
 def _facts_of(row: Row) -> list[FormFacts]:
     """The forms of a row with their evidence."""
+    from simwarp.lab.evidence.forms import census, evidence, required
     from simwarp.lab.evidence.judge import strategy
+    from simwarp.ptx.forms import forms
 
     emitted, known, plan = set(census()), evidence(), strategy(row)
     facts: list[FormFacts] = []
@@ -160,11 +164,16 @@ def check(module: Module) -> list[KernelFacts]:
     >>> check(parse(text))[0].lacks
     [Lack(opcode='tex.1d', line=1, count=1)]
     """
+    from simwarp.program.call_graph import CallGraph
+
     graph = CallGraph(module)
     return [_kernel(module, graph, entry) for entry in module.entries.values()]
 
 
 def _kernel(module: Module, graph: CallGraph, entry: Function) -> KernelFacts:
+    from simwarp.program.link import link
+    from simwarp.ptx.instructions import TABLE
+
     lines: dict[str, list[int]] = {}
     for function in [entry, *(module.functions[name] for name in sorted(graph.reached(entry.name)))]:
         for instruction in function.instructions:
@@ -184,6 +193,8 @@ def _kernel(module: Module, graph: CallGraph, entry: Function) -> KernelFacts:
 
 
 def _show_file(file: Path, as_json: bool) -> int:
+    from simwarp.run.source import load
+
     kernels = check(load(file).module)
     if as_json:
         listed = [{**asdict(kernel), "runs": kernel.runs} for kernel in kernels]
@@ -207,6 +218,8 @@ def _show_kernels(kernels: list[KernelFacts]) -> None:
 
 
 def _show_rows(facts: list[FormFacts]) -> None:
+    from simwarp.ptx.instructions import ROWS
+
     shown = table(
         "row", "PTX ISA", "fidelity", "from", numbers=("forms", "recorded", "unwitnessed", "emitted by nvcc")
     )
@@ -230,6 +243,9 @@ def _show_rows(facts: list[FormFacts]) -> None:
 
 
 def _totals(facts: list[FormFacts]) -> str:
+    from simwarp.lab.evidence.forms import witness
+    from simwarp.ptx.instructions import ROWS
+
     emitted = [fact for fact in facts if fact.census]
     recorded, device = sum(fact.golden is not None for fact in facts), witness().get("gpu", {})
     unwitnessed = sum(fact.unwitnessed for fact in facts)

@@ -15,21 +15,19 @@ from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 from rich.console import Console
 from rich.progress import DownloadColumn, TaskProgressColumn
 
-import reference.sparse
-from gpu.mttkrp.formats import FORMATS, coalesce
 from reference.errors import InputFileError, SchemeError
 from reference.files import write_output
-from reference.types import Coo, Cpd
 from simwarp.cli.files import ADVICE, Values, typed
 from simwarp.cli.output import Json, cuda_device, print_json, progress_bar, total_bar
-from simwarp.device.device import Device
+
+if TYPE_CHECKING:
+    from reference.types import Coo, Cpd
 
 FORMAT = "mm-csf"
 """The default of ``--format``."""
@@ -51,7 +49,7 @@ def cpd_command(
     ] = Runs.cpu,
     format: Annotated[
         str | None,
-        typer.Option(help=f"The kernels' sparse format: {', '.join(FORMATS)}; {FORMAT} by default."),
+        typer.Option(help=f"The kernels' sparse format, one that tensor info lists; {FORMAT} by default."),
     ] = None,
     iterations: Annotated[int, typer.Option(min=1, help="The largest number of iterations.")] = 50,
     tolerance: Annotated[float, typer.Option(min=0.0, help="Stop when the fit changes by less.")] = 1e-5,
@@ -71,6 +69,9 @@ def cpd_command(
 
     Values with equal coordinates are added.
     """
+    import reference
+    from simwarp.device.device import Device
+
     build = _builder(format, device)
     if output.suffix != ".npz":
         raise InputFileError(
@@ -122,6 +123,8 @@ def cpd_command(
 
 def _builder(name: str | None, device: Runs) -> Callable[[Coo], Any]:
     """The function that builds the format from nonzeros, which may have duplicates."""
+    from gpu.mttkrp.formats import FORMATS, coalesce
+
     if name is not None and device is Runs.cpu:
         raise SchemeError(
             f"--format {name} with --device cpu\nonly kernels read a format, and cpu runs none\n"
@@ -136,6 +139,10 @@ def _builder(name: str | None, device: Runs) -> Callable[[Coo], Any]:
 
 def _read(file: Path, dtype: Values | None, *, quiet: bool) -> Coo:
     """The tensor in a file, with duplicates kept."""
+    import numpy as np
+
+    import reference.sparse
+
     if file.name.endswith((".tns", ".tns.gz")):
         kind = np.dtype(dtype or Values.float64)
         try:
@@ -154,6 +161,8 @@ def _read(file: Path, dtype: Values | None, *, quiet: bool) -> Coo:
 
 
 def _write(path: Path, model: Cpd) -> None:
+    import numpy as np
+
     factors = {f"factor_{n}": factor for n, factor in enumerate(model.factors)}
     arrays: dict[str, Any] = {"weights": model.weights, "fits": np.array(model.fits), **factors}
     write_output(path, lambda file: np.savez(file, **arrays), ADVICE)

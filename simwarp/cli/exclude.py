@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-import reference
-from reference.conv_geometry import ConvGeometry
 from reference.errors import ShapeError
 from simwarp.cli.output import Svg, as_options, print_picture
 from simwarp.draw import exclude_picture
+
+if TYPE_CHECKING:
+    from reference.conv_geometry import ConvGeometry
 
 _MOST = 1_000_000
 """The most output pixels whose counts ``--json`` prints."""
@@ -42,6 +43,8 @@ def exclude_command(
     ] = False,
 ) -> int:
     """Draw which taps of a convolution fall outside the image, and count them for every output pixel."""
+    import reference
+
     (height, width), (rows, columns) = _size(image, "image", "5x5"), _size(filter, "filter", "3x3")
     p, q = _two(pixel, "pixel", "0,0")
     with as_options(stride="--stride", padding="--padding", dilation="--dilation"):
@@ -75,6 +78,8 @@ def exclude_command(
 
 def _counts(geometry: ConvGeometry) -> list[list[int]]:
     """The number of taps outside the image, for every output pixel."""
+    import reference
+
     if geometry.out_height * geometry.out_width > _MOST:
         raise ShapeError(
             f"the output has {geometry.out_height} x {geometry.out_width} pixels\n"

@@ -5,15 +5,16 @@ from __future__ import annotations
 from enum import StrEnum
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
-
-import numpy as np
-import numpy.typing as npt
 
 from reference.errors import InputFileError, NotANumberError
 from reference.files import write_output
-from reference.types import Coo
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from reference.types import Coo
 
 ADVICE = "choose another output with -o"
 """The advice for an output that cannot be written."""
@@ -24,6 +25,8 @@ _NOT_AN_ARRAY = (ValueError, EOFError, BadZipFile, TokenError, OverflowError, Me
 
 def read_array(path: Path) -> npt.NDArray[Any]:
     """The array in a ``.npy`` file; raises InputFileError for any other file."""
+    import numpy as np
+
     advice = "give a .npy file, as numpy.save writes it"
     try:
         with path.open("rb") as file:  # numpy.load of a path leaves an unreadable file open
@@ -45,6 +48,8 @@ def read_array(path: Path) -> npt.NDArray[Any]:
 
 def write_array(path: Path, array: npt.NDArray[Any]) -> None:
     """Write an array to a ``.npy`` file."""
+    import numpy as np
+
     write_output(path, lambda file: np.save(file, array), ADVICE)
 
 
@@ -62,6 +67,10 @@ class Values(StrEnum):
 
 def typed(tensor: Coo, dtype: Values | None) -> Coo:
     """A tensor with its values converted to a type, or unchanged; raises NotANumberError on overflow."""
+    import numpy as np
+
+    from reference.types import Coo
+
     if dtype is None:
         return tensor
     with np.errstate(over="ignore"):

@@ -14,20 +14,19 @@ from contextlib import suppress
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from reference.errors import SchemeError
-from simwarp.chips.chips import CAPABILITIES
-from simwarp.chips.lowering import Lowering, lowering
-from simwarp.cli.frag_picture import chosen, held_of, picture_of
 from simwarp.cli.output import WIDE, Json, print_json, print_picture, table, wide_console
-from simwarp.fragments import Fragments, Operand, all_opcodes, fragments_of
+
+if TYPE_CHECKING:
+    from simwarp.chips.lowering import Lowering
+    from simwarp.fragments import Fragments, Operand
 
 Many = list[str] | None
 _SIZES = ("rows", "columns", "matrices", "copies", "lanes", "registers", "register_bits")
@@ -52,6 +51,9 @@ def frag_command(
     as_json: Json = False,
 ) -> int:
     """Show which lane, register and bit hold each element of a matrix instruction's operands."""
+    from simwarp.cli.frag_picture import chosen, picture_of
+    from simwarp.fragments import fragments_of
+
     if list_maps:
         _list(as_json)
         return 0
@@ -125,6 +127,8 @@ def _parsed(found: Fragments, question: str, option: str, example: str) -> tuple
             "give an operand, a colon and two or three numbers with commas between them\n"
             f"as {option} {example}"
         )
+    from simwarp.cli.frag_picture import chosen
+
     return chosen(found, name)[0], [int(part) for part in parts]
 
 
@@ -162,6 +166,10 @@ def _facts(operand: Operand) -> dict[str, Any]:
 
 def _tables(operand: Operand) -> dict[str, Any]:
     """The holders of each element [copy][matrix][row][column], the elements [lane][register][slot]."""
+    import numpy as np
+
+    from simwarp.cli.frag_picture import held_of
+
     layout, held = operand.layout, held_of(operand)
     holders = np.stack(np.broadcast_arrays(held.lane, held.register, held.bit), axis=-1)
     lane, register, slot = np.ix_(*map(range, (layout.lanes, layout.registers, layout.slots)))
@@ -174,6 +182,9 @@ def _tables(operand: Operand) -> dict[str, Any]:
 
 def _lowerings(instruction: str) -> list[tuple[str, Lowering]]:
     """The lowering of an instruction on each chip, as ranges of chips with equal lowerings."""
+    from simwarp.chips.chips import CAPABILITIES
+    from simwarp.chips.lowering import lowering
+
     made: list[tuple[str, Lowering]] = []
     for cc, chip in CAPABILITIES.items():
         with suppress(SchemeError):  # the chip lacks the instruction
@@ -217,6 +228,8 @@ def _operand_table(found: Fragments) -> Table:
 
 def _list(as_json: bool) -> None:
     """Print one row for each operand of each instruction."""
+    from simwarp.fragments import all_opcodes, fragments_of
+
     rows = [
         {"instruction": opcode, "shape": str(found.shape), **_facts(operand)}
         for opcode in all_opcodes()

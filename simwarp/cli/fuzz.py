@@ -11,20 +11,18 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import MofNCompleteColumn
 from rich.text import Text
 
-from gpu import cuda
 from reference.errors import SchemeError
 from simwarp.cli.output import STOPPED, Json, Where, cuda_device, print_json, progress_bar
-from simwarp.device.device import Device
-from simwarp.lab import fuzz
-from simwarp.lab.counterexamples import keep
-from simwarp.lab.subjects.programs import load, replay
+
+if TYPE_CHECKING:
+    from simwarp.lab import fuzz
 
 BUDGET = 1_000_000
 """The most steps of a program on the simulator; generated programs take far fewer."""
@@ -74,6 +72,9 @@ def _hunt(
     witnesses: list[fuzz.Witness], seed: int, count: int, out: Path, most: int, *, quiet: bool
 ) -> tuple[dict[str, Any], str]:
     """Run generated programs on all devices and write the counterexamples; returns report and summary."""
+    from simwarp.lab import fuzz
+    from simwarp.lab.counterexamples import keep
+
     differences: list[dict[str, Any]] = []
     done, interrupted = 0, False
     stream = (fuzz.generate(seed, k) for k in range(count))
@@ -115,6 +116,9 @@ def _hunt(
 
 def _replay(file: Path, count: int | None, on: Where, *, quiet: bool) -> tuple[dict[str, Any], str]:
     """Compare a device with a recording; returns report and summary."""
+    from simwarp.device.device import Device
+    from simwarp.lab.subjects.programs import load, replay
+
     recording = load(file)
     device = cuda_device() if on is Where.cuda else Device(instruction_budget=BUDGET)
     total = min(count or len(recording.digests), len(recording.digests))
@@ -130,6 +134,10 @@ def _replay(file: Path, count: int | None, on: Where, *, quiet: bool) -> tuple[d
 
 def _witnesses(device: Where, optimised: bool) -> list[fuzz.Witness]:
     """The devices to compare, and mutants on the first of them."""
+    from gpu import cuda
+    from simwarp.device.device import Device
+    from simwarp.lab import fuzz
+
     simulator = fuzz.Witness("the simulator", Device(instruction_budget=BUDGET))
     if device is Where.sim:
         # 32 lanes at a time, so that the mutants run in another grouping of blocks.

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import platform
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from gpu.bmm.schemes import RING_SCHEMES, SCHEMES, TENSOR_CORE_SCHEMES, AnyScheme, TensorCoreScheme
-from gpu.bmm.skinny import SKINNY_SCHEMES, SkinnyScheme
-from gpu.bmm.warpgroups import WARPGROUP_SCHEMES, WarpgroupScheme
 from reference.errors import MissingExtraError, NoGpuError
 from reference.version import __version__
 from simwarp.cli.output import Json, print_json, table
-from simwarp.ptx.instructions import ROWS
+
+if TYPE_CHECKING:
+    from gpu.bmm.schemes import AnyScheme
 
 EXTRAS = {
     "cli": ("typer", "rich"),
@@ -45,6 +43,13 @@ def info_command(as_json: Json = False) -> int:
 
 def gather() -> dict[str, Any]:
     """Versions, extras, compiler, GPU, instruction rows and BMM schemes, as plain data."""
+    import numpy as np
+
+    from gpu.bmm.schemes import RING_SCHEMES, SCHEMES, TENSOR_CORE_SCHEMES
+    from gpu.bmm.skinny import SKINNY_SCHEMES
+    from gpu.bmm.warpgroups import WARPGROUP_SCHEMES
+    from simwarp.ptx.instructions import ROWS
+
     schemes: dict[str, AnyScheme] = {
         **SCHEMES,
         **TENSOR_CORE_SCHEMES,
@@ -67,6 +72,10 @@ def gather() -> dict[str, Any]:
 
 def _explain(scheme: AnyScheme) -> str:
     """One line about a scheme of `gpu.bmm`: its words, its method, and the fallback beyond its largest K."""
+    from gpu.bmm.schemes import TensorCoreScheme
+    from gpu.bmm.skinny import SkinnyScheme
+    from gpu.bmm.warpgroups import WarpgroupScheme
+
     if isinstance(scheme, TensorCoreScheme) and not scheme.stages:
         return f"bit tensor cores, {scheme.summary}"
     if isinstance(scheme, TensorCoreScheme | SkinnyScheme):

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import typer
 
 from simwarp.cli.output import Svg, as_options, print_picture
-from simwarp.draw.formats import layout_picture
 
 
 def layout_command(
@@ -20,6 +19,8 @@ def layout_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the picture's data.")] = False,
 ) -> int:
     """Draw which word of a packed bit matrix holds each element."""
+    from simwarp.draw.formats import layout_picture
+
     options: Any = {"word": word, "first": first}  # layout_picture refuses unknown values
     given: Any = layout
     with as_options(layout="layout", word="--word", first="--first", rows="--rows", columns="--cols"):

@@ -7,19 +7,13 @@ from enum import StrEnum
 from functools import partial
 from math import prod
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-import numpy.typing as npt
 import typer
 from rich.progress import DownloadColumn, MofNCompleteColumn
 from rich.text import Text
 
-from reference import bnn
-from reference.bnn import Answer, Conv, Dense, Network, Threshold
 from reference.errors import SchemeError
-from reference.types.network_values import follow, input_value, multiply_adds
-from simwarp.cli.images import Images, open_images
 from simwarp.cli.output import (
     Json,
     as_options,
@@ -31,6 +25,12 @@ from simwarp.cli.output import (
 )
 from simwarp.cli.study import study_command
 from simwarp.draw.text import printable
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from reference.bnn import Answer, Network
+    from simwarp.cli.images import Images
 
 net_app = typer.Typer(
     help="Look at binarized networks, run them on images, convert and study them.", no_args_is_help=True
@@ -77,6 +77,8 @@ class Given(StrEnum):
 @net_app.command("info")
 def info_command(file: File, as_json: Json = False) -> int:
     """Show the layers of a network, what each gives, its weights and its multiply-adds."""
+    from reference import bnn
+
     network = bnn.load(file)
     facts = {"file": str(file), "bytes": file.stat().st_size, **_facts(network)}
     print_json(facts) if as_json else _show(facts)
@@ -95,6 +97,11 @@ def run_command(
     as_json: Json = False,
 ) -> int:
     """Classify images: the classes with the largest logits."""
+    import numpy as np
+
+    from reference import bnn
+    from simwarp.cli.images import open_images
+
     network = bnn.load(file)
     given = open_images(images, network.input, most=8 if device is Tier.sim else 64)
     answer = _answer(_on(device, network), given, quiet=as_json)
@@ -137,6 +144,8 @@ def convert_command(
     as_json: Json = False,
 ) -> int:
     """Write a network with the weights of the papers' programs, or of a Keras model with layers of larq."""
+    from reference import bnn
+
     with as_options(form="--form", config="--config", fixed_point="--fixed-point"):
         if model is Model.keras:
             if form is not Form.code:
@@ -159,6 +168,8 @@ def convert_command(
 
 def _on(device: Tier, network: Network) -> Callable[[npt.NDArray[Any]], Any]:
     """What answers for a network: the definition, or the production kernels on a device."""
+    from reference import bnn
+
     if device is Tier.reference:
         return partial(bnn.run, network)
     import gpu.bnn
@@ -170,6 +181,10 @@ def _on(device: Tier, network: Network) -> Callable[[npt.NDArray[Any]], Any]:
 
 def _answer(run: Callable[[npt.NDArray[Any]], Any], images: Images, *, quiet: bool) -> Answer:
     """What a network says of all images, with a progress bar."""
+    import numpy as np
+
+    from reference.bnn import Answer
+
     answers: list[Any] = []
     done = 0
     with total_bar("images", MofNCompleteColumn(), quiet=quiet) as progress:
@@ -191,6 +206,9 @@ def _scored(network: Network, answer: Answer, image: int, index: int) -> dict[st
 
 def _facts(network: Network) -> dict[str, Any]:
     """A network as plain data, without its weights."""
+    from reference.bnn import Conv, Dense, Threshold
+    from reference.types.network_values import follow, input_value, multiply_adds
+
     rows: list[dict[str, Any]] = []
     for path, layer, given in follow(network):
         match layer:
@@ -225,6 +243,8 @@ def _facts(network: Network) -> dict[str, Any]:
 
 def _detail(layer: Any) -> str:
     """What a layer is, beyond its type and what it gives."""
+    from reference import bnn
+
     match layer:
         case bnn.Conv(filters=filters, stride=stride):
             return f"{filters.shape[0]}×{filters.shape[1]}, stride {stride[0]}×{stride[1]}"

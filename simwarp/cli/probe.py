@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -26,11 +26,10 @@ from simwarp.cli.output import (
     table,
     wide_console,
 )
-from simwarp.device.device import Device
-from simwarp.fragments import fragments_of
-from simwarp.lab.probe import Finding, forms_named, probe
-from simwarp.lab.probe.bmma import BmmaMaps, bmma_maps, bmma_text
-from simwarp.lab.probe.ptx import NotExecutedError
+
+if TYPE_CHECKING:
+    from simwarp.lab.probe import Finding
+    from simwarp.lab.probe.bmma import BmmaMaps
 
 _SINGLY = 24
 """The most forms that are shown one by one; more are shown by family."""
@@ -48,6 +47,11 @@ def probe_command(
     list_forms: Annotated[bool, typer.Option("--list", help="Only list the forms.")] = False,
 ) -> int:
     """Find fragment maps by experiment, and compare them with those of simwarp.fragments."""
+    from simwarp.device.device import Device
+    from simwarp.lab.probe import forms_named
+    from simwarp.lab.probe.bmma import bmma_maps
+    from simwarp.lab.probe.ptx import NotExecutedError
+
     words = instructions or []
     forms = forms_named(words)
     if list_forms:
@@ -66,6 +70,8 @@ def probe_command(
 
 
 def _probe(forms: list[str], device: Any, *, quiet: bool) -> list[Finding]:
+    from simwarp.lab.probe import probe
+
     findings: list[Finding] = []
     with progress_bar("probing", MofNCompleteColumn(), len(forms), quiet=quiet) as update:
         for form in forms:
@@ -93,6 +99,8 @@ def _counts(findings: Sequence[Finding]) -> dict[str, int]:
 
 
 def _show(findings: list[Finding], maps: BmmaMaps | None, device: Any) -> None:
+    from simwarp.lab.probe.bmma import bmma_text
+
     console = wide_console()
     if maps is not None:
         console.print(Text(bmma_text(maps)))
@@ -132,6 +140,8 @@ def _family(opcode: str) -> str:
 
 
 def _list(forms: list[str], as_json: bool) -> None:
+    from simwarp.fragments import fragments_of
+
     rows = [
         {"form": form, "operand": operand.name, "type": operand.type, "provenance": str(operand.provenance)}
         for form in forms

@@ -19,11 +19,8 @@ import typer
 from rich.console import Console
 from rich.progress import MofNCompleteColumn
 
-from gpu import cuda
 from reference.errors import SchemeError
 from simwarp.cli.output import Json, OneDevice, cuda_device, print_json, total_bar
-from simwarp.device.device import Device
-from simwarp.verify.processes import cores
 
 if TYPE_CHECKING:
     from simwarp.lab.recording import Subject
@@ -54,8 +51,11 @@ def record_command(
 
     A subject's file is replaced once all its questions are answered; Ctrl-C keeps the old file.
     """
+    from gpu import cuda
+    from simwarp.device.device import Device
     from simwarp.lab.recording import GOLDEN, Asking, architecture, named, record
     from simwarp.lab.subjects import SUBJECTS
+    from simwarp.verify.processes import cores
 
     if list_subjects:
         return _list([*SUBJECTS.values()], as_json)

@@ -13,7 +13,7 @@ import io
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -23,7 +23,6 @@ from reference.errors import InputFileError, SchemeError
 from simwarp.checks import read_checks
 from simwarp.cli.files import ADVICE, read_array, write_array
 from simwarp.cli.output import Json, OneDevice, as_options, cuda_device, print_json
-from simwarp.cli.run_outcome import Outcome
 from simwarp.cli.run_words import (
     name_all,
     read_argument,
@@ -32,12 +31,12 @@ from simwarp.cli.run_words import (
     read_macros,
     read_settings,
 )
-from simwarp.device.device import Device
 from simwarp.faults import KernelFault
-from simwarp.run.binding import Given
-from simwarp.run.kernel import Work, run_on
-from simwarp.run.source import load
-from simwarp.schedules import Differences, Schedule, compare_schedules
+
+if TYPE_CHECKING:
+    from simwarp.device.device import Device
+    from simwarp.run.kernel import Work
+    from simwarp.schedules import Differences
 
 KERNEL = "FILE"
 """The name of the hidden subcommand that runs the user's own kernel; `RunGroup` inserts it."""
@@ -110,6 +109,12 @@ def run_command(
     as_json: Json = False,
 ) -> int:
     """Run your own kernel under all checks; `simwarp run bmm` multiplies two bit matrices."""
+    from simwarp.cli.run_outcome import Outcome
+    from simwarp.device.device import Device
+    from simwarp.run.binding import Given
+    from simwarp.run.kernel import Work, run_on
+    from simwarp.run.source import load
+
     words = name_all([read_argument(text) for text in arg or []])
     if device is OneDevice.cuda and any([observe, checks, cc, schedules]):
         raise SchemeError(
@@ -150,6 +155,8 @@ def run_command(
 
 def _compare(simulator: partial[Device], work: Work, count: int) -> Differences:
     """Compare the results of ``count`` schedules: lowest PC, stack, then random ones."""
+    from simwarp.schedules import Schedule, compare_schedules
+
     random = (Schedule("random", seed) for seed in range(count))
     schedules = [Schedule("lowest pc"), Schedule("stack"), *random][:count]
     device: Any = partial(simulator, stdout=io.StringIO())
@@ -186,6 +193,7 @@ def run_bmm(
 ) -> int:
     """Multiply the signs of two matrices."""
     import gpu
+    from simwarp.device.device import Device
 
     left, right = read_array(a), read_array(b)
     target = Device() if device is OneDevice.sim else cuda_device()

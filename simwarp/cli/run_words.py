@@ -6,15 +6,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from reference.errors import SchemeError
-from reference.types.launch import Dim, three
 from simwarp.cli.files import read_array
-from simwarp.device.array import check_room
-from simwarp.run.arguments import Out
+
+if TYPE_CHECKING:
+    from reference.types.launch import Dim
 
 _NAMED = re.compile(r"([A-Za-z_$%][\w$]*|[0-9]+)=(.*)", re.DOTALL)
 _MADE = re.compile(r"(out|zeros):([^:]+):([0-9x,]+)")
@@ -45,6 +43,11 @@ class Word:
 
 def read_argument(text: str) -> Word:
     """The kernel argument of one ``--arg``."""
+    import numpy as np
+
+    from simwarp.device.array import check_room
+    from simwarp.run.arguments import Out
+
     named = _NAMED.fullmatch(text)
     given, value = (named[1], named[2]) if named else ("", text)
     numbered = given.isdecimal()
@@ -73,6 +76,8 @@ def name_all(words: Sequence[Word]) -> dict[str, Word]:
 
 def read_extent(option: str, text: str) -> Dim:
     """The x, y and z of ``--grid`` or ``--block``, from one to three numbers."""
+    from reference.types.launch import three
+
     if not re.fullmatch(r"[1-9][0-9]*([x,][1-9][0-9]*){0,2}", text):
         raise SchemeError(
             f"{option} {text}: not one to three positive integers\ngive for example {option} 4,1,1"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,8 +12,6 @@ import typer
 from rich.progress import MofNCompleteColumn
 from rich.text import Text
 
-from reference import bnn
-from reference.bnn import Network
 from reference.errors import SchemeError
 from reference.files import write_output
 from simwarp.cli.files import write_svg
@@ -41,14 +38,7 @@ class Study(StrEnum):
     scheme = "scheme"
 
 
-MODELS: dict[str, Callable[..., Network]] = {
-    "mlp": bnn.mlp,
-    "vgg-cifar": bnn.vgg_cifar,
-    "resnet14": bnn.resnet14,
-    "alexnet": bnn.alexnet,
-    "vgg16": bnn.vgg16,
-    "resnet18": bnn.resnet18,
-}
+MODELS = ("mlp", "vgg-cifar", "resnet14", "alexnet", "vgg16", "resnet18")
 """The networks of the papers, with random weights."""
 SHORTCUTS = ("A", "B", "bireal", None)
 _RESIDUAL = ("resnet14", "resnet18")
@@ -115,6 +105,9 @@ def _meter(device: OneDevice) -> Any:
 
 def _subject(study: Study, file: str, size: int | None, width: int | None) -> Any:
     """The network, or for shortcuts one with each."""
+    from reference import bnn
+
+    model: Any = getattr(bnn, file.replace("-", "_")) if file in MODELS else None
     options = {name: value for name, value in (("size", size), ("width", width)) if value is not None}
     if study is Study.shortcut:
         if file not in _RESIDUAL:
@@ -122,7 +115,7 @@ def _subject(study: Study, file: str, size: int | None, width: int | None) -> An
                 f"study shortcut of {file}: only a network that is made by name can have another shortcut\n"
                 f"choose among {', '.join(_RESIDUAL)}"
             )
-        return {str(kind): MODELS[file](shortcut=kind, **options) for kind in SHORTCUTS}
+        return {str(kind): model(shortcut=kind, **options) for kind in SHORTCUTS}
     if file not in MODELS:
         if options:
             raise SchemeError(
@@ -132,7 +125,7 @@ def _subject(study: Study, file: str, size: int | None, width: int | None) -> An
         return bnn.load(Path(file))
     if file == "mlp" and size is not None:
         raise SchemeError("--size with mlp: its images are 28×28\nleave --size out")
-    return MODELS[file](**options)
+    return model(**options)
 
 
 # --------------------------------------------------------------------------------------------------

@@ -14,23 +14,19 @@ from collections.abc import Callable
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import DownloadColumn
 from rich.text import Text
 
-import reference.sparse
-from gpu.mttkrp import formats
 from reference.errors import InputFileError, SchemeError, ShapeError
-from reference.sparse import index_bytes
-from reference.sparse.coordinates import count_distinct, first_repeated
-from reference.sparse.files import ZIP, read_tensor, write_tensor
-from reference.sparse.tns import read_tns, write_tns
-from reference.types import Coo
 from simwarp.cli.files import Values, typed
 from simwarp.cli.output import Json, as_options, print_json, table, total_bar, wide_console
+
+if TYPE_CHECKING:
+    from reference.types import Coo
 
 tensor_app = typer.Typer(help="Look at files of sparse tensors, and convert them.", no_args_is_help=True)
 
@@ -110,6 +106,9 @@ def convert_command(
     as_json: Json = False,
 ) -> int:
     """Write a sparse tensor as text (.tns), as text in gzip (.tns.gz), or as NumPy arrays (.npz)."""
+    from reference.sparse.files import write_tensor
+    from reference.sparse.tns import write_tns
+
     if not target.name.endswith(_SUFFIXES):
         raise SchemeError(
             f"{target} has an unknown suffix\na sparse tensor is written as {', '.join(_SUFFIXES)}\n"
@@ -145,6 +144,9 @@ def _read(
     quiet: bool,
 ) -> Coo:
     """The tensor in a .npz or .tns file."""
+    from reference.sparse.files import read_tensor
+    from reference.sparse.tns import read_tns
+
     if path.name.endswith((".npz", ".swt")) or _is_zip(path):
         if base is not Base.auto or header is not Header.auto:
             raise SchemeError(
@@ -165,6 +167,8 @@ def _read(
 
 
 def _is_zip(path: Path) -> bool:
+    from reference.sparse.files import ZIP
+
     if not path.is_file():  # a pipe holds text, and its first bytes can be read only once
         return False
     with suppress(OSError), path.open("rb") as file:
@@ -174,6 +178,9 @@ def _is_zip(path: Path) -> bool:
 
 def _resolved(path: Path, tensor: Coo, duplicates: Duplicates) -> Coo:
     """The tensor with its duplicates summed or kept; raises InputFileError if they are refused."""
+    import reference.sparse
+    from reference.sparse.coordinates import first_repeated
+
     if duplicates is Duplicates.sum:
         return reference.sparse.coalesce(tensor)
     found = first_repeated(tensor.coords, tensor.shape) if duplicates is Duplicates.refuse else None
@@ -192,6 +199,8 @@ def _resolved(path: Path, tensor: Coo, duplicates: Duplicates) -> Coo:
 
 def _size(tensor: Coo) -> dict[str, Any]:
     """Shape, nonzeros, duplicates, density and dtypes of a tensor."""
+    from reference.sparse.coordinates import count_distinct
+
     nonzeros = tensor.values.size
     distinct = count_distinct(tensor.coords, tensor.shape)
     return {
@@ -207,6 +216,8 @@ def _size(tensor: Coo) -> dict[str, Any]:
 
 def _modes(tensor: Coo) -> list[dict[str, int]]:
     """For each mode, its dimension, its non-empty slices, and the non-empty fibers along it."""
+    from reference.sparse.coordinates import count_distinct
+
     rows: list[dict[str, int]] = []
     for mode, dimension in enumerate(tensor.shape):
         others = [other for other in range(len(tensor.shape)) if other != mode]
@@ -218,6 +229,10 @@ def _modes(tensor: Coo) -> list[dict[str, int]]:
 
 def _storage(tensor: Coo, repeated: bool, report: Callable[[str], None]) -> list[dict[str, Any]]:
     """The bytes of the indices in every format, with duplicates summed first."""
+    import reference.sparse
+    from gpu.mttkrp import formats
+    from reference.sparse import index_bytes
+
     made_by = formats if tensor.values.size >= _MANY_NONZEROS else reference.sparse
     rows: list[dict[str, Any]] = []
     for name, make in made_by.FORMATS.items():

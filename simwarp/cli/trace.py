@@ -13,14 +13,15 @@ import sys
 from collections import Counter
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from simwarp.cli.output import Json, print_json
-from simwarp.observe.line_counts import listed
-from simwarp.observe.trace import Recording, differences, load
-from simwarp.observe.trace.model import Block, TraceError
+
+if TYPE_CHECKING:
+    from simwarp.observe.trace import Recording
+    from simwarp.observe.trace.model import Block
 
 trace_app = typer.Typer(help="Show stored traces, and compare them.", no_args_is_help=True)
 
@@ -53,6 +54,10 @@ def show_command(
     as_json: Json = False,
 ) -> int:
     """Show the steps of one warp; without --block and --warp, list the warps."""
+    from simwarp.observe.line_counts import listed
+    from simwarp.observe.trace import load
+    from simwarp.observe.trace.model import TraceError
+
     recording = load(file)
     if block is None and warp is None:
         _summary(recording, as_json)
@@ -84,6 +89,8 @@ def diff_command(
     as_json: Json = False,
 ) -> int:
     """Find the first step at which two traces differ."""
+    from simwarp.observe.trace import differences, load
+
     found = list(differences(load(first), load(second), by.value))
     earliest = min(found, key=lambda one: (one.launch, one.number), default=None)
     chosen = found if every or earliest is None else [earliest]
@@ -124,6 +131,8 @@ def _summary(recording: Recording, as_json: bool) -> None:
 
 def _block(text: str) -> Block:
     """The block of ``--block``: its number, or its index (x, y, z)."""
+    from simwarp.observe.trace.model import TraceError
+
     parts = text.replace("(", "").replace(")", "").split(",")
     if len(parts) not in (1, 3) or not all(part.strip().isdigit() for part in parts):
         raise TraceError(f"--block {text} is not a block\ngive its number, as 5, or its index, as 1,0,2")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console, Group
@@ -16,10 +16,9 @@ from rich.text import Text
 
 from reference.errors import SchemeError
 from simwarp.cli.output import STOPPED, Json, Where, cuda_device, print_json, table
-from simwarp.verify import CASES, Outcome, simulator, verify
-from simwarp.verify.compare import CUDA, SIMULATOR, small
-from simwarp.verify.processes import cores
-from simwarp.verify.runner import LEAST_SHAPES
+
+if TYPE_CHECKING:
+    from simwarp.verify import Outcome
 
 TIERS = {
     "reference": "reference",
@@ -46,6 +45,10 @@ def verify_command(
     as_json: Json = False,
 ) -> int:
     """Run every tier on the same inputs and compare the results bit for bit."""
+    from simwarp.verify import CASES, simulator, verify
+    from simwarp.verify.compare import CUDA, SIMULATOR, small
+    from simwarp.verify.processes import cores
+
     for name in case or []:
         if name not in CASES:
             raise SchemeError(f"there is no case {name!r}\nchoose among {', '.join(CASES)}")
@@ -109,6 +112,8 @@ def _table(outcome: Outcome) -> Table:
 
 def _verdict(outcome: Outcome) -> None:
     """Print the table, the mismatches, and whether the tiers agreed."""
+    from simwarp.verify.runner import LEAST_SHAPES
+
     console = Console(soft_wrap=True)
     console.print(_table(outcome))
     for mismatch in outcome.mismatches:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 Shade: TypeAlias = Literal["zero", "one", "plain", "tint", "padding", "gap"]
 
@@ -139,6 +139,8 @@ def span(start: int, count: int) -> str:
 
 def bit_cells(words: npt.NDArray[Any], marks: npt.NDArray[Any], labelled: bool = False) -> tuple[Any, ...]:
     """A row of cells for each word, most significant bit first, marked where ``marks`` has a 1."""
+    import numpy as np
+
     width = words.dtype.itemsize * 8
     shifts = np.arange(width - 1, -1, -1, dtype=words.dtype)
     ones, marked = ((array[:, None] >> shifts & words.dtype.type(1)).tolist() for array in (words, marks))

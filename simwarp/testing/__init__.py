@@ -5,8 +5,9 @@ It imports without Hypothesis and pytest. `strategies` needs Hypothesis; `plugin
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from reference.lazy import make_lazy
 
 if TYPE_CHECKING:
     from simwarp.testing import profiles, strategies
@@ -27,18 +28,11 @@ __all__ = [
     "strategies",
 ]
 
-_HOME = {
-    "assert_same_bits": "compare",
-    **dict.fromkeys(("FragmentDifference", "check_fragment", "record_fragments"), "fragments"),
-    **dict.fromkeys(("Golden", "load", "record", "replay"), "golden"),
-    **dict.fromkeys(("profiles", "strategies"), ""),
-}
-"""The module of each name, imported at its first use, so that pytest starts fast."""
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if not _HOME[name]:
-        return import_module(f"simwarp.testing.{name}")
-    return getattr(import_module(f"simwarp.testing.{_HOME[name]}"), name)
+make_lazy(
+    __name__,
+    {
+        "compare": ("assert_same_bits",),
+        "fragments": ("FragmentDifference", "check_fragment", "record_fragments"),
+        "golden": ("Golden", "load", "record", "replay"),
+    },
+)

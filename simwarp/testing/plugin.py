@@ -25,6 +25,7 @@ Examples
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator, Iterable
 from typing import Any
 
@@ -175,9 +176,8 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]
 
 def _words(x: Any) -> str:
     """The kind of words that a value holds; "" for other values."""
-    from reference.types import PackedBits
-
-    if isinstance(x, PackedBits):
+    types = sys.modules.get("reference.types")  # without it there is no such value
+    if types and isinstance(x, types.PackedBits):
         return "PackedBits"
     name = str(getattr(x, "dtype", ""))
     return f"{name} words" if name in ("uint32", "uint64") and hasattr(x, "tobytes") else ""

@@ -23,7 +23,7 @@ DOORS = (
     *(f"simwarp.{name}" for name in ("cli", "lab", "run", "testing", "torch", "verify")),
     "simwarp.__main__",
 )
-VOCABULARY = ("reference.types", "reference.errors", "reference.files", "reference.moved")
+VOCABULARY = ("reference.types", "reference.errors", "reference.files", "reference.lazy", "reference.moved")
 
 ALLOWED = {
     "reference": ("reference", "numpy", "numba", "scipy", "sparse", "torch", "safetensors", "h5py"),
@@ -43,10 +43,11 @@ ALLOWED = {
 }
 REACHABLE = {
     "simwarp": ("gpu", "reference", "simwarp.run", "simwarp.run.run"),
+    "reference.lazy": ("<computed>",),
     "reference.moved": ("<computed>",),
 }
-"""What users find below ``simwarp`` as well, imported when it is first used; and, below their old names, the
-modules of the tables that `reference.moved` is given."""
+"""What users find below ``simwarp`` as well, imported when it is first used; and the modules of the tables
+that `reference.lazy` and `reference.moved` are given."""
 
 LAZY = (
     "numba",

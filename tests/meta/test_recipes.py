@@ -97,7 +97,7 @@ def test_a_new_instruction_needs_a_row_and_a_twin(tree: Tree) -> None:
     assert len(tree.touched) == 2
 
 
-def test_a_new_command_needs_a_file_and_two_lines(tree: Tree) -> None:
+def test_a_new_command_needs_a_file_and_one_line(tree: Tree) -> None:
     tree.write(
         "simwarp/cli/warps.py",
         '"""How many warps a number of threads fills."""\n\n'
@@ -111,11 +111,8 @@ def test_a_new_command_needs_a_file_and_two_lines(tree: Tree) -> None:
         "    warps = -(-threads // 32)\n"
         '    typer.echo(json.dumps({"warps": warps}) if as_json else f"{warps} warps")\n',
     )
-    commands = "simwarp/cli/commands.py"
-    tree.insert(
-        commands, "from simwarp.faults import KernelFault\n", "from simwarp.cli.warps import warps_command\n"
-    )
-    tree.insert(commands, '        "layout": layout_command,\n', '        "warps": warps_command,\n')
+    line = '        "warps": ("warps.warps_command", "How many warps a number of threads fills."),\n'
+    tree.insert("simwarp/cli/commands.py", '        "layout": (', line)
     assert tree.python("-m", "simwarp", "warps", "65", "--json") == '{"warps": 3}\n'
     assert "warps" in tree.python("-m", "simwarp", "--help")
     assert len(tree.touched) == 2

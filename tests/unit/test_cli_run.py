@@ -425,7 +425,7 @@ def test_ctrl_c_exits_with_130_and_keeps_the_input(monkeypatch, capsys):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("simwarp.cli.run.run_on", stop)
+    monkeypatch.setattr("simwarp.run.kernel.run_on", stop)
     assert main(saxpy()) == 130
     assert capsys.readouterr().err.endswith("stopped\n")
     assert (np.load("y.npy") == 1).all()

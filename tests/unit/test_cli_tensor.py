@@ -98,7 +98,7 @@ def test_large_tensors_use_the_compiled_builders(capsys, monkeypatch, binary):
     expected = reported(capsys, "info", binary)
     used = []
     noted = {name: lambda coo, name=name: used.append(name) or FORMATS[name](coo) for name in FORMATS}
-    monkeypatch.setattr(command_module, "formats", SimpleNamespace(FORMATS=noted, coalesce=coalesce))
+    monkeypatch.setattr("gpu.mttkrp.formats", SimpleNamespace(FORMATS=noted, coalesce=coalesce))
     monkeypatch.setattr(command_module, "_MANY_NONZEROS", 97)
     assert reported(capsys, "info", binary) == expected
     assert used == list(FORMATS)

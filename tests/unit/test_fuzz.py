@@ -722,7 +722,7 @@ def faulty_simulator(monkeypatch):
     """Makes the command's second simulator compute ``xor`` wrongly."""
     wrong = Faulty("xor", lambda right, form, a, b: right(form, a, b) ^ np.asarray(a).dtype.type(1))
     devices = [simwarp.Device(), wrong]
-    monkeypatch.setattr("simwarp.cli.fuzz.Device", lambda **options: devices.pop(0))
+    monkeypatch.setattr("simwarp.device.device.Device", lambda **options: devices.pop(0))
 
 
 @pytest.mark.slow
@@ -778,8 +778,8 @@ def test_hardware_and_simulator_are_compared(capsys, monkeypatch):
     [
         (["--replay", "f.npz", "--device", "both"], "give --device sim or cuda"),
         (["--replay", "no-such.npz"], "record it on a GPU"),
-        (["--programs", "0"], "see simwarp --help"),
-        (["--device", "tpu"], "see simwarp --help"),
+        (["--programs", "0"], "see simwarp fuzz --help"),
+        (["--device", "tpu"], "see simwarp fuzz --help"),
         (["--device", "cuda"], "give --device sim"),
     ],
 )

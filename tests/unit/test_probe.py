@@ -424,7 +424,7 @@ def test_the_command_prints_json(capsys):
 
 def test_the_command_fails_if_a_map_differs(capsys, monkeypatch):
     wrong = planted(MMA, b="slot 2:r1  lane 8:c1 4:r2  register 2:r8")
-    monkeypatch.setattr("simwarp.cli.probe.probe", lambda form, device: probe(wrong, device))
+    monkeypatch.setattr("simwarp.lab.probe.probe", lambda form, device: probe(wrong, device))
     assert probe_command([MMA]) == 1
     printed = capsys.readouterr().out
     assert f"{MMA}: differs" in printed
@@ -446,7 +446,7 @@ def test_a_stopped_command_prints_nothing(capsys, monkeypatch):
     def stop(form, device):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("simwarp.cli.probe.probe", stop)
+    monkeypatch.setattr("simwarp.lab.probe.probe", stop)
     with pytest.raises(KeyboardInterrupt):
         probe_command(["movmatrix"])
     assert capsys.readouterr().out == ""

@@ -205,11 +205,11 @@ def test_the_kit_imports_without_hypothesis_and_pytest():
     assert printed.splitlines() == ["MissingExtraError pip install 'simwarp[test]'"] * 2
 
 
-def test_the_plugin_does_not_import_optional_packages():
+def test_the_plugin_imports_neither_numpy_nor_the_simulator():
     printed = python("import sys, simwarp.testing.plugin; print(*sys.modules)")
     loaded = set(printed.split())
     assert "simwarp.testing.plugin" in loaded
-    assert loaded & {"hypothesis", "numba", "gpu", "simwarp.verify"} == set()
+    assert loaded & {"numpy", "numba", "hypothesis", "gpu", "simwarp.device", "simwarp.verify"} == set()
 
 
 def test_the_kit_exports_every_listed_name():

@@ -1,0 +1,50 @@
+"""Packages whose public names are imported at their first use, so that ``import`` itself stays cheap."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
+
+
+def make_lazy(package: str, homes: Mapping[str, Iterable[str]], packages: Iterable[str] = ()) -> None:
+    """Import names of a package when they are first used.
+
+    Parameters
+    ----------
+    package : str
+        A package that is being imported.
+    homes : mapping of str to names
+        The names that each of its modules defines. A name may be that of its module too, like
+        `reference.bmm`: the package then has the object and not the module.
+    packages : names
+        Top-level packages that are attributes of this package as well.
+    """
+    module_of = {name: f"{package}.{module}" for module, names in homes.items() for name in names}
+
+    class LazyPackage(ModuleType):
+        def __getattr__(self, name: str) -> Any:
+            if name in module_of:
+                value = getattr(import_module(module_of[name]), name)
+            elif name in packages:
+                value = import_module(name)
+            elif not name.startswith("_") and find_spec(f"{package}.{name}"):
+                value = import_module(f"{package}.{name}")
+            else:
+                raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=self)
+            setattr(self, name, value)
+            return value
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            # Python binds each module that it imports to its package, also where an object has that name.
+            if isinstance(value, ModuleType) and value.__name__ == module_of.get(name):
+                value = getattr(value, name)
+            super().__setattr__(name, value)
+
+        def __dir__(self) -> list[str]:
+            return sorted({*self.__dict__, *module_of, *packages})
+
+    sys.modules[package].__class__ = LazyPackage
