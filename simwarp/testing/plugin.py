@@ -13,7 +13,8 @@
     A test that needs an NVIDIA GPU; it is skipped, with the reason, if there is none.
 
 The report of a failed test of `simwarp_device` has a section "simwarp" with the faults that the simulator
-collected and the counts of its observers. A failed comparison ``==`` of lane words or PackedBits shows the
+collected and the counts of its observers. The traceback of a fault is without simwarp's own frames, unless
+pytest has ``--full-trace``. A failed comparison ``==`` of lane words or PackedBits shows the
 words as bits. Without an installation, ``pytest -p simwarp.testing.plugin`` loads the plugin;
 ``-p no:simwarp`` disables it.
 
@@ -27,6 +28,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator, Iterable
+from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import pytest
@@ -122,14 +125,35 @@ def _simulator(config: pytest.Config) -> Any:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add the faults and counts of the simulated device to the report of a failed test."""
+    if call.excinfo is not None and not item.config.option.fulltrace:
+        _hide_own_frames(call.excinfo)
     report = yield
     arguments: dict[str, Any] = getattr(item, "funcargs", {})
     text = _findings(arguments.get("simwarp_device")) if report.failed else ""
     if text:
         report.sections.append(("simwarp", text))
     return report
+
+
+def _hide_own_frames(raised: pytest.ExceptionInfo[BaseException]) -> None:
+    """Take simwarp's own frames out of the traceback of a kernel's fault: it stands below the test's line."""
+    faults = sys.modules.get("simwarp.faults")  # without it there is no such fault
+    if faults is None or not isinstance(raised.value, faults.KernelFault):
+        return
+    package, steps, kept = Path(str(faults.__file__)).parent, list[TracebackType](), None
+    step = raised.value.__traceback__
+    while step is not None:
+        steps.append(step)
+        step = step.tb_next
+    for step in reversed(steps):
+        if package not in Path(step.tb_frame.f_code.co_filename).parents:
+            kept = TracebackType(kept, step.tb_frame, step.tb_lasti, step.tb_lineno)
+    if kept is not None:
+        raised.traceback = type(raised.traceback)(kept)
 
 
 def _findings(device: Any) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hypothesis import settings
 
+from simwarp.device import module as module  # pytester forgets what a run in this process imports first
 from simwarp.testing import profiles
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -81,6 +81,10 @@ def test_faults_are_raised_unless_their_check_is_off(project):
     raised.stdout.fnmatch_lines(
         ["E*simwarp.faults.OutOfBounds: *: out of bounds: write of x[[]30], past its end"]
     )
+    raised.stdout.fnmatch_lines(["test_it.py:3: *", "fill.py:11: OutOfBounds"])
+    raised.stdout.no_fnmatch_line("*simwarp/*.py:*")
+    whole = ran(project, body, "--full-trace")
+    whole.stdout.fnmatch_lines(["*simwarp/device/module.py:*", "*simwarp/checks.py:*: OutOfBounds"])
     ran(project, body, "--simwarp-checks=races=report").assert_outcomes(failed=1)
     ran(project, body, "--simwarp-checks=races=report,bounds=off").assert_outcomes(passed=1)
 
