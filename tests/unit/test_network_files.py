@@ -8,10 +8,18 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from reference import FormatError, InputFileError, MissingExtraError, SchemeError, pack, pack_tensor
+from reference import (
+    FormatError,
+    InputFileError,
+    MissingExtraError,
+    RangeError,
+    SchemeError,
+    pack,
+    pack_tensor,
+)
 from reference.bnn import (
     Affine,
     BitPlanes,
@@ -128,7 +136,10 @@ def parts(value):
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from(["pixels", "reals", "signs", "planes"]), st.integers(0, 4))
 def test_a_network_is_read_as_it_was_written(tmp_path_factory, seed, kind, depth):
-    network, images = drawn(seed, kind, depth)
+    try:
+        network, images = drawn(seed, kind, depth)
+    except RangeError:  # its integers may reach beyond int32
+        assume(False)
     path = tmp_path_factory.mktemp("networks") / "x.safetensors"
     save(network, path)
     again = load(path)
