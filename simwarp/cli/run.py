@@ -23,14 +23,8 @@ from reference.errors import InputFileError, SchemeError
 from simwarp.checks import read_checks
 from simwarp.cli.files import ADVICE, read_array, write_array
 from simwarp.cli.output import Json, OneDevice, as_options, cuda_device, print_json
-from simwarp.cli.run_words import (
-    name_all,
-    read_argument,
-    read_capability,
-    read_extent,
-    read_macros,
-    read_settings,
-)
+from simwarp.cli.run_compiler import CompilerOptions, Standard, write_ptx
+from simwarp.cli.run_words import name_all, read_argument, read_capability, read_extent, read_settings
 from simwarp.faults import KernelFault
 
 if TYPE_CHECKING:
@@ -102,6 +96,20 @@ def run_command(
     include: Annotated[
         list[Path] | None, typer.Option("-I", "--include", help="A folder to search for headers.")
     ] = None,
+    debug: Annotated[
+        bool,
+        typer.Option("-G", "--debug", help="Compile without optimisation: finds uninitialised variables."),
+    ] = False,
+    std: Annotated[Standard | None, typer.Option(help="The C++ standard; c++17 by default.")] = None,
+    fmad: Annotated[
+        bool | None, typer.Option("--fmad/--no-fmad", help="Fuse a * b + c into one rounding, as nvcc does.")
+    ] = None,
+    option: Annotated[
+        list[str] | None, typer.Option(help="An option of NVRTC, as --option=--maxrregcount=32.")
+    ] = None,
+    ptx: Annotated[
+        Path | None, typer.Option("--ptx", metavar="FILE", help="Write the PTX that runs to this file.")
+    ] = None,
     incomplete: Annotated[
         bool, typer.Option("--partial", help="Allow elements of out: arrays to stay unwritten.")
     ] = False,
@@ -123,7 +131,10 @@ def run_command(
         )
     hardware = cuda_device() if device is OneDevice.cuda else None
     capability = hardware.compute_capability if hardware else read_capability(cc)
-    source = load(file, cc=capability or (9, 0), defines=read_macros(define or []), include=include or ())
+    compiler = CompilerOptions(define or [], include or [], debug, std, fmad, option or [])
+    source = load(file, cc=capability or (9, 0), **compiler.for_file(file))
+    if ptx is not None:
+        write_ptx(ptx, source.ptx)
     args = [Given(word.value, word.key, name) for name, word in words.items()]
     blocks, threads = read_extent("--grid", grid), read_extent("--block", block)
     clusters = read_extent("--cluster", cluster) if cluster else None
