@@ -23,7 +23,16 @@ from reference.errors import InputFileError, SchemeError
 from simwarp.checks import read_checks
 from simwarp.cli.files import ADVICE, read_array, write_array
 from simwarp.cli.output import Json, OneDevice, as_options, cuda_device, print_json
-from simwarp.cli.run_compiler import CompilerOptions, Standard, write_ptx
+from simwarp.cli.run_compiler import (
+    CompilerOptions,
+    Debug,
+    Defines,
+    Fmad,
+    Includes,
+    MoreOptions,
+    Std,
+    write_ptx,
+)
 from simwarp.cli.run_words import name_all, read_argument, read_capability, read_extent, read_settings
 from simwarp.faults import KernelFault
 
@@ -90,23 +99,12 @@ def run_command(
     budget: Annotated[
         int, typer.Option(min=1, help="The most steps of a launch; a step is an instruction of some lanes.")
     ] = 10**8,
-    define: Annotated[
-        list[str] | None, typer.Option("-D", "--define", help="A macro: NAME or NAME=VALUE.")
-    ] = None,
-    include: Annotated[
-        list[Path] | None, typer.Option("-I", "--include", help="A folder to search for headers.")
-    ] = None,
-    debug: Annotated[
-        bool,
-        typer.Option("-G", "--debug", help="Compile without optimisation: finds uninitialised variables."),
-    ] = False,
-    std: Annotated[Standard | None, typer.Option(help="The C++ standard; c++17 by default.")] = None,
-    fmad: Annotated[
-        bool | None, typer.Option("--fmad/--no-fmad", help="Fuse a * b + c into one rounding, as nvcc does.")
-    ] = None,
-    option: Annotated[
-        list[str] | None, typer.Option(help="An option of NVRTC, as --option=--maxrregcount=32.")
-    ] = None,
+    define: Defines = None,
+    include: Includes = None,
+    debug: Debug = False,
+    std: Std = None,
+    fmad: Fmad = None,
+    option: MoreOptions = None,
     ptx: Annotated[
         Path | None, typer.Option("--ptx", metavar="FILE", help="Write the PTX that runs to this file.")
     ] = None,
@@ -134,7 +132,7 @@ def run_command(
     compiler = CompilerOptions(define or [], include or [], debug, std, fmad, option or [])
     source = load(file, cc=capability or (9, 0), **compiler.for_file(file))
     if ptx is not None:
-        write_ptx(ptx, source.ptx)
+        write_ptx(ptx, source.ptx, "--ptx")
     args = [Given(word.value, word.key, name) for name, word in words.items()]
     blocks, threads = read_extent("--grid", grid), read_extent("--block", block)
     clusters = read_extent("--cluster", cluster) if cluster else None

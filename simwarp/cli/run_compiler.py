@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from reference.errors import SchemeError
 from simwarp.cli.output import write_text
@@ -23,6 +25,22 @@ class Standard(StrEnum):
     cpp14 = "c++14"
     cpp17 = "c++17"
     cpp20 = "c++20"
+
+
+Defines = Annotated[list[str] | None, typer.Option("-D", "--define", help="A macro: NAME or NAME=VALUE.")]
+Includes = Annotated[
+    list[Path] | None, typer.Option("-I", "--include", help="A folder to search for headers.")
+]
+Debug = Annotated[
+    bool, typer.Option("-G", "--debug", help="Compile without optimisation: finds uninitialised variables.")
+]
+Std = Annotated[Standard | None, typer.Option(help="The C++ standard; c++17 by default.")]
+Fmad = Annotated[
+    bool | None, typer.Option("--fmad/--no-fmad", help="Fuse a * b + c into one rounding, as nvcc does.")
+]
+MoreOptions = Annotated[
+    list[str] | None, typer.Option(help="An option of NVRTC, as --option=--maxrregcount=32.")
+]
 
 
 @dataclass(frozen=True)
@@ -69,10 +87,10 @@ class CompilerOptions:
         return [name for name, value in given.items() if value]
 
 
-def write_ptx(file: Path, text: str) -> None:
-    """Write PTX to the file of ``--ptx``; another suffix is refused, as it may be a source's."""
+def write_ptx(file: Path, text: str, option: str) -> None:
+    """Write PTX to the file of an option; another suffix is refused, as it may be a source's."""
     if file.suffix != ".ptx":
         raise SchemeError(
             f"{file} is to hold PTX\nits name ends in {file.suffix or 'nothing'}\nlet it end in .ptx"
         )
-    write_text(file, text, "--ptx")
+    write_text(file, text, option)

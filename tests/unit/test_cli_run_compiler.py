@@ -90,7 +90,7 @@ def test_ptx_is_not_written_over_a_source(capsys):
         "let it end in .ptx",
     ]
     with pytest.raises(SchemeError, match="ends in nothing"):
-        write_ptx(Path("f"), "")
+        write_ptx(Path("f"), "", "--ptx")
 
 
 @pytest.mark.parametrize(
