@@ -111,11 +111,19 @@ def run_command(
     incomplete: Annotated[
         bool, typer.Option("--partial", help="Allow elements of out: arrays to stay unwritten.")
     ] = False,
+    expect: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=FILE", help="Compare an output array with a .npy file: c=ref.npy."),
+    ] = None,
+    rtol: Annotated[
+        float, typer.Option(min=0, help="Floats may differ by atol + rtol * |expected|, integers may not.")
+    ] = 1e-5,
+    atol: Annotated[float, typer.Option(min=0, help="See --rtol.")] = 1e-8,
     output: Annotated[Path, typer.Option("-o", "--output", help="The folder to write arrays to.")] = Path(),
     as_json: Json = False,
 ) -> int:
     """Run your own kernel under all checks; `simwarp run bmm` multiplies two bit matrices."""
-    from simwarp.cli.run_outcome import Outcome
+    from simwarp.cli.run_expect import ComparedOutcome, read_expected
     from simwarp.device.device import Device
     from simwarp.run.binding import Given
     from simwarp.run.kernel import Work, run_on
@@ -148,7 +156,8 @@ def run_command(
     )
     printed = io.StringIO()
     target = hardware or simulator(observe=_observed(observe), stdout=printed)
-    outcome = Outcome(work, target, printed, partial=incomplete)
+    compared = read_expected(expect or [], words, rtol, atol)
+    outcome = ComparedOutcome(work, target, printed, partial=incomplete, expected=compared)
     _make_folder(output)
     console = Console(stderr=True, quiet=as_json, markup=False, highlight=False, soft_wrap=True)
     with console.status(f"{file.name} on {target.name}"):
