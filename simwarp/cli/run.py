@@ -124,6 +124,7 @@ def run_command(
 ) -> int:
     """Run your own kernel under all checks; `simwarp run bmm` multiplies two bit matrices."""
     from simwarp.cli.run_expect import ComparedOutcome, read_expected
+    from simwarp.cli.run_progress import block_bar
     from simwarp.device.device import Device
     from simwarp.run.binding import Given
     from simwarp.run.kernel import Work, run_on
@@ -155,12 +156,12 @@ def run_command(
         instruction_budget=budget,
     )
     printed = io.StringIO()
-    target = hardware or simulator(observe=_observed(observe), stdout=printed)
     compared = read_expected(expect or [], words, rtol, atol)
-    outcome = ComparedOutcome(work, target, printed, partial=incomplete, expected=compared)
     _make_folder(output)
     console = Console(stderr=True, quiet=as_json, markup=False, highlight=False, soft_wrap=True)
-    with console.status(f"{file.name} on {target.name}"):
+    with block_bar(file.name, console) as observers:
+        target = hardware or simulator(observe=_observed(observe), stdout=printed, observers=observers)
+        outcome = ComparedOutcome(work, target, printed, partial=incomplete, expected=compared)
         try:
             outcome.result = run_on(target, work)
             outcome.differences = _compare(simulator, work, schedules) if schedules else None
