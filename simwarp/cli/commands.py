@@ -21,6 +21,10 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
             "verify.verify_command",
             "Run every tier on the same inputs and compare the results bit for bit.",
         ),
+        "ptx": (
+            "ptx.ptx_command",
+            "Show the PTX of each source line, with its instructions, bytes and operations.",
+        ),
         "coverage": (
             "coverage.coverage_command",
             "List the supported PTX instructions with their evidence, or check whether a file's kernels run.",

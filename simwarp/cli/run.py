@@ -23,14 +23,17 @@ from reference.errors import InputFileError, SchemeError
 from simwarp.checks import read_checks
 from simwarp.cli.files import ADVICE, read_array, write_array
 from simwarp.cli.output import Json, OneDevice, as_options, cuda_device, print_json
-from simwarp.cli.run_words import (
-    name_all,
-    read_argument,
-    read_capability,
-    read_extent,
-    read_macros,
-    read_settings,
+from simwarp.cli.run_compiler import (
+    CompilerOptions,
+    Debug,
+    Defines,
+    Fmad,
+    Includes,
+    MoreOptions,
+    Std,
+    write_ptx,
 )
+from simwarp.cli.run_words import name_all, read_argument, read_capability, read_extent, read_settings
 from simwarp.faults import KernelFault
 
 if TYPE_CHECKING:
@@ -96,20 +99,32 @@ def run_command(
     budget: Annotated[
         int, typer.Option(min=1, help="The most steps of a launch; a step is an instruction of some lanes.")
     ] = 10**8,
-    define: Annotated[
-        list[str] | None, typer.Option("-D", "--define", help="A macro: NAME or NAME=VALUE.")
-    ] = None,
-    include: Annotated[
-        list[Path] | None, typer.Option("-I", "--include", help="A folder to search for headers.")
+    define: Defines = None,
+    include: Includes = None,
+    debug: Debug = False,
+    std: Std = None,
+    fmad: Fmad = None,
+    option: MoreOptions = None,
+    ptx: Annotated[
+        Path | None, typer.Option("--ptx", metavar="FILE", help="Write the PTX that runs to this file.")
     ] = None,
     incomplete: Annotated[
         bool, typer.Option("--partial", help="Allow elements of out: arrays to stay unwritten.")
     ] = False,
+    expect: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=FILE", help="Compare an output array with a .npy file: c=ref.npy."),
+    ] = None,
+    rtol: Annotated[
+        float, typer.Option(min=0, help="Floats may differ by atol + rtol * |expected|, integers may not.")
+    ] = 1e-5,
+    atol: Annotated[float, typer.Option(min=0, help="See --rtol.")] = 1e-8,
     output: Annotated[Path, typer.Option("-o", "--output", help="The folder to write arrays to.")] = Path(),
     as_json: Json = False,
 ) -> int:
     """Run your own kernel under all checks; `simwarp run bmm` multiplies two bit matrices."""
-    from simwarp.cli.run_outcome import Outcome
+    from simwarp.cli.run_expect import ComparedOutcome, read_expected
+    from simwarp.cli.run_progress import block_bar
     from simwarp.device.device import Device
     from simwarp.run.binding import Given
     from simwarp.run.kernel import Work, run_on
@@ -123,7 +138,10 @@ def run_command(
         )
     hardware = cuda_device() if device is OneDevice.cuda else None
     capability = hardware.compute_capability if hardware else read_capability(cc)
-    source = load(file, cc=capability or (9, 0), defines=read_macros(define or []), include=include or ())
+    compiler = CompilerOptions(define or [], include or [], debug, std, fmad, option or [])
+    source = load(file, cc=capability or (9, 0), **compiler.for_file(file))
+    if ptx is not None:
+        write_ptx(ptx, source.ptx, "--ptx")
     args = [Given(word.value, word.key, name) for name, word in words.items()]
     blocks, threads = read_extent("--grid", grid), read_extent("--block", block)
     clusters = read_extent("--cluster", cluster) if cluster else None
@@ -138,11 +156,12 @@ def run_command(
         instruction_budget=budget,
     )
     printed = io.StringIO()
-    target = hardware or simulator(observe=_observed(observe), stdout=printed)
-    outcome = Outcome(work, target, printed, partial=incomplete)
+    compared = read_expected(expect or [], words, rtol, atol)
     _make_folder(output)
     console = Console(stderr=True, quiet=as_json, markup=False, highlight=False, soft_wrap=True)
-    with console.status(f"{file.name} on {target.name}"):
+    with block_bar(file.name, console) as observers:
+        target = hardware or simulator(observe=_observed(observe), stdout=printed, observers=observers)
+        outcome = ComparedOutcome(work, target, printed, partial=incomplete, expected=compared)
         try:
             outcome.result = run_on(target, work)
             outcome.differences = _compare(simulator, work, schedules) if schedules else None

@@ -93,11 +93,6 @@ def read_capability(text: str) -> tuple[int, int] | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
-def read_macros(texts: Sequence[str]) -> dict[str, str | int]:
-    """The macros of ``--define``: ``NAME`` or ``NAME=VALUE``."""
-    return {name: value for name, _, value in (text.partition("=") for text in texts)}
-
-
 def read_settings(texts: Sequence[str]) -> dict[str, Any]:
     """The device variables of ``--set``: ``NAME=FILE.npy`` or ``NAME=NUMBER``."""
     found: dict[str, Any] = {}

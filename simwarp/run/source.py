@@ -34,6 +34,7 @@ _HOST_HEADERS = re.compile(
     r"unordered_\w+|[iof]?stream|iostream|fstream|sstream|iomanip|filesystem|locale|regex|any"
 )
 _MISSING = re.compile(r'cannot open source file "([^"]+)"')
+_UNINITIALISED = "is used before its value is set"
 _IN_JIT_MODE = "not allowed in JIT mode"
 
 
@@ -224,13 +225,23 @@ def from_text(
         raise _explained(error, path, text, cc) from None
     source = from_ptx(ptx.text, path.name, text)
     files = {**_included(source, [path.parent, *folders]), path.name: text}
-    return replace(source, log=ptx.log.strip(), files=files, path=str(path))
+    return replace(source, log=_advised(ptx.log.strip(), options), files=files, path=str(path))
 
 
 def from_ptx(ptx: str, name: str = "my.ptx", text: str = "") -> Source:
     """Parse PTX into a `Source`."""
     module: Module = parse(ptx)
     return Source(name, ptx, module.entries, divmod(target_number(module), 10), text, module)
+
+
+def _advised(log: str, options: Sequence[str]) -> str:
+    """The compiler's warnings; advice follows if the optimiser may have removed the read of a variable."""
+    if _UNINITIALISED not in log or {"-G", "--device-debug"} & {*options}:
+        return log
+    return (
+        f"{log}\n\nthe optimiser may have removed what depends on this variable, so that no check sees it\n"
+        'compile with -G (options=["-G"]), and the read of the variable is a fault'
+    )
 
 
 def _included(source: Source, folders: Sequence[Path]) -> dict[str, str]:

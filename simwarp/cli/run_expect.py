@@ -1,0 +1,212 @@
+"""Comparison of a run's outputs with the arrays of ``--expect``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reference.errors import SchemeError, ShapeError
+from simwarp.cli.files import read_array
+from simwarp.cli.run_outcome import Outcome
+from simwarp.cli.run_words import Word
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    from rich.console import Console
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What an output array is compared with.
+
+    Attributes
+    ----------
+    name : str
+        The output array.
+    file : Path
+        The file of the expected array.
+    array : ndarray
+        Of the shape of the output.
+    rtol, atol : float
+        Floats may differ by ``atol + rtol * |expected|``; integers may not differ.
+    """
+
+    name: str
+    file: Path
+    array: npt.NDArray[Any]
+    rtol: float
+    atol: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How an output array differs from the expected one.
+
+    Attributes
+    ----------
+    array, file : str
+        The output array, and the file that it was compared with.
+    count, size : int
+        The number of elements that differ, and of all elements.
+    first, worst : tuple of int
+        The index of the first element that differs, and of the one with the largest error; () if none does.
+    got, expected : number
+        The first element that differs; None if none does.
+    error : number
+        The largest absolute error of all elements, exact for integers.
+    """
+
+    array: str
+    file: str
+    count: int
+    size: int
+    first: tuple[int, ...] = ()
+    got: Any = None
+    expected: Any = None
+    error: Any = 0
+    worst: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        if not self.count:
+            error = f"; the largest error is {self.error:.3g}" if self.error else " exactly"
+            return f"{self.array} is as expected by {self.file}{error}"
+        differ = "differs" if self.count == 1 else "differ"
+        return (
+            f"{self.array}: {self.count} of {self.size} elements {differ} from {self.file}, "
+            f"the first is {self._place(self.first)}\n"
+            f"expected {self.expected}, got {self.got}; the largest error is {self.error:.6g}, "
+            f"at {self._place(self.worst)}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The comparison as plain data; NaN, infinities and complex numbers, which JSON lacks, as text."""
+        data = asdict(self)
+        for name in ("got", "expected", "error"):
+            if isinstance(data[name], complex) or (
+                isinstance(data[name], float) and not isfinite(data[name])
+            ):
+                data[name] = str(data[name])
+        return data
+
+    def _place(self, index: tuple[int, ...]) -> str:
+        return f"{self.array}[{', '.join(map(str, index))}]" if index else self.array
+
+
+def compare(got: npt.NDArray[Any], expected: Expected) -> Comparison:
+    """Compare an output with the expected array; a NaN equals a NaN.
+
+    >>> import numpy as np
+    >>> print(compare(np.array([1.0, 2.5]), Expected("y", Path("r.npy"), np.array([1.0, 2.0]), 1e-5, 0.0)))
+    y: 1 of 2 elements differs from r.npy, the first is y[1]
+    expected 2.0, got 2.5; the largest error is 0.5, at y[1]
+    """
+    import numpy as np
+
+    want = expected.array
+    wrong, errors = _errors(got, want, expected.rtol, expected.atol)
+    count = int(np.count_nonzero(wrong))
+    found = Comparison(expected.name, str(expected.file), count, got.size)
+    if not got.size:
+        return found
+    at, worst = int(wrong.argmax()), int(errors.argmax())
+    error = errors.flat[worst]
+    found = replace(found, error=error if isinstance(error, int) else float(error))
+    if not count:
+        return found
+    values = {"got": got.flat[at].item(), "expected": want.flat[at].item()}
+    return replace(found, first=_index(at, got), worst=_index(worst, got), **values)
+
+
+def _errors(got: npt.NDArray[Any], want: npt.NDArray[Any], rtol: float, atol: float) -> tuple[Any, Any]:
+    """Which elements differ, and the absolute error of each: exact integers, or infinite beside a NaN."""
+    import numpy as np
+
+    if {got.dtype.kind, want.dtype.kind} <= set("iub"):
+        wrong = got != want
+        return wrong, np.abs(got.astype(object) - want.astype(object)) if wrong.any() else np.zeros(got.shape)
+    wide = np.result_type(got, want, np.float64)
+    one, other = got.astype(wide), want.astype(wide)
+    same = (one == other) | (np.isnan(one) & np.isnan(other))
+    with np.errstate(invalid="ignore", over="ignore"):
+        errors = np.abs(one - other)
+        near = np.isfinite(other) & (errors <= atol + rtol * np.abs(other))
+    return ~(same | near), np.where(same, 0.0, np.where(np.isnan(errors), np.inf, errors))
+
+
+def read_expected(
+    texts: Sequence[str], words: Mapping[str, Word], rtol: float, atol: float
+) -> list[Expected]:
+    """The arrays of ``--expect NAME=FILE.npy``, checked against the outputs before the kernel runs."""
+    found: list[Expected] = []
+    outputs = {name: word for name, word in words.items() if word.written}
+    for text in texts:
+        name, equals, file = text.partition("=")
+        if not (name and equals and file):
+            raise SchemeError(f"--expect {text}: not NAME=FILE.npy\ngive for example --expect c=ref.npy")
+        if name not in outputs:
+            raise SchemeError(
+                f"--expect {text}: no output array is called {name}\n"
+                f"there are {', '.join(outputs) or 'none'}\n"
+                "name an argument that is out:, zeros: or :inout"
+            )
+        array, shape = read_array(Path(file)), tuple(outputs[name].value.shape)
+        if array.dtype.kind not in "iubfc":
+            raise SchemeError(
+                f"--expect {text}: elements of {array.dtype}\n"
+                "integers, floats and complex numbers are compared\ngive an array of numbers"
+            )
+        if array.shape != shape:
+            raise ShapeError(
+                f"--expect {text}: the shapes differ\n"
+                f"{name} has {_shape(shape)}, {file} has {_shape(array.shape)}\n"
+                "give an array of the output's shape"
+            )
+        found.append(Expected(name, Path(file), array, rtol, atol))
+    return found
+
+
+@dataclass
+class ComparedOutcome(Outcome):
+    """An outcome whose output arrays are compared with expected ones.
+
+    Attributes
+    ----------
+    expected : list of Expected
+    """
+
+    expected: Sequence[Expected] = field(default_factory=list[Expected])
+
+    @cached_property
+    def comparisons(self) -> list[Comparison]:
+        """The comparison of each expected array; none if a fault stopped the launch."""
+        return [compare(self.arrays[one.name], one) for one in self.expected if self.result is not None]
+
+    @property
+    def clean(self) -> bool:
+        """Whether the run is clean, and no output differs from what is expected."""
+        return super().clean and not any(found.count for found in self.comparisons)
+
+    def show(self, console: Console) -> None:
+        """Print the comparisons on the console, then all else."""
+        for found in self.comparisons:
+            console.print(str(found))
+        super().show(console)
+
+    def _described(self, name: str) -> dict[str, Any]:
+        """An output as plain data, with its comparison."""
+        found = [one.to_json() for one in self.comparisons if one.array == name]
+        return {**super()._described(name), **({"expected": found} if found else {})}
+
+
+def _index(at: int, array: npt.NDArray[Any]) -> tuple[int, ...]:
+    import numpy as np
+
+    return tuple(int(i) for i in np.unravel_index(at, array.shape))
+
+
+def _shape(shape: Sequence[int]) -> str:
+    return " x ".join(map(str, shape)) or "no dimensions"
