@@ -16,6 +16,7 @@ from simwarp.cli.cache import cache_app
 from simwarp.cli.coverage import coverage_command
 from simwarp.cli.cpd import cpd_command
 from simwarp.cli.exclude import exclude_command
+from simwarp.cli.exec import exec_app
 from simwarp.cli.frag import frag_command
 from simwarp.cli.fuzz import fuzz_command
 from simwarp.cli.info import info_command
@@ -34,6 +35,7 @@ from simwarp.faults import KernelFault
 PANELS: dict[str, dict[str, Any]] = {
     "Kernels": {
         "run": run_app,
+        "exec": exec_app,
         "verify": verify_command,
         "coverage": coverage_command,
         "trace": trace_app,
