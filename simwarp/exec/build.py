@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -46,6 +47,10 @@ def runtime_folder() -> Path:
         with tempfile.TemporaryDirectory() as work:
             built = _build_runtime(Path(work), compiler, include)
             write_whole(folder / SONAME, lambda file: file.write(built.read_bytes()), durable=False)
+    link = folder / "libcudart.so"  # by this name the linker looks for it
+    if not link.is_symlink():
+        with suppress(FileExistsError):
+            link.symlink_to(SONAME)
     return folder
 
 
@@ -63,7 +68,7 @@ def build_program(source: Path, output: Path, cc: tuple[int, int], options: Sequ
     arch = f"compute_{10 * cc[0] + cc[1]}{'a' if cc >= (9, 0) else ''}"
     flags = [
         *("-gencode", f"arch={arch},code={arch}", "-lineinfo", "--no-compress"),
-        *("-cudart", "none", "-cudadevrt", "none", f"-L{runtime_folder()}", f"-l:{SONAME}"),
+        *("-cudart", "shared", "-cudadevrt", "none", f"-L{runtime_folder()}"),
         *(f"-isystem={folder}" for folder in cuda_folders()),
     ]
     done = subprocess.run(

@@ -10,9 +10,11 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from reference.errors import FormatError, MissingExtraError
+from simwarp.exec.link import link_texts
 from simwarp.exec.lz4 import decompress_block
 
 _MAGIC = 0xBA55ED50
@@ -66,15 +68,15 @@ class Entry:
         return data.rstrip(b"\0\n").decode("utf-8", "replace") + "\n"
 
 
-def read_fatbins(data: bytes) -> list[Entry]:
-    """The entries of the fatbins that lie behind one another in ``data``.
+def read_fatbins(data: bytes) -> list[list[Entry]]:
+    """The entries of each fatbin; they lie behind one another in ``data``.
 
     Raises
     ------
     FormatError
         If the bytes are not fatbins.
     """
-    found: list[Entry] = []
+    found: list[list[Entry]] = []
     at = 0
     while at + _HEADER.size <= len(data):
         magic, version, head, size = _HEADER.unpack_from(data, at)
@@ -87,7 +89,7 @@ def read_fatbins(data: bytes) -> list[Entry]:
                 f"magic {magic:#x}, version {version}, {head} + {size} bytes of {len(data) - at}\n"
                 f"build the program with nvcc 13.0: {BUILD_WITH.format(cc=90)}"
             )
-        found += _entries(data[at + head : at + head + size])
+        found.append(_entries(data[at + head : at + head + size]))
         at += head + size
     return found
 
@@ -107,6 +109,21 @@ def _entries(data: bytes) -> list[Entry]:
         found.append(Entry(kind, arch, payload, flags, whole))
         at += head + size
     return found
+
+
+def ptx_of(fatbins: Sequence[Sequence[Entry]], cc: tuple[int, int]) -> str:
+    """The PTX of fatbins that are one module: of one, or of those that ``-rdc=true`` left to be linked.
+
+    Raises
+    ------
+    FormatError
+        If none has PTX for the chip.
+    """
+    texts = list[str]()
+    for entries in fatbins:
+        with suppress(FormatError):  # some are CUDA's own, and for machine code
+            texts.append(choose_ptx(entries, cc))
+    return link_texts(texts) if texts else choose_ptx([one for entries in fatbins for one in entries], cc)
 
 
 def choose_ptx(entries: Sequence[Entry], cc: tuple[int, int]) -> str:

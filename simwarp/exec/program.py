@@ -145,9 +145,9 @@ def check_program(program: Path, cc: tuple[int, int]) -> None:
             f"there it finds another libcudart\nlink it without -rpath, or with -Wl,--enable-new-dtags"
         )
     try:
-        entries = read_fatbins(code)
-        if entries:
-            choose_ptx(entries, cc)
+        for entries in read_fatbins(code):
+            if entries:
+                choose_ptx(entries, cc)
     except FormatError as error:
         raise InputFileError(f"{program}: {error}") from None
 

@@ -19,7 +19,7 @@ from simwarp.device.module import Kernel, Module
 from simwarp.exec.chip_facts import pack_facts
 from simwarp.exec.codes import Error, error_of
 from simwarp.exec.device_memory import CallFault, DeviceMemory
-from simwarp.exec.fatbin import choose_ptx, read_fatbins
+from simwarp.exec.fatbin import ptx_of, read_fatbins
 from simwarp.exec.protocol import Kind, Message, Reply, Request
 from simwarp.exec.report import Report
 from simwarp.exec.tiled_maps import encode_tiled
@@ -122,7 +122,7 @@ class Server:
 
     def _load(self, message: Message) -> Reply:
         try:
-            ptx = choose_ptx(read_fatbins(message.data), self.device.compute_capability)
+            ptx = ptx_of(read_fatbins(message.data), self.device.compute_capability)
             self.modules.append(self.device.load(normalise(ptx)))
         except (FormatError, LaunchError) as error:
             self.report.note(str(error))

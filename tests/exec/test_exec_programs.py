@@ -15,7 +15,7 @@ import pytest
 from reference.errors import CompileError, InputFileError
 from simwarp.cli import main
 from simwarp.exec import Report, check_program, execute
-from simwarp.exec.build import build_program, has_nvcc, nvcc_command
+from simwarp.exec.build import build_program, has_nvcc, nvcc_command, runtime_folder
 from simwarp.exec.device_memory import HostAccess
 from simwarp.faults import (
     AssertionFailed,
@@ -28,6 +28,8 @@ from simwarp.faults import (
 
 PROGRAMS = Path(__file__).parent / "programs"
 CC = (9, 0)
+OPTIONS = {"linked": ["-rdc=true", str(PROGRAMS / "linked_part.cu")]}
+"""More options of nvcc by program."""
 Build = Callable[[str], Path]
 
 pytestmark = [
@@ -48,7 +50,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
         with (folder / f"{name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not program.exists():
-                build_program(PROGRAMS / f"{name}.cu", program, CC)
+                build_program(PROGRAMS / f"{name}.cu", program, CC, OPTIONS.get(name, []))
         return program
 
     return built
@@ -78,6 +80,7 @@ def run(program: Path, *arguments: str) -> Report:
         ("symbols", (), {"multiply": 1}),
         ("cluster", (), {"exchange": 1}),
         ("tensor_map", (), {"tile": 1}),
+        ("linked", (), {"first": 1, "second": 1}),
     ],
 )
 def test_a_right_program_is_right_and_without_findings(
@@ -208,11 +211,21 @@ def test_a_source_that_does_not_compile_is_an_error_with_the_compilers_output(tm
 def test_programs_that_cannot_run_are_refused_with_the_flags_to_build_with(
     tmp_path: Path, flags: list[str], reason: str
 ) -> None:
-    if not (Path(nvcc_command()[0]).resolve().parent.parent / "lib64" / "libcudart.so").exists():
-        pytest.skip("this nvcc has no libraries of CUDA to link with")
     program = tmp_path / "program"
     source = PROGRAMS / "race.cu"
-    subprocess.run([*nvcc_command(), *flags, "-o", str(program), str(source)], check=True)
+    command = [
+        *nvcc_command(),
+        "--no-compress",
+        *flags,
+        f"-L{runtime_folder()}",
+        "-o",
+        str(program),
+        str(source),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if "static" in flags and "cannot find -lcudart_static" in done.stderr:
+        pytest.skip("this nvcc comes without the static runtime")
+    assert done.returncode == 0, done.stderr
     with pytest.raises(InputFileError, match=reason) as found:
         check_program(program, CC)
     assert "nvcc -cudart shared -gencode arch=compute_90,code=compute_90" in str(found.value)

@@ -56,6 +56,11 @@ cudaError_t finish(cudaError_t error, const char *function)
     return error;
 }
 
+cudaError_t device_error(void)
+{
+    return lasting;
+}
+
 void forget_errors(void)
 {
     last = lasting = cudaSuccess;

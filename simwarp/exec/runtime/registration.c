@@ -27,13 +27,16 @@ static void *zeroed(size_t size)
 struct wrapper {
     int magic, version;
     const void *data;
-    void *more;
+    const void **linked; /* version 2: what -rdc=true left to be linked */
 };
 
 void **__cudaRegisterFatBinary(void *given)
 {
     struct module *module = zeroed(sizeof *module);
-    module->fatbin = ((struct wrapper *)given)->data;
+    struct wrapper *wrapper = given;
+    module->fatbins = wrapper->version == 2 ? wrapper->linked : zeroed(2 * sizeof *module->fatbins);
+    if (wrapper->version != 2)
+        module->fatbins[0] = wrapper->data;
     return (void **)module;
 }
 
@@ -78,18 +81,29 @@ void __cudaRegisterManagedVar(
     add_variable(module, host, name, size, host);
 }
 
-/* Sends a fatbin to the server, once; then managed variables get their pages. */
-cudaError_t load(struct module *module)
+static size_t size_of(const void *fatbin)
 {
-    const uint8_t *start = module->fatbin;
     uint16_t head;
     uint64_t size;
+    memcpy(&head, (const char *)fatbin + 6, sizeof head);
+    memcpy(&size, (const char *)fatbin + 8, sizeof size);
+    return head + size;
+}
+
+/* Sends a module to the server, once; then managed variables get their pages. */
+cudaError_t load(struct module *module)
+{
     if (module->number != 0)
         return cudaSuccess;
-    memcpy(&head, start + 6, sizeof head);
-    memcpy(&size, start + 8, sizeof size);
-    struct call call = {.request = ASK_LOAD, .sent = block_of(start, head + size)};
+    size_t size = 0;
+    for (const void **one = module->fatbins; *one != NULL; one++)
+        size += size_of(*one);
+    char *data = zeroed(size), *at = data;
+    for (const void **one = module->fatbins; *one != NULL; at += size_of(*one), one++)
+        memcpy(at, *one, size_of(*one));
+    struct call call = {.request = ASK_LOAD, .sent = block_of(data, size)};
     cudaError_t error = ask(&call);
+    free(data);
     module->number = call.values[0];
     for (struct variable *one = variables; one != NULL && error == cudaSuccess; one = one->next)
         if (one->module == module && one->managed != NULL)

@@ -51,6 +51,7 @@ static inline struct rows block_of(const void *data, size_t size)
 /* ---- errors.c: the last error, and the errors that stay ---- */
 
 cudaError_t finish(cudaError_t error, const char *function);
+cudaError_t device_error(void); /* the one that stays, or success */
 void forget_errors(void);
 /* The answer of what this runtime lacks: the report names it. */
 int simwarp_missing(const char *name);
@@ -110,9 +111,9 @@ static inline bool is_own(cudaStream_t stream)
 
 /* ---- launch.c ---- */
 
-/* A fatbin of the program. */
+/* A fatbin of the program, or several that are linked with one another. */
 struct module {
-    const void *fatbin;
+    const void **fatbins; /* the last is followed by NULL */
     uint64_t number; /* at the server, which counts from 1; 0 until it is loaded */
 };
 

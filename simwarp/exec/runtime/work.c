@@ -13,6 +13,8 @@ static cudaError_t run_graph(cudaGraph_t graph)
 cudaError_t perform(const struct work *work)
 {
     struct call call = {.request = ASK_LAUNCH};
+    if (device_error() != cudaSuccess)
+        return device_error(); /* after a fault nothing more is done */
     switch (work->kind) {
     case WORK_LAUNCH:
         call.sent = block_of(work->launch, work->launch_size);

@@ -15,6 +15,9 @@ int main()
     CHECK(cudaDeviceSynchronize() == cudaErrorIllegalAddress);
     CHECK(cudaMalloc(&y, 4) == cudaErrorIllegalAddress);
     CHECK(cudaGetLastError() == cudaErrorIllegalAddress && cudaGetLastError() == cudaErrorIllegalAddress);
+    fill<<<1, 128>>>(x, 100); // nothing is done any more, so nothing is found
+    CUDA(cudaDeviceReset());
+    CUDA(cudaMalloc(&y, 4));
     puts("bounds: the error stays");
     return 9;
 }
