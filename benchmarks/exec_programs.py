@@ -3,7 +3,7 @@
     python benchmarks/exec_programs.py FOLDER... --seed 1 --count 40 --seconds 30 --output exec.json
 
 A folder holds programs, each in a folder of its own: HeCBench's ``src`` (``NAME-cuda`` with a Makefile), or
-one of the cuda-samples (``Samples/…/NAME`` with ``.cu`` files). Fetch them first; nothing of them is kept here.
+one of the cuda-samples (``Samples/…/NAME`` with ``.cu`` files). Fetch them first; nothing is kept of them.
 Arguments are those of the Makefile; they are for a GPU, so ``--largest`` replaces larger integers among them.
 """
 

@@ -231,9 +231,9 @@ def test_programs_that_cannot_run_are_refused_with_the_flags_to_build_with(
     assert "nvcc -cudart shared -gencode arch=compute_90,code=compute_90" in str(found.value)
 
 
-def start_endless(build: Build, report: Path) -> tuple[subprocess.Popen[str], int]:
+def start(program: Path, report: Path) -> tuple[subprocess.Popen[str], int]:
     """Start a program that does not end; its simulator's process, and its own number."""
-    command = [sys.executable, "-m", "simwarp", "exec", "--report", str(report), str(build("endless"))]
+    command = [sys.executable, "-m", "simwarp", "exec", "--report", str(report), str(program)]
     simulator = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert simulator.stdout is not None
     return simulator, int(simulator.stdout.readline())
@@ -247,11 +247,12 @@ def lives(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("name", ["endless", "counting"])
 def test_a_stopped_run_writes_its_report_and_leaves_no_process(
-    build: Build, tmp_path: Path, number: signal.Signals
+    build: Build, tmp_path: Path, name: str, number: signal.Signals
 ) -> None:
     report = tmp_path / "report.json"
-    simulator, pid = start_endless(build, report)
+    simulator, pid = start(build(name), report)
     simulator.send_signal(number)
     _, error = simulator.communicate(timeout=30)
     assert simulator.returncode == 130, error
@@ -260,7 +261,7 @@ def test_a_stopped_run_writes_its_report_and_leaves_no_process(
 
 
 def test_a_simulator_that_is_killed_takes_the_program_with_it(build: Build, tmp_path: Path) -> None:
-    simulator, pid = start_endless(build, tmp_path / "report.json")
+    simulator, pid = start(build("endless"), tmp_path / "report.json")
     assert lives(pid)
     simulator.kill()
     simulator.communicate(timeout=30)

@@ -4,6 +4,7 @@ import os
 import struct
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 
 from simwarp import Device
@@ -222,6 +223,19 @@ def test_code_that_the_device_cannot_run_is_explained(program: Program) -> None:
     assert program.ask(Request.LOAD, data=fatbin()).error == NO_IMAGE
     assert program.ask(Request.LOAD, data=b"not a fatbin, not at all").error == NO_IMAGE
     assert len(program.report.notes) == 2
+
+
+def test_a_tiled_map_is_that_of_the_device_and_a_wrong_one_is_explained(program: Program) -> None:
+    device = program.server.device
+    array = device.allocate((16, 64), np.float32)
+    numbers = struct.pack("=10Q", array.pointer, 64, 16, 0, 0, 0, 256, 0, 0, 0)
+    modes = [7, 2, 32, 8, 0, 0, 0, 1, 1, 1, 1, 1, 0, 3, 2, 0]
+    reply = program.ask(Request.TENSOR_MAP, data=numbers + struct.pack("=16I", *modes))
+    assert reply.data == device.tensor_map(array, (8, 32), swizzle=128, l2_promotion=128)
+    modes[2] = 33
+    reply = program.ask(Request.TENSOR_MAP, data=numbers + struct.pack("=16I", *modes))
+    assert reply.error == INVALID_VALUE
+    assert "multiple of 16" in program.report.notes[0]
 
 
 def test_the_report_counts_what_the_program_called_in_vain(program: Program) -> None:

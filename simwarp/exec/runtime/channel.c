@@ -178,6 +178,8 @@ static void on_fault(int number, siginfo_t *info, void *context)
         pthread_mutex_unlock(&lock);
     }
     signal(number, SIG_DFL);
+    if (info->si_code <= 0)
+        raise(number); /* sent by a process: nothing would fault again */
 }
 
 /* Fresh pages are not given out in the window, so a pointer tells by its value whose memory it points to. */
