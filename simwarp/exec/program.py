@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
@@ -183,7 +183,10 @@ def _run(server: Server, report: Report, stdout: int | None) -> None:
                 _serve(server, ours, child)
                 report.returncode = child.wait()
             except KeyboardInterrupt:
-                _stop(child)
+                _interrupt(child)
+            finally:
+                child.kill()
+                child.wait()
     finally:
         theirs.close()
         server.finish()
@@ -226,16 +229,11 @@ def _serve(server: Server, end: socket.socket, child: subprocess.Popen[bytes]) -
         os.close(ended)
 
 
-def _stop(child: subprocess.Popen[bytes]) -> None:
-    """End an interrupted program: it may clean up for a moment."""
-    try:
+def _interrupt(child: subprocess.Popen[bytes]) -> None:
+    """Interrupt a program, which may clean up for a moment."""
+    with suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
         child.send_signal(signal.SIGINT)
         child.wait(_GRACE)
-    except (subprocess.TimeoutExpired, KeyboardInterrupt):
-        pass
-    finally:
-        child.kill()
-        child.wait()
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from simwarp.cli import main
 from simwarp.exec import Report, check_program, execute
 from simwarp.exec.build import build_program, has_nvcc, nvcc_command, runtime_folder
 from simwarp.exec.device_memory import HostAccess
+from simwarp.exec.server import Server
 from simwarp.faults import (
     AssertionFailed,
     KernelFault,
@@ -258,6 +259,18 @@ def test_a_stopped_run_writes_its_report_and_leaves_no_process(
     assert simulator.returncode == 130, error
     assert not lives(pid)
     assert json.loads(report.read_text())["stopped"]
+
+
+def test_a_simulator_that_fails_leaves_no_process(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(server: Server, message: object) -> None:
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr(Server, "answer", fail)
+    program = build("endless")
+    with pytest.raises(RuntimeError, match="planted"):
+        run(program)
+    running = [os.path.realpath(link) for link in Path("/proc").glob("[0-9]*/exe")]
+    assert str(program.resolve()) not in running
 
 
 def test_a_simulator_that_is_killed_takes_the_program_with_it(build: Build, tmp_path: Path) -> None:
