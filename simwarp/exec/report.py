@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from simwarp.faults import KernelFault
+from simwarp.faults import KernelFault, Place
 from simwarp.ptx.mangled_names import readable
 from simwarp.run.outcome import fault_to_json
 
@@ -28,7 +28,7 @@ class Report:
         The program and its arguments.
     device : str
     findings : list of KernelFault
-        Each once, with its count.
+        Each once; see `count_of`. Two are the same if their class and lines are, in whatever memory.
     kernels : Counter of str
         Launches of each kernel, by its name in the source.
     missing : Counter of str
@@ -63,11 +63,21 @@ class Report:
     unfreed: int = 0
     seconds: float = 0.0
     quiet: bool = False
+    _same: dict[object, list[KernelFault]] = field(
+        default_factory=dict[object, list[KernelFault]], repr=False
+    )
 
     def add(self, fault: KernelFault) -> None:
-        """Add a finding, and print it."""
-        self.findings.append(fault)
-        self._print(f"{render(fault)}\n")
+        """Add a finding, and print it if it is a new one."""
+        same = self._same.setdefault(_key(fault), [])
+        same.append(fault)
+        if len(same) == 1:
+            self.findings.append(fault)
+            self._print(f"{render(fault)}\n")
+
+    def count_of(self, fault: KernelFault) -> int:
+        """The occurrences of a finding."""
+        return sum(one.count for one in self._same[_key(fault)])
 
     def note(self, text: str) -> None:
         """Add a note, and print it; once."""
@@ -119,7 +129,7 @@ class Report:
             "signal": -self.returncode if self.returncode is not None and self.returncode < 0 else None,
             "stopped": self.returncode is None,
             "connected": self.connected,
-            "findings": [fault_to_json(fault) for fault in self.findings],
+            "findings": [{**fault_to_json(fault), "count": self.count_of(fault)} for fault in self.findings],
             "kernels": dict(self.kernels),
             "executed": self.executed,
             "missing": dict(self.missing),
@@ -146,6 +156,21 @@ class Report:
         if not self.quiet:
             sys.stderr.write(text)
             sys.stderr.flush()
+
+
+def _key(fault: KernelFault) -> object:
+    """What identifies a finding: its class, its kind of access if it has no place, and its lines."""
+    places = [place for place in (fault.place, getattr(fault, "other", None)) if isinstance(place, Place)]
+    lines = [
+        (
+            place.kernel,
+            place.source_file,
+            place.source_line or place.line,
+            place.text * (not place.source_line),
+        )
+        for place in places
+    ]
+    return type(fault), fault.what if fault.place == Place() else "", tuple(lines)
 
 
 def _counted(count: int, one: str, several: str = "") -> str:

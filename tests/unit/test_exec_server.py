@@ -123,6 +123,16 @@ def test_a_collected_fault_lets_the_launch_end(program: Program) -> None:
     assert program.read(x, 3) == [3, 6, 9]
 
 
+def test_findings_of_one_line_in_several_arrays_are_one_with_a_count(program: Program) -> None:
+    kernel = program.kernel()
+    for count in (1, 2, 2):
+        program.launch(kernel, program.malloc(8), count)
+    (found,) = program.report.findings
+    assert program.report.count_of(found) == 5
+    assert program.report.to_json()["findings"][0]["count"] == 5
+    assert len(program.server.device.faults) == 3
+
+
 def test_rows_with_a_pitch_are_copied_and_filled(program: Program) -> None:
     x, y = program.malloc(64), program.malloc(64)
     program.ask(Request.FILL, x, 16, 8, 4, 0x01020304, 4)

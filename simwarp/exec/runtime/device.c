@@ -277,6 +277,24 @@ cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
     FINISH(cudaSuccess);
 }
 
+/* There is no second device to be the peer. */
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned peer_flags)
+{
+    (void)peer, (void)peer_flags;
+    FINISH(cudaErrorInvalidDevice);
+}
+
+cudaError_t cudaDeviceDisablePeerAccess(int peer)
+{
+    FINISH(is_device(peer) ? cudaErrorPeerAccessNotEnabled : cudaErrorInvalidDevice);
+}
+
+cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr wanted, int device, int peer)
+{
+    (void)value, (void)wanted, (void)device, (void)peer;
+    FINISH(cudaErrorInvalidDevice);
+}
+
 cudaError_t cudaProfilerStart(void)
 {
     FINISH(cudaSuccess);

@@ -311,39 +311,3 @@ cudaError_t cudaStreamAttachMemAsync(cudaStream_t stream, void *pointer, size_t 
     (void)stream, (void)pointer, (void)size, (void)flags;
     FINISH(cudaSuccess);
 }
-
-/* ---- the pool, of which there is one ---- */
-
-static cudaMemPool_t the_pool = (cudaMemPool_t)DEVICE_WINDOW;
-
-cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int device)
-{
-    (void)device;
-    *pool = the_pool;
-    FINISH(cudaSuccess);
-}
-
-cudaError_t cudaDeviceGetMemPool(cudaMemPool_t *pool, int device)
-{
-    (void)device;
-    *pool = the_pool;
-    FINISH(cudaSuccess);
-}
-
-cudaError_t cudaDeviceSetMemPool(int device, cudaMemPool_t pool)
-{
-    (void)device, (void)pool;
-    FINISH(cudaSuccess);
-}
-
-cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, enum cudaMemPoolAttr attribute, void *value)
-{
-    (void)pool, (void)attribute, (void)value;
-    FINISH(cudaSuccess);
-}
-
-cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t size)
-{
-    (void)pool, (void)size;
-    FINISH(cudaSuccess);
-}

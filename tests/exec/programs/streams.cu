@@ -1,5 +1,6 @@
 // Streams and events, callbacks, copies that are asynchronous, occupancy.
 #include "check.h"
+#include <cstdint>
 #include <vector>
 
 __global__ void scale(int *x, int factor, int n)
@@ -52,6 +53,14 @@ int main()
     for (int i = 0; i < n; i++)
         CHECK(host[i] == 15 * i);
     CUDA(cudaFreeAsync(device, first));
+    cudaMemPool_t pool;
+    uint64_t bytes = 1 << 20;
+    CUDA(cudaDeviceGetDefaultMemPool(&pool, 0));
+    CUDA(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &bytes));
+    CUDA(cudaMallocFromPoolAsync((void **)&device, n, pool, second));
+    CUDA(cudaMemsetAsync(device, 0, n, second));
+    CUDA(cudaFreeAsync(device, second));
+    CUDA(cudaMemPoolTrimTo(pool, 0));
     CUDA(cudaFreeHost(host));
     CUDA(cudaEventDestroy(start));
     CUDA(cudaStreamDestroy(first));

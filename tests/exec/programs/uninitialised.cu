@@ -6,6 +6,11 @@ __global__ void sum(const int *x, int last, int *y)
     *y = x[0] + x[last];
 }
 
+__global__ void subtract(const int *x, int last, int *y)
+{
+    *y = x[0] - x[last];
+}
+
 int main()
 {
     int host[32] = {}, *x, *y;
@@ -17,8 +22,8 @@ int main()
     int *managed;
     CUDA(cudaMallocManaged(&managed, 64 * 4096));
     managed[0] = managed[5000] = 1;
-    sum<<<1, 1>>>(managed, 5000, y);  // the host wrote both
-    sum<<<1, 1>>>(managed, 50000, y); // nobody touched that page
+    subtract<<<1, 1>>>(managed, 5000, y);  // the host wrote both
+    subtract<<<1, 1>>>(managed, 50000, y); // nobody touched that page
     CUDA(cudaDeviceSynchronize());
     CHECK(cudaMemcpy(y, host, 2 * sizeof *y, cudaMemcpyHostToDevice) == cudaErrorInvalidValue);
     CHECK(cudaFree(x + 7) == cudaErrorInvalidValue);
