@@ -115,7 +115,7 @@ class Memory:
         if not self._drop(allocation.base):
             raise DoubleFree(
                 f"free of {allocation.name}, which is not allocated",
-                f"address {allocation.base:#x}: {self._nearest(allocation.base, 0)[1]}",
+                f"address {allocation.base:#x}: {self.nearest(allocation.base, 0)[1]}",
                 "free each array once",
                 address=allocation.base,
                 space=self.space,
@@ -334,7 +334,7 @@ class Memory:
         return self._fault(UninitialisedRead, _NEVER_WRITTEN, address, width)
 
     def _fault(self, kind: type[_Fault], what: str, address: int, width: int, position: int = 0) -> _Fault:
-        near, relation = self._nearest(address, width)
+        near, relation = self.nearest(address, width)
         advice = FREE_LATER if near is not None and near.freed else _ADVICE[kind]
         if kind is OutOfBounds and self.space == "global" and address < _GAP:
             near, relation, advice = None, "a null pointer", _NULL
@@ -345,7 +345,7 @@ class Memory:
             fault.offset = address - near.base
         return fault
 
-    def _nearest(self, address: int, width: int) -> tuple[Allocation | None, str]:
+    def nearest(self, address: int, width: int) -> tuple[Allocation | None, str]:
         """The live or freed allocation nearest to an address, and the address relative to it, in words."""
         candidates = [*self._table[1], *self._freed]
         if not candidates:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from simwarp.allocation import Allocation
 from simwarp.device.device import Device
-from simwarp.exec.protocol import PAGE, WINDOW, Kind
+from simwarp.exec.protocol import PAGE, WINDOW, Data, Kind
 from simwarp.faults import MemoryFault, OutOfBounds
 from simwarp.memory import Memory
 from simwarp.ptx.spaces import WINDOW as SPACE
@@ -99,27 +99,27 @@ class DeviceMemory:
 
     def share_variable(self, variable: int, file: int) -> int:
         """Move a managed variable to the pages of a file."""
-        allocation = self._at(variable)
+        allocation = self.device.memory.find(variable)
+        assert allocation is not None
         storage, pages = _mapped(file)
         allocation.move_to(storage)
         self.shared[allocation.base] = Shared(allocation, Kind.MANAGED, file, pages, 0)
         return allocation.base
 
     def free(self, address: int) -> None:
-        """Free an allocation by its address."""
+        """Free an allocation by its address. Raises `CallFault`."""
         memory = self.device.memory
         found = memory.find(address)
-        if (
-            found is None
-            or address - found.base >= _UNIT
-            or (address != found.base and found.base not in self.shared)
-        ):
-            raise self._wrong("free", "frees", address, 0)
-        shared = self.shared.pop(found.base, None)
+        shared = self.shared.get(found.base) if found else None
+        start = address // _UNIT * _UNIT if shared else address
+        if found is None or found.base != start:
+            what, advice = f"the host frees {address:#x}", "free what an allocation returned, once"
+            raise self._fault(CallFault, what, address, 1, advice)
+        memory.free(found)
         if shared is None:
             self.used -= found.size
-        memory.free(found)
-        if shared is not None:
+        else:
+            del self.shared[start]
             os.close(shared.file)
 
     def kind(self, address: int) -> tuple[int, int, int]:
@@ -135,7 +135,7 @@ class DeviceMemory:
         for one in self.shared.values():
             one.mark_written()
 
-    def write(self, address: int, pitch: int, width: int, height: int, data: bytes) -> None:
+    def write(self, address: int, pitch: int, width: int, height: int, data: Data) -> None:
         """Copy rows of the host to the device."""
         to, marks, allocation = self._rows("write", address, pitch, width, height)
         to[...] = np.frombuffer(data, np.uint8).reshape(height, width)
@@ -164,24 +164,11 @@ class DeviceMemory:
         marks[...] = 0xFF
         allocation.settle()
 
-    def host_access(self, address: int, writes: bool) -> HostAccess:
+    def host_access(self, address: int, writes: bool) -> MemoryFault:
         """The finding for an access of host code to device memory."""
-        near = self._wrong("", "", address, 0)
-        verb = "writes to" if writes else "reads"
-        return HostAccess(
-            f"the host {verb} device memory",
-            near.values,
-            "copy it with cudaMemcpy, or allocate it with cudaMallocManaged",
-            address=address,
-            space="global",
-            allocation=near.allocation,
-            offset=near.offset,
-        )
-
-    def _at(self, address: int) -> Allocation:
-        found = self._memory(address)[0].find(self._memory(address)[1])
-        assert found is not None
-        return found
+        what = f"the host {'writes to' if writes else 'reads'} device memory"
+        advice = "copy it with cudaMemcpy, or allocate it with cudaMallocManaged"
+        return self._fault(HostAccess, what, address, 1, advice)
 
     def _memory(self, address: int) -> tuple[Memory, int]:
         """The memory of a generic address, and the address in it."""
@@ -198,7 +185,8 @@ class DeviceMemory:
         memory, at = self._memory(address)
         found = memory.find(at)
         if found is None or at + size > found.base + found.size:
-            raise self._wrong(verb, f"{verb}s {size} bytes at", address, size)
+            what, advice = f"a call of the host {verb}s {size} bytes", "give memory that is large enough"
+            raise self._fault(CallFault, what, address, size, advice)
         offset = at - found.base
         bytes_, marks = (
             np.lib.stride_tricks.as_strided(whole[offset:], (height, width), (pitch, 1))
@@ -206,30 +194,19 @@ class DeviceMemory:
         )
         return bytes_, marks, found
 
-    def _wrong(self, verb: str, does: str, address: int, size: int) -> MemoryFault:
-        """The finding for a call with memory that is not allocated, with the nearest allocation."""
+    def _fault(self, kind: type[MemoryFault], what: str, address: int, size: int, advice: str) -> MemoryFault:
+        """A finding about an address, with the allocation that is nearest."""
         memory, at = self._memory(address)
-        found = memory.find(at)
-        first = at if found is None else found.base + found.size
-        outside = (
-            []
-            if found is not None and verb in ("free", "")
-            else memory.examine(np.array([first], np.uint64), 1, "read")
-        )
-        values = outside[0].values if outside else f"address {address:#x}"
-        if not outside and found is not None:
-            values += f": byte {at - found.base} of {found.name} ({found.size} bytes at {found.base:#x})"
-        return CallFault(
-            f"a call of the host {does} {address:#x}",
-            values,
-            "give the address that cudaMalloc returned"
-            if verb == "free"
-            else "give memory that is large enough",
+        near, relation = memory.nearest(at, size)
+        return kind(
+            what,
+            f"address {address:#x}: {relation}",
+            advice,
             address=address,
             width=size,
             space=memory.space,
-            allocation=outside[0].allocation if outside else found.name if found else "",
-            offset=outside[0].offset if outside else at - found.base if found else 0,
+            allocation=near.name if near else "",
+            offset=at - near.base if near else 0,
         )
 
 

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import TypeAlias
 
 from reference.errors import SimwarpError
 from simwarp.ptx.spaces import WINDOW as SPACE_SIZE
@@ -25,6 +26,7 @@ FD_VARIABLE = "SIMWARP_EXEC_FD"
 """The environment variable with the number of the runtime's end of the socket."""
 MOST_ARGUMENTS, MOST_VALUES = 6, 4
 
+Data: TypeAlias = bytes | bytearray
 _REQUEST = struct.Struct(f"=IIQ{MOST_ARGUMENTS}Q")
 _REPLY = struct.Struct(f"=iIQ{MOST_VALUES}Q")
 
@@ -95,7 +97,7 @@ class Message:
 
     request: Request
     arguments: Sequence[int]
-    data: bytes = b""
+    data: Data = b""
     descriptor: int | None = None
 
 
@@ -105,7 +107,7 @@ class Reply:
 
     error: int = 0
     values: Sequence[int] = ()
-    data: bytes = b""
+    data: Data = b""
     text: str = field(default="")
 
 
@@ -183,7 +185,7 @@ def unpack_reply(end: socket.socket) -> Reply | None:
     return None if text is None or data is None else Reply(error, values, data, text.decode())
 
 
-def _exactly(end: socket.socket, size: int) -> bytes | None:
+def _exactly(end: socket.socket, size: int) -> bytearray | None:
     """``size`` bytes; None if the other end is closed before."""
     found = bytearray(size)
     view, have = memoryview(found), 0
@@ -192,4 +194,4 @@ def _exactly(end: socket.socket, size: int) -> bytes | None:
         if not got:
             return None
         have += got
-    return bytes(found)
+    return found

@@ -122,7 +122,7 @@ class Server:
 
     def _load(self, message: Message) -> Reply:
         try:
-            ptx = ptx_of(read_fatbins(message.data), self.device.compute_capability)
+            ptx = ptx_of(read_fatbins(bytes(message.data)), self.device.compute_capability)
             self.modules.append(self.device.load(normalise(ptx)))
         except (FormatError, LaunchError) as error:
             self.report.note(str(error))
@@ -191,7 +191,7 @@ class Server:
         self._check_launch(function, prod(grid), prod(block), shared, cooperative)
         arguments, at = list[bytes](), _LAUNCH.size
         for size in function.sizes:
-            arguments.append(message.data[at : at + size])
+            arguments.append(bytes(message.data[at : at + size]))
             at += size
         self.memory.mark_written()
         self.report.launched(function.kernel.name)
@@ -289,7 +289,7 @@ class Server:
 
     def _tensor_map(self, message: Message) -> Reply:
         try:
-            return Reply(data=encode_tiled(message.data))
+            return Reply(data=encode_tiled(bytes(message.data)))
         except SimwarpError as error:
             self.report.note(str(error))
             raise RequestError(Error.InvalidValue) from None
