@@ -12,7 +12,6 @@ import json
 import os
 import random
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -48,7 +47,7 @@ def build(program: Path, wrapper: Path) -> tuple[Path | None, list[str], str]:
         log = _output(command, program, 300)
         line = _output(["make", "-s", "-n", "program=main", "run"], program, 20)
         found = re.search(r"^.*\./main\s*(.*)$", line, re.MULTILINE)
-        words = shlex.split(found[1]) if found else []
+        words = found[1].split() if found else []
         return (program / "main" if (program / "main").exists() else None), words, log
     sources = [*program.glob("*.cu"), *program.glob("*.cpp")]
     include = [f"-I{parent / 'Common'}" for parent in program.parents if (parent / "Common").is_dir()]

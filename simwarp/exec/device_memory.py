@@ -137,10 +137,9 @@ class DeviceMemory:
 
     def write(self, address: int, pitch: int, width: int, height: int, data: Data) -> None:
         """Copy rows of the host to the device."""
-        to, marks, allocation = self._rows("write", address, pitch, width, height)
+        to, marks, _ = self._rows("write", address, pitch, width, height)
         to[...] = np.frombuffer(data, np.uint8).reshape(height, width)
         marks[...] = 0xFF
-        allocation.settle()
 
     def read(self, address: int, pitch: int, width: int, height: int) -> bytes:
         """Rows of the device, for the host."""
@@ -153,16 +152,14 @@ class DeviceMemory:
             self.shared[from_allocation.base].mark_written()
         there, marks, allocation = self._rows("write", to, to_pitch, width, height)
         there[...], marks[...] = rows.copy(), known.copy()
-        allocation.complete = False
-        allocation.settle()
+        allocation.complete = False  # until the next launch looks again
 
     def fill(self, address: int, pitch: int, width: int, height: int, value: int, size: int) -> None:
         """Fill rows with a value of 1, 2 or 4 bytes."""
-        to, marks, allocation = self._rows("write", address, pitch, width, height)
-        pattern = np.frombuffer(value.to_bytes(4, "little")[:size], np.uint8)
-        to[...] = np.tile(pattern, width // size)
+        to, marks, _ = self._rows("write", address, pitch, width, height)
+        for i in range(size):
+            to[:, i::size] = value >> 8 * i & 0xFF
         marks[...] = 0xFF
-        allocation.settle()
 
     def host_access(self, address: int, writes: bool) -> MemoryFault:
         """The finding for an access of host code to device memory."""

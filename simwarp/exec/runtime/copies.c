@@ -28,18 +28,13 @@ static void copy_on_host(const struct copy *copy)
                 copy->to.width);
 }
 
-cudaError_t copy_rows(const struct copy *copy)
+static cudaError_t copy_at_once(const struct copy *copy)
 {
     struct rows to = copy->to, from = copy->from;
     from.width = to.width, from.height = to.height;
-    enum cudaMemcpyKind found = kind_by_address(copy);
-    if (to.width == 0 || to.height == 0)
-        return cudaSuccess;
-    if (to.data == NULL || from.data == NULL || !fits(copy->kind, found, copy))
-        return cudaErrorInvalidValue;
     uint64_t width = to.width, height = to.height;
     struct call call = {0};
-    switch (found) {
+    switch (kind_by_address(copy)) {
     case cudaMemcpyHostToDevice:
         call = (struct call){
             .request = ASK_WRITE, .arguments = {(uint64_t)to.data, to.pitch, width, height}, .sent = from};
@@ -57,6 +52,44 @@ cudaError_t copy_rows(const struct copy *copy)
         copy_on_host(copy);
         return cudaSuccess;
     }
+}
+
+enum { PIECE = 8 << 20 };
+
+/* One row between host and device in pieces, which are faster than a row that neither process has room at hand for. */
+static cudaError_t copy_in_pieces(struct copy copy)
+{
+    cudaError_t error = cudaSuccess;
+    for (size_t left = copy.to.width; left > 0 && error == cudaSuccess; left -= copy.to.width) {
+        copy.to.width = left < PIECE ? left : PIECE;
+        error = copy_at_once(&copy);
+        copy.to.data = (char *)copy.to.data + copy.to.width;
+        copy.from.data = (char *)copy.from.data + copy.to.width;
+    }
+    return error;
+}
+
+/* Whether the device's side lies in one allocation; if not, the whole copy is a finding. */
+static bool is_whole(const void *pointer, size_t width)
+{
+    void *start;
+    size_t size;
+    return kind_of(pointer, &start, &size) != 0 && (char *)pointer + width <= (char *)start + size;
+}
+
+cudaError_t copy_rows(const struct copy *copy)
+{
+    const struct rows *to = &copy->to, *from = &copy->from;
+    enum cudaMemcpyKind found = kind_by_address(copy);
+    if (to->width == 0 || to->height == 0)
+        return cudaSuccess;
+    if (to->data == NULL || from->data == NULL || !fits(copy->kind, found, copy))
+        return cudaErrorInvalidValue;
+    bool crosses = found == cudaMemcpyHostToDevice || found == cudaMemcpyDeviceToHost;
+    const void *device = found == cudaMemcpyHostToDevice ? to->data : from->data;
+    if (crosses && to->height == 1 && to->width > PIECE && is_whole(device, to->width))
+        return copy_in_pieces(*copy);
+    return copy_at_once(copy);
 }
 
 cudaError_t copy(

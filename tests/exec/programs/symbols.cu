@@ -55,6 +55,18 @@ int main()
     CUDA(cudaMemcpy3D(&copy));
     CHECK(cube[0][0][0] == 5 && cube[2][3][15] == 5);
     CHECK(cudaMemcpyToSymbol(factors, given, sizeof given, 4) == cudaErrorInvalidValue);
+
+    size_t large = (20 << 20) + 5;
+    char *bytes = (char *)malloc(large), *kept;
+    for (size_t i = 0; i < large; i++)
+        bytes[i] = i * 7;
+    CUDA(cudaMalloc(&kept, large));
+    CUDA(cudaMemcpy(kept, bytes, large, cudaMemcpyHostToDevice));
+    memset(bytes, 0, large);
+    CUDA(cudaMemcpy(bytes, kept, large, cudaMemcpyDeviceToHost));
+    for (size_t i = 0; i < large; i++)
+        CHECK(bytes[i] == (char)(i * 7));
+    free(bytes);
     puts("symbols: right");
     return 0;
 }
