@@ -43,12 +43,11 @@ def programs_in(folder: Path) -> Iterator[Path]:
 def build(program: Path, wrapper: Path) -> tuple[Path | None, list[str], str]:
     """Build a program in its folder: the binary, the arguments of its Makefile, and the compiler's output."""
     if (program / "Makefile").exists():
-        command = ["make", "-s", f"CC={wrapper}", "program=main", "main"]
-        log = _output(command, program, 300)
-        line = _output(["make", "-s", "-n", "program=main", "run"], program, 20)
-        found = re.search(r"^.*\./main\s*(.*)$", line, re.MULTILINE)
-        words = found[1].split() if found else []
-        return (program / "main" if (program / "main").exists() else None), words, log
+        log = _output(["make", "-s", f"CC={wrapper}"], program, 300)
+        line = _output(["make", "-s", "-n", f"CC={wrapper}", "run"], program, 20)
+        found = re.search(r"^[^\n#]*?\./([\w.-]+)([^\n]*)$", line, re.MULTILINE)
+        binary = program / (found[1] if found else "main")
+        return (binary if binary.is_file() else None), found[2].split() if found else [], log
     sources = [*program.glob("*.cu"), *program.glob("*.cpp")]
     include = [f"-I{parent / 'Common'}" for parent in program.parents if (parent / "Common").is_dir()]
     log = _output([str(wrapper), *include, "-o", "main", *(path.name for path in sources)], program, 300)
@@ -65,7 +64,11 @@ def measure(program: Path, wrapper: Path, seconds: float, largest: int) -> dict[
         needs = any(
             _HOST_LIBRARY.search(path.read_text(errors="replace")) for path in program.rglob("*.[ch]*")
         )
-        return row | {"result": "not built", "why": (lines or ["?"])[0][-160:], "library": needs}
+        return row | {
+            "result": "not built",
+            "why": (lines or log.strip().splitlines() or ["?"])[-1 if not lines else 0][-160:],
+            "library": needs,
+        }
     with tempfile.TemporaryDirectory() as folder:
         report, began = Path(folder) / "report.json", time.monotonic()
         command = [sys.executable, "-m", "simwarp", "exec", "--report", str(report), str(binary), *arguments]
