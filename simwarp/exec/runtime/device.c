@@ -120,7 +120,8 @@ static int attribute(enum cudaDeviceAttr wanted)
     case cudaDevAttrTexturePitchAlignment: return 32;
     case cudaDevAttrAsyncEngineCount: return 1;
     case cudaDevAttrClusterLaunch: return chip->blocks_per_cluster > 0;
-    case cudaDevAttrMaxPersistingL2CacheSize: return 0;
+    case cudaDevAttrMaxPersistingL2CacheSize: return 32 << 20; /* hints about it are taken, and change nothing */
+    case cudaDevAttrMaxAccessPolicyWindowSize: return 128 << 20;
     case cudaDevAttrCanMapHostMemory: case cudaDevAttrConcurrentKernels: case cudaDevAttrUnifiedAddressing:
     case cudaDevAttrStreamPrioritiesSupported: case cudaDevAttrGlobalL1CacheSupported:
     case cudaDevAttrLocalL1CacheSupported: case cudaDevAttrManagedMemory: case cudaDevAttrConcurrentManagedAccess:
@@ -132,7 +133,7 @@ static int attribute(enum cudaDeviceAttr wanted)
     case cudaDevAttrEccEnabled: case cudaDevAttrTccDriver: case cudaDevAttrPciBusId: case cudaDevAttrPciDeviceId:
     case cudaDevAttrPciDomainId: case cudaDevAttrIsMultiGpuBoard: case cudaDevAttrMultiGpuBoardGroupID:
     case cudaDevAttrPageableMemoryAccess: case cudaDevAttrPageableMemoryAccessUsesHostPageTables:
-    case cudaDevAttrDirectManagedMemAccessFromHost: case cudaDevAttrMaxAccessPolicyWindowSize:
+    case cudaDevAttrDirectManagedMemAccessFromHost:
     case cudaDevAttrGPUDirectRDMASupported: case cudaDevAttrIpcEventSupport: case cudaDevAttrSingleToDoublePrecisionPerfRatio:
         return 0;
     default:
@@ -182,6 +183,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *found, int device)
         .unifiedAddressing = 1,
         .memoryBusWidth = attribute(cudaDevAttrGlobalMemoryBusWidth),
         .l2CacheSize = attribute(cudaDevAttrL2CacheSize),
+        .persistingL2CacheMaxSize = attribute(cudaDevAttrMaxPersistingL2CacheSize),
+        .accessPolicyMaxWindowSize = attribute(cudaDevAttrMaxAccessPolicyWindowSize),
         .maxThreadsPerMultiProcessor = chip->warps * 32,
         .maxBlocksPerMultiProcessor = chip->blocks,
         .streamPrioritiesSupported = 1,
