@@ -229,6 +229,22 @@ def test_a_launch_that_the_chip_refuses_is_explained(program: Program) -> None:
     assert program.launch(kernel, x, 1, shared=50 << 10).error == SUCCESS
 
 
+def test_facts_of_a_kernel_and_its_occupancy_are_those_of_the_chip(program: Program) -> None:
+    kernel = program.kernel()
+    registers, shared, local, threads = program.ask(Request.ATTRIBUTES, kernel).values
+    assert 0 < registers < 16
+    assert (shared, local, threads) == (0, 0, 1024)
+    for block, dynamic, blocks in ((1024, 0, 2), (64, 0, 32), (64, 100 << 10, 2), (2048, 0, 0)):
+        assert program.ask(Request.OCCUPANCY, kernel, block, dynamic, 1).values[0] == blocks
+
+
+def test_limits_of_the_program_are_those_of_the_device(program: Program) -> None:
+    program.ask(Request.LIMIT, 0, 1 << 20)
+    program.ask(Request.LIMIT, 2, 1 << 25)
+    assert program.server.device.stack == 1 << 20
+    assert program.server.device.heap.limit == 1 << 25
+
+
 def test_code_that_the_device_cannot_run_is_explained(program: Program) -> None:
     assert program.ask(Request.LOAD, data=fatbin()).error == NO_IMAGE
     assert program.ask(Request.LOAD, data=b"not a fatbin, not at all").error == NO_IMAGE
