@@ -74,7 +74,8 @@ static void put_with(struct head *head, int descriptor)
 {
     char room[CMSG_SPACE(sizeof descriptor)] = {0};
     struct iovec bytes = {head, sizeof *head};
-    struct msghdr message = {.msg_iov = &bytes, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
+    struct msghdr message = {
+        .msg_iov = &bytes, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
     struct cmsghdr *control = CMSG_FIRSTHDR(&message);
     control->cmsg_level = SOL_SOCKET;
     control->cmsg_type = SCM_RIGHTS;
@@ -199,7 +200,8 @@ __attribute__((constructor)) static void connect_to_server(void)
     owner = getpid();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (!reserve_window()) {
-        fprintf(stderr, "simwarp exec: the addresses from %#llx on are in use in this process\n", DEVICE_WINDOW);
+        fprintf(stderr, "simwarp exec: the addresses from %#llx on are in use in this process\n",
+                DEVICE_WINDOW);
         _exit(125);
     }
     struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};

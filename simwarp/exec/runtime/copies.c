@@ -40,23 +40,23 @@ static cudaError_t copy_at_once(const struct copy *copy)
             .request = ASK_WRITE, .arguments = {(uint64_t)to.data, to.pitch, width, height}, .sent = from};
         return ask(&call);
     case cudaMemcpyDeviceToHost:
-        call = (struct call){
-            .request = ASK_READ, .arguments = {(uint64_t)from.data, from.pitch, width, height}, .received = to};
+        call = (struct call){.request = ASK_READ,
+                             .arguments = {(uint64_t)from.data, from.pitch, width, height},
+                             .received = to};
         return ask(&call);
     case cudaMemcpyDeviceToDevice:
         call = (struct call){
             .request = ASK_COPY,
             .arguments = {(uint64_t)to.data, to.pitch, (uint64_t)from.data, from.pitch, width, height}};
         return ask(&call);
-    default:
-        copy_on_host(copy);
-        return cudaSuccess;
+    default: copy_on_host(copy); return cudaSuccess;
     }
 }
 
 enum { PIECE = 8 << 20 };
 
-/* One row between host and device in pieces, which are faster than a row that neither process has room at hand for. */
+/* One row between host and device in pieces, which are faster than a row that neither process has room at
+ * hand for. */
 static cudaError_t copy_in_pieces(struct copy copy)
 {
     cudaError_t error = cudaSuccess;
@@ -92,9 +92,8 @@ cudaError_t copy_rows(const struct copy *copy)
     return copy_at_once(copy);
 }
 
-cudaError_t copy(
-    void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height,
-    enum cudaMemcpyKind kind, cudaStream_t stream)
+cudaError_t copy(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height,
+                 enum cudaMemcpyKind kind, cudaStream_t stream)
 {
     if (height > 1 && (width > to_pitch || width > from_pitch))
         return cudaErrorInvalidPitchValue;
@@ -107,8 +106,8 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t size, enum cudaMemcpyK
     FINISH(copy(to, size, from, size, size, 1, kind, NULL));
 }
 
-cudaError_t cudaMemcpyAsync(
-    void *to, const void *from, size_t size, enum cudaMemcpyKind kind, cudaStream_t stream)
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t size, enum cudaMemcpyKind kind,
+                            cudaStream_t stream)
 {
     FINISH(copy(to, size, from, size, size, 1, kind, stream));
 }
@@ -120,24 +119,22 @@ cudaError_t cudaMemcpyPeer(void *to, int device, const void *from, int other, si
     FINISH(copy(to, size, from, size, size, 1, cudaMemcpyDefault, NULL));
 }
 
-cudaError_t cudaMemcpyPeerAsync(
-    void *to, int device, const void *from, int other, size_t size, cudaStream_t stream)
+cudaError_t cudaMemcpyPeerAsync(void *to, int device, const void *from, int other, size_t size,
+                                cudaStream_t stream)
 {
     if (device != 0 || other != 0)
         FINISH(cudaErrorInvalidDevice);
     FINISH(copy(to, size, from, size, size, 1, cudaMemcpyDefault, stream));
 }
 
-cudaError_t cudaMemcpy2D(
-    void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height,
-    enum cudaMemcpyKind kind)
+cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+                         size_t height, enum cudaMemcpyKind kind)
 {
     FINISH(copy(to, to_pitch, from, from_pitch, width, height, kind, NULL));
 }
 
-cudaError_t cudaMemcpy2DAsync(
-    void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height,
-    enum cudaMemcpyKind kind, cudaStream_t stream)
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+                              size_t height, enum cudaMemcpyKind kind, cudaStream_t stream)
 {
     FINISH(copy(to, to_pitch, from, from_pitch, width, height, kind, stream));
 }
@@ -180,8 +177,7 @@ cudaError_t fill_rows(const struct fill *fill)
     return ask(&call);
 }
 
-static cudaError_t fill(
-    void *to, size_t pitch, int value, size_t width, size_t height, cudaStream_t stream)
+static cudaError_t fill(void *to, size_t pitch, int value, size_t width, size_t height, cudaStream_t stream)
 {
     struct fill one = {{to, pitch, width, height}, (uint8_t)value, 1};
     return submit(stream, (struct work){.kind = WORK_FILL, .fill = one});
@@ -202,17 +198,19 @@ cudaError_t cudaMemset2D(void *to, size_t pitch, int value, size_t width, size_t
     FINISH(fill(to, pitch, value, width, height, NULL));
 }
 
-cudaError_t cudaMemset2DAsync(
-    void *to, size_t pitch, int value, size_t width, size_t height, cudaStream_t stream)
+cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t height,
+                              cudaStream_t stream)
 {
     FINISH(fill(to, pitch, value, width, height, stream));
 }
 
-static cudaError_t fill_box(struct cudaPitchedPtr to, int value, struct cudaExtent extent, cudaStream_t stream)
+static cudaError_t fill_box(struct cudaPitchedPtr to, int value, struct cudaExtent extent,
+                            cudaStream_t stream)
 {
     cudaError_t error = cudaSuccess;
     for (size_t z = 0; z < extent.depth && error == cudaSuccess; z++)
-        error = fill((char *)to.ptr + z * to.ysize * to.pitch, to.pitch, value, extent.width, extent.height, stream);
+        error = fill((char *)to.ptr + z * to.ysize * to.pitch, to.pitch, value, extent.width, extent.height,
+                     stream);
     return error;
 }
 
@@ -221,8 +219,8 @@ cudaError_t cudaMemset3D(struct cudaPitchedPtr to, int value, struct cudaExtent 
     FINISH(fill_box(to, value, extent, NULL));
 }
 
-cudaError_t cudaMemset3DAsync(
-    struct cudaPitchedPtr to, int value, struct cudaExtent extent, cudaStream_t stream)
+cudaError_t cudaMemset3DAsync(struct cudaPitchedPtr to, int value, struct cudaExtent extent,
+                              cudaStream_t stream)
 {
     FINISH(fill_box(to, value, extent, stream));
 }

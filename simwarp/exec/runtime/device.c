@@ -94,10 +94,12 @@ static int attribute(enum cudaDeviceAttr wanted)
     const struct facts *chip = facts();
     switch (wanted) {
     case cudaDevAttrMaxThreadsPerBlock: return chip->threads_per_block;
-    case cudaDevAttrMaxBlockDimX: case cudaDevAttrMaxBlockDimY: return 1024;
+    case cudaDevAttrMaxBlockDimX:
+    case cudaDevAttrMaxBlockDimY: return 1024;
     case cudaDevAttrMaxBlockDimZ: return 64;
     case cudaDevAttrMaxGridDimX: return 0x7fffffff;
-    case cudaDevAttrMaxGridDimY: case cudaDevAttrMaxGridDimZ: return 65535;
+    case cudaDevAttrMaxGridDimY:
+    case cudaDevAttrMaxGridDimZ: return 65535;
     case cudaDevAttrMaxSharedMemoryPerBlock: return 48 << 10;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin: return chip->shared_per_block;
     case cudaDevAttrMaxSharedMemoryPerMultiprocessor: return chip->shared_per_multiprocessor;
@@ -116,28 +118,45 @@ static int attribute(enum cudaDeviceAttr wanted)
     case cudaDevAttrMaxBlocksPerMultiprocessor: return chip->blocks;
     case cudaDevAttrComputeCapabilityMajor: return chip->major;
     case cudaDevAttrComputeCapabilityMinor: return chip->minor;
-    case cudaDevAttrTextureAlignment: case cudaDevAttrSurfaceAlignment: return 512;
+    case cudaDevAttrTextureAlignment:
+    case cudaDevAttrSurfaceAlignment: return 512;
     case cudaDevAttrTexturePitchAlignment: return 32;
     case cudaDevAttrAsyncEngineCount: return 1;
     case cudaDevAttrClusterLaunch: return chip->blocks_per_cluster > 0;
-    case cudaDevAttrMaxPersistingL2CacheSize: return 32 << 20; /* hints about it are taken, and change nothing */
+    case cudaDevAttrMaxPersistingL2CacheSize:
+        return 32 << 20; /* hints about it are taken, and change nothing */
     case cudaDevAttrMaxAccessPolicyWindowSize: return 128 << 20;
-    case cudaDevAttrCanMapHostMemory: case cudaDevAttrConcurrentKernels: case cudaDevAttrUnifiedAddressing:
-    case cudaDevAttrStreamPrioritiesSupported: case cudaDevAttrGlobalL1CacheSupported:
-    case cudaDevAttrLocalL1CacheSupported: case cudaDevAttrManagedMemory: case cudaDevAttrConcurrentManagedAccess:
-    case cudaDevAttrComputePreemptionSupported: case cudaDevAttrCanUseHostPointerForRegisteredMem:
-    case cudaDevAttrCooperativeLaunch: case cudaDevAttrHostRegisterSupported:
-    case cudaDevAttrMemoryPoolsSupported: case cudaDevAttrHostNativeAtomicSupported:
-        return 1;
-    case cudaDevAttrIntegrated: case cudaDevAttrComputeMode: case cudaDevAttrKernelExecTimeout:
-    case cudaDevAttrEccEnabled: case cudaDevAttrTccDriver: case cudaDevAttrPciBusId: case cudaDevAttrPciDeviceId:
-    case cudaDevAttrPciDomainId: case cudaDevAttrIsMultiGpuBoard: case cudaDevAttrMultiGpuBoardGroupID:
-    case cudaDevAttrPageableMemoryAccess: case cudaDevAttrPageableMemoryAccessUsesHostPageTables:
+    case cudaDevAttrCanMapHostMemory:
+    case cudaDevAttrConcurrentKernels:
+    case cudaDevAttrUnifiedAddressing:
+    case cudaDevAttrStreamPrioritiesSupported:
+    case cudaDevAttrGlobalL1CacheSupported:
+    case cudaDevAttrLocalL1CacheSupported:
+    case cudaDevAttrManagedMemory:
+    case cudaDevAttrConcurrentManagedAccess:
+    case cudaDevAttrComputePreemptionSupported:
+    case cudaDevAttrCanUseHostPointerForRegisteredMem:
+    case cudaDevAttrCooperativeLaunch:
+    case cudaDevAttrHostRegisterSupported:
+    case cudaDevAttrMemoryPoolsSupported:
+    case cudaDevAttrHostNativeAtomicSupported: return 1;
+    case cudaDevAttrIntegrated:
+    case cudaDevAttrComputeMode:
+    case cudaDevAttrKernelExecTimeout:
+    case cudaDevAttrEccEnabled:
+    case cudaDevAttrTccDriver:
+    case cudaDevAttrPciBusId:
+    case cudaDevAttrPciDeviceId:
+    case cudaDevAttrPciDomainId:
+    case cudaDevAttrIsMultiGpuBoard:
+    case cudaDevAttrMultiGpuBoardGroupID:
+    case cudaDevAttrPageableMemoryAccess:
+    case cudaDevAttrPageableMemoryAccessUsesHostPageTables:
     case cudaDevAttrDirectManagedMemAccessFromHost:
-    case cudaDevAttrGPUDirectRDMASupported: case cudaDevAttrIpcEventSupport: case cudaDevAttrSingleToDoublePrecisionPerfRatio:
-        return 0;
-    default:
-        return -1;
+    case cudaDevAttrGPUDirectRDMASupported:
+    case cudaDevAttrIpcEventSupport:
+    case cudaDevAttrSingleToDoublePrecisionPerfRatio: return 0;
+    default: return -1;
     }
 }
 
@@ -308,7 +327,8 @@ cudaError_t cudaProfilerStop(void)
     FINISH(cudaSuccess);
 }
 
-struct cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w, enum cudaChannelFormatKind kind)
+struct cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w,
+                                                   enum cudaChannelFormatKind kind)
 {
     return (struct cudaChannelFormatDesc){x, y, z, w, kind};
 }

@@ -10,9 +10,9 @@ struct tiled {
 };
 
 /* With the signature of the driver; the enumerations are ints there. */
-static int encode_tiled(
-    void *map, int type, uint32_t rank, void *address, const uint64_t *shape, const uint64_t *strides,
-    const uint32_t *box, const uint32_t *steps, int interleave, int swizzle, int promotion, int fill)
+static int encode_tiled(void *map, int type, uint32_t rank, void *address, const uint64_t *shape,
+                        const uint64_t *strides, const uint32_t *box, const uint32_t *steps, int interleave,
+                        int swizzle, int promotion, int fill)
 {
     struct tiled given = {.address = (uint64_t)address,
                           .type = (uint32_t)type,
@@ -52,16 +52,16 @@ static cudaError_t find(const char *name, void **found, enum cudaDriverEntryPoin
     return *found != NULL || result != NULL ? cudaSuccess : cudaErrorSymbolNotFound;
 }
 
-cudaError_t cudaGetDriverEntryPoint(
-    const char *name, void **found, unsigned long long flags, enum cudaDriverEntryPointQueryResult *result)
+cudaError_t cudaGetDriverEntryPoint(const char *name, void **found, unsigned long long flags,
+                                    enum cudaDriverEntryPointQueryResult *result)
 {
     (void)flags;
     FINISH(find(name, found, result));
 }
 
-cudaError_t cudaGetDriverEntryPointByVersion(
-    const char *name, void **found, unsigned version, unsigned long long flags,
-    enum cudaDriverEntryPointQueryResult *result)
+cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **found, unsigned version,
+                                             unsigned long long flags,
+                                             enum cudaDriverEntryPointQueryResult *result)
 {
     (void)version, (void)flags;
     FINISH(find(name, found, result));

@@ -24,10 +24,8 @@ static bool lasts(cudaError_t error)
     case cudaErrorMisalignedAddress:
     case cudaErrorInvalidAddressSpace:
     case cudaErrorInvalidPc:
-    case cudaErrorLaunchFailure:
-        return true;
-    default:
-        return false;
+    case cudaErrorLaunchFailure: return true;
+    default: return false;
     }
 }
 

@@ -88,16 +88,16 @@ static cudaError_t replace(cudaGraphExec_t exec, cudaGraphNode_t node, struct wo
     return cudaErrorInvalidValue;
 }
 
-cudaError_t cudaGraphExecKernelNodeSetParams(
-    cudaGraphExec_t exec, cudaGraphNode_t node, const struct cudaKernelNodeParams *given)
+cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t exec, cudaGraphNode_t node,
+                                             const struct cudaKernelNodeParams *given)
 {
     struct work work;
     cudaError_t error = node_launch(given, &work);
     FINISH(error == cudaSuccess ? replace(exec, node, work) : error);
 }
 
-cudaError_t cudaGraphExecMemcpyNodeSetParams1D(
-    cudaGraphExec_t exec, cudaGraphNode_t node, void *to, const void *from, size_t size, enum cudaMemcpyKind kind)
+cudaError_t cudaGraphExecMemcpyNodeSetParams1D(cudaGraphExec_t exec, cudaGraphNode_t node, void *to,
+                                               const void *from, size_t size, enum cudaMemcpyKind kind)
 {
     FINISH(replace(exec, node, node_copy(to, from, size, kind)));
 }
@@ -112,8 +112,8 @@ cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph, cudaGra
     if (alike)
         *exec = *fresh;
     if (info != NULL)
-        *info = (cudaGraphExecUpdateResultInfo){
-            .result = alike ? cudaGraphExecUpdateSuccess : cudaGraphExecUpdateErrorTopologyChanged};
+        *info = (cudaGraphExecUpdateResultInfo){.result = alike ? cudaGraphExecUpdateSuccess
+                                                                : cudaGraphExecUpdateErrorTopologyChanged};
     FINISH(alike ? cudaSuccess : cudaErrorGraphExecUpdateFailure);
 }
 

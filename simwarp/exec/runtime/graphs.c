@@ -26,8 +26,8 @@ static void depend(cudaGraph_t graph, cudaGraphNode_t from, cudaGraphNode_t to)
     graph->edges[graph->edge_count++] = (struct edge){from, to};
 }
 
-static cudaError_t add_node(
-    cudaGraphNode_t *made, cudaGraph_t graph, const cudaGraphNode_t *dependencies, size_t count, struct work work)
+static cudaError_t add_node(cudaGraphNode_t *made, cudaGraph_t graph, const cudaGraphNode_t *dependencies,
+                            size_t count, struct work work)
 {
     cudaGraphNode_t node = add_to_graph(graph, work);
     for (size_t i = 0; i < count; i++)
@@ -56,26 +56,26 @@ struct work node_copy(void *to, const void *from, size_t size, enum cudaMemcpyKi
     return (struct work){.kind = WORK_COPY, .copy = {block_of(to, size), block_of(from, size), kind}};
 }
 
-cudaError_t cudaGraphAddKernelNode(
-    cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *dependencies, size_t count,
-    const struct cudaKernelNodeParams *given)
+cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t *node, cudaGraph_t graph,
+                                   const cudaGraphNode_t *dependencies, size_t count,
+                                   const struct cudaKernelNodeParams *given)
 {
     struct work work;
     cudaError_t error = node_launch(given, &work);
     FINISH(error == cudaSuccess ? add_node(node, graph, dependencies, count, work) : error);
 }
 
-cudaError_t cudaGraphAddMemcpyNode1D(
-    cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *dependencies, size_t count, void *to,
-    const void *from, size_t size, enum cudaMemcpyKind kind)
+cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t *node, cudaGraph_t graph,
+                                     const cudaGraphNode_t *dependencies, size_t count, void *to,
+                                     const void *from, size_t size, enum cudaMemcpyKind kind)
 {
     FINISH(add_node(node, graph, dependencies, count, node_copy(to, from, size, kind)));
 }
 
 /* A box of pitched memory that is one slice. */
-cudaError_t cudaGraphAddMemcpyNode(
-    cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *dependencies, size_t count,
-    const struct cudaMemcpy3DParms *box)
+cudaError_t cudaGraphAddMemcpyNode(cudaGraphNode_t *node, cudaGraph_t graph,
+                                   const cudaGraphNode_t *dependencies, size_t count,
+                                   const struct cudaMemcpy3DParms *box)
 {
     if (box->srcArray != NULL || box->dstArray != NULL || box->extent.depth > 1)
         FINISH(cudaErrorNotSupported);
@@ -88,36 +88,35 @@ cudaError_t cudaGraphAddMemcpyNode(
     FINISH(add_node(node, graph, dependencies, count, (struct work){.kind = WORK_COPY, .copy = copy}));
 }
 
-cudaError_t cudaGraphAddMemsetNode(
-    cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *dependencies, size_t count,
-    const struct cudaMemsetParams *given)
+cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t *node, cudaGraph_t graph,
+                                   const cudaGraphNode_t *dependencies, size_t count,
+                                   const struct cudaMemsetParams *given)
 {
     FINISH(add_node(node, graph, dependencies, count, fill_of(given)));
 }
 
-cudaError_t cudaGraphAddHostNode(
-    cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *dependencies, size_t count,
-    const struct cudaHostNodeParams *given)
+cudaError_t cudaGraphAddHostNode(cudaGraphNode_t *node, cudaGraph_t graph,
+                                 const cudaGraphNode_t *dependencies, size_t count,
+                                 const struct cudaHostNodeParams *given)
 {
     struct work work = {.kind = WORK_HOST, .host = given->fn, .host_data = given->userData};
     FINISH(add_node(node, graph, dependencies, count, work));
 }
 
-cudaError_t cudaGraphAddEmptyNode(
-    cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *dependencies, size_t count)
+cudaError_t cudaGraphAddEmptyNode(cudaGraphNode_t *node, cudaGraph_t graph,
+                                  const cudaGraphNode_t *dependencies, size_t count)
 {
     FINISH(add_node(node, graph, dependencies, count, (struct work){.kind = WORK_NOTHING}));
 }
 
-cudaError_t cudaGraphAddChildGraphNode(
-    cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *dependencies, size_t count, cudaGraph_t child)
+cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t *node, cudaGraph_t graph,
+                                       const cudaGraphNode_t *dependencies, size_t count, cudaGraph_t child)
 {
     FINISH(add_node(node, graph, dependencies, count, (struct work){.kind = WORK_GRAPH, .graph = child}));
 }
 
-cudaError_t cudaGraphAddDependencies(
-    cudaGraph_t graph, const cudaGraphNode_t *from, const cudaGraphNode_t *to, const cudaGraphEdgeData *data,
-    size_t count)
+cudaError_t cudaGraphAddDependencies(cudaGraph_t graph, const cudaGraphNode_t *from,
+                                     const cudaGraphNode_t *to, const cudaGraphEdgeData *data, size_t count)
 {
     (void)data;
     for (size_t i = 0; i < count; i++)

@@ -52,7 +52,8 @@ cudaError_t launch_work(const void *stub, struct launch launch, void **arguments
     return cudaSuccess;
 }
 
-static cudaError_t launch_kernel(const void *stub, struct launch launch, void **arguments, cudaStream_t stream)
+static cudaError_t launch_kernel(const void *stub, struct launch launch, void **arguments,
+                                 cudaStream_t stream)
 {
     struct work work;
     launch.stream = (uint64_t)stream;
@@ -68,26 +69,26 @@ static struct launch launch_of(dim3 grid, dim3 block, size_t shared, unsigned fl
                            .flags = flags};
 }
 
-cudaError_t cudaLaunchKernel(
-    const void *stub, dim3 grid, dim3 block, void **arguments, size_t shared, cudaStream_t stream)
+cudaError_t cudaLaunchKernel(const void *stub, dim3 grid, dim3 block, void **arguments, size_t shared,
+                             cudaStream_t stream)
 {
     FINISH(launch_kernel(stub, launch_of(grid, block, shared, 0), arguments, stream));
 }
 
-cudaError_t __cudaLaunchKernel(
-    cudaKernel_t kernel, dim3 grid, dim3 block, void **arguments, size_t shared, cudaStream_t stream)
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void **arguments, size_t shared,
+                               cudaStream_t stream)
 {
     return cudaLaunchKernel(kernel, grid, block, arguments, shared, stream);
 }
 
-cudaError_t __cudaLaunchKernel_ptsz(
-    cudaKernel_t kernel, dim3 grid, dim3 block, void **arguments, size_t shared, cudaStream_t stream)
+cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3 grid, dim3 block, void **arguments,
+                                    size_t shared, cudaStream_t stream)
 {
     return cudaLaunchKernel(kernel, grid, block, arguments, shared, stream);
 }
 
-cudaError_t cudaLaunchCooperativeKernel(
-    const void *stub, dim3 grid, dim3 block, void **arguments, size_t shared, cudaStream_t stream)
+cudaError_t cudaLaunchCooperativeKernel(const void *stub, dim3 grid, dim3 block, void **arguments,
+                                        size_t shared, cudaStream_t stream)
 {
     FINISH(launch_kernel(stub, launch_of(grid, block, shared, LAUNCH_COOPERATIVE), arguments, stream));
 }
@@ -106,8 +107,7 @@ static void add_attribute(struct launch *launch, const cudaLaunchAttribute *one)
     case cudaLaunchAttributeProgrammaticStreamSerialization:
         launch->flags |= one->val.programmaticStreamSerializationAllowed ? LAUNCH_DEPENDENT : 0;
         break;
-    default: /* priorities and the like change no result */
-        break;
+    default: /* priorities and the like change no result */ break;
     }
 }
 
@@ -199,7 +199,8 @@ cudaError_t cudaFuncSetSharedMemConfig(const void *stub, enum cudaSharedMemConfi
 
 /* ---- occupancy ---- */
 
-static cudaError_t blocks_of(const void *stub, uint64_t threads, uint64_t shared, uint64_t cluster, int *blocks)
+static cudaError_t blocks_of(const void *stub, uint64_t threads, uint64_t shared, uint64_t cluster,
+                             int *blocks)
 {
     struct function *function;
     cudaError_t error = function_of(stub, &function);
@@ -211,20 +212,21 @@ static cudaError_t blocks_of(const void *stub, uint64_t threads, uint64_t shared
     return error;
 }
 
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-    int *blocks, const void *stub, int threads, size_t shared)
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *stub, int threads,
+                                                          size_t shared)
 {
     FINISH(blocks_of(stub, (uint64_t)threads, shared, 1, blocks));
 }
 
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
-    int *blocks, const void *stub, int threads, size_t shared, unsigned flags)
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, const void *stub, int threads,
+                                                                   size_t shared, unsigned flags)
 {
     (void)flags;
     FINISH(blocks_of(stub, (uint64_t)threads, shared, 1, blocks));
 }
 
-cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, const void *stub, int blocks, int threads)
+cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, const void *stub, int blocks,
+                                                      int threads)
 {
     struct function *function;
     cudaError_t error = function_of(stub, &function);
@@ -254,7 +256,8 @@ cudaError_t cudaOccupancyMaxActiveClusters(int *clusters, const void *stub, cons
     FINISH(error);
 }
 
-cudaError_t cudaOccupancyMaxPotentialClusterSize(int *size, const void *stub, const cudaLaunchConfig_t *config)
+cudaError_t cudaOccupancyMaxPotentialClusterSize(int *size, const void *stub,
+                                                 const cudaLaunchConfig_t *config)
 {
     struct function *function;
     (void)config;

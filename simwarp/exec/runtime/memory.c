@@ -203,7 +203,8 @@ static void take_back(const void *pointer)
         if (one->registered)
             give_back(one);
         else
-            mmap(one->start, one->size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+            mmap(one->start, one->size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+                 -1, 0);
         *at = one->next;
         free(one);
         break;
@@ -292,15 +293,15 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *found, const 
     FINISH(cudaSuccess);
 }
 
-cudaError_t cudaMemPrefetchAsync(
-    const void *pointer, size_t size, struct cudaMemLocation location, unsigned flags, cudaStream_t stream)
+cudaError_t cudaMemPrefetchAsync(const void *pointer, size_t size, struct cudaMemLocation location,
+                                 unsigned flags, cudaStream_t stream)
 {
     (void)pointer, (void)size, (void)location, (void)flags, (void)stream;
     FINISH(cudaSuccess);
 }
 
-cudaError_t cudaMemAdvise(
-    const void *pointer, size_t size, enum cudaMemoryAdvise advice, struct cudaMemLocation location)
+cudaError_t cudaMemAdvise(const void *pointer, size_t size, enum cudaMemoryAdvise advice,
+                          struct cudaMemLocation location)
 {
     (void)pointer, (void)size, (void)advice, (void)location;
     FINISH(cudaSuccess);

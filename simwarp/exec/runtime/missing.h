@@ -3,8 +3,8 @@
 #include <string.h>
 
 int simwarp_missing(const char *name);
-#define MISSING(name)                 \
-    int name(void)                    \
-    {                                 \
-        return simwarp_missing(#name); \
+#define MISSING(name)                                                                                        \
+    int name(void)                                                                                           \
+    {                                                                                                        \
+        return simwarp_missing(#name);                                                                       \
     }

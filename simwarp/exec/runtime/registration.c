@@ -1,4 +1,5 @@
-/* What the program registers before main: fatbins, kernels, variables; and access to variables by their symbols. */
+/* What the program registers before main: fatbins, kernels, variables; and access to variables by their
+ * symbols. */
 #include "simwarp.h"
 
 #include <pthread.h>
@@ -50,13 +51,13 @@ void __cudaUnregisterFatBinary(void **module)
     (void)module; /* the program ends */
 }
 
-void __cudaRegisterFunction(
-    void **module, const char *stub, char *device_stub, const char *name, int limit, uint3 *thread, uint3 *block,
-    dim3 *block_size, dim3 *grid_size, int *warp)
+void __cudaRegisterFunction(void **module, const char *stub, char *device_stub, const char *name, int limit,
+                            uint3 *thread, uint3 *block, dim3 *block_size, dim3 *grid_size, int *warp)
 {
     (void)device_stub, (void)limit, (void)thread, (void)block, (void)block_size, (void)grid_size, (void)warp;
     struct function *function = zeroed(sizeof *function);
-    *function = (struct function){.stub = stub, .name = name, .module = (struct module *)module, .next = functions};
+    *function =
+        (struct function){.stub = stub, .name = name, .module = (struct module *)module, .next = functions};
     functions = function;
 }
 
@@ -67,15 +68,15 @@ static void add_variable(void **module, const void *host, const char *name, size
     variables = variable;
 }
 
-void __cudaRegisterVar(
-    void **module, char *host, char *device, const char *name, int external, size_t size, int constant, int global)
+void __cudaRegisterVar(void **module, char *host, char *device, const char *name, int external, size_t size,
+                       int constant, int global)
 {
     (void)device, (void)external, (void)constant, (void)global;
     add_variable(module, host, name, size, NULL);
 }
 
-void __cudaRegisterManagedVar(
-    void **module, void **host, char *device, const char *name, int external, size_t size, int constant, int global)
+void __cudaRegisterManagedVar(void **module, void **host, char *device, const char *name, int external,
+                              size_t size, int constant, int global)
 {
     (void)device, (void)external, (void)constant, (void)global;
     add_variable(module, host, name, size, host);
@@ -179,9 +180,8 @@ cudaError_t cudaGetSymbolSize(size_t *size, const void *symbol)
     FINISH(error);
 }
 
-static cudaError_t copy_symbol(
-    const void *symbol, void *memory, size_t size, size_t offset, enum cudaMemcpyKind kind, bool to_symbol,
-    cudaStream_t stream)
+static cudaError_t copy_symbol(const void *symbol, void *memory, size_t size, size_t offset,
+                               enum cudaMemcpyKind kind, bool to_symbol, cudaStream_t stream)
 {
     struct variable *variable;
     cudaError_t error = variable_of(symbol, &variable);
@@ -194,26 +194,26 @@ static cudaError_t copy_symbol(
                      : copy(memory, size, place, size, size, 1, kind, stream);
 }
 
-cudaError_t cudaMemcpyToSymbol(
-    const void *symbol, const void *from, size_t size, size_t offset, enum cudaMemcpyKind kind)
+cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *from, size_t size, size_t offset,
+                               enum cudaMemcpyKind kind)
 {
     FINISH(copy_symbol(symbol, (void *)from, size, offset, kind, true, NULL));
 }
 
-cudaError_t cudaMemcpyToSymbolAsync(
-    const void *symbol, const void *from, size_t size, size_t offset, enum cudaMemcpyKind kind, cudaStream_t stream)
+cudaError_t cudaMemcpyToSymbolAsync(const void *symbol, const void *from, size_t size, size_t offset,
+                                    enum cudaMemcpyKind kind, cudaStream_t stream)
 {
     FINISH(copy_symbol(symbol, (void *)from, size, offset, kind, true, stream));
 }
 
-cudaError_t cudaMemcpyFromSymbol(
-    void *to, const void *symbol, size_t size, size_t offset, enum cudaMemcpyKind kind)
+cudaError_t cudaMemcpyFromSymbol(void *to, const void *symbol, size_t size, size_t offset,
+                                 enum cudaMemcpyKind kind)
 {
     FINISH(copy_symbol(symbol, to, size, offset, kind, false, NULL));
 }
 
-cudaError_t cudaMemcpyFromSymbolAsync(
-    void *to, const void *symbol, size_t size, size_t offset, enum cudaMemcpyKind kind, cudaStream_t stream)
+cudaError_t cudaMemcpyFromSymbolAsync(void *to, const void *symbol, size_t size, size_t offset,
+                                      enum cudaMemcpyKind kind, cudaStream_t stream)
 {
     FINISH(copy_symbol(symbol, to, size, offset, kind, false, stream));
 }

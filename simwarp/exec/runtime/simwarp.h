@@ -1,7 +1,7 @@
 /* The simulator's CUDA runtime: what its source files share.
  *
- * The runtime keeps what only the program's process knows (stub addresses, streams, the last error) and asks the
- * server, over a socket, for everything that concerns the device.
+ * The runtime keeps what only the program's process knows (stub addresses, streams, the last error) and asks
+ * the server, over a socket, for everything that concerns the device.
  */
 #ifndef SIMWARP_H
 #define SIMWARP_H
@@ -34,8 +34,10 @@ struct call {
 };
 
 struct facts {
-    int32_t major, minor, multiprocessors, clock_khz, shared_per_block, shared_per_multiprocessor, shared_reserved;
-    int32_t threads_per_block, warps, blocks, registers_per_block, registers_per_multiprocessor, blocks_per_cluster;
+    int32_t major, minor, multiprocessors, clock_khz, shared_per_block, shared_per_multiprocessor,
+        shared_reserved;
+    int32_t threads_per_block, warps, blocks, registers_per_block, registers_per_multiprocessor,
+        blocks_per_cluster;
     int32_t constants;
     uint64_t memory;
     char name[64];
@@ -69,7 +71,8 @@ struct launch {
 enum { LAUNCH_COOPERATIVE = 1, LAUNCH_DEPENDENT = 2 };
 
 struct copy {
-    struct rows to, from; /* of either side the data and the pitch count; width and height are those of `to` */
+    struct rows to,
+        from; /* of either side the data and the pitch count; width and height are those of `to` */
     enum cudaMemcpyKind kind;
 };
 
@@ -114,7 +117,7 @@ static inline bool is_own(cudaStream_t stream)
 /* A fatbin of the program, or several that are linked with one another. */
 struct module {
     const void **fatbins; /* the last is followed by NULL */
-    uint64_t number; /* at the server, which counts from 1; 0 until it is loaded */
+    uint64_t number;      /* at the server, which counts from 1; 0 until it is loaded */
 };
 
 struct function {
@@ -137,16 +140,16 @@ static inline bool on_device(const void *pointer)
     return at - DEVICE_WINDOW < DEVICE_WINDOW_SIZE || at - CONSTANT_WINDOW < CONSTANT_WINDOW_SIZE;
 }
 
-/* The kind of the memory at an address, 0 if the server does not know it; start and size of its allocation. */
+/* The kind of the memory at an address, 0 if the server does not know it; start and size of its allocation.
+ */
 enum kind kind_of(const void *pointer, void **start, size_t *size);
 cudaError_t share_pages(size_t size, enum kind kind, void **pointer);
 cudaError_t share_variable(uint64_t module, const char *name, size_t size, void **pointer);
 
 /* ---- copies.c ---- */
 
-cudaError_t copy(
-    void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height,
-    enum cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t copy(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height,
+                 enum cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t copy_rows(const struct copy *copy);
 cudaError_t fill_rows(const struct fill *fill);
 

@@ -127,7 +127,8 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void 
     FINISH(submit(stream, (struct work){.kind = WORK_HOST, .host = function, .host_data = data}));
 }
 
-cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t function, void *data, unsigned flags)
+cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t function, void *data,
+                                  unsigned flags)
 {
     (void)flags;
     function(stream, cudaSuccess, data);

@@ -16,24 +16,17 @@ cudaError_t perform(const struct work *work)
     if (device_error() != cudaSuccess)
         return device_error(); /* after a fault nothing more is done */
     switch (work->kind) {
-    case WORK_LAUNCH:
-        call.sent = block_of(work->launch, work->launch_size);
-        return ask(&call);
-    case WORK_COPY:
-        return copy_rows(&work->copy);
-    case WORK_FILL:
-        return fill_rows(&work->fill);
-    case WORK_HOST:
-        work->host(work->host_data);
-        return cudaSuccess;
-    case WORK_GRAPH:
-        return run_graph(work->graph);
-    default:
-        return cudaSuccess;
+    case WORK_LAUNCH: call.sent = block_of(work->launch, work->launch_size); return ask(&call);
+    case WORK_COPY: return copy_rows(&work->copy);
+    case WORK_FILL: return fill_rows(&work->fill);
+    case WORK_HOST: work->host(work->host_data); return cudaSuccess;
+    case WORK_GRAPH: return run_graph(work->graph);
+    default: return cudaSuccess;
     }
 }
 
-/* Does the work, or adds it to the graph that records the stream. The order of issue keeps all dependencies. */
+/* Does the work, or adds it to the graph that records the stream. The order of issue keeps all dependencies.
+ */
 cudaError_t submit(cudaStream_t stream, struct work work)
 {
     if (is_own(stream) && stream->capture != NULL) {

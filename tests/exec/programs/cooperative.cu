@@ -28,7 +28,8 @@ int main()
     CUDA(cudaMemcpy(host, x, sizeof host, cudaMemcpyDeviceToHost));
     for (int i = 0; i < n; i++)
         CHECK(host[(i + rounds) % n] == i);
-    cudaError_t error = cudaLaunchCooperativeKernel((void *)rotate, dim3(1 << 20), dim3(64), arguments, 0, nullptr);
+    cudaError_t error =
+        cudaLaunchCooperativeKernel((void *)rotate, dim3(1 << 20), dim3(64), arguments, 0, nullptr);
     CHECK(error == cudaErrorCooperativeLaunchTooLarge);
     puts("cooperative: right");
     return 0;

@@ -4,7 +4,10 @@
 
 __constant__ int factors[4];
 __device__ int totals[4];
-namespace inner { static __device__ int one = 7; }
+namespace inner
+{
+static __device__ int one = 7;
+}
 
 __global__ void multiply(const char *rows, size_t pitch, int width, int height)
 {

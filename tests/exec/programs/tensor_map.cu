@@ -37,14 +37,16 @@ int main()
     CUDA(cudaMemcpy(x, host, sizeof host, cudaMemcpyHostToDevice));
     decltype(&cuTensorMapEncodeTiled) encode;
     cudaDriverEntryPointQueryResult result;
-    CUDA(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", (void **)&encode, 12000, cudaEnableDefault, &result));
+    CUDA(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", (void **)&encode, 12000,
+                                          cudaEnableDefault, &result));
     CHECK(result == cudaDriverEntryPointSuccess);
     CUtensorMap map;
     cuuint64_t shape[2] = {32, 16}, strides[1] = {32 * sizeof(int)};
     cuuint32_t box[2] = {8, 4}, steps[2] = {1, 1};
     auto make = [&](int swizzle) {
-        return encode(&map, CU_TENSOR_MAP_DATA_TYPE_INT32, 2, x, shape, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                      (CUtensorMapSwizzle)swizzle, CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+        return encode(&map, CU_TENSOR_MAP_DATA_TYPE_INT32, 2, x, shape, strides, box, steps,
+                      CU_TENSOR_MAP_INTERLEAVE_NONE, (CUtensorMapSwizzle)swizzle,
+                      CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     };
     CHECK(make(9) == CUDA_ERROR_INVALID_VALUE && make(CU_TENSOR_MAP_SWIZZLE_NONE) == CUDA_SUCCESS);
     tile<<<1, 32>>>(map, 4, 3, out);
