@@ -30,6 +30,9 @@ def _no_shape() -> Shape | None:
 class Allocation:
     """Contiguous bytes of a memory.
 
+    They lie in ``storage`` if that is given, which another process may share: a multiple of 16 bytes long, it
+    keeps its contents, none of which counts as written.
+
     Attributes
     ----------
     base : int
@@ -49,18 +52,27 @@ class Allocation:
     """
 
     def __init__(
-        self, base: int, size: int, name: str, read_only: bool = False, shared: bool = False
+        self,
+        base: int,
+        size: int,
+        name: str,
+        read_only: bool = False,
+        shared: bool = False,
+        storage: npt.NDArray[np.uint8] | None = None,
     ) -> None:
         self.base, self.size, self.name, self.read_only = base, size, name, read_only
         self._shared = shared
         self.freed = False
         self.find_shape: Callable[[], Shape | None] = _no_shape
-        self._make(size)
+        self._make(size, storage)
 
-    def _make(self, size: int) -> None:
+    def _make(self, size: int, storage: npt.NDArray[np.uint8] | None = None) -> None:
         room = -(-size // _ROUND) * _ROUND
-        self._bytes, self._written = (_zeros(room, self._shared) for _ in range(2))
-        self._bytes.fill(POISON)
+        self._written = _zeros(room, self._shared)
+        if storage is None:
+            storage = _zeros(room, self._shared)
+            storage.fill(POISON)
+        self._bytes = storage[:room]
         self.complete = False
         self._views: dict[np.dtype[Any], npt.NDArray[Any]] = {}
         self._written_views: dict[int, npt.NDArray[Any]] = {}
@@ -69,6 +81,11 @@ class Allocation:
         """The element at an offset, under one index as in the kernel; "" if the shape is not known."""
         name, shape = self.name.removeprefix("variable "), self.find_shape()
         return "" if shape is None or " " in name else name_element(name, shape, offset, width, flat=True)
+
+    def move_to(self, storage: npt.NDArray[np.uint8]) -> None:
+        """Move the bytes to another storage, a multiple of 16 bytes long; what is written stays written."""
+        storage[: self.size] = self.bytes
+        self._bytes, self._views = storage[: self._bytes.size], {}
 
     def discard(self) -> None:
         """Free the bytes; base, size and name stay, for faults."""

@@ -50,6 +50,8 @@ class Memory:
         The first address, a multiple of `ALIGNMENT`.
     shared : bool
         Whether processes forked later share the bytes.
+    alignment : int
+        Allocations start at multiples of this, itself a multiple of `ALIGNMENT`.
 
     Raises
     ------
@@ -57,10 +59,16 @@ class Memory:
         For a misaligned ``start``.
     """
 
-    def __init__(self, space: str = "global", start: int = 0x7F00_0000_0000, shared: bool = False) -> None:
-        if start % ALIGNMENT:
-            raise ShapeError(f"memory starts at {start:#x}\ngive a multiple of {ALIGNMENT}")
-        self.space, self.shared = space, shared
+    def __init__(
+        self,
+        space: str = "global",
+        start: int = 0x7F00_0000_0000,
+        shared: bool = False,
+        alignment: int = ALIGNMENT,
+    ) -> None:
+        if start % alignment:
+            raise ShapeError(f"memory starts at {start:#x}\ngive a multiple of {alignment}")
+        self.space, self.shared, self._alignment = space, shared, alignment
         self._whole: Memory | None = None
         self._next = start
         self._count = 0
@@ -74,16 +82,32 @@ class Memory:
         self._drop_released()
         return list(self._table[1])
 
-    def allocate(self, size: int, name: str = "", read_only: bool = False) -> Allocation:
-        """Reserve ``size`` bytes. No address is used twice, so that a use after free is found."""
+    def allocate(
+        self,
+        size: int,
+        name: str = "",
+        read_only: bool = False,
+        *,
+        at: int | None = None,
+        storage: npt.NDArray[np.uint8] | None = None,
+    ) -> Allocation:
+        """Reserve ``size`` bytes, in ``storage`` if given (see `Allocation`).
+
+        No address is used twice, so that a use after free is found; except those of memory that is not the
+        device's own, which is ``at`` an address that the caller knows to be free, a multiple of 16.
+        """
         if size < 0:
             raise ShapeError(f"allocation of {count_of_bytes(size)}\nask for 0 bytes or more")
         self._drop_released()
         name = name or f"allocation {self._count}"
-        allocation = Allocation(self._next, size, name, read_only, self.shared)
-        self._next += -(-(size + _GAP) // ALIGNMENT) * ALIGNMENT
+        base = self._next if at is None else at
+        allocation = Allocation(base, size, name, read_only, self.shared, storage)
+        if at is None:
+            self._next += -(-(size + _GAP) // self._alignment) * self._alignment
         self._count += 1
-        self._table = [*self._table[0], allocation.base], [*self._table[1], allocation]
+        bases, allocations = self._table
+        i = bisect_right(bases, base)
+        self._table = [*bases[:i], base, *bases[i:]], [*allocations[:i], allocation, *allocations[i:]]
         return allocation
 
     def free(self, allocation: Allocation) -> None:
@@ -91,7 +115,7 @@ class Memory:
         if not self._drop(allocation.base):
             raise DoubleFree(
                 f"free of {allocation.name}, which is not allocated",
-                f"address {allocation.base:#x}: {self._nearest(allocation.base, 0)[1]}",
+                f"address {allocation.base:#x}: {self.nearest(allocation.base, 0)[1]}",
                 "free each array once",
                 address=allocation.base,
                 space=self.space,
@@ -314,7 +338,7 @@ class Memory:
         return self._fault(UninitialisedRead, _NEVER_WRITTEN, address, width)
 
     def _fault(self, kind: type[_Fault], what: str, address: int, width: int, position: int = 0) -> _Fault:
-        near, relation = self._nearest(address, width)
+        near, relation = self.nearest(address, width)
         advice = FREE_LATER if near is not None and near.freed else _ADVICE[kind]
         if kind is OutOfBounds and self.space == "global" and address < _GAP:
             near, relation, advice = None, "a null pointer", _NULL
@@ -327,7 +351,7 @@ class Memory:
                 fault.name_element(near.element(fault.offset, width))
         return fault
 
-    def _nearest(self, address: int, width: int) -> tuple[Allocation | None, str]:
+    def nearest(self, address: int, width: int) -> tuple[Allocation | None, str]:
         """The live or freed allocation nearest to an address, and the address relative to it, in words."""
         candidates = [*self._table[1], *self._freed]
         if not candidates:

@@ -17,6 +17,7 @@ from simwarp.faults import KernelFault
 PANELS: dict[str, dict[str, tuple[str, str]]] = {
     "Kernels": {
         "run": ("run.run_app", "Run your own kernel, or a production kernel, on files."),
+        "exec": ("exec.exec_app", "Run a whole CUDA program, without a GPU, under all checks."),
         "verify": (
             "verify.verify_command",
             "Run every tier on the same inputs and compare the results bit for bit.",

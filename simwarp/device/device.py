@@ -87,6 +87,8 @@ class Device:
         The stream that ``printf`` in kernels writes to, at the end of a launch; `sys.stdout` if None.
     observers : sequence of Observer
         Observers of every launch; see `simwarp.observe`.
+    memory : Memory, optional
+        Its global memory; by default an empty one.
 
     Attributes
     ----------
@@ -137,6 +139,7 @@ class Device:
         heap: int = _HEAP,
         stdout: TextIO | None = None,
         observers: Sequence[Observer] = (),
+        memory: Memory | None = None,
     ) -> None:
         self.compute_capability = _capability(cc)
         self.multiprocessors = _count("multiprocessors", multiprocessors, 1)
@@ -153,7 +156,7 @@ class Device:
         self.schedule, self.seed = schedule, _count("seed", seed)
         self.report = Report(observe)
         self.observers = [*observers, *self.report.observers]
-        self.memory, self.constants = Memory("global", shared=workers > 1), Memory("const", 256)
+        self.memory, self.constants = memory or Memory("global", shared=workers > 1), Memory("const", 256)
         self.heap = Heap(self.memory, _count("heap", heap, 0))
         self.executed = self.launches = 0
         self.plans: dict[Any, Any] = {}

@@ -20,7 +20,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("reference", "simwarp", "gpu")
 DOORS = (
-    *(f"simwarp.{name}" for name in ("cli", "lab", "run", "testing", "torch", "verify")),
+    *(f"simwarp.{name}" for name in ("cli", "exec", "lab", "run", "testing", "torch", "verify")),
     "simwarp.__main__",
 )
 VOCABULARY = ("reference.types", "reference.errors", "reference.files", "reference.lazy", "reference.moved")
@@ -54,6 +54,7 @@ LAZY = (
     "pycuda",
     "cuda",
     "platformdirs",
+    "zstandard",
     "scipy",
     "sparse",
     "torch",

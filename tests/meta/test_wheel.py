@@ -18,6 +18,7 @@ from reference.version import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("reference", "simwarp", "gpu")
+SUFFIXES = (".py", ".cu", ".cuh", ".typed", ".json", ".txt", ".c", ".h", ".inc")
 
 ONE_LINE = (
     "import numpy as np, reference, simwarp, gpu; r=np.random.default_rng(0); a=r.standard_normal((33,70)); "
@@ -94,7 +95,7 @@ def test_the_wheel_holds_exactly_the_files_of_the_packages(names):
         path.relative_to(ROOT).as_posix()
         for package in PACKAGES
         for path in (ROOT / package).rglob("*")
-        if path.is_file() and path.suffix in (".py", ".cu", ".cuh", ".typed", ".json", ".txt")
+        if path.is_file() and path.suffix in SUFFIXES
     }
     assert {name for name in names if ".dist-info/" not in name} == sources
 

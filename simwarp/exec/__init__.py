@@ -1,0 +1,6 @@
+"""Whole CUDA programs without a GPU: their runtime library is one that asks a simulated device."""
+
+from simwarp.exec.program import check_program, execute
+from simwarp.exec.report import Report
+
+__all__ = ["Report", "check_program", "execute"]

@@ -1,0 +1,192 @@
+"""Building of the runtime, once per machine into the cache, and of programs from CUDA C++."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from gpu.compiler.cache import cache_folder
+from gpu.compiler.cuda_headers import cuda_folders, release
+from reference.errors import CompileError, MissingExtraError
+from reference.files import write_whole
+from simwarp.exec.protocol import c_header
+
+SONAME = "libcudart.so.13"
+_SOURCES = Path(__file__).parent / "runtime"
+_FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror=implicit")
+_API = re.compile(r"^\s*extern\s[^;{]*?\bCUDARTAPI(?:_CDECL)?\s+(\w+)\s*\(", re.MULTILINE)
+_PER_THREAD = re.compile(r"__CUDART_API_(PTDS|PTSZ)\((\w+)\)")
+
+
+def runtime_folder() -> Path:
+    """The folder with our ``libcudart.so.13``, built now if it is not in the cache.
+
+    Raises
+    ------
+    MissingExtraError
+        If the headers of the CUDA runtime, or a C compiler, are missing.
+    CompileError
+        If the C compiler fails.
+    """
+    compiler, include = _host_compiler("cc", "gcc"), _include()
+    sources = {path.name: path.read_bytes() for path in sorted(_SOURCES.iterdir()) if path.is_file()}
+    inputs = (sources, c_header(), _FLAGS, release(include), _version(compiler))
+    folder = cache_folder("exec") / hashlib.sha256(repr(inputs).encode()).hexdigest()[:32]
+    if not (folder / SONAME).is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory() as work:
+            built = _build_runtime(Path(work), compiler, include)
+            write_whole(folder / SONAME, lambda file: file.write(built.read_bytes()), durable=False)
+    link = folder / "libcudart.so"  # by this name the linker looks for it
+    if not link.is_symlink():
+        with suppress(FileExistsError):
+            link.symlink_to(SONAME)
+    return folder
+
+
+def build_program(source: Path, output: Path, cc: tuple[int, int], options: Sequence[str] = ()) -> None:
+    """Compile and link a CUDA program, with its PTX embedded and our runtime.
+
+    Raises
+    ------
+    MissingExtraError
+        If nvcc or the host's C++ compiler is missing.
+    CompileError
+        If nvcc fails; with its output.
+    """
+    _host_compiler("g++", "c++")
+    arch = f"compute_{10 * cc[0] + cc[1]}{'a' if cc >= (9, 0) else ''}"
+    flags = [
+        *("-gencode", f"arch={arch},code={arch}", "-lineinfo", "--no-compress"),
+        *("-cudart", "shared", "-cudadevrt", "none", f"-L{runtime_folder()}"),
+        *(f"-isystem={folder}" for folder in cuda_folders()),
+    ]
+    done = subprocess.run(
+        [*nvcc_command(), *flags, *options, "-o", str(output), str(source)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        log = (done.stdout + done.stderr).strip()
+        raise CompileError(f"{source} does not compile (nvcc ended with {done.returncode}):\n{log}", log)
+
+
+def read_options(text: str) -> list[str]:
+    """The words of ``--nvcc``.
+
+    Raises
+    ------
+    CompileError
+        If a quotation does not end.
+    """
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise CompileError(
+            f"--nvcc {text!r}: {error}\nit is read as a shell does\nclose the quotation"
+        ) from None
+
+
+def _build_runtime(work: Path, compiler: str, include: Path) -> Path:
+    header = (include / "cuda_runtime_api.h").read_text(encoding="latin-1")
+    (work / "protocol.h").write_text(c_header())
+    (work / "exports.map").write_text(f"{SONAME} {{ global: cuda*; __cuda*; local: *; }};\n")
+    common = [compiler, *_FLAGS, f"-I{work}", f"-I{include}", f"-I{_SOURCES}"]
+    link = [f"-Wl,-soname,{SONAME}", f"-Wl,--version-script={work / 'exports.map'}", "-pthread"]
+    sources = sorted(map(str, _SOURCES.glob("*.c")))
+    first = work / "first.so"
+    _run([*common, *sources, *link, "-o", str(first)], {})
+    defined = _defined(first)
+    missing = sorted(set(_API.findall(header)) - defined)
+    stubs = work / "stubs.c"
+    stubs.write_text('#include "missing.h"\n' + "".join(f"MISSING({name})\n" for name in missing))
+    twins = {(name, f"{name}_{suffix.lower()}") for suffix, name in _PER_THREAD.findall(header)}
+    known = defined | set(missing)
+    aliases = [
+        f"-Wl,--defsym={twin}={name}" for name, twin in sorted(twins) if name in known and twin not in known
+    ]
+    _run([*common, *sources, str(stubs), *link, *aliases, "-o", str(work / SONAME)], {})
+    return work / SONAME
+
+
+def _defined(library: Path) -> set[str]:
+    """The functions that a library exports."""
+    from simwarp.exec.elf import read_elf
+
+    return set(read_elf(library).defined())
+
+
+def _run(command: Sequence[str], more: Mapping[str, str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **more})
+    if done.returncode:
+        raise CompileError(
+            f"the runtime of simwarp exec does not compile:\n{command[0]} ended with {done.returncode}:\n"
+            f"{done.stderr}",
+            done.stderr,
+        )
+
+
+@cache
+def _version(compiler: str) -> str:
+    return subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False).stdout
+
+
+def _host_compiler(*names: str) -> str:
+    """The system's compiler."""
+    found = next((path for name in names if (path := shutil.which(name))), None)
+    if found is None:
+        raise MissingExtraError(
+            f"simwarp exec needs a compiler of the system: {' or '.join(names)}\nnone is in PATH\n"
+            "install one, e.g. apt install g++"
+        )
+    return found
+
+
+def _include() -> Path:
+    """The folder of the CUDA runtime's headers."""
+    for folder in cuda_folders():
+        if (folder / "cuda_runtime_api.h").is_file():
+            return folder
+    raise MissingExtraError(
+        "simwarp exec needs the headers of the CUDA runtime\nthey are in no package and no toolkit here\n"
+        "pip install 'simwarp[compile]'"
+    )
+
+
+def nvcc_command() -> list[str]:
+    """The command of nvcc: of its package, else of a toolkit."""
+    spec = importlib.util.find_spec("nvidia")
+    packages = (
+        [Path(folder) / "cu13" / "bin" / "nvcc" for folder in spec.submodule_search_locations or []]
+        if spec
+        else []
+    )
+    toolkit = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
+    for path in (*packages, Path(toolkit) / "bin" / "nvcc", Path(shutil.which("nvcc") or "")):
+        if path.is_file():
+            return [str(path)]
+    raise MissingExtraError(
+        "simwarp exec needs nvcc to build a .cu file\nit is in no package and no toolkit here\n"
+        "pip install 'simwarp[nvcc]', or build the program elsewhere: nvcc -cudart shared -arch=compute_90"
+    )
+
+
+def has_nvcc() -> bool:
+    """Whether programs can be built here."""
+    try:
+        nvcc_command()
+        _host_compiler("g++", "c++")
+    except MissingExtraError:
+        return False
+    return True

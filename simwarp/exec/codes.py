@@ -1,0 +1,67 @@
+"""The error codes of CUDA, and which of them a fault on hardware gives.
+
+Source: ``enum cudaError`` of CUDA 13.0's ``driver_types.h``.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from simwarp.faults import (
+    AssertionFailed,
+    Deadlock,
+    KernelFault,
+    Misaligned,
+    NotClustered,
+    OutOfBounds,
+    ReadOnlyWrite,
+    RunawayKernel,
+)
+
+
+class Error(IntEnum):
+    """Codes that the server answers with; the runtime's ``errors.inc`` has all, with their texts."""
+
+    Success = 0
+    InvalidValue = 1
+    MemoryAllocation = 2
+    InvalidConfiguration = 9
+    InvalidSymbol = 13
+    InvalidDeviceFunction = 98
+    InvalidKernelImage = 200
+    NoKernelImageForDevice = 209
+    IllegalAddress = 700
+    LaunchTimeout = 702
+    HostMemoryAlreadyRegistered = 712
+    Assert = 710
+    IllegalInstruction = 715
+    MisalignedAddress = 716
+    LaunchFailure = 719
+    CooperativeLaunchTooLarge = 720
+    NotSupported = 801
+    InvalidClusterSize = 912
+
+
+STOPPING = ("bounds", "alignment", "freed", "deadlock", "runaway", "unreachable")
+"""Kinds of `simwarp.checks` at which a launch ends, as on a chip; the others are collected."""
+
+_CODES: tuple[tuple[type[KernelFault], Error], ...] = (
+    (Misaligned, Error.MisalignedAddress),
+    (OutOfBounds, Error.IllegalAddress),
+    (ReadOnlyWrite, Error.IllegalAddress),
+    (AssertionFailed, Error.Assert),
+    (NotClustered, Error.IllegalInstruction),
+    (Deadlock, Error.LaunchTimeout),
+    (RunawayKernel, Error.LaunchTimeout),
+)
+
+
+def error_of(fault: KernelFault) -> Error:
+    """The error by which CUDA tells of a fault that ended a launch.
+
+    Examples
+    --------
+    >>> error_of(OutOfBounds("read of 4 bytes")).name
+    'IllegalAddress'
+    """
+    return next((code for kind, code in _CODES if isinstance(fault, kind)), Error.LaunchFailure)

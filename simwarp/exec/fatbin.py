@@ -1,0 +1,170 @@
+"""The fatbin of a CUDA program: PTX and machine code for some architectures.
+
+NVIDIA does not document the format. A fatbin is a header and entries, each with a header of its own: kind,
+size, architecture, and whether its payload is compressed, with LZ4 (a block without frame) or Zstandard.
+Several fatbins may lie behind one another in a section.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from reference.errors import FormatError, MissingExtraError
+from simwarp.exec.link import link_texts
+from simwarp.exec.lz4 import decompress_block
+
+_MAGIC = 0xBA55ED50
+_HEADER = struct.Struct("<IHHQ")
+_ENTRY = struct.Struct("<HHIQIIHHIIIQQQ")
+PTX, SASS = 1, 2
+_LZ4, _ZSTD = 1 << 13, 1 << 15
+_TARGET = re.compile(r"^\s*\.target\s+sm_(\d+)([af]?)", re.MULTILINE)
+BUILD_WITH = "nvcc -cudart shared -gencode arch=compute_{cc},code=compute_{cc}"
+"""The flags of a program that can be run."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry of a fatbin.
+
+    Attributes
+    ----------
+    kind : int
+        `PTX`, `SASS`, or another one that this module does not know.
+    arch : int
+        The architecture, 90 for compute_90.
+    payload : bytes
+        As it lies in the file.
+    flags, size : int
+        Among them how it is compressed; its size when it is not.
+    """
+
+    kind: int
+    arch: int
+    payload: bytes
+    flags: int = 0
+    size: int = 0
+
+    @property
+    def text(self) -> str:
+        """The PTX text.
+
+        Raises
+        ------
+        FormatError
+            If it is not whole.
+        MissingExtraError
+            If it needs a package to decompress.
+        """
+        data = self.payload
+        if self.flags & _ZSTD:
+            data = _zstandard(data, self.size)
+        elif self.flags & _LZ4:
+            data = decompress_block(data, self.size)
+        return data.rstrip(b"\0\n").decode("utf-8", "replace") + "\n"
+
+
+def read_fatbins(data: bytes) -> list[list[Entry]]:
+    """The entries of each fatbin; they lie behind one another in ``data``.
+
+    Raises
+    ------
+    FormatError
+        If the bytes are not fatbins.
+    """
+    found: list[list[Entry]] = []
+    at = 0
+    while at + _HEADER.size <= len(data):
+        magic, version, head, size = _HEADER.unpack_from(data, at)
+        if magic == 0:  # padding between fatbins
+            at += 8
+            continue
+        if magic != _MAGIC or head < _HEADER.size or at + head + size > len(data):
+            raise FormatError(
+                f"byte {at} of the embedded device code is not a fatbin\n"
+                f"magic {magic:#x}, version {version}, {head} + {size} bytes of {len(data) - at}\n"
+                f"build the program with nvcc 13.0: {BUILD_WITH.format(cc=90)}"
+            )
+        found.append(_entries(data[at + head : at + head + size]))
+        at += head + size
+    return found
+
+
+def _entries(data: bytes) -> list[Entry]:
+    found: list[Entry] = []
+    at = 0
+    while at + _ENTRY.size <= len(data):
+        kind, _, head, size, packed, _, _, _, arch, _, _, flags, _, whole = _ENTRY.unpack_from(data, at)
+        if head < _ENTRY.size or at + head + size > len(data):
+            raise FormatError(
+                f"entry {len(found)} of a fatbin does not fit\n"
+                f"its header has {head} bytes, its payload {size}; {len(data) - at} are left\n"
+                f"build the program with nvcc 13.0: {BUILD_WITH.format(cc=90)}"
+            )
+        payload = data[at + head : at + head + (packed or size)]
+        found.append(Entry(kind, arch, payload, flags, whole))
+        at += head + size
+    return found
+
+
+def ptx_of(fatbins: Sequence[Sequence[Entry]], cc: tuple[int, int]) -> str:
+    """The PTX of fatbins that are one module: of one, or of those that ``-rdc=true`` left to be linked.
+
+    Raises
+    ------
+    FormatError
+        If none has PTX for the chip.
+    """
+    texts = list[str]()
+    for entries in fatbins:
+        with suppress(FormatError):  # some are CUDA's own, and for machine code
+            texts.append(choose_ptx(entries, cc))
+    return link_texts(texts) if texts else choose_ptx([one for entries in fatbins for one in entries], cc)
+
+
+def choose_ptx(entries: Sequence[Entry], cc: tuple[int, int]) -> str:
+    """The PTX of the newest architecture that a chip runs.
+
+    Raises
+    ------
+    FormatError
+        If there is none; the message has the flags to build with.
+    """
+    have = 10 * cc[0] + cc[1]
+    candidates = sorted((one for one in entries if one.kind == PTX), key=lambda one: -one.arch)
+    for one in candidates:
+        if one.arch <= have:
+            target = _TARGET.search(text := one.text)
+            if target is None or target[2] != "a" or int(target[1]) == have:
+                return text
+    code = sorted({f"sm_{one.arch}" for one in entries if one.kind == SASS})
+    if candidates:
+        newer = ", ".join(f"compute_{one.arch}" for one in candidates)
+        what = f"its PTX is for {newer}, the device is sm_{have}"
+    elif code:
+        what = f"it has machine code ({', '.join(code)}) and no PTX, which the simulator needs"
+    else:
+        what = "it has no PTX, which the simulator needs"
+    raise FormatError(
+        f"the program has no code for the device\n{what}\nbuild it with {BUILD_WITH.format(cc=have)}"
+    )
+
+
+def _zstandard(data: bytes, size: int) -> bytes:
+    try:
+        from zstandard import ZstdDecompressor, ZstdError
+    except ImportError:
+        raise MissingExtraError(
+            "the program's PTX is compressed with Zstandard, and zstandard is not installed\n"
+            "pip install 'simwarp[nvcc]', or build the program with nvcc --no-compress"
+        ) from None
+    try:
+        return ZstdDecompressor().decompress(data, max_output_size=size)
+    except ZstdError as error:
+        raise FormatError(
+            f"a fatbin's PTX cannot be decompressed: {error}\nbuild the program again"
+        ) from None

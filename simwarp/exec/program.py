@@ -1,0 +1,254 @@
+"""Running of a program, from its start to the report."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+
+from reference.errors import FormatError, InputFileError
+from simwarp.checks import KINDS, STRICT
+from simwarp.device.device import Device
+from simwarp.exec.build import SONAME, build_program, runtime_folder
+from simwarp.exec.chip_facts import memory_limit, multiprocessors_of
+from simwarp.exec.codes import STOPPING
+from simwarp.exec.device_memory import DeviceMemory
+from simwarp.exec.elf import read_elf
+from simwarp.exec.fatbin import BUILD_WITH, choose_ptx, read_fatbins
+from simwarp.exec.protocol import FD_VARIABLE, receive, send
+from simwarp.exec.report import Report
+from simwarp.exec.server import Server
+
+_GRACE = 2.0
+"""Seconds that an interrupted program has to end by itself."""
+
+
+def execute(
+    program: Path,
+    arguments: Sequence[str] = (),
+    *,
+    cc: tuple[int, int] = (9, 0),
+    checks: str | Mapping[str, str] | None = None,
+    budget: int | None = 10**8,
+    nvcc: Sequence[str] = (),
+    quiet: bool = False,
+    stdout: int | None = None,
+) -> Report:
+    """Run a CUDA program, or build and run a ``.cu`` file, on a simulated device.
+
+    Its output goes where ours goes; findings are printed on stderr as they are found.
+
+    Parameters
+    ----------
+    program : Path
+        The program, linked with the shared CUDA 13 runtime and with PTX embedded; or its source.
+    arguments : sequence of str
+        Of the program.
+    cc : (int, int)
+        The compute capability to simulate.
+    checks : str or mapping of str to str, optional
+        What becomes of faults, as in `simwarp.Device`; kinds that are not named have their default: those at
+        which a chip stops are raised, the others are collected.
+    budget : int, optional
+        The most steps of a launch.
+    nvcc : sequence of str
+        More options of nvcc.
+    quiet : bool
+        Whether to print no findings.
+    stdout : int, optional
+        The file descriptor that the program has as its standard output; by default ours.
+
+    Raises
+    ------
+    InputFileError
+        If the file is not such a program; the message has the flags to build it with.
+    MissingExtraError, CompileError
+        If the runtime or the program cannot be built.
+
+    Examples
+    --------
+    >>> execute(Path("no-such-program.cu"))
+    Traceback (most recent call last):
+    ...
+    reference.errors.InputFileError: no-such-program.cu cannot be read
+    it is not a regular file
+    give a program, or its source (.cu)
+    """
+    with tempfile.TemporaryDirectory(prefix="simwarp-exec-") as folder:
+        if program.suffix == ".cu":
+            program = _built(program, Path(folder), cc, nvcc)
+        else:
+            check_program(program, cc)
+        report = Report([str(program), *arguments], quiet=quiet)
+        device = Device(
+            cc,
+            checks=_checks(checks),
+            instruction_budget=budget,
+            multiprocessors=multiprocessors_of(cc),
+            memory=DeviceMemory.new_space(),
+        )
+        report.device = device.name
+        _run(Server(device, report, memory_limit()), report, stdout)
+    return report
+
+
+def check_program(program: Path, cc: tuple[int, int]) -> None:
+    """Refuse a file that cannot be run.
+
+    Parameters
+    ----------
+    program : Path
+    cc : (int, int)
+        The compute capability to simulate.
+
+    Raises
+    ------
+    InputFileError
+        With the flags to build it with.
+
+    Examples
+    --------
+    >>> check_program(Path("no-such-program"), (9, 0))
+    Traceback (most recent call last):
+    ...
+    reference.errors.InputFileError: no-such-program cannot be read: No such file or directory
+    give a program, or its source (.cu)
+    """
+    elf = read_elf(program)
+    if not os.access(program, os.X_OK):
+        raise InputFileError(
+            f"{program} is not executable\nit is an ELF file without that permission\nchmod +x it"
+        )
+    build = f"build it with {BUILD_WITH.format(cc=10 * cc[0] + cc[1])}"
+    runtimes = [name for name in elf.needed if name.startswith("libcudart.so")]
+    others = [name for name in runtimes if name != SONAME]
+    if others:
+        raise InputFileError(
+            f"{program} needs {others[0]}\nthis runtime is that of CUDA 13, {SONAME}\n{build} of CUDA 13.0"
+        )
+    code = elf.section(".nv_fatbin")
+    if code and not runtimes:
+        raise InputFileError(
+            f"{program} contains the static CUDA runtime\nits calls cannot be taken over\n{build}"
+        )
+    if elf.rpath:
+        raise InputFileError(
+            f"{program} looks for its libraries in {elf.rpath} first (DT_RPATH)\n"
+            f"there it finds another libcudart\nlink it without -rpath, or with -Wl,--enable-new-dtags"
+        )
+    try:
+        for entries in read_fatbins(code):
+            if entries:
+                choose_ptx(entries, cc)
+    except FormatError as error:
+        raise InputFileError(f"{program}: {error}") from None
+
+
+def _built(source: Path, folder: Path, cc: tuple[int, int], options: Sequence[str]) -> Path:
+    if not source.is_file():
+        raise InputFileError(
+            f"{source} cannot be read\nit is not a regular file\ngive a program, or its source (.cu)"
+        )
+    output = folder / source.stem
+    build_program(source, output, cc, options)
+    return output
+
+
+def _checks(given: str | Mapping[str, str] | None) -> Mapping[str, str]:
+    """The action of each kind, with the defaults for those that are not named."""
+    ordinary = [kind for kind in KINDS if kind not in STRICT]
+    if isinstance(given, str):
+        return dict.fromkeys(ordinary, given)
+    return {kind: "raise" if kind in STOPPING else "report" for kind in ordinary} | dict(given or {})
+
+
+def _run(server: Server, report: Report, stdout: int | None) -> None:
+    """Start the program, serve it until it ends, and leave no process behind."""
+    began = time.monotonic()
+    ours, theirs = socket.socketpair()
+    library = os.pathsep.join(filter(None, [str(runtime_folder()), os.environ.get("LD_LIBRARY_PATH", "")]))
+    environment = {**os.environ, FD_VARIABLE: str(theirs.fileno()), "LD_LIBRARY_PATH": library}
+    try:
+        with _terminable(), ours:
+            child = _start(report.command, theirs, environment, stdout)
+            try:
+                _serve(server, ours, child)
+                report.returncode = child.wait()
+            except KeyboardInterrupt:
+                _interrupt(child)
+            finally:
+                child.kill()
+                child.wait()
+    finally:
+        theirs.close()
+        server.finish()
+        report.seconds = time.monotonic() - began
+
+
+def _start(
+    command: Sequence[str], theirs: socket.socket, environment: Mapping[str, str], stdout: int | None
+) -> subprocess.Popen[bytes]:
+    try:
+        child = subprocess.Popen(
+            [os.path.abspath(command[0]), *command[1:]],  # noqa: PTH100 - keeps links
+            pass_fds=[theirs.fileno()],
+            env=environment,
+            stdout=stdout,
+        )
+    except OSError as error:
+        raise InputFileError(
+            f"{command[0]} cannot be started\n{error.strerror or error}\nbuild it on this machine"
+        ) from None
+    theirs.close()
+    return child
+
+
+def _serve(server: Server, end: socket.socket, child: subprocess.Popen[bytes]) -> None:
+    """Answer requests until the program has ended or closed the socket."""
+    ended = os.pidfd_open(child.pid)
+    try:
+        while True:
+            ready, _, _ = select.select([end, ended], [], [])
+            if end not in ready:
+                return
+            message = receive(end)
+            if message is None:
+                return
+            send(end, server.answer(message))
+    except (BrokenPipeError, ConnectionResetError):
+        return
+    finally:
+        os.close(ended)
+
+
+def _interrupt(child: subprocess.Popen[bytes]) -> None:
+    """Interrupt a program, which may clean up for a moment."""
+    with suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
+        child.send_signal(signal.SIGINT)
+        child.wait(_GRACE)
+
+
+@contextmanager
+def _terminable() -> Generator[None]:
+    """Treat SIGTERM as Ctrl-C, so that the report is written; only in the main thread."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGTERM, interrupt)
+    except ValueError:  # not the main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,177 @@
+"""What a run of a program found: faults, calls that failed, functions that this runtime lacks."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from simwarp.faults import KernelFault, Place
+from simwarp.ptx.mangled_names import readable
+from simwarp.run.outcome import fault_to_json
+
+
+def render(fault: KernelFault) -> str:
+    """A fault as it is printed."""
+    return str(fault)
+
+
+@dataclass
+class Report:
+    """What a run found.
+
+    Attributes
+    ----------
+    command : sequence of str
+        The program and its arguments.
+    device : str
+    findings : list of KernelFault
+        Each once; see `count_of`. Two are the same if their class and lines are, in whatever memory.
+    kernels : Counter of str
+        Launches of each kernel, by its name in the source.
+    missing : Counter of str
+        Functions of CUDA that the program called and this runtime lacks.
+    failed : Counter of (str, str)
+        Calls that returned an error: function and error.
+    notes : list of str
+        Why a kernel or a module could not be run, and what else need not be wrong.
+    executed : int
+        Thread-instructions.
+    connected : bool
+        Whether the program loaded this runtime.
+    returncode : int or None
+        As `subprocess.Popen` has it; None if the program was stopped by Ctrl-C.
+    unfreed : int
+        Bytes of memory that the program did not free.
+    seconds : float
+    quiet : bool
+        Whether findings are printed only at the end, by the caller.
+    """
+
+    command: Sequence[str] = ()
+    device: str = ""
+    findings: list[KernelFault] = field(default_factory=list[KernelFault])
+    kernels: Counter[str] = field(default_factory=Counter[str])
+    missing: Counter[str] = field(default_factory=Counter[str])
+    failed: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    notes: list[str] = field(default_factory=list[str])
+    executed: int = 0
+    connected: bool = False
+    returncode: int | None = None
+    unfreed: int = 0
+    seconds: float = 0.0
+    quiet: bool = False
+    _same: dict[object, list[KernelFault]] = field(
+        default_factory=dict[object, list[KernelFault]], repr=False
+    )
+
+    def add(self, fault: KernelFault) -> None:
+        """Add a finding, and print it if it is a new one."""
+        same = self._same.setdefault(_key(fault), [])
+        same.append(fault)
+        if len(same) == 1:
+            self.findings.append(fault)
+            self._print(f"{render(fault)}\n")
+
+    def count_of(self, fault: KernelFault) -> int:
+        """The occurrences of a finding."""
+        return sum(one.count for one in self._same[_key(fault)])
+
+    def note(self, text: str) -> None:
+        """Add a note, and print it; once."""
+        if text not in self.notes:
+            self.notes.append(text)
+            self._print(f"{text}\n")
+
+    def lacks(self, function: str) -> None:
+        """Count a call of a function that the runtime lacks."""
+        self.missing[function] += 1
+
+    @property
+    def exit_code(self) -> int:
+        """The program's exit code; 128 + the signal that ended it, as a shell has it; 130 after Ctrl-C."""
+        if self.returncode is None:
+            return 130
+        return 128 - self.returncode if self.returncode < 0 else self.returncode
+
+    @property
+    def summary(self) -> str:
+        """The last lines of a run."""
+        lines = [
+            f"{name} is not in this runtime: it returned cudaErrorNotSupported ({_counted(count, 'time')})"
+            for name, count in self.missing.items()
+        ]
+        lines += [
+            f"{function} returned {error} ({_counted(count, 'time')})"
+            for (function, error), count in self.failed.items()
+        ]
+        if not self.connected:
+            lines.append(
+                "the program did not load this runtime: it has a libcudart of its own, or calls none"
+            )
+        kinds = Counter(fault.check or type(fault).__name__ for fault in self.findings)
+        found = ", ".join(f"{kind} {count}" for kind, count in kinds.items())
+        lines.append(
+            f"simwarp exec: {_counted(sum(self.kernels.values()), 'launch', 'launches')} of "
+            f"{_counted(len(self.kernels), 'kernel')}, {_counted(len(self.findings), 'finding')}"
+            f"{f' ({found})' if found else ''}, {self._ended}, {self.seconds:.1f} s"
+        )
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as plain data."""
+        return {
+            "command": list(self.command),
+            "device": self.device,
+            "exit_code": self.exit_code,
+            "signal": -self.returncode if self.returncode is not None and self.returncode < 0 else None,
+            "stopped": self.returncode is None,
+            "connected": self.connected,
+            "findings": [{**fault_to_json(fault), "count": self.count_of(fault)} for fault in self.findings],
+            "kernels": dict(self.kernels),
+            "executed": self.executed,
+            "missing": dict(self.missing),
+            "failed_calls": [
+                {"function": function, "error": error, "count": count}
+                for (function, error), count in self.failed.items()
+            ],
+            "notes": self.notes,
+            "unfreed_bytes": self.unfreed,
+            "seconds": round(self.seconds, 3),
+        }
+
+    @property
+    def _ended(self) -> str:
+        if self.returncode is None:
+            return "stopped"
+        return f"signal {-self.returncode}" if self.returncode < 0 else f"exit code {self.returncode}"
+
+    def launched(self, kernel: str) -> None:
+        """Count a launch."""
+        self.kernels[readable(kernel)] += 1
+
+    def _print(self, text: str) -> None:
+        if not self.quiet:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+
+
+def _key(fault: KernelFault) -> object:
+    """What identifies a finding: its class, its kind of access if it has no place, and its lines."""
+    places = [place for place in (fault.place, getattr(fault, "other", None)) if isinstance(place, Place)]
+    lines = [
+        (
+            place.kernel,
+            place.source_file,
+            place.source_line or place.line,
+            place.text * (not place.source_line),
+        )
+        for place in places
+    ]
+    return type(fault), fault.what if fault.place == Place() else "", tuple(lines)
+
+
+def _counted(count: int, one: str, several: str = "") -> str:
+    return f"{count} {one if count == 1 else several or one + 's'}"

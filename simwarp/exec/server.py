@@ -1,0 +1,311 @@
+"""The server: requests of the program's runtime, answered by a simulated device."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import cast
+
+from gpu.compile import normalise
+from reference.errors import FormatError, MissingExtraError, SimwarpError
+from simwarp.chips.chips import chip_of
+from simwarp.device.device import Device
+from simwarp.device.module import Kernel, Module
+from simwarp.exec.chip_facts import pack_facts
+from simwarp.exec.codes import Error, error_of
+from simwarp.exec.device_memory import CallFault, DeviceMemory
+from simwarp.exec.fatbin import ptx_of, read_fatbins
+from simwarp.exec.protocol import Kind, Message, Reply, Request
+from simwarp.exec.report import Report
+from simwarp.exec.tiled_maps import encode_tiled
+from simwarp.faults import KernelFault, LaunchError, PtxSyntaxError, UnsupportedInstruction
+from simwarp.observe.occupancy import occupancy, registers_of
+from simwarp.program.link import size_of
+from simwarp.ptx.spaces import to_generic
+
+_LAUNCH = struct.Struct("=3Q10I")
+_COOPERATIVE, _DEPENDENT = 1, 2
+_WITHOUT_OPT_IN = 48 << 10
+"""Bytes of shared memory per block that a kernel may use without cudaFuncSetAttribute."""
+_STACK_LIMIT, _HEAP_LIMIT = 0, 2
+"""``cudaLimitStackSize`` and ``cudaLimitMallocHeapSize``."""
+
+
+@dataclass
+class Function:
+    """A kernel that the program uses, and the dynamic shared memory that it asked for."""
+
+    kernel: Kernel
+    sizes: list[int]
+    dynamic: int
+
+    @property
+    def registers(self) -> int:
+        """The registers of a thread: a low estimate, see `simwarp.observe.registers`."""
+        return registers_of(self.kernel.program)
+
+
+class RequestError(Exception):
+    """A request that is answered with an error."""
+
+    def __init__(self, error: Error) -> None:
+        super().__init__(error.name)
+        self.error = error
+
+
+class Server:
+    """Answers requests.
+
+    Parameters
+    ----------
+    device : Device
+        Its global memory must be `DeviceMemory.new_space()`.
+    report : Report
+    """
+
+    def __init__(self, device: Device, report: Report, memory_limit: int) -> None:
+        self.device, self.report = device, report
+        self.memory = DeviceMemory(device, memory_limit)
+        self.modules: list[Module] = []
+        self.functions: list[Function] = []
+        self._shown = 0
+        self._printed = io.StringIO()
+        device.stdout = self._printed
+        self._answers: dict[Request, Callable[[Message], Reply | None]] = {
+            request: getattr(self, f"_{request.name.lower()}") for request in Request
+        }
+
+    def answer(self, message: Message) -> Reply:
+        """Answer a request; whatever is wrong with it is an error code, and stands in the report."""
+        try:
+            reply = self._answers[message.request](message) or Reply()
+        except RequestError as failure:
+            reply = Reply(failure.error)
+        except CallFault as fault:
+            self.report.add(fault)
+            reply = Reply(Error.InvalidValue)
+        except KernelFault as fault:
+            self.report.add(fault)
+            reply = Reply(error_of(fault))
+        except (UnsupportedInstruction, PtxSyntaxError, MissingExtraError) as error:
+            self.report.note(f"the simulator cannot run this: {error}")
+            reply = Reply(Error.NotSupported)
+        except MemoryError:
+            reply = Reply(Error.MemoryAllocation)
+        except Exception as error:  # a fault of ours: the program is told, and its user gets a whole report
+            self.report.note(f"simwarp failed in {message.request.name}: {error}\n{traceback.format_exc()}")
+            reply = Reply(Error.LaunchFailure)
+        reply.text = self._take_printed()
+        return reply
+
+    def finish(self) -> None:
+        """Complete the report."""
+        self.report.executed = self.device.executed
+        self.report.unfreed = self.memory.used
+
+    def _take_printed(self) -> str:
+        text = self._printed.getvalue()
+        self._printed.seek(0)
+        self._printed.truncate()
+        return text
+
+    # ---- modules and kernels ----
+
+    def _hello(self, message: Message) -> Reply:
+        self.report.connected = True
+        return Reply(data=pack_facts(self.device, self.memory.limit))
+
+    def _load(self, message: Message) -> Reply:
+        try:
+            ptx = ptx_of(read_fatbins(bytes(message.data)), self.device.compute_capability)
+            self.modules.append(self.device.load(normalise(ptx)))
+        except (FormatError, LaunchError) as error:
+            self.report.note(str(error))
+            raise RequestError(Error.NoKernelImageForDevice) from None
+        return Reply(values=[len(self.modules)])
+
+    def _function(self, message: Message) -> Reply:
+        module, name = self.modules[message.arguments[0] - 1], message.data.decode()
+        if name not in module.kernels:
+            raise RequestError(Error.InvalidDeviceFunction)
+        kernel = module.kernel(name)
+        sizes = [size_of(parameter) for parameter in kernel.program.parameters]
+        dynamic = max(_WITHOUT_OPT_IN - kernel.program.shared_size, 0)
+        self.functions.append(Function(kernel, sizes, dynamic))
+        return Reply(values=[len(self.functions)], data=struct.pack(f"={len(sizes)}I", *sizes))
+
+    def _variable(self, message: Message) -> Reply:
+        module, name = self.modules[message.arguments[0] - 1], message.data.decode()
+        if name not in module.symbols:
+            raise RequestError(Error.InvalidSymbol)
+        array = module.variable(name)
+        return Reply(values=[self._generic(module, name), array.nbytes])
+
+    def _generic(self, module: Module, name: str) -> int:
+        """The generic address of a variable."""
+        address = module.symbols[name]
+        is_constant = self.device.memory.find(address) is None
+        return int(to_generic(address, "const")) if is_constant else address
+
+    def _called(self, message: Message) -> Function:
+        return self.functions[message.arguments[0] - 1]
+
+    def _attributes(self, message: Message) -> Reply:
+        function = self._called(message)
+        program, most = function.kernel.program, chip_of(self.device.compute_capability).threads_per_block
+        return Reply(
+            values=[function.registers, program.shared_size, program.local_size, program.max_threads or most]
+        )
+
+    def _dynamic_shared(self, message: Message) -> None:
+        function, wanted = self._called(message), message.arguments[1]
+        most = chip_of(self.device.compute_capability).shared_per_block
+        if wanted + function.kernel.program.shared_size > most:
+            raise RequestError(Error.InvalidValue)
+        function.dynamic = wanted
+
+    def _occupancy(self, message: Message) -> Reply:
+        return Reply(values=[self._resident(self._called(message), *message.arguments[1:3])])
+
+    def _resident(self, function: Function, threads: int, shared: int) -> int:
+        """The blocks that are resident on a multiprocessor together."""
+        program = function.kernel.program
+        chip = chip_of(self.device.compute_capability)
+        try:
+            return occupancy(chip, threads, function.registers, program.shared_size + shared).blocks
+        except LaunchError:
+            return 0
+
+    # ---- launches ----
+
+    def _launch(self, message: Message) -> None:
+        number, shared, _, *rest = cast("tuple[int, ...]", _LAUNCH.unpack_from(message.data))
+        grid, block, cluster = (rest[i : i + 3] for i in (0, 3, 6))
+        function, flags = self.functions[number - 1], rest[9]
+        cooperative = bool(flags & _COOPERATIVE)
+        self._check_launch(function, prod(grid), prod(block), shared, cooperative)
+        arguments, at = list[bytes](), _LAUNCH.size
+        for size in function.sizes:
+            arguments.append(bytes(message.data[at : at + size]))
+            at += size
+        self.memory.mark_written()
+        self.report.launched(function.kernel.name)
+        try:
+            function.kernel(
+                grid,
+                block,
+                *arguments,
+                shared=shared,
+                cooperative=cooperative,
+                cluster=cluster if prod(cluster) else None,
+                dependent=bool(flags & _DEPENDENT),
+            )
+        except LaunchError as error:
+            self.report.note(str(error))
+            raise RequestError(
+                Error.InvalidClusterSize if prod(cluster) else Error.InvalidConfiguration
+            ) from None
+        finally:
+            self._show_collected()
+
+    def _check_launch(
+        self, function: Function, blocks: int, threads: int, shared: int, cooperative: bool
+    ) -> None:
+        """Refuse what CUDA refuses with an error of its own."""
+        name = function.kernel.name
+        if shared > function.dynamic:
+            self.report.note(
+                f"kernel {name}: {shared} bytes of dynamic shared memory\n"
+                f"it may use {function.dynamic}\nraise that with cudaFuncSetAttribute"
+            )
+            raise RequestError(Error.InvalidValue)
+        if cooperative:
+            most = self._resident(function, threads, shared) * self.device.multiprocessors
+            if blocks > most:
+                self.report.note(
+                    f"kernel {name}: a cooperative launch of {blocks} blocks\n"
+                    f"{most} are resident together\nlaunch fewer, as many as the occupancy calls say"
+                )
+                raise RequestError(Error.CooperativeLaunchTooLarge)
+
+    def _show_collected(self) -> None:
+        """Add to the report what checks collected and did not raise."""
+        collected = self.device.faults
+        for fault in collected[self._shown :]:
+            self.report.add(fault)
+        self._shown = len(collected)
+
+    # ---- memory ----
+
+    def _malloc(self, message: Message) -> Reply:
+        try:
+            return Reply(values=[self.memory.allocate(message.arguments[0])])
+        except SimwarpError:
+            raise RequestError(Error.MemoryAllocation) from None
+
+    def _share(self, message: Message) -> Reply:
+        size, kind, address = message.arguments[:3]
+        assert message.descriptor is not None
+        if address and self.memory.kind(address)[2]:
+            os.close(message.descriptor)
+            raise RequestError(Error.HostMemoryAlreadyRegistered)
+        return Reply(values=[self.memory.share(size, Kind(kind), address, message.descriptor)])
+
+    def _share_variable(self, message: Message) -> Reply:
+        module = self.modules[message.arguments[0] - 1]
+        assert message.descriptor is not None
+        variable = module.symbols[message.data.decode()]
+        return Reply(values=[self.memory.share_variable(variable, message.descriptor)])
+
+    def _free(self, message: Message) -> None:
+        self.memory.free(message.arguments[0])
+
+    def _write(self, message: Message) -> None:
+        address, pitch, width, height = message.arguments[:4]
+        self.memory.write(address, pitch, width, height, message.data)
+
+    def _read(self, message: Message) -> Reply:
+        return Reply(data=self.memory.read(*message.arguments[:4]))
+
+    def _copy(self, message: Message) -> None:
+        self.memory.copy(*message.arguments[:6])
+
+    def _fill(self, message: Message) -> None:
+        self.memory.fill(*message.arguments[:6])
+
+    def _find(self, message: Message) -> Reply:
+        return Reply(values=self.memory.kind(message.arguments[0]))
+
+    def _memory(self, message: Message) -> Reply:
+        return Reply(values=[self.memory.limit - self.memory.used, self.memory.limit])
+
+    def _host_access(self, message: Message) -> None:
+        self.report.add(self.memory.host_access(message.arguments[0], bool(message.arguments[1])))
+
+    def _tensor_map(self, message: Message) -> Reply:
+        try:
+            return Reply(data=encode_tiled(bytes(message.data)))
+        except SimwarpError as error:
+            self.report.note(str(error))
+            raise RequestError(Error.InvalidValue) from None
+
+    # ---- what else the report tells ----
+
+    def _limit(self, message: Message) -> None:
+        limit, value = message.arguments[:2]
+        if limit == _STACK_LIMIT:
+            self.device.stack = max(self.device.stack, value)
+        elif limit == _HEAP_LIMIT:
+            self.device.heap.limit = value
+
+    def _missing(self, message: Message) -> None:
+        self.report.lacks(message.data.decode())
+
+    def _failed(self, message: Message) -> None:
+        function, _, error = message.data.decode().partition(" ")
+        self.report.failed[function, error] += 1
