@@ -12,9 +12,6 @@ from typer.core import TyperGroup
 
 from simwarp.checks import read_checks
 from simwarp.cli.output import STOPPED, Json, print_json, write_text
-from simwarp.cli.run_words import read_capability
-from simwarp.exec.build import read_options
-from simwarp.exec.program import execute
 
 PROGRAM = "PROGRAM"
 """The name of the hidden subcommand that runs a program; `ExecGroup` inserts it."""
@@ -70,6 +67,10 @@ def exec_command(
     as_json: Json = False,
 ) -> int:
     """Run a whole CUDA program on the simulator; the exit code is the program's own."""
+    from simwarp.cli.run_words import read_capability
+    from simwarp.exec.build import read_options
+    from simwarp.exec.program import execute
+
     chosen = read_checks(checks) if checks else None
     done = execute(
         program,

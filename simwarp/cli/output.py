@@ -6,28 +6,24 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import asdict
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
-from rich.text import Text
 
 from reference.errors import NoGpuError, SimwarpError
 from reference.files import write_output
 from simwarp.cli.files import write_svg
 from simwarp.draw import to_svg, to_text
 from simwarp.draw.picture import Picture
-from simwarp.faults import KernelFault
-from simwarp.messages import STYLES, Line, message
 
 WIDE = 240
 """Columns of a console that writes to a file or a pipe, so that no line of a table is broken."""
@@ -76,16 +72,6 @@ def cuda_device(advice: str = "give --device sim to run on the simulator") -> An
 def print_json(value: Any, indent: int = 2) -> None:
     """Print a value as JSON on stdout."""
     sys.stdout.write(json.dumps(value, indent=indent, default=str) + "\n")
-
-
-def fault_text(fault: KernelFault, paths: Mapping[str, str] = MappingProxyType({})) -> Text:
-    """A fault's message and count, in colour; ``paths`` are those to show for the names of files."""
-    times: list[Line] = [[(f"  {fault.count} times", "quiet")]] if fault.count > 1 else []
-    lines = [
-        Text.assemble(*((text, STYLES.get(style, "")) for text, style in line))
-        for line in (*message(fault, paths), *times)
-    ]
-    return Text("\n").join(lines)
 
 
 def write_text(path: Path | str, text: str, option: str) -> None:

@@ -12,13 +12,13 @@ from typing import Any
 from rich.console import Console
 
 from simwarp.cli.files import write_array
-from simwarp.cli.output import fault_text, print_json
+from simwarp.cli.output import print_json
 from simwarp.cli.run_words import Word
 from simwarp.draw.report import to_text
 from simwarp.faults import KernelFault
 from simwarp.ptx.mangled_names import readable
 from simwarp.run.kernel import Result, Work
-from simwarp.run.outcome import Unwritten, fault_to_json
+from simwarp.run.outcome import Unwritten, fault_text, fault_to_json
 from simwarp.schedules import Differences
 
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rich.console import Console
+from rich.text import Text
+
 from simwarp.faults import KernelFault, Place
 from simwarp.ptx.mangled_names import readable
-from simwarp.run.outcome import fault_to_json
-
-
-def render(fault: KernelFault) -> str:
-    """A fault as it is printed."""
-    return str(fault)
+from simwarp.run.outcome import fault_text, fault_to_json
 
 
 @dataclass
@@ -73,7 +70,7 @@ class Report:
         same.append(fault)
         if len(same) == 1:
             self.findings.append(fault)
-            self._print(f"{render(fault)}\n")
+            self._print(fault_text(fault))
 
     def count_of(self, fault: KernelFault) -> int:
         """The occurrences of a finding."""
@@ -83,7 +80,7 @@ class Report:
         """Add a note, and print it; once."""
         if text not in self.notes:
             self.notes.append(text)
-            self._print(f"{text}\n")
+            self._print(text)
 
     def lacks(self, function: str) -> None:
         """Count a call of a function that the runtime lacks."""
@@ -152,10 +149,9 @@ class Report:
         """Count a launch."""
         self.kernels[readable(kernel)] += 1
 
-    def _print(self, text: str) -> None:
+    def _print(self, text: str | Text) -> None:
         if not self.quiet:
-            sys.stderr.write(text)
-            sys.stderr.flush()
+            Console(stderr=True, markup=False, highlight=False, soft_wrap=True).print(text, end="\n\n")
 
 
 def _key(fault: KernelFault) -> object:

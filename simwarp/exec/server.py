@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from math import prod
 from typing import cast
 
-from gpu.compile import normalise
 from reference.errors import FormatError, MissingExtraError, SimwarpError
 from simwarp.chips.chips import chip_of
 from simwarp.device.device import Device
@@ -27,6 +26,7 @@ from simwarp.faults import KernelFault, LaunchError, PtxSyntaxError, Unsupported
 from simwarp.observe.occupancy import occupancy, registers_of
 from simwarp.program.link import size_of
 from simwarp.ptx.spaces import to_generic
+from simwarp.run.source import with_named_files
 
 _LAUNCH = struct.Struct("=3Q10I")
 _COOPERATIVE, _DEPENDENT = 1, 2
@@ -123,7 +123,7 @@ class Server:
     def _load(self, message: Message) -> Reply:
         try:
             ptx = ptx_of(read_fatbins(bytes(message.data)), self.device.compute_capability)
-            self.modules.append(self.device.load(normalise(ptx)))
+            self.modules.append(self.device.load(with_named_files(ptx)))
         except (FormatError, LaunchError) as error:
             self.report.note(str(error))
             raise RequestError(Error.NoKernelImageForDevice) from None

@@ -18,16 +18,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from importlib import import_module
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpu.compile import normalise
 from reference.errors import DtypeError, SchemeError
 from simwarp.faults import LaunchError
 from simwarp.run.binding import Arguments, Given
-from simwarp.run.source import Source, from_ptx, from_text
+from simwarp.run.source import Source, from_ptx, from_text, with_named_files
 
 
 class Adapted(NamedTuple):
@@ -143,9 +141,8 @@ def _of_triton(kernel: Any, args: Arguments) -> Adapted:
 
 def _source(ptx: str, name: str) -> Source:
     """PTX as a source, with the texts of the Python files that it names."""
-    paths = [Path(path) for path in re.findall(r'\.file\s+\d+\s+"([^"]+)"', ptx)]
-    texts = {path.name: path.read_text(errors="replace") for path in paths if path.is_file()}
-    return replace(from_ptx(normalise(ptx, list(texts)), name), files=texts)
+    text, files = with_named_files(ptx)
+    return replace(from_ptx(text, name), files=files)
 
 
 def _of_cupy(kernel: Any, args: Arguments, cc: tuple[int, int]) -> Adapted:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, cast
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from simwarp.faults import KernelFault, Note, Place
+from simwarp.messages import STYLES, Line, message
 from simwarp.run.arguments import Argument
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,18 @@ def find_unwritten(arguments: Sequence[Argument]) -> tuple[Unwritten, ...]:
                 left = Unwritten(argument.name, int(count), missing.size, tuple(map(int, first)))
                 found.setdefault(argument.value.pointer, left)
     return tuple(found.values())
+
+
+def fault_text(fault: KernelFault, paths: Mapping[str, str] = MappingProxyType({})) -> Text:
+    """A fault's message and count for a console of `rich`; ``paths`` are those to show for file names."""
+    from rich.text import Text
+
+    times: list[Line] = [[(f"  {fault.count} times", "quiet")]] if fault.count > 1 else []
+    lines = [
+        Text.assemble(*((text, STYLES.get(style, "")) for text, style in line))
+        for line in (*message(fault, paths), *times)
+    ]
+    return Text("\n").join(lines)
 
 
 def fault_to_json(fault: KernelFault) -> dict[str, Any]:

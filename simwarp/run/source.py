@@ -10,7 +10,7 @@ from pathlib import Path
 from shlex import quote
 from typing import NamedTuple
 
-from gpu.compile import compile
+from gpu.compile import compile, normalise
 from reference.errors import CompileError, InputFileError, SchemeError
 from simwarp.faults import LaunchError
 from simwarp.program.bind import target_number
@@ -226,6 +226,17 @@ def from_text(
     source = from_ptx(ptx.text, path.name, text)
     files = {**_included(source, [path.parent, *folders]), path.name: text}
     return replace(source, log=_advised(ptx.log.strip(), options), files=files, path=str(path))
+
+
+def with_named_files(ptx: str) -> Loadable:
+    """PTX with normalised paths, and the texts of the files that it names, if they are on this machine.
+
+    CUDA's own headers are left out.
+    """
+    paths = map(Path, re.findall(r'^\s*\.file\s+\d+\s+"([^"]+)"', ptx, re.MULTILINE))
+    own = [path for path in paths if path.is_file() and "/include/" not in str(path)]
+    texts = {path.name: path.read_text(encoding="utf-8", errors="replace") for path in own}
+    return Loadable(normalise(ptx, list(texts)), texts)
 
 
 def from_ptx(ptx: str, name: str = "my.ptx", text: str = "") -> Source:

@@ -16,9 +16,8 @@ from rich.console import Console
 
 import simwarp
 from simwarp import faults
-from simwarp.cli.output import fault_text
 from simwarp.run import Out, run
-from simwarp.run.outcome import fault_to_json
+from simwarp.run.outcome import fault_text, fault_to_json
 from simwarp.run.source import load
 
 FOLDER = Path(__file__).parent
