@@ -81,12 +81,12 @@ class DeviceMemory:
         """Global memory in the program's window."""
         return Memory("global", WINDOW, alignment=PAGE)
 
-    def allocate(self, size: int) -> int:
-        """Allocate device memory; returns its address. Raises MemoryError."""
+    def allocate(self, size: int, address: int = 0) -> int:
+        """Allocate device memory, at an address that was freed if that is not 0. Raises MemoryError."""
         if size > self.limit - self.used:
             raise MemoryError
         self.used += size
-        return self.device.memory.allocate(size).base
+        return self.device.memory.allocate(size, at=address or None).base
 
     def share(self, size: int, kind: Kind, address: int, file: int) -> int:
         """Allocate memory in the pages of a file, at an address if that is not 0."""

@@ -51,7 +51,7 @@ class Request(IntEnum):
     OCCUPANCY = 8
     """function, threads per block, dynamic shared bytes, blocks per cluster → blocks per multiprocessor."""
     MALLOC = 9
-    """size → address."""
+    """size, address or 0 → address."""
     SHARE = 10
     """size, kind, address or 0; a file descriptor of the pages → address."""
     SHARE_VARIABLE = 11

@@ -244,7 +244,7 @@ class Server:
 
     def _malloc(self, message: Message) -> Reply:
         try:
-            return Reply(values=[self.memory.allocate(message.arguments[0])])
+            return Reply(values=[self.memory.allocate(*message.arguments[:2])])
         except SimwarpError:
             raise RequestError(Error.MemoryAllocation) from None
 

@@ -115,6 +115,26 @@ cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t *node, cudaGraph_t graph,
     FINISH(add_node(node, graph, dependencies, count, (struct work){.kind = WORK_GRAPH, .graph = child}));
 }
 
+/* Memory of a graph has its address from the start, and stays for the next launch; the program may free it.
+ */
+cudaError_t cudaGraphAddMemAllocNode(cudaGraphNode_t *node, cudaGraph_t graph,
+                                     const cudaGraphNode_t *dependencies, size_t count,
+                                     struct cudaMemAllocNodeParams *given)
+{
+    cudaError_t error = cudaMalloc(&given->dptr, given->bytesize);
+    if (error != cudaSuccess)
+        return error;
+    struct work work = {.kind = WORK_ALLOCATE, .fill = {.to = block_of(given->dptr, given->bytesize)}};
+    FINISH(add_node(node, graph, dependencies, count, work));
+}
+
+cudaError_t cudaGraphAddMemFreeNode(cudaGraphNode_t *node, cudaGraph_t graph,
+                                    const cudaGraphNode_t *dependencies, size_t count, void *pointer)
+{
+    (void)pointer;
+    FINISH(add_node(node, graph, dependencies, count, (struct work){.kind = WORK_NOTHING}));
+}
+
 cudaError_t cudaGraphAddDependencies(cudaGraph_t graph, const cudaGraphNode_t *from,
                                      const cudaGraphNode_t *to, const cudaGraphEdgeData *data, size_t count)
 {

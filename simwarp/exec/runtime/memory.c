@@ -31,10 +31,24 @@ cudaError_t cudaMalloc(void **pointer, size_t size)
     FINISH(allocate(pointer, size));
 }
 
+cudaError_t allocate_again(void *pointer, size_t size)
+{
+    void *start;
+    size_t known;
+    if (kind_of(pointer, &start, &known) != 0)
+        return cudaSuccess;
+    struct call call = {.request = ASK_MALLOC, .arguments = {size, (uint64_t)pointer}};
+    return ask(&call);
+}
+
+/* In a capture, each launch of the graph finds the memory at the address that is given now. */
 cudaError_t cudaMallocAsync(void **pointer, size_t size, cudaStream_t stream)
 {
-    (void)stream;
-    FINISH(allocate(pointer, size));
+    cudaError_t error = allocate(pointer, size);
+    if (error == cudaSuccess && size > 0 && is_own(stream) && stream->capture != NULL)
+        error =
+            submit(stream, (struct work){.kind = WORK_ALLOCATE, .fill = {.to = block_of(*pointer, size)}});
+    FINISH(error);
 }
 
 cudaError_t cudaMallocFromPoolAsync(void **pointer, size_t size, cudaMemPool_t pool, cudaStream_t stream)
@@ -228,10 +242,11 @@ cudaError_t cudaFree(void *pointer)
     FINISH(release(pointer));
 }
 
+/* In a capture nothing is freed: the memory stays for the next launch of the graph. */
 cudaError_t cudaFreeAsync(void *pointer, cudaStream_t stream)
 {
-    (void)stream;
-    FINISH(release(pointer));
+    bool captured = is_own(stream) && stream->capture != NULL;
+    FINISH(captured ? cudaSuccess : release(pointer));
 }
 
 cudaError_t cudaFreeHost(void *pointer)

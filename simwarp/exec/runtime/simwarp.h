@@ -62,7 +62,7 @@ int simwarp_missing(const char *name);
 
 /* ---- work.c: work, which a stream does or a graph records ---- */
 
-enum work_kind { WORK_LAUNCH, WORK_COPY, WORK_FILL, WORK_HOST, WORK_GRAPH, WORK_NOTHING };
+enum work_kind { WORK_LAUNCH, WORK_COPY, WORK_FILL, WORK_HOST, WORK_GRAPH, WORK_ALLOCATE, WORK_NOTHING };
 
 struct launch {
     uint64_t function, shared, stream;
@@ -86,7 +86,7 @@ struct work {
     struct launch *launch; /* followed by the arguments; owned */
     size_t launch_size;
     struct copy copy;
-    struct fill fill;
+    struct fill fill; /* of an allocation, `to` */
     cudaHostFn_t host;
     void *host_data;
     cudaGraph_t graph;
@@ -143,6 +143,8 @@ static inline bool on_device(const void *pointer)
 /* The kind of the memory at an address, 0 if the server does not know it; start and size of its allocation.
  */
 enum kind kind_of(const void *pointer, void **start, size_t *size);
+/* Memory of a graph: allocated at its address if it was freed since. */
+cudaError_t allocate_again(void *pointer, size_t size);
 cudaError_t share_pages(size_t size, enum kind kind, void **pointer);
 cudaError_t share_variable(uint64_t module, const char *name, size_t size, void **pointer);
 

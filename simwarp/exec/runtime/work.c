@@ -20,6 +20,7 @@ cudaError_t perform(const struct work *work)
     case WORK_COPY: return copy_rows(&work->copy);
     case WORK_FILL: return fill_rows(&work->fill);
     case WORK_HOST: work->host(work->host_data); return cudaSuccess;
+    case WORK_ALLOCATE: return allocate_again(work->fill.to.data, work->fill.to.width);
     case WORK_GRAPH: return run_graph(work->graph);
     default: return cudaSuccess;
     }

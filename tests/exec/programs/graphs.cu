@@ -63,6 +63,20 @@ int main()
     CUDA(cudaGraphLaunch(executable, nullptr));
     CHECK(first_of(x) == 143);
     CUDA(cudaGraphExecDestroy(executable));
+
+    int *scratch; // memory that a capture allocates and frees
+    CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    CUDA(cudaMallocAsync(&scratch, 32 * sizeof *scratch, stream));
+    CUDA(cudaMemsetAsync(scratch, 0, 32 * sizeof *scratch, stream));
+    add<<<1, 32, 0, stream>>>(scratch, 9);
+    CUDA(cudaMemcpyAsync(x, scratch, 32 * sizeof *x, cudaMemcpyDeviceToDevice, stream));
+    CUDA(cudaFreeAsync(scratch, stream));
+    CUDA(cudaStreamEndCapture(stream, &graph));
+    CUDA(cudaGraphInstantiate(&executable, graph, 0));
+    CUDA(cudaGraphLaunch(executable, stream));
+    CUDA(cudaFree(scratch)); // the next launch allocates it again
+    CUDA(cudaGraphLaunch(executable, stream));
+    CHECK(first_of(x) == 9);
     puts("graphs: right");
     return 0;
 }
