@@ -84,7 +84,7 @@ def test_a_kernel_runs_on_files_and_numbers(folder, capsys):
     lines = printed.err.splitlines()
     assert lines[0] == f"wrote {Path('out/y.npy')}: 100 float32"
     assert lines[1].startswith("saxpy on simwarp simulator (sm_90): ")
-    assert lines[1].endswith(" exact, 0 bounded, 0 open, 0 contractable")
+    assert lines[1].endswith(" thread-instructions, all exact: hardware gives the same bits")
     assert len(lines) == 2
 
 
