@@ -10,6 +10,7 @@ give a .cu or .ptx file
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,7 @@ from typer.core import TyperGroup
 from reference.errors import InputFileError, SchemeError
 from simwarp.checks import read_checks
 from simwarp.cli.files import ADVICE, read_array, write_array
-from simwarp.cli.output import Json, OneDevice, as_options, cuda_device, print_json
+from simwarp.cli.output import Json, OneDevice, as_options, cuda_device, print_json, wide_console
 from simwarp.cli.run_compiler import (
     CompilerOptions,
     Debug,
@@ -33,12 +34,14 @@ from simwarp.cli.run_compiler import (
     Std,
     write_ptx,
 )
+from simwarp.cli.run_lines import BY_LINE, counted, share_table
 from simwarp.cli.run_words import name_all, read_argument, read_capability, read_extent, read_settings
 from simwarp.faults import KernelFault
 
 if TYPE_CHECKING:
     from simwarp.device.device import Device
     from simwarp.run.kernel import Work
+    from simwarp.run.source import Source
     from simwarp.schedules import Differences
 
 KERNEL = "FILE"
@@ -87,6 +90,9 @@ def run_command(
     observe: Annotated[
         str, typer.Option(help="What to count: banks,sectors,divergence,traffic,products,coverage; or all.")
     ] = "",
+    top: Annotated[
+        int | None, typer.Option(min=1, help="With --observe: only the lines with the largest shares.")
+    ] = None,
     checks: Annotated[
         list[str] | None,
         typer.Option(help="raise, report or off: for all, or by kind, races=report,bounds=off."),
@@ -136,6 +142,11 @@ def run_command(
             "--device cuda with --observe, --checks, --schedules or --cc\n"
             "these options are for the simulator\ngive --device sim, or leave them out"
         )
+    if top is not None and not set(observe.split(",")) & {"all", *BY_LINE}:
+        raise SchemeError(
+            f"--top {top} without counts of lines\n{', '.join(BY_LINE)} count by line\n"
+            "give for example --observe sectors"
+        )
     hardware = cuda_device() if device is OneDevice.cuda else None
     capability = hardware.compute_capability if hardware else read_capability(cc)
     compiler = CompilerOptions(define or [], include or [], debug, std, fmad, option or [])
@@ -168,6 +179,8 @@ def run_command(
         except KernelFault as fault:
             outcome.fault = fault
     outcome.write(output, words)
+    if not as_json:
+        _show_lines(target, source, printed, top)
     outcome.print_json() if as_json else outcome.show(console)
     return 0 if outcome.clean else 1
 
@@ -190,6 +203,19 @@ def _observed(text: str) -> str | list[str]:
     """The observers of ``--observe``, and fidelity for the last line of the report."""
     names = [name for name in text.split(",") if name]
     return "all" if "all" in names else ["fidelity", *names]
+
+
+def _show_lines(device: Any, source: Source, printed: io.StringIO, top: int | None) -> None:
+    """Print what each source line costs, below the kernel's output, if anything was counted by line."""
+    report = getattr(device, "report", None)
+    data: dict[str, Any] = {} if report is None else report.to_json()
+    if counted(data):
+        sys.stdout.write(printed.getvalue())
+        printed.seek(0)
+        printed.truncate()
+        console = wide_console(highlight=False)
+        console.print(share_table(data, source.files, top))
+        console.print()
 
 
 def _make_folder(folder: Path) -> None:

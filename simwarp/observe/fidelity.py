@@ -29,6 +29,11 @@ if TYPE_CHECKING:
     from simwarp.program.program import Step
 
 _KINDS = ("exact", "bounded", "open", "contractable")
+_MEANING = {
+    "bounded": "off by at most",
+    "open": "the PTX ISA leaves the result open:",
+    "contractable": "ptxas may fuse a product with its sum:",
+}
 _FUSED = ("f16", "f16x2", "bf16", "bf16x2", "f32", "f64")
 _ROUNDINGS = {"rn", "rz", "rm", "rp"}
 _LISTED = 8
@@ -36,7 +41,7 @@ _LISTED = 8
 
 
 class Fidelity(CountingObserver):
-    """Counts thread-instructions by the fidelity of their results.
+    r"""Counts thread-instructions by the fidelity of their results.
 
     Attributes
     ----------
@@ -62,8 +67,9 @@ class Fidelity(CountingObserver):
     ...     rcp.approx.f32 %f3, %f2; ret; }
     ... ''').kernel("some")
     >>> kernel((1, 1, 1), (1, 1, 1))
-    >>> print(device.report.fidelity)
-    5 thread-instructions: 2 exact, 1 bounded (1 ulp), 0 open, 2 contractable (ptx:5, ptx:6)
+    >>> print(str(device.report.fidelity).replace("), ", "),\n"))
+    5 thread-instructions: 2 exact, 1 bounded (off by at most 1 ulp),
+    2 contractable (ptxas may fuse a product with its sum: ptx:5, ptx:6)
     """
 
     def __init__(self) -> None:
@@ -103,13 +109,23 @@ class Fidelity(CountingObserver):
         }
 
     def __str__(self) -> str:
-        remarks: dict[str, str] = dict.fromkeys(_KINDS, "")
-        for kind, found in (("bounded", self.bounds), ("contractable", self.lines["contractable"])):
-            if found:
-                remarks[kind] = f" ({listed(list(found), _LISTED)})"
-        parts = [f"{self.counts[kind]:,} {kind}{remark}" for kind, remark in remarks.items()]
-        shares = f"{self.counts.total():,} thread-instructions: {', '.join(parts)}"
+        total, exact = self.counts.total(), self.counts["exact"]
+        shares = f"{total:,} thread-instructions"
+        if exact < total:
+            parts = [
+                f"{self.counts[kind]:,} {kind}{self._remark(kind)}" for kind in _KINDS if self.counts[kind]
+            ]
+            shares += f": {', '.join(parts)}"
+        elif total:
+            shares += ", all exact: hardware gives the same bits"
         return "; ".join(filter(None, (shares, str(self.matrix))))
+
+    def _remark(self, kind: str) -> str:
+        """What a kind means for the results on hardware, with the bounds or the lines; "" for "exact"."""
+        if kind == "exact":
+            return ""
+        found = self.bounds if kind == "bounded" else self.lines[kind]
+        return f" ({_MEANING[kind]} {listed(list(found), _LISTED)})"
 
 
 # ---- contraction ---------------------------------------------------------------------------

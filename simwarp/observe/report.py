@@ -59,7 +59,7 @@ class Report:
     >>> device.report.traffic.loaded["global"], device.report.traffic.operations["f32"]
     (160, 40)
     >>> print(device.report.fidelity)
-    320 thread-instructions: 320 exact, 0 bounded, 0 open, 0 contractable
+    320 thread-instructions, all exact: hardware gives the same bits
     >>> device.report.bank_conflicts
     Traceback (most recent call last):
     ...

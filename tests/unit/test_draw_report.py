@@ -5,7 +5,7 @@ import json
 from simwarp.draw.report import table, to_text
 
 REPORT = json.loads("""{
-"fidelity": {"text": "12 thread-instructions: 12 exact, 0 bounded, 0 open, 0 contractable"},
+"fidelity": {"text": "12 thread-instructions, all exact: hardware gives the same bits"},
 "divergence": {"lines": {"a.cu:3": {"warp_instructions": 1200, "active_lanes": 31.5}},
                "total": {"warp_instructions": 1200, "active_lanes": 31.5}},
 "banks": {"lines": {}, "total": {"conflicts": 0}, "opcodes": {}},
@@ -25,7 +25,7 @@ def test_a_report_has_every_section():
     expected = """
 Fidelity
 
-12 thread-instructions: 12 exact, 0 bounded, 0 open, 0 contractable
+12 thread-instructions, all exact: hardware gives the same bits
 
 
 Divergence: active lanes of warps
