@@ -3,8 +3,8 @@
     python benchmarks/exec_sanitizer.py --json sanitizer.json              # where a GPU and a toolkit are
     python benchmarks/exec_sanitizer.py --simwarp --json simwarp.json      # anywhere
 
-Programs of ``tests/exec/programs``, each with the findings of a tool: their lines, and whether the program ended
-within the time.
+Programs of ``tests/exec/programs``, each with the findings of a tool: their lines, and whether the program
+ended within the time.
 """
 
 import json
@@ -57,8 +57,9 @@ def under_sanitizer(program: Path, folder: Path) -> dict[str, object]:
 
 def under_simwarp(program: Path) -> dict[str, object]:
     """A program's exit code, findings and seconds under `simwarp exec`."""
-    code, text, seconds = ran(["simwarp", "exec", "--json", str(program)])
-    report = json.loads(text[text.index("{\n") :]) if "{\n" in text else {"findings": []}
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        code, _, seconds = ran(["simwarp", "exec", "--report", file.name, str(program)])
+        report = json.loads(Path(file.name).read_text() or '{"findings": []}')
     places = [(fault["class"], fault.get("place") or {}) for fault in report["findings"]]
     lines = [f"{kind} {at.get('source_file')}:{at.get('source_line')}" for kind, at in places]
     return {"exit_code": code, "findings": lines, "missing": report.get("missing"), "seconds": seconds}
