@@ -291,7 +291,9 @@ def _explained(error: CompileError, path: Path, text: str, cc: tuple[int, int]) 
         line = next(line for line in error.log.splitlines() if "error" in line).partition(". Consider")[0]
         what = f"`{host[0].strip()}` in line {_line(code, host.start())}" if host else line
         return HostCodeError(
-            f"{path.name} has code for the host: {what}\ncompile it to PTX: {advice}", error.log
+            f"{path.name} has code for the host: {what}\n"
+            f"run it as a whole, simwarp exec {quote(str(path))}, or compile it to PTX: {advice}",
+            error.log,
         )
     if missing:
         what = f"{path.name} includes {missing[1]}, which is not found"

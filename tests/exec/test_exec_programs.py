@@ -16,7 +16,7 @@ from reference.errors import CompileError, InputFileError
 from simwarp.cli import main
 from simwarp.exec import Report, check_program, execute
 from simwarp.exec.build import build_program, has_nvcc, nvcc_command, runtime_folder
-from simwarp.exec.device_memory import HostAccess
+from simwarp.exec.device_memory import CallFault, HostAccess
 from simwarp.exec.server import Server
 from simwarp.faults import (
     AssertionFailed,
@@ -105,7 +105,7 @@ def test_a_graph_is_launched_as_it_was_captured_and_built(
     report = run(build("graphs"))
     assert capfd.readouterr().out == "graphs: right\n"
     assert report.kernels["add"] == 11
-    assert [type(fault) for fault in report.findings] == [UninitialisedRead]
+    assert [type(fault) for fault in report.findings] == [UninitialisedRead, CallFault]
 
 
 def test_a_race_is_found_and_the_program_goes_on(build: Build, capfd: pytest.CaptureFixture[str]) -> None:

@@ -371,6 +371,7 @@ def test_host_code_and_compile_errors_are_reported(folder, capsys):
     assert main(["run", "host.cu", "--grid", "1", "--block", "1"]) == 2
     printed = capsys.readouterr().err.splitlines()
     assert "host.cu has code for the host: `int main(` in line 8" in printed[0]
+    assert printed[1].startswith("run it as a whole, simwarp exec host.cu, or compile it to PTX: ")
     assert printed[1].endswith("nvcc -ptx -arch=sm_90 -lineinfo -o host.ptx host.cu")
     assert printed[2].endswith("simwarp run host.ptx …")
     (folder / "wrong.cu").write_text(SAXPY.replace("= a", "= b"))

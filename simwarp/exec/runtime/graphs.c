@@ -115,8 +115,8 @@ cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t *node, cudaGraph_t graph,
     FINISH(add_node(node, graph, dependencies, count, (struct work){.kind = WORK_GRAPH, .graph = child}));
 }
 
-/* Memory of a graph has its address from the start, and stays for the next launch; the program may free it.
- */
+/* Memory of a graph has its address from the start. A node of the graph or the program frees it; the next launch
+   allocates it again. */
 cudaError_t cudaGraphAddMemAllocNode(cudaGraphNode_t *node, cudaGraph_t graph,
                                      const cudaGraphNode_t *dependencies, size_t count,
                                      struct cudaMemAllocNodeParams *given)
@@ -131,8 +131,8 @@ cudaError_t cudaGraphAddMemAllocNode(cudaGraphNode_t *node, cudaGraph_t graph,
 cudaError_t cudaGraphAddMemFreeNode(cudaGraphNode_t *node, cudaGraph_t graph,
                                     const cudaGraphNode_t *dependencies, size_t count, void *pointer)
 {
-    (void)pointer;
-    FINISH(add_node(node, graph, dependencies, count, (struct work){.kind = WORK_NOTHING}));
+    struct work work = {.kind = WORK_FREE, .fill = {.to = block_of(pointer, 0)}};
+    FINISH(add_node(node, graph, dependencies, count, work));
 }
 
 cudaError_t cudaGraphAddDependencies(cudaGraph_t graph, const cudaGraphNode_t *from,

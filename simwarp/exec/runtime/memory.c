@@ -242,11 +242,12 @@ cudaError_t cudaFree(void *pointer)
     FINISH(release(pointer));
 }
 
-/* In a capture nothing is freed: the memory stays for the next launch of the graph. */
+/* In a capture the graph frees it, in each of its launches. */
 cudaError_t cudaFreeAsync(void *pointer, cudaStream_t stream)
 {
-    bool captured = is_own(stream) && stream->capture != NULL;
-    FINISH(captured ? cudaSuccess : release(pointer));
+    if (is_own(stream) && stream->capture != NULL)
+        FINISH(submit(stream, (struct work){.kind = WORK_FREE, .fill = {.to = block_of(pointer, 0)}}));
+    FINISH(release(pointer));
 }
 
 cudaError_t cudaFreeHost(void *pointer)

@@ -62,7 +62,7 @@ int simwarp_missing(const char *name);
 
 /* ---- work.c: work, which a stream does or a graph records ---- */
 
-enum work_kind { WORK_LAUNCH, WORK_COPY, WORK_FILL, WORK_HOST, WORK_GRAPH, WORK_ALLOCATE, WORK_NOTHING };
+enum work_kind { WORK_LAUNCH, WORK_COPY, WORK_FILL, WORK_HOST, WORK_GRAPH, WORK_ALLOCATE, WORK_FREE, WORK_NOTHING };
 
 struct launch {
     uint64_t function, shared, stream;

@@ -21,6 +21,7 @@ cudaError_t perform(const struct work *work)
     case WORK_FILL: return fill_rows(&work->fill);
     case WORK_HOST: work->host(work->host_data); return cudaSuccess;
     case WORK_ALLOCATE: return allocate_again(work->fill.to.data, work->fill.to.width);
+    case WORK_FREE: return cudaFree(work->fill.to.data);
     case WORK_GRAPH: return run_graph(work->graph);
     default: return cudaSuccess;
     }

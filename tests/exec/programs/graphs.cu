@@ -74,7 +74,8 @@ int main()
     CUDA(cudaStreamEndCapture(stream, &graph));
     CUDA(cudaGraphInstantiate(&executable, graph, 0));
     CUDA(cudaGraphLaunch(executable, stream));
-    CUDA(cudaFree(scratch)); // the next launch allocates it again
+    CHECK(cudaFree(scratch) == cudaErrorInvalidValue); // the graph has freed it, and allocates it again
+    CHECK(cudaGetLastError() == cudaErrorInvalidValue);
     CUDA(cudaGraphLaunch(executable, stream));
     CHECK(first_of(x) == 9);
     puts("graphs: right");
