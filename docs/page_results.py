@@ -73,6 +73,7 @@ def filled(markdown: str) -> str:
         elsewhere = {
             *DOOR_RESULTS,
             *(path for of in (SIMULATED, STUDIES, TRACES) for path in of.glob("*.json")),
+            *(ROOT / "benchmarks" / "results").rglob("exec-*.json"),
         }
         paths = sorted(set((ROOT / "benchmarks" / "results").rglob("*.json")) - elsewhere)
         markdown = markdown.replace(RESULTS_MARKER, results_table(json.loads(p.read_text()) for p in paths))

@@ -153,7 +153,7 @@ def _who(place: Place, known: Place | None = None) -> str:
 
 def _verb(text: str) -> str:
     """Whether a text is about a read or about a write."""
-    return "write" if re.match(r"writ|update|atomic", text) else "read"
+    return "write" if re.match(r"(?:misaligned )?(?:writ|update|atomic)", text) else "read"
 
 
 # ---- lines with carets ---------------------------------------------------------------------------------

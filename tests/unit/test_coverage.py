@@ -82,8 +82,7 @@ def test_open_forms_state_their_invariant(capsys):
 def recorded(monkeypatch):
     """Evidence of all forms, those of rows included that still await their recording; a dict to change."""
     every = evidence() | dict.fromkeys(unwitnessed(), Evidence("planted", 1))
-    for module in ("simwarp.cli.coverage", "simwarp.lab.evidence.forms"):
-        monkeypatch.setattr(f"{module}.evidence", lambda: every)
+    monkeypatch.setattr("simwarp.lab.evidence.forms.evidence", lambda: every)
     return every
 
 
