@@ -82,7 +82,7 @@ def execute(
     it is not a regular file
     give a program, or its source (.cu)
     """
-    with tempfile.TemporaryDirectory(prefix="simwarp-exec-") as folder:
+    with _terminable(), tempfile.TemporaryDirectory(prefix="simwarp-exec-") as folder:
         if program.suffix == ".cu":
             program = _built(program, Path(folder), cc, nvcc)
         else:
@@ -177,7 +177,7 @@ def _run(server: Server, report: Report, stdout: int | None) -> None:
     library = os.pathsep.join(filter(None, [str(runtime_folder()), os.environ.get("LD_LIBRARY_PATH", "")]))
     environment = {**os.environ, FD_VARIABLE: str(theirs.fileno()), "LD_LIBRARY_PATH": library}
     try:
-        with _terminable(), ours:
+        with ours:
             child = _start(report.command, theirs, environment, stdout)
             try:
                 _serve(server, ours, child)

@@ -217,6 +217,7 @@ def test_programs_that_cannot_run_are_refused_with_the_flags_to_build_with(
     command = [
         *nvcc_command(),
         "--no-compress",
+        *("-cudadevrt", "none"),
         *flags,
         f"-L{runtime_folder()}",
         "-o",
