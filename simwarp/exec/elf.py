@@ -54,7 +54,7 @@ class Elf:
     rpath: str = ""
 
     def section(self, name: str) -> bytes:
-        """The bytes of a section; none if there is no such section."""
+        """The bytes of a section; empty if the file lacks it."""
         return next((self._bytes(one) for one in self.sections if one.name == name), b"")
 
     def defines(self, symbol: str) -> bool:

@@ -141,7 +141,7 @@ def pytest_runtest_makereport(
 
 def _hide_own_frames(raised: pytest.ExceptionInfo[BaseException]) -> None:
     """Take simwarp's own frames out of the traceback of a kernel's fault: it stands below the test's line."""
-    faults = sys.modules.get("simwarp.faults")  # without it there is no such fault
+    faults = sys.modules.get("simwarp.faults")  # not imported: the exception is not a fault
     if faults is None or not isinstance(raised.value, faults.KernelFault):
         return
     package, steps, kept = Path(str(faults.__file__)).parent, list[TracebackType](), None
@@ -200,7 +200,7 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]
 
 def _words(x: Any) -> str:
     """The kind of words that a value holds; "" for other values."""
-    types = sys.modules.get("reference.types")  # without it there is no such value
+    types = sys.modules.get("reference.types")  # not imported: x is not PackedBits
     if types and isinstance(x, types.PackedBits):
         return "PackedBits"
     name = str(getattr(x, "dtype", ""))
