@@ -16,6 +16,8 @@ from pathlib import Path
 
 from common import about_this_run, parser_of
 
+from reference.files import write_whole
+
 PROGRAMS = Path(__file__).parents[1] / "tests" / "exec" / "programs"
 TOOLS = ("", "memcheck", "racecheck", "initcheck", "synccheck")
 """The tools of compute-sanitizer; "" for the program by itself."""
@@ -77,7 +79,8 @@ def main() -> None:
             rows[program.stem] = found
             print(program.stem, json.dumps(found))
     if options.json:
-        options.json.write_text(json.dumps({"meta": about_this_run(), "programs": rows}, indent=1) + "\n")
+        text = json.dumps({"meta": about_this_run(), "programs": rows}, indent=1) + "\n"
+        write_whole(options.json, lambda file: file.write(text.encode()))
 
 
 if __name__ == "__main__":
