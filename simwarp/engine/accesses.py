@@ -178,6 +178,8 @@ def atomic(chunk: Chunk, step: Step) -> None:
                 results[i][chunk.mask] = _update(chunk, step, place, values, i)
             if chunk.launch.on_access:
                 _notify_access(chunk, step, step.kind, place, dtype.itemsize * count)
+    if chunk.loaded is not None:
+        chunk.follow_load(chunk.loaded)
     write = step.destinations[0] if step.destinations else None
     if write is not None:
         write(chunk, results if count > 1 else results[0])
@@ -198,8 +200,10 @@ def _update(chunk: Chunk, step: Step, place: Place, values: list[Any], part: int
         chunk.copies.check(chunk, memory, _lanes(chunk), at, dtype.itemsize, "update")
     target: Memory | Allocation | None = memory.updatable(at, dtype.itemsize)
     if target is None:
-        target = memory
-        examine(chunk, memory, at, dtype.itemsize, _lanes(chunk), "read", "write")
+        target, exchanges = memory, step.form.has("exch")
+        examine(chunk, memory, at, dtype.itemsize, _lanes(chunk), "read", "write", follows=exchanges)
+        if exchanges and chunk.launch.checks.action("uninitialised") != "off":
+            _follow_exchange(chunk, step, place, at, order)
     if chunk.launch.journal is not None:
         chunk.launch.journal.note(memory, at, dtype.itemsize)
     if chunk.launch.lent.cells:
@@ -208,6 +212,17 @@ def _update(chunk: Chunk, step: Step, place: Place, values: list[Any], part: int
     if chunk.launch.on_write and place.space == "global":
         _notify_write(chunk, step, part, at, new)
     return old
+
+
+def _follow_exchange(chunk: Chunk, step: Step, place: Place, at: Any, order: Any) -> None:
+    """Follow the unwritten values that an exchange returns: that of an address to the first lane in turn."""
+    missing = of_load(chunk, step, place, DTYPES[step.form.T], 1)
+    if missing is not None:
+        runs, first = Runs(at, order), np.zeros(at.size, np.bool_)
+        first[runs.position[runs.starts]] = True
+        lanes = missing.lanes & _spread(first, chunk.mask)
+        np.copyto(missing.bits[0], 0, where=~lanes)
+        chunk.loaded = missing._replace(lanes=lanes).also(chunk.loaded)
 
 
 def _take_turns(

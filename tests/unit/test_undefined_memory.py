@@ -88,6 +88,18 @@ def test_only_lanes_that_use_the_value_are_reported():
     assert (fault.place.lane, fault.use.lane, fault.count) == (16, 16, 16)
 
 
+def test_an_exchange_initialises_and_only_its_first_lane_holds_an_unwritten_value():
+    exchange = "mov.u32 %r2, 7;\nand.b32 %r4, %lane, 1; mul.wide.u32 %rd2, %r4, 4; mov.u64 %rd3, cells;"
+    exchange += "add.u64 %rd2, %rd2, %rd3;\natom.shared.exch.b32 %r4, [%rd2], %lane;\n"
+    assert run(exchange + "ld.shared.u32 %r2, [cells+4];" + STORE, before=CELLS, device=device()) == [31] * 32
+    later = "setp.gt.u32 %p1, %lane, 1; selp.u32 %r2, %r4, %r2, %p1;\n"
+    assert run(exchange + later + STORE, before=CELLS, device=device()) == [7, 7, *range(30)]
+    fault = fault_of(faults.UninitialisedRead, exchange + "add.u32 %r2, %r4, 1;\n" + STORE, before=CELLS)
+    assert (fault.place.lane, fault.offset, fault.count) == (0, 0, 2)
+    assert "exch" in fault.place.text
+    assert "st.global" in fault.use.text
+
+
 @pytest.mark.parametrize("source", ["shared", "global"])
 def test_uninitialised_shared_and_global_values_are_tracked(source):
     there = device()
