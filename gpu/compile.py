@@ -74,6 +74,7 @@ def compile(
     folder: Path | None = None,
     include: Sequence[Path] = (),
     options: Sequence[str] = (),
+    instances: Sequence[str] = (),
 ) -> Ptx:
     """Compile CUDA C++ to PTX, or read the PTX from the cache.
 
@@ -95,6 +96,8 @@ def compile(
         Folders that every ``#include`` searches last.
     options : sequence of str
         More options for NVRTC, which override `OPTIONS`.
+    instances : sequence of str
+        Kernel templates to instantiate, with their arguments: ``"fill<float>"``.
 
     Raises
     ------
@@ -119,11 +122,11 @@ def compile(
     asked = read_options(chosen)
     includes.follow(name, source, *asked.text)
     known = includes.key
-    key = _key(cuda, source, name, known, chosen) if includes.complete and asked.known else None
+    key = _key(cuda, source, name, known, chosen, *instances) if includes.complete and asked.known else None
     entry = read(key) if key else None
     if entry is None or includes.borrowed(entry.elsewhere):
         places = [f"--include-path={path}" for path in (*cuda, *includes.include)]
-        ptx, log = _run(nvrtc, source, name, includes.in_memory, [*chosen, *places], folder)
+        ptx, log = _run(nvrtc, source, name, includes.in_memory, [*chosen, *places], folder, instances)
         text, log = normalise(ptx, [name, *includes.names]), _without_cudas_own(log, cuda)
         entry = Entry(text, log, not_of_cuda(includes.of_cuda, cuda))
         includes.follow(name, source, *asked.text)
@@ -258,15 +261,21 @@ def _library() -> str:
 
 
 def _run(
-    nvrtc: Any, source: str, name: str, headers: dict[str, str], options: list[str], folder: Path | None
+    nvrtc: Any,
+    source: str,
+    name: str,
+    headers: dict[str, str],
+    options: list[str],
+    folder: Path | None,
+    instances: Sequence[str],
 ) -> tuple[str, str]:
     """Compile one source with NVRTC, and return its PTX and the compiler's log."""
     if lasts(options):
-        answer = call_apart(name, _answer, source, name, headers, options, folder)
+        answer = call_apart(name, _answer, source, name, headers, options, folder, instances)
         if isinstance(answer, CompileError):
             raise answer
         return answer
-    return _run_here(nvrtc, source, name, headers, options, folder)
+    return _run_here(nvrtc, source, name, headers, options, folder, instances)
 
 
 def _answer(*arguments: Any) -> tuple[str, str] | CompileError:
@@ -278,7 +287,13 @@ def _answer(*arguments: Any) -> tuple[str, str] | CompileError:
 
 
 def _run_here(
-    nvrtc: Any, source: str, name: str, headers: dict[str, str], options: list[str], folder: Path | None
+    nvrtc: Any,
+    source: str,
+    name: str,
+    headers: dict[str, str],
+    options: list[str],
+    folder: Path | None,
+    instances: Sequence[str],
 ) -> tuple[str, str]:
     """Compile one source in this process; see `_run`."""
     keep_handlers(lambda: _compile_nothing(nvrtc))
@@ -292,6 +307,8 @@ def _run_here(
     )
     _check(nvrtc, status, name)
     try:
+        for instance in instances:
+            _check(nvrtc, nvrtc.nvrtcAddNameExpression(program, instance.encode())[0], name)
         (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])
         log = _fetch(nvrtc, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program, name)
         log = log.replace(program_name, name)

@@ -75,7 +75,7 @@ def ptx_command(
     from simwarp.run.source import load
 
     compiler = CompilerOptions(define or [], include or [], debug, std, fmad, option or [])
-    source = load(file, cc=read_capability(cc) or (9, 0), **compiler.for_file(file))
+    source = load(file, cc=read_capability(cc) or (9, 0), kernel=kernel, **compiler.for_file(file))
     chosen = [source.kernel(kernel)] if kernel else [*source.entries.values()]
     listings = [listing for function in chosen for listing in _listings(source, function)]
     if output is not None:

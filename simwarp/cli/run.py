@@ -150,7 +150,7 @@ def run_command(
     hardware = cuda_device() if device is OneDevice.cuda else None
     capability = hardware.compute_capability if hardware else read_capability(cc)
     compiler = CompilerOptions(define or [], include or [], debug, std, fmad, option or [])
-    source = load(file, cc=capability or (9, 0), **compiler.for_file(file))
+    source = load(file, cc=capability or (9, 0), kernel=kernel, **compiler.for_file(file))
     if ptx is not None:
         write_ptx(ptx, source.ptx, "--ptx")
     args = [Given(word.value, word.key, name) for name, word in words.items()]

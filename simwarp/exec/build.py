@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -20,6 +18,7 @@ from gpu.compiler.cuda_headers import cuda_folders, release
 from reference.errors import CompileError, MissingExtraError
 from reference.files import write_whole
 from simwarp.exec.protocol import c_header
+from simwarp.run.nvcc import host_compiler, nvcc_command
 
 SONAME = "libcudart.so.13"
 _SOURCES = Path(__file__).parent / "runtime"
@@ -38,7 +37,7 @@ def runtime_folder() -> Path:
     CompileError
         If the C compiler fails.
     """
-    compiler, include = _host_compiler("cc", "gcc"), _include()
+    compiler, include = host_compiler("cc", "gcc"), _include()
     sources = {path.name: path.read_bytes() for path in sorted(_SOURCES.iterdir()) if path.is_file()}
     inputs = (sources, c_header(), _FLAGS, release(include), _version(compiler))
     folder = cache_folder("exec") / hashlib.sha256(repr(inputs).encode()).hexdigest()[:32]
@@ -64,7 +63,7 @@ def build_program(source: Path, output: Path, cc: tuple[int, int], options: Sequ
     CompileError
         If nvcc fails; with its output.
     """
-    _host_compiler("g++", "c++")
+    host_compiler("g++", "c++")
     arch = f"compute_{10 * cc[0] + cc[1]}{'a' if cc >= (9, 0) else ''}"
     flags = [
         *("-gencode", f"arch={arch},code={arch}", "-lineinfo", "--no-compress"),
@@ -142,17 +141,6 @@ def _version(compiler: str) -> str:
     return subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False).stdout
 
 
-def _host_compiler(*names: str) -> str:
-    """The system's compiler."""
-    found = next((path for name in names if (path := shutil.which(name))), None)
-    if found is None:
-        raise MissingExtraError(
-            f"simwarp exec needs a compiler of the system: {' or '.join(names)}\nnone is in PATH\n"
-            "install one, e.g. apt install g++"
-        )
-    return found
-
-
 def _include() -> Path:
     """The folder of the CUDA runtime's headers."""
     for folder in cuda_folders():
@@ -162,31 +150,3 @@ def _include() -> Path:
         "simwarp exec needs the headers of the CUDA runtime\nthey are in no package and no toolkit here\n"
         "pip install 'simwarp[compile]'"
     )
-
-
-def nvcc_command() -> list[str]:
-    """The command of nvcc: of its package, else of a toolkit."""
-    spec = importlib.util.find_spec("nvidia")
-    packages = (
-        [Path(folder) / "cu13" / "bin" / "nvcc" for folder in spec.submodule_search_locations or []]
-        if spec
-        else []
-    )
-    toolkit = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
-    for path in (*packages, Path(toolkit) / "bin" / "nvcc", Path(shutil.which("nvcc") or "")):
-        if path.is_file():
-            return [str(path)]
-    raise MissingExtraError(
-        "simwarp exec needs nvcc to build a .cu file\nit is in no package and no toolkit here\n"
-        "pip install 'simwarp[nvcc]', or build the program elsewhere: nvcc -cudart shared -arch=compute_90"
-    )
-
-
-def has_nvcc() -> bool:
-    """Whether programs can be built here."""
-    try:
-        nvcc_command()
-        _host_compiler("g++", "c++")
-    except MissingExtraError:
-        return False
-    return True

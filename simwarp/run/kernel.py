@@ -270,7 +270,7 @@ def run(
     if adapted is not None:
         source, kernel, args = adapted
     elif isinstance(source, str) and "__global__" in source:
-        source = from_text(source, cc=cc, defines=defines, include=include, options=options)
+        source = from_text(source, cc=cc, defines=defines, include=include, options=options, kernel=kernel)
     elif not isinstance(source, Source):
         if not isinstance(source, str | PathLike):
             raise SchemeError(
@@ -278,7 +278,7 @@ def run(
                 "give a .cu or .ptx file, CUDA C++, or a kernel of numba, Triton or CuPy"
             )
         path = cast("str | PathLike[str]", source)
-        source = load(path, cc=cc, defines=defines, include=include, options=options)
+        source = load(path, cc=cc, defines=defines, include=include, options=options, kernel=kernel)
     elif defines or include or options:
         raise SchemeError("run: this source is already compiled\npass defines, include and options to load")
     if device is None:

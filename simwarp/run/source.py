@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from shlex import quote
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gpu.compile import compile, normalise
 from reference.errors import CompileError, InputFileError, SchemeError
@@ -18,6 +18,7 @@ from simwarp.ptx.mangled_names import choose, listed, plain, readable
 from simwarp.ptx.parse import parse
 from simwarp.ptx.syntax import Function, Module
 from simwarp.run.headers import HEADERS, PRELUDE
+from simwarp.run.nvcc import INSTANCES, compile_kernels, has_nvcc
 from simwarp.run.parameters import parameter_names, without_literals
 
 OPTIONS = (f"--pre-include={PRELUDE}", "-fmad=true")
@@ -145,9 +146,7 @@ class Source:
         found = re.search(rf"template\s*<[^;{{}}]*__global__[^;{{}}]*?\b({called})\s*\(", self.text)
         if found is None or any(plain(kernel) == found[1] for kernel in self.kernels):
             return ""
-        return (
-            f"\n{found[1]} is a template: instantiate it, e.g. template __global__ void {found[1]}<float>(…);"
-        )
+        return f"\n{found[1]} is a template: give its arguments, e.g. {found[1]}<float>"
 
 
 def load(
@@ -157,6 +156,7 @@ def load(
     defines: Mapping[str, str | int] | None = None,
     include: Sequence[str | PathLike[str]] = (),
     options: Sequence[str] = (),
+    kernel: str | None = None,
 ) -> Source:
     """Read a ``.cu`` or ``.ptx`` file.
 
@@ -173,13 +173,15 @@ def load(
         More folders to search for included files.
     options : sequence of str
         More options of NVRTC, e.g. ``"-fmad=false"``.
+    kernel : str, optional
+        The kernel to come; a template with its arguments, ``"fill<float>"``, is instantiated.
 
     Raises
     ------
     InputFileError
         If the file cannot be read, or is neither ``.cu`` nor ``.ptx``.
     HostCodeError
-        If the file has host code.
+        If the file has host code, and nvcc, which leaves it out, is not installed.
     CompileError
         If it does not compile; has the compiler's log.
 
@@ -202,7 +204,7 @@ def load(
                 f"{path} is PTX, which is not compiled here\npass defines, include and options to nvcc"
             )
         return from_ptx(text, path.name)
-    return from_text(text, path, cc=cc, defines=defines, include=include, options=options)
+    return from_text(text, path, cc=cc, defines=defines, include=include, options=options, kernel=kernel)
 
 
 def from_text(
@@ -213,19 +215,45 @@ def from_text(
     defines: Mapping[str, str | int] | None = None,
     include: Sequence[str | PathLike[str]] = (),
     options: Sequence[str] = (),
+    kernel: str | None = None,
 ) -> Source:
     """Compile CUDA C++; see `load`. ``path`` is its name in messages, and includes start from its folder."""
-    path = Path(path)
-    flags, folders = [*OPTIONS, *options], [Path(folder).absolute() for folder in include]
+    path, folders = Path(path), [Path(folder).absolute() for folder in include]
+
+    def by_nvrtc(*instances: str) -> tuple[str, str]:
+        places: dict[str, Any] = {"headers": HEADERS, "folder": path.parent, "include": folders}
+        flags = [*OPTIONS, *options]
+        ptx = compile(text, path.name, defines, cc, **places, options=flags, instances=instances)
+        return ptx.text, _advised(ptx.log.strip(), options)
+
+    def by_nvcc(*instances: str) -> tuple[str, str]:
+        return compile_kernels(text, path, cc, defines or {}, folders, options, instances)
+
     try:
-        ptx = compile(
-            text, path.name, defines, cc, headers=HEADERS, folder=path.parent, include=folders, options=flags
-        )
+        source = _with_instance(kernel, path.name, text, by_nvrtc)
     except CompileError as error:
-        raise _explained(error, path, text, cc) from None
-    source = from_ptx(ptx.text, path.name, text)
+        explained = _explained(error, path, text, cc)
+        if not isinstance(explained, HostCodeError) or not has_nvcc():
+            raise explained from None
+        source = _with_instance(kernel, path.name, text, by_nvcc)
     files = {**_included(source, [path.parent, *folders]), path.name: text}
-    return replace(source, log=_advised(ptx.log.strip(), options), files=files, path=str(path))
+    return replace(source, files=files, path=str(path))
+
+
+def _with_instance(kernel: str | None, name: str, text: str, build: Callable[..., tuple[str, str]]) -> Source:
+    """A source as it is built; if it lacks ``kernel``, with that instance of a template, if there is one."""
+    ptx, log = build()
+    source = replace(from_ptx(ptx, name, text), log=log)
+    if kernel is None or "<" not in kernel or choose(kernel, source.entries):
+        return source
+    try:
+        ptx, log = build(kernel)
+    except CompileError as error:
+        errors = [line for line in error.log.splitlines() if " error: " in line]
+        if all(line.startswith(INSTANCES) for line in errors):
+            return source
+        raise
+    return replace(from_ptx(ptx, name, text), log=log)
 
 
 def with_named_files(ptx: str) -> Loadable:
@@ -292,7 +320,8 @@ def _explained(error: CompileError, path: Path, text: str, cc: tuple[int, int]) 
         what = f"`{host[0].strip()}` in line {_line(code, host.start())}" if host else line
         return HostCodeError(
             f"{path.name} has code for the host: {what}\n"
-            f"run it as a whole, simwarp exec {quote(str(path))}, or compile it to PTX: {advice}",
+            "pip install 'simwarp[nvcc]' to run its kernels, or, with simwarp exec, the whole\n"
+            f"or compile it to PTX elsewhere: {advice}",
             error.log,
         )
     if missing:

@@ -15,7 +15,7 @@ import pytest
 from reference.errors import CompileError, InputFileError
 from simwarp.cli import main
 from simwarp.exec import Report, check_program, execute
-from simwarp.exec.build import build_program, has_nvcc, nvcc_command, runtime_folder
+from simwarp.exec.build import build_program, runtime_folder
 from simwarp.exec.device_memory import CallFault, HostAccess
 from simwarp.exec.server import Server
 from simwarp.faults import (
@@ -26,6 +26,7 @@ from simwarp.faults import (
     Race,
     UninitialisedRead,
 )
+from simwarp.run.nvcc import has_nvcc, nvcc_command
 
 PROGRAMS = Path(__file__).parent / "programs"
 CC = (9, 0)

@@ -9,6 +9,7 @@ from gpu.compiler.cuda_headers import cuda_folders
 from reference.errors import CompileError, MissingExtraError
 from simwarp.exec import build
 from simwarp.exec.elf import read_elf
+from simwarp.run import nvcc
 
 needs_compiler = pytest.mark.skipif(
     shutil.which("cc") is None or not cuda_folders(), reason="a C compiler or the headers of CUDA are missing"
@@ -52,7 +53,7 @@ def test_a_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_missing_headers_are_named_with_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "_host_compiler", lambda *names: "cc")
+    monkeypatch.setattr(build, "host_compiler", lambda *names: "cc")
     monkeypatch.setattr(build, "cuda_folders", tuple)
     with pytest.raises(MissingExtraError, match=r"simwarp\[compile\]"):
         build.runtime_folder()
@@ -61,10 +62,10 @@ def test_missing_headers_are_named_with_their_package(monkeypatch: pytest.Monkey
 def test_a_missing_nvcc_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv("CUDA_HOME", "/no/such/folder")
-    monkeypatch.setattr(build.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(nvcc.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"simwarp\[nvcc\]"):
-        build.nvcc_command()
-    assert not build.has_nvcc()
+        nvcc.nvcc_command()
+    assert not nvcc.has_nvcc()
 
 
 def test_options_are_read_as_by_a_shell() -> None:

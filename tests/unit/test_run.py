@@ -20,7 +20,10 @@ from simwarp.ptx.syntax import Function, Variable
 from simwarp.run import HostCodeError, NoSuchOutputError, Out, load, run
 from simwarp.run.headers import HEADERS
 from simwarp.run.kernel import DeviceOptions, Outputs, Result
+from simwarp.run.nvcc import has_nvcc
 from simwarp.run.source import nvcc_line
+
+needs_nvcc = pytest.mark.skipif(not has_nvcc(), reason="no nvcc or no C++ compiler of the system")
 
 SAXPY = """\
 #include <stdio.h>
@@ -360,17 +363,50 @@ def test_multiply_and_add_are_fused_as_nvcc_does(write):
         ("void f(int** x) { cudaMalloc(x, 4); }", "`cudaMalloc(` in line 1"),
     ],
 )
-def test_host_code_is_refused_with_an_nvcc_command(write, source, shown):
+def test_host_code_is_refused_with_an_nvcc_command_where_nvcc_is_missing(write, monkeypatch, source, shown):
+    monkeypatch.setattr(simwarp.run.source, "has_nvcc", lambda: False)
     path = write("k.cu", source)
     with pytest.raises(HostCodeError) as caught:
         load(path, cc=(8, 0))
     lines = str(caught.value).splitlines()
+    assert shown in lines.pop(0)
     assert len(lines) == 3
-    assert shown in lines[0]
     ptx = path.with_suffix(".ptx")
     assert lines[1].endswith(f"nvcc -ptx -arch=sm_80 -lineinfo -o {ptx} {path}")
     assert lines[2].endswith(f"simwarp run {ptx} …")
     assert "error" in caught.value.log
+
+
+TEMPLATE = """
+template <typename T, int N> __global__ void fill(T* x) { x[threadIdx.x] = N; }
+"""
+HOST = "#include <vector>\nint main() { std::vector<int> v(3); return v.size() - 3; }"
+
+
+@pytest.mark.parametrize("host", ["", pytest.param(HOST, marks=needs_nvcc)])
+def test_an_instance_of_a_template_is_made_when_it_is_asked_for(write, host):
+    path = write("fill.cu", TEMPLATE + host)
+    result = run(path, "fill<short, 3>", grid=1, block=8, args={"x": Out(np.int16, 8)})
+    assert result.outputs["x"].tolist() == [3] * 8
+    with pytest.raises(LaunchError, match="no kernel"):
+        run(path, "full<short, 3>", grid=1, block=8, args={"x": Out(np.int16, 8)})
+    wrong = write("wrong.cu", TEMPLATE.replace("= N", "= N + T::none") + host)
+    with pytest.raises(CompileError, match=r"wrong\.cu\(2\): error"):
+        load(wrong, kernel="fill<short, 3>")
+
+
+@needs_nvcc
+def test_the_part_of_the_host_is_left_out_and_faults_name_the_source(write):
+    path = write(
+        "whole.cu",
+        "#include <cstdio>\n#ifdef WIDE\ntemplate <typename T>\n__global__ void k(T* x) {\n"
+        "  x[threadIdx.x + 1] = 1;\n}\n"
+        '#endif\nint main() { k<<<1, 8>>>((float*) nullptr); printf("done\\n"); }',
+    )
+    with pytest.raises(OutOfBounds) as caught:
+        run(path, grid=1, block=8, args={"x": Out(np.float32, 8)}, defines={"WIDE": ""})
+    place = caught.value.place
+    assert (place.source_file, place.source_line, place.kernel) == ("whole.cu", 5, "k<float>")
 
 
 def test_the_suggested_nvcc_command_is_quoted_for_a_shell():
@@ -528,7 +564,7 @@ def test_a_kernel_is_found_by_its_name(templates, name, types):
         (None, "4 kernels\nchoose among "),
         ("sets", "no kernel 'sets'\nit has "),
         ("scale<int, 2>", "no kernel 'scale<int, 2>'\nit has "),
-        ("never", "never is a template: instantiate it, e.g. template __global__ void never<float>"),
+        ("never", "never is a template: give its arguments, e.g. never<float>"),
     ],
 )
 def test_an_unknown_or_ambiguous_kernel_is_refused(templates, name, part):
@@ -542,7 +578,7 @@ def test_a_file_without_kernels_is_refused(write):
     with pytest.raises(LaunchError, match=r"has no kernel\nwrite a __global__ function$"):
         load(write("none.cu", "__device__ int x;")).kernel()
     source = load(write("only.cu", "template <class T> __global__ void only(T* x) { *x = 1; }"))
-    with pytest.raises(LaunchError, match="only is a template: instantiate it"):
+    with pytest.raises(LaunchError, match="only is a template: give its arguments"):
         source.kernel()
 
 
