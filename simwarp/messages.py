@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple, Protocol, TypeAlias
 
-from simwarp.places import Caller, Note, Place
+from simwarp.places import Caller, Note, Place, abridged
 
 STYLES = {
     "place": "bold",
@@ -139,7 +139,7 @@ def _who(place: Place, known: Place | None = None) -> str:
     """The thread of a place, in words; what ``known`` has in common with it is left out."""
     parts: list[str] = []
     if place.kernel and (known is None or known.kernel != place.kernel):
-        parts.append(f"kernel {place.kernel}")
+        parts.append(f"kernel {abridged(place.kernel)}")
     if place.block is not None and (known is None or known.block != place.block):
         parts.append(f"block {place.block}")
     if place.thread is not None and place.lane is not None:

@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+_LONGEST = 160
+"""Most characters of a kernel's name in a text."""
+
+
+def abridged(name: str) -> str:
+    """A kernel's name with its innermost template arguments left out, so that a line can hold it.
+
+    >>> abridged("gemm<" + "layout<shape<1, 2>>, " * 9 + "float>")[:40]
+    'gemm<layout<shape<…>>, layout<shape<…>>,'
+    """
+    while len(name) > _LONGEST and "<" in name:
+        name = re.sub(r"<[^<>]*>", "\0", name)
+    return name.replace("\0", "<…>")
 
 
 @dataclass(frozen=True)
@@ -66,7 +81,7 @@ class Place:
     callers: tuple[Caller, ...] = ()
 
     def __str__(self) -> str:
-        parts = [f"kernel {self.kernel}"] if self.kernel else []
+        parts = [f"kernel {abridged(self.kernel)}"] if self.kernel else []
         if self.block is not None:
             parts.append(f"block {self.block}")
         if self.warp is not None:

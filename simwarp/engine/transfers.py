@@ -168,12 +168,26 @@ class Transfers:
                 transfer.time = races.issue(access, _agent(transfer, "bulk read"), transfer.counts_in)
         if transfer.writes.size:
             data = None if transfer.combine is not None else self._data(transfer)[0]
+            if data is not None and self._written_by_another(transfer, data):
+                return
             kind = "write" if transfer.combine is None else "atomic"
             lanes = transfer.issuers(transfer.writes.size)
             access = OrderedAccess(
                 chunk, step, kind, transfer.target, lanes, transfer.writes, transfer.width, data
             )
             transfer.time = races.issue(access, _agent(transfer, "bulk"), transfer.counts_in)
+
+    def _written_by_another(self, transfer: Transfer, data: npt.NDArray[Any]) -> bool:
+        """Whether a pending transfer writes the same bits to the same place: the two do not race."""
+        return any(
+            other.pending
+            and other.combine is None
+            and other.target is transfer.target
+            and other.width == transfer.width
+            and np.array_equal(other.writes, transfer.writes)
+            and np.array_equal(self._data(other)[0], data)
+            for other in self._grouped
+        )
 
     def _notify_accesses(self, chunk: Chunk, transfer: Transfer) -> None:
         """Notify the observers of a transfer's accesses to memory."""

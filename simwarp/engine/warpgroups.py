@@ -208,38 +208,29 @@ def chunks_of(chunk: Chunk, plan: Plan, words: Any, warps: _Warps, name: str) ->
         at = at + chunk.shared_start[warps[:, 0]][:, :, None]
         if outside is not None:
             at = np.where(outside, NOWHERE, at)
-        faulty = outside is not None or found.reserved.any() or found.astray.any()
+        faulty = outside is not None or found.reserved.any()
         chunks = Chunks(at, None if faulty or len(plan.known) >= _KNOWN else {})
         if chunks.accesses is not None:  # kept are the first ones that come
             plan.known[key] = chunks
     _examine(chunk, chunks.at, warps)
     if chunk.tiles is not None:
-        chunk.tiles.check(chunk, chunks.at, Descriptors.of(words).span, warps, name)
+        chunk.tiles.check(chunk, chunks.at, Descriptors.of(words), warps, name)
     return chunks
 
 
 def _check_fields(chunk: Chunk, found: Descriptors, words: _Words, warps: _Warps, name: str) -> None:
-    """Report descriptors with reserved bits, or with a start that does not fit their swizzle."""
-    for bad, what, values, advice in (
-        (found.reserved != 0, "bits that have no meaning", found.reserved, "set the other bits to 0"),
-        (
-            found.astray,
-            "a start that is not in the first row of its swizzle's pattern",
-            found.start,
-            "align the tile to 8 rows of the swizzle, and give the base offset of one that is not aligned",
-        ),
-    ):
-        if bad.any():
-            which = int(bad.argmax())
-            fault = WrongDescriptor(
-                f"the descriptor of {name} has {what}",
-                f"descriptor {int(words[which]):#018x}: {int(values[which]):#x}, "
-                f"swizzle {int(found.span[which])}",
-                f"{advice} (PTX ISA, section 9.7.15.5.1.2.2)",
-            )
-            fault.address = fault.offset = int(found.start[which])
-            fault.space, fault.width = "shared", CHUNK
-            chunk.found(fault, lanes_of(chunk, warps[bad]))
+    """Report descriptors with reserved bits."""
+    bad = found.reserved != 0
+    if bad.any():
+        which = int(bad.argmax())
+        fault = WrongDescriptor(
+            f"the descriptor of {name} has bits that have no meaning",
+            f"descriptor {int(words[which]):#018x}: {int(found.reserved[which]):#x}",
+            "set the other bits to 0 (PTX ISA, section 9.7.15.5.1.2.2)",
+        )
+        fault.address = fault.offset = int(found.start[which])
+        fault.space, fault.width = "shared", CHUNK
+        chunk.found(fault, lanes_of(chunk, warps[bad]))
 
 
 def _outside(

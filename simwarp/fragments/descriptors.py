@@ -71,12 +71,6 @@ class Descriptors(NamedTuple):
         span = _SPANS[(words >> np.uint64(62)).astype(np.intp)]
         return cls(start, leading, stride, base, span, words & _RESERVED)
 
-    @property
-    def astray(self) -> npt.NDArray[np.bool_]:
-        """Which start elsewhere than in the first row of a pattern of their swizzle."""
-        within = (self.start - self.base * _ROW) % np.maximum(self.span * np.uint64(_CORE), np.uint64(CHUNK))
-        return within >= np.maximum(self.span, np.uint64(1))
-
     def chunks(self, extent: int, k: int, k_major: bool) -> Words:
         """The addresses of a matrix's chunks.
 

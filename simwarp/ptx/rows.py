@@ -282,6 +282,24 @@ PARTS = re.compile(r"\{([^}]*)\}|<([^>]*)>|(\.?[A-Za-z0-9_:]+)")
 """The parts of a spelling: an optional choice, a required choice, or a word."""
 
 
+_ACCESSES = ("load", "store", "atomic", "reduction")
+_ORDERS = ("weak", "volatile", "relaxed", "acquire", "release", "acq_rel")
+_SCOPES = ("cta", "cluster", "gpu", "sys")
+
+
+def in_order(opcode: str) -> str:
+    """An opcode with its memory order and scope before its state space, as the PTX ISA has them.
+
+    ptxas takes them in any order, and CUTLASS writes some behind the state space.
+
+    >>> in_order("ld.global.acquire.gpu.b32")
+    'ld.acquire.gpu.global.b32'
+    """
+    base, *words = opcode.split(".")
+    words.sort(key=lambda word: 0 if word in _ORDERS else 1 if word in _SCOPES else 2)
+    return ".".join([base, *words])
+
+
 class Table:
     """All rows, by name and by base opcode, in the order in which they were declared."""
 
@@ -332,6 +350,8 @@ class Table:
         if opcode not in self._found:
             for row in self._by_base.get(opcode.split(".")[0], []):
                 form = row.match(opcode)
+                if form is None and row.kind in _ACCESSES:
+                    form = row.match(in_order(opcode))
                 if form is not None:
                     self._found[opcode] = (row, form)
                     break

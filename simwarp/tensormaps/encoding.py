@@ -1,8 +1,9 @@
 """The 128 bytes of a tensor map: the simulator's own layout, which is not the hardware's.
 
-Fields are little-endian and in the order of `_LAYOUT`: a magic number and a version, the address, extents
-less one (so that 2^32 fits 32 bits), strides, box, steps, modes, the corners and sizes of im2col; the last
-four bytes are the CRC-32 of the others, so that a store into a map is noticed.
+Fields are little-endian and in the order of `_LAYOUT`: a magic number and a version, 8 bytes of zeros, the
+address, extents less one (so that 2^32 fits 32 bits), strides, box, steps, modes, the corners and sizes of
+im2col; the last four bytes are the CRC-32 of the others, so that a store into a map is noticed. The zeros
+are where CUTLASS clears bit 21 of the second word, against an error of drivers up to CUDA 13.1.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ SIZE = 128
 """Bytes of a tensor map."""
 ALIGNMENT = 64
 """Tensor maps start at multiples of this."""
-_MAGIC, _VERSION = b"simwMAP", 1
-_LAYOUT = Struct("<7sBQ5I4Q5I5B7B3h3hHH8xI")
+_MAGIC, _VERSION = b"simwMAP", 2
+_LAYOUT = Struct("<7sB8xQ5I4Q5I5B7B3h3hHHI")
 _CHECKED = SIZE - 4
 _TYPES = tuple(DATA_TYPES)
 _WORD = (1 << 32) - 1

@@ -206,6 +206,16 @@ def test_a_bulk_store_writes_global_memory(schedule, wait):
 
 
 @every_schedule
+def test_lanes_that_store_the_same_bits_to_one_place_do_not_race(schedule):
+    every = f"{STORE.format(bytes=512)}{COMMIT}cp.async.bulk.wait_group.read 0;\n"
+    assert run(STORED + every, schedule=schedule, store="ret;") == EXPECTED
+    apart = STORE.format(bytes=256).replace("[%rd3]", "[%rd8]")
+    by_lane = "shl.b32 %r3, %r1, 4; and.b32 %r3, %r3, 16; cvt.u64.u32 %rd5, %r3; add.u64 %rd8, %rd3, %rd5;\n"
+    fault = fault_of(CopyInFlight, STORED + by_lane + apart + COMMIT + DONE[4:], schedule, store="ret;")
+    assert (fault.place.lane, fault.copy.lane) == (1, 0)
+
+
+@every_schedule
 def test_a_store_of_what_was_written_needs_a_proxy_fence(schedule):
     fault = fault_of(MissingProxyFence, FILL + "bar.sync 0;\n" + GROUP + DONE, schedule, store="ret;")
     assert "st.shared" in fault.other.text

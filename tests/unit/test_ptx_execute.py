@@ -580,18 +580,21 @@ LOW: @%p2 exit; st.global.u32 [%at], %r2; ret;"""
 # --------------------------------------------------------------------------------- fairness
 
 FLAG = """setp.ne.u32 %p1, %lane, 0; @%p1 bra SET;
-POLL: {load}.global.u32 %r2, [%in]; setp.eq.u32 %p2, %r2, 0; @%p2 bra POLL;
+POLL: {load}.u32 %r2, [%in]; setp.eq.u32 %p2, %r2, 0; @%p2 bra POLL;
 st.global.u32 [%at], %r2; ret;
 SET: mov.u32 %r2, 7; st.volatile.global.u32 [%in], %r2; st.global.u32 [%at], %r2; ret;"""
 
 
-@pytest.mark.parametrize("load", ["ld.volatile", "ld.acquire.gpu", "ld.relaxed.gpu"])
+@pytest.mark.parametrize(
+    "load",
+    ["ld.volatile.global", "ld.acquire.gpu.global", "ld.global.acquire.gpu", "ld.relaxed.gpu.global"],
+)
 def test_lanes_poll_a_flag_that_another_lane_of_the_warp_sets(load):
     assert run(FLAG.format(load=load), device=simwarp.Device(instruction_budget=20_000)) == [7] * 32
 
 
 def test_lanes_poll_a_flag_with_an_atomic():
-    body = FLAG.replace("{load}.global.u32 %r2, [%in];", "atom.global.or.b32 %r2, [%in], 0;")
+    body = FLAG.replace("{load}.u32 %r2, [%in];", "atom.global.or.b32 %r2, [%in], 0;")
     assert run(body, device=simwarp.Device(instruction_budget=20_000)) == [7] * 32
 
 

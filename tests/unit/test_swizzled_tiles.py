@@ -15,7 +15,7 @@ TEXT = """
 .address_size 64
 .visible .entry k(.param .align 64 .b8 map[128], .param .u64 out) {{
 .reg .b64 %map, %out, %at, %a, %b; .reg .b32 %t, %bar, %d<4>, %word; .reg .pred %first, %done, %none;
-.shared .align 1024 .b8 tile[{bytes}]; .shared .align 8 .b64 bar;
+.shared .align 1024 .b8 begin[{begin}]; .shared .align 128 .b8 tile[{bytes}]; .shared .align 8 .b64 bar;
 mov.b64 %map, map; cvta.param.u64 %map, %map; ld.param.u64 %out, [out];
 mov.u32 %t, %tid.x; mov.u32 %bar, bar; setp.eq.u32 %first, %t, 0;
 @%first mbarrier.init.shared.b64 [bar], 1; bar.sync 0;
@@ -23,7 +23,8 @@ mov.u32 %t, %tid.x; mov.u32 %bar, bar; setp.eq.u32 %first, %t, 0;
 {loads}
 AGAIN: mbarrier.try_wait.parity.shared.b64 %done, [bar], 0; @!%done bra AGAIN;
 {between}
-mov.u64 %a, tile; shr.u64 %a, %a, 4; or.b64 %a, %a, {fields:#x}; add.u64 %b, %a, {b};
+mov.u64 %a, tile; shr.u64 %a, %a, 4; add.u64 %a, %a, {moved}; or.b64 %a, %a, {fields:#x};
+add.u64 %b, %a, {b};
 mov.u32 %d0, 0; mov.u32 %d1, 0; mov.u32 %d2, 0; mov.u32 %d3, 0; setp.ne.u32 %none, 0, 0;
 wgmma.fence.sync.aligned;
 {opcode} {{%d0, %d1, %d2, %d3}}, %a, %b, %none;
@@ -39,8 +40,11 @@ fence.proxy.async; bar.sync 0;
 """
 
 
-def multiplied(map_span, descriptor_span, schedule="lowest pc", between=""):
-    """The product of 64 rows and their first 8, by a tile that a tensor map filled."""
+def multiplied(map_span, descriptor_span, schedule="lowest pc", between="", begin=1024, moved=0):
+    """The product of 64 rows and their first 8, by a tile that a tensor map filled.
+
+    The tile begins ``begin`` bytes behind a multiple of 1024, the matrices ``moved`` bytes behind it.
+    """
     width = map_span or WIDTH
     rows = np.random.default_rng(map_span).integers(0, 256, (ROWS, WIDTH), np.uint8)
     device = simwarp.Device(schedule=schedule, instruction_budget=200_000)
@@ -50,7 +54,14 @@ def multiplied(map_span, descriptor_span, schedule="lowest pc", between=""):
     loads = "\n".join(f"@%first {load} [tile+{at}], [%map, {{0, {row}}}], [bar];" for row, at in places)
     fields = (group // 16) << 32 | FIELD[descriptor_span] << 62
     text = TEXT.format(
-        bytes=9 * group, loads=loads, fields=fields, b=8 * group // 16, opcode=OPCODE, between=between
+        bytes=9 * group,
+        loads=loads,
+        fields=fields,
+        b=8 * group // 16,
+        opcode=OPCODE,
+        between=between,
+        begin=begin,
+        moved=moved // 16,
     )
     given = device.upload(rows)
     tensor = device.tensor_map(given, (8, width), swizzle=map_span)
@@ -72,6 +83,22 @@ def expected(rows):
 def test_equal_swizzles_multiply_the_tile(span, schedule):
     found, rows = multiplied(span, span, schedule)
     assert found.tolist() == expected(rows).tolist()
+
+
+@pytest.mark.parametrize(("span", "begin"), [(128, 1152), (128, 1920), (64, 1152), (32, 1152), (32, 1408)])
+def test_a_tile_may_begin_in_any_row_of_the_pattern(span, begin):
+    """Copy and product permute the bits of the address. CUTLASS aligns its tiles to 128 bytes."""
+    found, rows = multiplied(span, span, begin=begin)
+    assert found.tolist() == expected(rows).tolist()
+
+
+@pytest.mark.parametrize("begin", [1024, 1408])
+def test_a_matrix_that_begins_in_another_row_than_its_tile_is_named(begin):
+    with pytest.raises(WrongDescriptor) as caught:
+        multiplied(128, 128, begin=begin, moved=128)
+    row = begin // 128 % 8
+    assert f"descriptor row {row + 1}, tile row {row} of 8" in caught.value.values
+    assert "cp.async.bulk.tensor" in caught.value.values
 
 
 @pytest.mark.parametrize("schedule", ["lowest pc", "stack", "random"])

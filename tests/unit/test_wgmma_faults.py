@@ -276,20 +276,10 @@ def test_a_descriptor_that_leaves_its_array_for_another_one():
     assert (fault.allocation, fault.offset) == ("tiles", 2304)
 
 
-@pytest.mark.parametrize(
-    ("word", "what"),
-    [
-        (RIGHT.word | 1 << 14, "bits"),
-        (RIGHT.word | 1 << 52, "bits"),
-        (warpgroups.descriptor(1024 + 128, 16, 1024, 128), "first row"),
-        (warpgroups.descriptor(1024, 16, 1024, 128, base=1), "first row"),
-        (warpgroups.descriptor(64, 16, 512, 64), "first row"),
-    ],
-)
-def test_descriptors_that_make_no_sense(word, what):
+@pytest.mark.parametrize("word", [RIGHT.word | 1 << 14, RIGHT.word | 1 << 52])
+def test_bits_without_a_meaning_in_a_descriptor_are_found(word):
     body = f"mov.b64 %y, {word:#x};" + ORDER + PRODUCT + COMMIT + WAIT
-    fault = fault_of(WrongDescriptor, body)
-    assert what in fault.what
+    assert "bits" in fault_of(WrongDescriptor, body).what
 
 
 def test_shared_memory_that_nothing_wrote_is_named():
