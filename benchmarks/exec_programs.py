@@ -1,8 +1,8 @@
 """CUDA programs, ours and others', under `simwarp exec`, by themselves on a GPU, and under compute-sanitizer.
 
     python benchmarks/exec_programs.py build FOLDER... --count 160 --into BUILT       # where nvcc is
-    python benchmarks/exec_programs.py run BUILT --columns exec --json exec.json      # anywhere
-    python benchmarks/exec_programs.py run BUILT --columns alone memcheck racecheck --json gpu.json
+    python benchmarks/exec_programs.py run BUILT... --columns exec --json exec.json      # anywhere
+    python benchmarks/exec_programs.py run BUILT... --columns alone memcheck racecheck --json gpu.json
 
 A folder holds programs: single ``.cu`` files (``tests/exec/programs``), or folders as HeCBench's ``src``
 (``NAME-cuda`` with a Makefile) and the cuda-samples (``Samples/…/NAME``) have them. ``build`` draws some by a
@@ -96,7 +96,9 @@ def _compile(work: Path, program: Path, wrapper: Path) -> tuple[Path | None, lis
         binary = work / (found[1] if found else "main")
         return (binary if binary.is_file() else None), found[2].split() if found else [], log
     sources = [path.name for path in (*work.glob("*.cu"), *work.glob("*.cpp"))]
-    log = _output([str(wrapper), *include, f"-I{program}", "-o", "main", *sources], work, 300)
+    log = _output(
+        [str(wrapper), *include, f"-I{program}", f"-I{program.parent}", "-o", "main", *sources], work, 300
+    )
     return (work / "main" if (work / "main").exists() else None), [], log
 
 
@@ -205,14 +207,18 @@ def build_all(given: argparse.Namespace) -> None:
 
 def run_all(given: argparse.Namespace) -> None:
     """Run the programs that were built, column by column, and write the table after each."""
-    built = given.built.absolute()
-    table = json.loads((built / "programs.json").read_text())
-    rows = [row for row in table["programs"] if row["binary"] and re.search(given.only, row["program"])]
-    others = [row for row in table["programs"] if not row["binary"]]
-    limit = {"largest": given.largest, "seconds": given.seconds}
+    drawn: list[dict[str, object]] = []
+    rows: list[dict[str, object]] = []
+    for built in given.built:
+        table = json.loads((built / "programs.json").read_text())
+        for row in table.pop("programs"):
+            rows.append({"set": built.name, **row})
+        drawn.append({"set": built.name, **table})
+    folders = {built.name: built.absolute() for built in given.built}
+    chosen = [row for row in rows if row["binary"] and re.search(given.only, str(row["program"]))]
 
     def one(row: dict[str, object], column: str) -> None:
-        folder = built / str(row["program"])
+        folder = folders[str(row["set"])] / str(row["program"])
         words = [_at_most(word, given.largest) for word in row["arguments"]]  # type: ignore[attr-defined]
         command = [str(folder / str(row["binary"])), *words]
         row["arguments"] = words
@@ -222,8 +228,9 @@ def run_all(given: argparse.Namespace) -> None:
 
     for column in given.columns:
         with ThreadPoolExecutor(given.jobs) as pool:
-            list(pool.map(lambda row, column=column: one(row, column), rows))
-        found = {"meta": about_this_run(), **table, **limit, "programs": rows + others}
+            list(pool.map(lambda row, column=column: one(row, column), chosen))
+        limits = {"largest": given.largest, "seconds": given.seconds, "jobs": given.jobs}
+        found = {"meta": about_this_run(), "drawn": drawn, **limits, "programs": rows}
         text = json.dumps(found, indent=1) + "\n"
         write_whole(given.json, lambda file, text=text: file.write(text.encode()))
 
@@ -242,7 +249,7 @@ def main() -> None:
     builds.add_argument("--into", type=Path, required=True, help="a new folder")
     builds.set_defaults(does=build_all)
     runs = commands.add_parser("run", help="run what was built")
-    runs.add_argument("built", type=Path)
+    runs.add_argument("built", type=Path, nargs="+")
     runs.add_argument("--columns", nargs="+", choices=("exec", "alone", *TOOLS), default=["exec"])
     runs.add_argument("--only", default="", help="a regular expression for names")
     runs.add_argument("--seconds", type=float, default=30, help="the most for one program")

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import gpu
 import simwarp
 from simwarp.faults import WrongDescriptor
 
@@ -40,14 +41,14 @@ fence.proxy.async; bar.sync 0;
 """
 
 
-def multiplied(map_span, descriptor_span, schedule="lowest pc", between="", begin=1024, moved=0):
+def multiplied(map_span, descriptor_span, schedule="lowest pc", between="", begin=1024, moved=0, device=None):
     """The product of 64 rows and their first 8, by a tile that a tensor map filled.
 
     The tile begins ``begin`` bytes behind a multiple of 1024, the matrices ``moved`` bytes behind it.
     """
     width = map_span or WIDTH
     rows = np.random.default_rng(map_span).integers(0, 256, (ROWS, WIDTH), np.uint8)
-    device = simwarp.Device(schedule=schedule, instruction_budget=200_000)
+    device = device or simwarp.Device(schedule=schedule, instruction_budget=200_000)
     group = 8 * width
     load = "cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes"
     places = [*((8 * i, group * i) for i in range(8)), (0, 8 * group)]
@@ -85,10 +86,20 @@ def test_equal_swizzles_multiply_the_tile(span, schedule):
     assert found.tolist() == expected(rows).tolist()
 
 
-@pytest.mark.parametrize(("span", "begin"), [(128, 1152), (128, 1920), (64, 1152), (32, 1152), (32, 1408)])
+PLACES = [(128, 1152), (128, 1920), (64, 1152), (32, 1152), (32, 1408)]
+
+
+@pytest.mark.parametrize(("span", "begin"), PLACES)
 def test_a_tile_may_begin_in_any_row_of_the_pattern(span, begin):
     """Copy and product permute the bits of the address. CUTLASS aligns its tiles to 128 bytes."""
     found, rows = multiplied(span, span, begin=begin)
+    assert found.tolist() == expected(rows).tolist()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("span", "begin"), PLACES)
+def test_a_chip_reads_a_tile_in_any_row_of_the_pattern(span, begin):
+    found, rows = multiplied(span, span, begin=begin, device=gpu.CudaDevice())
     assert found.tolist() == expected(rows).tolist()
 
 
