@@ -101,7 +101,8 @@ def _build_runtime(work: Path, compiler: str, include: Path) -> Path:
     header = (include / "cuda_runtime_api.h").read_text(encoding="latin-1")
     (work / "protocol.h").write_text(c_header())
     (work / "exports.map").write_text(f"{SONAME} {{ global: cuda*; __cuda*; local: *; }};\n")
-    common = [compiler, *_FLAGS, f"-I{work}", f"-I{include}", f"-I{_SOURCES}"]
+    folders = (work, include, _SOURCES, *cuda_folders())  # crt/ may be a package of its own
+    common = [compiler, *_FLAGS, *(f"-I{folder}" for folder in folders)]
     link = [f"-Wl,-soname,{SONAME}", f"-Wl,--version-script={work / 'exports.map'}", "-pthread"]
     sources = sorted(map(str, _SOURCES.glob("*.c")))
     first = work / "first.so"
