@@ -51,6 +51,13 @@ LAUNCHES = {
         "args": [np.zeros(1, np.int32), np.zeros(1, np.int32)],
         "schedule": "stack",
     },
+    "wrong_stride": {"grid": 1, "block": 32, "args": [np.zeros(288, np.float16), Out("float32", 32)]},
+    "no_tensor_map": {
+        "grid": 1,
+        "block": 32,
+        "args": [np.zeros(128, np.uint8).view("V128")[0], Out("int32", 32)],
+    },
+    "unequal_registers": {"grid": 1, "block": 128, "args": [Out("int32", 128)]},
     "tiles<double>": {"grid": 1, "block": (8, 8), "args": [np.arange(64.0), Out("float64", 64)]},
 }
 """Kernel → its launch."""
@@ -80,10 +87,14 @@ OF_BUGS = (
 
 def found() -> Iterator[tuple[str, faults.KernelFault]]:
     """Each kernel's name and its fault."""
-    kinds, unoptimised = load(FOLDER / "kinds.cu"), load(FOLDER / "unoptimised.cu", options=["-G"])
+    sources = (
+        load(FOLDER / "kinds.cu"),
+        load(FOLDER / "unoptimised.cu", options=["-G"]),
+        load(FOLDER / "hopper.cu", options=["--gpu-architecture=compute_90a"]),
+    )
     for name, launch in LAUNCHES.items():
         try:
-            run(unoptimised if name in unoptimised.kernels else kinds, name, **launch)
+            run(next(source for source in sources if name in source.kernels), name, **launch)
         except faults.KernelFault as fault:
             yield name, fault
     sys.path.insert(0, str(BUGS))

@@ -118,3 +118,10 @@ template <typename T> __global__ void tiles(const T* x, T* y) {
     y[threadIdx.x * SIZE + threadIdx.y] = tile[threadIdx.x][threadIdx.y];
 }
 template __global__ void tiles<double>(const double*, double*);
+
+__global__ void wrong_stride(const __half* x, float* y) {
+    using namespace nvcuda::wmma;
+    fragment<matrix_a, 16, 16, 16, __half, row_major> a;
+    load_matrix_sync(a, x, 18);
+    y[threadIdx.x] = a.x[0];
+}

@@ -12,11 +12,6 @@ from simwarp.elements import Shape, declared_shape, name_element
 from simwarp.messages import message, plain
 
 BASES = {"KernelFault", "MemoryFault", "Trap"}
-NOT_RECORDED = {
-    "RegisterCountFault": "its kernel is for sm_90a alone: tests/unit/test_register_pool.py",
-    "TensorMapFault": "tests/unit/test_ptx_tensor_maps.py",
-    "WrongStride": "tests/unit/test_ptx_matrices.py",
-}
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +32,7 @@ def test_every_kind_is_recorded():
         if issubclass(kind, faults.KernelFault) and kind.__module__ == faults.__name__
     }
     fields = json.loads((FOLDER / "fields.json").read_text())
-    assert {fault["class"] for fault in fields.values()} | NOT_RECORDED.keys() | BASES == kinds
+    assert {fault["class"] for fault in fields.values()} | BASES == kinds
 
 
 # ---- the line and its caret --------------------------------------------------------------------------------
