@@ -118,6 +118,31 @@ class DeviceArray:
             raise ValueError(f"{self.name} is on a device: np.asarray must copy it (copy=None or True)")
         return self.download() if dtype is None else self.download().astype(dtype)
 
+    def __dlpack__(self, **options: Any) -> Any:
+        """Export a copy on the host by DLPack, for `numpy.from_dlpack`, torch and others."""
+        return self.download().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """The device of `__dlpack__`: the host."""
+        return 1, 0
+
+    def __eq__(self, other: object) -> Any:
+        """Compare the elements, on the host."""
+        return np.equal(np.asarray(self), np.asarray(other))
+
+    def __ne__(self, other: object) -> Any:
+        return np.not_equal(np.asarray(self), np.asarray(other))
+
+    __hash__ = object.__hash__  # an array may be a key: it is one place in memory
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError(f"{self.name} has no dimension, hence no length\ntake its download()")
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"<DeviceArray {self.name}: {self.dtype} {self.shape} at {self.pointer:#x}>"
+
     def unwritten(self) -> npt.NDArray[np.bool_]:
         """Whether each element has a byte that neither a kernel nor the host ever wrote.
 

@@ -171,16 +171,6 @@ def test_a_very_long_line_is_quoted_in_part(device):
         assert len(str(caught.value)) < 2000
 
 
-def test_numpy_converts_a_device_array(device):
-    host = np.arange(6, dtype=np.float32).reshape(2, 3)
-    array = device.upload(host)
-    np.testing.assert_array_equal(np.asarray(array), host)
-    assert (array == host).all()
-    assert (host == array).all()
-    assert np.asarray(array, np.float64).dtype == np.float64
-    assert (array == array) is True
-
-
 def test_an_upload_of_a_wrong_dtype_advises_a_view(device):
     array = device.allocate((16,), np.uint8, "variable c")
     host = np.arange(4, dtype=np.float32)
@@ -261,3 +251,45 @@ def test_unknown_and_ambiguous_kernel_names_are_refused(device):
     assert module.variable("v") is module.variable("ns::v") is module.variable("_ZN2ns1vE")
     with pytest.raises(LaunchError, match="no variable 'w' in this module; it has ns::v"):
         module.variable("w")
+
+
+# ---- arrays as other libraries see them --------------------------------------------------------------------
+
+
+def test_device_arrays_convert_compare_and_say_what_they_are():
+    device = simwarp.Device()
+    host = np.arange(6, dtype=np.float32).reshape(2, 3)
+    array, same = device.upload(host, "x"), device.upload(host, "y")
+    assert np.array_equal(np.asarray(array), host)
+    assert np.asarray(array, np.float64).dtype == np.float64
+    assert (host == array).all()
+    assert np.array_equal(np.from_dlpack(array), host)
+    assert (array == same).all()
+    assert (array == host).all()
+    assert (array != host + 1).all()
+    assert not (array == host + 1).any()
+    assert len(array) == 2
+    assert {array: 1}[array] == 1
+    assert repr(array).startswith("<DeviceArray x: float32 (2, 3) at 0x")
+    with pytest.raises(TypeError, match="no dimension"):
+        len(array.view(()))
+
+
+class Exported:
+    """An array of another library, by DLPack alone."""
+
+    def __init__(self, host):
+        self.host = host
+
+    def __dlpack__(self, **options):
+        return self.host.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.host.__dlpack_device__()
+
+
+def test_arrays_of_other_libraries_are_uploaded_by_dlpack():
+    host = np.arange(5, dtype=np.int16)
+    device = simwarp.Device()
+    assert device.upload(Exported(host)).download().tolist() == host.tolist()
+    assert device.upload(device.upload(host)).download().tolist() == host.tolist()
