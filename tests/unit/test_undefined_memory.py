@@ -269,10 +269,15 @@ LEFT = {
 }
 
 
-@pytest.mark.slow_cases("source6-options6")
+@pytest.mark.slow_cases("groups -G")
 @pytest.mark.parametrize(
     ("source", "options"),
-    [(source, options) for source in LEFT for options in ([], ["-G"]) if options or source is not GROUPS],
+    [
+        pytest.param(source, options, id=" ".join([name, *options]))
+        for name, source in zip(("speculated", "functor", "structures", "groups"), LEFT, strict=True)
+        for options in ([], ["-G"])
+        if options or source is not GROUPS
+    ],
 )
 def test_correct_kernels_are_not_reported(source, options):
     there = simwarp.Device()
