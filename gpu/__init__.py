@@ -2,23 +2,35 @@
 
 from typing import TYPE_CHECKING
 
-from gpu import blas3, outofcore
 from gpu._moved import MOVED
-from gpu.bconv import bconv2d, pack_tensor
-from gpu.bmm import pack
-from gpu.cpd import cpd_als
-from gpu.cuda import CudaDevice
-from gpu.cuda_machine import CudaMachine
-from gpu.device import Device
-from gpu.mttkrp import FORMATS
-from gpu.preparation import prepare
+from reference.lazy import make_lazy
 from reference.moved import install
 
 install(MOVED)
+make_lazy(
+    __name__,
+    {
+        "bconv": ("bconv2d", "pack_tensor"),
+        "bmm": ("pack",),
+        "cpd": ("cpd_als",),
+        "cuda": ("CudaDevice",),
+        "cuda_machine": ("CudaMachine",),
+        "device": ("Device",),
+        "mttkrp": ("FORMATS",),
+        "preparation": ("prepare",),
+    },
+)
 
-if TYPE_CHECKING:  # these are packages that are called: gpu.callable_package
-    from gpu.bmm import bmm
-    from gpu.mttkrp import mttkrp
+if TYPE_CHECKING:
+    from gpu import blas3, outofcore
+    from gpu.bconv import bconv2d, pack_tensor
+    from gpu.bmm import bmm, pack  # bmm and mttkrp are packages that are called: gpu.callable_package
+    from gpu.cpd import cpd_als
+    from gpu.cuda import CudaDevice
+    from gpu.cuda_machine import CudaMachine
+    from gpu.device import Device
+    from gpu.mttkrp import FORMATS, mttkrp
+    from gpu.preparation import prepare
 
 __all__ = [
     "FORMATS",
