@@ -366,14 +366,15 @@ def test_unsuitable_arguments_are_refused(capsys, arguments, parts):
     assert contents() == before
 
 
-def test_host_code_and_compile_errors_are_reported(folder, capsys):
+def test_host_code_and_compile_errors_are_reported(folder, capsys, monkeypatch):
+    monkeypatch.setattr("simwarp.run.source.has_nvcc", lambda: False)
     (folder / "host.cu").write_text(SAXPY + "int main() { saxpy<<<1, 1>>>(0, 0, 0, 0); }\n")
     assert main(["run", "host.cu", "--grid", "1", "--block", "1"]) == 2
     printed = capsys.readouterr().err.splitlines()
     assert "host.cu has code for the host: `int main(` in line 8" in printed[0]
-    assert printed[1].startswith("run it as a whole, simwarp exec host.cu, or compile it to PTX: ")
-    assert printed[1].endswith("nvcc -ptx -arch=sm_90 -lineinfo -o host.ptx host.cu")
-    assert printed[2].endswith("simwarp run host.ptx …")
+    assert printed[1].startswith("pip install 'simwarp[nvcc]'")
+    assert printed[2].endswith("nvcc -ptx -arch=sm_90 -lineinfo -o host.ptx host.cu")
+    assert printed[3].endswith("simwarp run host.ptx …")
     (folder / "wrong.cu").write_text(SAXPY.replace("= a", "= b"))
     assert main(["run", "wrong.cu", "--grid", "1", "--block", "1"]) == 2
     assert 'wrong.cu(5): error: identifier "b" is undefined' in capsys.readouterr().err
