@@ -54,7 +54,7 @@ class Listing:
 
 
 def ptx_command(
-    file: Annotated[Path, typer.Argument(help="CUDA C++ without host code (.cu), or PTX (.ptx).")],
+    file: Annotated[Path, typer.Argument(help="CUDA C++ (.cu), of which kernels count, or PTX (.ptx).")],
     kernel: Annotated[str | None, typer.Option(help="Only this kernel.")] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the PTX to a file instead.")

@@ -69,7 +69,7 @@ run_app = typer.Typer(cls=RunGroup, help="Run your own kernel, or a production k
 @run_app.command(KERNEL, hidden=True, no_args_is_help=True)
 @as_options(observe="--observe", cc="--cc", shared="--shared", schedule="--schedules")
 def run_command(
-    file: Annotated[Path, typer.Argument(help="CUDA C++ without host code (.cu), or PTX (.ptx).")],
+    file: Annotated[Path, typer.Argument(help="CUDA C++ (.cu), of which kernels count, or PTX (.ptx).")],
     grid: Annotated[str, typer.Option(help="Blocks: up to three numbers, 4,1,1.")],
     block: Annotated[str, typer.Option(help="Threads per block: up to three numbers.")],
     kernel: Annotated[str | None, typer.Option(help="The kernel's name, if the file has several.")] = None,
