@@ -90,9 +90,8 @@ def test_every_form_has_a_kernel_and_operands(name):
         assert len(operands_of(probe)) >= (256 if not probe.faults else 1)
 
 
-@pytest.mark.slow_cases(
-    "9.7.9.8", "9.7.9.11", "9.7.9.21", "9.7.13.?", "9.7.7.1", "9.7.14.4.3", "9.7.6.1", "9.7.15.5"
-)
+@pytest.mark.slow_cases("9.7.9.8", "9.7.9.11", "9.7.9.21", "9.7.13.?", "9.7.7.1", "9.7.14.4.3", "9.7.6.1")
+@pytest.mark.gate_cases("9.7.15.5")
 @pytest.mark.skipif(shutil.which("ptxas") is None, reason="needs ptxas of the CUDA toolkit")
 @pytest.mark.parametrize("section", sorted({row.section for row in ROWS.values()}))
 def test_ptxas_accepts_every_kernel(section, tmp_path):

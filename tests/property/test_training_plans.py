@@ -122,7 +122,7 @@ def test_a_drawn_plan_gives_the_bits_of_the_training_in_one_piece(data: st.DataO
 
 
 @pytest.mark.slow
-@settings(max_examples=250)
+@settings(max_examples=120)
 @given(st.data())
 def test_many_drawn_plans_give_the_bits_of_the_training_in_one_piece(data: st.DataObject) -> None:
     check_plan(data)
@@ -141,7 +141,7 @@ def test_the_least_budget_that_an_error_names_is_enough(network: Network) -> Non
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(networks())
 def test_any_network_is_trained_as_by_the_definitions(network: Network) -> None:
     sample = Sample(network, 3)

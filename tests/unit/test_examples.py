@@ -26,6 +26,7 @@ def run(path: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.gate_cases("edges", "digits")  # they have tests of their own
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_every_example_succeeds(path: Path) -> None:
     done = run(path)

@@ -474,7 +474,7 @@ def test_a_layer_gives_in_one_launch_what_the_definition_gives(name):
 
 
 @pytest.mark.slow
-@pytest.mark.pairwise
+@pytest.mark.singly
 @pytest.mark.parametrize("count", [1, 8, 13])
 @pytest.mark.parametrize("cc", [(8, 0), (9, 0), (10, 0)])
 @pytest.mark.parametrize("multiprocessors", [1, 132])
@@ -490,6 +490,7 @@ def test_the_papers_networks_give_in_one_launch_what_the_definition_gives(name):
 
 
 @pytest.mark.slow
+@pytest.mark.gate_cases("stack")
 @pytest.mark.parametrize("schedule", ["stack", "random"])
 def test_the_order_of_blocks_changes_nothing(schedule):
     check(network(*DEEP), 2, Device(multiprocessors=2, schedule=schedule), way="whole")

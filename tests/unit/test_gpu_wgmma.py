@@ -84,7 +84,7 @@ def test_every_tile_and_output_equals_the_reference(which, shape):
     np.testing.assert_array_equal(got, expected(a, b, output), strict=True)
 
 
-@pytest.mark.pairwise
+@pytest.mark.singly
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("output", TILES)
 @pytest.mark.parametrize("blocks", [1, 3])
@@ -97,7 +97,7 @@ def test_blocks_that_compute_several_tiles_are_right_under_every_schedule(schedu
     np.testing.assert_array_equal(got, expected(a, b, output), strict=True)
 
 
-@pytest.mark.pairwise
+@pytest.mark.singly
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("output", TILES)
 @pytest.mark.parametrize("k", [1000, 1400, 3500])

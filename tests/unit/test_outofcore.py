@@ -50,7 +50,7 @@ def test_a_split_gives_the_unsplit_result(routine: str, name: str) -> None:
     check_splits(routine, LAYERS[name], SPLITS[::12])
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("routine", FORMS)
 def test_every_split_gives_the_unsplit_result(routine: str, name: str) -> None:

@@ -60,7 +60,7 @@ def test_where_arrays_lie_changes_no_bit(routine: str, name: str) -> None:
     check(routine, LAYERS[name], SPLITS[len(name) % 9 :: 20])
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("routine", FORMS)
 def test_where_arrays_lie_changes_no_bit_in_any_split(routine: str, name: str) -> None:

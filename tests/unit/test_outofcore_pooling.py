@@ -59,7 +59,7 @@ def test_a_split_has_the_bits_of_pooling_the_result(name: str) -> None:
         check(LAYER, POOLS[name], pieces, machine, options=options, bias=bias, activation="relu")
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.parametrize("name", POOLS)
 def test_every_split_has_the_bits_of_pooling_the_result(name: str) -> None:
     for seed, pieces in enumerate(SPLITS):

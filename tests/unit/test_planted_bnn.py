@@ -310,6 +310,7 @@ CORRECT: set[tuple[str, str, str]] = set()
 
 
 @pytest.mark.slow
+@pytest.mark.gate_cases("a counter that is not reset")
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_planted_fault_alone_is_found(plant, name):
     fault = FAULTS[name]
