@@ -17,7 +17,7 @@ from types import FrameType
 from reference.errors import FormatError, InputFileError
 from simwarp.checks import KINDS, STRICT
 from simwarp.device.device import Device
-from simwarp.exec.build import SONAME, build_program, runtime_folder
+from simwarp.exec.build import DRIVER, SONAME, build_program, runtime_folder
 from simwarp.exec.chip_facts import memory_limit, multiprocessors_of
 from simwarp.exec.codes import STOPPING
 from simwarp.exec.device_memory import DeviceMemory
@@ -174,8 +174,13 @@ def _run(server: Server, report: Report, stdout: int | None) -> None:
     """Start the program, serve it until it ends, and leave no process behind."""
     began = time.monotonic()
     ours, theirs = socket.socketpair()
-    library = os.pathsep.join(filter(None, [str(runtime_folder()), os.environ.get("LD_LIBRARY_PATH", "")]))
-    environment = {**os.environ, FD_VARIABLE: str(theirs.fileno()), "LD_LIBRARY_PATH": library}
+    folder = runtime_folder()
+    environment = {
+        **os.environ,
+        FD_VARIABLE: str(theirs.fileno()),
+        "LD_LIBRARY_PATH": os.pathsep.join(filter(None, [str(folder), os.environ.get("LD_LIBRARY_PATH")])),
+        "NUMBA_CUDA_DRIVER": str(folder / DRIVER),
+    }
     try:
         with ours:
             child = _start(report.command, theirs, environment, stdout)
