@@ -21,10 +21,13 @@ from simwarp.exec.protocol import c_header
 from simwarp.run.nvcc import host_compiler, nvcc_command
 
 SONAME = "libcudart.so.13"
-DRIVER = "libcuda.so.1"
-"""The driver is the same file by another name, so that a program has one of both."""
+DRIVER, LINKER = "libcuda.so.1", "libnvJitLink.so.13"
+"""The driver and its linker are the same file by other names, so that a program has one of all."""
 _SOURCES = Path(__file__).parent / "runtime"
-_FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror=implicit")
+_FLAGS = (
+    *("-std=gnu11", "-O2", "-fPIC", "-shared", "-pthread", "-Wall", "-Wextra", "-Werror=implicit"),
+    "-Wl,-Bsymbolic",  # calls within the library stay there: a package may have loaded a libcudart of its own
+)
 _API = re.compile(r"^\s*extern\s[^;{]*?\bCUDARTAPI(?:_CDECL)?\s+(\w+)\s*\(", re.MULTILINE)
 _PER_THREAD = re.compile(r"__CUDART_API_(PTDS|PTSZ)\((\w+)\)")
 _DRIVER_API = re.compile(r"\bCUresult\s+CUDAAPI\s+(cu\w+)\s*\(")
@@ -53,7 +56,7 @@ def runtime_folder() -> Path:
         with tempfile.TemporaryDirectory() as work:
             built = _build_runtime(Path(work), compiler, include)
             write_whole(folder / SONAME, lambda file: file.write(built.read_bytes()), durable=False)
-    for name in ("libcudart.so", DRIVER, "libcuda.so"):  # without a number the linker looks for it
+    for name in ("libcudart.so", DRIVER, "libcuda.so", LINKER):  # without a number the linker looks for it
         if not (folder / name).is_symlink():
             with suppress(FileExistsError):
                 (folder / name).symlink_to(SONAME)
@@ -110,11 +113,11 @@ def _build_runtime(work: Path, compiler: str, include: Path) -> Path:
     (work / "protocol.h").write_text(c_header())
     (work / "driver_names.inc").write_text(_driver_names(driver))
     (work / "exports.map").write_text(
-        f"{SONAME} {{ global: cuda*; __cuda*; local: *; }};\n{DRIVER} {{ global: cu[A-Z]*; }};\n"
+        f"{SONAME} {{ global: cuda*; __cuda*; local: *; }};\n{DRIVER} {{ global: cu[A-Z]*; nvJitLink*; }};\n"
     )
     folders = (work, include, _SOURCES, *cuda_folders())  # crt/ may be a package of its own
     common = [compiler, *_FLAGS, *(f"-I{folder}" for folder in folders)]
-    link = [f"-Wl,-soname,{SONAME}", f"-Wl,--version-script={work / 'exports.map'}", "-pthread"]
+    link = [f"-Wl,-soname,{SONAME}", f"-Wl,--version-script={work / 'exports.map'}"]
     sources = sorted(map(str, _SOURCES.glob("*.c")))
     first = work / "first.so"
     _run([*common, *sources, *link, "-o", str(first)], {})

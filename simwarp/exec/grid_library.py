@@ -63,6 +63,17 @@ ARRIVED:
 """
 
 
+def is_device_runtime(image: bytes) -> bool:
+    r"""Whether an image is ``libcudadevrt.a``, in whose place `with_grid_library` stands.
+
+    Examples
+    --------
+    >>> is_device_runtime(b"!<arch>\ncuda_device_runtime.o/"), is_device_runtime(b"!<arch>\nother.o/")
+    (True, False)
+    """
+    return image.startswith(b"!<arch>\n") and b"cuda_device_runtime.o" in image
+
+
 def with_grid_library(text: str) -> str:
     """PTX with the functions that it calls of CUDA's device runtime, in the place of their declarations.
 

@@ -20,7 +20,7 @@ from simwarp.exec.chip_facts import pack_facts
 from simwarp.exec.codes import Error, error_of
 from simwarp.exec.device_memory import CallFault, DeviceMemory
 from simwarp.exec.fatbin import image_text
-from simwarp.exec.grid_library import with_grid_library
+from simwarp.exec.grid_library import is_device_runtime, with_grid_library
 from simwarp.exec.link import link_texts
 from simwarp.exec.protocol import Kind, Message, Reply, Request
 from simwarp.exec.report import Report
@@ -139,8 +139,9 @@ class Server:
             while at < len(data):
                 (size,) = _SIZE.unpack_from(data, at)
                 at += _SIZE.size
-                texts.append(image_text(data[at : at + size], self.device.compute_capability))
-                at += size
+                image, at = data[at : at + size], at + size
+                if not is_device_runtime(image):
+                    texts.append(image_text(image, self.device.compute_capability))
             linked = with_grid_library(link_texts(texts))
         except FormatError as error:
             self.report.note(str(error))

@@ -104,8 +104,6 @@ static void *entry_point(const char *name, int version)
     for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++)
         if (strcmp(entries[i].name, name) == 0)
             return entries[i].function;
-    struct call call = {.request = ASK_MISSING, .sent = block_of(name, strlen(name))};
-    ask(&call);
     return NULL;
 }
 
@@ -123,6 +121,9 @@ static cudaError_t find(const char *name, void **found, int version,
                         enum cudaDriverEntryPointQueryResult *result)
 {
     *found = entry_point(name, version);
+    struct call call = {.request = ASK_MISSING, .sent = block_of(name, strlen(name))};
+    if (*found == NULL)
+        ask(&call);
     if (result != NULL)
         *result = *found != NULL ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
     return *found != NULL || result != NULL ? cudaSuccess : cudaErrorSymbolNotFound;

@@ -225,7 +225,7 @@ CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priori
 
 CUresult cuStreamDestroy(CUstream stream)
 {
-    IN_CONTEXT(cudaStreamDestroy(stream));
+    ANYWHERE(cudaStreamDestroy(stream));
 }
 
 CUresult cuStreamSynchronize(CUstream stream)
@@ -287,7 +287,7 @@ CUresult cuEventCreate(CUevent *event, unsigned flags)
 
 CUresult cuEventDestroy(CUevent event)
 {
-    IN_CONTEXT(cudaEventDestroy(event));
+    ANYWHERE(cudaEventDestroy(event));
 }
 
 CUresult cuEventRecord(CUevent event, CUstream stream)

@@ -36,7 +36,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *address, size_t size, unsigned flags)
 
 CUresult cuMemFree(CUdeviceptr address)
 {
-    IN_CONTEXT(cudaFree(POINTER(address)));
+    ANYWHERE(cudaFree(POINTER(address)));
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
@@ -56,7 +56,7 @@ CUresult cuMemHostAlloc(void **pointer, size_t size, unsigned flags)
 
 CUresult cuMemFreeHost(void *pointer)
 {
-    IN_CONTEXT(cudaFreeHost(pointer));
+    ANYWHERE(cudaFreeHost(pointer));
 }
 
 CUresult cuMemHostRegister(void *pointer, size_t size, unsigned flags)
@@ -66,7 +66,7 @@ CUresult cuMemHostRegister(void *pointer, size_t size, unsigned flags)
 
 CUresult cuMemHostUnregister(void *pointer)
 {
-    IN_CONTEXT(cudaHostUnregister(pointer));
+    ANYWHERE(cudaHostUnregister(pointer));
 }
 
 CUresult cuMemHostGetDevicePointer(CUdeviceptr *found, void *pointer, unsigned flags)

@@ -90,7 +90,7 @@ CUresult cuModuleLoadFatBinary(CUmodule *module, const void *image)
 /* The server keeps a module: its kernels may stand in the report. */
 CUresult cuModuleUnload(CUmodule module)
 {
-    IN_CONTEXT(module != NULL ? cudaSuccess : cudaErrorInvalidResourceHandle);
+    ANYWHERE(module != NULL ? cudaSuccess : cudaErrorInvalidResourceHandle);
 }
 
 CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
@@ -212,13 +212,6 @@ CUresult cuKernelGetParamInfo(CUkernel kernel, size_t index, size_t *offset, siz
 
 /* ---- the linker ---- */
 
-/* Images behind one another, each with its size in front. */
-struct CUlinkState_st {
-    char *images;
-    size_t size;
-    char *linked;
-};
-
 CUresult cuLinkCreate(unsigned count, CUjit_option *options, void **values, CUlinkState *state)
 {
     (void)count, (void)options, (void)values;
@@ -226,7 +219,7 @@ CUresult cuLinkCreate(unsigned count, CUjit_option *options, void **values, CUli
     IN_CONTEXT(*state != NULL ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 
-static cudaError_t add_image(CUlinkState state, const void *data, size_t size)
+cudaError_t add_image(CUlinkState state, const void *data, size_t size)
 {
     uint64_t length = size;
     char *grown = realloc(state->images, state->size + sizeof length + size);
@@ -246,7 +239,7 @@ CUresult cuLinkAddData(CUlinkState state, CUjitInputType type, void *data, size_
     IN_CONTEXT(add_image(state, data, size));
 }
 
-static cudaError_t add_file(CUlinkState state, const char *path)
+cudaError_t add_file(CUlinkState state, const char *path)
 {
     if (strstr(path, "cudadevrt") != NULL)
         return cudaSuccess; /* the server has what it runs of that library */
@@ -267,7 +260,7 @@ CUresult cuLinkAddFile(CUlinkState state, CUjitInputType type, const char *path,
 }
 
 /* What is linked is PTX again, with a zero at its end; the modules' functions take it in. */
-static cudaError_t link_images(CUlinkState state, void **image, size_t *size)
+cudaError_t link_images(CUlinkState state, void **image, size_t *size)
 {
     struct call call = {.request = ASK_LINK, .sent = block_of(state->images, state->size)};
     cudaError_t error = ask(&call);
@@ -284,10 +277,15 @@ CUresult cuLinkComplete(CUlinkState state, void **image, size_t *size)
     IN_CONTEXT(link_images(state, image, size != NULL ? size : &unwanted));
 }
 
-CUresult cuLinkDestroy(CUlinkState state)
+void free_link(CUlinkState state)
 {
     free(state->images);
     free(state->linked);
     free(state);
-    IN_CONTEXT(cudaSuccess);
+}
+
+CUresult cuLinkDestroy(CUlinkState state)
+{
+    free_link(state);
+    ANYWHERE(cudaSuccess);
 }
