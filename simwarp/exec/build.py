@@ -21,14 +21,24 @@ from simwarp.exec.protocol import c_header
 from simwarp.run.nvcc import host_compiler, nvcc_command
 
 SONAME = "libcudart.so.13"
+DRIVER, LINKER = "libcuda.so.1", "libnvJitLink.so.13"
+"""The driver and its linker are the same file by other names, so that a program has one of all."""
 _SOURCES = Path(__file__).parent / "runtime"
-_FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror=implicit")
+_FLAGS = (
+    *("-std=gnu11", "-O2", "-fPIC", "-shared", "-pthread", "-Wall", "-Wextra", "-Werror=implicit"),
+    "-Wl,-Bsymbolic",  # calls within the library stay there: a package may have loaded a libcudart of its own
+)
 _API = re.compile(r"^\s*extern\s[^;{]*?\bCUDARTAPI(?:_CDECL)?\s+(\w+)\s*\(", re.MULTILINE)
 _PER_THREAD = re.compile(r"__CUDART_API_(PTDS|PTSZ)\((\w+)\)")
+_DRIVER_API = re.compile(r"\bCUresult\s+CUDAAPI\s+(cu\w+)\s*\(")
+_DRIVER_NEWEST = re.compile(
+    r"^\s*#\s*define\s+(cu\w+)[ \t]+(?:__CUDA_API_(PTDS|PTSZ)\()?(cu\w+)", re.MULTILINE
+)
+_DRIVER_ERROR = re.compile(r"^\s*(CUDA_(?:SUCCESS|ERROR_\w+))\s*=", re.MULTILINE)
 
 
 def runtime_folder() -> Path:
-    """The folder with our ``libcudart.so.13``, built now if it is not in the cache.
+    """The folder with our ``libcudart.so.13`` and ``libcuda.so.1``, built now if it is not in the cache.
 
     Raises
     ------
@@ -46,10 +56,10 @@ def runtime_folder() -> Path:
         with tempfile.TemporaryDirectory() as work:
             built = _build_runtime(Path(work), compiler, include)
             write_whole(folder / SONAME, lambda file: file.write(built.read_bytes()), durable=False)
-    link = folder / "libcudart.so"  # by this name the linker looks for it
-    if not link.is_symlink():
-        with suppress(FileExistsError):
-            link.symlink_to(SONAME)
+    for name in ("libcudart.so", DRIVER, "libcuda.so", LINKER):  # without a number the linker looks for it
+        if not (folder / name).is_symlink():
+            with suppress(FileExistsError):
+                (folder / name).symlink_to(SONAME)
     return folder
 
 
@@ -98,26 +108,48 @@ def read_options(text: str) -> list[str]:
 
 
 def _build_runtime(work: Path, compiler: str, include: Path) -> Path:
-    header = (include / "cuda_runtime_api.h").read_text(encoding="latin-1")
+    runtime = (include / "cuda_runtime_api.h").read_text(encoding="latin-1")
+    driver = (include / "cuda.h").read_text(encoding="latin-1")
     (work / "protocol.h").write_text(c_header())
-    (work / "exports.map").write_text(f"{SONAME} {{ global: cuda*; __cuda*; local: *; }};\n")
+    (work / "driver_names.inc").write_text(_driver_names(driver))
+    (work / "exports.map").write_text(
+        f"{SONAME} {{ global: cuda*; __cuda*; local: *; }};\n{DRIVER} {{ global: cu[A-Z]*; nvJitLink*; }};\n"
+    )
     folders = (work, include, _SOURCES, *cuda_folders())  # crt/ may be a package of its own
     common = [compiler, *_FLAGS, *(f"-I{folder}" for folder in folders)]
-    link = [f"-Wl,-soname,{SONAME}", f"-Wl,--version-script={work / 'exports.map'}", "-pthread"]
+    link = [f"-Wl,-soname,{SONAME}", f"-Wl,--version-script={work / 'exports.map'}"]
     sources = sorted(map(str, _SOURCES.glob("*.c")))
     first = work / "first.so"
     _run([*common, *sources, *link, "-o", str(first)], {})
     defined = _defined(first)
-    missing = sorted(set(_API.findall(header)) - defined)
+    newest = _DRIVER_NEWEST.findall(driver)
+    wanted = {*_API.findall(runtime), *_DRIVER_API.findall(driver), *(target for _, _, target in newest)}
+    missing = sorted(wanted - defined)
     stubs = work / "stubs.c"
     stubs.write_text('#include "missing.h"\n' + "".join(f"MISSING({name})\n" for name in missing))
-    twins = {(name, f"{name}_{suffix.lower()}") for suffix, name in _PER_THREAD.findall(header)}
+    pairs = [*_PER_THREAD.findall(runtime), *((suffix, name) for _, suffix, name in newest if suffix)]
+    twins = {(name, f"{name}_{suffix.lower()}") for suffix, name in pairs}
     known = defined | set(missing)
     aliases = [
         f"-Wl,--defsym={twin}={name}" for name, twin in sorted(twins) if name in known and twin not in known
     ]
     _run([*common, *sources, str(stubs), *link, *aliases, "-o", str(work / SONAME)], {})
     return work / SONAME
+
+
+def _driver_names(header: str) -> str:
+    """The functions and the errors of the driver's header, for tables in C."""
+    current, _, _ = header.partition("#if defined(__CUDA_API_VERSION_INTERNAL)\n    #undef")
+    functions, errors = sorted(set(_DRIVER_API.findall(current))), _DRIVER_ERROR.findall(header)
+    return "\n".join(
+        [
+            "#ifdef ENTRY",
+            *(f"ENTRY({name})" for name in functions),
+            "#else",
+            *(f"DRIVER_ERROR({name})" for name in errors),
+            "#endif\n",
+        ]
+    )
 
 
 def _defined(library: Path) -> set[str]:

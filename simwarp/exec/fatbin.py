@@ -111,6 +111,25 @@ def _entries(data: bytes) -> list[Entry]:
     return found
 
 
+def image_text(image: bytes, cc: tuple[int, int]) -> str:
+    """The PTX of what a program loads or links: fatbins, or the text itself.
+
+    Raises
+    ------
+    FormatError
+        If it has no PTX for the chip, or is neither.
+    """
+    if image.startswith(b"\x7fELF"):
+        raise FormatError(
+            "the program loads machine code (a cubin)\nthe simulator needs PTX\n"
+            "give the driver PTX, or a fatbin that contains it"
+        )
+    text = image.rstrip(b"\0")
+    if text.isascii() and b".version" in text:
+        return text.decode() + "\n"
+    return ptx_of(read_fatbins(image), cc)
+
+
 def ptx_of(fatbins: Sequence[Sequence[Entry]], cc: tuple[int, int]) -> str:
     """The PTX of fatbins that are one module: of one, or of those that ``-rdc=true`` left to be linked.
 

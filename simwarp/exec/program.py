@@ -17,13 +17,14 @@ from types import FrameType
 from reference.errors import FormatError, InputFileError
 from simwarp.checks import KINDS, STRICT
 from simwarp.device.device import Device
-from simwarp.exec.build import SONAME, build_program, runtime_folder
+from simwarp.exec.build import DRIVER, SONAME, build_program, runtime_folder
 from simwarp.exec.chip_facts import memory_limit, multiprocessors_of
 from simwarp.exec.codes import STOPPING
 from simwarp.exec.device_memory import DeviceMemory
 from simwarp.exec.elf import read_elf
 from simwarp.exec.fatbin import BUILD_WITH, choose_ptx, read_fatbins
 from simwarp.exec.protocol import FD_VARIABLE, receive, send
+from simwarp.exec.python_scripts import NO_NVVM, numba_home, script_command
 from simwarp.exec.report import Report
 from simwarp.exec.server import Server
 
@@ -42,14 +43,15 @@ def execute(
     quiet: bool = False,
     stdout: int | None = None,
 ) -> Report:
-    """Run a CUDA program, or build and run a ``.cu`` file, on a simulated device.
+    """Run a CUDA program or a Python script, or build and run a ``.cu`` file, on a simulated device.
 
     Its output goes where ours goes; findings are printed on stderr as they are found.
 
     Parameters
     ----------
     program : Path
-        The program, linked with the shared CUDA 13 runtime and with PTX embedded; or its source.
+        The program, linked with the shared CUDA 13 runtime and with PTX embedded, or its source; or a script
+        (``.py``) of Numba or of another package that uses the driver.
     arguments : sequence of str
         Of the program.
     cc : (int, int)
@@ -83,11 +85,16 @@ def execute(
     give a program, or its source (.cu)
     """
     with _terminable(), tempfile.TemporaryDirectory(prefix="simwarp-exec-") as folder:
-        if program.suffix == ".cu":
-            program = _built(program, Path(folder), cc, nvcc)
+        command, more = [str(program), *arguments], dict[str, str]()
+        if program.suffix == ".py":
+            command, more = script_command(_readable(program), arguments), numba_home(Path(folder))
+        elif program.suffix == ".cu":
+            command[0] = str(_built(program, Path(folder), cc, nvcc))
         else:
             check_program(program, cc)
-        report = Report([str(program), *arguments], quiet=quiet)
+        report = Report(command, quiet=quiet)
+        if program.suffix == ".py" and not more and b"numba" in program.read_bytes():
+            report.note(NO_NVVM)
         device = Device(
             cc,
             checks=_checks(checks),
@@ -96,7 +103,7 @@ def execute(
             memory=DeviceMemory.new_space(),
         )
         report.device = device.name
-        _run(Server(device, report, memory_limit()), report, stdout)
+        _run(Server(device, report, memory_limit()), report, stdout, more)
     return report
 
 
@@ -153,13 +160,17 @@ def check_program(program: Path, cc: tuple[int, int]) -> None:
 
 
 def _built(source: Path, folder: Path, cc: tuple[int, int], options: Sequence[str]) -> Path:
+    output = folder / source.stem
+    build_program(_readable(source), output, cc, options)
+    return output
+
+
+def _readable(source: Path) -> Path:
     if not source.is_file():
         raise InputFileError(
             f"{source} cannot be read\nit is not a regular file\ngive a program, or its source (.cu)"
         )
-    output = folder / source.stem
-    build_program(source, output, cc, options)
-    return output
+    return source
 
 
 def _checks(given: str | Mapping[str, str] | None) -> Mapping[str, str]:
@@ -170,12 +181,18 @@ def _checks(given: str | Mapping[str, str] | None) -> Mapping[str, str]:
     return {kind: "raise" if kind in STOPPING else "report" for kind in ordinary} | dict(given or {})
 
 
-def _run(server: Server, report: Report, stdout: int | None) -> None:
+def _run(server: Server, report: Report, stdout: int | None, more: Mapping[str, str]) -> None:
     """Start the program, serve it until it ends, and leave no process behind."""
     began = time.monotonic()
     ours, theirs = socket.socketpair()
-    library = os.pathsep.join(filter(None, [str(runtime_folder()), os.environ.get("LD_LIBRARY_PATH", "")]))
-    environment = {**os.environ, FD_VARIABLE: str(theirs.fileno()), "LD_LIBRARY_PATH": library}
+    folder = runtime_folder()
+    environment = {
+        **os.environ,
+        FD_VARIABLE: str(theirs.fileno()),
+        "LD_LIBRARY_PATH": os.pathsep.join(filter(None, [str(folder), os.environ.get("LD_LIBRARY_PATH")])),
+        "NUMBA_CUDA_DRIVER": str(folder / DRIVER),
+        **more,
+    }
     try:
         with ours:
             child = _start(report.command, theirs, environment, stdout)

@@ -37,9 +37,9 @@ class Request(IntEnum):
     HELLO = 1
     """→ facts of the chip, see `simwarp.exec.chip_facts`."""
     LOAD = 2
-    """data: a fatbin → its number."""
+    """data: fatbins, or the text of PTX → its number."""
     FUNCTION = 3
-    """module, data: name → number of the function; the size of each parameter, 4 bytes each."""
+    """module, data: name → number of the function; sizes, then offsets of its parameters, 4 bytes each."""
     VARIABLE = 4
     """module, data: name → generic address, size."""
     LAUNCH = 5
@@ -80,6 +80,8 @@ class Request(IntEnum):
     """data: ``struct tiled`` → the 128 bytes of a tensor map."""
     LIMIT = 23
     """a limit of ``enum cudaLimit``, its value."""
+    LINK = 40
+    """data: fatbins or texts, each with its size in 8 bytes in front → the text of all and a zero."""
 
 
 class Kind(IntEnum):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import struct
 import traceback
 from collections.abc import Callable
@@ -18,7 +19,9 @@ from simwarp.device.module import Kernel, Module
 from simwarp.exec.chip_facts import pack_facts
 from simwarp.exec.codes import Error, error_of
 from simwarp.exec.device_memory import CallFault, DeviceMemory
-from simwarp.exec.fatbin import ptx_of, read_fatbins
+from simwarp.exec.fatbin import image_text
+from simwarp.exec.grid_library import is_device_runtime, with_grid_library
+from simwarp.exec.link import link_texts
 from simwarp.exec.protocol import Kind, Message, Reply, Request
 from simwarp.exec.report import Report
 from simwarp.exec.tiled_maps import encode_tiled
@@ -28,6 +31,7 @@ from simwarp.program.link import size_of
 from simwarp.ptx.spaces import to_generic
 from simwarp.run.source import with_named_files
 
+_SIZE = struct.Struct("=Q")
 _LAUNCH = struct.Struct("=3Q10I")
 _COOPERATIVE, _DEPENDENT = 1, 2
 _WITHOUT_OPT_IN = 48 << 10
@@ -122,12 +126,27 @@ class Server:
 
     def _load(self, message: Message) -> Reply:
         try:
-            ptx = ptx_of(read_fatbins(bytes(message.data)), self.device.compute_capability)
+            ptx = image_text(bytes(message.data), self.device.compute_capability)
             self.modules.append(self.device.load(with_named_files(ptx)))
         except (FormatError, LaunchError) as error:
             self.report.note(str(error))
             raise RequestError(Error.NoKernelImageForDevice) from None
         return Reply(values=[len(self.modules)])
+
+    def _link(self, message: Message) -> Reply:
+        texts, at, data = list[str](), 0, bytes(message.data)
+        try:
+            while at < len(data):
+                (size,) = _SIZE.unpack_from(data, at)
+                at += _SIZE.size
+                image, at = data[at : at + size], at + size
+                if not is_device_runtime(image):
+                    texts.append(image_text(image, self.device.compute_capability))
+            linked = with_grid_library(link_texts(texts))
+        except FormatError as error:
+            self.report.note(str(error))
+            raise RequestError(Error.InvalidKernelImage) from None
+        return Reply(data=linked.encode() + b"\0")
 
     def _function(self, message: Message) -> Reply:
         module, name = self.modules[message.arguments[0] - 1], message.data.decode()
@@ -137,7 +156,8 @@ class Server:
         sizes = [size_of(parameter) for parameter in kernel.program.parameters]
         dynamic = max(_WITHOUT_OPT_IN - kernel.program.shared_size, 0)
         self.functions.append(Function(kernel, sizes, dynamic))
-        return Reply(values=[len(self.functions)], data=struct.pack(f"={len(sizes)}I", *sizes))
+        offsets = [kernel.program.parameter_offsets[one.name] for one in kernel.program.parameters]
+        return Reply(values=[len(self.functions)], data=struct.pack(f"={2 * len(sizes)}I", *sizes, *offsets))
 
     def _variable(self, message: Message) -> Reply:
         module, name = self.modules[message.arguments[0] - 1], message.data.decode()
@@ -308,4 +328,5 @@ class Server:
 
     def _failed(self, message: Message) -> None:
         function, _, error = message.data.decode().partition(" ")
+        function = re.sub(r"_v\d+$", "", function)  # by which name the driver's header declares it
         self.report.failed[function, error] += 1

@@ -238,6 +238,8 @@ class _Reader:
         if self.at > len(self.text):
             raise _NotUnderstood
         name = self.text[self.at - length : self.at]
+        while self._take("B"):  # ABI tags, by which Numba tells kernels of one name apart
+            self._source_name()
         if name.startswith("_INTERNAL_"):  # the namespace that NVRTC puts around static functions
             return ""
         return "(anonymous namespace)" if name.startswith("_GLOBAL__N_") else name

@@ -30,7 +30,11 @@ from simwarp.run.nvcc import has_nvcc, nvcc_command
 
 PROGRAMS = Path(__file__).parent / "programs"
 CC = (9, 0)
-OPTIONS = {"linked": ["-rdc=true", str(PROGRAMS / "linked_part.cu")]}
+OPTIONS = {
+    "driver": ["-lcuda"],
+    "mixed": ["-lcuda"],
+    "linked": ["-rdc=true", str(PROGRAMS / "linked_part.cu")],
+}
 """More options of nvcc by program."""
 Build = Callable[[str], Path]
 
@@ -83,6 +87,7 @@ def run(program: Path, *arguments: str) -> Report:
         ("cluster", (), {"exchange": 1}),
         ("tensor_map", (), {"tile": 1}),
         ("linked", (), {"first": 1, "second": 1}),
+        ("mixed", (), {"add": 2}),
     ],
 )
 def test_a_right_program_is_right_and_without_findings(
@@ -98,6 +103,22 @@ def test_a_right_program_is_right_and_without_findings(
     assert dict(report.kernels) == kernels
     assert report.executed > 0
     assert not report.missing
+
+
+def test_a_program_of_the_driver_is_right_and_its_wrong_calls_are_in_the_report(
+    build: Build, capfd: pytest.CaptureFixture[str]
+) -> None:
+    report = run(build("driver"))
+    assert capfd.readouterr().out == "driver: right\n"
+    assert (report.exit_code, report.findings, dict(report.kernels)) == (0, [], {"scale": 2})
+    assert set(report.failed) == {
+        ("cuDeviceGetCount", "CUDA_ERROR_NOT_INITIALIZED"),
+        ("cuMemAlloc", "CUDA_ERROR_INVALID_CONTEXT"),
+        ("cuModuleGetFunction", "CUDA_ERROR_NOT_FOUND"),
+        ("cuPointerGetAttribute", "CUDA_ERROR_INVALID_VALUE"),
+        ("cuModuleLoadData", "CUDA_ERROR_NO_BINARY_FOR_GPU"),
+    }
+    assert any("machine code (a cubin)" in note for note in report.notes)
 
 
 def test_a_graph_is_launched_as_it_was_captured_and_built(

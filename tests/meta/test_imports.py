@@ -22,6 +22,7 @@ PACKAGES = ("reference", "simwarp", "gpu")
 DOORS = (
     *(f"simwarp.{name}" for name in ("cli", "exec", "lab", "run", "testing", "torch", "verify")),
     "simwarp.__main__",
+    "simwarp.numba",
 )
 VOCABULARY = ("reference.types", "reference.errors", "reference.files", "reference.lazy", "reference.moved")
 

@@ -251,6 +251,65 @@ def test_code_that_the_device_cannot_run_is_explained(program: Program) -> None:
     assert len(program.report.notes) == 2
 
 
+CALLER = """.version 8.0
+.target sm_80
+.address_size 64
+.extern .func (.param .b64 handle) cudaCGGetIntrinsicHandle(.param .b32 scope);
+.extern .func (.param .b32 result) cudaCGSynchronize(.param .b64 handle, .param .b32 flags);
+.extern .func (.param .b32 result) number();
+.visible .entry exchange(.param .u64 x)
+{
+    .reg .b32 %i, %other, %v;
+    .reg .b64 %handle, %x, %at;
+    .param .b32 scope;
+    .param .b64 handle;
+    .param .b32 flags;
+    .param .b32 result;
+    ld.param.u64 %x, [x];
+    mov.u32 %i, %ctaid.x;
+    call (result), number, ();
+    ld.param.b32 %v, [result];
+    add.u32 %v, %v, %i;
+    mad.wide.u32 %at, %i, 4, %x;
+    st.global.u32 [%at], %v;
+    st.param.b32 [scope], 2;
+    call (handle), cudaCGGetIntrinsicHandle, (scope);
+    st.param.b32 [flags], 0;
+    call (result), cudaCGSynchronize, (handle, flags);
+    sub.u32 %other, 3, %i;
+    mad.wide.u32 %at, %other, 4, %x;
+    ld.global.u32 %v, [%at];
+    call (result), cudaCGSynchronize, (handle, flags);
+    mad.wide.u32 %at, %i, 4, %x;
+    st.global.u32 [%at], %v;
+    ret;
+}
+"""
+CALLED = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .func (.param .b32 result) number()
+{
+    st.param.b32 [result], 7;
+    ret;
+}
+"""
+
+
+def test_linked_texts_have_the_barrier_of_the_grid(program: Program) -> None:
+    parts = [text.encode() + b"\0" for text in (CALLER, CALLED)]
+    linked = program.ask(Request.LINK, data=b"".join(struct.pack("=Q", len(p)) + p for p in parts))
+    module = program.ask(Request.LOAD, data=bytes(linked.data)).values[0]
+    found = program.ask(Request.FUNCTION, module, data=b"exchange")
+    assert struct.unpack("=2I", found.data) == (8, 0)
+    x = program.server.device.allocate((4,), np.int32)
+    launch = struct.pack("=3Q10I", found.values[0], 0, 0, 4, 1, 1, 1, 1, 1, 0, 0, 0, 1)
+    assert program.ask(Request.LAUNCH, data=launch + struct.pack("=Q", x.pointer)).error == 0
+    assert x.download().tolist() == [10, 9, 8, 7]
+    assert not program.report.findings
+    assert program.ask(Request.LINK, data=struct.pack("=Q", 8) + b"\x7fELF\2\1\1\0").error == 200
+
+
 def test_a_tiled_map_is_that_of_the_device_and_a_wrong_one_is_explained(program: Program) -> None:
     device = program.server.device
     array = device.allocate((16, 64), np.float32)

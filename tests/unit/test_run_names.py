@@ -278,6 +278,7 @@ def test_the_command_line_accepts_named_arguments(write, capsys):
 
 def test_mangled_names_are_read():
     assert readable("_ZN4bits4packILi32EfEEvPT0_") == "bits::pack<32, float>"
+    assert readable("_ZN6cudapy8__main__4raceB2v2B5cw51cE5ArrayIfLi1EE") == "cudapy::__main__::race"
     assert parameter_types("_Z5saxpyifPKfPf") == ["int", "float", "float const*", "float*"]
     assert parameter_types("_Z4fillIdEvPT_S0_") == ["double*", "double"]
     assert plain("bits::pack<32, ns::pair<int, float>>") == "pack"

@@ -191,10 +191,18 @@ static bool reserve_window(void)
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0) == wanted;
 }
 
+/* A process that the program starts inherits the variable and not the socket: it has no device. */
+static bool is_socket_of_parent(int number)
+{
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+    return getsockopt(number, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.pid == getppid();
+}
+
 __attribute__((constructor)) static void connect_to_server(void)
 {
     const char *number = getenv(FD_VARIABLE);
-    if (number == NULL || fcntl(atoi(number), F_SETFD, FD_CLOEXEC) != 0)
+    if (number == NULL || !is_socket_of_parent(atoi(number)) || fcntl(atoi(number), F_SETFD, FD_CLOEXEC) != 0)
         return;
     channel = atoi(number);
     owner = getpid();

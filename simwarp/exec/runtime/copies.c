@@ -177,10 +177,16 @@ cudaError_t fill_rows(const struct fill *fill)
     return ask(&call);
 }
 
+cudaError_t fill_with(void *to, size_t pitch, uint32_t value, uint32_t bytes, size_t width, size_t height,
+                      cudaStream_t stream)
+{
+    struct fill one = {{to, pitch, width, height}, value, bytes};
+    return submit(stream, (struct work){.kind = WORK_FILL, .fill = one});
+}
+
 static cudaError_t fill(void *to, size_t pitch, int value, size_t width, size_t height, cudaStream_t stream)
 {
-    struct fill one = {{to, pitch, width, height}, (uint8_t)value, 1};
-    return submit(stream, (struct work){.kind = WORK_FILL, .fill = one});
+    return fill_with(to, pitch, (uint8_t)value, 1, width, height, stream);
 }
 
 cudaError_t cudaMemset(void *to, int value, size_t size)

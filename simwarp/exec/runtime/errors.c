@@ -2,6 +2,7 @@
 #include "simwarp.h"
 
 static _Thread_local cudaError_t last;
+static _Thread_local bool used;
 static cudaError_t lasting; /* of the device: every later call returns it */
 
 static const struct {
@@ -35,23 +36,38 @@ static bool is_news(cudaError_t error)
            error != cudaErrorNotSupported;
 }
 
-cudaError_t finish(cudaError_t error, const char *function)
+cudaError_t settle(cudaError_t error, const char *function, const char *name)
 {
     if (lasting != cudaSuccess)
-        return last = lasting;
+        return lasting;
     if (lasts(error)) {
         lasting = error; /* of a launch: it has been queued, later calls return its error */
         return cudaSuccess;
     }
-    if (error != cudaSuccess)
-        last = error;
     if (is_news(error)) {
         char text[160];
-        int size = snprintf(text, sizeof text, "%s %s", function, cudaGetErrorName(error));
+        int size = snprintf(text, sizeof text, "%s %s", function, name);
         struct call call = {.request = ASK_FAILED, .sent = block_of(text, (size_t)size)};
         ask(&call);
     }
     return error;
+}
+
+/* Within a function of the driver its end settles the error. */
+cudaError_t finish(cudaError_t error, const char *function)
+{
+    if (in_driver())
+        return error;
+    used = true;
+    error = settle(error, function, cudaGetErrorName(error));
+    if (error != cudaSuccess)
+        last = error;
+    return error;
+}
+
+bool runtime_is_used(void)
+{
+    return used;
 }
 
 cudaError_t device_error(void)

@@ -82,7 +82,7 @@ void __cudaRegisterManagedVar(void **module, void **host, char *device, const ch
     add_variable(module, host, name, size, host);
 }
 
-static size_t size_of(const void *fatbin)
+size_t size_of_fatbin(const void *fatbin)
 {
     uint16_t head;
     uint64_t size;
@@ -98,10 +98,10 @@ cudaError_t load(struct module *module)
         return cudaSuccess;
     size_t size = 0;
     for (const void **one = module->fatbins; *one != NULL; one++)
-        size += size_of(*one);
+        size += size_of_fatbin(*one);
     char *data = zeroed(size), *at = data;
-    for (const void **one = module->fatbins; *one != NULL; at += size_of(*one), one++)
-        memcpy(at, *one, size_of(*one));
+    for (const void **one = module->fatbins; *one != NULL; at += size_of_fatbin(*one), one++)
+        memcpy(at, *one, size_of_fatbin(*one));
     struct call call = {.request = ASK_LOAD, .sent = block_of(data, size)};
     cudaError_t error = ask(&call);
     free(data);
@@ -138,9 +138,22 @@ cudaError_t function_of(const void *stub, struct function **found)
     if (error != cudaSuccess)
         return error;
     one->number = call.values[0];
-    one->parameters = (int)(call.received.width / sizeof *one->sizes);
+    one->parameters = (int)(call.received.width / sizeof *one->sizes / 2);
     one->sizes = call.received.data != NULL ? call.received.data : zeroed(1);
     return cudaSuccess;
+}
+
+/* Its handle is the stub by which the runtime's functions find it. */
+cudaError_t named_function(struct module *module, const char *name, struct function **found)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    struct function *made = zeroed(sizeof *made);
+    *made = (struct function){.stub = (char *)made, .name = strdup(name), .module = module};
+    pthread_mutex_lock(&lock);
+    made->next = functions;
+    functions = made;
+    pthread_mutex_unlock(&lock);
+    return function_of(made, found);
 }
 
 static cudaError_t variable_of(const void *symbol, struct variable **found)

@@ -53,6 +53,10 @@ static inline struct rows block_of(const void *data, size_t size)
 /* ---- errors.c: the last error, and the errors that stay ---- */
 
 cudaError_t finish(cudaError_t error, const char *function);
+/* Reports an error by its name; the one that stays, if there is one. */
+cudaError_t settle(cudaError_t error, const char *function, const char *name);
+bool runtime_is_used(void); /* by this thread, which then has the primary context */
+bool in_driver(void);       /* driver.c: whether a function of the driver runs */
 cudaError_t device_error(void); /* the one that stays, or success */
 void forget_errors(void);
 /* The answer of what this runtime lacks: the report names it. */
@@ -124,7 +128,7 @@ struct function {
     const char *stub, *name;
     struct module *module;
     uint64_t number;
-    uint32_t *sizes; /* of the parameters; NULL until the function is first used */
+    uint32_t *sizes; /* of the parameters, then their offsets; NULL until the function is first used */
     int parameters;
     struct function *next;
 };
@@ -154,9 +158,14 @@ cudaError_t copy(void *to, size_t to_pitch, const void *from, size_t from_pitch,
                  enum cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t copy_rows(const struct copy *copy);
 cudaError_t fill_rows(const struct fill *fill);
+cudaError_t fill_with(void *to, size_t pitch, uint32_t value, uint32_t bytes, size_t width, size_t height,
+                      cudaStream_t stream);
 
 /* ---- registration.c ---- */
 
 cudaError_t load(struct module *module);
+size_t size_of_fatbin(const void *fatbin);
+/* A function of a module that the driver loaded. */
+cudaError_t named_function(struct module *module, const char *name, struct function **found);
 
 #endif

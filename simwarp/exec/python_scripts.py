@@ -1,0 +1,56 @@
+"""Python scripts as programs: their command, and what Numba needs to find."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from gpu.compiler.cuda_headers import cuda_folders
+from simwarp.exec.build import runtime_folder
+
+_START = Path(__file__).parent / "python_start.py"
+NO_NVVM = (
+    "Numba compiles with NVVM, which is in no package and no toolkit here\n"
+    "scripts without kernels of Numba need none\npip install nvidia-nvvm nvidia-cuda-nvcc"
+)
+
+
+def script_command(script: Path, arguments: Sequence[str]) -> list[str]:
+    """The command that runs a script by this Python; Numba then keeps the lines of the source."""
+    return [sys.executable, str(_START), str(script), *arguments]
+
+
+def numba_home(folder: Path) -> dict[str, str]:
+    """Lay out a ``CUDA_HOME`` as Numba searches it, below a folder; empty if NVVM or libdevice are missing.
+
+    Numba knows a toolkit's folders and those of conda, not those of packages.
+    """
+    compiler = next((path for root in _roots() for path in _compilers(root)), None)
+    library = next((path for root in _roots() if (path := root / "nvvm" / "libdevice").is_dir()), None)
+    if compiler is None or library is None:
+        return {}
+    home = folder / "cuda"
+    (home / "nvvm" / "lib64").mkdir(parents=True)
+    (home / "lib64").mkdir()
+    (home / "nvvm" / "lib64" / "libnvvm.so").symlink_to(compiler)
+    (home / "nvvm" / "libdevice").symlink_to(library)
+    (home / "lib64" / "libcudart.so").symlink_to(runtime_folder() / "libcudart.so")
+    (home / "lib64" / "libcudadevrt.a").touch()  # the server has what it runs of that library
+    return {"CUDA_HOME": str(home)}
+
+
+def _roots() -> Iterator[Path]:
+    """Roots of CUDA: the one that the user names, those of packages, a toolkit."""
+    if os.environ.get("CUDA_HOME"):
+        yield Path(os.environ["CUDA_HOME"]).absolute()
+    for include in cuda_folders():
+        yield include.parent
+    yield Path("/usr/local/cuda")
+
+
+def _compilers(root: Path) -> list[Path]:
+    """The libraries of NVVM below a root."""
+    folders = (root / "nvvm" / "lib64", root / "nvvm" / "lib", root / "lib", root / "lib64")
+    return [path for folder in folders for path in sorted(folder.glob("libnvvm.so*"))]

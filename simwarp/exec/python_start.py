@@ -1,0 +1,45 @@
+"""Run a script as Python would; in the script's process, which imports nothing of ours.
+
+Kernels of ``numba.cuda`` keep the lines of their source, unless they are compiled for debugging.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import runpy
+import sys
+from typing import Any
+
+LIBRARIES = ("libcuda.so.1", "libcudart.so.13", "libnvJitLink.so.13")
+
+
+def keep_lines() -> None:
+    """Let Numba compile with ``lineinfo=True`` by default, which changes no other code, and to PTX.
+
+    Link-time optimisation (numba-cuda's default) is on NVIDIA's intermediate code, which only a driver takes.
+    """
+    try:
+        from numba.cuda.dispatcher import CUDADispatcher
+    except ImportError:  # the script needs no Numba, or fails by itself
+        return
+    dispatcher: Any = CUDADispatcher
+    construct = dispatcher.__init__
+
+    def with_lines(self: Any, py_func: Any, targetoptions: dict[str, Any], *rest: Any, **more: Any) -> None:
+        if not targetoptions.get("debug"):
+            targetoptions = {**targetoptions, "lineinfo": True}
+        if "lto" in targetoptions:
+            targetoptions = {**targetoptions, "lto": False}
+        construct(self, py_func, targetoptions, *rest, **more)
+
+    dispatcher.__init__ = with_lines
+
+
+if __name__ == "__main__":
+    del sys.argv[0]
+    sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))  # noqa: PTH100, PTH120 - as Python has it
+    for name in LIBRARIES:  # packages then find these loaded, and do not look for their own
+        ctypes.CDLL(name, ctypes.RTLD_LOCAL)
+    keep_lines()
+    runpy.run_path(sys.argv[0], run_name="__main__")

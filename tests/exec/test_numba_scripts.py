@@ -1,0 +1,53 @@
+"""Unmodified scripts of numba.cuda: each checks itself, its report is checked here."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from simwarp.exec import execute
+from simwarp.exec.python_scripts import NO_NVVM, numba_home
+from simwarp.faults import Race
+
+SCRIPTS = Path(__file__).parent / "scripts"
+
+
+@pytest.fixture(autouse=True)
+def _nvvm(tmp_path: Path) -> None:
+    if not numba_home(tmp_path):
+        pytest.skip(NO_NVVM.partition("\n")[0])
+
+
+def test_a_script_is_right_and_without_findings(capfd: pytest.CaptureFixture[str]) -> None:
+    report = execute(SCRIPTS / "numba_kernels.py", ["a", "--b"], quiet=True)
+    assert capfd.readouterr().out == "numba_kernels: right a --b\n"
+    assert (report.exit_code, report.findings, report.missing, report.failed) == (0, [], {}, {})
+    assert report.kernels["cudapy::__main__::scale"] == 2
+    assert report.kernels["cudapy::__main__::exchange"] == 1
+
+
+def test_the_module_names_the_python_line_of_a_race(tmp_path: Path) -> None:
+    written = tmp_path / "report.json"
+    command = [sys.executable, "-m", "simwarp.numba", "--error-exitcode", "7", "--report", str(written)]
+    script = SCRIPTS / "numba_race.py"
+    done = subprocess.run([*command, str(script)], capture_output=True, text=True, check=False)
+    assert done.returncode == 7
+    (race,) = json.loads(written.read_text())["findings"]
+    lines = script.read_text().splitlines()
+    assert race["check"] == Race.check == "races"
+    assert f"numba_race.py:{lines.index('    x[i] = tile[63 - i]') + 1}: race" in done.stderr
+    assert f"numba_race.py:{lines.index('    tile[i] = x[i]') + 1}: written here" in done.stderr
+
+
+def test_a_script_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "simwarp.numba", str(tmp_path / "none.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "none.py cannot be read" in done.stderr
+
+
+def test_a_process_that_a_script_starts_has_no_device() -> None:
+    report = execute(SCRIPTS / "child.py", quiet=True)
+    assert (report.exit_code, report.missing, report.failed) == (0, {}, {})
