@@ -126,6 +126,7 @@ static int attribute(enum cudaDeviceAttr wanted)
     case cudaDevAttrMaxPersistingL2CacheSize:
         return 32 << 20; /* hints about it are taken, and change nothing */
     case cudaDevAttrMaxAccessPolicyWindowSize: return 128 << 20;
+    case cudaDevAttrGpuOverlap:
     case cudaDevAttrCanMapHostMemory:
     case cudaDevAttrConcurrentKernels:
     case cudaDevAttrUnifiedAddressing:
@@ -155,7 +156,18 @@ static int attribute(enum cudaDeviceAttr wanted)
     case cudaDevAttrDirectManagedMemAccessFromHost:
     case cudaDevAttrGPUDirectRDMASupported:
     case cudaDevAttrIpcEventSupport:
-    case cudaDevAttrSingleToDoublePrecisionPerfRatio: return 0;
+    case cudaDevAttrSingleToDoublePrecisionPerfRatio:
+    case cudaDevAttrSparseCudaArraySupported:
+    case cudaDevAttrDeferredMappingCudaArraySupported:
+    case cudaDevAttrHostRegisterReadOnlySupported:
+    case cudaDevAttrTimelineSemaphoreInteropSupported:
+    case cudaDevAttrGPUDirectRDMAFlushWritesOptions:
+    case cudaDevAttrGPUDirectRDMAWritesOrdering:
+    case cudaDevAttrMemoryPoolSupportedHandleTypes:
+    case cudaDevAttrCanFlushRemoteWrites:
+    case cudaDevAttrNumaConfig:
+    case cudaDevAttrMpsEnabled: return 0;
+    case cudaDevAttrMemSyncDomainCount: return 4;
     default: return -1;
     }
 }

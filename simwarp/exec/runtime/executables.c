@@ -1,7 +1,7 @@
 /* Executable graphs: copies of the nodes, in an order that keeps every dependency. */
 #include "graphs.h"
 
-static struct work copied(const struct work *work)
+struct work copied(const struct work *work)
 {
     struct work made = *work;
     if (work->launch != NULL) {

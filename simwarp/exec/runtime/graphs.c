@@ -158,3 +158,50 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph)
     (void)graph; /* child nodes may still refer to it; the process is short */
     FINISH(cudaSuccess);
 }
+
+/* ---- clones ---- */
+
+static cudaError_t clone_graph(cudaGraph_t *clone, cudaGraph_t original)
+{
+    cudaError_t error = cudaGraphCreate(clone, 0);
+    if (error != cudaSuccess)
+        return error;
+    for (size_t i = 0; i < original->count; i++)
+        add_to_graph(*clone, copied(&original->nodes[i]->work));
+    for (size_t i = 0; i < original->edge_count; i++)
+        depend(*clone, (*clone)->nodes[original->edges[i].from->number],
+               (*clone)->nodes[original->edges[i].to->number]);
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphClone(cudaGraph_t *clone, cudaGraph_t original)
+{
+    FINISH(clone_graph(clone, original));
+}
+
+cudaError_t cudaGraphNodeFindInClone(cudaGraphNode_t *found, cudaGraphNode_t original, cudaGraph_t clone)
+{
+    bool known = original->number < clone->count;
+    *found = known ? clone->nodes[original->number] : NULL;
+    FINISH(known ? cudaSuccess : cudaErrorInvalidValue);
+}
+
+/* Memory of graphs comes from the same place as all other. */
+cudaError_t cudaDeviceGetGraphMemAttribute(int device, enum cudaGraphMemAttributeType attribute, void *value)
+{
+    (void)device, (void)attribute;
+    *(uint64_t *)value = 0;
+    FINISH(cudaSuccess);
+}
+
+cudaError_t cudaDeviceSetGraphMemAttribute(int device, enum cudaGraphMemAttributeType attribute, void *value)
+{
+    (void)device, (void)attribute, (void)value;
+    FINISH(cudaSuccess);
+}
+
+cudaError_t cudaDeviceGraphMemTrim(int device)
+{
+    (void)device;
+    FINISH(cudaSuccess);
+}

@@ -32,6 +32,7 @@ cudaGraphNode_t add_to_graph(cudaGraph_t graph, struct work work);
 cudaError_t node_launch(const struct cudaKernelNodeParams *given, struct work *work);
 struct work node_copy(void *to, const void *from, size_t size, enum cudaMemcpyKind kind);
 /* executables.c */
+struct work copied(const struct work *work);
 cudaError_t instantiate(cudaGraphExec_t *exec, cudaGraph_t graph);
 cudaError_t run_executable(cudaGraphExec_t exec);
 

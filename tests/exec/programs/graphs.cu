@@ -64,6 +64,18 @@ int main()
     CHECK(first_of(x) == 143);
     CUDA(cudaGraphExecDestroy(executable));
 
+    cudaGraph_t clone; // with its own nodes and arguments
+    cudaGraphNode_t same;
+    CUDA(cudaGraphClone(&clone, graph));
+    CUDA(cudaGraphNodeFindInClone(&same, last, clone));
+    CHECK(same != last);
+    CUDA(cudaGraphGetNodes(clone, nullptr, &nodes));
+    CHECK(nodes == 3);
+    CUDA(cudaGraphInstantiate(&executable, clone, 0));
+    CUDA(cudaGraphLaunch(executable, nullptr));
+    CHECK(first_of(x) == 73);
+    CUDA(cudaGraphExecDestroy(executable));
+
     int *scratch; // memory that a capture allocates and frees
     CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
     CUDA(cudaMallocAsync(&scratch, 32 * sizeof *scratch, stream));
