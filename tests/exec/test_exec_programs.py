@@ -126,7 +126,7 @@ def test_a_graph_is_launched_as_it_was_captured_and_built(
 ) -> None:
     report = run(build("graphs"))
     assert capfd.readouterr().out == "graphs: right\n"
-    assert report.kernels["add"] == 11
+    assert report.kernels["add"] == 13
     assert [type(fault) for fault in report.findings] == [UninitialisedRead, CallFault]
 
 
