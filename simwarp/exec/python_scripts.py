@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -37,6 +38,10 @@ def numba_home(folder: Path) -> dict[str, str]:
     (home / "nvvm" / "lib64" / "libnvvm.so").symlink_to(compiler)
     (home / "nvvm" / "libdevice").symlink_to(library)
     (home / "lib64" / "libcudart.so").symlink_to(runtime_folder() / "libcudart.so")
+    for part in _runtime_compiler():
+        (home / "lib64" / part.name).symlink_to(part)
+        if re.fullmatch(r"libnvrtc\.so\.\d+", part.name):
+            (home / "lib64" / "libnvrtc.so").symlink_to(part)
     (home / "lib64" / "libcudadevrt.a").touch()  # the server has what it runs of that library
     return {"CUDA_HOME": str(home)}
 
@@ -48,6 +53,15 @@ def _roots() -> Iterator[Path]:
     for include in cuda_folders():
         yield include.parent
     yield Path("/usr/local/cuda")
+
+
+def _runtime_compiler() -> list[Path]:
+    """NVRTC and its parts, by which Numba compiles CUDA C++, from the first root that has them."""
+    for root in _roots():
+        for folder in (root / "lib", root / "lib64"):
+            if found := sorted(folder.glob("libnvrtc*.so.[0-9]*")):
+                return found
+    return []
 
 
 def _compilers(root: Path) -> list[Path]:

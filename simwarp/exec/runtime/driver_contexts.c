@@ -1,4 +1,4 @@
-/* Devices and contexts. There is one device; a context is a name for it, and each thread has a stack of them. */
+/* Devices and contexts. There is one device; a context is a name for it; each thread has a stack of them. */
 #include "driver.h"
 
 struct CUctx_st {

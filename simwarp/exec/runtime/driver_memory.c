@@ -149,7 +149,8 @@ static cudaError_t copy_box(const CUDA_MEMCPY3D *one, CUstream stream)
 {
     size_t to_pitch = pitch_or(one->dstPitch, one->WidthInBytes);
     size_t from_pitch = pitch_or(one->srcPitch, one->WidthInBytes);
-    size_t to_height = pitch_or(one->dstHeight, one->Height), from_height = pitch_or(one->srcHeight, one->Height);
+    size_t to_height = pitch_or(one->dstHeight, one->Height);
+    size_t from_height = pitch_or(one->srcHeight, one->Height);
     cudaError_t error = cudaSuccess;
     for (size_t z = 0; z < one->Depth && error == cudaSuccess; z++) {
         char *to = side(one->dstMemoryType, one->dstHost, one->dstDevice, one->dstXInBytes,
@@ -158,7 +159,8 @@ static cudaError_t copy_box(const CUDA_MEMCPY3D *one, CUstream stream)
                           (one->srcZ + z) * from_height + one->srcY, from_pitch);
         if (to == NULL || from == NULL)
             return (cudaError_t)simwarp_missing("cuMemcpy3D of an array");
-        error = copy(to, to_pitch, from, from_pitch, one->WidthInBytes, one->Height, cudaMemcpyDefault, stream);
+        error = copy(to, to_pitch, from, from_pitch, one->WidthInBytes, one->Height, cudaMemcpyDefault,
+                     stream);
     }
     return error;
 }

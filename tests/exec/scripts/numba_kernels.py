@@ -73,6 +73,11 @@ def streams_and_memory(x):
     np.testing.assert_allclose(mapped, np.sqrt(x), rtol=1e-6)
 
 
+@cuda.jit
+def half(x, y):
+    y[0] = cuda.fp16.hadd(x[0], x[1])  # compiled by NVRTC
+
+
 def main():
     x = np.arange(128, dtype=np.float32)
     streams_and_memory(x)
@@ -87,6 +92,9 @@ def main():
     assert (numbers.copy_to_host() == np.arange(127, -1, -1)).all()
     assert (product(x, x) == x * x).all()
     assert add(x) == x.sum()
+    found = np.zeros(1, np.float16)
+    half[1, 1](np.array([1, 2], np.float16), found)
+    assert found[0] == 3
     sys.stdout.write(" ".join(["numba_kernels: right", *sys.argv[1:]]) + "\n")
 
 
