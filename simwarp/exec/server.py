@@ -28,6 +28,7 @@ from simwarp.exec.tiled_maps import encode_tiled
 from simwarp.faults import KernelFault, LaunchError, PtxSyntaxError, UnsupportedInstruction
 from simwarp.observe.occupancy import occupancy, registers_of
 from simwarp.program.link import size_of
+from simwarp.ptx.mangled_names import readable
 from simwarp.ptx.spaces import to_generic
 from simwarp.run.source import with_named_files
 
@@ -214,7 +215,7 @@ class Server:
             arguments.append(bytes(message.data[at : at + size]))
             at += size
         self.memory.mark_written()
-        self.report.launched(function.kernel.name)
+        refused = False
         try:
             function.kernel(
                 grid,
@@ -226,18 +227,21 @@ class Server:
                 dependent=bool(flags & _DEPENDENT),
             )
         except LaunchError as error:
-            self.report.note(str(error))
+            refused, name = True, function.kernel.name
+            self.report.note(str(error).replace(name, readable(name)))
             raise RequestError(
                 Error.InvalidClusterSize if prod(cluster) else Error.InvalidConfiguration
             ) from None
         finally:
+            if not refused:
+                self.report.launched(function.kernel.name)
             self._show_collected()
 
     def _check_launch(
         self, function: Function, blocks: int, threads: int, shared: int, cooperative: bool
     ) -> None:
         """Refuse what CUDA refuses with an error of its own."""
-        name = function.kernel.name
+        name = readable(function.kernel.name)
         if shared > function.dynamic:
             self.report.note(
                 f"kernel {name}: {shared} bytes of dynamic shared memory\n"

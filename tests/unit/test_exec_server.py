@@ -223,6 +223,7 @@ def test_a_launch_that_the_chip_refuses_is_explained(program: Program) -> None:
     assert program.launch(kernel, x, 1, shared=50 << 10).error == INVALID_VALUE
     assert "2048 threads" in program.report.notes[0]
     assert "cudaFuncSetAttribute" in program.report.notes[1]
+    assert not program.report.kernels
     assert program.ask(Request.DYNAMIC_SHARED, kernel, 50 << 10).error == SUCCESS
     assert program.ask(Request.DYNAMIC_SHARED, kernel, 500 << 10).error == INVALID_VALUE
     program.write(x, [1])
