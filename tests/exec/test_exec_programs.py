@@ -79,7 +79,7 @@ def run(program: Path, *arguments: str) -> Report:
 @pytest.mark.parametrize(
     ("name", "arguments", "kernels"),
     [
-        ("reduction", ("--size", "1000"), {"add": 2, "reduce<float>": 1}),
+        ("reduction", ("--size", "1000"), {"add": 1, "reduce<float>": 1}),
         ("streams", (), {"scale": 2}),
         ("cooperative", (), {"rotate": 1}),
         ("managed", (), {"count": 2}),
