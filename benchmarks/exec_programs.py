@@ -231,8 +231,15 @@ def run_all(given: argparse.Namespace) -> None:
             list(pool.map(lambda row, column=column: one(row, column), chosen))
         limits = {"largest": given.largest, "seconds": given.seconds, "jobs": given.jobs}
         found = {"meta": about_this_run(), "drawn": drawn, **limits, "programs": rows}
-        text = json.dumps(found, indent=1) + "\n"
+        text = as_lines(found)
         write_whole(given.json, lambda file, text=text: file.write(text.encode()))
+
+
+def as_lines(found: dict[str, object]) -> str:
+    """The table as JSON, a program on each line."""
+    lines = ",\n".join(json.dumps(row) for row in found["programs"])  # type: ignore[attr-defined]
+    head = json.dumps({key: value for key, value in found.items() if key != "programs"}, indent=1)
+    return f'{head[:-2]},\n "programs": [\n{lines}\n]\n}}\n'
 
 
 def _at_most(word: str, largest: int) -> str:
