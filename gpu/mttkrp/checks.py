@@ -44,14 +44,14 @@ def check_kind(tensor: Any) -> None:
     ...
     reference.errors.FormatError: expected a sparse tensor, got int
     Coo, Csf, Fibers, BCsf, FCoo, HiCoo, MmCsf, PerMode are known
-    build one, e.g. reference.types.Coo(coords, values, shape)
+    build one, e.g. by reference.sparse.from_scipy, or reference.types.Coo(coords, values, shape)
     """
     known = (*OF_TYPE, PerMode)
     if type(tensor) not in known:
         raise FormatError(
             f"expected a sparse tensor, got {type(tensor).__name__}\n"
             f"{', '.join(one.__name__ for one in known)} are known\n"
-            "build one, e.g. reference.types.Coo(coords, values, shape)"
+            "build one, e.g. by reference.sparse.from_scipy, or reference.types.Coo(coords, values, shape)"
         )
     if not isinstance(tensor, Coo):
         check_fields(tensor)

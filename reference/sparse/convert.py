@@ -69,14 +69,14 @@ def check_kind(tensor: object) -> None:
     ...
     reference.errors.DtypeError: the tensor is a list
     the formats are Coo, Csf, Fibers, BCsf, FCoo, HiCoo, MmCsf, PerMode
-    convert it with Coo(coords, values, shape)
+    convert it with from_scipy, from_pydata, from_torch or Coo(coords, values, shape)
     """
     known = (*OF_TYPE, PerMode)
     if type(tensor) not in known:
         raise DtypeError(
             f"the tensor is a {type(tensor).__name__}\n"
             f"the formats are {', '.join(kind.__name__ for kind in known)}\n"
-            "convert it with Coo(coords, values, shape)"
+            "convert it with from_scipy, from_pydata, from_torch or Coo(coords, values, shape)"
         )
 
 
