@@ -29,12 +29,20 @@ _State = tuple[dict[int, tuple[int, bytes]], dict[int, bytes], list[Any]]
 
 
 class Journal:
-    """The old values of all bytes of memory changed since the journal began."""
+    """The old values of all bytes of memory changed since the journal began.
+
+    Attributes
+    ----------
+    full : bool
+        Whether too many bytes changed.
+    timed : bool
+        Whether a counter such as ``%clock`` was read: the loop may wait for time to pass.
+    """
 
     def __init__(self) -> None:
         self.before: dict[tuple[int, int], int] = {}
         self._memories: dict[int, Memory] = {}
-        self.full = False
+        self.full = self.timed = False
 
     def note(self, memory: Memory, addresses: npt.NDArray[np.uint64], width: int) -> None:
         """Record the values of bytes about to be overwritten."""
@@ -48,8 +56,8 @@ class Journal:
         self.full = len(self.before) > _LONGEST_JOURNAL
 
     def is_as_before(self) -> bool:
-        """Whether all changed bytes have their old values again; False if too many changed."""
-        if self.full:
+        """Whether all changed bytes have their old values again; False if that is not known."""
+        if self.full or self.timed:
             return False
         return all(_byte(self._memories[which], at) == old for (which, at), old in self.before.items())
 

@@ -25,6 +25,8 @@ def value(chunk: Chunk, name: str) -> Any:
     run backwards, and a launch gives the same numbers every time.
     """
     if name in COUNTERS:
+        if chunk.launch.journal is not None:
+            chunk.launch.journal.timed = True
         return COUNTERS[name](chunk)
     if name not in chunk.special_values:
         group, _, axis = name[1:].partition(".")

@@ -98,7 +98,10 @@ class Server:
             self.report.add(fault)
             reply = Reply(error_of(fault))
         except (UnsupportedInstruction, PtxSyntaxError, MissingExtraError) as error:
-            self.report.note(f"the simulator cannot run this: {error}")
+            self.report.note(
+                f"the simulator cannot run this: {error}\n"
+                "what it would have written is missing: reads of unwritten memory may follow from that"
+            )
             reply = Reply(Error.NotSupported)
         except MemoryError:
             reply = Reply(Error.MemoryAllocation)

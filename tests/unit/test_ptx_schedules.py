@@ -678,3 +678,12 @@ def test_stack_entries_are_pushed_and_popped_per_warp():
     assert (stacks.top.sum(axis=1).tolist(), stacks.meets_at.tolist()) == ([8, 32], [17, 100])
     stacks.pop(np.array([True, True]))
     assert stacks.top.sum(axis=1).tolist() == [32, 0]
+
+
+@pytest.mark.parametrize("counter", ["%clock", "%globaltimer_lo"])
+def test_a_loop_that_waits_for_a_counter_is_not_a_livelock(counter, monkeypatch):
+    monkeypatch.setattr("simwarp.engine.schedule._TURN", 64)
+    body = f"""mov.u32 %r3, {counter};
+AGAIN: mov.u32 %r4, {counter}; sub.u32 %r4, %r4, %r3; setp.lt.u32 %p1, %r4, 400000; @%p1 bra AGAIN;
+mov.u32 %r2, 7;"""
+    assert small.run(body + STORE, device=device("lowest pc")) == [7] * 32
