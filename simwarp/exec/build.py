@@ -18,7 +18,7 @@ from gpu.compiler.cuda_headers import cuda_folders, release
 from reference.errors import CompileError, MissingExtraError
 from reference.files import write_whole
 from simwarp.exec.protocol import c_header
-from simwarp.run.nvcc import host_compiler, nvcc_command
+from simwarp.run.nvcc import architecture, host_compiler, run_nvcc
 
 SONAME = "libcudart.so.13"
 DRIVER, LINKER = "libcuda.so.1", "libnvJitLink.so.13"
@@ -73,22 +73,12 @@ def build_program(source: Path, output: Path, cc: tuple[int, int], options: Sequ
     CompileError
         If nvcc fails; with its output.
     """
-    host_compiler("g++", "c++")
-    arch = f"compute_{10 * cc[0] + cc[1]}{'a' if cc >= (9, 0) else ''}"
+    arch = architecture(cc)
     flags = [
         *("-gencode", f"arch={arch},code={arch}", "-lineinfo", "--no-compress"),
         *("-cudart", "shared", "-cudadevrt", "none", f"-L{runtime_folder()}"),
-        *(f"-isystem={folder}" for folder in cuda_folders()),
     ]
-    done = subprocess.run(
-        [*nvcc_command(), *flags, *options, "-o", str(output), str(source)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        log = (done.stdout + done.stderr).strip()
-        raise CompileError(f"{source} does not compile (nvcc ended with {done.returncode}):\n{log}", log)
+    run_nvcc([*flags, *options], source, output, source)
 
 
 def read_options(text: str) -> list[str]:

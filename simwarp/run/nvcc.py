@@ -75,25 +75,39 @@ def compile_kernels(
     CompileError
         If nvcc fails; with its output.
     """
-    host_compiler("g++", "c++")
-    arch = f"-arch=compute_{10 * cc[0] + cc[1]}{'a' if cc >= (9, 0) else ''}"
     macros = [f"-D{name}={value}" if value != "" else f"-D{name}" for name, value in defines.items()]
     folders = [f"-I{folder.absolute()}" for folder in (path.parent, *include)]
     with tempfile.TemporaryDirectory() as work:
         source, output = Path(work) / path.name, Path(work) / "kernels.ptx"
         used = "".join(f"void *instance{i} = (void *) {name};\n" for i, name in enumerate(instances))
         source.write_text(f'{text}\n#line 1 "{INSTANCES}"\n{used}', encoding="utf-8")
-        done = subprocess.run(
-            [
-                *(*nvcc_command(), "-ptx", "-lineinfo", "-std=c++17", arch, *macros, *folders),
-                *(f"-isystem={folder}" for folder in cuda_folders()),
-                *(*options, "-o", str(output), str(source)),
-            ],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        log = (done.stdout + done.stderr).replace(f"{source}", path.name).strip()
-        if done.returncode:
-            raise CompileError(f"{path} does not compile (nvcc ended with {done.returncode}):\n{log}", log)
+        flags = ["-ptx", "-lineinfo", "-std=c++17", f"-arch={architecture(cc)}", *macros, *folders, *options]
+        log = run_nvcc(flags, source, output, path)
         return normalise(output.read_text(), [path.name]), log
+
+
+def architecture(cc: tuple[int, int]) -> str:
+    """The virtual architecture for a chip, with what that chip alone has."""
+    return f"compute_{10 * cc[0] + cc[1]}{'a' if cc >= (9, 0) else ''}"
+
+
+def run_nvcc(flags: Sequence[str], source: Path, output: Path, shown: Path) -> str:
+    """Run nvcc with CUDA's headers, and return its output, in which the source is called ``shown``.
+
+    Raises
+    ------
+    MissingExtraError
+        If nvcc or the host's C++ compiler is missing.
+    CompileError
+        If nvcc fails; with its output.
+    """
+    host_compiler("g++", "c++")
+    headers = [f"-isystem={folder}" for folder in cuda_folders()]
+    command = [*nvcc_command(), *headers, *flags, "-o", str(output), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    log = (done.stdout + done.stderr).strip()
+    if source != shown:
+        log = log.replace(str(source), shown.name)
+    if done.returncode:
+        raise CompileError(f"{shown} does not compile (nvcc ended with {done.returncode}):\n{log}", log)
+    return log
