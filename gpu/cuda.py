@@ -22,9 +22,11 @@ from gpu.cuda_streams import in_stream, wait_for
 from gpu.cuda_views import view_of
 from gpu.device import Device, LaunchChain, LaunchPlan
 from gpu.tensor_map import encoded
+from gpu.textures import CudaHandle, CudaImage, CudaSurface, surface_of, texture_of
 from reference.errors import DtypeError, MissingExtraError, NoGpuError, ShapeError
 from reference.types.launch import Extent, dtype_of, shape_of, uploadable
 from reference.types.tensor_map import Im2col, tensor_map_of
+from reference.types.texture import image_of, sampler_of
 
 
 @cache
@@ -284,6 +286,50 @@ class CudaDevice:
             im2col=im2col,
         )
         return encoded(found, self.compute_capability)
+
+    def allocate_image(
+        self,
+        shape: Extent,
+        dtype: npt.DTypeLike,
+        name: str = "",
+        *,
+        channels: int = 1,
+        layered: bool = False,
+        cubemap: bool = False,
+    ) -> CudaImage:
+        """Reserve an image, for textures and surfaces; see `gpu.device.Device.allocate_image`."""
+        form = image_of(shape, dtype, channels=channels, layered=layered, cubemap=cubemap)
+        return CudaImage(self, form, name or "image")
+
+    def upload_image(
+        self, host: Any, name: str = "", *, channels: int = 1, layered: bool = False, cubemap: bool = False
+    ) -> CudaImage:
+        """Copy a host array to an image of its shape; see `gpu.device.Device.allocate_image`."""
+        host = uploadable(host, name or "the image")
+        image = self.allocate_image(
+            host.shape, host.dtype, name, channels=channels, layered=layered, cubemap=cubemap
+        )
+        image.upload(host)
+        return image
+
+    def texture(
+        self,
+        source: CudaImage | CudaArray,
+        *,
+        address_mode: str | Sequence[str] = "clamp",
+        filter_mode: str = "point",
+        read_mode: str = "element",
+        normalized: bool = False,
+        border: float | Sequence[float] = 0.0,
+        channels: int = 1,
+    ) -> CudaHandle:
+        """A texture of an image, or of an array as linear memory; see `gpu.device.Device.texture`."""
+        sampler = sampler_of(address_mode, filter_mode, read_mode, normalized, border)
+        return texture_of(source, sampler, channels)
+
+    def surface(self, image: CudaImage) -> CudaSurface:
+        """A surface of an image; see `gpu.device.Device.surface`."""
+        return surface_of(image)
 
     def load(self, ptx: Any) -> CudaModule:
         """Load PTX: its text, or what ``gpu.compile`` returned; the driver compiles it for this chip."""

@@ -12,6 +12,7 @@
 ``sources``         a shuffle that reads an inactive or exited lane
 ``races``           two unordered accesses of the same bytes, one of them a write
 ``copies``          memory touched while an asynchronous copy of it is in flight, copies that a map forbids
+``textures``        a handle that is not one of a texture or surface, or not one for the instruction
 ``proxies``         memory that an ordinary instruction wrote, read by a copy or product without a proxy fence
 ``dependents``      a dependent launch that touches what the launch before it does, before its wait
 ``products``        registers used while a warpgroup's product of them is in flight, or without a fence
@@ -47,6 +48,7 @@ KINDS = (
     "sources",
     "races",
     "copies",
+    "textures",
     "proxies",
     "dependents",
     "products",

@@ -269,6 +269,12 @@ class TensorMapFault(KernelFault):
     check = "copies"
 
 
+class TextureFault(KernelFault):
+    """A use of a texture or surface by a handle that is none, or by an instruction that does not fit it."""
+
+    check = "textures"
+
+
 class ProductInFlight(KernelFault):
     """A use of registers of a warpgroup's product between its issue and its wait, or without a fence before.
 

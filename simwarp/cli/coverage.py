@@ -160,9 +160,9 @@ def check(module: Module) -> list[KernelFacts]:
     Examples
     --------
     >>> from simwarp.ptx.parse import parse
-    >>> text = ".version 9.0 .target sm_90 .entry k() { .reg .b32 %r<2>; tex.1d %r0, %r1; ret; }"
+    >>> text = ".version 9.0 .target sm_90 .entry k() { .reg .b32 %r<2>; sured.p.1d %r0, %r1; ret; }"
     >>> check(parse(text))[0].lacks
-    [Lack(opcode='tex.1d', line=1, count=1)]
+    [Lack(opcode='sured.p.1d', line=1, count=1)]
     """
     from simwarp.program.call_graph import CallGraph
 

@@ -19,6 +19,23 @@ _MADE = re.compile(r"(out|zeros):([^:]+):([0-9x,]+)")
 _FORMS = "A.npy, A.npy:inout, out:float32:1024, zeros:int32:64x64, 2.5; with a parameter's name: n=1000"
 
 
+_READ = re.compile(r"(.+\.npy):(texture|surface)((?:,[\w-]+)*)")
+_OF_IMAGES: dict[str, dict[str, Any]] = {
+    "layered": {"layered": True},
+    "cubemap": {"cubemap": True},
+    "2-channels": {"channels": 2},
+    "4-channels": {"channels": 4},
+}
+_OF_TEXTURES: dict[str, dict[str, Any]] = {
+    **{mode: {"address_mode": mode} for mode in ("clamp", "border", "wrap", "mirror")},
+    "linear": {"filter_mode": "linear"},
+    "normalized": {"normalized": True},
+    "floats": {"read_mode": "normalized"},
+    "memory": {"linear": True},
+}
+"""Words behind ``:texture`` and ``:surface`` → the options that they stand for."""
+
+
 @dataclass(frozen=True)
 class Word:
     """The value of one ``--arg``.
@@ -46,13 +63,19 @@ def read_argument(text: str) -> Word:
     import numpy as np
 
     from simwarp.device.array import check_room
-    from simwarp.run.arguments import Out
+    from simwarp.run.values import Out
 
     named = _NAMED.fullmatch(text)
     given, value = (named[1], named[2]) if named else ("", text)
     numbered = given.isdecimal()
     key = int(given) if numbered else given or None
     name = "" if numbered else given
+    read = _READ.fullmatch(value)
+    if read:
+        array, words = read_array(Path(read[1])), read[3].split(",")[1:]
+        return Word(
+            name or Path(read[1]).stem, _reads(text, array, read[2], words), read[2] == "surface", key
+        )
     path, _, mode = value.rpartition(":") if value.endswith(":inout") else (value, "", "")
     if path.endswith(".npy"):
         return Word(name or Path(path).stem, read_array(Path(path)), bool(mode), key)
@@ -63,6 +86,19 @@ def read_argument(text: str) -> Word:
         array = out if made[1] == "out" else np.zeros(out.shape, out.dtype)
         return Word(out.name, array, written=True, key=key)
     return Word(name, _number(f"--arg {text}", value), key=key)
+
+
+def _reads(text: str, array: Any, what: str, words: Sequence[str]) -> Any:
+    """The texture or surface of ``FILE.npy:texture,linear,wrap,normalized`` and its like."""
+    from simwarp.run.values import Surface, Texture
+
+    known = _OF_IMAGES if what == "surface" else _OF_IMAGES | _OF_TEXTURES
+    options: dict[str, Any] = {}
+    for word in words:
+        if word not in known:
+            raise SchemeError(f"--arg {text}: {word!r} of a {what}\nchoose among {', '.join(known)}")
+        options |= known[word]
+    return (Surface if what == "surface" else Texture)(array, **options)
 
 
 def name_all(words: Sequence[Word]) -> dict[str, Word]:

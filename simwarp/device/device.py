@@ -19,10 +19,12 @@ import numpy.typing as npt
 from reference.errors import DtypeError, SchemeError
 from reference.types.launch import Extent, dtype_of, shape_of, uploadable
 from reference.types.tensor_map import Im2col, TensorMap, tensor_map_of
+from reference.types.texture import image_of, sampler_of
 from simwarp.checks import Checks
 from simwarp.device.array import DeviceArray, Owner, check_room
 from simwarp.device.graph import Graph, capture, refuse
 from simwarp.device.streams import Event, InStream, Stream, no_stream_of
+from simwarp.device.textures import DeviceImage, Handle, Handles, SurfaceHandle, own, texture_of
 from simwarp.elements import Shape
 from simwarp.engine.host_functions import Heap
 from simwarp.faults import KernelFault
@@ -163,6 +165,7 @@ class Device:
         self.default_stream, self.capturing = Stream(), cast("Graph | None", None)
         self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
         self._names = itertools.count()
+        self.textures = Handles()
         self._checks: list[Callable[[], None]] = []
 
     @property
@@ -251,6 +254,52 @@ class Device:
             im2col=im2col,
         )
         return encode(found)
+
+    def allocate_image(
+        self,
+        shape: Extent,
+        dtype: npt.DTypeLike,
+        name: str = "",
+        *,
+        channels: int = 1,
+        layered: bool = False,
+        cubemap: bool = False,
+    ) -> DeviceImage:
+        """Reserve an image, for textures and surfaces; see `gpu.device.Device.allocate_image`."""
+        form = image_of(shape, dtype, channels=channels, layered=layered, cubemap=cubemap)
+        return DeviceImage(self, form, name or f"image {next(self._names)}")
+
+    def upload_image(
+        self, host: Any, name: str = "", *, channels: int = 1, layered: bool = False, cubemap: bool = False
+    ) -> DeviceImage:
+        """Copy a host array to an image of its shape; see `gpu.device.Device.allocate_image`."""
+        host = uploadable(host, name or "the image")
+        image = self.allocate_image(
+            host.shape, host.dtype, name, channels=channels, layered=layered, cubemap=cubemap
+        )
+        image.upload(host)
+        return image
+
+    def texture(
+        self,
+        source: DeviceImage | DeviceArray,
+        *,
+        address_mode: str | Sequence[str] = "clamp",
+        filter_mode: str = "point",
+        read_mode: str = "element",
+        normalized: bool = False,
+        border: float | Sequence[float] = 0.0,
+        channels: int = 1,
+    ) -> Handle:
+        """A texture of an image, or of an array as linear memory; see `gpu.device.Device.texture`."""
+        own(self, source, "texture")
+        sampler = sampler_of(address_mode, filter_mode, read_mode, normalized, border)
+        return self.textures.texture(texture_of(source, sampler, channels), source)
+
+    def surface(self, image: DeviceImage) -> SurfaceHandle:
+        """A surface of an image; see `gpu.device.Device.surface`."""
+        own(self, image, "surface")
+        return self.textures.surface(image)
 
     def load(self, ptx: str | HasText) -> Module:
         """Load PTX: its text, or the result of ``gpu.compile``, whose source faults then quote.

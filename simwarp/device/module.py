@@ -16,6 +16,7 @@ from simwarp.device.array import DeviceArray
 from simwarp.device.device import is_integer
 from simwarp.device.parameters import is_pointer, misfit, scalar, signature
 from simwarp.device.streams import Stream
+from simwarp.device.textures import Handle
 from simwarp.elements import declared_shape
 from simwarp.engine.launch import Launch
 from simwarp.faults import LaunchError
@@ -259,6 +260,7 @@ class Kernel:
             device.constants,
             device.heap,
             symbols=self.module.symbols,
+            textures=device.textures,
             shared_size=max(program.shared_size, dynamic),
             dynamic_shared=request.shared,
             local_size=program.local_size + (device.stack if program.recursive else 0),
@@ -375,6 +377,8 @@ def _parameters(kernel: Kernel, args: tuple[Any, ...]) -> dict[str, bytes]:
 
 def _parameter(kernel: Kernel, i: int, value: Any) -> bytes:
     """Convert one argument to the bytes of its parameter."""
+    if isinstance(value, Handle):
+        value = np.uint64(value.handle)
     if not isinstance(value, DeviceArray):
         return scalar(kernel.program, i, value).tobytes()
     if value.device is not kernel.device:

@@ -52,28 +52,28 @@ def read_memory(chunk: Chunk, step: Step, dtype: np.dtype[Any], count: int, addr
     if step.space == "global" and step.base is not None:  # the usual case: one state space
         address = step.base(chunk) if address is None else address
         memory = chunk.launch.reach[step.number]
-        return _gather(chunk, step, Place("global", memory, address, address), dtype, count)
+        return gather(chunk, step, Place("global", memory, address, address), dtype, count)
     for place in places(chunk, step, dtype.itemsize * count, address):
-        loaded = _gather(chunk, step, place, dtype, count)
+        loaded = gather(chunk, step, place, dtype, count)
         if chunk.mask is mask:
             return loaded
-        values = values or _all_poison(mask, dtype, count)
+        values = values or all_poison(mask, dtype, count)
         for value, element in zip(values, loaded, strict=True):
             np.copyto(value, element, where=chunk.mask)
-    return values or _all_poison(mask, dtype, count)
+    return values or all_poison(mask, dtype, count)
 
 
 def store(chunk: Chunk, step: Step) -> None:
     """Execute a store; of lanes that share an address, the last one's value stays."""
     dtype, count = DTYPES[step.form.T], step.form.vector
-    unit = _vector(dtype, count)
+    unit = vector_of(dtype, count)
     value = step.sources[0](chunk)
     missing = None if chunk.undefined is None else Stored.of(chunk, step, dtype, count)
     elements = [np.broadcast_to(v, chunk.mask.shape) for v in (value if count > 1 else [value])]
     lenders = chunk.launch.lent.lenders(chunk) if step.number in chunk.launch.lent.steps else None
     for place in places(chunk, step, unit.itemsize):
         undefined = None if missing is None else missing.kept(chunk, step, place)
-        given = [_executing(chunk, e) for e in elements]
+        given = [executing(chunk, e) for e in elements]
         data = given[0] if count == 1 else np.stack(given, axis=-1).view(unit)[:, 0]
         at, _, turn = _put(chunk, step, place, data)
         if turn is not None:
@@ -103,7 +103,7 @@ def write_memory(
 ) -> None:
     """Write one of ``values`` (warps, 32) per executing lane; observers see it as held in ``register``."""
     for place in places(chunk, step, values.itemsize, address):
-        at, data, turn = _put(chunk, step, place, _executing(chunk, values))
+        at, data, turn = _put(chunk, step, place, executing(chunk, values))
         if place.space == "global":
             for observe in chunk.launch.on_write:
                 observe(WriteEvent(chunk, _lanes(chunk, turn), at, data, register))
@@ -112,7 +112,7 @@ def write_memory(
 def _put(chunk: Chunk, step: Step, place: Place, data: Any) -> tuple[Any, Any, Any]:
     """Check the addresses, then store the data; returns both as stored, and the order of the lanes."""
     at, memory, races, lent = (
-        _executing(chunk, place.address),
+        executing(chunk, place.address),
         place.memory,
         chunk.launch.races,
         chunk.launch.lent,
@@ -163,7 +163,7 @@ def atomic(chunk: Chunk, step: Step) -> None:
     """Execute an atomic operation lane by lane; each element of a vector is one operation."""
     count, dtype = step.form.vector, DTYPES[step.form.T]
     sources = [read(chunk) for read in step.sources]
-    results = _all_poison(chunk.mask, dtype, count)
+    results = all_poison(chunk.mask, dtype, count)
     with chunk.launch.atomics:
         for place in places(chunk, step, dtype.itemsize):
             if count > 1 and place.space != "global":
@@ -289,13 +289,13 @@ def _lanes(chunk: Chunk, order: Any = None) -> npt.NDArray[np.int64]:
     return lanes if order is None else lanes[order]
 
 
-def _executing(chunk: Chunk, value: Any) -> npt.NDArray[Any]:
+def executing(chunk: Chunk, value: Any) -> npt.NDArray[Any]:
     """(n,): the elements of a (warps, 32) value that belong to the n executing lanes."""
     value = np.broadcast_to(value, chunk.mask.shape)
     return value.reshape(-1) if chunk.active is None else value[chunk.mask]
 
 
-def _all_poison(mask: Mask, dtype: np.dtype[Any], count: int) -> list[Any]:
+def all_poison(mask: Mask, dtype: np.dtype[Any], count: int) -> list[Any]:
     """``count`` arrays (warps, 32) filled with the byte of uninitialised memory."""
     poison = np.frombuffer(bytes([POISON]) * dtype.itemsize, dtype)[0]
     return [np.full(mask.shape, poison) for _ in range(count)]
@@ -409,15 +409,18 @@ def _resolve(chunk: Chunk, step: Step, space: str, address: Any, width: int) -> 
     return Place("shared", chunk.shared, there, address)
 
 
-def _gather(chunk: Chunk, step: Step, place: Place, dtype: np.dtype[Any], count: int) -> list[Any]:
+def gather(
+    chunk: Chunk, step: Step, place: Place, dtype: np.dtype[Any], count: int, *, watched: bool = False
+) -> list[Any]:
     """The values at the executing lanes' addresses, one array per element of a vector.
 
     Unless few lanes execute, the idle ones read as well, which is faster than a mask: at the address in their
-    register or, where that is not valid, at the address of an executing lane.
+    register or, where that is not valid, at the address of an executing lane. ``watched``: the race detector
+    sees it, whatever its filter says of the step.
     """
-    unit, memory, address = _vector(dtype, count), place.memory, place.address
+    unit, memory, address = vector_of(dtype, count), place.memory, place.address
     if chunk.copies is not None and chunk.copies.in_flight:  # first, or it is an uninitialised read
-        at = _executing(chunk, address)
+        at = executing(chunk, address)
         chunk.copies.check(chunk, memory, _lanes(chunk), at, unit.itemsize, "read")
     shape = np.shape(address)
     some = chunk.active is not None and shape != ()
@@ -429,15 +432,19 @@ def _gather(chunk: Chunk, step: Step, place: Place, dtype: np.dtype[Any], count:
         shape, address = chunk.mask.shape, _without_others(chunk, address)
         loaded = memory.peek(np.reshape(address, -1), unit)
     if loaded is None:
-        at, follows = _executing(chunk, place.address), step.kind == "load"
+        at, follows = executing(chunk, place.address), step.kind == "load"
         examine(chunk, memory, at, unit.itemsize, _lanes(chunk), "read", follows=follows)
         loaded = memory.read(np.reshape(address, -1), unit)
         if follows and chunk.launch.checks.action("uninitialised") != "off":
             missing = of_load(chunk, step, place, dtype, count)
             chunk.loaded = chunk.loaded if missing is None else missing.also(chunk.loaded)
     launch = chunk.launch
-    if step.number in launch.watched_loads and launch.races is not None and place.space in _RACING:
-        at = _executing(chunk, place.address)
+    if (
+        (watched or step.number in launch.watched_loads)
+        and launch.races is not None
+        and place.space in _RACING
+    ):
+        at = executing(chunk, place.address)
         launch.races.access(OrderedAccess(chunk, step, "read", memory, _lanes(chunk), at, unit.itemsize))
     if launch.on_access:
         _notify_access(chunk, step, "load", place, unit.itemsize)
@@ -450,9 +457,9 @@ def _gather(chunk: Chunk, step: Step, place: Place, dtype: np.dtype[Any], count:
 
 def _borrow(chunk: Chunk, step: Step, place: Place, values: list[Any]) -> None:
     """Mark the loaded words that are addresses in another block's shared or another thread's local memory."""
-    at = _executing(chunk, place.address)
+    at = executing(chunk, place.address)
     for i, value in enumerate(values):
-        given = _executing(chunk, value)
+        given = executing(chunk, value)
         foreign = chunk.launch.lent.loaded(chunk, step, place.memory, at + np.uint64(8 * i), given)
         if foreign is not None:
             lanes = chunk.mask & foreign.of(chunk.thread)[1]
@@ -468,7 +475,7 @@ def _without_others(chunk: Chunk, address: Any) -> Any:
     return np.asarray(np.where(chunk.mask, address, first), np.uint64)
 
 
-def _vector(dtype: np.dtype[Any], count: int) -> np.dtype[Any]:
+def vector_of(dtype: np.dtype[Any], count: int) -> np.dtype[Any]:
     """The dtype of a whole vector access, whose alignment and bounds are checked as those of one element."""
     return dtype if count == 1 else np.dtype(f"V{dtype.itemsize * count}")
 

@@ -34,6 +34,7 @@ from simwarp.lanes import WARP_SIZE
 from simwarp.memory import Memory
 from simwarp.program.program import Program
 from simwarp.ptx.mangled_names import readable
+from simwarp.textures import Objects, Surface, Texture
 
 Dim = tuple[int, int, int]
 _LARGEST_REUSED = 30 << 20
@@ -55,6 +56,8 @@ class Launch:
     parameters : mapping of name to bytes
     symbols : mapping of name to int
         The addresses of the module's variables.
+    textures : mapping of int to Texture or Surface
+        By handle.
     memory, constants, heap
         Global memory, constant memory, and the heap of device-side ``malloc``.
     shared_size, dynamic_shared : int
@@ -93,6 +96,7 @@ class Launch:
     constants: Memory
     heap: Heap
     symbols: Mapping[str, int] = field(default_factory=dict[str, int])
+    textures: Objects = field(default_factory=dict[int, Texture | Surface])
     shared_size: int = 0
     dynamic_shared: int = 0
     local_size: int = 0

@@ -31,7 +31,7 @@ class Geometry(NamedTuple):
     def place(self, thread: int, step: Step, callers: tuple[Caller, ...] = ()) -> Place:
         """The place of a thread of the launch at a step; ``callers`` are those of its function."""
         number, within = divmod(thread, -(-math.prod(self.block) // WARP_SIZE) * WARP_SIZE)
-        instruction, source = step.instruction, step.instruction.source
+        instruction, source = step.instruction, _given(step.instruction.source, self.sources)
         return Place(
             kernel=readable(self.kernel),
             block=special_registers.index_3d(number, self.grid),
@@ -53,6 +53,14 @@ def callers_of(chunk: Chunk, lane: int) -> tuple[Caller, ...]:
         found.append(Caller(readable(function), False, **_line(source, sources)))
         found += _inlined(source, sources)
     return tuple(found)
+
+
+def _given(source: SourceLine | None, sources: Mapping[str, str]) -> SourceLine | None:
+    """A line of a text that was given: that of the call, if a header of the compiler was inlined there."""
+    found = source
+    while found is not None and found.file not in sources:
+        found = found.caller
+    return found or source
 
 
 def _inlined(source: SourceLine | None, sources: Mapping[str, str]) -> Iterator[Caller]:

@@ -27,6 +27,7 @@ from simwarp.engine import (
     tensor_copies,
     tensor_core,
     tensor_maps,
+    textures,
     warpgroups,
 )
 from simwarp.engine.accesses import DATA as ACCESSES
@@ -449,6 +450,7 @@ def _with(mask: Mask, warps: Any, part: Mask) -> Mask:
 
 DATA: dict[str, Callable[[Chunk, Step], None]] = {
     **ACCESSES,
+    **textures.DATA,
     "async copy": async_copies.copy,
     "async group": async_copies.group,
     **dict.fromkeys(TRANSFERS, bulk_copies.copy),

@@ -27,6 +27,7 @@ from simwarp.program.operands import (
 )
 from simwarp.program.program import Argument, Call, Routine, Step
 from simwarp.ptx.instructions import TABLE
+from simwarp.ptx.instructions.textures import geometry_of
 from simwarp.ptx.rows import DTYPES, Form, OperandSpec, Row, storage
 from simwarp.ptx.spaces import space_of, to_generic
 from simwarp.ptx.special_registers import TYPES
@@ -136,6 +137,10 @@ class Binder:
                 self.address(step.barrier, operand, "shared" if space_of(step.form.modifiers) else "generic")
             elif spec.kind == "tensor":
                 self.tensor(step, operand)
+            elif spec.kind in ("texture", "surface", "handle"):
+                self.texture(step, operand, spec)
+            elif spec.kind == "gradient":
+                self.vector(step, operand, _coordinates(step, layers=False), "f32")
             elif spec.kind == "offsets":
                 step.offsets = self.vector(step, operand, self.dimensions(step) - 2, "u16")
             elif spec.memory and step.base is not None:
@@ -173,8 +178,9 @@ class Binder:
         given: list[Operand | None] = []
         if any(spec.kind != "carry" for spec in specs):
             first = rest.pop(0) if rest else None
-            self.check_vector(step, first)
             given = [first.first, first.second] if isinstance(first, Pair) else [first]
+            given[0] = _alone(step, given[0])
+            self.check_vector(step, given[0])
         if any(spec.kind == "carry" for spec in specs):
             given.append(self.carry())
         if len(given) > len(specs) or ("pair" in step.row.traits and not self.is_predicate(given[-1])):
@@ -187,6 +193,7 @@ class Binder:
 
     def source(self, step: Step, operand: Operand, spec: OperandSpec) -> Read:
         """Bind a source operand."""
+        operand = _alone(step, operand)
         if step.form.resolve(spec.kind) == step.form.T:
             self.check_vector(step, operand)
         if spec.kind == "number" and not isinstance(operand, Immediate):
@@ -348,6 +355,21 @@ class Binder:
             access = step.source = Step(step.instruction, step.row, step.form, step.function, "load")
         self.address(access, Address(operand.base), "global")
 
+    def texture(self, step: Step, operand: Operand, spec: OperandSpec) -> None:
+        """Bind ``[handle]`` or ``[handle, {coordinates}]``; a layer is the first coordinate."""
+        if not isinstance(operand, Address) or operand.offset or len(operand.more) != (spec.kind != "handle"):
+            raise self.misfit(step)
+        step.handle, step.space = self.reader(step.instruction, operand.base, "u64"), "global"
+        for given in operand.more:
+            elements = given.elements if isinstance(given, Vector) else (given,)
+            if len(elements) != _coordinates(step):
+                raise self.misfit(step)
+            kind = step.form.U or ("s32" if spec.kind == "surface" else "f32")
+            layered = geometry_of(step.form).startswith("a")
+            kinds = ["u32" if layered and i == 0 else kind for i in range(len(elements))]
+            reads = zip(elements, kinds, strict=True)
+            step.coordinates = tuple(self.reader(step.instruction, e, k) for e, k in reads)
+
     def dimensions(self, step: Step) -> int:
         """The dimensions of a tensor that the opcode names."""
         return int(step.form.modifiers[0].removesuffix("d"))
@@ -488,6 +510,22 @@ class Binder:
         slot = self.slot(step.instruction, operand)
         self.check_width(step.instruction, operand, DTYPES[step.form.resolve(spec.kind)])
         return register_writer(slot, storage(self.types[operand.name]))
+
+
+def _coordinates(step: Step, *, layers: bool = True) -> int:
+    """The number of coordinates that an instruction gives a texture or surface: three are written as four."""
+    geometry = geometry_of(step.form)
+    count = 3 if "cube" in geometry else int(geometry.removeprefix("a")[0])
+    count += layers and geometry.startswith("a")
+    return 4 if count == 3 else count
+
+
+def _alone(step: Step, operand: Any) -> Any:
+    """The element of a vector of one, as textures and surfaces have them."""
+    one = step.handle is not None or step.row.kind == "surface load"
+    return (
+        operand.elements[0] if one and isinstance(operand, Vector) and len(operand.elements) == 1 else operand
+    )
 
 
 def _source_space(form: Form) -> str:

@@ -50,7 +50,10 @@ class Step:
     source, barrier
         For an asynchronous copy: the load of what it copies, and the access to the mbarrier that counts it.
     coordinates, offsets
-        For a copy through a tensor map: the closures of its coordinates and im2col offsets.
+        For a copy through a tensor map: the closures of its coordinates and im2col offsets; for a texture or
+        surface, of its coordinates, a layer first.
+    handle
+        For a texture or surface: the closure that reads its handle.
     number : int
         The step's index in the program.
     runs_off : bool
@@ -77,6 +80,7 @@ class Step:
     compute: Compute | None = None
     coordinates: tuple[Read, ...] = ()
     offsets: tuple[Read, ...] = ()
+    handle: Read | None = None
     source: Step | None = None
     barrier: Step | None = None
     number: int = -1

@@ -23,11 +23,6 @@ _NEWER = frozenset(
     )
 )
 """Modifiers of tensor copies that sm_90 does not have."""
-_TEXTURE = "pass the array itself, and index it"
-_INSTEAD = {
-    **dict.fromkeys(("tex", "tld4", "txq", "suld", "sust", "sured", "suq"), _TEXTURE),
-}
-"""Base opcode → advice for instructions that the source can avoid."""
 _FLOATS = frozenset(("f16", "f32", "f64"))
 _INTEGERS = frozenset(sign + width for sign in "us" for width in ("8", "16", "32", "64"))
 _TYPED = ("pure", "load", "store", "atomic", "reduction", "warp")
@@ -68,7 +63,7 @@ def without_a_row(instruction: Instruction) -> UnsupportedInstruction:
         )
     more = f" and {len(relatives) - _NAMED} more" if len(relatives) > _NAMED else ""
     runs = f"runs {', '.join(relatives[:_NAMED])}{more}" if relatives else "runs no form of this instruction"
-    advice = _INSTEAD.get(base, "`simwarp coverage FILE` lists all that a file lacks")
+    advice = "`simwarp coverage FILE` lists all that a file lacks"
     return unsupported(instruction, f"is not supported\nof {base[:_LONGEST]}, this version {runs}\n{advice}")
 
 

@@ -25,6 +25,8 @@ destinations, ``=``, sources; each with its type:
 ``[bar]``  the address of the mbarrier that counts a copy
 ``tensor``  in brackets: the generic address of a tensor map, and coordinates, one for each dimension
 ``offsets``  im2col offsets: a vector of u16, one for each spatial dimension
+``texture``  in brackets: the handle of a texture, and coordinates; so ``surface``, and ``handle`` without any
+``gradient``  a vector of f32, one for each dimension
 =========  ======================================================================
 
 An operand with a ``?`` exists only with the modifiers ``.and .or .xor``; one with a ``*`` is optional.
@@ -77,7 +79,10 @@ LOADS = frozenset(("load", "matrix load"))
 """The kinds of row that only read memory."""
 TRANSFERS = frozenset(("bulk copy", "bulk reduction", "tensor copy", "tensor reduction"))
 """The kinds of row that begin an operation of the asynchronous proxy."""
-WRITES = frozenset(("store", "matrix store", "atomic", "reduction", "async copy", "tensor map")) | TRANSFERS
+WRITES = (
+    frozenset(("store", "matrix store", "atomic", "reduction", "async copy", "tensor map", "surface store"))
+    | TRANSFERS
+)
 """The kinds of row that write memory."""
 ENDS_BLOCK = frozenset(("branch", "indexed branch", "exit", "return", "trap"))
 """The kinds of row after which lanes may not execute the next step."""

@@ -51,7 +51,7 @@ class Vector:
 class Pair:
     """A destination and its predicate, ``d|p``; None for ``_``."""
 
-    first: Register | None
+    first: Register | Vector | None
     second: Register | None
 
 

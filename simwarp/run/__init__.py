@@ -1,11 +1,11 @@
 """Run a kernel of your own: read CUDA C++ or PTX, launch it under all checks, and get its outputs."""
 
 from gpu.callable_package import make_callable
-from simwarp.run.arguments import Out
 from simwarp.run.binding import Given
 from simwarp.run.kernel import NoSuchOutputError, Outputs, Result, run
 from simwarp.run.outcome import Unwritten
 from simwarp.run.source import HostCodeError, Source, load
+from simwarp.run.values import Out, Surface, Texture
 
 __all__ = [
     "Given",
@@ -15,6 +15,8 @@ __all__ = [
     "Outputs",
     "Result",
     "Source",
+    "Surface",
+    "Texture",
     "Unwritten",
     "load",
     "run",

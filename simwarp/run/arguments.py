@@ -10,12 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu.device import is_array, is_foreign
-from reference.errors import DtypeError
-from reference.types.launch import dtype_of, host_array, shape_of
 from simwarp.device.parameters import is_pointer, misfit, scalar
 from simwarp.ptx.mangled_names import parameter_types
 from simwarp.ptx.syntax import Function
 from simwarp.run.binding import Arguments, Given, bind
+from simwarp.run.values import Out, Surface, Texture, on_host
 
 Host: TypeAlias = npt.NDArray[Any]
 
@@ -35,42 +34,6 @@ ELEMENTS = {
     "__half": np.dtype(np.float16),
 }
 """The NumPy dtype of the elements of a C++ pointer."""
-
-
-@dataclass(frozen=True)
-class Out:
-    """An output array: reading an element before the kernel has written it is a fault.
-
-    `Result.unwritten` lists the elements that the kernel did not write.
-
-    Parameters
-    ----------
-    dtype : dtype
-    shape : int or tuple of int
-    name : str
-        Its name in outputs and faults.
-
-    Raises
-    ------
-    DtypeError, ShapeError
-        For an invalid dtype or shape.
-
-    Examples
-    --------
-    >>> Out("float32", 1024)
-    Out(dtype=dtype('float32'), shape=(1024,), name='')
-    """
-
-    dtype: Any
-    shape: Any
-    name: str = ""
-
-    def __post_init__(self) -> None:
-        name = self.name or "Out"
-        dtype = dtype_of(name, self.dtype)
-        _check_elements(name, dtype)
-        object.__setattr__(self, "dtype", dtype)
-        object.__setattr__(self, "shape", shape_of(name, self.shape))
 
 
 @dataclass
@@ -125,6 +88,7 @@ class _Converter:
         found = Argument(position, name, *self._place(position, name, given), isinstance(given, Out))
         if found.is_array:
             self.known[id(given)] = found
+        if found.is_array and not isinstance(given, Surface):
             self._check_pointer(position, name, found.value.dtype)
         return found
 
@@ -145,6 +109,10 @@ class _Converter:
         in_source = (self.names[position] if position < len(self.names) else "") or name
         if isinstance(given, Out):
             return self.device.allocate(given.shape, given.dtype, in_source), None
+        if isinstance(given, Texture):
+            return given.on(self.device, in_source), None
+        if isinstance(given, Surface):
+            return given.on(self.device, in_source)
         if is_array(given):
             return given, None
         if is_foreign(given):
@@ -159,20 +127,3 @@ class _Converter:
 def _alike(dtype: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
     """Whether two dtypes have equal sizes, and both or neither are floats."""
     return dtype.itemsize == wanted.itemsize and (dtype.kind == "f") == (wanted.kind == "f")
-
-
-def on_host(given: Any, name: str) -> Any:
-    """Convert a value with `host_array`; raise DtypeError for elements that a kernel cannot read."""
-    host: Any = host_array(given, name)
-    if isinstance(host, np.ndarray):
-        _check_elements(name, cast("Host", host).dtype)
-    return cast("Any", host)
-
-
-def _check_elements(name: str, dtype: np.dtype[Any]) -> None:
-    """Raise DtypeError unless device code can read elements of a dtype."""
-    if dtype.kind not in "biufcV" or dtype.hasobject or not dtype.isnative or dtype.char in "gG":
-        raise DtypeError(
-            f"{name} has elements of {dtype}, which a kernel cannot read\n"
-            "convert it with astype to bool, integers, floats of up to 64 bits, or a structure of these"
-        )

@@ -15,7 +15,7 @@ from simwarp.program.call_graph import CallGraph
 from simwarp.program.link import size_of
 from simwarp.ptx.mangled_names import choose, listed, readable
 from simwarp.ptx.syntax import Address, Function, Group, Module, Operand, Symbol, Variable
-from simwarp.run.arguments import on_host
+from simwarp.run.values import on_host
 
 
 def settings(module: Module, given: Mapping[str, Any]) -> dict[str, npt.NDArray[np.uint8]]:

@@ -58,6 +58,7 @@ LAUNCHES = {
         "args": [np.zeros(128, np.uint8).view("V128")[0], Out("int32", 32)],
     },
     "unequal_registers": {"grid": 1, "block": 128, "args": [Out("int32", 128)]},
+    "no_texture": {"grid": 1, "block": 32, "args": [5, Out("int32", 32)]},
     "tiles<double>": {"grid": 1, "block": (8, 8), "args": [np.arange(64.0), Out("float64", 64)]},
 }
 """Kernel → its launch."""

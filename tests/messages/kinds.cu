@@ -125,3 +125,7 @@ __global__ void wrong_stride(const __half* x, float* y) {
     load_matrix_sync(a, x, 18);
     y[threadIdx.x] = a.x[0];
 }
+
+__global__ void no_texture(cudaTextureObject_t t, int* out) {
+    out[threadIdx.x] = tex1Dfetch<int>(t, threadIdx.x);
+}

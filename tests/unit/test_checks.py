@@ -187,7 +187,7 @@ def test_a_strict_check_is_enabled_only_by_its_name(kind, checks):
 
 
 def test_every_kind_of_fault_has_a_test_case():
-    assert {*CASES, "dependents", "freed", "unreachable"} == set(KINDS)
+    assert {*CASES, "dependents", "freed", "textures", "unreachable"} == set(KINDS)
 
 
 @pytest.mark.parametrize("action", ["report", "off"])

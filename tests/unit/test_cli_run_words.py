@@ -55,3 +55,18 @@ def test_check_options_are_parsed():
         "bounds": "report",
         "freed": "off",
     }
+
+
+def test_textures_and_surfaces(tmp_path):
+    np.save(tmp_path / "image.npy", np.zeros((4, 4, 4), np.uint8))
+    path = tmp_path / "image.npy"
+    word = read_argument(f"t={path}:texture,linear,floats,normalized,wrap,4-channels")
+    assert (word.name, word.key, word.written) == ("t", "t", False)
+    assert (word.value.filter_mode, word.value.read_mode, word.value.channels) == ("linear", "normalized", 4)
+    assert (word.value.address_mode, word.value.normalized, word.value.linear) == ("wrap", True, False)
+    word = read_argument(f"{path}:surface,4-channels")
+    assert (word.name, word.written, type(word.value).__name__) == ("image", True, "Surface")
+    with pytest.raises(SchemeError, match="'linear' of a surface"):
+        read_argument(f"{path}:surface,linear")
+    with pytest.raises(SchemeError, match="'cubic' of a texture"):
+        read_argument(f"{path}:texture,cubic")

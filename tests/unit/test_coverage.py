@@ -19,7 +19,7 @@ LACKS = (
     HEAD
     + """.func helper() {
 	.reg .b32 %r<3>;
-	sust.b.1d.b32.trap [%r1, {%r2}], {%r2};
+	sust.p.1d.b32.trap [%r1, {%r2}], {%r2};
 	ret;
 }
 .visible .entry fine() {
@@ -148,7 +148,7 @@ def test_unsupported_instructions_are_listed(capsys, written):
     assert not lacking["runs"]
     assert lacking["lacks"] == [
         {"opcode": "frobnicate.u32", "line": 15, "count": 2},
-        {"opcode": "sust.b.1d.b32.trap", "line": 6, "count": 1},
+        {"opcode": "sust.p.1d.b32.trap", "line": 6, "count": 1},
     ]
 
 

@@ -723,7 +723,7 @@ def test_an_unsupported_instruction_names_its_line_and_similar_forms():
     assert f"line {FIRST + 1}" in str(caught.value)
     assert "shfl.sync<.idx|.up|.down|.bfly>.b32" in str(caught.value)
     with pytest.raises(UnsupportedInstruction, match="no form of this instruction"):
-        simwarp.Device().load(text("tex.2d.v4.f32.f32;"))
+        simwarp.Device().load(text("sured.p.2d.add.u32;"))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from support import small_kernels as small
 
 STORE, text, run, fault_of = small.STORE, small.text, small.run, small.fault_of
 HEAD = ".version 9.0 .target sm_90 .address_size 64\n"
-UNSUPPORTED = ".visible .entry other() {\ntex.2d.v4.f32.f32; ret; }\n"
+UNSUPPORTED = ".visible .entry other() {\nsured.p.2d.add.u32; ret; }\n"
 
 
 # ---- one kernel at a time --------------------------------------------------------------------------------
@@ -31,12 +31,12 @@ def test_a_kernel_loads_beside_an_unsupported_one():
     out = device.upload(np.zeros(4, np.uint32))
     module.kernel("k")((1, 1, 1), (4, 1, 1), out, out)
     assert out.download().tolist() == [7] * 4
-    with pytest.raises(UnsupportedInstruction, match=r"line 5.*tex\.2d"):
+    with pytest.raises(UnsupportedInstruction, match=r"line 5.*sured\.p"):
         module.kernel("other")
 
 
 def test_an_unsupported_only_kernel_is_refused_at_load():
-    with pytest.raises(UnsupportedInstruction, match=r"tex\.2d"):
+    with pytest.raises(UnsupportedInstruction, match=r"sured\.p"):
         simwarp.Device().load(HEAD + UNSUPPORTED)
 
 

@@ -238,7 +238,7 @@ def test_a_chunk_holds_whole_clusters():
 
 def test_errors_quote_a_very_long_line_in_part():
     padding = "add.u32 %r1, %r2, %r3; " * 700
-    for wrong in ("add.u32 %r1, %r2;", "ld.shared.u32 %r1, [g];", "add.u32 %r1 %r2;", "tex.2d.v4.f32.f32;"):
+    for wrong in ("add.u32 %r1, %r2;", "ld.shared.u32 %r1, [g];", "add.u32 %r1 %r2;", "sured.p.2d.add.u32;"):
         with pytest.raises((PtxSyntaxError, UnsupportedInstruction)) as caught:
             load("\n" + padding + wrong + padding)
         assert "line 10" in str(caught.value)
@@ -252,7 +252,7 @@ def test_errors_quote_a_very_long_line_in_part():
 SOURCE = """.version 9.0 .target sm_90 .address_size 64
 .visible .entry k() {{ .reg .b32 %r<3>;
 {}
-tex.2d.v4.f32.f32;
+sured.p.2d.add.u32;
 ret; }}
 .file 1 "folder/some.cu"
 """
@@ -271,5 +271,5 @@ def test_a_call_to_an_undefined_function_names_its_cuda_line():
     call = ".loc 1 7 3\ncall elsewhere;"
     text = SOURCE.format(call).replace(".visible .entry", ".extern .func elsewhere();\n.visible .entry")
     with pytest.raises(UnsupportedInstruction, match="calls elsewhere") as caught:
-        simwarp.Device().load(text.replace("tex.2d.v4.f32.f32;", ""))
+        simwarp.Device().load(text.replace("sured.p.2d.add.u32;", ""))
     assert (caught.value.source_file, caught.value.source_line) == ("folder/some.cu", 7)

@@ -261,12 +261,16 @@ BY_NAME |= dict.fromkeys(
 )
 OF_WARPGROUPS = [name for name, row in ROWS.items() if row.section.startswith("9.7.15")]
 """Rows whose twins are in `test_wgmma.py`."""
+OF_TEXTURES = [name for name, row in ROWS.items() if row.section.startswith(("9.7.10", "9.7.11"))]
+"""Rows whose twins are in `test_textures.py`."""
 BARRIERS = {"sync": met, "arrive": arrived, "red": reduced}
 
 
 @pytest.mark.gate_cases("sim-st.async")
 @pytest.mark.slow_cases("sim-cp.reduce.*", "sim-red.async *", "sim-mbarrier.*")
-@pytest.mark.parametrize("name", [name for name in ROWS if name not in {*COMPUTING, *OF_WARPGROUPS}])
+@pytest.mark.parametrize(
+    "name", [name for name in ROWS if name not in {*COMPUTING, *OF_WARPGROUPS, *OF_TEXTURES}]
+)
 def test_other_rows_equal_their_twins_or_fault(simwarp_device, name):
     row = ROWS[name]
     for batch in batches([probe_of(opcode) for opcode in required(row)]):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from simwarp.lab.evidence import addresses, bulk_copies, mbarriers, tensor_maps, warpgroups
+from simwarp.lab.evidence import addresses, bulk_copies, mbarriers, tensor_maps, textures, warpgroups
 from simwarp.lab.evidence.probe import BLOCK, Probe, Writer
 from simwarp.lanes import WARP_SIZE
 from simwarp.ptx.rows import TRANSFERS, Form, Row
@@ -259,6 +259,10 @@ BY_KIND: dict[str, Make] = {
     "bulk group": bulk_copies.group,
     "warpgroup product": warpgroups.product,
     "warpgroup order": warpgroups.product,
+    **dict.fromkeys(("texture", "texture gather"), textures.read),
+    "surface load": textures.load,
+    "surface store": textures.store,
+    **dict.fromkeys(("texture query", "surface query"), textures.query),
 }
 """By kind of row, the function that writes its probes."""
 

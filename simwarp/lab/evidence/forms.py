@@ -2,7 +2,7 @@
 
 Two files beside this module hold the facts. ``simwarp record 'ptx-*'`` writes ``evidence.json`` on hardware,
 chip by chip; ``census.txt`` lists the forms that nvcc 13.0 emits for 99 of 100 public CUDA kernels, without
-textures, surfaces and asynchronous copies.
+asynchronous copies.
 """
 
 from __future__ import annotations

@@ -42,7 +42,9 @@ def launch(device: Any, kernel: Any, probe: Probe, operands: Words) -> Words:
     results = device.upload(np.zeros((sets, len(probe.results)), np.uint64))
     with getattr(device, "checks", Checks()).without("division"):  # dividing by 0 is probed too
         maps = () if probe.tensor is None else (probe.tensor.of(device, given, memory),)
-        kernel((sets // BLOCK, 1, 1), (BLOCK, 1, 1), given, results, memory, *maps)
+        pictures = () if probe.picture is None else (probe.picture.of(device),)
+        kernel((sets // BLOCK, 1, 1), (BLOCK, 1, 1), given, results, memory, *maps, *pictures)
+        device.synchronize()
     return np.asarray(results.download())
 
 

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from reference.types.tensor_map import Im2col
 from simwarp.lab.evidence.operands import Column, width
 
@@ -52,6 +54,42 @@ class Tensor(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Picture:
+    """The texture or surface that a probe's kernel takes as its last parameter, ``picture``.
+
+    Attributes
+    ----------
+    geometry : str
+        As in PTX, or "linear".
+    shape : tuple of int
+        Of its texels.
+    dtype : str
+    channels : int
+    filter_mode : str
+        Of a texture; "" for a surface.
+    """
+
+    geometry: str
+    shape: tuple[int, ...]
+    dtype: str
+    channels: int
+    filter_mode: str
+
+    def of(self, device: Any) -> Any:
+        """Its handle on a device; the texels are drawn from its description."""
+        shape = self.shape if self.channels == 1 else (*self.shape, self.channels)
+        seed = np.frombuffer(hashlib.sha256(repr(self).encode()).digest(), np.uint32)
+        host = np.random.default_rng(seed).integers(0, 100, shape).astype(self.dtype)
+        if self.geometry == "linear":
+            return device.texture(device.upload(host), channels=self.channels)
+        layered, cubemap = self.geometry.startswith("a"), "cube" in self.geometry
+        image = device.upload_image(host, channels=self.channels, layered=layered, cubemap=cubemap)
+        return (
+            device.texture(image, filter_mode=self.filter_mode) if self.filter_mode else device.surface(image)
+        )
+
+
+@dataclass(frozen=True)
 class Probe:
     """The kernel that executes one form of an instruction, and its operands and results.
 
@@ -76,6 +114,8 @@ class Probe:
         Whether the kernel ends with a fault, which on hardware ends the process's context.
     tensor : Tensor, optional
         The tensor map of its last parameter.
+    picture : Picture, optional
+        The texture or surface of its last parameter.
     target : str
         The target of its module.
     """
@@ -91,6 +131,7 @@ class Probe:
     count: int = 1024
     faults: bool = False
     tensor: Tensor | None = None
+    picture: Picture | None = None
     target: str = "sm_90"
 
     def named(self, name: str) -> str:
@@ -100,8 +141,8 @@ class Probe:
     @property
     def digest(self) -> bytes:
         """The SHA-256 of the kernel's PTX text."""
-        tensor = "" if self.tensor is None else repr(self.tensor)
-        return hashlib.sha256((head(self.target) + self.preamble + self.entry + tensor).encode()).digest()
+        given = "".join(repr(part) for part in (self.tensor, self.picture) if part is not None)
+        return hashlib.sha256((head(self.target) + self.preamble + self.entry + given).encode()).digest()
 
 
 def module(probes: Sequence[Probe]) -> str:
@@ -170,6 +211,7 @@ class Writer:
         self.give("b32", *results)
         operands = 0 if packed or at_once else len(self.operands)
         last = ",\n\t.param .align 64 .b8 map[128]" if facts.get("tensor") else ""
+        last += ",\n\t.param .u64 picture" if facts.get("picture") else ""
         first = "\t.param .align 16 .b8 in[1024]" if at_once else "\t.param .u64 in"
         registers = {"%i": "b32", "%thread": "b32", "%in": "b64", "%out": "b64", "%memory": "b64"}
         body = [

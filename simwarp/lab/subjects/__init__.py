@@ -18,6 +18,7 @@ from simwarp.lab.subjects import (
     programs,
     silicon,
     tensor_maps,
+    textures,
     tiles,
     wgmma,
 )
@@ -37,6 +38,7 @@ _MODULES = (
     wgmma,
     mbarriers,
     tensor_maps,
+    textures,
     products,
 )
 SUBJECTS = {subject.name: subject for module in _MODULES for subject in module.SUBJECTS}

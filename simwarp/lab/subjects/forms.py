@@ -32,6 +32,7 @@ _SECTIONS = {
     "comparison": (6, 7),
     "memory": (9,),
     "matrix": (14, 15),
+    "textures": (10, 11),
 }
 _BY_SECTION = {f"9.7.{section}": name for name, sections in _SECTIONS.items() for section in sections}
 """By section of the PTX ISA, the family of its rows; "control" for other sections."""

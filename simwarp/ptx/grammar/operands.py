@@ -81,7 +81,8 @@ class OperandReader:
         if text == "[":
             return self._address()
         if text == "{":
-            return self._vector()
+            vector = self._vector()
+            return self._pair(vector) if cursor.texts[cursor.at] == "|" else vector
         if text == "!" and _WORD.fullmatch(cursor.texts[cursor.at + 1]):
             cursor.at += 1
             return self._predicate(negated=True)
@@ -135,9 +136,10 @@ class OperandReader:
         """Read ``|p`` after a destination."""
         self.cursor.expect("|")
         second = self._simple()
-        if not isinstance(first, Register) or not isinstance(second, Register):
+        if not isinstance(first, Register | Vector) or not isinstance(second, Register):
             raise self.cursor.error("expected registers on both sides of '|' before this")
-        return Pair(*(None if register.name == "_" else register for register in (first, second)))
+        unused = Register("_")
+        return Pair(None if first == unused else first, None if second == unused else second)
 
     def _address(self) -> Address:
         """Read an address in brackets."""

@@ -22,6 +22,7 @@ from simwarp.ptx.instructions import (
     movement,
     synchronisation,
     tensor_maps,
+    textures,
     video,
     warp,
     warpgroup,
@@ -31,7 +32,8 @@ from simwarp.ptx.rows import Row
 
 _FILES = (
     *(approximate, asynchronous, atomic, comparison, control, conversion, extended, floating, half),
-    *(integer, logic, matrix, mbarrier, memory, movement, synchronisation, tensor_maps, video, warp),
+    *(integer, logic, matrix, mbarrier, memory, movement, synchronisation, tensor_maps, textures),
+    *(video, warp),
     warpgroup,
 )
 """The modules whose import declares the rows."""

@@ -31,6 +31,7 @@ class CUpointer_attribute(IntEnum):
 
 class CUmemorytype(IntEnum):
     CU_MEMORYTYPE_HOST = 1
+    CU_MEMORYTYPE_ARRAY = 3
 
 class CUstream_flags(IntEnum):
     CU_STREAM_NON_BLOCKING = 1
@@ -165,3 +166,55 @@ def cuGraphExecKernelNodeSetParams(
 def cuGraphLaunch(hGraphExec: Any, hStream: Any) -> tuple[CUresult]: ...
 def cuGraphExecDestroy(hGraphExec: Any) -> tuple[CUresult]: ...
 def cuGraphDestroy(hGraph: Any) -> tuple[CUresult]: ...
+
+class CUarray_format(IntEnum):
+    CU_AD_FORMAT_UNSIGNED_INT8 = 1
+
+class CUaddress_mode(IntEnum):
+    CU_TR_ADDRESS_MODE_WRAP = 0
+    CU_TR_ADDRESS_MODE_CLAMP = 1
+    CU_TR_ADDRESS_MODE_MIRROR = 2
+    CU_TR_ADDRESS_MODE_BORDER = 3
+
+class CUfilter_mode(IntEnum):
+    CU_TR_FILTER_MODE_POINT = 0
+    CU_TR_FILTER_MODE_LINEAR = 1
+
+class CUresourcetype(IntEnum):
+    CU_RESOURCE_TYPE_ARRAY = 0
+    CU_RESOURCE_TYPE_LINEAR = 2
+    CU_RESOURCE_TYPE_PITCH2D = 3
+
+class CUDA_ARRAY3D_DESCRIPTOR:
+    Width: int
+    Height: int
+    Depth: int
+    Format: CUarray_format
+    NumChannels: int
+    Flags: int
+
+class CUDA_MEMCPY3D:
+    WidthInBytes: int
+    Height: int
+    Depth: int
+
+class CUDA_RESOURCE_DESC:
+    resType: CUresourcetype
+    res: Any
+
+class CUDA_TEXTURE_DESC:
+    addressMode: list[CUaddress_mode]
+    filterMode: CUfilter_mode
+    flags: int
+    borderColor: list[float]
+
+def CUdeviceptr(init_value: int = 0) -> Any: ...
+def cuArray3DCreate(pAllocateArray: CUDA_ARRAY3D_DESCRIPTOR) -> tuple[CUresult, Any]: ...
+def cuArrayDestroy(hArray: Any) -> tuple[CUresult]: ...
+def cuMemcpy3D(pCopy: CUDA_MEMCPY3D) -> tuple[CUresult]: ...
+def cuTexObjectCreate(
+    pResDesc: CUDA_RESOURCE_DESC, pTexDesc: CUDA_TEXTURE_DESC, pResViewDesc: Any
+) -> tuple[CUresult, Any]: ...
+def cuTexObjectDestroy(texObject: Any) -> tuple[CUresult]: ...
+def cuSurfObjectCreate(pResDesc: CUDA_RESOURCE_DESC) -> tuple[CUresult, Any]: ...
+def cuSurfObjectDestroy(surfObject: Any) -> tuple[CUresult]: ...

@@ -1,0 +1,98 @@
+"""Textures and surfaces as kernels see them: texels in memory, and the rules of reading them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from reference.types.texture import Sampler
+from simwarp.textures.positions import Axis
+
+Array: TypeAlias = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Texels:
+    """Where the texels of an image, or of linear memory, lie.
+
+    Attributes
+    ----------
+    name : str
+        The image's name in faults.
+    geometry : str
+        "linear", or as in PTX "1d", "2d", "3d", "a1d", "a2d", "cube" or "acube".
+    address : int
+        Of the first texel in global memory.
+    dtype : numpy.dtype
+        Of one channel.
+    channels : int
+        1, 2 or 4.
+    width, height, depth : int
+        Texels of a row, rows of a slice, and slices; layers and faces are slices, too.
+    pitch : int
+        Bytes from one row to the next.
+    """
+
+    name: str
+    geometry: str
+    address: int
+    dtype: np.dtype[Any]
+    channels: int
+    width: int
+    height: int
+    depth: int
+    pitch: int
+
+    @property
+    def unit(self) -> int:
+        """The bytes of a texel."""
+        return self.channels * self.dtype.itemsize
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Texels along x, y and z."""
+        return self.width, self.height, self.depth
+
+    def addresses(self, x: Array, y: Array, z: Array, unit: int = 0) -> Array:
+        """The addresses of texels, or of bytes ``x`` if a unit of 1 is given."""
+        return (self.address + (z * self.height + y) * self.pitch + x * (unit or self.unit)).astype(np.uint64)
+
+
+@dataclass(frozen=True)
+class Texture:
+    """Texels, and how they are read."""
+
+    texels: Texels
+    sampler: Sampler
+
+    @cached_property
+    def axes(self) -> tuple[Axis, Axis, Axis]:
+        """The dimensions x, y and z; layers and faces do not repeat."""
+        texels, sampler = self.texels, self.sampler
+        flat = texels.geometry not in ("1d", "2d", "3d")
+        modes = [*sampler.address_modes]
+        normalized = sampler.normalized or "cube" in texels.geometry
+        modes[2] = "clamp" if flat or texels.geometry == "2d" else modes[2]
+        x, y, z = (Axis(size, mode, normalized) for size, mode in zip(texels.sizes, modes, strict=True))
+        return x, y, z
+
+    @property
+    def is_float(self) -> bool:
+        """Whether a read gives floats."""
+        return self.texels.dtype.kind == "f" or self.sampler.read_mode == "normalized"
+
+
+@dataclass(frozen=True)
+class Surface:
+    """Texels that are read and written by their place in bytes."""
+
+    texels: Texels
+
+
+Objects: TypeAlias = Mapping[int, Texture | Surface]
+"""Handle → what it stands for."""
