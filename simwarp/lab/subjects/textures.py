@@ -283,7 +283,7 @@ def ask(asking: Asking) -> Answers:
             sorts[name].update(counter)
     facts: dict[str, Any] = {"seed": SEED, **sorts["counts"]}
     facts |= {name: dict(sorted(sorts[name].items())) for name in SORTS}
-    facts |= {"sha256": digest_of(answers), "first": digest_of(answers[:REPLAYED])}
+    facts |= {"digest": digest_of(answers), "first": digest_of(answers[:REPLAYED])}
     return Answers(facts, ptx={"cases": question()}, differences=differences)
 
 
