@@ -31,7 +31,7 @@ def prepare(
     ----------
     operand
         An operand of `gpu.bmm`, `gpu.bconv2d` or `gpu.mttkrp`, on the host or on a device; also a stack of
-        matrices.
+        matrices. A sparse tensor of another library becomes a `Coo`.
     role : "a", "b", "x" or "w", optional
         The name of the argument of `gpu.bmm` (a, b) or `gpu.bconv2d` (x, w). None for sparse tensors.
     scheme : str

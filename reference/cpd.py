@@ -14,8 +14,9 @@ from reference.memory import check_memory
 from reference.mttkrp import mttkrp
 from reference.residual import precise_fit
 from reference.sparse import coalesce, to_coo
-from reference.types import Coo, Cpd, SparseTensor
+from reference.types import Coo, Cpd
 from reference.types.arguments import as_matrix, as_sequence, check_iterations, check_start
+from reference.types.libraries import read_sparse
 
 Matrix: TypeAlias = npt.NDArray[np.floating[Any]]
 
@@ -25,7 +26,7 @@ _ENOUGH = 2.0**-13
 
 
 def cpd_als(
-    tensor: SparseTensor,
+    tensor: Any,
     rank: int,
     *,
     start: Sequence[npt.ArrayLike] | None = None,
@@ -47,7 +48,8 @@ def cpd_als(
     Parameters
     ----------
     tensor : any of `reference.types.SparseTensor`, on the host
-        Values of repeated coordinates are added.
+        Values of repeated coordinates are added. Or a sparse tensor of SciPy, pydata/sparse, PyTorch or
+        pyttb, in any of their formats, which is read into a Coo.
     rank : int, at least 1
     start : sequence of (dimension, rank) arrays of finite real numbers, one per mode, optional
         The initial factors. The first iteration replaces that of mode 0 without reading it.
@@ -75,7 +77,8 @@ def cpd_als(
     DtypeError
         For a start that is not of real numbers, or if ``tensor`` is not a sparse tensor.
     FormatError
-        For a tensor whose arrays do not fit one another.
+        For a tensor whose arrays do not fit one another; for one of another library that is dense, on a GPU,
+        or whose fill value is not 0.
     NotANumberError
         For a NaN or an infinity in the tensor, the start or the tolerance.
     SchemeError
@@ -98,8 +101,15 @@ def cpd_als(
     >>> (model.factors[1] * 5).round(6)
     array([[3.],
            [4.]])
+
+    The same from pydata/sparse:
+
+    >>> import sparse
+    >>> cpd_als(sparse.COO(places, values, shape=(2, 2, 2)), 1).fits == model.fits
+    True
     """
     check_iterations(rank, seed, iterations, tolerance)
+    tensor = read_sparse(tensor)
     coo = coalesce(tensor) if isinstance(tensor, Coo) else to_coo(tensor)
     _check_memory(coo.shape, rank)
     exponent = _check_values(coo)

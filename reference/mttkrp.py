@@ -16,8 +16,9 @@ from reference.bits import compiled
 from reference.errors import DtypeError
 from reference.memory import check_memory
 from reference.sparse import to_coo
-from reference.types import Coo, SparseTensor
+from reference.types import Coo
 from reference.types.arguments import as_matrix, as_sequence, check_alike, check_factors, check_mode
+from reference.types.libraries import read_sparse
 
 Matrix: TypeAlias = npt.NDArray[np.float64]
 
@@ -27,7 +28,7 @@ _LARGE = 1 << 24
 _CHUNK = 1 << 22
 
 
-def mttkrp(tensor: SparseTensor, factors: Sequence[npt.ArrayLike], mode: int) -> Matrix:
+def mttkrp(tensor: Any, factors: Sequence[npt.ArrayLike], mode: int) -> Matrix:
     """Multiply a sparse tensor, matricized by one mode, with the Khatri-Rao product of the other factors.
 
     ``y[i, r]`` is the sum, over the nonzeros whose index in ``mode`` is i, of the value times the elements
@@ -37,7 +38,8 @@ def mttkrp(tensor: SparseTensor, factors: Sequence[npt.ArrayLike], mode: int) ->
     Parameters
     ----------
     tensor : any of `reference.types.SparseTensor`, on the host
-        A `Coo` may have repeated coordinates; all their values are added.
+        A `Coo` may have repeated coordinates; all their values are added. Or a sparse tensor of SciPy,
+        pydata/sparse, PyTorch or pyttb, in any of their formats, which is read into a `Coo`.
     factors : sequence of (dimension, R) arrays of float32 or float64, one per mode and all of one dtype
         In the order of the modes. That of ``mode`` is not read. NaN and infinite elements follow IEEE 754.
     mode : int, 0 to order - 1
@@ -54,7 +56,10 @@ def mttkrp(tensor: SparseTensor, factors: Sequence[npt.ArrayLike], mode: int) ->
     DtypeError
         For factors of another dtype or of several dtypes, or if ``tensor`` is not a sparse tensor.
     FormatError
-        For a tensor whose arrays do not fit one another.
+        For a tensor whose arrays do not fit one another; for one of another library that is dense, on a GPU,
+        or whose fill value is not 0.
+    NotANumberError
+        For a NaN or an infinity in a tensor of another library.
 
     Notes
     -----
@@ -67,8 +72,15 @@ def mttkrp(tensor: SparseTensor, factors: Sequence[npt.ArrayLike], mode: int) ->
     >>> mttkrp(tensor, [a, b, c], 0)  # 2 * 1 * 7 and 3 * 1 * 5 + 4 * 100 * 7
     array([[  14.],
            [2815.]])
+
+    A matrix of SciPy:
+
+    >>> from scipy.sparse import csr_array
+    >>> mttkrp(csr_array([[0.0, 0.0, 5.0], [7.0, 0.0, 0.0]]), [np.ones((2, 1)), [[1.0], [2.0], [3.0]]], 0)
+    array([[15.],
+           [ 7.]])
     """
-    coo = tensor if isinstance(tensor, Coo) else to_coo(tensor)
+    coo = _as_coo(tensor)
     matrices = _checked(coo.shape, factors, mode)
     y = np.zeros((coo.shape[mode], matrices[0].shape[1]))
     others = [n for n in range(len(coo.shape)) if n != mode]
@@ -79,9 +91,7 @@ def mttkrp(tensor: SparseTensor, factors: Sequence[npt.ArrayLike], mode: int) ->
     return y
 
 
-def mttkrp_bound(
-    tensor: SparseTensor, factors: Sequence[npt.ArrayLike], mode: int, dtype: npt.DTypeLike
-) -> Matrix:
+def mttkrp_bound(tensor: Any, factors: Sequence[npt.ArrayLike], mode: int, dtype: npt.DTypeLike) -> Matrix:
     """Bound the difference of a correct MTTKRP in ``dtype`` from `mttkrp`, for any order of operations.
 
     Each term of an element is rounded at most k times, where k is the number of nonzeros of the row plus the
@@ -124,7 +134,7 @@ def mttkrp_bound(
         raise DtypeError(
             f"dtype is {np.dtype(dtype)}\nfloat32 and float64 are supported\ngive the type of the computation"
         )
-    coo = tensor if isinstance(tensor, Coo) else to_coo(tensor)
+    coo = _as_coo(tensor)
     matrices = [np.abs(matrix) for matrix in _checked(coo.shape, factors, mode)]
     values = np.abs(coo.values)
     magnitudes = mttkrp(Coo(coo.coords, values, coo.shape, nonfinite=True), matrices, mode)
@@ -136,6 +146,12 @@ def mttkrp_bound(
         lost = float(np.finfo(kind).tiny) * np.prod(np.maximum(1.0, [float(values.max()), *others]))
         rounded = np.where(magnitudes == 0.0, 0.0, relative[:, None] * magnitudes)
         return rounded + (lost * len(matrices) * nonzeros)[:, None]
+
+
+def _as_coo(tensor: Any) -> Coo:
+    """The tensor as a Coo, whose nonzeros stay in their order if it is one or is of another library."""
+    known = read_sparse(tensor)
+    return known if isinstance(known, Coo) else to_coo(known)
 
 
 def _gamma(roundings: npt.NDArray[np.intp], dtype: Any) -> npt.NDArray[np.float64]:

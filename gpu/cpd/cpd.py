@@ -27,7 +27,7 @@ errors of the terms are visible in the fit."""
 
 
 def cpd_als(
-    tensor: SparseTensor,
+    tensor: Any,
     rank: int,
     *,
     start: Sequence[Any] | None = None,
@@ -51,7 +51,8 @@ def cpd_als(
     ----------
     tensor : any of `reference.types.SparseTensor`
         On the host or on a device. Coordinates that a Coo repeats have the sum of their values, which is
-        computed on the host.
+        computed on the host. Or a sparse tensor of SciPy, pydata/sparse, PyTorch (on the host) or pyttb, in
+        any of their formats, which is read into a Coo.
     rank : int, 1 to 2048
     start : sequence of (dimension, rank) arrays of finite real numbers, one per mode, optional
         The initial factors, rounded to the tensor's type. That of mode 0 is not read.
@@ -94,10 +95,17 @@ def cpd_als(
     >>> model = cpd_als(Coo(places, values, (2, 2, 2)), 1, device=simwarp.Device())
     >>> model.converged, round(model.fits[-1], 6), round(float(model.weights[0] ** 2))
     (True, 1.0, 625)
+
+    The same from pydata/sparse:
+
+    >>> import sparse
+    >>> again = cpd_als(sparse.COO(places, values, shape=(2, 2, 2)), 1, device=simwarp.Device())
+    >>> again.fits == model.fits
+    True
     """
     check_iterations(rank, seed, iterations, tolerance)
     check_rank(rank, LARGEST_RANK)
-    check_tensor(tensor)
+    tensor = check_tensor(tensor)
     device = choose_device(device, *arrays_of(tensor))
     tensor = _prepared(tensor)
     values = _values(tensor)

@@ -16,10 +16,11 @@ from gpu.mttkrp.kernels import MOST_PASSES, WARP
 from reference.errors import DtypeError, FormatError, ShapeError
 from reference.types import Coo, PerMode
 from reference.types.fields import LARGEST_DIMENSION, LEAST_ORDER, MOST_ORDER, check_fields
+from reference.types.libraries import read_sparse
 
 
-def check_tensor(tensor: Any) -> None:
-    """Refuse anything except a sparse tensor whose host arrays fit one another.
+def check_tensor(tensor: Any) -> Any:
+    """Return a sparse tensor as `check_kind`; refuse one whose host arrays do not fit one another.
 
     >>> from reference.types import Fibers
     >>> one_fiber = np.array([[0]], np.uint32), np.array([0, 2], np.uint32), np.array([1, 3], np.uint32)
@@ -30,28 +31,33 @@ def check_tensor(tensor: Any) -> None:
     its dimension is 3: indices count from 0 to 2
     build the format again from a Coo
     """
-    check_kind(tensor)
+    tensor = check_kind(tensor)
     for part in tensor.parts or (tensor,):
         if not hasattr(part.values, "pointer") and not is_foreign(part.values):
             part.check_arrays()
+    return tensor
 
 
-def check_kind(tensor: Any) -> None:
-    """Refuse anything except a sparse tensor with the fields of its format; no array is read.
+def check_kind(tensor: Any) -> Any:
+    """Return a sparse tensor with the fields of its format, or refuse it; no array of it is read.
+
+    A sparse tensor of another library is read into a Coo.
 
     >>> check_kind(5)
     Traceback (most recent call last):
     ...
     reference.errors.FormatError: expected a sparse tensor, got int
     Coo, Csf, Fibers, BCsf, FCoo, HiCoo, MmCsf, PerMode are known
-    build one, e.g. by reference.sparse.from_scipy, or reference.types.Coo(coords, values, shape)
+    give one, e.g. Coo(coords, values, shape), or a sparse tensor of SciPy, pydata/sparse, PyTorch or pyttb
     """
     known = (*OF_TYPE, PerMode)
+    tensor = read_sparse(tensor)
     if type(tensor) not in known:
         raise FormatError(
             f"expected a sparse tensor, got {type(tensor).__name__}\n"
             f"{', '.join(one.__name__ for one in known)} are known\n"
-            "build one, e.g. by reference.sparse.from_scipy, or reference.types.Coo(coords, values, shape)"
+            "give one, e.g. Coo(coords, values, shape), "
+            "or a sparse tensor of SciPy, pydata/sparse, PyTorch or pyttb"
         )
     if not isinstance(tensor, Coo):
         check_fields(tensor)
@@ -61,6 +67,7 @@ def check_kind(tensor: Any) -> None:
             f"a tensor has {LEAST_ORDER} to {MOST_ORDER} modes, of 1 to 2**32 indices\n"
             "merge modes, or give the true dimensions"
         )
+    return tensor
 
 
 def check_rank(rank: Any, largest: int = MOST_PASSES * WARP) -> int:

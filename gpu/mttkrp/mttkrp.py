@@ -34,8 +34,9 @@ def mttkrp(
     Parameters
     ----------
     tensor : any of `reference.types.SparseTensor`
-        On the host or on a device. Coordinates that a `Coo` repeats have the sum of their values. Or the
-        result of `gpu.prepare`, which is not checked and uploaded again.
+        On the host or on a device. Coordinates that a `Coo` repeats have the sum of their values. Or a sparse
+        tensor of SciPy, pydata/sparse, PyTorch (on the host) or pyttb, in any of their formats, which is read
+        into a `Coo`. Or the result of `gpu.prepare`, which is not checked and uploaded again.
     factors : sequence of (dimension, R) arrays
         One for each mode, of the values' dtype, on the host or on a device. That of `mode` is not read.
     mode : int
@@ -55,6 +56,8 @@ def mttkrp(
     ------
     ShapeError, DtypeError, FormatError, NoGpuError
         Before anything is computed.
+    NotANumberError
+        For a NaN or an infinity in a tensor of another library.
 
     Notes
     -----
@@ -68,6 +71,14 @@ def mttkrp(
     >>> mttkrp(tensor, [np.ones((2, 1)), [[1.0], [2.0], [3.0]]], 0, device=simwarp.Device())
     array([[15.],
            [ 7.]])
+
+    The same from SciPy:
+
+    >>> from scipy.sparse import csr_array
+    >>> matrix = csr_array([[0.0, 0.0, 5.0], [7.0, 0.0, 0.0]])
+    >>> mttkrp(matrix, [np.ones((2, 1)), [[1.0], [2.0], [3.0]]], 0, device=simwarp.Device())
+    array([[15.],
+           [ 7.]])
     """
     factors = as_sequence(factors, "factors")
     if isinstance(tensor, PreparedSparse) and (device is None or device is tensor.device):
@@ -75,7 +86,7 @@ def mttkrp(
         if out is not None:
             return out
     elif not isinstance(tensor, PreparedSparse):
-        check_kind(tensor)
+        tensor = check_kind(tensor)
     mode = check_mode(mode, len(tensor.shape))
     arrays = (tensor,) if isinstance(tensor, PreparedSparse) else arrays_of(tensor)
     device = choose_device(device, *arrays, *factors)

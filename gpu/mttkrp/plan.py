@@ -26,7 +26,7 @@ def plan(
 
     Parameters
     ----------
-    tensor : any of `reference.types.SparseTensor`
+    tensor : any of `reference.types.SparseTensor`, or one of another library, as for `gpu.mttkrp`
         On the host, to be checked and uploaded, or on the device.
     mode : int
     rank : int
@@ -90,7 +90,7 @@ class Plan:
         *,
         vector: bool = True,
     ) -> None:
-        check_kind(tensor)
+        tensor = check_kind(tensor)
         self.shape: tuple[int, ...] = tensor.shape
         self.mode = check_mode(mode, len(self.shape))
         parts = [on_device(part, device) for part in _parts(tensor, self.mode)]

@@ -74,7 +74,7 @@ def prepare_sparse(tensor: Any, *, scheme: str = "auto", device: Device | None =
     >>> prepare_sparse(tensor, scheme="mm-csf", device=simwarp.Device())
     PreparedSparse(MmCsf of shape (2, 3))
     """
-    check_kind(tensor)
+    tensor = check_kind(tensor)
     if scheme != "auto":
         tensor = _in_format(tensor, scheme)
     arrays = tuple(arrays_of(tensor))

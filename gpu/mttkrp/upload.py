@@ -15,18 +15,18 @@ from gpu.mttkrp.checks import check_tensor
 Tensor = TypeVar("Tensor")
 
 
-def upload(tensor: Tensor, device: Device) -> Tensor:
+def upload(tensor: Any, device: Device) -> Any:
     """Check a sparse tensor and upload it.
 
     Parameters
     ----------
-    tensor : any of `reference.types.SparseTensor`
+    tensor : any of `reference.types.SparseTensor`, or one of another library, as for `gpu.mttkrp`
         Arrays that are on the device already are neither checked nor copied.
     device : Device
 
     Returns
     -------
-    The same dataclass with device arrays.
+    The same dataclass, or a `Coo` for a tensor of another library, with device arrays.
 
     Raises
     ------
@@ -41,8 +41,7 @@ def upload(tensor: Tensor, device: Device) -> Tensor:
     >>> tensor.values.device.name, tensor.shape
     ('simwarp simulator (sm_90)', (2, 3))
     """
-    check_tensor(tensor)
-    return on_device(tensor, device)
+    return on_device(check_tensor(tensor), device)
 
 
 def on_device(tensor: Tensor, device: Device) -> Tensor:

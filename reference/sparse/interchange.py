@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from reference.errors import DtypeError, FormatError, MissingExtraError, ShapeError
+from reference.errors import DtypeError, MissingExtraError, ShapeError
 from reference.sparse.convert import to_coo
 from reference.sparse.formats.coo import coalesce
 from reference.types import Coo, SparseTensor
+from reference.types.libraries import read_pydata, read_scipy, read_torch
 
 _MOST_ELEMENTS_OF_TORCH = 2**63 - 1
 _NAMES = {"scipy": "SciPy", "sparse": "pydata/sparse", "torch": "PyTorch"}
@@ -85,8 +86,7 @@ def from_scipy(array: Any, *, nonfinite: bool = False) -> Coo:
     """
     if not _package("scipy").issparse(array):
         raise _not_sparse(array, "SciPy sparse array", "scipy.sparse.coo_array")
-    given = array.tocoo()
-    return Coo(np.stack(given.coords), given.data.copy(), given.shape, nonfinite)
+    return read_scipy(array, nonfinite)
 
 
 def to_pydata(tensor: SparseTensor) -> Any:
@@ -161,14 +161,7 @@ def from_pydata(array: Any, *, nonfinite: bool = False) -> Coo:
     sparse = _package("sparse")
     if not isinstance(array, sparse.SparseArray):
         raise _not_sparse(array, "pydata/sparse array", "sparse.COO")
-    if array.fill_value != 0:
-        raise FormatError(
-            f"the array has the fill value {array.fill_value}\n"
-            "all other elements of a sparse tensor are 0\n"
-            "subtract the fill value first"
-        )
-    given = array.asformat("coo")
-    return Coo(given.coords.copy(), given.data.copy(), given.shape, nonfinite)
+    return read_pydata(array, nonfinite)
 
 
 def to_torch(tensor: SparseTensor) -> Any:
@@ -246,22 +239,7 @@ def from_torch(tensor: Any, *, nonfinite: bool = False) -> Coo:
     torch = _package("torch")
     if not isinstance(tensor, torch.Tensor):
         raise _not_sparse(tensor, "sparse PyTorch tensor", "torch.sparse_coo_tensor")
-    if tensor.layout == torch.strided or tensor.dense_dim():
-        raise FormatError(
-            f"the tensor has layout {tensor.layout} and {tensor.dense_dim()} dense dimensions\n"
-            "every dimension has to be sparse\n"
-            "call its to_sparse() first"
-        )
-    given = tensor.detach().cpu().to_sparse_coo()
-    # indices() and values() accept only a coalesced tensor, in which equal coordinates have been added.
-    indices, values = given._indices(), given._values()
-    try:
-        copied = values.numpy().copy()
-    except TypeError:  # a type that NumPy does not have
-        raise DtypeError(
-            f"the values are {values.dtype}\nfloat32 and float64 are supported\nconvert them"
-        ) from None
-    return Coo(indices.numpy().copy(), copied, tuple(given.shape), nonfinite)
+    return read_torch(tensor.cpu(), nonfinite)
 
 
 def _package(name: str) -> Any:

@@ -101,7 +101,7 @@ class Coo(SparseFormat):
             z = int(np.flatnonzero(~np.isfinite(self.values))[0])
             at = tuple(int(i) for i in self.coords[:, z])
             raise NotANumberError(
-                f"nonzero {z}, at {at}, is {self.values[z]}\nremove it, or pass nonfinite=True to allow it"
+                f"nonzero {z}, at {at}, is {self.values[z]}\nremove it, or build the Coo with nonfinite=True"
             )
 
 
