@@ -294,7 +294,7 @@ class Device:
         """A texture of an image, or of an array as linear memory; see `gpu.device.Device.texture`."""
         own(self, source, "texture")
         sampler = sampler_of(address_mode, filter_mode, read_mode, normalized, border)
-        return self.textures.texture(texture_of(source, sampler, channels), source)
+        return self.textures.add(texture_of(source, sampler, channels), source)
 
     def surface(self, image: DeviceImage) -> SurfaceHandle:
         """A surface of an image; see `gpu.device.Device.surface`."""

@@ -71,7 +71,7 @@ class Handle:
         The number; it stands for nothing once this object is gone.
     """
 
-    def __init__(self, handle: int, found: Texture | Surface, source: DeviceImage | DeviceArray) -> None:
+    def __init__(self, handle: int, found: Texture | Surface, source: Any = None) -> None:
         self.handle, self.found, self.source = handle, found, source
 
     def __index__(self) -> int:
@@ -115,8 +115,8 @@ class Handles(Mapping[int, Texture | Surface]):
         self._handles: weakref.WeakValueDictionary[int, Handle] = weakref.WeakValueDictionary()
         self._numbers = itertools.count(1)
 
-    def texture(self, found: Texture, source: DeviceImage | DeviceArray) -> Handle:
-        """A handle of a texture."""
+    def add(self, found: Texture | Surface, source: Any = None) -> Handle:
+        """A handle; it keeps the image or array alive that it is made of."""
         return self._known(Handle(next(self._numbers), found, source))
 
     def surface(self, image: DeviceImage) -> SurfaceHandle:

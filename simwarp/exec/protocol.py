@@ -80,6 +80,12 @@ class Request(IntEnum):
     """data: ``struct tiled`` → the 128 bytes of a tensor map."""
     LIMIT = 23
     """a limit of ``enum cudaLimit``, its value."""
+    TEXTURE = 24
+    """data: ``struct described`` → the handle of a texture."""
+    SURFACE = 25
+    """data: ``struct described`` → the handle of a surface."""
+    FORGET = 26
+    """the handle of a texture or surface."""
     LINK = 40
     """data: fatbins or texts, each with its size in 8 bytes in front → the text of all and a zero."""
 

@@ -16,6 +16,7 @@ from reference.errors import FormatError, MissingExtraError, SimwarpError
 from simwarp.chips.chips import chip_of
 from simwarp.device.device import Device
 from simwarp.device.module import Kernel, Module
+from simwarp.device.textures import Handle
 from simwarp.exec.chip_facts import pack_facts
 from simwarp.exec.codes import Error, error_of
 from simwarp.exec.device_memory import CallFault, DeviceMemory
@@ -24,6 +25,7 @@ from simwarp.exec.grid_library import is_device_runtime, with_grid_library
 from simwarp.exec.link import link_texts
 from simwarp.exec.protocol import Kind, Message, Reply, Request
 from simwarp.exec.report import Report
+from simwarp.exec.texture_objects import read_surface, read_texture
 from simwarp.exec.tiled_maps import encode_tiled
 from simwarp.faults import KernelFault, LaunchError, PtxSyntaxError, UnsupportedInstruction
 from simwarp.observe.occupancy import occupancy, registers_of
@@ -31,6 +33,7 @@ from simwarp.program.link import size_of
 from simwarp.ptx.mangled_names import readable
 from simwarp.ptx.spaces import to_generic
 from simwarp.run.source import with_named_files
+from simwarp.textures import Surface, Texture
 
 _SIZE = struct.Struct("=Q")
 _LAUNCH = struct.Struct("=3Q10I")
@@ -78,6 +81,7 @@ class Server:
         self.memory = DeviceMemory(device, memory_limit)
         self.modules: list[Module] = []
         self.functions: list[Function] = []
+        self._objects: dict[int, Handle] = {}
         self._shown = 0
         self._printed = io.StringIO()
         device.stdout = self._printed
@@ -320,6 +324,25 @@ class Server:
         except SimwarpError as error:
             self.report.note(str(error))
             raise RequestError(Error.InvalidValue) from None
+
+    def _texture(self, message: Message) -> Reply:
+        return self._object(read_texture, message)
+
+    def _surface(self, message: Message) -> Reply:
+        return self._object(read_surface, message)
+
+    def _object(self, read: Callable[[Device, bytes], Texture | Surface], message: Message) -> Reply:
+        try:
+            made = self.device.textures.add(read(self.device, bytes(message.data)))
+        except SimwarpError as error:
+            self.report.note(str(error))
+            raise RequestError(Error.InvalidValue) from None
+        self._objects[made.handle] = made
+        return Reply(values=[made.handle])
+
+    def _forget(self, message: Message) -> None:
+        if self._objects.pop(message.arguments[0], None) is None:
+            raise RequestError(Error.InvalidValue)
 
     # ---- what else the report tells ----
 

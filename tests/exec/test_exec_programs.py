@@ -24,6 +24,7 @@ from simwarp.faults import (
     Livelock,
     OutOfBounds,
     Race,
+    TextureFault,
     UninitialisedRead,
 )
 from simwarp.run.nvcc import has_nvcc, nvcc_command
@@ -32,6 +33,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 CC = (9, 0)
 OPTIONS = {
     "driver": ["-lcuda"],
+    "driver_textures": ["-lcuda"],
     "mixed": ["-lcuda"],
     "linked": ["-rdc=true", str(PROGRAMS / "linked_part.cu")],
 }
@@ -88,6 +90,7 @@ def run(program: Path, *arguments: str) -> Report:
         ("tensor_map", (), {"tile": 1}),
         ("linked", (), {"first": 1, "second": 1}),
         ("mixed", (), {"add": 2}),
+        ("textures", (), {"sample": 1, "layers": 1, "volume": 1}),
     ],
 )
 def test_a_right_program_is_right_and_without_findings(
@@ -119,6 +122,17 @@ def test_a_program_of_the_driver_is_right_and_its_wrong_calls_are_in_the_report(
         ("cuModuleLoadData", "CUDA_ERROR_NO_BINARY_FOR_GPU"),
     }
     assert any("machine code (a cubin)" in note for note in report.notes)
+
+
+def test_the_drivers_textures_are_right_until_one_is_destroyed(
+    build: Build, capfd: pytest.CaptureFixture[str]
+) -> None:
+    report = run(build("driver_textures"))
+    assert capfd.readouterr().out == "driver_textures: right\n"
+    assert [type(fault) for fault in report.findings] == [TextureFault]
+    assert at(report.findings[0]) == line("driver_textures", "tex2D<float>(in")
+    assert set(report.failed) == {("cuTexObjectDestroy", "CUDA_ERROR_INVALID_VALUE")}
+    assert report.exit_code == 0
 
 
 def test_a_graph_is_launched_as_it_was_captured_and_built(
@@ -179,7 +193,7 @@ def test_a_host_that_reads_device_memory_is_named_before_it_crashes(
 def test_a_call_of_what_the_runtime_lacks_is_in_the_report(build: Build) -> None:
     report = run(build("unsupported"))
     assert report.exit_code == 0
-    assert dict(report.missing) == {"cudaMallocArray": 1}
+    assert dict(report.missing) == {"cudaMallocMipmappedArray": 1}
 
 
 def test_a_kernel_that_never_ends_is_stopped_with_a_timeout(

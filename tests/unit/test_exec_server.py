@@ -326,12 +326,12 @@ def test_a_tiled_map_is_that_of_the_device_and_a_wrong_one_is_explained(program:
 
 def test_the_report_counts_what_the_program_called_in_vain(program: Program) -> None:
     for _ in range(2):
-        program.ask(Request.MISSING, data=b"cudaMallocArray")
+        program.ask(Request.MISSING, data=b"cudaMallocMipmappedArray")
         program.ask(Request.FAILED, data=b"cudaSetDevice cudaErrorInvalidDevice")
     program.report.connected, program.report.returncode = True, -11
     assert program.report.exit_code == 139
     lines = program.report.summary.splitlines()
-    assert "cudaMallocArray is not in this runtime" in lines[0]
+    assert "cudaMallocMipmappedArray is not in this runtime" in lines[0]
     assert lines[1] == "cudaSetDevice returned cudaErrorInvalidDevice (2 times)"
     assert "signal 11" in lines[2]
-    assert program.report.to_json()["missing"] == {"cudaMallocArray": 2}
+    assert program.report.to_json()["missing"] == {"cudaMallocMipmappedArray": 2}

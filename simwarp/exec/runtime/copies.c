@@ -139,33 +139,6 @@ cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_
     FINISH(copy(to, to_pitch, from, from_pitch, width, height, kind, stream));
 }
 
-static cudaError_t copy_box(const struct cudaMemcpy3DParms *box, cudaStream_t stream)
-{
-    if (box->srcArray != NULL || box->dstArray != NULL)
-        return cudaErrorNotSupported;
-    const struct cudaPitchedPtr *to = &box->dstPtr, *from = &box->srcPtr;
-    for (size_t z = 0; z < box->extent.depth; z++) {
-        size_t row = (box->dstPos.z + z) * to->ysize + box->dstPos.y;
-        size_t from_row = (box->srcPos.z + z) * from->ysize + box->srcPos.y;
-        cudaError_t error = copy((char *)to->ptr + row * to->pitch + box->dstPos.x, to->pitch,
-                                 (char *)from->ptr + from_row * from->pitch + box->srcPos.x, from->pitch,
-                                 box->extent.width, box->extent.height, box->kind, stream);
-        if (error != cudaSuccess)
-            return error;
-    }
-    return cudaSuccess;
-}
-
-cudaError_t cudaMemcpy3D(const struct cudaMemcpy3DParms *box)
-{
-    FINISH(copy_box(box, NULL));
-}
-
-cudaError_t cudaMemcpy3DAsync(const struct cudaMemcpy3DParms *box, cudaStream_t stream)
-{
-    FINISH(copy_box(box, stream));
-}
-
 cudaError_t fill_rows(const struct fill *fill)
 {
     struct rows to = fill->to;

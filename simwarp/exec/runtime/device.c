@@ -122,6 +122,40 @@ static int attribute(enum cudaDeviceAttr wanted)
     case cudaDevAttrSurfaceAlignment: return 512;
     case cudaDevAttrTexturePitchAlignment: return 32;
     case cudaDevAttrAsyncEngineCount: return 1;
+    case cudaDevAttrMaxTexture1DWidth:
+    case cudaDevAttrMaxTexture2DWidth:
+    case cudaDevAttrMaxTexture2DLinearWidth:
+    case cudaDevAttrMaxSurface2DWidth: return 131072;
+    case cudaDevAttrMaxTexture1DLinearWidth: return 1 << 28;
+    case cudaDevAttrMaxTexture2DHeight:
+    case cudaDevAttrMaxSurface2DHeight: return 65536;
+    case cudaDevAttrMaxTexture2DLinearHeight: return 65000;
+    case cudaDevAttrMaxTexture2DLinearPitch: return 2097120;
+    case cudaDevAttrMaxTexture3DWidth:
+    case cudaDevAttrMaxTexture3DHeight:
+    case cudaDevAttrMaxTexture3DDepth:
+    case cudaDevAttrMaxSurface3DWidth:
+    case cudaDevAttrMaxSurface3DHeight:
+    case cudaDevAttrMaxSurface3DDepth: return 16384;
+    case cudaDevAttrMaxTexture1DLayeredWidth:
+    case cudaDevAttrMaxTexture2DLayeredWidth:
+    case cudaDevAttrMaxTexture2DLayeredHeight:
+    case cudaDevAttrMaxTextureCubemapWidth:
+    case cudaDevAttrMaxTextureCubemapLayeredWidth:
+    case cudaDevAttrMaxTexture2DGatherWidth:
+    case cudaDevAttrMaxTexture2DGatherHeight:
+    case cudaDevAttrMaxSurface1DWidth:
+    case cudaDevAttrMaxSurface1DLayeredWidth:
+    case cudaDevAttrMaxSurface2DLayeredWidth:
+    case cudaDevAttrMaxSurface2DLayeredHeight:
+    case cudaDevAttrMaxSurfaceCubemapWidth:
+    case cudaDevAttrMaxSurfaceCubemapLayeredWidth: return 32768;
+    case cudaDevAttrMaxTexture1DLayeredLayers:
+    case cudaDevAttrMaxTexture2DLayeredLayers:
+    case cudaDevAttrMaxSurface1DLayeredLayers:
+    case cudaDevAttrMaxSurface2DLayeredLayers: return 2048;
+    case cudaDevAttrMaxTextureCubemapLayeredLayers:
+    case cudaDevAttrMaxSurfaceCubemapLayeredLayers: return 2046;
     case cudaDevAttrClusterLaunch: return chip->blocks_per_cluster > 0;
     case cudaDevAttrMaxPersistingL2CacheSize:
         return 32 << 20; /* hints about it are taken, and change nothing */
@@ -207,6 +241,17 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *found, int device)
         .textureAlignment = 512,
         .texturePitchAlignment = 32,
         .surfaceAlignment = 512,
+        .maxTexture1D = attribute(cudaDevAttrMaxTexture1DWidth),
+        .maxTexture2D = {131072, 65536},
+        .maxTexture2DLinear = {131072, 65000, 2097120},
+        .maxTexture3D = {16384, 16384, 16384},
+        .maxTextureCubemap = 32768,
+        .maxTexture1DLayered = {32768, 2048},
+        .maxTexture2DLayered = {32768, 32768, 2048},
+        .maxTextureCubemapLayered = {32768, 2046},
+        .maxSurface1D = 32768,
+        .maxSurface2D = {131072, 65536},
+        .maxSurface3D = {16384, 16384, 16384},
         .multiProcessorCount = chip->multiprocessors,
         .canMapHostMemory = 1,
         .concurrentKernels = 1,
@@ -337,10 +382,4 @@ cudaError_t cudaProfilerStart(void)
 cudaError_t cudaProfilerStop(void)
 {
     FINISH(cudaSuccess);
-}
-
-struct cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w,
-                                                   enum cudaChannelFormatKind kind)
-{
-    return (struct cudaChannelFormatDesc){x, y, z, w, kind};
 }

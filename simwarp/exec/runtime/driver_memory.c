@@ -1,4 +1,5 @@
 /* Memory by the driver's functions: allocations, copies, fills, facts about pointers. */
+#include "arrays.h"
 #include "driver.h"
 
 #define POINTER(address) ((void *)(address))
@@ -119,50 +120,45 @@ COPY_ASYNC(cuMemcpyHtoDAsync, CUdeviceptr, const void *, cudaMemcpyHostToDevice)
 COPY_ASYNC(cuMemcpyDtoHAsync, void *, CUdeviceptr, cudaMemcpyDeviceToHost)
 COPY_ASYNC(cuMemcpyDtoDAsync, CUdeviceptr, CUdeviceptr, cudaMemcpyDeviceToDevice)
 
-/* Where a copy of rows begins on one side; NULL for an array, which this driver lacks. */
-static char *side(CUmemorytype type, const void *host, CUdeviceptr device, size_t x, size_t row, size_t pitch)
+static size_t or_else(size_t given, size_t usual)
 {
-    if (type == CU_MEMORYTYPE_ARRAY)
-        return NULL;
-    return (char *)(type == CU_MEMORYTYPE_HOST ? host : POINTER(device)) + row * pitch + x;
+    return given != 0 ? given : usual;
 }
 
-static size_t pitch_or(size_t pitch, size_t width)
+static struct side memory_side(CUmemorytype type, const void *host, CUdeviceptr device, size_t x, size_t row,
+                               size_t pitch, size_t height)
 {
-    return pitch != 0 ? pitch : width;
+    char *data = (char *)(type == CU_MEMORYTYPE_HOST ? host : POINTER(device));
+    return (struct side){data + row * pitch + x, pitch, pitch * height};
+}
+
+/* One side, "src" or "dst", of a copy of a box. */
+#define SIDE(name, one, box)                                                                                 \
+    ((one)->name##MemoryType == CU_MEMORYTYPE_ARRAY                                                          \
+         ? array_side((cudaArray_t)(one)->name##Array, (one)->name##XInBytes, (one)->name##Y, (one)->name##Z, \
+                      box)                                                                                   \
+         : memory_side((one)->name##MemoryType, (one)->name##Host, (one)->name##Device,                      \
+                       (one)->name##XInBytes,                                                                \
+                       (one)->name##Z * or_else((one)->name##Height, (one)->Height) + (one)->name##Y,        \
+                       or_else((one)->name##Pitch, (one)->WidthInBytes),                                     \
+                       or_else((one)->name##Height, (one)->Height)))
+
+static cudaError_t copy_box(const CUDA_MEMCPY3D *one, CUstream stream)
+{
+    struct cudaExtent box = {one->WidthInBytes, one->Height, one->Depth};
+    return copy_sides(SIDE(dst, one, box), SIDE(src, one, box), box, cudaMemcpyDefault, stream);
 }
 
 static cudaError_t copy_plane(const CUDA_MEMCPY2D *one, CUstream stream)
 {
-    size_t to_pitch = pitch_or(one->dstPitch, one->WidthInBytes);
-    size_t from_pitch = pitch_or(one->srcPitch, one->WidthInBytes);
-    char *to =
-        side(one->dstMemoryType, one->dstHost, one->dstDevice, one->dstXInBytes, one->dstY, to_pitch);
-    char *from =
-        side(one->srcMemoryType, one->srcHost, one->srcDevice, one->srcXInBytes, one->srcY, from_pitch);
-    if (to == NULL || from == NULL)
-        return (cudaError_t)simwarp_missing("cuMemcpy2D of an array");
-    return copy(to, to_pitch, from, from_pitch, one->WidthInBytes, one->Height, cudaMemcpyDefault, stream);
-}
-
-static cudaError_t copy_box(const CUDA_MEMCPY3D *one, CUstream stream)
-{
-    size_t to_pitch = pitch_or(one->dstPitch, one->WidthInBytes);
-    size_t from_pitch = pitch_or(one->srcPitch, one->WidthInBytes);
-    size_t to_height = pitch_or(one->dstHeight, one->Height);
-    size_t from_height = pitch_or(one->srcHeight, one->Height);
-    cudaError_t error = cudaSuccess;
-    for (size_t z = 0; z < one->Depth && error == cudaSuccess; z++) {
-        char *to = side(one->dstMemoryType, one->dstHost, one->dstDevice, one->dstXInBytes,
-                        (one->dstZ + z) * to_height + one->dstY, to_pitch);
-        char *from = side(one->srcMemoryType, one->srcHost, one->srcDevice, one->srcXInBytes,
-                          (one->srcZ + z) * from_height + one->srcY, from_pitch);
-        if (to == NULL || from == NULL)
-            return (cudaError_t)simwarp_missing("cuMemcpy3D of an array");
-        error = copy(to, to_pitch, from, from_pitch, one->WidthInBytes, one->Height, cudaMemcpyDefault,
-                     stream);
-    }
-    return error;
+    CUDA_MEMCPY3D box = {
+        .srcXInBytes = one->srcXInBytes, .srcY = one->srcY, .srcMemoryType = one->srcMemoryType,
+        .srcHost = one->srcHost, .srcDevice = one->srcDevice, .srcArray = one->srcArray,
+        .srcPitch = one->srcPitch, .dstXInBytes = one->dstXInBytes, .dstY = one->dstY,
+        .dstMemoryType = one->dstMemoryType, .dstHost = one->dstHost, .dstDevice = one->dstDevice,
+        .dstArray = one->dstArray, .dstPitch = one->dstPitch, .WidthInBytes = one->WidthInBytes,
+        .Height = one->Height, .Depth = 1};
+    return copy_box(&box, stream);
 }
 
 CUresult cuMemcpy2D(const CUDA_MEMCPY2D *plane)

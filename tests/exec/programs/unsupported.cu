@@ -3,10 +3,10 @@
 
 int main()
 {
-    cudaArray_t array;
+    cudaMipmappedArray_t array;
     cudaChannelFormatDesc format = cudaCreateChannelDesc<float>();
     CHECK(format.x == 32 && format.f == cudaChannelFormatKindFloat);
-    CHECK(cudaMallocArray(&array, &format, 8, 8) == cudaErrorNotSupported);
+    CHECK(cudaMallocMipmappedArray(&array, &format, make_cudaExtent(8, 8, 0), 2) == cudaErrorNotSupported);
     CHECK(cudaGetLastError() == cudaErrorNotSupported);
     CHECK(cudaDeviceSynchronize() == cudaSuccess);
     puts("unsupported: told");
