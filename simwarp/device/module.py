@@ -110,6 +110,11 @@ class Module:
         return (address & value.mask) >> shift
 
     @property
+    def syntax(self) -> Syntax:
+        """The parsed PTX."""
+        return self._text.syntax
+
+    @property
     def kernels(self) -> list[str]:
         """The names of the module's kernels in the PTX."""
         return list(self._text.syntax.entries)

@@ -17,6 +17,7 @@ from simwarp.chips.chips import chip_of
 from simwarp.device.device import Device
 from simwarp.device.module import Kernel, Module
 from simwarp.device.textures import Handle
+from simwarp.exec.argument_names import ArgumentNames
 from simwarp.exec.chip_facts import pack_facts
 from simwarp.exec.codes import Error, error_of
 from simwarp.exec.device_memory import CallFault, DeviceMemory
@@ -51,6 +52,7 @@ class Function:
     kernel: Kernel
     sizes: list[int]
     dynamic: int
+    names: ArgumentNames
 
     @property
     def registers(self) -> int:
@@ -163,7 +165,7 @@ class Server:
         kernel = module.kernel(name)
         sizes = [size_of(parameter) for parameter in kernel.program.parameters]
         dynamic = max(_WITHOUT_OPT_IN - kernel.program.shared_size, 0)
-        self.functions.append(Function(kernel, sizes, dynamic))
+        self.functions.append(Function(kernel, sizes, dynamic, ArgumentNames(kernel)))
         offsets = [kernel.program.parameter_offsets[one.name] for one in kernel.program.parameters]
         return Reply(values=[len(self.functions)], data=struct.pack(f"={2 * len(sizes)}I", *sizes, *offsets))
 
@@ -222,6 +224,7 @@ class Server:
             arguments.append(bytes(message.data[at : at + size]))
             at += size
         self.memory.mark_written()
+        function.names.give(arguments, self.device.memory)
         refused = False
         try:
             function.kernel(

@@ -163,7 +163,7 @@ def test_a_write_out_of_bounds_is_an_error_that_stays(
     (fault,) = report.findings
     assert isinstance(fault, OutOfBounds)
     assert at(fault) == line("bounds", "x[threadIdx.x] = 1")
-    assert fault.offset == 400
+    assert (fault.offset, fault.element, fault.allocation) == (400, "x[100]", "x")
 
 
 def test_unwritten_memory_is_found_on_the_device_and_in_managed_pages(build: Build) -> None:

@@ -1,0 +1,45 @@
+"""Names of a program's allocations: those of the parameters by which a kernel got them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from simwarp.device.module import Kernel
+from simwarp.elements import Shape
+from simwarp.memory import Memory
+from simwarp.ptx.mangled_names import parameter_types
+from simwarp.run.arguments import ELEMENTS
+from simwarp.run.parameters import parameter_names
+
+_POINTER = 8
+
+
+class ArgumentNames:
+    """What the source calls a kernel's parameters, and the elements that its pointers point to."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        syntax = kernel.module.syntax.entries[kernel.name]
+        types = parameter_types(kernel.name)
+        self._names = parameter_names(syntax, kernel.module.sources)
+        self._sizes = [_element(types[i]) if i < len(types) else 0 for i in range(len(self._names))]
+
+    def give(self, arguments: Sequence[bytes], memory: Memory) -> None:
+        """Name the allocations that arguments point to the start of; the first of two names stays."""
+        named: set[int] = set()
+        for name, size, argument in zip(self._names, self._sizes, arguments, strict=False):
+            if not name or len(argument) != _POINTER:
+                continue
+            allocation = memory.find(address := int.from_bytes(argument, "little"))
+            if allocation is None or allocation.base != address or address in named:
+                continue
+            named.add(address)
+            allocation.name = name
+            if size and allocation.size % size == 0:
+                allocation.find_shape = partial(Shape, size, (allocation.size // size,))
+
+
+def _element(pointer: str) -> int:
+    """The bytes of the elements of a C++ pointer; 0 if they are not known."""
+    found = ELEMENTS.get(pointer.removesuffix("*").removesuffix(" const")) if pointer.endswith("*") else None
+    return 0 if found is None else found.itemsize
