@@ -115,6 +115,11 @@ class Module:
         return self._text.syntax
 
     @property
+    def constant_size(self) -> int:
+        """The bytes of the module's variables in constant memory."""
+        return self._text.constant_size
+
+    @property
     def kernels(self) -> list[str]:
         """The names of the module's kernels in the PTX."""
         return list(self._text.syntax.entries)
@@ -339,6 +344,8 @@ class _Text:
     ----------
     variables : dict of str to Variable
         Symbol → variable, in global and constant memory.
+    constant_size : int
+        Bytes of those in constant memory.
     """
 
     def __init__(self, ptx: str) -> None:
@@ -348,9 +355,13 @@ class _Text:
         variables = {symbol_of(v): v for v in syntax.variables}
         variables |= {symbol_of(v, f): v for f in functions for v in f.variables}
         self.variables = {name: v for name, v in variables.items() if v.space in ("global", "const")}
-        size = sum(size_of(v) for v in self.variables.values() if v.space == "const")
+        self.constant_size = sum(size_of(v) for v in self.variables.values() if v.space == "const")
         check_size(
-            0, "the constant memory of this module", size, CONSTANTS, "keep large tables in .global memory"
+            0,
+            "the constant memory of this module",
+            self.constant_size,
+            CONSTANTS,
+            "keep large tables in .global memory",
         )
         self._programs: dict[str, Program] = {}
         if len(syntax.entries) == 1:

@@ -24,7 +24,7 @@ PAGE = 4096
 """Allocations start at multiples of this, so that each can be mapped into the program's process."""
 FD_VARIABLE = "SIMWARP_EXEC_FD"
 """The environment variable with the number of the runtime's end of the socket."""
-MOST_ARGUMENTS, MOST_VALUES = 6, 4
+MOST_ARGUMENTS, MOST_VALUES = 6, 5
 
 Data: TypeAlias = bytes | bytearray
 _REQUEST = struct.Struct(f"=IIQ{MOST_ARGUMENTS}Q")
@@ -45,7 +45,7 @@ class Request(IntEnum):
     LAUNCH = 5
     """data: ``struct launch``, then the arguments' bytes without gaps."""
     ATTRIBUTES = 6
-    """function → registers, shared bytes, local bytes, most threads per block."""
+    """function → registers, bytes shared, local, most threads per block, bytes constant in its module."""
     DYNAMIC_SHARED = 7
     """function, bytes of dynamic shared memory that launches may ask for."""
     OCCUPANCY = 8

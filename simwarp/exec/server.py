@@ -188,9 +188,9 @@ class Server:
     def _attributes(self, message: Message) -> Reply:
         function = self._called(message)
         program, most = function.kernel.program, chip_of(self.device.compute_capability).threads_per_block
-        return Reply(
-            values=[function.registers, program.shared_size, program.local_size, program.max_threads or most]
-        )
+        constant = function.kernel.module.constant_size
+        sizes = [program.shared_size, program.local_size, program.max_threads or most, constant]
+        return Reply(values=[function.registers, *sizes])
 
     def _dynamic_shared(self, message: Message) -> None:
         function, wanted = self._called(message), message.arguments[1]

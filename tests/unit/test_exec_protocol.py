@@ -62,7 +62,7 @@ def test_a_reply_comes_back_whole(ends: Ends) -> None:
     assert found is not None
     assert (found.error, list(found.values), found.data, found.text) == (
         700,
-        [1, 2, 0, 0],
+        [1, 2, 0, 0, 0],
         b"data",
         "printed é",
     )

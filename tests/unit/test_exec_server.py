@@ -232,9 +232,10 @@ def test_a_launch_that_the_chip_refuses_is_explained(program: Program) -> None:
 
 def test_facts_of_a_kernel_and_its_occupancy_are_those_of_the_chip(program: Program) -> None:
     kernel = program.kernel()
-    registers, shared, local, threads = program.ask(Request.ATTRIBUTES, kernel).values
+    registers, *sizes = program.ask(Request.ATTRIBUTES, kernel).values
     assert 0 < registers < 16
-    assert (shared, local, threads) == (0, 0, 1024)
+    shared, local, threads, constant = 0, 0, 1024, 4
+    assert sizes == [shared, local, threads, constant]
     for block, dynamic, blocks in ((1024, 0, 2), (64, 0, 32), (64, 100 << 10, 2), (2048, 0, 0)):
         assert program.ask(Request.OCCUPANCY, kernel, block, dynamic, 1).values[0] == blocks
 

@@ -166,6 +166,7 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *found, const void *
                                          .sharedSizeBytes = call.values[1],
                                          .localSizeBytes = call.values[2],
                                          .maxThreadsPerBlock = (int)call.values[3],
+                                         .constSizeBytes = call.values[4],
                                          .maxDynamicSharedSizeBytes = (48 << 10) - (int)call.values[1],
                                          .ptxVersion = version,
                                          .binaryVersion = version};
