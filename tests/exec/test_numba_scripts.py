@@ -48,6 +48,12 @@ def test_a_script_that_is_not_there_is_refused(tmp_path: Path) -> None:
     assert "none.py cannot be read" in done.stderr
 
 
+@pytest.mark.parametrize("name", ["contexts"])
+def test_a_script_that_checks_itself_ends_right(name: str) -> None:
+    report = execute(SCRIPTS / f"{name}.py", quiet=True)
+    assert (report.exit_code, report.findings, report.missing) == (0, [], {})
+
+
 def test_a_process_that_a_script_starts_has_no_device() -> None:
     report = execute(SCRIPTS / "child.py", quiet=True)
     assert (report.exit_code, report.missing, report.failed) == (0, {}, {})

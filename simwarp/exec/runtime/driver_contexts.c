@@ -11,12 +11,9 @@ enum { DEEPEST = 64 };
 static _Thread_local CUcontext stack[DEEPEST];
 static _Thread_local int depth;
 
-/* The runtime's calls make the primary context that of their thread. */
 CUcontext current_context(void)
 {
-    if (depth > 0 && stack[depth - 1] != NULL)
-        return stack[depth - 1];
-    return runtime_is_used() ? &primary : NULL;
+    return depth > 0 ? stack[depth - 1] : NULL;
 }
 
 static cudaError_t push(CUcontext context)
@@ -25,6 +22,15 @@ static cudaError_t push(CUcontext context)
         return cudaErrorMemoryAllocation;
     stack[depth++] = context;
     return cudaSuccess;
+}
+
+/* The runtime's calls make the primary context that of a thread that has none; it is popped as others are. */
+void have_context(void)
+{
+    if (current_context() == NULL) {
+        depth -= depth > 0;
+        push(&primary);
+    }
 }
 
 static cudaError_t check(CUdevice device)

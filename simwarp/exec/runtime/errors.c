@@ -59,6 +59,7 @@ cudaError_t finish(cudaError_t error, const char *function)
     if (in_driver())
         return error;
     used = true;
+    have_context();
     error = settle(error, function, cudaGetErrorName(error));
     if (error != cudaSuccess)
         last = error;

@@ -55,8 +55,9 @@ static inline struct rows block_of(const void *data, size_t size)
 cudaError_t finish(cudaError_t error, const char *function);
 /* Reports an error by its name; the one that stays, if there is one. */
 cudaError_t settle(cudaError_t error, const char *function, const char *name);
-bool runtime_is_used(void); /* by this thread, which then has the primary context */
+bool runtime_is_used(void); /* by this thread */
 bool in_driver(void);       /* driver.c: whether a function of the driver runs */
+void have_context(void);    /* driver_contexts.c: the primary one, if this thread has no other */
 cudaError_t device_error(void); /* the one that stays, or success */
 void forget_errors(void);
 /* The answer of what this runtime lacks: the report names it. */
