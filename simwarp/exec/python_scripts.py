@@ -43,7 +43,14 @@ def numba_home(folder: Path) -> dict[str, str]:
         if re.fullmatch(r"libnvrtc\.so\.\d+", part.name):
             (home / "lib64" / "libnvrtc.so").symlink_to(part)
     (home / "lib64" / "libcudadevrt.a").touch()  # the server has what it runs of that library
-    return {"CUDA_HOME": str(home)}
+    return {"CUDA_HOME": str(home), **_headers()}
+
+
+def _headers() -> dict[str, str]:
+    """The folder of CUDA's headers, for NVRTC; Numba does not search ``CUDA_HOME`` for it."""
+    if "NUMBA_CUDA_INCLUDE_PATH" in os.environ or not cuda_folders():
+        return {}
+    return {"NUMBA_CUDA_INCLUDE_PATH": str(cuda_folders()[0])}
 
 
 def _roots() -> Iterator[Path]:

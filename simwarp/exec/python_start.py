@@ -9,9 +9,16 @@ import ctypes
 import os
 import runpy
 import sys
+from pathlib import Path
 from typing import Any
 
 LIBRARIES = ("libcuda.so.1", "libcudart.so.13", "libnvJitLink.so.13")
+
+
+def compiler_parts() -> list[str]:
+    """What NVRTC opens by its name alone, which is not sought where Numba finds NVRTC."""
+    folder = Path(os.environ.get("CUDA_HOME", ""), "lib64")
+    return [str(part) for part in folder.glob("libnvrtc-builtins.so.*")]
 
 
 def keep_lines() -> None:
@@ -39,7 +46,7 @@ def keep_lines() -> None:
 if __name__ == "__main__":
     del sys.argv[0]
     sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))  # noqa: PTH100, PTH120 - as Python has it
-    for name in LIBRARIES:  # packages then find these loaded, and do not look for their own
+    for name in (*LIBRARIES, *compiler_parts()):  # then loaded: packages do not look for their own
         ctypes.CDLL(name, ctypes.RTLD_LOCAL)
     keep_lines()
     runpy.run_path(sys.argv[0], run_name="__main__")
