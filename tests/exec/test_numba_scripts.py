@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from simwarp.exec import execute
+from simwarp.exec.build import DRIVER, runtime_folder
 from simwarp.exec.python_scripts import NO_NVVM, numba_home
 from simwarp.faults import Race
 
@@ -61,6 +62,13 @@ def test_numba_finds_the_headers_of_cuda_unless_the_user_names_them(
     assert Path(numba_home(tmp_path / "a")["NUMBA_CUDA_INCLUDE_PATH"], "cuda_fp16.h").is_file()
     monkeypatch.setenv("NUMBA_CUDA_INCLUDE_PATH", "/mine")
     assert "NUMBA_CUDA_INCLUDE_PATH" not in numba_home(tmp_path / "b")
+
+
+def test_the_driver_by_itself_says_what_to_run() -> None:
+    call = f"import ctypes; print(ctypes.CDLL({str(runtime_folder() / DRIVER)!r}).cuInit(0))"
+    done = subprocess.run([sys.executable, "-c", call], capture_output=True, text=True, check=False)
+    assert done.stdout == "100\n"  # CUDA_ERROR_NO_DEVICE
+    assert "run: simwarp exec PROGRAM" in done.stderr
 
 
 def test_a_process_that_a_script_starts_has_no_device() -> None:

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -148,9 +149,20 @@ static cudaError_t exchange(struct call *call)
     return reply.error;
 }
 
+/* A program that was started by itself is told how to run it; one that such a program started is not. */
+static void say_how_to_run(void)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    if (getenv(FD_VARIABLE) == NULL && !atomic_flag_test_and_set(&said))
+        fprintf(stderr, "no device: simwarp's libcuda and libcudart need simwarp exec around the program\n"
+                        "run: simwarp exec PROGRAM, or for a Python script: python -m simwarp.numba SCRIPT\n");
+}
+
 /* Makes a request. If the reply's data does not fit call->received, it is in a new block, to be freed. */
 cudaError_t ask(struct call *call)
 {
+    if (channel < 0)
+        say_how_to_run();
     if (channel < 0 || getpid() != owner)
         return cudaErrorInitializationError; /* as in CUDA: a forked process has no device */
     pthread_mutex_lock(&lock);
