@@ -17,6 +17,7 @@ _LOC = re.compile(r"(\.loc\s+|inlined_at\s+)(\d+)")
 _FUNCTION_NAME = re.compile(r",\s*function_name\s+[^,\n]+(?=,)")
 _SEMICOLON = re.compile(r"\s*;")
 _FUNCTION = re.compile(r"\.(?:func|entry)\b\s*(?:\([^)]*\))?\s*([\w$]+)")
+_ENTRY = re.compile(r"\.entry\b[^{;]*(?=\{)")
 _VARIABLE = re.compile(r"([\w$]+)\s*(?:\[[^\]]*\]\s*)*(?:=|;|$)")
 
 
@@ -50,6 +51,20 @@ def link_texts(texts: Sequence[str]) -> str:
         seen.add(name)
         kept.append(one)
     return header + "".join(files) + "\n".join(kept) + "\n"
+
+
+def limit_registers(text: str, most: int) -> str:
+    """Give kernels without a bound of their own that of the linker's option.
+
+    Examples
+    --------
+    >>> limit_registers(".entry f(.param .u32 n) { ret; }", 40)
+    '.entry f(.param .u32 n) .maxnreg 40 { ret; }'
+    >>> limit_registers(".entry f() .maxntid 64 { ret; }", 40)
+    '.entry f() .maxntid 64 { ret; }'
+    """
+    bounds = (".maxnreg", ".maxntid", ".minnctapersm")
+    return _ENTRY.sub(lambda e: e[0] if any(b in e[0] for b in bounds) else f"{e[0]}.maxnreg {most} ", text)
 
 
 def _renumbered(text: str, first: int) -> str:

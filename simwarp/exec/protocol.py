@@ -87,7 +87,7 @@ class Request(IntEnum):
     FORGET = 26
     """the handle of a texture or surface."""
     LINK = 40
-    """data: fatbins or texts, each with its size in 8 bytes in front → the text of all and a zero."""
+    """most registers or 0, data: fatbins or texts, each behind its size in 8 bytes → one text and a zero."""
 
 
 class Kind(IntEnum):

@@ -23,7 +23,7 @@ from simwarp.exec.codes import Error, error_of
 from simwarp.exec.device_memory import CallFault, DeviceMemory
 from simwarp.exec.fatbin import image_text
 from simwarp.exec.grid_library import is_device_runtime, with_grid_library
-from simwarp.exec.link import link_texts
+from simwarp.exec.link import limit_registers, link_texts
 from simwarp.exec.protocol import Kind, Message, Reply, Request
 from simwarp.exec.report import Report
 from simwarp.exec.texture_objects import read_surface, read_texture
@@ -56,8 +56,10 @@ class Function:
 
     @property
     def registers(self) -> int:
-        """The registers of a thread: a low estimate, see `simwarp.observe.registers`."""
-        return registers_of(self.kernel.program)
+        """The registers of a thread: a low estimate, see `simwarp.observe.registers`, within its bound."""
+        program = self.kernel.program
+        estimate = registers_of(program)
+        return min(estimate, program.max_registers or estimate)
 
 
 class RequestError(Exception):
@@ -153,6 +155,8 @@ class Server:
                 if not is_device_runtime(image):
                     texts.append(image_text(image, self.device.compute_capability))
             linked = with_grid_library(link_texts(texts))
+            if most := message.arguments[0]:
+                linked = limit_registers(linked, most)
         except FormatError as error:
             self.report.note(str(error))
             raise RequestError(Error.InvalidKernelImage) from None

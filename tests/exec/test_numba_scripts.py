@@ -49,7 +49,7 @@ def test_a_script_that_is_not_there_is_refused(tmp_path: Path) -> None:
     assert "none.py cannot be read" in done.stderr
 
 
-@pytest.mark.parametrize("name", ["contexts", "numba_linked"])
+@pytest.mark.parametrize("name", ["contexts", "numba_linked", "numba_registers"])
 def test_a_script_that_checks_itself_ends_right(name: str) -> None:
     report = execute(SCRIPTS / f"{name}.py", quiet=True)
     assert (report.exit_code, report.findings) == (0, [])

@@ -312,6 +312,15 @@ def test_linked_texts_have_the_barrier_of_the_grid(program: Program) -> None:
     assert program.ask(Request.LINK, data=struct.pack("=Q", 8) + b"\x7fELF\2\1\1\0").error == 200
 
 
+def test_the_linker_bounds_the_registers_of_kernels_that_do_not(program: Program) -> None:
+    image = PTX.encode() + b"\0"
+    for most, expected in ((0, program.ask(Request.ATTRIBUTES, program.kernel()).values[0]), (3, 3)):
+        linked = program.ask(Request.LINK, most, data=struct.pack("=Q", len(image)) + image)
+        module = program.ask(Request.LOAD, data=bytes(linked.data)).values[0]
+        kernel = program.ask(Request.FUNCTION, module, data=b"scale").values[0]
+        assert program.ask(Request.ATTRIBUTES, kernel).values[0] == expected
+
+
 def test_a_tiled_map_is_that_of_the_device_and_a_wrong_one_is_explained(program: Program) -> None:
     device = program.server.device
     array = device.allocate((16, 64), np.float32)

@@ -26,6 +26,7 @@ CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device);
 struct CUlinkState_st {
     char *images;
     size_t size;
+    uint64_t registers; /* the most of a kernel that says nothing itself; 0 for no bound */
     char *linked;
 };
 cudaError_t add_image(CUlinkState state, const void *data, size_t size);

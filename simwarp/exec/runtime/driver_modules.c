@@ -212,11 +212,20 @@ CUresult cuKernelGetParamInfo(CUkernel kernel, size_t index, size_t *offset, siz
 
 /* ---- the linker ---- */
 
+static cudaError_t create_link(unsigned count, const CUjit_option *options, void **values, CUlinkState *state)
+{
+    *state = calloc(1, sizeof **state);
+    if (*state == NULL)
+        return cudaErrorMemoryAllocation;
+    for (unsigned i = 0; i < count; i++) /* the others are of a compiler that there is not */
+        if (options[i] == CU_JIT_MAX_REGISTERS)
+            (*state)->registers = (uint32_t)(uintptr_t)values[i];
+    return cudaSuccess;
+}
+
 CUresult cuLinkCreate(unsigned count, CUjit_option *options, void **values, CUlinkState *state)
 {
-    (void)count, (void)options, (void)values;
-    *state = calloc(1, sizeof **state);
-    IN_CONTEXT(*state != NULL ? cudaSuccess : cudaErrorMemoryAllocation);
+    IN_CONTEXT(create_link(count, options, values, state));
 }
 
 cudaError_t add_image(CUlinkState state, const void *data, size_t size)
@@ -262,7 +271,9 @@ CUresult cuLinkAddFile(CUlinkState state, CUjitInputType type, const char *path,
 /* What is linked is PTX again, with a zero at its end; the modules' functions take it in. */
 cudaError_t link_images(CUlinkState state, void **image, size_t *size)
 {
-    struct call call = {.request = ASK_LINK, .sent = block_of(state->images, state->size)};
+    struct call call = {.request = ASK_LINK,
+                        .arguments = {state->registers},
+                        .sent = block_of(state->images, state->size)};
     cudaError_t error = ask(&call);
     free(state->linked);
     state->linked = call.received.data;

@@ -19,10 +19,13 @@ enum result nvJitLinkVersion(unsigned *major, unsigned *minor)
 
 enum result nvJitLinkCreate(struct jit_link **link, uint32_t count, const char **options)
 {
-    (void)count, (void)options; /* of a compiler that there is not */
+    static const char registers[] = "-maxrregcount=";
     *link = calloc(1, sizeof **link);
     if (*link == NULL || ((*link)->state = calloc(1, sizeof *(*link)->state)) == NULL)
         return INTERNAL;
+    for (uint32_t i = 0; i < count; i++) /* the others are of a compiler that there is not */
+        if (strncmp(options[i], registers, sizeof registers - 1) == 0)
+            (*link)->state->registers = strtoul(options[i] + sizeof registers - 1, NULL, 10);
     return SUCCESS;
 }
 
