@@ -43,14 +43,18 @@ def numba_home(folder: Path) -> dict[str, str]:
         if re.fullmatch(r"libnvrtc\.so\.\d+", part.name):
             (home / "lib64" / "libnvrtc.so").symlink_to(part)
     (home / "lib64" / "libcudadevrt.a").touch()  # the server has what it runs of that library
-    return {"CUDA_HOME": str(home), **_headers()}
+    return {"CUDA_HOME": str(home), **_settings()}
 
 
-def _headers() -> dict[str, str]:
-    """The folder of CUDA's headers, for NVRTC; Numba does not search ``CUDA_HOME`` for it."""
-    if "NUMBA_CUDA_INCLUDE_PATH" in os.environ or not cuda_folders():
-        return {}
-    return {"NUMBA_CUDA_INCLUDE_PATH": str(cuda_folders()[0])}
+def _settings() -> dict[str, str]:
+    """Numba's settings, unless the user has them.
+
+    Numba does not seek headers in ``CUDA_HOME``; its architecture for no device, 5.0, is unknown to NVVM 13.
+    """
+    settings = {"NUMBA_CUDA_DEFAULT_PTX_CC": "7.5"}
+    if cuda_folders():
+        settings["NUMBA_CUDA_INCLUDE_PATH"] = str(cuda_folders()[0])
+    return {name: os.environ.get(name, value) for name, value in settings.items()}
 
 
 def _roots() -> Iterator[Path]:

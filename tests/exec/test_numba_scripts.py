@@ -56,12 +56,15 @@ def test_a_script_that_checks_itself_ends_right(name: str) -> None:
     assert {*report.missing} <= {"cuGetExportTable"}  # NVRTC asks for it, and does without
 
 
-def test_numba_finds_the_headers_of_cuda_unless_the_user_names_them(
+def test_numba_has_settings_that_fit_unless_the_user_has_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert Path(numba_home(tmp_path / "a")["NUMBA_CUDA_INCLUDE_PATH"], "cuda_fp16.h").is_file()
-    monkeypatch.setenv("NUMBA_CUDA_INCLUDE_PATH", "/mine")
-    assert "NUMBA_CUDA_INCLUDE_PATH" not in numba_home(tmp_path / "b")
+    home = numba_home(tmp_path / "a")
+    assert Path(home["NUMBA_CUDA_INCLUDE_PATH"], "cuda_fp16.h").is_file()
+    assert home["NUMBA_CUDA_DEFAULT_PTX_CC"] == "7.5"
+    for name in ("NUMBA_CUDA_INCLUDE_PATH", "NUMBA_CUDA_DEFAULT_PTX_CC"):
+        monkeypatch.setenv(name, "mine")
+        assert numba_home(tmp_path / name)[name] == "mine"
 
 
 def test_the_driver_by_itself_says_what_to_run() -> None:

@@ -1,4 +1,4 @@
-"""A kernel that calls CUDA C++, which Numba compiles by NVRTC, and has constants."""
+"""A kernel that calls CUDA C++, which Numba compiles by NVRTC, and has constants; PTX for no device."""
 
 import tempfile
 from pathlib import Path
@@ -27,6 +27,8 @@ def main():
             i = cuda.grid(1)
             x[i] = twice(cuda.const.array_like(TABLE)[i])
 
+    ptx, _ = cuda.compile_ptx(lambda a: a + 1, (int32,), device=True)
+    assert ".target sm_75" in ptx
     x = np.zeros(10, np.int32)
     kernel[1, 10](x)
     assert (x == 2 * TABLE).all()
