@@ -19,7 +19,7 @@ from simwarp.engine.undefined import check_given
 from simwarp.faults import AssertionFailed, DoubleFree, KernelFault, MemoryFault, UninitialisedRead
 from simwarp.lanes import WARP_SIZE
 from simwarp.program.program import HOST_FUNCTIONS, Step
-from simwarp.ptx.spaces import WINDOW, WINDOWS
+from simwarp.ptx.spaces import NAMES, WINDOW, WINDOWS
 
 if TYPE_CHECKING:
     from simwarp.engine.chunk import Chunk
@@ -75,9 +75,12 @@ def _byte_reader(chunk: Chunk, lane: tuple[int, ...]) -> Callable[[int, int], by
 
 def _memory_at(chunk: Chunk, lane: tuple[int, ...], address: int) -> tuple[Memory, int]:
     """The memory that a lane's generic address lies in, and the address in that memory."""
-    if address >> 40 != WINDOWS["local"] // WINDOW:
-        return chunk.launch.memory, address
-    return chunk.local, address - WINDOWS["local"] + int(chunk.local_start[lane])
+    space = NAMES.get(address // WINDOW)
+    if space == "local":
+        return chunk.local, address - WINDOWS["local"] + int(chunk.local_start[lane])
+    if space == "const":
+        return chunk.launch.constants, address - WINDOWS["const"]
+    return chunk.launch.memory, address
 
 
 def _argument_reader(

@@ -56,6 +56,12 @@ def test_a_script_that_checks_itself_ends_right(name: str) -> None:
     assert {*report.missing} <= {"cuGetExportTable"}  # NVRTC asks for it, and does without
 
 
+def test_a_kernel_of_numba_prints(capfd: pytest.CaptureFixture[str]) -> None:
+    report = execute(SCRIPTS / "numba_print.py", quiet=True)
+    assert capfd.readouterr().out == "value 0 0.500000\nvalue 1 1.500000\n"
+    assert (report.exit_code, report.findings) == (0, [])
+
+
 def test_numba_has_settings_that_fit_unless_the_user_has_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

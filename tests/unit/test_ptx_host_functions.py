@@ -30,9 +30,9 @@ EXTERN = """
 """
 
 
-def string(name, value):
+def string(name, value, space="global"):
     data = [*value.encode(), 0]
-    return f".global .align 1 .b8 {name}[{len(data)}] = {{{', '.join(map(str, data))}}};\n"
+    return f".{space} .align 1 .b8 {name}[{len(data)}] = {{{', '.join(map(str, data))}}};\n"
 
 
 PRINT = """{ .param .b64 a; .param .b64 b; .param .b32 c;
@@ -231,6 +231,13 @@ st.local.u8 [w], h; st.local.u8 [w+1], 33; st.local.u8 [w+2], 0; cvta.local.u64 
         + "ret;"
     )
     assert printed(body, string("format", "%s "), block=5) == "a! b! c! d! e! "
+
+
+def test_printf_reads_formats_and_strings_in_constant_memory():  # where Numba keeps them
+    body = "mov.u64 %rd1, word; cvta.const.u64 %rd1, %rd1; st.local.u64 [b], %rd1;\n"
+    body += FORMAT.replace("global", "const") + PRINT + "ret;"
+    before = string("format", "<%s>", "const") + string("word", "constant", "const")
+    assert printed(body, before, block=2) == "<constant><constant>"
 
 
 def test_lanes_may_pass_different_printf_formats():
