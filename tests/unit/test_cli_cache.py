@@ -111,7 +111,8 @@ def test_info_counts_and_clear_removes_entries(capsys, cache):
     size = usage()[1]
     assert main(["cache", "info", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
-    assert facts == {"folder": str(cache), "entries": 4, "bytes": size, "limit": 256 * 2**20}
+    of_exec = {"runtimes": 0, "runtime_bytes": 0}
+    assert facts == {"folder": str(cache), "entries": 4, "bytes": size, "limit": 256 * 2**20, **of_exec}
     assert main(["cache", "info"]) == 0
     printed = capsys.readouterr().out
     assert printed.splitlines()[0].split() == ["folder", str(cache)]
@@ -140,3 +141,16 @@ def test_a_missing_cache_is_empty(capsys):
     assert main(["cache", "info", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["entries"] == 0
     assert main(["cache", "clear"]) == 0
+
+
+def test_runtimes_of_exec_are_counted_and_cleared(capsys):
+    folder = cache_folder("exec") / "abc"
+    folder.mkdir(parents=True)
+    (folder / "libcudart.so.13").write_bytes(b"x" * 1000)
+    (folder / "libcuda.so.1").symlink_to("libcudart.so.13")
+    assert main(["cache", "info", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["runtimes"], facts["runtime_bytes"]) == (1, 1000)
+    assert main(["cache", "clear", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["removed"] == 1
+    assert not folder.exists()
