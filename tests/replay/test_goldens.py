@@ -42,9 +42,10 @@ def part(request, golden):
     return replace(golden, outputs={k: golden.outputs[k] for k in sorted(golden.outputs)[some]})
 
 
-@pytest.mark.gate_cases("b*-wgmma-others", "bmm-mma-others", "bconv2d-others", "bnn-others")
+@pytest.mark.gate_cases("*-others")
 @pytest.mark.slow_cases("bnn-first")
 def test_the_simulator_reproduces_hardware_outputs(case, part):
+    """In CI the reference gives the others, below, and `make verify` compares it with the simulator."""
     assert replay(part, case, lambda item: case.answers["gpu"](item, simwarp.Device())) == []
 
 

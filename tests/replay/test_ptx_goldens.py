@@ -42,6 +42,12 @@ def test_the_simulator_reproduces_hardware_outputs_of_a_form_of_each_row(name, p
 @pytest.mark.slow
 @pytest.mark.gate_cases("memory", "control")
 @pytest.mark.parametrize("name", FAMILIES)
+def test_the_simulator_reproduces_hardware_outputs_of_every_fourth_form(name):
+    compare_with_goldens(name, of_family(name)[3::4])
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize("name", FAMILIES)
 def test_the_simulator_reproduces_hardware_outputs(name):
     compare_with_goldens(name, of_family(name))
 

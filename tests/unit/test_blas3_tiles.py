@@ -51,10 +51,12 @@ def test_tasks_in_order_equal_the_definition(routine: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.gate_cases("1000-*")
 @pytest.mark.parametrize("routine", ROUTINES)
-def test_many_tasks_in_order_equal_the_definition(routine: str) -> None:
+@pytest.mark.parametrize("count", [300, 1000])
+def test_many_tasks_in_order_equal_the_definition(routine: str, count: int) -> None:
     draw = random.Random(f"many tiles of {routine}")
-    for _ in range(1000):
+    for _ in range(count):
         check(draw_call(draw, routine), draw.randint(1, 7), draw.choice([None, 1, 3]))
 
 

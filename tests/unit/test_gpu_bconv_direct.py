@@ -81,7 +81,14 @@ def test_pixels_that_share_16_bytes_equal_the_reference(name, c, filters, output
     assert not differs(x, w, output, 2, **options)
 
 
-@pytest.mark.parametrize("k", [*range(6), *(pytest.param(k, marks=pytest.mark.slow) for k in range(6, 40))])
+@pytest.mark.parametrize(
+    "k",
+    [
+        *range(6),
+        *(pytest.param(k, marks=pytest.mark.slow) for k in range(6, 12)),
+        *(pytest.param(k, marks=pytest.mark.gate) for k in range(12, 40)),
+    ],
+)
 def test_random_geometries_of_pixels_that_share_16_bytes_equal_the_reference(k):
     draw = Draw(0, "paired pixels", k)
     size, window = (draw.integer(1, 9), 2 * draw.integer(1, 8)), (draw.integer(1, 5), draw.integer(1, 5))

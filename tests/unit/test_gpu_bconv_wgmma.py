@@ -68,6 +68,7 @@ def test_every_tile_equals_the_reference(which, filters):
 
 
 @pytest.mark.pairwise
+@pytest.mark.gate_cases("*-500-random", "*-1100-random")
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("c", [100, 200, 500, 1100])
 @pytest.mark.parametrize("output", ["int", "int16", "bits", "pooled"])

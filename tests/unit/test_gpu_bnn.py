@@ -170,6 +170,7 @@ DEEP = (
 
 
 @pytest.mark.slow
+@pytest.mark.singly
 @pytest.mark.parametrize("count", [1, 8, 13])
 @pytest.mark.parametrize("cc", [(7, 5), (8, 0), (9, 0), (10, 0)])
 def test_a_network_gives_what_the_definition_gives(cc, count):
