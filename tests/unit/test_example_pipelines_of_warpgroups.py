@@ -49,6 +49,7 @@ def assert_right(module, shape, schedule="lowest pc", **options):
     assert_same_bits(c.astype(dtype), module.gemm(device, a, b, **options))
 
 
+@pytest.mark.pairwise
 @every_schedule
 @pytest.mark.parametrize("shape", RAGGED)
 @pytest.mark.parametrize("module", [b1, f16], ids=["b1", "f16"])
@@ -56,12 +57,14 @@ def test_products_equal_numpy(module, shape, schedule):
     assert_right(module, shape, schedule)
 
 
+@pytest.mark.singly
 @every_schedule
 @pytest.mark.parametrize(("stages", "blocks"), [(2, 1), (3, 3), (5, 2)])
 def test_products_of_bits_take_any_number_of_stages_and_blocks(stages, blocks, schedule):
     assert_right(b1, (140, 260, 1100), schedule, stages=stages, blocks=blocks)
 
 
+@pytest.mark.singly
 @every_schedule
 @pytest.mark.parametrize(("stages", "blocks"), [(2, 1), (3, 2)])
 def test_products_of_halves_take_any_number_of_stages_and_blocks(stages, blocks, schedule):

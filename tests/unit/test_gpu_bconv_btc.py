@@ -55,6 +55,7 @@ def rule(filters, dot_length):
 
 
 @pytest.mark.slow_cases("btc1-cc0-interior")
+@pytest.mark.singly  # the sums under bits are those of all pairs, below
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 @pytest.mark.parametrize(("scheme", "cc"), EVERYWHERE)
 def test_dot_products_equal_the_reference(geometry, scheme, cc):

@@ -925,6 +925,7 @@ def test_words_of_the_other_size_are_refused(device, scheme):
         explains(caught, f"{name} is packed in words of {word} bits", scheme, f"word={96 - word}")
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("scheme", ["bmm32", "bmm64"])
 @pytest.mark.parametrize("first", ["msb", "lsb"])
 @pytest.mark.parametrize("k", [1, 31, 33, 63, 65])

@@ -105,6 +105,7 @@ CHAINS = {
 
 
 @pytest.mark.pairwise
+@pytest.mark.gate_cases("*-31-*", "*-64-*")
 @pytest.mark.parametrize("name", CHAINS)
 @pytest.mark.parametrize("channels", CHANNELS)
 @pytest.mark.parametrize("bits", [16, 32])

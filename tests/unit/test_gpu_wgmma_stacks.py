@@ -52,6 +52,7 @@ def check(device, counts, sizes, output):
 
 
 @pytest.mark.pairwise
+@pytest.mark.gate_cases("*-counts1", "*-counts5")  # like (7, 7) and (None, 2)
 @pytest.mark.parametrize("counts", [(1, 1), (2, 2), (7, 7), (None, 2), (7, None), (None, 1)])
 @pytest.mark.parametrize("output", TILES)
 @pytest.mark.parametrize("sizes", [(66, 40, 133), (5, 37, 1100), (64, 128, 128)])

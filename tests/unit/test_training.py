@@ -131,6 +131,7 @@ def test_statistics_of_the_batch_do_not_depend_on_pieces(rows: int, parameters: 
 RESULTS = ("kept", "passed", "again")
 
 
+@pytest.mark.singly
 @pytest.mark.parametrize("parameters", ["device", "host"])
 @pytest.mark.parametrize("results", [*product(RESULTS, RESULTS), ("again", "again", "again")])
 def test_computing_again_across_segments_does_not_change_a_bit(results: Any, parameters: str) -> None:

@@ -145,6 +145,7 @@ def assert_no_place_changes_a_bit(
 RESULTS = ("kept", "passed", "again")
 
 
+@pytest.mark.singly
 @pytest.mark.parametrize("parameters", ["device", "host"])
 @pytest.mark.parametrize("results", [*product(RESULTS, RESULTS), ("again", "again", "again")])
 def test_computing_again_across_segments_does_not_change_a_bit(results: Any, parameters: str) -> None:
