@@ -121,7 +121,7 @@ def test_a_drawn_plan_gives_the_bits_of_the_training_in_one_piece(data: st.DataO
     check_plan(data)
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @settings(max_examples=120)
 @given(st.data())
 def test_many_drawn_plans_give_the_bits_of_the_training_in_one_piece(data: st.DataObject) -> None:

@@ -7,6 +7,7 @@ import simwarp
 from reference import SchemeError
 from simwarp import faults
 from simwarp.checks import KINDS, STRICT, Checks
+from simwarp.engine import schedule
 from support import small_kernels as small
 
 run, fault_of, line_of, STORE = small.run, small.fault_of, small.line_of, small.STORE
@@ -115,11 +116,16 @@ THREADS = {kind: len(case[-1]) for kind, case in CASES.items()}
 every_kind = pytest.mark.parametrize("kind", CASES)
 
 
+@pytest.fixture(autouse=True)
+def short_turns(monkeypatch):
+    """Loops yield 64 times as often, so that a livelock is found as much sooner."""
+    monkeypatch.setattr(schedule, "_TURN", 1024)
+
+
 def device(**options):
     return simwarp.Device(**options)
 
 
-@pytest.mark.slow_cases("runaway")
 @every_kind
 def test_a_fault_is_raised_by_default(kind):
     fault_class, before, body, at, lanes, _ = CASES[kind]
@@ -135,7 +141,6 @@ def test_a_fault_is_raised_by_default(kind):
         assert fault.count == lanes
 
 
-@pytest.mark.slow_cases("runaway")
 @every_kind
 def test_a_reported_fault_lets_the_launch_continue(kind):
     fault_class, before, body, _, lanes, left = CASES[kind]
@@ -153,7 +158,6 @@ def test_a_reported_fault_lets_the_launch_continue(kind):
     assert there.faults == []
 
 
-@pytest.mark.slow_cases("runaway")
 @every_kind
 def test_a_check_that_is_off_finds_nothing(kind):
     _, before, body, _, _, left = CASES[kind]
@@ -162,7 +166,6 @@ def test_a_check_that_is_off_finds_nothing(kind):
     assert there.faults == []
 
 
-@pytest.mark.slow_cases("runaway")
 @every_kind
 def test_other_checks_stay_on(kind):
     fault_class, before, body, *_ = CASES[kind]
@@ -262,20 +265,17 @@ def test_reports_of_workers_are_merged():
     assert fault.count == 24
 
 
-@pytest.mark.slow
 def test_a_launch_that_ends_early_leaves_the_device_usable():
     there = device(checks={"runaway": "report"})
     assert run(CASES["runaway"][2] + STORE, device=there) == [small.NOTHING] * 32
     assert run("mov.u32 %r2, 1;" + STORE, device=there) == [1] * 32
 
 
-@pytest.mark.slow
 def test_a_counting_loop_is_not_reported_as_endless():
-    body = "mov.u32 %r2, 0; AGAIN: add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 200000; @%p1 bra AGAIN;"
-    assert run(body + STORE, device=device()) == [200000] * 32
+    body = "mov.u32 %r2, 0; AGAIN: add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 20000; @%p1 bra AGAIN;"
+    assert run(body + STORE, device=device()) == [20000] * 32
 
 
-@pytest.mark.slow
 def test_a_long_wait_is_not_reported_as_a_livelock():
     """Lane 0 sets the flag after a long loop, while the others poll it without any change of state."""
     body = """
@@ -283,10 +283,10 @@ def test_a_long_wait_is_not_reported_as_a_livelock():
         POLL: ld.volatile.global.u32 %r3, [%in]; setp.eq.u32 %p1, %r3, 0; @%p1 bra POLL;
         mov.u32 %r2, 8; bra END;
         COUNT: mov.u32 %r2, 0;
-        MORE: add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 300000; @%p1 bra MORE;
+        MORE: add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 30000; @%p1 bra MORE;
         st.volatile.global.u32 [%in], 1;
         END:"""
-    assert run(body + STORE, device=device()) == [300000] + [8] * 31
+    assert run(body + STORE, device=device()) == [30000] + [8] * 31
 
 
 @pytest.mark.parametrize(
@@ -433,7 +433,6 @@ def test_faults_in_shared_memory_name_the_block():
     assert [note.label for note in fault.notes] == ["what came of it is used here by"]
 
 
-@pytest.mark.slow
 def test_a_launch_that_ends_early_counts_what_it_executed():
     there = device(checks={"runaway": "report"})
     run(CASES["runaway"][2] + STORE, device=there)

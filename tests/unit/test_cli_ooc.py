@@ -224,7 +224,28 @@ def test_more_channels_hide_the_copies_and_exceed_the_memory():
     assert [paper.CHANNELS[index] for index in (-2, -1)] == [2048, 2560]
 
 
+def check_figure_12(rows, batches):
+    beyond = [row for row in rows if row["rate"] == paper.VGG_RATE and row["in_core"] is None]
+    assert [row["batch"] for row in beyond] == batches
+    assert all(0.09 < row["overhead"] < 0.13 for row in beyond)
+
+
 @pytest.mark.slow
+def test_a_network_beyond_the_memory_costs_a_tenth_more():
+    check_figure_12([paper.FIGURES["figure12"][index]() for index in (0, 4)], [256])
+
+
+def check_figure_13(rows):
+    busy = {row["layer"]: row["busy"] for row in rows}
+    assert busy["conv1_2 (64 × 64)"]["in"] > 2 * busy["conv1_2 (64 × 64)"]["routine"]
+    assert busy["conv5_3 (512 × 512)"]["routine"] > 2 * busy["conv5_3 (512 × 512)"]["in"]
+
+
+def test_copies_bound_the_first_layers_and_sums_the_last():
+    check_figure_13([paper.FIGURES["figure13"][index]() for index in (1, -1)])
+
+
+@pytest.mark.gate
 def test_all_figures_are_remade(capsys):
     assert ooc("bench", "--json", "-") == 0
     found = json.loads(capsys.readouterr().out)
@@ -235,12 +256,8 @@ def test_all_figures_are_remade(capsys):
     }
     check_table_4(rows["table 4"])
     assert [row["channels"] for row in rows["figure 9"] if row["in_core"] is None] == [2048, 2560]
-    beyond = [row for row in rows["figure 12"] if row["rate"] == paper.VGG_RATE and row["in_core"] is None]
-    assert [row["batch"] for row in beyond] == [256, 512, 1024]
-    assert all(0.09 < row["overhead"] < 0.13 for row in beyond)
-    busy = {row["layer"]: row["busy"] for row in rows["figure 13"]}
-    assert busy["conv1_2 (64 × 64)"]["in"] > 2 * busy["conv1_2 (64 × 64)"]["routine"]
-    assert busy["conv5_3 (512 × 512)"]["routine"] > 2 * busy["conv5_3 (512 × 512)"]["in"]
+    check_figure_12(rows["figure 12"], [256, 512, 1024])
+    check_figure_13(rows["figure 13"])
 
 
 def test_unknown_figures_are_refused_before_any_run(capsys):
