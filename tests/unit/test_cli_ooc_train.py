@@ -130,7 +130,7 @@ def test_digits_need_scikit_learn(capsys: Any, monkeypatch: pytest.MonkeyPatch) 
     assert "pip install" in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.gate  # two epochs, above, recognise eight of ten
 def test_digits_are_recognised_after_a_few_epochs(capsys: Any) -> None:
     pytest.importorskip("sklearn")
     assert report(capsys, "--epochs", "5", "--json")["accuracy"] > 0.93

@@ -91,6 +91,7 @@ def test_any_number_of_stages(stages, schedule):
 
 
 @pytest.mark.slow
+@pytest.mark.gate_cases("*-lowest pc")
 @pytest.mark.singly
 @every_schedule
 @pytest.mark.parametrize("stride", [1, 2])

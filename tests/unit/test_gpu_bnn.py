@@ -446,7 +446,7 @@ SIX = {
 
 
 @pytest.mark.slow
-@pytest.mark.gate_cases("vgg16", "resnet18, *")
+@pytest.mark.gate_cases("vgg16", "resnet14", "resnet18, *")
 @pytest.mark.parametrize("name", SIX)
 def test_the_papers_networks_give_what_the_definition_gives(name):
     check(SIX[name](), 2)
@@ -484,17 +484,18 @@ def test_a_network_gives_in_one_launch_what_the_definition_gives(cc, count, mult
 
 
 @pytest.mark.slow
-@pytest.mark.gate_cases("vgg16", "resnet18, *")
+@pytest.mark.gate_cases("alexnet", "vgg16", "resnet14", "resnet18, *")
 @pytest.mark.parametrize("name", SIX)
 def test_the_papers_networks_give_in_one_launch_what_the_definition_gives(name):
     check(SIX[name](), 2, Device(multiprocessors=4), way="whole")
 
 
 @pytest.mark.slow
-@pytest.mark.gate_cases("stack")
+@pytest.mark.gate_cases("stack-*", "*-deep")
+@pytest.mark.parametrize("layers", [SMALL["residual of pools"], DEEP], ids=["small", "deep"])
 @pytest.mark.parametrize("schedule", ["stack", "random"])
-def test_the_order_of_blocks_changes_nothing(schedule):
-    check(network(*DEEP), 2, Device(multiprocessors=2, schedule=schedule), way="whole")
+def test_the_order_of_blocks_changes_nothing(schedule, layers):
+    check(network(*layers), 2, Device(multiprocessors=2, schedule=schedule), way="whole")
 
 
 def test_one_table_of_steps_serves_bytes_and_another_floats():
