@@ -146,6 +146,7 @@ def flip(answer):
     return answer
 
 
+@pytest.mark.singly
 @pytest.mark.parametrize("at", [0, 1, 4])
 @pytest.mark.parametrize(
     "change",

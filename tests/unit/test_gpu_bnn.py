@@ -468,6 +468,9 @@ def test_images_on_another_device_are_refused():
 @pytest.mark.slow_cases(
     "conv of pixels with a stride", "signs of*", "wide integers by dense", "bit planes of*", "and"
 )
+@pytest.mark.gate_cases(  # networks of make verify have them, too
+    "dense of pixels", "conv of reals", "clip", "flattened bits", "max", "or", "residual", "doubled"
+)
 def test_a_layer_gives_in_one_launch_what_the_definition_gives(name):
     prepared = check(network(*SMALL[name]), 3, Device(multiprocessors=2), way="whole")
     (place,) = prepared._pieces._places.values()
