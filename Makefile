@@ -5,7 +5,7 @@
 #   make test-slow  those marked slow
 #   make test-all   all of them
 #   make test-minimum   the tests, with the least version of each dependency
-#   make gate       what a release needs: all tests, types, pages, and a recording of every PTX form
+#   make gate       what a release needs: all tests, types, pages, a recording of every PTX form, more inputs
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -21,8 +21,9 @@ READY_DEV := $(VENV)/.ready-dev
 # Images of containers often set it; every process and every worker would compile our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
+# So many inputs have every scheme, transpose, output, layout, class of geometry and routine.
 verify: $(READY)
-	$(BIN)/simwarp verify --inputs 120 --budget 900 --jobs $(JOBS)
+	$(BIN)/simwarp verify --inputs 60 --inputs bmm=120 --inputs blas3=308 --budget 900 --jobs $(JOBS)
 	$(BIN)/python examples/digits.py
 	$(BIN)/python examples/networks/recognise.py
 
@@ -46,6 +47,7 @@ test-minimum:
 
 gate: lint types docs test-all
 	$(BIN)/simwarp coverage --strict
+	$(BIN)/simwarp verify --inputs 120 --inputs blas3=308 --budget 1800 --jobs $(JOBS)
 
 lint: $(READY_DEV)
 	$(BIN)/ruff format --check .

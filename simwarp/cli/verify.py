@@ -39,7 +39,10 @@ def verify_command(
         ),
     ] = None,
     budget: Annotated[float, typer.Option(min=0.1, help="Seconds for all cases together.")] = 120.0,
-    inputs: Annotated[int | None, typer.Option(min=1, help="The most inputs of each case.")] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(metavar="N|CASE=N", help="The most inputs of each case, or of one; may be repeated."),
+    ] = None,
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=0, help="Processes; 0: one on each core.")] = 0,
     device: Annotated[Where, typer.Option(help="Where the production kernels run.")] = Where.sim,
     as_json: Json = False,
@@ -68,7 +71,7 @@ def verify_command(
         "seed": seed,
         "budget": budget,
         "only_input": only_input,
-        "inputs": inputs,
+        "inputs": _by_case(inputs or [], [one.name for one in chosen]),
         "tiers": [CUDA] if device is Where.cuda else None,
         "processes": 1 if CUDA in devices else jobs or cores(),
     }
@@ -82,6 +85,19 @@ def verify_command(
     if outcome.interrupted:
         return STOPPED
     return 0 if outcome.agreed else 1
+
+
+def _by_case(texts: list[str], cases: list[str]) -> dict[str, int]:
+    """The most inputs of each case, of texts ``N`` and ``CASE=N``; one of a case counts before the other."""
+    found: dict[str, int] = {}
+    for text in sorted(texts, key=lambda text: "=" in text):
+        case, _, number = text.rpartition("=")
+        if not number.isdecimal() or int(number) < 1:
+            raise SchemeError(f"--inputs {text}\ngive a number from 1 on, or one of a case: bmm=120")
+        if case and case not in cases:
+            raise SchemeError(f"--inputs {text}: there is no case {case!r}\nchoose among {', '.join(cases)}")
+        found |= dict.fromkeys([case] if case else cases, int(number))
+    return found
 
 
 @contextmanager
@@ -114,6 +130,7 @@ def _verdict(outcome: Outcome) -> None:
     """Print the table, the mismatches, and whether the tiers agreed."""
     from simwarp.verify.runner import LEAST_SHAPES
 
+    few = f"{outcome.few} inputs" if len({*outcome.wanted.values()}) == 1 else "inputs"
     console = Console(soft_wrap=True)
     console.print(_table(outcome))
     for mismatch in outcome.mismatches:
@@ -122,12 +139,12 @@ def _verdict(outcome: Outcome) -> None:
         console.print("stopped before the end")
     elif outcome.short:
         names = ", ".join(outcome.short)
-        tried = f"{LEAST_SHAPES} shapes" if outcome.few is None else f"{outcome.few} inputs"
+        tried = f"{LEAST_SHAPES} shapes" if outcome.few is None else f"the {few} asked for"
         more = "--inputs" if outcome.used_up else "--budget"
         console.print(f"fewer than {tried} tried: {names}; give a larger {more}")
     elif outcome.agreed:
-        few = outcome.few and f" on the {outcome.few} inputs asked for; {LEAST_SHAPES} shapes verify a case"
-        console.print(f"all tiers agree{few or ''}")
+        on_few = outcome.few and f" on the {few} asked for; {LEAST_SHAPES} shapes verify a case"
+        console.print(f"all tiers agree{on_few or ''}")
     else:
         wrong = sum(row.mismatches for row in outcome.rows)
         console.print(Text(f"\nthe tiers differ on {wrong} inputs", style="bold red"))

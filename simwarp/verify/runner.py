@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -51,8 +51,8 @@ class Outcome:
         Whether only one input was requested.
     interrupted : bool
         Whether the run was stopped by Ctrl-C.
-    wanted : int, optional
-        The number of inputs of each case that were requested.
+    wanted : dict of str to int
+        The number of inputs that were requested, by case.
     """
 
     seed: int
@@ -61,26 +61,32 @@ class Outcome:
     seconds: float = 0.0
     single: bool = False
     interrupted: bool = False
-    wanted: int | None = None
+    wanted: dict[str, int] = field(default_factory=dict[str, int])
 
     @property
     def short(self) -> list[str]:
         """The cases that ran too few shapes, or fewer inputs than requested if those are fewer."""
         if self.single:
             return []
-        if self.few is not None:
-            return sorted({row.case for row in self.rows if row.inputs < self.few})
-        return sorted({row.case for row in self.rows if row.shapes < LEAST_SHAPES})
+        return sorted({row.case for row in self.rows if self._tried(row) < self._least(row.case)})
 
     @property
     def few(self) -> int | None:
-        """The number of inputs requested for each case, if it is below `LEAST_SHAPES`; else None."""
-        return self.wanted if self.wanted is not None and self.wanted < LEAST_SHAPES else None
+        """The least number of inputs requested for a case, if it is below `LEAST_SHAPES`; else None."""
+        least = min(map(self._least, self.wanted), default=LEAST_SHAPES)
+        return least if least < LEAST_SHAPES else None
 
     @property
     def used_up(self) -> bool:
         """Whether all requested inputs have been run."""
-        return self.wanted is not None and all(row.inputs >= self.wanted for row in self.rows)
+        return all(row.case in self.wanted and row.inputs >= self.wanted[row.case] for row in self.rows)
+
+    def _least(self, case: str) -> int:
+        """The inputs, or from `LEAST_SHAPES` on the shapes, that a case must try."""
+        return min(self.wanted.get(case, LEAST_SHAPES), LEAST_SHAPES)
+
+    def _tried(self, row: Row) -> int:
+        return row.inputs if self._least(row.case) < LEAST_SHAPES else row.shapes
 
     @property
     def agreed(self) -> bool:
@@ -119,7 +125,7 @@ def verify(
     seed: int = 0,
     budget: float = 120.0,
     only_input: int | None = None,
-    inputs: int | None = None,
+    inputs: int | Mapping[str, int] | None = None,
     tiers: Iterable[str] | None = None,
     processes: int = 1,
     progress: Callable[[Outcome], None] = lambda outcome: None,
@@ -136,8 +142,8 @@ def verify(
         cases that have not yet covered enough shapes and all combinations come first.
     only_input : int, optional
         Run only this input of each case.
-    inputs : int, optional
-        The number of inputs after which a case stops, even if there is time left.
+    inputs : int or mapping of str to int, optional
+        The number of inputs after which a case stops, even if there is time left: of each case, or by case.
     tiers : iterable of str, optional
         Run only these, and the reference.
     processes : int
@@ -153,8 +159,9 @@ def verify(
     >>> [(row.tier, row.inputs, row.mismatches) for row in outcome.rows]
     [('reference', 1, 0), ('listing', 1, 0), ('simulator', 1, 0)]
     """
-    start = time.perf_counter()
-    outcome = Outcome(seed, single=only_input is not None, wanted=inputs)
+    start, cases = time.perf_counter(), list(cases)
+    wanted = {case.name: inputs for case in cases} if isinstance(inputs, int) else dict(inputs or {})
+    outcome = Outcome(seed, single=only_input is not None, wanted=wanted)
     chosen = None if tiers is None else set(tiers) | {"reference"}
     runs = [_Run(case, devices, outcome, chosen) for case in cases]
     for run in runs:
@@ -166,7 +173,7 @@ def verify(
 
     def following() -> _Run | None:
         """The case to run next; None when all are done or the time is over."""
-        waiting = [run for run in runs if inputs is None or run.next < inputs]
+        waiting = [run for run in runs if run.next < wanted.get(run.case.name, run.next + 1)]
         if not waiting or time.perf_counter() - start >= budget:
             return None
         return min(waiting, key=lambda run: (run.covered, run.seconds))

@@ -102,9 +102,14 @@ def test_verify_prints_json(capsys):
 
 
 def test_verify_runs_several_cases(capsys):
-    main(["verify", "--case", "pack-row", "--case", "bmm", "--inputs", "1", "--json"])
+    cases = ["--case", "pack-row", "--case", "bmm"]
+    assert main(["verify", *cases, "--inputs", "bmm=2", "--inputs", "1", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert [row["case"] for row in report["rows"]] == ["pack-row"] * 3 + ["bmm"] * 3
+    assert [(row["case"], row["inputs"]) for row in report["rows"]] == [("pack-row", 1)] * 3 + [
+        ("bmm", 2)
+    ] * 3
+    assert main(["verify", *cases, "--inputs", "1", "--inputs", "bmm=2"]) == 0
+    assert "all tiers agree on the inputs asked for; 100 shapes verify a case" in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -198,7 +203,10 @@ def test_verify_reports_a_wrong_tier_as_json(capsys):
         (["--budget", "soon"], ["--budget"]),
         (["--input", "-1"], ["--input"]),
         (["--input", str(2**80)], ["--input"]),
-        (["--inputs", "0"], ["--inputs"]),
+        (["--inputs", "0"], ["--inputs 0"]),
+        (["--inputs", "many"], ["--inputs many", "bmm=120"]),
+        (["--inputs", "bmm=0"], ["--inputs bmm=0"]),
+        (["--case", "bmm", "--inputs", "pack-row=9"], ["--inputs pack-row=9", "choose among bmm"]),
         (["--seed", "x"], ["--seed"]),
         (["--device", "tpu"], ["--device", "sim"]),
         (["--no-such-option"], ["--no-such-option"]),

@@ -721,6 +721,13 @@ def test_a_requested_number_of_inputs_suffices_for_agreement(clock):
     assert not verify([with_wrong_element(Counted().case)], SIMULATORS, inputs=3).agreed
 
 
+def test_each_case_may_have_its_own_number_of_inputs():
+    cases = [Counted(name).case for name in ("one", "other", "third")]
+    outcome = verify(cases, SIMULATORS, inputs={"one": 3, "other": LEAST_SHAPES + 1, "third": 4})
+    assert {row.case: row.inputs for row in outcome.rows} == {"one": 3, "other": LEAST_SHAPES + 1, "third": 4}
+    assert (outcome.agreed, outcome.few, outcome.used_up) == (True, 3, True)
+
+
 def test_inputs_of_one_shape_count_once():
     case = replace(Counted().case, shape=lambda item: (1,))
     outcome = verify([case], SIMULATORS, inputs=120)
