@@ -91,7 +91,7 @@ def test_the_script_reports_a_wrong_edge(monkeypatch: pytest.MonkeyPatch, edges:
         run(monkeypatch)
 
 
-@pytest.mark.slow
+@pytest.mark.gate  # `make docs` makes the page
 def test_the_page_shows_the_edges_of_the_simulator() -> None:
     hooks = page_module()
     page = hooks.on_page_markdown(f"# Edges\n\n{page_module('page_pictures').EDGES_MARKER}\n")

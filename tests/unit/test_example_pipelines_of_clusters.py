@@ -19,6 +19,7 @@ from simwarp.testing import assert_same_bits
 from support.pipeline_mutants import SCHEDULES, STUCK, TOO_EARLY, mostly_gate, plant
 
 every_schedule = pytest.mark.parametrize("schedule", SCHEDULES)
+gate = partial(pytest.param, marks=pytest.mark.gate)
 example = partial(lab.example, "pipelines")
 multicast, stream_k = map(example, ("gemm_b1_multicast", "gemm_b1_stream_k"))
 
@@ -106,11 +107,11 @@ def assert_found(module, line, replacement, kinds, schedule, shape, monkeypatch,
     ("line", "replacement", "kinds"),
     [
         ("&full[at], stage_bytes);", "&full[at], stage_bytes - line_bytes);", (BarrierFault, *TOO_EARLY)),
-        ("&full[at], stage_bytes);", "&full[at], stage_bytes + line_bytes);", STUCK),
+        gate("&full[at], stage_bytes);", "&full[at], stage_bytes + line_bytes);", STUCK),
         ("wait(full[at], round % 2);", "", TOO_EARLY),
-        ("wait(full[at], round % 2);", "wait(full[at], (round + 1) % 2);", (*TOO_EARLY, *STUCK)),
+        gate("wait(full[at], round % 2);", "wait(full[at], (round + 1) % 2);", (*TOO_EARLY, *STUCK)),
         ("wait(released[at], (round + 1) % 2);", "", (BarrierFault, CopyInFlight)),
-        ("wait(released[at], (round + 1) % 2);", "wait(released[at], round % 2);", STUCK),
+        gate("wait(released[at], (round + 1) % 2);", "wait(released[at], round % 2);", STUCK),
         ("&released[i], CLUSTER * warps)", "&released[i], CLUSTER * warps - 1)", Race),
         ("map_shared_rank(&released[at], lane)", "map_shared_rank(&released[at], rank)", CopyInFlight),
         ("if (lane < CLUSTER)", "if (false)", STUCK),
@@ -134,9 +135,9 @@ FENCED = "        ptx::fence_proxy_async(ptx::space_shared);\n        __syncthre
     ("line", "replacement", "kinds"),
     [
         ("helpers * tile_bytes", "helpers * 4096", (BarrierFault, CopyInFlight)),
-        ("helpers * tile_bytes", "helpers * tile_bytes + 4", STUCK),
+        gate("helpers * tile_bytes", "helpers * tile_bytes + 4", STUCK),
         ("if (split) wait(arrived, 0);", "", CopyInFlight),
-        ("if (split) wait(arrived, 0);", "if (split) wait(arrived, 1);", (CopyInFlight, *STUCK)),
+        gate("if (split) wait(arrived, 0);", "if (split) wait(arrived, 1);", (CopyInFlight, *STUCK)),
         ("helped[i / tile][i % tile] = 0;", ";", UninitialisedRead),
         ("ptx::mbarrier_init(&arrived, 1);", "", BarrierFault),
         ("cluster.sync();  // no block sends", "__syncthreads();  //", BlockLifetime),

@@ -137,6 +137,7 @@ GEOMETRIES = {
     "all at once-*",
     "same is asymmetric-btc*",
 )
+@pytest.mark.gate_cases("*-bconv64", "*-btc2")  # make verify meets every pair of scheme and class of geometry
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_every_geometry_equals_the_reference(device, name, scheme):
@@ -176,7 +177,8 @@ def test_tiles_of_every_height_equal_the_reference(device, monkeypatch, scheme, 
     assert_all_outputs(x, w, scheme, device)
 
 
-@pytest.mark.slow_cases("bconv32-4", "btc1-0", "btc2-0")
+@pytest.mark.slow_cases("btc1-0", "btc2-0")
+@pytest.mark.gate_cases("*-3", "*-4", "*-5")
 @pytest.mark.parametrize("k", range(6))
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_random_geometries_equal_the_reference(device, scheme, k):

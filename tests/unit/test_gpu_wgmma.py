@@ -75,6 +75,7 @@ def expected(a, b, output):
 
 
 @pytest.mark.slow_cases("shape2-*", "shape0-*-64x64")
+@pytest.mark.gate_cases("shape2-*-128x*")  # stacks of every tile have an odd number of columns, too
 @pytest.mark.parametrize("which", EVERY_TILE)
 @pytest.mark.parametrize("shape", [(1, 1, 1), (130, 72, 700), (67, 301, 129)])
 def test_every_tile_and_output_equals_the_reference(which, shape):
