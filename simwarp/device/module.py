@@ -374,9 +374,12 @@ class _Text:
         return self._programs[name]
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def _text(ptx: str) -> _Text:
-    """The parsed text of a module, cached because the same text is often loaded again."""
+    """The parsed text of a module, cached because the same text is often loaded again.
+
+    `simwarp verify` takes more than a hundred texts in turn. One is about 2 MB.
+    """
     return _Text(ptx)
 
 
