@@ -158,7 +158,8 @@ def test_the_bug_is_found_for_any_number_of_concurrent_blocks(name, lanes):
     is_as_expected(name, fault_of(name, chunk_lanes=lanes))
 
 
-@pytest.mark.slow_cases("livelock-random-*")
+@pytest.mark.slow_cases("livelock-random-0")
+@pytest.mark.gate_cases("livelock-random-1")
 @pytest.mark.parametrize(("schedule", "seed"), [("stack", 0), ("random", 0), ("random", 1)])
 @pytest.mark.parametrize("name", NAMES)
 def test_another_schedule_names_the_same_lines_and_clean_twins(name, schedule, seed):
