@@ -40,7 +40,7 @@ def test_maps_are_confirmed_for_exactly_the_chips_that_agreed():
 
 
 def is_gate(opcode):
-    """Whether it is a form of wgmma with one of the 26 other widths."""
+    """Whether CI leaves a form out: one of wgmma, with a width like others."""
     width = re.search(r"m64n(\d+)k", opcode)
     return width is not None and width[1] not in ("8", "24", "72", "80", "160", "256")
 
