@@ -24,7 +24,7 @@ from simwarp.exec.device_memory import DeviceMemory
 from simwarp.exec.elf import read_elf
 from simwarp.exec.fatbin import BUILD_WITH, choose_ptx, read_fatbins
 from simwarp.exec.protocol import FD_VARIABLE, receive, send
-from simwarp.exec.python_scripts import NO_NVVM, numba_home, script_command
+from simwarp.exec.python_scripts import NO_NVVM, numba_home, pycuda_settings, script_command
 from simwarp.exec.report import Report
 from simwarp.exec.server import Server
 
@@ -85,15 +85,17 @@ def execute(
     give a program, or its source (.cu)
     """
     with _terminable(), tempfile.TemporaryDirectory(prefix="simwarp-exec-") as folder:
-        command, more = [str(program), *arguments], dict[str, str]()
+        command, more, of_numba = [str(program), *arguments], dict[str, str](), dict[str, str]()
         if program.suffix == ".py":
-            command, more = script_command(_readable(program), arguments), numba_home(Path(folder))
+            command = script_command(_readable(program), arguments)
+            of_numba = numba_home(Path(folder))
+            more = of_numba | pycuda_settings()
         elif program.suffix == ".cu":
             command[0] = str(_built(program, Path(folder), cc, nvcc))
         else:
             check_program(program, cc)
         report = Report(command, quiet=quiet)
-        if program.suffix == ".py" and not more and b"numba" in program.read_bytes():
+        if program.suffix == ".py" and not of_numba and b"numba" in program.read_bytes():
             report.note(NO_NVVM)
         device = Device(
             cc,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from gpu.compiler.cuda_headers import cuda_folders
 from simwarp.exec.build import runtime_folder
+from simwarp.run.nvcc import has_nvcc, nvcc_command
 
 _START = Path(__file__).parent / "python_start.py"
 NO_NVVM = (
@@ -21,6 +22,15 @@ NO_NVVM = (
 def script_command(script: Path, arguments: Sequence[str]) -> list[str]:
     """The command that runs a script by this Python; Numba then keeps the lines of the source."""
     return [sys.executable, str(_START), str(script), *arguments]
+
+
+def pycuda_settings() -> dict[str, str]:
+    """Let PyCUDA find nvcc, and compile with lines."""
+    flags = os.environ.get("PYCUDA_DEFAULT_NVCC_FLAGS", "")
+    settings = {"PYCUDA_DEFAULT_NVCC_FLAGS": f"{flags} -lineinfo".strip()}
+    if has_nvcc():
+        settings["PATH"] = os.pathsep.join([os.environ.get("PATH", ""), str(Path(nvcc_command()[0]).parent)])
+    return settings
 
 
 def numba_home(folder: Path) -> dict[str, str]:

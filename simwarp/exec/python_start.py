@@ -1,6 +1,7 @@
 """Run a script as Python would; in the script's process, which imports nothing of ours.
 
-Kernels of ``numba.cuda`` keep the lines of their source, unless they are compiled for debugging.
+Kernels of ``numba.cuda`` keep the lines of their source, unless they are compiled for debugging. PyCUDA
+compiles to PTX.
 """
 
 from __future__ import annotations
@@ -43,10 +44,23 @@ def keep_lines() -> None:
     dispatcher.__init__ = with_lines
 
 
+def compile_to_ptx() -> None:
+    """Let PyCUDA's ``SourceModule`` have nvcc make PTX, not machine code."""
+    try:
+        from pycuda import compiler
+    except ImportError:  # the script needs no PyCUDA, or fails by itself
+        return
+    of_module: Any = compiler.compile
+    defaults: tuple[Any, ...] = of_module.__defaults__
+    if defaults[-1] == "cubin":  # the target
+        of_module.__defaults__ = (*defaults[:-1], "ptx")
+
+
 if __name__ == "__main__":
     del sys.argv[0]
     sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))  # noqa: PTH100, PTH120 - as Python has it
     for name in (*LIBRARIES, *compiler_parts()):  # then loaded: packages do not look for their own
         ctypes.CDLL(name, ctypes.RTLD_LOCAL)
     keep_lines()
+    compile_to_ptx()
     runpy.run_path(sys.argv[0], run_name="__main__")

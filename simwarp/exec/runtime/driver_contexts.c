@@ -171,6 +171,19 @@ CUresult cuCtxDestroy(CUcontext context)
     ANYWHERE(destroy(context));
 }
 
+/* The old way to share a context, which PyCUDA ends with. */
+CUresult cuCtxAttach(CUcontext *context, unsigned flags)
+{
+    (void)flags;
+    *context = current_context();
+    IN_CONTEXT(cudaSuccess);
+}
+
+CUresult cuCtxDetach(CUcontext context)
+{
+    ANYWHERE(destroy(context));
+}
+
 CUresult cuCtxPushCurrent(CUcontext context)
 {
     ANYWHERE(push(context));
@@ -265,4 +278,12 @@ CUresult cuProfilerStart(void)
 CUresult cuProfilerStop(void)
 {
     ANYWHERE(cudaSuccess);
+}
+
+/* Declared in no header of CUDA 13's that we have; PyCUDA links it. */
+CUresult cuProfilerInitialize(const char *file, const char *output, int mode);
+CUresult cuProfilerInitialize(const char *file, const char *output, int mode)
+{
+    (void)file, (void)output, (void)mode;
+    IN_CONTEXT(cudaErrorProfilerDisabled);
 }

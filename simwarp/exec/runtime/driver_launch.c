@@ -314,3 +314,11 @@ CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end)
 {
     IN_CONTEXT(cudaEventElapsedTime(milliseconds, start, end));
 }
+
+/* ---- of the launches of CUDA 3: PyCUDA sets the block before it launches with one ---- */
+
+CUresult cuFuncSetBlockShape(CUfunction function, int x, int y, int z)
+{
+    bool valid = function != NULL && x > 0 && y > 0 && z > 0;
+    IN_CONTEXT(valid ? cudaSuccess : cudaErrorInvalidValue);
+}
