@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import runpy
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -45,15 +47,20 @@ def keep_lines() -> None:
 
 
 def compile_to_ptx() -> None:
-    """Let PyCUDA's ``SourceModule`` have nvcc make PTX, not machine code."""
+    """Let PyCUDA have nvcc make PTX instead of machine code, and keep the source, which findings quote."""
     try:
         from pycuda import compiler
     except ImportError:  # the script needs no PyCUDA, or fails by itself
         return
-    of_module: Any = compiler.compile
-    defaults: tuple[Any, ...] = of_module.__defaults__
-    if defaults[-1] == "cubin":  # the target
-        of_module.__defaults__ = (*defaults[:-1], "ptx")
+    plain, folder = compiler.compile_plain, tempfile.TemporaryDirectory(prefix="simwarp-exec-")
+
+    def to_ptx(source: str, options: Any, keep: Any, nvcc: Any, cache: Any, target: str = "cubin") -> bytes:
+        made: bytes = plain(source, options, keep, nvcc, cache, "ptx" if target == "cubin" else target)
+        kept = Path(tempfile.mkdtemp(dir=folder.name), "kernel.cu")
+        kept.write_text(source)
+        return re.sub(rb'(\.file\s+\d+\s+)"[^"]*/kernel\.cu"', rb'\1"%b"' % str(kept).encode(), made)
+
+    compiler.compile_plain = to_ptx
 
 
 if __name__ == "__main__":

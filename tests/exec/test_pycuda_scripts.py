@@ -20,8 +20,8 @@ def test_a_script_is_right_and_its_bad_write_is_found(capfd: pytest.CaptureFixtu
     assert capfd.readouterr().out.startswith("pycuda_kernels: right\n")
     (fault,) = report.findings
     assert isinstance(fault, OutOfBounds)
-    assert (fault.place.kernel, fault.offset, fault.count) == ("fill", 200, 14)
-    assert (fault.place.source_file or "").endswith("kernel.cu")
+    assert (fault.allocation, fault.place.kernel, fault.count) == ("x", "fill", 14)
+    assert (fault.place.source_file, fault.place.source_text) == ("kernel.cu", "    x[threadIdx.x] = 1;")
     assert report.kernels["scale"] == 2
 
 

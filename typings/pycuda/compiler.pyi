@@ -1,4 +1,4 @@
 from collections.abc import Callable
 from typing import Any
 
-compile: Callable[..., Any]
+compile_plain: Callable[..., Any]
