@@ -23,6 +23,9 @@ from simwarp.ptx.syntax import Instruction
 _LISTED = 12
 """The most lines that an error lists."""
 
+_OF_COMPILER = "__nv_nvrtc_builtin_header.h"
+"""The header that NVRTC holds: it is part of no package."""
+
 
 class ReportError(SimwarpError, LookupError):
     """A requested number was not observed; the message names the option or the lines to use."""
@@ -41,8 +44,13 @@ class CountingObserver(Observer):
 
 
 def line_of(instruction: Instruction) -> str:
-    """The key of an instruction's line: "bmm/bmm.cu:42" with line information, else "ptx:17"."""
+    """The key of an instruction's line: "bmm/bmm.cu:42" with line information, else "ptx:17".
+
+    What the compiler's own header inlines, such as a read of a texture, counts for the line that calls it.
+    """
     source = instruction.source
+    while source is not None and source.file == _OF_COMPILER and source.caller is not None:
+        source = source.caller
     return f"ptx:{instruction.line}" if source is None else f"{source.file}:{source.line}"
 
 

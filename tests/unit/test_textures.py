@@ -442,3 +442,12 @@ def test_every_geometry_has_its_shape():
                 == image.form.width * image.form.height * image.form.depth * channels
             )
     assert list(itertools.islice(chip.textures, 1)) == []
+
+
+def test_reads_count_for_the_line_that_calls_them():
+    source = """__global__ void k(cudaTextureObject_t t, float* out) {
+        out[threadIdx.x] = tex1Dfetch<float>(t, threadIdx.x);
+    }"""
+    picture = Texture(np.ones(32, np.float32), linear=True)
+    result = run(source=source, grid=1, block=32, args=[picture, Out("float32", 32)], observe="divergence")
+    assert {line.partition(":")[2] for line in result.report.divergence} <= {"1", "2", "3"}
