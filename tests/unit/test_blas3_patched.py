@@ -234,7 +234,8 @@ def test_an_error_of_the_machine_is_raised_and_later_calls_are_routed_again() ->
     assert (routing.routed.total(), routing.passed.total()) == (2, 0)
 
 
-def test_a_large_problem_without_a_machine_needs_a_gpu() -> None:
+def test_a_large_problem_without_a_machine_needs_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with patched(), pytest.raises(NoGpuError, match="dgemm of 1001 x 1001"):
         np.matmul(np.zeros((1001, 1001)), np.zeros((1001, 1001)))
 

@@ -19,6 +19,10 @@ nn = torch.nn
 st = importlib.import_module("simwarp.torch")
 
 
+EPSILON = 1 / 16
+"""Of batch normalisations; variances are so much smaller that no sum is rounded."""
+
+
 def choose(rng, values, *shape):
     return torch.from_numpy(rng.choice(np.asarray(values, np.float64), shape))
 
@@ -31,8 +35,8 @@ def dyadic(model, seed=0):
         for module in model.modules():
             if isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d)):
                 size = module.num_features
-                module.eps = 0.0
-                module.running_var.copy_(choose(rng, [0.25, 1, 4, 16], size))
+                module.eps = EPSILON
+                module.running_var.copy_(choose(rng, [0.25, 1, 4, 16], size) - EPSILON)
                 module.running_mean.copy_(choose(rng, quarters, size))
                 if module.affine:
                     module.weight.copy_(choose(rng, [-2, -1, -0.5, 0, 0.25, 1, 2], size))
@@ -301,12 +305,12 @@ def test_drawn_models_have_every_kind_of_layer():
 
 def normalisation(gamma, beta, mean, variance=4.0, axes=2):
     """A batch normalisation with these parameters."""
-    layer = (nn.BatchNorm2d if axes == 2 else nn.BatchNorm1d)(len(gamma), eps=0.0)
+    layer = (nn.BatchNorm2d if axes == 2 else nn.BatchNorm1d)(len(gamma), eps=EPSILON)
     with torch.no_grad():
         layer.weight.copy_(torch.tensor(gamma))
         layer.bias.copy_(torch.tensor(beta))
         layer.running_mean.copy_(torch.tensor(mean))
-        layer.running_var.fill_(variance)
+        layer.running_var.fill_(variance - EPSILON)
     return layer
 
 
