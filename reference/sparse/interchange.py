@@ -7,6 +7,7 @@ copied as they are; only `to_pydata` adds values of equal coordinates.
 from __future__ import annotations
 
 import math
+import warnings
 from importlib import import_module
 from typing import Any
 
@@ -199,8 +200,10 @@ def to_torch(tensor: SparseTensor) -> Any:
             "PyTorch counts the elements of a sparse tensor in 64 bits\n"
             "give a shape that fits the indices more tightly"
         )
-    indices = torch.from_numpy(coo.coords.astype(np.int64))
-    return torch.sparse_coo_tensor(indices, torch.from_numpy(coo.values), coo.shape, check_invariants=True)
+    indices, values = torch.from_numpy(coo.coords.astype(np.int64)), torch.from_numpy(coo.values)
+    with warnings.catch_warnings():  # torch 2.11 asks for a choice, also where the call states one
+        warnings.filterwarnings("ignore", "Sparse invariant checks", UserWarning)
+        return torch.sparse_coo_tensor(indices, values, coo.shape, check_invariants=True)
 
 
 def from_torch(tensor: Any, *, nonfinite: bool = False) -> Coo:

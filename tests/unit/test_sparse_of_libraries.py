@@ -14,7 +14,9 @@ from reference.types import Coo
 from reference.types.libraries import read_sparse
 
 CUBE, MATRIX = (4, 3, 5), (6, 7)
-pytestmark = pytest.mark.filterwarnings("ignore:Sparse (CSR|CSC|BSR) tensor support is in beta")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Sparse (CSR|CSC|BSR) tensor support is in beta", "ignore:Sparse invariant checks"
+)
 
 
 class sptensor:  # noqa: N801 - pyttb's name
