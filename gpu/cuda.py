@@ -1,4 +1,4 @@
-"""`CudaDevice`: an NVIDIA GPU, through PyCUDA, in the primary context that torch and CuPy share."""
+"""`CudaDevice`: an NVIDIA GPU, in the primary context that torch and CuPy share."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from gpu import cuda_driver
 from gpu.cuda_capture import CAPTURES, CudaGraph, capture, refuse_in_capture
 from gpu.cuda_copies import CudaEvent, is_pinned, pinned
 from gpu.cuda_graphs import BoundChain, BoundLaunch
@@ -31,12 +32,13 @@ from reference.types.texture import image_of, sampler_of
 
 @cache
 def _driver() -> Any:
-    """Import and initialise PyCUDA's driver module."""
+    """PyCUDA's driver module or its stand-in, initialised."""
     try:
-        import pycuda.driver as driver
+        driver = cuda_driver.load()
     except ImportError as error:
         raise MissingExtraError(
-            f"running on a GPU needs PyCUDA, which is not installed ({error})\npip install 'simwarp[gpu]'"
+            f"running on a GPU needs PyCUDA or cuda-bindings; neither is installed ({error})\n"
+            "pip install 'simwarp[gpu]', or 'simwarp[cuda]' where PyCUDA cannot be built"
         ) from None
     try:
         driver.init()
@@ -118,7 +120,7 @@ class CudaDevice:
     NoGpuError
         If the device or the driver is missing.
     MissingExtraError
-        If PyCUDA is not installed.
+        If neither PyCUDA nor cuda-bindings is installed.
     """
 
     queue = 0
@@ -411,7 +413,7 @@ class CudaArray:
     ----------
     device : CudaDevice
     memory
-        PyCUDA's allocation, or an address in memory of another owner.
+        A pool's allocation, or an address in memory of another owner.
     shape, dtype
     keep
         The owner of that memory, to be kept alive; None for an allocation.
@@ -421,7 +423,7 @@ class CudaArray:
     pointer : int
         The address of the first element.
     memory
-        PyCUDA's or torch's allocation, or an address.
+        A pool's or torch's allocation, or an address.
     queue : int
         The number of the stream behind whose work the memory is used again.
     together : list
@@ -512,13 +514,12 @@ class CudaArray:
 
 
 class _HostNumber(CudaArray):
-    """One int32 in page-locked host memory that kernels read and write through a device address."""
+    """One int32 in page-locked host memory, which kernels read and write at the same address."""
 
     def __init__(self, device: CudaDevice) -> None:
-        driver = _driver()
-        self._host = driver.pagelocked_zeros((1,), np.int32, mem_flags=driver.host_alloc_flags.DEVICEMAP)
-        address = self._host.base.get_device_pointer()
-        super().__init__(device, address, (1,), np.dtype(np.int32), keep=self._host)
+        self._host = pinned((1,), np.int32)
+        self._host[:] = 0
+        super().__init__(device, self._host.ctypes.data, (1,), np.dtype(np.int32), keep=self._host)
 
     def upload(self, host: npt.NDArray[Any], stream: Any = None) -> None:
         """Write the number."""

@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 from gpu.cuda_capture import CAPTURES, queue_of_capture
+from gpu.cuda_driver import load
 from gpu.cuda_launch import Function, configuration, refuse
 from reference.errors import DtypeError
 from reference.types.launch import Dim, Extent, number, three
@@ -39,10 +40,8 @@ class CudaModule:
         image = ptx.encode() + b"\0"
         status, self._module = driver.cuModuleLoadData(image)
         if status != driver.CUresult.CUDA_SUCCESS:
-            import pycuda.driver
-
-            pycuda.driver.module_from_buffer(image)  # raises, with the log of the driver's compiler
-            raise pycuda.driver.LogicError(f"PTX cannot be loaded: {status.name}")
+            load().module_from_buffer(image)  # raises, with the log of the driver's compiler
+            raise load().LogicError(f"PTX cannot be loaded: {status.name}")
         self._kernels: dict[str, CudaKernel] = {}
         self._ptx = ptx
 
@@ -77,9 +76,7 @@ class CudaKernel:
 
         status, self.function = driver.cuModuleGetFunction(module, name.encode())
         if status != driver.CUresult.CUDA_SUCCESS:
-            import pycuda.driver
-
-            raise pycuda.driver.LogicError(f"kernel {name} cannot be found: {status.name}")
+            raise load().LogicError(f"kernel {name} cannot be found: {status.name}")
         self.name, self.types = name, types
         self.launcher = Function(name, self.function)
         self.places = _places(self.function)

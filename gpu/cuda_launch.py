@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, NoReturn
 
+from gpu.cuda_driver import load
 from reference.errors import LaunchError
 from reference.types.launch import Dim, Extent, cluster_of
 
@@ -154,6 +155,4 @@ def refuse(what: str, status: Any) -> NoReturn:
     """Raise the error for a launch that the driver refused."""
     if status.name == "CUDA_ERROR_INVALID_CLUSTER_SIZE":
         raise LaunchError(f"{what}: the GPU cannot run clusters of this size\ngive a smaller cluster")
-    import pycuda.driver
-
-    raise pycuda.driver.LaunchError(f"{what}: launch failed: {status.name}")
+    raise load().LaunchError(f"{what}: launch failed: {status.name}")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 EXTRAS = {
     "cli": ("typer", "rich"),
     "compile": ("cuda-bindings", "nvidia-cuda-nvrtc", "platformdirs"),
+    "cuda": ("cuda-core",),
     "gpu": ("pycuda", "cuda-core"),
     "net": ("safetensors", "pillow"),
     "test": ("pytest", "hypothesis"),

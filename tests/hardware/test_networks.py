@@ -7,6 +7,7 @@ import pytest
 
 import gpu
 import gpu.bnn
+from gpu import cuda_driver
 from reference.bnn import alexnet, mlp, resnet14, resnet18, run, run_ensemble, vgg16, vgg_cifar
 
 pytestmark = pytest.mark.gpu
@@ -126,10 +127,8 @@ def test_an_exception_between_pieces_leaves_the_device_usable(device, small):
 
 def devices_here():
     """All CUDA devices, at least one."""
-    import pycuda.driver
-
     gpu.CudaDevice()
-    return [gpu.CudaDevice(i) for i in range(pycuda.driver.Device.count())]
+    return [gpu.CudaDevice(i) for i in range(cuda_driver.load().Device.count())]
 
 
 def test_all_gpus_share_a_batch_in_threads_of_their_own(device, small):

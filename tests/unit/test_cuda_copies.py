@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gpu import cuda_copies
+from gpu import cuda_copies, cuda_driver
 
 
 @pytest.fixture
@@ -104,8 +104,7 @@ def test_events_are_in_the_stream_that_is_given(driver):
 
 
 def test_a_device_that_failed_is_heard_at_its_events(driver, monkeypatch):
-    pycuda = pytest.importorskip("pycuda.driver")
     event = cuda_copies.CudaEvent()
     driver.cuEventSynchronize = lambda _: (SimpleNamespace(name="CUDA_ERROR_ILLEGAL_ADDRESS"),)
-    with pytest.raises(pycuda.LaunchError, match="ILLEGAL_ADDRESS"):
+    with pytest.raises(cuda_driver.load().LaunchError, match="ILLEGAL_ADDRESS"):
         event.synchronize()
