@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from importlib import import_module
+from threading import current_thread, main_thread
+from types import FrameType
 from typing import Any
 
 import typer
@@ -162,26 +167,50 @@ def run(arguments: list[str]) -> int:
     >>> run(["info", "--no-such-option"])
     2
     """
+    with _interrupts() as interrupts:
+        try:
+            result: Any = app(arguments, prog_name="simwarp", standalone_mode=False)
+        except typer.Exit as stop:
+            if stop.exit_code == STOPPED:
+                sys.stderr.write("stopped\n")
+            return int(stop.exit_code)
+        except (Exception, KeyboardInterrupt) as error:
+            known = isinstance(error, SimwarpError | KernelFault)
+            return _code_of(typer.Abort() if interrupts and not known else error)
+    return result if isinstance(result, int) else 0
+
+
+@contextmanager
+def _interrupts() -> Generator[list[int]]:
+    """Note each Ctrl-C: what it stops may raise another error, such as a class that is being made (3.11)."""
+    noted: list[int] = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        noted.append(number)
+        signal.default_int_handler(number, frame)
+
+    before, is_main = signal.getsignal(signal.SIGINT), current_thread() is main_thread()
+    if before is not signal.default_int_handler or not is_main:
+        yield noted
+        return
+    signal.signal(signal.SIGINT, interrupt)
     try:
-        result: Any = app(arguments, prog_name="simwarp", standalone_mode=False)
-    except typer.Exit as stop:
-        if stop.exit_code == STOPPED:
-            sys.stderr.write("stopped\n")
-        return int(stop.exit_code)
-    except KernelFault as fault:
-        sys.stderr.write(f"{fault}\n")
-        return 1
-    except SimwarpError as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
-    except (KeyboardInterrupt, typer.Abort):
+        yield noted
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _code_of(error: BaseException) -> int:
+    """Print an error of the user's, and return its exit code; others are raised."""
+    if isinstance(error, KeyboardInterrupt | typer.Abort):
         sys.stderr.write("stopped\n")
         return STOPPED
-    except Exception as error:
-        if type(error).__module__.startswith(("click", "typer")):
-            return _usage_error(error)
-        raise
-    return result if isinstance(result, int) else 0
+    if type(error).__module__.startswith(("click", "typer")):
+        return _usage_error(error)
+    if not isinstance(error, SimwarpError | KernelFault):
+        raise error
+    sys.stderr.write(f"{error}\n")
+    return 1 if isinstance(error, KernelFault) else 2
 
 
 def _usage_error(error: Any) -> int:

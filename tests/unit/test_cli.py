@@ -21,7 +21,7 @@ from gpu.bmm.skinny import SKINNY_SCHEMES
 from gpu.bmm.warpgroups import WARPGROUP_SCHEMES
 from reference.errors import NoGpuError
 from reference.version import __version__
-from simwarp.cli import main
+from simwarp.cli import commands, main
 from simwarp.faults import OutOfBounds, Place
 from simwarp.lab.subjects import SUBJECTS, cases
 from simwarp.testing import load
@@ -602,10 +602,26 @@ def test_another_missing_module_is_not_reported_as_a_missing_extra(monkeypatch):
 
 # Stopped at any moment
 
+
+@pytest.mark.parametrize("error", [RuntimeError("__set_name__"), ImportError("PyCapsule_Import")])
+def test_an_interrupt_that_became_another_error_stops_the_command(monkeypatch, capsys, error):
+    def swallow(*_, **__):
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise error from None
+
+    monkeypatch.setattr(commands, "app", swallow)
+    before = signal.getsignal(signal.SIGINT)
+    assert main(["info"]) == 130
+    assert capsys.readouterr().err == "stopped\n"
+    assert signal.getsignal(signal.SIGINT) is before
+
+
 READY = """
 import sys
 import simwarp.cli.commands
-from simwarp.cli import main
+from simwarp.cli import commands, main
 print("ready", flush=True)
 sys.exit(main(sys.argv[1:]))
 """
@@ -654,7 +670,7 @@ def test_a_stopped_product_leaves_no_partial_file(large, tmp_path, number, after
     out = tmp_path / "c.npy"
     process = start("run", "bmm", "a.npy", "b.npy", "-o", str(out), folder=folder)
     code, _, err = stop(process, number, after)
-    assert code in (0, 130, -number)
+    assert code in (0, 130, -number), err
     assert "Traceback" not in err
     if code == 0:
         assert out.exists()
