@@ -218,6 +218,13 @@ CUresult cuCtxGetDevice(CUdevice *device)
     IN_CONTEXT(cudaSuccess);
 }
 
+/* There is one device. Numba 0.61 calls this without a context, as the one above. */
+CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext context)
+{
+    (void)context;
+    return cuCtxGetDevice(device);
+}
+
 CUresult cuCtxGetFlags(unsigned *flags)
 {
     CUcontext context = current_context();
@@ -241,6 +248,12 @@ CUresult cuCtxGetApiVersion(CUcontext context, unsigned *version)
 CUresult cuCtxSynchronize(void)
 {
     IN_CONTEXT(cudaDeviceSynchronize());
+}
+
+CUresult cuCtxSynchronize_v2(CUcontext context)
+{
+    (void)context;
+    return cuCtxSynchronize();
 }
 
 /* The numbers of the limits are those of the runtime. */
