@@ -237,7 +237,6 @@ class CudaDevice:
             library does not share it.
         """
         what = f"a device array ({type(foreign).__name__})"
-        what = f"a device array ({type(foreign).__name__})"
         view, dtype = view_of(foreign)
         if view.device_id != self.ordinal:
             raise DtypeError(
