@@ -39,6 +39,7 @@ def small(**options):
         "mbarriers",
         "tensor-maps",
         "products",
+        "textures",
     ),
 )
 @pytest.mark.gate_cases(
