@@ -21,8 +21,8 @@ from gpu.bmm.output import Output
 from gpu.bmm.skinny import SKINNY_SCHEMES
 from gpu.bmm.warpgroups import BITS, WARPGROUP_SCHEMES, Tile
 from gpu.compile import compile
+from gpu.cuda.tensor_map import encoded
 from gpu.device import LaunchPlan
-from gpu.tensor_map import encoded
 from reference.types import PackedTensor
 from reference.types.tensor_map import TensorMap
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpu.cuda.views import view_of
 from gpu.cuda_machine import DEFAULT_LOCK, default_machine
-from gpu.cuda_views import view_of
 from gpu.device import is_array, is_foreign
 from gpu.host_memory import overlap
 from gpu.machine import Machine, Memory

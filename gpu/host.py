@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu.cuda import default_device
-from gpu.cuda_streams import torch_stream_of
+from gpu.cuda.streams import torch_stream_of
 from gpu.device import Array, Device, is_array, is_foreign
 from reference.errors import CaptureError, DtypeError, FormatError, NotANumberError, SchemeError, ShapeError
 from reference.types import PackedBits, PackedTensor

@@ -14,7 +14,7 @@ from typing import Any
 from gpu.bconv import bconv2d as convolve
 from gpu.bmm.product import bmm as multiply
 from gpu.cuda import CudaDevice, default_device
-from gpu.cuda_streams import TorchMemory
+from gpu.cuda.streams import TorchMemory
 from reference.errors import MissingExtraError
 
 __all__ = ["bconv2d", "bmm"]

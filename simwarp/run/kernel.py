@@ -346,7 +346,7 @@ def _hardware_faults(device: Any) -> Generator[None]:
     try:
         yield
     except Exception as error:
-        if not type(error).__module__.startswith(("pycuda", "_pycuda", "gpu.cuda_driver")):
+        if not type(error).__module__.startswith(("pycuda", "_pycuda", "gpu.cuda.driver")):
             raise
         raise KernelFault(
             f"the kernel failed on {device.name}",

@@ -14,7 +14,7 @@ import sys
 sys.modules["pycuda"] = None
 import numpy as np
 import gpu, reference, simwarp
-from gpu import cuda_driver
+from gpu.cuda import driver as cuda_driver
 
 assert cuda_driver.load() is cuda_driver
 device = gpu.CudaDevice()

@@ -7,7 +7,7 @@ import pytest
 
 import gpu
 import gpu.bnn
-from gpu import cuda_driver
+from gpu.cuda import driver as cuda_driver
 from reference.bnn import alexnet, mlp, resnet14, resnet18, run, run_ensemble, vgg16, vgg_cifar
 
 pytestmark = pytest.mark.gpu

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpu.cuda_kernels import CudaKernel
+from gpu.cuda.kernels import CudaKernel
 from reference.types.launch import Dim
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import simwarp
-from gpu.cuda_graphs import BoundChain, BoundLaunch
+from gpu.cuda.graphs import BoundChain, BoundLaunch
 from gpu.device import LaunchChain, LaunchPlan
 from reference.errors import LaunchError
 from simwarp.run import load, run

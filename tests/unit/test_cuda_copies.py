@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gpu import cuda_copies, cuda_driver
+from gpu.cuda import copies as cuda_copies
+from gpu.cuda import driver as cuda_driver
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 import simwarp
 from gpu.compile import compile
-from gpu.cuda_graphs import BoundChain, BoundLaunch
+from gpu.cuda.graphs import BoundChain, BoundLaunch
 from gpu.device import LaunchChain, LaunchPlan
 from simwarp.faults import DependentAccess
 from simwarp.schedules import Schedule, compare_schedules

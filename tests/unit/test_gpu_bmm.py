@@ -975,7 +975,7 @@ def no_gpu(monkeypatch):
         def __init__(self):
             raise NoGpuError("there is no CUDA device 0; 0 found\nchoose another")
 
-    monkeypatch.setattr("gpu.cuda.CudaDevice", Nothing)
+    monkeypatch.setattr("gpu.cuda.device.CudaDevice", Nothing)
     return module
 
 

@@ -10,7 +10,7 @@ import pytest
 import gpu.bnn
 import gpu.bnn.several
 import reference.bnn
-from gpu import cuda as gpu_cuda
+from gpu.cuda import CudaDevice, contexts
 from reference import DtypeError, NotANumberError, SchemeError, ShapeError, pack
 from reference.bnn import Dense, Network, Pixels, Signs
 from simwarp import Device
@@ -163,9 +163,9 @@ class Context:
 
 
 def test_a_cuda_device_is_current_in_its_blocks_only(monkeypatch):
-    monkeypatch.setattr(gpu_cuda, "_context", Context)
+    monkeypatch.setattr(contexts, "primary", Context)
     monkeypatch.setattr(Context, "stack", [0])
-    first, second = (gpu_cuda.CudaDevice.__new__(gpu_cuda.CudaDevice) for _ in range(2))
+    first, second = (CudaDevice.__new__(CudaDevice) for _ in range(2))
     first.ordinal, second.ordinal = 0, 1
     with second.current():
         assert Context.stack == [0, 1]

@@ -20,8 +20,8 @@ from gpu.bconv.schemes import EVERY_SCHEME as CONVOLUTIONS
 from gpu.bmm import pack_fsb
 from gpu.bmm.schemes import RING_SCHEMES, SCHEMES, TENSOR_CORE_SCHEMES
 from gpu.bmm.warpgroups import WARPGROUP_SCHEMES
-from gpu.cuda_graphs import BoundChain, BoundLaunch
-from gpu.cuda_kernels import Packing, parameter_types
+from gpu.cuda.graphs import BoundChain, BoundLaunch
+from gpu.cuda.kernels import Packing, parameter_types
 from gpu.device import MOST_PLANS, LaunchPlan, planned
 from gpu.mttkrp.formats import FORMATS
 from reference.errors import DtypeError, FormatError, NotANumberError, SchemeError, ShapeError
@@ -592,7 +592,7 @@ def test_a_launch_encodes_the_tensor_map_of_each_array_once(monkeypatch):
         asked.append((tensor.address, capability))
         return tensor.address.to_bytes(32, "little")
 
-    monkeypatch.setattr("gpu.cuda_graphs.encoded", encoded)
+    monkeypatch.setattr("gpu.cuda.graphs.encoded", encoded)
     kernel = SimpleNamespace(**vars(KERNEL), function="f")
     described = TensorMap("uint8", 0, (64, 5), (64,), (64, 4), (1, 1))
     plan = LaunchPlan("", "f", (1, 1, 1), (1, 1, 1), (None, described, -5, 0.5, 7))

@@ -12,10 +12,10 @@ import pytest
 import gpu
 import reference
 import simwarp
-from gpu import cuda as gpu_cuda
-from gpu import cuda_capture, host
+from gpu import host
 from gpu.bconv.prepared import Addends
-from gpu.cuda_graphs import BoundChain, BoundLaunch
+from gpu.cuda import CudaDevice, capture, contexts
+from gpu.cuda.graphs import BoundChain, BoundLaunch
 from gpu.device import LaunchChain, LaunchPlan, is_foreign
 from reference.errors import CaptureError, DtypeError, LaunchError, ShapeError
 from simwarp.device import streams
@@ -225,12 +225,12 @@ def cuda(cuda_kernel, monkeypatch):
         "cuThreadExchangeStreamCaptureMode": lambda mode: (modes.append(mode), (ok, "before"))[1],
     }
     monkeypatch.setattr(
-        gpu_cuda, "_driver", lambda: SimpleNamespace(DeviceMemoryPool=Pool, MemoryError=OSError)
+        contexts, "driver", lambda: SimpleNamespace(DeviceMemoryPool=Pool, MemoryError=OSError)
     )
-    monkeypatch.setattr(gpu_cuda, "_pools", lambda _: pools)
-    monkeypatch.setattr(gpu_cuda, "_current", nullcontext)
+    monkeypatch.setattr(contexts, "pools", lambda _: pools)
+    monkeypatch.setattr(contexts, "current", nullcontext)
     pools = {}
-    device = gpu_cuda.CudaDevice.__new__(gpu_cuda.CudaDevice)
+    device = CudaDevice.__new__(CudaDevice)
     device.ordinal, device.plans, device._held, device._pool = 0, {}, {}, Pool()
     device._device = SimpleNamespace(name=lambda: "a chip")
     plan = LaunchPlan("", "f", (7, 1, 1), (32, 1, 1), ())
@@ -278,7 +278,7 @@ def test_cuda_streams_that_cannot_be_used_are_refused(cuda):
 
 def test_the_default_stream_and_a_capture_of_ours_need_no_stream(cuda, monkeypatch):
     assert all(cuda.device.in_stream(address) is cuda.device for address in (0, 1))
-    monkeypatch.setattr(cuda_capture.CAPTURES, "graph", cuda_capture.CudaGraph())
+    monkeypatch.setattr(capture.CAPTURES, "graph", capture.CudaGraph())
     assert cuda.device.capturing
     assert cuda.device.in_stream(16) is cuda.device
 

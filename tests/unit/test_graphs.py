@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import simwarp
-from gpu import cuda_capture
-from gpu.cuda_graphs import BoundChain, BoundLaunch
+from gpu.cuda import capture as cuda_capture
+from gpu.cuda.graphs import BoundChain, BoundLaunch
 from gpu.device import LaunchChain, LaunchPlan
 from reference.errors import CaptureError, LaunchError
 from reference.types.tensor_map import TensorMap

@@ -50,7 +50,7 @@ def load(device: Any, text: str) -> Any:
     except UnsupportedInstruction as error:
         raise NotExecutedError(str(error).splitlines()[0]) from None
     except Exception as error:
-        if type(error).__module__.startswith(("pycuda", "gpu.cuda_driver")):
+        if type(error).__module__.startswith(("pycuda", "gpu.cuda.driver")):
             raise NotExecutedError(" ".join(str(error).split())) from None
         raise
 

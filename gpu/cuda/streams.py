@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from gpu.cuda_capture import CAPTURES
-from gpu.cuda_launch import checked, refuse
+from gpu.cuda.capture import CAPTURES
+from gpu.cuda.launch import checked, refuse
 from reference.errors import CaptureError, DtypeError, LaunchError
 from reference.types.launch import Extent, uploadable
 

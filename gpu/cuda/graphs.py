@@ -8,11 +8,11 @@ from itertools import islice
 from threading import Lock
 from typing import Any
 
-from gpu.cuda_capture import CAPTURES, GRAPH, CudaGraph
-from gpu.cuda_kernels import Buffer, CudaKernel, Packing
-from gpu.cuda_launch import checked, configuration, let_overlap, refuse, set_cluster_of
+from gpu.cuda.capture import CAPTURES, GRAPH, CudaGraph
+from gpu.cuda.kernels import Buffer, CudaKernel, Packing
+from gpu.cuda.launch import checked, configuration, let_overlap, refuse, set_cluster_of
+from gpu.cuda.tensor_map import encoded
 from gpu.device import LaunchPlan
-from gpu.tensor_map import encoded
 from reference.types.tensor_map import TensorMap
 
 _MOST_MAPS = 64

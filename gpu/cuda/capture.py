@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import Any
 
-from gpu.cuda_launch import checked, refuse
+from gpu.cuda.launch import checked, refuse
 from reference.errors import CaptureError
 
 GRAPH = "a graph of kernels"

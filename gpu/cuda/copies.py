@@ -10,8 +10,8 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from gpu.cuda_launch import checked, refuse
-from gpu.cuda_streams import pointer_of
+from gpu.cuda.launch import checked, refuse
+from gpu.cuda.streams import pointer_of
 from reference.types.launch import Extent, dtype_of, shape_of
 
 _EVENT = "an event"

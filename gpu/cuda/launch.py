@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, NoReturn
 
-from gpu.cuda_driver import load
+from gpu.cuda.driver import load
 from reference.errors import LaunchError
 from reference.types.launch import Dim, Extent, cluster_of
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
 import math
 import re
-from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -14,87 +13,21 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from gpu import cuda_driver
-from gpu.cuda_capture import CAPTURES, CudaGraph, capture, refuse_in_capture
-from gpu.cuda_copies import CudaEvent, is_pinned, pinned
-from gpu.cuda_graphs import BoundChain, BoundLaunch
-from gpu.cuda_kernels import CudaKernel, CudaModule
-from gpu.cuda_streams import in_stream, wait_for
-from gpu.cuda_views import view_of
+from gpu.cuda import contexts
+from gpu.cuda.arrays import CudaArray, HostNumber
+from gpu.cuda.capture import CAPTURES, CudaGraph, capture, refuse_in_capture
+from gpu.cuda.copies import CudaEvent, is_pinned, pinned
+from gpu.cuda.graphs import BoundChain, BoundLaunch
+from gpu.cuda.kernels import CudaKernel, CudaModule
+from gpu.cuda.streams import in_stream, wait_for
+from gpu.cuda.tensor_map import encoded
+from gpu.cuda.textures import CudaHandle, CudaImage, CudaSurface, surface_of, texture_of
+from gpu.cuda.views import view_of
 from gpu.device import Device, LaunchChain, LaunchPlan
-from gpu.tensor_map import encoded
-from gpu.textures import CudaHandle, CudaImage, CudaSurface, surface_of, texture_of
 from reference.errors import DtypeError, MissingExtraError, NoGpuError, ShapeError
 from reference.types.launch import Extent, dtype_of, shape_of, uploadable
 from reference.types.tensor_map import Im2col, tensor_map_of
 from reference.types.texture import image_of, sampler_of
-
-
-@cache
-def _driver() -> Any:
-    """PyCUDA's driver module or its stand-in, initialised."""
-    try:
-        driver = cuda_driver.load()
-    except ImportError as error:
-        raise MissingExtraError(
-            f"running on a GPU needs PyCUDA or cuda-bindings; neither is installed ({error})\n"
-            "pip install 'simwarp[gpu]', or 'simwarp[cuda]' where PyCUDA cannot be built"
-        ) from None
-    try:
-        driver.init()
-    except driver.Error as error:
-        raise NoGpuError(f"CUDA cannot start: {error}\ncheck nvidia-smi, or use simwarp.Device()") from None
-    return driver
-
-
-@cache
-def _context(ordinal: int) -> Any:
-    """The primary context of a device; the first one is current until the process ends."""
-    driver = _driver()
-    if ordinal >= driver.Device.count():
-        raise NoGpuError(
-            f"there is no CUDA device {ordinal}; {driver.Device.count()} found\n"
-            "choose another, or use simwarp.Device()"
-        )
-    context = driver.Device(ordinal).retain_primary_context()
-    if not _FIRST:
-        _FIRST.append(ordinal)
-        context.push()
-        atexit.register(context.pop)
-    return context
-
-
-_FIRST: list[int] = []
-"""The device whose context is current where no other is made so."""
-
-
-@contextmanager
-def _current(ordinal: int) -> Generator[None]:
-    """Make a device's context that of the thread, which must not end with one of PyCUDA's."""
-    context = _context(ordinal)
-    context.push()
-    try:
-        yield
-    finally:
-        context.pop()
-
-
-@cache
-def _pools(ordinal: int) -> dict[int, Any]:
-    """The pools of a device, by the number of the stream whose work they are for."""
-    _context(ordinal)
-    return {}
-
-
-def _pool(ordinal: int, queue: int = 0) -> Any:
-    """A pool of device memory that freed arrays return to; an allocation by the driver takes 60 us."""
-    pools = _pools(ordinal)
-    pool = pools.get(queue)
-    if pool is None:
-        with _current(ordinal):  # which the pool keeps for its allocations
-            pool = pools[queue] = _driver().DeviceMemoryPool()
-        atexit.register(pool.stop_holding)  # before the context goes
-    return pool
 
 
 class CudaDevice:
@@ -126,14 +59,14 @@ class CudaDevice:
     queue = 0
 
     def __init__(self, ordinal: int = 0) -> None:
-        driver = _driver()
-        self._context = _context(ordinal)
+        driver = contexts.driver()
+        self._context = contexts.primary(ordinal)
         self._device = driver.Device(ordinal)
         self.compute_capability: tuple[int, int] = tuple(self._device.compute_capability())
         self.multiprocessors: int = self._device.get_attribute(driver.device_attribute.MULTIPROCESSOR_COUNT)
         self.ordinal = ordinal
         self.plans: dict[Any, Any] = {}
-        self._pool = _pool(ordinal)
+        self._pool = contexts.pool(ordinal)
         self._held: dict[int, Any] = {}
         self._flag: CudaArray | None = None
         self._checks: list[Callable[[], None]] = []
@@ -157,7 +90,7 @@ class CudaDevice:
         """The version of the installed driver, e.g. ``"580.159.04"``, for the provenance of goldens."""
         module = Path("/proc/driver/nvidia/version")
         found = re.search(r"\b\d+\.\d+(\.\d+)?\b", module.read_text()) if module.exists() else None
-        version = _driver().get_driver_version()
+        version = contexts.driver().get_driver_version()
         return found[0] if found else f"CUDA {version // 1000}.{version % 1000 // 10}"
 
     @property
@@ -171,7 +104,7 @@ class CudaDevice:
         The first `CudaDevice` of a process is that of its thread without; any other, and any in another
         thread, needs it for all its work.
         """
-        return _current(self.ordinal)
+        return contexts.current(self.ordinal)
 
     def allocate(
         self,
@@ -191,7 +124,7 @@ class CudaDevice:
         take = self._pool.allocate if memory_of is None else memory_of
         try:
             memory = take(size)
-        except _driver().MemoryError:  # release the pool and what is held for work in streams, and try again
+        except contexts.driver().MemoryError:  # release the pools and what streams hold, and try again
             self._context.synchronize()
             self.trim()
             memory = take(size)
@@ -200,12 +133,12 @@ class CudaDevice:
     def trim(self) -> None:
         """Return the memory of freed arrays to the driver."""
         self._held.clear()
-        for pool in _pools(self.ordinal).values():
+        for pool in contexts.pools(self.ordinal).values():
             pool.free_held()
 
     def pool(self, queue: int) -> Any:
         """The pool of memory for the work of a stream, given by its number."""
-        return _pool(self.ordinal, queue)
+        return contexts.pool(self.ordinal, queue)
 
     def hold(self, memory: Any) -> None:
         """Keep memory alive until the next synchronisation, because work in a stream uses it."""
@@ -215,7 +148,7 @@ class CudaDevice:
         """An array of one int32 that is 0 until a kernel writes it; the host reads it without a copy."""
         refuse_in_capture("a flag for the host")
         if self._flag is None:
-            self._flag = _HostNumber(self)
+            self._flag = HostNumber(self)
         return self._flag
 
     def upload(self, host: Any, name: str = "") -> CudaArray:
@@ -369,7 +302,7 @@ class CudaDevice:
 
     def stream(self, *, independent: bool = False) -> Any:
         """A new stream; an independent one does not wait for the default one, nor that for it."""
-        return _driver().Stream(1 if independent else 0)  # CU_STREAM_NON_BLOCKING
+        return contexts.driver().Stream(1 if independent else 0)  # CU_STREAM_NON_BLOCKING
 
     def in_stream(self, stream: Any) -> Any:
         """The device for work in a stream: its own, torch's, CuPy's, with ``__cuda_stream__``, or an address.
@@ -405,133 +338,9 @@ class CudaDevice:
             self._checks.pop(0)()
 
 
-class CudaArray:
-    """An array in a GPU's memory, in C order, with the CUDA array interface.
-
-    Parameters
-    ----------
-    device : CudaDevice
-    memory
-        A pool's allocation, or an address in memory of another owner.
-    shape, dtype
-    keep
-        The owner of that memory, to be kept alive; None for an allocation.
-
-    Attributes
-    ----------
-    pointer : int
-        The address of the first element.
-    memory
-        A pool's or torch's allocation, or an address.
-    queue : int
-        The number of the stream behind whose work the memory is used again.
-    together : list
-        What lives as long as the array: all arrays of a call that was captured.
-    """
-
-    queue = 0
-    together: Any = None
-
-    def __init__(
-        self, device: CudaDevice, memory: Any, shape: tuple[int, ...], dtype: np.dtype[Any], keep: Any = None
-    ) -> None:
-        self.device, self.shape, self.dtype = device, tuple(shape), dtype
-        self.pointer = int(memory)
-        self.memory, self._keep = memory, keep
-
-    @property
-    def nbytes(self) -> int:
-        """The size of the array in bytes."""
-        return int(math.prod(self.shape)) * self.dtype.itemsize
-
-    def hold(self) -> None:
-        """Keep the array's memory from being reused before the device's next synchronisation."""
-        self.device.hold(self.memory if self._keep is None else self._keep)
-
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        return {
-            "shape": self.shape,
-            "typestr": self.dtype.str,
-            "data": (self.pointer, False),
-            "version": 3,
-            "strides": None,
-        }
-
-    def upload(self, host: Any, stream: Any = None) -> None:
-        """Copy a host array of the same shape and dtype into the array."""
-        refuse_in_capture("an upload")
-        if host.__class__ is not np.ndarray:
-            host = uploadable(host, "the array")
-        if host.shape != self.shape or host.dtype != self.dtype:
-            raise ShapeError(
-                f"upload: {host.dtype} {host.shape} into {self.dtype} {self.shape}\n"
-                "convert or reshape the host array first"
-            )
-        data = np.ascontiguousarray(host)
-        if stream is None:
-            _driver().memcpy_htod(self.pointer, data)
-        else:
-            self.hold()
-            _driver().memcpy_htod_async(self.pointer, data, stream)
-
-    def download(self, stream: Any = None) -> npt.NDArray[Any]:
-        """A copy on the host, made after all work that writes the array."""
-        refuse_in_capture("a download")
-        host = np.empty(self.shape, self.dtype)
-        if stream is None:
-            self.device.synchronize()
-        else:
-            stream.synchronize()
-        _driver().memcpy_dtoh(host, self.pointer)
-        return host
-
-    def copy_to(self, host: npt.NDArray[Any], stream: Any) -> None:
-        """Queue a copy to page-locked host memory in a stream, without the deferred checks."""
-        refuse_in_capture("a download")
-        self.hold()
-        _driver().memcpy_dtoh_async(host, self.pointer, stream)
-
-    def view(self, shape: Extent, dtype: npt.DTypeLike | None = None, offset: int = 0) -> CudaArray:
-        """The same bytes, from byte ``offset`` on, with another shape or dtype."""
-        dtype = self.dtype if dtype is None else np.dtype(dtype)
-        shape = shape if isinstance(shape, tuple) else shape_of("view", shape)
-        other = CudaArray(self.device, self.pointer + offset, shape, dtype, keep=self)
-        if offset < 0 or offset + other.nbytes > self.nbytes:
-            behind = f" from byte {offset} on" if offset else ""
-            raise ShapeError(
-                f"view: {shape} of {other.dtype} needs {other.nbytes} bytes{behind}, "
-                f"the array has {self.nbytes}\ngive a smaller shape or dtype"
-            )
-        other.queue = self.queue
-        return other
-
-    def free(self) -> None:
-        """Return the array's memory to the pool."""
-        if self._keep is None:
-            self.memory.free()
-
-
-class _HostNumber(CudaArray):
-    """One int32 in page-locked host memory, which kernels read and write at the same address."""
-
-    def __init__(self, device: CudaDevice) -> None:
-        self._host = pinned((1,), np.int32)
-        self._host[:] = 0
-        super().__init__(device, self._host.ctypes.data, (1,), np.dtype(np.int32), keep=self._host)
-
-    def upload(self, host: npt.NDArray[Any], stream: Any = None) -> None:
-        """Write the number."""
-        self._host[:] = host
-
-    def download(self, stream: Any = None) -> npt.NDArray[Any]:
-        """Read the number without waiting: the caller has synchronised the device."""
-        return self._host.copy()
-
-
 @cache
 def _load(ordinal: int, ptx: str) -> CudaModule:
-    _context(ordinal)
+    contexts.primary(ordinal)
     return CudaModule(ptx)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpu.cuda_capture import refuse_in_capture
+from gpu.cuda.capture import refuse_in_capture
 from reference.errors import DtypeError, ShapeError
 from reference.types.launch import uploadable
 from reference.types.texture import ADDRESS_MODES, FILTER_MODES, Image, Sampler, linear_of

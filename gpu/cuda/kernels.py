@@ -13,9 +13,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from gpu.cuda_capture import CAPTURES, queue_of_capture
-from gpu.cuda_driver import load
-from gpu.cuda_launch import Function, configuration, refuse
+from gpu.cuda.capture import CAPTURES, queue_of_capture
+from gpu.cuda.driver import load
+from gpu.cuda.launch import Function, configuration, refuse
 from reference.errors import DtypeError
 from reference.types.launch import Dim, Extent, number, three
 
