@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import simwarp
-from gpu import tensor_map as of_gpu
+from gpu.cuda import tensor_map as of_gpu
 from reference.errors import DtypeError, NoGpuError, SchemeError, ShapeError
 from reference.types import Im2col, TensorMap
 from simwarp import tensormaps
