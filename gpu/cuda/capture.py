@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import Any
 
 from gpu.cuda.launch import checked, refuse
+from gpu.finalizers import when_gone
 from reference.errors import CaptureError
 
 GRAPH = "a graph of kernels"
@@ -73,14 +73,9 @@ class CudaGraph:
         from cuda.bindings import driver
 
         self._executable = checked(GRAPH, driver.cuGraphInstantiate(graph, 0))
-        weakref.finalize(self, _destroy, driver, graph, self._executable).atexit = False
+        when_gone(self, driver.cuGraphDestroy, graph)
+        when_gone(self, driver.cuGraphExecDestroy, self._executable)
         return self._executable
-
-
-def _destroy(driver: Any, graph: Any, executable: Any) -> None:
-    """Free a graph and its executable form."""
-    driver.cuGraphExecDestroy(executable)
-    driver.cuGraphDestroy(graph)
 
 
 class _Captures(threading.local):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import weakref
 from typing import Any, cast
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy.typing as npt
 
 from gpu.cuda.launch import checked, refuse
 from gpu.cuda.streams import pointer_of
+from gpu.finalizers import when_gone
 from reference.types.launch import Extent, dtype_of, shape_of
 
 _EVENT = "an event"
@@ -27,7 +27,7 @@ def pinned(shape: Extent, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     size = int(math.prod(shape)) * dtype.itemsize or 1
     address = checked(f"{size} bytes of page-locked memory", driver.cuMemHostAlloc(size, _PORTABLE))
     memory = (ctypes.c_char * size).from_address(int(address))
-    weakref.finalize(memory, driver.cuMemFreeHost, address).atexit = False
+    when_gone(memory, driver.cuMemFreeHost, address)
     return np.ndarray(shape, dtype, cast("Any", memory))
 
 
@@ -50,7 +50,7 @@ class CudaEvent:
         from cuda.bindings import driver
 
         self._driver, self._event = driver, checked(_EVENT, driver.cuEventCreate(0))
-        weakref.finalize(self, driver.cuEventDestroy, self._event).atexit = False
+        when_gone(self, driver.cuEventDestroy, self._event)
 
     def record(self, stream: Any = None) -> None:
         """Queue the event behind the work that is in the stream now."""

@@ -6,7 +6,6 @@ PyCUDA is built on installation; where it cannot be, cuda-bindings come as a whe
 from __future__ import annotations
 
 import sys
-import weakref
 from collections import defaultdict
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -16,6 +15,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy.typing as npt
+
+from gpu.finalizers import when_gone
 
 device_attribute = SimpleNamespace(
     MULTIPROCESSOR_COUNT=16, COMPUTE_CAPABILITY_MAJOR=75, COMPUTE_CAPABILITY_MINOR=76
@@ -153,7 +154,7 @@ class Stream:
     def __init__(self, flags: int = 0) -> None:
         stream = _call("cuStreamCreate", flags)
         self.handle = int(stream)
-        weakref.finalize(self, _bindings().cuStreamDestroy, stream).atexit = False
+        when_gone(self, _bindings().cuStreamDestroy, stream)
 
     def synchronize(self) -> None:
         """Wait for its work."""

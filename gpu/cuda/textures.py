@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu.cuda.capture import refuse_in_capture
+from gpu.finalizers import when_gone
 from reference.errors import DtypeError, ShapeError
 from reference.types.launch import uploadable
 from reference.types.texture import ADDRESS_MODES, FILTER_MODES, Image, Sampler, linear_of
@@ -55,7 +55,7 @@ class CudaImage:
         descriptor.Format, descriptor.NumChannels = _format(driver, form.dtype), form.channels
         descriptor.Flags = _flags(form)
         self.array = _asked(driver.cuArray3DCreate(descriptor), f"image {name}")
-        weakref.finalize(self, driver.cuArrayDestroy, self.array).atexit = False
+        when_gone(self, driver.cuArrayDestroy, self.array)
 
     def upload(self, host: Any) -> None:
         """Copy a host array of the same shape and dtype to the image."""
@@ -101,7 +101,7 @@ class CudaHandle:
 
     def __init__(self, handle: Any, source: Any, destroy: Callable[[Any], Any]) -> None:
         self.handle, self.source = int(handle), source
-        weakref.finalize(self, destroy, handle).atexit = False
+        when_gone(self, destroy, handle)
 
     @property
     def pointer(self) -> int:

@@ -26,6 +26,7 @@ from gpu.cuda_machine.pins import Pins
 from gpu.cuda_machine.queues import Event, PreparedRoutine, Queue, Queues, Stream
 from gpu.cuda_machine.recording import Recorder
 from gpu.cuda_machine.system import system
+from gpu.finalizers import undisturbed
 from gpu.machine import Routine, Tile
 from reference.errors import (
     DeviceLostError,
@@ -467,7 +468,7 @@ class CudaMachine:
 
     def __del__(self) -> None:
         with suppress(Exception):  # a machine that was never made, or the end of the process
-            self.close()
+            undisturbed(self.close)
 
     def _synchronize(self, queue: Queue) -> None:
         """Wait for a queue's work."""

@@ -30,6 +30,7 @@ from numpy.lib.array_utils import byte_bounds
 
 from gpu.cuda_machine.contexts import Contexts
 from gpu.cuda_machine.driver import Driver, DriverError
+from gpu.finalizers import undisturbed
 from reference.errors import DtypeError, UnpinnedError
 
 _LARGER = 16
@@ -266,7 +267,7 @@ class Pins:
         def gone(_: object) -> None:
             pins, one = mine(), of()
             if pins is not None and one is not None:
-                pins._owner_gone(one)
+                undisturbed(pins._owner_gone, one)
 
         if not any(known() is owner for known in registration.owners):
             registration.owners.append(weakref.ref(owner, gone))

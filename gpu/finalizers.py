@@ -1,0 +1,30 @@
+"""Finalizers that call the driver, which may take long: Python ignores a Ctrl-C that comes meanwhile."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from _thread import interrupt_main, start_new_thread
+from collections.abc import Callable
+from typing import Any
+
+_PAUSE = 0.02
+"""Seconds: finalizers often follow one another, as in a garbage collection."""
+
+
+def when_gone(owner: object, call: Callable[..., object], *args: object) -> None:
+    """Call when an object is deleted, and not at the end of the process."""
+    weakref.finalize(owner, undisturbed, call, *args).atexit = False
+
+
+def undisturbed(call: Callable[..., object], *args: Any) -> None:
+    """Call in a finalizer; a Ctrl-C of meanwhile comes once more behind it."""
+    try:
+        call(*args)
+    except KeyboardInterrupt:
+        start_new_thread(_interrupt, ())  # Thread.start() would wait for it
+
+
+def _interrupt() -> None:
+    time.sleep(_PAUSE)
+    interrupt_main()
