@@ -74,11 +74,15 @@ def _mark(mark: str, cases: Iterable[pytest.Item]) -> None:
 
 
 def covering(cases: Sequence[Sequence[tuple[str, Hashable]]], together: int) -> set[int]:
-    """Numbers of a few cases, chosen greedily, with every combination of ``together`` argument values."""
-    held = [set(combinations(case, together)) for case in cases]
-    missing, chosen = set().union(*held), set[int]()
+    """Numbers of a few cases, chosen greedily, with every combination of ``together`` argument values.
+
+    Among cases with as many new combinations, that with the most new combinations of one value more is taken.
+    """
+    held, wider = ([set(combinations(case, n)) for case in cases] for n in (together, together + 1))
+    missing, chosen, seen = set().union(*held), set[int](), set[Hashable]()
     while missing:
-        best = max(range(len(cases)), key=lambda i: (len(held[i] & missing), -i))
+        best = max(range(len(cases)), key=lambda i: (len(held[i] & missing), len(wider[i] - seen), -i))
         chosen.add(best)
         missing -= held[best]
+        seen |= wider[best]
     return chosen

@@ -86,3 +86,10 @@ def test_pairwise_cases_cover_all_pairs(sizes):
     }
     largest = sorted(sizes)[-2:]
     assert len(chosen) <= 1.4 * largest[0] * largest[-1] if len(sizes) > 1 else not chosen
+
+
+def test_cases_for_single_values_have_many_pairs():
+    cases = [tuple(enumerate(values)) for values in product(range(4), range(2), range(2))]
+    chosen = [cases[i] for i in sorted(tiers.covering(cases, 1))]
+    assert [case[0][1] for case in chosen] == [0, 1, 2, 3]
+    assert {case[1:] for case in chosen} == {case[1:] for case in cases}

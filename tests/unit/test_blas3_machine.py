@@ -71,6 +71,7 @@ def test_a_lost_device_or_copy_leaves_nothing_behind(injection: Any) -> None:
     assert is_clean(machine)
 
 
+@pytest.mark.gate_cases("symm", "hemm", "herk", "syr2k", "her2k")  # tasks of gemm and syrk
 @pytest.mark.parametrize("routine", ROUTINES)
 def test_the_others_finish_what_a_lost_device_leaves(routine: str) -> None:
     draw, lost = random.Random(f"losses of {routine}"), 0

@@ -69,7 +69,7 @@ PAIRED = {
 }
 
 
-@pytest.mark.pairwise
+@pytest.mark.singly
 @pytest.mark.parametrize("output", OUTPUTS)
 @pytest.mark.parametrize(("c", "filters"), [(33, 72), (64, 64), (64, 160), (50, 3)])
 @pytest.mark.parametrize("name", PAIRED)

@@ -39,6 +39,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.singly
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", SHAPES)
 def test_sums_and_their_bits_equal_the_reference(name, kind):

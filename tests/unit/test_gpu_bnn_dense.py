@@ -117,7 +117,7 @@ def test_a_warm_run_is_a_graph_of_the_images_and_the_products(batch):
     assert len(kept.graph._launches) == 5
 
 
-@pytest.mark.pairwise
+@pytest.mark.singly
 @pytest.mark.parametrize(("hidden", "classes"), [(130, 9), (300, 16), (16, 1), (40, 17)])
 @pytest.mark.parametrize("batch", [1, 9, 16, 17, 40])
 @pytest.mark.parametrize("chip", [(8, 0), (9, 0)])

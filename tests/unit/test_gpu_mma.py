@@ -44,7 +44,7 @@ def device_of(tile, cc=(8, 0), **options):
     return simwarp.Device(cc, multiprocessors={"large": 1, "small": 132}[tile], **options)
 
 
-@pytest.mark.pairwise
+@pytest.mark.singly
 @pytest.mark.parametrize("tile", ["large", "small"])
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("sizes", SIZES)
