@@ -60,6 +60,7 @@ def test_every_size_chip_and_tile_equals_the_reference(sizes, arch, tile):
     np.testing.assert_array_equal(packed.words, expected, strict=True)
 
 
+@pytest.mark.gate_cases("5003-random-small", "1025-random-large")
 @pytest.mark.parametrize("tile", ["large", "small"])
 @pytest.mark.parametrize("schedule", ["stack", pytest.param("random", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("k", [1, 1025, 5003])

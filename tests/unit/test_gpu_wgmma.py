@@ -194,8 +194,7 @@ def test_a_prepared_product_is_one_launch(monkeypatch):
     assert [plan.name for plan in launches] == ["wgmma"]
 
 
-@pytest.mark.pairwise
-@pytest.mark.gate_cases("sizes0-random", "sizes1-random")
+@pytest.mark.gate_cases("*-random")
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("sizes", [(70, 60, 12000), (5, 7, 20000), (64, 65, 9000)])
 def test_blocks_share_a_long_k_where_tiles_are_few(schedule, sizes):

@@ -110,7 +110,7 @@ def test_cub_histogram_equals_numpy(how, n):
     assert np.array_equal(out.download(), np.bincount(x, minlength=bins))
 
 
-@pytest.mark.slow_cases("2500-O3")
+@pytest.mark.gate_cases("2500-O3")
 @pytest.mark.parametrize("how", LARGE)
 @pytest.mark.parametrize("n", [1, 300, 2500])
 def test_cub_radix_sort_equals_numpy(how, n):
@@ -150,6 +150,7 @@ def test_cub_radix_sort_equals_numpy(how, n):
 # ---------------------------------------------------------------------------------------- cooperative groups
 
 
+@pytest.mark.gate_cases("512-G")
 @pytest.mark.parametrize("how", COMPILED)
 @pytest.mark.parametrize("size", [8, 32, 64, pytest.param(512, marks=pytest.mark.slow)])
 def test_tiles_of_a_block_sum_separately(how, size):

@@ -43,7 +43,14 @@ def small(**options):
     ),
 )
 @pytest.mark.gate_cases(
-    "bnn", "bconv2d-wgmma", "wgmma", "ptx-memory", "ptx-control", "mbarriers", "bconv2d-wgmma-geometries"
+    "bnn",
+    "mttkrp-tensors",
+    "bconv2d-wgmma",
+    "wgmma",
+    "ptx-memory",
+    "ptx-control",
+    "mbarriers",
+    "bconv2d-wgmma-geometries",
 )
 @pytest.mark.parametrize("name", [name for name, subject in SUBJECTS.items() if not subject.needs])
 def test_a_trial_is_recorded_read_back_and_replayed(name, tmp_path):

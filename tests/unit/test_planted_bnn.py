@@ -315,6 +315,7 @@ CORRECT: set[tuple[str, str, str]] = set()
     "a window's second row forgotten",
     "a byte of another word",
     "a counter that is not reset",
+    "a counter that is reset by the first to leave",
     "a wait that acquires nothing",
     "a step without its barrier",
     "sums of the tile before",
