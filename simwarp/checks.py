@@ -23,6 +23,9 @@
 ==================  ============================================================================
 
 ``exits`` is an idiom that works on every GPU since Volta, and is off unless requested by name.
+
+Each finding has a severity. An *error* is raised, collected or ignored by the action of its kind. A *note* is
+not proof of a mistake: it is collected and never raised, and only looked for where its kind is ``strict``.
 """
 
 from __future__ import annotations
@@ -60,6 +63,9 @@ KINDS = (
 STRICT = ("exits",)
 """Kinds that are off unless requested by name."""
 
+NOTED = ("races",)
+"""Kinds that have notes, which ``strict`` asks for."""
+_STRICT = "strict"
 
 POISONING = frozenset(("bounds", "alignment", "freed", "registers", "uninitialised"))
 """Kinds after which lanes continue with undefined values, if the fault is not raised."""
@@ -72,13 +78,15 @@ class Checks:
     ----------
     checks : str, or mapping of str to str
         "raise", "report" or "off" for all kinds except `STRICT`; or the action of each kind, by default
-        "raise", for `STRICT` "off".
+        "raise", for `STRICT` "off". "strict", for all kinds or one of `NOTED`, raises errors and adds notes;
+        "report+strict" collects both.
 
     Attributes
     ----------
     faults : list of KernelFault
-        The collected faults, each once, with its ``count``. Two faults are the same if their class, kind of
-        access (read or write), kernel, lines (of CUDA C++, else of PTX) and allocation are the same.
+        The collected faults and notes, each once, with its ``count``. Two faults are the same if their class,
+        severity, kind of access (read or write), kernel, lines (of CUDA C++, else of PTX) and allocation are
+        the same.
 
     Raises
     ------
@@ -90,31 +98,49 @@ class Checks:
     >>> checks = Checks({"races": "report", "uninitialised": "off"})
     >>> checks.action("races"), checks.action("uninitialised"), checks.action("bounds")
     ('report', 'off', 'raise')
+    >>> checks = Checks({"races": "report+strict"})
+    >>> checks.action("races"), checks.strict("races")
+    ('report', True)
     >>> Checks({"races": "ignore"})
     Traceback (most recent call last):
     ...
     reference.errors.SchemeError: checks: 'ignore' is not an action (given for races)
-    choose among raise, report, off
+    choose among raise, report, off, strict, report+strict
     """
 
     def __init__(self, checks: str | Mapping[str, str] = "raise") -> None:
-        ordinary = [kind for kind in KINDS if kind not in STRICT]
-        given = dict.fromkeys(ordinary, checks) if isinstance(checks, str) else checks
         self._actions: dict[str, str] = {kind: "off" if kind in STRICT else "raise" for kind in KINDS}
-        for kind, action in given.items():
+        self._strict: set[str] = set()
+        for kind, action in (for_all(checks) if isinstance(checks, str) else checks).items():
             if kind not in KINDS:
                 raise SchemeError(f"checks: {kind!r} is not a kind\nchoose among {', '.join(KINDS)}")
-            if action not in get_args(Action):
+            of_errors, strict = _parts(action)
+            if of_errors not in get_args(Action):
+                words = (*get_args(Action), _STRICT, f"report+{_STRICT}")
                 raise SchemeError(
-                    f"checks: {action!r} is not an action (given for {kind})\nchoose among raise, report, off"
+                    f"checks: {action!r} is not an action (given for {kind})\nchoose among {', '.join(words)}"
                 )
-            self._actions[kind] = action
+            if strict and kind not in NOTED:
+                raise SchemeError(
+                    f"checks: {kind} has no notes (given {action!r})\n{_STRICT} is for {', '.join(NOTED)}"
+                )
+            self._actions[kind] = of_errors
+            self._strict |= {kind} if strict else set()
         self.faults: list[KernelFault] = []
         self._known: dict[object, KernelFault] = {}
 
     def action(self, kind: str) -> str:
         """The action for faults of a kind; faults without a kind are always raised."""
         return self._actions.get(kind, "raise")
+
+    def strict(self, kind: str) -> bool:
+        """Whether the notes of a kind are asked for."""
+        return kind in self._strict and self.action(kind) != "off"
+
+    @property
+    def errors(self) -> list[KernelFault]:
+        """The collected faults that are errors."""
+        return [fault for fault in self.faults if fault.severity == "error"]
 
     @contextmanager
     def without(self, kind: str) -> Generator[None]:
@@ -136,17 +162,18 @@ class Checks:
             self._actions = before
 
     def found(self, fault: KernelFault) -> None:
-        """Raise, collect or ignore a fault, by the action of its kind."""
+        """Raise, collect or ignore a fault, by the action of its kind; a note is never raised."""
         action = self.action(fault.check)
-        if action == "raise":
+        if action == "off":
+            return
+        if action == "raise" and fault.severity == "error":
             raise fault
-        if action == "report":
-            self.keep(fault)
+        self.keep(fault)
 
     def keep(self, fault: KernelFault) -> None:
         """Collect a fault, or add its count to the same fault if that was collected before."""
         places = _line(fault.place), _line(getattr(fault, "other", None))
-        key = type(fault), places, _manner(fault), getattr(fault, "allocation", "")
+        key = type(fault), fault.severity, places, _manner(fault), getattr(fault, "allocation", "")
         known = self._known.setdefault(key, fault)
         if known is fault:
             self.faults.append(fault)
@@ -157,6 +184,13 @@ class Checks:
         """Forget the collected faults."""
         self.faults.clear()
         self._known.clear()
+
+
+def for_all(action: str) -> dict[str, str]:
+    """One action for all kinds except `STRICT`; notes only for the kinds that have any."""
+    of_errors, strict = _parts(action)
+    ordinary = [kind for kind in KINDS if kind not in STRICT]
+    return {kind: action if strict and kind in NOTED else of_errors for kind in ordinary}
 
 
 def read_checks(texts: Sequence[str]) -> str | dict[str, str]:
@@ -182,6 +216,14 @@ def read_checks(texts: Sequence[str]) -> str | dict[str, str]:
             "give for example report, or races=report,uninitialised=off"
         )
     return {kind: action for kind, _, action in pairs}
+
+
+def _parts(action: str) -> tuple[str, bool]:
+    """The action for errors, and whether notes are added: of "strict", raise and True."""
+    if action == _STRICT:
+        return "raise", True
+    of_errors, plus, added = str(action).partition("+")
+    return (of_errors, True) if plus and added == _STRICT and of_errors == "report" else (action, False)
 
 
 def _manner(fault: KernelFault) -> object:

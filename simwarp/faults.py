@@ -48,6 +48,8 @@ class KernelFault(SimwarpError):
     check : str
         Its kind in `simwarp.checks`, by which it is raised, collected or ignored; "" for a fault that is
         always raised.
+    severity : str
+        "error"; or "note" for what is not proof of a mistake, which is collected and never raised.
     count : int
         The occurrences of a fault that is collected.
     notes : tuple of Note
@@ -57,6 +59,7 @@ class KernelFault(SimwarpError):
     """
 
     check = ""
+    severity = "error"
     count = 1
     notes: tuple[Note, ...] = ()
     element = ""

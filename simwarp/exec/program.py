@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 from reference.errors import FormatError, InputFileError
-from simwarp.checks import KINDS, STRICT
+from simwarp.checks import KINDS, NOTED, STRICT, for_all
 from simwarp.device.device import Device
 from simwarp.exec.build import DRIVER, SONAME, build_program, runtime_folder
 from simwarp.exec.chip_facts import memory_limit, multiprocessors_of
@@ -176,11 +176,13 @@ def _readable(source: Path) -> Path:
 
 
 def _checks(given: str | Mapping[str, str] | None) -> Mapping[str, str]:
-    """The action of each kind, with the defaults for those that are not named."""
-    ordinary = [kind for kind in KINDS if kind not in STRICT]
-    if isinstance(given, str):
-        return dict.fromkeys(ordinary, given)
-    return {kind: "raise" if kind in STOPPING else "report" for kind in ordinary} | dict(given or {})
+    """The action of each kind, with the defaults for those that are not named; "strict" adds notes."""
+    default = {kind: "raise" if kind in STOPPING else "report" for kind in KINDS if kind not in STRICT}
+    if given == "strict":
+        given = dict.fromkeys(NOTED, "strict")
+    named = for_all(given) if isinstance(given, str) else dict(given or {})
+    collected = {kind: "report+strict" for kind, action in named.items() if action == "strict"}
+    return default | named | {kind: action for kind, action in collected.items() if kind not in STOPPING}
 
 
 def _run(server: Server, report: Report, stdout: int | None, more: Mapping[str, str]) -> None:

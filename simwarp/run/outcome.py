@@ -81,6 +81,7 @@ def fault_to_json(fault: KernelFault) -> dict[str, Any]:
     return {
         "class": type(fault).__name__,
         "check": fault.check,
+        "severity": fault.severity,
         "count": fault.count,
         "element": fault.element,
         "notes": [],

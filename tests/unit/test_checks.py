@@ -481,3 +481,20 @@ def test_a_launch_without_faults_has_the_full_budget():
 def test_a_fault_names_its_place_in_its_repr():
     fault = faults.KernelFault("too late", "values", "advice", faults.Place(kernel="k", lane=3))
     assert repr(fault) == "KernelFault('too late: kernel k, lane 3')"
+
+
+def test_a_note_is_collected_and_never_raised():
+    checks, note, error = Checks("strict"), faults.Race("equal"), faults.Race("unordered")
+    note.severity = "note"
+    checks.found(note)
+    assert (checks.faults, checks.errors) == ([note], [])
+    with pytest.raises(faults.Race, match="unordered"):
+        checks.found(error)
+
+
+def test_strict_is_asked_for_by_kind():
+    assert Checks("strict").strict("races")
+    assert Checks({"races": "report+strict"}).strict("races")
+    assert not Checks().strict("races")
+    with pytest.raises(SchemeError, match="bounds has no notes"):
+        Checks({"bounds": "strict"})
