@@ -158,6 +158,12 @@ class Memory:
             return allocations[i]
         return None
 
+    def was_freed(self, address: int) -> bool:
+        """Whether an address lies in a freed allocation, and in no live one."""
+        return self.find(address) is None and any(
+            old.base <= address < old.base + old.size for old in self._freed
+        )
+
     @property
     def whole(self) -> Memory:
         """The memory that this is a part of, or itself."""

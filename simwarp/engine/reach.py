@@ -105,6 +105,8 @@ class Reach(_ByStep["Memory"]):
         launch, found = self.launch, set["Allocation"]()
         for origin in origins:
             for address in addresses_of(launch, origin):
+                if launch.memory.was_freed(address):
+                    return None  # all of memory knows that it was freed; its neighbours do not
                 beside = launch.memory.around(address)
                 if any(allocation.name.startswith(_MALLOC) for allocation in beside):
                     return None  # the kernel may free it and allocate it again
