@@ -126,6 +126,7 @@ class Transfers:
             assert chunk.mbarriers is not None
             transfer.phase = chunk.mbarriers.expect(chunk, transfer)
         self._check_block(chunk, transfer)
+        self._check_copies(chunk, transfer)
         self._show(chunk, transfer)
         self._notify(chunk, transfer, "issued")
         self._notify_accesses(chunk, transfer)
@@ -152,6 +153,19 @@ class Transfers:
             )
             fault.note("the block exited here with", place)
             chunk.found(fault, transfer.lane)
+
+    def _check_copies(self, chunk: Chunk, transfer: Transfer) -> None:
+        """Report a transfer of bytes that a ``cp.async`` in flight writes, or into bytes that one reads."""
+        copies = chunk.copies
+        if copies is None or not copies.in_flight:
+            return
+        reads = transfer.reads[transfer.copied] if transfer.reads.size else transfer.reads
+        for memory, at, verb in (
+            (transfer.source, reads, "read"),
+            (transfer.target, transfer.writes, "write"),
+        ):
+            if memory is not None and at.size:
+                copies.check(chunk, memory, transfer.issuers(at.size), at, transfer.width, verb)
 
     def _show(self, chunk: Chunk, transfer: Transfer) -> None:
         """Show the race detector the accesses."""
