@@ -15,10 +15,18 @@ import numpy as np
 import numpy.typing as npt
 
 from simwarp.engine.calls import give, passed
-from simwarp.engine.undefined import check_given
-from simwarp.faults import AssertionFailed, DoubleFree, KernelFault, MemoryFault, UninitialisedRead
+from simwarp.engine.undefined import check_given, use
+from simwarp.faults import (
+    AssertionFailed,
+    DoubleFree,
+    KernelFault,
+    MemoryFault,
+    OutOfBounds,
+    UninitialisedRead,
+    UseAfterFree,
+)
 from simwarp.lanes import WARP_SIZE
-from simwarp.program.program import HOST_FUNCTIONS, Step
+from simwarp.program.program import HOST_FUNCTIONS, Argument, Step
 from simwarp.ptx.spaces import NAMES, WINDOW, WINDOWS
 
 if TYPE_CHECKING:
@@ -39,10 +47,28 @@ def call(chunk: Chunk, step: Step, name: str) -> None:
     function, call = HOST_FUNCTIONS[name], step.call
     if call is None:
         raise TypeError(f"{step.instruction.text} calls nothing")
-    sized = zip(call.arguments, function.arguments, strict=True)
-    result = _RUN[name](chunk, [passed(chunk, argument, size) for argument, size in sized])
+    arguments: list[Words] = []
+    for argument, size in zip(call.arguments, function.arguments, strict=True):
+        arguments.append(passed(chunk, argument, size))
+        _check_passed(chunk, argument, size)
+    result = _RUN[name](chunk, arguments)
     if result is not None and call.returns:
         give(chunk, call.returns[0], result, function.returns[0])
+
+
+def _check_passed(chunk: Chunk, argument: Argument, size: int) -> None:
+    """Report lanes that pass an undefined value; a register has just been read."""
+    if argument.read is not None:
+        missing = chunk.undefined_now()
+        if missing is not None and (missing & chunk.mask).any():
+            use(chunk, missing & chunk.mask, chunk.undefined_from)
+        return
+    places = (chunk.local_start + chunk.frame + np.uint64(argument.offset)).astype(np.uint64)
+    at = np.broadcast_to(places, chunk.mask.shape)[chunk.mask]
+    unwritten = chunk.local.unwritten_bits(at, size).any(axis=1)
+    if unwritten.any():
+        first = int(unwritten.argmax())
+        check_given(chunk, _lanes(chunk)[first], chunk.local, int(at[first]), size)
 
 
 def _lanes(chunk: Chunk) -> list[tuple[int, ...]]:
@@ -62,8 +88,9 @@ def _byte_reader(chunk: Chunk, lane: tuple[int, ...]) -> Callable[[int, int], by
         memory, at = _memory_at(chunk, lane, address)
         found = memory.find(at)
         if found is None or at + size > found.base + found.size:
-            fault = MemoryFault(
-                f"printf reads {size} bytes outside every allocation",
+            freed = memory.was_freed(at)
+            fault = (UseAfterFree if freed else OutOfBounds)(
+                f"printf reads {size} bytes {'that were freed' if freed else 'outside every allocation'}",
                 f"address {address:#x}",
                 "pass printf pointers to memory that the kernel can read",
             )
