@@ -18,7 +18,7 @@ from simwarp.engine import tensor_maps
 from simwarp.engine.accesses import examine, places
 from simwarp.engine.bulk_copies import barrier_of, in_turn, multicast, of_lane
 from simwarp.engine.transfers import Transfer
-from simwarp.faults import Misaligned
+from simwarp.faults import KernelFault, Misaligned
 from simwarp.fragments.swizzles import swizzled
 from simwarp.ptx.instructions.tensor_maps import REDUCTIONS
 from simwarp.ptx.rows import DTYPES
@@ -63,6 +63,8 @@ def _transfer(chunk: Chunk, step: Step, lane: int) -> Transfer | None:
         return None
     try:
         units = _units(chunk, step, tensor, lane)
+    except KernelFault:
+        raise  # a coordinate in an unwritten register
     except SimwarpError as error:
         tensor_maps.refuse(chunk, lane, error)
         return None
