@@ -191,13 +191,13 @@ class ClusterBarrier:
         self.settle()
         return self._arrived
 
-    def arrive(self, mask: Mask) -> None:
-        """Record arrivals; the lanes of a complete cluster may then pass their wait."""
+    def arrive(self, mask: Mask, step: Step) -> None:
+        """Record arrivals at a step; the lanes of a complete cluster may then pass their wait."""
         twice = "barrier.cluster.arrive twice without a wait between"
         self._find(self._waits & mask, twice, "let each arrive be followed by a wait")
         self._arrived, self._waits = self.arrived | mask, self._waits | mask
         if self.chunk.launch.races is not None:
-            self.chunk.launch.races.cluster_arrive(self.chunk, mask)
+            self.chunk.launch.races.cluster_arrive(self.chunk, mask, step.form.has("relaxed"))
         self.settle()
 
     def check_wait(self, mask: Mask) -> None:

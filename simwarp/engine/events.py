@@ -212,16 +212,23 @@ class OrderListener(Protocol):
         """Lanes pass ``bar.warp.sync``, each with its own member mask."""
 
     def fence(self, chunk: Chunk, mask: Mask, scope: str, /) -> None:
-        """Lanes execute a fence of scope "cta", "cluster", "gpu" or "sys"."""
+        """Lanes execute a fence of scope "cta", "cluster", "gpu" or "sys", or "mbarrier_init"."""
 
-    def cluster_arrive(self, chunk: Chunk, mask: Mask, /) -> None:
-        """Lanes arrive at the barrier of their cluster."""
+    def cluster_arrive(self, chunk: Chunk, mask: Mask, relaxed: bool, /) -> None:
+        """Lanes arrive at the barrier of their cluster; a relaxed arrival releases nothing."""
 
-    def mbarrier_arrive(self, chunk: Chunk, lanes: npt.NDArray[np.int64], phase: tuple[int, int], /) -> None:
-        """Lanes arrive at a barrier in shared memory; ``phase`` is its address and the phase's number."""
+    def mbarrier_arrive(
+        self, chunk: Chunk, lanes: npt.NDArray[np.int64], phase: tuple[int, int], relaxed: bool, wide: bool, /
+    ) -> None:
+        """Lanes arrive at a barrier in shared memory; ``phase`` is its address and the phase's number.
 
-    def mbarrier_wait(self, chunk: Chunk, lanes: npt.NDArray[np.int64], phase: tuple[int, int], /) -> None:
-        """Lanes find a phase of a barrier in shared memory complete."""
+        A relaxed arrival releases nothing by itself, one that is not ``wide`` only to its own block.
+        """
+
+    def mbarrier_wait(
+        self, chunk: Chunk, lanes: npt.NDArray[np.int64], phase: tuple[int, int], relaxed: bool, wide: bool, /
+    ) -> None:
+        """Lanes find a phase of a barrier in shared memory complete; see `mbarrier_arrive`."""
 
     def cluster_wait(self, chunk: Chunk, mask: Mask, /) -> None:
         """Lanes pass the barrier of their cluster."""

@@ -2,6 +2,8 @@
 
 A phase is complete when no arrival and no byte is pending; the next one begins at once. An arrival is a
 release, unless it is relaxed, and a wait that finds its phase complete acquires all arrivals of that phase.
+Between blocks only operations without ``.cta`` order anything. The ISA's default scope is ``.cta``, too, but
+remote arrivals without a scope, as CUTLASS has them, count as ``.cluster``.
 """
 
 from __future__ import annotations
@@ -170,8 +172,8 @@ class MBarriers:
             _, first, of = np.unique(now // WARP_SIZE, return_index=True, return_inverse=True)
             taken = before[first][of].clip(max=barrier.pending).astype(_WORD)
             states[done : done + fitting] = _WORD.type(barrier.state) - taken
-            if not step.form.has("relaxed") and chunk.launch.races is not None:
-                chunk.launch.races.mbarrier_arrive(chunk, now, (address, barrier.phase))
+            if chunk.launch.races is not None:
+                chunk.launch.races.mbarrier_arrive(chunk, now, (address, barrier.phase), *_order(step))
             count = int(before[fitting])
             if count > barrier.pending:
                 self._find(
@@ -212,8 +214,9 @@ class MBarriers:
         if complete.any():
             if chunk.transfers is not None:
                 chunk.transfers.waited(chunk, address, barrier.phase - 1)
-            if not step.form.has("relaxed") and chunk.launch.races is not None:
-                chunk.launch.races.mbarrier_wait(chunk, lanes[complete], (address, barrier.phase - 1))
+            if chunk.launch.races is not None:
+                phase = address, barrier.phase - 1
+                chunk.launch.races.mbarrier_wait(chunk, lanes[complete], phase, *_order(step))
         return complete.astype(_WORD)
 
     def _advance(self, chunk: Chunk, address: int, barrier: _Barrier) -> None:
@@ -336,6 +339,11 @@ class MBarriers:
         """Report a fault of one lane."""
         advice = advice or _EXPECT
         chunk.found(BarrierFault(what, values, advice), int(lane))
+
+
+def _order(step: Step) -> tuple[bool, bool]:
+    """Whether an arrival or a wait is relaxed, and whether it may order accesses of several blocks."""
+    return step.form.has("relaxed"), not step.form.has("cta")
 
 
 def operate(chunk: Chunk, step: Step) -> None:

@@ -276,7 +276,7 @@ def cluster(scheduler: Scheduler, pc: int, step: Step) -> int | None:
     rest = chunk.mask & ~taken
     if not chunk.is_part:
         if step.form.has("arrive"):
-            scheduler.cluster_barrier.arrive(taken)
+            scheduler.cluster_barrier.arrive(taken, step)
             rest = chunk.mask
         else:
             scheduler.cluster_barrier.check_wait(taken)
@@ -292,7 +292,7 @@ def open_cluster_barrier(scheduler: Scheduler) -> None:
         waiting.remove(pc)
         arriving = scheduler.parked.pop(pc)
         scheduler.put(pc + 1, arriving)
-        barrier.arrive(arriving)
+        barrier.arrive(arriving, scheduler.steps[pc])
     for pc in waiting:
         free = scheduler.parked[pc] & ~barrier.arrived
         if free.any():

@@ -266,14 +266,18 @@ class Dependents(Races):
             self._pass(chunk, mask, np.ones_like(mask), together)
         super().cluster_wait(chunk, mask)
 
-    def mbarrier_arrive(self, chunk: Chunk, lanes: Lanes, phase: tuple[int, int]) -> None:
+    def mbarrier_arrive(
+        self, chunk: Chunk, lanes: Lanes, phase: tuple[int, int], relaxed: bool, wide: bool
+    ) -> None:
         """Lanes arrive at a barrier in shared memory."""
-        if self._before and self._waited[self._in_chunk(chunk, lanes)].any():
+        if self._before and not relaxed and self._waited[self._in_chunk(chunk, lanes)].any():
             self._waited_phases.add(phase)
-        super().mbarrier_arrive(chunk, lanes, phase)
+        super().mbarrier_arrive(chunk, lanes, phase, relaxed, wide)
 
-    def mbarrier_wait(self, chunk: Chunk, lanes: Lanes, phase: tuple[int, int]) -> None:
+    def mbarrier_wait(
+        self, chunk: Chunk, lanes: Lanes, phase: tuple[int, int], relaxed: bool, wide: bool
+    ) -> None:
         """Lanes find a phase of a barrier in shared memory complete."""
-        if phase in self._waited_phases:
+        if phase in self._waited_phases and not relaxed:
             self._waited[self._in_chunk(chunk, lanes)] = True
-        super().mbarrier_wait(chunk, lanes, phase)
+        super().mbarrier_wait(chunk, lanes, phase, relaxed, wide)

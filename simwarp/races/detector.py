@@ -19,6 +19,7 @@ from simwarp.lanes import WARP_SIZE, mask_word
 from simwarp.races.access import FOR_BLOCK, REDUCTIONS, STRONG, WEAK, Access, Lanes, held, strength
 from simwarp.races.last_two import remember_readers, remember_writers
 from simwarp.races.lifetimes import Lifetimes
+from simwarp.races.mbarrier_inits import InitialisedBarriers
 from simwarp.races.order import Order
 from simwarp.races.proxies import Proxies
 from simwarp.races.release_acquire import StrongAccess
@@ -84,6 +85,8 @@ class Races:
         """By address and number, the phases of barriers in shared memory."""
         self.proxies = Proxies(chunk, self.order)
         self._lifetimes = Lifetimes(chunk, self.order) if self.launch.blocks_per_cluster > 1 else None
+        self._initialised = InitialisedBarriers()
+        self._shared_stride = chunk.shared_stride
 
     def access(self, access: OrderedAccess) -> None:
         """Record an access of some lanes: a read that happened, or a write or update about to happen."""
@@ -174,34 +177,64 @@ class Races:
         self.order.within_warps.meet(chunk.warp[here, 0], groups, live, self._time)
 
     def fence(self, chunk: Chunk, mask: Mask, scope: str) -> None:
-        """Record that lanes execute a fence of scope "cta", "cluster", "gpu" or "sys"."""
-        self.order.fence(_warps(chunk, mask), scope != "cta", self._time)
+        """Record that lanes execute a fence of scope "cta", "cluster", "gpu" or "sys", or "mbarrier_init"."""
+        if scope == "mbarrier_init":
+            self._initialised.fence(map(self.order.launch_warp, _warps(chunk, mask).tolist()), self._time)
+        else:
+            self.order.fence(_warps(chunk, mask), scope != "cta", self._time)
 
-    def cluster_arrive(self, chunk: Chunk, mask: Mask) -> None:
+    def cluster_arrive(self, chunk: Chunk, mask: Mask, relaxed: bool) -> None:
         """Record that lanes arrive at the barrier of their cluster."""
-        for warp, signal in self._cluster(chunk, mask, arrives=True):
-            self.order.publish(signal, warp, self.order.now(warp, self._time), wide=True)
+        for warp, phase, signal in self._cluster(chunk, mask, arrives=True):
+            self._release(warp, signal, relaxed, wide=True)
+            if relaxed:
+                self._initialised.publish(phase, self.order.launch_warp(warp))
+            if self._lifetimes is not None:
+                self._lifetimes.come(phase, warp, self._time)
 
     def cluster_wait(self, chunk: Chunk, mask: Mask) -> None:
         """Record that lanes pass the barrier of their cluster."""
-        for warp, signal in self._cluster(chunk, mask, arrives=False):
+        for warp, phase, signal in self._cluster(chunk, mask, arrives=False):
             self.order.acquire(warp, signal)
+            self._initialised.acquire(phase, self.order.launch_warp(warp))
+            if self._lifetimes is not None:
+                self._lifetimes.meet(phase, warp)
 
-    def mbarrier_arrive(self, chunk: Chunk, lanes: Lanes, phase: tuple[int, int]) -> None:
+    def mbarrier_arrive(
+        self, chunk: Chunk, lanes: Lanes, phase: tuple[int, int], relaxed: bool, wide: bool
+    ) -> None:
         """Lanes arrive at a barrier in shared memory; the clocks of its last phase but one are dropped."""
         address, number = phase
         self._phases.pop((address, number - 2), None)
         signal = self._phases.setdefault(phase, Signal())
         for warp in _warps_of(chunk, lanes):
-            self.order.publish(signal, warp, self.order.now(warp, self._time), wide=True)
+            self._release(warp, signal, relaxed, wide)
+            if self._lifetimes is not None:
+                self._lifetimes.come(phase, warp, self._time)
 
-    def mbarrier_wait(self, chunk: Chunk, lanes: Lanes, phase: tuple[int, int]) -> None:
+    def mbarrier_wait(
+        self, chunk: Chunk, lanes: Lanes, phase: tuple[int, int], relaxed: bool, wide: bool
+    ) -> None:
         """Lanes find a phase of a barrier in shared memory complete."""
         address, number = phase
         for warp in _warps_of(chunk, lanes):
             self.proxies.waited[warp, address] = number
-            if (signal := self._phases.get(phase)) is not None:
-                self.order.acquire(warp, signal)
+            if self._lifetimes is not None:
+                self._lifetimes.meet(phase, warp)
+            if (signal := self._phases.get(phase)) is None:
+                continue
+            if relaxed:
+                self.order.read(warp, ("mbarrier", address), signal, wide)
+            else:
+                self.order.acquire(warp, signal, wide)
+
+    def _release(self, warp: int, signal: Signal, relaxed: bool, wide: bool) -> None:
+        """Publish a warp's clock at a barrier; by a relaxed arrival that of its last fences."""
+        if not relaxed:
+            self.order.publish(signal, warp, self.order.now(warp, self._time), wide)
+            return
+        for publication, for_all in self.order.at_fence(warp, wide):
+            self.order.publish(signal, warp, publication, for_all)
 
     def leave(self, chunk: Chunk, mask: Mask) -> None:
         """Record that lanes exit."""
@@ -216,7 +249,8 @@ class Races:
 
     def complete(self, agent: Agent, time: int, phase: tuple[int, int]) -> None:
         """Record that an agent's accesses up to a time end within a phase of a barrier in shared memory."""
-        self.order.publish_done(self._phases.setdefault(phase, Signal()), agent, time)
+        block = phase[0] // self._shared_stride
+        self.order.publish_done(self._phases.setdefault(phase, Signal()), agent, time, block)
 
     def proxy_fence(self, chunk: Chunk, mask: Mask) -> None:
         """Record that lanes execute ``fence.proxy.async``."""
@@ -225,8 +259,10 @@ class Races:
     def grid_control(self, chunk: Chunk, mask: Mask, waits: bool) -> None:
         """Ignore ``griddepcontrol``, which orders nothing within a launch; see `simwarp.races.dependents`."""
 
-    def _cluster(self, chunk: Chunk, mask: Mask, arrives: bool) -> Iterator[tuple[int, Signal]]:
-        """Yield each warp and the signal of its cluster's barrier, a new signal for each phase."""
+    def _cluster(
+        self, chunk: Chunk, mask: Mask, arrives: bool
+    ) -> Iterator[tuple[int, tuple[int, int], Signal]]:
+        """Yield each warp, the phase of its cluster's barrier, and that phase's signal."""
         phases, signals = self._cluster_arrivals, self._cluster_signals
         here = np.flatnonzero(mask.any(axis=1))
         warps = chunk.warp[here, 0]
@@ -234,9 +270,9 @@ class Races:
         per_cluster = chunk.warps_per_block * self.launch.blocks_per_cluster
         last = np.where(mask[here], phases[warps], 0).max(axis=1)
         for warp, phase in zip(warps.tolist(), last.tolist(), strict=True):
-            cluster = warp // per_cluster
+            cluster = ~(warp // per_cluster)  # beside the addresses of barriers in shared memory
             signals.pop((cluster, phase - 2), None)
-            yield warp, signals.setdefault((cluster, phase), Signal())
+            yield warp, (cluster, phase), signals.setdefault((cluster, phase), Signal())
 
     # ---- inside -------------------------------------------------------------------------------------
 
@@ -334,6 +370,8 @@ class Races:
         racing = ~self.order.ordered(access.warps(lanes), access.threads[lanes], before)
         if racing.any():
             racing &= ~self._both_strong(access, access.threads[lanes], before)
+        if racing.any():
+            racing &= ~self._initialised.seen(access.threads[lanes], before, self._steps)
         if earlier == "write" and shadow.observed is not None and racing.any():
             racing &= ~self._was_observed(shadow.observed.take(units[suspects]), before)
         if earlier == "write" and access.data is not None and racing.any():

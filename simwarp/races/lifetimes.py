@@ -2,7 +2,8 @@
 
 An access from another block must be ordered behind something that the block did, since the block may not have
 started before, and before something that it does, since it may have exited then (CUDA Programming Guide,
-distributed shared memory). Both hold between two barriers of the cluster.
+distributed shared memory). Both hold between two barriers of the cluster. Of relaxed arrivals the execution is
+ordered: their blocks have started, and what they read before has been read; what they wrote may be on its way.
 """
 
 from __future__ import annotations
@@ -39,13 +40,15 @@ class Lifetimes:
     """The blocks in flight, and the last access of each warp to the shared memory of each other block."""
 
     def __init__(self, chunk: Chunk, order: Order) -> None:
-        self._order = order
+        self._order, self._per_block = order, chunk.warps_per_block
         self._live = chunk.live.reshape(chunk.blocks, -1).sum(axis=1)
         """The number of live threads of each block."""
-        self._visits: dict[int, dict[int, _Visit]] = {}
-        """Block → warp → its last access to the block."""
+        self._visits: dict[int, dict[tuple[int, bool], _Visit]] = {}
+        """Block → warp, and whether it reads → its last such access to the block."""
         self._known: set[tuple[int, int]] = set()
         """Warps, each with a block that it knows to have started."""
+        self._came: dict[tuple[int, int], dict[int, int]] = {}
+        """Phase of a barrier → the warps of its arrivals, relaxed ones as well → their times."""
 
     def visit(self, access: OrderedAccess, time: int, ends: bool = True) -> None:
         """Check that the other blocks whose shared memory is accessed are there, and remember the access.
@@ -63,20 +66,35 @@ class Lifetimes:
             if (warp, owner) not in self._known and not self._order.knows(warp, owner):
                 self._report(chunk, owner, visit, "not have started")
             self._known.add((warp, owner))
-            relaxed = access.step.kind == "mbarrier" and access.step.form.has("relaxed")
-            if not ends or relaxed:  # a wait for the phase of a relaxed arrival orders nothing, but waits
+            form = access.step.form
+            weak = access.step.kind == "mbarrier" and (form.has("relaxed") or form.has("cta"))
+            if not ends or weak:  # a wait for the phase of such an arrival orders nothing, but waits
                 continue
             if not self._live[owner]:
                 self._report(chunk, owner, visit, "have exited")
             else:
-                self._visits.setdefault(owner, {})[warp] = visit
+                self._visits.setdefault(owner, {})[warp, access.kind == "read"] = visit
+
+    def come(self, phase: tuple[int, int], warp: int, time: int) -> None:
+        """Record that a warp arrives in a phase of a barrier."""
+        self._came.pop((phase[0], phase[1] - 2), None)
+        self._came.setdefault(phase, {})[warp] = time
+
+    def meet(self, phase: tuple[int, int], warp: int) -> None:
+        """Record that a warp has waited for a phase: arrivals are from blocks that started, after their reads."""
+        came = self._came.get(phase, {})
+        self._known.update((warp, other // self._per_block) for other in came)
+        visits = self._visits.get(warp // self._per_block, {})
+        for (other, reads), visit in list(visits.items()):
+            if reads and visit.entry >> 32 < came.get(other, 0):
+                del visits[other, reads]
 
     def leave(self, chunk: Chunk, mask: Mask) -> None:
         """Check, when the last thread of a block exits, that visits to it are ordered before."""
         blocks = chunk.block_in_chunk[:, 0]
         np.subtract.at(self._live, blocks, mask.sum(axis=1))
         for block in np.unique(blocks[mask.any(axis=1)]).tolist():
-            if not self._live[block] and block in self._visits:
+            if not self._live[block] and self._visits.get(block):
                 self._check(chunk, block, list(self._visits.pop(block).values()))
 
     def _check(self, chunk: Chunk, block: int, visits: list[_Visit]) -> None:

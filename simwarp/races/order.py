@@ -125,10 +125,10 @@ class Order:
         self._advanced.update(warps)
         self._some_known = self._stale = True
 
-    def publish_done(self, signal: Signal, agent: Agent, time: int) -> None:
-        """Add to a signal that an agent's accesses up to a time have ended."""
-        number = self._agents[agent]
-        signal.publish(number, number // self._per_block, Publication(self.done(agent, time)), wide=True)
+    def publish_done(self, signal: Signal, agent: Agent, time: int, block: int) -> None:
+        """Add to the signal of a block of the chunk that an agent's accesses up to a time have ended."""
+        owner = int(self._launch_warp[block * self._per_block]) // self._per_block
+        signal.publish(self._agents[agent], owner, Publication(self.done(agent, time)), wide=True)
 
     @property
     def _clock_size(self) -> int:

@@ -1,0 +1,106 @@
+"""Order by happens-before, not by time: barriers of a cluster, scopes, waits, proxy fences, named barriers."""
+
+import pytest
+
+import simwarp
+from simwarp.faults import KernelFault, Race
+from support import small_kernels as small
+
+SCHEDULES = [("lowest pc", 0), ("stack", 0), ("random", 1), ("random", 2), ("random", 3)]
+every_schedule = pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda one: f"{one[0]}-{one[1]}")
+
+
+def found(body, schedule, threads=64, grid=1, before="", given=(0,), **launch):
+    """The names of the faults of a kernel, in the order found."""
+    how, seed = schedule
+    device = simwarp.Device(schedule=how, seed=seed, checks="report", instruction_budget=200_000)
+    small.run(body + small.STORE, threads, grid, given, device, before=before, **launch)
+    return [type(fault).__name__ for fault in device.faults]
+
+
+# ---- barriers of a cluster, and scopes ---------------------------------------------------------------
+
+TILES = ".shared .align 16 .b32 tile[64];\n.shared .align 8 .b64 bar;\n"
+CLUSTER = """mov.u32 %r3, tile; shl.b32 %r5, %r1, 2; add.u32 %r3, %r3, %r5; add.u32 %r6, %i, 100;
+mov.u32 %r4, %cluster_ctarank; xor.b32 %r5, %r4, 1; mapa.shared::cluster.u32 %r7, %r3, %r5;
+mov.u32 %r8, bar; mapa.shared::cluster.u32 %r9, %r8, %r5; setp.eq.u32 %p1, %r1, 0; mov.u32 %r2, 0;
+"""
+"""``%r3`` is the thread's word of its own tile, ``%r7`` that of the other block's; ``%r9`` its mbarrier."""
+STORED, READ = "st.shared.u32 [%r3], %r6;\n", "ld.shared::cluster.u32 %r2, [%r7];\n"
+RELAXED = "barrier.cluster.arrive.relaxed.aligned;\n"
+WAIT = "barrier.cluster.wait.acquire.aligned;\n"
+MEET = "barrier.cluster.arrive; barrier.cluster.wait;\n"
+INIT = "@%p1 mbarrier.init.shared.b64 [%r8], 64;\n"
+INIT_FENCE = "fence.mbarrier_init.release.cluster;\n"
+REMOTE = "mbarrier.arrive{}.shared::cluster.b64 _, [%r9];\n"
+TRY = "AGAIN: mbarrier.try_wait.parity{}.shared.b64 %p2, [%r8], 0; @!%p2 bra AGAIN;\n"
+
+
+def in_clusters(body, schedule):
+    return found(CLUSTER + body, schedule, grid=2, before=TILES, directives=".reqnctapercluster 2, 1, 1")
+
+
+@every_schedule
+@pytest.mark.parametrize("fence", ["", "fence.acq_rel.cta;\n", INIT_FENCE])
+def test_a_relaxed_arrival_at_a_clusters_barrier_releases_nothing(fence, schedule):
+    assert "Race" in in_clusters(STORED + fence + RELAXED + WAIT + READ + MEET, schedule)
+
+
+@every_schedule
+@pytest.mark.parametrize(
+    "arrive", ["barrier.cluster.arrive;\n", "fence.acq_rel.cluster;\n" + RELAXED], ids=["release", "fence"]
+)
+def test_an_arrival_that_releases_and_a_fence_before_a_relaxed_one_order(arrive, schedule):
+    assert in_clusters(STORED + arrive + WAIT + READ + MEET, schedule) == []
+
+
+USED = REMOTE.format("") + TRY.format("")
+
+
+@every_schedule
+def test_a_relaxed_arrival_publishes_the_barriers_that_a_fence_initialised(schedule):
+    """Blocks that arrive relaxed have started, too: arrivals from the other block are not too early."""
+    assert in_clusters(INIT + INIT_FENCE + RELAXED + WAIT + USED, schedule) == []
+    assert "Race" in in_clusters(INIT + RELAXED + WAIT + USED, schedule)
+
+
+@every_schedule
+def test_a_write_before_a_relaxed_arrival_may_come_after_the_exit(schedule):
+    assert "BlockLifetime" in in_clusters(
+        MEET + "st.shared::cluster.u32 [%r7], %r6;\n" + RELAXED + WAIT, schedule
+    )
+    assert in_clusters(STORED + MEET + READ + RELAXED + WAIT, schedule) == []
+
+
+HANDED = MEET + "st.shared::cluster.u32 [%r7], %r6;\n" + REMOTE + TRY + "ld.shared.u32 %r2, [%r3];\n" + MEET
+
+
+@every_schedule
+@pytest.mark.parametrize(("arrive", "wait"), [("", ""), (".release.cluster", ".acquire.cluster")])
+def test_remote_arrivals_order_between_blocks(arrive, wait, schedule):
+    assert in_clusters(INIT + HANDED.replace("{}", arrive, 1).replace("{}", wait), schedule) == []
+
+
+@every_schedule
+@pytest.mark.parametrize(
+    ("arrive", "wait"),
+    [
+        (".release.cta", ".acquire.cluster"),
+        (".release.cluster", ".acquire.cta"),
+        (".release.cluster", ".relaxed.cluster"),
+        (".relaxed.cluster", ".acquire.cluster"),
+        (".expect_tx.release.cta", ""),
+    ],
+)
+def test_arrivals_and_waits_of_a_block_order_nothing_between_blocks(arrive, wait, schedule):
+    body = HANDED.replace("{}", arrive, 1).replace("{}", wait)
+    if "expect" in arrive:
+        body = body.replace("_, [%r9]", "_, [%r9], 0")
+    assert "Race" in in_clusters(INIT + body, schedule)
+
+
+@every_schedule
+def test_fences_of_the_cluster_order_around_relaxed_arrivals_and_waits(schedule):
+    fence = "fence.acq_rel.cluster;\n"
+    body = INIT + HANDED.replace(REMOTE, fence + REMOTE.format(".relaxed.cluster"))
+    assert in_clusters(body.replace(TRY, TRY.format(".relaxed.cluster") + fence), schedule) == []
