@@ -246,6 +246,8 @@ class AsyncCopies:
             fault.address = fault.offset = fault.address % chunk.shared_stride
             fault.values = f"{chunk.program.shared_place(fault.offset)}; {fault.values}"
             fault.name_element(chunk.shared_element(fault.offset, width))
+        if chunk.mbarriers is not None:
+            chunk.mbarriers.note_unheeded(chunk, fault, int(lanes[0]))
         fault.count = lanes.size
         chunk.found(fault, int(lanes[0]))
 

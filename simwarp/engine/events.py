@@ -230,6 +230,12 @@ class OrderListener(Protocol):
     ) -> None:
         """Lanes find a phase of a barrier in shared memory complete; see `mbarrier_arrive`."""
 
+    def mbarrier_settled(
+        self, chunk: Chunk, lanes: npt.NDArray[np.int64], phase: tuple[int, int], /
+    ) -> npt.NDArray[np.bool_]:
+        """For each lane, whether all that completed a phase is ordered before what it does next."""
+        ...
+
     def cluster_wait(self, chunk: Chunk, mask: Mask, /) -> None:
         """Lanes pass the barrier of their cluster."""
 

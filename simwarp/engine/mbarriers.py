@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simwarp.engine.accesses import announce_store, places
+from simwarp.engine.dice import Dice
 from simwarp.engine.events import OrderedAccess
 from simwarp.faults import BarrierFault, KernelFault, Place
 from simwarp.lanes import WARP_SIZE
@@ -32,6 +33,8 @@ _MOST = (1 << PENDING_BITS) - 1
 _WORD = np.dtype(np.uint64)
 _LISTED = 3
 _NOWHERE = Place()
+_CANDID = 8
+"""Under the random schedule, one of so many phases answers every test truly."""
 _INITIALISE = "initialise it first, let the block meet at __syncthreads(), and store nothing there"
 _EXPECT = "let as many arrivals and bytes reach the barrier as it expects"
 
@@ -77,6 +80,14 @@ class MBarriers:
         """By address in the chunk's shared memory."""
         self._waiting: dict[int, tuple[int, Place]] = {}
         """By address: a phase that was found incomplete, and by whom."""
+        self._unheeded: dict[int, tuple[int, str, Place]] = {}
+        """Warp → its last wait that ordered nothing: the barrier's address, and words and place of a note."""
+        self._refused: dict[int, tuple[int, set[int]]] = {}
+        """By address: a phase that tests did not find complete, as they may, and the warps that asked."""
+        self._told: dict[int, int] = {}
+        """By address: the last phase that all tests find complete when it is."""
+        launch = chunk.launch
+        self._dice = Dice(launch.seed, chunk.blocks << 1) if launch.schedule == "random" else None
 
     def execute(self, chunk: Chunk, step: Step) -> Any:
         """Execute an operation in each executing lane; returns the results, (warps, 32)."""
@@ -205,19 +216,73 @@ class MBarriers:
             )
         awaited = parity & _WORD.type(1)
         complete = awaited != _WORD.type(barrier.phase & 1)
-        if not complete.all():  # no copy ends later than a wait that needs it
+        unheeded = chunk.program.unheeded_tests
+        if step.number in unheeded.ignored:
+            self._disregard(chunk, lanes, address, "a wait whose answer is not used, here by")
+            return complete.astype(_WORD)
+        refused = np.zeros_like(complete)
+        if step.number in unheeded.passed:
+            refused = self._refuse(chunk, address, barrier.phase - complete.astype(np.int64), lanes, complete)
+        if not (complete | refused).all():  # no copy ends later than a wait that needs it
             self._catch_up(chunk, address)
             complete = awaited != _WORD.type(barrier.phase & 1)
+        complete &= ~refused
         self._waiting.pop(address, None)
         if not complete.all():
             self._waiting[address] = barrier.phase, chunk.place(int(lanes[~complete][0]))
         if complete.any():
+            for warp in np.unique(chunk.warp[lanes[complete] // WARP_SIZE, 0]).tolist():
+                self._unheeded.pop(warp, None)
             if chunk.transfers is not None:
                 chunk.transfers.waited(chunk, address, barrier.phase - 1)
             if chunk.launch.races is not None:
                 phase = address, barrier.phase - 1
                 chunk.launch.races.mbarrier_wait(chunk, lanes[complete], phase, *_order(step))
         return complete.astype(_WORD)
+
+    # ---- tests that the program does not heed --------------------------------------------------------
+
+    def _refuse(self, chunk: Chunk, address: int, awaited: _Lanes, lanes: _Lanes, complete: Any) -> Any:
+        """The lanes whose test answers no, as it may, since nothing orders the end of their phase before it.
+
+        The program goes on without a yes. Only lanes that go on asking find out in the end.
+        """
+        newest = int(awaited.max())
+        if self._dice is not None and address not in self._refused and not self._dice.below(_CANDID):
+            self._told[address] = newest
+        refused = awaited > self._told.get(address, -1)
+        races = chunk.launch.races
+        if complete.any() and refused.any():
+            ended = complete & (races is None or races.mbarrier_settled(chunk, lanes, (address, newest)))
+            refused &= ~ended
+        if refused.any():
+            self._disregard(chunk, lanes[refused], address, "a wait that answers no, as it may, here by")
+            warps = set(chunk.warp[lanes[refused] // WARP_SIZE, 0].tolist())
+            phase, others = self._refused.get(address, (newest, set[int]()))
+            self._refused[address] = newest, warps | (others if phase == newest else set())
+        return refused
+
+    def hurry(self, chunk: Chunk) -> None:
+        """Let the tests of the executing warps, which go round in a loop, find out what they were refused."""
+        warps = set(chunk.warp[chunk.mask.any(axis=1), 0].tolist())
+        for address, (phase, asking) in list(self._refused.items()):
+            if asking & warps:
+                self._told[address] = phase
+                del self._refused[address]
+
+    def _disregard(self, chunk: Chunk, lanes: _Lanes, address: int, words: str) -> None:
+        """Remember a wait that orders nothing."""
+        for warp, first in zip(*np.unique(chunk.warp[lanes // WARP_SIZE, 0], return_index=True), strict=True):
+            self._unheeded[int(warp)] = address, words, chunk.place(int(lanes[first]))
+
+    def note_unheeded(self, chunk: Chunk, fault: KernelFault, lane: int, address: int | None = None) -> None:
+        """Add to a fault of a lane the last wait of its warp, if that ordered nothing."""
+        wait = self._unheeded.get(int(chunk.warp[lane // WARP_SIZE, 0]))
+        if wait is not None and address in (None, wait[0]):
+            fault.note(*wait[1:])
+            fault.advice = "go on only where mbarrier.try_wait or test_wait has answered yes: ask in a loop"
+
+    # ---- one phase ends ------------------------------------------------------------------------------
 
     def _advance(self, chunk: Chunk, address: int, barrier: _Barrier) -> None:
         """Begin the next phase, if nothing is pending in this one."""

@@ -21,10 +21,14 @@ EVERY_REGISTER = -1
 """The set of all registers, as one bit per slot."""
 
 
-def live_registers(steps: Sequence[Step], registers: Sequence[str]) -> list[int]:
-    """The live registers at each step of a kernel without device functions, as one bit per slot."""
+def live_registers(steps: Sequence[Step], registers: Sequence[str], used: bool = False) -> list[int]:
+    """The live registers at each step of a kernel without device functions, as one bit per slot.
+
+    With ``used``, a register whose value only reaches registers that nobody uses is not live.
+    """
     slots = {name: 1 << slot for slot, name in enumerate(registers)}
     flow = [(_read(step, slots), ~_written(step, slots), step.following) for step in steps]
+    results = [_results(step, slots) if used else 0 for step in steps]
     live = [0] * (len(steps) + 1)
     changed = True
     while changed:
@@ -34,7 +38,7 @@ def live_registers(steps: Sequence[Step], registers: Sequence[str]) -> list[int]
             behind = 0
             for other in following:
                 behind |= live[other]
-            now = read | (behind & kept)
+            now = (read if not results[at] or behind & results[at] else 0) | (behind & kept)
             if now != live[at]:
                 live[at], changed = now, True
     return live
@@ -46,6 +50,13 @@ def _written(step: Step, slots: dict[str, int]) -> int:
     if not step.row.destinations or step.guard is not None or not operands:
         return 0
     return _set(operands[:1], slots)
+
+
+def _results(step: Step, slots: dict[str, int]) -> int:
+    """The registers that a step computes, if it does nothing else; without such, 0."""
+    if step.compute is None or not step.row.destinations:
+        return 0
+    return _set(step.instruction.operands[:1], slots) | slots.get("%carry", 0)
 
 
 def _read(step: Step, slots: dict[str, int]) -> int:

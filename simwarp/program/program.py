@@ -16,6 +16,7 @@ from simwarp.program.exits import ways_out
 from simwarp.program.liveness import EVERY_REGISTER, live_registers
 from simwarp.program.operands import Compute, Read, Write
 from simwarp.program.postdominators import reconvergence
+from simwarp.program.waits import Unheeded, unheeded
 from simwarp.ptx.mangled_names import plain_variable
 from simwarp.ptx.rows import ENDS_BLOCK, TRANSFERS, Form, Row
 from simwarp.ptx.syntax import Instruction, Register, Variable
@@ -294,6 +295,11 @@ class Program:
     def has_mbarriers(self) -> bool:
         """Whether it has barriers in shared memory."""
         return any(step.kind == "mbarrier" or step.barrier is not None for step in self.steps)
+
+    @cached_property
+    def unheeded_tests(self) -> Unheeded:
+        """The tests of barriers in shared memory that order nothing, or may be passed without a yes."""
+        return unheeded(self)
 
     @cached_property
     def has_transfers(self) -> bool:

@@ -83,6 +83,9 @@ class Races:
         self._cluster_signals: dict[tuple[int, int], Signal] = {}
         self._phases: dict[tuple[int, int], Signal] = {}
         """By address and number, the phases of barriers in shared memory."""
+        self._ends: dict[tuple[int, int], list[Entries]] = {}
+        """Phase → the `Shadow` entries of the arrivals and copies that it counts."""
+        self._program = chunk.program
         self.proxies = Proxies(chunk, self.order)
         self._lifetimes = Lifetimes(chunk, self.order) if self.launch.blocks_per_cluster > 1 else None
         self._initialised = InitialisedBarriers()
@@ -207,6 +210,7 @@ class Races:
         address, number = phase
         self._phases.pop((address, number - 2), None)
         signal = self._phases.setdefault(phase, Signal())
+        self._ends_in(phase, chunk.thread.reshape(-1)[lanes] + (self._time - 1 << 32))
         for warp in _warps_of(chunk, lanes):
             self._release(warp, signal, relaxed, wide)
             if self._lifetimes is not None:
@@ -227,6 +231,21 @@ class Races:
                 self.order.read(warp, ("mbarrier", address), signal, wide)
             else:
                 self.order.acquire(warp, signal, wide)
+
+    def _ends_in(self, phase: tuple[int, int], entries: Entries) -> None:
+        """Record arrivals and copies that a phase counts, where the program may pass a wait without a yes."""
+        if self._program.unheeded_tests.passed:
+            self._ends.pop((phase[0], phase[1] - 2), None)
+            self._ends.setdefault(phase, []).append(entries)
+
+    def mbarrier_settled(self, chunk: Chunk, lanes: Lanes, phase: tuple[int, int]) -> npt.NDArray[np.bool_]:
+        """Whether all that a phase counts is ordered before the next accesses of each lane."""
+        entries = np.concatenate([np.zeros(0, np.int64), *self._ends.get(phase, ())])
+        threads, warps = chunk.thread.reshape(-1)[lanes], chunk.warp[lanes // WARP_SIZE, 0]
+        asking = (np.repeat(one, entries.size) for one in (warps, threads))
+        before = np.tile(entries, lanes.size)
+        ordered = self.order.ordered(*asking, before) | (before & THREAD == np.repeat(threads, entries.size))
+        return ordered.reshape(lanes.size, -1).all(axis=1)
 
     def _release(self, warp: int, signal: Signal, relaxed: bool, wide: bool) -> None:
         """Publish a warp's clock at a barrier; by a relaxed arrival that of its last fences."""
@@ -250,6 +269,7 @@ class Races:
     def complete(self, agent: Agent, time: int, phase: tuple[int, int]) -> None:
         """Record that an agent's accesses up to a time end within a phase of a barrier in shared memory."""
         block = phase[0] // self._shared_stride
+        self._ends_in(phase, np.array([self.order.entry_of(agent, time)]))
         self.order.publish_done(self._phases.setdefault(phase, Signal()), agent, time, block)
 
     def proxy_fence(self, chunk: Chunk, mask: Mask) -> None:
@@ -437,6 +457,9 @@ class Races:
                 warp = int(access.warps()[lane])
                 phases = self.proxies.phases.get(time), self.proxies.waited.get((warp, agent[1]))
                 fault = in_flight(access.chunk, conflict, access.width, agent, phases)
+            if access.chunk.mbarriers is not None:
+                address = None if agent is None else agent[1]
+                access.chunk.mbarriers.note_unheeded(access.chunk, fault, int(access.lanes[lane]), address)
             access.chunk.found(fault, int(access.lanes[lane]))
 
 

@@ -2,8 +2,8 @@
 
 An access from another block must be ordered behind something that the block did, since the block may not have
 started before, and before something that it does, since it may have exited then (CUDA Programming Guide,
-distributed shared memory). Both hold between two barriers of the cluster. Of relaxed arrivals the execution is
-ordered: their blocks have started, and what they read before has been read; what they wrote may be on its way.
+distributed shared memory). Both hold between two barriers of the cluster. Relaxed arrivals order execution:
+their blocks have started, and have read what they read before; what they wrote may be on its way.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Lifetimes:
         self._came.setdefault(phase, {})[warp] = time
 
     def meet(self, phase: tuple[int, int], warp: int) -> None:
-        """Record that a warp has waited for a phase: arrivals are from blocks that started, after their reads."""
+        """Record that a warp has waited for a phase: its arrivals are of blocks that started."""
         came = self._came.get(phase, {})
         self._known.update((warp, other // self._per_block) for other in came)
         visits = self._visits.get(warp // self._per_block, {})

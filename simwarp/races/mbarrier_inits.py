@@ -1,7 +1,7 @@
 """Initialisations of barriers in shared memory that ``fence.mbarrier_init`` publishes to the cluster.
 
-Behind the fence, a relaxed arrival at the cluster's barrier publishes the initialisations before the fence and
-nothing else (PTX ISA 9.0, 9.7.13.4 and 9.7.13.3).
+Behind the fence, a relaxed arrival at the cluster's barrier publishes the initialisations before the fence,
+and nothing else (PTX ISA 9.0, 9.7.13.4 and 9.7.13.3).
 """
 
 from __future__ import annotations

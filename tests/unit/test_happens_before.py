@@ -1,9 +1,9 @@
-"""Order by happens-before, not by time: barriers of a cluster, scopes, waits, proxy fences, named barriers."""
+"""Order by happens-before, not by time: barriers of clusters, scopes, waits, proxy fences."""
 
 import pytest
 
 import simwarp
-from simwarp.faults import KernelFault, Race
+from simwarp.faults import KernelFault
 from support import small_kernels as small
 
 SCHEDULES = [("lowest pc", 0), ("stack", 0), ("random", 1), ("random", 2), ("random", 3)]
@@ -104,3 +104,75 @@ def test_fences_of_the_cluster_order_around_relaxed_arrivals_and_waits(schedule)
     fence = "fence.acq_rel.cluster;\n"
     body = INIT + HANDED.replace(REMOTE, fence + REMOTE.format(".relaxed.cluster"))
     assert in_clusters(body.replace(TRY, TRY.format(".relaxed.cluster") + fence), schedule) == []
+
+
+# ---- waits whose answer is not heeded ------------------------------------------------------------------
+
+SHARED = ".shared .align 16 .b8 tile[512];\n.shared .align 8 .b64 bar;\n"
+SETUP = """mov.u64 %rd1, bar; mov.u64 %rd3, tile; mul.wide.u32 %rd2, %r1, 4; add.u64 %rd4, %rd3, %rd2;
+setp.eq.u32 %p1, %r1, 0; xor.b32 %r4, %r1, 33; mul.wide.u32 %rd5, %r4, 4;
+add.u64 %rd5, %rd3, %rd5; mov.u32 %r2, 0;
+"""
+"""``%rd4`` is the thread's word of the tile, ``%rd5`` that of a thread of the other warp."""
+COPY = """@%p1 mbarrier.init.shared.b64 [%rd1], 1; bar.sync 0;
+@%p1 mbarrier.arrive.expect_tx.shared.b64 %rd6, [%rd1], 256;
+@%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%rd3], [%in], 256, [%rd1];
+bar.sync 0;
+"""
+ARRIVALS = """@%p1 mbarrier.init.shared.b64 [%rd1], 64; bar.sync 0;
+st.shared.u32 [%rd4], %r1; mbarrier.arrive.shared.b64 %rd6, [%rd1];
+"""
+TEST = "mbarrier.{}.parity.shared.b64 %p2, [%rd1], 0;\n"
+ONCE, LOOP = TEST.format("try_wait"), "AGAIN: " + TEST.format("try_wait") + "@!%p2 bra AGAIN;\n"
+DROPPED = "{.reg .pred q; " + ONCE.replace("%p2", "q") + "selp.b32 %r5, 1, 0, q;}\n"
+LOADED = "ld.shared.u32 %r2, [%rd5];\n"
+THRICE = """mov.u32 %r6, 0;
+NEXT: mbarrier.test_wait.parity.shared.b64 %p2, [%rd1], 0; selp.b32 %r5, 1, 0, %p2;
+setp.ne.b32 %p3, %r5, 0; @%p3 bra READY; add.u32 %r6, %r6, 1; setp.lt.u32 %p4, %r6, 3; @%p4 bra NEXT; READY:
+"""
+UNROLLED = "".join(TEST.format("test_wait") + "@%p2 bra READY;\n" for _ in range(3)) + "READY:\n"
+OTHER_WORK = """mov.u32 %r6, 0;
+NEXT: mbarrier.test_wait.parity.shared.b64 %p2, [%rd1], 0;
+@%p2 bra READY; add.u32 %r6, %r6, 1; st.global.u32 [%at], %r6; bra NEXT; READY:
+"""
+VOTED = "NEXT: " + TEST.format("try_wait") + "vote.sync.all.pred %p3, %p2, 0xffffffff; @!%p3 bra NEXT;\n"
+
+
+def awaited(body, schedule):
+    return found(SETUP + body + LOADED, schedule, before=SHARED, given=range(64))
+
+
+@every_schedule
+@pytest.mark.parametrize("wait", [ONCE, DROPPED], ids=["predicate", "word"])
+def test_a_wait_whose_answer_is_not_used_orders_nothing(wait, schedule):
+    assert "CopyInFlight" in awaited(COPY + wait, schedule)
+    assert "Race" in awaited(ARRIVALS + wait, schedule)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES[:2])
+@pytest.mark.parametrize("wait", [THRICE, UNROLLED], ids=["loop", "unrolled"])
+def test_a_fixed_number_of_waits_may_all_answer_no(wait, schedule):
+    assert "CopyInFlight" in awaited(COPY + wait, schedule)
+    assert "Race" in awaited(ARRIVALS + wait, schedule)
+
+
+@every_schedule
+@pytest.mark.parametrize("wait", [LOOP, DROPPED + LOOP, THRICE + LOOP, OTHER_WORK, VOTED])
+def test_a_loop_that_ends_by_the_answer_orders(wait, schedule):
+    assert awaited(COPY + wait, schedule) == []
+    assert awaited(ARRIVALS + wait, schedule) == []
+
+
+@every_schedule
+def test_a_wait_whose_phase_is_known_to_be_complete_answers_yes(schedule):
+    """All arrivals are before the barrier of the block: who passes it may count on the answer."""
+    body = "bar.sync 0; mov.u32 %r6, 7;" + UNROLLED + "@!%p2 trap;\n"
+    assert awaited(ARRIVALS + body, schedule) == []
+
+
+def test_the_wait_that_orders_nothing_is_named():
+    device = simwarp.Device()
+    body = SETUP + COPY + ONCE + LOADED + small.STORE
+    fault = small.fault_of(KernelFault, body, block=64, given=range(64), device=device, before=SHARED)
+    assert "whose answer is not used" in str(fault)
+    assert "ask in a loop" in fault.advice
