@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 _NAMED = re.compile(r"([A-Za-z_$%][\w$]*|[0-9]+)=(.*)", re.DOTALL)
 _MADE = re.compile(r"(out|zeros):([^:]+):([0-9x,]+)")
-_FORMS = "A.npy, A.npy:inout, out:float32:1024, zeros:int32:64x64, 2.5; with a parameter's name: n=1000"
+_FORMS = (
+    "A.npy, A.npy:inout, out:float32:1024, zeros:int32:64x64, 2.5, float16:2.5, {int32:1,float64:2.5}; "
+    "with a parameter's name: n=1000"
+)
+_TYPED = re.compile(r"([a-z]+[0-9]+|bool):(.*)")
 
 
 _READ = re.compile(r"(.+\.npy):(texture|surface)((?:,[\w-]+)*)")
@@ -85,7 +89,7 @@ def read_argument(text: str) -> Word:
         check_room(f"--arg {text}", out.shape, out.dtype)
         array = out if made[1] == "out" else np.zeros(out.shape, out.dtype)
         return Word(out.name, array, written=True, key=key)
-    return Word(name, _number(f"--arg {text}", value), key=key)
+    return Word(name, _value(f"--arg {text}", value), key=key)
 
 
 def _reads(text: str, array: Any, what: str, words: Sequence[str]) -> Any:
@@ -138,12 +142,90 @@ def read_settings(texts: Sequence[str]) -> dict[str, Any]:
             raise SchemeError(f"--set {text}: not NAME=VALUE\ngive for example --set c=c.npy")
         if name in found:
             raise SchemeError(f"--set {text}: {name} is set twice\ngive it one value")
-        found[name] = read_array(Path(value)) if value.endswith(".npy") else _number(f"--set {text}", value)
+        found[name] = read_array(Path(value)) if value.endswith(".npy") else _value(f"--set {text}", value)
     return found
 
 
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.split("[x,]", text) if number)
+
+
+def _value(text: str, value: str) -> Any:
+    """A number, a number of a type, a structure in braces, or bytes."""
+    if value.startswith("{") and value.endswith("}"):
+        return _structure(text, value)
+    if value.startswith("bytes:"):
+        return _bytes(text, value.removeprefix("bytes:"))
+    typed = _TYPED.fullmatch(value)
+    return _typed(text, typed[1], typed[2]) if typed else _number(text, value)
+
+
+def _structure(text: str, value: str) -> Any:
+    """The structure of ``{int8:7,float64:2.5,{float32:1,2}}``: a type holds until the next one.
+
+    Members lie as in C++, each at a multiple of its own size.
+    """
+    import numpy as np
+
+    members: list[Any] = []
+    kind = ""
+    for part in _members(value[1:-1]):
+        if part.startswith("{"):
+            members.append(_structure(text, part))
+            continue
+        typed = _TYPED.fullmatch(part)
+        kind, number = (typed[1], typed[2]) if typed else (kind, part)
+        if not kind:
+            raise SchemeError(
+                f"{text}: the first member, {number or 'nothing'}, has no type\n"
+                "a type holds for the members up to the next type\ngive for example {int32:1,2,float64:2.5}"
+            )
+        members.append(_typed(text, kind, number))
+    dtype = np.dtype([(f"f{i}", member.dtype) for i, member in enumerate(members)], align=True)
+    return np.array(tuple(members), dtype)[()]
+
+
+def _members(text: str) -> list[str]:
+    """Split a text at its commas outside of braces."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter == "{") - (letter == "}")
+        if letter == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part.strip() for part in parts]
+
+
+def _bytes(text: str, value: str) -> bytes:
+    try:
+        return bytes.fromhex(value.removeprefix("0x"))
+    except ValueError:
+        raise SchemeError(
+            f"{text}: {value!r} is not bytes\ntwo hexadecimal digits are a byte, in the order of memory\n"
+            "give for example bytes:0100803f"
+        ) from None
+
+
+def _typed(text: str, kind: str, value: str) -> Any:
+    """The number of ``float16:2.5``, as a NumPy scalar; of bfloat16 its bits."""
+    from simwarp.run.pointees import number_type
+
+    wanted = number_type(kind)
+    if wanted is None or kind.startswith("float8"):
+        raise SchemeError(
+            f"{text}: {kind!r} is not a type of numbers\n"
+            "there are bool, int8 to int64, uint8 to uint64, float16, bfloat16, float32, float64\n"
+            "give for example float16:2.5"
+        )
+    number = _number(text, value)
+    try:
+        return wanted.number(number)
+    except OverflowError:
+        what = "does not fit"
+    except TypeError:
+        what = "is not an integer, as for"
+    raise SchemeError(f"{text}: {number} {what} {kind}\ngive a number of this type, or another type")
 
 
 def _number(text: str, value: str) -> int | float:

@@ -76,6 +76,7 @@ def _structure(kernel: Parameters, position: int, value: Any) -> Any:
             kernel,
             position,
             f"{given}; the parameter takes {size_of(parameter)} bytes",
-            "pass bytes, or a NumPy scalar of that size (of a structure: a dtype with align=True)",
+            "pass bytes, or a NumPy scalar of that size (of a structure: a dtype with align=True); "
+            "on the command line bytes:0a0b, float16:1.5 or {int8:7,float64:2.5}",
         )
     return np.void(data) if parameter.count > 1 else np.frombuffer(data, DTYPES[parameter.type])[0]

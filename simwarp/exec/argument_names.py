@@ -8,9 +8,8 @@ from functools import partial
 from simwarp.device.module import Kernel
 from simwarp.elements import Shape
 from simwarp.memory import Memory
-from simwarp.ptx.mangled_names import parameter_types
-from simwarp.run.arguments import ELEMENTS
-from simwarp.run.parameters import parameter_names
+from simwarp.run.parameters import parameter_names, parameter_types
+from simwarp.run.pointees import pointee
 
 _POINTER = 8
 
@@ -20,7 +19,7 @@ class ArgumentNames:
 
     def __init__(self, kernel: Kernel) -> None:
         syntax = kernel.module.syntax.entries[kernel.name]
-        types = parameter_types(kernel.name)
+        types = parameter_types(syntax, kernel.module.sources)
         self._names = parameter_names(syntax, kernel.module.sources)
         self._sizes = [_element(types[i]) if i < len(types) else 0 for i in range(len(self._names))]
 
@@ -41,5 +40,5 @@ class ArgumentNames:
 
 def _element(pointer: str) -> int:
     """The bytes of the elements of a C++ pointer; 0 if they are not known."""
-    found = ELEMENTS.get(pointer.removesuffix("*").removesuffix(" const")) if pointer.endswith("*") else None
+    found = pointee(pointer)
     return 0 if found is None else found.itemsize

@@ -211,6 +211,11 @@ class _Reader:
         elif letter == "N":
             self.at += 1
             found = self._nested()
+        elif letter == "A":
+            self.at += 1
+            extent = self._match(r"\d*")
+            self._expect("_")
+            found = f"{self._type()}[{extent}]"
         else:
             found = self._source_name()
             if self._next == "I":

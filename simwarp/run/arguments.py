@@ -11,29 +11,12 @@ import numpy.typing as npt
 
 from gpu.device import is_array, is_foreign
 from simwarp.device.parameters import is_pointer, misfit, scalar
-from simwarp.ptx.mangled_names import parameter_types
 from simwarp.ptx.syntax import Function
 from simwarp.run.binding import Arguments, Given, bind
+from simwarp.run.pointees import pointee, sixteen_bits
 from simwarp.run.values import Out, Surface, Texture, on_host
 
 Host: TypeAlias = npt.NDArray[Any]
-
-ELEMENTS = {
-    "bool": np.dtype(np.bool_),
-    "char": np.dtype(np.int8),
-    "signed char": np.dtype(np.int8),
-    "unsigned char": np.dtype(np.uint8),
-    "short": np.dtype(np.int16),
-    "unsigned short": np.dtype(np.uint16),
-    "int": np.dtype(np.int32),
-    "unsigned int": np.dtype(np.uint32),
-    "long long": np.dtype(np.int64),
-    "unsigned long long": np.dtype(np.uint64),
-    "float": np.dtype(np.float32),
-    "double": np.dtype(np.float64),
-    "__half": np.dtype(np.float16),
-}
-"""The NumPy dtype of the elements of a C++ pointer."""
 
 
 @dataclass
@@ -64,18 +47,22 @@ class Argument:
         return is_array(self.value)
 
 
-def convert(device: Any, kernel: Function, args: Arguments, names: Sequence[str] = ()) -> list[Argument]:
-    """Convert all arguments of a launch, and copy arrays to the device."""
-    converter = _Converter(device, kernel, names)
+def convert(
+    device: Any, kernel: Function, args: Arguments, names: Sequence[str] = (), types: Sequence[str] = ()
+) -> list[Argument]:
+    """Convert all arguments of a launch, and copy arrays to the device.
+
+    ``names`` and ``types`` are those of the parameters in the source, as far as they are known.
+    """
+    converter = _Converter(device, kernel, names, types)
     return [converter.argument(i, given) for i, given in enumerate(bind(kernel, names, args))]
 
 
 class _Converter:
     """The state of one conversion: the device, the kernel, and the arrays converted so far."""
 
-    def __init__(self, device: Any, kernel: Function, names: Sequence[str]) -> None:
-        self.device, self.kernel, self.names = device, kernel, names
-        self.types = parameter_types(kernel.name)
+    def __init__(self, device: Any, kernel: Function, names: Sequence[str], types: Sequence[str]) -> None:
+        self.device, self.kernel, self.names, self.types = device, kernel, names, types
         self.known: dict[int, Argument] = {}
 
     def argument(self, position: int, bound: Given) -> Argument:
@@ -83,25 +70,31 @@ class _Converter:
         given: Any = bound.value
         name = bound.label or (given.name if isinstance(given, Out) else "") or f"arg{position}"
         known = self.known.get(id(given))
-        if known is not None:
-            return replace(known, position=position, name=name)
-        found = Argument(position, name, *self._place(position, name, given), isinstance(given, Out))
+        if known is None:
+            found = Argument(position, name, *self._place(position, name, given), isinstance(given, Out))
+        else:
+            found = replace(known, position=position, name=name)
         if found.is_array:
             self.known[id(given)] = found
         if found.is_array and not isinstance(given, Surface):
-            self._check_pointer(position, name, found.value.dtype)
+            self._check_pointer(position, name, found.value)
         return found
 
-    def _check_pointer(self, position: int, name: str, dtype: np.dtype[Any]) -> None:
-        """Raise LaunchError unless the parameter is a pointer to elements of this dtype."""
+    def _check_pointer(self, position: int, name: str, array: Any) -> None:
+        """Raise LaunchError unless the parameter is a pointer to elements of an array's dtype."""
         if not is_pointer(self.kernel.parameters[position]):
             what = f"{name}, an array; parameter {position} is not a pointer"
             raise misfit(self.kernel, position, what, "pass a number, or for a structure its bytes")
         pointer = self.types[position] if position < len(self.types) else ""
-        wanted = ELEMENTS.get(pointer.removesuffix("*").removesuffix(" const"))
-        if wanted is not None and dtype.kind in "biuf" and not _alike(dtype, wanted):
+        wanted, dtype, shape = pointee(pointer), np.dtype(array.dtype), tuple(array.shape)
+        if wanted is None:
+            return
+        if not wanted.holds(dtype):
             what = f"{name}, elements of {dtype}; parameter {position} is a {pointer}"
-            advice = f"convert it to {wanted}, e.g. {name}.astype(np.{wanted}) in Python"
+            raise misfit(self.kernel, position, what, wanted.cast(name, dtype))
+        if not wanted.fits(dtype, shape):
+            what = f"{name}, {shape} elements of {dtype}; parameter {position} is a {pointer}"
+            advice = f"give {wanted.lanes} numbers along the last axis, or a flat array: {name}.reshape(-1)"
             raise misfit(self.kernel, position, what, advice)
 
     def _place(self, position: int, name: str, given: Any) -> tuple[Any, Host | None]:
@@ -121,9 +114,13 @@ class _Converter:
         if isinstance(host, np.ndarray):
             before: Host = np.array(cast("Any", host))
             return self.device.upload(before, in_source), before
-        return scalar(self.kernel, position, host), None
+        return scalar(self.kernel, position, self._sixteen_bits(position, name, host)), None
 
-
-def _alike(dtype: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
-    """Whether two dtypes have equal sizes, and both or neither are floats."""
-    return dtype.itemsize == wanted.itemsize and (dtype.kind == "f") == (wanted.kind == "f")
+    def _sixteen_bits(self, position: int, name: str, value: Any) -> Any:
+        """A number for a parameter of type half or bfloat16, which PTX passes as bytes; others unchanged."""
+        kind = self.types[position] if position < len(self.types) else ""
+        try:
+            return sixteen_bits(value, kind)
+        except OverflowError:
+            what = f"{name}, {value!r}, which is too large for a {kind}"
+            raise misfit(self.kernel, position, what, "pass a smaller number, or inf") from None

@@ -156,9 +156,10 @@ class Work:
 
     def launch(self, device: Any) -> list[Argument]:
         """Copy the arguments to a device, launch the kernel, and wait for it."""
-        arguments = convert(device, self.kernel, self.args, self.source.parameters(self.kernel))
+        names, types = self.source.parameters(self.kernel), self.source.types(self.kernel)
+        arguments = convert(device, self.kernel, self.args, names, types)
         module = device.load(self.source.loadable)
-        put(module, settings(self.source.module, self.variables))
+        put(module, settings(self.source.module, self.variables, self.source.variable_type))
         kernel = module.kernel(self.kernel.name)
         options: dict[str, Any] = {
             "shared": self.shared,
@@ -173,7 +174,7 @@ class Work:
     @property
     def notes(self) -> tuple[str, ...]:
         """Possible mistakes: ``__constant__`` variables that the kernel reads and that have no value."""
-        given = settings(self.source.module, self.variables)
+        given = settings(self.source.module, self.variables, self.source.variable_type)
         return tuple(
             f"{name} is zero: the kernel reads this __constant__ variable, which was not set"
             for name in unset(self.source.module, self.kernel, given)

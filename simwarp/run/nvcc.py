@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from gpu.compile import normalise
@@ -61,7 +61,6 @@ def compile_kernels(
     text: str,
     path: Path,
     cc: tuple[int, int],
-    defines: Mapping[str, str | int],
     include: Sequence[Path],
     options: Sequence[str],
     instances: Sequence[str] = (),
@@ -75,13 +74,12 @@ def compile_kernels(
     CompileError
         If nvcc fails; with its output.
     """
-    macros = [f"-D{name}={value}" if value != "" else f"-D{name}" for name, value in defines.items()]
     folders = [f"-I{folder.absolute()}" for folder in (path.parent, *include)]
     with tempfile.TemporaryDirectory() as work:
         source, output = Path(work) / path.name, Path(work) / "kernels.ptx"
         used = "".join(f"void *instance{i} = (void *) {name};\n" for i, name in enumerate(instances))
         source.write_text(f'{text}\n#line 1 "{INSTANCES}"\n{used}', encoding="utf-8")
-        flags = ["-ptx", "-lineinfo", "-std=c++17", f"-arch={architecture(cc)}", *macros, *folders, *options]
+        flags = ["-ptx", "-lineinfo", "-std=c++17", f"-arch={architecture(cc)}", *folders, *options]
         log = run_nvcc(flags, source, output, path)
         return normalise(output.read_text(), [path.name]), log
 

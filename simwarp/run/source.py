@@ -11,6 +11,7 @@ from shlex import quote
 from typing import Any, NamedTuple
 
 from gpu.compile import compile, normalise
+from gpu.compiler.options import read_options
 from reference.errors import CompileError, InputFileError, SchemeError
 from simwarp.faults import LaunchError
 from simwarp.program.bind import target_number
@@ -19,7 +20,7 @@ from simwarp.ptx.parse import parse
 from simwarp.ptx.syntax import Function, Module
 from simwarp.run.headers import HEADERS, PRELUDE
 from simwarp.run.nvcc import INSTANCES, compile_kernels, has_nvcc
-from simwarp.run.parameters import parameter_names, without_literals
+from simwarp.run.parameters import parameter_names, parameter_types, variable_type, without_literals
 
 OPTIONS = (f"--pre-include={PRELUDE}", "-fmad=true")
 """The defaults of nvcc: its implicit includes, and fused multiply-add."""
@@ -74,6 +75,8 @@ class Source:
         The CUDA C++, and that of included files with code of a kernel, by file name.
     path : str
         The path of the file as it was given; messages show it.
+    defined : frozenset of str
+        The macros that options of the compiler define.
     """
 
     name: str
@@ -85,6 +88,7 @@ class Source:
     log: str = ""
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     path: str = ""
+    defined: frozenset[str] = frozenset()
 
     @property
     def loadable(self) -> Loadable:
@@ -140,6 +144,14 @@ class Source:
         """The names of a kernel's parameters; () if they are not known, as for compiled PTX."""
         return parameter_names(kernel, self.files)
 
+    def types(self, kernel: Function) -> tuple[str, ...]:
+        """The types of a kernel's parameters, "" for an unknown one; () if none is known."""
+        return parameter_types(kernel, self.files, self.defined)
+
+    def variable_type(self, name: str) -> str:
+        """The type of a variable by its name in the PTX, "float*" for an array; "" if it is not known."""
+        return variable_type(name, self.files, self.defined)
+
     def _template(self, name: str) -> str:
         """Advice for the error, if the missing kernel is a template that is not instantiated; else ""."""
         called = re.escape(plain(name)) or r"\w+"
@@ -168,7 +180,7 @@ def load(
     cc : (int, int)
         The compute capability to compile for.
     defines : mapping
-        Macros to define.
+        Macros to define; ``""`` defines one as nothing; ``-D NAME`` of a compiler is 1.
     include : sequence of path
         More folders to search for included files.
     options : sequence of str
@@ -219,15 +231,16 @@ def from_text(
 ) -> Source:
     """Compile CUDA C++; see `load`. ``path`` is its name in messages, and includes start from its folder."""
     path, folders = Path(path), [Path(folder).absolute() for folder in include]
+    options = [*(f"-D{name}={value}" for name, value in (defines or {}).items()), *options]
 
     def by_nvrtc(*instances: str) -> tuple[str, str]:
         places: dict[str, Any] = {"headers": HEADERS, "folder": path.parent, "include": folders}
         flags = [*OPTIONS, *options]
-        ptx = compile(text, path.name, defines, cc, **places, options=flags, instances=instances)
+        ptx = compile(text, path.name, None, cc, **places, options=flags, instances=instances)
         return ptx.text, _advised(ptx.log.strip(), options)
 
     def by_nvcc(*instances: str) -> tuple[str, str]:
-        return compile_kernels(text, path, cc, defines or {}, folders, options, instances)
+        return compile_kernels(text, path, cc, folders, options, instances)
 
     try:
         source = _with_instance(kernel, path.name, text, by_nvrtc)
@@ -237,7 +250,8 @@ def from_text(
             raise explained from None
         source = _with_instance(kernel, path.name, text, by_nvcc)
     files = {**_included(source, [path.parent, *folders]), path.name: text}
-    return replace(source, files=files, path=str(path))
+    defined = frozenset(re.findall(r"(?m)^#define (\w+)", "\n".join(read_options(options).text)))
+    return replace(source, files=files, path=str(path), defined=defined)
 
 
 def _with_instance(kernel: str | None, name: str, text: str, build: Callable[..., tuple[str, str]]) -> Source:

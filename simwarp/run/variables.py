@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -15,11 +15,17 @@ from simwarp.program.call_graph import CallGraph
 from simwarp.program.link import size_of
 from simwarp.ptx.mangled_names import choose, listed, readable
 from simwarp.ptx.syntax import Address, Function, Group, Module, Operand, Symbol, Variable
+from simwarp.run.pointees import pointee, sixteen_bits
 from simwarp.run.values import on_host
 
 
-def settings(module: Module, given: Mapping[str, Any]) -> dict[str, npt.NDArray[np.uint8]]:
-    """Convert the values of variables to bytes, by the variables' names in the PTX."""
+def settings(
+    module: Module, given: Mapping[str, Any], type_of: Callable[[str], str] = lambda name: ""
+) -> dict[str, npt.NDArray[np.uint8]]:
+    """Convert the values of variables to bytes, by the variables' names in the PTX.
+
+    ``type_of`` gives the type of a variable in the source, "" if it is not known.
+    """
     known = {v.name: v for v in module.variables if v.space in ("global", "const")}
     found: dict[str, npt.NDArray[np.uint8]] = {}
     for name, value in given.items():
@@ -32,14 +38,21 @@ def settings(module: Module, given: Mapping[str, Any]) -> dict[str, npt.NDArray[
             raise LaunchError(f"{called}\nthere are {there}")
         if meant[0] in found:
             raise LaunchError(f"variable {readable(meant[0])} is set twice\ngive one value for it")
-        found[meant[0]] = _bytes(known[meant[0]], value)
+        found[meant[0]] = _bytes(known[meant[0]], value, type_of(meant[0]))
     return found
 
 
-def _bytes(variable: Variable, value: Any) -> npt.NDArray[np.uint8]:
+def _bytes(variable: Variable, value: Any, kind: str) -> npt.NDArray[np.uint8]:
     """Convert a value to the bytes of a variable; raise LaunchError if it does not fit."""
     name = readable(variable.name)
-    host: Any = on_host(value, name)
+    host: Any = sixteen_bits(on_host(value, name), kind)
+    elements = pointee(kind) if isinstance(host, np.ndarray) else None
+    if elements is not None and not elements.holds(cast("npt.NDArray[Any]", host).dtype):
+        dtype = cast("npt.NDArray[Any]", host).dtype
+        raise LaunchError(
+            f"variable {name} has elements of {kind.removesuffix('*')}; those given are {dtype}\n"
+            f"{elements.cast(name, dtype)}"
+        )
     if not isinstance(host, np.ndarray) and variable.count == 1:
         try:
             host = scalar(Function(name, [variable], 0), 0, host)
