@@ -27,7 +27,9 @@ class Standard(StrEnum):
     cpp20 = "c++20"
 
 
-Defines = Annotated[list[str] | None, typer.Option("-D", "--define", help="A macro: NAME or NAME=VALUE.")]
+Defines = Annotated[
+    list[str] | None, typer.Option("-D", "--define", help="A macro: NAME, which is 1, NAME=VALUE or NAME=.")
+]
 Includes = Annotated[
     list[Path] | None, typer.Option("-I", "--include", help="A folder to search for headers.")
 ]
@@ -63,7 +65,7 @@ class CompilerOptions:
             )
         macros = (text.partition("=") for text in self.define)
         return {
-            "defines": {name: value for name, _, value in macros},
+            "defines": {name: value if equals else "1" for name, equals, value in macros},
             "include": self.include,
             "options": [
                 *(["-G"] if self.debug else []),

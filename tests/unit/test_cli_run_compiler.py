@@ -8,7 +8,8 @@ import pytest
 from reference.errors import SchemeError
 from simwarp.cli import main
 from simwarp.cli.run_compiler import CompilerOptions, write_ptx
-from simwarp.run import load
+from simwarp.run import Out, load
+from simwarp.run import run as run_in_python
 
 NEVER = "__global__ void f(int* y) {\n    int v;\n    y[threadIdx.x] = v;\n}\n"
 STANDARD = "__global__ void f(long* y) { y[threadIdx.x] = __cplusplus; }"
@@ -62,6 +63,25 @@ def test_fused_multiply_add_is_turned_off():
     exact = x.astype(np.float64) * x - 1
     assert np.array_equal(np.load("y.npy"), exact.astype(np.float32))
     assert not np.array_equal(x * x - 1, exact.astype(np.float32))
+
+
+EMPTY = """#define TEXT2(x) #x
+#define TEXT(x) TEXT2(x)
+#include <stdio.h>
+__global__ void f(int* y) { y[threadIdx.x] = 1; if (!threadIdx.x) printf("[%s]\\n", TEXT(EMPTY)); }
+"""
+
+
+@pytest.mark.parametrize(("define", "printed"), [("EMPTY=", "[]"), ("EMPTY", "[1]"), ("EMPTY=a=b", "[a=b]")])
+def test_a_macro_is_nothing_or_1_or_its_value(capsys, define, printed):
+    assert run(EMPTY, "-D", define) == 0
+    assert capsys.readouterr().out.splitlines()[0] == printed
+
+
+def test_a_macro_of_python_is_its_value():
+    for value, printed in (("", "[]"), (1, "[1]")):
+        result = run_in_python(EMPTY, grid=1, block=1, args=[Out("i4", 1)], defines={"EMPTY": value})
+        assert result.stdout == f"{printed}\n"
 
 
 def test_options_of_nvrtc_are_passed_on(capsys):
