@@ -75,16 +75,21 @@ def _scale(queue: Queue, prefix: str, kernel: Kernel, output: Tile, result: Poin
     """``beta C``; of a rank-k update's diagonal tile in one triangle.
 
     Each call does what cuBLAS documents: an update with K = 0 or alpha = 0 is not, so triangles are scaled
-    column by column. Only calls that have no product to compute come here.
+    column by column. A real beta multiplies real numbers, two for each complex one: otherwise 0 times a part
+    that is infinite, or that BLAS does not read, would get into the other part.
     """
     (rows, columns), item = output.shape, output.dtype.itemsize
     place = Place(result[0], result[1] * item)
+    parts = 1
+    if output.dtype.kind == "c" and not complex(kernel.beta).imag:
+        prefix, parts = _REAL[prefix], 2
     if kernel.name not in RANK_K:
         if kernel.beta == 0:
             queue.clear(place, rows * item, columns)
         else:
-            flags, beta, zero = (0, 0, rows, columns), scalar(prefix, kernel.beta), scalar(prefix, 0)
-            queue.call(prefix, "geam", *flags, beta, *result, zero, *result, *result)
+            beta, zero = scalar(prefix, kernel.beta), scalar(prefix, 0)
+            tile = result[0], result[1] * parts
+            queue.call(prefix, "geam", 0, 0, rows * parts, columns, beta, *tile, zero, *tile, *tile)
         return
     for column in range(columns):
         first, count = (0, column + 1) if kernel.uplo == "U" else (column, rows - column)
@@ -92,6 +97,6 @@ def _scale(queue: Queue, prefix: str, kernel: Kernel, output: Tile, result: Poin
         if kernel.beta == 0:
             queue.clear(Place(start, place.pitch), count * item, 1)
         elif kernel.beta != 1:
-            queue.call(prefix, "scal", count, scalar(prefix, kernel.beta), start, 1)
+            queue.call(prefix, "scal", count * parts, scalar(prefix, kernel.beta), start, 1)
     if kernel.name in HERMITIAN:  # the imaginary parts of the diagonal
         queue.clear(Place(place.address + item // 2, place.pitch + item), item // 2, columns)

@@ -89,9 +89,8 @@ def compute(kernel: Kernel, operands: Sequence[Array], output: Array) -> None:
         _scale(kernel, output)
         return
     if kernel.name == "geam":
-        scalar = output.dtype.type
-        product = scalar(kernel.alpha) * operands[0]
-        output[...] = product + scalar(kernel.beta) * output if kernel.beta else product
+        product = scaled(kernel.alpha, operands[0])
+        output[...] = product + scaled(kernel.beta, output) if kernel.beta else product
         return
     if kernel.name in TRIANGULAR:
         result = _triangular(kernel, operands, output)
@@ -116,26 +115,39 @@ def blas() -> Any:
 def _scale(kernel: Kernel, output: Array) -> None:
     """``beta C``, of a rank-k update's diagonal tile in one triangle."""
     if kernel.name not in RANK_K:
-        output[...] = 0 if kernel.beta == 0 else output * output.dtype.type(kernel.beta)
+        output[...] = 0 if kernel.beta == 0 else scaled(kernel.beta, output)
         return
+    if kernel.name in HERMITIAN:  # the imaginary part there counts as 0, and may be NaN
+        np.fill_diagonal(output, np.real(np.diagonal(output)).copy())
     kept = np.tri(len(output), dtype=np.bool_)
     kept = kept.T if kernel.uplo == "U" else kept
-    output[kept] = 0 if kernel.beta == 0 else output[kept] * output.dtype.type(kernel.beta)
-    if kernel.name in HERMITIAN:
-        np.fill_diagonal(output, np.real(np.diagonal(output)).copy())
+    output[kept] = 0 if kernel.beta == 0 else scaled(kernel.beta, output[kept])
+
+
+def scaled(number: complex, x: Array) -> Array:
+    """``number x``; a real number multiplies each part by itself, where NumPy would add ``0 x.imag``."""
+    factor = x.dtype.type(number)
+    if x.dtype.kind != "c" or factor.imag:
+        return x * factor
+    product = np.empty_like(x)
+    product.real, product.imag = x.real * factor.real, x.imag * factor.real
+    return product
 
 
 def _product(kernel: Kernel, operands: Sequence[Array], output: Array) -> Array:
     """A product, plus ``beta C``."""
     function = getattr(blas(), PREFIX_OF[output.dtype] + kernel.name)
     flags: dict[str, int]
+    beta = kernel.beta
     if kernel.name == "gemm":
+        if output.dtype.kind == "c" and not complex(beta).imag and beta not in (0, 1):
+            output[...], beta = scaled(beta, output), 1.0  # a tile of HERK, whose beta is real
         flags = {"trans_a": _TRANS[kernel.trans_a], "trans_b": _TRANS[kernel.trans_b]}
     elif kernel.name in RANK_K:
         flags = {"trans": _TRANS[kernel.trans_a], "lower": int(kernel.uplo == "L")}
     else:
         flags = {"side": int(kernel.side == "R"), "lower": int(kernel.uplo == "L")}
-    return function(kernel.alpha, *operands, beta=kernel.beta, c=output, overwrite_c=1, **flags)
+    return function(kernel.alpha, *operands, beta=beta, c=output, overwrite_c=1, **flags)
 
 
 def _triangular(kernel: Kernel, operands: Sequence[Array], output: Array) -> Array:

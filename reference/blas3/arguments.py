@@ -64,6 +64,14 @@ def wide(x: Any, like: Matrix) -> Matrix:
     return np.asarray(x, np.clongdouble if like.dtype.kind == "c" else np.longdouble)
 
 
+def scaled(number: complex, x: Matrix) -> Matrix:
+    """A multiple of a matrix in extended precision; a real number multiplies the two parts one by one."""
+    if x.dtype.kind != "c" or complex(number).imag:
+        return wide(number, x) * x
+    parts = np.stack([x.real, x.imag]) * np.longdouble(complex(number).real)
+    return np.ascontiguousarray(np.moveaxis(parts, 0, -1)).view(x.dtype)[..., 0]
+
+
 def op(x: Matrix, trans: Trans) -> Matrix:
     """op(X): X, its transpose, or its conjugate transpose."""
     return x if trans == "N" else x.T if trans == "T" else x.conj().T

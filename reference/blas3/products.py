@@ -20,6 +20,7 @@ from reference.blas3.arguments import (
     is_stored,
     matrices,
     op,
+    scaled,
     shape_of,
     square,
     symmetric,
@@ -373,5 +374,5 @@ def _plus(product: Matrix, beta: complex, rest: list[Matrix], shape: tuple[int, 
     if beta != 0:
         if not rest:
             raise ShapeError(f"beta is {beta} and c is missing: give c, or beta=0")
-        product = product + wide(beta, like) * wide(rest[0], like)
+        product = product + scaled(beta, wide(rest[0], like))
     return product.astype(like.dtype)

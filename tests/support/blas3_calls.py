@@ -100,6 +100,8 @@ def poison(problem: Problem, matrices: dict[str, Array]) -> None:
         c = matrices["c"]
         is_kept = np.tri(len(c), dtype=bool)
         c[~(is_kept.T if problem.uplo == "U" else is_kept)] = np.nan
+        if problem.routine in HERMITIAN:
+            c.imag[np.arange(len(c)), np.arange(len(c))] = np.nan
 
 
 def judged(drawn: Drawn, before: dict[Any, Array], result: Array) -> float:

@@ -125,3 +125,28 @@ def test_a_wrong_tile_form_is_found() -> None:
 
 def test_the_reference_is_another_implementation() -> None:
     assert set(ROUTINES) == set(reference.blas3.ROUTINES)
+
+
+@pytest.mark.parametrize("routine", ["herk", "her2k"])
+@pytest.mark.parametrize(("alpha", "k"), [(0.0, 3), (1.0, 0), (1.0, 3)])
+@pytest.mark.parametrize("beta", [1.0, 2.0])
+def test_a_real_beta_multiplies_real_and_imaginary_parts_apart(
+    routine: str, alpha: float, k: int, beta: float
+) -> None:
+    """Imaginary parts of C's diagonal count as 0, and one part that is infinite leaves the other alone."""
+    draw = np.random.default_rng(k)
+    a, b, *parts = draw.integers(-3, 4, (4, 5, 5)).astype(np.complex128)
+    c = parts[0] + 1j * parts[1]
+    c.imag[range(5), range(5)] = np.nan
+    c.imag[0, 3] = c.imag[4, 1] = np.inf
+    given = {"a": a[:, :k], "b": b[:, :k]} if routine == "her2k" else {"a": a[:, :k]}
+    product = a[:, :k] @ (b if routine == "her2k" else a)[:, :k].T
+    product = alpha * (product + product.T if routine == "her2k" else product)
+    stored = np.tri(5, dtype=np.bool_)
+    for tile in (9, 2):
+        result = c.copy()
+        interpret(call_of(f"z{routine}", alpha, beta, {**given, "c": result}, {"uplo": "L"}), tile)
+        np.testing.assert_array_equal(result.real[stored], (product.real + beta * c.real)[stored])
+        np.testing.assert_array_equal(result.imag, np.where(np.eye(5), 0, np.where(stored, beta, 1) * c.imag))
+    expected = getattr(reference.blas3, routine)(alpha, *given.values(), beta, c, uplo="L")
+    np.testing.assert_array_equal(result, expected)
