@@ -236,7 +236,8 @@ class AsyncCopies:
         other = chunk.place_of(int(copy.threads[owner]), copy.step)
         space = "shared" if does == "write" else "global"
         fault = CopyInFlight(
-            f"{verb} of {width} bytes of {space} memory that an asynchronous copy may {does} at that moment",
+            f"{verb} of {width} byte{'s' * (width > 1)} of {space} memory that an asynchronous copy "
+            f"may {does} at that moment",
             f"no wait for group {copy.groups[owner]} of its thread has ended",
             _ADVICE,
         )

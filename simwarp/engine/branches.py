@@ -109,6 +109,11 @@ def trap(scheduler: Scheduler, pc: int, step: Step) -> int | None:
         return pc + 1
     kind, what = Trap, "the kernel executed trap"
     advice = "the kernel found an error; see its source line"
+    if step.instruction.source is None and scheduler.launch.sources:
+        advice = (
+            "a trap without a line of source is the compiler's, where no correct program comes: a write to "
+            "__constant__ memory, a null pointer; read its warnings"
+        )
     if grid_sync.needs_cooperation(scheduler.chunk, step, int(taken.argmax())):
         kind, what = NotCooperative, "grid sync in a launch that is not cooperative"
         advice = "launch it with cooperative=True, or simwarp run --cooperative"

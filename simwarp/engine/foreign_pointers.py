@@ -202,7 +202,8 @@ class Lent:
         whose = "another block's shared memory" if space == "shared" else "another thread's local memory"
         stored = chunk.place_of(int(foreign.lenders[which]), chunk.program.steps[int(foreign.steps[which])])
         fault = ForeignPointer(
-            f"access of {width} bytes by a pointer to {whose}, which reaches its own instead",
+            f"access of {width} byte{'s' * (width > 1)} by a pointer to {whose}, "
+            "which reaches its own instead",
             "",
             "pass the data through global memory or, within a cluster, use map_shared_rank"
             if space == "shared"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from simwarp.ptx.syntax import SourceLine
 
 Dim = tuple[int, int, int]
+_LINE = re.compile(r'\s*#\s*(?:line\s+)?(\d+)(?:\s+"([^"]*)")?')
 
 
 class Geometry(NamedTuple):
@@ -74,15 +76,24 @@ def _line(source: SourceLine | None, sources: Mapping[str, str]) -> dict[str, An
     """The fields of a place, or of a caller, for a line of source."""
     if source is None:
         return {}
-    lines = _lines(sources.get(source.file, ""))
+    lines = _lines(source.file, sources.get(source.file, ""))
     return {
         "source_file": source.file,
         "source_line": source.line,
         "source_column": source.column or None,
-        "source_text": lines[source.line - 1] if source.line <= len(lines) else "",
+        "source_text": lines.get(source.line, ""),
     }
 
 
 @lru_cache(maxsize=32)
-def _lines(text: str) -> list[str]:
-    return text.splitlines()
+def _lines(file: str, text: str) -> dict[int, str]:
+    """The lines of a file by the numbers that the compiler gives them, which ``#line`` changes."""
+    number, name, found = 1, file, dict[int, str]()
+    for line in text.splitlines():
+        if directive := _LINE.match(line):
+            number, name = int(directive[1]), directive[2] or name
+            continue
+        if name == file or name.endswith(f"/{file}"):
+            found[number] = line
+        number += 1
+    return found

@@ -147,7 +147,9 @@ def leave_out(
         if extent is not None:
             where = f"; {part} has those from {extent[0]:#x} to {extent[1] - 1:#x}"
     values, space = f"offset {offset:#x} of {size} bytes{where}", window[0].partition(" ")[0]
-    fault = OutOfBounds(f"access of {width} bytes outside {what}", values, advice, allocation=what)
+    fault = OutOfBounds(
+        f"access of {width} byte{'s' * (width > 1)} outside {what}", values, advice, allocation=what
+    )
     fault.address, fault.width, fault.space, fault.offset = offset, width, space, offset
     chunk.found(fault, bad)
     chunk.enter(chunk.mask & ~bad, alone=False)

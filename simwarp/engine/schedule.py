@@ -305,7 +305,8 @@ class Scheduler:
         waiting = sum(int(np.count_nonzero(mask)) for mask in self.parked.values())
         fault = Livelock(
             "an endless loop: the state is the same as some iterations ago",
-            f"{lanes} lanes are in loops, {waiting} wait for others; their registers and all memory repeat",
+            f"{lanes} {'lane is' if lanes == 1 else 'lanes are'} in loops, "
+            f"{waiting} wait{'s' * (waiting == 1)} for others; their registers and all memory repeat",
             "do what the loop waits for on every path: release the lock, set the flag, advance the counter",
         )
         self._add_mbarriers(fault)

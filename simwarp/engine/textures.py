@@ -181,7 +181,7 @@ def _report_outside(
     x, y, z = (int(np.broadcast_to(part, outside.shape).flat[lane]) for part in place)
     sizes = f"{texels.width * texels.unit} bytes x {texels.height} x {texels.depth}"
     fault = OutOfBounds(
-        f"access of {width} bytes outside surface {texels.name}",
+        f"access of {width} byte{'s' * (width > 1)} outside surface {texels.name}",
         f"x = {x} (in bytes), y = {y}, z or layer = {z}; the surface has {sizes}",
         "check the place against the surface's size, or choose another boundary mode",
     )

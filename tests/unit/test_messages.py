@@ -4,8 +4,11 @@ import inspect
 import json
 import re
 
+import numpy as np
 import pytest
 
+import simwarp
+from gpu.compile import compile
 from messages.found import FOLDER, recorded
 from simwarp import faults
 from simwarp.elements import Shape, declared_shape, name_element
@@ -33,6 +36,39 @@ def test_every_kind_is_recorded():
     }
     fields = json.loads((FOLDER / "fields.json").read_text())
     assert {fault["class"] for fault in fields.values()} | BASES == kinds
+
+
+# ---- the places of compiled kernels -----------------------------------------------------------------------
+
+
+def found_in(text, threads=1):
+    """The fault of a kernel k with one array of 4 integers."""
+    device = simwarp.Device()
+    kernel = device.load(compile(text, "k.cu")).kernel("k")
+    with pytest.raises(faults.KernelFault) as raised:
+        kernel(1, threads, device.upload(np.zeros(4, np.int32)))
+    return raised.value
+
+
+@pytest.mark.parametrize("directive", ['#line 7 "k.cu"', "# 7", "#line 7"])
+def test_a_line_directive_numbers_the_lines_that_are_quoted(directive):
+    kernel = 'extern "C" __global__ void k(int* x)\n{ x[9] = 1; }'
+    place = found_in(f"__device__ int pad;\n{directive}\n{kernel}").place
+    assert (place.source_line, place.source_text) == (8, "{ x[9] = 1; }")
+
+
+def test_a_trap_that_the_compiler_put_is_not_the_kernels_own():
+    write = '__constant__ int c[4]; extern "C" __global__ void k(int* x) { c[threadIdx.x] = *x; }'
+    assert "__constant__" in found_in(write).advice
+    own = 'extern "C" __global__ void k(int* x) { if (*x == 0) __trap(); }'
+    assert found_in(own).advice == "the kernel found an error; see its source line"
+
+
+def test_one_byte_and_one_lane_are_not_plural():
+    one = found_in('extern "C" __global__ void k(int* x) { while (atomicAdd(x, 0) == 0) {} }')
+    assert one.values.startswith("1 lane is in loops")
+    local = 'extern "C" __global__ void k(char* x) { volatile char y[4]; y[x[0] + 9] = 1; x[1] = y[0]; }'
+    assert "access of 1 byte outside" in found_in(local).what
 
 
 # ---- the line and its caret --------------------------------------------------------------------------------
