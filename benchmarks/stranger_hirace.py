@@ -1,12 +1,9 @@
 """Races found in the Indigo kernels of HiRace's artifact, beside the published figures of three other tools.
 
-    python benchmarks/races.py --artifact FOLDER [--graphs NAME] [--json benchmarks/results/cpu/races.json]
-
-FOLDER holds a checkout of github.com/JohnJacobsonIII/HiRace-Artifact-SC24 (HiRace: arXiv 2401.04701), which
-is not part of this repository. Of its 590 CUDA kernels 346 have a race by their name (``atomicBug``,
-``guardBug``, ``raceBug``, ``syncBug``) and 244 have none. Each runs once on each graph of the artifact with
-its data and geometry: 1024 blocks of 256 threads, 4 blocks for ``boundsBug``, all checks in
-collecting mode.
+Of the 590 CUDA kernels of github.com/JohnJacobsonIII/HiRace-Artifact-SC24 (HiRace: arXiv 2401.04701) 346 have
+a race by their name (``atomicBug``, ``guardBug``, ``raceBug``, ``syncBug``) and 244 have none. Each runs once
+on each graph of the artifact with its data and geometry: 1024 blocks of 256 threads, 4 blocks for
+``boundsBug``, all checks in collecting mode.
 
 ``races/<graph>``: kernels with a race in which one is reported. ``false_alarms``: races reported in the
 others. On the graphs of five nodes the bugs of some kernels cannot be reached. The peers' figures are those
@@ -18,19 +15,22 @@ from __future__ import annotations
 import ctypes
 import re
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from common import Row, about_this_run, parser_of, publish
+from common import Row
 from rich.progress import track
+from stranger_sources import StrangerError
 
 import simwarp
 from gpu.compile import compile
 from simwarp.faults import OutOfBounds, Race
 
+PROJECT = "JohnJacobsonIII/HiRace-Artifact-SC24"
 GRAPHS = (
     "DAG_100n_200e",
     "DAG_200n_400e",
@@ -99,8 +99,8 @@ def compiled(artifact: Path) -> dict[str, str]:
     """The PTX of every kernel; host code is cut off."""
     sources = sorted((artifact / "indigo" / "indigo_sources").rglob("*.cu"))
     if len(sources) != KERNELS:
-        raise SystemExit(
-            f"{artifact} holds {len(sources)} kernels\ngive the folder of the artifact: it has {KERNELS}"
+        raise StrangerError(
+            f"{artifact} holds {len(sources)} kernels, not {KERNELS}\ncheck out github.com/{PROJECT} there"
         )
     result: dict[str, str] = {}
     for path in track(sources, "compiling"):
@@ -131,19 +131,9 @@ def row_of(name: str, kernels: dict[str, str], graph: Graph) -> Row:
     return Row(f"races/{name}", params, "kernels", "higher", found, peers, target=REACHABLE[at])
 
 
-def main() -> None:
-    parser = parser_of(__doc__)
-    parser.add_argument("--artifact", type=Path, required=True, metavar="FOLDER")
-    parser.add_argument("--graphs", nargs="+", choices=GRAPHS, default=[*GRAPHS], metavar="NAME")
-    options = parser.parse_args()
-    meta = about_this_run()
-    kernels = compiled(options.artifact)
-    folder = options.artifact / "indigo" / "input"
-    rows = [row_of(name, kernels, read_graph(folder / f"{name}.egr")) for name in options.graphs]
-    publish(options.json, meta, rows)
-    for row in rows:
-        print(row.case, dict(row.params))
-
-
-if __name__ == "__main__":
-    main()
+def rows_of(folder: Path, words: Sequence[str] = ("",)) -> list[Row]:
+    """A row for each graph whose name contains a word; ``folder`` holds the checkout."""
+    artifact = folder / PROJECT.rpartition("/")[2]
+    kernels, graphs = compiled(artifact), artifact / "indigo" / "input"
+    chosen = [name for name in GRAPHS if any(word in name for word in words)]
+    return [row_of(name, kernels, read_graph(graphs / f"{name}.egr")) for name in chosen]

@@ -100,8 +100,8 @@ def source_of(folder: Path, case: Case, corrected: bool = False) -> str:
     if not path.exists():
         raise StrangerError(f"{path} does not exist\ncheck out github.com/{case.project} in {folder}")
     text = path.read_text()
-    blank = [(rf"^(?:template\b.*\n)?(?:{host})[\s\S]*?^\}}", _blank) for host in case.host]
-    for pattern, replacement in [*blank, *case.edits, *(bug.fix for bug in case.bugs if corrected)]:
+    hosts = [(rf"^(?:template\b.*\n)?(?:{host})[\s\S]*?^\}}", blank) for host in case.host]
+    for pattern, replacement in [*hosts, *case.edits, *(bug.fix for bug in case.bugs if corrected)]:
         text, count = re.subn(pattern, replacement, text, flags=re.MULTILINE)
         if not count:
             raise StrangerError(f"{path}: nothing matches {pattern!r}\nthe file is not the one of the table")
@@ -111,7 +111,7 @@ def source_of(folder: Path, case: Case, corrected: bool = False) -> str:
     return "\n".join([PRELUDE, case.before, f'#line 1 "{label(case)}"', *lines[: end + 1], case.after, ""])
 
 
-def _blank(found: re.Match[str]) -> str:
+def blank(found: re.Match[str]) -> str:
     """As many lines without text."""
     return "\n" * found[0].count("\n")
 

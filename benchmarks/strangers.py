@@ -11,6 +11,13 @@ is what NumPy says. Its findings are what the checks report. A bug that the tabl
 second run: then the kernel must agree, without a finding. What is left is *open*: a defect of the simulator,
 or a bug of the kernel that nobody has found by reading yet. A kernel *waits* where the table says so and an
 instruction is not supported.
+
+    python benchmarks/strangers.py --suite gpuverify --artifact FOLDER --include CURAND [--json PATH]
+
+A *labelled suite* says which of its kernels are faulty: GPUVerify's tests, ScoR's micro-benchmarks, HiRace's
+Indigo kernels. Each faulty one is run by default, under other schedules, under "strict" and with ``-G`` until
+something is named, each right one by default. A faulty one that is not named is *open*, and a right one that
+is reported, unless the table has a reason. CURAND is a folder with curand_kernel.h.
 """
 
 from __future__ import annotations
@@ -23,10 +30,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import stranger_gpuverify
+import stranger_hirace
+import stranger_scor
 from common import Row, about_this_run, parser_of, write
+from common import show as show_rows
 from rich.console import Console
+from rich.progress import track
 from rich.table import Table
 from stranger_cases import CASES
+from stranger_labels import Judged, Labelled, judge
+from stranger_labels import rows_of as labelled_rows
 from stranger_problems import Out, Tiles
 from stranger_sources import Case, async_instructions, compiled, entry_of
 
@@ -253,22 +267,59 @@ def show(results: Sequence[Result]) -> None:
     console.print(*filter(None, (result.to_text() for result in results)), sep="\n", markup=False)
 
 
+def labelled(
+    suite: str, folder: Path, include: Sequence[Path], words: Sequence[str]
+) -> tuple[list[Row], bool]:
+    """Judge the kernels of a labelled suite, and print them; whether something is open."""
+
+    def judged(cases: Iterable[Labelled]) -> list[Judged]:
+        chosen = [case for case in cases if any(word in case.name for word in words)]
+        return [judge(case) for case in track(chosen, suite, console=Console(stderr=True))]
+
+    if suite == "gpuverify":
+        project, results = stranger_gpuverify.PROJECT, judged(stranger_gpuverify.cases(folder, include))
+        more: list[Judged] = []
+    else:
+        project, results = stranger_scor.PROJECT, judged(stranger_scor.cases(folder))
+        more = judged(stranger_scor.cases(folder, volatile=False))
+    params = {"commit": commit_of(folder / project.partition("/")[2])}
+    rows = labelled_rows(suite, results, **params) + labelled_rows(
+        f"{suite} without volatile", more, **params
+    )
+    print(*(result.to_text() for result in [*results, *more]), sep="\n")
+    for row in rows:
+        print(f"{row.case}: {row.ours:.0f} of {row.target:.0f} {dict(row.params['ways'])}")
+    return rows, any(not result.good and not result.case.unused for result in [*results, *more])
+
+
 def main(cases: Sequence[Case] = CASES, arguments: Sequence[str] | None = None) -> int:
     """Run the cases; return 1 if something is open, else 0."""
     parser = parser_of(__doc__)
     parser.add_argument("--artifact", type=Path, required=True, metavar="FOLDER")
     parser.add_argument(
-        "--only", nargs="+", metavar="WORD", help="cases whose project or kernel contains one"
+        "--suite", choices=("asynchronous", "gpuverify", "scor", "hirace"), default="asynchronous"
+    )
+    parser.add_argument("--include", type=Path, nargs="+", default=[], metavar="FOLDER", help="more headers")
+    parser.add_argument(
+        "--only", nargs="+", default=[""], metavar="WORD", help="cases whose project or kernel contains one"
     )
     options = parser.parse_args(arguments)
-    words = options.only or [""]
-    chosen = [case for case in cases if any(word in f"{case.project} {case.name}" for word in words)]
     meta = about_this_run() if options.json else {}
-    results = [result_of(options.artifact, case) for case in chosen]
-    show(results)
+    if options.suite == "asynchronous":
+        words = options.only
+        chosen = [case for case in cases if any(word in f"{case.project} {case.name}" for word in words)]
+        results = [result_of(options.artifact, case) for case in chosen]
+        show(results)
+        rows, is_open = rows_of(options.artifact, results), any(result.open for result in results)
+    elif options.suite == "hirace":
+        rows = stranger_hirace.rows_of(options.artifact, options.only)
+        is_open = any(row.ours != row.target or row.params["false_alarms"] for row in rows)
+        show_rows(rows)
+    else:
+        rows, is_open = labelled(options.suite, options.artifact, options.include, options.only)
     if options.json:
-        write(options.json, meta, rows_of(options.artifact, results))
-    return int(any(result.open for result in results))
+        write(options.json, meta, rows)
+    return int(is_open)
 
 
 if __name__ == "__main__":

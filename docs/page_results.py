@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,10 @@ BITS_RESULTS = [
 STRANGERS_MARKER = "<!-- strangers results -->"
 STRANGERS_HEADER = "| kernel | form | runs | agrees | findings | bugs |\n" + "|---" * 6 + "|"
 STRANGERS_RESULTS = ROOT / "benchmarks" / "results" / "cpu" / "strangers.json"
+LABELLED_MARKER = "<!-- labelled results -->"
+LABELLED_RESULTS = [
+    ROOT / "benchmarks" / "results" / "cpu" / f"{name}.json" for name in ("gpuverify", "scor")
+]
 MTTKRP_RESULTS = ROOT / "benchmarks" / "results" / "h200" / "mttkrp.json"
 SIMULATED = ROOT / "benchmarks" / "results" / "sim"
 """What ``simwarp blas bench`` and ``simwarp ooc bench`` wrote, by the clocks of simulated machines."""
@@ -95,6 +99,9 @@ def filled(markdown: str) -> str:
     if STRANGERS_MARKER in markdown:
         rows = json.loads(STRANGERS_RESULTS.read_text())["rows"]
         markdown = markdown.replace(STRANGERS_MARKER, strangers_table(rows))
+    if LABELLED_MARKER in markdown:
+        found = [json.loads(path.read_text())["rows"] for path in LABELLED_RESULTS if path.exists()]
+        markdown = markdown.replace(LABELLED_MARKER, labelled_tables([row for rows in found for row in rows]))
     if EFFICIENCY_MARKER in markdown:
         rows = json.loads((SIMULATED / "blas-everest.json").read_text())["rows"]
         markdown = markdown.replace(EFFICIENCY_MARKER, efficiency_table(rows))
@@ -326,6 +333,25 @@ def _stranger(kernel: Mapping[str, Any]) -> str:
     agrees = "" if kernel["waits_for"] else _yes(kernel["agrees"])
     cells = (f"`{kernel['kernel']}`", kernel["form"], ran, agrees, found, "; ".join(kernel["bugs"]))
     return f"|{'|'.join(f' {cell} ' if cell else ' ' for cell in cells)}|"
+
+
+def labelled_tables(rows: Sequence[Mapping[str, Any]]) -> str:
+    """How many labelled kernels are named in which way, and those that are not so by default."""
+    ways = list(dict.fromkeys(way for row in rows for way in row["params"]["ways"]))
+    lines = [f"| suite | as expected | {' | '.join(ways)} |", "|---" * (2 + len(ways)) + "|"]
+    others = ["| kernel | named | why |", "|---|---|---|"]
+    for row in rows:
+        _, suite, label = row["case"].split("/")
+        counts = (str(row["params"]["ways"].get(way, "")) for way in ways)
+        cells = (f"**{suite}**, {label}", f"{row['ours']:.0f} of {row['target']:.0f}", *counts)
+        lines.append(f"|{'|'.join(f' {cell} ' if cell else ' ' for cell in cells)}|")
+        usual = "default" if label == "faulty" else ""
+        for kernel in row["params"]["kernels"]:
+            if kernel["reason"] or kernel["named"] != usual:
+                others.append(
+                    f"| `{kernel['kernel']}`, {label} | {kernel['named'] or 'no'} | {kernel['reason']} |"
+                )
+    return "\n".join([*lines, "", *others])
 
 
 def _yes(value: bool) -> str:

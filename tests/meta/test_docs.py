@@ -352,6 +352,35 @@ def test_the_benchmark_page_lists_the_public_kernels() -> None:
     ]
 
 
+def test_the_benchmark_page_lists_the_labelled_kernels() -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    assert page.count(page_module("page_results").LABELLED_MARKER) == 1
+    rendered = page_module().on_page_markdown(page, page=None, config=None, files=None)
+    assert "| `warpsync/shuffle`, right | default | a race since Volta" in rendered
+    named, silent = (
+        {"kernel": "a", "named": "default", "reason": ""},
+        {"kernel": "b", "named": "", "reason": ""},
+    )
+    faulty = {"ways": {"default": 1}, "kernels": [named, silent | {"reason": "not run"}]}
+    right = {"ways": {"default": 1}, "kernels": [silent, named | {"reason": "true"}]}
+    assert page_module("page_results").labelled_tables(
+        [
+            {"case": "strangers/s/faulty", "params": faulty, "ours": 1, "target": 1},
+            {"case": "strangers/s/right", "params": right, "ours": 2, "target": 2},
+        ]
+    ).splitlines() == [
+        "| suite | as expected | default |",
+        "|---|---|---|",
+        "| **s**, faulty | 1 of 1 | 1 |",
+        "| **s**, right | 2 of 2 | 1 |",
+        "",
+        "| kernel | named | why |",
+        "|---|---|---|",
+        "| `b`, faulty | no | not run |",
+        "| `a`, right | default | true |",
+    ]
+
+
 def columns_of(table: str) -> dict[str, list[str]]:
     """The cells of each column of a table in Markdown."""
     lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]

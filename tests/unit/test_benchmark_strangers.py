@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-MODULES = ("strangers", "stranger_cases", "stranger_problems", "stranger_sources", "common")
+OF_STRANGERS = ("cases", "gpuverify", "hirace", "labels", "problems", "scor", "sources")
+MODULES = ("strangers", "common", *(f"stranger_{name}" for name in OF_STRANGERS))
 
 
 @pytest.fixture(scope="module")
