@@ -146,6 +146,38 @@ def wgmma_b1(random: np.random.Generator, m: int, n: int, k: int) -> Sample:
     return device.samples[-1]
 
 
+def cp_async(random: np.random.Generator, m: int, n: int, k: int) -> Sample:
+    """A product of halves on tensor cores, whose tiles arrive by ``cp.async``."""
+    a, b = random.integers(-16, 16, (m, k)), random.integers(-16, 16, (k, n))
+    device = TimedDevice(cc=(8, 0))
+    c = example("pipelines", "gemm_cp_async").gemm(device, *((x / 8).astype(np.float16) for x in (a, b)))
+    check_equal(c, a.astype(np.float64) @ b / 64)
+    return device.samples[-1]
+
+
+def filter_ldg(random: np.random.Generator, blocks: int, threads: int) -> Sample:
+    """A filter of seven taps, by ``__ldg``; the operands are integers, so the sums are exact."""
+    x, taps = (random.integers(-16, 16, size).astype(np.float32) for size in (blocks * threads, 7))
+    device = TimedDevice()
+    y = device.allocate((x.size,), np.float32)
+    kernel = device.load(ptx("benchmarks/accesses.cu")).kernel("filter")
+    kernel((blocks, 1, 1), (threads, 1, 1), device.upload(x), device.upload(taps), y, np.uint32(x.size))
+    check_equal(y.download(), np.sum([tap * np.roll(x, -k) for k, tap in enumerate(taps)], axis=0))
+    return device.samples[-1]
+
+
+def reduction(random: np.random.Generator, blocks: int, threads: int, kernel: str, folds: int) -> Sample:
+    """The sum of each block, or ``folds`` times each thread's element, in shared memory."""
+    x = random.integers(0, 1 << 20, (blocks, threads), dtype=np.uint32)
+    expected = x.sum(axis=1, dtype=np.uint32) if not folds else np.uint32(folds) * x
+    device = TimedDevice()
+    y = device.allocate(expected.shape, np.uint32)
+    launch = device.load(ptx("benchmarks/accesses.cu")).kernel(kernel)
+    launch((blocks, 1, 1), (threads, 1, 1), device.upload(x), y)
+    check_equal(y.download(), expected)
+    return device.samples[-1]
+
+
 # ---- operands and answers ------------------------------------------------------------------------
 
 

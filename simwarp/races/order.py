@@ -12,13 +12,14 @@ Source: PTX ISA 9.0, sections 8.8 to 8.10 (release and acquire patterns, causali
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from simwarp.lanes import WARP_SIZE
-from simwarp.races.shadow import THREAD, Entries
+from simwarp.races.shadow import THREAD, Entries, Shadow, is_set
 from simwarp.races.vector_clocks import Publication, Signal, VectorClock
 from simwarp.races.warp_order import WarpOrder
 
@@ -27,19 +28,25 @@ if TYPE_CHECKING:
     from simwarp.engine.events import Agent
 
 Warps = npt.NDArray[np.intp]
+Offsets = npt.NDArray[np.int64]
+_Place = tuple[Shadow, bytes]
+"""An allocation's shadow, and int64 offsets in bytes."""
 _NEVER = 1 << 62
 
 _FEW = 4
 """Most different clocks that are searched for the oldest time."""
+_MOST_GROUPS = 256
+"""Most groups of offsets that a warp has read signals at, before they are split."""
 _WARP_BITS = WARP_SIZE.bit_length() - 1
 
 
-class _PendingRead(NamedTuple):
-    """A warp's read of a signal, which its next fence acquires.
+@dataclass(frozen=True, eq=False, slots=True)
+class _PendingRead:
+    """A warp's read of a signal at a group of offsets, which its next fence acquires.
 
     ``from_all`` and ``from_block`` are the clocks to acquire by a wide or narrow fence, ``before`` is the
     warp's clock at the read. ``includes``: the signal's clock includes it. ``signal`` is None if several were
-    read.
+    read. ``wide``: an access that is strong for all blocks read it.
     """
 
     signal: Signal | None
@@ -47,6 +54,7 @@ class _PendingRead(NamedTuple):
     from_block: VectorClock | None
     before: VectorClock | None
     includes: bool
+    wide: bool
 
 
 class Order:
@@ -75,13 +83,19 @@ class Order:
         """Warps whose clocks advanced since the last barrier of their block."""
         self._some_known = self._stale = False
         self._past = 1
-        self._pending: dict[int, dict[object, _PendingRead]] = {}
-        """Warp → place of a signal → the read that waits for a fence."""
+        self._pending: dict[int, dict[_Place, _PendingRead]] = {}
+        """Warp → places of a signal → the read that waits for a fence."""
+        self._most_groups: dict[int, int] = {}
+        """Warp → number of groups at which they are split."""
         self._fence = np.zeros((2, count), np.int64)
         """The time of each warp's last fence: [0] of any scope, [1] wider than its block."""
         self._fence_barrier = np.zeros((2, count), np.int64)
         self._fence_known = np.full((2, count), None, np.object_)
         self._published: dict[tuple[int, int], Publication] = {}
+        self._fenced = np.zeros(count, np.bool_)
+        """Whether each warp has executed a fence that a strong write publishes."""
+        self._at_fences = np.full((2, count), None, np.object_)
+        """The signal of each warp's stores since its last fence: [0] narrow, [1] wide; or None."""
         self._agents: dict[Agent, int] = {}
         """From agent to its number among the warps of the launch."""
         self._agents_since = _NEVER
@@ -204,16 +218,22 @@ class Order:
         left = self.barrier[live]
         self._oldest_barrier = int(left.min()) if left.size else time
         self._live, self._stale = live, self._some_known
-        if self._signals:
-            self._fence_at(0, warps, time)
+        if self._signals and self._fenced[warps].any():
+            self._forget_narrow_fences(warps)
         if self._pending or self._advanced:
             self._share(warps)
+
+    def _forget_narrow_fences(self, warps: Warps) -> None:
+        """Forget fences for the block: what they publish, all warps of it know from the barrier they pass."""
+        self._fence[0, warps] = 0
+        self._fenced[warps] = self._fence[1, warps] != 0
+        self._forget_fence(0, warps)
 
     def _share(self, warps: Warps) -> None:
         """Join the clocks of the warps of each block that passes a barrier."""
         passing = set(warps.tolist())
         for warp in passing & self._pending.keys():
-            self._complete_all(warp, wide=False)
+            self._complete(warp, list(self._pending[warp]), wide=False)
         together: dict[int, VectorClock] = {}
         for warp in self._advanced & passing:  # the others still have the clock of the last barrier
             block = warp // self._per_block
@@ -274,37 +294,78 @@ class Order:
         if heard is not None:
             self._advance(warp, signal, heard, wide and signal.includes(launch_warp, known))
 
-    def read(self, warp: int, place: object, signal: Signal, wide: bool) -> None:
-        """Record that a warp reads a signal, which its next fence acquires."""
+    def signals_at_fences(self, warps: Warps, wide: bool) -> npt.NDArray[Any]:
+        """The signals that strong stores of these warps leave: their clocks at their last fences, or None."""
+        signals = self._at_fences[int(wide)]
+        for warp in np.unique(warps[self._fenced[warps] & ~is_set(signals[warps])]).tolist():
+            if publications := self.at_fence(warp, wide):
+                signals[warp] = self.signal_of(warp, publications)
+        return signals[warps]
+
+    def signal_of(self, warp: int, publications: Iterable[tuple[Publication, bool]]) -> Signal:
+        """A new signal, for several offsets, with a warp's publications, each with whether it is wide."""
+        signal = Signal()
+        signal.shared = True
+        for publication, wide in publications:
+            self.publish(signal, warp, publication, wide)
+        return signal
+
+    def read(self, warp: int, shadow: Shadow, offsets: Offsets, signal: Signal, wide: bool) -> None:
+        """Record that a warp reads a signal at some offsets, which its next fence acquires."""
         launch_warp = int(self._launch_warp[warp])
         block, known = launch_warp // self._per_block, self._known[warp]
+        pending, place = self._pending.setdefault(warp, {}), (shadow, offsets.tobytes())
+        old = pending.get(place)
+        if old is not None and old.signal is signal and signal.shared:  # its clocks have not changed
+            if old.before is known and old.from_block is not None and old.wide and wide:
+                return
         from_block = signal.acquired(block, wide=False)
         from_all = signal.acquired(block, wide=True) if wide else from_block
         includes = wide and signal.includes(launch_warp, known)
-        heard = _PendingRead(signal, from_all, from_block, known, includes)
-        places = self._pending.setdefault(warp, {})
-        old = places.get(place)
-        if old is not None and old.signal is not signal:
-            from_all, from_block = _join(from_all, old.from_all), _join(from_block, old.from_block)
-            heard = _PendingRead(None, from_all, from_block, known, includes)
-        places[place] = heard
+        _add(pending, place, _PendingRead(signal, from_all, from_block, known, includes, wide))
+        if len(pending) > self._most_groups.get(warp, _MOST_GROUPS):
+            single: dict[_Place, _PendingRead] = {}
+            for (there, group), read in pending.items():
+                for offset in np.frombuffer(group, np.int64):
+                    _add(single, (there, offset.tobytes()), read)
+            self._pending[warp], self._most_groups[warp] = single, 2 * len(single) + _MOST_GROUPS
 
-    def acquire_read(self, warp: int, place: object, wide: bool) -> None:
-        """Acquire the signal that a warp read at a place before."""
-        if place in self._pending.get(warp, {}):
-            self._complete(warp, place, wide)
+    def acquire_read(self, warp: int, shadow: Shadow, offsets: Offsets, wide: bool) -> None:
+        """Acquire the signals that a warp read at some offsets before."""
+        pending, found = self._pending.get(warp, {}), list[_Place]()
+        for place in [place for place in pending if place[0] is shadow]:
+            group = np.frombuffer(place[1], np.int64)
+            here = np.isin(group, offsets)
+            if here.all():
+                found.append(place)
+            elif here.any():
+                heard, some = pending.pop(place), (shadow, group[here].tobytes())
+                _add(pending, (shadow, group[~here].tobytes()), heard)
+                _add(pending, some, heard)
+                found.append(some)
+        self._complete(warp, list(dict.fromkeys(found)), wide)
+
+    def has_pending(self, warp: int) -> bool:
+        """Whether a warp has read signals that no fence has acquired."""
+        return warp in self._pending
 
     def fence(self, warps: Warps, wide: bool, time: int) -> None:
         """Record that warps execute a fence; a narrow one orders accesses within the block only."""
         for warp in self._pending.keys() & set(warps.tolist()) if self._pending else ():
-            self._complete_all(warp, wide)
+            self._complete(warp, list(self._pending[warp]), wide)
         self._fence_at(0, warps, time)
         if wide:
             self._fence_at(1, warps, time)
+        self._fenced[warps] = True
 
     def _fence_at(self, scope: int, warps: Warps, time: int) -> None:
         self._fence[scope, warps], self._fence_barrier[scope, warps] = time, self.barrier[warps]
         self._fence_known[scope, warps] = self._known[warps]
+        self._forget_fence(scope, warps)
+
+    def _forget_fence(self, scope: int, warps: Warps) -> None:
+        """Forget what was derived from the last fence of a scope."""
+        self._at_fences[:, warps] = None
         if self._published:
             for warp in warps.tolist():
                 self._published.pop((scope, warp), None)
@@ -314,24 +375,25 @@ class Order:
         return int(self._launch_warp[warp])
 
     def has_fenced(self, warps: npt.NDArray[np.int64]) -> bool:
-        """Whether any of these warps has executed a fence."""
-        return bool(self._fence[0, warps].any())
+        """Whether any of these warps has executed a fence whose clock its block does not know already."""
+        return bool(self._fenced[warps].any())
 
-    def _complete_all(self, warp: int, wide: bool) -> None:
-        for place in list(self._pending[warp]):
-            self._complete(warp, place, wide)
-
-    def _complete(self, warp: int, place: object, wide: bool) -> None:
-        """Acquire the signal that a warp read at a place."""
-        heard = self._pending[warp][place]
-        if wide:
-            del self._pending[warp][place]
-            if heard.from_all is not None:
-                includes = heard.includes and heard.before is self._known[warp]
-                self._advance(warp, heard.signal, heard.from_all, includes)
-        elif heard.from_block is not None:
-            self._pending[warp][place] = heard._replace(from_block=None)
-            self._advance(warp, heard.signal, heard.from_block, False)
+    def _complete(self, warp: int, places: list[_Place], wide: bool) -> None:
+        """Acquire the signals that a warp read at some places."""
+        pending = self._pending.get(warp, {})
+        for place in places:
+            heard = pending[place]
+            if wide:
+                del pending[place]
+                if heard.from_all is not None:
+                    includes = heard.includes and heard.before is self._known[warp]
+                    self._advance(warp, heard.signal, heard.from_all, includes)
+            elif heard.from_block is not None:
+                pending[place] = replace(heard, from_block=None)
+                self._advance(warp, heard.signal, heard.from_block, False)
+        if not pending:
+            self._pending.pop(warp, None)
+            self._most_groups.pop(warp, None)
 
     def _advance(self, warp: int, signal: Signal | None, heard: VectorClock, includes: bool) -> None:
         """Join an acquired clock into a warp's clock, or replace the latter if it is included."""
@@ -343,6 +405,15 @@ class Order:
             signal.include(int(self._launch_warp[warp]), heard)
         self._advanced.add(warp)
         self._some_known = self._stale = True
+
+
+def _add(pending: dict[_Place, _PendingRead], place: _Place, heard: _PendingRead) -> None:
+    """Add a read to those that wait at a place; a later one of the same signal replaces it."""
+    old = pending.get(place)
+    if old is not None and (old.signal is None or old.signal is not heard.signal or old.wide > heard.wide):
+        from_all, from_block = _join(heard.from_all, old.from_all), _join(heard.from_block, old.from_block)
+        heard = replace(heard, signal=None, from_all=from_all, from_block=from_block)
+    pending[place] = heard
 
 
 def _join(one: VectorClock | None, other: VectorClock | None) -> VectorClock | None:

@@ -34,6 +34,12 @@ def put(into: Entries, units: Units, entries: Entries) -> None:
     into[units] = entries if entries.size > 1 else int(entries[0])
 
 
+def is_set(objects: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Which elements of an array of objects are not None."""
+    nothing: Any = None
+    return np.not_equal(objects, nothing)
+
+
 class Shadow:
     """The shadow of an allocation; ``width`` is the width of its first access.
 
@@ -49,8 +55,8 @@ class Shadow:
         The entries of each unit's last read, and of a read by another thread.
     observed : (units,) int64, or None before the first one
         The time of each unit's last strong read.
-    signals : dict of int to Signal
-        Offset in bytes → signal there.
+    signals : (units,) of Signal or None; or None before the first one
+        The signal of the accesses that begin at each unit.
     released : dict of (warp, offset) to (Publication, bool)
         A warp's last publication at an offset by a release, and whether it is for all blocks.
     last_write, last_also, last_update, last_read : int
@@ -65,9 +71,8 @@ class Shadow:
         self.read: Entries | None = None
         self.read_also: Entries | None = None
         self.observed: npt.NDArray[np.int64] | None = None
-        self.signals: dict[int, Signal] = {}
+        self.signals: npt.NDArray[Any] | None = None
         self.released: dict[tuple[int, int], tuple[Publication, bool]] = {}
-        self.signalled: npt.NDArray[np.bool_] | None = None
         self.last_write = self.last_also = self.last_update = self.last_read = 0
 
     def _empty(self) -> Entries:
@@ -120,21 +125,26 @@ class Shadow:
         observed[units] = time
         self.observed = observed
 
-    def signal(self, offset: int, signal: Signal | None) -> None:
-        """Set the signal at an offset; None removes it."""
-        if signal is None:
-            self.signals.pop(offset, None)
-            return
-        signalled = self._empty() != 0 if self.signalled is None else self.signalled
-        self.signals[offset] = signal
-        signalled[offset // self.unit] = True
-        self.signalled = signalled
+    def signals_at(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[Any] | None:
+        """The signal at each offset in bytes, or None; None alone if there is none at all."""
+        found = None if self.signals is None else self.signals[offsets // self.unit]
+        return found if found is not None and is_set(found).any() else None
+
+    def signal(self, offsets: npt.NDArray[np.int64], signals: npt.NDArray[Any] | Signal | None) -> None:
+        """Set the signals at offsets: one for all, or one or None for each; the last one of equal offsets."""
+        if self.signals is None:
+            self.signals = np.full(self._empty().size, None, np.object_)
+        self.signals[offsets // self.unit] = signals
 
     def _refine(self, width: int) -> None:
         """Split all units into units of a smaller width."""
         times = self.unit // width
         self.unit = width
-        for name in ("written", "written_also", "updated", "read", "read_also", "observed", "signalled"):
+        for name in ("written", "written_also", "updated", "read", "read_also", "observed"):
             units = getattr(self, name)
             if units is not None:
                 setattr(self, name, units.repeat(times))
+        if self.signals is not None:
+            signals = np.full(self.signals.size * times, None, np.object_)
+            signals[::times] = self.signals
+            self.signals = signals

@@ -75,9 +75,15 @@ class Signal:
 
     Warps are numbered in the launch. Only the warps of its block acquire a publication of block scope
     (``.cta``).
+
+    Attributes
+    ----------
+    shared : bool
+        Whether it stands at several offsets: one of them gets a copy before a clock is added there.
     """
 
     def __init__(self) -> None:
+        self.shared = False
         self._everywhere: VectorClock | None = None
         self._by_block: dict[int, VectorClock] = {}
         self._narrow: set[int] = set()
@@ -94,6 +100,13 @@ class Signal:
             self._included[warp] = publication.before
         else:
             self._narrow.add(block)
+
+    def copy(self) -> Signal:
+        """A signal with the same clocks, which is not shared."""
+        other = Signal()
+        other._everywhere, other._by_block = self._everywhere, dict(self._by_block)
+        other._narrow, other._included = set(self._narrow), dict(self._included)
+        return other
 
     def add(self, other: Signal) -> None:
         """Add all clocks published at another place."""
