@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,6 +29,14 @@ class ExecGroup(TyperGroup):
         """Find the subcommand; `PROGRAM` is left out of the usage line."""
         _, command, rest = super().resolve_command(ctx, args)
         return None, command, rest
+
+
+class ScheduleName(StrEnum):
+    """Values of ``--schedule``."""
+
+    lowest_pc = "lowest pc"
+    stack = "stack"
+    random = "random"
 
 
 _STDERR = 2
@@ -61,6 +70,10 @@ def exec_command(
     budget: Annotated[
         int, typer.Option(min=1, help="The most steps of a launch; a step is an instruction of some lanes.")
     ] = 10**8,
+    schedule: Annotated[
+        ScheduleName, typer.Option(help="Who goes when, where the program does not say so.")
+    ] = ScheduleName.lowest_pc,
+    seed: Annotated[int, typer.Option(min=0, help="The seed of --schedule random.")] = 0,
     nvcc: Annotated[
         str, typer.Option(help="More options for nvcc: --nvcc '-I ../common -DN=100 other.cu'.")
     ] = "",
@@ -78,6 +91,8 @@ def exec_command(
         cc=read_capability(cc) or (9, 0),
         checks=chosen,
         budget=budget,
+        schedule=schedule.value,
+        seed=seed,
         nvcc=read_options(nvcc),
         quiet=as_json,
         stdout=_STDERR if as_json else None,

@@ -39,6 +39,8 @@ def execute(
     cc: tuple[int, int] = (9, 0),
     checks: str | Mapping[str, str] | None = None,
     budget: int | None = 10**8,
+    schedule: str = "lowest pc",
+    seed: int = 0,
     nvcc: Sequence[str] = (),
     quiet: bool = False,
     stdout: int | None = None,
@@ -61,6 +63,8 @@ def execute(
         which a chip stops are raised, the others are collected.
     budget : int, optional
         The most steps of a launch.
+    schedule, seed : str, int
+        Who goes when, as in `simwarp.Device`.
     nvcc : sequence of str
         More options of nvcc.
     quiet : bool
@@ -101,6 +105,8 @@ def execute(
             cc,
             checks=_checks(checks),
             instruction_budget=budget,
+            schedule=schedule,
+            seed=seed,
             multiprocessors=multiprocessors_of(cc),
             memory=DeviceMemory.new_space(),
         )

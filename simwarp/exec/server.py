@@ -28,7 +28,13 @@ from simwarp.exec.protocol import Kind, Message, Reply, Request
 from simwarp.exec.report import Report
 from simwarp.exec.texture_objects import read_surface, read_texture
 from simwarp.exec.tiled_maps import encode_tiled
-from simwarp.faults import KernelFault, LaunchError, PtxSyntaxError, UnsupportedInstruction
+from simwarp.faults import (
+    KernelFault,
+    LaunchError,
+    NeedsIndependentProgress,
+    PtxSyntaxError,
+    UnsupportedInstruction,
+)
 from simwarp.observe.occupancy import occupancy, registers_of
 from simwarp.program.link import size_of
 from simwarp.ptx.mangled_names import readable
@@ -41,6 +47,7 @@ _LAUNCH = struct.Struct("=3Q10I")
 _COOPERATIVE, _DEPENDENT = 1, 2
 _WITHOUT_OPT_IN = 48 << 10
 """Bytes of shared memory per block that a kernel may use without cudaFuncSetAttribute."""
+_CANNOT_RUN = (UnsupportedInstruction, NeedsIndependentProgress, PtxSyntaxError, MissingExtraError)
 _STACK_LIMIT, _HEAP_LIMIT = 0, 2
 """``cudaLimitStackSize`` and ``cudaLimitMallocHeapSize``."""
 
@@ -102,15 +109,15 @@ class Server:
         except CallFault as fault:
             self.report.add(fault)
             reply = Reply(Error.InvalidValue)
-        except KernelFault as fault:
-            self.report.add(fault)
-            reply = Reply(error_of(fault))
-        except (UnsupportedInstruction, PtxSyntaxError, MissingExtraError) as error:
+        except _CANNOT_RUN as error:
             self.report.note(
                 f"the simulator cannot run this: {error}\n"
                 "what it would have written is missing: reads of unwritten memory may follow from that"
             )
             reply = Reply(Error.NotSupported)
+        except KernelFault as fault:
+            self.report.add(fault)
+            reply = Reply(error_of(fault))
         except MemoryError:
             reply = Reply(Error.MemoryAllocation)
         except Exception as error:  # a fault of ours: the program is told, and its user gets a whole report

@@ -154,6 +154,14 @@ def test_a_race_is_found_and_the_program_goes_on(build: Build, capfd: pytest.Cap
     assert str(race) in printed.err
 
 
+def test_the_schedule_is_that_of_the_options(build: Build, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["exec", "--schedule", "random", "--seed", "3", str(build("lock"))]) == 0
+    assert capfd.readouterr().out == "lock: cudaSuccess 32\n"
+    report = execute(build("lock"), schedule="stack", quiet=True)
+    assert (report.findings, "independent progress" in report.notes[0]) == ([], True)
+    assert capfd.readouterr().out == "lock: cudaErrorNotSupported 0\n"
+
+
 def test_a_write_out_of_bounds_is_an_error_that_stays(
     build: Build, capfd: pytest.CaptureFixture[str]
 ) -> None:
