@@ -228,7 +228,7 @@ class Races:
             if (signal := self._phases.get(phase)) is None:
                 continue
             if relaxed:
-                self.order.read(warp, ("mbarrier", address), signal, wide)
+                self.order.read(warp, "mbarrier", np.array([address], np.int64), signal, wide)
             else:
                 self.order.acquire(warp, signal, wide)
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 Warps = npt.NDArray[np.intp]
 Offsets = npt.NDArray[np.int64]
-_Place = tuple[Shadow, bytes]
-"""An allocation's shadow, and int64 offsets in bytes."""
+_Place = tuple[object, bytes]
+"""What holds signals, such as an allocation's shadow, and int64 offsets in bytes."""
 _NEVER = 1 << 62
 
 _FEW = 4
@@ -310,11 +310,11 @@ class Order:
             self.publish(signal, warp, publication, wide)
         return signal
 
-    def read(self, warp: int, shadow: Shadow, offsets: Offsets, signal: Signal, wide: bool) -> None:
-        """Record that a warp reads a signal at some offsets, which its next fence acquires."""
+    def read(self, warp: int, owner: object, offsets: Offsets, signal: Signal, wide: bool) -> None:
+        """Record that a warp reads an owner's signal at some offsets, which its next fence acquires."""
         launch_warp = int(self._launch_warp[warp])
         block, known = launch_warp // self._per_block, self._known[warp]
-        pending, place = self._pending.setdefault(warp, {}), (shadow, offsets.tobytes())
+        pending, place = self._pending.setdefault(warp, {}), (owner, offsets.tobytes())
         old = pending.get(place)
         if old is not None and old.signal is signal and signal.shared:  # its clocks have not changed
             if old.before is known and old.from_block is not None and old.wide and wide:
