@@ -219,6 +219,19 @@ class Race(MemoryFault):
     other: Place = Place()
 
 
+class ReadOnlyLoad(MemoryFault):
+    """A load that needs memory which nothing writes during the launch, of bytes that the launch writes.
+
+    Attributes
+    ----------
+    other : Place
+        The write, before or after the load; ``place`` is that of the load.
+    """
+
+    check = "races"
+    other: Place = Place()
+
+
 class CopyInFlight(MemoryFault):
     """An access to memory while an asynchronous copy of it is in flight, or a copy that is not waited for.
 

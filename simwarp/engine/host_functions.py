@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from simwarp.engine.calls import give, passed
+from simwarp.engine.events import OrderedAccess
 from simwarp.engine.undefined import check_given, use
 from simwarp.faults import (
     AssertionFailed,
@@ -31,7 +32,7 @@ from simwarp.ptx.spaces import NAMES, WINDOW, WINDOWS
 
 if TYPE_CHECKING:
     from simwarp.engine.chunk import Chunk
-    from simwarp.memory import Memory
+    from simwarp.memory import Allocation, Memory
 
 Words = npt.NDArray[np.uint64]
 
@@ -322,11 +323,27 @@ def _free(chunk: Chunk, arguments: list[Words]) -> None:
     for lane in _lanes(chunk):
         address = int(arguments[0][lane])
         if address:
+            _end(chunk, _number(lane), address)
             try:
                 with chunk.launch.atomics:
                     chunk.launch.heap.free(address)
             except MemoryFault as fault:
                 chunk.found(fault, _number(lane))
+
+
+def _end(chunk: Chunk, lane: int, address: int) -> None:
+    """Show the checks that a lane frees a block: it is a write of all its bytes."""
+    memory: Memory = chunk.launch.memory
+    block = chunk.launch.heap.block(address)
+    if block is None:
+        return
+    width = math.gcd(block.size, 16)
+    at = np.arange(block.size // width, dtype=np.uint64) * np.uint64(width) + np.uint64(address)
+    lanes = np.full(at.size, lane)
+    if chunk.launch.races is not None:
+        chunk.launch.races.access(OrderedAccess(chunk, chunk.step, "write", memory, lanes, at, width))
+    if chunk.copies is not None and chunk.copies.in_flight:
+        chunk.copies.check(chunk, memory, lanes, at, width, "free")
 
 
 class Heap:
@@ -340,7 +357,7 @@ class Heap:
         Size in bytes; a request beyond it returns a null pointer, as on a GPU.
     """
 
-    def __init__(self, memory: Any, limit: int) -> None:
+    def __init__(self, memory: Memory, limit: int) -> None:
         self.memory, self.limit, self.used = memory, limit, 0
 
     def allocate(self, size: int) -> int:
@@ -350,10 +367,15 @@ class Heap:
         self.used += size
         return self.memory.allocate(size, f"malloc({size})").base
 
+    def block(self, address: int) -> Allocation | None:
+        """The allocation made by `allocate` that begins at an address."""
+        found = self.memory.find(address)
+        return found if found and found.base == address and found.name.startswith("malloc(") else None
+
     def free(self, address: int) -> None:
         """Free an allocation made by `allocate`."""
-        found = self.memory.find(address)
-        if found is None or found.base != address or not found.name.startswith("malloc("):
+        found = self.block(address)
+        if found is None:
             raise DoubleFree(
                 "free of memory that malloc did not allocate, or that was freed before",
                 f"address {address:#x}",

@@ -32,6 +32,11 @@ def strength(step: Step) -> int:
     return _strength(step.kind, step.form.modifiers)
 
 
+def is_volatile(step: Step) -> bool:
+    """Whether an instruction's accesses are volatile: strong, and yet no atomic operation."""
+    return "volatile" in step.form.modifiers
+
+
 @cache
 def _strength(kind: str, modifiers: tuple[str, ...]) -> int:
     """The strength of accesses by an instruction of a kind with these modifiers."""

@@ -16,12 +16,23 @@ import numpy as np
 import numpy.typing as npt
 
 from simwarp.lanes import WARP_SIZE, mask_word
-from simwarp.races.access import FOR_BLOCK, REDUCTIONS, STRONG, WEAK, Access, Lanes, held, strength
+from simwarp.races.access import (
+    FOR_BLOCK,
+    REDUCTIONS,
+    STRONG,
+    WEAK,
+    Access,
+    Lanes,
+    held,
+    is_volatile,
+    strength,
+)
 from simwarp.races.last_two import remember_readers, remember_writers
 from simwarp.races.lifetimes import Lifetimes
 from simwarp.races.mbarrier_inits import InitialisedBarriers
 from simwarp.races.order import Order
 from simwarp.races.proxies import Proxies
+from simwarp.races.read_only import ReadOnlyLoads, is_read_only
 from simwarp.races.release_acquire import StrongAccess
 from simwarp.races.report import Conflict, in_flight, race
 from simwarp.races.shadow import THREAD, Entries, Shadow, Units
@@ -63,6 +74,7 @@ class Races:
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
         self._filter = RaceFilter.of(launch)
+        self._strict = launch.checks.strict("races")
         self.watched = self._filter.watched(launch)
         self._time = 1
         self._steps: list[Step] = []
@@ -71,12 +83,18 @@ class Races:
         """The strength of the access at each time."""
         self._shadows: dict[Allocation, Shadow] = {}
         """Allocation in global memory → its shadow."""
+        self._agents: dict[int, Agent] = {}
+        """Time of an asynchronous access → who performs it."""
+        self._issuers: dict[int, Lanes] = {}
+        self._counted_in: dict[int, int] = {}
+        """See `Proxies`."""
+        self._read_only = ReadOnlyLoads(self._steps, self._issuer)
 
     # ---- accesses -----------------------------------------------------------------------------------
 
     def enter(self, chunk: Chunk) -> None:
         """Start with a new chunk, after the previous one has ended."""
-        self.order = Order(chunk, self._filter.signals)
+        self.order = Order(chunk, self._filter.signals, self._time)
         self._shared_shadows: dict[Allocation, Shadow] = {}
         self._arrivals: dict[int, list[Publication]] = {}
         self._cluster_arrivals = np.zeros(chunk.live.shape, np.int64)
@@ -86,7 +104,7 @@ class Races:
         self._ends: dict[tuple[int, int], list[Entries]] = {}
         """Phase → the `Shadow` entries of the arrivals and copies that it counts."""
         self._program = chunk.program
-        self.proxies = Proxies(chunk, self.order)
+        self.proxies = Proxies(chunk, self.order, self._issuers, self._counted_in)
         self._lifetimes = Lifetimes(chunk, self.order) if self.launch.blocks_per_cluster > 1 else None
         self._initialised = InitialisedBarriers()
         self._shared_stride = chunk.shared_stride
@@ -109,9 +127,9 @@ class Races:
         time = self._time
         entry = self.order.entry_of(agent, time)
         issued = self._issued(access)
-        self.proxies.issuers[time] = issued.threads
+        self._agents[time], self._issuers[time] = agent, issued.threads
         if phase is not None:
-            self.proxies.phases[time] = phase
+            self._counted_in[time] = phase
         if self._lifetimes is not None and access.memory is access.chunk.shared:
             self._lifetimes.visit(access, time, ends=False)
         past = self._past(access)
@@ -127,6 +145,9 @@ class Races:
 
     def _read(self, access: Access, recorded: Access, shadow: Shadow, units: Units) -> None:
         """Compare a read with earlier writes, then record it."""
+        if is_read_only(access.step):
+            self._read_only.load(access, shadow, units)
+            return
         self._compare_writes(access, shadow, units)
         remember_readers(self.order, recorded, shadow, units)
         if strength(access.step) != WEAK:
@@ -134,6 +155,7 @@ class Races:
 
     def _write(self, access: Access, recorded: Access, shadow: Shadow, units: Units) -> None:
         """Compare a write with earlier writes and reads, then record it."""
+        self._read_only.write(access, shadow, units)
         old = self._compare_writes(access, shadow, units)
         if shadow.written_also is not None and shadow.last_also >= access.past:
             self._compare(access, shadow, units, shadow.written_also.take(units), "write")
@@ -327,6 +349,7 @@ class Races:
             threads = threads.take(lanes)
         private = memory is chunk.shared and self.launch.blocks_per_cluster == 1
         sure = how == STRONG or (private and how == FOR_BLOCK)
+        sure = sure and not (self._strict and is_volatile(step))
         past, entries = self.order.past(private), threads + (time << 32)
         whole = Access(chunk, step, kind, width, lanes, threads, entries, addresses, data, time, past, sure)
         shadows = self._shared_shadows if memory is chunk.shared else self._shadows
@@ -336,6 +359,10 @@ class Races:
             if allocation not in shadows:
                 shadows[allocation] = Shadow(allocation, width)
             yield whole.part(which, offsets), shadows[allocation]
+
+    def _issuer(self, time: int, thread: int) -> int:
+        """The thread that executed the access of a time, or issued it."""
+        return self.proxies.writer(time, thread, thread) if time in self._agents else thread
 
     def _tick(self, step: Step) -> int:
         """The time of a new access by a step."""
@@ -389,15 +416,35 @@ class Races:
         lanes, before = suspects % access.lanes.size, before[suspects]
         racing = ~self.order.ordered(access.warps(lanes), access.threads[lanes], before)
         if racing.any():
-            racing &= ~self._both_strong(access, access.threads[lanes], before)
-        if racing.any():
-            racing &= ~self._initialised.seen(access.threads[lanes], before, self._steps)
+            strong = self._both_strong(access, access.threads[lanes], before)
+            if self._strict:
+                self._note_volatile(access, shadow, lanes, before, earlier, racing & strong)
+            racing &= ~strong
         if earlier == "write" and shadow.observed is not None and racing.any():
             racing &= ~self._was_observed(shadow.observed.take(units[suspects]), before)
         if earlier == "write" and access.data is not None and racing.any():
-            racing &= shadow.held(units[suspects]) != shadow.pieces(access.data)[suspects]
+            differ = shadow.held(units[suspects]) != shadow.pieces(access.data)[suspects]
+            if self._strict and (equal := racing & ~differ).any():
+                self._report(access, shadow, lanes[equal], before[equal], earlier, "equal")
+            racing &= differ
         if racing.any():
             self._report(access, shadow, lanes[racing], before[racing], earlier)
+
+    def _note_volatile(
+        self,
+        access: Access,
+        shadow: Shadow,
+        lanes: Lanes,
+        before: Entries,
+        earlier: str,
+        strong: npt.NDArray[np.bool_],
+    ) -> None:
+        """Note pairs of strong accesses that nothing orders, one of them volatile."""
+        if strong.any() and not is_volatile(access.step):
+            times, of = np.unique(before >> 32, return_inverse=True)
+            strong &= np.array([is_volatile(self._steps[time - 1]) for time in times.tolist()])[of]
+        if strong.any():
+            self._report(access, shadow, lanes[strong], before[strong], earlier, "volatile")
 
     def _was_observed(self, observed: npt.NDArray[np.int64], before: Entries) -> npt.NDArray[np.bool_]:
         """Whether earlier writes are strong and were read by a strong read, which orders them.
@@ -426,12 +473,17 @@ class Races:
         racing = ~self._both_strong(access, access.threads[lanes], before)
         if access.data is not None:
             pieces = shadow.pieces(access.data)
-            racing &= pieces[missed] != pieces[last]
+            differ = pieces[missed] != pieces[last]
+            if self._strict and (equal := racing & ~differ).any():
+                self._report(access, shadow, lanes[equal], before[equal], access.kind, "equal")
+            racing &= differ
         if racing.any():
             self._report(access, shadow, lanes[racing], before[racing], access.kind)
 
-    def _report(self, access: Access, shadow: Shadow, lanes: Lanes, before: Entries, earlier: str) -> None:
-        """Report races, one per earlier instruction."""
+    def _report(
+        self, access: Access, shadow: Shadow, lanes: Lanes, before: Entries, earlier: str, note: str = ""
+    ) -> None:
+        """Report races, one per earlier instruction; with the reason of a note, as notes."""
         times, first, counts = np.unique(before >> 32, return_index=True, return_counts=True)
         by_step: dict[int, list[int]] = {}
         for time, at, count in zip(times.tolist(), first.tolist(), counts.tolist(), strict=True):
@@ -439,7 +491,7 @@ class Races:
             found[2] += count
         for time, at, count in by_step.values():
             step, lane = self._steps[time - 1], int(lanes[at])
-            agent = self.order.agent_of(other := int(before[at] & THREAD))
+            agent, other = self._agents.get(time), int(before[at] & THREAD)
             conflict = Conflict(
                 allocation=shadow.allocation,
                 offset=int(access.offsets[lane]),
@@ -450,6 +502,7 @@ class Races:
                 step=step,
                 both_strong=bool(min(strength(step), strength(access.step))),
                 count=count,
+                note=note,
             )
             if agent is None:
                 fault: KernelFault = race(access.chunk, conflict, access.width)

@@ -60,14 +60,16 @@ class _PendingRead:
 class Order:
     """The happens-before order of the warps of a chunk, by their numbers in the chunk.
 
+    ``began`` is the time of its first access: agents of earlier chunks had the numbers of its own.
+
     Attributes
     ----------
     barrier : (warps,) int64
         The time when each warp last passed a barrier of its whole block.
     """
 
-    def __init__(self, chunk: Chunk, signals: bool) -> None:
-        self._signals = signals
+    def __init__(self, chunk: Chunk, signals: bool, began: int = 1) -> None:
+        self._signals, self._began = signals, began
         grid = chunk.launch.grid
         self._per_block = chunk.warps_per_block
         self._warps_of_launch = grid[0] * grid[1] * grid[2] * self._per_block
@@ -108,11 +110,6 @@ class Order:
         self._agents_since = min(self._agents_since, time)
         number = self._agents.setdefault(agent, self._warps_of_launch + len(self._agents))
         return time << 32 | number << _WARP_BITS
-
-    def agent_of(self, thread: int) -> Agent | None:
-        """The agent that a thread of a `Shadow` entry is; None for a thread of the launch."""
-        number = (thread >> _WARP_BITS) - self._warps_of_launch
-        return None if number < 0 else list(self._agents)[number]
 
     def are_agents(self, threads: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         """Whether threads of `Shadow` entries are agents."""
@@ -163,7 +160,9 @@ class Order:
             result[near] = self.within_warps.ordered(warps[near], lanes, others, times[near])
         rest = np.flatnonzero(~result) if self._some_known else near
         if self._some_known and rest.size:
-            result[rest] = times[rest] < self._known_times(warps[rest], earlier_warp[rest])
+            of_others = (earlier_warp[rest] >= self._warps_of_launch) & (times[rest] < self._began)
+            known = self._known_times(warps[rest], earlier_warp[rest])
+            result[rest] = (times[rest] < known) & ~of_others
         return result
 
     def knows(self, warp: int, block: int) -> bool:
@@ -316,9 +315,15 @@ class Order:
         block, known = launch_warp // self._per_block, self._known[warp]
         pending, place = self._pending.setdefault(warp, {}), (owner, offsets.tobytes())
         old = pending.get(place)
-        if old is not None and old.signal is signal and signal.shared:  # its clocks have not changed
-            if old.before is known and old.from_block is not None and old.wide and wide:
-                return
+        if (
+            old is not None
+            and old.signal is signal
+            and signal.shared  # its clocks have not changed
+            and old.before is known
+            and old.from_block is not None
+            and (old.wide and wide)
+        ):
+            return
         from_block = signal.acquired(block, wide=False)
         from_all = signal.acquired(block, wide=True) if wide else from_block
         includes = wide and signal.includes(launch_warp, known)

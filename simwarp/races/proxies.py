@@ -38,9 +38,10 @@ class Proxies:
         Warp, and address of a barrier in shared memory → the last phase that the warp found complete.
     """
 
-    def __init__(self, chunk: Chunk, order: Order) -> None:
-        self.issuers: dict[int, npt.NDArray[np.int64]] = {}
-        self.phases: dict[int, int] = {}
+    def __init__(
+        self, chunk: Chunk, order: Order, issuers: dict[int, npt.NDArray[np.int64]], phases: dict[int, int]
+    ) -> None:
+        self.issuers, self.phases = issuers, phases
         self.waited: dict[tuple[int, int], int] = {}
         self._order, self._block_size = order, chunk.warps_per_block * WARP_SIZE
         warps = chunk.thread[:, 0] // WARP_SIZE

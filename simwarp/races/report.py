@@ -33,6 +33,24 @@ _WRONG_SCOPE = (
 )
 
 
+_FREE = "let all who use the block meet at a barrier before one thread frees it"
+NOTES = {
+    "equal": (
+        ", with the same bits",
+        "equal bits do no harm on a chip; where they are equal by chance, let one thread write",
+    ),
+    "volatile": (
+        ": both are strong, one of them volatile, and neither orders the two",
+        "use a barrier, or atomic operations of cuda::atomic_ref with an order; volatile orders nothing",
+    ),
+    "warp": (
+        ": warp-synchronous code without __syncwarp()",
+        "put __syncwarp() between the two: since Volta the lanes of a warp need not run in step",
+    ),
+}
+"""Reason of a note → what it adds to the message of a race, and advice."""
+
+
 @dataclass(frozen=True)
 class Conflict:
     """Two racing accesses.
@@ -62,6 +80,7 @@ class Conflict:
     step: Step
     both_strong: bool
     count: int
+    note: str = ""
 
 
 def race(chunk: Chunk, conflict: Conflict, width: int) -> Race:
@@ -75,13 +94,22 @@ def race(chunk: Chunk, conflict: Conflict, width: int) -> Race:
     advice = _WRONG_SCOPE if conflict.both_strong else _ONE_INSTRUCTION if together else _ADVICE[level]
     if "mbarrier" in (conflict.step.kind, chunk.step.kind):
         advice = _INITIALISE
+    does, did, done = _DOES[conflict.later], _DID[conflict.earlier], _DONE[conflict.earlier]
+    if "call" in (conflict.step.kind, chunk.step.kind):
+        does = "free" if chunk.step.kind == "call" else does
+        did = done = "freed" if conflict.step.kind == "call" else did
+        advice = _FREE
+    more = ", without synchronisation"
+    if conflict.note:
+        reason = "warp" if conflict.note == "volatile" and level == "lane of the warp" else conflict.note
+        more, advice = NOTES[reason]
     fault = Race(
-        f"{_DOES[conflict.later]} of {width} byte{'s' * (width > 1)} of {space} memory that another "
-        f"{level} {_DID[conflict.earlier]}, without synchronisation",
+        f"{does} of {width} byte{'s' * (width > 1)} of {space} memory that another {level} {did}{more}",
         place_in(chunk, conflict.allocation, offset),
         advice,
     )
-    fault.note(f"{_DONE[conflict.earlier]} here by", other)
+    fault.severity = "note" if conflict.note else "error"
+    fault.note(f"{done} here by", other)
     fault.name_element(element_in(chunk, conflict.allocation, offset, width))
     fault.earlier, fault.later, fault.other = conflict.earlier, conflict.later, other
     fault.address = offset if shared else conflict.allocation.base + offset

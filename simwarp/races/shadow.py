@@ -53,6 +53,8 @@ class Shadow:
         The entry of each unit's last strong write.
     read, read_also : (units,) int64, or None before the first watched read
         The entries of each unit's last read, and of a read by another thread.
+    loaded : (units,) int64, or None before the first one
+        The entry of each unit's last read-only load.
     observed : (units,) int64, or None before the first one
         The time of each unit's last strong read.
     signals : (units,) of Signal or None; or None before the first one
@@ -70,6 +72,7 @@ class Shadow:
         self.updated: Entries | None = None
         self.read: Entries | None = None
         self.read_also: Entries | None = None
+        self.loaded: Entries | None = None
         self.observed: npt.NDArray[np.int64] | None = None
         self.signals: npt.NDArray[Any] | None = None
         self.released: dict[tuple[int, int], tuple[Publication, bool]] = {}
@@ -119,6 +122,12 @@ class Shadow:
         put(updated, units, entries)
         self.updated, self.last_update = updated, time
 
+    def load_read_only(self, units: Units, entries: Entries) -> None:
+        """Record a read-only load."""
+        loaded = self._empty() if self.loaded is None else self.loaded
+        put(loaded, units, entries)
+        self.loaded = loaded
+
     def observe(self, units: Units, time: int) -> None:
         """Record a strong read."""
         observed = self._empty() if self.observed is None else self.observed
@@ -140,7 +149,7 @@ class Shadow:
         """Split all units into units of a smaller width."""
         times = self.unit // width
         self.unit = width
-        for name in ("written", "written_also", "updated", "read", "read_also", "observed"):
+        for name in ("written", "written_also", "updated", "read", "read_also", "loaded", "observed"):
             units = getattr(self, name)
             if units is not None:
                 setattr(self, name, units.repeat(times))

@@ -61,6 +61,9 @@ class RaceFilter:
         self.meeting = in_shared if anywhere else meeting(program, in_shared, shared_stores)
         self._global_loads = [step for step in loads if self._may_be(step, "global")]
         self._global_stores = [step for step in stores if self._may_be(step, "global")]
+        self._frees = any(
+            step.call is not None and step.call.function in ("free", "") for step in program.steps
+        )
 
     @classmethod
     def of(cls, launch: Launch) -> RaceFilter:
@@ -77,7 +80,7 @@ class RaceFilter:
         loads = {step.number: self._origins[step.number] for step in self._global_loads}
         stores = [self._origins[step.number] for step in self._global_stores]
         reached = {origins: _reached(launch, origins) for origins in {*loads.values(), *stores}}
-        written: _Reached = set()
+        written: _Reached = None if self._frees else set()
         for origins in stores:
             more = reached[origins]
             written = None if written is None or more is None else written | more
@@ -96,9 +99,8 @@ class RaceFilter:
 
 
 def _is_common(step: Step) -> bool:
-    """Whether a step accesses memory that other threads may write."""
-    readable_only = step.form.has("nc")
-    return step.base is not None and step.space in ("global", "shared", "generic") and not readable_only
+    """Whether a step accesses memory that other threads may access."""
+    return step.base is not None and step.space in ("global", "shared", "generic")
 
 
 def _orders(step: Step) -> bool:

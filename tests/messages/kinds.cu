@@ -129,3 +129,9 @@ __global__ void wrong_stride(const __half* x, float* y) {
 __global__ void no_texture(cudaTextureObject_t t, int* out) {
     out[threadIdx.x] = tex1Dfetch<int>(t, threadIdx.x);
 }
+
+__global__ void read_only_load(int* y) {
+    y[threadIdx.x] = threadIdx.x;
+    __syncthreads();
+    y[threadIdx.x + 64] = __ldg(&y[63 - threadIdx.x]);
+}
