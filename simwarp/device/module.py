@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from reference.types.launch import Dim, Extent, cluster_of, three
-from simwarp.chips.chips import CONSTANTS, LOCAL, check_size, chip_of
+from reference.types.launch import Dim, Extent, three
+from simwarp.chips.chips import CONSTANTS, check_size, chip_of
 from simwarp.device.array import DeviceArray
 from simwarp.device.device import is_integer
+from simwarp.device.limits import Geometry, check_launch
 from simwarp.device.parameters import is_pointer, misfit, scalar, signature
 from simwarp.device.streams import Stream
 from simwarp.device.textures import Handle
@@ -34,8 +35,6 @@ from simwarp.races import Dependents, Footprint, Races
 
 if TYPE_CHECKING:
     from simwarp.device.device import Device
-
-_MAX_GRID = (2**31 - 1, 65535, 65535)
 
 
 class Module:
@@ -215,14 +214,18 @@ class Kernel:
         Raises
         ------
         LaunchError
-            If the geometry or the arguments do not fit.
+            If the geometry or the arguments do not fit; a `simwarp.device.limits.LimitError` beyond a limit.
         KernelFault
             If a check found a fault, with its place.
         """
         grid = three(f"kernel {self.shown}: grid", grid, LaunchError)
         block = three(f"kernel {self.shown}: block", block, LaunchError)
-        self._check_geometry(grid, block, shared)
-        clusters, parameters = self._check_cluster(grid, cluster), _parameters(self, args)
+        if not is_integer(shared):
+            raise LaunchError(f"kernel {self.shown}: shared={shared!r}\ngive a number of bytes")
+        asked = Geometry(grid, block, shared, cooperative, cluster)
+        chip = chip_of(self.device.compute_capability)
+        clusters = check_launch(self.program, asked, chip, self.device.multiprocessors)
+        parameters = _parameters(self, args)
         request = _Request(grid, block, args, parameters, shared, cooperative, clusters, dependent)
         if self.device.capturing is None:
             self._run(request, stream)
@@ -294,44 +297,6 @@ class Kernel:
             overlaps=overlaps,
             find_races=partial(Dependents, before=before) if overlaps else Races,
         )
-
-    def _check_geometry(self, grid: Dim, block: Dim, shared: int) -> None:
-        """Refuse a launch that exceeds the limits of the chip or of the kernel."""
-        threads = int(np.prod(block, dtype=np.int64))
-        chip = chip_of(self.device.compute_capability)
-        limit = min(self.program.max_threads or chip.threads_per_block, chip.threads_per_block)
-        if not 1 <= threads <= limit or min(block) < 1:
-            raise LaunchError(
-                f"kernel {self.shown}: a block of {block} has {threads} threads; it takes 1 to {limit}"
-            )
-        if min(grid) < 1 or any(g > most for g, most in zip(grid, _MAX_GRID, strict=True)):
-            raise LaunchError(
-                f"kernel {self.shown}: a grid of {grid}\ngive each dimension at least 1, at most {_MAX_GRID}"
-            )
-        if self.program.local_size > LOCAL:
-            raise LaunchError(
-                f"kernel {self.shown}: {self.program.local_size} bytes of local memory in each thread, "
-                f"{LOCAL} at most\nkeep large arrays in global memory"
-            )
-        most = chip.shared_per_block - self.program.shared_size
-        if not is_integer(shared) or not 0 <= shared <= most:
-            raise LaunchError(
-                f"kernel {self.shown}: {shared} bytes of dynamic shared memory; it takes 0 to {most}"
-            )
-
-    def _check_cluster(self, grid: Dim, given: Extent | None) -> Dim | None:
-        """The cluster of a launch, or None; refuse one that the chip or the kernel does not allow."""
-        program, most = self.program, chip_of(self.device.compute_capability).blocks_per_cluster
-        if program.max_cluster is not None:
-            most = min(most, program.max_cluster)
-        cluster = cluster_of(self.name, grid, given, program.cluster, most)
-        if cluster is None and program.explicit_cluster:
-            raise LaunchError(
-                f"kernel {self.shown}: a launch without clusters\n"
-                "the kernel requires that each launch gives a cluster (.explicitcluster)\n"
-                "launch it with cluster=, or simwarp run --cluster"
-            )
-        return cluster
 
 
 class _Text:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from simwarp.device.limits import LimitError
 from simwarp.faults import (
     AssertionFailed,
     Deadlock,
     KernelFault,
+    LaunchError,
     Misaligned,
     NotClustered,
     OutOfBounds,
@@ -31,6 +33,7 @@ class Error(IntEnum):
     InvalidKernelImage = 200
     NoKernelImageForDevice = 209
     IllegalAddress = 700
+    LaunchOutOfResources = 701
     LaunchTimeout = 702
     HostMemoryAlreadyRegistered = 712
     Assert = 710
@@ -54,6 +57,19 @@ _CODES: tuple[tuple[type[KernelFault], Error], ...] = (
     (Deadlock, Error.LaunchTimeout),
     (RunawayKernel, Error.LaunchTimeout),
 )
+
+
+_LIMITS = {
+    "cluster": Error.InvalidClusterSize,
+    "cooperative": Error.CooperativeLaunchTooLarge,
+    "registers": Error.LaunchOutOfResources,
+}
+
+
+def error_of_launch(refused: LaunchError) -> Error:
+    """The error by which CUDA tells of a launch that it refuses."""
+    limit = refused.limit if isinstance(refused, LimitError) else ""
+    return _LIMITS.get(limit, Error.InvalidConfiguration)
 
 
 def error_of(fault: KernelFault) -> Error:

@@ -15,11 +15,12 @@ from typing import cast
 from reference.errors import FormatError, MissingExtraError, SimwarpError
 from simwarp.chips.chips import chip_of
 from simwarp.device.device import Device
+from simwarp.device.limits import registers_of_thread, resident
 from simwarp.device.module import Kernel, Module
 from simwarp.device.textures import Handle
 from simwarp.exec.argument_names import ArgumentNames
 from simwarp.exec.chip_facts import pack_facts
-from simwarp.exec.codes import Error, error_of
+from simwarp.exec.codes import Error, error_of, error_of_launch
 from simwarp.exec.device_memory import CallFault, DeviceMemory
 from simwarp.exec.fatbin import image_text
 from simwarp.exec.grid_library import is_device_runtime, with_grid_library
@@ -35,7 +36,6 @@ from simwarp.faults import (
     PtxSyntaxError,
     UnsupportedInstruction,
 )
-from simwarp.observe.occupancy import occupancy, registers_of
 from simwarp.program.link import size_of
 from simwarp.ptx.mangled_names import readable
 from simwarp.ptx.spaces import to_generic
@@ -60,13 +60,6 @@ class Function:
     sizes: list[int]
     dynamic: int
     names: ArgumentNames
-
-    @property
-    def registers(self) -> int:
-        """The registers of a thread: a low estimate, see `simwarp.observe.registers`, within its bound."""
-        program = self.kernel.program
-        estimate = registers_of(program)
-        return min(estimate, program.max_registers or estimate)
 
 
 class RequestError(Exception):
@@ -198,10 +191,13 @@ class Server:
 
     def _attributes(self, message: Message) -> Reply:
         function = self._called(message)
-        program, most = function.kernel.program, chip_of(self.device.compute_capability).threads_per_block
-        constant = function.kernel.module.constant_size
-        sizes = [program.shared_size, program.local_size, program.max_threads or most, constant]
-        return Reply(values=[function.registers, *sizes])
+        program, chip = function.kernel.program, chip_of(self.device.compute_capability)
+        constant, threads = (
+            function.kernel.module.constant_size,
+            program.max_threads or chip.threads_per_block,
+        )
+        sizes = [program.shared_size, program.local_size, threads, constant]
+        return Reply(values=[registers_of_thread(program, chip), *sizes])
 
     def _dynamic_shared(self, message: Message) -> None:
         function, wanted = self._called(message), message.arguments[1]
@@ -211,16 +207,12 @@ class Server:
         function.dynamic = wanted
 
     def _occupancy(self, message: Message) -> Reply:
-        return Reply(values=[self._resident(self._called(message), *message.arguments[1:3])])
-
-    def _resident(self, function: Function, threads: int, shared: int) -> int:
-        """The blocks that are resident on a multiprocessor together."""
-        program = function.kernel.program
+        function, (threads, shared) = self._called(message), message.arguments[1:3]
         chip = chip_of(self.device.compute_capability)
         try:
-            return occupancy(chip, threads, function.registers, program.shared_size + shared).blocks
+            return Reply(values=[resident(function.kernel.program, chip, threads, shared).blocks])
         except LaunchError:
-            return 0
+            return Reply(values=[0])
 
     # ---- launches ----
 
@@ -228,8 +220,7 @@ class Server:
         number, shared, _, *rest = cast("tuple[int, ...]", _LAUNCH.unpack_from(message.data))
         grid, block, cluster = (rest[i : i + 3] for i in (0, 3, 6))
         function, flags = self.functions[number - 1], rest[9]
-        cooperative = bool(flags & _COOPERATIVE)
-        self._check_launch(function, prod(grid), prod(block), shared, cooperative)
+        self._check_opt_in(function, shared)
         arguments, at = list[bytes](), _LAUNCH.size
         for size in function.sizes:
             arguments.append(bytes(message.data[at : at + size]))
@@ -243,40 +234,27 @@ class Server:
                 block,
                 *arguments,
                 shared=shared,
-                cooperative=cooperative,
+                cooperative=bool(flags & _COOPERATIVE),
                 cluster=cluster if prod(cluster) else None,
                 dependent=bool(flags & _DEPENDENT),
             )
         except LaunchError as error:
             refused, name = True, function.kernel.name
             self.report.note(str(error).replace(name, readable(name)))
-            raise RequestError(
-                Error.InvalidClusterSize if prod(cluster) else Error.InvalidConfiguration
-            ) from None
+            raise RequestError(error_of_launch(error)) from None
         finally:
             if not refused:
                 self.report.launched(function.kernel.name)
             self._show_collected()
 
-    def _check_launch(
-        self, function: Function, blocks: int, threads: int, shared: int, cooperative: bool
-    ) -> None:
-        """Refuse what CUDA refuses with an error of its own."""
-        name = readable(function.kernel.name)
+    def _check_opt_in(self, function: Function, shared: int) -> None:
+        """Refuse more dynamic shared memory than the program has asked for."""
         if shared > function.dynamic:
             self.report.note(
-                f"kernel {name}: {shared} bytes of dynamic shared memory\n"
+                f"kernel {readable(function.kernel.name)}: {shared} bytes of dynamic shared memory\n"
                 f"it may use {function.dynamic}\nraise that with cudaFuncSetAttribute"
             )
             raise RequestError(Error.InvalidValue)
-        if cooperative:
-            most = self._resident(function, threads, shared) * self.device.multiprocessors
-            if blocks > most:
-                self.report.note(
-                    f"kernel {name}: a cooperative launch of {blocks} blocks\n"
-                    f"{most} are resident together\nlaunch fewer, as many as the occupancy calls say"
-                )
-                raise RequestError(Error.CooperativeLaunchTooLarge)
 
     def _show_collected(self) -> None:
         """Add to the report what checks collected and did not raise."""

@@ -60,7 +60,7 @@ def occupancy(name: str | Chip, threads: int, registers: int, shared: int = 0) -
         "blocks": one.blocks,
         "registers": _by_registers(one, warps, registers),
         "shared memory": one.shared_per_multiprocessor
-        // _round_up(shared + one.shared_reserved, one.shared_granularity),
+        // _round_up(max(shared + one.shared_reserved, 1), one.shared_granularity),
     }
     _check_block(one, threads, warps, registers, shared)
     blocks = min(by_limit.values())

@@ -104,6 +104,7 @@ class _Linker:
             shared_size=shared_size,
             dynamic_shared_at=dynamic_at,
             max_threads=self.entry.max_threads,
+            required_block=self.entry.required_block,
             cluster=self.entry.cluster,
             max_cluster=self.entry.max_cluster,
             explicit_cluster=self.entry.explicit_cluster,

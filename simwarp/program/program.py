@@ -179,7 +179,7 @@ HOST_FUNCTIONS = {
 }
 
 
-@dataclass
+@dataclass(eq=False)
 class Program:
     """A kernel, and the device functions it can reach, as a list of steps.
 
@@ -201,8 +201,8 @@ class Program:
         Bytes of local memory per thread, without recursion.
     max_threads, max_cluster : int or None
         Most threads per block and blocks per cluster; None if the kernel does not limit them.
-    cluster : (x, y, z) or None
-        The blocks per cluster that the kernel requires.
+    required_block, cluster : (x, y, z) or None
+        The threads per block, and the blocks per cluster, that the kernel requires.
     explicit_cluster : bool
         Whether each launch must be in clusters.
     max_registers, min_blocks : int or None
@@ -222,6 +222,7 @@ class Program:
     dynamic_shared_at: int = 0
     local_size: int = 0
     max_threads: int | None = None
+    required_block: tuple[int, int, int] | None = None
     cluster: tuple[int, int, int] | None = None
     max_cluster: int | None = None
     explicit_cluster: bool = False

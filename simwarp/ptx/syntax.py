@@ -167,6 +167,8 @@ class Function:
     """Name of a ``.callprototype`` → its signature: only ``parameters`` and ``returns`` are set."""
     max_threads: int | None = None
     """Most threads per block, from ``.maxntid`` or ``.reqntid``."""
+    required_block: tuple[int, int, int] | None = None
+    """Threads per block, from ``.reqntid``."""
     cluster: tuple[int, int, int] | None = None
     """Blocks per cluster, from ``.reqnctapercluster``."""
     max_cluster: int | None = None

@@ -84,6 +84,9 @@ def directives(cursor: Cursor, function: Function) -> None:
             numbers = _numbers(cursor, _NUMBERS[word])
             if word in (".maxntid", ".reqntid"):
                 function.max_threads = math.prod(numbers)
+                if word == ".reqntid":
+                    x, y, z = (*numbers, 1, 1)[:3]
+                    function.required_block = (x, y, z)
             elif word == ".reqnctapercluster":
                 x, y, z = (*numbers, 1, 1)[:3]
                 function.cluster = (x, y, z)
