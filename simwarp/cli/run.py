@@ -122,15 +122,21 @@ def run_command(
         typer.Option(metavar="NAME=FILE", help="Compare an output array with a .npy file: c=ref.npy."),
     ] = None,
     rtol: Annotated[
-        float, typer.Option(min=0, help="Floats may differ by atol + rtol * |expected|, integers may not.")
-    ] = 1e-5,
-    atol: Annotated[float, typer.Option(min=0, help="See --rtol.")] = 1e-8,
+        float | None,
+        typer.Option(
+            min=0,
+            help="Floats may differ by atol + rtol * |expected|, integers may not; by default by what "
+            "the run's roundings explain.",
+        ),
+    ] = None,
+    atol: Annotated[float | None, typer.Option(min=0, help="See --rtol.")] = None,
     output: Annotated[Path, typer.Option("-o", "--output", help="The folder to write arrays to.")] = Path(),
     as_json: Json = False,
 ) -> int:
     """Run your own kernel under all checks; `simwarp run bmm` multiplies two bit matrices."""
     from simwarp.cli.run_expect import ComparedOutcome, read_expected
     from simwarp.cli.run_progress import block_bar
+    from simwarp.cli.run_tolerance import FloatOperations
     from simwarp.device.device import Device
     from simwarp.run.binding import Given
     from simwarp.run.kernel import Work, run_on
@@ -170,9 +176,13 @@ def run_command(
     compared = read_expected(expect or [], words, rtol, atol)
     _make_folder(output)
     console = Console(stderr=True, quiet=as_json, markup=False, highlight=False, soft_wrap=True)
-    with block_bar(file.name, console) as observers:
+    counted = FloatOperations() if compared and hardware is None else None
+    with block_bar(file.name, console) as bar:
+        observers = [*bar, *([counted] if counted else [])]
         target = hardware or simulator(observe=_observed(observe), stdout=printed, observers=observers)
-        outcome = ComparedOutcome(work, target, printed, partial=incomplete, expected=compared)
+        outcome = ComparedOutcome(
+            work, target, printed, partial=incomplete, expected=compared, counted=counted
+        )
         try:
             outcome.result = run_on(target, work)
             outcome.differences = _compare(simulator, work, schedules) if schedules else None

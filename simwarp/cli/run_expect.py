@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from reference.errors import SchemeError, ShapeError
 from simwarp.cli.files import read_array
 from simwarp.cli.run_outcome import Outcome
+from simwarp.cli.run_tolerance import FloatOperations, Tolerance
 from simwarp.cli.run_words import Word
 
 if TYPE_CHECKING:
@@ -31,15 +32,15 @@ class Expected:
         The file of the expected array.
     array : ndarray
         Of the shape of the output.
-    rtol, atol : float
-        Floats may differ by ``atol + rtol * |expected|``; integers may not differ.
+    rtol, atol : float or None
+        Floats may differ by ``atol + rtol * |expected|``, integers may not; None for `Tolerance.of`'s.
     """
 
     name: str
     file: Path
     array: npt.NDArray[Any]
-    rtol: float
-    atol: float
+    rtol: float | None = None
+    atol: float | None = None
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,8 @@ class Comparison:
         The first element that differs; None if none does.
     error : number
         The largest absolute error of all elements, exact for integers.
+    tolerance : Tolerance or None
+        By how much floats might differ; None for integers.
     """
 
     array: str
@@ -69,17 +72,23 @@ class Comparison:
     expected: Any = None
     error: Any = 0
     worst: tuple[int, ...] = ()
+    tolerance: Tolerance | None = None
 
     def __str__(self) -> str:
         if not self.count:
-            error = f"; the largest error is {self.error:.3g}" if self.error else " exactly"
+            error = (
+                f"; the largest error is {self.error:.3g}, within {self.tolerance}"
+                if self.error
+                else " exactly"
+            )
             return f"{self.array} is as expected by {self.file}{error}"
+        allowed = "" if self.tolerance is None else f"\nfloats may differ by {self.tolerance}"
         differ = "differs" if self.count == 1 else "differ"
         return (
             f"{self.array}: {self.count} of {self.size} elements {differ} from {self.file}, "
             f"the first is {self._place(self.first)}\n"
             f"expected {self.expected}, got {self.got}; the largest error is {self.error:.6g}, "
-            f"at {self._place(self.worst)}"
+            f"at {self._place(self.worst)}{allowed}"
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -96,20 +105,27 @@ class Comparison:
         return f"{self.array}[{', '.join(map(str, index))}]" if index else self.array
 
 
-def compare(got: npt.NDArray[Any], expected: Expected) -> Comparison:
+def compare(
+    got: npt.NDArray[Any], expected: Expected, operations: Mapping[str, int] | None = None
+) -> Comparison:
     """Compare an output with the expected array; a NaN equals a NaN.
+
+    ``operations`` are those of floats in the run, by type, see `Tolerance.of`.
 
     >>> import numpy as np
     >>> print(compare(np.array([1.0, 2.5]), Expected("y", Path("r.npy"), np.array([1.0, 2.0]), 1e-5, 0.0)))
     y: 1 of 2 elements differs from r.npy, the first is y[1]
     expected 2.0, got 2.5; the largest error is 0.5, at y[1]
+    floats may differ by 1e-05 of each element
     """
     import numpy as np
 
     want = expected.array
-    wrong, errors = _errors(got, want, expected.rtol, expected.atol)
+    are_whole = {got.dtype.kind, want.dtype.kind} <= set("iub")
+    tolerance = None if are_whole else Tolerance.of(got, expected, operations)
+    wrong, errors = _errors(got, want, tolerance)
     count = int(np.count_nonzero(wrong))
-    found = Comparison(expected.name, str(expected.file), count, got.size)
+    found = Comparison(expected.name, str(expected.file), count, got.size, tolerance=tolerance)
     if not got.size:
         return found
     at, worst = int(wrong.argmax()), int(errors.argmax())
@@ -121,11 +137,11 @@ def compare(got: npt.NDArray[Any], expected: Expected) -> Comparison:
     return replace(found, first=_index(at, got), worst=_index(worst, got), **values)
 
 
-def _errors(got: npt.NDArray[Any], want: npt.NDArray[Any], rtol: float, atol: float) -> tuple[Any, Any]:
+def _errors(got: npt.NDArray[Any], want: npt.NDArray[Any], tolerance: Tolerance | None) -> tuple[Any, Any]:
     """Which elements differ, and the absolute error of each: exact integers, or infinite beside a NaN."""
     import numpy as np
 
-    if {got.dtype.kind, want.dtype.kind} <= set("iub"):
+    if tolerance is None:
         wrong = got != want
         return wrong, np.abs(got.astype(object) - want.astype(object)) if wrong.any() else np.zeros(got.shape)
     wide = np.result_type(got, want, np.float64)
@@ -133,12 +149,12 @@ def _errors(got: npt.NDArray[Any], want: npt.NDArray[Any], rtol: float, atol: fl
     same = (one == other) | (np.isnan(one) & np.isnan(other))
     with np.errstate(invalid="ignore", over="ignore"):
         errors = np.abs(one - other)
-        near = np.isfinite(other) & (errors <= atol + rtol * np.abs(other))
+        near = np.isfinite(other) & (errors <= tolerance.atol + tolerance.rtol * np.abs(other))
     return ~(same | near), np.where(same, 0.0, np.where(np.isnan(errors), np.inf, errors))
 
 
 def read_expected(
-    texts: Sequence[str], words: Mapping[str, Word], rtol: float, atol: float
+    texts: Sequence[str], words: Mapping[str, Word], rtol: float | None, atol: float | None
 ) -> list[Expected]:
     """The arrays of ``--expect NAME=FILE.npy``, checked against the outputs before the kernel runs."""
     found: list[Expected] = []
@@ -176,14 +192,19 @@ class ComparedOutcome(Outcome):
     Attributes
     ----------
     expected : list of Expected
+    counted : FloatOperations or None
+        The operations of the run; None on hardware.
     """
 
     expected: Sequence[Expected] = field(default_factory=list[Expected])
+    counted: FloatOperations | None = None
 
     @cached_property
     def comparisons(self) -> list[Comparison]:
         """The comparison of each expected array; none if a fault stopped the launch."""
-        return [compare(self.arrays[one.name], one) for one in self.expected if self.result is not None]
+        operations = None if self.counted is None else self.counted.numbers
+        arrays = self.arrays
+        return [compare(arrays[one.name], one, operations) for one in self.expected if arrays]
 
     @property
     def clean(self) -> bool:

@@ -1,0 +1,109 @@
+"""By how much a float output may differ from an expected one: what the roundings of the run explain.
+
+A sum of n terms of one sign is off by at most n roundings of itself. Where terms cancel, it is off by about
+the square root of n roundings of its partial sums, for which the largest expected element stands.
+
+Source: Higham and Mary, "A New Approach to Probabilistic Rounding Error Analysis", SIAM J. Sci.
+Comput. 41, 2019.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from math import sqrt
+from typing import TYPE_CHECKING, Any, Self
+
+from simwarp.engine.events import Observer
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from simwarp.cli.run_expect import Expected
+    from simwarp.engine.chunk import Chunk, Mask
+    from simwarp.program.program import Step
+
+_UNITS = {"f16": 2.0**-11, "bf16": 2.0**-8, "f32": 2.0**-24, "f64": 2.0**-53, "approximate": 2.0**-22}
+"""Half of the distance of neighbours, relative to a number, by type of arithmetic."""
+_RTOL, _MOST_RTOL, _ATOL = 1e-5, 2.5e-4, 1e-8
+_SAFETY = 2
+_LANES_OF_PRODUCTS = {"matrix": 32, "warpgroup product": 128}
+_ASSUMED = {"f32": 1024}
+"""Operations for an element of an output on hardware, which counts none."""
+
+
+class FloatOperations(Observer):
+    """Counts the operations of floats in a run by type, those of tensor cores and of atomics among them."""
+
+    def __init__(self) -> None:
+        self.numbers: Counter[str] = Counter()
+
+    def on_step(self, chunk: Chunk, step: Step, mask: Mask) -> None:
+        """Count the operations of a step."""
+        import numpy as np
+
+        kind, number = _of_step(step)
+        if kind in _UNITS:
+            self.numbers[kind] += int(number * np.count_nonzero(mask))
+
+
+def _of_step(step: Step) -> tuple[str, float]:
+    """The type of a step's operations on floats, and how many one lane executes."""
+    from simwarp.observe.traffic import operations
+
+    if step.kind in ("atomic", "reduction"):
+        return step.form.T.removesuffix("x2"), 1
+    if step.kind in _LANES_OF_PRODUCTS:
+        return _of_product(step.instruction.opcode, _LANES_OF_PRODUCTS[step.kind])
+    found = operations(step.row, step.form.T)
+    return ("", 0) if found is None else found
+
+
+@cache
+def _of_product(opcode: str, lanes: int) -> tuple[str, float]:
+    """The type of a matrix instruction's sums, and its operations for each of its lanes."""
+    from simwarp.fragments import fragments_of
+
+    shape = fragments_of(opcode).shape
+    kind = next((part for part in opcode.split(".") if part in _UNITS), "")
+    return kind, 2 * shape.m * shape.n * shape.k / lanes
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """Floats may differ by ``atol + rtol * |expected|``; ``reason`` says where ``atol`` comes from."""
+
+    atol: float
+    rtol: float
+    reason: str = ""
+
+    @classmethod
+    def of(cls, got: npt.NDArray[Any], expected: Expected, operations: Mapping[str, int] | None) -> Self:
+        """The tolerance of an output; ``operations`` are those of the run, by type, None if not counted."""
+        import numpy as np
+
+        largest = float(np.abs(expected.array[np.isfinite(expected.array)]).max(initial=0))
+        each = {
+            kind: number if operations is None else max(number / got.size, 1)
+            for kind, number in (_ASSUMED if operations is None else operations).items()
+        }
+        linear = min(sum(number * _UNITS[kind] for kind, number in each.items()), _MOST_RTOL)
+        squares = {kind: number * _UNITS[kind] ** 2 for kind, number in each.items()}
+        sizes = [float(np.finfo(a.dtype).eps) for a in (got, expected.array) if a.dtype.kind in "fc"]
+        rtol = max(_RTOL, linear, *sizes) if expected.rtol is None else expected.rtol
+        if expected.atol is not None:
+            return cls(expected.atol, rtol)
+        if not squares or not largest:
+            return cls(0.0 if largest else _ATOL, rtol)
+        main = max(squares, key=lambda kind: squares[kind])
+        reason = f"{_SAFETY} * sqrt({each[main]:.0f}) roundings of {main} at {largest:.3g}"
+        return cls(_SAFETY * sqrt(sum(squares.values())) * largest, rtol, reason)
+
+    def __str__(self) -> str:
+        """The tolerance, for a message."""
+        reason = f" = {self.reason}" if self.reason else ""
+        absolute = f"{self.atol:.3g}{reason}" if self.atol else ""
+        relative = f"{self.rtol:.3g} of each element" if self.rtol else ""
+        return " plus ".join(filter(None, (absolute, relative))) or "nothing"
