@@ -41,6 +41,10 @@ class LaunchError(SimwarpError, ValueError):
     """A launch whose geometry or arguments do not fit the kernel or the device."""
 
 
+class HostMemoryError(LaunchError, MemoryError):
+    """A launch whose arrays, blocks or checks need more memory than the host has left."""
+
+
 class CaptureError(SimwarpError, RuntimeError):
     """Work of the host inside a capture of launches, or a graph whose capture has not ended."""
 

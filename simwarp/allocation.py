@@ -68,7 +68,7 @@ class Allocation:
 
     def _make(self, size: int, storage: npt.NDArray[np.uint8] | None = None) -> None:
         room = -(-size // _ROUND) * _ROUND
-        self._written = _zeros(room, self._shared)
+        self._marks: npt.NDArray[np.uint8] | None = _zeros(room, self._shared)
         if storage is None:
             storage = _zeros(room, self._shared)
             storage.fill(POISON)
@@ -109,6 +109,13 @@ class Allocation:
         self._check_live()
         return self._written[: self.size]
 
+    @property
+    def _written(self) -> npt.NDArray[np.uint8]:
+        """The marks; made again if they were dropped because every byte was written."""
+        if self._marks is None:
+            self._marks = np.full(self._bytes.size, _WHOLE, np.uint8)
+        return self._marks
+
     def fill(self, data: npt.NDArray[np.uint8], offset: int = 0) -> None:
         """Write bytes of the host, from a byte offset on."""
         self._check_live()
@@ -118,14 +125,26 @@ class Allocation:
                 f"the allocation has {count_of_bytes(self.size)}\nfill only bytes of the allocation"
             )
         self._bytes[offset : offset + data.size] = data
-        self._written[offset : offset + data.size] = _WHOLE
-        self.settle()
+        if data.size == self.size:
+            self._complete()
+        elif not self.complete:
+            self._written[offset : offset + data.size] = _WHOLE
+            self.settle()
 
     def settle(self) -> None:
         """Look whether every byte is written by now; if so, reads skip the check."""
         if not self.complete:
             marks = self._written[: self.size]
-            self.complete = bool(marks.all()) and bool(marks.min(initial=_WHOLE) == _WHOLE)
+            if marks.all() and marks.min(initial=_WHOLE) == _WHOLE:
+                self._complete()
+
+    def _complete(self) -> None:
+        """Note that every byte is written, and drop the marks unless another process may clear one."""
+        self.complete = True
+        if self._shared:
+            self._written[: self.size] = _WHOLE
+        else:
+            self._marks, self._written_views = None, {}
 
     def view(self, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         """The storage as an array of ``dtype``, which includes the padding at its end."""
@@ -147,9 +166,10 @@ class Allocation:
             return (self._written_view(8).take([2 * index, 2 * index + 1]) != _ones(8)).any(axis=0)
         return self._written_view(width).take(index) != _ones(width)
 
-    def never_written(self, size: int) -> npt.NDArray[np.bool_]:
-        """Which of the first ``size`` bytes have no written bit."""
-        return self.written_bits[:size] == 0
+    def never_written(self, begin: int, end: int) -> npt.NDArray[np.bool_]:
+        """Which bytes of a part have no written bit."""
+        self._check_live()
+        return np.zeros(end - begin, np.bool_) if self.complete else self._written[begin:end] == 0
 
     def read(self, addresses: Addresses, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         """Read the values at addresses, unchecked."""

@@ -95,6 +95,9 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
 """The commands of each panel of ``simwarp --help``: where in `simwarp.cli` each is, and its short help."""
 
 
+_SMALLER = "give smaller arrays, or run it where more memory is free"
+
+
 class Commands(TyperGroup):
     """The commands of ``simwarp``; only the command that runs is imported. Ctrl-C raises `typer.Abort`."""
 
@@ -207,6 +210,9 @@ def _code_of(error: BaseException) -> int:
         return STOPPED
     if type(error).__module__.startswith(("click", "typer")):
         return _usage_error(error)
+    if isinstance(error, MemoryError) and not isinstance(error, SimwarpError):
+        sys.stderr.write(f"the memory of this machine ended: {error or 'no reason is known'}\n{_SMALLER}\n")
+        return 2
     if not isinstance(error, SimwarpError | KernelFault):
         raise error
     sys.stderr.write(f"{error}\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 from pathlib import Path
 from tokenize import TokenError
@@ -37,6 +38,10 @@ def read_array(path: Path) -> npt.NDArray[Any]:
     except OSError as error:
         raise InputFileError(f"{path}: {error.strerror or error}\n{advice}") from None
     except _NOT_AN_ARRAY as error:
+        if isinstance(error, MemoryError) and _needed(error) <= path.stat().st_size:
+            raise InputFileError(
+                f"{path}: the memory of this machine ended: {error}\ngive a smaller array"
+            ) from None
         reason = (
             str(error).partition(" If you trust")[0].replace(" cannot be loaded when allow_pickle=False", "")
         )
@@ -44,6 +49,12 @@ def read_array(path: Path) -> npt.NDArray[Any]:
     if isinstance(array, np.lib.npyio.NpzFile):
         raise InputFileError(f"{path} holds several arrays\n{advice}")
     return array
+
+
+def _needed(error: MemoryError) -> int:
+    """The bytes of the array that NumPy has no memory for; more than a file that is shorter than it says."""
+    shape, dtype = getattr(error, "shape", ()), getattr(error, "dtype", None)
+    return math.prod(shape) * dtype.itemsize if dtype is not None else 0
 
 
 def write_array(path: Path, array: npt.NDArray[Any]) -> None:

@@ -188,6 +188,9 @@ def run_command(
             outcome.differences = _compare(simulator, work, schedules) if schedules else None
         except KernelFault as fault:
             outcome.fault = fault
+        except MemoryError:
+            outcome.write(output, words)  # what the first launch computed, if a later one has no memory left
+            raise
     outcome.write(output, words)
     if not as_json:
         _show_lines(target, source, printed, top)

@@ -42,6 +42,8 @@ class Outcome:
         The files written, by the argument's name.
     kept : list of str
         Read-only arguments that the kernel changed; they are not written.
+    same : list of str
+        Arrays of files that the kernel might have changed and did not; they are not written.
     partial : bool
         Whether elements of output arrays may stay unwritten.
     """
@@ -54,6 +56,7 @@ class Outcome:
     differences: Differences | None = None
     files: dict[str, Path] = field(default_factory=dict[str, Path])
     kept: list[str] = field(default_factory=list[str])
+    same: list[str] = field(default_factory=list[str])
     partial: bool = False
 
     @property
@@ -79,7 +82,9 @@ class Outcome:
         if self.result is None:
             return
         for name, array in self.result.outputs.items():
-            if words[name].written:
+            if words[name].from_file and name not in self.result.changed:
+                self.same += [name] if words[name].written else []
+            elif words[name].written:
                 self.files[name] = folder / f"{name}.npy"
                 write_array(self.files[name], array)
             elif name in self.result.changed:
@@ -105,6 +110,8 @@ class Outcome:
             array = self.arrays[name]
             what = f"{' x '.join(map(str, array.shape))} {array.dtype}"
             console.print(f"wrote {path}: {what}{', incomplete' if name in incomplete else ''}")
+        for name in self.same:
+            console.print(f"{name} is unchanged, and not written")
         for left in self.unwritten:
             advice = "" if self.partial else "\nlet the kernel write all of them, or give --partial"
             console.print(f"{left}{advice}")

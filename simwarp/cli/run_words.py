@@ -54,12 +54,15 @@ class Word:
         The parameter's name or position, if given.
     written : bool
         Whether to write the array to a file after the launch.
+    from_file : bool
+        Whether it was read from a file: then only an array that the kernel changed is written.
     """
 
     name: str
     value: Any
     written: bool = False
     key: str | int | None = None
+    from_file: bool = False
 
 
 def read_argument(text: str) -> Word:
@@ -77,12 +80,11 @@ def read_argument(text: str) -> Word:
     read = _READ.fullmatch(value)
     if read:
         array, words = read_array(Path(read[1])), read[3].split(",")[1:]
-        return Word(
-            name or Path(read[1]).stem, _reads(text, array, read[2], words), read[2] == "surface", key
-        )
+        value = _reads(text, array, read[2], words)
+        return Word(name or Path(read[1]).stem, value, read[2] == "surface", key, from_file=True)
     path, _, mode = value.rpartition(":") if value.endswith(":inout") else (value, "", "")
     if path.endswith(".npy"):
-        return Word(name or Path(path).stem, read_array(Path(path)), bool(mode), key)
+        return Word(name or Path(path).stem, read_array(Path(path)), bool(mode), key, from_file=True)
     made = _MADE.fullmatch(value)
     if made:
         out = Out(made[2], _numbers(made[3]), name or made[1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _SMALL = 1 << 28
 """Bytes of an array that fits into the memory of every machine."""
+_BLOCK = 1 << 18
+"""Elements whose written bits are looked at together."""
 _KEPT = 2
 """Bytes of host memory per byte of an array: its value and its written bits."""
 
@@ -106,6 +108,12 @@ class DeviceArray:
         self.device.synchronize()
         return self._bytes.copy().view(self.dtype).reshape(self.shape)
 
+    def detach(self) -> npt.NDArray[Any]:
+        """The array's memory as a host array, after all work that writes it; no launch may use it again."""
+        refuse(self.device, f"a download of {self.name}")
+        self.device.synchronize()
+        return self._bytes.view(self.dtype).reshape(self.shape)
+
     def copy_to(self, host: npt.NDArray[Any], stream: Stream | None = None) -> None:
         """Copy the array to a host array at once, without the deferred checks."""
         refuse(self.device, f"a download of {self.name}")
@@ -154,10 +162,18 @@ class DeviceArray:
         >>> Device().allocate((2,), np.uint32).unwritten().tolist()
         [True, True]
         """
+        blocks = [missing for _, missing in self.unwritten_blocks()]
+        return np.concatenate([np.empty(0, np.bool_), *blocks]).reshape(self.shape)
+
+    def unwritten_blocks(self) -> Iterator[tuple[int, npt.NDArray[np.bool_]]]:
+        """`unwritten` in blocks that take little memory, each with its first element's number."""
         self.device.synchronize()
-        missing = self._allocation.never_written(self._offset + self.nbytes)[self._offset :]
-        missing = missing.reshape(*self.shape, self.dtype.itemsize)
-        return np.asarray(missing[..., _meaningful(self.dtype)].any(axis=-1))
+        size, meaningful = max(self.dtype.itemsize, 1), _meaningful(self.dtype)
+        for first in range(0, self.nbytes // size, _BLOCK):
+            begin = self._offset + first * size
+            end = min(begin + _BLOCK * size, self._offset + self.nbytes)
+            missing = self._allocation.never_written(begin, end).reshape(-1, size)
+            yield first, missing[:, meaningful].any(axis=1)
 
     def view(self, shape: Extent, dtype: npt.DTypeLike | None = None, offset: int = 0) -> DeviceArray:
         """An array on the same bytes, from byte ``offset`` on, with another shape or dtype."""

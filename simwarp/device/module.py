@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from reference.errors import HostMemoryError
 from reference.types.launch import Dim, Extent, three
-from simwarp.chips.chips import CONSTANTS, check_size, chip_of
+from simwarp.chips.chips import CONSTANTS, LOCAL, check_size, chip_of
 from simwarp.device.array import DeviceArray
 from simwarp.device.device import is_integer
 from simwarp.device.limits import Geometry, check_launch
@@ -241,14 +242,7 @@ class Kernel:
         try:
             self.device.executed += launch.run()
         except MemoryError:
-            together = "; all blocks are in flight at once" if request.cooperative else ""
-            raise LaunchError(
-                f"kernel {self.shown}: {request.grid} blocks of {request.block} need more memory "
-                "than this machine has left\n"
-                f"local memory of a thread: {launch.local_size} bytes; shared memory of a block: "
-                f"{launch.shared_size} bytes{together}\n"
-                "launch fewer blocks together, or use less memory in each"
-            ) from None
+            raise self._memory_ended(request, launch) from None
         finally:
             queue.unfinished = ()
             if isinstance(launch.races, Dependents):
@@ -256,6 +250,17 @@ class Kernel:
                 queue.unfinished = launch.races.unfinished
             if printed:
                 (self.device.stdout or sys.stdout).write("".join(printed))
+
+    def _memory_ended(self, request: _Request, launch: Launch) -> HostMemoryError:
+        """The error of a launch that needs more memory than the host has left."""
+        together = "; all blocks are in flight at once" if request.cooperative else ""
+        arrays = sum(allocation.size for allocation in self.device.memory.allocations)
+        return HostMemoryError(
+            f"kernel {self.shown}: {request.grid} blocks of {request.block} need more memory than this "
+            f"machine has left (arrays have {arrays} bytes, a thread's local memory {launch.local_size}, "
+            f"a block's shared memory {launch.shared_size}{together})\n"
+            "give smaller arrays, launch fewer blocks together, or check without races, which need most of it"
+        )
 
     def _launch(self, request: _Request, before: tuple[Footprint, ...], printed: list[str]) -> Launch:
         device, program = self.device, self.program

@@ -65,7 +65,9 @@ class Footprint:
 
     def note(self, access: OrderedAccess, threads: Lanes, allocation: Allocation, offsets: Any) -> None:
         """Record an access of some threads to an allocation; a write is about to happen."""
-        shadow = self.shadows.setdefault(allocation, Shadow(allocation, access.width))
+        shadow = self.shadows.get(allocation)
+        if shadow is None:
+            shadow = self.shadows[allocation] = Shadow(allocation, access.width)
         units = shadow.units(offsets, access.width)
         time = access.step.number % (1 << 30) + 1  # the loads of copies have numbers below 0
         self._steps[time] = access.step
@@ -127,7 +129,7 @@ class Dependents(Races):
                 if not allocation.freed:
                     shadow = footprint.shadows[allocation]
                     unit = np.dtype(f"u{shadow.unit}")
-                    view, units = allocation.view(unit), np.flatnonzero(shadow.written)
+                    view, units = allocation.view(unit), shadow.numbers(np.flatnonzero(shadow.written))
                     self._hidden.append((view, units, view[units]))
                     view[units] = before.view(unit)[units]
 

@@ -2,6 +2,9 @@
 
 An *entry* is ``time << 32 | thread``, with the thread numbered in the launch; 0 stands for none. A unit is as
 wide as the narrowest access so far, at most 8 bytes.
+
+Units of a large allocation have entries in pages, made at their first access: the index of a unit's entry is
+then not the unit's number.
 """
 
 from __future__ import annotations
@@ -21,6 +24,10 @@ Units = npt.NDArray[np.int64]
 THREAD = (1 << 32) - 1
 """The bits of an entry that hold the thread."""
 _WIDEST = 8
+_LARGE = 1 << 23
+"""Bytes of an allocation above which its entries lie in pages."""
+_PAGE = 1 << 12
+"""Units of a page."""
 _LOW_HALF = 0 if sys.byteorder == "little" else 1
 
 
@@ -38,6 +45,40 @@ def is_set(objects: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Which elements of an array of objects are not None."""
     nothing: Any = None
     return np.not_equal(objects, nothing)
+
+
+class _Pages:
+    """Where the entries of each page of units lie: in a slot of as many entries."""
+
+    def __init__(self, units: int) -> None:
+        self._slots = np.full(-(-units // _PAGE), -1, np.int64)
+        self._owners = np.empty(0, np.int64)  # slot → page
+        self.room = 0
+
+    def find(self, units: Units) -> Units:
+        """The indices of the entries of units; ``room`` has grown if they are in new pages."""
+        pages = units // _PAGE
+        slots = self._slots.take(pages)
+        if slots.min(initial=0) < 0:
+            made = np.unique(pages[slots < 0])
+            self._slots[made] = np.arange(made.size) + self._owners.size
+            self._owners = np.concatenate([self._owners, made])
+            while self.room < self._owners.size * _PAGE:
+                self.room = max(2 * self.room, _PAGE)
+            slots = self._slots.take(pages)
+        return slots * _PAGE + units % _PAGE
+
+    def units(self, indices: Units) -> Units:
+        """The units whose entries lie at indices."""
+        return self._owners[indices // _PAGE] * _PAGE + indices % _PAGE
+
+    def split(self, times: int) -> None:
+        """Make each unit ``times`` units, whose entries follow one another."""
+        parts = np.arange(times)
+        slots = self._slots[:, None] * times + parts
+        self._slots = np.where(self._slots[:, None] < 0, -1, slots).reshape(-1)
+        self._owners = (self._owners[:, None] * times + parts).reshape(-1)
+        self.room *= times
 
 
 class Shadow:
@@ -67,6 +108,7 @@ class Shadow:
 
     def __init__(self, allocation: Allocation, width: int) -> None:
         self.allocation, self.unit = allocation, min(width, _WIDEST)
+        self._pages = _Pages(self._count()) if allocation.size > _LARGE else None
         self.written = self._empty()
         self.written_also: Entries | None = None
         self.updated: Entries | None = None
@@ -78,26 +120,43 @@ class Shadow:
         self.released: dict[tuple[int, int], tuple[Publication, bool]] = {}
         self.last_write = self.last_also = self.last_update = self.last_read = 0
 
+    def _count(self) -> int:
+        """How many units there are."""
+        return -(-self.allocation.size // _WIDEST) * _WIDEST // self.unit
+
     def _empty(self) -> Entries:
-        """An array with no entry in any unit."""
-        return np.zeros(-(-self.allocation.size // _WIDEST) * _WIDEST // self.unit, np.int64)
+        """An array with no entry for any unit, or for any unit of a page."""
+        return np.zeros(self._count() if self._pages is None else self._pages.room, np.int64)
 
     def units(self, offsets: npt.NDArray[np.uint64], width: int) -> Units:
-        """The units of n accesses: (n,), or (k * n,) for k units each, all first units before all second."""
+        """The places of n accesses' units: (n,), or (k * n,) for k each, all first ones first."""
         if width < self.unit:
             self._refine(width)
-        first = (offsets >> np.uint64(self.unit.bit_length() - 1)).view(np.int64)
+        first = self._places((offsets >> np.uint64(self.unit.bit_length() - 1)).view(np.int64))
         if width == self.unit:
             return first
         return (first + np.arange(width // self.unit)[:, None]).reshape(-1)
+
+    def _places(self, numbers: Units) -> Units:
+        """The indices of the entries of units, by their numbers in the allocation."""
+        if self._pages is None:
+            return numbers
+        found = self._pages.find(numbers)
+        if self.written.size < self._pages.room:
+            self._grow(self._pages.room)
+        return found
 
     def pieces(self, data: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """The data of accesses split into units, in the order of `units`."""
         return np.ascontiguousarray(data).view(f"u{self.unit}").reshape(data.size, -1).T.reshape(-1)
 
     def held(self, units: Units) -> npt.NDArray[Any]:
-        """The current contents of units of the allocation."""
-        return self.allocation.view(np.dtype(f"u{self.unit}")).take(units)
+        """The current contents of units of the allocation, by the indices of their entries."""
+        return self.allocation.view(np.dtype(f"u{self.unit}")).take(self.numbers(units))
+
+    def numbers(self, indices: Units) -> Units:
+        """The numbers of units in the allocation, by the indices of their entries."""
+        return indices if self._pages is None else self._pages.units(indices)
 
     def readers(self) -> tuple[Entries, Entries]:
         """``read`` and ``read_also``, made on first use."""
@@ -136,20 +195,23 @@ class Shadow:
 
     def signals_at(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[Any] | None:
         """The signal at each offset in bytes, or None; None alone if there is none at all."""
-        found = None if self.signals is None else self.signals[offsets // self.unit]
+        found = None if self.signals is None else self.signals[self._places(offsets // self.unit)]
         return found if found is not None and is_set(found).any() else None
 
     def signal(self, offsets: npt.NDArray[np.int64], signals: npt.NDArray[Any] | Signal | None) -> None:
         """Set the signals at offsets: one for all, or one or None for each; the last one of equal offsets."""
+        places = self._places(offsets // self.unit)
         if self.signals is None:
             self.signals = np.full(self._empty().size, None, np.object_)
-        self.signals[offsets // self.unit] = signals
+        self.signals[places] = signals
 
     def _refine(self, width: int) -> None:
         """Split all units into units of a smaller width."""
         times = self.unit // width
         self.unit = width
-        for name in ("written", "written_also", "updated", "read", "read_also", "loaded", "observed"):
+        if self._pages is not None:
+            self._pages.split(times)
+        for name in _ENTRIES:
             units = getattr(self, name)
             if units is not None:
                 setattr(self, name, units.repeat(times))
@@ -157,3 +219,15 @@ class Shadow:
             signals = np.full(self.signals.size * times, None, np.object_)
             signals[::times] = self.signals
             self.signals = signals
+
+    def _grow(self, room: int) -> None:
+        """Make room for entries of more pages."""
+        for name in (*_ENTRIES, "signals"):
+            old = getattr(self, name)
+            if old is not None:
+                new = np.full(room, None, np.object_) if name == "signals" else np.zeros(room, np.int64)
+                new[: old.size] = old
+                setattr(self, name, new)
+
+
+_ENTRIES = ("written", "written_also", "updated", "read", "read_also", "loaded", "observed")

@@ -112,7 +112,7 @@ class _Converter:
             return self.device.adopt(given), None
         host = on_host(given, name)
         if isinstance(host, np.ndarray):
-            before: Host = np.array(cast("Any", host))
+            before: Host = np.asarray(cast("Any", host))  # not a copy: it may be large
             return self.device.upload(before, in_source), before
         return scalar(self.kernel, position, self._sixteen_bits(position, name, host)), None
 

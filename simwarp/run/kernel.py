@@ -11,10 +11,12 @@ from os import PathLike
 from types import MappingProxyType
 from typing import Any, TextIO, TypedDict, Unpack, cast
 
+import numpy as np
 import numpy.typing as npt
 
-from reference.errors import SchemeError, SimwarpError
+from reference.errors import HostMemoryError, SchemeError, SimwarpError
 from reference.types.launch import Dim, Extent, three
+from simwarp.device.array import DeviceArray
 from simwarp.device.device import Device
 from simwarp.faults import KernelFault, LaunchError
 from simwarp.observe import Observer
@@ -27,6 +29,9 @@ from simwarp.run.frameworks import adapt
 from simwarp.run.outcome import Unwritten, find_unwritten
 from simwarp.run.source import Source, from_text, load
 from simwarp.run.variables import put, settings, unset
+
+_BLOCK = 1 << 20
+"""Bytes that are compared at once."""
 
 
 class DeviceOptions(TypedDict, total=False):
@@ -301,16 +306,31 @@ def run(
 
 def run_on(device: Any, work: Work) -> Result:
     """Launch a kernel on a device, and collect outputs, faults and the report."""
+    try:
+        return _run_on(device, work)
+    except MemoryError as error:
+        if isinstance(error, SimwarpError):
+            raise
+        reason = str(error) or "no reason is known"
+        raise HostMemoryError(
+            f"{readable(work.kernel.name)}: the memory of this machine ended ({reason})\n"
+            "make arrays or grid smaller: two to three bytes of memory are needed for each byte of an array"
+        ) from error
+
+
+def _run_on(device: Any, work: Work) -> Result:
+    """`run_on`, which may end with a MemoryError anywhere."""
     executed = getattr(device, "executed", 0)
     with _captured(device) as printed:
         arguments = [a for a in work.launch(device) if a.is_array]
-    arrays = [a.value.download() for a in arguments]
+    unwritten = find_unwritten(arguments)
+    arrays = [_downloaded(a) for a in arguments]
     after = zip(arguments, arrays, strict=True)
     return Result(
         readable(work.kernel.name),
         Outputs(arguments, arrays),
-        tuple(a.name for a, array in after if a.before is None or a.before.tobytes() != array.tobytes()),
-        find_unwritten(arguments),
+        tuple(a.name for a, array in after if a.before is None or differ(a.before, array)),
+        unwritten,
         work.notes,
         work.source.log,
         getattr(device, "report", None) or Report(),
@@ -318,6 +338,27 @@ def run_on(device: Any, work: Work) -> Result:
         printed.getvalue(),
         getattr(device, "executed", 0) - executed,
     )
+
+
+def _downloaded(argument: Argument) -> npt.NDArray[Any]:
+    """An array after the launch; without a copy if its device memory is this launch's alone."""
+    is_own = argument.before is not None or argument.to_fill
+    if is_own and isinstance(argument.value, DeviceArray):
+        return argument.value.detach()
+    return argument.value.download()
+
+
+def differ(before: npt.NDArray[Any], after: npt.NDArray[Any]) -> bool:
+    """Whether two arrays of one shape and dtype differ in a byte, compared block by block."""
+    if before.flags.c_contiguous:
+        before, after = before.reshape(-1), after.reshape(-1)
+    rows = max(_BLOCK * len(before) // max(before.nbytes, 1), 1)
+    for first in range(0, len(before), rows):
+        blocks = (np.ascontiguousarray(x[first : first + rows]) for x in (before, after))
+        old, new = (block.reshape(-1).view(np.uint8) for block in blocks)
+        if not np.array_equal(old, new):
+            return True
+    return False
 
 
 @contextmanager

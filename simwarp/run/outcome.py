@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from simwarp.faults import KernelFault, Note, Place
 from simwarp.messages import STYLES, Line, message
@@ -54,12 +54,19 @@ def find_unwritten(arguments: Sequence[Argument]) -> tuple[Unwritten, ...]:
     """Find the elements of `Out` arrays that the kernel did not write; none on hardware."""
     found: dict[int, Unwritten] = {}
     for argument in arguments:
-        if argument.to_fill and hasattr(argument.value, "unwritten"):
-            missing: npt.NDArray[np.bool_] = argument.value.unwritten()
-            if missing.any():
-                count, first = np.count_nonzero(missing), np.unravel_index(missing.argmax(), missing.shape)
-                left = Unwritten(argument.name, int(count), missing.size, tuple(map(int, first)))
-                found.setdefault(argument.value.pointer, left)
+        value = argument.value
+        if argument.to_fill and hasattr(value, "unwritten"):
+            count, least = 0, None
+            in_blocks = hasattr(value, "unwritten_blocks")  # which an image has not
+            blocks = value.unwritten_blocks() if in_blocks else [(0, value.unwritten().reshape(-1))]
+            for start, missing in blocks:
+                if missing.any():
+                    count += int(np.count_nonzero(missing))
+                    least = start + int(missing.argmax()) if least is None else least
+            if least is not None:
+                first = tuple(map(int, np.unravel_index(least, value.shape)))
+                left = Unwritten(argument.name, count, math.prod(value.shape), first)
+                found.setdefault(value.pointer, left)
     return tuple(found.values())
 
 
