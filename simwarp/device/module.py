@@ -12,7 +12,7 @@ import numpy as np
 
 from reference.errors import HostMemoryError
 from reference.types.launch import Dim, Extent, three
-from simwarp.chips.chips import CONSTANTS, LOCAL, check_size, chip_of
+from simwarp.chips.chips import CONSTANTS, check_size, chip_of
 from simwarp.device.array import DeviceArray
 from simwarp.device.device import is_integer
 from simwarp.device.limits import Geometry, check_launch
