@@ -1,4 +1,4 @@
-"""Recognise traps of cooperative groups' grid sync in a launch that is not cooperative.
+"""Recognise cooperative groups' grid sync: its trap in a launch that is not cooperative, and its waiting.
 
 `grid_group::sync()` reads the address of its workspace from ``%envreg1`` and ``%envreg2``, and traps if it
 is null. Such a trap is recognised by the header it was compiled from or, without line numbers, by its
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from simwarp.lanes import WARP_SIZE
 from simwarp.program.graphs import reachable
 from simwarp.program.liveness import registers_in
+from simwarp.program.provenance import GRID_BARRIER, known_origins
 
 if TYPE_CHECKING:
     from simwarp.engine.chunk import Chunk
@@ -32,6 +33,13 @@ def needs_cooperation(chunk: Chunk, trap: Step, lane: int) -> bool:
     ):
         return any(_WORKSPACE & set(registers_in(s.instruction.operands)) for s in chunk.program.steps)
     return bool(_WORKSPACE & _decided_by(chunk.program, trap))
+
+
+def polls(chunk: Chunk, step: Step) -> bool:
+    """Whether a step reads the workspace, as threads do that wait for the other blocks."""
+    launch = chunk.launch
+    origins = known_origins(launch.program, launch.symbols).get(step.number)
+    return bool(launch.workspace) and origins == GRID_BARRIER
 
 
 def _caller(chunk: Chunk, lane: int) -> list[Step]:

@@ -21,6 +21,7 @@ from simwarp.engine import (
     async_copies,
     branches,
     bulk_copies,
+    grid_sync,
     mbarriers,
     register_pool,
     sync,
@@ -309,6 +310,9 @@ class Scheduler:
             f"{waiting} wait{'s' * (waiting == 1)} for others; their registers and all memory repeat",
             "do what the loop waits for on every path: release the lock, set the flag, advance the counter",
         )
+        if grid_sync.polls(chunk, chunk.step):
+            fault.what = "a grid sync that not all threads of the grid reach"
+            fault.advice = "let every thread of every block reach it: no condition around it, no return ahead"
         self._add_mbarriers(fault)
         mask = min(self.groups.items(), key=lambda item: abs(item[0] - pc))[1].mask
         return chunk.placed(fault, mask)

@@ -41,12 +41,12 @@ def test_every_kind_is_recorded():
 # ---- the places of compiled kernels -----------------------------------------------------------------------
 
 
-def found_in(text, threads=1):
+def found_in(text, blocks=1, **how):
     """The fault of a kernel k with one array of 4 integers."""
     device = simwarp.Device()
     kernel = device.load(compile(text, "k.cu")).kernel("k")
     with pytest.raises(faults.KernelFault) as raised:
-        kernel(1, threads, device.upload(np.zeros(4, np.int32)))
+        kernel(blocks, 1, device.upload(np.zeros(4, np.int32)), **how)
     return raised.value
 
 
@@ -62,6 +62,17 @@ def test_a_trap_that_the_compiler_put_is_not_the_kernels_own():
     assert "__constant__" in found_in(write).advice
     own = 'extern "C" __global__ void k(int* x) { if (*x == 0) __trap(); }'
     assert found_in(own).advice == "the kernel found an error; see its source line"
+
+
+@pytest.mark.parametrize("left", ["blockIdx.x == 0", "blockIdx.x % 2"])
+def test_a_grid_sync_that_a_block_does_not_reach_is_named(left):
+    sync = "cooperative_groups::this_grid().sync();"
+    text = f'#include <cooperative_groups.h>\nextern "C" __global__ void k(int* x) {{ if ({left}) {sync} }}'
+    fault = found_in(text, 4, cooperative=True)
+    assert (type(fault), fault.what) == (
+        faults.Livelock,
+        "a grid sync that not all threads of the grid reach",
+    )
 
 
 def test_one_byte_and_one_lane_are_not_plural():
