@@ -56,6 +56,11 @@ class _PendingRead:
     includes: bool
     wide: bool
 
+    def is_again(self, signal: Signal, known: VectorClock | None, wide: bool) -> bool:
+        """Whether a read of a signal whose clocks cannot have changed is the same as this one."""
+        same = self.signal is signal and signal.shared and self.before is known
+        return same and self.from_block is not None and self.wide and wide
+
 
 class Order:
     """The happens-before order of the warps of a chunk, by their numbers in the chunk.
@@ -315,14 +320,7 @@ class Order:
         block, known = launch_warp // self._per_block, self._known[warp]
         pending, place = self._pending.setdefault(warp, {}), (owner, offsets.tobytes())
         old = pending.get(place)
-        if (
-            old is not None
-            and old.signal is signal
-            and signal.shared  # its clocks have not changed
-            and old.before is known
-            and old.from_block is not None
-            and (old.wide and wide)
-        ):
+        if old is not None and old.is_again(signal, known, wide):
             return
         from_block = signal.acquired(block, wide=False)
         from_all = signal.acquired(block, wide=True) if wide else from_block
