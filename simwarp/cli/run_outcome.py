@@ -18,6 +18,7 @@ from simwarp.draw.report import to_text
 from simwarp.faults import KernelFault
 from simwarp.ptx.mangled_names import readable
 from simwarp.run.kernel import Result, Work
+from simwarp.run.not_seen import NotSeen
 from simwarp.run.outcome import Unwritten, fault_text, fault_to_json
 from simwarp.schedules import Differences
 
@@ -77,6 +78,12 @@ class Outcome:
         """The unwritten elements of the output arrays."""
         return () if self.result is None else self.result.unwritten
 
+    @property
+    def not_seen(self) -> list[NotSeen]:
+        """What a clean run did not look at; not the order of threads if schedules were compared."""
+        found = self.result.not_seen if self.result is not None and self.clean else ()
+        return [one for one in found if self.differences is None or one.kind != "order"]
+
     def write(self, folder: Path, words: Mapping[str, Word]) -> None:
         """Write the output arrays to files."""
         if self.result is None:
@@ -121,6 +128,8 @@ class Outcome:
             console.print(f"the kernel changed {name}; to write it, give its file as FILE.npy:inout")
         fidelity = self._report["fidelity"]["text"] if self._report else "the hardware's own results"
         console.print(f"{readable(self.work.kernel.name)} on {self.device.name}: {fidelity}")
+        for one in self.not_seen[:1]:
+            console.print(f"not looked at: {one}")
 
     def print_json(self) -> None:
         """Print one JSON object on stdout."""
@@ -136,6 +145,7 @@ class Outcome:
             "changed": result.changed if result else [],
             "unwritten": [asdict(left) for left in self.unwritten],
             "notes": self.work.notes,
+            "not_seen": [asdict(one) for one in self.not_seen],
             "warnings": self.work.source.log,
             "faults": [fault_to_json(fault) for fault in self.faults],
             "schedules": None if self.differences is None else self.differences.to_json(),

@@ -3,6 +3,7 @@
 from gpu.callable_package import make_callable
 from simwarp.run.binding import Given
 from simwarp.run.kernel import NoSuchOutputError, Outputs, Result, run
+from simwarp.run.not_seen import NotSeen
 from simwarp.run.outcome import Unwritten
 from simwarp.run.source import HostCodeError, Source, load
 from simwarp.run.values import Out, Surface, Texture
@@ -11,6 +12,7 @@ __all__ = [
     "Given",
     "HostCodeError",
     "NoSuchOutputError",
+    "NotSeen",
     "Out",
     "Outputs",
     "Result",

@@ -6,7 +6,7 @@ import io
 import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from types import MappingProxyType
 from typing import Any, TextIO, TypedDict, Unpack, cast
@@ -26,6 +26,7 @@ from simwarp.ptx.syntax import Function
 from simwarp.run.arguments import Argument, convert
 from simwarp.run.binding import Arguments
 from simwarp.run.frameworks import adapt
+from simwarp.run.not_seen import NotSeen, find_not_seen
 from simwarp.run.outcome import Unwritten, find_unwritten
 from simwarp.run.source import Source, from_text, load
 from simwarp.run.variables import put, settings, unset
@@ -118,6 +119,8 @@ class Result:
         The output of ``printf`` in the kernel; "" on hardware, which prints directly.
     executed : int
         The number of thread-instructions; 0 on hardware.
+    not_seen : tuple of NotSeen
+        What a launch without findings did not look at, where looking is cheap; the most important first.
     """
 
     kernel: str
@@ -130,6 +133,7 @@ class Result:
     faults: list[KernelFault] = field(default_factory=list[KernelFault])
     stdout: str = ""
     executed: int = 0
+    not_seen: tuple[NotSeen, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -161,8 +165,17 @@ class Work:
 
     def launch(self, device: Any) -> list[Argument]:
         """Copy the arguments to a device, launch the kernel, and wait for it."""
+        arguments = self.prepare(device)
+        self.start(device, arguments)
+        return arguments
+
+    def prepare(self, device: Any) -> list[Argument]:
+        """Copy the arguments to a device."""
         names, types = self.source.parameters(self.kernel), self.source.types(self.kernel)
-        arguments = convert(device, self.kernel, self.args, names, types)
+        return convert(device, self.kernel, self.args, names, types)
+
+    def start(self, device: Any, arguments: Sequence[Argument]) -> None:
+        """Launch the kernel with arguments of a device, and wait for it."""
         module = device.load(self.source.loadable)
         put(module, settings(self.source.module, self.variables, self.source.variable_type))
         kernel = module.kernel(self.kernel.name)
@@ -174,7 +187,10 @@ class Work:
         with _hardware_faults(device):
             kernel(self.grid, self.block, *(a.value for a in arguments), **options)
             device.synchronize()
-        return arguments
+
+    def of(self, source: Source) -> Work:
+        """The same launch of the kernel of this name in another source."""
+        return replace(self, source=source, kernel=source.entries[self.kernel.name])
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -322,21 +338,25 @@ def _run_on(device: Any, work: Work) -> Result:
     """`run_on`, which may end with a MemoryError anywhere."""
     executed = getattr(device, "executed", 0)
     with _captured(device) as printed:
-        arguments = [a for a in work.launch(device) if a.is_array]
-    unwritten = find_unwritten(arguments)
-    arrays = [_downloaded(a) for a in arguments]
-    after = zip(arguments, arrays, strict=True)
+        arguments = work.launch(device)
+    outputs = [a for a in arguments if a.is_array]
+    unwritten = find_unwritten(outputs)
+    arrays = [_downloaded(a) for a in outputs]
+    executed = getattr(device, "executed", 0) - executed
+    after = zip(outputs, arrays, strict=True)
+    changed = tuple(a.name for a, array in after if a.before is None or differ(a.before, array))
     return Result(
         readable(work.kernel.name),
-        Outputs(arguments, arrays),
-        tuple(a.name for a, array in after if a.before is None or differ(a.before, array)),
+        Outputs(outputs, arrays),
+        changed,
         unwritten,
         work.notes,
         work.source.log,
         getattr(device, "report", None) or Report(),
         list(getattr(device, "faults", [])),
         printed.getvalue(),
-        getattr(device, "executed", 0) - executed,
+        executed,
+        find_not_seen(device, work, arguments, changed, executed),
     )
 
 

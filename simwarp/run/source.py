@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from shlex import quote
@@ -37,6 +38,7 @@ _HOST_HEADERS = re.compile(
 )
 _MISSING = re.compile(r'cannot open source file "([^"]+)"')
 _UNINITIALISED = "is used before its value is set"
+_DEBUG = {"-G", "--device-debug"}
 _IN_JIT_MODE = "not allowed in JIT mode"
 
 
@@ -77,6 +79,8 @@ class Source:
         The path of the file as it was given; messages show it.
     defined : frozenset of str
         The macros that options of the compiler define.
+    unoptimised : callable, optional
+        Compiles the same CUDA C++ without optimisation; None for PTX, and where it is not optimised.
     """
 
     name: str
@@ -89,6 +93,7 @@ class Source:
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     path: str = ""
     defined: frozenset[str] = frozenset()
+    unoptimised: Callable[[], Source] | None = field(default=None, repr=False, compare=False)
 
     @property
     def loadable(self) -> Loadable:
@@ -242,8 +247,12 @@ def from_text(
     def by_nvcc(*instances: str) -> tuple[str, str]:
         return compile_kernels(text, path, cc, folders, options, instances)
 
+    again = None
     try:
         source = _with_instance(kernel, path.name, text, by_nvrtc)
+        if not _DEBUG & {*options}:
+            given: dict[str, Any] = {"cc": cc, "defines": defines, "include": include, "kernel": kernel}
+            again = partial(from_text, text, path, **given, options=[*options, "-G"])
     except CompileError as error:
         explained = _explained(error, path, text, cc)
         if not isinstance(explained, HostCodeError) or not has_nvcc():
@@ -251,7 +260,7 @@ def from_text(
         source = _with_instance(kernel, path.name, text, by_nvcc)
     files = {**_included(source, [path.parent, *folders]), path.name: text}
     defined = frozenset(re.findall(r"(?m)^#define (\w+)", "\n".join(read_options(options).text)))
-    return replace(source, files=files, path=str(path), defined=defined)
+    return replace(source, files=files, path=str(path), defined=defined, unoptimised=again)
 
 
 def _with_instance(kernel: str | None, name: str, text: str, build: Callable[..., tuple[str, str]]) -> Source:
@@ -289,7 +298,7 @@ def from_ptx(ptx: str, name: str = "my.ptx", text: str = "") -> Source:
 
 def _advised(log: str, options: Sequence[str]) -> str:
     """The compiler's warnings; advice follows if the optimiser may have removed the read of a variable."""
-    if _UNINITIALISED not in log or {"-G", "--device-debug"} & {*options}:
+    if _UNINITIALISED not in log or _DEBUG & {*options}:
         return log
     return (
         f"{log}\n\nthe optimiser may have removed what depends on this variable, so that no check sees it\n"

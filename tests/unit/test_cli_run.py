@@ -134,6 +134,7 @@ def test_a_run_is_described_as_json(capsys):
         "changed": ["y"],
         "unwritten": [],
         "notes": [],
+        "not_seen": [],
         "warnings": "",
         "faults": [],
         "schedules": None,
