@@ -21,7 +21,7 @@ from gpu.compiler.cuda_headers import cuda_folders, not_of_cuda, release
 from gpu.compiler.includes import Includes
 from gpu.compiler.options import last_of_each, read_options
 from gpu.compiler.signals import keep_handlers
-from reference.errors import CompileError, MissingExtraError
+from reference.errors import CompileError, MissingExtraError, SchemeError
 
 OPTIONS = ("-std=c++17", "-fmad=false", "-lineinfo")
 """NVRTC's options for every source. With ``-fmad=false`` the PTX determines every rounding; with
@@ -105,6 +105,8 @@ def compile(
         With the compiler's log.
     InputFileError
         If the source includes a FIFO, a device or a socket.
+    SchemeError
+        If the compiler does not compile for ``arch``.
     MissingExtraError
         If NVRTC is not installed.
 
@@ -115,6 +117,7 @@ def compile(
     True
     """
     nvrtc = _nvrtc()
+    check_architecture(arch)
     macros = [f"-D{key}={value}" if value != "" else f"-D{key}" for key, value in (defines or {}).items()]
     chosen = last_of_each([*OPTIONS, *macros, f"--gpu-architecture=compute_{arch[0]}{arch[1]}", *options])
     folder, cuda = folder and folder.absolute(), cuda_folders()
@@ -246,6 +249,35 @@ def compiler_version() -> str:
     """
     _, major, minor = _nvrtc().nvrtcVersion()
     return f"NVRTC {major}.{minor}"
+
+
+def check_architecture(arch: tuple[int, int]) -> None:
+    """Raise SchemeError for a compute capability that the compiler does not compile for.
+
+    Examples
+    --------
+    >>> check_architecture((7, 0))
+    Traceback (most recent call last):
+    ...
+    reference.errors.SchemeError: NVRTC 13.0 does not compile for compute capability 7.0
+    it does for 7.5, 8.0, 8.6, 8.7, 8.8, 8.9, 9.0, 10.0, 10.3, 11.0, 12.0, 12.1
+    choose one of these; PTX that another compiler made for an older chip runs, too
+    """
+    known = _architectures()
+    if 10 * arch[0] + arch[1] not in known:
+        listed = ", ".join(f"{number // 10}.{number % 10}" for number in known)
+        raise SchemeError(
+            f"{compiler_version()} does not compile for compute capability {arch[0]}.{arch[1]}\n"
+            f"it does for {listed}\n"
+            "choose one of these; PTX that another compiler made for an older chip runs, too"
+        )
+
+
+@cache
+def _architectures() -> tuple[int, ...]:
+    """The compute capabilities that NVRTC compiles for, times ten."""
+    _, numbers = _nvrtc().nvrtcGetSupportedArchs()
+    return tuple(numbers)
 
 
 @cache

@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from gpu.compile import check_architecture
 from gpu.compiler.cache import cache_folder
 from gpu.compiler.cuda_headers import cuda_folders, release
 from reference.errors import CompileError, MissingExtraError
@@ -70,9 +71,13 @@ def build_program(source: Path, output: Path, cc: tuple[int, int], options: Sequ
     ------
     MissingExtraError
         If nvcc or the host's C++ compiler is missing.
+    SchemeError
+        If CUDA 13 does not compile for ``cc``.
     CompileError
         If nvcc fails; with its output.
     """
+    with suppress(MissingExtraError):  # without NVRTC, nvcc says what it lacks
+        check_architecture(cc)
     arch = architecture(cc)
     flags = [
         *("-gencode", f"arch={arch},code={arch}", "-lineinfo", "--no-compress"),
