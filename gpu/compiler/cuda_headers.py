@@ -4,11 +4,53 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
 from gpu.compiler.directives import named
+
+_PACKAGES = {
+    r"thrust/.+|cub/.+|cuda/.+|nv/.+": "nvidia-cuda-cccl",
+    r"curand\w*\.h": "nvidia-curand",
+    r"cublas\w*\.h(pp)?": "nvidia-cublas",
+    r"cusparseLt\.h": "nvidia-cusparselt-cu13",
+    r"cusparse\w*\.h": "nvidia-cusparse",
+    r"cufft\w*\.h": "nvidia-cufft",
+    r"cusolver\w*\.h": "nvidia-cusolver",
+    r"npp\w*\.h": "nvidia-npp",
+    r"nvtx3/.+|nvToolsExt\w*\.h": "nvidia-nvtx",
+    r"nvjpeg\w*\.h": "nvidia-nvjpeg",
+    r"cufile\w*\.h": "nvidia-cufile",
+    r"cupti\w*\.h": "nvidia-cuda-cupti",
+    r"nvml\.h": "nvidia-nvml-dev",
+    r"cuda_profiler_api\.h|cudaProfiler\.h": "nvidia-cuda-profiler-api",
+    r"nvJitLink\.h": "nvidia-nvjitlink",
+    r"nvrtc\.h": "nvidia-cuda-nvrtc",
+    r"cudnn\w*\.h": "nvidia-cudnn-cu13",
+    r"nccl\w*\.h": "nvidia-nccl-cu13",
+    r"nvshmem\w*\.h": "nvidia-nvshmem-cu13",
+    r"cutensor\w*\.h|cutensor/.+": "cutensor-cu13",
+    r"crt/.+": "nvidia-cuda-crt",
+    r"cooperative_groups(/.+|\.h)|cuda_\w+\.h(pp)?|cuda\.h|cuComplex\.h|mma\.h": "nvidia-cuda-runtime",
+}
+"""Header → the package that has it, for CUDA 13."""
+_BY_THEMSELVES = ("nvidia-cudnn-cu13", "nvidia-nccl-cu13", "nvidia-nvshmem-cu13", "cutensor-cu13")
+"""Packages whose headers are in a folder of their own, and are not found without ``-I``."""
+
+
+def advice_for(header: str) -> str:
+    """The line of an error that names the package of a missing header; "" if no package is known.
+
+    Examples
+    --------
+    >>> advice_for("curand_kernel.h"), advice_for("my.h")
+    ('pip install nvidia-curand, which has curand_kernel.h', '')
+    """
+    package = next((name for pattern, name in _PACKAGES.items() if re.fullmatch(pattern, header)), "")
+    folder = ", and add the package's include folder (-I)" if package in _BY_THEMSELVES else ""
+    return f"pip install {package}, which has {header}{folder}" if package else ""
 
 
 def cuda_folders() -> tuple[Path, ...]:

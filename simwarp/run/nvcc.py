@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpu.compile import normalise
-from gpu.compiler.cuda_headers import cuda_folders
+from gpu.compiler.cuda_headers import advice_for, cuda_folders
 from reference.errors import CompileError, MissingExtraError
 
 INSTANCES = "__nv_name_map"
@@ -107,5 +108,9 @@ def run_nvcc(flags: Sequence[str], source: Path, output: Path, shown: Path) -> s
     if source != shown:
         log = log.replace(str(source), shown.name)
     if done.returncode:
-        raise CompileError(f"{shown} does not compile (nvcc ended with {done.returncode}):\n{log}", log)
+        missing = re.search(r"fatal error: (\S+): No such file", log)
+        package = advice_for(missing[1]) if missing else ""
+        advice = f"\n{package}" if package else ""
+        what = f"{shown} does not compile (nvcc ended with {done.returncode})"
+        raise CompileError(f"{what}:\n{log}{advice}", log)
     return log

@@ -12,6 +12,7 @@ from shlex import quote
 from typing import Any, NamedTuple
 
 from gpu.compile import compile, normalise
+from gpu.compiler.cuda_headers import advice_for
 from gpu.compiler.options import read_options
 from reference.errors import CompileError, InputFileError, SchemeError
 from simwarp.faults import LaunchError
@@ -338,18 +339,21 @@ def _explained(error: CompileError, path: Path, text: str, cc: tuple[int, int]) 
     host, missing = _HOST_CODE.search(code), _MISSING.search(error.log)
     ptx = quote(str(path.with_suffix(".ptx")))
     advice = f"{nvcc_line(path, cc)}\nthen run that: simwarp run {ptx} …"
+    package = advice_for(missing[1]) if missing else ""
     if host or _IN_JIT_MODE in error.log or (missing and _HOST_HEADERS.fullmatch(missing[1])):
         line = next(line for line in error.log.splitlines() if "error" in line).partition(". Consider")[0]
         what = f"`{host[0].strip()}` in line {_line(code, host.start())}" if host else line
+        also = f"{package}\n" if package else ""
         return HostCodeError(
-            f"{path.name} has code for the host: {what}\n"
+            f"{path.name} has code for the host: {what}\n{also}"
             "pip install 'simwarp[nvcc]' to run its kernels, or, with simwarp exec, the whole\n"
             f"or compile it to PTX elsewhere: {advice}",
             error.log,
         )
     if missing:
         what = f"{path.name} includes {missing[1]}, which is not found"
-        return CompileError(f"{what}\nadd its folder to the include folders, or {advice}", error.log)
+        remedy = package or "add its folder to the include folders (-I)"
+        return CompileError(f"{what}\n{remedy}\nor compile it to PTX elsewhere: {advice}", error.log)
     return error
 
 

@@ -12,6 +12,7 @@ import pytest
 import simwarp
 from gpu.compile import compile
 from reference.errors import CompileError, DtypeError, InputFileError, SchemeError, ShapeError
+from simwarp.cli import main
 from simwarp.device.parameters import scalar
 from simwarp.faults import KernelFault, LaunchError, OutOfBounds, PtxSyntaxError, Race, UninitialisedRead
 from simwarp.observe.line_counts import ReportError
@@ -423,13 +424,52 @@ def test_host_code_in_comments_is_ignored(write):
     assert str(path.parent) not in str(caught.value)
 
 
-@pytest.mark.parametrize("header", ["nowhere.h", "curand_kernel.h"])
-def test_a_missing_header_is_named(write, header):
+@pytest.mark.parametrize(
+    ("header", "advice"),
+    [
+        ("nowhere.h", "add its folder to the include folders (-I)"),
+        ("curand_kernel.h", "pip install nvidia-curand, which has curand_kernel.h"),
+        ("cublasLt.h", "pip install nvidia-cublas, which has cublasLt.h"),
+        ("cusparse.h", "pip install nvidia-cusparse,"),
+        ("cufftXt.h", "pip install nvidia-cufft,"),
+        ("cusolverDn.h", "pip install nvidia-cusolver,"),
+        ("nppi.h", "pip install nvidia-npp,"),
+        ("nvtx3/nvToolsExt.h", "pip install nvidia-nvtx,"),
+        ("cub/nothing.cuh", "pip install nvidia-cuda-cccl,"),
+        (
+            "cudnn.h",
+            "pip install nvidia-cudnn-cu13, which has cudnn.h, and add the package's include folder (-I)",
+        ),
+    ],
+)
+def test_a_missing_header_is_named_with_its_package(write, monkeypatch, header, advice):
+    monkeypatch.setattr(simwarp.run.source, "has_nvcc", lambda: False)
     path = write("k.cu", f"#include <{header}>\n__global__ void k(int* x) {{ *x = 1; }}")
-    with pytest.raises(CompileError, match=f"includes {header}, which is not found") as caught:
+    with pytest.raises(CompileError) as caught:
         load(path)
+    assert header in str(caught.value).splitlines()[0]
+    assert advice in str(caught.value).splitlines()[1]
     assert "nvcc -ptx" in str(caught.value)
-    assert not isinstance(caught.value, HostCodeError)
+    if header in ("nowhere.h", "curand_kernel.h"):
+        assert f"includes {header}, which is not found" in str(caught.value)
+        assert not isinstance(caught.value, HostCodeError)
+
+
+@needs_nvcc
+def test_a_header_that_nvcc_misses_is_named_with_its_package(write):
+    path = write("k.cu", "#include <iostream>\n#include <cublas_v2.h>\n__global__ void k(int* x) {}")
+    with pytest.raises(CompileError, match=r"pip install nvidia-cublas, which has cublas_v2\.h"):
+        load(path)
+
+
+@pytest.mark.parametrize("cc", [(7, 0), (9, 9)])
+def test_a_chip_that_nobody_compiles_for_is_refused_with_the_list(saxpy, capsys, cc):
+    with pytest.raises(SchemeError, match=r"7\.5, 8\.0, 8\.6, .*9\.0, .*\nchoose one"):
+        run(saxpy, grid=1, block=1, args=(0, 0, 0, 0), cc=cc)
+    assert main(["run", str(saxpy), "--grid", "1", "--block", "1", "--cc", f"{cc[0]}.{cc[1]}"]) == 2
+    assert (
+        f"does not compile for compute capability {cc[0]}.{cc[1]}\nit does for 7.5" in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("name", ["k.c", "k", "nothing.cu", "nothing.ptx", "folder.cu"])
