@@ -9,7 +9,7 @@ give a .cu or .ptx file
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from reference.errors import SimwarpError
+from reference.errors import LaunchError, SimwarpError
 from simwarp.cli.output import Json, print_json, table, wide_console
 
 if TYPE_CHECKING:
@@ -81,6 +81,9 @@ class KernelFacts:
     Attributes
     ----------
     name : str
+        Its name in the source, with parameters if several have that name.
+    entry : str
+        Its name in the PTX.
     lacks : list of Lack
         Its unsupported opcodes.
     error : str
@@ -88,6 +91,7 @@ class KernelFacts:
     """
 
     name: str
+    entry: str
     lacks: list[Lack] = field(default_factory=list[Lack])
     error: str = ""
 
@@ -165,9 +169,13 @@ def check(module: Module) -> list[KernelFacts]:
     [Lack(opcode='sured.p.1d', line=1, count=1)]
     """
     from simwarp.program.call_graph import CallGraph
+    from simwarp.ptx.mangled_names import told_apart
 
-    graph = CallGraph(module)
-    return [_kernel(module, graph, entry) for entry in module.entries.values()]
+    graph, names = CallGraph(module), told_apart(module.entries)
+    return [
+        replace(_kernel(module, graph, entry), name=name)
+        for name, entry in zip(names, module.entries.values(), strict=True)
+    ]
 
 
 def _kernel(module: Module, graph: CallGraph, entry: Function) -> KernelFacts:
@@ -181,12 +189,13 @@ def _kernel(module: Module, graph: CallGraph, entry: Function) -> KernelFacts:
             if found is None or found[0].fidelity == "unsupported":
                 lines.setdefault(instruction.opcode, []).append(instruction.line)
     if lines:
-        return KernelFacts(entry.name, [Lack(opcode, min(at), len(at)) for opcode, at in lines.items()])
+        lacks = [Lack(opcode, min(at), len(at)) for opcode, at in lines.items()]
+        return KernelFacts(entry.name, entry.name, lacks)
     try:
         link(module, entry, graph)
     except SimwarpError as error:
-        return KernelFacts(entry.name, [], str(error))
-    return KernelFacts(entry.name)
+        return KernelFacts(entry.name, entry.name, [], str(error))
+    return KernelFacts(entry.name, entry.name)
 
 
 # -------------------------------------------------------------------------------------------- shown
@@ -196,6 +205,11 @@ def _show_file(file: Path, as_json: bool) -> int:
     from simwarp.run.source import load
 
     kernels = check(load(file).module)
+    if not kernels:
+        raise LaunchError(
+            f"{file} has no kernel\ncoverage looks at kernels\n"
+            "write a __global__ function; of a template an instance: template __global__ void f<int>(int*);"
+        )
     if as_json:
         listed = [{**asdict(kernel), "runs": kernel.runs} for kernel in kernels]
         print_json({"file": str(file), "kernels": listed})

@@ -91,14 +91,19 @@ def choose(name: str, mangled: Iterable[str]) -> list[str]:
 
 def listed(mangled: Iterable[str]) -> str:
     """The list of mangled names for a message, demangled: overloads with parameters, at most `_LISTED`."""
+    texts = told_apart(mangled)
+    more = f" and {len(texts) - _LISTED} more" if len(texts) > _LISTED else ""
+    return ", ".join(texts[:_LISTED]) + more
+
+
+def told_apart(mangled: Iterable[str]) -> list[str]:
+    """Mangled names as in the source, overloads with the types of their parameters."""
     mangled = list(mangled)
     short = [readable(one) for one in mangled]
-    texts = [
+    return [
         f"{name}({', '.join(parameter_types(one))})" if short.count(name) > 1 else name
         for one, name in zip(mangled, short, strict=True)
     ]
-    more = f" and {len(texts) - _LISTED} more" if len(texts) > _LISTED else ""
-    return ", ".join(texts[:_LISTED]) + more
 
 
 def _bare(name: str) -> str:

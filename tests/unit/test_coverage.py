@@ -137,7 +137,7 @@ def test_forms_are_listed(capsys):
 def test_a_supported_file_is_reported_as_runnable(capsys, written):
     code, printed = report(capsys, written(RUNS))
     assert code == 0
-    assert printed["kernels"] == [{"name": "runs", "runs": True, "lacks": [], "error": ""}]
+    assert printed["kernels"] == [{"name": "runs", "entry": "runs", "runs": True, "lacks": [], "error": ""}]
 
 
 def test_unsupported_instructions_are_listed(capsys, written):
@@ -195,4 +195,29 @@ def test_ptx_from_nvcc_is_supported(capsys, tmp_path):
     path = tmp_path / "saxpy.ptx"
     subprocess.run(["nvcc", "-ptx", "-arch=sm_90", "-o", path, source], check=True)
     code, printed = report(capsys, str(path))
-    assert (code, printed["kernels"][0]["name"]) == (0, "_Z5saxpyifPKfPf")
+    assert (code, printed["kernels"][0]["name"]) == (0, "saxpy")
+
+
+def test_kernels_have_their_names_in_the_source(tmp_path, capsys):
+    path = tmp_path / "k.cu"
+    path.write_text("__global__ void f(int* x) {}\n__global__ void f(float* x) {}\n__global__ void g() {}\n")
+    assert main(["coverage", str(path)]) == 0
+    assert sorted(capsys.readouterr().out.splitlines()) == [
+        "3 of 3 kernels run",
+        "f(float*): runs",
+        "f(int*): runs",
+        "g: runs",
+    ]
+    assert main(["coverage", str(path), "--json"]) == 0
+    kernels = json.loads(capsys.readouterr().out)["kernels"]
+    assert {kernel["name"]: kernel["entry"] for kernel in kernels}["g"] == "_Z1gv"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "__device__ int f() { return 1; }", "template <class T> __global__ void f(T* x);"]
+)
+def test_a_file_without_kernels_is_refused(tmp_path, capsys, text):
+    path = tmp_path / "k.cu"
+    path.write_text(text)
+    assert main(["coverage", str(path)]) == 2
+    assert "k.cu has no kernel\n" in capsys.readouterr().err
