@@ -10,14 +10,13 @@ give for example --padding SAME, or 1,1,0,2 for top, bottom, left and right
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from reference.errors import ShapeError
-from simwarp.cli.output import Svg, as_options, print_picture
+from simwarp.cli.output import Svg, as_options, integers, print_picture
 from simwarp.draw import exclude_picture
 
 if TYPE_CHECKING:
@@ -89,18 +88,12 @@ def _counts(geometry: ConvGeometry) -> list[list[int]]:
     return reference.excluded_taps(geometry).tolist()
 
 
-def _numbers(text: str) -> tuple[int, ...]:
-    """The integers of a text such as 3x3 or 1,-2; empty if a part is not an integer."""
-    parts = re.split("[x×,]", text.strip())
-    return tuple(map(int, parts)) if all(re.fullmatch("[+-]?[0-9]{1,18}", part) for part in parts) else ()
-
-
 def _refusal(name: str, text: str, wrong: str, rule: str, example: str) -> ShapeError:
     return ShapeError(f"--{name} {text} {wrong}\n{rule}\ngive for example --{name} {example}")
 
 
 def _two(text: str, name: str, example: str) -> tuple[int, int]:
-    numbers = _numbers(text)
+    numbers = integers(text)
     if len(numbers) != 2:
         raise _refusal(name, text, "is not two numbers", "rows come first, columns second", example)
     return numbers[0], numbers[1]
@@ -114,7 +107,7 @@ def _size(text: str, name: str, example: str) -> tuple[int, int]:
 
 
 def _steps(text: str, name: str) -> tuple[int, int]:
-    numbers = _numbers(text)
+    numbers = integers(text)
     if len(numbers) not in (1, 2):
         rule = "give one number for both axes, or one for rows and one for columns"
         raise _refusal(name, text, "is neither one number nor two", rule, f"2, or --{name} 2,1")
@@ -124,7 +117,7 @@ def _steps(text: str, name: str) -> tuple[int, int]:
 def _padding(text: str) -> Any:
     if text.upper() in ("SAME", "VALID"):
         return text.upper()
-    numbers = _numbers(text)
+    numbers = integers(text)
     if len(numbers) != 4:
         rule = "padding is SAME, VALID, or the rows and columns added on each side"
         example = "SAME, or 1,1,0,2 for top, bottom, left and right"

@@ -6,13 +6,15 @@ from typing import Annotated, Any
 
 import typer
 
-from simwarp.cli.output import Svg, as_options, print_picture
+from reference.errors import ShapeError
+from simwarp.cli.output import Svg, as_options, integers, print_picture
 
 
 def layout_command(
     layout: Annotated[str, typer.Argument(help="column or row.")],
-    rows: Annotated[int, typer.Option(help="Rows of the matrix.")],
-    cols: Annotated[int, typer.Option(help="Columns of the matrix.")],
+    rows: Annotated[int | None, typer.Option(help="Rows of the matrix.")] = None,
+    cols: Annotated[int | None, typer.Option(help="Columns of the matrix.")] = None,
+    shape: Annotated[str, typer.Option(help="Both: 5x40, in place of --rows and --cols.")] = "",
     word: Annotated[int, typer.Option(help="Bits in a word: 32 or 64.")] = 32,
     first: Annotated[str, typer.Option(help="The bit of the first element in a word: msb or lsb.")] = "msb",
     svg: Svg = None,
@@ -23,6 +25,13 @@ def layout_command(
 
     options: Any = {"word": word, "first": first}  # layout_picture refuses unknown values
     given: Any = layout
+    extent = integers(shape) if shape else tuple(one for one in (rows, cols) if one is not None)
+    if len(extent) != 2 or (shape and (rows, cols) != (None, None)):
+        what = f"--shape {shape}: " if shape else ""
+        raise ShapeError(
+            f"{what}rows and columns of the matrix are needed, once\ngive for example --shape 5x40"
+        )
+    rows, cols = extent
     with as_options(layout="layout", word="--word", first="--first", rows="--rows", columns="--cols"):
         picture = layout_picture(given, rows=rows, columns=cols, **options)
     print_picture(picture, svg, as_json, layout=layout, rows=rows, columns=cols, **options)

@@ -19,6 +19,7 @@ from simwarp.cli.output import (
     OneDevice,
     Topology,
     as_options,
+    integers,
     print_json,
     table,
     wide_console,
@@ -210,11 +211,8 @@ def _bytes(text: str) -> int:
 
 
 def _numbers(option: str, text: str, counts: tuple[int, ...]) -> tuple[int, ...]:
-    """So many integers between commas."""
-    try:
-        found = tuple(int(part) for part in text.split(","))
-    except ValueError:
-        found = ()
+    """So many integers between commas or ``x``."""
+    found = integers(text)
     if len(found) not in counts:
         needed = " or ".join(map(str, counts))
         example = ",".join("1" * counts[-1])

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from reference.errors import SchemeError
 from simwarp.cli.files import read_array
+from simwarp.cli.output import integers
 
 if TYPE_CHECKING:
     from reference.types.launch import Dim
 
 _NAMED = re.compile(r"([A-Za-z_$%][\w$]*|[0-9]+)=(.*)", re.DOTALL)
-_MADE = re.compile(r"(out|zeros):([^:]+):([0-9x,]+)")
+_MADE = re.compile(r"(out|zeros):([^:]+):([0-9x×,]+)")
 _FORMS = (
     "A.npy, A.npy:inout, out:float32:1024, zeros:int32:64x64, 2.5, float16:2.5, {int32:1,float64:2.5}; "
     "with a parameter's name: n=1000"
@@ -87,7 +88,10 @@ def read_argument(text: str) -> Word:
         return Word(name or Path(path).stem, read_array(Path(path)), bool(mode), key, from_file=True)
     made = _MADE.fullmatch(value)
     if made:
-        out = Out(made[2], _numbers(made[3]), name or made[1])
+        extent = integers(made[3].rstrip("x×,"))
+        if not extent:
+            raise SchemeError(f"--arg {text}: {made[3]} is not a shape\ngive for example out:float32:64x64")
+        out = Out(made[2], extent, name or made[1])
         check_room(f"--arg {text}", out.shape, out.dtype)
         array = out if made[1] == "out" else np.zeros(out.shape, out.dtype)
         return Word(out.name, array, written=True, key=key)
@@ -120,11 +124,12 @@ def read_extent(option: str, text: str) -> Dim:
     """The x, y and z of ``--grid`` or ``--block``, from one to three numbers."""
     from reference.types.launch import three
 
-    if not re.fullmatch(r"[1-9][0-9]*([x,][1-9][0-9]*){0,2}", text):
+    found = integers(text)
+    if not 1 <= len(found) <= 3 or min(found) < 1:
         raise SchemeError(
             f"{option} {text}: not one to three positive integers\ngive for example {option} 4,1,1"
         )
-    return three(option, _numbers(text))
+    return three(option, found)
 
 
 def read_capability(text: str) -> tuple[int, int] | None:
@@ -146,10 +151,6 @@ def read_settings(texts: Sequence[str]) -> dict[str, Any]:
             raise SchemeError(f"--set {text}: {name} is set twice\ngive it one value")
         found[name] = read_array(Path(value)) if value.endswith(".npy") else _value(f"--set {text}", value)
     return found
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.split("[x,]", text) if number)
 
 
 def _value(text: str, value: str) -> Any:

@@ -514,6 +514,16 @@ def test_layout_errors_name_command_line_options(capsys, options, part):
     refused(capsys, ["layout", "--rows", "4", "--cols", "70", *options], part)
 
 
+def test_the_shape_of_a_layout_is_given_once(capsys):
+    pictures = set[str]()
+    for shape in (["--shape", "5x40"], ["--shape", "5,40"], ["--rows", "5", "--cols", "40"]):
+        assert main(["layout", "row", *shape]) == 0
+        pictures.add(capsys.readouterr().out)
+    assert len(pictures) == 1
+    for wrong in ([], ["--rows", "5"], ["--shape", "5"], ["--shape", "5x40", "--rows", "5"]):
+        refused(capsys, ["layout", "row", *wrong], "rows and columns of the matrix are needed, once")
+
+
 @pytest.mark.parametrize(
     ("content", "part"),
     [

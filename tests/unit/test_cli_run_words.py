@@ -37,7 +37,9 @@ def test_duplicate_names_are_numbered():
     assert list(name_all(words)) == ["out", "arg1", "out2", "out23", "arg4"]
 
 
-@pytest.mark.parametrize(("text", "dims"), [("4", (4, 1, 1)), ("4,2", (4, 2, 1)), ("4x2x3", (4, 2, 3))])
+@pytest.mark.parametrize(
+    ("text", "dims"), [("4", (4, 1, 1)), ("4,2", (4, 2, 1)), ("4x2x3", (4, 2, 3)), ("4×2", (4, 2, 1))]
+)
 def test_extents_are_parsed(text, dims):
     assert read_extent("--grid", text) == dims
 
@@ -46,6 +48,13 @@ def test_extents_are_parsed(text, dims):
 def test_bad_extents_are_refused(text):
     with pytest.raises(SchemeError, match="one to three positive integers"):
         read_extent("--grid", text)
+
+
+@pytest.mark.parametrize("text", ["64x3", "64,3", "64×3", "64,3,"])
+def test_shapes_of_outputs_have_either_separator(text):
+    assert read_argument(f"out:float32:{text}").value.shape == (64, 3)
+    with pytest.raises(SchemeError, match="64,,3 is not a shape"):
+        read_argument("out:float32:64,,3")
 
 
 def test_check_options_are_parsed():
