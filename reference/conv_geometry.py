@@ -303,6 +303,6 @@ def _four(shape: tuple[int, ...], name: str, axes: str) -> tuple[int, int, int, 
         raise ShapeError(
             f"{name} has shape {shape}\n"
             f"it must have four dimensions {axes}, each at least 1\n"
-            "add the missing axes with reshape"
+            "add missing axes with reshape; where a dimension is 0, there is nothing to compute"
         )
     return shape[0], shape[1], shape[2], shape[3]

@@ -266,7 +266,7 @@ def _check_shape(shape: tuple[int, ...], layout: TensorLayout, name: str) -> Non
         raise ShapeError(
             f"{name} has shape {shape}\n"
             f"layout={layout!r} needs {axes}, each dimension at least 1\n"
-            "add the missing axes with reshape"
+            "add missing axes with reshape; where a dimension is 0, there is nothing to compute"
         )
 
 

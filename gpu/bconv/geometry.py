@@ -122,7 +122,10 @@ def check_sizes(sizes: Any, name: str, meaning: str) -> tuple[int, int, int, int
     """Refuse shapes that are not four positive sizes, or that have more elements than kernels can count."""
     known = _integers(sizes)
     if len(known) != 4 or min(known) < 1:
-        raise ShapeError(f"{name} has shape {sizes}\n{meaning} is needed, each at least 1\nreshape it")
+        raise ShapeError(
+            f"{name} has shape {sizes}\n{meaning} is needed, each at least 1\n"
+            "reshape it, or leave the call out where there is nothing to compute"
+        )
     if math.prod(known) > LARGEST:
         raise _too_many(math.prod(known), f"{name} has shape {known}", "split the batch or the channels")
     return known[0], known[1], known[2], known[3]

@@ -136,7 +136,7 @@ def check_shape(shape: tuple[int, ...], name: str, *, stacks: bool = False) -> N
     if len(shape) not in ((2, 3) if stacks else (2,)) or min(shape) < 1 or max(shape) > LARGEST:
         raise ShapeError(
             f"{name} has shape {shape}\na matrix with both dimensions from 1 to {LARGEST} is needed\n"
-            "reshape it, or multiply it in parts"
+            "reshape it, multiply it in parts, or leave the call out where there is nothing to compute"
         )
 
 

@@ -184,7 +184,9 @@ class CudaDevice:
         shape = tuple(int(n) for n in view.shape)
         if view.strides is not None:
             dense = np.cumprod([1, *shape[:0:-1]])[::-1]
-            if any(n > 1 and s != d for n, s, d in zip(shape, view.strides, dense, strict=True)):
+            if 0 not in shape and any(
+                n > 1 and s != d for n, s, d in zip(shape, view.strides, dense, strict=True)
+            ):
                 raise ShapeError(
                     f"{what} is not contiguous\nkernels take arrays in C order\ncopy it first: .contiguous()"
                 )

@@ -46,7 +46,7 @@ def problem_of(
             f"{routine} with a bias, an activation or pooling\nonly conv2d has them\n"
             "leave them out, or explain conv2d"
         )
-    batch, channels, height, width = _four(images, "the images", layout)
+    batch, channels, height, width = _four(images, "the images", layout, least_first=0)
     count, of_filters, rows, columns = _four(filters, "the filters", layout)
     if not is_integer(groups) or groups < 1 or channels != groups * of_filters or count % groups:
         raise ShapeError(
@@ -80,12 +80,17 @@ def _pooling(pool: Any, problem: Problem) -> Stage:
     return stage_of(2, kind, shape, problem.filters, pool.window, stride, pool.padding)
 
 
-def _four(shape: Any, name: str, layout: str) -> tuple[int, int, int, int]:
+def _four(shape: Any, name: str, layout: str, least_first: int = 1) -> tuple[int, int, int, int]:
     """The sizes of a shape, the channels second."""
     known = tuple(shape)
-    if len(known) != 4 or not all(is_integer(size) and size >= 1 for size in known):
+    least = (least_first, 1, 1, 1)
+    if len(known) != 4 or not all(is_integer(n) and n >= one for n, one in zip(known, least, strict=True)):
         axes = "four sizes, the channels second" if layout == "NCHW" else "four sizes, the channels last"
-        raise ShapeError(f"{name} have shape {known}\n{axes} are needed, each at least 1\nreshape them")
+        empty = "" if least_first else ", except that a batch may be empty"
+        raise ShapeError(
+            f"{name} have shape {known}\n{axes} are needed, each at least 1{empty}\n"
+            "reshape them, or leave the call out where there is nothing to compute"
+        )
     first, second, third, last = map(int, known)
     return (first, second, third, last) if layout == "NCHW" else (first, last, second, third)
 
@@ -114,7 +119,7 @@ def _on_device(given: Any, name: str, device: Machine, dtype: np.dtype[Any] | No
     """A tensor on the machine's first device, without gaps."""
     x = given if isinstance(given, DeviceTensor) else tensor_of(given, device)
     check_dtype(x.dtype, name, dtype)
-    if any(
+    if x.size and any(
         size > 1 and stride != needed
         for size, stride, needed in zip(x.shape, x.strides, in_order(x.shape, x.itemsize), strict=True)
     ):
@@ -149,6 +154,8 @@ def check_dtype(found: np.dtype[Any], name: str, dtype: np.dtype[Any] | None = N
 def _is_in_order(x: Array) -> bool:
     """Whether the last axis is contiguous, and each other one jumps over the one behind it."""
     least = x.itemsize
+    if not x.size:  # NumPy gives it strides of 0
+        return True
     for axis in reversed(range(x.ndim)):
         size, stride = x.shape[axis], x.strides[axis]
         if size > 1:

@@ -22,7 +22,7 @@ from gpu.outofcore.predicted import Slab
 from gpu.outofcore.problem import Problem
 from gpu.outofcore.rates import rates_of
 from gpu.outofcore.statistics import Statistics
-from reference.errors import LaunchError
+from reference.errors import LaunchError, ShapeError
 from reference.types.fields import is_integer
 
 Array = npt.NDArray[Any]
@@ -36,8 +36,29 @@ def called(
     *how: Any,
 ) -> None:
     """Plan a call for where its arrays are, ``how`` as of `planned`, and compute it."""
+    if not problem.batch:
+        _without_images(problem, arrays, statistics)
+        return
     here = frozenset(name for name, x in arrays.items() if isinstance(x, DeviceTensor))
     compute(device, planned(replace(problem, on_device=here), device, *how), arrays, statistics)
+
+
+def _without_images(
+    problem: Problem, arrays: Mapping[str, Array | DeviceTensor], statistics: Statistics | None
+) -> None:
+    """The result of an empty batch: it has no elements either, or is a sum of nothing."""
+    result = arrays[problem.result]
+    if isinstance(result, np.ndarray):
+        result[...] = 0
+    elif result.size:
+        raise ShapeError(
+            f"the images have shape {problem.shape('x')}, and out lies on a device\n"
+            "without images the gradient is zeros, and no kernel runs that could write them\n"
+            "clear out, or pass memory of the host"
+        )
+    if statistics is not None:
+        statistics.bytes_in = statistics.bytes_out = 0
+        statistics.seconds, statistics.predicted_seconds = 0.0, 0.0
 
 
 def planned(
@@ -48,6 +69,11 @@ def planned(
     options: Options | None,
 ) -> Plan:
     """The plan of a problem for a machine's first device."""
+    if not problem.batch:
+        raise ShapeError(
+            f"the images have shape {problem.shape('x')}\nwithout images there is nothing to plan\n"
+            "give a batch of at least one image"
+        )
     options = options or Options()
     budget = budget_of(device, memory_budget)
     is_single, is_tf32 = problem.dtype == np.float32, options.math == "tf32"

@@ -66,7 +66,7 @@ def conv2d(
            [6.5, 9.5, 6.5],
            [4.5, 6.5, 4.5]])
     """
-    x, w = images(x, layout), filters(w, layout)
+    x, w = images(x, layout, least=0), filters(w, layout)
     g = _geometry(x.shape, w.shape, groups, stride=stride, padding=padding, dilation=dilation)
     y = np.zeros((groups, len(x), len(w) // groups, g.out_height, g.out_width))
     x, w = _by_group(x, groups), w.reshape(groups, -1, *w.shape[1:])
@@ -124,7 +124,8 @@ def conv2d_backward_data(
            [2., 4., 2.],
            [1., 2., 1.]])
     """
-    w, dy, of = filters(w, layout), images(gradient, layout, "gradient"), shape_of(shape, layout, "shape")
+    w, dy = filters(w, layout), images(gradient, layout, "gradient", least=0)
+    of = shape_of(shape, layout, "shape", least=0)
     g = _geometry(of, w.shape, groups, stride=stride, padding=padding, dilation=dilation)
     check_gradient(dy.shape, (of[0], len(w), g.out_height, g.out_width))
     dx = np.zeros((groups, of[0], of[1] // groups, *of[2:]))
@@ -178,7 +179,7 @@ def conv2d_backward_filter(
     array([[ 8., 12.],
            [20., 24.]])
     """
-    x, dy = images(x, layout), images(gradient, layout, "gradient")
+    x, dy = images(x, layout, least=0), images(gradient, layout, "gradient", least=0)
     of = shape_of(shape, layout, "shape", is_filters=True)
     g = _geometry(x.shape, of, groups, stride=stride, padding=padding, dilation=dilation)
     check_gradient(dy.shape, (len(x), of[0], g.out_height, g.out_width))
@@ -216,7 +217,7 @@ def conv2d_backward_bias(gradient: npt.ArrayLike, *, layout: Layout = "NCHW") ->
     >>> conv2d_backward_bias(np.ones((2, 3, 4, 5)))
     array([40., 40., 40.])
     """
-    return images(gradient, layout, "gradient").sum((0, 2, 3))
+    return images(gradient, layout, "gradient", least=0).sum((0, 2, 3))
 
 
 def _geometry(images: tuple[int, ...], filters: tuple[int, ...], groups: int, **options: Any) -> ConvGeometry:
@@ -233,7 +234,7 @@ def _geometry(images: tuple[int, ...], filters: tuple[int, ...], groups: int, **
 
 def _by_group(x: Array, groups: int) -> Array:
     """(N, C, H, W) as (groups, N, C / groups, H, W)."""
-    return np.moveaxis(x.reshape(len(x), groups, -1, *x.shape[2:]), 1, 0)
+    return np.moveaxis(x.reshape(len(x), groups, x.shape[1] // groups, *x.shape[2:]), 1, 0)
 
 
 def _joined(x: Array) -> Array:

@@ -26,14 +26,18 @@ def doubles(x: npt.ArrayLike, name: str) -> Array:
     return found.astype(np.float64)
 
 
-def images(x: npt.ArrayLike, layout: Layout, name: str = "x") -> Array:
-    """Images as (N, C, H, W)."""
-    return to_nchw(_four(doubles(x, name), layout, name, 0), layout)
+def images(x: npt.ArrayLike, layout: Layout, name: str = "x", *, least: int = 1) -> Array:
+    """Images as (N, C, H, W), at least so many."""
+    found = doubles(x, name)
+    _check(found.shape, layout, name, 0, least)
+    return to_nchw(found, layout)
 
 
 def filters(w: npt.ArrayLike, layout: Layout, name: str = "w") -> Array:
     """Filters as (O, I, R, S)."""
-    return to_nchw(_four(doubles(w, name), layout, name, 1), layout)
+    found = doubles(w, name)
+    _check(found.shape, layout, name, 1)
+    return to_nchw(found, layout)
 
 
 def to_nchw(x: Array, layout: Layout) -> Array:
@@ -46,23 +50,22 @@ def from_nchw(x: Array, layout: Layout) -> Array:
     return np.ascontiguousarray(x if layout == "NCHW" else np.moveaxis(x, 1, -1))
 
 
-def shape_of(shape: tuple[int, ...], layout: Layout, name: str, *, is_filters: bool = False) -> Shape:
-    """A given shape, with the channels second."""
+def shape_of(
+    shape: tuple[int, ...], layout: Layout, name: str, *, is_filters: bool = False, least: int = 1
+) -> Shape:
+    """A given shape, with the channels second, of at least so many images."""
     known = tuple(map(int, shape))
-    _check(known, layout, name, int(is_filters))
+    _check(known, layout, name, int(is_filters), least)
     first, *rest = known
     return cast("Shape", known if layout == "NCHW" else (first, rest[2], rest[0], rest[1]))
 
 
-def _four(x: Array, layout: Layout, name: str, kind: int) -> Array:
-    _check(x.shape, layout, name, kind)
-    return x
-
-
-def _check(shape: tuple[int, ...], layout: Any, name: str, kind: int) -> None:
-    """Raise unless a shape has four dimensions of at least 1, and the layout is known."""
+def _check(shape: tuple[int, ...], layout: Any, name: str, kind: int, least: int = 1) -> None:
+    """Raise unless a shape has four dimensions of at least 1 (``least``), and the layout is known."""
     check_option("layout", layout, tuple(_AXES), "where the channels of images and filters are")
-    if len(shape) != 4 or min(shape) < 1:
+    if len(shape) != 4 or min(shape[1:]) < 1 or shape[0] < least:
+        empty = "" if least else ", except that a batch may be empty"
         raise ShapeError(
-            f"{name} has shape {shape}\n{_AXES[layout][kind]} is needed, each at least 1\nreshape it"
+            f"{name} has shape {shape}\n{_AXES[layout][kind]} is needed, each at least 1{empty}\n"
+            "reshape it, or leave the call out where there is nothing to compute"
         )

@@ -54,7 +54,7 @@ def max_pool2d(
     array([[ 5.,  7.],
            [13., 15.]])
     """
-    x = images(x, layout)
+    x = images(x, layout, least=0)
     g = _geometry(x.shape, window, stride, padding)
     y = np.full((*x.shape[:2], g.out_height, g.out_width), -np.inf)
     for _, _, taps, outputs in taps_of(g):
@@ -101,10 +101,10 @@ def max_pool2d_backward(
     array([[0., 5.],
            [0., 0.]])
     """
-    x, dy = images(x, layout), images(gradient, layout, "gradient")
+    x, dy = images(x, layout, least=0), images(gradient, layout, "gradient", least=0)
     g = _geometry(x.shape, window, stride, padding)
     check_gradient(dy.shape, (*x.shape[:2], g.out_height, g.out_width))
-    y = images(max_pool2d(x, window, stride=stride, padding=padding), "NCHW")
+    y = images(max_pool2d(x, window, stride=stride, padding=padding), "NCHW", least=0)
     dx, is_open = np.zeros_like(x), np.ones(dy.shape, np.bool_)
     for _, _, taps, outputs in taps_of(g):
         is_first = is_open[outputs] & ((x[taps] == y[outputs]) | (np.isnan(x[taps]) & np.isnan(y[outputs])))
@@ -148,7 +148,7 @@ def average_pool2d(
     array([[ 2.5,  4.5],
            [10.5, 12.5]])
     """
-    x = images(x, layout)
+    x = images(x, layout, least=0)
     g = _geometry(x.shape, window, stride, padding)
     y = np.zeros((*x.shape[:2], g.out_height, g.out_width))
     for _, _, taps, outputs in taps_of(g):
@@ -194,7 +194,7 @@ def average_pool2d_backward(
     array([[2., 2.],
            [2., 2.]])
     """
-    dy, of = images(gradient, layout, "gradient"), shape_of(shape, layout, "shape")
+    dy, of = images(gradient, layout, "gradient", least=0), shape_of(shape, layout, "shape", least=0)
     g = _geometry(of, window, stride, padding)
     check_gradient(dy.shape, (*of[:2], g.out_height, g.out_width))
     dx, part = np.zeros(of), dy / _pixels(g)
