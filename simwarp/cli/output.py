@@ -76,7 +76,7 @@ def integers(text: str) -> tuple[int, ...]:
     ((64, 3), (4, 1), ())
     """
     parts = [part.strip() for part in re.split("[x×,]", text)]
-    return tuple(map(int, parts)) if all(re.fullmatch("[+-]?[0-9]{1,18}", part) for part in parts) else ()
+    return tuple(map(int, parts)) if all(re.fullmatch("[+-]?[0-9]{1,40}", part) for part in parts) else ()
 
 
 def print_json(value: Any, indent: int = 2) -> None:

@@ -74,7 +74,7 @@ def test_declarations_without_a_value_are_found():
     assert _declared(text) == ("a", "y", "s", "v", "p", "big", "q")
 
 
-ALIAS = "__global__ void f(float* {restrict} x, float* y) {{ y[threadIdx.x] = x[threadIdx.x] + 1; }}"
+ALIAS = "__global__ void f(float* {restrict} x, float* y) {{ x[threadIdx.x] += 1; y[threadIdx.x] += 2; }}"
 
 
 def test_overlapping_arguments_are_said():
