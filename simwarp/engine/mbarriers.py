@@ -33,6 +33,8 @@ _MOST = (1 << PENDING_BITS) - 1
 _WORD = np.dtype(np.uint64)
 _LISTED = 3
 _NOWHERE = Place()
+_PATIENCE = 8
+"""Tests of a phase by a warp that are refused, where the program may go on without a yes."""
 _CANDID = 8
 """Under the random schedule, one of so many phases answers every test truly."""
 _INITIALISE = "initialise it first, let the block meet at __syncthreads(), and store nothing there"
@@ -82,10 +84,9 @@ class MBarriers:
         """By address: a phase that was found incomplete, and by whom."""
         self._unheeded: dict[int, tuple[int, str, Place]] = {}
         """Warp → its last wait that ordered nothing: the barrier's address, and words and place of a note."""
-        self._refused: dict[int, tuple[int, set[int]]] = {}
-        """By address: a phase that tests did not find complete, as they may, and the warps that asked."""
-        self._told: dict[int, int] = {}
-        """By address: the last phase that all tests find complete when it is."""
+        self._asked: dict[int, tuple[int, npt.NDArray[np.int64]]] = {}
+        """By address: a phase, and for each warp how often its tests of it were refused."""
+        self._warps = chunk.warps
         launch = chunk.launch
         self._dice = Dice(launch.seed, chunk.blocks << 1) if launch.schedule == "random" else None
 
@@ -245,35 +246,35 @@ class MBarriers:
     def _refuse(self, chunk: Chunk, address: int, awaited: _Lanes, lanes: _Lanes, complete: Any) -> Any:
         """The lanes whose test answers no, as it may, since nothing orders the end of their phase before it.
 
-        The program goes on without a yes. Only lanes that go on asking find out in the end.
+        The program goes on without a yes. Only warps that go on asking find out in the end.
         """
-        newest = int(awaited.max())
-        if self._dice is not None and address not in self._refused and not self._dice.below(_CANDID):
-            self._told[address] = newest
-        refused = awaited > self._told.get(address, -1)
+        newest, warps = int(awaited.max()), chunk.warp[lanes // WARP_SIZE, 0]
+        phase, asked = self._asked.get(address, (-1, None))
+        if asked is None or phase != newest:
+            told = self._dice is not None and not self._dice.below(_CANDID)
+            asked = np.full(self._warps, _PATIENCE * told)
+            self._asked[address] = newest, asked
+        refused = asked[warps] < _PATIENCE
         races = chunk.launch.races
-        if complete.any() and refused.any():
-            ended = complete & (races is None or races.mbarrier_settled(chunk, lanes, (address, newest)))
-            refused &= ~ended
+        if races is not None and complete.any() and refused.any():
+            refused[complete] &= ~races.mbarrier_settled(
+                chunk, lanes[complete], (address, int(awaited[complete][0]))
+            )
+        elif races is None:
+            refused &= ~complete
         if refused.any():
+            asked[warps[refused]] += 1
             self._disregard(chunk, lanes[refused], address, "a wait that answers no, as it may, here by")
-            warps = set(chunk.warp[lanes[refused] // WARP_SIZE, 0].tolist())
-            phase, others = self._refused.get(address, (newest, set[int]()))
-            self._refused[address] = newest, warps | (others if phase == newest else set())
         return refused
-
-    def hurry(self, chunk: Chunk) -> None:
-        """Let the tests of the executing warps, which go round in a loop, find out what they were refused."""
-        warps = set(chunk.warp[chunk.mask.any(axis=1), 0].tolist())
-        for address, (phase, asking) in list(self._refused.items()):
-            if asking & warps:
-                self._told[address] = phase
-                del self._refused[address]
 
     def _disregard(self, chunk: Chunk, lanes: _Lanes, address: int, words: str) -> None:
         """Remember a wait that orders nothing."""
-        for warp, first in zip(*np.unique(chunk.warp[lanes // WARP_SIZE, 0], return_index=True), strict=True):
-            self._unheeded[int(warp)] = address, words, chunk.place(int(lanes[first]))
+        warps = chunk.warp[lanes // WARP_SIZE, 0]
+        for warp in set(warps.tolist()):
+            old = self._unheeded.get(warp)
+            if old is None or old[:2] != (address, words):
+                place = chunk.place(int(lanes[(warps == warp).argmax()]))
+                self._unheeded[warp] = address, words, place
 
     def note_unheeded(self, chunk: Chunk, fault: KernelFault, lane: int, address: int | None = None) -> None:
         """Add to a fault of a lane the last wait of its warp, if that ordered nothing."""

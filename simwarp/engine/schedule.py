@@ -225,8 +225,6 @@ class Scheduler:
             return True
         self.turns += 1
         self.gave_way = branch
-        if self.chunk.mbarriers is not None:
-            self.chunk.mbarriers.hurry(self.chunk)
         return False
 
     # ---- a few warps by themselves ---------------------------------------------------------------------
