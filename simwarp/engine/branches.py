@@ -182,9 +182,9 @@ def fence(scheduler: Scheduler, pc: int, step: Step) -> int | None:
     taken, races = scheduler.taken(step), scheduler.launch.races
     scheduler.executed(step, taken)
     if races is not None and "fence" in step.row.traits:
-        races.fence(scheduler.chunk, taken, _scope(step))
         if not _ASYNC.isdisjoint(step.form.modifiers):
             races.proxy_fence(scheduler.chunk, taken)
+        races.fence(scheduler.chunk, taken, _scope(step))
     elif races is not None and "grid" in step.row.traits:
         races.grid_control(scheduler.chunk, taken, step.form.has("wait"))
     return pc + 1

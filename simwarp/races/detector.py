@@ -296,7 +296,11 @@ class Races:
 
     def proxy_fence(self, chunk: Chunk, mask: Mask) -> None:
         """Record that lanes execute ``fence.proxy.async``."""
-        self.proxies.fence(chunk.thread[mask], self._time)
+        time = self._tick(chunk.step)  # who published before it, published no fence
+        for warp in np.flatnonzero(mask.any(axis=1)).tolist():
+            whole = not (chunk.live[warp] & ~mask[warp]).any()
+            lanes = np.flatnonzero(mask[warp])
+            self.order.proxy_fence(int(chunk.warp[warp, 0]), lanes, whole, time)
 
     def grid_control(self, chunk: Chunk, mask: Mask, waits: bool) -> None:
         """Ignore ``griddepcontrol``, which orders nothing within a launch; see `simwarp.races.dependents`."""

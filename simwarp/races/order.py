@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from simwarp.lanes import WARP_SIZE
 from simwarp.races.shadow import THREAD, Entries, Shadow, is_set
-from simwarp.races.vector_clocks import Publication, Signal, VectorClock
+from simwarp.races.vector_clocks import Fact, Publication, Signal, VectorClock
 from simwarp.races.warp_order import WarpOrder
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ Offsets = npt.NDArray[np.int64]
 _Place = tuple[object, bytes]
 """What holds signals, such as an allocation's shadow, and int64 offsets in bytes."""
 _NEVER = 1 << 62
+_FENCE = "proxy fence"
+"""The word of an agent that stands for the proxy fences of one thread: a place in the clocks."""
 
 _FEW = 4
 """Most different clocks that are searched for the oldest time."""
@@ -149,6 +151,48 @@ class Order:
     @property
     def _clock_size(self) -> int:
         return self._warps_of_launch + len(self._agents)
+
+    # ---- proxy fences -------------------------------------------------------------------------------
+
+    def proxy_fence(self, warp: int, lanes: npt.NDArray[np.intp], whole: bool, time: int) -> None:
+        """Record that lanes of a warp, all of its live ones if ``whole``, execute ``fence.proxy.async``.
+
+        What the other lanes wrote since the warp's lanes met does not count as fenced.
+        """
+        known: VectorClock | None = self._known[warp]
+        facts: list[Fact] = []
+        launch_warp, own = int(self._launch_warp[warp]), time
+        if not whole:
+            own = max(int(self.barrier[warp]), self.within_warps.met(warp))
+            for lane in lanes.tolist():
+                agent = (_FENCE, launch_warp * WARP_SIZE + lane)
+                number = self._agents.setdefault(agent, self._warps_of_launch + len(self._agents))
+                facts.append((number, number + 1, time))
+        block = launch_warp // self._per_block * self._per_block
+        facts += [
+            (block, block + self._per_block, int(self.barrier[warp])),
+            (launch_warp, launch_warp + 1, own),
+        ]
+        parents = () if known is None else (known,)
+        fence = VectorClock(self._clock_size, parents, tuple(facts))
+        self._known[warp] = VectorClock(self._clock_size, parents, (), (fence,))
+        self._advanced.add(warp)
+        self._some_known = self._stale = True
+
+    def fenced(
+        self, warp: int, threads: npt.NDArray[np.int64], times: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.bool_]:
+        """Whether a proxy fence lies between accesses of `Shadow` threads and a warp's next access."""
+        known: VectorClock | None = self._known[warp]
+        clock = np.zeros(0, np.int64) if known is None else known.fenced
+        if not clock.size:
+            return np.zeros(times.size, np.bool_)
+        numbers = threads >> _WARP_BITS
+        result = times < np.where(numbers < clock.size, clock[np.minimum(numbers, clock.size - 1)], 0)
+        for at in np.flatnonzero(~result).tolist() if self._agents else ():
+            lane = self._agents.get((_FENCE, int(threads[at])), clock.size)
+            result[at] = lane < clock.size and times[at] < clock[lane]
+        return result
 
     # ---- queries ------------------------------------------------------------------------------------
 

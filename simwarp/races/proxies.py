@@ -1,8 +1,8 @@
 """The asynchronous proxy: accesses of copies and products beside those of ordinary instructions.
 
 Copies and products read shared memory by another way than loads and stores do. What an ordinary instruction
-wrote, they see only behind a ``fence.proxy.async``, executed between the two by the thread that wrote or by
-the one that issues (PTX ISA 9.0, section 8.1.1; a fence by a third thread is not recognised).
+wrote, they see only behind a ``fence.proxy.async`` that lies between the two in happens-before: of the thread
+that wrote, of the one that issues, or of a third one (PTX ISA 9.0, section 8.1.1).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Proxies:
-    """The issuers of asynchronous accesses in a chunk, and the proxy fences of its threads.
+    """The issuers of asynchronous accesses in a chunk.
 
     Attributes
     ----------
@@ -44,11 +44,7 @@ class Proxies:
         self.issuers, self.phases = issuers, phases
         self.waited: dict[tuple[int, int], int] = {}
         self._order, self._block_size = order, chunk.warps_per_block * WARP_SIZE
-        warps = chunk.thread[:, 0] // WARP_SIZE
-        self._position = np.argsort(warps, kind="stable")
-        self._warps = warps[self._position]
-        self._fences = np.zeros(chunk.thread.shape, np.int64)
-        """The time of each thread's last fence, in the order of ``_warps``."""
+        self._warps = np.sort(chunk.thread[:, 0] // WARP_SIZE)
 
     def issuer(self, time: int, thread: int) -> int:
         """The thread that issued the access of a time: one of a thread's own block, if there is any."""
@@ -60,38 +56,35 @@ class Proxies:
         """The thread that issued an agent's access; its lane is that of the entry."""
         return self.issuer(time, thread) // WARP_SIZE * WARP_SIZE + other % WARP_SIZE
 
-    def fence(self, threads: npt.NDArray[np.int64], time: int) -> None:
-        """Record that threads, numbered in the launch, execute ``fence.proxy.async``."""
-        warps, _ = self._find(threads)
-        self._fences[warps, threads % WARP_SIZE] = time
-
     def check(self, access: Access, shadow: Shadow, units: Units, steps: list[Step]) -> None:
         """Report bytes read asynchronously that an ordinary instruction wrote, without a fence since."""
-        fenced = int(self._fences.min())  # all threads executed one since
         for written, last in ((shadow.written, shadow.last_write), (shadow.updated, shadow.last_update)):
-            if written is not None and last >= fenced:
-                before = written.take(units)
-                if int(before.max(initial=0)) >= fenced << 32:
-                    self._check(access, shadow, before, steps)
+            if written is not None and last:
+                self._check(access, shadow, written.take(units), steps)
 
     def _check(self, access: Access, shadow: Shadow, before: Entries, steps: list[Step]) -> None:
         times, threads = before >> 32, before & THREAD
-        copied = self._order.are_of("cp.async", threads)  # not by the asynchronous proxy
-        ordinary = np.flatnonzero((before != 0) & (copied | ~self._order.are_agents(threads)))
-        if not ordinary.size:
+        suspects = np.flatnonzero(before)
+        agents = self._order.are_agents(threads[suspects])
+        ordinary = ~agents & self._in_chunk(threads[suspects])  # others have executed a fence at their end
+        if agents.any():
+            ordinary |= self._order.are_of("cp.async", threads[suspects])  # not by the asynchronous proxy
+        suspects = suspects[ordinary]
+        if not suspects.size:
             return
-        lanes = ordinary % access.lanes.size
-        for at in np.flatnonzero(copied):
-            threads[at] = self.writer(
-                int(times[at]), int(threads[at]), int(access.threads[at % access.lanes.size])
-            )
-        fenced = np.maximum(self._last_fence(threads[ordinary]), self._last_fence(access.threads[lanes]))
-        unseen = ordinary[fenced <= times[ordinary]]
-        if unseen.size:
-            first = int(unseen[0])
-            self._report(
-                access, shadow, first, int(threads[first]), steps[int(times[first]) - 1], unseen.size
-            )
+        issuers, lanes = access.warps(), suspects % access.lanes.size
+        fenced = np.zeros(suspects.size, np.bool_)
+        for warp in np.unique(issuers[lanes]).tolist():
+            of = np.flatnonzero(issuers[lanes] == warp)
+            fenced[of] = self._order.fenced(warp, threads[suspects[of]], times[suspects[of]])
+        if fenced.all():
+            return
+        unseen = suspects[~fenced]
+        first = int(unseen[0])
+        writer, time = int(threads[first]), int(times[first])
+        if time in self.issuers:
+            writer = self.writer(time, writer, int(access.threads[first % access.lanes.size]))
+        self._report(access, shadow, first, writer, steps[time - 1], unseen.size)
 
     def _report(self, access: Access, shadow: Shadow, at: int, writer: int, step: Step, count: int) -> None:
         """Report an asynchronous read, the unit at position ``at``, of what a thread wrote by a step."""
@@ -117,13 +110,7 @@ class Proxies:
         )
         chunk.found(fault, int(access.lanes[lane]))
 
-    def _last_fence(self, threads: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The times of the last fences of threads; those of other chunks have executed one at their end."""
-        warps, here = self._find(threads)
-        return np.where(here, self._fences[warps, threads % WARP_SIZE], np.iinfo(np.int64).max)
-
-    def _find(self, threads: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
-        """The places of threads in ``_warps``, and whether they are in the chunk."""
+    def _in_chunk(self, threads: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Whether threads are in the chunk."""
         warps = threads // WARP_SIZE
-        places = np.minimum(np.searchsorted(self._warps, warps), self._warps.size - 1)
-        return places, self._warps[places] == warps
+        return self._warps[np.minimum(np.searchsorted(self._warps, warps), self._warps.size - 1)] == warps

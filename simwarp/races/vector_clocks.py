@@ -21,14 +21,23 @@ Fact: TypeAlias = tuple[int, int, int]
 
 
 class VectorClock:
-    """The maximum of its parents' clocks and of some facts, evaluated when its times are read."""
+    """The maximum of its parents' clocks and of some facts, evaluated when its times are read.
+
+    Beside it goes a second clock, of what a proxy fence has followed: the maximum of its parents' second
+    clocks and of the first clocks of ``fences``, those of the warps that executed one.
+    """
 
     def __init__(
-        self, warps: int, parents: tuple[VectorClock, ...] = (), facts: tuple[Fact, ...] = ()
+        self,
+        warps: int,
+        parents: tuple[VectorClock, ...] = (),
+        facts: tuple[Fact, ...] = (),
+        fences: tuple[VectorClock, ...] = (),
     ) -> None:
-        self._warps, self._parents, self._facts = warps, parents, facts
+        self._warps, self._parents, self._facts, self._fences = warps, parents, facts, fences
         self._times: npt.NDArray[np.int64] | None = None
-        self._depth = 1 + max((parent._depth for parent in parents), default=0)
+        self._fenced: npt.NDArray[np.int64] | None = None
+        self._depth = 1 + max((one._depth for one in (*parents, *fences)), default=0)
         if self._depth > _DEEPEST:
             self._evaluate()
 
@@ -36,6 +45,12 @@ class VectorClock:
     def times(self) -> npt.NDArray[np.int64]:
         """(warps,) int64: the clock's time for each warp of the launch, then for each agent it knows."""
         return self._evaluate()
+
+    @property
+    def fenced(self) -> npt.NDArray[np.int64]:
+        """(warps,) int64: as `times`, what a proxy fence has followed; empty if there was none."""
+        self._evaluate()
+        return np.zeros(0, np.int64) if self._fenced is None else self._fenced
 
     def joined(self, other: VectorClock | None) -> VectorClock:
         """The maximum of two clocks."""
@@ -47,6 +62,7 @@ class VectorClock:
         """Compute the times from all ancestors, then forget these."""
         if self._times is None:
             times = np.zeros(self._warps, np.int64)  # no ancestor has more warps
+            fenced: list[npt.NDArray[np.int64]] = []
             todo: list[VectorClock] = [self]
             seen: set[VectorClock] = {self}
             while todo:
@@ -54,12 +70,18 @@ class VectorClock:
                 if one._times is not None:
                     known = times[: one._times.size]
                     np.maximum(known, one._times, out=known)
+                fenced += [fence.times for fence in one._fences]
+                fenced += [] if one._fenced is None else [one._fenced]
                 for first, end, time in one._facts:
                     np.maximum(times[first:end], time, out=times[first:end])
                 new = set(one._parents) - seen
                 seen |= new
                 todo += new
-            self._times, self._parents, self._facts, self._depth = times, (), (), 0
+            if fenced:
+                self._fenced = np.zeros(self._warps, np.int64)
+                for one in fenced:
+                    np.maximum(self._fenced[: one.size], one, out=self._fenced[: one.size])
+            self._times, self._parents, self._facts, self._fences, self._depth = times, (), (), (), 0
         return self._times
 
 

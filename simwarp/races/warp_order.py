@@ -53,6 +53,10 @@ class WarpOrder:
         if self._used:
             self._words[warps], self._tangled[warps] = 0, False
 
+    def met(self, warp: int) -> int:
+        """The time of the last barrier of all live lanes of a warp."""
+        return int(self._whole[warp])
+
     def ordered(self, warps: Warps, later: Times, earlier: Times, times: Times) -> npt.NDArray[np.bool_]:
         """Whether accesses of ``earlier`` lanes at ``times`` are ordered before those of ``later`` lanes."""
         result = times < self._whole[warps]

@@ -176,3 +176,55 @@ def test_the_wait_that_orders_nothing_is_named():
     fault = small.fault_of(KernelFault, body, block=64, given=range(64), device=device, before=SHARED)
     assert "whose answer is not used" in str(fault)
     assert "ask in a loop" in fault.advice
+
+
+# ---- proxy fences --------------------------------------------------------------------------------------
+
+FILL = "st.shared.u32 [%rd4], %r1;\n"
+FENCE, BAR = "fence.proxy.async.shared::cta;\n", "bar.sync 0;\n"
+OF_WARP_0 = "setp.lt.u32 %p3, %r1, 32; @%p3 fence.proxy.async.shared::cta;\n"
+OF_WARP_1 = OF_WARP_0.replace("@%p3", "@!%p3")
+OF_LANES = "setp.lt.u32 %p3, %lane, 16; @%p3 fence.proxy.async.shared::cta;\n"
+OF_LANE_0 = "setp.eq.u32 %p3, %lane, 0; @%p3 fence.proxy.async.shared::cta;\n"
+BULK = """@!%p1 bra DONE; cp.async.bulk.global.shared::cta.bulk_group [%out], [%rd3], 256;
+cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; DONE: ret;
+"""
+
+
+def stored(body, schedule):
+    how, seed = schedule
+    device = simwarp.Device(schedule=how, seed=seed, checks="report", instruction_budget=200_000)
+    small.run(SETUP + body + BULK, 64, 1, device=device, before=SHARED)
+    return {type(fault).__name__ for fault in device.faults}
+
+
+@every_schedule
+@pytest.mark.parametrize(
+    "body",
+    [
+        FILL + OF_WARP_0 + BAR,
+        FENCE + FILL + BAR,
+        FILL + OF_LANES + BAR,
+        FILL + BAR + OF_WARP_1,
+        FILL + OF_WARP_1 + BAR,
+    ],
+    ids=["one warp", "too early", "half of each warp", "not behind", "the other warp"],
+)
+def test_a_proxy_fence_lies_between_write_and_copy_in_happens_before(body, schedule):
+    assert stored(body, schedule) == {"MissingProxyFence"}
+
+
+@every_schedule
+@pytest.mark.parametrize(
+    "body",
+    [
+        FILL + FENCE + BAR,
+        FILL + BAR + "@%p1 fence.proxy.async.shared::cta;\n",
+        FILL + BAR + OF_WARP_1 + BAR,
+        FILL + "bar.warp.sync -1;\n" + OF_LANE_0 + BAR,
+        FILL + FENCE + "bar.sync 1, 64;\n" + FENCE,
+    ],
+    ids=["writers", "issuer", "a third thread", "one lane for its warp", "counted barrier"],
+)
+def test_a_proxy_fence_by_any_thread_between_the_two_is_enough(body, schedule):
+    assert stored(body, schedule) == set()
