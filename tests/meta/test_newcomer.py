@@ -2,10 +2,13 @@
 
 import os
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from simwarp.cli import main
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,3 +37,18 @@ def test_the_readme_leads_from_a_clone_to_the_line_of_a_race(tmp_path: Path) -> 
     assert install.returncode == 0, install.stderr
     assert run.returncode == 1
     assert console[1].split(commands[1])[1].strip() in run.stdout + run.stderr
+
+
+def test_the_commands_of_the_readme_are_on_files_that_exist_or_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readme = (ROOT / "README.md").read_text()
+    (source,) = re.findall(r"```cuda\n(.*?)```", readme, re.DOTALL)
+    (tmp_path / "my.cu").write_text(source)
+    monkeypatch.chdir(tmp_path)
+    commands = [shlex.split(line, comments=True) for line in re.findall(r"^\$ (.*)$", readme, re.MULTILINE)]
+    words = [word for command in commands for word in command if re.search(r"\.(cu|py|npy|ptx)$", word)]
+    assert len(words) > 10
+    assert [word for word in words if word != "my.cu" and not (ROOT / word).is_file()] == []
+    mine = [command[1:] for command in commands if "my.cu" in command and command[0].endswith("simwarp")]
+    assert [main(command) for command in mine] == [1, 0, 0]  # the race, the other kernel, coverage
