@@ -23,6 +23,10 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
     "Kernels": {
         "run": ("run.run_app", "Run your own kernel, or a production kernel, on files."),
         "exec": ("exec.exec_app", "Run a whole CUDA program, without a GPU, under all checks."),
+        "check": (
+            "check.check_command",
+            "Check a kernel under several schedules, for a gate; or plant faults that the checks must name.",
+        ),
         "verify": (
             "verify.verify_command",
             "Run every tier on the same inputs and compare the results bit for bit.",

@@ -34,8 +34,25 @@ from simwarp.cli.run_compiler import (
     Std,
     write_ptx,
 )
+from simwarp.cli.run_launch import (
+    BUDGET,
+    Args,
+    Block,
+    Budget,
+    Capability,
+    CheckActions,
+    Cluster,
+    Cooperative,
+    Grid,
+    Incomplete,
+    KernelName,
+    LaunchOptions,
+    Set,
+    Shared,
+    SourceFile,
+)
 from simwarp.cli.run_lines import BY_LINE, counted, share_table
-from simwarp.cli.run_words import name_all, read_argument, read_capability, read_extent, read_settings
+from simwarp.cli.run_words import read_capability
 from simwarp.faults import KernelFault
 
 if TYPE_CHECKING:
@@ -69,42 +86,28 @@ run_app = typer.Typer(cls=RunGroup, help="Run your own kernel, or a production k
 @run_app.command(KERNEL, hidden=True, no_args_is_help=True)
 @as_options(observe="--observe", cc="--cc", shared="--shared", schedule="--schedules")
 def run_command(
-    file: Annotated[Path, typer.Argument(help="CUDA C++ (.cu), of which kernels count, or PTX (.ptx).")],
-    grid: Annotated[str, typer.Option(help="Blocks: up to three numbers, 4,1,1.")],
-    block: Annotated[str, typer.Option(help="Threads per block: up to three numbers.")],
-    kernel: Annotated[str | None, typer.Option(help="The kernel's name, if the file has several.")] = None,
-    arg: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A.npy, A.npy:inout, out:float32:1024 (for the kernel to fill), zeros:int32:64x64, a number."
-            " n=1000 sets a parameter by name, 0=1000 by position; the others are set in order."
-        ),
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="A __constant__ or __device__ variable: c=FILE.npy, n=5."),
-    ] = None,
-    shared: Annotated[int, typer.Option(min=0, help="Bytes of dynamic shared memory per block.")] = 0,
-    cooperative: Annotated[bool, typer.Option("--cooperative", help="All blocks at once.")] = False,
-    cluster: Annotated[str, typer.Option(help="Blocks per cluster: one to three numbers.")] = "",
+    file: SourceFile,
+    grid: Grid,
+    block: Block,
+    kernel: KernelName = None,
+    arg: Args = None,
+    set_: Set = None,
+    shared: Shared = 0,
+    cooperative: Cooperative = False,
+    cluster: Cluster = "",
     observe: Annotated[
         str, typer.Option(help="What to count: banks,sectors,divergence,traffic,products,coverage; or all.")
     ] = "",
     top: Annotated[
         int | None, typer.Option(min=1, help="With --observe: only the lines with the largest shares.")
     ] = None,
-    checks: Annotated[
-        list[str] | None,
-        typer.Option(help="raise, report or off: for all, or by kind, races=report,bounds=off."),
-    ] = None,
+    checks: CheckActions = None,
     schedules: Annotated[
         int | None, typer.Option(min=2, help="Compare the results of this many schedules.")
     ] = None,
     device: Annotated[OneDevice, typer.Option(help="The simulator, or a GPU.")] = OneDevice.sim,
-    cc: Annotated[str, typer.Option(help="The compute capability to compile for and to simulate.")] = "",
-    budget: Annotated[
-        int, typer.Option(min=1, help="The most steps of a launch; a step is an instruction of some lanes.")
-    ] = 10**8,
+    cc: Capability = "",
+    budget: Budget = BUDGET,
     define: Defines = None,
     include: Includes = None,
     debug: Debug = False,
@@ -114,9 +117,7 @@ def run_command(
     ptx: Annotated[
         Path | None, typer.Option("--ptx", metavar="FILE", help="Write the PTX that runs to this file.")
     ] = None,
-    incomplete: Annotated[
-        bool, typer.Option("--partial", help="Allow elements of out: arrays to stay unwritten.")
-    ] = False,
+    incomplete: Incomplete = False,
     expect: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=FILE", help="Compare an output array with a .npy file: c=ref.npy."),
@@ -138,11 +139,10 @@ def run_command(
     from simwarp.cli.run_progress import block_bar
     from simwarp.cli.run_tolerance import FloatOperations
     from simwarp.device.device import Device
-    from simwarp.run.binding import Given
-    from simwarp.run.kernel import Work, run_on
-    from simwarp.run.source import load
+    from simwarp.run.kernel import run_on
 
-    words = name_all([read_argument(text) for text in arg or []])
+    launch = LaunchOptions(file, kernel, grid, block, arg or [], set_ or [], shared, cooperative, cluster)
+    words = launch.words
     if device is OneDevice.cuda and any([observe, checks, cc, schedules]):
         raise SchemeError(
             "--device cuda with --observe, --checks, --schedules or --cc\n"
@@ -156,16 +156,10 @@ def run_command(
     hardware = cuda_device() if device is OneDevice.cuda else None
     capability = hardware.compute_capability if hardware else read_capability(cc)
     compiler = CompilerOptions(define or [], include or [], debug, std, fmad, option or [])
-    source = load(file, cc=capability or (9, 0), kernel=kernel, **compiler.for_file(file))
+    source = launch.load(compiler, capability or (9, 0))
     if ptx is not None:
         write_ptx(ptx, source.ptx, "--ptx")
-    args = [Given(word.value, word.key, name) for name, word in words.items()]
-    blocks, threads = read_extent("--grid", grid), read_extent("--block", block)
-    clusters = read_extent("--cluster", cluster) if cluster else None
-    variables = read_settings(set_ or [])
-    work = Work(
-        source, source.kernel(kernel), blocks, threads, args, shared, cooperative, clusters, variables
-    )
+    work = launch.work(source)
     simulator = partial(
         Device,
         cc=capability or max(source.target, (9, 0)),
@@ -185,7 +179,7 @@ def run_command(
         )
         try:
             outcome.result = run_on(target, work)
-            outcome.differences = _compare(simulator, work, schedules) if schedules else None
+            outcome.differences = compare(simulator, work, schedules) if schedules else None
         except KernelFault as fault:
             outcome.fault = fault
         except MemoryError:
@@ -198,7 +192,7 @@ def run_command(
     return 0 if outcome.clean else 1
 
 
-def _compare(simulator: partial[Device], work: Work, count: int) -> Differences:
+def compare(simulator: partial[Device], work: Work, count: int) -> Differences:
     """Compare the results of ``count`` schedules: lowest PC, stack, then random ones."""
     from simwarp.schedules import Schedule, compare_schedules
 

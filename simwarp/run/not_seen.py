@@ -175,7 +175,7 @@ def _given(work: Work) -> list[Any]:
 
 def _aliases(work: Work, arguments: Sequence[Argument], changed: Sequence[str]) -> str | None:
     """Arrays that overlap on the host but not here, and one array for a restricted parameter and another."""
-    arrays = [value for value in _given(work) if isinstance(value, np.ndarray)]
+    arrays: list[Any] = [value for value in _given(work) if isinstance(value, np.ndarray)]
     overlapping = any(a is not b and np.may_share_memory(a, b) for a, b in combinations(arrays, 2))
     if overlapping and changed:
         return "arguments overlap, but each is copied by itself: pass one array, and offsets into it"
@@ -225,7 +225,7 @@ def _tail(work: Work, arguments: Sequence[Argument]) -> str | None:
         name = work.kernel.parameters[argument.position].name
         if not argument.is_array and name in bounds and np.ndim(argument.value) == 0:
             value: Any = argument.value
-            if isinstance(value, np.integer) and int(value) in threads and int(value) > 1:
+            if value.dtype.kind in "iu" and int(value) in threads and int(value) > 1:
                 what = f"{argument.name} is {value}, the number of threads"
                 return f"{what}: no thread lies beyond the end; try {int(value) - 1}"
     return None

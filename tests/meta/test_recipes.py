@@ -166,7 +166,10 @@ def test_a_new_check_needs_an_exception_a_kind_and_a_place(tree: Tree) -> None:
         "print(faults(33), faults(32), faults(33, **off), faults(33, **report))\n"
     )
     assert tree.python("-c", code) == "partial [] [] ['partial']\n"
-    assert len(tree.touched) == 3
+    tree.insert("simwarp/run/planters.py", '"dependents": "it takes', '"partial": "the launch has it", ')
+    tested = "tests/unit/test_self_check.py::test_each_kind_has_a_planter_or_a_reason"
+    tree.python("-m", "pytest", "-q", "-p", "no:cacheprovider", tested)
+    assert len(tree.touched) == 4
 
 
 def test_a_new_scheme_needs_an_entry_and_a_listing(tree: Tree) -> None:
