@@ -264,9 +264,9 @@ class Races:
         """Whether all that a phase counts is ordered before the next accesses of each lane."""
         entries = np.concatenate([np.zeros(0, np.int64), *self._ends.get(phase, ())])
         threads, warps = chunk.thread.reshape(-1)[lanes], chunk.warp[lanes // WARP_SIZE, 0]
-        asking = (np.repeat(one, entries.size) for one in (warps, threads))
-        before = np.tile(entries, lanes.size)
-        ordered = self.order.ordered(*asking, before) | (before & THREAD == np.repeat(threads, entries.size))
+        before, asking = np.tile(entries, lanes.size), np.repeat(threads, entries.size)
+        ordered = self.order.ordered(np.repeat(warps, entries.size), asking, before)
+        ordered |= before & THREAD == asking
         return ordered.reshape(lanes.size, -1).all(axis=1)
 
     def _release(self, warp: int, signal: Signal, relaxed: bool, wide: bool) -> None:
@@ -424,6 +424,8 @@ class Races:
             if self._strict:
                 self._note_volatile(access, shadow, lanes, before, earlier, racing & strong)
             racing &= ~strong
+        if racing.any():
+            racing &= ~self._initialised.seen(access.threads[lanes], before, self._steps)
         if earlier == "write" and shadow.observed is not None and racing.any():
             racing &= ~self._was_observed(shadow.observed.take(units[suspects]), before)
         if earlier == "write" and access.data is not None and racing.any():
@@ -446,7 +448,7 @@ class Races:
         """Note pairs of strong accesses that nothing orders, one of them volatile."""
         if strong.any() and not is_volatile(access.step):
             times, of = np.unique(before >> 32, return_inverse=True)
-            strong &= np.array([is_volatile(self._steps[time - 1]) for time in times.tolist()])[of]
+            strong &= np.array([is_volatile(self._steps[int(time) - 1]) for time in times.tolist()])[of]
         if strong.any():
             self._report(access, shadow, lanes[strong], before[strong], earlier, "volatile")
 

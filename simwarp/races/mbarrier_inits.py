@@ -53,7 +53,7 @@ class InitialisedBarriers:
         found = np.zeros(before.size, np.bool_)
         if self._known:
             for at, (thread, entry) in enumerate(zip(threads.tolist(), before.tolist(), strict=True)):
-                step, fences = steps[(entry >> 32) - 1], self._known.get(thread // WARP_SIZE, {})
+                step, fences = steps[int(entry >> 32) - 1], self._known.get(thread // WARP_SIZE, {})
                 fenced = entry >> 32 < fences.get((entry & THREAD) // WARP_SIZE, 0)
                 found[at] = fenced and step.kind == "mbarrier" and step.form.has("init")
         return found

@@ -252,8 +252,7 @@ class Order:
         group = group_of_warp[warps]
         for known, number in groups.items():
             here, times = np.flatnonzero(group == number), known.times
-            if self._agents:  # a clock does not know agents that are younger
-                here = here[launch_warps[here] < times.size]
+            here = here[launch_warps[here] < times.size]  # a clock does not know agents that are younger
             result[here] = times[launch_warps[here]]
         return result
 

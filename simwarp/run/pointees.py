@@ -158,7 +158,8 @@ def sixteen_bits(value: Any, kind: str) -> Any:
     """A real number as a scalar of half or bfloat16, if ``kind`` is one; OverflowError if it is too large."""
     is_number = isinstance(value, int | float) or (isinstance(value, np.number) and value.nbytes != 2)
     wanted = element_of(kind) if kind in ("__half", "__nv_bfloat16") and is_number else None
-    return value if wanted is None or isinstance(value, np.complexfloating) else wanted.number(value)
+    is_complex = isinstance(value, np.complexfloating)
+    return cast("Any", value) if wanted is None or is_complex else wanted.number(value)
 
 
 def _bfloat16(value: float) -> Any:
