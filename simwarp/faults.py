@@ -357,7 +357,8 @@ class BarrierFault(KernelFault):
     ----------
     other : Place
         For a phase of an mbarrier that completes too early, where its bytes were last expected; ``place`` is
-        that of a copy which the phase should have waited for.
+        that of a copy which the phase should have waited for. For a barrier of a block that is used with
+        different counts, the other use.
     """
 
     check = "barriers"

@@ -40,6 +40,14 @@ class Opening(NamedTuple):
     whole: bool
 
 
+class _Uses:
+    """The last use of a barrier by each warp: the thread count, 0 for none, the time, and the step."""
+
+    def __init__(self, warps: int) -> None:
+        self.counts, self.times = np.zeros(warps, np.int64), np.zeros(warps, np.int64)
+        self.steps = np.full(warps, None, np.object_)
+
+
 class Barriers:
     """The barriers of the blocks in a chunk.
 
@@ -60,14 +68,17 @@ class Barriers:
         self.arrived: dict[int, _Counts] = {}
         self._promised: dict[int, _Counts] = {}
         self._opened = self.waits_at
+        self._uses: dict[int, _Uses] = {}
+        """By barrier, of those that the program may use with several counts."""
 
     def come(self, step: Step, mask: Mask) -> None:
         """Record that the lanes of ``mask`` execute a barrier instruction."""
         number, count = self._operands(step)
+        for which in self.chunk.program.mixed_barriers.intersection(np.unique(number[mask]).tolist()):
+            self._compare_counts(step, which, mask & (number == which), count)
         if step.form.has("arrive"):
             for which in np.unique(number[mask]).tolist():
                 here = mask & (number == which)
-                self._expect(which, here, count)
                 self.arrived[which] = self.arrived.get(which, 0) + here.astype(np.int64)
                 self._promised[which] = np.where(here, count, self._promised.get(which, 0))
             return
@@ -148,20 +159,45 @@ class Barriers:
                 chunk.found(BarrierFault(what, values_there, advice), lane)
         return number % BARRIERS, -(-count // WARP_SIZE) * WARP_SIZE
 
-    def _expect(self, which: int, mask: Mask, count: _Counts) -> None:
-        """Report threads that arrive with a thread count other than that of the waiting threads."""
-        expected = self._by_block(np.where(mask, count, 0), np.maximum.reduce)
-        everywhere = self._everywhere(expected)
-        waiting = (self.waits_at == which) & (self.expects > 0)
-        bad = waiting & (everywhere > 0) & (everywhere != self.expects)
-        if bad.any():
-            lane = int(bad.argmax())
-            fault = BarrierFault(
-                f"waiting and arriving threads of barrier {which} give different thread counts",
-                f"{self.expects.reshape(-1)[lane]} where they wait, {int(expected.max())} where they arrive",
-                "give all instructions of one barrier the same thread count",
-            )
-            self.chunk.found(fault, lane)
+    def _compare_counts(self, step: Step, which: int, mask: Mask, count: _Counts) -> None:
+        """Report threads that use a barrier with another count than others that may come at the same time.
+
+        Those are they that wait there or have arrived, and they whose last use nothing orders before this one.
+        """
+        chunk, races = self.chunk, self.chunk.launch.races
+        uses = self._uses.setdefault(which, _Uses(chunk.warps))
+        here = np.flatnonzero(mask.any(axis=1))
+        counts = np.where(mask, count, 0).max(axis=1)
+        uses.counts[here] = np.where(counts == 0, chunk.warps_per_block * WARP_SIZE, counts)[here]
+        uses.times[here] = 0 if races is None else races.moment(step)
+        uses.steps[here] = step
+        same_block = here[:, None] // chunk.warps_per_block == np.arange(chunk.warps) // chunk.warps_per_block
+        differ = same_block & (uses.counts > 0) & (uses.counts != uses.counts[here][:, None])
+        if not differ.any():
+            return
+        arrived = self.arrived.get(which, np.zeros_like(self.expects)) > 0
+        there = ((self.waits_at == which) | arrived | mask).any(axis=1)
+        row, other = np.nonzero(differ)
+        together = there[other]
+        if races is not None:
+            together |= ~races.follows(here[row], other, uses.times[other])
+        if together.any():
+            at = int(together.argmax())
+            self._report_counts(which, mask, int(here[row[at]]), int(other[at]), uses)
+
+    def _report_counts(self, which: int, mask: Mask, warp: int, other: int, uses: _Uses) -> None:
+        """Report a warp that uses a barrier with another count than another warp."""
+        chunk, lane = self.chunk, warp * WARP_SIZE + int(mask[warp].argmax())
+        place = chunk.place_of(int(chunk.thread[other, 0]), uses.steps[other])
+        fault = BarrierFault(
+            f"threads at barrier {which} give different thread counts",
+            f"{uses.counts[warp]} here, {uses.counts[other]} in warp {other % chunk.warps_per_block}, "
+            "and nothing orders the two",
+            "give all instructions of one barrier the same thread count, or let all its threads meet between",
+            other=place,
+        )
+        fault.note("used with another count here by", place)
+        chunk.found(fault, lane)
 
     def _threads(self, came: _Counts) -> _Counts:
         """Arrivals per lane; an exited lane has at least as many as every live lane of its warp."""

@@ -208,6 +208,14 @@ class OrderListener(Protocol):
     def block_arrive(self, chunk: Chunk, mask: Mask, /) -> None:
         """Lanes arrive at a barrier without waiting."""
 
+    def moment(self, step: Step, /) -> int:
+        """The time of an event that accesses nothing, for `follows`."""
+        ...
+
+    def follows(self, warps: npt.NDArray[np.intp], others: npt.NDArray[np.intp], times: Any, /) -> Any:
+        """Whether events of other warps, at some times, are ordered before what warps do next."""
+        ...
+
     def warp_barrier(self, chunk: Chunk, mask: Mask, members: Any, /) -> None:
         """Lanes pass ``bar.warp.sync``, each with its own member mask."""
 

@@ -1,4 +1,4 @@
-"""The loads from shared memory that may race with a store, as no barrier lies between them.
+"""The loads from shared memory that may race with a store, as no barrier lies between; barriers' counts.
 
 A *region* is the steps from a barrier, or the kernel's start, to the next barriers. If all threads of a block
 pass the same barrier instructions, they are in the same region at any time. A load in a region without a
@@ -14,7 +14,7 @@ from simwarp.program.graphs import reachable
 from simwarp.ptx.syntax import Immediate
 
 if TYPE_CHECKING:
-    from simwarp.program.program import Program
+    from simwarp.program.program import Program, Step
 
 
 def meeting(program: Program, loads: Container[int], stores: Container[int]) -> set[int]:
@@ -29,6 +29,26 @@ def meeting(program: Program, loads: Container[int], stores: Container[int]) -> 
     return found
 
 
+def with_several_counts(program: Program) -> frozenset[int]:
+    """The barriers that a program may use with several thread counts; 0 counts all threads."""
+    uses: dict[int | None, set[int | None]] = {}
+    for step in program.steps:
+        if step.kind == "barrier":
+            number, *counts = _operands(step)
+            uses.setdefault(number, set()).update(counts or [0])
+    anywhere = uses.pop(None, set())
+    numbers = range(16) if anywhere else [one for one in uses if one is not None]
+    counts = {one: uses.get(one, set()) | anywhere for one in numbers}
+    return frozenset(one for one, some in counts.items() if len(some) > 1 or None in some)
+
+
+def _operands(step: Step) -> list[int | None]:
+    """The number of a barrier, and its thread count if it has one; None for those in registers."""
+    operands = step.instruction.operands[len(step.row.destinations) :]
+    operands = operands[:-1] if step.form.has("red") else operands
+    return [one.value if isinstance(one, Immediate) else None for one in operands]
+
+
 def _barriers(program: Program) -> set[int]:
     """The barrier steps that all threads of a block pass together; none if others may mix with them."""
     whole: dict[int, int] = {}
@@ -36,10 +56,8 @@ def _barriers(program: Program) -> set[int]:
     for step in program.steps:
         if step.kind != "barrier":
             continue
-        operands = step.instruction.operands[len(step.row.destinations) :]
-        number = operands[0].value if isinstance(operands[0], Immediate) else None
-        counted = len(operands) > (2 if step.form.has("red") else 1)
-        if number is None or counted or step.guard is not None or step.form.has("arrive"):
+        number, *counts = _operands(step)
+        if number is None or counts or step.guard is not None or step.form.has("arrive"):
             others.append(number)
         else:
             whole[step.number] = number

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from simwarp.elements import declared_shape, name_element
+from simwarp.program.barrier_regions import with_several_counts
 from simwarp.program.exits import ways_out
 from simwarp.program.liveness import EVERY_REGISTER, live_registers
 from simwarp.program.operands import Compute, Read, Write
@@ -296,6 +297,11 @@ class Program:
     def has_mbarriers(self) -> bool:
         """Whether it has barriers in shared memory."""
         return any(step.kind == "mbarrier" or step.barrier is not None for step in self.steps)
+
+    @cached_property
+    def mixed_barriers(self) -> frozenset[int]:
+        """The barriers of a block that may be used with several thread counts."""
+        return with_several_counts(self)
 
     @cached_property
     def unheeded_tests(self) -> Unheeded:

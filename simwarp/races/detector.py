@@ -193,6 +193,18 @@ class Races:
         for warp in _warps(chunk, mask).tolist():
             self._arrivals.setdefault(warp, []).append(self.order.now(warp, self._time))
 
+    def moment(self, step: Step) -> int:
+        """The time of an event that accesses nothing."""
+        return self._tick(step)
+
+    def follows(
+        self, warps: npt.NDArray[np.intp], others: npt.NDArray[np.intp], times: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.bool_]:
+        """Whether events of other warps of the chunk are ordered before what warps do next."""
+        of_launch = np.array([[self.order.launch_warp(int(one)) for one in some] for some in (warps, others)])
+        threads, earlier = of_launch.reshape(2, -1) * WARP_SIZE
+        return self.order.ordered(warps, threads, earlier + (times << 32))
+
     def warp_barrier(self, chunk: Chunk, mask: Mask, members: Any) -> None:
         """Record that lanes pass ``bar.warp.sync``, each with its own member mask."""
         here = np.flatnonzero(mask.any(axis=1))

@@ -228,3 +228,36 @@ def test_a_proxy_fence_lies_between_write_and_copy_in_happens_before(body, sched
 )
 def test_a_proxy_fence_by_any_thread_between_the_two_is_enough(body, schedule):
     assert stored(body, schedule) == set()
+
+
+# ---- thread counts of barriers -------------------------------------------------------------------------
+
+ROLES = "setp.lt.u32 %p3, %r1, 32; mov.u32 %r2, 1; @%p3 bra FIRST;\n{}bra END;\nFIRST: {}END: "
+COUNTS = {
+    "two waits": ROLES.format("bar.sync 2, 64;\n", "bar.sync 2, 96;\n"),
+    "arrivals and waits": ROLES.format("bar.arrive 1, 64;\n", "bar.sync 1, 32;\n"),
+    "waits and arrivals": ROLES.format("bar.sync 1, 32;\n", "bar.arrive 1, 64;\n"),
+    "a reduction": ROLES.format("bar.red.popc.u32 %r2, 1, 32, %p3;\n", "bar.sync 1, 64;\n"),
+    "all and some": ROLES.format("bar.sync 1;\n", "bar.sync 1, 32;\n"),
+    "in a register": ROLES.format("mov.u32 %r3, 1; bar.sync %r3, 32;\n", "bar.sync 1, 64;\n"),
+    "one instruction": "mov.u32 %r2, 1; and.b32 %r3, %r1, 32; add.u32 %r3, %r3, 32; bar.sync 1, %r3;\n",
+}
+SAME_COUNTS = {
+    "pair": ROLES.format("bar.arrive 1, 64;\n", "bar.sync 1, 64;\n"),
+    "reused": ROLES.format("bar.sync 1, 32;\n", "") + "bar.sync 0; bar.sync 1, 64; bar.sync 0;\n"
+    + ROLES.format("bar.sync 1, 32;\n", "").replace("FIRST", "THEN").replace("END", "LAST"),
+    "all": ROLES.format("bar.sync 1;\n", "bar.sync 1, 64;\n"),
+    "two barriers": ROLES.format("bar.sync 1, 32;\n", "bar.sync 2, 32;\n"),
+}  # fmt: skip
+
+
+@every_schedule
+def test_counts_of_a_barrier_that_differ_are_named_whoever_comes_first(schedule):
+    for name, body in COUNTS.items():
+        assert "BarrierFault" in found(body, schedule), name
+
+
+@every_schedule
+def test_a_barrier_may_be_used_again_with_another_count_behind_a_meeting(schedule):
+    for name, body in SAME_COUNTS.items():
+        assert found(body, schedule) == [], name
