@@ -160,7 +160,7 @@ class Barriers:
         return number % BARRIERS, -(-count // WARP_SIZE) * WARP_SIZE
 
     def _compare_counts(self, step: Step, which: int, mask: Mask, count: _Counts) -> None:
-        """Report threads that use a barrier with another count than others that may come at the same time.
+        """Report threads that use a barrier with another count than others that may come meanwhile.
 
         Those are they that wait there or have arrived, and they whose last use nothing orders before this one.
         """

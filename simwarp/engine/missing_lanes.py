@@ -3,7 +3,8 @@
 A barrier without a thread count includes all threads of its block; an aligned one, with or without a count,
 whole warps; a warp operation the lanes of its member mask. Exited lanes cannot arrive, and hardware does not
 wait for them. The branches a lane took (`simwarp.program.exits`) show whether it returned early, which is an
-idiom, or skipped the barrier, which is a bug. Only branches by which lanes leave for good are recorded.
+idiom, or skipped the barrier, which is a bug. Who returned early but was at the very barrier before, in an
+earlier round of a loop, skipped it as well. Only branches by which lanes leave for good are recorded.
 """
 
 from __future__ import annotations
@@ -20,8 +21,11 @@ from simwarp.program.exits import RETURNS, WORKS
 
 if TYPE_CHECKING:
     from simwarp.engine.chunk import Chunk, Mask
+    from simwarp.program.program import Step
 
 _BARRIER = "let every thread of the block reach the barrier: move it out of the condition"
+_ROUNDS = "let every thread of the block go round the loop as often as the others, the last time without work"
+_LEFT = "left the loop"
 _MEMBERS = "name only lanes that reach it, by __ballot_sync() before the branch, or let all of them reach it"
 
 
@@ -33,6 +37,8 @@ class _Gone:
         self.settled: Mask | None = chunk.live
         """The live lanes when no other lane was missing."""
         self._reported, self._early = np.zeros_like(self._born), np.zeros_like(self._born)
+        self.met_somewhere = np.zeros_like(self._born)
+        """The lanes that were at one of the barriers that are remembered."""
         self._left_at = np.zeros(self.shape, np.int32)
         """1 + the number of the step where each lane left the others; 0 if it did not."""
 
@@ -47,14 +53,21 @@ class _Gone:
         if what != WORKS:
             self._left_at[warps] = np.where(first, at + 1, left_at)
 
-    def missing(self, chunk: Chunk, warps: Any) -> Mask | None:
-        """The exited lanes that were not reported before; None if there are none."""
+    def missing(self, chunk: Chunk, warps: Any, met: Mask | None = None) -> Mask | None:
+        """The exited lanes that were not reported before; None if there are none.
+
+        Lanes that returned early count if they ``met`` the others here before.
+        """
         gone = self._born[warps] & ~(chunk.live | self._reported[warps])
+        elsewhere = False
         if not self._strict:
-            gone &= ~self._early[warps]
+            early = gone & self._early[warps]
+            gone &= ~early if met is None else ~early | met
+            elsewhere = met is not None and bool((early & self.met_somewhere).any())
         if gone.any():
             return gone
-        self.settled = chunk.live
+        if not elsewhere:
+            self.settled = chunk.live
         return None
 
     def report(self, warps: Any, lanes: Mask) -> Mask:
@@ -78,6 +91,15 @@ class Attendance:
         self.warp = _Gone(chunk, strict)
         self.agreed: tuple[Any, Any] = (None, None)
         """Member masks that agree across their lanes, and the live lanes at that time."""
+        self._debug = chunk.program.debug
+        """With ``-G`` nothing is unrolled, and what is inlined has its own lines only."""
+        self._met: dict[Any, Mask] = {}
+        """Place of a barrier in the source → the lanes that passed it."""
+        returns = any(RETURNS in block.values() for block, _ in self.ways.values())
+        self._kernel = (
+            chunk.program.routines[chunk.program.name].first if returns else len(chunk.program.steps)
+        )
+        """The first step whose barriers are remembered: those of functions have several callers."""
         self._passed: dict[int, npt.NDArray[np.uint32]] = {}
         """Step → the member mask with which each lane passed it, where others wait with another mask."""
 
@@ -99,7 +121,8 @@ class Attendance:
         ``counted`` lanes (None: none) are at a barrier with a thread count, ``aligned`` lanes (None: all) at
         an aligned barrier, which takes whole warps.
         """
-        missing = self.block.missing(chunk, slice(None))
+        met = self._met.get(self._site(chunk.step), np.zeros_like(waiting)) if self._met else None
+        missing = self.block.missing(chunk, slice(None), met)
         if missing is None:
             return
         over = ~_of_blocks(chunk, chunk.live) & missing
@@ -109,7 +132,22 @@ class Attendance:
         whole = waiting if aligned is None else waiting & aligned
         uncounted = waiting if counted is None else waiting & ~counted
         missed = missing & (_of_blocks(chunk, uncounted) | whole.any(axis=1, keepdims=True))
-        self._report(chunk, self.block, missed, waiting, _of_blocks)
+        self._report(chunk, self.block, missed, waiting, _of_blocks, met=met)
+
+    def meet(self, step: Step, lanes: Mask) -> None:
+        """Remember that lanes pass a barrier, if some may return from a loop around it."""
+        if step.number >= self._kernel:
+            site = self._site(step)
+            self._met[site] = self._met[site] | lanes if site in self._met else lanes
+            self.block.met_somewhere |= lanes
+
+    def _site(self, step: Step) -> Any:
+        """The place of a barrier in the source, one for all copies of an unrolled loop; else its step."""
+        line, site = None if self._debug else step.instruction.source, list[tuple[str, int, int]]()
+        while line is not None:
+            site.append((line.file, line.line, line.column))
+            line = line.caller
+        return tuple(site) or step.number
 
     # ---- operations of a warp --------------------------------------------------------------------------
 
@@ -137,26 +175,40 @@ class Attendance:
     # ---- faults ----------------------------------------------------------------------------------------
 
     def _report(
-        self, chunk: Chunk, gone: _Gone, missed: Mask, waiting: Mask, group: Any, members: Any = None
+        self,
+        chunk: Chunk,
+        gone: _Gone,
+        missed: Mask,
+        waiting: Mask,
+        group: Any,
+        members: Any = None,
+        met: Mask | None = None,
     ) -> None:
         """Report missed lanes, first those that skipped the meeting, then those that returned early."""
         if not missed.any():
             return
         early = gone.report(_warps(chunk), missed)
-        for some, returned in ((missed & ~early, False), (early, True)):
+        again = early & met if met is not None else np.zeros_like(early)
+        for some, how in (
+            (missed & ~early, "went another way"),
+            (again, _LEFT),
+            (early & ~again, "returned"),
+        ):
             if some.any():
                 waits = waiting & group(chunk, some)
-                fault = self._fault(chunk, gone, some, waits, members, returned)
+                fault = self._fault(chunk, gone, some, waits, members, how)
                 chunk.found(fault, int(waits.argmax()))
 
     def _fault(
-        self, chunk: Chunk, gone: _Gone, missed: Mask, waits: Mask, members: Any, returned: bool
+        self, chunk: Chunk, gone: _Gone, missed: Mask, waits: Mask, members: Any, how: str
     ) -> KernelFault:
-        """The fault of lanes that wait for ``missed`` lanes, which never came."""
+        """The fault of lanes that wait for ``missed`` lanes, which never came, and how these left."""
         waiting_warp, warps, step = int(waits.argmax()) // WARP_SIZE, _warps(chunk), chunk.step
         warp = waiting_warp if missed[waiting_warp].any() else int(missed.argmax()) // WARP_SIZE
         lane = int(missed[warp].argmax())
         what, advice = "a barrier that threads of its block never reached", _BARRIER
+        if how == _LEFT:
+            what, advice = "a barrier that threads of its block passed before and left behind", _ROUNDS
         values = f"warp {int(chunk.warp_in_block[warp, 0])}, lanes {_numbers(missed[warp])}"
         if members is not None:
             word = int(np.broadcast_to(members, waits.shape).reshape(-1)[int(waits.argmax())])
@@ -168,14 +220,14 @@ class Attendance:
             values += " reached the end of the kernel after fewer passes here"
             left = Place(left.kernel, left.block, left.warp, left.lane, left.thread)
         else:
-            values += " returned" if returned else " went another way"
+            values += f" {how}"
         passed = self._passed.get(step.number)
         if passed is not None and members is not None and (mask := int(passed[warps][warp, lane])):
             values += f"; they passed it with the mask {mask:#010x}"
-        kind = EarlyExit if returned else SkippedBarrier if members is None else SkippedMember
+        kind = EarlyExit if how == "returned" else SkippedBarrier if members is None else SkippedMember
         fault = kind(what, values, advice, left=left, lanes=int(mask_word(missed)[warp, 0]))
         if at >= 0:
-            fault.note(f"the first one {'returned' if returned else 'went another way'} here:", left)
+            fault.note(f"the first one {how} here:", left)
         return fault
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from simwarp.chips.chips import Chip
     from simwarp.engine.chunk import Chunk, Mask
     from simwarp.engine.schedule import Scheduler
+    from simwarp.faults import Place
     from simwarp.program.program import Program, Step
 
 KIND = "register count"
@@ -52,6 +53,11 @@ def count_of(step: Step) -> int:
     return operand.value if isinstance(operand, Immediate) else 0
 
 
+def _named(step: Step) -> str:
+    """A ``setmaxnreg`` with its count, as text."""
+    return f"{step.instruction.opcode} {count_of(step)}"
+
+
 class RegisterPool:
     """The registers of the blocks in flight, in registers per thread of a warp.
 
@@ -63,15 +69,15 @@ class RegisterPool:
 
     def __init__(self, chunk: Chunk) -> None:
         self.entry = at_entry(chunk.program, chip_of(chunk.launch.cc))
-        self._per_block = chunk.warps_per_block
+        self._per_block, self._threads = chunk.warps_per_block, chunk.thread[:, 0]
         self._owned = np.full(chunk.warps, self.entry or 0)
         self._free = np.zeros(chunk.blocks, np.int64)
         spare = -self._per_block % _WARPGROUP  # warps are allocated by fours
         self._free += spare * (self.entry or 0)
         self._wanted: dict[int, int] = {}
         """Warp → the registers per thread that it waits for."""
-        self._done: list[list[tuple[str, int]]] = [[] for _ in range(chunk.warps)]
-        """For each warp, the opcodes and counts of what it has executed."""
+        self._done: list[list[Step]] = [[] for _ in range(chunk.warps)]
+        """For each warp, the ``setmaxnreg`` that it has executed."""
         self._broken: set[int] = set()
         """The warpgroups, by their first warp, that were reported."""
 
@@ -98,15 +104,18 @@ class RegisterPool:
 
     def _compare(self, chunk: Chunk, step: Step, warp: int) -> None:
         """Record what a warp executes; report it if other warps of the warpgroup execute something else."""
-        this, mine = (step.instruction.opcode, count_of(step)), self._done[warp]
+        this, mine = step, self._done[warp]
         mine.append(this)
         for other in self._group(warp):
             theirs = self._done[other]
-            if len(theirs) >= len(mine) and theirs[len(mine) - 1] != this:
-                opcode, count = theirs[len(mine) - 1]
-                self._report(chunk, warp, f"warp {other % self._per_block} executes {opcode} {count}")
+            if len(theirs) >= len(mine) and _named(theirs[len(mine) - 1]) != _named(this):
+                that = theirs[len(mine) - 1]
+                note = "another one is executed here by", self._place(chunk, other, that)
+                values = f"warp {other % self._per_block} executes {_named(that)}"
+                self._report(chunk, self._place(chunk, warp, this), values, warp, note)
             elif len(theirs) < len(mine) and not chunk.live[other].any():
-                self._report(chunk, warp, f"warp {other % self._per_block} has exited without it")
+                values = f"warp {other % self._per_block} has exited without it"
+                self._report(chunk, self._place(chunk, warp, this), values, warp)
 
     def leave(self, chunk: Chunk, mask: Mask) -> None:
         """Report warps that exit without what others of their warpgroup execute."""
@@ -115,21 +124,31 @@ class RegisterPool:
             warp = int(chunk.warp[row, 0])
             for other in self._group(warp):
                 if len(self._done[other]) > len(self._done[warp]):
-                    opcode, count = self._done[other][len(self._done[warp])]
-                    what = f"warp {other % self._per_block} executes {opcode} {count}, which this one skips"
-                    self._report(chunk, row, what)
+                    skipped = self._done[other][len(self._done[warp])]
+                    values = f"warp {warp % self._per_block} exits without {_named(skipped)}"
+                    note = "it exits here:", chunk.place(row * WARP_SIZE)
+                    self._report(chunk, self._place(chunk, other, skipped), values, warp, note)
 
-    def _report(self, chunk: Chunk, row: int, values: str) -> None:
-        """Report a warpgroup once, at the first lane of a warp."""
-        first = self._group(int(chunk.warp[row, 0]))[0]
+    def _place(self, chunk: Chunk, warp: int, step: Step) -> Place:
+        """The place of a warp's first lane at a step."""
+        return chunk.place_of(int(self._threads[warp]), step)
+
+    def _report(
+        self, chunk: Chunk, place: Place, values: str, warp: int, note: tuple[str, Place] | None = None
+    ) -> None:
+        """Report the warpgroup of a warp once."""
+        first = self._group(warp)[0]
         if first not in self._broken:
             self._broken.add(first)
             fault = RegisterCountFault(
                 "the warps of a warpgroup do not execute the same setmaxnreg",
                 values,
                 "let all four warps, aligned to 128 threads, execute it, with a barrier before the next one",
+                place,
             )
-            chunk.found(fault, row * WARP_SIZE)
+            if note is not None:
+                fault.note(*note)
+            chunk.launch.found(fault)
 
     def shortage(self, scheduler: Scheduler) -> RegisterShortage | None:
         """The fault when warps wait for registers and no lane can release any; None if none waits."""

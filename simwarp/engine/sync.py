@@ -161,6 +161,7 @@ def barrier(scheduler: Scheduler, pc: int, step: Step) -> int | None:
         scheduler.executed(step, chunk.mask)
         if chunk.live is not scheduler.attendance.block.settled:
             scheduler.attendance.at_barrier(chunk, chunk.mask)
+        scheduler.attendance.meet(step, chunk.mask)
         _passed(scheduler, chunk.mask)
         return pc + 1
     taken = scheduler.taken(step)
@@ -206,6 +207,8 @@ def open_barriers(scheduler: Scheduler) -> None:
     _check_aligned(scheduler, standing)
     if chunk.live is not scheduler.attendance.block.settled:
         _check_attendance(scheduler, standing)
+    for at, mask in standing.items():
+        scheduler.attendance.meet(scheduler.steps[at], mask)
     for opening in opened:
         _passed(scheduler, opening.waiting, opening.arrived, opening.whole, mixed=len(standing) > 1)
     reducing = {at: mask for at, mask in standing.items() if scheduler.steps[at].form.has("red")}

@@ -112,6 +112,7 @@ class _Linker:
             min_blocks=self.entry.min_blocks,
             addresses={at: self.module.functions[name].name for name, at in self.graph.addresses.items()},
             shared_variables=self.extents,
+            debug=self.module.debug,
         )
         self.place_parameters(program)
         for function in [*functions, self.entry]:

@@ -211,6 +211,8 @@ class Program:
     routines : dict of str to Routine
     addresses : dict of int to str
         Function address → name of the function.
+    debug : bool
+        Whether it was compiled without optimisation (``-G``).
     """
 
     name: str
@@ -232,6 +234,7 @@ class Program:
     routines: dict[str, Routine] = field(default_factory=dict[str, Routine])
     addresses: dict[int, str] = field(default_factory=dict[int, str])
     shared_variables: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    debug: bool = False
 
     def routine_at(self, number: int) -> Routine:
         """The kernel or device function that a step belongs to."""

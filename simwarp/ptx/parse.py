@@ -93,7 +93,7 @@ class _ModuleReader:
         while cursor.accept(","):
             if cursor.text not in _OPTIONS:
                 raise cursor.error(f"expected one of {', '.join(sorted(_OPTIONS))}")
-            cursor.take()
+            self.result.debug |= cursor.take() == "debug"
 
     def _address_size(self) -> None:
         cursor = self.cursor

@@ -193,3 +193,5 @@ class Module:
     functions: dict[str, Function] = field(default_factory=dict[str, Function])
     """Device functions by name, declarations included; ``.alias`` adds a second name."""
     variables: list[Variable] = field(default_factory=list[Variable])
+    debug: bool = False
+    """Whether it was compiled with ``-G``."""

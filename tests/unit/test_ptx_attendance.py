@@ -76,15 +76,45 @@ KERNEL(leaves_the_loop) { SHARED
 KERNEL(masks_differ) { SHARED y[t] = 1; __syncwarp(LANE < 16 ? 0xffff : ALL); y[t] += 1; }
 KERNEL(votes_differ) { SHARED v = __ballot_sync(LANE < 16 ? 0xffff : ALL, x[t] & 1); y[t] = v; }
 """
+LEFT = """
+KERNEL(shrinking_block) { SHARED s[t] = x[t]; __syncthreads();
+    for (int h = 32; h > 0; h /= 2) { if (t >= h) return; s[t] += s[t + h]; __syncthreads(); }
+    y[0] = s[0]; }
+KERNEL(strided) { SHARED
+    for (int i = t; i < n + 60; i += 64) {
+        s[t] = x[i % 64]; __syncthreads(); y[i % 64] = s[t]; __syncthreads(); } }
+KERNEL(strided_by_warps) { SHARED
+    for (int i = t / 32; i < 3; i += 2) { s[t] = x[t]; __syncthreads(); y[t] = s[t ^ 33]; __syncthreads(); } }
+KERNEL(done_of_its_own) { SHARED
+    for (int i = 0; i < 5; i++) { s[t] = x[t]; __syncthreads(); if (t % 8 == i) return; s[t] += i; } }
+"""
+LOOPS = """
+KERNEL(uniform_strides) { SHARED
+    for (int i = 0; i < n + 60; i += 64) { if (i + t < n) s[t] = x[i + t]; __syncthreads();
+        if (i + t < n) y[t] += s[t]; __syncthreads(); } }
+KERNEL(returns_before_the_loop) { SHARED
+    if (t >= 32) return;
+    for (int i = 0; i < 4; i++) { s[t] = x[i]; __syncthreads(); y[t] = s[31 - t]; __syncthreads(); } }
+KERNEL(returns_behind_another_barrier) { SHARED s[t] = x[t]; __syncthreads();
+    if (t >= 32) return;
+    v = s[63 - t]; __syncthreads(); y[t] = v; }
+__device__ __forceinline__ void meet(int* s, int v, int t) { s[t] = v; __syncthreads(); }
+KERNEL(two_calls) { SHARED meet(s, x[t], t);
+    if (t >= 32) return;
+    v = s[63 - t]; meet(s, v, t); y[t] = s[31 - t]; }
+KERNEL(done_for_all) { SHARED
+    for (int i = 0; i < 5; i++) {
+        s[t] = x[t] + i; __syncthreads(); if (s[0] == 2) return; __syncthreads(); } }
+KERNEL(named_barriers_of_roles) { SHARED
+    if (t < 32) { for (int i = 0; i < 2; i++) { s[t] = i; asm volatile("bar.sync 1, 32;"); } return; }
+    for (int i = 0; i < 4; i++) { s[t] = i; asm volatile("bar.sync 2, 32;" ::: "memory"); } y[t] = s[t]; }
+"""
 EARLY = """
 KERNEL(early_return) { SHARED
     if (t >= n) return;
     s[t] = x[t]; __syncthreads(); y[t] = s[n - 1 - t]; }
 KERNEL(if_to_the_end) { SHARED
     if (t < n) { s[t] = x[t]; __syncthreads(); y[t] = s[n - 1 - t]; } }
-KERNEL(shrinking_block) { SHARED s[t] = x[t]; __syncthreads();
-    for (int h = 32; h > 0; h /= 2) { if (t >= h) return; s[t] += s[t + h]; __syncthreads(); }
-    y[0] = s[0]; }
 KERNEL(half_a_warp_returns) { SHARED if (LANE >= 16) return; y[t] = __ballot_sync(ALL, x[t] > 5); }
 __device__ __noinline__ bool load(const int* x, int* s, int t, int n) {
     if (t >= n) return false;
@@ -174,7 +204,18 @@ def test_lanes_that_skip_a_barrier_or_vote_are_named(source, name, option):
 
 
 @options
-@every_kernel(EARLY, CORRECT)
+@every_kernel(LEFT)
+def test_a_barrier_that_lanes_passed_before_and_left_behind_is_named(source, name, option):
+    for schedule, chunk_lanes in SCHEDULES:
+        fault = outcome(source, name, option, schedule, chunk_lanes)
+        assert type(fault) is SkippedBarrier or (
+            schedule == "stack" and type(fault) is NeedsIndependentProgress
+        )
+    assert "left the loop" in str(outcome(source, name, option))
+
+
+@options
+@every_kernel(EARLY, CORRECT, LOOPS)
 def test_early_returns_and_correct_idioms_are_not_reported(source, name, option):
     for schedule, chunk_lanes in SCHEDULES:
         fault = outcome(source, name, option, schedule, chunk_lanes)
