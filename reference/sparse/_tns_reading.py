@@ -31,6 +31,8 @@ from reference.types.fields import LEAST_ORDER, MOST_ORDER
 _CHUNK = 8 << 20
 _GZIP = b"\x1f\x8b"
 _BLANK_LINES = re.compile(rb"\s*\n")
+_WORDS = (b"sptensor", b"tensor", b"ktensor", b"matrix", b"sumtensor", b"ttensor")
+"""The first lines of files of the Tensor Toolbox and of pyttb."""
 _ADVICE = "give a .tns file: a line of indices and a value for each nonzero"
 
 
@@ -41,6 +43,8 @@ class Reading:
         self._path, self._header, self._dtype = path, header, dtype
         self._announced = self._order = 0  # the order in the header's first line; the order, once known
         self._shape: tuple[int, ...] | None = None
+        self._is_toolbox = False  # whether it begins with "sptensor": then a count follows the dimensions
+        self._count: tuple[int, int] | None = None  # that count, and its line
         self._lines = self._nonzeros = 0
         self._parts: list[tuple[npt.NDArray[Any], npt.NDArray[Any]]] = []  # indices as written, values
         self._skipped: list[
@@ -80,8 +84,12 @@ class Reading:
                 continue
             end = text.index(b"\n", begin) + 1
             fields = split_line(text[begin:end])
-            if fields and self._announced:
+            if fields and self._is_toolbox and self._shape:
+                self._take_count(fields)
+            elif fields and self._announced:
                 self._take_dimensions(fields)
+            elif fields and self._header and not self._is_toolbox and fields[0] in _WORDS:
+                self._is_toolbox = _is_sparse(fields[0])
             elif fields and (not self._header or (self._header == "auto" and len(fields) != 1)):
                 self._order = _order_of(fields)
                 break
@@ -100,6 +108,12 @@ class Reading:
         self._shape = tuple(map(parse_index, fields))
         if not min(self._shape):
             raise LineError("a dimension is 0", "every dimension is at least 1")
+        self._order = 0 if self._is_toolbox else self._announced
+
+    def _take_count(self, fields: list[bytes]) -> None:
+        if len(fields) != 1:
+            raise LineError(f"{len(fields)} fields, expected 1", "this line has the number of nonzeros")
+        self._count = parse_index(fields[0]), self._lines + 1
         self._order = self._announced
 
     def _take_nonzeros(self, text: bytes) -> None:
@@ -122,7 +136,11 @@ class Reading:
                 f"{self._path} has no nonzeros\n"
                 f"it has {self._lines} lines, all blank, comments or header\n{_ADVICE}"
             )
+        if self._count is not None and self._count[0] != self._nonzeros:
+            what = f"{self._count[0]} nonzeros are announced, {self._nonzeros} follow"
+            raise self._wrong(self._count[1], f"{what}\nthe fourth line of an sptensor counts them")
         indices, values = self._joined()
+        base = 1 if self._is_toolbox and base == "auto" else base
         least = min(1, int(indices.min())) if base == "auto" else base
         dimensions = self._dimensions(shape, [int(level.max()) + 1 - least for level in indices])
         self._check(indices, values, least, dimensions, nonfinite)
@@ -186,6 +204,16 @@ class Reading:
 
     def _wrong(self, line: int, what: str) -> InputFileError:
         return InputFileError(f"{self._path}, line {line}: {what}\ncorrect the line, or remove it")
+
+
+def _is_sparse(word: bytes) -> bool:
+    """True for "sptensor"; raise for other types of the Tensor Toolbox."""
+    if word != b"sptensor":
+        raise LineError(
+            f"a {word.decode()} of the Tensor Toolbox or pyttb",
+            "of its files those of an sptensor are read; read this one with pyttb.import_data",
+        )
+    return True
 
 
 def _order_of(fields: list[bytes]) -> int:

@@ -698,3 +698,36 @@ def test_a_killed_conversion_keeps_the_old_file(tmp_path, number):
     names = {path.name for path in tmp_path.iterdir()} - {"x.npz", "x.tns.gz"}
     assert all(name.startswith(".x.tns.gz.") for name in names)
     assert not names or number == signal.SIGKILL
+
+
+SPTENSOR = "sptensor\n3\n3 3 2\n3\n1 1 1 1\n1 3 2 22\n2 2 2 3\n"
+
+
+def test_files_of_the_tensor_toolbox_are_read(tmp_path):
+    path = tmp_path / "a.tns"
+    path.write_text(SPTENSOR)
+    tensor = read_tns(path)
+    assert tensor.shape == (3, 3, 2)
+    assert tensor.coords.tolist() == [[0, 0, 1], [0, 2, 1], [0, 1, 1]]
+    assert tensor.values.tolist() == [1, 22, 3]
+    path.write_text(SPTENSOR.replace("1 1 1 1\n", "2 2 1 1\n").replace("1 3 2 22", "2 3 2 22"))
+    assert read_tns(path).coords.min(axis=1).tolist() == [1, 1, 0]  # the base is 1, whatever the least index
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "text"),
+    [
+        ("3 3 2\n", "3 3 1\n", "line 6: the index 2 in mode 2, whose dimension is 1"),
+        ("3 3 2\n3\n", "3 3 2\n4\n", "line 4: 4 nonzeros are announced, 3 follow"),
+        ("3 3 2\n3\n", "3 3 2\n", "line 4: 4 fields, expected 1\nthis line has the number of nonzeros"),
+        ("1 1 1 1", "0 1 1 1", "line 5: the index 0\nwith base=1"),
+        ("sptensor", "ktensor", "line 1: a ktensor of the Tensor Toolbox or pyttb"),
+        ("sptensor", "matrix", "read this one with pyttb.import_data"),
+    ],
+)
+def test_wrong_files_of_the_tensor_toolbox_are_named(tmp_path, before, after, text):
+    path = tmp_path / "a.tns"
+    path.write_text(SPTENSOR.replace(before, after, 1))
+    with pytest.raises(InputFileError) as caught:
+        read_tns(path)
+    assert text in str(caught.value)
