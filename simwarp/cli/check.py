@@ -1,5 +1,6 @@
 """The command ``simwarp check``: a gate for a kernel, and a check of the gate by planted faults.
 
+>>> from pathlib import Path
 >>> check_command(Path("no-such-file.cu"), grid="1", block="1")
 Traceback (most recent call last):
 ...

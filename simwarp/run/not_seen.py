@@ -225,7 +225,7 @@ def _tail(work: Work, arguments: Sequence[Argument]) -> str | None:
         name = work.kernel.parameters[argument.position].name
         if not argument.is_array and name in bounds and np.ndim(argument.value) == 0:
             value: Any = argument.value
-            if value.dtype.kind in "iu" and int(value) in threads and int(value) > 1:
+            if np.asarray(value).dtype.kind in "iu" and int(value) in threads and int(value) > 1:
                 what = f"{argument.name} is {value}, the number of threads"
                 return f"{what}: no thread lies beyond the end; try {int(value) - 1}"
     return None
