@@ -134,7 +134,6 @@ def chip_name(cc: Capability) -> str:
 
 def _rates(f16: int, bf16: int, f32: int, f64: int, b1: int = 0) -> dict[str, int]:
     """The rates of a chip, of which "integer" and "approximate" are the same on all chips here."""
-    """The rates of a chip, of which "integer" and "approximate" are the same on all chips here."""
     own = {"f16": f16, "bf16": bf16, "f32": f32, "f64": f64} | ({"b1": b1} if b1 else {})
     return {**own, "integer": 64, "approximate": 16}
 
@@ -288,6 +287,11 @@ def chip_of(cc: Capability) -> Chip:
     """The chip of a compute capability, or of the next lower entry."""
     known = list(CAPABILITIES)
     return CAPABILITIES[known[max(bisect_right(known, cc) - 1, 0)]]
+
+
+def multiprocessors_of(cc: Capability) -> int:
+    """The multiprocessors of the first product of a compute capability; an H200's if there is none."""
+    return next((chip.multiprocessors for chip in CHIPS.values() if chip.cc == cc), 132)
 
 
 def chip(name: str | Chip) -> Chip:

@@ -69,14 +69,15 @@ def cuda_device(advice: str = "give --device sim to run on the simulator") -> An
         raise NoGpuError(f"{str(error).splitlines()[0]}\n{advice}") from None
 
 
-def integers(text: str) -> tuple[int, ...]:
-    """The integers of an extent such as 5x3, 5×3 or 1,-2; empty if a part is not an integer.
+def integers(text: str, digits: int = 18) -> tuple[int, ...]:
+    """The integers of an extent such as 5x3, 5×3 or 1,-2; empty if a part is not one of so many digits.
 
     >>> integers("64x3"), integers("4, 1"), integers("4,,1")
     ((64, 3), (4, 1), ())
     """
     parts = [part.strip() for part in re.split("[x×,]", text)]
-    return tuple(map(int, parts)) if all(re.fullmatch("[+-]?[0-9]{1,40}", part) for part in parts) else ()
+    one = re.compile(rf"[+-]?[0-9]{{1,{digits}}}")
+    return tuple(map(int, parts)) if all(map(one.fullmatch, parts)) else ()
 
 
 def print_json(value: Any, indent: int = 2) -> None:

@@ -135,6 +135,7 @@ def run_command(
     as_json: Json = False,
 ) -> int:
     """Run your own kernel under all checks; `simwarp run bmm` multiplies two bit matrices."""
+    from simwarp.chips.chips import multiprocessors_of
     from simwarp.cli.run_expect import ComparedOutcome, read_expected
     from simwarp.cli.run_progress import block_bar
     from simwarp.cli.run_tolerance import FloatOperations
@@ -160,9 +161,11 @@ def run_command(
     if ptx is not None:
         write_ptx(ptx, source.ptx, "--ptx")
     work = launch.work(source)
+    simulated = capability or max(source.target, (9, 0))
     simulator = partial(
         Device,
-        cc=capability or max(source.target, (9, 0)),
+        cc=simulated,
+        multiprocessors=multiprocessors_of(simulated),
         checks=read_checks(checks or (["races=report"] if schedules else ["raise"])),
         instruction_budget=budget,
     )

@@ -88,7 +88,7 @@ def read_argument(text: str) -> Word:
         return Word(name or Path(path).stem, read_array(Path(path)), bool(mode), key, from_file=True)
     made = _MADE.fullmatch(value)
     if made:
-        extent = integers(made[3].rstrip("x×,"))
+        extent = integers(made[3].rstrip("x×,"), digits=99)
         if not extent:
             raise SchemeError(f"--arg {text}: {made[3]} is not a shape\ngive for example out:float32:64x64")
         out = Out(made[2], extent, name or made[1])

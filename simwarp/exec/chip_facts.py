@@ -19,11 +19,6 @@ def memory_limit() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // _SHARE
 
 
-def multiprocessors_of(cc: tuple[int, int]) -> int:
-    """The multiprocessors of the first product of a compute capability."""
-    return next((chip.multiprocessors for chip in CHIPS.values() if chip.cc == cc), 132)
-
-
 def pack_facts(device: Device, memory: int) -> bytes:
     """``struct facts`` of the runtime."""
     major, minor = device.compute_capability

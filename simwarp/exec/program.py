@@ -16,9 +16,10 @@ from types import FrameType
 
 from reference.errors import FormatError, InputFileError
 from simwarp.checks import KINDS, NOTED, STRICT, for_all
+from simwarp.chips.chips import multiprocessors_of
 from simwarp.device.device import Device
 from simwarp.exec.build import DRIVER, SONAME, build_program, runtime_folder
-from simwarp.exec.chip_facts import memory_limit, multiprocessors_of
+from simwarp.exec.chip_facts import memory_limit
 from simwarp.exec.codes import STOPPING
 from simwarp.exec.device_memory import DeviceMemory
 from simwarp.exec.elf import read_elf

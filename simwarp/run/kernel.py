@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from reference.errors import HostMemoryError, SchemeError, SimwarpError
 from reference.types.launch import Dim, Extent, three
+from simwarp.chips.chips import multiprocessors_of
 from simwarp.device.array import DeviceArray
 from simwarp.device.device import Device
 from simwarp.faults import KernelFault, LaunchError
@@ -304,7 +305,8 @@ def run(
     elif defines or include or options:
         raise SchemeError("run: this source is already compiled\npass defines, include and options to load")
     if device is None:
-        of_device.setdefault("cc", max(source.target, (9, 0)))
+        chosen = of_device.setdefault("cc", max(source.target, (9, 0)))
+        of_device.setdefault("multiprocessors", multiprocessors_of(chosen))
         device = Device(**of_device)
     work = Work(
         source,

@@ -44,6 +44,7 @@ _VECTOR = re.compile(rf"({'|'.join(_OF_VECTORS)})([1-4])(?:_16a|_32a)?")
 _COMPLEX = re.compile(r"(?:\w+::)*complex<(float|double)>")
 _WITHOUT_DTYPE = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
 _MOST_LANES = 4
+_SIXTEEN_BITS = 2
 
 
 class Pointee(NamedTuple):
@@ -156,10 +157,11 @@ def number_type(name: str) -> Pointee | None:
 
 def sixteen_bits(value: Any, kind: str) -> Any:
     """A real number as a scalar of half or bfloat16, if ``kind`` is one; OverflowError if it is too large."""
-    is_number = isinstance(value, int | float) or (isinstance(value, np.number) and value.nbytes != 2)
-    wanted = element_of(kind) if kind in ("__half", "__nv_bfloat16") and is_number else None
-    is_complex = isinstance(value, np.complexfloating)
-    return cast("Any", value) if wanted is None or is_complex else wanted.number(value)
+    wanted = element_of(kind) if kind in ("__half", "__nv_bfloat16") else None
+    number: Any = value
+    if isinstance(value, np.generic) and value.nbytes != _SIXTEEN_BITS:  # of two bytes: the bits themselves
+        number = cast("Any", value).item()
+    return value if wanted is None or not isinstance(number, int | float) else wanted.number(number)
 
 
 def _bfloat16(value: float) -> Any:

@@ -131,6 +131,8 @@ def test_run_and_the_command_refuse_what_exec_refuses(tmp_path, monkeypatch, cap
     options = ["--grid", "5000", "--block", "1024", "--cooperative", "--arg", "x=out:int32:5000"]
     assert main(["run", "coop.cu", *options]) == 2
     assert "a cooperative launch of 5000 blocks of 1024 threads\n" + sum_of in capsys.readouterr().err
+    assert main(["run", "coop.cu", "--cc", "8.0", *options]) == 2  # the sum of exec on an A100
+    assert "216 are resident together: 2 on each of 108 multiprocessors" in capsys.readouterr().err
     result = run("coop.cu", grid=6, block=64, cooperative=True, args=[Out("int32", 6)], multiprocessors=1)
     assert result.outputs[0].tolist() == [1] * 6
 
