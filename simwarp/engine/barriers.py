@@ -162,7 +162,7 @@ class Barriers:
     def _compare_counts(self, step: Step, which: int, mask: Mask, count: _Counts) -> None:
         """Report threads that use a barrier with another count than others that may come meanwhile.
 
-        Those are they that wait there or have arrived, and they whose last use nothing orders before this one.
+        These wait there, or have arrived, or nothing orders their last use before this one.
         """
         chunk, races = self.chunk, self.chunk.launch.races
         uses = self._uses.setdefault(which, _Uses(chunk.warps))

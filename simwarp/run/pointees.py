@@ -161,7 +161,8 @@ def sixteen_bits(value: Any, kind: str) -> Any:
     number: Any = value
     if isinstance(value, np.generic) and value.nbytes != _SIXTEEN_BITS:  # of two bytes: the bits themselves
         number = cast("Any", value).item()
-    return value if wanted is None or not isinstance(number, int | float) else wanted.number(number)
+    given: Any = cast("Any", value)
+    return given if wanted is None or not isinstance(number, int | float) else wanted.number(number)
 
 
 def _bfloat16(value: float) -> Any:
