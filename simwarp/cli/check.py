@@ -45,6 +45,7 @@ from simwarp.faults import KernelFault
 from simwarp.ptx.mangled_names import readable
 
 if TYPE_CHECKING:
+    from simwarp.chips.chips import multiprocessors_of
     from simwarp.device.device import Device
     from simwarp.run.kernel import Work
     from simwarp.run.self_check import Planted, SelfCheck
@@ -95,7 +96,8 @@ def check_command(
     capability = read_capability(cc)
     compiler = CompilerOptions(define or [], include or [], debug, std, fmad, option or [])
     work = launch.work(launch.load(compiler, capability or (9, 0)))
-    simulator = partial(Device, cc=capability or max(work.source.target, (9, 0)))
+    simulated = capability or max(work.source.target, (9, 0))
+    simulator = partial(Device, cc=simulated, multiprocessors=multiprocessors_of(simulated))
     actions = read_checks(checks or ["report"])
     if self_check:
         return _check_checks(work, simulator, actions, budget, as_json)

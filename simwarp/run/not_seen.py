@@ -16,6 +16,7 @@ import numpy as np
 
 from reference.errors import SimwarpError
 from simwarp.checks import KINDS
+from simwarp.chips.chips import multiprocessors_of
 from simwarp.device.device import Device
 from simwarp.faults import KernelFault
 from simwarp.program.liveness import registers_in
@@ -117,7 +118,13 @@ def unoptimised_fault(work: Work, cc: tuple[int, int], budget: int = _STEPS) -> 
         return None
     checks = {kind: "raise" if kind in _UNINITIALISED else "off" for kind in KINDS}
     try:
-        device = Device(cc=cc, checks=checks, instruction_budget=budget, stdout=io.StringIO())
+        device = Device(
+            cc=cc,
+            multiprocessors=multiprocessors_of(cc),
+            checks=checks,
+            instruction_budget=budget,
+            stdout=io.StringIO(),
+        )
         work.of(build()).launch(device)
     except KernelFault as fault:
         return fault if fault.check in _UNINITIALISED else None
