@@ -90,6 +90,7 @@ def check_command(
     as_json: Json = False,
 ) -> int:
     """Check a kernel under several schedules, for a gate; or plant faults that the checks must name."""
+    from simwarp.chips.chips import multiprocessors_of
     from simwarp.device.device import Device
 
     launch = LaunchOptions(file, kernel, grid, block, arg or [], set_ or [], shared, cooperative, cluster)
