@@ -80,7 +80,7 @@ def cpd_als(
         For a tensor whose arrays do not fit one another; for one of another library that is dense, on a GPU,
         or whose fill value is not 0.
     NotANumberError
-        For a NaN or an infinity in the tensor, the start or the tolerance.
+        For a NaN or an infinity in the tensor, the start or the tolerance; for a weight that exceeds float64.
     SchemeError
         For a seed out of range.
 
@@ -134,7 +134,21 @@ def cpd_als(
         converged = len(fits) > 1 and abs(fits[-1] - fits[-2]) < tolerance
         if progress is not None:
             progress(len(fits), fits[-1])
-    return Cpd(np.ldexp(weights, exponent), tuple(factors), tuple(fits), converged)
+    return Cpd(_scaled_back(weights, exponent), tuple(factors), tuple(fits), converged)
+
+
+def _scaled_back(weights: Matrix, exponent: int) -> Matrix:
+    """The weights times a power of two; raise if one exceeds float64."""
+    with np.errstate(over="ignore"):
+        found = np.ldexp(weights, exponent)
+    if np.isinf(found).any():
+        r = int(np.flatnonzero(np.isinf(found))[0])
+        raise NotANumberError(
+            f"weight {r} is {float(weights[r]):.6g} * 2**{exponent}: more than float64 holds\n"
+            "the norm of a component may exceed every value of the tensor\n"
+            "scale the tensor down by a power of two, and the weights up again"
+        )
+    return found
 
 
 def _product(grams: Sequence[Matrix], leave_out: int | None = None) -> Matrix:

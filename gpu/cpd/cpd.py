@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+import sys
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,7 +19,7 @@ from gpu.host import choose_device, moved_to
 from gpu.mttkrp.checks import check_rank, check_tensor
 from gpu.mttkrp.formats import coalesce
 from gpu.mttkrp.plan import for_kernels, plan
-from gpu.mttkrp.upload import arrays_of, download, on_device
+from gpu.mttkrp.upload import arrays_of, download, on_device, scaled
 from reference.errors import NotANumberError, ShapeError
 from reference.types import Coo, Cpd, PerMode, SparseTensor
 from reference.types.arguments import as_matrix, as_sequence, check_iterations, check_start
@@ -24,6 +27,11 @@ from reference.types.arguments import as_matrix, as_sequence, check_iterations, 
 _ENOUGH = {"float32": 2.0**-8, "float64": 2.0**-13}
 """The least share of the terms of ‖X - model‖² that may remain in their sum, by type; with less, rounding
 errors of the terms are visible in the fit."""
+
+_SHORT = 1.0
+"""Seconds before a call shows a sign of life."""
+_PLAIN = {"float32": 32, "float64": 256}
+"""Tensors whose largest value is within 2 to the power of plus or minus this are not scaled, by type."""
 
 
 def cpd_als(
@@ -36,7 +44,7 @@ def cpd_als(
     tolerance: float = 1e-5,
     device: Device | None = None,
     deterministic: bool = False,
-    progress: Callable[[int, float], None] | None = None,
+    progress: Callable[[int, float], None] | Literal[False] | None = None,
 ) -> Cpd:
     """Approximate a tensor by ``rank`` outer products, with alternating least squares on a device.
 
@@ -68,8 +76,9 @@ def cpd_als(
         Default: the tensor's own, or the first CUDA device.
     deterministic : bool
         Whether the same call gives the same bits each time. If False, MTTKRP may add in any order.
-    progress : callable, optional
-        Called after each iteration with its number, from 1 on, and the fit. May raise, to stop.
+    progress : callable or False, optional
+        Called after each iteration with its number, from 1 on, and the fit. May raise, to stop. Default: a
+        line on stderr if that is a terminal and the call takes more than a second; False: none.
 
     Returns
     -------
@@ -80,8 +89,8 @@ def cpd_als(
     ------
     ShapeError, DtypeError, FormatError, SchemeError, NoGpuError
     NotANumberError
-        For a NaN or infinity in the tensor, the start or the tolerance; for values whose squares
-        have no sum in float64; and if factors become too large for the tensor's type.
+        For a NaN or infinity in the tensor, the start or the tolerance; for a weight that float64 cannot
+        hold; and if factors become too large for the tensor's type.
 
     Notes
     -----
@@ -108,8 +117,12 @@ def cpd_als(
     tensor = check_tensor(tensor)
     device = choose_device(device, *arrays_of(tensor))
     tensor = _prepared(tensor)
-    values = _values(tensor)
-    square = _sum_of_squares(values, device)
+    values = _values(tensor, device)
+    exponent = _exponent(values)
+    if exponent:  # exactly; only the weights depend on the scale
+        tensor = scaled(tensor, -exponent)
+        values = _values(tensor, device)
+    square = sum(float(np.square(part, dtype=np.float64).sum()) for part in _parts(values))
     shape, dtype = tensor.shape, np.dtype(values[0].dtype)
     given = None if start is None else _checked(start, shape, rank)
     placed = on_device(tensor, device)
@@ -121,21 +134,44 @@ def cpd_als(
     fits: list[float] = []
     residual: Residual | None = None
     converged = False
-    while len(fits) < iterations and not converged:
-        for n, mttkrp in enumerate(mttkrps):
-            mttkrp(model.factors, model.factors[n])  # an MTTKRP does not read the factor of its own mode
-            model.solve(n)
-        fit, left = model.fit(square)
-        _check_finite(fit, len(fits) + 1, dtype)
-        if left < _ENOUGH[dtype.name]:
-            residual = residual or Residual(download(tensor), square, model)
-            fit = residual.fit()
-        fits.append(fit)
-        converged = len(fits) > 1 and abs(fits[-1] - fits[-2]) < tolerance
-        if progress is not None:
-            progress(len(fits), fits[-1])
+    with _reporting(progress, iterations) as report:
+        while len(fits) < iterations and not converged:
+            for n, mttkrp in enumerate(mttkrps):
+                mttkrp(model.factors, model.factors[n])  # an MTTKRP does not read the factor of its own mode
+                model.solve(n)
+            fit, left = model.fit(square)
+            _check_finite(fit, len(fits) + 1, dtype)
+            if left < _ENOUGH[dtype.name]:
+                residual = residual or Residual(download(tensor), square, model)
+                fit = residual.fit()
+            fits.append(fit)
+            converged = len(fits) > 1 and abs(fits[-1] - fits[-2]) < tolerance
+            report(len(fits), fits[-1])
     factors = tuple(factor.download() for factor in model.factors)
-    return Cpd(model.weights.download(), factors, tuple(fits), converged)
+    weights = model.weights.download()
+    return Cpd(_scaled_back(weights, exponent) if exponent else weights, factors, tuple(fits), converged)
+
+
+@contextmanager
+def _reporting(
+    progress: Callable[[int, float], None] | Literal[False] | None, iterations: int
+) -> Generator[Callable[[int, float], None]]:
+    """What is called after each iteration; by default it shows a line on a terminal."""
+    begin, written = time.monotonic(), False
+
+    def show(done: int, fit: float) -> None:
+        nonlocal written
+        if time.monotonic() - begin >= _SHORT:
+            sys.stderr.write(f"\rcpd_als: iteration {done} of at most {iterations}, fit {fit:.6f}\x1b[K")
+            sys.stderr.flush()
+            written = True
+
+    try:
+        is_shown = progress is None and sys.stderr.isatty()
+        yield progress or (show if is_shown else lambda done, fit: None)
+    finally:
+        if written:
+            sys.stderr.write("\r\x1b[K")
 
 
 def _prepared(tensor: SparseTensor) -> SparseTensor:
@@ -143,29 +179,45 @@ def _prepared(tensor: SparseTensor) -> SparseTensor:
     return coalesce(download(tensor)) if isinstance(tensor, Coo) else for_kernels(tensor)
 
 
-def _values(tensor: Any) -> list[Any]:
-    """The arrays that together hold each value of a tensor once."""
+def _values(tensor: Any, device: Device) -> list[Any]:
+    """The arrays that together hold each value of a tensor once, on the host."""
     parts = tensor.tensors[:1] if isinstance(tensor, PerMode) else tensor.parts or (tensor,)
-    return [part.values for part in parts]
+    values = [part.values for part in parts]
+    return [x if isinstance(x, np.ndarray) else moved_to(x, device).download() for x in values]
 
 
-def _sum_of_squares(values: list[Any], device: Device) -> float:
-    """The squared norm of a tensor; refuses tensors without nonzero values or with an infinite norm."""
-    hosts: list[Any] = [x if isinstance(x, np.ndarray) else moved_to(x, device).download() for x in values]
-    with np.errstate(over="ignore"):
-        square = sum(float(np.square(part, dtype=np.float64).sum()) for part in _parts(hosts))
-    if not any(host.any() for host in hosts):
+def _exponent(values: list[Any]) -> int:
+    """The binary exponent of the largest magnitude, or 0 if its square is far from the type's limits.
+
+    Refuses values that are not finite, and tensors without another value than 0.
+    """
+    wrong = next((x for part in _parts(values) for x in part[~np.isfinite(part)][:1]), None)
+    if wrong is not None:
+        raise NotANumberError(
+            f"a value of the tensor is {wrong}\nonly finite numbers have a decomposition\n"
+            "remove NaNs and infinities, and repeated coordinates whose values have no sum in its type"
+        )
+    largest = max(float(np.abs(part).max()) for part in _parts(values))
+    if not largest:
         raise ShapeError(
             "all values of the tensor are 0: there is nothing to decompose\n"
             "at least one nonzero value is needed\ncheck the tensor's source"
         )
-    if not (np.isfinite(square) and square > 0):
+    exponent = math.frexp(largest)[1]
+    return exponent if abs(exponent) > _PLAIN[values[0].dtype.name] else 0
+
+
+def _scaled_back(weights: Matrix, exponent: int) -> Matrix:
+    """The weights of the tensor as it was given."""
+    with np.errstate(over="ignore"):
+        found = np.ldexp(weights, exponent)
+    if not np.isfinite(found).all():
         raise NotANumberError(
-            f"the squares of the tensor's values sum up to {square}\n"
-            "values must be finite, and the sum of their squares in float64's range\n"
-            "remove NaNs and infinities, or scale the values"
+            f"a weight is {float(weights.max()):.6g} * 2**{exponent}, more than float64 holds\n"
+            f"its largest number is {float(np.finfo(np.float64).max):.1e}\n"
+            "divide the values by a power of two, and multiply the weights by it"
         )
-    return square
+    return found
 
 
 def _parts(arrays: list[Any]) -> Iterator[Any]:

@@ -63,6 +63,18 @@ def download(tensor: Tensor) -> Tensor:
     return _mapped(tensor, lambda x: x.download() if is_array(x) else x)
 
 
+def scaled(tensor: Tensor, exponent: int) -> Tensor:
+    """A tensor on the host with its values times a power of two.
+
+    Examples
+    --------
+    >>> from reference.types import Coo
+    >>> scaled(Coo([[0, 1], [2, 0]], [5.0, 7.0], (2, 3)), -1).values
+    array([2.5, 3.5])
+    """
+    return _mapped(download(tensor), lambda x: np.ldexp(x, exponent) if x.dtype.kind == "f" else x)
+
+
 def arrays_of(tensor: Any) -> Iterator[Any]:
     """Yield every array of a sparse tensor, on the host or on a device.
 
