@@ -130,7 +130,7 @@ def scaled(number: complex, x: Array) -> Array:
     if x.dtype.kind != "c" or factor.imag:
         return x * factor
     product = np.empty_like(x)
-    product.real, product.imag = x.real * factor.real, x.imag * factor.real
+    product.real, product.imag = np.real(x) * factor.real, np.imag(x) * factor.real
     return product
 
 

@@ -68,7 +68,7 @@ def scaled(number: complex, x: Matrix) -> Matrix:
     """A multiple of a matrix in extended precision; a real number multiplies the two parts one by one."""
     if x.dtype.kind != "c" or complex(number).imag:
         return wide(number, x) * x
-    parts = np.stack([x.real, x.imag]) * np.longdouble(complex(number).real)
+    parts = np.stack([np.real(x), np.imag(x)]) * np.longdouble(complex(number).real)
     return np.ascontiguousarray(np.moveaxis(parts, 0, -1)).view(x.dtype)[..., 0]
 
 

@@ -173,7 +173,7 @@ class DeviceArray:
             begin = self._offset + first * size
             end = min(begin + _BLOCK * size, self._offset + self.nbytes)
             missing = self._allocation.never_written(begin, end).reshape(-1, size)
-            yield first, missing[:, meaningful].any(axis=1)
+            yield first, np.asarray(missing[:, meaningful].any(axis=1))
 
     def view(self, shape: Extent, dtype: npt.DTypeLike | None = None, offset: int = 0) -> DeviceArray:
         """An array on the same bytes, from byte ``offset`` on, with another shape or dtype."""
