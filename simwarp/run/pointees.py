@@ -158,10 +158,10 @@ def number_type(name: str) -> Pointee | None:
 def sixteen_bits(value: Any, kind: str) -> Any:
     """A real number as a scalar of half or bfloat16, if ``kind`` is one; OverflowError if it is too large."""
     wanted = element_of(kind) if kind in ("__half", "__nv_bfloat16") else None
+    given: Any = value
     number: Any = value
     if isinstance(value, np.generic) and value.nbytes != _SIXTEEN_BITS:  # of two bytes: the bits themselves
         number = cast("Any", value).item()
-    given: Any = cast("Any", value)
     return given if wanted is None or not isinstance(number, int | float) else wanted.number(number)
 
 
