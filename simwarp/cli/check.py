@@ -45,7 +45,6 @@ from simwarp.faults import KernelFault
 from simwarp.ptx.mangled_names import readable
 
 if TYPE_CHECKING:
-    from simwarp.chips.chips import multiprocessors_of
     from simwarp.device.device import Device
     from simwarp.run.kernel import Work
     from simwarp.run.self_check import Planted, SelfCheck
