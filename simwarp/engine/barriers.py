@@ -162,7 +162,7 @@ class Barriers:
     def _compare_counts(self, step: Step, which: int, mask: Mask, count: _Counts) -> None:
         """Report threads that use a barrier with another count than others that may come meanwhile.
 
-        These wait there, or have arrived, or nothing orders their last use before this one.
+        They wait there, have arrived, or used it at a moment that nothing orders before this one.
         """
         chunk, races = self.chunk, self.chunk.launch.races
         uses = self._uses.setdefault(which, _Uses(chunk.warps))

@@ -1,9 +1,10 @@
 """The random schedule: any group of lanes may run next, for any number of steps.
 
 A kernel's result must not depend on the schedule, except as its barriers, fences and atomics order it. Each
-turn picks some of the warps at a step and runs them for a random number of steps. The lanes of one
-instruction that write the same address do so in random order, and so do the chunks of a launch. A seed always
-gives the same schedule.
+turn picks some of the warps at a step and runs them for a random number of steps. Where lanes may exchange
+values without a barrier, by volatile or relaxed accesses, it may leave some lanes of a warp behind, as chips
+since Volta may. The lanes of one instruction that write the same address do so in random order, and so do the
+chunks of a launch. A seed always gives the same schedule.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class RandomScheduler(Scheduler):
         super().__init__(launch, chunk)
         self._dice = Dice(launch.seed, _chunk_key(launch, int(chunk.block[0, 0])))
         self._long_turns = 0
+        self._splits = chunk.program.has_volatile_accesses
         chunk.order = self._dice.order
 
     @property
@@ -74,7 +76,17 @@ class RandomScheduler(Scheduler):
         chosen = np.zeros_like(mask)
         warps = warps[self._dice.some(warps.size)]
         chosen[warps] = mask[warps]
+        if self._splits and self._dice.below(2):
+            self._leave_behind(chosen)
         return chosen
+
+    def _leave_behind(self, chosen: Mask) -> None:
+        """Take random lanes of converged warps out of a mask."""
+        live = self.chunk.live
+        whole = chosen.any(axis=1) & (chosen == live).all(axis=1)
+        for warp in np.flatnonzero(whole).tolist():
+            lanes = np.flatnonzero(chosen[warp])
+            chosen[warp, lanes[~self._dice.some(lanes.size)]] = False
 
     def limit(self, pc: int) -> int:
         """The step before which the turn ends, drawn again at every jump."""

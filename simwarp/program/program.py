@@ -282,6 +282,12 @@ class Program:
         return any(step.kind in ("async copy", "async group") for step in self.steps)
 
     @cached_property
+    def has_volatile_accesses(self) -> bool:
+        """Whether it reads or writes memory by volatile or relaxed accesses that are not atomic."""
+        words = ("volatile", "relaxed", "mmio")
+        return any(step.kind in ("load", "store") and any(map(step.form.has, words)) for step in self.steps)
+
+    @cached_property
     def changes_register_counts(self) -> bool:
         """Whether its warps release or request registers."""
         return any(step.kind == "register count" for step in self.steps)

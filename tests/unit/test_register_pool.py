@@ -13,7 +13,7 @@ from simwarp.faults import (
     RegisterShortage,
     UnsupportedInstruction,
 )
-from support.small_kernels import STORE, fault_of, run, text
+from support.small_kernels import STORE, fault_of, line_of, run, text
 
 HOPPER = ".maxntid 384, 1, 1 .minnctapersm 1"
 """168 registers for each of 384 threads: 64,512 in all."""
@@ -154,6 +154,17 @@ def test_warps_of_a_warpgroup_that_differ_are_a_fault(how, schedule):
     assert fault.check == "barriers"
     assert fault.place.warp in range(4)
     assert sum(word == 1 for word in got) in (128, 96)
+
+
+@EACH_SCHEDULE
+@pytest.mark.parametrize("how", ["a warp skips it", "a warp has exited"])
+def test_a_skipped_setmaxnreg_is_named_at_its_line_and_the_warp_that_skips_it_in_a_note(how, schedule):
+    body = ODD_WARP + DIFFERENT[how] + STORE
+    device = simwarp.Device(schedule=schedule)
+    fault = fault_of(RegisterCountFault, body, block=128, directives=".maxnreg 64", device=device)
+    assert fault.place.line == line_of(DEC, body, directives=".maxnreg 64")
+    assert fault.place.warp != 2
+    assert "warp 2" in fault.values
 
 
 @pytest.mark.parametrize("leaves", ["bra END", "exit"])

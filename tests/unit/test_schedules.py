@@ -94,6 +94,43 @@ def test_a_float_sum_by_atomics_changes_with_their_order():
     assert differences.faults == (), "atomics do not race"
 
 
+SYNCHRONOUS = r"""
+__device__ void tail(volatile int* s, int t) {
+    s[t] += s[t + 32]; s[t] += s[t + 16]; s[t] += s[t + 8];
+    s[t] += s[t + 4]; s[t] += s[t + 2]; s[t] += s[t + 1];
+}
+extern "C" __global__ void synchronous(int* out, const int* in) {
+    __shared__ int s[128];
+    const int t = threadIdx.x;
+    s[t] = in[t];
+    __syncthreads();
+    if (t < 64) s[t] += s[t + 64];
+    __syncthreads();
+    if (t < 32) tail(s, t);
+    if (t == 0) out[0] = s[0];
+}"""
+
+
+@pytest.mark.parametrize(("sync", "differs"), [("", True), ("__syncwarp();", False)])
+def test_lanes_that_count_on_their_warp_without_syncwarp_depend_on_the_schedule(sync, differs):
+    source = SYNCHRONOUS if not sync else _with_barriers(sync)
+
+    def run(device):
+        out = device.upload(np.zeros(1, np.int32), "out")
+        given = device.upload(np.arange(128, dtype=np.int32), "in")
+        device.load(compile(source, "tail.cu").text).kernel("synchronous")(1, 128, out, given)
+        return out
+
+    assert bool(compare_schedules(run, [*SCHEDULES, *RANDOM])) == differs
+
+
+def _with_barriers(sync):
+    """The kernel with a barrier between each read and the write, and behind the write."""
+    steps = (f"v = s[t] + s[t + {h}]; {sync} s[t] = v; {sync}" for h in (32, 16, 8, 4, 2, 1))
+    head, tail = SYNCHRONOUS.split("    s[t] += s[t + 32]")[0], SYNCHRONOUS[SYNCHRONOUS.index('extern "C"') :]
+    return head + "int v; " + " ".join(steps) + "}\n" + tail
+
+
 def test_a_lost_update_changes_with_the_order():
     differences = compare_schedules(
         runner("lost_update", np.zeros(1, np.int32), IN_32), [*SCHEDULES, *RANDOM]
