@@ -203,7 +203,7 @@ class _Linker:
         steps = [binder.step(instruction) for instruction in function.instructions]
         if not _ends(steps) or len(steps) in function.labels.values():
             end = binder.end()
-            end.runs_off = _is_compiled(function)
+            end.runs_off = is_compiled(function)
             steps.append(end)
         program.steps += steps
         program.registers += list(binder.slots)
@@ -299,7 +299,7 @@ def _ends(steps: list[Step]) -> bool:
     return bool(steps) and steps[-1].guard is None and steps[-1].kind in ENDS_BLOCK
 
 
-def _is_compiled(function: Function) -> bool:
+def is_compiled(function: Function) -> bool:
     """Whether LLVM wrote a function: only an unreachable end then lacks a ``ret``."""
     if any(instruction.source is not None for instruction in function.instructions):
         return True

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from simwarp.program.link import is_compiled
 from simwarp.ptx.syntax import Address, Register
 from simwarp.run.planting import Code, Plant, Statement
 
@@ -63,7 +64,10 @@ def _bounds(code: Code) -> Iterator[Plant]:
 
 
 def _alignment(code: Code) -> Iterator[Plant]:
-    for at in code.ran(lambda at: _is_access(at) and at.seen.width > 1):
+    found = code.ran(lambda at: _is_access(at) and at.seen.width > 1)
+    for at in sorted(
+        found, key=lambda at: at.seen.space
+    ):  # in global memory first: variables there are larger
         if moved := at.moved(1):
             yield Plant(at, "1 is added to the address", moved)
 
@@ -257,7 +261,7 @@ def _runaway(code: Code) -> Iterator[Plant]:
 
 def _unreachable(code: Code) -> Iterator[Plant]:
     *others, last = code.work.kernel.instructions
-    if not others:
+    if not others or not is_compiled(code.work.kernel):
         return
     for at in code.ran(lambda at: at.instruction is last and at.parts[0] in ("ret", "exit") and not at.guard):
         yield Plant(at, "the return is left out", "")
@@ -286,7 +290,7 @@ PLANTERS = {
     "products": Planter("product of a warpgroup", _products),
     "deadlock": Planter("barrier of the block", _deadlock),
     "runaway": Planter("instruction except its return", _runaway),
-    "unreachable": Planter("return at the end of the kernel", _unreachable),
+    "unreachable": Planter("return at the end of what a compiler wrote", _unreachable),
     "exits": Planter("barrier of the block in two lanes of a warp", _exits),
 }
 """Kind of check → how its faults are planted."""

@@ -18,6 +18,7 @@ from simwarp.run.arguments import Argument
 from simwarp.run.kernel import Work
 
 _OPENING, _CLOSING = "[{(", "]})"
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _ADDRESS = re.compile(r"\[\s*([^\[\],+-]+?)\s*(?:([+-])\s*(\d+)\s*)?\]")
 
 Key = tuple[int, str]
@@ -189,7 +190,7 @@ class Code:
 
 def executed(work: Work, recorder: Recorder) -> Iterator[Statement]:
     """The statements that a launch executed, in the order of the text."""
-    text = work.source.ptx
+    text = _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), work.source.ptx)
     starts = [0]
     for line in text.split("\n"):
         starts.append(starts[-1] + len(line) + 1)
@@ -229,7 +230,7 @@ def _written(text: str, opcode: str, start: int, end: int) -> Iterator[re.Match[
 def _operands(text: str) -> tuple[str, ...]:
     """The operands of a statement: what stands between the commas that no bracket encloses."""
     found, depth = [""], 0
-    for character in re.sub(r"//[^\n]*", "", text).strip():
+    for character in text.strip():
         depth += (character in _OPENING) - (character in _CLOSING)
         if character == "," and not depth:
             found.append("")

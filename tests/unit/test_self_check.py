@@ -129,6 +129,20 @@ def test_faults_are_planted_in_ptx():
     assert found["named"] == expected
 
 
+def test_faults_are_planted_in_ptx_with_several_instructions_in_a_line():
+    text = """.version 9.0 .target sm_90 .address_size 64
+    .visible .entry f(.param .u64 y) { .reg .b64 %a; .reg .b32 %r<3>; .reg .pred %p; .shared .b32 s[64];
+    ld.param.u64 %a, [y]; mov.u32 %r0, %tid.x; mul.lo.u32 %r1, %r0, 4; // st.shared.b32 [%r1], 1;
+    mov.u32 %r2, s; add.u32 %r1, %r1, %r2; st.shared.b32 [%r1], %r0; bar.sync 0;
+    bar.sync 0; setp.lt.u32 %p, %r0, 9;
+    @%p ld.shared.b32 %r2, [s+252]; @%p st.global.b32 [%a], %r2; @!%p ld.shared.b32 %r2, [%r1]; ret; }"""
+    source = from_ptx(text)
+    work = Work(source, source.kernel(), (1, 1, 1), (64, 1, 1), [Out("uint32", 1)])
+    found = states(work)
+    assert found["named"] >= (ALWAYS | BLOCK) - {"unreachable"}
+    assert found.keys() == {"named", "impossible"}
+
+
 def test_a_texture_gets_a_wrong_handle():
     from simwarp.run import Texture
 
