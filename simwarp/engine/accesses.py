@@ -125,7 +125,7 @@ def _put(chunk: Chunk, step: Step, place: Place, data: Any) -> tuple[Any, Any, A
     if chunk.copies is not None and chunk.copies.in_flight:
         chunk.copies.check(chunk, memory, _lanes(chunk, turn), at, width, "write")
     if chunk.launch.journal is not None:
-        chunk.launch.journal.note(memory, at, width)
+        chunk.launch.journal.note(memory, at, width, step, data)
     if lent.cells and step.number not in lent.steps:
         lent.forget(memory, at, width)
     if chunk.tiles is not None and memory is chunk.shared:
@@ -204,11 +204,15 @@ def _update(chunk: Chunk, step: Step, place: Place, values: list[Any], part: int
         examine(chunk, memory, at, dtype.itemsize, _lanes(chunk), "read", "write", follows=exchanges)
         if exchanges and chunk.launch.checks.action("uninitialised") != "off":
             _follow_exchange(chunk, step, place, at, order)
-    if chunk.launch.journal is not None:
-        chunk.launch.journal.note(memory, at, dtype.itemsize)
+    journal = chunk.launch.journal
+    noted = None if journal is None else journal.note(memory, at, dtype.itemsize, step)
+    if journal is not None and step.number in journal.loads:
+        journal.read(memory, at, dtype.itemsize)
     if chunk.launch.lent.cells:
         chunk.launch.lent.forget(memory, at, dtype.itemsize)
     old, new = _take_turns(step, target, at, operands, order, memory is chunk.shared)
+    if noted is not None:
+        noted.compare(old, new)
     if chunk.launch.on_write and place.space == "global":
         _notify_write(chunk, step, part, at, new)
     return old
@@ -446,6 +450,8 @@ def gather(
     ):
         at = executing(chunk, place.address)
         launch.races.access(OrderedAccess(chunk, step, "read", memory, _lanes(chunk), at, unit.itemsize))
+    if launch.journal is not None and step.number in launch.journal.loads:
+        launch.journal.read(memory, executing(chunk, place.address), unit.itemsize)
     if launch.on_access:
         _notify_access(chunk, step, "load", place, unit.itemsize)
     elements = [loaded] if count == 1 else list(loaded.view(dtype).reshape(-1, count).T)

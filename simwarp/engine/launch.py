@@ -22,7 +22,7 @@ from simwarp.engine.chunk import Chunk
 from simwarp.engine.events import Observer, OrderListener
 from simwarp.engine.foreign_pointers import Lent
 from simwarp.engine.host_functions import Heap
-from simwarp.engine.livelock import Journal
+from simwarp.engine.journal import Journal
 from simwarp.engine.places import Geometry
 from simwarp.engine.reach import Frames, Reach, Windows
 from simwarp.engine.schedule import LaunchEnded, Scheduler

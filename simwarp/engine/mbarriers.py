@@ -394,9 +394,11 @@ class MBarriers:
         """Store the words of the barriers at these addresses."""
         states = {at: barrier.state for at in addresses.tolist() if (barrier := self._barriers.get(at))}
         at = np.array(list(states), np.uint64)
+        words = np.array(list(states.values()), _WORD)
         if chunk.launch.journal is not None:
-            chunk.launch.journal.note(self._shared, at, _WORD.itemsize)
-        self._shared.write(at, np.array(list(states.values()), _WORD))
+            chunk.launch.journal.note(self._shared, at, _WORD.itemsize, chunk.step, words)
+            chunk.launch.journal.read(self._shared, at, _WORD.itemsize)
+        self._shared.write(at, words)
 
     def _where(self, chunk: Chunk, address: int) -> str:
         return chunk.program.shared_place(address % chunk.shared_stride)

@@ -50,6 +50,8 @@ _TURN = 65536
 """Backward branches of one group before it yields to another group."""
 _POLLING_TURN = 64
 """The same for a polling loop: one with volatile, relaxed, acquire or atomic accesses."""
+_LOOK = 4096
+"""Backward branches of one group between two looks whether the loop is endless."""
 _LANES_PER_UNIT = 2048
 """Number of lanes whose work takes as long as the overhead of a step."""
 _LOOK_AROUND = 4
@@ -221,11 +223,22 @@ class Scheduler:
         self.loops += 1
         if self.loops % _LOOK_AROUND == 0 and not branch.meets and self.is_sparse():
             return False
-        if self.loops % (_POLLING_TURN if branch.polls else _TURN):
+        ends_turn = self.loops % (_POLLING_TURN if branch.polls else _TURN) == 0
+        if not ends_turn and (self.loops % _LOOK or not self.looks_within_turns()):
             return True
-        self.turns += 1
+        self.turns += ends_turn
         self.gave_way = branch
+        if self.launch.journal is not None:
+            self.launch.journal.go(self.chunk)
         return False
+
+    def looks_within_turns(self) -> bool:
+        """Whether `progress` looks at a loop before its turn ends, too; the same group goes on then."""
+        return not self.chunk.is_part
+
+    def can_run(self) -> Mask:
+        """The lanes that are not held up by others of their warp."""
+        return self.chunk.live
 
     # ---- a few warps by themselves ---------------------------------------------------------------------
 
@@ -294,19 +307,27 @@ class Scheduler:
             if mask.any()
         ]
 
-    def livelock(self) -> KernelFault:
-        """The fault when lanes loop while registers and memory return to an earlier state."""
+    def livelock(self, whole: bool = True) -> KernelFault:
+        """The fault when lanes loop while the whole state, or all that leads out of the loops, repeats."""
         if self.chunk.register_pool is not None and (short := self.chunk.register_pool.shortage(self)):
             return short
         chunk, pc = self.chunk, self.polling_step()
         chunk.step = self.steps[pc]
         lanes = sum(int(np.count_nonzero(group.mask)) for group in self.groups.values())
         waiting = sum(int(np.count_nonzero(mask)) for mask in self.parked.values())
+        what, repeat = "the state is the same as some iterations ago", "their registers and all memory repeat"
+        advice = (
+            "do what the loop waits for on every path: release the lock, set the flag, advance the counter"
+        )
+        if not whole:
+            what = "nothing that could end it changes"
+            repeat = "what changes, such as a counter or a clock, does not lead out of the loops"
+            advice += "; a loop's counter must be able to pass its bound"
         fault = Livelock(
-            "an endless loop: the state is the same as some iterations ago",
+            f"an endless loop: {what}",
             f"{lanes} {'lane is' if lanes == 1 else 'lanes are'} in loops, "
-            f"{waiting} wait{'s' * (waiting == 1)} for others; their registers and all memory repeat",
-            "do what the loop waits for on every path: release the lock, set the flag, advance the counter",
+            f"{waiting} wait{'s' * (waiting == 1)} for others; {repeat}",
+            advice,
         )
         if grid_sync.polls(chunk, chunk.step):
             fault.what = "a grid sync that not all threads of the grid reach"

@@ -105,7 +105,7 @@ class StackScheduler(Scheduler):
         self._update()
         top = self.stacks.top & self.chunk.live
         self._decline_vain_waits(top)
-        ready = top & ~self._waiting(top)[:, None]
+        ready = self.can_run()
         can_run = {pc: lanes for pc, group in self.groups.items() if (lanes := group.mask & ready).any()}
         if not can_run:
             self.stop(self.deadlock())
@@ -134,6 +134,11 @@ class StackScheduler(Scheduler):
     def is_sparse(self) -> bool:
         """Return False: a compact copy has no stacks."""
         return False
+
+    def can_run(self) -> Mask:
+        """The lanes of the top entries, in warps where none of them waits."""
+        top = self.stacks.top & self.chunk.live
+        return top & ~self._waiting(top)[:, None]
 
     def _waiting(self, lanes: Mask) -> Warps:
         """The warps with one of these lanes parked."""

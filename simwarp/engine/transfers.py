@@ -116,6 +116,12 @@ class Transfers:
         self._latest = launch.schedule != "stack"
         self._dice = Dice(launch.seed, ~chunk.blocks) if launch.schedule == "random" else None
 
+    @property
+    def in_flight(self) -> bool:
+        """Whether there are transfers that have not happened."""
+        counted = (one for some in self._counted.values() for one in some)
+        return bool(self._grouped) or any(one.pending for one in counted)
+
     # ---- issue -------------------------------------------------------------------------------------
 
     def issue(self, chunk: Chunk, transfer: Transfer) -> None:
