@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -171,8 +172,9 @@ def run(case: Labelled, ptx: Ptx, checks: Checks, schedule: Schedule) -> list[st
 
 
 def one_line(fault: KernelFault) -> str:
-    """A finding: its line, its class and what it says."""
-    return f"{fault.place.source_line or '?'}: {type(fault).__name__}: {fault.what}"
+    """A finding: its line, its class and what it says, without the text of an assertion."""
+    what = re.sub("`.*`", "", fault.what)
+    return f"{fault.place.source_line or '?'}: {type(fault).__name__}: {what}"
 
 
 def rows_of(suite: str, results: Sequence[Judged], **params: Any) -> list[Row]:
