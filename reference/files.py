@@ -8,6 +8,7 @@ import os
 import re
 import secrets
 import stat
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -67,6 +68,22 @@ def write_output(
     """
     try:
         write_whole(Path(path), write)
+    except OSError as error:
+        raise InputFileError(f"{path} cannot be written: {error.strerror or error}\n{advice}") from None
+
+
+def check_output(path: Path | str, advice: str = "choose another file") -> None:
+    """Raise the InputFileError that `write_output` would raise now; nothing stays behind.
+
+    >>> check_output("no-such-folder/x.tns")
+    Traceback (most recent call last):
+    ...
+    reference.errors.InputFileError: no-such-folder/x.tns cannot be written: No such file or directory
+    choose another file
+    """
+    try:
+        with tempfile.TemporaryFile(dir=_target(Path(path)).parent):
+            pass
     except OSError as error:
         raise InputFileError(f"{path} cannot be written: {error.strerror or error}\n{advice}") from None
 

@@ -67,6 +67,10 @@ NOTED = ("races",)
 """Kinds that have notes, which ``strict`` asks for."""
 _STRICT = "strict"
 
+ENDING = ("deadlock", "runaway")
+"""Kinds that end a launch even if they are collected."""
+_MORE = 'the launch ended here; checks="report" shows what else'
+
 POISONING = frozenset(("bounds", "alignment", "freed", "registers", "uninitialised"))
 """Kinds after which lanes continue with undefined values, if the fault is not raised."""
 
@@ -167,6 +171,9 @@ class Checks:
         if action == "off":
             return
         if action == "raise" and fault.severity == "error":
+            if fault.check not in ENDING and not fault.more:
+                fault.more = _MORE
+                fault.add_note(_MORE)
             raise fault
         self.keep(fault)
 

@@ -56,6 +56,8 @@ class KernelFault(SimwarpError):
         The other places that the message shows.
     element : str
         The element of the array that was accessed, in the source's words, such as ``t[127]``; "" if unknown.
+    more : str
+        How to see more, for a fault that was raised and that could be collected; else "".
     """
 
     check = ""
@@ -63,6 +65,7 @@ class KernelFault(SimwarpError):
     count = 1
     notes: tuple[Note, ...] = ()
     element = ""
+    more = ""
 
     def __init__(
         self, what: str, values: str = "", advice: str = "", place: Place | None = None, **fields: Any
@@ -79,6 +82,11 @@ class KernelFault(SimwarpError):
     def __repr__(self) -> str:
         what = f"{self.what}: {self.place}" if str(self.place) else self.what
         return f"{type(self).__name__}({what!r})"
+
+    @property
+    def kind(self) -> str:
+        """Its kind, in words: the name of its class."""
+        return messages.words_of(type(self).__name__)
 
     def at(self, **fields: object) -> KernelFault:
         """Set fields of the fault's place, and return the fault."""

@@ -22,6 +22,8 @@ STYLES = {
 }
 """Style of a piece → how `rich` shows it."""
 _TAB = 4
+_LONGEST = 120
+"""Most characters of an instruction of PTX in a message."""
 _ASSIGNED = re.compile(r"\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)|\s*(?:\+\+|--)")
 _OF_REGISTERS = ("registers", "products")
 """Checks whose faults name registers, which only the PTX shows."""
@@ -31,15 +33,52 @@ Line: TypeAlias = "list[tuple[str, str]]"
 
 
 class Fault(Protocol):
-    """What a message tells of a `simwarp.faults.KernelFault`."""
+    """What a message tells of a `simwarp.faults.KernelFault` or a finding."""
 
-    what: str
-    values: str
-    advice: str
-    element: str
-    check: str
-    place: Place
-    notes: tuple[Note, ...]
+    @property
+    def what(self) -> str:
+        """What happened, without its place."""
+        ...
+
+    @property
+    def values(self) -> str:
+        """The values that show it."""
+        ...
+
+    @property
+    def advice(self) -> str:
+        """What to do."""
+        ...
+
+    @property
+    def element(self) -> str:
+        """The element of an array."""
+        ...
+
+    @property
+    def check(self) -> str:
+        """Its kind among the checks."""
+        ...
+
+    @property
+    def kind(self) -> str:
+        """Its kind, in words."""
+        ...
+
+    @property
+    def severity(self) -> str:
+        """Whether it is an "error" or a "note", which is not proof of a mistake."""
+        ...
+
+    @property
+    def place(self) -> Place:
+        """Where it happened."""
+        ...
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """The other places."""
+        ...
 
 
 class _Quoted(NamedTuple):
@@ -58,8 +97,11 @@ def message(fault: Fault, paths: Mapping[str, str] = MappingProxyType({})) -> It
     """
     place, first = fault.place, _location(fault.place, paths)
     head: Line = [(f"{first}: ", "place")] if first else []
-    known = kind(fault) in fault.what
-    yield [*head, *(() if known else ((f"{kind(fault)}: ", "kind"),)), (fault.what, "what")]
+    if fault.severity == "note":
+        head.append(("note: ", "note"))
+    if fault.kind not in fault.what:
+        head.append((f"{fault.kind}: ", "kind"))
+    yield [*head, (fault.what, "what")]
     array = fault.element.partition("[")[0]
     yield from _excerpt(place, array, _verb(fault.what))
     for line in (_who(place), fault.values):
@@ -73,7 +115,7 @@ def message(fault: Fault, paths: Mapping[str, str] = MappingProxyType({})) -> It
         yield [("help: ", "note"), (fault.advice, "")]
     helps = fault.check in _OF_REGISTERS or not place.source_text
     if place.source_line is not None and place.text and helps:
-        yield [(f"  PTX line {place.line}: {place.text}", "quiet")]
+        yield [(f"  PTX line {place.line}: {_shortened(place.text)}", "quiet")]
 
 
 def plain(fault: Fault) -> str:
@@ -81,14 +123,13 @@ def plain(fault: Fault) -> str:
     return "\n".join("".join(text for text, _ in line).rstrip() for line in message(fault))
 
 
-def kind(fault: Fault) -> str:
+def words_of(name: str) -> str:
     """The kind of a fault, in words: the name of its class.
 
-    >>> from simwarp import faults
-    >>> kind(faults.OutOfBounds("")), kind(faults.KernelFault(""))
+    >>> words_of("OutOfBounds"), words_of("KernelFault")
     ('out of bounds', 'fault')
     """
-    words = re.sub(r"(?<!^)(?=[A-Z])", " ", type(fault).__name__).lower()
+    words = re.sub(r"(?<!^)(?=[A-Z])", " ", name).lower()
     return words.removeprefix("kernel ").removesuffix(" fault")
 
 
@@ -168,7 +209,12 @@ def _excerpt(place: Place, array: str, verb: str) -> Iterator[Line]:
         start, end = _element(text, array, verb) or (column, column + 1)
         yield from _shown(_Quoted(place.source_line or 0, *_untabbed(text, start, end)))
     elif place.text and place.line is not None and place.source_line is None:
-        yield from _shown(_Quoted(place.line, place.text))
+        yield from _shown(_Quoted(place.line, _shortened(place.text)))
+
+
+def _shortened(text: str) -> str:
+    """An instruction of PTX as far as a line can hold it."""
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1].rstrip()}…"
 
 
 def _shown(quoted: _Quoted) -> Iterator[Line]:

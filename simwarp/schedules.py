@@ -23,6 +23,7 @@ from simwarp.checks import Checks
 from simwarp.device.array import DeviceArray
 from simwarp.device.device import Device
 from simwarp.faults import KernelFault, NeedsIndependentProgress
+from simwarp.findings import Finding
 from simwarp.observe import Observer, Write, WriteObserver
 
 VERDICT = "depends on scheduling: race, unordered atomic or unspecified result"
@@ -67,6 +68,8 @@ class DependsOnScheduling(KernelFault):
     difference : Difference
         The two outcomes; ``place`` is that of the last write under the second of the two schedules.
     """
+
+    check = "schedules"
 
     def __init__(self, difference: Difference) -> None:
         super().__init__(f"{difference.where} {VERDICT}", difference.values(), _ADVICE)
@@ -182,6 +185,11 @@ class Differences:
 
     def __getitem__(self, i: int) -> Difference:
         return self.differences[i]
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The differences and the faults as findings."""
+        return [Finding.of(fault) for fault in (*map(DependsOnScheduling, self.differences), *self.faults)]
 
     def raise_if_any(self) -> None:
         """Raise the first difference as `DependsOnScheduling`."""

@@ -126,7 +126,7 @@ def _check(work: Work, simulator: partial[Device], schedules: int, incomplete: b
 
 def _check_checks(work: Work, simulator: Any, checks: Any, budget: int, as_json: bool) -> int:
     """Plant faults in a kernel; 1 if it has faults of its own, or a planted one is not named."""
-    from simwarp.run.outcome import fault_to_json
+    from simwarp.findings import Finding
     from simwarp.run.self_check import self_check
 
     name = readable(work.kernel.name)
@@ -141,7 +141,7 @@ def _check_checks(work: Work, simulator: Any, checks: Any, budget: int, as_json:
             {
                 "kernel": name,
                 "passed": result.passed,
-                "faults": [fault_to_json(fault) for fault in result.faults],
+                "faults": [Finding.of(fault).to_json() for fault in result.faults],
                 "planted": [asdict(one) for one in result.planted],
             }
         )
@@ -152,12 +152,14 @@ def _check_checks(work: Work, simulator: Any, checks: Any, budget: int, as_json:
 
 def _show(name: str, work: Work, result: SelfCheck) -> None:
     """Print the faults of the kernel itself, or a table of those that were planted."""
-    from simwarp.run.outcome import fault_text
+    from simwarp.findings import Finding
+    from simwarp.run.outcome import styled
 
     console = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
     source = work.source
     for fault in result.faults:
-        console.print(fault_text(fault, {source.name: source.path or source.name}), end="\n\n")
+        paths = {source.name: source.path or source.name}
+        console.print(styled(Finding.of(fault).lines(paths)), end="\n\n")
     if result.faults:
         count = len(result.faults)
         which = "these" if count > 1 else "it"

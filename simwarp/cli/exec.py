@@ -12,6 +12,7 @@ from rich.console import Console
 from typer.core import TyperGroup
 
 from simwarp.checks import read_checks
+from simwarp.cli.findings import GitHub, Sarif, check_outputs, export
 from simwarp.cli.output import STOPPED, Json, print_json, write_text
 
 PROGRAM = "PROGRAM"
@@ -77,6 +78,8 @@ def exec_command(
     nvcc: Annotated[
         str, typer.Option(help="More options for nvcc: --nvcc '-I ../common -DN=100 other.cu'.")
     ] = "",
+    sarif: Sarif = None,
+    github: GitHub = False,
     as_json: Json = False,
 ) -> int:
     """Run a whole CUDA program on the simulator; the exit code is the program's own."""
@@ -85,6 +88,7 @@ def exec_command(
     from simwarp.exec.program import execute
 
     chosen = read_checks(checks) if checks else None
+    check_outputs(sarif, github, as_json)
     done = execute(
         program,
         arguments or (),
@@ -103,6 +107,7 @@ def exec_command(
         print_json(done.to_json())
     else:
         Console(stderr=True, markup=False, highlight=False, soft_wrap=True).print(done.summary)
+    export(done.all_findings, sarif, github, {program.name: str(program)})
     if done.returncode is None:
         return STOPPED
-    return error_exitcode if error_exitcode is not None and done.findings else done.exit_code
+    return error_exitcode if error_exitcode is not None and done.errors else done.exit_code

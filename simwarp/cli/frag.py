@@ -17,12 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from reference.errors import SchemeError
-from simwarp.cli.output import WIDE, Json, print_json, print_picture, table, wide_console
+from simwarp.cli.output import Json, print_json, print_picture, table, wide_console
 
 if TYPE_CHECKING:
     from simwarp.chips.lowering import Lowering
@@ -244,5 +243,5 @@ def _list(as_json: bool) -> None:
         matrix = f"{row['rows']} × {row['columns']}"
         words = row["instruction"], row["operand"], row["type"], matrix, str(row["registers"])
         shown.add_row(*words, row["provenance"], ", ".join(row["confirmed"]))
-    Console(width=WIDE).print(shown)
+    wide_console().print(shown)
     sys.stdout.write(f"{len(all_opcodes())} instructions, {len(rows)} maps\n")

@@ -6,12 +6,11 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, cast
 
-from rich.console import Console
 from rich.text import Text
 
 from reference.errors import MissingExtraError, NoGpuError
 from reference.version import __version__
-from simwarp.cli.output import Json, print_json, table
+from simwarp.cli.output import Json, print_json, table, wide_console
 
 if TYPE_CHECKING:
     from gpu.bmm.schemes import AnyScheme
@@ -33,12 +32,12 @@ def info_command(as_json: Json = False) -> int:
     if as_json:
         print_json(facts)
         return 0
-    shown = table("", "", show_header=False)
+    shown = table("key", "value", cut=("value",), show_header=False)
     for key, value in facts.items():
         inner = cast("dict[str, Any]", value) if isinstance(value, dict) else {"": value}
         for name, fact in inner.items():
             shown.add_row(f"{key}: {name}" if name else key, Text(str(fact)))
-    Console().print(shown)
+    wide_console().print(shown)
     return 0
 
 

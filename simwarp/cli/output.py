@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.table import Column, Table
+from rich.text import Text
 
 from reference.errors import NoGpuError, SimwarpError
 from reference.files import write_output
@@ -25,11 +27,13 @@ from simwarp.cli.files import write_svg
 from simwarp.draw import to_svg, to_text
 from simwarp.draw.picture import Picture
 
-WIDE = 240
-"""Columns of a console that writes to a file or a pipe, so that no line of a table is broken."""
+WIDE = 100_000
+"""Columns of a console that writes to a file or a pipe, so that no line of a table is broken or cut."""
 _BETWEEN_LINES = 10.0
 """The least seconds between two lines of progress."""
 
+_LEAST = 20
+"""Columns that a text keeps where a table does not fit."""
 STOPPED = 130
 """The exit code after Ctrl-C."""
 
@@ -107,20 +111,56 @@ def print_picture(picture: Picture, svg: Path | None, as_json: bool = False, **f
         sys.stdout.write(to_text(picture) + "\n")
 
 
+class _Uncut(Console):
+    """A console that leaves it to the terminal to break a line which does not fit."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print objects without cropping their lines."""
+        options.setdefault("crop", False)
+        super().print(*objects, **options)
+
+
 def wide_console(**options: Any) -> Console:
-    """A console as wide as the terminal, or `WIDE` columns for a file or a pipe."""
-    console = Console(**options)
-    return console if console.is_terminal else Console(width=WIDE, **options)
+    """A console as wide as the terminal, or `WIDE` columns for a file or a pipe; it cuts no line."""
+    console = _Uncut(**options)
+    return console if console.is_terminal else _Uncut(width=WIDE, **options)
 
 
-def table(*words: str, numbers: tuple[str, ...] = (), **options: Any) -> Table:
-    """A table without borders: left-aligned columns ``words``, then right-aligned columns ``numbers``."""
-    made = Table(box=None, pad_edge=False, padding=(0, 2), **options)
+class _Whole(Table):
+    """A table of which only the columns that may be cut become narrower than their text."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Take as many columns of the terminal as the uncut columns need, even if these are more."""
+        free = [column for column in self.columns if not column.no_wrap]
+        whole = Measurement.get(console, options.update(max_width=WIDE), self).maximum
+        spare = sum(max(0, _widest(console, column) - _LEAST) for column in free)
+        yield from super().__rich_console__(
+            console, options.update(max_width=max(options.max_width, whole - spare))
+        )
+
+
+def _widest(console: Console, column: Column) -> int:
+    """The columns of the terminal that a column of a table needs."""
+    options = console.options.update(max_width=WIDE)
+    return max(Measurement.get(console, options, cell).maximum for cell in (*column.cells, column.header))
+
+
+def table(*words: str, numbers: tuple[str, ...] = (), cut: tuple[str, ...] = (), **options: Any) -> Table:
+    """A table without borders: left-aligned columns ``words``, then right-aligned columns ``numbers``.
+
+    Where a terminal is too narrow, the words ``cut`` lose their ends, and no other column does.
+    """
+    made = _Whole(box=None, pad_edge=False, padding=(0, 2), **options)
     for name in words:
-        made.add_column(name, no_wrap=True)
+        made.add_column(name, no_wrap=name not in cut, overflow="ellipsis")
     for name in numbers:
         made.add_column(name, justify="right", no_wrap=True)
     return made
+
+
+def cuttable(text: str, style: str = "") -> Text:
+    """A cell of a column that may be cut: it stays on its line."""
+    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
 
 @contextmanager

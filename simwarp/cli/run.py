@@ -23,6 +23,7 @@ from typer.core import TyperGroup
 from reference.errors import InputFileError, SchemeError
 from simwarp.checks import read_checks
 from simwarp.cli.files import ADVICE, read_array, write_array
+from simwarp.cli.findings import GitHub, Sarif, check_outputs, export
 from simwarp.cli.output import Json, OneDevice, as_options, cuda_device, print_json, wide_console
 from simwarp.cli.run_compiler import (
     CompilerOptions,
@@ -132,6 +133,8 @@ def run_command(
     ] = None,
     atol: Annotated[float | None, typer.Option(min=0, help="See --rtol.")] = None,
     output: Annotated[Path, typer.Option("-o", "--output", help="The folder to write arrays to.")] = Path(),
+    sarif: Sarif = None,
+    github: GitHub = False,
     as_json: Json = False,
 ) -> int:
     """Run your own kernel under all checks; `simwarp run bmm` multiplies two bit matrices."""
@@ -172,6 +175,7 @@ def run_command(
     printed = io.StringIO()
     compared = read_expected(expect or [], words, rtol, atol)
     _make_folder(output)
+    check_outputs(sarif, github, as_json)
     console = Console(stderr=True, quiet=as_json, markup=False, highlight=False, soft_wrap=True)
     counted = FloatOperations() if compared and hardware is None else None
     with block_bar(file.name, console) as bar:
@@ -192,6 +196,7 @@ def run_command(
     if not as_json:
         _show_lines(target, source, printed, top)
     outcome.print_json() if as_json else outcome.show(console)
+    export(outcome.all_findings, sarif, github, outcome.paths, outcome.ptx)
     return 0 if outcome.clean else 1
 
 

@@ -14,6 +14,7 @@ from simwarp.cli.files import read_array
 from simwarp.cli.run_outcome import Outcome
 from simwarp.cli.run_tolerance import FloatOperations, Tolerance
 from simwarp.cli.run_words import Word
+from simwarp.findings import Finding
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -100,6 +101,19 @@ class Comparison:
             ):
                 data[name] = str(data[name])
         return data
+
+    @property
+    def finding(self) -> Finding:
+        """The comparison as a finding."""
+        what, _, values = str(self).partition("\n")
+        return Finding(
+            what,
+            "UnexpectedOutput",
+            "expected",
+            element=self._place(self.first),
+            values=values,
+            fields={"array": self.array, "file": self.file, "elements": self.count, "size": self.size},
+        )
 
     def _place(self, index: tuple[int, ...]) -> str:
         return f"{self.array}[{', '.join(map(str, index))}]" if index else self.array
@@ -207,9 +221,9 @@ class ComparedOutcome(Outcome):
         return [compare(arrays[one.name], one, operations) for one in self.expected if arrays]
 
     @property
-    def clean(self) -> bool:
-        """Whether the run is clean, and no output differs from what is expected."""
-        return super().clean and not any(found.count for found in self.comparisons)
+    def findings(self) -> list[Finding]:
+        """What was found, and the outputs that differ from what is expected."""
+        return [*super().findings, *(one.finding for one in self.comparisons if one.count)]
 
     def show(self, console: Console) -> None:
         """Print the comparisons on the console, then all else."""

@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from simwarp.cli.output import table
+from simwarp.cli.output import cuttable, table
 from simwarp.draw.text import printable
 
 BY_LINE = {"divergence": "thread_instructions", "sectors": "sectors", "banks": "wavefronts"}
@@ -68,9 +68,10 @@ def line_shares(
 def share_table(report: Mapping[str, Any], files: Mapping[str, str], top: int | None = None) -> Table:
     """The lines beside their source text, with counts, shares and totals."""
     totals, rows = counted(report), line_shares(report, files, top)
-    shown = table("line", "source", numbers=tuple(x for key in totals for x in (key.replace("_", " "), "%")))
+    names = tuple(x for key in totals for x in (key.replace("_", " "), "%"))
+    shown = table("line", "source", numbers=names, cut=("source",))
     for row in rows:
-        shown.add_row(Text(row.line, style="cyan"), Text(printable(row.source)), *_cells(row, totals))
+        shown.add_row(Text(row.line, style="cyan"), cuttable(printable(row.source)), *_cells(row, totals))
     left = len(line_shares(report, files)) - len(rows)
     if left:
         shown.add_row("", f"and {left} more lines")

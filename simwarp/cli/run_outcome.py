@@ -16,10 +16,12 @@ from simwarp.cli.output import print_json
 from simwarp.cli.run_words import Word
 from simwarp.draw.report import to_text
 from simwarp.faults import KernelFault
+from simwarp.findings import Finding, verdict
+from simwarp.findings.finding import errors, of_compiler
 from simwarp.ptx.mangled_names import readable
 from simwarp.run.kernel import Result, Work
 from simwarp.run.not_seen import NotSeen
-from simwarp.run.outcome import Unwritten, fault_text, fault_to_json
+from simwarp.run.outcome import Unwritten, styled
 from simwarp.schedules import Differences
 
 
@@ -68,10 +70,35 @@ class Outcome:
 
     @property
     def clean(self) -> bool:
-        """Whether the run has neither faults nor differences nor unwritten output elements."""
-        of_schedules = self.differences is not None and (self.differences or self.differences.faults)
-        incomplete = self.unwritten and not self.partial
-        return not self.faults and not of_schedules and not incomplete
+        """Whether nothing was found but notes: no fault, difference or unwritten output element."""
+        return not errors(self.findings)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What was found: faults, differences between schedules, unwritten elements; each once."""
+        found = [Finding.of(fault) for fault in self.faults]
+        known = {str(one) for one in found}
+        if self.differences is not None:
+            found += [one for one in self.differences.findings if str(one) not in known]
+        return found + [left.finding for left in self.unwritten if not self.partial]
+
+    @property
+    def all_findings(self) -> list[Finding]:
+        """What was found, and the compiler's warnings."""
+        log = self.work.source.log
+        return [*self.findings, *(of_compiler(log) if log else ())]
+
+    @property
+    def paths(self) -> dict[str, str]:
+        """The paths to show for the names of source files."""
+        source = self.work.source
+        return {source.name: source.path or source.name}
+
+    @property
+    def ptx(self) -> str:
+        """The path of the file, if that is PTX; else ""."""
+        source = self.work.source
+        return "" if source.text or source.files else source.path or source.name
 
     @property
     def unwritten(self) -> tuple[Unwritten, ...]:
@@ -109,9 +136,10 @@ class Outcome:
         sys.stdout.flush()
         if self.work.source.log:
             console.print(f"{self.work.source.log}\n")
-        source = self.work.source
         for fault in self.faults:
-            console.print(fault_text(fault, {source.name: source.path or source.name}), end="\n\n")
+            console.print(styled(Finding.of(fault).lines(self.paths)), end="\n\n")
+        if self.fault is not None and self.fault.more:
+            console.print(self.fault.more.replace('checks="report"', "--checks report"))
         incomplete = {left.array for left in self.unwritten}
         for name, path in self.files.items():
             array = self.arrays[name]
@@ -126,10 +154,17 @@ class Outcome:
             console.print(f"note: {note}\nset it with --set {note.partition(' ')[0]}=FILE.npy")
         for name in self.kept:
             console.print(f"the kernel changed {name}; to write it, give its file as FILE.npy:inout")
-        fidelity = self._report["fidelity"]["text"] if self._report else "the hardware's own results"
-        console.print(f"{readable(self.work.kernel.name)} on {self.device.name}: {fidelity}")
+        console.print(f"{readable(self.work.kernel.name)} on {self.device.name}: {self.summary}")
         for one in self.not_seen[:1]:
             console.print(f"not looked at: {one}")
+
+    @property
+    def summary(self) -> str:
+        """What the run says about results on hardware."""
+        found = verdict(self.findings, stopped=self.fault is not None)
+        if self._report:
+            return self.device.report.fidelity.summary(found)
+        return found or "the hardware's own results"
 
     def print_json(self) -> None:
         """Print one JSON object on stdout."""
@@ -147,7 +182,9 @@ class Outcome:
             "notes": self.work.notes,
             "not_seen": [asdict(one) for one in self.not_seen],
             "warnings": self.work.source.log,
-            "faults": [fault_to_json(fault) for fault in self.faults],
+            "faults": [Finding.of(fault).to_json() for fault in self.faults],
+            "findings": [found.to_json() for found in self.findings],
+            "summary": self.summary,
             "schedules": None if self.differences is None else self.differences.to_json(),
             "report": report,
             "stdout": self.printed.getvalue(),

@@ -107,17 +107,24 @@ def trap(scheduler: Scheduler, pc: int, step: Step) -> int | None:
     taken = scheduler.taken(step)
     if not taken.any():
         return pc + 1
-    kind, what = Trap, "the kernel executed trap"
-    advice = "the kernel found an error; see its source line"
-    if step.instruction.source is None and scheduler.launch.sources:
-        advice = (
+    if grid_sync.needs_cooperation(scheduler.chunk, step, int(taken.argmax())):
+        what = "grid sync in a launch that is not cooperative"
+        fault = NotCooperative(what, "", "launch it with cooperative=True, or simwarp run --cooperative")
+        raise scheduler.chunk.placed(fault, taken)
+    fault = scheduler.chunk.placed(
+        Trap("the kernel executed trap", "", "the kernel found an error; see its source line"), taken
+    )
+    if fault.place.source_text and "trap" not in fault.place.source_text and not fault.place.callers:
+        fault.values = "compilers put a trap where the code is certainly undefined; this line has none itself"
+        fault.advice = (
+            "look at this line and the next ones for a store to __constant__ memory or through a null pointer"
+        )
+    elif fault.place.source_line is None and scheduler.launch.sources:
+        fault.advice = (
             "a trap without a line of source is the compiler's, where no correct program comes: a write to "
             "__constant__ memory, a null pointer; read its warnings"
         )
-    if grid_sync.needs_cooperation(scheduler.chunk, step, int(taken.argmax())):
-        kind, what = NotCooperative, "grid sync in a launch that is not cooperative"
-        advice = "launch it with cooperative=True, or simwarp run --cooperative"
-    raise scheduler.chunk.placed(kind(what, "", advice), taken)
+    raise fault
 
 
 def call(scheduler: Scheduler, pc: int, step: Step) -> int | None:

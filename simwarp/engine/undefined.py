@@ -20,6 +20,7 @@ from simwarp.engine.foreign_pointers import Foreign
 from simwarp.engine.registers_in_flight import InFlight
 from simwarp.faults import DivisionByZero, MemoryFault, UninitialisedRead, UninitialisedRegister
 from simwarp.program.copies import Copies
+from simwarp.program.liveness import registers_in
 
 if TYPE_CHECKING:
     from simwarp.allocation import Addresses
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from simwarp.memory import Memory
     from simwarp.program.program import Step
 
+_PRODUCTS = ("wmma.mma", "mma.sync", "mma.sp")
 _PADDING = 15
 """Most bytes of padding after a value: alignments go up to 16."""
 
@@ -40,9 +42,22 @@ class Unwritten(NamedTuple):
 
     def fault(self, chunk: Chunk, lane: int) -> UninitialisedRegister:
         """The fault for a lane that uses the undefined value in the current step."""
-        what, place = f"read of register {self.register}, which nothing wrote", chunk.place(lane, self.step)
-        advice = "write the register on every path that leads here"
+        place = chunk.place(lane, self.step)
+        what, advice = self._words()
         return UninitialisedRegister(what, "", advice, place, register=self.register)
+
+    def _words(self) -> tuple[str, str]:
+        """What was read, and the advice: an accumulator in the words of the source."""
+        opcode, operands = self.step.instruction.opcode, self.step.instruction.operands
+        if opcode.startswith(_PRODUCTS) and self.register in registers_in(operands[3:4]):
+            advice = "fill the accumulator"
+            if opcode.startswith("wmma"):
+                advice += ": wmma::fill_fragment(c, 0)"
+            else:
+                advice += f": set {self.register} before the product, to 0 for a sum that begins here"
+            return f"read of an accumulator fragment that nothing filled ({self.register})", advice
+        advice = "write the register on every path that leads here"
+        return f"read of register {self.register}, which nothing wrote", advice
 
 
 class UnwrittenMemory(NamedTuple):

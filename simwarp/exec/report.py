@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
 from simwarp.faults import KernelFault, Place
+from simwarp.findings import Finding
 from simwarp.ptx.mangled_names import readable
-from simwarp.run.outcome import fault_text, fault_to_json
+from simwarp.run.outcome import styled
+
+_OF_PYTHON, _OF_COMMAND = 'checks="report"', "--checks report"
 
 
 @dataclass
@@ -70,7 +73,33 @@ class Report:
         same.append(fault)
         if len(same) == 1:
             self.findings.append(fault)
-            self._print(fault_text(fault))
+            more = f"\n{fault.more}" if fault.more else ""
+            self._print(styled(Finding.of(fault).lines()).append(more.replace(_OF_PYTHON, _OF_COMMAND)))
+
+    @property
+    def errors(self) -> list[KernelFault]:
+        """The findings that are errors, not notes."""
+        return [fault for fault in self.findings if fault.severity == "error"]
+
+    @property
+    def all_findings(self) -> list[Finding]:
+        """The findings with their counts, and the calls that failed or are missing, as notes."""
+        failed = [
+            Finding(
+                f"{function} returned {error}",
+                "FailedCall",
+                "calls",
+                "note",
+                count=count,
+                fields={"function": function, "error": error},
+            )
+            for (function, error), count in (*self.failed.items(), *self._missing)
+        ]
+        return [*(replace(Finding.of(fault), count=self.count_of(fault)) for fault in self.findings), *failed]
+
+    @property
+    def _missing(self) -> list[tuple[tuple[str, str], int]]:
+        return [((function, "cudaErrorNotSupported"), count) for function, count in self.missing.items()]
 
     def count_of(self, fault: KernelFault) -> int:
         """The occurrences of a finding."""
@@ -108,12 +137,14 @@ class Report:
             lines.append(
                 "the program did not load this runtime: it has a libcudart of its own, or calls none"
             )
-        kinds = Counter(fault.check or type(fault).__name__ for fault in self.findings)
+        kinds = Counter(fault.check or type(fault).__name__ for fault in self.errors)
         found = ", ".join(f"{kind} {count}" for kind, count in kinds.items())
+        notes = len(self.findings) - len(self.errors)
+        found = f" ({found})" * bool(found) + f", {_counted(notes, 'note')}" * bool(notes)
         lines.append(
             f"simwarp exec: {_counted(sum(self.kernels.values()), 'launch', 'launches')} of "
-            f"{_counted(len(self.kernels), 'kernel')}, {_counted(len(self.findings), 'finding')}"
-            f"{f' ({found})' if found else ''}, {self._ended}, {self.seconds:.1f} s"
+            f"{_counted(len(self.kernels), 'kernel')}, {_counted(len(self.errors), 'finding')}"
+            f"{found}, {self._ended}, {self.seconds:.1f} s"
         )
         return "\n".join(lines)
 
@@ -126,7 +157,7 @@ class Report:
             "signal": -self.returncode if self.returncode is not None and self.returncode < 0 else None,
             "stopped": self.returncode is None,
             "connected": self.connected,
-            "findings": [{**fault_to_json(fault), "count": self.count_of(fault)} for fault in self.findings],
+            "findings": [found.to_json() for found in self.all_findings[: len(self.findings)]],
             "kernels": dict(self.kernels),
             "executed": self.executed,
             "missing": dict(self.missing),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from simwarp.checks import KINDS, STRICT
 from simwarp.lanes import WARP_SIZE
 from simwarp.observe.line_counts import CountingObserver, LineCounts, line_of, listed
 from simwarp.observe.matrix_counts import MatrixInstructions
@@ -26,6 +27,7 @@ from simwarp.program.program import Program
 if TYPE_CHECKING:
     from simwarp.engine.chunk import Chunk, Mask
     from simwarp.engine.launch import Launch
+    from simwarp.faults import KernelFault
     from simwarp.program.program import Step
 
 _KINDS = ("exact", "bounded", "open", "contractable")
@@ -36,6 +38,9 @@ _MEANING = {
 }
 _FUSED = ("f16", "f16x2", "bf16", "bf16x2", "f32", "f64")
 _ROUNDINGS = {"rn", "rz", "rm", "rp"}
+_OF_CHIP = ("%clock", "%globaltimer", "%smid", "%nsmid", "%warpid", "%nwarpid", "%gridid", "%pm")
+"""Special registers whose values differ between runs or chips."""
+_STOPPED = "stopped by a fault"
 _LISTED = 8
 """The most bounds or lines that the summary lists."""
 
@@ -78,11 +83,27 @@ class Fidelity(CountingObserver):
         self.lines = {kind: LineCounts(f"{kind} instructions") for kind in _KINDS[1:]}
         self.matrix = MatrixInstructions()
         self._contractable: frozenset[int] = frozenset()
+        self._open: frozenset[int] = frozenset()
         self._cc = (0, 0)
+        self._faulty = False
+        self._launched = 0
+        self._unchecked: set[str] = set()
 
     def on_launch(self, launch: Launch) -> None:
-        """Find the steps of the program that ptxas may fuse."""
+        """Find the steps of the program that ptxas may fuse, and those that read what only the chip knows."""
+        self._launched += 1
         self._contractable, self._cc = contractable(launch.program), launch.cc
+        self._open = frozenset(step.number for step in launch.program.steps if _reads_the_chip(step))
+        kinds = (kind for kind in KINDS if kind not in STRICT)
+        self._unchecked |= {kind for kind in kinds if launch.checks.action(kind) == "off"}
+
+    def on_fault(self, fault: KernelFault) -> None:
+        """Note that results may differ from those of hardware."""
+        self._faulty |= fault.severity == "error"
+
+    def on_end(self, launch: Launch) -> None:
+        """Note that no fault stopped the launch."""
+        self._launched -= 1
 
     def on_step(self, chunk: Chunk, step: Step, mask: Mask) -> None:
         """Count the lanes of a step."""
@@ -90,6 +111,7 @@ class Fidelity(CountingObserver):
         if not count:
             return
         kind = "contractable" if step.number in self._contractable else step.row.fidelity
+        kind = "open" if step.number in self._open else kind
         self.counts[kind] += count
         if kind in self.lines:
             self.lines[kind].add(line_of(step.instruction), count)
@@ -109,6 +131,22 @@ class Fidelity(CountingObserver):
         }
 
     def __str__(self) -> str:
+        return self.summary()
+
+    def summary(self, verdict: str = "") -> str:
+        """The counts in words, and that hardware gives the same bits if nothing speaks against it.
+
+        Parameters
+        ----------
+        verdict : str
+            Why hardware may give other bits, beyond what the instructions say; "" if nothing is known.
+
+        Returns
+        -------
+        str
+        """
+        if not verdict and (self._launched or self._faulty):
+            verdict = _STOPPED if self._launched else "faults were found: results on hardware may differ"
         total, exact = self.counts.total(), self.counts["exact"]
         shares = f"{total:,} thread-instructions"
         if exact < total:
@@ -116,9 +154,13 @@ class Fidelity(CountingObserver):
                 f"{self.counts[kind]:,} {kind}{self._remark(kind)}" for kind in _KINDS if self.counts[kind]
             ]
             shares += f": {', '.join(parts)}"
-        elif total:
-            shares += ", all exact: hardware gives the same bits"
-        return "; ".join(filter(None, (shares, str(self.matrix))))
+        elif total and not verdict:
+            shares += ", all exact"
+            unchecked = ", ".join(kind for kind in KINDS if kind in self._unchecked)
+            shares += f", but unchecked: {unchecked}" if unchecked else ": hardware gives the same bits"
+        if "stopped" in verdict:
+            verdict, shares = "", f"{verdict} after {shares}"
+        return "; ".join(filter(None, (verdict, shares, str(self.matrix))))
 
     def _remark(self, kind: str) -> str:
         """What a kind means for the results on hardware, with the bounds or the lines; "" for "exact"."""
@@ -160,6 +202,11 @@ def contractable(program: Program) -> frozenset[int]:
             fed = _fed(program.steps, step)
             found.update(fed, [step.number] if fed else [])
     return frozenset(found)
+
+
+def _reads_the_chip(step: Step) -> bool:
+    """Whether a step reads a clock, or where on the chip its warp runs."""
+    return any(name.startswith(_OF_CHIP) for name in registers_in(step.instruction.operands[1:]))
 
 
 def _may_be_fused(step: Step, trait: str) -> bool:

@@ -1,17 +1,16 @@
-"""Elements that a kernel did not write, and faults as plain data."""
+"""Elements that a kernel did not write, and findings for a terminal."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simwarp.faults import KernelFault, Note, Place
-from simwarp.messages import STYLES, Line, message
+from simwarp.findings import Finding
+from simwarp.messages import STYLES, Line
 from simwarp.run.arguments import Argument
 
 if TYPE_CHECKING:
@@ -49,6 +48,18 @@ class Unwritten:
             f"{self.array}: {self.count} of {self.size} elements {were} never written, the first is {first}"
         )
 
+    @property
+    def finding(self) -> Finding:
+        """The unwritten elements as a finding."""
+        return Finding(
+            str(self),
+            type(self).__name__,
+            "unwritten",
+            element=f"{self.array}[{', '.join(map(str, self.first))}]" if self.first else self.array,
+            advice="let the kernel write all of them, or give --partial",
+            fields={"array": self.array, "size": self.size, "elements": self.count},
+        )
+
 
 def find_unwritten(arguments: Sequence[Argument]) -> tuple[Unwritten, ...]:
     """Find the elements of `Out` arrays that the kernel did not write; none on hardware."""
@@ -70,39 +81,9 @@ def find_unwritten(arguments: Sequence[Argument]) -> tuple[Unwritten, ...]:
     return tuple(found.values())
 
 
-def fault_text(fault: KernelFault, paths: Mapping[str, str] = MappingProxyType({})) -> Text:
-    """A fault's message and count for a console of `rich`; ``paths`` are those to show for file names."""
+def styled(lines: Iterable[Line]) -> Text:
+    """Lines of styled pieces, such as those of a finding, for a console of `rich`."""
     from rich.text import Text
 
-    times: list[Line] = [[(f"  {fault.count} times", "quiet")]] if fault.count > 1 else []
-    lines = [
-        Text.assemble(*((text, STYLES.get(style, "")) for text, style in line))
-        for line in (*message(fault, paths), *times)
-    ]
-    return Text("\n").join(lines)
-
-
-def fault_to_json(fault: KernelFault) -> dict[str, Any]:
-    """Convert a fault with all its fields to plain data."""
-    more = {name: _plain(value) for name, value in vars(fault).items() if isinstance(value, _KEPT)}
-    return {
-        "class": type(fault).__name__,
-        "check": fault.check,
-        "severity": fault.severity,
-        "count": fault.count,
-        "element": fault.element,
-        "notes": [],
-        **more,
-        "message": str(fault),
-    }
-
-
-_KEPT = (int, str, tuple, Place)
-"""The types of fields of a fault that plain data can hold."""
-
-
-def _plain(value: Any) -> Any:
-    """Convert places and notes to dictionaries, and tuples to lists."""
-    if isinstance(value, Place | Note):
-        return asdict(value)
-    return [_plain(item) for item in cast("tuple[Any]", value)] if isinstance(value, tuple) else value
+    pieces = (((text, STYLES.get(style, "")) for text, style in line) for line in lines)
+    return Text("\n").join(Text.assemble(*line) for line in pieces)

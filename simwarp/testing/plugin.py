@@ -133,10 +133,35 @@ def pytest_runtest_makereport(
         _hide_own_frames(call.excinfo)
     report = yield
     arguments: dict[str, Any] = getattr(item, "funcargs", {})
-    text = _findings(arguments.get("simwarp_device")) if report.failed else ""
+    device = arguments.get("simwarp_device")
+    text = _findings(device) if report.failed else ""
     if text:
         report.sections.append(("simwarp", text))
+    if call.when == "call":
+        _record(item, device, call.excinfo)
     return report
+
+
+def _record(item: pytest.Item, device: Any, raised: pytest.ExceptionInfo[BaseException] | None) -> None:
+    """Put the findings of a test, which failed or passed, into the file of ``--junit-xml``.
+
+    Each is a property "simwarp.error" or "simwarp.note". Where ``junit_logging`` asks for output, the whole
+    messages are part of it.
+    """
+    found: list[Any] = list(getattr(device, "faults", []))
+    faults = sys.modules.get("simwarp.faults")
+    if raised is not None and faults is not None and isinstance(raised.value, faults.KernelFault):
+        found.append(raised.value)
+    if not found:
+        return
+    from simwarp.findings import Finding
+
+    findings = [Finding.of(fault) for fault in found]
+    for one in findings:
+        times = f" ({one.count} times)" if one.count > 1 else ""
+        item.user_properties.append((f"simwarp.{one.severity}", f"{str(one).splitlines()[0]}{times}"))
+    if getattr(item.config.option, "xmlpath", None):
+        item.add_report_section("call", "stdout", "\n\n".join(map(str, findings)) + "\n")
 
 
 def _hide_own_frames(raised: pytest.ExceptionInfo[BaseException]) -> None:

@@ -16,8 +16,9 @@ from rich.console import Console
 
 import simwarp
 from simwarp import faults
+from simwarp.findings import Finding
 from simwarp.run import Out, run
-from simwarp.run.outcome import fault_text, fault_to_json
+from simwarp.run.outcome import styled
 from simwarp.run.source import load
 
 FOLDER = Path(__file__).parent
@@ -114,14 +115,14 @@ def terminal(fault: faults.KernelFault) -> str:
     """The message as a terminal gets it."""
     text = io.StringIO()
     console = Console(file=text, force_terminal=True, color_system="standard", width=240, soft_wrap=True)
-    console.print(fault_text(fault))
+    console.print(styled(Finding.of(fault).lines()))
     return text.getvalue()
 
 
 def recorded() -> dict[str, str]:
     """File name → the text that it should have."""
     all_found = dict(found())
-    fields = {name: fault_to_json(fault) for name, fault in all_found.items()}
+    fields = {name: Finding.of(fault).to_json() for name, fault in all_found.items()}
     return {
         "plain.txt": "\n".join(f"== {name}\n{fault}\n" for name, fault in all_found.items()),
         "terminal.txt": "\n".join(f"== {name}\n{terminal(fault)}" for name, fault in all_found.items()),

@@ -124,6 +124,7 @@ def test_a_run_is_described_as_json(capsys):
     counted = report.pop("report")
     assert set(counted) == {"fidelity", "sectors"}
     assert counted["fidelity"]["counts"]["exact"] == report.pop("executed")
+    assert report.pop("summary") == counted["fidelity"]["text"]
     assert report == {
         "kernel": "saxpy",
         "grid": [4, 1, 1],
@@ -137,6 +138,7 @@ def test_a_run_is_described_as_json(capsys):
         "not_seen": [],
         "warnings": "",
         "faults": [],
+        "findings": [],
         "schedules": None,
         "stdout": "100 elements\n",
     }

@@ -16,7 +16,6 @@ from simwarp.faults import (
     UseAfterFree,
 )
 from simwarp.memory import ALIGNMENT, POISON, Memory
-from simwarp.messages import kind as kind_of
 
 WIDTHS = (1, 2, 4, 8)
 every_width = pytest.mark.parametrize("width", WIDTHS)
@@ -52,7 +51,7 @@ def fault_of(kind, call, *arguments):
     fault = raised.value
     assert type(fault) is kind
     what, values, advice = str(fault).splitlines()
-    assert what.removeprefix(f"{kind_of(fault)}: ") == fault.what
+    assert what.removeprefix(f"{fault.kind}: ") == fault.what
     assert values.startswith(f"  address {fault.address:#x}: ")
     assert advice == f"help: {fault.advice}"
     return fault

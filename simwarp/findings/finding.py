@@ -1,0 +1,154 @@
+"""One shape for a finding, wherever it comes from: a kernel, a host call, the compiler, a comparison."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
+from typing import Any, cast
+
+from simwarp import messages
+from simwarp.faults import KernelFault
+from simwarp.places import Note, Place
+
+_OF_COMPILER = re.compile(r"(?P<file>[^\s():]+)\((?P<line>\d+)\): *(?i:warning)[^:]*: *(?P<what>.+)")
+_NOWHERE = Place()
+_KEPT = (int, str, tuple, Place)
+"""The types of fields of a fault that plain data can hold."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A finding, from which every output is printed.
+
+    Attributes
+    ----------
+    what : str
+        What happened, without its place.
+    name : str
+        The name of its class: that of a `simwarp.faults.KernelFault`, or of its own.
+    check : str
+        Its kind in `simwarp.checks`, or "schedules", "unwritten", "expected", "calls", "compiler"; "" for a
+        fault that no check can turn off.
+    severity : str
+        "error"; or "note" for what is not proof of a mistake.
+    place : Place
+    notes : tuple of Note
+        The other places.
+    element : str
+        The element of an array, such as ``t[127]``; "" if unknown.
+    values : str
+        The values that show it.
+    advice : str
+        What to do.
+    more : str
+        How to see more; "" if there is nothing more to see.
+    count : int
+        Its occurrences.
+    fields : mapping of str to Any
+        What only its class has.
+
+    Examples
+    --------
+    >>> from simwarp.faults import OutOfBounds, Place
+    >>> place = Place(source_file="my.cu", source_line=5)
+    >>> found = Finding.of(OutOfBounds("read of x[100], past its end", place=place, element="x[100]"))
+    >>> found.kind, found.check, found.severity, found.element
+    ('out of bounds', 'bounds', 'error', 'x[100]')
+    >>> print(found)
+    my.cu:5: out of bounds: read of x[100], past its end
+    """
+
+    what: str
+    name: str
+    check: str = ""
+    severity: str = "error"
+    place: Place = _NOWHERE
+    notes: tuple[Note, ...] = ()
+    element: str = ""
+    values: str = ""
+    advice: str = ""
+    more: str = ""
+    count: int = 1
+    fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @classmethod
+    def of(cls, fault: KernelFault) -> Finding:
+        """The finding that a fault is."""
+        own = {name: value for name, value in vars(fault).items() if name not in _COMMON}
+        return cls(
+            name=type(fault).__name__,
+            fields={name: value for name, value in own.items() if isinstance(value, _KEPT)},
+            **{name: getattr(fault, name) for name in _COMMON},
+        )
+
+    @property
+    def kind(self) -> str:
+        """Its kind, in words."""
+        return messages.words_of(self.name)
+
+    @property
+    def rule(self) -> str:
+        """The identifier of what was looked for: the check, or the kind of what no check can turn off."""
+        return self.check or self.kind.replace(" ", "-")
+
+    def __str__(self) -> str:
+        return messages.plain(self)
+
+    def lines(self, paths: Mapping[str, str] = MappingProxyType({})) -> list[messages.Line]:
+        """The message and the count, as styled pieces; ``paths`` are those to show for file names."""
+        times: list[messages.Line] = [[(f"  {self.count} times", "quiet")]] if self.count > 1 else []
+        return [*messages.message(self, paths), *times]
+
+    def to_json(self) -> dict[str, Any]:
+        """The finding with all its fields as plain data."""
+        common = {name: _plain(getattr(self, name)) for name in _COMMON}
+        own = {name: _plain(value) for name, value in self.fields.items()}
+        return {"class": self.name, "kind": self.kind, **common, **own, "message": str(self)}
+
+
+_COMMON = (
+    "check",
+    "severity",
+    "count",
+    "element",
+    "notes",
+    "what",
+    "values",
+    "advice",
+    "place",
+    "more",
+)
+"""The fields that every finding has, in the order of its plain data."""
+
+
+def of_compiler(log: str) -> list[Finding]:
+    """The warnings in a compiler's log, as notes.
+
+    >>> [(found.place.source_line, found.what) for found in of_compiler(
+    ...     'k.cu(5): warning #549-D: variable "v" is used before its value is set')]
+    [(5, 'variable "v" is used before its value is set')]
+    """
+    return [
+        Finding(
+            at["what"],
+            "CompilerWarning",
+            "compiler",
+            "note",
+            Place(source_file=at["file"], source_line=int(at["line"])),
+        )
+        for at in _OF_COMPILER.finditer(log)
+    ]
+
+
+def errors(found: Iterable[Finding]) -> list[Finding]:
+    """The findings that are errors."""
+    return [one for one in found if one.severity == "error"]
+
+
+def _plain(value: Any) -> Any:
+    """Convert places and notes to dictionaries, and tuples to lists."""
+    if isinstance(value, Place | Note):
+        return asdict(value)
+    return [_plain(item) for item in cast("tuple[Any]", value)] if isinstance(value, tuple) else value

@@ -1,0 +1,36 @@
+"""The last line of a run: what it says about results on hardware, or why it says nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from simwarp.findings.finding import Finding, errors
+
+_OF_VALUES = ("expected",)
+"""Rules by which values are wrong, which hardware gives as well."""
+
+
+def verdict(findings: Sequence[Finding], stopped: bool) -> str:
+    """Why results on hardware may differ, whatever the instructions are; "" if nothing was found.
+
+    Examples
+    --------
+    >>> verdict([], stopped=False)
+    ''
+    >>> verdict([Finding("2 of 3 elements", "Unwritten", "unwritten")], stopped=False)
+    '1 finding: results on hardware may differ'
+    >>> verdict([], stopped=True)
+    'stopped by this fault'
+    """
+    found = errors(findings)
+    if stopped:
+        return f"{_counted(found)}, stopped by the last one" if len(found) > 1 else "stopped by this fault"
+    if not found:
+        return ""
+    if all(one.rule in _OF_VALUES for one in found):
+        return f"{_counted(found)}: values differ from the expected ones"
+    return f"{_counted(found)}: results on hardware may differ"
+
+
+def _counted(found: Sequence[Finding]) -> str:
+    return f"{len(found)} finding{'s' * (len(found) != 1)}"
