@@ -1,5 +1,7 @@
 """Faults and reports of the simulated device that the pytest plugin attaches to a failing test."""
 
+from xml.etree import ElementTree
+
 import pytest
 
 from support.plugin_projects import project as in_project
@@ -72,6 +74,30 @@ def test_reports_are_not_attached_to_a_passing_test(project):
     result = ran(project, "fill(simwarp_device, 30)", "--simwarp-checks=bounds=report", "-rA")
     result.assert_outcomes(passed=1)
     result.stdout.no_fnmatch_line("*out of bounds*")
+
+
+def test_findings_are_in_the_junit_file_of_tests_that_pass_or_fail(project):
+    project.makepyfile(
+        test_it="""
+        from fill import fill
+        def test_passes(simwarp_device):
+            fill(simwarp_device, 30)
+        def test_fails():
+            import simwarp
+            fill(simwarp.Device(), 30)
+        def test_clean(simwarp_device):
+            fill(simwarp_device, 32)
+        """
+    )
+    options = "--simwarp-checks=report", "--junit-xml=out.xml", "-o", "junit_logging=system-out"
+    project.runpytest_inprocess("test_it.py", *options).assert_outcomes(passed=2, failed=1)
+    cases = {case.get("name"): case for case in ElementTree.parse("out.xml").iter("testcase")}
+    for name in ("test_passes[sim]", "test_fails"):
+        (told,) = cases[name].iter("property")
+        assert told.get("name") == "simwarp.error"
+        assert told.get("value").endswith("out of bounds: write of x[30], past its end (2 times)")
+        assert "kernel fill, block (0, 0, 0), thread (30, 0, 0)" in cases[name].findtext("system-out")
+    assert not list(cases["test_clean[sim]"].iter("property"))
 
 
 def test_faults_are_raised_unless_their_check_is_off(project):
