@@ -150,8 +150,9 @@ def _table(source: Source, listing: Listing) -> Table:
     shown = table("line", "source", "PTX", "bytes", "operations", numbers=("instructions",))
     for column in shown.columns[1:3]:
         column.no_wrap, column.overflow = False, "fold"
+    texts = _source_of(source, listing)
     for cost in listing.costs:
-        line, text = _source_of(source, cost)
+        line, text = texts[cost.line]
         shown.add_row(Text(line, style="cyan"), Text(text), _ptx(listing, cost), *_costs(cost))
     shown.add_row("total", "", "", *_costs(_total(listing)))
     return shown
@@ -159,8 +160,9 @@ def _table(source: Source, listing: Listing) -> Table:
 
 def _stacked(source: Source, listing: Listing) -> Iterator[Text]:
     """The source of a function, and below each line its costs and its PTX."""
+    texts = {"total": ("total", ""), **_source_of(source, listing)}
     for cost in [*listing.costs, _total(listing)]:
-        line, text = ("total", "") if cost.line == "total" else _source_of(source, cost)
+        line, text = texts[cost.line]
         bytes_of, work, count = _costs(cost)
         facts = [f"{count} instructions", *bytes_of.splitlines(), work]
         yield Text.assemble((line, "cyan"), f" {text}" if text else "")
@@ -169,9 +171,12 @@ def _stacked(source: Source, listing: Listing) -> Iterator[Text]:
             yield _ptx(listing, cost)
 
 
-def _source_of(source: Source, cost: LineCost) -> tuple[str, str]:
-    """The place of a line, "" without line information, and its text."""
-    return "" if cost.line.startswith("ptx:") else cost.line, printable(_text_of(source, cost.line))
+def _source_of(source: Source, listing: Listing) -> dict[str, tuple[str, str]]:
+    """Each line's place, "" without line information, and its text without the indentation of all lines."""
+    texts = {cost.line: printable(_text_of(source, cost.line).expandtabs(4)) for cost in listing.costs}
+    indents = [len(text) - len(text.lstrip()) for text in texts.values() if text.strip()]
+    common = min(indents, default=0)
+    return {line: ("" if line.startswith("ptx:") else line, text[common:]) for line, text in texts.items()}
 
 
 def _ptx(listing: Listing, cost: LineCost) -> Text:

@@ -12,7 +12,7 @@ from rich.text import Text
 import simwarp
 from reference.errors import InputFileError
 from reference.files import check_output
-from simwarp.checks import KINDS
+from simwarp.checks import KINDS, Checks
 from simwarp.cli import main
 from simwarp.cli.output import _Uncut, cuttable, table
 from simwarp.exec.report import Report
@@ -338,3 +338,13 @@ def test_a_trap_of_the_compiler_is_explained():
     with pytest.raises(Trap) as raised:
         run(OWN, **launch)
     assert "__constant__" not in str(raised.value)
+
+
+def test_a_program_says_that_a_fault_ended_the_launch(capsys):
+    ended, collected = OutOfBounds("read of x[9]", place=PLACE), OutOfBounds("read of x[9]", place=PLACE)
+    with pytest.raises(OutOfBounds):
+        Checks().found(ended)
+    Report().add(ended)
+    assert "\nthe launch ended here; --checks report shows what else\n" in capsys.readouterr().err
+    Report().add(collected)
+    assert "ended" not in capsys.readouterr().err
