@@ -227,13 +227,13 @@ class Race(MemoryFault):
     other: Place = Place()
 
 
-class ReadOnlyLoad(MemoryFault):
-    """A load that needs memory which nothing writes during the launch, of bytes that the launch writes.
+class StaleRead(MemoryFault):
+    """A read through a cache that does not see what the same launch writes, of bytes that it writes.
 
     Attributes
     ----------
     other : Place
-        The write, before or after the load; ``place`` is that of the load.
+        The write, before the read or after it; ``place`` is that of the read.
     """
 
     check = "races"

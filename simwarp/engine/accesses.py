@@ -413,14 +413,11 @@ def _resolve(chunk: Chunk, step: Step, space: str, address: Any, width: int) -> 
     return Place("shared", chunk.shared, there, address)
 
 
-def gather(
-    chunk: Chunk, step: Step, place: Place, dtype: np.dtype[Any], count: int, *, watched: bool = False
-) -> list[Any]:
+def gather(chunk: Chunk, step: Step, place: Place, dtype: np.dtype[Any], count: int) -> list[Any]:
     """The values at the executing lanes' addresses, one array per element of a vector.
 
     Unless few lanes execute, the idle ones read as well, which is faster than a mask: at the address in their
-    register or, where that is not valid, at the address of an executing lane. ``watched``: the race detector
-    sees it, whatever its filter says of the step.
+    register or, where that is not valid, at the address of an executing lane.
     """
     unit, memory, address = vector_of(dtype, count), place.memory, place.address
     if chunk.copies is not None and chunk.copies.in_flight:  # first, or it is an uninitialised read
@@ -443,11 +440,7 @@ def gather(
             missing = of_load(chunk, step, place, dtype, count)
             chunk.loaded = chunk.loaded if missing is None else missing.also(chunk.loaded)
     launch = chunk.launch
-    if (
-        (watched or step.number in launch.watched_loads)
-        and launch.races is not None
-        and place.space in _RACING
-    ):
+    if step.number in launch.watched_loads and launch.races is not None and place.space in _RACING:
         at = executing(chunk, place.address)
         launch.races.access(OrderedAccess(chunk, step, "read", memory, _lanes(chunk), at, unit.itemsize))
     if launch.journal is not None and step.number in launch.journal.loads:

@@ -84,7 +84,7 @@ def _texels(chunk: Chunk, step: Step, texels: Texels, tap: Tap) -> Array:
         part[mask] = reads
         chunk.enter(part, alone=False)
     place = At("global", chunk.launch.memory, address, address)
-    found = gather(chunk, step, place, texels.dtype, texels.channels, watched=True)
+    found = gather(chunk, step, place, texels.dtype, texels.channels)
     result[:, reads] = [executing(chunk, element) for element in found]
     if chunk.mask is not mask:
         chunk.enter(mask, alone, needed)
@@ -101,7 +101,7 @@ def read_surface(chunk: Chunk, step: Step) -> None:
     coordinates = [read(chunk) for read in step.coordinates]
     for found in _named(chunk, step):
         for place in _inside(chunk, step, found.texels, coordinates):
-            loaded = gather(chunk, step, place, dtype, count, watched=True)
+            loaded = gather(chunk, step, place, dtype, count)
             for result, element in zip(results, loaded, strict=True):
                 np.copyto(result, element, where=chunk.mask)
     write = step.destinations[0]

@@ -6,6 +6,7 @@
 `static_filter`    excludes loads that cannot race
 `shadow`           the last writers and readers of each byte; `last_two`
 `order`            happens-before; `warp_order` within a warp, `vector_clocks` between warps
+`stale_reads`      loads through caches that are not coherent with the launch's writes
 `release_acquire`  flags and locks
 `proxies`          accesses of asynchronous copies and products, and their fences
 `lifetimes`        shared memory of other blocks of a cluster, before they start and after they exit

@@ -22,6 +22,7 @@ from simwarp.ptx.rows import LOADS
 from simwarp.races.access import WEAK, Lanes, held, strength
 from simwarp.races.detector import Races
 from simwarp.races.shadow import THREAD, Shadow, Units
+from simwarp.races.stale_reads import CONSTANTS, source_of
 
 if TYPE_CHECKING:
     from simwarp.engine.chunk import Chunk, Mask
@@ -39,11 +40,6 @@ _ADVICE_OF_CONSTANTS = (
     "does not take what it only reads for constant"
 )
 _DOES = {"read": "read", "write": "write", "atomic": "atomic update"}
-
-
-def _is_of_constants(step: Step) -> bool:
-    """Whether a step loads memory that nobody writes during the launch, by its own word."""
-    return "nc" in step.form.modifiers
 
 
 class Footprint:
@@ -97,7 +93,8 @@ class Dependents(Races):
         super().__init__(launch)
         self._before, self._racing, program = before, self.watched, launch.program
         steps = [*program.steps, *(step.source for step in program.steps if step.source is not None)]
-        self.watched = {step.number for step in steps if step.kind in LOADS and step.base is not None}
+        loads = {step.number for step in steps if step.kind in LOADS and step.base is not None}
+        self.watched = loads | self._racing
         self._footprint = Footprint(launch) if program.launches_dependents else None
         self._hides = launch.schedule == "lowest pc" or (launch.schedule == "random" and launch.seed % 2 == 0)
         self._hidden: list[tuple[npt.NDArray[Any], Units, npt.NDArray[Any]]] = []
@@ -160,7 +157,7 @@ class Dependents(Races):
     def _look(self, access: OrderedAccess) -> None:
         """Check an access to global memory, and record it."""
         threads = access.chunk.thread.reshape(-1)[access.lanes]
-        early = ~self._waited[self._at(access)] | _is_of_constants(access.step)
+        early = ~self._waited[self._at(access)] | (source_of(access.step) == CONSTANTS)
         for allocation, which, offsets in held(access.memory, access.addresses, access.width):
             if access.kind != "read" and allocation.read_only:
                 continue
@@ -192,7 +189,7 @@ class Dependents(Races):
         earlier = "write" if written[bad[0]] else "read"
         did = "wrote" if earlier == "write" else "read"
         size = f"{access.width} byte{'s' * (access.width > 1)}"
-        constants = _is_of_constants(access.step)
+        constants = source_of(access.step) == CONSTANTS
         how = "as constant memory" if constants else "without waiting for it"
         fault = DependentAccess(
             f"{_DOES[access.kind]} of {size} that the launch before {did}, {how}",

@@ -32,10 +32,10 @@ from simwarp.races.lifetimes import Lifetimes
 from simwarp.races.mbarrier_inits import InitialisedBarriers
 from simwarp.races.order import Order
 from simwarp.races.proxies import Proxies
-from simwarp.races.read_only import ReadOnlyLoads, is_read_only
 from simwarp.races.release_acquire import StrongAccess
 from simwarp.races.report import Conflict, in_flight, race
 from simwarp.races.shadow import THREAD, Entries, Shadow, Units
+from simwarp.races.stale_reads import StaleReads, source_of
 from simwarp.races.static_filter import RaceFilter
 from simwarp.races.vector_clocks import Publication, Signal
 
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from simwarp.engine.launch import Launch
     from simwarp.faults import KernelFault
     from simwarp.memory import Allocation
+    from simwarp.places import Place
     from simwarp.program.program import Step
 
 
@@ -88,7 +89,7 @@ class Races:
         self._issuers: dict[int, Lanes] = {}
         self._counted_in: dict[int, int] = {}
         """See `Proxies`."""
-        self._read_only = ReadOnlyLoads(self._steps, self._issuer)
+        self._stale = StaleReads(self._steps, self._place_of)
 
     # ---- accesses -----------------------------------------------------------------------------------
 
@@ -145,8 +146,8 @@ class Races:
 
     def _read(self, access: Access, recorded: Access, shadow: Shadow, units: Units) -> None:
         """Compare a read with earlier writes, then record it."""
-        if is_read_only(access.step):
-            self._read_only.load(access, shadow, units)
+        source = source_of(access.step)
+        if source and self._stale.read(access, shadow, units, source):
             return
         self._compare_writes(access, shadow, units)
         remember_readers(self.order, recorded, shadow, units)
@@ -155,7 +156,10 @@ class Races:
 
     def _write(self, access: Access, recorded: Access, shadow: Shadow, units: Units) -> None:
         """Compare a write with earlier writes and reads, then record it."""
-        self._read_only.write(access, shadow, units)
+        if access.step.call is None:
+            self._stale.write(access, shadow, units)
+        elif shadow.constant is not None:  # a free is ordered behind such loads, too
+            self._compare(access, shadow, units, shadow.constant.take(units), "read")
         old = self._compare_writes(access, shadow, units)
         if shadow.written_also is not None and shadow.last_also >= access.past:
             self._compare(access, shadow, units, shadow.written_also.take(units), "write")
@@ -376,9 +380,12 @@ class Races:
                 shadows[allocation] = Shadow(allocation, width)
             yield whole.part(which, offsets), shadows[allocation]
 
-    def _issuer(self, time: int, thread: int) -> int:
-        """The thread that executed the access of a time, or issued it."""
-        return self.proxies.writer(time, thread, thread) if time in self._agents else thread
+    def _place_of(self, access: Access, lane: int, entry: int) -> Place:
+        """The place of an entry, beside which a lane of an access is reported."""
+        time, thread = entry >> 32, entry & THREAD
+        if time in self._agents:
+            thread = self.proxies.writer(time, thread, int(access.threads[lane]))
+        return access.chunk.place_of(thread, self._steps[time - 1])
 
     def _tick(self, step: Step) -> int:
         """The time of a new access by a step."""

@@ -94,8 +94,8 @@ class Shadow:
         The entry of each unit's last strong write.
     read, read_also : (units,) int64, or None before the first watched read
         The entries of each unit's last read, and of a read by another thread.
-    loaded : (units,) int64, or None before the first one
-        The entry of each unit's last read-only load.
+    constant : (units,) int64, or None before the first one
+        The entry of each unit's last load as read-only memory (``ld.global.nc``).
     observed : (units,) int64, or None before the first one
         The time of each unit's last strong read.
     signals : (units,) of Signal or None; or None before the first one
@@ -114,7 +114,7 @@ class Shadow:
         self.updated: Entries | None = None
         self.read: Entries | None = None
         self.read_also: Entries | None = None
-        self.loaded: Entries | None = None
+        self.constant: Entries | None = None
         self.observed: npt.NDArray[np.int64] | None = None
         self.signals: npt.NDArray[Any] | None = None
         self.released: dict[tuple[int, int], tuple[Publication, bool]] = {}
@@ -181,11 +181,11 @@ class Shadow:
         put(updated, units, entries)
         self.updated, self.last_update = updated, time
 
-    def load_read_only(self, units: Units, entries: Entries) -> None:
-        """Record a read-only load."""
-        loaded = self._empty() if self.loaded is None else self.loaded
-        put(loaded, units, entries)
-        self.loaded = loaded
+    def constants(self) -> Entries:
+        """``constant``, made on first use."""
+        if self.constant is None:
+            self.constant = self._empty()
+        return self.constant
 
     def observe(self, units: Units, time: int) -> None:
         """Record a strong read."""
@@ -230,4 +230,4 @@ class Shadow:
                 setattr(self, name, new)
 
 
-_ENTRIES = ("written", "written_also", "updated", "read", "read_also", "loaded", "observed")
+_ENTRIES = ("written", "written_also", "updated", "read", "read_also", "constant", "observed")

@@ -10,6 +10,7 @@ from simwarp.program.barrier_regions import meeting
 from simwarp.program.provenance import ANYTHING, SHARED, Origins, known_origins, symbols_of
 from simwarp.ptx.rows import LOADS, WRITES
 from simwarp.races.access import WEAK, strength
+from simwarp.races.stale_reads import CONSTANTS, TEXELS, source_of
 
 if TYPE_CHECKING:
     from simwarp.engine.launch import Launch
@@ -35,6 +36,8 @@ class RaceFilter:
     ----------
     loads : set of int
         The numbers of all loads from memory that several threads can write.
+    constants : list of Step
+        The loads through caches that no write of the launch may reach, before or after (`stale_reads`).
     signals : bool
         Whether threads may synchronise by flags or locks.
     """
@@ -44,14 +47,16 @@ class RaceFilter:
         steps = [
             step for step in (*program.steps, *sources) if step.kind in LOADS | WRITES and _is_common(step)
         ]
-        loads = [step for step in steps if step.kind in LOADS]
+        self.constants = [step for step in steps if source_of(step) == CONSTANTS]
+        self._texels = {step.number for step in program.steps if step.kind in TEXELS}
+        loads = [step for step in steps if step.kind in LOADS and not source_of(step)]
         self.loads = {step.number for step in loads}
         self.signals = any(map(_orders, program.steps))
         self.strong = (
             {step.number for step in loads if strength(step) != WEAK} if self.signals else set[int]()
         )
         self._splits = len(program.routines) == 1
-        self._origins = known_origins(program, frozenset(variables)) if self._splits else {}
+        self._origins = known_origins(program, frozenset(variables))
         stores = [step for step in steps if step.kind in WRITES]
         in_shared = {step.number for step in loads if self._may_be(step, "shared")}
         shared_stores = {step.number for step in stores if self._may_be(step, "shared")}
@@ -75,17 +80,21 @@ class RaceFilter:
 
     def watched(self, launch: Launch) -> set[int]:
         """The step numbers of the loads that may race in a launch, or acquire a flag."""
-        if not self._splits:
-            return set(self.loads)
-        loads = {step.number: self._origins[step.number] for step in self._global_loads}
-        stores = [self._origins[step.number] for step in self._global_stores]
-        reached = {origins: _reached(launch, origins) for origins in {*loads.values(), *stores}}
-        written: _Reached = None if self._frees else set()
-        for origins in stores:
-            more = reached[origins]
+        written: _Reached = set()
+        for origins in {self._origins[step.number] for step in self._global_stores}:
+            more = _reached(launch, origins)
             written = None if written is None or more is None else written | more
-        meeting = {number for number, origins in loads.items() if _meet(reached[origins], written)}
-        return self.meeting | self.strong | meeting
+        stale = set[int]() if written == set() else self._which_meet(launch, self.constants, written)
+        if not self._splits:
+            return self.loads | self._texels | stale
+        meeting = self._which_meet(launch, self._global_loads, None if self._frees else written)
+        return self.meeting | self.strong | self._texels | meeting | stale
+
+    def _which_meet(self, launch: Launch, loads: Iterable[Step], written: _Reached) -> set[int]:
+        """The numbers of the loads that may reach what is written."""
+        origins = {step.number: self._origins[step.number] for step in loads}
+        reached = {one: _reached(launch, one) for one in set(origins.values())}
+        return {number for number, one in origins.items() if _meet(reached[one], written)}
 
     def _may_be(self, step: Step, space: str) -> bool:
         """Whether a step may access ``space``, "shared" or "global"."""

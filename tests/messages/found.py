@@ -33,7 +33,7 @@ LAUNCHES = {
         "cooperative": True,
     },
     "read_only_write": {"grid": 1, "block": 1, "args": [2]},
-    "read_only_load": {"grid": 1, "block": 64, "args": [Out("int32", 128)]},
+    "stale_read": {"grid": 1, "block": 64, "args": [Out("int32", 128)]},
     "double_free": {"grid": 1, "block": 1},
     "uninitialised_register": {"grid": 1, "block": 32, "args": [Out("int32", 32), 20]},
     "division_by_zero": {"grid": 1, "block": 32, "args": [Out("int32", 32), 5]},

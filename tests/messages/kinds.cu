@@ -130,7 +130,7 @@ __global__ void no_texture(cudaTextureObject_t t, int* out) {
     out[threadIdx.x] = tex1Dfetch<int>(t, threadIdx.x);
 }
 
-__global__ void read_only_load(int* y) {
+__global__ void stale_read(int* y) {
     y[threadIdx.x] = threadIdx.x;
     __syncthreads();
     y[threadIdx.x + 64] = __ldg(&y[63 - threadIdx.x]);
