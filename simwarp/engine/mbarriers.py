@@ -383,6 +383,8 @@ class MBarriers:
 
     def _announce(self, chunk: Chunk, step: Step, place: Accessed, lanes: _Lanes, at: Any) -> None:
         """Make the checks of an access: to make or end a barrier is a write, to use it a read."""
+        if chunk.copies is not None and chunk.copies.in_flight:
+            chunk.copies.check(chunk, place.memory, lanes, at, _WORD.itemsize, "update")
         if step.form.has("init") or step.form.has("inval"):
             announce_store(chunk, step, place, at, np.zeros(at.size, _WORD))
         elif chunk.launch.races is not None:
