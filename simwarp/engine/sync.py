@@ -154,9 +154,9 @@ def barrier(scheduler: Scheduler, pc: int, step: Step) -> int | None:
     """Execute a barrier of the block: wait for its threads, or only arrive."""
     chunk, arrives = scheduler.chunk, step.form.has("arrive")
     operand = step.instruction.operands[0]
-    plain = isinstance(operand, Immediate) and operand.value < BARRIERS
+    mixed = chunk.program.mixed_barriers
+    plain = isinstance(operand, Immediate) and operand.value < BARRIERS and operand.value not in mixed
     plain = plain and len(step.sources) == 1 and not arrives and not chunk.is_part
-    plain = plain and operand.value not in chunk.program.mixed_barriers
     if plain and chunk.alone and step.guard is None and not scheduler.barriers.arrived:  # the usual case
         scheduler.executed(step, chunk.mask)
         if chunk.live is not scheduler.attendance.block.settled:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from simwarp.program.graphs import reachable
-from simwarp.program.liveness import live_registers
+from simwarp.program.liveness import live_registers, registers_in
 from simwarp.ptx.syntax import Immediate, Operand, Register
 
 if TYPE_CHECKING:
@@ -113,15 +113,12 @@ def _answer(step: Step) -> str:
 def _compute(step: Step, known: dict[str, int], holds: int | None) -> None:
     """Update the known registers by a step whose guard holds (1), does not (0), or is unknown (None)."""
     target, *sources = step.instruction.operands
-    names = [target] if isinstance(target, Register) else list(getattr(target, "elements", ()))
-    names += [part for part in (getattr(target, "first", None), getattr(target, "second", None)) if part]
     if holds == 0:
         return
     certain = step.instruction.guard is None or holds == 1
     value = _result(step, sources, known) if certain and isinstance(target, Register) else None
-    for one in names:
-        if isinstance(one, Register):
-            known.pop(one.name, None)
+    for name in registers_in([target]):
+        known.pop(name, None)
     if value is not None and isinstance(target, Register):
         known[target.name] = value
 
