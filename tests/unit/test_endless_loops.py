@@ -5,6 +5,7 @@ import pytest
 
 import simwarp
 from gpu.compile import compile
+from simwarp.engine import livelock
 from simwarp.engine import schedule as scheduling
 from simwarp.faults import Livelock, NeedsIndependentProgress, OutOfBounds, RunawayKernel
 
@@ -121,7 +122,7 @@ KERNEL contention(unsigned* x, unsigned* out, unsigned n) {
     bool done = false;
     while (!done) {
         if (atomicCAS(x, 0, 1) == 0) {
-            for (unsigned i = 0; i < 50; i++) ((volatile unsigned*)x)[1]++;
+            for (unsigned i = 0; i < 5; i++) ((volatile unsigned*)x)[1]++;
             __threadfence();
             atomicExch(x, 0);
             done = true;
@@ -170,7 +171,8 @@ def launch(source, name, n, **options):
 
 @SCHEDULES
 @pytest.mark.parametrize("name", PLANTED)
-def test_an_endless_loop_is_named_whatever_it_counts(name, schedule):
+def test_an_endless_loop_is_named_whatever_it_counts(name, schedule, monkeypatch):
+    monkeypatch.setattr(livelock, "_NO_WAY_OUT", 16)
     with pytest.raises((Livelock, NeedsIndependentProgress)) as caught:
         launch(ENDLESS, name, 40, schedule=schedule, instruction_budget=BUDGET)
     assert f"// {name}" in ENDLESS.splitlines()[caught.value.place.source_line - 1]
