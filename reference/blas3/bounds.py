@@ -94,8 +94,9 @@ def _terms(routine: str, alpha: complex, operands: tuple[Any, ...], flags: dict[
     ]
     real = {"her2k": "syr2k", "herk": "syrk", "hemm": "symm"}.get(routine, routine)
     at = {"hemm": 0, "herk": 2, "her2k": 3}.get(routine, len(operands))  # of the Hermitian operand
-    if at < len(operands) and operands[at] is not None:  # its diagonal is real
-        np.fill_diagonal(wide_operands[at], np.abs(np.real(np.diagonal(operands[at]))))
+    hermitian = wide_operands[at] if at < len(operands) else None
+    if hermitian is not None:  # its diagonal is real
+        np.fill_diagonal(hermitian, np.abs(np.real(np.diagonal(operands[at]))))
     flags = {name: "T" if value == "C" else value for name, value in flags.items()}
     return ROUTINES[real](abs(alpha), *wide_operands, **flags).astype(np.longdouble) * (1 + 2.0**-50)
 

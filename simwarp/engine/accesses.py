@@ -111,12 +111,8 @@ def write_memory(
 
 def _put(chunk: Chunk, step: Step, place: Place, data: Any) -> tuple[Any, Any, Any]:
     """Check the addresses, then store the data; returns both as stored, and the order of the lanes."""
-    at, memory, races, lent = (
-        executing(chunk, place.address),
-        place.memory,
-        chunk.launch.races,
-        chunk.launch.lent,
-    )
+    at, memory = executing(chunk, place.address), place.memory
+    races, lent = chunk.launch.races, chunk.launch.lent
     turn, width = chunk.order(at.size) if chunk.order is not None else None, data.dtype.itemsize
     if turn is not None:
         at, data = at[turn], data[turn]
@@ -206,8 +202,6 @@ def _update(chunk: Chunk, step: Step, place: Place, values: list[Any], part: int
             _follow_exchange(chunk, step, place, at, order)
     journal = chunk.launch.journal
     noted = None if journal is None else journal.note(memory, at, dtype.itemsize, step)
-    if journal is not None and step.number in journal.loads:
-        journal.read(memory, at, dtype.itemsize)
     if chunk.launch.lent.cells:
         chunk.launch.lent.forget(memory, at, dtype.itemsize)
     old, new = _take_turns(step, target, at, operands, order, memory is chunk.shared)

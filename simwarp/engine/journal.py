@@ -76,6 +76,8 @@ class Journal:
             write = self._writes[key] = Write(memory, addresses, width)
             self._grow(addresses.size * width)
         write.steps.add(-1 if step is None else step.number)
+        if step is not None and step.number in self.loads:  # an atomic operation reads what it writes
+            self.read(memory, addresses, width)
         if data is not None and not write.changed:
             write.compare(memory.read(addresses, data.dtype), data)
         return write

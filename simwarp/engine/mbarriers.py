@@ -399,7 +399,6 @@ class MBarriers:
         words = np.array(list(states.values()), _WORD)
         if chunk.launch.journal is not None:
             chunk.launch.journal.note(self._shared, at, _WORD.itemsize, chunk.step, words)
-            chunk.launch.journal.read(self._shared, at, _WORD.itemsize)
         self._shared.write(at, words)
 
     def _where(self, chunk: Chunk, address: int) -> str:

@@ -224,17 +224,13 @@ class Scheduler:
         if self.loops % _LOOK_AROUND == 0 and not branch.meets and self.is_sparse():
             return False
         ends_turn = self.loops % (_POLLING_TURN if branch.polls else _TURN) == 0
-        if not ends_turn and (self.loops % _LOOK or not self.looks_within_turns()):
+        if not ends_turn and (self.loops % _LOOK or self.chunk.is_part or self.chunk.order is not None):
             return True
         self.turns += ends_turn
         self.gave_way = branch
         if self.launch.journal is not None:
             self.launch.journal.go(self.chunk)
         return False
-
-    def looks_within_turns(self) -> bool:
-        """Whether `progress` looks at a loop before its turn ends, too; the same group goes on then."""
-        return not self.chunk.is_part
 
     def can_run(self) -> Mask:
         """The lanes that are not held up by others of their warp."""
@@ -323,12 +319,9 @@ class Scheduler:
             what = "nothing that could end it changes"
             repeat = "what changes, such as a counter or a clock, does not lead out of the loops"
             advice += "; a loop's counter must be able to pass its bound"
-        fault = Livelock(
-            f"an endless loop: {what}",
-            f"{lanes} {'lane is' if lanes == 1 else 'lanes are'} in loops, "
-            f"{waiting} wait{'s' * (waiting == 1)} for others; {repeat}",
-            advice,
-        )
+        in_loops = f"{lanes} {'lane is' if lanes == 1 else 'lanes are'} in loops"
+        values = f"{in_loops}, {waiting} wait{'s' * (waiting == 1)} for others; {repeat}"
+        fault = Livelock(f"an endless loop: {what}", values, advice)
         if grid_sync.polls(chunk, chunk.step):
             fault.what = "a grid sync that not all threads of the grid reach"
             fault.advice = "let every thread of every block reach it: no condition around it, no return ahead"

@@ -105,10 +105,6 @@ class RandomScheduler(Scheduler):
             self.chunk.order = None
         return True
 
-    def looks_within_turns(self) -> bool:
-        """Whether the schedule is not random any more."""
-        return not self._random
-
     def is_sparse(self) -> bool:
         """Return False: the warps of a compact copy would run in order."""
         return False
