@@ -167,9 +167,16 @@ def test_a_new_check_needs_an_exception_a_kind_and_a_place(tree: Tree) -> None:
     )
     assert tree.python("-c", code) == "partial [] [] ['partial']\n"
     tree.insert("simwarp/run/planters.py", '"dependents": "it takes', '"partial": "the launch has it", ')
-    tested = "tests/unit/test_self_check.py::test_each_kind_has_a_planter_or_a_reason"
-    tree.python("-m", "pytest", "-q", "-p", "no:cacheprovider", tested)
-    assert len(tree.touched) == 4
+    rule = '    "partial": Rule("A block whose last warp is not full", "use a multiple of 32"),\n'
+    tree.insert("simwarp/findings/rules.py", '    "bounds": Rule(', rule)
+    tree.insert("tests/support/ways_table.py", '"division", "members"', '"partial", ')
+    tested = (
+        "tests/unit/test_self_check.py::test_each_kind_has_a_planter_or_a_reason",
+        "tests/unit/test_findings.py::test_each_check_has_a_rule",
+        "tests/unit/test_ways.py::test_every_kind_of_check_has_a_column_or_judges_something_else",
+    )
+    tree.python("-m", "pytest", "-q", "-p", "no:cacheprovider", *tested)
+    assert len(tree.touched) == 6
 
 
 def test_a_new_scheme_needs_an_entry_and_a_listing(tree: Tree) -> None:
