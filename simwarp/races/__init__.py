@@ -2,6 +2,7 @@
 
 =================  =============================================================================
 `detector`         `Races`, the listener for accesses, barriers and fences (`simwarp.engine.events`)
+`synchronisation`  the half of it that receives what orders accesses
 `access`           accesses of many lanes, and their strength
 `static_filter`    excludes loads that cannot race
 `shadow`           the last writers and readers of each byte; `last_two`
@@ -9,6 +10,7 @@
 `stale_reads`      loads through caches that are not coherent with the launch's writes
 `release_acquire`  flags and locks
 `proxies`          accesses of asynchronous copies and products, and their fences
+`mbarrier_inits`   initialisations of mbarriers that a fence of their own publishes
 `lifetimes`        shared memory of other blocks of a cluster, before they start and after they exit
 `report`           the fault of a race
 `dependents`       launches that overlap the one before, until they wait for it
