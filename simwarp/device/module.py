@@ -344,6 +344,11 @@ class _Text:
         return self._programs[name]
 
 
+def linked(ptx: str, kernel: str) -> Program:
+    """The program of a kernel, as all devices share it."""
+    return _text(ptx).program(kernel)
+
+
 @lru_cache(maxsize=256)
 def _text(ptx: str) -> _Text:
     """The parsed text of a module, cached because the same text is often loaded again.

@@ -18,7 +18,9 @@ from reference.errors import SimwarpError
 from simwarp.checks import KINDS
 from simwarp.chips.chips import multiprocessors_of
 from simwarp.device.device import Device
+from simwarp.device.module import linked
 from simwarp.faults import KernelFault
+from simwarp.program.exits import RETURNS
 from simwarp.program.liveness import registers_in
 from simwarp.ptx.mangled_names import parameter_types, plain, readable
 from simwarp.ptx.syntax import Address, Instruction, Register, Symbol
@@ -35,6 +37,8 @@ _SHORT = 1_000_000
 _STEPS = 50_000
 """The most steps of that run."""
 _UNINITIALISED = ("registers", "uninitialised")
+_REMOVED = (*_UNINITIALISED, "bounds")
+"""Faults that vanish with what an optimiser removes."""
 
 _OTHER_STATEMENT = re.compile(
     r"(return|goto|using|extern|typedef|else|case|default|break|continue|delete|throw|struct|class|enum|union|"
@@ -44,6 +48,7 @@ _OTHER_STATEMENT = re.compile(
 _DECLARATION = re.compile(
     r"(?:[A-Za-z_][\w:]*(?:\s*<[^;]*>)?[\s*&]+)+([A-Za-z_]\w*(?:\s*\[[^\]]*\])*\s*(?:[,=].*)?)", re.DOTALL
 )
+_SHARED = re.compile(r"__shared__[^;=()]*?\b([A-Za-z_]\w*)\s*(?:\[[^;]*)?;")
 _LABELS = re.compile(r"(?:\w+\s*:(?!:)\s*)+")
 _WEAK = ("volatile", "relaxed", "acquire")
 """Modifiers of loads that poll what other threads write."""
@@ -57,9 +62,10 @@ class NotSeen:
     Attributes
     ----------
     kind : str
-        "optimised": the optimiser removed a read of a variable without a value. "aliases": arrays overlap.
-        "equal bits": all elements of an input are equal. "order": the result may depend on the order of
-        threads. "tail": no thread lies beyond the end of the data.
+        "optimised": the optimiser removed a read of a variable without a value, an access beside it, or a
+        shared variable with all its accesses. "aliases": arrays overlap. "equal bits": all elements of an
+        input are equal. "order": the result may depend on the order of threads. "tail": no thread lies
+        beyond the end of the data. "exits": threads returned ahead of a barrier.
     text : str
         What was not looked at, and how to look.
 
@@ -83,11 +89,12 @@ def find_not_seen(
     if not isinstance(device, Device) or device.faults:
         return ()
     found = (
-        ("optimised", _optimised(device, work, executed)),
+        ("optimised", _optimised(device, work, executed) or _removed(work)),
         ("aliases", _aliases(work, arguments, changed)),
         ("equal bits", _equal_bits(work, arguments, changed)),
         ("order", _order(work) if device.schedule == "lowest pc" else None),
         ("tail", _tail(work, arguments)),
+        ("exits", _returned(device, work, executed)),
     )
     return tuple(NotSeen(kind, text) for kind, text in found if text)
 
@@ -104,7 +111,7 @@ def _optimised(device: Device, work: Work, executed: int) -> str | None:
     line = (place.source_text if place is not None else "") or ""
     names = [name for name in _without_value(work) if re.search(rf"\b{name}\b", line)]
     where = str(fault).splitlines()[0]
-    if names and place is not None:
+    if names and place is not None and fault.check in _UNINITIALISED:
         source = work.source
         file = source.path if place.source_file == source.name and source.path else place.source_file
         where = f"{file}:{place.source_line}: {names[0]} is read before it is written"
@@ -112,25 +119,66 @@ def _optimised(device: Device, work: Work, executed: int) -> str | None:
 
 
 def unoptimised_fault(work: Work, cc: tuple[int, int], budget: int = _STEPS) -> KernelFault | None:
-    """The first use of a variable without a value that a build without optimisation shows, if any."""
+    """The first use of a variable without a value, or access beside it, in a build without optimisation."""
     build = work.source.unoptimised
     if build is None or not _without_value(work) or not _is_repeatable(work):
         return None
-    checks = {kind: "raise" if kind in _UNINITIALISED else "off" for kind in KINDS}
     try:
-        device = Device(
-            cc=cc,
-            multiprocessors=multiprocessors_of(cc),
-            checks=checks,
-            instruction_budget=budget,
-            stdout=io.StringIO(),
-        )
-        work.of(build()).launch(device)
+        return _fault_of(work.of(build()), cc, _REMOVED, budget)
+    except SimwarpError:
+        return None
+
+
+def _fault_of(work: Work, cc: tuple[int, int], kinds: Sequence[str], budget: int) -> KernelFault | None:
+    """The first fault of some kinds in another launch."""
+    device = Device(
+        cc=cc,
+        multiprocessors=multiprocessors_of(cc),
+        checks={kind: "raise" if kind in kinds else "off" for kind in KINDS},
+        instruction_budget=budget,
+        stdout=io.StringIO(),
+    )
+    try:
+        work.launch(device)
     except KernelFault as fault:
-        return fault if fault.check in _UNINITIALISED else None
+        return fault if fault.check in kinds else None
     except SimwarpError:
         return None
     return None
+
+
+def _removed(work: Work) -> str | None:
+    """A shared variable of the kernel that only a build without optimisation has."""
+    names = [name for name in _SHARED.findall(_body(work)) if not _has_shared(work.source.ptx, name)]
+    build = work.source.unoptimised
+    try:
+        ptx = build().ptx if names and build is not None else ""
+    except SimwarpError:
+        return None
+    name = next((name for name in names if _has_shared(ptx, name)), None)
+    if name is None:
+        return None
+    return f"the optimiser removed {name} with all its accesses: compile with -G to see them"
+
+
+def _has_shared(ptx: str, name: str) -> bool:
+    """Whether PTX has a shared variable of that name in the source."""
+    return re.search(rf"\.shared\b[^;\n]*(?:\b|{len(name)}){name}(?:_\d+)?\b", ptx) is not None
+
+
+def _body(work: Work) -> str:
+    """The source from a kernel's head to the end of its body."""
+    name = re.escape(plain(readable(work.kernel.name)).rpartition("::")[2])
+    text = without_literals(work.source.text)
+    found = re.search(rf"\b{name}\s*\([^()]*\)\s*\{{", text)
+    if found is None:
+        return ""
+    depth = 0
+    for brace in re.finditer(r"[{}]", text[found.end() - 1 :]):
+        depth += 1 if brace[0] == "{" else -1
+        if depth == 0:
+            return text[found.start() : found.end() + brace.start()]
+    return text[found.start() :]
 
 
 def _without_value(work: Work) -> tuple[str, ...]:
@@ -251,6 +299,24 @@ def _compared(work: Work) -> set[str]:
         elif instruction.opcode.startswith("setp"):
             found |= {loaded[o.name] for o in operands[1:] if isinstance(o, Register) and o.name in loaded}
     return found
+
+
+# ---- early returns ----------------------------------------------------------------------------------------
+
+
+def _returned(device: Device, work: Work, executed: int) -> str | None:
+    """Run a short launch again with the check of early returns, if its kernel has one ahead of a barrier."""
+    if device.checks.action("exits") != "off" or executed > _SHORT or not _is_repeatable(work):
+        return None
+    ways = linked(work.source.ptx, work.kernel.name).ways_out
+    if not any(RETURNS in way.values() for both in ways.values() for way in both):
+        return None
+    fault = _fault_of(work, device.compute_capability, ("exits",), _STEPS)
+    if fault is None:
+        return None
+    place = str(fault).partition(": ")[0]
+    what = "an idiom that works since Volta, or a barrier in a condition"
+    return f"threads returned ahead of the barrier at {place}: {what}; --checks exits=raise shows both places"
 
 
 # ---- order ------------------------------------------------------------------------------------------------

@@ -48,6 +48,31 @@ def test_a_variable_that_gets_its_value_later_is_not_named(body):
     assert kinds(f"__global__ void f(int* y) {{ int t = threadIdx.x; {body} }}", Out("int32", 32)) == []
 
 
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        ("__shared__ int s; s = t;", ["optimised"]),
+        ("__shared__ int s[32]; for (int i = 0; i < 9; i++) s[i] = t;", ["optimised"]),
+        ("__shared__ unsigned char s[8]; ((int*)s)[0] = t;", ["optimised"]),
+        ("__shared__ int s; if (t == 0) s = y[0]; __syncthreads(); y[t] = s;", []),
+        ("/* __shared__ int s; */ y[t] = t;", []),
+        ("struct { int x, y; } v; int n = 64; memset(&v, 0, n); y[t] = v.x;", ["optimised"]),
+        ("struct { int x, y; } v; int n = t % 2 + 7; memset(&v, 0, n); y[t] = 0;", []),
+    ],
+)
+def test_what_the_optimiser_removed_is_named(body, named):
+    source = f"__global__ void f(int* y) {{ int t = threadIdx.x; {body} }}"
+    assert kinds(source, np.zeros(32, np.int32)) == named
+
+
+@pytest.mark.parametrize(
+    ("condition", "named"), [("t % 2", ["exits"]), ("t > 7", ["exits"]), ("t < 32", []), ("y[t] == 0", [])]
+)
+def test_threads_that_return_ahead_of_a_barrier_are_named(condition, named):
+    body = f"int t = threadIdx.x; if ({condition}) {{ int v = y[t]; __syncthreads(); y[t] = v + 1; }}"
+    assert kinds(f"__global__ void f(int* y) {{ {body} }}", np.zeros(32, np.int32)) == named
+
+
 def test_a_build_without_optimisation_is_not_built_again():
     source = "__global__ void f(int* y) { int v; y[threadIdx.x] = threadIdx.x; }"
     debug = run(source, grid=1, block=32, args=[Out("int32", 32)], options=["-G"])
