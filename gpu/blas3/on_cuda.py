@@ -59,7 +59,15 @@ def _rank_k(
     alpha = scalar(_REAL[prefix] if kernel.name == "herk" else prefix, kernel.alpha)
     beta = scalar(_REAL[prefix] if kernel.name in HERMITIAN else prefix, kernel.beta)
     operands = [number for pointer in pointers for number in pointer]
+    if kernel.name in HERMITIAN and kernel.beta:  # cuBLAS reads what BLAS does not
+        _make_diagonal_real(queue, output, result)
     queue.call(prefix, kernel.name, *flags, alpha, *operands, beta, *result)
+
+
+def _make_diagonal_real(queue: Queue, output: Tile, result: Pointer) -> None:
+    """Clear the imaginary parts of the diagonal."""
+    item = output.dtype.itemsize
+    queue.clear(Place(result[0] + item // 2, (result[1] + 1) * item), item // 2, output.columns)
 
 
 def _triangular(
@@ -98,5 +106,5 @@ def _scale(queue: Queue, prefix: str, kernel: Kernel, output: Tile, result: Poin
             queue.clear(Place(start, place.pitch), count * item, 1)
         elif kernel.beta != 1:
             queue.call(prefix, "scal", count * parts, scalar(prefix, kernel.beta), start, 1)
-    if kernel.name in HERMITIAN:  # the imaginary parts of the diagonal
-        queue.clear(Place(place.address + item // 2, place.pitch + item), item // 2, columns)
+    if kernel.name in HERMITIAN:
+        _make_diagonal_real(queue, output, result)
