@@ -162,6 +162,8 @@ class Outcome:
     def summary(self) -> str:
         """What the run says about results on hardware."""
         found = verdict(self.findings, stopped=self.fault is not None)
+        if any(one.kind == "optimised" for one in self.not_seen):
+            found = "the optimiser removed an access that has no defined value: another build may differ"
         if self._report:
             return self.device.report.fidelity.summary(found)
         return found or "the hardware's own results"
