@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from simwarp.memory import Memory
     from simwarp.program.program import Step
 
-_PRODUCTS = ("wmma.mma", "mma.sync", "mma.sp")
 _PADDING = 15
 """Most bytes of padding after a value: alignments go up to 16."""
 
@@ -48,13 +47,11 @@ class Unwritten(NamedTuple):
 
     def _words(self) -> tuple[str, str]:
         """What was read, and the advice: an accumulator in the words of the source."""
-        opcode, operands = self.step.instruction.opcode, self.step.instruction.operands
-        if opcode.startswith(_PRODUCTS) and self.register in registers_in(operands[3:4]):
-            advice = "fill the accumulator"
-            if opcode.startswith("wmma"):
-                advice += ": wmma::fill_fragment(c, 0)"
-            else:
-                advice += f": set {self.register} before the product, to 0 for a sum that begins here"
+        operands = self.step.instruction.operands
+        if self.step.kind == "matrix" and self.register in registers_in(operands[3:4]):
+            advice = (
+                f"fill the accumulator before the product: wmma::fill_fragment(c, 0), or set {self.register}"
+            )
             return f"read of an accumulator fragment that nothing filled ({self.register})", advice
         advice = "write the register on every path that leads here"
         return f"read of register {self.register}, which nothing wrote", advice

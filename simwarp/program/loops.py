@@ -27,7 +27,6 @@ _MOST_STEPS = 4096
 """Most steps of a loop that is analysed."""
 _CLOCKS = ("%clock", "%globaltimer", "%pm")
 _CARRY = "%carry"
-_DEPENDS_ON_SCHEDULE = ("activemask", "elect")
 _ACCESSES = ("load", "store", "atomic", "reduction", "mbarrier")
 _COME_BACK = ("vprintf", "malloc", "free")
 """The functions of the host after which a lane goes on."""
@@ -109,7 +108,7 @@ class _Slice:
         known = all(step.compute is not None or step.kind in _KNOWN for step in self._steps.values())
         known &= all(step.kind != "mbarrier" or _is_test(step) for step in self._steps.values())
         chosen = [self._steps[n] for n in self._chosen]
-        known &= not any(step.instruction.opcode.startswith(_DEPENDS_ON_SCHEDULE) for step in chosen)
+        known &= not any(step.kind == "warp" and step.row.fidelity == "open" for step in chosen)
         known &= not any(name.startswith(_CLOCKS) for name in self._read)
         loads = frozenset(step.number for step in chosen if self._is_relevant_load(step))
         bits = sum(1 << self._slots[name] for name in self._read if name in self._slots)

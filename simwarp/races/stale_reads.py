@@ -48,15 +48,15 @@ Positions = npt.NDArray[np.intp]
 
 def source_of(step: Step) -> str:
     """The cache that a step reads through: a key of `_READS`, or "" for memory that is coherent."""
-    return _source(step.kind, step.row.base, step.form.modifiers)
+    return _source(step.kind, "constant" in step.row.traits, step.form.modifiers)
 
 
 @cache
-def _source(kind: str, base: str, modifiers: tuple[str, ...]) -> str:
-    """`source_of` a step of a kind, with a base opcode and these modifiers."""
+def _source(kind: str, constant: bool, modifiers: tuple[str, ...]) -> str:
+    """`source_of` a step of a kind, of which all or those with ``.nc`` load constants."""
     if kind in TEXELS:
         return kind
-    return CONSTANTS if kind == "load" and (base == "ldu" or "nc" in modifiers) else ""
+    return CONSTANTS if kind == "load" and (constant or "nc" in modifiers) else ""
 
 
 class StaleReads:

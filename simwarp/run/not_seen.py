@@ -22,6 +22,7 @@ from simwarp.device.module import linked
 from simwarp.faults import KernelFault
 from simwarp.program.exits import RETURNS
 from simwarp.program.liveness import registers_in
+from simwarp.ptx.instructions import TABLE
 from simwarp.ptx.mangled_names import parameter_types, plain, readable
 from simwarp.ptx.syntax import Address, Instruction, Register, Symbol
 from simwarp.run.arguments import Argument
@@ -296,7 +297,7 @@ def _compared(work: Work) -> set[str]:
             address = operands[1]
             if isinstance(address, Address) and isinstance(address.base, Symbol):
                 loaded[operands[0].name] = address.base.name
-        elif instruction.opcode.startswith("setp"):
+        elif _compares(instruction.opcode):
             found |= {loaded[o.name] for o in operands[1:] if isinstance(o, Register) and o.name in loaded}
     return found
 
@@ -317,6 +318,12 @@ def _returned(device: Device, work: Work, executed: int) -> str | None:
     place = str(fault).partition(": ")[0]
     what = "an idiom that works since Volta, or a barrier in a condition"
     return f"threads returned ahead of the barrier at {place}: {what}; --checks exits=raise shows both places"
+
+
+def _compares(opcode: str) -> bool:
+    """Whether an opcode is that of a comparison."""
+    found = TABLE.find(opcode)
+    return found is not None and "compare" in found[0].traits
 
 
 # ---- order ------------------------------------------------------------------------------------------------

@@ -204,7 +204,7 @@ def _is_copy(at: Statement) -> bool:
 def _target(at: Statement) -> str:
     """The state space that a copy writes to: the first one of the opcode."""
     found = re.search(r"\.(shared|global)", at.opcode)
-    return found[1] if found and "prefetch" not in at.opcode else ""
+    return found[1] if found and ".prefetch." not in at.opcode else ""
 
 
 def _inner(operand: str) -> str:

@@ -104,7 +104,7 @@ def _decided(form: Form, a: Any, b: Any, c: Any = None) -> tuple[Any, Any, Any]:
 _SETP = "p:pred | q:pred = a:T, b:T, c:pred?"
 
 
-_setp = partial(row, section="9.7.6.2", ignores=_decided)
+_setp = partial(row, section="9.7.6.2", ignores=_decided, traits="compare")
 _AS = "as for integers; …u also where either is NaN, num neither, nan either"
 
 
@@ -138,7 +138,7 @@ def setp(form: Form, a: Any, b: Any, c: Any = None) -> Any:
 def _setp_half(compare: str, syntax: str, kind: str, minimum_sm: int, summary: str) -> Any:
     """A decorator that declares a row of ``setp`` on halves."""
     of_kind = partial(row, T=kind, name=f"setp ({kind})", minimum_sm=minimum_sm, section="9.7.7.2")
-    return of_kind(f"setp{compare}.T", syntax, summary=summary)
+    return of_kind(f"setp{compare}.T", syntax, summary=summary, traits="compare")
 
 
 _ONE = "p:pred = a:T, b:T, c:pred?"

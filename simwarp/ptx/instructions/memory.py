@@ -78,6 +78,7 @@ row(
     "d:T = [a]",
     T=_MEMORY,
     kind="load",
+    traits="constant",
     wider=True,
     lacks=wide_vector,
     section="9.7.9.10",
