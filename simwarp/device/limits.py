@@ -179,6 +179,8 @@ def _check_cooperative(
 ) -> None:
     """Refuse a cooperative launch of more blocks than are resident together."""
     blocks = math.prod(asked.grid)
+    if blocks <= multiprocessors:  # one on each, whatever its registers
+        return
     try:
         found = resident(program, chip, asked.threads, asked.shared)
         each, limits = found.blocks, f", limited by {' and '.join(found.limits)}"

@@ -60,9 +60,14 @@ def _alone(step: Step, first: int) -> Step:
 
 def _most_live(steps: Sequence[Step], names: Sequence[str]) -> int:
     widths, copied = _widths(steps), _copies(steps)
-    counted = [(slot, widths[name]) for slot, name in enumerate(names) if name in widths.keys() - copied]
-    live = live_registers(steps, names)
-    return max((sum(width for slot, width in counted if at >> slot & 1) for at in set(live)), default=0)
+    of_width: dict[int, int] = {}
+    for slot, name in enumerate(names):
+        if name in widths and name not in copied:
+            of_width[widths[name]] = of_width.get(widths[name], 0) | 1 << slot
+    live = set(live_registers(steps, names))
+    return max(
+        (sum(width * (at & slots).bit_count() for width, slots in of_width.items()) for at in live), default=0
+    )
 
 
 def _widths(steps: Sequence[Step]) -> dict[str, int]:
