@@ -56,7 +56,7 @@ def test_the_table_has_the_first_sentence_of_each_command(name):
 
 
 def test_commands_are_ordered_by_use():
-    assert NAMES[:3] == ["run", "exec", "verify"]
+    assert NAMES[:3] == ["run", "exec", "check"]
 
 
 @pytest.mark.parametrize("arguments", [[], ["run"], ["run", "bmm"], ["net"], ["net", "run"], ["info"]])
