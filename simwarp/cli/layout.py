@@ -29,7 +29,8 @@ def layout_command(
     if len(extent) != 2 or (shape and (rows, cols) != (None, None)):
         what = f"--shape {shape}: " if shape else ""
         raise ShapeError(
-            f"{what}rows and columns of the matrix are needed, once\ngive --rows and --cols, or both as --shape 5x40"
+            f"{what}rows and columns of the matrix are needed, once\n"
+            "give --rows and --cols, or both as --shape 5x40"
         )
     rows, cols = extent
     with as_options(layout="layout", word="--word", first="--first", rows="--rows", columns="--cols"):
