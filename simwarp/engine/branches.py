@@ -203,6 +203,6 @@ _SCOPES = {"cta": "cta", "cluster": "cluster", "gl": "gpu", "gpu": "gpu", "sys":
 
 def _scope(step: Step) -> str:
     """The scope of a fence; "cta" for a proxy fence, which orders accesses of one thread only."""
-    if step.form.has("mbarrier_init"):
+    if "initialisation" in step.row.traits:
         return "mbarrier_init"
     return next((_SCOPES[m] for m in step.form.modifiers if m in _SCOPES), "cta")

@@ -63,6 +63,7 @@ TRAITS = {
     "product": "a multiplication that ptxas may contract with an addition",
     "sum": "an addition or subtraction that ptxas may contract with a multiplication",
     "remainder": "a remainder instead of a quotient",
+    "initialisation": "publishes initialisations of mbarriers",
     "compare": "a comparison, whose results are predicates",
     "constant": "loads memory that nothing may write during the launch",
 }

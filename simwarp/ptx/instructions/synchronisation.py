@@ -54,7 +54,7 @@ _cluster(
 
 _fence = partial(row, kind="fence", section="9.7.13.4", traits="fence")
 _order = partial(_fence, summary="order memory accesses; here they are in order already")
-_order("fence.mbarrier_init.release.cluster", "", minimum_sm=90)(nothing)
+_order("fence.mbarrier_init.release.cluster", "", minimum_sm=90, traits="fence initialisation")(nothing)
 _fence(
     "fence.proxy.alias", "", minimum_sm=70, summary="order accesses of several addresses of the same memory"
 )(nothing)
