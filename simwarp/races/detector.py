@@ -111,8 +111,8 @@ class Races(Synchronisation):
             one = part._replace(time=time, past=past)
             recorded = one._replace(entries=entry + lanes)
             if one.kind == "read":
+                self._read(one, recorded, shadow, units)  # without an order, a fence would not help
                 self.proxies.check(one, shadow, units, self._steps)
-                self._read(one, recorded, shadow, units)
             else:
                 self._write(one, recorded, shadow, units)
         return time
