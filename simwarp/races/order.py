@@ -107,6 +107,7 @@ class Order:
         """The signal of each warp's stores since its last fence: [0] narrow, [1] wide; or None."""
         self._agents: dict[Agent, int] = {}
         """From agent to its number among the warps of the launch."""
+        self._words: set[str] = set()
         self._agents_since = _NEVER
         """The time of the first access of an agent, which no barrier of a block orders by itself."""
 
@@ -115,12 +116,17 @@ class Order:
     def entry_of(self, agent: Agent, time: int) -> int:
         """The `Shadow` entry of an agent's access."""
         self._agents_since = min(self._agents_since, time)
+        self._words.add(agent[0])
         number = self._agents.setdefault(agent, self._warps_of_launch + len(self._agents))
         return time << 32 | number << _WARP_BITS
 
     def are_agents(self, threads: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         """Whether threads of `Shadow` entries are agents."""
         return threads >> _WARP_BITS >= self._warps_of_launch
+
+    def has_agents(self, word: str) -> bool:
+        """Whether there are agents of this word."""
+        return word in self._words
 
     def are_of(self, word: str, threads: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         """Whether threads of `Shadow` entries are agents of this word."""

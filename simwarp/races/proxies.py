@@ -65,10 +65,11 @@ class Proxies:
     def _check(self, access: Access, shadow: Shadow, before: Entries, steps: list[Step]) -> None:
         times, threads = before >> 32, before & THREAD
         suspects = np.flatnonzero(before)
-        agents = self._order.are_agents(threads[suspects])
-        ordinary = ~agents & self._in_chunk(threads[suspects])  # others have executed a fence at their end
-        if agents.any():
-            ordinary |= self._order.are_of("cp.async", threads[suspects])  # not by the asynchronous proxy
+        ordinary = ~self._order.are_agents(threads[suspects])
+        if ordinary.any():
+            ordinary &= self._in_chunk(threads[suspects])  # others have executed a fence at their end
+        if self._order.has_agents("cp.async"):  # which are not of the asynchronous proxy
+            ordinary |= self._order.are_of("cp.async", threads[suspects])
         suspects = suspects[ordinary]
         if not suspects.size:
             return
