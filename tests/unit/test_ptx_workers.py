@@ -109,7 +109,7 @@ END: """
 def test_a_fault_of_the_first_block_stops_the_others():
     """Only block 0 traps; the others never end."""
     body = """mov.u32 %r3, %ctaid.x; setp.eq.u32 %p1, %r3, 0; @%p1 trap;
-L: add.u32 %r3, %r3, 1; bra L;"""
+L: add.u32 %r3, %r3, 1; setp.lt.u32 %p2, %r3, 2000000000; @%p2 bra L;"""
     fault = fault_of(Trap, body, block=64, grid=5, device=workers())
     assert fault.place.block == (0, 0, 0)
 
@@ -129,7 +129,7 @@ def test_heap_faults_are_reported_with_workers():
 
 
 ENDLESS = """setp.eq.u32 %p1, %lane, 3; mov.u32 %r3, 0;
-L: add.u32 %r3, %r3, 1; bra L;"""
+L: add.u32 %r3, %r3, 1; setp.lt.u32 %p2, %r3, 2000000000; @%p2 bra L;"""
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs signals to one thread")

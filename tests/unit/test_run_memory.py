@@ -97,7 +97,7 @@ def test_results_are_written_when_memory_ends_in_another_schedule(rows, monkeypa
     def end(*_):
         raise MemoryError
 
-    monkeypatch.setattr("simwarp.cli.run._compare", end)
+    monkeypatch.setattr("simwarp.cli.run.compare", end)
     np.save("x.npy", np.ones(32, np.int8))
     options = ["--grid", "1", "--block", "32", "--arg", "x.npy:inout", "--arg", "1", "--schedules", "2"]
     assert main(["run", rows, *options, "-o", "out"]) == 2
