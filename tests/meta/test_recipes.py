@@ -134,7 +134,7 @@ def test_a_new_chip_needs_one_entry(tree: Tree) -> None:
         "except Exception as error:\n"
         "    print(type(error).__name__, x.download().tolist())\n"
     )
-    assert tree.python("-c", code) == "LaunchError [1]\n"
+    assert tree.python("-c", code) == "LimitError [1]\n"
     assert len(tree.touched) == 1
 
 
