@@ -8,6 +8,8 @@
     The cases that are not needed for each two values of different arguments to meet in one are `gate`.
 ``@pytest.mark.singly``
     The cases that are not needed for each value of each argument to occur are `gate`.
+``@pytest.mark.at_most(8)``
+    CI runs 8 cases: those with the most new values, as far apart as they can be. The others are `gate`.
 
 `slow` and `gate` themselves mark a whole test, or by `pytest.param` one case. CI runs what is `slow`; what is
 `gate` runs before a release.
@@ -33,6 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", text)
     config.addinivalue_line("markers", "pairwise: the cases that no pair of values needs are gate")
     config.addinivalue_line("markers", "singly: the cases that no value needs are gate")
+    config.addinivalue_line("markers", "at_most(count): the cases that are not among so many are gate")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -57,6 +60,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.
             if cases[0].get_closest_marker(mark):
                 kept = covering([[*_arguments(case)] for case in cases], together)
                 _mark("gate", (case for i, case in enumerate(cases) if i not in kept))
+        if limit := cases[0].get_closest_marker("at_most"):
+            left = [case for case in cases if not case.get_closest_marker("gate")]
+            kept = spread([[*_arguments(case)] for case in left], *limit.args)
+            _mark("gate", (case for i, case in enumerate(left) if i not in kept))
 
 
 def _arguments(case: Any) -> Iterable[tuple[str, int]]:
@@ -85,4 +92,18 @@ def covering(cases: Sequence[Sequence[tuple[str, Hashable]]], together: int) -> 
         chosen.add(best)
         missing -= held[best]
         seen |= wider[best]
+    return chosen
+
+
+def spread(cases: Sequence[Sequence[Hashable]], most: int) -> list[int]:
+    """Numbers of so many cases: each has the most new values, and among equals is far from those before."""
+    chosen, seen = list[int](), set[Hashable]()
+    for _ in range(min(most, len(cases))):
+        left = (i for i in range(len(cases)) if i not in chosen)
+        best = max(
+            left,
+            key=lambda i: (len(set(cases[i]) - seen), min((abs(i - j) for j in chosen), default=0), -i),
+        )
+        chosen.append(best)
+        seen |= set(cases[best])
     return chosen

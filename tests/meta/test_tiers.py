@@ -33,6 +33,12 @@ TESTS = """
     @pytest.mark.parametrize("x", "ab")
     def test_values(x, y): pass
 
+    @pytest.mark.slow_cases("0")
+    @pytest.mark.gate_cases("9")
+    @pytest.mark.at_most(4)
+    @pytest.mark.parametrize("x", range(10))
+    def test_few(x): pass
+
     def test_plain(): pass
 """
 
@@ -50,12 +56,15 @@ def names(pytester, *options):
 def test_slow_marks_select_cases(pytester):
     quick = names(pytester, "-m", "not slow and not gate")
     assert [name for name in quick if "pairs" not in name] == [
-        "named[a-1]", "named[a-2]", "named[c-1]", "all_but[a-1]", "all_but[c-1]", "all_but[c-2]", "plain"
+        "named[a-1]", "named[a-2]", "named[c-1]", "all_but[a-1]", "all_but[c-1]", "all_but[c-2]",
+        "few[2]", "few[4]", "few[8]", "plain",
     ]  # fmt: skip
     assert len([name for name in quick if "pairs" in name]) == 4
     slow, gate = names(pytester, "-m", "slow and not gate"), names(pytester, "-m", "gate")
     assert [name for name in slow if "values" in name] == ["values[a-0]", "values[a-2]", "values[b-1]"]
     assert len([name for name in gate if "values" in name]) == 3
+    assert [name for name in slow if "few" in name] == ["few[0]"]
+    assert len([name for name in gate if "few" in name]) == 6
     assert len([name for name in gate if "pairs" in name]) == 4
     assert sorted([*quick, *slow, *gate]) == sorted(names(pytester))
 
@@ -93,3 +102,11 @@ def test_cases_for_single_values_have_many_pairs():
     chosen = [cases[i] for i in sorted(tiers.covering(cases, 1))]
     assert [case[0][1] for case in chosen] == [0, 1, 2, 3]
     assert {case[1:] for case in chosen} == {case[1:] for case in cases}
+
+
+def test_few_cases_bring_every_value_that_they_can():
+    cases = [tuple(enumerate(values)) for values in product(range(4), range(2), range(3))]
+    chosen = tiers.spread(cases, 4)
+    assert {value for i in chosen for value in cases[i]} == {value for case in cases for value in case}
+    assert sorted(tiers.spread(cases, 99)) == [*range(24)]
+    assert tiers.spread([[("x", i)] for i in range(9)], 5) == [0, 8, 4, 2, 6]
