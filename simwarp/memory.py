@@ -280,6 +280,11 @@ class Memory:
 
     def _parts(self, addresses: Addresses, width: int) -> list[_Part]:
         """The accesses of each allocation, without those that leave their allocation."""
+        if not addresses.size:
+            return []
+        first = self.find(int(addresses.min()))
+        if first is not None and int(addresses.max()) + width <= first.base + first.size:
+            return [(first, np.arange(addresses.size))]
         bases, allocations = self._table
         ends = np.array([a.base + a.size for a in allocations], np.uint64)
         which = np.searchsorted(np.array(bases, np.uint64), addresses, "right") - 1

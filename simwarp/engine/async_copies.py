@@ -340,11 +340,11 @@ class AsyncCopies:
             return data, None
         data = np.zeros((which.size, copy.size), np.uint8)
         unwritten = np.zeros_like(data)
-        for byte in range(copy.size):
-            read = np.flatnonzero(counts > byte)
-            at = sources[read] + np.uint64(byte)
-            data[read, byte] = memory.read(at, np.dtype(np.uint8))
-            unwritten[read, byte] = memory.unwritten_bits(at, 1)[:, 0]
+        for width, offset, read in _pieces(counts > 0, counts, copy.size):
+            at = sources[read] + np.uint64(offset)
+            piece = np.s_[read, offset : offset + width]
+            data[piece] = memory.read(at, np.dtype(f"V{width}")).view(np.uint8).reshape(-1, width)
+            unwritten[piece] = memory.unwritten_bits(at, width)
         return data.view(unit)[:, 0], unwritten if unwritten.any() else None
 
 
