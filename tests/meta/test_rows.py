@@ -17,6 +17,7 @@ from simwarp.lab.evidence.launch import batches
 from simwarp.lab.evidence.probe import module
 from simwarp.ptx.forms import forms, spellings
 from simwarp.ptx.instructions import ROWS, TABLE
+from support.offenders import check_each
 from support.pages import page_module
 
 ROOT = Path(__file__).parents[2]
@@ -25,10 +26,17 @@ hooks = page_module()
 CENSUS = ROOT / "tests" / "data" / "census_forms.txt"
 SPACES = ("shared", "local", "const", "param", "global")
 RECORD = "record it on a GPU with `simwarp record 'ptx-*'`"
+CHAPTERS = sorted({".".join(row.section.split(".")[:3]) for row in ROWS.values()})
+"""The sections of the PTX ISA that have rows, to three numbers."""
+every_chapter = pytest.mark.parametrize("chapter", CHAPTERS)
 
 
 def opcodes(row):
     return required(row) or forms(row)
+
+
+def rows_of(chapter):
+    return [name for name, row in ROWS.items() if f"{row.section}.".startswith(f"{chapter}.")]
 
 
 def test_every_row_has_a_twin_and_every_twin_a_row():
@@ -38,8 +46,11 @@ def test_every_row_has_a_twin_and_every_twin_a_row():
     assert not set(twins.TWINS) & set(matrices.TWINS)
 
 
-@pytest.mark.parametrize("name", list(ROWS))
-def test_every_row_has_a_name_section_and_architecture(name):
+def test_every_row_has_a_name_section_and_architecture():
+    check_each(check_facts, ROWS)
+
+
+def check_facts(name):
     row = ROWS[name]
     assert row.name == name
     assert re.fullmatch(r"9\.7(\.\d+){2,3}", row.section)
@@ -52,8 +63,12 @@ def test_every_row_has_a_name_section_and_architecture(name):
         assert parse_bound(row.bound).limit > 0
 
 
-@pytest.mark.parametrize("name", list(ROWS))
-def test_forms_cover_every_type_and_modifier_of_the_row(name):
+@every_chapter
+def test_forms_cover_every_type_and_modifier_of_the_row(chapter):
+    check_each(check_forms, rows_of(chapter))
+
+
+def check_forms(name):
     """Each form is a spelling of its row that the table finds, and all types and modifiers occur."""
     row = ROWS[name]
     chosen = forms(row)
@@ -79,15 +94,20 @@ def test_rows_with_few_spellings_test_all_of_them():
     assert len(forms(ROWS["ld"])) < len(spellings(ROWS["ld"])) / 2
 
 
-@pytest.mark.parametrize("name", list(ROWS))
-def test_every_form_has_a_kernel_and_operands(name):
+@pytest.mark.slow_cases("9.7.9", "9.7.14", "9.7.15")
+@every_chapter
+def test_every_form_has_a_kernel_and_operands(chapter):
+    check_each(check_kernels, rows_of(chapter))
+
+
+def check_kernels(name):
     row = ROWS[name]
     assert maker(row) is not None
     for opcode in required(row):
         probe = probe_of(opcode)
-        assert probe.results
+        assert probe.results, opcode
         assert opcode in probe.entry
-        assert len(operands_of(probe)) >= (256 if not probe.faults else 1)
+        assert len(operands_of(probe)) >= (256 if not probe.faults else 1), opcode
 
 
 @pytest.mark.slow_cases("9.7.9.8", "9.7.9.11", "9.7.9.21", "9.7.13.?", "9.7.7.1", "9.7.14.4.3", "9.7.6.1")
@@ -117,15 +137,18 @@ def test_no_opcode_belongs_to_two_rows():
 # ----------------------------------------------------------------------------------------- evidence
 
 
-@pytest.mark.parametrize("name", list(ROWS))
-def test_evidence_has_enough_operands_and_a_recording(name):
+def test_evidence_has_enough_operands_and_a_recording():
     """`make gate` refuses a form without a recording."""
+    check_each(check_evidence, ROWS)
+
+
+def check_evidence(name):
     for opcode in required(ROWS[name]):
         if (found := evidence().get(opcode)) is None:
             continue
-        assert (ROOT / "tests" / "golden" / "sm_90" / f"{found.golden}.npz").exists()
-        assert found.sets >= 256 or probe_of(opcode).faults
-        assert (found.largest_error is not None) == (name in BOUNDED)
+        assert (ROOT / "tests" / "golden" / "sm_90" / f"{found.golden}.npz").exists(), opcode
+        assert found.sets >= 256 or probe_of(opcode).faults, opcode
+        assert (found.largest_error is not None) == (name in BOUNDED), opcode
 
 
 def test_all_evidence_is_for_existing_forms():
