@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from support.offenders import check_each
 from support.pages import page_module
+from support.sources import PACKAGES, ROOT, module_name, parsed, source_files
 
-ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("reference", "simwarp", "gpu")
 INSTRUCTIONS = "simwarp.ptx.instructions."
 FEWEST_DOCSTRING_EXAMPLES = 60
 FEWEST_PAGE_EXAMPLES = 8
@@ -29,15 +29,10 @@ MANY = 3
 """Parameters of a function that its summary cannot explain."""
 
 
-def sources() -> list[Path]:
+def sources(*packages: str) -> list[Path]:
     """The source files of the public modules."""
-    paths = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+    paths = source_files(*(packages or PACKAGES))
     return [path for path in paths if not re.search(r"\._", f".{module_name(path)}")]
-
-
-def module_name(path: Path) -> str:
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -47,7 +42,7 @@ def module_name(path: Path) -> str:
 
 def undocumented(source: str, module: str) -> list[str]:
     """Public names of a module that have no docstring."""
-    tree = ast.parse(source)
+    tree = parsed(source)
     found = [] if ast.get_docstring(tree) or not tree.body else [f"{module} has no docstring"]
     return found + list(_undocumented(tree, module, module))
 
@@ -73,10 +68,14 @@ def _explained_elsewhere(decorators: list[ast.expr], module: str) -> bool:
     return any(re.match(r"(typing\.)?overload$|.*\.setter$", decorator) for decorator in written)
 
 
-@pytest.mark.parametrize("path", sources(), ids=module_name)
-def test_public_names_are_documented(path: Path) -> None:
+@pytest.mark.parametrize("package", PACKAGES)
+def test_public_names_are_documented(package: str) -> None:
+    check_each(check_docstrings, sources(package), module_name)
+
+
+def check_docstrings(path: Path) -> None:
     found = undocumented(path.read_text(), module_name(path))
-    assert not found, "\n".join(found)
+    assert not found, "; ".join(found)
 
 
 def test_missing_documentation_is_reported() -> None:
@@ -112,12 +111,11 @@ def test_every_table_row_describes_its_function() -> None:
     ]
 
 
-def public_names() -> list[tuple[str, str]]:
-    """Each package or module that has an API page, and its public names."""
+def public_packages() -> list[str]:
+    """Each package or module that has an API page."""
     marker = page_module().NAMES_MARKER
     pages = sorted((ROOT / "docs" / "api").glob("*.md"))
-    packages = [found for page in pages for found in marker.findall(page.read_text())]
-    return [(package, name) for package in packages for name in page_module().names_of(package)]
+    return sorted(found for page in pages for found in marker.findall(page.read_text()))
 
 
 def unexplained(value: Any) -> list[str]:
@@ -139,9 +137,9 @@ def unexplained(value: Any) -> list[str]:
     return lacks if ">>>" in text else [*lacks, "an example (>>>)"]
 
 
-@pytest.mark.parametrize("package", sorted({package for package, _ in public_names()}))
+@pytest.mark.parametrize("package", public_packages())
 def test_public_docstrings_are_complete(package: str) -> None:
-    names = [name for of, name in public_names() if of == package]
+    names = page_module().names_of(package)
     found = {name: unexplained(getattr(load(package), name)) for name in names}
     assert names
     assert not {name: lacks for name, lacks in found.items() if lacks}
@@ -574,4 +572,5 @@ def test_an_api_page_shows_every_public_name(page: Path) -> None:
     package = rendered.splitlines()[0].removeprefix("# ")
     shown = re.findall(r"^::: ([\w.]+)$", rendered, re.MULTILINE)
     assert shown
-    assert shown == [f"{package}.{name}" for of, name in public_names() if of == package]
+    assert public_packages().count(package) == 1
+    assert shown == [f"{package}.{name}" for name in page_module().names_of(package)]
