@@ -1,13 +1,14 @@
 """PTX mnemonics occur only in the instruction rows; other modules use kind, operands and traits."""
 
 import ast
-from pathlib import Path
+import re
 
 import pytest
 
 from simwarp.ptx.instructions import ROWS, TABLE
+from support.offenders import check_each
+from support.sources import ROOT, parsed, source_files
 
-ROOT = Path(__file__).parents[2]
 BELOW = {
     "simwarp/ptx/instructions": "the rows",
     "simwarp/ptx/grammar": "the operands of a call have a syntax of their own",
@@ -17,6 +18,9 @@ BELOW = {
 }
 """Folders whose modules may know mnemonics, and why."""
 
+OPCODES = re.compile(r"\b(?:base|opcode|words|row\s*\.\s*name)\b")
+"""A source without a match compares nothing with an opcode."""
+NAMES = ("row.name", "step.row.name", "words[0]", "words[:2]")
 MNEMONICS = {
     ".".join(words[:n])
     for row in ROWS.values()
@@ -38,13 +42,12 @@ def literals(node, constants):
 
 def is_opcode(node):
     """Whether an expression derives from an opcode, or from the base or name of a row."""
-    text = ast.unparse(node)
     return any(
         (isinstance(part, ast.Attribute) and part.attr in ("base", "opcode"))
         or (isinstance(part, ast.Name) and part.id in ("base", "opcode"))
-        or ast.unparse(part) in ("row.name", "step.row.name", "words[0]", "words[:2]")
+        or (isinstance(part, ast.Attribute | ast.Subscript) and ast.unparse(part) in NAMES)
         for part in ast.walk(node)
-    ) and not text.startswith(("'", '"'))
+    ) and not ast.unparse(node).startswith(("'", '"'))
 
 
 def questions(tree):
@@ -64,7 +67,9 @@ def questions(tree):
 
 def violations(source):
     """The mnemonics that a module compares with opcodes, with their lines."""
-    tree = ast.parse(source)
+    if not OPCODES.search(source):
+        return []
+    tree = parsed(source)
     constants = {
         target.id: node.value
         for node in tree.body
@@ -83,15 +88,15 @@ def violations(source):
     )
 
 
-def modules():
-    paths = sorted((ROOT / "simwarp").rglob("*.py"))
-    return [str(path.relative_to(ROOT)) for path in paths]
+def test_mnemonics_occur_only_in_the_rows():
+    """Elsewhere give the row a kind or a trait (simwarp/ptx/rows.py), and ask for that."""
+    modules = [str(path.relative_to(ROOT)) for path in source_files("simwarp")]
+    check_each(check_mnemonics, [name for name in modules if not name.startswith(tuple(BELOW))])
 
 
-@pytest.mark.parametrize("module", [name for name in modules() if not name.startswith(tuple(BELOW))])
-def test_mnemonics_occur_only_in_the_rows(module):
+def check_mnemonics(module):
     found = violations((ROOT / module).read_text())
-    assert found == [], "give the row a kind or a trait (simwarp/ptx/rows.py), and ask for that"
+    assert not found, "; ".join(found)
 
 
 @pytest.mark.parametrize(
