@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import json
 import re
+from itertools import product
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from simwarp.fragments import (
     required_alignment,
 )
 from simwarp.fragments.opcodes import RECORD, confirmations
+from support.offenders import check_each
 
 A = "slot 2:c1  lane 4:c2 8:r1  register 2:r8 2:c8"
 """The A operand of mma.m16n8k16 with f16."""
@@ -73,16 +75,19 @@ def why_no_bijection(layout):
     return ""
 
 
-@pytest.mark.parametrize("opcode", all_opcodes())
-def test_every_map_is_a_bijection(opcode):
+def test_every_map_is_a_bijection():
+    check_each(check_maps, all_opcodes())
+
+
+def check_maps(opcode):
     found = fragments_of(opcode)
     m, n, k = found.shape
     for name, operand in found.operands.items():
         layout = operand.layout
-        assert why_no_bijection(layout) == ""
-        assert layout.bits == TYPE_BITS[operand.type]
-        assert layout.register_bits == (64 if operand.type == "f64" else 32)
-        assert layout.lanes == (128 if opcode.startswith("wgmma") else 32)
+        assert why_no_bijection(layout) == "", name
+        assert layout.bits == TYPE_BITS[operand.type], name
+        assert layout.register_bits == (64 if operand.type == "f64" else 32), name
+        assert layout.lanes == (128 if opcode.startswith("wgmma") else 32), name
         assert (layout.rows, layout.columns) == {"a": (m, k), "b": (k, n)}.get(name if k else "", (m, n))
 
 
@@ -180,9 +185,12 @@ FORMULAS = {
 }
 
 
-@pytest.mark.parametrize("opcode", FORMULAS)
-@pytest.mark.parametrize("operand", ["a", "b", "c", "d"])
-def test_layouts_equal_the_formulas_of_the_ptx_isa(opcode, operand):
+def test_layouts_equal_the_formulas_of_the_ptx_isa():
+    check_each(check_formula, product(FORMULAS, "abcd"))
+
+
+def check_formula(case):
+    opcode, operand = case
     layout = of(opcode, operand)
     formula = FORMULAS[opcode]["c" if operand == "d" else operand]
     for lane in range(32):
@@ -250,8 +258,11 @@ def test_both_operands_of_movmatrix_have_the_same_layout():
     assert found["a"].layout == found["d"].layout == of("ldmatrix.sync.aligned.m8n8.x1.b16", "r")
 
 
-@pytest.mark.parametrize("n", range(8, 257, 8))
-def test_each_warp_of_a_wgmma_is_an_m16n8_mma_for_every_eight_columns(n):
+def test_each_warp_of_a_wgmma_is_an_m16n8_mma_for_every_eight_columns():
+    check_each(check_accumulator, range(8, 257, 8))
+
+
+def check_accumulator(n):
     one = of("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "d")
     whole = of(f"wgmma.mma_async.sync.aligned.m64n{n}k16.f32.f16.f16", "d")
     assert whole.registers == n // 2
@@ -397,11 +408,15 @@ def test_noninteger_lookups_are_refused(number):
 # Registers and matrices
 # --------------------------------------------------------------------------------------------------
 
-LAYOUTS = {
-    operand.layout: f"{opcode} {name}"
-    for opcode in all_opcodes()
-    for name, operand in fragments_of(opcode).operands.items()
-}
+
+@functools.cache
+def layouts():
+    """Every layout, and one operand that has it."""
+    return {
+        operand.layout: f"{opcode} {name}"
+        for opcode in all_opcodes()
+        for name, operand in fragments_of(opcode).operands.items()
+    }
 
 
 def random_registers(layout, *warps, seed=0):
@@ -411,8 +426,11 @@ def random_registers(layout, *warps, seed=0):
     )
 
 
-@pytest.mark.parametrize("layout", LAYOUTS, ids=LAYOUTS.values())
-def test_packing_inverts_unpacking(layout):
+def test_packing_inverts_unpacking():
+    check_each(check_packing, layouts(), name=lambda layout: layouts()[layout])
+
+
+def check_packing(layout):
     """Every element is at the position that `holder` gives, and pack inverts unpack."""
     registers = random_registers(layout, 2)
     elements = layout.unpack(registers)
@@ -437,7 +455,7 @@ def test_packing_inverts_unpacking(layout):
 
 
 def test_zero_warps_give_empty_arrays():
-    for layout in LAYOUTS:
+    for layout in layouts():
         elements = layout.unpack(
             np.zeros((0, layout.lanes, layout.registers), f"u{layout.register_bits // 8}")
         )
@@ -519,7 +537,7 @@ def test_arrays_of_other_shapes_are_refused(wrong, error, message):
 
 
 def test_a_printed_layout_parses_to_itself():
-    for layout in LAYOUTS:
+    for layout in layouts():
         assert Layout.of(str(layout), layout.bits, layout.register_bits) == layout
 
 
@@ -736,15 +754,20 @@ def test_provenance_is_printed_in_words():
 # Matrices in memory
 # --------------------------------------------------------------------------------------------------
 
-MOVED = [opcode for opcode in all_opcodes() if opcode.startswith(("wmma.load", "wmma.store"))]
+
+def moves():
+    return [opcode for opcode in all_opcodes() if opcode.startswith(("wmma.load", "wmma.store"))]
 
 
 def moved(opcode) -> Operand:
     return next(iter(fragments_of(opcode).operands.values()))
 
 
-@pytest.mark.parametrize("opcode", MOVED)
-def test_memory_offsets_follow_the_layout(opcode):
+def test_memory_offsets_follow_the_layout():
+    check_each(check_offsets, moves())
+
+
+def check_offsets(opcode):
     operand = moved(opcode)
     layout, in_rows = operand.layout, ".row." in opcode
     assert operand.memory == ("row" if in_rows else "col")
@@ -765,7 +788,7 @@ def test_memory_offsets_follow_the_layout(opcode):
 
 def test_default_addresses_cover_the_whole_matrix():
     """With the default stride, each address occurs once per copy."""
-    for opcode in MOVED:
+    for opcode in moves():
         operand = moved(opcode)
         layout = operand.layout
         addresses = np.sort(operand.addresses(operand.default_stride), axis=None)
