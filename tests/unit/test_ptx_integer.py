@@ -498,14 +498,12 @@ shl.u32 bfe.b32 popc.u32
 """
 
 
-@pytest.mark.parametrize("opcode", EMITTED.split())
-def test_forms_that_compilers_and_headers_write_have_a_row(opcode):
-    assert TABLE.find(opcode) is not None
+def test_forms_that_compilers_and_headers_write_have_a_row():
+    assert [opcode for opcode in EMITTED.split() if TABLE.find(opcode) is None] == []
 
 
-@pytest.mark.parametrize("opcode", REFUSED.split())
-def test_forms_that_ptx_refuses_have_no_row(opcode):
-    assert TABLE.find(opcode) is None
+def test_forms_that_ptx_refuses_have_no_row():
+    assert [opcode for opcode in REFUSED.split() if TABLE.find(opcode) is not None] == []
 
 
 def test_rows_the_isa_leaves_open_are_marked_open():
