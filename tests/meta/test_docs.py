@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.offenders import check_each
+from support.offenders import check_each, every_case
 from support.pages import page_module
 from support.sources import PACKAGES, ROOT, module_name, parsed, source_files
 
@@ -568,11 +568,8 @@ def test_an_efficiency_of_the_page_is_a_mean_over_sizes() -> None:
     assert len(table) == 2 + 6
 
 
-def test_an_api_page_shows_every_public_name() -> None:
-    check_each(check_api_page, sorted((ROOT / "docs" / "api").glob("*.md")), lambda page: page.name)
-
-
-def check_api_page(page: Path) -> None:
+@every_case("page", sorted((ROOT / "docs" / "api").glob("*.md")))
+def test_an_api_page_shows_every_public_name(page: Path) -> None:
     hooks = page_module()
     rendered = hooks.on_page_markdown(page.read_text(), page=None, config=None, files=None)
     package = rendered.splitlines()[0].removeprefix("# ")

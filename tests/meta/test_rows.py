@@ -17,7 +17,7 @@ from simwarp.lab.evidence.launch import batches
 from simwarp.lab.evidence.probe import module
 from simwarp.ptx.forms import forms, spellings
 from simwarp.ptx.instructions import ROWS, TABLE
-from support.offenders import check_each
+from support.offenders import check_each, every_case
 from support.pages import page_module
 
 ROOT = Path(__file__).parents[2]
@@ -46,11 +46,8 @@ def test_every_row_has_a_twin_and_every_twin_a_row():
     assert not set(twins.TWINS) & set(matrices.TWINS)
 
 
-def test_every_row_has_a_name_section_and_architecture():
-    check_each(check_facts, ROWS)
-
-
-def check_facts(name):
+@every_case("name", ROWS)
+def test_every_row_has_a_name_section_and_architecture(name):
     row = ROWS[name]
     assert row.name == name
     assert re.fullmatch(r"9\.7(\.\d+){2,3}", row.section)
@@ -137,12 +134,9 @@ def test_no_opcode_belongs_to_two_rows():
 # ----------------------------------------------------------------------------------------- evidence
 
 
-def test_evidence_has_enough_operands_and_a_recording():
+@every_case("name", ROWS)
+def test_evidence_has_enough_operands_and_a_recording(name):
     """`make gate` refuses a form without a recording."""
-    check_each(check_evidence, ROWS)
-
-
-def check_evidence(name):
     for opcode in required(ROWS[name]):
         if (found := evidence().get(opcode)) is None:
             continue

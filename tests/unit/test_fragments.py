@@ -8,7 +8,6 @@ import dataclasses
 import functools
 import json
 import re
-from itertools import product
 
 import numpy as np
 import pytest
@@ -26,7 +25,7 @@ from simwarp.fragments import (
     required_alignment,
 )
 from simwarp.fragments.opcodes import RECORD, confirmations
-from support.offenders import check_each
+from support.offenders import every_case
 
 A = "slot 2:c1  lane 4:c2 8:r1  register 2:r8 2:c8"
 """The A operand of mma.m16n8k16 with f16."""
@@ -75,11 +74,8 @@ def why_no_bijection(layout):
     return ""
 
 
-def test_every_map_is_a_bijection():
-    check_each(check_maps, all_opcodes())
-
-
-def check_maps(opcode):
+@every_case("opcode", all_opcodes)
+def test_every_map_is_a_bijection(opcode):
     found = fragments_of(opcode)
     m, n, k = found.shape
     for name, operand in found.operands.items():
@@ -185,12 +181,9 @@ FORMULAS = {
 }
 
 
-def test_layouts_equal_the_formulas_of_the_ptx_isa():
-    check_each(check_formula, product(FORMULAS, "abcd"))
-
-
-def check_formula(case):
-    opcode, operand = case
+@every_case("opcode", FORMULAS)
+@every_case("operand", ["a", "b", "c", "d"])
+def test_layouts_equal_the_formulas_of_the_ptx_isa(opcode, operand):
     layout = of(opcode, operand)
     formula = FORMULAS[opcode]["c" if operand == "d" else operand]
     for lane in range(32):
@@ -258,11 +251,8 @@ def test_both_operands_of_movmatrix_have_the_same_layout():
     assert found["a"].layout == found["d"].layout == of("ldmatrix.sync.aligned.m8n8.x1.b16", "r")
 
 
-def test_each_warp_of_a_wgmma_is_an_m16n8_mma_for_every_eight_columns():
-    check_each(check_accumulator, range(8, 257, 8))
-
-
-def check_accumulator(n):
+@every_case("n", range(8, 257, 8))
+def test_each_warp_of_a_wgmma_is_an_m16n8_mma_for_every_eight_columns(n):
     one = of("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "d")
     whole = of(f"wgmma.mma_async.sync.aligned.m64n{n}k16.f32.f16.f16", "d")
     assert whole.registers == n // 2
@@ -411,12 +401,9 @@ def test_noninteger_lookups_are_refused(number):
 
 @functools.cache
 def layouts():
-    """Every layout, and one operand that has it."""
-    return {
-        operand.layout: f"{opcode} {name}"
-        for opcode in all_opcodes()
-        for name, operand in fragments_of(opcode).operands.items()
-    }
+    """Every layout once."""
+    operands = (operand for opcode in all_opcodes() for operand in fragments_of(opcode).operands.values())
+    return list(dict.fromkeys(operand.layout for operand in operands))
 
 
 def random_registers(layout, *warps, seed=0):
@@ -426,11 +413,8 @@ def random_registers(layout, *warps, seed=0):
     )
 
 
-def test_packing_inverts_unpacking():
-    check_each(check_packing, layouts(), name=lambda layout: layouts()[layout])
-
-
-def check_packing(layout):
+@every_case("layout", layouts)
+def test_packing_inverts_unpacking(layout):
     """Every element is at the position that `holder` gives, and pack inverts unpack."""
     registers = random_registers(layout, 2)
     elements = layout.unpack(registers)
@@ -763,11 +747,8 @@ def moved(opcode) -> Operand:
     return next(iter(fragments_of(opcode).operands.values()))
 
 
-def test_memory_offsets_follow_the_layout():
-    check_each(check_offsets, moves())
-
-
-def check_offsets(opcode):
+@every_case("opcode", moves)
+def test_memory_offsets_follow_the_layout(opcode):
     operand = moved(opcode)
     layout, in_rows = operand.layout, ".row." in opcode
     assert operand.memory == ("row" if in_rows else "col")

@@ -15,7 +15,7 @@ from simwarp.chips.lowering import lowering
 from simwarp.fragments import FragmentError, all_opcodes, fragments_of
 from simwarp.observe.matrix_counts import MatrixInstructions
 from support import small_kernels as small
-from support.offenders import check_each
+from support.offenders import every_case
 
 TESTS = Path(__file__).parents[1]
 CHIPS = ((7, 5), (8, 0), (8, 6), (8, 9), (9, 0))
@@ -177,12 +177,8 @@ def seen():
                 yield opcode, cc, counts
 
 
-def test_the_table_equals_the_recording():
-    check_each(check_lowering, seen())
-
-
-def check_lowering(case):
-    opcode, cc, counts = case
+@every_case(("opcode", "cc", "counts"), seen)
+def test_the_table_equals_the_recording(opcode, cc, counts):
     if counts is None:
         with pytest.raises(SchemeError, match=f"unknown lowering of .* on sm_{cc[0]}{cc[1]}\n"):
             lowering(opcode, cc)
@@ -201,11 +197,8 @@ def products():
     return [opcode for opcode in all_opcodes() if opcode.startswith(("mma", "wmma.mma", "movmatrix"))]
 
 
-def test_hopper_supports_every_product():
-    check_each(check_support, products())
-
-
-def check_support(opcode):
+@every_case("opcode", products)
+def test_hopper_supports_every_product(opcode):
     found = lowering(opcode, (9, 0))
     multiplies = [name for name in found.instructions if re.match("[BIHD]MMA|MOVM", name)]
     assert len(multiplies) == (found.family != "m8n8k4 f16")

@@ -13,7 +13,7 @@ from simwarp.testing.fragments import FragmentDifference, check_fragment, record
 from simwarp.testing.fragments.patterns import pattern
 from simwarp.testing.fragments.words import words_of
 from simwarp.verify import Draw
-from support.offenders import check_each
+from support.offenders import every_case
 
 F16 = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 B1 = "mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc"
@@ -43,13 +43,12 @@ def difference(*args, **kwargs):
 # ---- one bit wrong, anywhere ---------------------------------------------------------------------------
 
 
-def test_one_flipped_bit_is_named():
-    some = all_opcodes()[::17]
-    check_each(check_flips, [(opcode, name) for opcode in some for name in fragments_of(opcode).operands])
+def some_operands():
+    return [(opcode, name) for opcode in all_opcodes()[::17] for name in fragments_of(opcode).operands]
 
 
-def check_flips(case):
-    opcode, name = case
+@every_case(("opcode", "name"), some_operands)
+def test_one_flipped_bit_is_named(opcode, name):
     operand = fragments_of(opcode).operands[name]
     layout, source = operand.layout, draw(1)
     words = some_words(operand)
