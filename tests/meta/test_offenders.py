@@ -74,7 +74,7 @@ def test_every_combination_that_fails_is_named():
     with pytest.raises(pytest.fail.Exception) as failure:
         test()
     assert [line.partition(" (")[0] for line in str(failure.value).splitlines() if "five" in line] == [
-        "5, 'five': five",
-        "5, 'five': five",
+        "(5, 'five'): five",
+        "(5, 'five'): five",
     ]
     assert "2 of 3 fail\n1: 1 of 2 fail\n" in str(failure.value)

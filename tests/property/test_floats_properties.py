@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from oracles import scalar_floats as twins
 from simwarp import floats
+from support.offenders import every_case
 
 ROUNDINGS = ("rn", "rz", "rm", "rp")
 FLOATS = {"f32": np.float32, "f64": np.float64}
@@ -208,7 +209,7 @@ def test_round_integral_equals_the_twin(format, rounding):
 
 @both_floats
 @every_rounding
-@pytest.mark.parametrize("integer", INTEGERS)
+@every_case("integer", INTEGERS)
 def test_to_integer_equals_the_twin(format, rounding, integer):
     column = around_integers(format)
     ends = np.iinfo(integer)
@@ -220,7 +221,7 @@ def test_to_integer_equals_the_twin(format, rounding, integer):
 
 @both_floats
 @every_rounding
-@pytest.mark.parametrize("integer", INTEGERS)
+@every_case("integer", INTEGERS)
 def test_from_integer_equals_the_twin(format, rounding, integer):
     ends = np.iinfo(integer)
     near = {sign * ((1 << n) + k) for n in range(64) for k in (-3, -1, 0, 1, 3) for sign in (-1, 1)}

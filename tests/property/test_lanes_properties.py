@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from oracles import scalar_lanes as twins
 from simwarp import lanes
+from support.offenders import every_case
 
 ALL = 0xFFFFFFFF
 SHUFFLES = ("idx", "up", "down", "bfly")
@@ -316,7 +317,7 @@ def test_any_warp_agrees_with_the_twin(operation, data):
 
 
 @every_operation
-@pytest.mark.parametrize("shape", [(3, 32), (2, 5, 32)], ids=str)
+@every_case("shape", [(3, 32), (2, 5, 32)])
 def test_a_batch_equals_its_warps_one_by_one(operation, shape):
     rng = np.random.default_rng(11)
     value, member_mask = draw_bulk(operation, shape, rng), draw_masks(shape, rng)
@@ -336,14 +337,13 @@ def test_a_batch_equals_its_warps_one_by_one(operation, shape):
 
 
 @every_operation
-@pytest.mark.parametrize(
+@every_case(
     ("narrow", "shape"),
     [
         *(("value", shape) for shape in ((), (1,), (3, 1), (32,))),
         *(("member_mask", shape) for shape in ((), (1,), (3, 1), (32,))),
         ("active", (32,)),
     ],
-    ids=str,
 )
 def test_scalars_and_uniform_operands_broadcast(operation, narrow, shape):
     """An operand of ``shape`` beside two of shape (3, 32) equals the same operand written out."""
@@ -363,7 +363,7 @@ def test_scalars_and_uniform_operands_broadcast(operation, narrow, shape):
 
 
 @every_operation
-@pytest.mark.parametrize("wide", ["value", "member_mask", "active"])
+@every_case("wide", ["value", "member_mask", "active"])
 def test_any_operand_may_have_warps_that_the_others_lack(operation, wide):
     """An operand of shape (3, 32) broadcasts with two of shape (32,)."""
     rng = np.random.default_rng(6)

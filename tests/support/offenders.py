@@ -56,7 +56,7 @@ def every_case(
 
 
 def _described(case: Any) -> str:
-    text = repr(case)[1:-1] if isinstance(case, tuple) else repr(case) if isinstance(case, str) else str(case)
+    text = repr(case) if isinstance(case, str) else str(case)
     return text if len(text) <= 300 else f"{text[:297]}..."
 
 

@@ -14,6 +14,7 @@ from reference import sparse
 from reference.errors import DtypeError, NotANumberError, SchemeError, ShapeError, SimwarpError
 from reference.types import Coo
 from simwarp import listings
+from support.offenders import every_case
 
 COO = Coo([[0, 1, 1], [2, 0, 1], [1, 1, 0]], [2.0, 3.0, 4.0], (2, 3, 2))
 FORMATS = {
@@ -34,7 +35,7 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize(("name", "field", "value"), BROKEN, ids=lambda x: str(x))
+@every_case(("name", "field", "value"), BROKEN)
 def test_every_tier_refuses_broken_fields(name, field, value):
     broken = replace(FORMATS[name], **{field: value})
     with pytest.raises(SimwarpError):
@@ -130,7 +131,7 @@ def test_every_tier_refuses_a_bool_as_mode():
             mttkrp(FORMATS["mm-csf"], FACTORS, True, **given)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("given", "error"),
     [
         *(({"rank": rank}, ShapeError) for rank in ("2", 1.5, True, None, 0, 10**21)),
@@ -139,7 +140,6 @@ def test_every_tier_refuses_a_bool_as_mode():
         *(({"tolerance": number}, NotANumberError) for number in (None, "1", float("nan"), [1.0])),
         *(({"start": start}, ShapeError) for start in (5, [RAGGED] * 3, [None] * 3, [], "abc")),
     ],
-    ids=str,
 )
 def test_decompositions_refuse_wrong_arguments(given, error):
     for cpd_als, device in ((reference.cpd_als, {}), (gpu_cpd_als, {"device": simwarp.Device()})):

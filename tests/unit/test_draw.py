@@ -26,6 +26,7 @@ from simwarp.draw.lane_words import words_picture
 from simwarp.draw.picture import Cell, Grid, Picture
 from simwarp.draw.svg import to_svg
 from simwarp.draw.text import to_text
+from support.offenders import every_case
 from support.pages import page_module
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -355,7 +356,7 @@ def alone(row, column, rows, columns, **form):
 
 
 @every_format
-@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (32, 64), (65, 1), *sizes(1, 4, 150)])
+@every_case(("rows", "columns"), [(1, 1), (32, 64), (65, 1), *sizes(1, 4, 150)])
 def test_every_element_is_drawn_at_its_position(layout, word, first, rows, columns):
     form = {"layout": layout, "word": word, "first": first}
     row, column = np.indices((rows, columns))
@@ -369,7 +370,7 @@ def test_every_element_is_drawn_at_its_position(layout, word, first, rows, colum
 
 
 @every_format
-@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (40, 70), (128, 128), *sizes(2, 5, 400)])
+@every_case(("rows", "columns"), [(1, 1), (40, 70), (128, 128), *sizes(2, 5, 400)])
 def test_a_layout_picture_agrees_with_pack(layout, word, first, rows, columns):
     form = {"layout": layout, "word": word, "first": first}
     words, close_up = (line[0] for line in layout_picture(rows=rows, columns=columns, **form).lines)
@@ -400,7 +401,7 @@ def test_a_layout_picture_agrees_with_pack(layout, word, first, rows, columns):
 
 
 @every_format
-@pytest.mark.parametrize(("rows", "columns"), sizes(3, 3, 8))
+@every_case(("rows", "columns"), sizes(3, 3, 8))
 def test_a_small_layout_shows_each_word_once(layout, word, first, rows, columns):
     picture = layout_picture(layout, word=word, rows=rows, columns=columns, first=first)
     shown = sorted(int(cell.label[1:]) for row in picture.lines[0][0].cells for cell in row)

@@ -15,6 +15,7 @@ from simwarp.faults import Deadlock
 from simwarp.testing import Golden, load, record, replay
 from simwarp.testing.golden import commit
 from simwarp.verify import CASES, Draw
+from support.offenders import every_case
 
 BMM, PACK = CASES["bmm"], CASES["pack-column"]
 
@@ -372,14 +373,14 @@ def test_malformed_records_are_refused(tmp_path, golden, data):
         load(tmp_path / "bmm.json")
 
 
-@pytest.mark.parametrize(
+@every_case(
     "name",
     [
         *("case", "seed", "gpu", "driver", "nvrtc", "arch", "ptx", "date", "command"),
         *("version", "subject", "trial"),
     ],
 )
-@pytest.mark.parametrize("value", ["missing", None, 1.5, True])
+@every_case("value", ["missing", None, 1.5, True])
 def test_records_with_wrong_fields_are_refused(tmp_path, golden, name, value):
     meta = {**golden.meta, name: 1 if name == "trial" and value is True else value}
     if value == "missing":

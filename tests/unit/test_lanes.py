@@ -13,6 +13,7 @@ import pytest
 from oracles import scalar_lanes as twins
 from simwarp import lanes
 from simwarp.lanes import ALL_LANES, LANE, LANE_BIT, WARP_SIZE
+from support.offenders import every_case
 
 MODES = ("idx", "up", "down", "bfly")
 ODD = LANE % 2 == 1
@@ -413,9 +414,9 @@ def test_shuffles_read_the_lane_of_the_isa(mode, b, width, source, in_range):
     assert every_lane(result.defined) == [True] * 32
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("width", [8, 32])
-@pytest.mark.parametrize("b", [1, 7, 31])
+@every_case("mode", MODES)
+@every_case("width", [8, 32])
+@every_case("b", [1, 7, 31])
 def test_shuffles_use_five_bits_of_b(mode, width, b):
     for more in (32, 64, 2**31, 2**32 - 32):
         for one, other in zip(

@@ -31,6 +31,7 @@ from simwarp.listings import (
     unpack64,
 )
 from simwarp.warp import GlobalArray, Warp, launch
+from support.offenders import every_case
 
 SHAPES = [(1, 1), (1, 65), (65, 1), (5, 130), (33, 63), (64, 32), (31, 64), (66, 70)]
 PRODUCTS = [(1, 1, 1), (1, 65, 2), (3, 64, 34), (33, 31, 1), (66, 70, 65), (32, 128, 32)]
@@ -209,7 +210,7 @@ def test_the_docstring_contains_the_table():
 
 
 @pytest.mark.parametrize("combination", COMBINATIONS, ids=lambda c: "-".join(map(str, c[:3])))
-@pytest.mark.parametrize("sizes", [(1, 1, 1), (3, 33, 5), (33, 31, 34), (7, 65, 33)], ids=str)
+@every_case("sizes", [(1, 1, 1), (3, 33, 5), (33, 31, 34), (7, 65, 33)])
 def test_all_16_combinations_equal_the_product(combination, sizes):
     """From matrices in the required layouts, and from packed operands."""
     approach, layout_a, layout_b, transpose_a, transpose_b = combination

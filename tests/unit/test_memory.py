@@ -16,6 +16,7 @@ from simwarp.faults import (
     UseAfterFree,
 )
 from simwarp.memory import ALIGNMENT, POISON, Memory
+from support.offenders import every_case
 
 WIDTHS = (1, 2, 4, 8)
 every_width = pytest.mark.parametrize("width", WIDTHS)
@@ -191,7 +192,7 @@ def test_memory_starts_as_poison(memory):
     assert (a.bytes.shape, a.written.shape, a.written.dtype) == ((10,), (10,), np.bool_)
 
 
-@pytest.mark.parametrize("size", [1, 3, 7, 10, 12, 15, 16, 17, 100, 255, 257])
+@every_case("size", [1, 3, 7, 10, 12, 15, 16, 17, 100, 255, 257])
 @every_width
 def test_the_last_word_is_accessible_and_the_next_byte_is_not(memory, size, width):
     a = filled(memory, size, "a")
@@ -306,7 +307,7 @@ def test_the_first_bad_lane_is_named_before_a_misaligned_one(memory):
 
 @STORE_AND_LOAD
 @every_width
-@pytest.mark.parametrize("offset", range(9))
+@every_case("offset", range(9))
 def test_an_address_must_be_a_multiple_of_the_width(memory, access, width, offset):
     a = filled(memory, 64, "a")
     addresses = at(a.base + 16, a.base + offset, a.base + 8)

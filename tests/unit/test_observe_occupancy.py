@@ -8,6 +8,7 @@ from simwarp.faults import LaunchError
 from simwarp.observe.occupancy import occupancy, registers_of
 from simwarp.program.link import link
 from simwarp.ptx.parse import parse
+from support.offenders import every_case
 
 CALCULATED = [
     ("H200", 990, 27, 0, 2, "warps, registers"),
@@ -50,7 +51,7 @@ CALCULATED = [
 """Chip, threads, registers, shared memory; blocks and limits as cuda_occupancy.h of CUDA 13.0 has them."""
 
 
-@pytest.mark.parametrize(("name", "threads", "registers", "shared", "blocks", "limits"), CALCULATED)
+@every_case(("name", "threads", "registers", "shared", "blocks", "limits"), CALCULATED)
 def test_occupancy_equals_the_calculator(name, threads, registers, shared, blocks, limits):
     found = occupancy(name, threads, registers, shared)
     warps = blocks * -(-threads // 32)

@@ -19,6 +19,7 @@ from gpu.outofcore.planners import SEARCHES, candidates
 from gpu.outofcore.problem import FORMS, Problem
 from reference.errors import LaunchError, SchemeError, ShapeError
 from simwarp.machine import H200, Machine
+from support.offenders import every_case
 
 RATES = Rates(1e-6, 5e10, 1e-6, 5e10, 5e-6, 5e13)
 ROWS = list(product((1, 2, 3, 5), (1, 2, 3), (1, 2), ((0, 0), (1, 1), (4, 3))))
@@ -36,7 +37,7 @@ def problem(routine: str = "conv2d", groups: int = 1, **options: Any) -> Problem
 # ----------------------------------------------------------------------------------------------- rows
 
 
-@pytest.mark.parametrize(("rows", "stride", "dilation", "padding"), ROWS)
+@every_case(("rows", "stride", "dilation", "padding"), ROWS)
 def test_rows_of_pieces_are_those_that_taps_connect(
     rows: int, stride: int, dilation: int, padding: tuple[int, int]
 ) -> None:

@@ -16,6 +16,7 @@ from simwarp.faults import (
     UninitialisedRead,
 )
 from support import small_kernels as small
+from support.offenders import every_case
 
 STORE, NOTHING = small.STORE, small.NOTHING
 text, run, fault_of, line_of = small.text, small.run, small.fault_of, small.line_of
@@ -80,7 +81,7 @@ BIG = 1 << 40
 INF, NAN = math.inf, math.nan
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("form", "values", "expected"),
     [
         ("no conversion, 100%%\n", (), "no conversion, 100%\n"),

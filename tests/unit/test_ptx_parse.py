@@ -22,6 +22,7 @@ from simwarp.ptx.syntax import (
     Symbol,
     Vector,
 )
+from support.offenders import every_case
 
 HEAD = ".version 9.0\n.target sm_90\n.address_size 64\n"
 
@@ -112,7 +113,7 @@ def double(value):
     return Immediate(struct.unpack("<Q", struct.pack("<d", value))[0], 64)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "operand"),
     [
         ("%r1", Register("%r1")),
@@ -229,7 +230,7 @@ def test_calls_are_parsed(text, found):
 # ------------------------------------------------------------------------------- constant expressions
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "value"),
     [
         # Memory contents by ptxas 13.0 for `.global .b64 x = …;`.
@@ -322,7 +323,7 @@ def single(value):
     return Immediate(struct.unpack("<I", struct.pack("<f", value))[0], 32)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "count", "initial"),
     [
         (".b32 x = 5", 1, [Immediate(5)]),
@@ -912,7 +913,7 @@ def in_body(text):
     return f"{HEAD}.entry k() {{\n{text}\n}}"
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "line", "part"),
     [
         ("", 1, ".version 6.0 to 9.0"),

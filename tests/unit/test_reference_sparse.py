@@ -33,6 +33,7 @@ from reference.sparse import (
     mm_csf,
     to_coo,
 )
+from support.offenders import every_case
 
 DIMENSIONS = (1, 2, 3, 5, 17, 256, 257, 2**16, 2**31, 2**32)
 VALUES = (1.0, -2.5, 0.0, -0.0, 3.0e-39, 1.0e30, 7.0)
@@ -669,15 +670,14 @@ def test_equal_fibers_prefer_fewer_fibers_then_the_lower_mode():
 # --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [*BUILDERS, "coo"])
-@pytest.mark.parametrize(
+@every_case("name", [*BUILDERS, "coo"])
+@every_case(
     ("given_coo", "error"),
     [
         ([[0, 1], [1, 0]], DtypeError),
         (csf(Coo([[0], [1]], [1.0], (2, 2))), DtypeError),
         (Coo([[0], [1]], [1.0], (2**32 + 1, 2)), ShapeError),
     ],
-    ids=["list", "Csf", "dimension"],
 )
 def test_builders_refuse_unsuitable_tensors(name, given_coo, error):
     build = BUILDERS.get(name, coalesce)
@@ -735,7 +735,7 @@ BAD_SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("bad", BAD_SETTINGS)
+@every_case("bad", BAD_SETTINGS)
 def test_settings_out_of_range_are_refused(bad):
     with pytest.raises(ShapeError) as caught:
         BAD_SETTINGS[bad]()
@@ -894,7 +894,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@every_case("name", HOSTILE)
 def test_inconsistent_arrays_are_refused(name):
     with pytest.raises(FormatError) as caught:
         to_coo(HOSTILE[name])

@@ -21,6 +21,7 @@ from reference import (
     unpack_tensor,
 )
 from reference.tensors import FILTER_LAYOUTS, IMAGE_LAYOUTS, from_tiles, to_tiles
+from support.offenders import every_case
 
 ORDINARY = itertools.product(("NHWC", "HWNC", "HWOI", "HWIO"), (32, 64), ("lsb", "msb"))
 TILED = itertools.product(("HWNC-FSB", "HWOI-FSB"), (32,), ("lsb", "msb"))
@@ -77,8 +78,8 @@ def shape_for(layout, shape):
     return (*shape[1:], shape[0]) if layout in FILTER_LAYOUTS else shape
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize(("layout", "word", "first"), FORMATS)
+@every_case("shape", SHAPES)
+@every_case(("layout", "word", "first"), FORMATS)
 def test_packed_words_equal_a_loop_over_bits(layout, word, first, shape):
     x = reals(shape_for(layout, shape))
     packed = pack_tensor(x, layout=layout, word=word, first=first)
@@ -194,8 +195,8 @@ def test_words_that_do_not_fit_are_refused(layout):
         unpack_tensor(replace(packed, words=words.astype(words.dtype.newbyteorder())))
 
 
-@pytest.mark.parametrize("layout", [*IMAGE_LAYOUTS, *FILTER_LAYOUTS])
-@pytest.mark.parametrize("axis", range(4))
+@every_case("layout", [*IMAGE_LAYOUTS, *FILTER_LAYOUTS])
+@every_case("axis", range(4))
 def test_every_dimension_of_the_true_shape_is_checked(layout, axis):
     """150 more channels, images or filters need another word or tile in every layout."""
     packed = pack_tensor(np.ones((3, 2, 5, 7)), layout=layout)
@@ -238,7 +239,7 @@ FILTER_AXES = ("HWIO", "HWOI", "OIHW", "KKCO", "OCKK")
 LETTERS = {"KKCO": "HWIO", "OCKK": "OIHW"}
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("source", "target"),
     [*itertools.product(IMAGE_AXES, repeat=2), *itertools.product(FILTER_AXES, repeat=2)],
 )
@@ -309,8 +310,8 @@ def test_pooling_is_right_for_all_16_windows(pool):
     np.testing.assert_array_equal(pool_bits(bits, pool).ravel(), ones >= (1 if pool == "or" else 4))
 
 
-@pytest.mark.parametrize("pool", [None, "or", "and"])
-@pytest.mark.parametrize(("layout", "word", "first"), [f for f in FORMATS if f[0] in IMAGE_LAYOUTS])
+@every_case("pool", [None, "or", "and"])
+@every_case(("layout", "word", "first"), [f for f in FORMATS if f[0] in IMAGE_LAYOUTS])
 def test_threshold_tensor_equals_a_loop_over_channels(layout, word, first, pool):
     generator = np.random.default_rng(1)
     dots = generator.integers(-9, 10, (3, 5, 4, 37), dtype=np.int32)

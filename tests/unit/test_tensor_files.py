@@ -24,6 +24,7 @@ from reference.sparse.coordinates import coordinate_keys, count_distinct, first_
 from reference.sparse.files import read_tensor, write_tensor
 from reference.sparse.tns import read_tns, write_tns
 from reference.types import Coo, Csf
+from support.offenders import every_case
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}
 THREE = "1 1 1 2.5\n2 3 4 -1e-3\n2 1 1 7\n"
@@ -86,8 +87,8 @@ SPELLINGS = {
 }
 
 
-@pytest.mark.parametrize("spelling", SPELLINGS)
-@pytest.mark.parametrize("packed", [False, True], ids=["text", "gzip"])
+@every_case("spelling", SPELLINGS)
+@every_case("packed", [False, True])
 def test_every_variant_of_the_text_gives_the_same_tensor(way, file, spelling, packed):
     text = SPELLINGS[spelling].encode()
     tensor = read_tns(file(gzip.compress(text) if packed else text))
@@ -250,14 +251,14 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("text", WRONG)
+@every_case("text", WRONG)
 def test_a_wrong_line_is_named(way, file, text):
     printed = refusal(file(text))
     assert printed.startswith(WRONG[text])
     assert len(printed.splitlines()) == 3
 
 
-@pytest.mark.parametrize("text", WRONG)
+@every_case("text", WRONG)
 def test_a_wrong_line_is_named_in_gzip_too(file, text):
     assert refusal(file(gzip.compress(text.encode()))).startswith(WRONG[text])
 
