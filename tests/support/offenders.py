@@ -61,8 +61,11 @@ def _described(case: Any) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    last = traceback.extract_tb(error.__traceback__)[-1]
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if frame.filename != __file__ and "_pytest" not in frame.filename]
     kind = (
         f"{type(error).__name__}: " if not isinstance(error, AssertionError | pytest.fail.Exception) else ""
     )
-    return f"{kind}{str(error) or last.line} ({Path(last.filename).name}:{last.lineno})"
+    if not own:  # a loop in this one
+        return str(error)
+    return f"{kind}{str(error) or own[-1].line} ({Path(own[-1].filename).name}:{own[-1].lineno})"
