@@ -69,11 +69,12 @@ def _nearest(opcode: str, relatives: list[str], alike: list[str]) -> str:
 
     shape = _numbers(_choices(opcode)["shapes"])
 
-    def distance(form: str) -> tuple[int, float]:
-        apart = (abs(a - b) for a, b in zip(_numbers(_choices(form)["shapes"]), shape, strict=False))
-        return sum(apart), -difflib.SequenceMatcher(None, form, opcode).ratio()
+    def distance(form: str) -> int:
+        return sum(abs(a - b) for a, b in zip(_numbers(_choices(form)["shapes"]), shape, strict=False))
 
-    return min(alike, key=distance)
+    least = min(map(distance, alike))
+    closest = [form for form in alike if distance(form) == least]
+    return max(closest, key=lambda form: difflib.SequenceMatcher(None, form, opcode).ratio())
 
 
 def _listed(names: Iterable[str]) -> str:

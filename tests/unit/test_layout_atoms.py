@@ -1,13 +1,14 @@
 """Maps of matrix instructions equal the atoms of tensor-layouts, which follow CuTe."""
 
 import re
+from functools import cache
 
 import numpy as np
-import pytest
 from tensor_layouts import atoms_nv
 from tensor_layouts.atoms import CopyAtom, MMAAtom
 
 from simwarp.fragments import FragmentError, fragments_of
+from support.offenders import every_case
 
 ATOMS = {name: atom for name, atom in vars(atoms_nv).items() if isinstance(atom, MMAAtom | CopyAtom)}
 
@@ -30,12 +31,25 @@ def form_of(atom):
 
 WRONG = "SM80_16x8x32_S32S4S4S32_TN"
 """Its B is the mistake that CUTLASS had until NVIDIA/cutlass#3140."""
-COMPARED = {name: form for name, atom in ATOMS.items() if (form := form_of(atom)) is not None}
 ELSEWHERE = (
     *("dp4a", "dp2a", "shfl", "cp.async", "tcgen05", "complex", "sparse", "mma_async.sp"),
     "m16n8k64.row.col.f",  # 8-bit floats of sm_120
 )
 """Words of the atoms whose instruction has no map here."""
+
+
+@cache
+def compared():
+    """The form of each atom that has one."""
+    return {name: form for name, atom in ATOMS.items() if (form := form_of(atom)) is not None}
+
+
+def compared_atoms(kind):
+    return [
+        (name, atom, compared()[name])
+        for name, atom in ATOMS.items()
+        if name in compared() and isinstance(atom, kind)
+    ]
 
 
 def elements(layout):
@@ -49,31 +63,33 @@ def elements(layout):
 
 
 def offsets(atom_layout, threads, values):
-    """Offsets that an atom's layout gives for each thread and value."""
-    return np.array([[atom_layout(thread, value) for value in range(values)] for thread in range(threads)])
+    """Offsets that an atom's layout gives for each thread and value: a layout of CuTe adds those of both."""
+    of_values = np.array([atom_layout(0, value) for value in range(values)])
+    return np.array([[atom_layout(thread, 0)] for thread in range(threads)]) + of_values
 
 
 def test_every_form_with_an_atom_is_compared():
-    kinds = [form.opcode.partition(".")[0] for form in COMPARED.values()]
+    kinds = [form.opcode.partition(".")[0] for form in compared().values()]
     assert {kind: kinds.count(kind) for kind in sorted(set(kinds))} == {
         "ldmatrix": 6,
         "mma": 41,
         "stmatrix": 6,
         "wgmma": 37,
     }
-    assert all(any(word in ATOMS[name].ptx for word in ELSEWHERE) for name in ATOMS.keys() - COMPARED.keys())
+    assert all(
+        any(word in ATOMS[name].ptx for word in ELSEWHERE) for name in ATOMS.keys() - compared().keys()
+    )
 
 
-@pytest.mark.parametrize("name", [name for name in COMPARED if isinstance(ATOMS[name], MMAAtom)])
-def test_mma_operands_have_the_layout_of_the_atom(name):
-    atom, operands = ATOMS[name], COMPARED[name].operands
+@every_case(("name", "atom", "form"), lambda: compared_atoms(MMAAtom))
+def test_mma_operands_have_the_layout_of_the_atom(name, atom, form):
     m, n, _ = atom.shape_mnk
     layouts = {"a": (atom.a_layout, m), "b": (atom.b_layout, n), "d": (atom.c_layout, m)}
-    in_shared_memory = "ab" if COMPARED[name].opcode.startswith("wgmma") else ""
+    in_shared_memory = "ab" if form.opcode.startswith("wgmma") else ""
     for operand, (atom_layout, height) in layouts.items():
         if operand in in_shared_memory or (name, operand) == (WRONG, "b"):
             continue
-        row, column, matrix = elements(operands[operand].layout)
+        row, column, matrix = elements(form.operands[operand].layout)
         ours = column + row * height if operand == "b" else row + column * height
         lanes = [atom.thr_id(thread) for thread in range(8)] if atom.thr_id else range(len(ours))
         theirs = offsets(atom_layout, len(lanes), ours.shape[1])
@@ -84,16 +100,16 @@ def test_mma_operands_have_the_layout_of_the_atom(name):
 
 
 def test_the_differing_atom_is_not_a_bijection():
-    held, theirs = elements(COMPARED[WRONG].operands["b"].layout), offsets(ATOMS[WRONG].b_layout, 32, 8)
+    held, theirs = elements(compared()[WRONG].operands["b"].layout), offsets(ATOMS[WRONG].b_layout, 32, 8)
     assert len(np.unique(held[1] + 8 * held[0])) == theirs.size == 256
     assert len(np.unique(theirs)) == 160
 
 
-@pytest.mark.parametrize("name", [name for name in COMPARED if isinstance(ATOMS[name], CopyAtom)])
-def test_matrix_copies_have_the_layout_of_the_atom(name):
-    atom, layout = ATOMS[name], COMPARED[name].operands["r"].layout
+@every_case(("name", "atom", "form"), lambda: compared_atoms(CopyAtom))
+def test_matrix_copies_have_the_layout_of_the_atom(name, atom, form):
+    layout = form.operands["r"].layout
     in_registers, in_memory = atom.dst_layout_bits, atom.src_layout_bits
-    if COMPARED[name].opcode.startswith("stmatrix"):
+    if form.opcode.startswith("stmatrix"):
         in_registers, in_memory = in_memory, in_registers
     row, column, matrix = elements(layout)
     theirs = np.array([[in_registers(lane, 16 * v) for v in range(row.shape[1])] for lane in range(32)])
