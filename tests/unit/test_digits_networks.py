@@ -11,7 +11,6 @@ import pytest
 from reference.bnn import load, run
 
 pytest.importorskip("safetensors", reason="network files need simwarp[net]")
-datasets = pytest.importorskip("sklearn.datasets", reason="the digits are scikit-learn's")
 
 FOLDER = Path(__file__).parents[2] / "examples" / "networks"
 EXPECTED = json.loads((FOLDER / "digits.json").read_text())
@@ -19,6 +18,7 @@ EXPECTED = json.loads((FOLDER / "digits.json").read_text())
 
 @pytest.mark.parametrize(("name", "accuracy"), [("digits-mlp", 0.98), ("digits-conv", 0.99)])
 def test_held_back_digits_have_the_classes_of_pytorch(name, accuracy):
+    datasets = pytest.importorskip("sklearn.datasets", reason="the digits are scikit-learn's")
     pixels, labels = datasets.load_digits(return_X_y=True)
     network = load(FOLDER / f"{name}.safetensors")
     answer = run(network, pixels[3::4].astype(np.uint8).reshape(-1, 8, 8, 1))

@@ -1,5 +1,7 @@
 """The six networks: each layer's size against the tables of the papers and the published programs."""
 
+from functools import cache, partial
+
 import numpy as np
 import pytest
 
@@ -107,20 +109,23 @@ def test_layers_are_those_of_the_tables(name):
 
 
 @pytest.mark.parametrize(
-    ("network", "expected"),
+    ("make", "expected"),
     [
-        (mlp(), 784 * 1024 + 2 * 1024**2 + 1024 * 10),
-        (alexnet(width=64), 56**2 * 363 + 28**2 * 75 + 14**2 * 9 * (18 + 24 + 16) + 196 * 64 + 64**2 + 64000),
+        (mlp, 784 * 1024 + 2 * 1024**2 + 1024 * 10),
+        (
+            partial(alexnet, width=64),
+            56**2 * 363 + 28**2 * 75 + 14**2 * 9 * (18 + 24 + 16) + 196 * 64 + 64**2 + 64000,
+        ),
         # 64 of 7×7 at stride 4; then four convolutions a stage, the first from half the channels
         (
-            resnet18(width=64),
+            partial(resnet18, width=64),
             56**2 * (147 + 36) + 28**2 * 9 * (2 + 12) + 14**2 * 9 * (8 + 48) + 7**2 * 9 * (32 + 192) + 11136,
         ),
     ],
     ids=["mlp", "alexnet", "resnet18"],
 )
-def test_multiply_adds_are_counted(network, expected):
-    assert sum(multiply_adds(layer, given) for _, layer, given in follow(network)) == expected
+def test_multiply_adds_are_counted(make, expected):
+    assert sum(multiply_adds(layer, given) for _, layer, given in follow(make())) == expected
 
 
 @pytest.mark.slow
@@ -130,20 +135,28 @@ def test_vgg16_has_the_multiply_adds_that_everyone_counts():
 
 
 SMALL = {
-    "mlp": mlp(width=8),
-    "vgg-cifar": vgg_cifar(size=16, width=8),
-    "alexnet, code": alexnet(size=32, width=8),
-    "alexnet, paper": alexnet(size=32, width=8, form="paper"),
-    "vgg16": vgg16(size=32, width=16),
-    **{f"resnet14, {s}": resnet14(size=16, width=8, shortcut=s) for s in ("A", "B", "bireal", None)},
-    "resnet14, paper": resnet14(size=16, width=8, form="paper"),
-    **{f"resnet18, {s}": resnet18(size=32, width=16, shortcut=s) for s in ("A", "B", "bireal", None)},
+    "mlp": partial(mlp, width=8),
+    "vgg-cifar": partial(vgg_cifar, size=16, width=8),
+    "alexnet, code": partial(alexnet, size=32, width=8),
+    "alexnet, paper": partial(alexnet, size=32, width=8, form="paper"),
+    "vgg16": partial(vgg16, size=32, width=16),
+    **{f"resnet14, {s}": partial(resnet14, size=16, width=8, shortcut=s) for s in ("A", "B", "bireal", None)},
+    "resnet14, paper": partial(resnet14, size=16, width=8, form="paper"),
+    **{
+        f"resnet18, {s}": partial(resnet18, size=32, width=16, shortcut=s) for s in ("A", "B", "bireal", None)
+    },
 }
+
+
+@cache
+def small(name):
+    """A network of few channels."""
+    return SMALL[name]()
 
 
 @pytest.mark.parametrize("name", SMALL)
 def test_no_layer_has_equal_bits(name):
-    network = SMALL[name]
+    network = small(name)
     rng = np.random.default_rng(3)
     images = rng.integers(0, 256, (4, *network.input.shape), dtype=np.uint8)
     for path, value in values(network, images):
@@ -154,7 +167,7 @@ def test_no_layer_has_equal_bits(name):
 
 @pytest.mark.parametrize("name", SMALL)
 def test_batch_normalisations_have_either_sign(name):
-    flips = [layer.flip for _, layer, _ in follow(SMALL[name]) if isinstance(layer, Threshold)]
+    flips = [layer.flip for _, layer, _ in follow(small(name)) if isinstance(layer, Threshold)]
     assert 0.3 < np.concatenate(flips).mean() < 0.7
 
 
@@ -167,16 +180,16 @@ def shortcuts(network):
 
 
 def test_shortcuts_are_as_named():
-    assert shortcuts(SMALL["resnet14, A"]) == [(), (), (Pool, PadChannels), (), (Pool, PadChannels), ()]
-    assert shortcuts(SMALL["resnet14, B"]) == [(), (), (Threshold, Conv), (), (Threshold, Conv), ()]
-    ways = shortcuts(SMALL["resnet18, bireal"])
+    assert shortcuts(small("resnet14, A")) == [(), (), (Pool, PadChannels), (), (Pool, PadChannels), ()]
+    assert shortcuts(small("resnet14, B")) == [(), (), (Threshold, Conv), (), (Threshold, Conv), ()]
+    ways = shortcuts(small("resnet18, bireal"))
     assert len(ways) == 16
     assert [i for i, way in enumerate(ways) if way] == [4, 8, 12]
     assert ways[4] == (Pool, Threshold, Conv, Affine)
-    assert shortcuts(SMALL["resnet18, None"]) == []
-    for pool in (SMALL["resnet14, A"].layers[3].shortcut[0], SMALL["resnet18, bireal"].layers[6].shortcut[0]):
+    assert shortcuts(small("resnet18, None")) == []
+    for pool in (small("resnet14, A").layers[3].shortcut[0], small("resnet18, bireal").layers[6].shortcut[0]):
         assert pool.window == pool.stride == (2, 2)
-    assert SMALL["resnet14, A"].layers[3].shortcut[0].kind == "max"
+    assert small("resnet14, A").layers[3].shortcut[0].kind == "max"
 
 
 def test_inputs_are_bits_for_the_mlp_and_centred_bytes_else():
