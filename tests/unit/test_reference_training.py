@@ -5,8 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.signal import correlate
-from scipy.special import expit
 
 from reference import DtypeError, RangeError, SchemeError, ShapeError
 from reference import training as layers
@@ -55,6 +53,8 @@ def differences(function: Callable[[Any], Any], at: Any, weights: Any, step: flo
 @pytest.mark.parametrize("padding", [((0, 0), (0, 0)), ((1, 1), (1, 1)), ((2, 0), (0, 3))])
 @pytest.mark.parametrize("stride", [(1, 1), (2, 1), (3, 2)])
 def test_a_convolution_equals_that_of_scipy(padding: Any, stride: tuple[int, int]) -> None:
+    from scipy.signal import correlate
+
     x, w, b = normal(2, 3, 8, 7), normal(4, 3, 3, 2), normal(4)
     padded = np.pad(x, ((0, 0), (0, 0), *padding))
     expected = np.array(
@@ -119,6 +119,8 @@ def test_gradients_of_activations_are_their_differences(name: str) -> None:
 
 
 def test_the_sigmoid_equals_that_of_scipy() -> None:
+    from scipy.special import expit
+
     x = np.array([-1e3, -40.0, -1.0, 0.0, 0.5, 40.0, 1e3])
     np.testing.assert_allclose(layers.sigmoid(x), expit(x), rtol=1e-15)
 
