@@ -76,6 +76,7 @@ def claimed(label):
 # --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.at_most(37)
 @every_map
 def test_every_cell_names_the_holders_of_its_elements(operand):
     layout, picture = operand.layout, holders_picture(held_of(operand))
@@ -95,6 +96,7 @@ def test_every_cell_names_the_holders_of_its_elements(operand):
     assert (seen == 1).all()
 
 
+@pytest.mark.at_most(50)
 @every_map
 def test_every_register_names_its_elements(operand):
     layout = operand.layout

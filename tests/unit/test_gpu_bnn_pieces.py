@@ -41,6 +41,7 @@ def same(answer, given, network=PIXELS):
         np.testing.assert_array_equal(got, wanted)
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.singly
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("eager", [False, True])
@@ -65,6 +66,7 @@ def test_a_piece_comes_while_another_runs():
     assert kinds.count("there") == 4
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("forgotten", ["came.wait", "ran.wait", "returned.synchronize"])
 def test_a_wait_that_is_forgotten_shows(forgotten, monkeypatch):
     """On a device that does what no wait forbids, a kernel reads what is not there, or the host does."""

@@ -64,6 +64,7 @@ def test_every_form_with_an_atom_is_compared():
     assert all(any(word in ATOMS[name].ptx for word in ELSEWHERE) for name in ATOMS.keys() - COMPARED.keys())
 
 
+@pytest.mark.at_most(16)
 @pytest.mark.parametrize("name", [name for name in COMPARED if isinstance(ATOMS[name], MMAAtom)])
 def test_mma_operands_have_the_layout_of_the_atom(name):
     atom, operands = ATOMS[name], COMPARED[name].operands

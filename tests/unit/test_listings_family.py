@@ -208,6 +208,7 @@ def test_the_docstring_contains_the_table():
     assert optimal == ["row-by-row"] * 4
 
 
+@pytest.mark.at_most(12)
 @pytest.mark.parametrize("combination", COMBINATIONS, ids=lambda c: "-".join(map(str, c[:3])))
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (3, 33, 5), (33, 31, 34), (7, 65, 33)], ids=str)
 def test_all_16_combinations_equal_the_product(combination, sizes):
@@ -287,6 +288,7 @@ def test_bmm_refuses_bad_options():
 # --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.at_most(8)
 @pytest.mark.parametrize("scheme", [bmm64, bmms32, bmms64], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("sizes", PRODUCTS, ids=str)
 def test_products_equal_a_loop_over_elements(scheme, sizes):
@@ -378,6 +380,7 @@ def test_the_printed_loop_bound_counts_words():
 # --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.at_most(14)
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("sizes", PRODUCTS, ids=str)
 def test_bits_equal_a_loop_over_elements(scheme, sizes):

@@ -53,6 +53,7 @@ def same_bits(a, b):
     return a.tobytes() == b.tobytes()
 
 
+@pytest.mark.at_most(17)
 @pytest.mark.parametrize("opcode", OPCODES)
 def test_combined_atomics_equal_one_lane_at_a_time(opcode):
     row, form = TABLE.find(opcode)
