@@ -45,3 +45,11 @@ def test_hooks_before_a_commit_run_files_that_exist() -> None:
     files = {word for entry in entries for word in entry.split() if word.startswith("tests/")}
     assert files
     assert {file for file in files if not (ROOT / file).exists()} == set()
+
+
+def test_files_of_the_reading_guide_exist() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    guide = page.partition("## Where to begin reading\n")[2].partition("\n## ")[0]
+    named = re.findall(r"`((?:simwarp|gpu|reference)/[\w/.]+)`", guide)
+    assert len(named) >= 12
+    assert [name for name in named if not (ROOT / name).exists()] == []
