@@ -29,7 +29,7 @@ def checked_images(given: Input, images: Any) -> Any:
             "give a NumPy array, or an array of the device: device.adopt(images)"
         )
     array = images if is_array(images) else as_array(images, "images", "an array of images")
-    names = _DTYPES[type(given)]
+    names = dtypes_of(given)
     if np.dtype(array.dtype).name not in names:
         raise DtypeError(
             f"images are of {array.dtype}, and {type(given).__name__} takes {' or '.join(names)}\n"
@@ -41,6 +41,11 @@ def checked_images(given: Input, images: Any) -> Any:
             f"images have shape {shape}: the network takes (N, {', '.join(map(str, given.shape))})"
         )
     return array
+
+
+def dtypes_of(given: Input) -> tuple[str, ...]:
+    """The dtypes of images that an input takes."""
+    return _DTYPES[type(given)]
 
 
 def can_be_strange(given: Input, images: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpu.bmm.prepared import PreparedMatrix
-from gpu.bnn.images import can_be_strange, checked_images, refuse_strange
+from gpu.bnn.images import can_be_strange, checked_images, dtypes_of, refuse_strange
 from gpu.bnn.launches import launch_of, lined
 from gpu.bnn.pieces import AT_ONCE, Batch, Pieces, kept
 from gpu.bnn.plan import IMAGES, Step, steps_of, values_of
@@ -100,8 +101,9 @@ class PreparedNetwork:
     def run(self, images: Any, *, pieces: int | None = None) -> Answer:
         """Run the network on images, of the host or of the device.
 
-        The first run of a batch of some size compiles and loads its kernels; the second one captures the
-        launches, and later ones launch the graph. Buffers of 8 batches and pieces are kept.
+        The first run of a batch of some size compiles and loads its kernels, unless `prepare` was given the
+        number of its images; the second one captures the launches, and later ones launch the graph. Buffers
+        of 8 batches and pieces are kept.
 
         Host arrays run in pieces: while one runs, the next one is copied to the device, and the answer of the
         one before comes back. Images in page-locked memory (`Device.pinned`, PyCUDA's, torch's) are copied
@@ -154,10 +156,8 @@ class PreparedNetwork:
 
     def run_part(self, images: Any, whole: Answer, part: slice, *, pieces: int | None = None) -> None:
         """Write the answer for a part of checked images of the host; errors number them among all."""
-        images, start = images[part], part.start
-        size = self._size_of_pieces(images, pieces)
-        cut = ((images[at : at + size], start + at) for at in range(0, len(images), size))
-        with closing(self._of_host(cut)) as answers:
+        start = part.start
+        with closing(self._of_host(self._cut(images[part], start, pieces))) as answers:
             for answer in answers:
                 until = start + len(answer.classes)
                 for there, each in zip(whole, answer, strict=True):
@@ -303,6 +303,18 @@ class PreparedNetwork:
         alone = pieces == 1 and len(images) <= self._most
         return min(ceil(len(images) / pieces), self._most if alone else max(1, self._most // AT_ONCE))
 
+    def _cut(self, images: Any, start: int, pieces: int | None = None) -> Iterator[tuple[Any, int]]:
+        """The pieces of a host array, each with the number of its first image."""
+        size = self._size_of_pieces(images, pieces)
+        return ((images[at : at + size], start + at) for at in range(0, len(images), size))
+
+    def _make_ready(self, images: int) -> None:
+        """Compile, load and capture what a run of so many images of the host takes, by running zeros."""
+        for dtype in dtypes_of(self.network.input):
+            zeros = np.zeros((images, *self.network.input.shape), dtype)
+            deque(self._pieces.answers(self._cut(zeros, 0), self._captured), maxlen=0)
+        self.device.synchronize()
+
     def _batch_of_host(self, batch: Any) -> Any:
         """A batch of a stream, checked."""
         images = self._checked(batch)
@@ -340,11 +352,22 @@ class PreparedNetwork:
             if batch.answer is None:
                 batch.answer = self._forward(batch.images)
                 return batch.answer
-            with self.device.capture() as graph:
-                batch.answer = self._forward(batch.images)
-            batch.graph = graph
+            self._capture(batch)
         batch.graph.launch()
         return batch.answer
+
+    def _captured(self, batch: Batch) -> Answer:
+        """Launch a batch, and capture the launches for the next run."""
+        if batch.graph is not None:
+            return self._again(batch)
+        answer = self._forward(batch.images)
+        self._capture(batch)
+        return answer
+
+    def _capture(self, batch: Batch) -> None:
+        with self.device.capture() as graph:
+            batch.answer = self._forward(batch.images)
+        batch.graph = graph
 
     def _forward(self, images: Array) -> Answer:
         """Launch all steps, and the answer."""
@@ -418,6 +441,7 @@ def prepare(
     *,
     way: str = "layers",
     schemes: Mapping[str, str] | None = None,
+    images: int | None = None,
     device: Device | None = None,
 ) -> PreparedNetwork:
     """Put a network's weights on a device once, for many runs.
@@ -436,6 +460,9 @@ def prepare(
     schemes : mapping of str to str, optional
         For study: schemes of `gpu.bconv2d` and `gpu.bmm` for layers of bits, by the layer's path, or for all
         by "Conv" and "Dense". Other layers have "auto". Only for "layers".
+    images : int, optional
+        How many images of the host a run will have: zeros run now, so that the first run compiles nothing
+        and only launches.
     device : Device, optional
         Default: the first CUDA device.
 
@@ -445,7 +472,7 @@ def prepare(
 
     Raises
     ------
-    SchemeError, NoGpuError
+    SchemeError, ShapeError, NoGpuError
 
     Examples
     --------
@@ -471,7 +498,15 @@ def prepare(
             f"schemes for {', '.join(sorted(unused))}: the network has no such convolutions or dense layers\n"
             f"choose among {', '.join(sorted(known))}, Conv and Dense"
         )
-    return PreparedNetwork(network, choose_device(device), schemes or {}, way)
+    if images is not None and (type(images) is not int or images < 1):
+        raise ShapeError(
+            f"images={images!r}\nit is the number of images that a run will have\n"
+            "give 1 or more, or leave it out"
+        )
+    prepared = PreparedNetwork(network, choose_device(device), schemes or {}, way)
+    if images is not None:
+        prepared._make_ready(images)
+    return prepared
 
 
 def run(

@@ -248,12 +248,6 @@ def test_the_readme_names_the_two_commands() -> None:
         assert re.search(rf"^{command}:", makefile, re.MULTILINE)
 
 
-def test_links_of_the_readme_resolve() -> None:
-    links = re.findall(r"\]\(([^):#]+)\)", (ROOT / "README.md").read_text())
-    assert links
-    assert [link for link in links if not (ROOT / link).exists()] == []
-
-
 # --------------------------------------------------------------------------------------------------
 # The generated parts
 # --------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ def files() -> list[Path]:
     """The text files of the project."""
     found = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*")]
     kept = [path for path in found if path.suffix in {".py", ".md"}]
-    return sorted({*kept, ROOT / "README.md"} - {ROOT / "docs" / "style.md"})
+    return sorted({*kept, *ROOT.glob("*.md")} - {ROOT / "docs" / "style.md", ROOT / "CHANGELOG.md"})
 
 
 def broken(text: str) -> list[str]:
@@ -36,7 +36,7 @@ def broken(text: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("folder", [*FOLDERS, "README.md"])
+@pytest.mark.parametrize("folder", [*FOLDERS, "README.md", "CONTRIBUTING.md", "SECURITY.md"])
 def test_texts_follow_the_mechanical_rules(folder: str) -> None:
     of_folder = [path for path in files() if path.relative_to(ROOT).parts[0] == folder]
     assert of_folder

@@ -163,6 +163,7 @@ def test_sums_over_filter_rows_add_up(bconv2d, geometry, x, w):
     agree(geometry, answer, total if rows and not np.isscalar(total) else np.zeros_like(answer))
 
 
+@pytest.mark.at_most(2)
 @relation
 def test_images_of_a_batch_are_independent(bconv2d, geometry, x, w):
     """An image does not affect others, neither within a tile of eight nor at its end."""

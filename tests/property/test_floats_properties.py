@@ -94,6 +94,7 @@ def agree(operation, format, rows, rounding):
 # ------------------------------------------------------------------------------------- arithmetic
 
 
+@pytest.mark.at_most(14)
 @both_floats
 @every_rounding
 @every_operation
@@ -300,6 +301,7 @@ def around_small(format, small):
     )
 
 
+@pytest.mark.at_most(5)
 @pytest.mark.slow_cases("e5m2-f32")
 @both_floats
 @every_small
@@ -346,6 +348,7 @@ def agree_in_half(operation, format, rows, rounding):
     assert_same(format, got, [twin(format, *row, rounding) for row in rows], rows, operation)
 
 
+@pytest.mark.at_most(17)
 @every_rounding
 @both_halves
 @pytest.mark.parametrize("operation", HALF_OPERATIONS)

@@ -124,6 +124,7 @@ def on_integers(form, operands):
     return twin(*operands, **facts, **form.options)
 
 
+@pytest.mark.at_most(13)
 @every_form
 def test_edge_operands_and_bulk_random_operands_agree_with_the_twin(form):
     rng = np.random.default_rng(form.width)
@@ -143,6 +144,7 @@ def test_edge_operands_and_bulk_random_operands_agree_with_the_twin(form):
     assert [(row, g, e) for row, g, e in zip(rows, got, expected, strict=True) if g != e][:3] == []
 
 
+@pytest.mark.at_most(8)
 @every_form
 @given(data=st.data())
 def test_any_operands_agree_with_the_twin(form, data):
@@ -299,6 +301,7 @@ def test_bulk_warps_agree_with_the_twin(operation):
         expect_agreement(operation, value[:2], ALL, lanes_of(mask))
 
 
+@pytest.mark.at_most(7)
 @every_operation
 @settings(max_examples=50)
 @given(data=st.data())
@@ -406,6 +409,7 @@ def test_shuffles_agree_for_every_width_and_distance(mode):
             expect_shuffle(value, lanes.LANE * np.uint32(step), c, mode)
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("mode", SHUFFLES)
 @given(
     b=st.lists(amounts, min_size=32, max_size=32),

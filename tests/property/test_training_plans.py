@@ -178,6 +178,7 @@ def world(name: str, depth: int, parameters: str) -> Callable[[ExploringMachine]
     return run
 
 
+@pytest.mark.at_most(4)
 @pytest.mark.parametrize("parameters", ["device", "host"])
 @pytest.mark.parametrize("depth", [1, 2])
 @pytest.mark.parametrize("name", WORLDS)

@@ -48,6 +48,7 @@ def check(draw: random.Random, routine: str, seed: int) -> None:
     assert is_clean(machine)
 
 
+@pytest.mark.at_most(6)
 @pytest.mark.parametrize("routine", ROUTINES)
 def test_calls_on_simulated_machines_are_right(routine: str) -> None:
     draw = random.Random(f"machine of {routine}")
@@ -71,6 +72,7 @@ def test_a_lost_device_or_copy_leaves_nothing_behind(injection: Any) -> None:
     assert is_clean(machine)
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.gate_cases("symm", "hemm", "herk", "syr2k", "her2k")  # tasks of gemm and syrk
 @pytest.mark.parametrize("routine", ROUTINES)
 def test_the_others_finish_what_a_lost_device_leaves(routine: str) -> None:

@@ -158,6 +158,7 @@ def test_the_bug_is_found_for_any_number_of_concurrent_blocks(name, lanes):
     is_as_expected(name, fault_of(name, chunk_lanes=lanes))
 
 
+@pytest.mark.at_most(9)
 @pytest.mark.slow_cases("livelock-random-0")
 @pytest.mark.gate_cases("livelock-random-1")
 @pytest.mark.parametrize(("schedule", "seed"), [("stack", 0), ("random", 0), ("random", 1)])
@@ -361,6 +362,7 @@ def test_a_program_compiles(name, variant, tmp_path):
     assert recorder.build(BUGS[name], variant, tmp_path).stat().st_mode & 0o100
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc of the CUDA toolkit")
 @pytest.mark.gate_cases(but=("few_releases", "large_box"))

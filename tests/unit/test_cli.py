@@ -671,6 +671,7 @@ def large(tmp_path_factory):
     return folder, reference.bmm(a, b)
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.slow
 @pytest.mark.singly
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL, signal.SIGTERM])
@@ -727,6 +728,7 @@ def test_a_stopped_write_keeps_the_old_file(tmp_path, number):
     assert all(name == "c.npy" or name.startswith(".c.npy.") for name in names)
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [[], ["--json"]])
 def test_a_stopped_verify_reports_partial_results(tmp_path, options):

@@ -117,6 +117,7 @@ def _folder_of_headers(folder):
         path.write_text(text)
 
 
+@pytest.mark.at_most(16)
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_a_changed_header_recompiles(ptx_cache, compilations, tmp_path, spelling):
     _folder_of_headers(tmp_path)

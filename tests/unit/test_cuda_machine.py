@@ -71,6 +71,7 @@ def compute(drawn: Drawn, machine: CudaMachine, tile: int, options: Any = None, 
 # --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.at_most(4)
 @pytest.mark.parametrize("routine", ROUTINES)
 def test_drawn_calls_are_right_and_leave_nothing_behind(gpus, routine):
     draw = random.Random(f"gpus of {routine}")
@@ -89,6 +90,7 @@ def test_drawn_calls_are_right_and_leave_nothing_behind(gpus, routine):
         assert found.is_clean()
 
 
+@pytest.mark.at_most(13)
 @pytest.mark.parametrize("routine", ROUTINES)
 @pytest.mark.parametrize("prefix", "sdcz")
 def test_every_flag_of_every_routine_is_right(gpus, routine, prefix):
@@ -139,6 +141,7 @@ RELEASES = (
 )  # fmt: skip
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("status", ["INVALID_VALUE", "OUT_OF_MEMORY", "ILLEGAL_ADDRESS"])
 def test_each_failed_call_of_the_driver_is_one_typed_error(gpus, status):
     counted = gpus(2)

@@ -90,18 +90,22 @@ def check_cells(operand):
     layout, picture = operand.layout, holders_picture(held_of(operand))
     seen = np.zeros((layout.matrices, layout.rows, layout.columns), int)
     assert len(picture.lines) == layout.matrices
+    claims = []
     for matrix, (grid,) in enumerate(picture.lines):
         for cell, rows, columns in cells(grid):
             seen[matrix, rows.start : rows.stop, columns.start : columns.stop] += 1
             places = [(row, column) for row in rows for column in columns]
             for copy, (lane, register, bit) in enumerate(claimed(cell.label)):
                 start = 0 if bit is None else bit
-                for i, (row, column) in enumerate(places):
-                    at = (lane, register, start + i * layout.bits)
-                    assert layout.holder(row, column, matrix, copy) == at
+                claims += [
+                    (row, column, matrix, copy, lane, register, start + i * layout.bits)
+                    for i, (row, column) in enumerate(places)
+                ]
             assert copy == layout.copies - 1
             assert cell.hue == next(claimed(cell.label))[0] % 32
     assert (seen == 1).all()
+    claims = np.array(claims)
+    np.testing.assert_array_equal(np.stack(layout.holder(*claims.T[:4]), -1), claims[:, 4:])
 
 
 @every_type
@@ -112,11 +116,14 @@ def test_every_register_names_its_elements(kind):
 def check_registers(operand):
     layout = operand.layout
     ((grid,),) = registers_picture(held_of(operand)).lines
+    named, places = [], []
     for cell, (lane,), (register,) in cells(grid):
-        matrix, _, place = cell.label.rpartition(": ")
-        rows, columns = map(span, place.split(","))
-        named = [(row, column, int(matrix or 0)) for row in rows for column in columns]
-        assert named == [layout.element(lane, register, slot * layout.bits) for slot in range(layout.slots)]
+        matrix, _, element = cell.label.rpartition(": ")
+        rows, columns = map(span, element.split(","))
+        named += [(row, column, int(matrix or 0)) for row in rows for column in columns]
+        places += [(lane, register, slot * layout.bits) for slot in range(layout.slots)]
+        assert len(named) == len(places)
+    np.testing.assert_array_equal(np.stack(layout.element(*np.array(places).T), -1), named)
     assert (len(grid.cells), len(grid.cells[0])) == (layout.lanes, layout.registers)
 
 

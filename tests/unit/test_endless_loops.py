@@ -169,6 +169,7 @@ def launch(source, name, n, **options):
     return set(out.download()[:block].tolist())
 
 
+@pytest.mark.at_most(7)
 @SCHEDULES
 @pytest.mark.parametrize("name", PLANTED)
 def test_an_endless_loop_is_named_whatever_it_counts(name, schedule, monkeypatch):
@@ -178,6 +179,7 @@ def test_an_endless_loop_is_named_whatever_it_counts(name, schedule, monkeypatch
     assert f"// {name}" in ENDLESS.splitlines()[caught.value.place.source_line - 1]
 
 
+@pytest.mark.at_most(7)
 @SCHEDULES
 @pytest.mark.parametrize("name", TWINS)
 def test_a_long_loop_that_ends_is_not_reported(name, schedule, monkeypatch):
@@ -190,6 +192,7 @@ def test_a_long_loop_that_ends_is_not_reported(name, schedule, monkeypatch):
         assert launch(ENDS, name, 1024, schedule=schedule) == {1024}
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize("name", ["narrow", "timed", "ragged"])

@@ -52,6 +52,7 @@ def assert_right(device, images, filters, stride=1, padding=(0, 0), **options):
     assert_same_bits(convolution(*given, stride, padding), got)
 
 
+@pytest.mark.at_most(4)
 @every_schedule
 @pytest.mark.parametrize(
     ("images", "filters", "stride", "padding"),
@@ -75,6 +76,7 @@ def test_the_convolution_equals_its_definition(images, filters, stride, padding,
     assert_right(simwarp.Device(schedule=schedule), images, filters, stride, padding)
 
 
+@pytest.mark.at_most(3)
 @every_schedule
 @pytest.mark.parametrize("channels", [1, 5, 8, 40, 56, 64, slow(65), slow(72), slow(130)])
 def test_any_number_of_channels(channels, schedule):
@@ -83,6 +85,7 @@ def test_any_number_of_channels(channels, schedule):
     assert_right(device, (3, 5, 6, channels), (6, 3, 3, channels), padding=(1, 1))
 
 
+@pytest.mark.at_most(2)
 @every_schedule
 @pytest.mark.parametrize("stages", [2, 3, slow(7)])
 def test_any_number_of_stages(stages, schedule):
@@ -90,6 +93,7 @@ def test_any_number_of_stages(stages, schedule):
     assert_right(device, (3, 6, 7, 8), (4, 3, 3, 8), padding=(1, 1), stages=stages)
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.gate_cases("*-lowest pc")
 @pytest.mark.singly
@@ -133,6 +137,7 @@ def assert_wrong(result):
     assert not np.array_equal(result, convolution(*operands(IMAGES, FILTERS), STRIDE, PADDING))
 
 
+@pytest.mark.at_most(2)
 @mostly_gate
 @pytest.mark.parametrize(
     ("line", "replacement", "kinds"),
@@ -168,6 +173,7 @@ def test_a_mutant_of_the_kernel_is_named(line, replacement, kinds, schedule, mon
         result_of_mutant(schedule)
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.slow
 @pytest.mark.singly
 @every_schedule

@@ -49,6 +49,7 @@ def assert_right(module, shape, schedule="lowest pc", **options):
     assert_same_bits(c.astype(dtype), module.gemm(device, a, b, **options))
 
 
+@pytest.mark.at_most(5)
 @pytest.mark.pairwise
 @every_schedule
 @pytest.mark.parametrize("shape", RAGGED)
@@ -57,6 +58,7 @@ def test_products_equal_numpy(module, shape, schedule):
     assert_right(module, shape, schedule)
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.singly
 @every_schedule
 @pytest.mark.parametrize(("stages", "blocks"), [(2, 1), (3, 3), (5, 2)])
@@ -64,6 +66,7 @@ def test_products_of_bits_take_any_number_of_stages_and_blocks(stages, blocks, s
     assert_right(b1, (140, 260, 1100), schedule, stages=stages, blocks=blocks)
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.singly
 @every_schedule
 @pytest.mark.parametrize(("stages", "blocks"), [(2, 1), (3, 2)])
@@ -144,6 +147,7 @@ OF_RING = {
 }
 
 
+@pytest.mark.at_most(2)
 @mostly_gate
 @pytest.mark.parametrize("mistake", OF_RING)
 def test_mutants_of_the_ring_are_found(mistake, schedule, monkeypatch):
@@ -169,6 +173,7 @@ OF_OUTPUT = {
 }
 
 
+@pytest.mark.at_most(3)
 @mostly_gate
 @pytest.mark.parametrize("mistake", OF_OUTPUT)
 def test_mutants_of_the_output_are_found(mistake, schedule, monkeypatch):
@@ -185,6 +190,7 @@ def test_a_descriptor_that_leaves_the_pattern_of_the_swizzle_is_found(schedule, 
         )
 
 
+@pytest.mark.at_most(4)
 @every_schedule
 @pytest.mark.parametrize("module", [b1, f16], ids=["b1", "f16"])
 def test_products_without_the_swizzle_of_the_maps_are_found(module, schedule, monkeypatch):

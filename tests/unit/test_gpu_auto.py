@@ -84,6 +84,7 @@ def test_a_scheme_of_the_table_runs_on_its_chips():
         assert fastest_scheme(chip, (99, 99, 9), "int32", "lines", own=("btc1",)).form == "lines"
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize(
     ("chip", "kernels"),
     [
@@ -152,6 +153,7 @@ def test_few_rows_as_floats_are_for_warpgroups_and_as_lines_for_skinny(launched)
 # Prepared operands
 
 
+@pytest.mark.at_most(7)
 @pytest.mark.parametrize(("chip", "kernels"), [(HOPPER, ("skinny", "wgmma")), (ADA, ("skinny", "mma"))])
 @pytest.mark.parametrize("scheme", ["auto", *LINES])
 def test_lines_serve_every_scheme_that_takes_lines(launched, scheme, chip, kernels):

@@ -125,6 +125,7 @@ GEOMETRIES = {
 }
 
 
+@pytest.mark.at_most(8)
 @pytest.mark.slow_cases(
     "same-bconv32",
     "same-bconv64",
@@ -149,6 +150,7 @@ def test_every_geometry_equals_the_reference(device, name, scheme):
     )
 
 
+@pytest.mark.at_most(4)
 @pytest.mark.slow_cases("65-bconv32", "127-bconv32")
 @pytest.mark.parametrize("scheme", BSTC)
 @pytest.mark.parametrize("c", [1, 2, 31, 32, 33, 64, 65, 96, 127, 128, 129, 160, 257])
@@ -156,12 +158,14 @@ def test_every_number_of_channels_equals_the_reference(device, c, scheme):
     assert_all_outputs(*operands(1, (3, 2), c, (2, 2), 3), scheme, device)
 
 
+@pytest.mark.at_most(6)
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("o", [1, 31, 32, 33, 63, 64, 65, 97])
 def test_every_number_of_filters_equals_the_reference(device, o, scheme):
     assert_all_outputs(*operands(1, (2, 3), 5, (2, 2), o), scheme, device)
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.slow_cases(
     "0-5-bconv32", "0-5-bconv64", "0-37-bconv32", "0-37-bconv64", "4-5-bconv32", "4-5-bconv64"
 )
@@ -177,6 +181,7 @@ def test_tiles_of_every_height_equal_the_reference(device, monkeypatch, scheme, 
     assert_all_outputs(x, w, scheme, device)
 
 
+@pytest.mark.at_most(5)
 @pytest.mark.slow_cases("btc1-0", "btc2-0")
 @pytest.mark.gate_cases("*-3", "*-4", "*-5")
 @pytest.mark.parametrize("k", range(6))
@@ -236,6 +241,7 @@ def test_unused_strides_and_dilations_may_be_any_number(device, huge):
 # Operands
 
 
+@pytest.mark.at_most(8)
 @pytest.mark.parametrize("dtypes", list(itertools.product(DTYPES, repeat=2)))
 def test_every_element_type_equals_the_reference(device, dtypes):
     x, w = operands(1, (3, 3), 35, (2, 2), 3, dtypes)
@@ -249,6 +255,7 @@ def test_arrays_may_have_any_order(device):
         assert_dots(gpu.bconv2d(given, w, scheme="bconv32", device=device), expected)
 
 
+@pytest.mark.at_most(13)
 @pytest.mark.parametrize("word", [32, 64])
 @pytest.mark.parametrize("scheme", [*SCHEMES, "auto"])
 @pytest.mark.parametrize("packed", ["x", "w", "xw"])
@@ -331,6 +338,7 @@ class Used(simwarp.Device):
         return array
 
 
+@pytest.mark.at_most(4)
 @pytest.mark.parametrize("fill", [0x00, 0xFF, 0xA5])
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_results_do_not_depend_on_old_memory(scheme, fill):

@@ -93,6 +93,7 @@ def explains(caught, *parts):
 # Products
 
 
+@pytest.mark.at_most(9)
 @pytest.mark.slow_cases("False-False-sizes0")
 @pytest.mark.pairwise
 @pytest.mark.parametrize("sizes", SIZES)
@@ -103,6 +104,7 @@ def test_every_size_and_transpose_equals_the_reference(device, sizes, transpose_
     assert_product(gpu.bmm(a, b, **options, scheme="bmm32", device=device), a, b, **options)
 
 
+@pytest.mark.at_most(19)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("dtypes", list(itertools.product(DTYPES, repeat=2)))
 @pytest.mark.parametrize(("transpose_a", "transpose_b"), TRANSPOSES)
@@ -189,6 +191,7 @@ def assert_bits(packed, dots, thresholds, flip=None, *, word, first="msb"):
     np.testing.assert_array_equal(words, expected.words)
 
 
+@pytest.mark.at_most(5)
 @pytest.mark.slow_cases("bmm64-False-True-int-real")
 @pytest.mark.pairwise
 @pytest.mark.parametrize("given", ["real", "msb", "lsb"])
@@ -282,6 +285,7 @@ def test_fallback_schemes_have_the_same_word_and_unbounded_k():
 # Output as bits
 
 
+@pytest.mark.at_most(6)
 @pytest.mark.slow_cases("bmm64-None")
 @pytest.mark.parametrize("flip", [None, [False] * 4, [True] * 4, [False, True, False, True]])
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -354,6 +358,7 @@ def test_thresholds_of_a_batch_normalisation_are_applied(device):
     np.testing.assert_array_equal(reference.unpack(packed) > 0, real >= 0)
 
 
+@pytest.mark.at_most(5)
 @pytest.mark.slow_cases("bmm32-bmms32-host-lsb")
 @pytest.mark.parametrize("first", ["msb", "lsb"])
 @pytest.mark.parametrize("at", ["host", "device"])
@@ -393,6 +398,7 @@ class Used(simwarp.Device):
         return array
 
 
+@pytest.mark.at_most(5)
 @pytest.mark.slow_cases("bmm64-0")
 @pytest.mark.parametrize("fill", [0x00, 0xFF, 0xA5])
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -516,6 +522,7 @@ def test_thresholds_of_another_device_are_refused(device):
 # Packing
 
 
+@pytest.mark.at_most(8)
 @pytest.mark.slow_cases("shape4-32-msb-row-int8")
 @pytest.mark.pairwise
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -611,6 +618,7 @@ def test_vectors_are_loaded_only_for_enough_work(device, layout, warps):
         assert plan == (name, warps if multiprocessors == 2 else 2 * 32)
 
 
+@pytest.mark.at_most(9)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 @pytest.mark.parametrize("layout", ["row", "column"])
 @pytest.mark.parametrize("word", [32, 64])
@@ -633,6 +641,7 @@ def test_special_values_have_their_ieee_signs(device, dtype):
     assert words.tolist() == [[0b11101010 << 24]]
 
 
+@pytest.mark.at_most(17)
 @pytest.mark.parametrize(
     "arrange",
     [

@@ -143,6 +143,7 @@ SMALL = {
 }
 
 
+@pytest.mark.at_most(4)
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.slow_cases(
     "conv of pixels with a stride", "signs of*", "wide integers by dense", "bit planes of*", "and"
@@ -169,6 +170,7 @@ DEEP = (
 )
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.slow
 @pytest.mark.singly
 @pytest.mark.parametrize("count", [1, 8, 13])
@@ -177,6 +179,7 @@ def test_a_network_gives_what_the_definition_gives(cc, count):
     check(network(*DEEP), count, Device(cc))
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["bconv32", "btc1", "btc2", "wgmma"])
 def test_convolutions_have_the_chosen_scheme(scheme):
@@ -445,6 +448,7 @@ SIX = {
 }
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.gate_cases("vgg16", "resnet14", "resnet18, *")
 @pytest.mark.parametrize("name", SIX)
@@ -464,6 +468,7 @@ def test_images_on_another_device_are_refused():
 # --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.slow_cases(
     "conv of pixels with a stride", "signs of*", "wide integers by dense", "bit planes of*", "and"
@@ -477,6 +482,7 @@ def test_a_layer_gives_in_one_launch_what_the_definition_gives(name):
     assert len(place.batch.graph._launches) == 1
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.singly
 @pytest.mark.parametrize("count", [1, 8, 13])
@@ -486,6 +492,7 @@ def test_a_network_gives_in_one_launch_what_the_definition_gives(cc, count, mult
     check(network(*DEEP), count, Device(cc, multiprocessors=multiprocessors), way="whole")
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.gate_cases("alexnet", "vgg16", "resnet14", "resnet18, *")
 @pytest.mark.parametrize("name", SIX)

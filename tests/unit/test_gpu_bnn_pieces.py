@@ -1,6 +1,7 @@
 """Networks fed from the host: pieces that overlap, on devices whose streams go in any order they may."""
 
 import itertools
+import sys
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import gpu.bnn
 import gpu.bnn.network
 import gpu.bnn.pieces
 import reference.bnn
+import simwarp.device.module
 from reference import DtypeError, NotANumberError, SchemeError, ShapeError, pack
 from reference.bnn import Dense, Network, Pixels, Signs
 from simwarp import Device
@@ -41,6 +43,7 @@ def same(answer, given, network=PIXELS):
         np.testing.assert_array_equal(got, wanted)
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.singly
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("eager", [False, True])
@@ -65,6 +68,7 @@ def test_a_piece_comes_while_another_runs():
     assert kinds.count("there") == 4
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("forgotten", ["came.wait", "ran.wait", "returned.synchronize"])
 def test_a_wait_that_is_forgotten_shows(forgotten, monkeypatch):
     """On a device that does what no wait forbids, a kernel reads what is not there, or the host does."""
@@ -257,3 +261,50 @@ def test_the_lazy_device_sees_streams_that_wait_for_ever():
     first.record(stream)
     with pytest.raises(AssertionError, match="for ever"):
         first.synchronize()
+
+
+def calls_of(run):
+    """Calls of Python functions that a run makes."""
+    count = 0
+
+    def profile(_, event, __):
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(profile)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize(("network", "way"), [(PIXELS, "layers"), (SIGNS, "layers"), (PIXELS, "whole")])
+def test_the_first_run_of_a_prepared_number_of_images_only_launches(network, way):
+    schemes = CHEAP if way == "layers" else None
+    simwarp.device.module._text.cache_clear()  # parsed kernels, which all devices share
+    prepared = gpu.bnn.prepare(network, way=way, schemes=schemes, images=5, device=Device())
+    given = images(5)
+    first = calls_of(lambda: same(prepared.run(given), given, network))
+    warm = calls_of(lambda: same(prepared.run(given), given, network))
+    assert first <= 1.2 * warm
+    unprepared = gpu.bnn.prepare(network, way=way, schemes=schemes, device=Device())
+    simwarp.device.module._text.cache_clear()
+    assert calls_of(lambda: unprepared.run(given)) > 1.5 * warm
+
+
+def test_every_piece_of_a_prepared_number_of_images_is_captured(monkeypatch):
+    monkeypatch.setattr(gpu.bnn.network, "PIECE", 70 * 3)
+    device = LazyDevice((0, 1, 2))
+    prepared = gpu.bnn.prepare(PIXELS, schemes=CHEAP, images=14, device=device)
+    assert device.idle
+    monkeypatch.setattr(prepared, "_forward", None)  # what launches without a graph
+    for _ in range(2):
+        given = images(14)
+        same(prepared.run(given), given)
+
+
+@pytest.mark.parametrize("count", [0, -1, 2.0, "3", True])
+def test_a_number_of_images_that_is_not_one_is_refused(count):
+    with pytest.raises(ShapeError, match=r"images=.*\nit is the number of images that a run will have\n"):
+        gpu.bnn.prepare(PIXELS, images=count, device=Device())

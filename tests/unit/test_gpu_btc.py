@@ -48,6 +48,7 @@ def assert_bits(packed, dots, thresholds, flip=None):
 # Products
 
 
+@pytest.mark.at_most(5)
 @pytest.mark.pairwise
 @pytest.mark.slow_cases(
     "sizes1-btc1-arch0",
@@ -88,6 +89,7 @@ def test_transposed_real_and_packed_operands_equal_the_reference(scheme, transpo
             np.testing.assert_array_equal(c if isinstance(c, np.ndarray) else c.download(), dots)
 
 
+@pytest.mark.at_most(5)
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("scheme", TENSOR_CORE_SCHEMES)
 def test_extreme_dot_products_are_exact(arch, scheme):

@@ -122,6 +122,7 @@ def test_settings_equal_those_of_the_reference(tensor, data, threads):
             assert_same(call(build), call(reference.sparse))
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(
     ("shape", "nonzeros", "flat"),

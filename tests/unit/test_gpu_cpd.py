@@ -61,6 +61,7 @@ def assert_unit_columns(result, tolerance):
 # Kernels
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.slow_cases("size11-float64", "size12-float32", "size15-*", "size14-*", "size13-*")
 @pytest.mark.parametrize(("size", "dtype"), STEPS)
 def test_one_update_step_equals_numpy(size, dtype):
@@ -104,6 +105,7 @@ def test_one_update_step_equals_numpy(size, dtype):
     np.testing.assert_allclose(left, (4 * square - 2 * product) / largest, rtol=1e-6)
 
 
+@pytest.mark.at_most(4)
 @pytest.mark.slow_cases("shape0-1-coo-float32", "shape3-5-mm-csf-float64", "shape6-3-csf-all-float32")
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize(
@@ -203,6 +205,7 @@ def singular_matrices():
     yield "indefinite by rounding", np.array([[1.0, 1.0], [1.0, 1.0 - 2.0**-53]])
 
 
+@pytest.mark.at_most(5)
 @pytest.mark.slow_cases(
     "float32-more columns than rows", "float32-rank one, odd size", "float64-more columns than rows"
 )
@@ -270,6 +273,7 @@ def tensors(dtype):
     }
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.slow_cases("float32-order 3", "*-order 4", "float64-order 3")
 @pytest.mark.parametrize("name", ["order 2", "order 3", "order 4"])
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -280,6 +284,7 @@ def test_every_order_equals_the_reference(name, dtype):
     assert_close(result, expected, dtype)
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.slow_cases("f-coo", "hicoo")
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_every_format_equals_the_reference(format_name):
@@ -290,6 +295,7 @@ def test_every_format_equals_the_reference(format_name):
     assert_close(result, expected, np.float64)
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("format_name", ["csf-one", "f-coo", "mm-csf"])
 def test_tensors_on_the_device_are_decomposed(format_name):
     coo, rank = tensors(np.float64)["order 3"]
@@ -314,6 +320,7 @@ def assert_close(result, expected, dtype):
     assert_unit_columns(result, 1e-6 if dtype == np.float32 else 1e-14)
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.slow_cases("float32-0.1", "float64-0.0", "float64-0.1", "float32-0.0")
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 @pytest.mark.parametrize("dtype", FLOATS)

@@ -95,6 +95,7 @@ def test_values_distinguish_rows_and_columns():
     assert not np.array_equal(x, numbers(7, 5, k=3))
 
 
+@pytest.mark.at_most(5)
 @pytest.mark.parametrize("rank", RANKS)
 @pytest.mark.parametrize("name", FLAT)
 def test_every_rank_equals_the_reference(name, rank):
@@ -103,6 +104,7 @@ def test_every_rank_equals_the_reference(name, rank):
     assert_right(FLAT[name](coo), coo, rank, deterministic=k // 2 % 2 == 0, modes=[k % 3])
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.slow_cases(but=("coo-shape0", "hicoo-shape0", "f-coo-shape1"))
 @pytest.mark.parametrize("shape", [(40, 3), (2, 9, 4, 5), (3, 2, 5, 3, 4)])
 @pytest.mark.parametrize("name", FLAT)
@@ -112,6 +114,7 @@ def test_every_order_equals_the_reference(name, shape):
         assert_right(FLAT[name](coo), coo, 8, deterministic=mode % 2 == 1, modes=[mode])
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.slow_cases("hicoo")
 @pytest.mark.parametrize("name", FLAT)
 def test_the_highest_order_equals_the_reference(name):
@@ -120,6 +123,7 @@ def test_the_highest_order_equals_the_reference(name):
     assert_right(FLAT[name](coo), coo, 4, deterministic=True, modes=[7])
 
 
+@pytest.mark.at_most(4)
 @pytest.mark.slow_cases("f-coo")
 @pytest.mark.parametrize("name", FORMATS)
 def test_formats_of_the_builders_equal_the_reference(name):
@@ -137,6 +141,7 @@ def test_older_chips_equal_the_reference(name, cc):
     assert_right(FLAT[name](coo), coo, 16, device=simwarp.Device(cc), modes=[1])
 
 
+@pytest.mark.at_most(4)
 @pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", ">i4"])
 def test_coordinates_may_have_any_integer_type(dtype):
     coo = scattered((9, 5, 14), 60)
@@ -218,6 +223,7 @@ def test_long_lists_of_partial_sums_add_up():
 # --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.at_most(4)
 @pytest.mark.parametrize("name", FORMATS)
 def test_deterministic_results_do_not_depend_on_the_schedule(name):
     coo, mode = to_coo(scattered((9, 5, 14), 100)), list(FORMATS).index(name) % 3
@@ -237,6 +243,7 @@ def test_atomics_are_right_under_every_schedule(name):
         assert_right(FLAT[name](coo), coo, 12, device=simwarp.Device(schedule=schedule, seed=seed), modes=[0])
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.slow_cases(but=("coo-False",))
 @pytest.mark.parametrize("deterministic", [False, True])
 @pytest.mark.parametrize("name", FLAT)

@@ -64,6 +64,7 @@ def long_runs(monkeypatch):
     monkeypatch.setattr(OF_FIBERS, "ENOUGH_GROUPS", 1)
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.slow_cases("1-float32")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("rank", [1, 7, 16, 32, 33, 48, 64, 100])
@@ -74,6 +75,7 @@ def test_every_rank_equals_the_reference(rank, dtype, long_runs):
     assert_right(b_csf_all(coo, split=3, share=5), coo, rank, deterministic, modes=[rank % 3])
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.slow_cases("5", "6", "7", "8")
 @pytest.mark.parametrize("order", [2, 3, 4, 5, 6, 7, 8])
 def test_every_order_equals_the_reference(order, long_runs):
@@ -108,6 +110,7 @@ LENGTHS = {
 }
 
 
+@pytest.mark.at_most(4)
 @pytest.mark.parametrize("name", LENGTHS)
 def test_every_fiber_length_equals_the_reference(name):
     coo = of_lengths(LENGTHS[name])

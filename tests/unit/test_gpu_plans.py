@@ -212,6 +212,7 @@ def test_float_strides_are_refused_although_equal_to_cached_ones(device):
         gpu.bconv2d(x, w, groups=True)
 
 
+@pytest.mark.at_most(4)
 @pytest.mark.slow_cases("bmm64-float")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("scheme", ["bmm64", "btc1", "btc3"])
@@ -263,6 +264,7 @@ def test_a_cached_call_is_not_reused_for_different_operands(device):
 # Prepared operands give what unprepared ones give
 
 
+@pytest.mark.at_most(6)
 @pytest.mark.slow_cases("sizes0-bmm64")
 @pytest.mark.parametrize("scheme", PRODUCTS)
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (7, 129, 3), (31, 64, 67), (130, 257, 33)])
@@ -311,6 +313,7 @@ def test_packed_tiles_are_prepared_without_conversion(device, transposed):
         gpu.bmm(left, right, scheme="btc3", transpose_a=not transposed)
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.slow_cases("1-bconv32", "1-btc2")
 @pytest.mark.parametrize("scheme", CONVOLUTIONS)
 @pytest.mark.parametrize("channels", [1, 37, 128])
@@ -340,6 +343,7 @@ def test_border_addends_are_computed_once_per_geometry(device):
     assert len(filters.kept) == 1
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.slow_cases("False-hicoo")
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("deterministic", [False, True])

@@ -39,6 +39,7 @@ def words_of(dots, thresholds, flip=None):
     return reference.threshold(dots, thresholds, flip, word=32, first="lsb").words
 
 
+@pytest.mark.at_most(6)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("multiprocessors", [1, 132])  # four and eight warps
 @pytest.mark.parametrize("arch", ARCHITECTURES)
@@ -72,6 +73,7 @@ def test_transposed_packed_and_prepared_operands_equal_the_reference(sizes, tran
     np.testing.assert_array_equal(c.download(), dots)
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("schedule", ["stack", "random"])
 @pytest.mark.parametrize("sizes", [(12, 17, 2100), (17, 3, 2100)])
 def test_warps_share_k_under_every_schedule(sizes, schedule):

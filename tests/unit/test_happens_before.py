@@ -75,12 +75,14 @@ def test_a_write_before_a_relaxed_arrival_may_come_after_the_exit(schedule):
 HANDED = MEET + "st.shared::cluster.u32 [%r7], %r6;\n" + REMOTE + TRY + "ld.shared.u32 %r2, [%r3];\n" + MEET
 
 
+@pytest.mark.at_most(6)
 @every_schedule
 @pytest.mark.parametrize(("arrive", "wait"), [("", ""), (".release.cluster", ".acquire.cluster")])
 def test_remote_arrivals_order_between_blocks(arrive, wait, schedule):
     assert in_clusters(INIT + HANDED.replace("{}", arrive, 1).replace("{}", wait), schedule) == []
 
 
+@pytest.mark.at_most(7)
 @every_schedule
 @pytest.mark.parametrize(
     ("arrive", "wait"),

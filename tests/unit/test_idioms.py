@@ -55,6 +55,7 @@ def cub(how):
 SIZES = (1, 255, 1500)
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("how", LARGE)
 @pytest.mark.parametrize("n", SIZES)
 def test_cub_reduce_equals_numpy(how, n):
@@ -86,6 +87,7 @@ def test_cub_select_equals_numpy(how, n):
     assert np.array_equal(out.download()[: expected.size], expected)
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("how", LARGE)
 @pytest.mark.parametrize("n", SIZES)
 def test_cub_run_lengths_equal_numpy(how, n):
@@ -101,6 +103,7 @@ def test_cub_run_lengths_equal_numpy(how, n):
     assert np.array_equal(lengths.download()[: starts.size], sizes)
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("how", LARGE)
 @pytest.mark.parametrize("n", SIZES)
 def test_cub_histogram_equals_numpy(how, n):
@@ -110,6 +113,7 @@ def test_cub_histogram_equals_numpy(how, n):
     assert np.array_equal(out.download(), np.bincount(x, minlength=bins))
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.gate_cases("2500-O3")
 @pytest.mark.parametrize("how", LARGE)
 @pytest.mark.parametrize("n", [1, 300, 2500])
@@ -150,6 +154,7 @@ def test_cub_radix_sort_equals_numpy(how, n):
 # ---------------------------------------------------------------------------------------- cooperative groups
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.gate_cases("512-G")
 @pytest.mark.parametrize("how", COMPILED)
 @pytest.mark.parametrize("size", [8, 32, 64, pytest.param(512, marks=pytest.mark.slow)])

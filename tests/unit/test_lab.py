@@ -23,6 +23,7 @@ def small(**options):
     return Asking(simwarp.Device, small=True, **options)
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.slow_cases(
     *(
         "bconv2d*",

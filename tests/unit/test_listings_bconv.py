@@ -215,6 +215,7 @@ def test_every_element_type_is_convolved_by_sign():
 # --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.at_most(15)
 @pytest.mark.parametrize(("bconv", "word"), SCHEMES.items())
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_packed_operands_give_the_same_convolution(bconv, word, name):
@@ -231,6 +232,7 @@ def test_packed_operands_give_the_same_convolution(bconv, word, name):
         assert bconv(a, b, **options).tolist() == expected
 
 
+@pytest.mark.at_most(8)
 @pytest.mark.parametrize(("bconv", "word"), SCHEMES.items())
 @pytest.mark.parametrize("filters", [1, 31, 32, 33, 64, 65, 97])
 def test_thresholds_give_packed_bits(bconv, word, filters):

@@ -216,6 +216,7 @@ def test_fragment_operations_in_divergent_code_are_a_fault():
 # --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.at_most(19)
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("design", DESIGNS)
 @pytest.mark.parametrize("sizes", PRODUCTS, ids=str)
@@ -242,6 +243,7 @@ def test_transposed_and_packed_operands_give_the_same_product(design, transposed
     assert design(packed_a, y, **options).tolist() == expected
 
 
+@pytest.mark.at_most(16)
 @pytest.mark.parametrize("first", FIRSTS)
 @pytest.mark.parametrize("design", DESIGNS)
 @pytest.mark.parametrize("sizes", PRODUCTS, ids=str)
@@ -375,6 +377,7 @@ GEOMETRIES = [
 ]
 
 
+@pytest.mark.at_most(10)
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("bconv", BCONVS)
 @pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
@@ -386,6 +389,7 @@ def test_the_convolution_equals_a_loop_over_taps(geometry, bconv, operation):
     assert y.tolist() == convolution_by_hand(x, w, *by_hand)
 
 
+@pytest.mark.at_most(6)
 @pytest.mark.parametrize("first", FIRSTS)
 @pytest.mark.parametrize("bconv", BCONVS)
 @pytest.mark.parametrize("filters", [1, 9, 33])

@@ -31,7 +31,6 @@ from simwarp.listings import (
     unpack64,
 )
 from simwarp.warp import GlobalArray, Warp, launch
-from support.offenders import every_case
 
 SHAPES = [(1, 1), (1, 65), (65, 1), (5, 130), (33, 63), (64, 32), (31, 64), (66, 70)]
 PRODUCTS = [(1, 1, 1), (1, 65, 2), (3, 64, 34), (33, 31, 1), (66, 70, 65), (32, 128, 32)]
@@ -209,8 +208,9 @@ def test_the_docstring_contains_the_table():
     assert optimal == ["row-by-row"] * 4
 
 
+@pytest.mark.at_most(12)
 @pytest.mark.parametrize("combination", COMBINATIONS, ids=lambda c: "-".join(map(str, c[:3])))
-@every_case("sizes", [(1, 1, 1), (3, 33, 5), (33, 31, 34), (7, 65, 33)])
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (3, 33, 5), (33, 31, 34), (7, 65, 33)], ids=str)
 def test_all_16_combinations_equal_the_product(combination, sizes):
     """From matrices in the required layouts, and from packed operands."""
     approach, layout_a, layout_b, transpose_a, transpose_b = combination
@@ -288,6 +288,7 @@ def test_bmm_refuses_bad_options():
 # --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.at_most(8)
 @pytest.mark.parametrize("scheme", [bmm64, bmms32, bmms64], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("sizes", PRODUCTS, ids=str)
 def test_products_equal_a_loop_over_elements(scheme, sizes):
@@ -379,6 +380,7 @@ def test_the_printed_loop_bound_counts_words():
 # --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.at_most(14)
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("sizes", PRODUCTS, ids=str)
 def test_bits_equal_a_loop_over_elements(scheme, sizes):

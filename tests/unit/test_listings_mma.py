@@ -51,6 +51,7 @@ SIZES = {
 }
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize(("listing", "sizes"), [(f, sizes) for f in SIZES for sizes in SIZES[f]])
 def test_products_and_bits_equal_numpy(listing, sizes):
     m, n, k = sizes

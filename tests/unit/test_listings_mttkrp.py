@@ -44,6 +44,7 @@ def by_hand(coo, factors, mode):
     return out
 
 
+@pytest.mark.at_most(15)
 @pytest.mark.parametrize("rank", [1, 7, 32, 33, 64])
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("order", SHAPES)

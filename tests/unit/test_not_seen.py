@@ -48,6 +48,7 @@ def test_a_variable_that_gets_its_value_later_is_not_named(body):
     assert kinds(f"__global__ void f(int* y) {{ int t = threadIdx.x; {body} }}", Out("int32", 32)) == []
 
 
+@pytest.mark.at_most(4)
 @pytest.mark.parametrize(
     ("body", "named"),
     [

@@ -44,6 +44,7 @@ def check_splits(routine: str, layer: Layer, splits: list[Pieces]) -> None:
         assert layer.error(routine, found) <= 1, pieces
 
 
+@pytest.mark.at_most(4)
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("routine", FORMS)
 def test_a_split_gives_the_unsplit_result(routine: str, name: str) -> None:
@@ -57,6 +58,7 @@ def test_every_split_gives_the_unsplit_result(routine: str, name: str) -> None:
     check_splits(routine, LAYERS[name], SPLITS)
 
 
+@pytest.mark.at_most(15)
 @pytest.mark.parametrize("filters", ["resident", "streamed"])
 @pytest.mark.parametrize("depth", [1, 2, 3, 5])
 @pytest.mark.parametrize("routine", FORMS)
@@ -272,6 +274,7 @@ def of_dtype(name: str) -> Any:
     return bfloat16() if name == "bfloat16" else np.dtype(name)
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("routine", FORMS)

@@ -54,6 +54,7 @@ def check(routine: str, layer: Layer, splits: list[Pieces]) -> None:
         assert not machine.allocated(0)
 
 
+@pytest.mark.at_most(8)
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("routine", FORMS)
 def test_where_arrays_lie_changes_no_bit(routine: str, name: str) -> None:
@@ -78,6 +79,7 @@ def test_dtypes_have_the_bits_that_they_have_from_the_host(routine: str, dtype: 
     np.testing.assert_array_equal(found.view(np.uint8), expected.view(np.uint8))
 
 
+@pytest.mark.at_most(4)
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("activation", [None, *ACTIVATIONS])
 def test_bias_and_activation_follow_the_last_term(activation: Any, layout: Any) -> None:
@@ -163,6 +165,7 @@ def test_pieces_with_gaps_that_engines_do_not_take_are_copied_within_the_device(
     assert moves(filters) == 4  # of x, and of the two parts of the result
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("planner", ["greedy", "steepest", "exhaustive"])
 @pytest.mark.parametrize("routine", FORMS)
 def test_planners_cut_nothing_that_lies_on_the_device(routine: str, planner: Any) -> None:
@@ -289,6 +292,7 @@ def test_explain_knows_the_arguments_of_a_routine() -> None:
 # ------------------------------------------------------------------------------------------------- GPUs
 
 
+@pytest.mark.at_most(6)
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("routine", FORMS)
 def test_a_gpu_reads_and_writes_tensors_where_they_lie(gpus, routine: str, name: str) -> None:

@@ -111,6 +111,7 @@ def test_matrices_have_the_elements_of_a_piece_in_order(layout: Any) -> None:
 # ------------------------------------------------------------------------------------ model and plans
 
 
+@pytest.mark.at_most(5)
 @pytest.mark.parametrize("groups", [1, 3])
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("routine", FORMS)
@@ -160,6 +161,7 @@ def test_the_greedy_planner_is_as_good_as_an_exhaustive_search(routine: str, nam
     assert plan.seconds <= 1.1 * max(compute, plan.rates.together(into, out))
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("routine", FORMS)

@@ -61,6 +61,7 @@ def test_a_wrong_number_is_located() -> None:
     assert differs(item, expected, got * np.nan).all()
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize(
     ("plant", "text"),
     [

@@ -161,6 +161,7 @@ def has_bits(k):
     return draw_input(k).thresholds is not None
 
 
+@pytest.mark.at_most(4)
 @pytest.mark.slow_cases(
     "forgotten exclude-bconv32",
     "forgotten exclude, tensor cores-btc1",
@@ -189,6 +190,7 @@ def test_the_harness_finds_only_the_planted_fault(plant, name, scheme):
     assert [k for k in inputs if k <= last and of_scheme(k) == scheme and not correct(fault.path, k)] == []
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.slow_cases("exclude counted per channel word", "exclude counted per channel word, tensor cores")
 @pytest.mark.parametrize("name", [name for name, fault in FAULTS.items() if not fault.bits])
 def test_the_ci_profile_finds_the_planted_fault(plant, name):

@@ -369,6 +369,7 @@ BY_TIMING = (loan_kept, loan_not_returned)
 """A device has room enough with some seeds."""
 
 
+@pytest.mark.at_most(5)
 @pytest.mark.parametrize(
     "world", [PAIR, PAPER, NATIVE, EARLY, ONE_STREAM, SOLUTION, IN_PLACE], ids=lambda w: w.name
 )
@@ -376,6 +377,7 @@ def test_the_same_seeds_without_a_fault_find_nothing(world: World) -> None:
     assert world.found() == []
 
 
+@pytest.mark.at_most(14)
 @pytest.mark.parametrize(("plant", "world", "kinds", "text"), CASES, ids=NAMES)
 def test_a_planted_fault_is_found(
     plant: Any, world: World, kinds: Any, text: str, monkeypatch: Patch

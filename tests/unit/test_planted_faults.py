@@ -245,6 +245,7 @@ def test_a_signed_16_bit_counter_is_found(plant_fault):
     assert_product_traced(found, "bmm64", (0, 3), 70)
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.slow_cases("bmm32-A", "bmm64-A")
 @pytest.mark.parametrize("side", ["A", "B"])
 @pytest.mark.parametrize("scheme", ["bmm32", "bmm64"])
@@ -401,6 +402,7 @@ def correct(path, case, k):
     return wrong_about(case, k) == []
 
 
+@pytest.mark.at_most(4)
 @pytest.mark.gate_cases("signed 16-bit counter")
 @pytest.mark.slow_cases("brev left out")
 @pytest.mark.parametrize("name", FAULTS)

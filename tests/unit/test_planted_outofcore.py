@@ -147,11 +147,13 @@ CASES = [
 """The fault, where it is planted, the errors that find it, and what their messages contain."""
 
 
+@pytest.mark.at_most(8)
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.routine)
 def test_the_same_seeds_without_a_fault_find_nothing(world: World) -> None:
     assert world.found() == []
 
 
+@pytest.mark.at_most(15)
 @pytest.mark.parametrize(
     ("plant", "world", "kinds", "text"),
     CASES,

@@ -193,6 +193,7 @@ def every_kernel(*sources):
 # ---- CUDA C++, under all schedules -----------------------------------------------------------------------
 
 
+@pytest.mark.at_most(23)
 @options
 @every_kernel(SKIPPED, MISSED)
 def test_lanes_that_skip_a_barrier_or_vote_are_named(source, name, option):
@@ -214,6 +215,7 @@ def test_a_barrier_that_lanes_passed_before_and_left_behind_is_named(source, nam
     assert "left the loop" in str(outcome(source, name, option))
 
 
+@pytest.mark.at_most(20)
 @options
 @every_kernel(EARLY, CORRECT, LOOPS)
 def test_early_returns_and_correct_idioms_are_not_reported(source, name, option):

@@ -191,6 +191,7 @@ def test_dominators_of_a_straight_chain_are_its_predecessors(n):
 # ---- the stack: the same results -------------------------------------------------------------------------
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.slow_cases("random-jacobi", "random-bitonic_sort", "random-gemm*")
 @pytest.mark.parametrize("name", kernels.names())
 @pytest.mark.parametrize("schedule", ["stack", "random"])
@@ -200,6 +201,7 @@ def test_example_kernels_give_the_same_bits_under_every_schedule(name, schedule)
         assert_same_bits(right, example("kernels", name).run(device(schedule), 0)[key])
 
 
+@pytest.mark.at_most(4)
 @pytest.mark.slow_cases("random-bmm64", "stack-bmm64")
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("schedule", ["stack", "random"])
@@ -472,6 +474,7 @@ END: """
     assert found == [(1, line_of("bar.sync 2", body)), (0, line_of("bar.sync 1", body))]
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.slow_cases("random")
 @BOTH
 def test_a_livelock_is_reported_under_both_schedules(schedule):
@@ -599,6 +602,7 @@ def test_order_independent_kernels_agree_under_50_seeds(name):
     assert set(found) == {tuple(expected)}
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(4))
 def test_generated_programs_agree_under_50_seeds(number):

@@ -355,6 +355,7 @@ class ExampleWork(Work):
         return [Argument(i, "", value) for i, value in enumerate(host.call[3])]
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kinds"),

@@ -113,6 +113,7 @@ def factors_of(shape, dtype=np.float64):
     return [generator.standard_normal((n, 3)).astype(dtype) for n in shape]
 
 
+@pytest.mark.at_most(9)
 @pytest.mark.parametrize("name", TENSORS)
 def test_mttkrp_has_the_bits_of_the_tensor_converted_by_hand(name):
     tensor, coo = TENSORS[name]()
@@ -126,6 +127,7 @@ def test_mttkrp_has_the_bits_of_the_tensor_converted_by_hand(name):
     assert on_device(tensor, factors, 0).tobytes() == on_device(coo, factors, 0).tobytes()
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("name", ["scipy-coo", "pydata-GCXS", "torch-csr", "pyttb", "pyttb-stand-in"])
 def test_cpd_als_has_the_bits_of_the_tensor_converted_by_hand(name):
     tensor, coo = TENSORS[name]()

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -218,3 +219,14 @@ def test_the_kit_exports_every_listed_name():
     assert all(getattr(kit, name) for name in kit.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = kit.nothing
+
+
+@pytest.mark.gate
+def test_the_first_test_of_the_page_passes_by_the_command_that_it_shows(project):
+    page = (ROOT / "docs" / "testing.md").read_text()
+    code = re.search(r"```python\n# (test_product\.py)\n(.*?)```", page, re.DOTALL)
+    command = re.search(r"^\$ pytest test_product\.py (.*)$", page, re.MULTILINE)
+    assert code is not None
+    assert command is not None
+    Path(project.path, code[1]).write_text(code[2])
+    project.runpytest_subprocess(code[1], *command[1].split()).assert_outcomes(passed=1)

@@ -61,6 +61,7 @@ def in_core(name: str) -> tuple[Sample, dict[str, Any]]:
 # ------------------------------------------------------------------------------------------------- bits
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_pieces_of_images_do_not_change_a_bit(name: str) -> None:
     sample, expected = in_core(name)
@@ -80,6 +81,7 @@ def layered(count: int, rows: int, kept: frozenset[int]) -> tuple[Segment, ...]:
     )
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("parameters", ["device", "host"])
 @pytest.mark.parametrize("rows", [1, 2, 3, 99])
 def test_strips_of_rows_do_not_change_a_bit(rows: int, parameters: str) -> None:
@@ -112,6 +114,7 @@ def test_what_stays_on_the_device_does_not_change_a_bit() -> None:
         assert same_bits(sample.trained(machine, segments=segments, **options), expected)
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("parameters", ["device", "host"])
 @pytest.mark.parametrize("rows", [1, 2, 3])
 def test_statistics_of_the_batch_do_not_depend_on_pieces(rows: int, parameters: str) -> None:
@@ -131,6 +134,7 @@ def test_statistics_of_the_batch_do_not_depend_on_pieces(rows: int, parameters: 
 RESULTS = ("kept", "passed", "again")
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.singly
 @pytest.mark.parametrize("parameters", ["device", "host"])
 @pytest.mark.parametrize("results", [*product(RESULTS, RESULTS), ("again", "again", "again")])
@@ -171,6 +175,7 @@ def test_logits_normalize_by_running_means() -> None:
         assert np.array_equal(trainer.logits(sample.x[2:4]), found[2:4])  # no image depends on another one
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("accumulation", [True, False])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_planner_fits_each_budget_and_does_not_change_a_bit(name: str, accumulation: bool) -> None:
@@ -278,6 +283,7 @@ def copies(steps: int) -> tuple[int, int]:
     return kinds.count("in"), kinds.count("out")
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("steps", [0, 1])
 @pytest.mark.parametrize("kind", ["in", "out"])
 def test_a_copy_that_fails_leaves_parameters_and_nothing_else(kind: str, steps: int) -> None:
@@ -374,6 +380,7 @@ def test_no_memory_is_taken_inside_a_step() -> None:
     sample.trained(machine, 3, segments=SEGMENTS)
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("topology", [H100, H200])
 @pytest.mark.parametrize("accumulation", [True, False])
 def test_a_step_of_vgg16_is_near_the_time_in_core(topology: Any, accumulation: bool) -> None:
@@ -388,6 +395,7 @@ def test_a_step_of_vgg16_is_near_the_time_in_core(topology: Any, accumulation: b
     assert is_clean(machine)
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("topology", [H100, H200])
 def test_batch_normalization_out_of_core_is_near_the_time_in_core(topology: Any) -> None:

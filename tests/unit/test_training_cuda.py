@@ -21,6 +21,7 @@ from support.training_routines import CUTS, RATES, WIDE, assert_kernels_are_righ
 __all__ = ["gpus"]
 
 
+@pytest.mark.at_most(4)
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_kernels_compute_what_their_routines_do(gpus, name: str, cut: str) -> None:
@@ -37,6 +38,7 @@ def test_kernels_compute_large_planes(gpus) -> None:
     assert made.is_clean()
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("name", ["mixed", pytest.param("normalized", marks=pytest.mark.slow)])
 def test_training_on_a_gpu_is_that_of_the_simulated_machine(gpus, name: str, cut: str) -> None:
@@ -46,6 +48,7 @@ def test_training_on_a_gpu_is_that_of_the_simulated_machine(gpus, name: str, cut
     assert made.is_clean()
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("parameters", ["device", "host"])
 def test_computing_again_on_a_gpu_is_that_of_the_simulated_machine(gpus, parameters: str) -> None:
     made, sample = gpus(), Sample(NETWORKS["normalized"], batch=5)

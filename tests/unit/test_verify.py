@@ -508,6 +508,7 @@ def bits_of(word, first):
     raise AssertionError
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.slow_cases("listing-msb-64", "gpu-msb-64")
 @pytest.mark.parametrize("word", [32, 64])
 @pytest.mark.parametrize("first", ["msb", "lsb"])

@@ -37,6 +37,7 @@ def test_networks_have_every_input_layer_shortcut_and_sign():
     assert {len(drawn(k).network.layers) for k in range(99)} >= {3, 4, 5, 6, 7, 8}
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("k", [3, 7, 28, 33, 48])
 def test_a_network_agrees_on_the_simulator(k):
     assert check(CASE, 0, k, {"simulator": simulator}).mismatches == []

@@ -162,6 +162,7 @@ def test_a_factor_is_drawn_for_each_mode():
 # --------------------------------------------------------------------------------------------- answers
 
 
+@pytest.mark.at_most(7)
 @pytest.mark.parametrize("k", range(40))
 def test_all_tiers_agree(k):
     found = check(CASE, 0, k, SIMULATORS)
@@ -283,6 +284,7 @@ def test_every_kernel_has_a_digest():
     }
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("of", ["csf-one", "csf-all", "mm-csf"])
 def test_groups_with_several_fibers_agree(monkeypatch, of):
     """Forced by a small number of groups, as only large tensors have such groups."""

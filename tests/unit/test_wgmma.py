@@ -71,6 +71,7 @@ def expected(opcode, a, b, c):
     return stored(warpgroups.types_of(opcode)[0], a @ b.swapaxes(-1, -2) + c)
 
 
+@pytest.mark.at_most(28)
 @pytest.mark.parametrize("shared", [True, False], ids=["shared", "registers"])
 @pytest.mark.parametrize("n", [8, 24, 64, 192, 256])
 @pytest.mark.parametrize("name", list(KINDS))
