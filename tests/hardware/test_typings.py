@@ -3,13 +3,15 @@
 import ast
 import importlib
 import inspect
-from pathlib import Path
 
 import pytest
 
+from support.offenders import check_each
+from support.sources import ROOT, parsed
+
 pytestmark = pytest.mark.gpu
 
-STUBS = Path(__file__).resolve().parents[2] / "typings"
+STUBS = ROOT / "typings"
 FILES = {
     ".".join(path.relative_to(STUBS).with_suffix("").parts): path
     for path in sorted(STUBS.rglob("*.pyi"))
@@ -17,40 +19,40 @@ FILES = {
 }
 
 
-def declared():
-    """(module, dotted name, syntax) of each name that a stub declares, except its own aliases."""
-    for module, path in FILES.items():
-        yield from _of_body(module, "", ast.parse(path.read_text()).body)
+def declared(module):
+    """(dotted name, syntax) of each name that a stub declares, except its own aliases."""
+    return list(_of_body("", parsed(FILES[module].read_text()).body))
 
 
-def _of_body(module, prefix, body):
+def _of_body(prefix, body):
     for node in body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
-            yield module, prefix + node.name, node
+            yield prefix + node.name, node
             if isinstance(node, ast.ClassDef):
-                yield from _of_body(module, f"{prefix}{node.name}.", node.body)
+                yield from _of_body(f"{prefix}{node.name}.", node.body)
         elif prefix and isinstance(node, ast.AnnAssign):
-            yield module, prefix + node.target.id, node
+            yield prefix + node.target.id, node
         elif prefix and isinstance(node, ast.Assign):
             for target in node.targets:
-                yield module, prefix + target.id, node
-
-
-DECLARED = list(declared())
+                yield prefix + target.id, node
 
 
 def found(module, name):
     """The attribute of the real module at a dotted name."""
-    if module.startswith("pycuda"):
-        pytest.importorskip("pycuda", reason="the CUDA bindings stand in for PyCUDA")
     value = importlib.import_module(module)
     for part in name.split("."):
         value = getattr(value, part)
     return value
 
 
-@pytest.mark.parametrize(("module", "name", "node"), DECLARED, ids=[f"{m}.{n}" for m, n, _ in DECLARED])
-def test_every_stubbed_name_exists_with_its_value(module, name, node):
+@pytest.mark.parametrize("module", [module for module in FILES if declared(module)])
+def test_every_stubbed_name_exists_with_its_value(module):
+    if module.startswith("pycuda"):
+        pytest.importorskip("pycuda", reason="the CUDA bindings stand in for PyCUDA")
+    check_each(lambda case: check_stub(module, *case), declared(module), name=lambda case: case[0])
+
+
+def check_stub(module, name, node):
     if name.endswith("__init__") or _is_set_in_init(module, name, node):
         return
     value = found(module, name)
@@ -92,4 +94,4 @@ def _check_parameters(value, node):
 
 def test_every_stub_file_is_checked():
     assert {"pycuda.driver", "cuda.bindings.nvrtc", "cuda.bindings.driver", "cuda.core.utils"} <= set(FILES)
-    assert len(DECLARED) > 80
+    assert sum(len(declared(module)) for module in FILES) > 80
