@@ -434,8 +434,8 @@ def test_shuffle_source_is_the_lane_each_lane_reads(mode):
         assert source.tolist() == [j for j, _ in expected]
 
 
-@pytest.mark.parametrize("mode", SHUFFLES)
-@pytest.mark.parametrize("dtype", [np.uint32, np.int32, np.float32, np.uint64, np.bool_])
+@every_case("mode", SHUFFLES)
+@every_case("dtype", [np.uint32, np.int32, np.float32, np.uint64, np.bool_])
 def test_shuffles_move_any_type_unchanged(mode, dtype):
     value = np.arange(64).reshape(2, 32).astype(dtype)
     result = lanes.shfl(value, 1, lanes.shuffle_c(32, mode), mode)

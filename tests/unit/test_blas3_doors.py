@@ -25,6 +25,7 @@ from reference.errors import (
     SchemeError,
     ShapeError,
 )
+from support.offenders import every_case
 from support.shuffled_machine import ShuffledMachine
 
 RNG = np.random.default_rng(20)
@@ -39,7 +40,7 @@ def scipy_call(routine: str, *args: Any, **keywords: Any) -> Any:
     return getattr(scipy.linalg.blas, routine)(*args, **keywords)
 
 
-@pytest.mark.parametrize("routine", NAMES)
+@every_case("routine", NAMES)
 def test_signatures_are_those_of_scipy(routine: str) -> None:
     first = getattr(scipy.linalg.blas, routine).__doc__.split("\n")[0]
     names = first.partition("(")[2].rstrip(")").replace("[", "").replace("]", "").split(",")

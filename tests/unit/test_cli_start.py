@@ -8,6 +8,7 @@ import pytest
 
 from reference.version import __version__
 from simwarp.cli import commands, main
+from support.offenders import every_case
 
 NAMES = [name for panel in commands.PANELS.values() for name in panel]
 HEAVY = {"numpy", "numba", "gpu", "scipy", "torch", "simwarp.device", "simwarp.engine", "simwarp.lab"}
@@ -47,7 +48,7 @@ def test_the_packages_import_numpy_only_when_it_is_used():
     assert {"numpy", "reference.bmm"} < loaded("import reference\nreference.bmm")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every_case("name", NAMES)
 def test_the_table_has_the_first_sentence_of_each_command(name):
     place, text = next(panel[name] for panel in commands.PANELS.values() if name in panel)
     command = commands.load(name)

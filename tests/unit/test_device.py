@@ -15,6 +15,7 @@ from simwarp.faults import (
     RunawayKernel,
     UninitialisedRead,
 )
+from support.offenders import every_case
 
 HEADER = ".version 9.0\n.target sm_90\n.address_size 64\n"
 
@@ -77,8 +78,8 @@ def message(error):
 # ---------------------------------------------------------------------------------------- arrays
 
 
-@pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.uint16, np.float32, np.uint64, np.complex128])
-@pytest.mark.parametrize("shape", [(), (3,), (0,), (2, 0, 3), (5, 7), (2, 3, 4)], ids=str)
+@every_case("dtype", [np.bool_, np.int8, np.uint16, np.float32, np.uint64, np.complex128])
+@every_case("shape", [(), (3,), (0,), (2, 0, 3), (5, 7), (2, 3, 4)])
 def test_a_download_equals_the_upload(device, shape, dtype):
     host = np.random.default_rng(0).integers(0, 2, shape).astype(dtype)
     array = device.upload(host)

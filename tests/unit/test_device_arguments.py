@@ -9,6 +9,7 @@ import simwarp
 from gpu.compile import Ptx
 from reference.errors import DtypeError, SchemeError, ShapeError
 from simwarp.faults import LaunchError, PtxSyntaxError, UnsupportedInstruction
+from support.offenders import every_case
 
 HEADER = ".version 9.0\n.target sm_90\n.address_size 64\n"
 LOOP = ".visible .entry forever() { AGAIN: bra AGAIN; }\n.visible .entry nothing() { ret; }\n"
@@ -41,7 +42,7 @@ def kernel(device):
     return device.load(HEADER + ADD + LOOP).kernel
 
 
-@pytest.mark.parametrize(
+@every_case(
     "bad",
     [
         {"cc": "9.0"},
@@ -66,7 +67,6 @@ def kernel(device):
         {"instruction_budget": 1e8},
         {"schedule": "fifo"},
     ],
-    ids=str,
 )
 def test_wrong_device_arguments_are_refused(bad):
     with pytest.raises(SchemeError, match=r"^Device: .*\n") as error:

@@ -15,6 +15,7 @@ from gpu.bmm.choice import PREFERRED, fastest_scheme
 from gpu.bmm.schemes import choose_scheme
 from gpu.preparation import prepare
 from reference.errors import FormatError, SchemeError
+from support.offenders import every_case
 
 TURING, AMPERE, ADA, HOPPER, BLACKWELL = (7, 5), (8, 0), (8, 9), (9, 0), (12, 0)
 LINES = ("btc1", "btc2", "mma", "skinny", "wgmma")
@@ -42,7 +43,7 @@ def launched(monkeypatch):
 # The choice
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("chip", "sizes", "output", "form", "name"),
     [
         ((7, 0), (9, 9, 9), "int32", "real", "bmm32"),

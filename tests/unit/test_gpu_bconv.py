@@ -25,6 +25,7 @@ from reference.errors import (
 from reference.types import PackedTensor
 from simwarp.device import DeviceArray
 from simwarp.verify.draw import DTYPES, Draw
+from support.offenders import every_case
 
 BSTC = ["bconv32", "bconv64"]
 POOLS = [None, "or", "and"]
@@ -488,7 +489,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@every_case("name", BAD)
 def test_bad_input_is_refused(device, name):
     error, change, parts = BAD[name]
     with pytest.raises(error) as caught:

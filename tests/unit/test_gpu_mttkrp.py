@@ -22,6 +22,7 @@ from reference.errors import DtypeError, FormatError, ShapeError
 from reference.sparse import b_csf, csf, csf_all, f_coo, f_coo_all, fibers, hi_coo, mm_csf, to_coo
 from reference.types import Coo, MmCsf, PerMode
 from support import scattered_tensors as _shared
+from support.offenders import every_case
 
 numbers, scattered = _shared.numbers, _shared.scattered
 
@@ -513,7 +514,7 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize(("tensor", "match"), BROKEN)
+@every_case(("tensor", "match"), BROKEN)
 def test_tensors_with_wrong_arrays_are_refused(tensor, match):
     device = simwarp.Device()
     with pytest.raises(FormatError, match=match) as caught:

@@ -14,6 +14,7 @@ from simwarp import faults
 from simwarp.listings import Conv2d_32bit, Conv2d_64bit, bconv32, bconv64
 from simwarp.listings.conv_operands import conv_operands, layer
 from simwarp.warp import GlobalArray, launch
+from support.offenders import every_case
 
 SCHEMES = {bconv32: 32, bconv64: 64}
 KERNELS = {Conv2d_32bit: 32, Conv2d_64bit: 64}
@@ -338,8 +339,8 @@ def three_lines(caught):
     return len(str(caught.value).splitlines()) == 3
 
 
-@pytest.mark.parametrize("bconv", SCHEMES)
-@pytest.mark.parametrize(
+@every_case("bconv", SCHEMES)
+@every_case(
     ("options", "error", "message"),
     [
         ({"stride": 0}, ShapeError, "stride is 0"),
@@ -368,7 +369,6 @@ def three_lines(caught):
         ({"padding": ((0, 0), (1, 0)), "dilation": (1, 3)}, ShapeError, "width 0"),
         ({"padding": ((2**20, 0), (2**20, 0))}, ShapeError, "the output has shape"),
     ],
-    ids=str,
 )
 def test_bad_options_are_refused(bconv, options, error, message):
     with pytest.raises(error, match=message) as caught:

@@ -31,6 +31,7 @@ from simwarp.listings import (
     unpack64,
 )
 from simwarp.warp import GlobalArray, Warp, launch
+from support.offenders import every_case
 
 SHAPES = [(1, 1), (1, 65), (65, 1), (5, 130), (33, 63), (64, 32), (31, 64), (66, 70)]
 PRODUCTS = [(1, 1, 1), (1, 65, 2), (3, 64, 34), (33, 31, 1), (66, 70, 65), (32, 128, 32)]
@@ -154,8 +155,8 @@ def test_a_size_beyond_the_matrix_is_out_of_bounds():
         assert caught.value.place.line == line_of(kernel, "warp.load(A")
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize(("layout", "word"), PACK)
+@every_case("shape", SHAPES)
+@every_case(("layout", "word"), PACK)
 def test_unpacking_gives_the_signs(shape, layout, word):
     x = reals(*shape)
     unpacked = (unpack32 if word == 32 else unpack64)(PACK[layout, word](x))

@@ -13,6 +13,7 @@ from simwarp.observe.traffic import Traffic, operations
 from simwarp.ptx.instructions import ROWS, TABLE
 from support import observed_loops as loops
 from support import small_kernels as small
+from support.offenders import every_case
 
 TESTS = Path(__file__).parents[1]
 
@@ -109,7 +110,7 @@ def test_accesses_outside_every_allocation_are_not_counted():
     assert (traffic.loaded["global"], traffic.compulsory) == (16, 8)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("opcode", "expected"),
     [
         ("add.f32", ("f32", 1)),

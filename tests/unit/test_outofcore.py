@@ -23,6 +23,7 @@ from simwarp.machine import (
     DeviceMemoryError,
     Machine,
 )
+from support.offenders import every_case
 from support.outofcore_calls import LAYERS, WHOLE, Layer, bfloat16, is_whole, parts_of
 
 SPLITS = [Pieces(*sizes) for sizes in product((1, 2, 99), (1, 2, 99), (1, 3, 99), (1, 4, 99))]
@@ -218,7 +219,7 @@ FROZEN.flags.writeable = False
 CONV, DATA, FILTER = (getattr(gpu.outofcore, routine) for routine in FORMS)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("call", "kind", "message"),
     [
         (lambda device: CONV(X.tolist(), W, device=device), DtypeError, "x is a list"),

@@ -20,6 +20,7 @@ from gpu.outofcore.run import compute, planned
 from simwarp.machine import EVEREST, H100, H200, P100, Gpu, H200x2, Link, Machine, Topology
 from simwarp.machine.topology import host_group
 from simwarp.verify.draw import Draw
+from support.offenders import every_case
 
 SHARED = (H200, H100, P100, H200x2)
 ROUTINES = tuple(FORMS)
@@ -73,9 +74,9 @@ def test_the_predicted_timeline_is_the_clock_s_where_copies_share_bandwidth(k: i
         assert abs(plan.seconds / found.seconds - 1) < 0.25
 
 
-@pytest.mark.parametrize("depth", [1, 2, 3])
-@pytest.mark.parametrize("topology", [H200, P100, EVEREST], ids=lambda topology: topology.name)
-@pytest.mark.parametrize("routine", ROUTINES)
+@every_case("depth", [1, 2, 3])
+@every_case("topology", [H200, P100, EVEREST])
+@every_case("routine", ROUTINES)
 def test_the_formula_is_the_timeline_s_where_pieces_are_equal(
     routine: str, topology: Topology, depth: int
 ) -> None:

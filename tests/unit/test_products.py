@@ -7,6 +7,7 @@ import pytest
 
 from reference.errors import DtypeError, SchemeError, ShapeError
 from simwarp.products import bits, doubles, floats, integers, rule_of
+from support.offenders import every_case
 
 HOPPER, AMPERE, ADA, TURING = (9, 0), (8, 0), (8, 9), (7, 5)
 F16 = ("f32", "f16", "f16", "f32")
@@ -216,7 +217,7 @@ INF = float("inf")
 NAN = 0x7FFFFFFF
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("pairs", "c", "expected"),
     [
         ([(INF, 1)], 0, 0x7F800000),
@@ -231,7 +232,7 @@ NAN = 0x7FFFFFFF
         ([(1, 1)], -float("nan"), NAN),
     ],
 )
-@pytest.mark.parametrize("types", [F16, BF16, TF32], ids=lambda types: types[1])
+@every_case("types", [F16, BF16, TF32])
 def test_infinities_and_nan_follow_ieee(types, pairs, c, expected):
     assert dot(types, pairs, c) == expected
 

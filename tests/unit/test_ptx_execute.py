@@ -22,6 +22,7 @@ from simwarp.faults import (
     UnsupportedInstruction,
 )
 from simwarp.observe import Observer, WriteObserver
+from support.offenders import every_case
 
 HEAD = """.version 8.0
 .target sm_90
@@ -726,7 +727,7 @@ def test_an_unsupported_instruction_names_its_line_and_similar_forms():
         simwarp.Device().load(text("sured.p.2d.add.u32;"))
 
 
-@pytest.mark.parametrize(
+@every_case(
     "instruction",
     [
         "add.u32 %r2, %r3;",

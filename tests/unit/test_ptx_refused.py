@@ -6,6 +6,7 @@ import pytest
 import simwarp
 from simwarp.engine.launch import Chunks
 from simwarp.faults import LaunchError, PtxSyntaxError, UnsupportedInstruction
+from support.offenders import every_case
 
 HEAD = """.version {version}
 .target {target}
@@ -159,12 +160,12 @@ cvta.global.u64 %d1, p;
 FUNCTION = ".func f(.param .b32 x) { .reg .b32 %r; ld.param.b32 %r, [x]; ret; }"
 
 
-@pytest.mark.parametrize("instruction", TAKEN.strip().splitlines())
+@every_case("instruction", TAKEN.strip().splitlines())
 def test_instructions_that_ptxas_accepts_are_loaded(instruction):
     load("\n" + instruction, before=FUNCTION)
 
 
-@pytest.mark.parametrize("instruction", REFUSED.strip().splitlines())
+@every_case("instruction", REFUSED.strip().splitlines())
 def test_instructions_that_ptxas_refuses_are_refused(instruction):
     assert refused("\n" + instruction, before=FUNCTION).startswith("line 10: ")
 

@@ -4,6 +4,7 @@ import pytest
 
 import simwarp
 from simwarp.faults import PtxSyntaxError
+from support.offenders import every_case
 
 HEAD = """.version 8.6
 .target sm_90a
@@ -70,7 +71,7 @@ def test_register_widths_that_ptxas_accepts_are_linked(instruction):
     simwarp.Device().load(f"{HEAD}{instruction} ret; }}")
 
 
-@pytest.mark.parametrize("instruction", REFUSED)
+@every_case("instruction", REFUSED)
 def test_register_widths_that_ptxas_refuses_are_refused(instruction):
     with pytest.raises(PtxSyntaxError, match="line 7"):
         simwarp.Device().load(f"{HEAD}{instruction} ret; }}")

@@ -21,6 +21,7 @@ from reference import (
     pack_tensor,
 )
 from reference.tensors import FILTER_LAYOUTS, IMAGE_LAYOUTS
+from support.offenders import every_case
 
 # (x, w, stride, padding, dilation), one or more of every kind of geometry.
 GEOMETRIES = [
@@ -339,7 +340,7 @@ def spread(*shape):
     return np.broadcast_to(np.int8(1), shape)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("error", "operands", "options", "message"),
     [
         (ShapeError, (X[..., :2], W), {}, r"channels of x \(2\) must be the input channels of w \(3\)"),

@@ -95,7 +95,7 @@ def test_packed_words_equal_a_loop_over_bits(layout, word, first, shape):
     assert bits.flags.c_contiguous
 
 
-@pytest.mark.parametrize(("layout", "word", "first"), FORMATS)
+@every_case(("layout", "word", "first"), FORMATS)
 def test_unpack_ignores_padding_and_memory_order(layout, word, first):
     x = reals(shape_for(layout, (5, 2, 3, 35)))
     packed = pack_tensor(x, layout=layout, word=word, first=first)

@@ -20,6 +20,7 @@ from reference import (
     threshold,
     unpack,
 )
+from support.offenders import every_case
 
 INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 FORMATS = list(itertools.product(("row", "column"), (32, 64), ("msb", "lsb")))
@@ -144,7 +145,7 @@ def test_thresholds_are_exact_where_float64_rounds_wrongly():
     assert wrong > 10
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("channel", "relu", "expected"),
     [
         # gamma of 0: the sign of beta, -0.0 included
@@ -232,8 +233,8 @@ def test_a_variance_without_a_positive_root_is_refused():
 # --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("layout", "word", "first"), FORMATS)
-@pytest.mark.parametrize("shape", [(1, 1), (3, 65), (40, 7), (33, 32)], ids=str)
+@every_case(("layout", "word", "first"), FORMATS)
+@every_case("shape", [(1, 1), (3, 65), (40, 7), (33, 32)])
 def test_threshold_equals_a_loop_over_elements(shape, layout, word, first):
     generator = np.random.default_rng(shape)
     dots = generator.integers(-5, 6, shape, dtype=np.int32)

@@ -9,6 +9,7 @@ import pytest
 from reference import DtypeError, RangeError, SchemeError, ShapeError
 from reference import training as layers
 from reference.training import bounds
+from support.offenders import every_case
 
 RNG = np.random.default_rng(5)
 GEOMETRIES: list[dict[str, Any]] = [
@@ -316,7 +317,7 @@ def test_a_nan_and_a_wrong_shape_are_wrong() -> None:
 X, W = np.ones((1, 4, 3, 3)), np.ones((2, 4, 3, 3))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("call", "kind", "message"),
     [
         (lambda: layers.conv2d(X[0], W), ShapeError, r"x has shape \(4, 3, 3\)"),

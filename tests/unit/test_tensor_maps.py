@@ -12,6 +12,7 @@ from reference.errors import DtypeError, FormatError, SchemeError, ShapeError
 from reference.types.tensor_map import DATA_TYPES, Im2col, TensorMap, data_type_of, extent_of
 from simwarp import tensormaps
 from simwarp.fragments.swizzles import swizzled
+from support.offenders import every_case
 
 MATRIX = TensorMap("float16", 4096, (100, 60), (208,), (64, 16), (1, 1), swizzle=128)
 IMAGES = TensorMap(
@@ -78,7 +79,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@every_case("name", REFUSED)
 def test_what_the_driver_refuses_is_refused(name):
     tensor, change, kind, words = REFUSED[name]
     with pytest.raises(kind, match=words) as caught:

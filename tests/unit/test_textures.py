@@ -14,6 +14,7 @@ from oracles import scalar_textures as oracle
 from reference.errors import SimwarpError
 from simwarp import faults
 from simwarp.run import Out, Surface, Texture, run
+from support.offenders import every_case
 
 
 @pytest.fixture
@@ -415,7 +416,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@every_case("name", REFUSED)
 def test_what_cuda_does_not_have_is_refused(name):
     with pytest.raises(SimwarpError) as caught:
         REFUSED[name](simwarp.Device())

@@ -5,6 +5,7 @@ import doctest
 import pytest
 
 from oracles import vector_clocks
+from support.offenders import every_case
 
 X, FLAG = "x", "flag"
 BLOCKS = {"a": 0, "b": 0, "c": 1}
@@ -208,8 +209,8 @@ RELEASES = [
 ACQUIRES = [load("acquire"), update(8, "acquire"), update(8, "acq_rel"), load_and_fence(), load_then_acquire]
 
 
-@pytest.mark.parametrize("release", RELEASES)
-@pytest.mark.parametrize("acquire", ACQUIRES)
+@every_case("release", RELEASES)
+@every_case("acquire", ACQUIRES)
 def test_a_release_pattern_synchronises_with_an_acquire_pattern(release, acquire):
     assert pass_message(release, acquire) == []
 

@@ -26,6 +26,7 @@ from simwarp.verify.cases.bmm import Input as Product
 from simwarp.verify.compare import last_write, tiers_of
 from simwarp.verify.draw import DTYPES
 from simwarp.verify.runner import LEAST_SHAPES
+from support.offenders import every_case
 
 SIMULATORS = {"simulator": simulator}
 BMM = CASES["bmm"]
@@ -215,9 +216,9 @@ def test_matrices_contain_special_values_and_no_nan(dtype):
         assert ((sign * x > 0) & (np.abs(x) < tiny)).any()
 
 
-@pytest.mark.parametrize("length", [1, 31, 32, 33, 63, 64, 65])
-@pytest.mark.parametrize("word", [32, 64])
-@pytest.mark.parametrize("first", ["msb", "lsb"])
+@every_case("length", [1, 31, 32, 33, 63, 64, 65])
+@every_case("word", [32, 64])
+@every_case("first", ["msb", "lsb"])
 def test_padding_bits_of_packed_words_are_zero(length, word, first):
     words = -(-length // word)
     raw = Draw(0, "bits", length).bits(50, length, word, first)

@@ -11,6 +11,7 @@ from reference.errors import DtypeError, SchemeError, ShapeError
 from simwarp import faults
 from simwarp.lanes import ALL_LANES, LANE
 from simwarp.warp import GlobalArray, Warp, launch
+from support.offenders import every_case
 
 U32, I32 = np.uint32, np.int32
 POISON = 0xA5A5A5A5
@@ -565,8 +566,8 @@ SHUFFLES = {
 }
 
 
-@pytest.mark.parametrize("name", SHUFFLES)
-@pytest.mark.parametrize("width", [1, 2, 4, 8, 16, 32])
+@every_case("name", SHUFFLES)
+@every_case("width", [1, 2, 4, 8, 16, 32])
 def test_shuffles_take_a_width_as_in_cuda(name, width):
     for n in (0, 1, 3, 8, 17, 31):
         got = lanes_of(lambda warp: getattr(warp, name)(warp.lane * 1.5, n, width=width))  # noqa: B023
