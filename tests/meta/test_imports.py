@@ -105,8 +105,12 @@ class Reader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def generic_visit(self, node: ast.AST) -> None:
-        if self.calls or not isinstance(node, ast.expr):
+        if self.calls:
             super().generic_visit(node)
+            return
+        for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+            for statement in getattr(node, part, ()):
+                self.visit(statement)
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         for now in (*node.decorator_list, node.args):
