@@ -2,11 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from gpu._moved import MOVED
 from reference.lazy import make_lazy
-from reference.moved import install
 
-install(MOVED)
 make_lazy(
     __name__,
     {

@@ -19,11 +19,7 @@ from simwarp.name_clashes import refuse_shadows
 refuse_shadows()
 
 from reference.lazy import make_lazy  # noqa: E402 - a module that hides `reference` is reported first
-from reference.moved import install  # noqa: E402
 from reference.version import __version__  # noqa: E402
-from simwarp._moved import MOVED  # noqa: E402
-
-install(MOVED)
 
 if TYPE_CHECKING:
     import gpu

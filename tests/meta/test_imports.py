@@ -25,7 +25,7 @@ DOORS = (
     "simwarp.__main__",
     "simwarp.numba",
 )
-VOCABULARY = ("reference.types", "reference.errors", "reference.files", "reference.lazy", "reference.moved")
+VOCABULARY = ("reference.types", "reference.errors", "reference.files", "reference.lazy")
 
 ALLOWED = {
     "reference": ("reference", "numpy", "numba", "scipy", "sparse", "torch", "safetensors", "h5py"),
@@ -46,10 +46,9 @@ ALLOWED = {
 REACHABLE = {
     "simwarp": ("gpu", "reference", "simwarp.run", "simwarp.run.run"),
     "reference.lazy": ("<computed>",),
-    "reference.moved": ("<computed>",),
 }
-"""What users find below ``simwarp`` as well, imported when it is first used; and the modules of the tables
-that `reference.lazy` and `reference.moved` are given."""
+"""What users find below ``simwarp`` as well, imported when it is first used; and the modules of the table
+that `reference.lazy` is given."""
 
 LAZY = (
     "numba",

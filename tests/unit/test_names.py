@@ -5,7 +5,6 @@ import importlib
 import inspect
 import os
 import pickle
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,10 +13,8 @@ import numpy as np
 import pytest
 
 import gpu
-import gpu._moved
 import reference
 import simwarp
-import simwarp._moved
 import simwarp.name_clashes
 from simwarp.name_clashes import HiddenPackageError, refuse_shadows
 
@@ -142,36 +139,3 @@ def test_packages_are_callable(tmp_path):
 )
 def test_documented_imports_work(statement):
     exec(statement, {})
-
-
-MOVED = {**simwarp._moved.MOVED, **gpu._moved.MOVED}
-
-
-@pytest.mark.parametrize("old", MOVED)
-def test_a_module_is_found_under_its_old_name(old):
-    new = importlib.import_module(MOVED[old])
-    spec = new.__spec__
-    sys.modules.pop(old, None)
-    with pytest.warns(DeprecationWarning, match=f"^{re.escape(old)} is {re.escape(MOVED[old])} now$"):
-        found = importlib.import_module(old)
-    assert found is new
-    assert new.__name__ == MOVED[old]
-    assert new.__spec__ is spec
-
-
-def test_modules_below_a_moved_folder_are_loaded_once():
-    program = (
-        "import simwarp.probe.passes, simwarp.lab.probe.passes, gpu.mttkrp.build.sort as old\n"
-        "from simwarp.testing import fuzz\n"
-        "from gpu.mttkrp.formats import sort\n"
-        "assert simwarp.probe.passes is simwarp.lab.probe.passes and sort is old\n"
-        "print(fuzz.__name__)"
-    )
-    done = python(ROOT, "-W", "ignore", "-c", program)
-    assert (done.stdout, done.stderr) == ("simwarp.lab.fuzz\n", "")
-
-
-def test_the_deprecation_warning_names_the_importing_line(tmp_path):
-    (tmp_path / "mine.py").write_text("import simwarp\n\nfrom simwarp.ptx.execute import Launch\n")
-    done = python(tmp_path, "-W", "always", "mine.py")
-    assert f"{tmp_path / 'mine.py'}:3: DeprecationWarning: simwarp.ptx.execute is" in done.stderr
