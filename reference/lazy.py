@@ -16,7 +16,7 @@ def make_lazy(package: str, homes: Mapping[str, Iterable[str]], packages: Iterab
     Parameters
     ----------
     package : str
-        A package that is being imported.
+        A package that is being imported. Its ``__all__`` is its ``dir()``.
     homes : mapping of str to names
         The names that each of its modules defines. A name may be that of its module too, like
         `reference.bmm`: the package then has the object and not the module.
@@ -45,6 +45,6 @@ def make_lazy(package: str, homes: Mapping[str, Iterable[str]], packages: Iterab
             super().__setattr__(name, value)
 
         def __dir__(self) -> list[str]:
-            return sorted({*self.__dict__, *module_of, *packages})
+            return sorted(self.__all__)
 
     sys.modules[package].__class__ = LazyPackage

@@ -25,4 +25,9 @@ __all__ = [
     "unpack_fsb",
 ]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 make_callable(__name__, bmm)

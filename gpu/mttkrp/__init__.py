@@ -8,4 +8,9 @@ from gpu.mttkrp.upload import download, upload
 
 __all__ = ["FORMATS", "KERNELS", "Plan", "download", "mttkrp", "plan", "upload"]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 make_callable(__name__, mttkrp)

@@ -24,4 +24,9 @@ __all__ = [
     "run",
 ]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 make_callable(__name__, run)

@@ -9,6 +9,7 @@ import importlib.util
 import inspect
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -137,6 +138,54 @@ def unexplained(value: Any) -> list[str]:
         return []
     lacks = [] if len(parameters) < MANY or "Parameters" in text else ["Parameters"]
     return lacks if ">>>" in text else [*lacks, "an example (>>>)"]
+
+
+def test_dir_of_a_package_is_its_public_names() -> None:
+    """Before its first use, in a fresh process, and when all of them have been used."""
+    packages = sorted({package for package, _ in public_names()})
+    done = subprocess.run(
+        [sys.executable, "-c", DIR_OF_PACKAGES, *packages],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    wrong, right = json.loads(done.stdout)
+    assert wrong == []
+    assert {
+        "gpu",
+        "gpu.bmm",
+        "reference",
+        "reference.types",
+        "simwarp",
+        "simwarp.draw",
+        "simwarp.run",
+    } <= set(right)
+
+
+DIR_OF_PACKAGES = """
+import json, sys
+from importlib import import_module
+from reference.errors import MissingExtraError
+
+packages = []
+for name in sys.argv[1:]:
+    try:
+        packages.append(import_module(name))
+    except MissingExtraError:
+        pass
+packages = [one for one in packages if hasattr(one, "__all__")]
+wrong = [one.__name__ for one in packages if dir(one) != sorted(one.__all__)]
+for one in packages:
+    for name in dir(one):
+        try:
+            getattr(one, name)
+        except MissingExtraError:
+            pass
+wrong += [one.__name__ for one in packages if dir(one) != sorted(one.__all__)]
+print(json.dumps([wrong, [one.__name__ for one in packages]]))
+"""
 
 
 @pytest.mark.parametrize("package", sorted({package for package, _ in public_names()}))
