@@ -114,9 +114,12 @@ def names_of(package: str) -> list[str]:
         return _declared_names(package)  # it needs a package that is not installed
     own = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == package]
     names = getattr(module, "__all__", [name for name in own if not name.startswith("_")])
-    return [
-        name for name in names if name != "__version__" and not isinstance(getattr(module, name), ModuleType)
-    ]
+    return [name for name in names if name != "__version__" and not _has_a_page(getattr(module, name))]
+
+
+def _has_a_page(value: Any) -> bool:
+    """Whether a value is a module, or a function that is named like its package, as `gpu.bmm`."""
+    return isinstance(value, ModuleType) or hasattr(value, "__path__")
 
 
 def _declared_names(package: str) -> list[str]:

@@ -2,8 +2,7 @@
 
 `Machine` simulates several devices and their host, with streams and copies.
 
-All names are imported at their first use, ``simwarp.gpu`` and ``simwarp.reference`` too. ``simwarp.run`` is a
-package that is called like a function.
+All names are imported at their first use, ``simwarp.gpu`` and ``simwarp.reference`` too.
 
 Examples
 --------
@@ -42,4 +41,8 @@ __all__ = [
     "run",
 ]
 
-make_lazy(__name__, {"device.device": ("Device",), "machine.machine": ("Machine",)}, ("gpu", "reference"))
+make_lazy(
+    __name__,
+    {"device.device": ("Device",), "machine.machine": ("Machine",), "run": ("run",)},
+    ("gpu", "reference"),
+)

@@ -1,6 +1,5 @@
 """Sparse MTTKRP: the formats of sparse tensors, and their kernels (MM-CSF, sections 3 to 5)."""
 
-from gpu.callable_package import make_callable
 from gpu.mttkrp.formats import FORMATS, KERNELS
 from gpu.mttkrp.mttkrp import mttkrp
 from gpu.mttkrp.plan import Plan, plan
@@ -11,6 +10,3 @@ __all__ = ["FORMATS", "KERNELS", "Plan", "download", "mttkrp", "plan", "upload"]
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-make_callable(__name__, mttkrp)

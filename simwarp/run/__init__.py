@@ -1,6 +1,5 @@
 """Run a kernel of your own: read CUDA C++ or PTX, launch it under all checks, and get its outputs."""
 
-from gpu.callable_package import make_callable
 from simwarp.run.binding import Given
 from simwarp.run.kernel import NoSuchOutputError, Outputs, Result, run
 from simwarp.run.not_seen import NotSeen
@@ -27,6 +26,3 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-make_callable(__name__, run)

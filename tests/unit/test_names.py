@@ -5,6 +5,7 @@ import importlib
 import inspect
 import os
 import pickle
+import pydoc
 import subprocess
 import sys
 from pathlib import Path
@@ -90,26 +91,38 @@ def test_links_to_our_packages_do_not_hide_them(tmp_path):
 def test_gpu_and_reference_are_reachable_below_simwarp():
     assert simwarp.gpu is gpu
     assert simwarp.reference is reference
-    assert simwarp.run is sys.modules["simwarp.run"]
+    assert simwarp.run is sys.modules["simwarp.run"].run
     assert {"gpu", "reference", "run", "Device", "lanes"} <= set(dir(simwarp))
     with pytest.raises(AttributeError, match="module 'simwarp' has no attribute 'gpus'"):
         _ = simwarp.gpus
 
 
-FUNCTIONS = {"gpu.bmm": "bmm", "gpu.mttkrp": "mttkrp", "simwarp.run": "run"}
+FUNCTIONS = {"gpu.bmm": gpu.bmm, "gpu.mttkrp": gpu.mttkrp, "simwarp.run": simwarp.run}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_callable_package_has_the_signature_of_its_function(name):
-    package = importlib.import_module(name)
-    function = getattr(package, FUNCTIONS[name])
+def test_a_function_that_is_named_like_its_package_is_shown_by_help(name):
+    function, package = FUNCTIONS[name], importlib.import_module(name)
     assert inspect.isfunction(function)
-    assert inspect.signature(package) == inspect.signature(function)
-    for same in (pickle.loads(pickle.dumps(package)), copy.deepcopy(package)):
-        assert same is package
+    assert function is getattr(package, name.rpartition(".")[2])
+    assert inspect.getdoc(function) not in (None, inspect.getdoc(package))
+    shown = pydoc.render_doc(function, renderer=pydoc.plaintext)
+    assert f"{function.__name__}{inspect.signature(function)}" in shown
+    assert (inspect.getdoc(function) or "").splitlines()[0] in shown
+    for same in (pickle.loads(pickle.dumps(function)), copy.deepcopy(function)):
+        assert same is function
 
 
-def test_packages_are_callable(tmp_path):
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_that_is_named_like_its_package_has_its_attributes(name, monkeypatch):
+    function, package = FUNCTIONS[name], importlib.import_module(name)
+    for public in package.__all__:
+        assert getattr(function, public) is getattr(package, public)
+    monkeypatch.setattr(package, "later", 1, raising=False)  # as Python binds a module that is imported later
+    assert function.later == 1
+
+
+def test_functions_that_are_named_like_their_package_run(tmp_path):
     a, b = np.ones((2, 3)), -np.ones((3, 2))
     np.testing.assert_array_equal(gpu.bmm(a, b, device=simwarp.Device()), np.full((2, 2), -3))
     with pytest.raises(TypeError, match="missing 2 required positional arguments"):
