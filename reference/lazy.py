@@ -6,11 +6,16 @@ import sys
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 
-def make_lazy(package: str, homes: Mapping[str, Iterable[str]], packages: Iterable[str] = ()) -> None:
+def make_lazy(
+    package: str,
+    homes: Mapping[str, Iterable[str]],
+    packages: Iterable[str] = (),
+    elsewhere: Mapping[str, Iterable[str]] = MappingProxyType({}),
+) -> None:
     """Import names of a package when they are first used.
 
     Parameters
@@ -24,8 +29,11 @@ def make_lazy(package: str, homes: Mapping[str, Iterable[str]], packages: Iterab
         which asks the function for ``fsb``, works.
     packages : names
         Top-level packages that are attributes of this package as well.
+    elsewhere : mapping of str to names
+        The names of modules of other packages, by their full names.
     """
     module_of = {name: f"{package}.{module}" for module, names in homes.items() for name in names}
+    module_of.update({name: module for module, names in elsewhere.items() for name in names})
 
     class LazyPackage(ModuleType):
         def __getattr__(self, name: str) -> Any:

@@ -2,7 +2,8 @@
 
 `Machine` simulates several devices and their host, with streams and copies.
 
-All names are imported at their first use, ``simwarp.gpu`` and ``simwarp.reference`` too.
+All names are imported at their first use: ``simwarp.gpu`` and ``simwarp.reference`` too, and `compile`, `Out`
+and `Coo` of other packages, which many programs need. ``simwarp.errors`` has the exceptions to catch.
 
 Examples
 --------
@@ -23,16 +24,22 @@ from reference.version import __version__  # noqa: E402
 if TYPE_CHECKING:
     import gpu
     import reference
-    from simwarp import draw, lanes, listings, observe
+    from gpu.compile import compile
+    from reference.types import Coo
+    from simwarp import draw, errors, lanes, listings, observe
     from simwarp.device.device import Device
     from simwarp.machine.machine import Machine
-    from simwarp.run import run
+    from simwarp.run import Out, run
 
 __all__ = [
+    "Coo",
     "Device",
     "Machine",
+    "Out",
     "__version__",
+    "compile",
     "draw",
+    "errors",
     "gpu",
     "lanes",
     "listings",
@@ -43,6 +50,7 @@ __all__ = [
 
 make_lazy(
     __name__,
-    {"device.device": ("Device",), "machine.machine": ("Machine",), "run": ("run",)},
-    ("gpu", "reference"),
+    {"device.device": ("Device",), "machine.machine": ("Machine",), "run": ("Out", "run")},
+    packages=("gpu", "reference"),
+    elsewhere={"gpu.compile": ("compile",), "reference.types": ("Coo",)},
 )

@@ -44,11 +44,18 @@ ALLOWED = {
     ),
 }
 REACHABLE = {
-    "simwarp": ("gpu", "reference", "simwarp.run", "simwarp.run.run"),
+    "simwarp": (
+        "gpu",
+        "reference",
+        "gpu.compile.compile",
+        "simwarp.run",
+        "simwarp.run.Out",
+        "simwarp.run.run",
+    ),
     "reference.lazy": ("<computed>",),
 }
-"""What users find below ``simwarp`` as well, imported when it is first used; and the modules of the table
-that `reference.lazy` is given."""
+"""What users find below ``simwarp`` as well, so that one import is enough, imported at its first use; and
+the modules of the tables that `reference.lazy` is given."""
 
 LAZY = (
     "numba",

@@ -97,6 +97,29 @@ def test_gpu_and_reference_are_reachable_below_simwarp():
         _ = simwarp.gpus
 
 
+def test_one_import_has_what_a_first_program_needs():
+    assert simwarp.compile is importlib.import_module("gpu.compile").compile
+    assert simwarp.Out is simwarp.run.Out
+    assert simwarp.Coo is reference.sparse.Coo
+
+
+def test_all_errors_to_catch_are_in_one_module():
+    sources = [
+        importlib.import_module(name) for name in ("reference.errors", "simwarp.faults", "simwarp.machine")
+    ]
+    for module in sources:
+        for name, value in vars(module).items():
+            if inspect.isclass(value) and issubclass(value, simwarp.errors.SimwarpError) and name[0] != "_":
+                assert getattr(simwarp.errors, name) is value
+                assert name in simwarp.errors.__all__
+    assert dir(simwarp.errors) == simwarp.errors.__all__
+    with pytest.raises(simwarp.errors.ShapeError):
+        simwarp.reference.bmm(np.ones((2, 3)), np.ones((2, 3)))
+    beyond = 'extern "C" __global__ void k(int* x) { x[1] = 0; }'
+    with pytest.raises(simwarp.errors.OutOfBounds):
+        simwarp.run(beyond, grid=1, block=1, args={"x": np.zeros(1, np.int32)})
+
+
 FUNCTIONS = {"gpu.bmm": gpu.bmm, "gpu.mttkrp": gpu.mttkrp, "simwarp.run": simwarp.run}
 
 
