@@ -11,6 +11,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -260,6 +261,8 @@ def test_there_are_enough_docstring_examples() -> None:
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RUN = re.compile(r"^<!-- run -->\n```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 """A block that is marked runs; the blocks of a page share their names."""
+INSTALL = re.compile(r"pip install (?:--?[a-z]+ )*'([^'\[]+)\[([^'\]]+)\]'")
+"""A command that installs extras: of what, and their names."""
 
 
 @pytest.mark.slow_cases("testing", "mttkrp")
@@ -279,6 +282,20 @@ def test_there_are_enough_page_examples() -> None:
     assert sum(len(RUN.findall(text)) for text in texts) >= FEWEST_PAGE_EXAMPLES
     # Every anchor must be a visible one.
     assert sum(len(RUN.findall(text)) for text in texts) == sum(text.count("<!-- run -->") for text in texts)
+
+
+def test_every_page_installs_extras_from_a_checkout() -> None:
+    """The package index has no simwarp before the first release."""
+    metadata = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    lines = [(page.stem, line) for page in PAGES for line in page.read_text().splitlines()]
+    installs = [(page, *found) for page, line in lines for found in INSTALL.findall(line)]
+    wrong = [
+        (page, project, extras)
+        for page, project, extras in installs
+        if project != "." or not set(extras.split(",")) <= set(metadata)
+    ]
+    assert len(installs) >= 12
+    assert wrong == []
 
 
 def test_every_page_is_in_the_navigation() -> None:
