@@ -32,9 +32,9 @@ MANY = 3
 
 
 def sources() -> list[Path]:
-    """The source files of the public modules."""
+    """The source files of all modules that can be imported."""
     paths = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
-    return [path for path in paths if not re.search(r"\._", f".{module_name(path)}")]
+    return [path for path in paths if path.name != "__main__.py"]
 
 
 def module_name(path: Path) -> str:

@@ -8,6 +8,7 @@ imports without them.
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -189,6 +190,11 @@ def module_name(path: Path) -> str:
 def test_every_import_is_allowed(path: Path) -> None:
     found = violations(path.read_text(), module_name(path), path.name == "__init__.py")
     assert not found, "\n".join([*found, "see docs/architecture.md, who may import whom"])
+
+
+def test_no_module_has_an_underscored_name() -> None:
+    """Public is what the `__all__` of a package names; a module is named by its subject."""
+    assert [str(path.relative_to(ROOT)) for path in files() if re.match("_[^_]", path.name)] == []
 
 
 def test_imports_of_every_package_are_found() -> None:
