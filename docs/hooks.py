@@ -16,6 +16,7 @@ from page_results import ROOT
 ROWS_MARKER = "<!-- ptx rows -->"
 NAMES_MARKER = re.compile(r"<!-- names of ([\w.]+) -->")
 HEADER = "| instruction | PTX ISA | types | fidelity | from | what it does |\n|---|---|---|---|---|---|"
+README_MARKER = "<!-- readme -->"
 LOWERINGS_MARKER = "<!-- lowerings -->"
 LOWERINGS_HEADER = "| instruction | sm_80 | sm_90 | |\n|---|---|---|---|"
 LOWERINGS = (
@@ -60,6 +61,7 @@ OUTSIDE_HEADER = (
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Put the generated parts where a page asks for them (called by mkdocs for every page)."""
+    markdown = markdown.replace(README_MARKER, front_page()) if README_MARKER in markdown else markdown
     if ROWS_MARKER in markdown:
         rows = table(import_module("simwarp.ptx.instructions").ROWS)
         markdown = markdown.replace(ROWS_MARKER, f"{rows}\n\n{outside()}")
@@ -67,6 +69,13 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     markdown = KERNELS_MARKER.sub(lambda found: kernels_of(found[1]), markdown)
     markdown = page_pictures.filled(page_results.filled(markdown))
     return NAMES_MARKER.sub(lambda found: reference_of(found[1]), markdown)
+
+
+def front_page() -> str:
+    """The README with the links of a page; files outside of docs have none."""
+    text = (ROOT / "README.md").read_text()
+    linked = re.sub(r"\]\(docs/", "](", text)
+    return re.sub(r"\[([^\]]*)\]\((?!https?:)(?![\w/-]+\.md\b)[^)]*\)", r"\1", linked)
 
 
 def table(rows: Mapping[str, Any]) -> str:
@@ -114,9 +123,12 @@ def names_of(package: str) -> list[str]:
         return _declared_names(package)  # it needs a package that is not installed
     own = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == package]
     names = getattr(module, "__all__", [name for name in own if not name.startswith("_")])
-    return [
-        name for name in names if name != "__version__" and not isinstance(getattr(module, name), ModuleType)
-    ]
+    return [name for name in names if name != "__version__" and not _has_a_page(getattr(module, name))]
+
+
+def _has_a_page(value: Any) -> bool:
+    """Whether a value is a module, or a function that is named like its package, as `gpu.bmm`."""
+    return isinstance(value, ModuleType) or hasattr(value, "__path__")
 
 
 def _declared_names(package: str) -> list[str]:

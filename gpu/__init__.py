@@ -2,21 +2,18 @@
 
 from typing import TYPE_CHECKING
 
-from gpu._moved import MOVED
 from reference.lazy import make_lazy
-from reference.moved import install
 
-install(MOVED)
 make_lazy(
     __name__,
     {
         "bconv": ("bconv2d", "pack_tensor"),
-        "bmm": ("pack",),
+        "bmm": ("bmm", "pack"),
         "cpd": ("cpd_als",),
         "cuda": ("CudaDevice",),
         "cuda_machine": ("CudaMachine",),
         "device": ("Device",),
-        "mttkrp": ("FORMATS",),
+        "mttkrp": ("FORMATS", "mttkrp"),
         "preparation": ("prepare",),
     },
 )
@@ -24,7 +21,7 @@ make_lazy(
 if TYPE_CHECKING:
     from gpu import blas3, outofcore
     from gpu.bconv import bconv2d, pack_tensor
-    from gpu.bmm import bmm, pack  # bmm and mttkrp are packages that are called: gpu.callable_package
+    from gpu.bmm import bmm, pack
     from gpu.cpd import cpd_als
     from gpu.cuda import CudaDevice
     from gpu.cuda_machine import CudaMachine

@@ -6,29 +6,39 @@ import sys
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 
-def make_lazy(package: str, homes: Mapping[str, Iterable[str]], packages: Iterable[str] = ()) -> None:
+def make_lazy(
+    package: str,
+    homes: Mapping[str, Iterable[str]],
+    packages: Iterable[str] = (),
+    elsewhere: Mapping[str, Iterable[str]] = MappingProxyType({}),
+) -> None:
     """Import names of a package when they are first used.
 
     Parameters
     ----------
     package : str
-        A package that is being imported.
+        A package that is being imported. Its ``__all__`` is its ``dir()``.
     homes : mapping of str to names
         The names that each of its modules defines. A name may be that of its module too, like
-        `reference.bmm`: the package then has the object and not the module.
+        `reference.bmm`: the package then has the object and not the module. If that module is a package,
+        like `gpu.bmm`, the function has the package's attributes, so that ``import gpu.bmm.fsb as fsb``,
+        which asks the function for ``fsb``, works.
     packages : names
         Top-level packages that are attributes of this package as well.
+    elsewhere : mapping of str to names
+        The names of modules of other packages, by their full names.
     """
     module_of = {name: f"{package}.{module}" for module, names in homes.items() for name in names}
+    module_of.update({name: module for module, names in elsewhere.items() for name in names})
 
     class LazyPackage(ModuleType):
         def __getattr__(self, name: str) -> Any:
             if name in module_of:
-                value = getattr(import_module(module_of[name]), name)
+                value = _object(import_module(module_of[name]), name)
             elif name in packages:
                 value = import_module(name)
             elif not name.startswith("_") and find_spec(f"{package}.{name}"):
@@ -41,10 +51,18 @@ def make_lazy(package: str, homes: Mapping[str, Iterable[str]], packages: Iterab
         def __setattr__(self, name: str, value: Any) -> None:
             # Python binds each module that it imports to its package, also where an object has that name.
             if isinstance(value, ModuleType) and value.__name__ == module_of.get(name):
-                value = getattr(value, name)
+                value = _object(value, name)
             super().__setattr__(name, value)
 
         def __dir__(self) -> list[str]:
-            return sorted({*self.__dict__, *module_of, *packages})
+            return sorted(self.__all__)
 
     sys.modules[package].__class__ = LazyPackage
+
+
+def _object(module: ModuleType, name: str) -> Any:
+    """An object of a module; a function that is named like its package gets the package's attributes."""
+    value = getattr(module, name)
+    if hasattr(module, "__path__") and name == module.__name__.rpartition(".")[2]:
+        value.__dict__ = vars(module)
+    return value

@@ -2,8 +2,8 @@
 
 `Machine` simulates several devices and their host, with streams and copies.
 
-All names are imported at their first use, ``simwarp.gpu`` and ``simwarp.reference`` too. ``simwarp.run`` is a
-package that is called like a function.
+All names are imported at their first use: ``simwarp.gpu`` and ``simwarp.reference`` too, and `compile`, `Out`
+and `Coo` of other packages, which many programs need. ``simwarp.errors`` has the exceptions to catch.
 
 Examples
 --------
@@ -19,25 +19,27 @@ from simwarp.name_clashes import refuse_shadows
 refuse_shadows()
 
 from reference.lazy import make_lazy  # noqa: E402 - a module that hides `reference` is reported first
-from reference.moved import install  # noqa: E402
 from reference.version import __version__  # noqa: E402
-from simwarp._moved import MOVED  # noqa: E402
-
-install(MOVED)
 
 if TYPE_CHECKING:
     import gpu
     import reference
-    from simwarp import draw, lanes, listings, observe
+    from gpu.compile import compile
+    from reference.types import Coo
+    from simwarp import draw, errors, lanes, listings, observe
     from simwarp.device.device import Device
     from simwarp.machine.machine import Machine
-    from simwarp.run import run
+    from simwarp.run import Out, run
 
 __all__ = [
+    "Coo",
     "Device",
     "Machine",
+    "Out",
     "__version__",
+    "compile",
     "draw",
+    "errors",
     "gpu",
     "lanes",
     "listings",
@@ -46,4 +48,9 @@ __all__ = [
     "run",
 ]
 
-make_lazy(__name__, {"device.device": ("Device",), "machine.machine": ("Machine",)}, ("gpu", "reference"))
+make_lazy(
+    __name__,
+    {"device.device": ("Device",), "machine.machine": ("Machine",), "run": ("Out", "run")},
+    packages=("gpu", "reference"),
+    elsewhere={"gpu.compile": ("compile",), "reference.types": ("Coo",)},
+)

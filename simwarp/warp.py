@@ -76,6 +76,11 @@ from simwarp.memory import POISON
 
 __all__ = ["Array", "Extent", "GlobalArray", "SharedArray", "Warp", "Xyz", "launch", "watch"]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 Register: TypeAlias = npt.NDArray[Any]
 """One value per lane, shape (32,)."""
 PerLane: TypeAlias = Any

@@ -6,3 +6,7 @@ from gpu.bconv.schemes import SCHEMES, Plan, plan
 from gpu.bconv.warpgroups import WARPGROUP_SCHEMES
 
 __all__ = ["SCHEMES", "WARPGROUP_SCHEMES", "Plan", "bconv2d", "pack_tensor", "plan"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

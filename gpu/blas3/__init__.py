@@ -86,3 +86,7 @@ __all__ = [
     "ztrmm",
     "ztrsm",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

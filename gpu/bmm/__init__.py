@@ -10,7 +10,6 @@ from gpu.bmm.product import bmm
 from gpu.bmm.schemes import RING_SCHEMES, SCHEMES, TENSOR_CORE_SCHEMES
 from gpu.bmm.skinny import SKINNY_SCHEMES
 from gpu.bmm.warpgroups import WARPGROUP_SCHEMES
-from gpu.callable_package import make_callable
 
 __all__ = [
     "RING_SCHEMES",
@@ -25,4 +24,6 @@ __all__ = [
     "unpack_fsb",
 ]
 
-make_callable(__name__, bmm)
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

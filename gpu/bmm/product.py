@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from gpu.host import choose_device, downloaded, in_stream, on_device, refuse_nan
 from gpu.recording import Recording, play
 from reference.errors import FormatError, ShapeError
 from reference.types import PackedBits
+from reference.types.packed import First
 
 
 def bmm(
@@ -113,53 +115,113 @@ def bmm(
         known = None if key is None else play(in_stream(home, stream), key, arrays)
         if known is not None:
             return known
-    a, b = operand(a, "a", transposed=transpose_a), operand(b, "b", transposed=transpose_b)
-    (m, k), (n, k_of_b) = sizes_of(a, "a", transpose_a), sizes_of(b, "b", transpose_b)
+    request = _checked(a, b, (transpose_a, transpose_b), (thresholds, flip), device, stream)
+    plan = _planned(request, scheme, kind_of(dtype, bits=thresholds is not None, prepared=prepared), scales)
+    if key is None or not plan.can_be_recorded:
+        return _answer(request, plan, *_run(request, plan, request.device))
+    recording = Recording(request.device, arrays)
+    made, first = _run(request, plan, cast("Device", recording))
+    recording.keep(made[0], key, _packed(request, plan, first) if plan.output.is_bits else None)
+    return _answer(request, plan, made, first)
+
+
+class _Request(NamedTuple):
+    """What a call asks for: operands whose shapes fit, on their device and in their stream."""
+
+    a: Any
+    b: Any
+    transposed: tuple[bool, bool]
+    sizes: tuple[int, int, int]
+    stack: tuple[int, ...]
+    rule: tuple[Any, Any]
+    device: Device
+
+
+class _Plan(NamedTuple):
+    """How a call is computed: scheme, output, and the rows of a stack of A that is one matrix, or None."""
+
+    scheme: AnyScheme
+    output: Output
+    rows: Any
+    can_be_recorded: bool
+
+
+def _checked(
+    a: Any,
+    b: Any,
+    transposed: tuple[bool, bool],
+    rule: tuple[Any, Any],
+    device: Device | None,
+    stream: Any,
+) -> _Request:
+    """The operands as matrices or stacks of them; refuse shapes that do not fit, and devices that differ."""
+    a, b = operand(a, "a", transposed=transposed[0]), operand(b, "b", transposed=transposed[1])
+    (m, k), (n, k_of_b) = sizes_of(a, "a", transposed[0]), sizes_of(b, "b", transposed[1])
     if k != k_of_b:
         raise ShapeError(
-            f"a is {tuple(a.shape)}{' transposed' if transpose_a else ''} and "
-            f"b is {tuple(b.shape)}{' transposed' if transpose_b else ''}: "
+            f"a is {tuple(a.shape)}{' transposed' if transposed[0] else ''} and "
+            f"b is {tuple(b.shape)}{' transposed' if transposed[1] else ''}: "
             f"K is {k} in one and {k_of_b} in the other\n"
             "the columns of op(A) must be as many as the rows of op(B)\n"
             "check the shapes, or transpose an operand"
         )
     stack = stack_of(a.shape, b.shape)
-    device = in_stream(choose_device(device, a, b, thresholds, flip), stream, a, b, thresholds, flip)
-    kind = kind_of(dtype, bits=thresholds is not None, prepared=prepared)
-    rows = None if b.shape[:-2] or kind == "words" else _as_rows(a, transpose_a, device)
-    m = m if rows is None else m * stack[0]
-    chosen = scheme_for(scheme, device, (m, n, k), kind, a, b)
-    check_scheme(chosen, (m, n, k), kind, device.compute_capability)
-    a_stays, b_stays = on_device(a), on_device(b)
-    stays = a_stays or b_stays
-    if a_stays != b_stays:  # the result is not downloaded, so a NaN in the host operand is checked for here
+    device = in_stream(choose_device(device, a, b, *rule), stream, a, b, *rule)
+    return _Request(a, b, transposed, (m, n, k), stack, rule, device)
+
+
+def _planned(request: _Request, scheme: str, kind: str, scales: Any) -> _Plan:
+    """Choose the scheme, and place on the device what the output takes; refuse what no scheme gives."""
+    a, b, transposed, (m, n, k), stack, rule, device = request
+    rows = None if b.shape[:-2] or kind == "words" else _as_rows(a, transposed[0], device)
+    sizes = (m if rows is None else m * stack[0]), n, k
+    chosen = scheme_for(scheme, device, sizes, kind, a, b)
+    check_scheme(chosen, sizes, kind, device.compute_capability)
+    if on_device(a) != on_device(b):  # no result comes to the host, so the host operand is checked here
         refuse_nan(a=a, b=b)
     factors = scales_on_device(scales, kind, n, device)
-    output = Output(kind, rule_on_device(thresholds, flip, n, device) or factors)
+    output = Output(kind, rule_on_device(*rule, n, device) or factors)
     whole = not stack or (rows is None and _is_whole(a, b, chosen))
-    recording = Recording(device, arrays) if key is not None and whole else None
-    device = device if recording is None else cast("Device", recording)
-    left = placed(a if rows is None else rows, "a", transpose_a, chosen, device)
-    right = placed(b, "b", transpose_b, chosen, device)
+    return _Plan(chosen, output, rows, whole)
+
+
+def _run(request: _Request, plan: _Plan, device: Device) -> tuple[tuple[Any, ...], First]:
+    """Pack, allocate and launch: the arrays that the kernel writes, and the operands' order of bits."""
+    a, b, transposed, (m, n, k), stack, _, _ = request
+    scheme, output, rows, _ = plan
+    left = placed(a if rows is None else rows, "a", transposed[0], scheme, device)
+    right = placed(b, "b", transposed[1], scheme, device)
     if left.first != right.first:
         raise FormatError(
             f"a is packed with first={left.first!r} and b with first={right.first!r}\n"
             "repack one of them with the other's first"
         )
-    made = output.allocate((m, n, k), chosen, device, stack if rows is None else ())
-    multiply(left, right, made, chosen, output, device)
-    if rows is not None:
-        m //= stack[0]
-        made = tuple(x.view((*stack, m, *x.shape[1:])) for x in made)
-    shape = *stack, m, n
-    packed = partial(PackedBits, shape=shape, layout="column", word=chosen.word, first=left.first)
-    if recording is not None and key is not None:
-        recording.keep(made[0], key, packed if output.is_bits else None)
-    if kind == "lines":
+    if rows is None:
+        made = output.allocate((m, n, k), scheme, device, stack)
+        multiply(left, right, made, scheme, output, device)
+        return made, left.first
+    made = output.allocate((m * stack[0], n, k), scheme, device, ())
+    multiply(left, right, made, scheme, output, device)
+    return tuple(x.view((*stack, m, *x.shape[1:])) for x in made), left.first
+
+
+def _packed(request: _Request, plan: _Plan, first: First) -> Callable[[Any], PackedBits]:
+    """What makes `PackedBits` of words of the answer."""
+    m, n, _ = request.sizes
+    return partial(
+        PackedBits, shape=(*request.stack, m, n), layout="column", word=plan.scheme.word, first=first
+    )
+
+
+def _answer(request: _Request, plan: _Plan, made: tuple[Any, ...], first: First) -> Any:
+    """The answer, where the operands are: dot products, packed bits, or a prepared operand."""
+    a, b, scheme = request.a, request.b, plan.scheme
+    if plan.output.kind == "lines":
         words, ones = made if len(made) == 2 else (*made, None)
-        return PreparedMatrix(words, ones, shape, "a", False, chosen.name, chosen.form, chosen.first)
-    result = made[0] if stays else downloaded(made[0], a=a, b=b)
-    return packed(result) if output.is_bits else result
+        shape = *request.stack, *request.sizes[:2]
+        return PreparedMatrix(words, ones, shape, "a", False, scheme.name, scheme.form, scheme.first)
+    result = made[0] if on_device(a) or on_device(b) else downloaded(made[0], a=a, b=b)
+    return _packed(request, plan, first)(result) if plan.output.is_bits else result
 
 
 def check_scheme(

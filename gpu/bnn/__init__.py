@@ -22,3 +22,7 @@ __all__ = [
     "run",
     "run_ensemble",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -308,7 +308,7 @@ class PreparedNetwork:
         size = self._size_of_pieces(images, pieces)
         return ((images[at : at + size], start + at) for at in range(0, len(images), size))
 
-    def _make_ready(self, images: int) -> None:
+    def make_ready(self, images: int) -> None:
         """Compile, load and capture what a run of so many images of the host takes, by running zeros."""
         for dtype in dtypes_of(self.network.input):
             zeros = np.zeros((images, *self.network.input.shape), dtype)
@@ -352,7 +352,7 @@ class PreparedNetwork:
             if batch.answer is None:
                 batch.answer = self._forward(batch.images)
                 return batch.answer
-            self._capture(batch)
+            batch.graph = self._capture(batch)
         batch.graph.launch()
         return batch.answer
 
@@ -361,13 +361,14 @@ class PreparedNetwork:
         if batch.graph is not None:
             return self._again(batch)
         answer = self._forward(batch.images)
-        self._capture(batch)
+        batch.graph = self._capture(batch)
         return answer
 
-    def _capture(self, batch: Batch) -> None:
+    def _capture(self, batch: Batch) -> Any:
+        """Capture the launches of a batch, whose answer they will make."""
         with self.device.capture() as graph:
             batch.answer = self._forward(batch.images)
-        batch.graph = graph
+        return graph
 
     def _forward(self, images: Array) -> Answer:
         """Launch all steps, and the answer."""
@@ -505,7 +506,7 @@ def prepare(
         )
     prepared = PreparedNetwork(network, choose_device(device), schemes or {}, way)
     if images is not None:
-        prepared._make_ready(images)
+        prepared.make_ready(images)
     return prepared
 
 

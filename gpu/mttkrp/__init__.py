@@ -1,6 +1,5 @@
 """Sparse MTTKRP: the formats of sparse tensors, and their kernels (MM-CSF, sections 3 to 5)."""
 
-from gpu.callable_package import make_callable
 from gpu.mttkrp.formats import FORMATS, KERNELS
 from gpu.mttkrp.mttkrp import mttkrp
 from gpu.mttkrp.plan import Plan, plan
@@ -8,4 +7,6 @@ from gpu.mttkrp.upload import download, upload
 
 __all__ = ["FORMATS", "KERNELS", "Plan", "download", "mttkrp", "plan", "upload"]
 
-make_callable(__name__, mttkrp)
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

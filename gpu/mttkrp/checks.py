@@ -48,7 +48,7 @@ def check_kind(tensor: Any) -> Any:
     ...
     reference.errors.FormatError: expected a sparse tensor, got int
     Coo, Csf, Fibers, BCsf, FCoo, HiCoo, MmCsf, PerMode are known
-    give one, e.g. Coo(coords, values, shape), or a sparse tensor of SciPy, pydata/sparse, PyTorch or pyttb
+    give one, e.g. simwarp.Coo(coords, values, shape), or one of SciPy, pydata/sparse, PyTorch or pyttb
     """
     known = (*OF_TYPE, PerMode)
     tensor = read_sparse(tensor)
@@ -56,8 +56,8 @@ def check_kind(tensor: Any) -> Any:
         raise FormatError(
             f"expected a sparse tensor, got {type(tensor).__name__}\n"
             f"{', '.join(one.__name__ for one in known)} are known\n"
-            "give one, e.g. Coo(coords, values, shape), "
-            "or a sparse tensor of SciPy, pydata/sparse, PyTorch or pyttb"
+            "give one, e.g. simwarp.Coo(coords, values, shape), "
+            "or one of SciPy, pydata/sparse, PyTorch or pyttb"
         )
     if not isinstance(tensor, Coo):
         check_fields(tensor)

@@ -51,3 +51,7 @@ __all__ = [
     "explain",
     "vgg16",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

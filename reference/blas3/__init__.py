@@ -22,3 +22,7 @@ __all__ = [
     "trmm",
     "trsm",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -60,3 +60,7 @@ __all__ = [
     "vgg16",
     "vgg_cifar",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -53,3 +53,7 @@ __all__ = [
     "write_tensor",
     "write_tns",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from reference.errors import DtypeError, FormatError
-from reference.sparse._order import sort_nonzeros
 from reference.sparse.formats import OF_TYPE
+from reference.sparse.sort import sort_nonzeros
 from reference.types import Coo, PerMode, SparseTensor
 from reference.types.arguments import check_coo
 from reference.types.fields import check_fields

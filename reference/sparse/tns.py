@@ -23,9 +23,9 @@ import numpy.typing as npt
 
 from reference.errors import DtypeError, ShapeError
 from reference.files import write_output
-from reference.sparse._tns_lines import MOST_INDEX
-from reference.sparse._tns_reading import Reading
 from reference.sparse.formats.coo import coalesce
+from reference.sparse.tns_lines import MOST_INDEX
+from reference.sparse.tns_reading import Reading
 from reference.types import Coo
 from reference.types.arguments import check_host, check_option
 from reference.types.launch import dtype_of

@@ -60,3 +60,7 @@ __all__ = [
     "tanh",
     "tanh_backward",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -25,3 +25,7 @@ __all__ = [
     "TensorMap",
     "Word",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -4,3 +4,7 @@ from simwarp.exec.program import check_program, execute
 from simwarp.exec.report import Report
 
 __all__ = ["Report", "check_program", "execute"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

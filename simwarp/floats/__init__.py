@@ -32,3 +32,7 @@ __all__ = [
     "to_integer",
     "widen",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -26,3 +26,7 @@ __all__ = [
     "fragments_of",
     "required_alignment",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

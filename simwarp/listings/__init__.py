@@ -95,3 +95,7 @@ __all__ = [
     "wgmma_bconv",
     "wgmma_bmm",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -10,3 +10,7 @@ from simwarp.products.integer import bits, integers
 from simwarp.products.rules import Rule, rule_of
 
 __all__ = ["Rule", "bits", "doubles", "floats", "integers", "rule_of"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,6 +1,5 @@
 """Run a kernel of your own: read CUDA C++ or PTX, launch it under all checks, and get its outputs."""
 
-from gpu.callable_package import make_callable
 from simwarp.run.binding import Given
 from simwarp.run.kernel import NoSuchOutputError, Outputs, Result, run
 from simwarp.run.not_seen import NotSeen
@@ -24,4 +23,6 @@ __all__ = [
     "run",
 ]
 
-make_callable(__name__, run)
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

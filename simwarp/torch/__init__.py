@@ -23,3 +23,7 @@ __all__ = [
     "sum_over_ranks",
     "train",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

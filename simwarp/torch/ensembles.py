@@ -8,7 +8,7 @@ import numpy as np
 
 from reference.errors import DtypeError, ShapeError
 from reference.types.network import EnsembleAnswer
-from simwarp.torch._torch import torch
+from simwarp.torch.pytorch import torch
 
 
 def sum_over_ranks(logits: Any, *, group: Any = None) -> EnsembleAnswer:

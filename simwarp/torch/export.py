@@ -16,8 +16,8 @@ from reference.bnn.streams import Builder, Node, Stream
 from reference.errors import ExportError, SimwarpError
 from reference.types.network import Input, Network
 from reference.types.network_values import input_value
-from simwarp.torch._torch import torch
 from simwarp.torch.modules import FUNCTIONS, IMAGES, METHODS, MODULES, Image, advice_for
+from simwarp.torch.pytorch import torch
 
 _BATCH = object()
 """The size of a batch, where a model asks for it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from reference.errors import DtypeError, RangeError, SchemeError, ShapeError
-from simwarp.torch._torch import torch
+from simwarp.torch.pytorch import torch
 
 
 class ImagePixels(torch.nn.Module):

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 from reference.errors import DtypeError, SchemeError
 from reference.types.arguments import check_option
-from simwarp.torch._torch import torch
+from simwarp.torch.pytorch import torch
 
 Gradient: TypeAlias = Literal["clip", "identity", "polynomial"]
 

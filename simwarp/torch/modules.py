@@ -17,9 +17,9 @@ from reference.bnn.streams import Builder, Stream
 from reference.errors import ExportError
 from reference.tensors import pack_tensor
 from reference.types.network import Conv, Dense, Input, Pixels, Pool, Reals, Signs
-from simwarp.torch._torch import torch
 from simwarp.torch.images import ImagePixels, ImageReals, ImageSigns
 from simwarp.torch.layers import BinaryConv2d, BinaryLinear, Sign
+from simwarp.torch.pytorch import torch
 
 nn: Any = torch.nn
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from reference.errors import InputFileError, MissingExtraError, SchemeError
 from reference.files import write_output
-from simwarp.torch._torch import torch
 from simwarp.torch.layers import clip_latent_weights
+from simwarp.torch.pytorch import torch
 
 
 class Epoch(NamedTuple):

@@ -7,3 +7,7 @@ from simwarp.verify.draw import Draw
 from simwarp.verify.runner import Outcome, Row, verify
 
 __all__ = ["CASES", "Case", "Draw", "Mismatch", "Outcome", "Row", "check", "simulator", "verify"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

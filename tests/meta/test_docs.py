@@ -9,7 +9,9 @@ import importlib.util
 import inspect
 import json
 import re
+import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -31,9 +33,8 @@ MANY = 3
 
 
 def sources(*packages: str) -> list[Path]:
-    """The source files of the public modules."""
-    paths = source_files(*(packages or PACKAGES))
-    return [path for path in paths if not re.search(r"\._", f".{module_name(path)}")]
+    """The source files of all modules that can be imported."""
+    return [path for path in source_files(*(packages or PACKAGES)) if path.name != "__main__.py"]
 
 
 # --------------------------------------------------------------------------------------------------
@@ -139,6 +140,54 @@ def unexplained(value: Any) -> list[str]:
     return lacks if ">>>" in text else [*lacks, "an example (>>>)"]
 
 
+def test_dir_of_a_package_is_its_public_names() -> None:
+    """Before its first use, in a fresh process, and when all of them have been used."""
+    packages = sorted(public_packages())
+    done = subprocess.run(
+        [sys.executable, "-c", DIR_OF_PACKAGES, *packages],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    wrong, right = json.loads(done.stdout)
+    assert wrong == []
+    assert {
+        "gpu",
+        "gpu.bmm",
+        "reference",
+        "reference.types",
+        "simwarp",
+        "simwarp.draw",
+        "simwarp.run",
+    } <= set(right)
+
+
+DIR_OF_PACKAGES = """
+import json, sys
+from importlib import import_module
+from reference.errors import MissingExtraError
+
+packages = []
+for name in sys.argv[1:]:
+    try:
+        packages.append(import_module(name))
+    except MissingExtraError:
+        pass
+packages = [one for one in packages if hasattr(one, "__all__")]
+wrong = [one.__name__ for one in packages if dir(one) != sorted(one.__all__)]
+for one in packages:
+    for name in dir(one):
+        try:
+            getattr(one, name)
+        except MissingExtraError:
+            pass
+wrong += [one.__name__ for one in packages if dir(one) != sorted(one.__all__)]
+print(json.dumps([wrong, [one.__name__ for one in packages]]))
+"""
+
+
 @pytest.mark.parametrize("package", public_packages())
 def test_public_docstrings_are_complete(package: str) -> None:
     names = page_module().names_of(package)
@@ -211,6 +260,8 @@ def test_there_are_enough_docstring_examples() -> None:
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RUN = re.compile(r"^<!-- run -->\n```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 """A block that is marked runs; the blocks of a page share their names."""
+INSTALL = re.compile(r"pip install (?:--?[a-z]+ )*'([^'\[]+)\[([^'\]]+)\]'")
+"""A command that installs extras: of what, and their names."""
 
 
 @pytest.mark.slow_cases("testing", "mttkrp")
@@ -230,6 +281,20 @@ def test_there_are_enough_page_examples() -> None:
     assert sum(len(RUN.findall(text)) for text in texts) >= FEWEST_PAGE_EXAMPLES
     # Every anchor must be a visible one.
     assert sum(len(RUN.findall(text)) for text in texts) == sum(text.count("<!-- run -->") for text in texts)
+
+
+def test_every_page_installs_extras_from_a_checkout() -> None:
+    """The package index has no simwarp before the first release."""
+    metadata = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    lines = [(page.stem, line) for page in PAGES for line in page.read_text().splitlines()]
+    installs = [(page, *found) for page, line in lines for found in INSTALL.findall(line)]
+    wrong = [
+        (page, project, extras)
+        for page, project, extras in installs
+        if project != "." or not set(extras.split(",")) <= set(metadata)
+    ]
+    assert len(installs) >= 12
+    assert wrong == []
 
 
 def test_every_page_is_in_the_navigation() -> None:

@@ -212,13 +212,13 @@ def test_a_new_sparse_format_needs_a_type_a_module_and_an_entry_per_tier(tree: T
     )
     for folder, registry, of_host, more in (
         ("reference/sparse/formats", "__init__", "coordinates", "paper_bytes=lambda t: 4 * t.coords.size"),
-        ("gpu/mttkrp/formats", "_registry", "columns", 'work=COO.work, source="coo.cu", summary="as Coo"'),
+        ("gpu/mttkrp/formats", "registry", "columns", 'work=COO.work, source="coo.cu", summary="as Coo"'),
     ):
         package = folder.replace("/", ".")
         tree.write(
             f"{folder}/backwards.py",
             '"""Coordinates, the last one first."""\n\n'
-            f"from {package}._format import Format\n"
+            f"from {package}.entry import Format\n"
             f"from {package}.coo import FORMAT as COO\n"
             "from reference.types.sparse import Backwards\n\n\n"
             f"{builder}"

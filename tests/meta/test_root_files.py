@@ -53,3 +53,14 @@ def test_files_of_the_reading_guide_exist() -> None:
     named = re.findall(r"`((?:simwarp|gpu|reference)/[\w/.]+)`", guide)
     assert len(named) >= 12
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_the_front_page_of_the_docs_is_the_readme_and_names_all_papers() -> None:
+    page = (ROOT / "docs" / "index.md").read_text()
+    assert page == "<!-- readme -->\n"
+    readme = (ROOT / "README.md").read_text()
+    papers = re.findall(r"doi: (10\.\S+)", (ROOT / "CITATION.cff").read_text())
+    titles = re.findall(
+        r"^    title: .*?(BLASX|ooc_cuDNN)", (ROOT / "CITATION.cff").read_text(), re.MULTILINE
+    )
+    assert [name for name in (*papers[:3], *titles) if name not in readme] == []

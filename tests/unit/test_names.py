@@ -5,7 +5,7 @@ import importlib
 import inspect
 import os
 import pickle
-import re
+import pydoc
 import subprocess
 import sys
 from pathlib import Path
@@ -14,10 +14,8 @@ import numpy as np
 import pytest
 
 import gpu
-import gpu._moved
 import reference
 import simwarp
-import simwarp._moved
 import simwarp.name_clashes
 from simwarp.name_clashes import HiddenPackageError, refuse_shadows
 
@@ -93,26 +91,61 @@ def test_links_to_our_packages_do_not_hide_them(tmp_path):
 def test_gpu_and_reference_are_reachable_below_simwarp():
     assert simwarp.gpu is gpu
     assert simwarp.reference is reference
-    assert simwarp.run is sys.modules["simwarp.run"]
+    assert simwarp.run is sys.modules["simwarp.run"].run
     assert {"gpu", "reference", "run", "Device", "lanes"} <= set(dir(simwarp))
     with pytest.raises(AttributeError, match="module 'simwarp' has no attribute 'gpus'"):
         _ = simwarp.gpus
 
 
-FUNCTIONS = {"gpu.bmm": "bmm", "gpu.mttkrp": "mttkrp", "simwarp.run": "run"}
+def test_one_import_has_what_a_first_program_needs():
+    assert simwarp.compile is importlib.import_module("gpu.compile").compile
+    assert simwarp.Out is simwarp.run.Out
+    assert simwarp.Coo is reference.sparse.Coo
+
+
+def test_all_errors_to_catch_are_in_one_module():
+    sources = [
+        importlib.import_module(name) for name in ("reference.errors", "simwarp.faults", "simwarp.machine")
+    ]
+    for module in sources:
+        for name, value in vars(module).items():
+            if inspect.isclass(value) and issubclass(value, simwarp.errors.SimwarpError) and name[0] != "_":
+                assert getattr(simwarp.errors, name) is value
+                assert name in simwarp.errors.__all__
+    assert dir(simwarp.errors) == simwarp.errors.__all__
+    with pytest.raises(simwarp.errors.ShapeError):
+        simwarp.reference.bmm(np.ones((2, 3)), np.ones((2, 3)))
+    beyond = 'extern "C" __global__ void k(int* x) { x[1] = 0; }'
+    with pytest.raises(simwarp.errors.OutOfBounds):
+        simwarp.run(beyond, grid=1, block=1, args={"x": np.zeros(1, np.int32)})
+
+
+FUNCTIONS = {"gpu.bmm": gpu.bmm, "gpu.mttkrp": gpu.mttkrp, "simwarp.run": simwarp.run}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_callable_package_has_the_signature_of_its_function(name):
-    package = importlib.import_module(name)
-    function = getattr(package, FUNCTIONS[name])
+def test_a_function_that_is_named_like_its_package_is_shown_by_help(name):
+    function, package = FUNCTIONS[name], importlib.import_module(name)
     assert inspect.isfunction(function)
-    assert inspect.signature(package) == inspect.signature(function)
-    for same in (pickle.loads(pickle.dumps(package)), copy.deepcopy(package)):
-        assert same is package
+    assert function is getattr(package, name.rpartition(".")[2])
+    assert inspect.getdoc(function) not in (None, inspect.getdoc(package))
+    shown = pydoc.render_doc(function, renderer=pydoc.plaintext)
+    assert f"{function.__name__}{inspect.signature(function)}" in shown
+    assert (inspect.getdoc(function) or "").splitlines()[0] in shown
+    for same in (pickle.loads(pickle.dumps(function)), copy.deepcopy(function)):
+        assert same is function
 
 
-def test_packages_are_callable(tmp_path):
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_that_is_named_like_its_package_has_its_attributes(name, monkeypatch):
+    function, package = FUNCTIONS[name], importlib.import_module(name)
+    for public in package.__all__:
+        assert getattr(function, public) is getattr(package, public)
+    monkeypatch.setattr(package, "later", 1, raising=False)  # as Python binds a module that is imported later
+    assert function.later == 1
+
+
+def test_functions_that_are_named_like_their_package_run(tmp_path):
     a, b = np.ones((2, 3)), -np.ones((3, 2))
     np.testing.assert_array_equal(gpu.bmm(a, b, device=simwarp.Device()), np.full((2, 2), -3))
     with pytest.raises(TypeError, match="missing 2 required positional arguments"):
@@ -142,36 +175,3 @@ def test_packages_are_callable(tmp_path):
 )
 def test_documented_imports_work(statement):
     exec(statement, {})
-
-
-MOVED = {**simwarp._moved.MOVED, **gpu._moved.MOVED}
-
-
-@pytest.mark.parametrize("old", MOVED)
-def test_a_module_is_found_under_its_old_name(old):
-    new = importlib.import_module(MOVED[old])
-    spec = new.__spec__
-    sys.modules.pop(old, None)
-    with pytest.warns(DeprecationWarning, match=f"^{re.escape(old)} is {re.escape(MOVED[old])} now$"):
-        found = importlib.import_module(old)
-    assert found is new
-    assert new.__name__ == MOVED[old]
-    assert new.__spec__ is spec
-
-
-def test_modules_below_a_moved_folder_are_loaded_once():
-    program = (
-        "import simwarp.probe.passes, simwarp.lab.probe.passes, gpu.mttkrp.build.sort as old\n"
-        "from simwarp.testing import fuzz\n"
-        "from gpu.mttkrp.formats import sort\n"
-        "assert simwarp.probe.passes is simwarp.lab.probe.passes and sort is old\n"
-        "print(fuzz.__name__)"
-    )
-    done = python(ROOT, "-W", "ignore", "-c", program)
-    assert (done.stdout, done.stderr) == ("simwarp.lab.fuzz\n", "")
-
-
-def test_the_deprecation_warning_names_the_importing_line(tmp_path):
-    (tmp_path / "mine.py").write_text("import simwarp\n\nfrom simwarp.ptx.execute import Launch\n")
-    done = python(tmp_path, "-W", "always", "mine.py")
-    assert f"{tmp_path / 'mine.py'}:3: DeprecationWarning: simwarp.ptx.execute is" in done.stderr

@@ -17,12 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reference.errors import DtypeError, FormatError, InputFileError, SchemeError, ShapeError
-from reference.sparse import _tns_lines, _tns_reading
-from reference.sparse._tns_lines import LineError, Lines, parse_lines, parse_plain
-from reference.sparse._tns_reading import Reading
+from reference.sparse import tns_lines, tns_reading
 from reference.sparse.coordinates import coordinate_keys, count_distinct, first_repeated
 from reference.sparse.files import read_tensor, write_tensor
 from reference.sparse.tns import read_tns, write_tns
+from reference.sparse.tns_lines import LineError, Lines, parse_lines, parse_plain
+from reference.sparse.tns_reading import Reading
 from reference.types import Coo, Csf
 from support.offenders import every_case
 
@@ -47,9 +47,9 @@ def file(tmp_path):
 def way(request, monkeypatch):
     """Parse with each of the two parsers, and in small chunks that split lines."""
     if request.param == "plain":
-        monkeypatch.setattr(_tns_reading, "parse_lines", parse_plain)
+        monkeypatch.setattr(tns_reading, "parse_lines", parse_plain)
     if request.param == "in parts":
-        monkeypatch.setattr(_tns_reading, "_CHUNK", 64)
+        monkeypatch.setattr(tns_reading, "_CHUNK", 64)
 
 
 def same(first, second):
@@ -158,7 +158,7 @@ def test_values_are_rounded_to_float64_and_then_to_float32(file):
 
 
 def test_read_progress_ends_with_the_whole_file(monkeypatch, file):
-    monkeypatch.setattr(_tns_reading, "_CHUNK", 16)
+    monkeypatch.setattr(tns_reading, "_CHUNK", 16)
     for text in (THREE.encode(), gzip.compress(THREE.encode())):
         calls: list[tuple[int, int]] = []
         read_tns(file(text), progress=lambda *call, calls=calls: calls.append(call))
@@ -268,7 +268,7 @@ def test_an_index_of_0_in_a_1_based_file_is_refused(way, file):
 
 
 def test_a_line_without_end_is_refused(monkeypatch, file):
-    monkeypatch.setattr(_tns_reading, "_CHUNK", 64)
+    monkeypatch.setattr(tns_reading, "_CHUNK", 64)
     assert refusal(file("1 1 5\n" + "1 " * 200)).startswith(", line 2: it has more than 64 bytes\n")
 
 
@@ -407,7 +407,7 @@ def test_a_long_file_is_parsed_by_loadtxt(monkeypatch, file):
     path = file(b"")
     write_tns(path, tensor)
     path.write_bytes(b"# comments\xc3\xa9\n\n \t\r\n" + path.read_bytes())
-    monkeypatch.setattr(_tns_lines, "parse_plain", None)
+    monkeypatch.setattr(tns_lines, "parse_plain", None)
     same(read_tns(path, duplicates="keep"), tensor)
 
 

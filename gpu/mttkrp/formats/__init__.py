@@ -1,6 +1,5 @@
 """Formats of sparse tensors: builders in Numba, whose results do not depend on the threads, and kernels."""
 
-from gpu.mttkrp.formats._registry import FORMATS, KERNELS, OF_TYPE
 from gpu.mttkrp.formats.b_csf import b_csf, b_csf_all
 from gpu.mttkrp.formats.coo import coalesce
 from gpu.mttkrp.formats.csf import csf, csf_all
@@ -8,6 +7,7 @@ from gpu.mttkrp.formats.f_coo import f_coo, f_coo_all
 from gpu.mttkrp.formats.fibers import fibers
 from gpu.mttkrp.formats.hi_coo import hi_coo
 from gpu.mttkrp.formats.mm_csf import mm_csf
+from gpu.mttkrp.formats.registry import FORMATS, KERNELS, OF_TYPE
 from gpu.mttkrp.formats.to_coo import to_coo
 
 __all__ = [

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gpu.mttkrp.formats._format import Columns, Format, by_mode
+from gpu.mttkrp.formats.entry import Columns, Format, by_mode
 from gpu.mttkrp.formats.fibers import aligned
 from gpu.mttkrp.formats.nonzeros import Nonzeros, per_mode, sorted_nonzeros
 from gpu.mttkrp.formats.runs import depths_of, ranks_of, starts_of

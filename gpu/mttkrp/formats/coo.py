@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpu.mttkrp.formats._format import Format
 from gpu.mttkrp.formats.compiled import compiled
+from gpu.mttkrp.formats.entry import Format
 from gpu.mttkrp.formats.nonzeros import in_natural_order
 from gpu.mttkrp.formats.runs import depths_of, starts_of
 from gpu.mttkrp.formats.sort import gathered

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from gpu.mttkrp.formats._format import Columns, Format, by_mode
+from gpu.mttkrp.formats.entry import Columns, Format, by_mode
 from gpu.mttkrp.formats.nonzeros import Nonzeros, per_mode, sorted_nonzeros
 from gpu.mttkrp.formats.runs import depths_of, ranks_of, starts_of
 from gpu.mttkrp.formats.sort import taken

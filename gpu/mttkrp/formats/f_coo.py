@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from gpu.compile import compile_file
 from gpu.device import Device
-from gpu.mttkrp.formats._format import Columns, Format, by_mode
+from gpu.mttkrp.formats.entry import Columns, Format, by_mode
 from gpu.mttkrp.formats.nonzeros import Nonzeros, arranged, nonzeros_of, per_mode
 from gpu.mttkrp.formats.runs import Depths, depths_of, starts_of
 from gpu.mttkrp.formats.sort import Indices, gathered, taken

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpu.mttkrp.formats._format import Columns, Format, by_mode
+from gpu.mttkrp.formats.entry import Columns, Format, by_mode
 from gpu.mttkrp.formats.nonzeros import Nonzeros, sorted_nonzeros
 from gpu.mttkrp.formats.runs import depths_of, starts_of
 from gpu.mttkrp.formats.sort import gathered, taken

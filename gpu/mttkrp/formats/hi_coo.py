@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from gpu.mttkrp.formats._format import Columns, Format
 from gpu.mttkrp.formats.coo import CHUNK, others, runs_of
+from gpu.mttkrp.formats.entry import Columns, Format
 from gpu.mttkrp.formats.nonzeros import nonzeros_of
 from gpu.mttkrp.formats.runs import depths_of, starts_of
 from gpu.mttkrp.formats.sort import Indices, gathered, sorted_by, taken

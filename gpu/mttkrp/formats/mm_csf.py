@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gpu.mttkrp.formats._format import Columns, Format
 from gpu.mttkrp.formats.compiled import compiled
+from gpu.mttkrp.formats.entry import Columns, Format
 from gpu.mttkrp.formats.fibers import columns, fibers_of
 from gpu.mttkrp.formats.nonzeros import Nonzeros, arranged, nonzeros_of
 from gpu.mttkrp.formats.runs import depths_of, numbers_of, starts_of

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from gpu.mttkrp.formats._format import Columns
-from gpu.mttkrp.formats._registry import OF_TYPE
+from gpu.mttkrp.formats.entry import Columns
 from gpu.mttkrp.formats.nonzeros import in_natural_order
+from gpu.mttkrp.formats.registry import OF_TYPE
 from reference.errors import DtypeError
 from reference.types import Coo, PerMode, SparseTensor
 

@@ -6,3 +6,7 @@ It needs the extra "torch".
 from gpu.outofcore.in_torch.module import OutOfCore, outofcore
 
 __all__ = ["OutOfCore", "outofcore"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

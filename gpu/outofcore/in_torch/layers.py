@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
-from gpu.outofcore.in_torch._torch import torch
+from gpu.outofcore.in_torch.pytorch import torch
 from gpu.outofcore.networks.layers import (
     AveragePool,
     BatchNorm,

@@ -9,9 +9,9 @@ import numpy as np
 
 from gpu.cuda_machine import CudaMachine
 from gpu.machine import Machine
-from gpu.outofcore.in_torch._torch import torch
 from gpu.outofcore.in_torch.layers import Sequence, is_sequential, leaves, sequence_of, tensors_of
 from gpu.outofcore.in_torch.norms import check_counts, norms_of, running_of, update
+from gpu.outofcore.in_torch.pytorch import torch
 from gpu.outofcore.networks.layers import Network
 from gpu.outofcore.networks.options import TrainingOptions
 from gpu.outofcore.networks.passes import Forward, Passes

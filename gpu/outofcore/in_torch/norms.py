@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from gpu.outofcore.in_torch._torch import torch
 from gpu.outofcore.in_torch.layers import Place, Sequence
+from gpu.outofcore.in_torch.pytorch import torch
 from gpu.outofcore.networks.layers import Network
 from gpu.outofcore.networks.moments import Pair
 from reference.errors import ShapeError

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from reference.sparse.formats._format import Format
 from reference.sparse.formats.b_csf import FORMAT as B_CSF
 from reference.sparse.formats.coo import FORMAT as COO
 from reference.sparse.formats.csf import FORMAT as CSF
+from reference.sparse.formats.entry import Format
 from reference.sparse.formats.f_coo import FORMAT as F_COO
 from reference.sparse.formats.fibers import FORMAT as FIBERS
 from reference.sparse.formats.hi_coo import FORMAT as HI_COO

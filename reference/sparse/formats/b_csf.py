@@ -6,9 +6,9 @@ from functools import partial
 
 import numpy as np
 
-from reference.sparse._order import Indices, prefix_starts, sort_distinct
-from reference.sparse.formats._format import WORD, Coordinates, Format, by_mode, for_every_mode, nodes
+from reference.sparse.formats.entry import WORD, Coordinates, Format, by_mode, for_every_mode, nodes
 from reference.sparse.formats.fibers import split_starts
+from reference.sparse.sort import Indices, prefix_starts, sort_distinct
 from reference.types import BCsf, Coo, PerMode
 from reference.types.arguments import by_dimension, check_coo, check_modes, check_number
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from reference.sparse._order import prefix_starts, sort_nonzeros
-from reference.sparse.formats._format import WORD, Format
+from reference.sparse.formats.entry import WORD, Format
+from reference.sparse.sort import prefix_starts, sort_nonzeros
 from reference.types import Coo
 from reference.types.arguments import check_coo
 

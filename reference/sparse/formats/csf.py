@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from reference.sparse._order import prefix_starts, sort_distinct
-from reference.sparse.formats._format import WORD, Coordinates, Format, by_mode, for_every_mode
+from reference.sparse.formats.entry import WORD, Coordinates, Format, by_mode, for_every_mode
+from reference.sparse.sort import prefix_starts, sort_distinct
 from reference.types import Coo, Csf, PerMode
 from reference.types.arguments import by_dimension, check_coo, check_modes
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from reference.sparse._order import prefix_starts, sort_distinct
-from reference.sparse.formats._format import WORD, Coordinates, Format, by_mode, for_every_mode
+from reference.sparse.formats.entry import WORD, Coordinates, Format, by_mode, for_every_mode
+from reference.sparse.sort import prefix_starts, sort_distinct
 from reference.types import Coo, FCoo, PerMode
 from reference.types.arguments import check_coo, check_mode, check_number, root_first
 from reference.types.sparse import FLAGS, flag_bits

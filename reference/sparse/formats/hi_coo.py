@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from reference.sparse._order import Indices, prefix_starts, sort_distinct
-from reference.sparse.formats._format import WORD, Coordinates, Format
+from reference.sparse.formats.entry import WORD, Coordinates, Format
+from reference.sparse.sort import Indices, prefix_starts, sort_distinct
 from reference.types import Coo, HiCoo
 from reference.types.arguments import check_block, check_coo
 

@@ -8,9 +8,9 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from reference.sparse._order import sort_distinct
-from reference.sparse.formats._format import Coordinates, Format
+from reference.sparse.formats.entry import Coordinates, Format
 from reference.sparse.formats.fibers import coordinates, fibers
+from reference.sparse.sort import sort_distinct
 from reference.types import Coo, MmCsf
 from reference.types.arguments import check_coo, check_directions, check_number, leaf_last
 

@@ -24,7 +24,7 @@ from simwarp.lab.evidence.styles import styles_of
 from simwarp.lab.recording import Answers, Asking, Subject
 from simwarp.lab.subjects import wgmma_by_chance as by_chance
 from simwarp.lab.subjects.wgmma_by_chance import Array, Form, Tiles
-from simwarp.ptx.instructions._products import multiply_tiles
+from simwarp.ptx.instructions.fragment_products import multiply_tiles
 from simwarp.verify.draw import Draw
 
 SEED = 17

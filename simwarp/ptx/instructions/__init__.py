@@ -27,7 +27,7 @@ from simwarp.ptx.instructions import (
     warp,
     warpgroup,
 )
-from simwarp.ptx.instructions._table import TABLE
+from simwarp.ptx.instructions.table import TABLE
 from simwarp.ptx.rows import Row
 
 _FILES = (

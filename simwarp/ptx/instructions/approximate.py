@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from simwarp import floats
-from simwarp.ptx.instructions._formats import FORMATS, keep_payload, narrow, pack, split, widen, words
-from simwarp.ptx.instructions._table import row, where
+from simwarp.ptx.instructions.float_formats import FORMATS, keep_payload, narrow, pack, split, widen, words
+from simwarp.ptx.instructions.table import row, where
 from simwarp.ptx.rows import Form
 
 

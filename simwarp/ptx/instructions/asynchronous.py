@@ -9,9 +9,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from simwarp.ptx.instructions._table import nothing, row
 from simwarp.ptx.instructions.atomic import atom, atom_f32, atom_f64, atom_half
 from simwarp.ptx.instructions.memory import hint, wide_vector
+from simwarp.ptx.instructions.table import nothing, row
 from simwarp.ptx.rows import Form, Function
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from simwarp import floats
-from simwarp.ptx.instructions._formats import FORMATS, keep_payload, pack, split, words
-from simwarp.ptx.instructions._table import row, where
+from simwarp.ptx.instructions.float_formats import FORMATS, keep_payload, pack, split, words
 from simwarp.ptx.instructions.memory import ORDERS, SCOPE, SCOPES, SHARED
+from simwarp.ptx.instructions.table import row, where
 from simwarp.ptx.rows import Form, Function
 from simwarp.ptx.same_address import Runs
 

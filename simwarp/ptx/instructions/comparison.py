@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from simwarp.ptx.instructions._formats import FORMATS, pack, split, widen, words
-from simwarp.ptx.instructions._table import row, where
+from simwarp.ptx.instructions.float_formats import FORMATS, pack, split, widen, words
+from simwarp.ptx.instructions.table import row, where
 from simwarp.ptx.rows import Form, storage
 
 COMPARE: dict[str, Callable[[Any, Any], Any]] = {

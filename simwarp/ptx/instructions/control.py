@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simwarp.ptx.instructions._table import nothing, row
+from simwarp.ptx.instructions.table import nothing, row
 
 row("bra{.uni}", "target:label", kind="branch", section="9.7.12.3", summary="continue at a label")(nothing)
 row(

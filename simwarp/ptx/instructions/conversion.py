@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from simwarp import floats
-from simwarp.ptx.instructions._formats import (
+from simwarp.ptx.instructions.float_formats import (
     DIRECTED,
     FORMATS,
     ROUNDED,
@@ -22,8 +22,8 @@ from simwarp.ptx.instructions._formats import (
     widen,
     words,
 )
-from simwarp.ptx.instructions._table import row, where
 from simwarp.ptx.instructions.integer import INTEGERS
+from simwarp.ptx.instructions.table import row, where
 from simwarp.ptx.rows import DTYPES, Form
 
 _INTEGERS = f"u8 s8 {INTEGERS}"

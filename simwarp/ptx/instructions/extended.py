@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from simwarp.ptx.instructions._table import row
 from simwarp.ptx.instructions.integer import mul_hi
+from simwarp.ptx.instructions.table import row
 from simwarp.ptx.rows import Form
 
 _extended = partial(row, T="u32 s32 u64 s64")

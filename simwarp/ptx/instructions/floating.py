@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from simwarp import floats
-from simwarp.ptx.instructions._formats import (
+from simwarp.ptx.instructions.float_formats import (
     DIRECTED,
     FORMATS,
     ROUNDED,
@@ -23,7 +23,7 @@ from simwarp.ptx.instructions._formats import (
     keep_payload,
     words,
 )
-from simwarp.ptx.instructions._table import row
+from simwarp.ptx.instructions.table import row
 from simwarp.ptx.rows import Form, Function
 
 _ONE, _TWO, _THREE = "d:T = a:T", "d:T = a:T, b:T", "d:T = a:T, b:T, c:T"

@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any
 
 from simwarp import floats
-from simwarp.ptx.instructions._formats import FORMATS, Format, pack, split, words
-from simwarp.ptx.instructions._table import row
+from simwarp.ptx.instructions.float_formats import FORMATS, Format, pack, split, words
+from simwarp.ptx.instructions.table import row
 from simwarp.ptx.rows import Form, Function
 
 _ONE, _TWO, _THREE = "d:T = a:T", "d:T = a:T, b:T", "d:T = a:T, b:T, c:T"

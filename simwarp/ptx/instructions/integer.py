@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from simwarp import lanes
-from simwarp.ptx.instructions._table import row, where
+from simwarp.ptx.instructions.table import row, where
 from simwarp.ptx.rows import DTYPES, Form, Function
 
 INTEGERS = "u16 u32 u64 s16 s32 s64"

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from simwarp.fragments.forms import GROUPS, SECTIONS, Group
-from simwarp.ptx.instructions._products import multiply, transpose
-from simwarp.ptx.instructions._table import operand, row
+from simwarp.ptx.instructions.fragment_products import multiply, transpose
+from simwarp.ptx.instructions.table import operand, row
 from simwarp.ptx.rows import Form
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from simwarp.ptx.instructions._table import nothing, row
+from simwarp.ptx.instructions.table import nothing, row
 
 PENDING_BITS = 20
 """The low bits of a state word, which hold the pending count; PTX leaves the layout open."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from simwarp.ptx.instructions._table import nothing, operand, row, where
+from simwarp.ptx.instructions.table import nothing, operand, row, where
 from simwarp.ptx.rows import Form
 from simwarp.ptx.spaces import BLOCK_BITS, from_generic, is_in, space_of, to_generic
 

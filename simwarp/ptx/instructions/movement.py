@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from simwarp import lanes
-from simwarp.ptx.instructions._table import operand, row
+from simwarp.ptx.instructions.table import operand, row
 from simwarp.ptx.rows import Form
 
 row(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from simwarp.ptx.instructions._table import nothing, row
+from simwarp.ptx.instructions.table import nothing, row
 
 
 def _barrier(name: str, operation: str, syntax: str, summary: str) -> None:

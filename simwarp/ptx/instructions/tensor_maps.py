@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from simwarp.ptx.instructions._table import nothing, row
 from simwarp.ptx.instructions.asynchronous import COUNTED, GROUPED, POLICY, STORED
 from simwarp.ptx.instructions.atomic import atom, atom_f32, atom_half
 from simwarp.ptx.instructions.memory import hint
+from simwarp.ptx.instructions.table import nothing, row
 from simwarp.ptx.rows import Form
 
 _ANY, _IMAGES = "<.1d|.2d|.3d|.4d|.5d>", "<.3d|.4d|.5d>"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from simwarp.ptx.instructions._table import nothing, row
+from simwarp.ptx.instructions.table import nothing, row
 from simwarp.ptx.rows import Form
 
 _BOUNDARIES = "<.trap|.clamp|.zero>"

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from simwarp.ptx.instructions._table import row
 from simwarp.ptx.instructions.comparison import COMPARE
 from simwarp.ptx.instructions.integer import accumulate, elements, pack
+from simwarp.ptx.instructions.table import row
 from simwarp.ptx.rows import DTYPES, Form
 
 _SYNTAX = "d:b32 = a:b32, b:b32, c:b32"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from simwarp import lanes
-from simwarp.ptx.instructions._table import row
+from simwarp.ptx.instructions.table import row
 from simwarp.ptx.rows import Form
 
 _VOTES = {"any": lanes.vote_any, "all": lanes.vote_all, "uni": lanes.vote_uni}

@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any
 
 from simwarp.fragments.forms import GROUPS, SECTIONS, Group
-from simwarp.ptx.instructions._products import multiply_tiles
-from simwarp.ptx.instructions._table import nothing, row
+from simwarp.ptx.instructions.fragment_products import multiply_tiles
+from simwarp.ptx.instructions.table import nothing, row
 from simwarp.ptx.rows import Form
 
 

@@ -23,8 +23,8 @@ import numpy.typing as npt
 
 from reference.errors import InputFileError, ShapeError
 from reference.files import open_input
-from reference.sparse._tns_lines import LineError, check_order, parse_index, parse_lines, split_line
 from reference.sparse.coordinates import first_repeated
+from reference.sparse.tns_lines import LineError, check_order, parse_index, parse_lines, split_line
 from reference.types import Coo
 from reference.types.fields import LEAST_ORDER, MOST_ORDER
 

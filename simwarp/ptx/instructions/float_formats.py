@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from simwarp import floats
-from simwarp.ptx.instructions._table import where
+from simwarp.ptx.instructions.table import where
 from simwarp.ptx.rows import Form
 
 _LINEAR = {"mul": (0,), "fma": (0, 2), "mad": (0, 2), "div": (0,), "rcp": (0,)}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gpu.mttkrp.formats._format import Builder, Format
 from gpu.mttkrp.formats.b_csf import FORMAT as B_CSF
 from gpu.mttkrp.formats.coo import FORMAT as COO
 from gpu.mttkrp.formats.csf import FORMAT as CSF
+from gpu.mttkrp.formats.entry import Builder, Format
 from gpu.mttkrp.formats.f_coo import FORMAT as F_COO
 from gpu.mttkrp.formats.fibers import FORMAT as FIBERS
 from gpu.mttkrp.formats.hi_coo import FORMAT as HI_COO

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from reference.sparse._order import Indices, prefix_starts
+from reference.sparse.sort import Indices, prefix_starts
 from reference.types import Coo, PerMode, SparseTensor
 from reference.types.arguments import check_coo, root_first
 
