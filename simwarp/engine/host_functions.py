@@ -31,7 +31,7 @@ from simwarp.program.program import HOST_FUNCTIONS, Argument, Step
 from simwarp.ptx.spaces import NAMES, WINDOW, WINDOWS
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk
+    from simwarp.engine.state import Chunk
     from simwarp.memory import Allocation, Memory
 
 Words = npt.NDArray[np.uint64]
