@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from simwarp.faults import KernelFault, OutOfBounds
 from simwarp.memory import Allocation
-from simwarp.program.program import Argument, Routine, Step
+from simwarp.program.program import Routine, Step
+from simwarp.program.steps import Argument
 from simwarp.ptx.mangled_names import readable
 
 if TYPE_CHECKING:

@@ -27,7 +27,8 @@ from simwarp.faults import (
     UseAfterFree,
 )
 from simwarp.lanes import WARP_SIZE
-from simwarp.program.program import HOST_FUNCTIONS, Argument, Step
+from simwarp.program.program import HOST_FUNCTIONS, Step
+from simwarp.program.steps import Argument
 from simwarp.ptx.spaces import NAMES, WINDOW, WINDOWS
 
 if TYPE_CHECKING:

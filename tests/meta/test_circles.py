@@ -14,7 +14,6 @@ from meta.test_imports import arrows
 MOST = 3
 """Files of a circle."""
 LEFT = {
-    "simwarp.program": 6,
     "simwarp.device": 6,
     "gpu.cuda_machine": 6,
     "gpu.outofcore.networks": 6,
