@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, Protocol
 
 from reference.errors import DeviceLostError, MachineError
 
@@ -34,6 +34,13 @@ class DriverError(MachineError, RuntimeError):
     call: str = ""
     status: str = ""
     device: int = -1
+
+
+class DriverStream(Protocol):
+    """A stream of the driver and its device, as `gpu.cuda_machine.queues.Queue` has them."""
+
+    device: int
+    stream: Any
 
 
 class Driver:

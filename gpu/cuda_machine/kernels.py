@@ -5,17 +5,14 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from struct import pack
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from gpu.compile import compile_file
 from gpu.cuda_machine.contexts import Contexts
-from gpu.cuda_machine.driver import Driver
+from gpu.cuda_machine.driver import Driver, DriverStream
 from reference.types.launch import Dim
-
-if TYPE_CHECKING:
-    from gpu.cuda_machine.queues import Queue
 
 Argument: TypeAlias = bytes | float | int | np.generic
 """Structures, doubles, integers of 32 bits, and numbers of NumPy: addresses are ``uint64``."""
@@ -46,7 +43,7 @@ class Kernels:
         self._functions: dict[tuple[int, Source, str], Any] = {}
 
     def launch(
-        self, queue: Queue, source: Source, name: str, grid: Dim, block: Dim, args: Sequence[Argument]
+        self, queue: DriverStream, source: Source, name: str, grid: Dim, block: Dim, args: Sequence[Argument]
     ) -> None:
         """Queue a kernel."""
         function = self._function(queue.device, source, name)

@@ -6,15 +6,13 @@ import math
 import time
 from collections.abc import Callable, Hashable
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpu.cuda_machine.convolutions import Addresses, Convolution, Engine, Engines
 from gpu.cuda_machine.cublas import RoutineError
 from gpu.cuda_machine.cudnn import Cudnn
+from gpu.cuda_machine.driver import DriverStream
 from gpu.cuda_machine.memory import Place
-
-if TYPE_CHECKING:
-    from gpu.cuda_machine.queues import Queue
 
 _TRIED, _TRIED_PLAIN = 8, 24
 """Engines that are timed for a convolution; of float32 without TF32, the lists put slower ones first."""
@@ -41,7 +39,7 @@ class Layers:
         Waits for a queue's work.
     """
 
-    def __init__(self, library: Any, synchronize: Callable[[Queue], None]) -> None:
+    def __init__(self, library: Any, synchronize: Callable[[DriverStream], None]) -> None:
         self.cudnn, self._synchronize = Cudnn(library), synchronize
         self._handles: dict[int, int] = {}
         self._engines: dict[tuple[int, Convolution, int], Engine] = {}
@@ -49,7 +47,7 @@ class Layers:
         self._slow: dict[tuple[int, Hashable], set[int]] = {}
         """The numbers of engines that were much slower than the fastest on some images or rows."""
 
-    def choose(self, queue: Queue, of: Convolution, addresses: Addresses, workspace: Place) -> None:
+    def choose(self, queue: DriverStream, of: Convolution, addresses: Addresses, workspace: Place) -> None:
         """Time the engines for a convolution on memory whose values do not matter, and keep the fastest.
 
         Engines that were much slower with another number of images or rows are not timed again.
@@ -71,7 +69,7 @@ class Layers:
             slow = self._slow.setdefault((queue.device, of.alike), set())
             slow.update(number for number, time in times.items() if time > _MUCH_SLOWER * least)
 
-    def convolve(self, queue: Queue, of: Convolution, addresses: Addresses, workspace: Place) -> None:
+    def convolve(self, queue: DriverStream, of: Convolution, addresses: Addresses, workspace: Place) -> None:
         """Queue a convolution; ``workspace`` is an address and a size.
 
         The engine is the one that was chosen, or else the first one of cuDNN's heuristic.
@@ -94,7 +92,7 @@ class Layers:
             device, handle = self._handles.popitem()
             release(device, self.cudnn.destroy, handle, device)
 
-    def _handle(self, queue: Queue) -> int:
+    def _handle(self, queue: DriverStream) -> int:
         """The handle of a queue's device, whose context is current, for the queue's stream."""
         device = queue.device
         if device not in self._handles:
@@ -104,7 +102,7 @@ class Layers:
         return handle
 
     def _engine(
-        self, queue: Queue, of: Convolution, workspace: int, seconds: Callable[[Engine], float] | None
+        self, queue: DriverStream, of: Convolution, workspace: int, seconds: Callable[[Engine], float] | None
     ) -> Engine:
         """The engine that is kept for a convolution; if none is, the fastest, or without times the first."""
         key = queue.device, of, workspace
@@ -122,7 +120,7 @@ class Layers:
         return self._engines[key]
 
     def _seconds(
-        self, queue: Queue, engine: Engine, addresses: Addresses, workspace: int, least: float
+        self, queue: DriverStream, engine: Engine, addresses: Addresses, workspace: int, least: float
     ) -> float:
         """The time of an engine behind its first run, which loads it; or that of a long first one.
 

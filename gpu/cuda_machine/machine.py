@@ -17,13 +17,13 @@ from gpu.cuda_machine.allocations import Allocations
 from gpu.cuda_machine.contexts import Contexts
 from gpu.cuda_machine.copies import Copies
 from gpu.cuda_machine.cublas import Cublas
-from gpu.cuda_machine.driver import Driver
+from gpu.cuda_machine.driver import Driver, DriverStream
 from gpu.cuda_machine.kernels import Kernels
 from gpu.cuda_machine.layers import Layers
 from gpu.cuda_machine.library import CUDNN
 from gpu.cuda_machine.memory import CudaMemory, matrix_of, place_of
 from gpu.cuda_machine.pins import Pins
-from gpu.cuda_machine.queues import Event, PreparedRoutine, Queue, Queues, Stream
+from gpu.cuda_machine.queues import Event, PreparedRoutine, Queues, Stream
 from gpu.cuda_machine.recording import Recorder
 from gpu.cuda_machine.system import system
 from gpu.finalizers import undisturbed
@@ -470,7 +470,7 @@ class CudaMachine:
         with suppress(Exception):  # a machine that was never made, or the end of the process
             undisturbed(self.close)
 
-    def _synchronize(self, queue: Queue) -> None:
+    def _synchronize(self, queue: DriverStream) -> None:
         """Wait for a queue's work."""
         self.driver.call("cuStreamSynchronize", queue.stream, device=queue.device)
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gpu.cuda_machine.contexts import Contexts
-from gpu.cuda_machine.driver import Driver
-from gpu.cuda_machine.queues import Queue
+from gpu.cuda_machine.driver import Driver, DriverStream
 from reference.types.timeline import Record, Timeline
 
 _TRIES = 5
@@ -23,7 +22,7 @@ _TRIES = 5
 class Span:
     """An operation, between two events."""
 
-    queue: Queue
+    queue: DriverStream
     stream: int
     kind: Literal["in", "out", "peer", "routine"]
     name: str
@@ -62,7 +61,7 @@ class Recorder:
 
     def begin(
         self,
-        queue: Queue,
+        queue: DriverStream,
         stream: int,
         kind: Literal["in", "out", "peer", "routine"],
         name: str,
@@ -118,7 +117,7 @@ class Recorder:
             device, span.peer, span.stream, span.kind, span.name, span.nbytes, start, end, span.operations
         )
 
-    def _record(self, queue: Queue) -> Any:
+    def _record(self, queue: DriverStream) -> Any:
         """An event with a time behind the work of a queue."""
         device, free = queue.device, self._free.get(queue.device)
         if free:
@@ -129,7 +128,7 @@ class Recorder:
         self._driver.call("cuEventRecord", event, queue.stream, device=device)
         return event
 
-    def _base(self, queue: Queue) -> Base:
+    def _base(self, queue: DriverStream) -> Base:
         """The base of a device, recorded in a queue: of several the one that the host saw soonest."""
         found: list[tuple[float, Base]] = []
         for _ in range(_TRIES):

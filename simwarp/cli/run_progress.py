@@ -21,8 +21,7 @@ from rich.progress import (
 from simwarp.engine.events import Observer
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk, Mask
-    from simwarp.engine.launch import Launch
+    from simwarp.engine.state import Chunk, Launch, Mask
     from simwarp.program.program import Step
 
 _SHORT = 1.0

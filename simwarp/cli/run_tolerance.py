@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from simwarp.cli.run_expect import Expected
-    from simwarp.engine.chunk import Chunk, Mask
+    from simwarp.engine.state import Chunk, Mask
     from simwarp.program.program import Step
 
 _UNITS = {"f16": 2.0**-11, "bf16": 2.0**-8, "f32": 2.0**-24, "f64": 2.0**-53, "approximate": 2.0**-22}

@@ -18,7 +18,7 @@ from simwarp.elements import Shape
 from simwarp.memory import Allocation, Memory
 
 if TYPE_CHECKING:
-    from simwarp.device.device import Device
+    from simwarp.device.state import Device
     from simwarp.device.streams import Stream
 
 _SMALL = 1 << 28

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from reference.errors import CaptureError
 
 if TYPE_CHECKING:
-    from simwarp.device.device import Device
+    from simwarp.device.state import Device
     from simwarp.device.streams import Stream
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from reference.errors import DtypeError, LaunchError
 
 if TYPE_CHECKING:
-    from simwarp.device.device import Device
+    from simwarp.device.state import Device
     from simwarp.races import Footprint
 
 

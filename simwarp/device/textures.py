@@ -18,7 +18,7 @@ from simwarp.elements import Shape
 from simwarp.textures import Surface, Texels, Texture
 
 if TYPE_CHECKING:
-    from simwarp.device.device import Device
+    from simwarp.device.state import Device
 
 
 class DeviceImage:

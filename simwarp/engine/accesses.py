@@ -20,7 +20,8 @@ from simwarp.ptx.spaces import BLOCK_BITS, NAMES, RESERVED, RESERVED_AT, WINDOWS
 from simwarp.ptx.syntax import Register, Vector
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk, Mask
+    from simwarp.engine.components import Target
+    from simwarp.engine.state import Chunk, Mask
     from simwarp.program.program import Step
 
 _SPARSE = 4
@@ -134,7 +135,7 @@ def _put(chunk: Chunk, step: Step, place: Place, data: Any) -> tuple[Any, Any, A
     return at, data, turn
 
 
-def announce_store(chunk: Chunk, step: Step, place: Place, at: Any, data: Any) -> None:
+def announce_store(chunk: Chunk, step: Step, place: Target, at: Any, data: Any) -> None:
     """Do all that a store does, except that it changes no memory: its checks and events."""
     lanes, width, memory = _lanes(chunk), data.dtype.itemsize, place.memory
     if chunk.launch.races is not None:
@@ -272,7 +273,7 @@ def examine(
         chunk.found(fault, int(lanes[fault.position]))
 
 
-def _notify_access(chunk: Chunk, step: Step, kind: str, place: Place, width: int) -> None:
+def _notify_access(chunk: Chunk, step: Step, kind: str, place: Target, width: int) -> None:
     """Notify the observers of an access of the executing lanes."""
     lanes = _lanes(chunk)
     addresses = np.broadcast_to(place.within, chunk.mask.shape).reshape(-1)[lanes]

@@ -23,7 +23,7 @@ from simwarp.faults import CopyInFlight
 from simwarp.lanes import WARP_SIZE
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk, Mask
+    from simwarp.engine.state import Chunk, Mask
     from simwarp.memory import Memory
     from simwarp.program.program import Step
 

@@ -24,7 +24,7 @@ from simwarp.fragments.descriptors import CHUNK, rows_of
 from simwarp.lanes import WARP_SIZE
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk, Mask
+    from simwarp.engine.state import Chunk, Mask
     from simwarp.engine.warpgroups import Chunks, Plan
     from simwarp.program.program import Step
 

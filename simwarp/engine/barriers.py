@@ -16,7 +16,7 @@ from simwarp.faults import BarrierFault
 from simwarp.lanes import WARP_SIZE
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk, Mask
+    from simwarp.engine.state import Chunk, Mask
     from simwarp.program.program import Step
 
 BARRIERS = 16

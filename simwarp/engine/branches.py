@@ -16,8 +16,7 @@ from simwarp.program.program import HOST_FUNCTIONS, Step
 from simwarp.ptx.mangled_names import readable
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Mask
-    from simwarp.engine.schedule import Scheduler
+    from simwarp.engine.state import Mask, Scheduler
 
 
 def branch(scheduler: Scheduler, pc: int, step: Step) -> int | None:

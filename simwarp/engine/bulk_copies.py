@@ -21,7 +21,7 @@ from simwarp.lanes import WARP_SIZE
 from simwarp.ptx.rows import DTYPES
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk
+    from simwarp.engine.state import Chunk
     from simwarp.program.program import Step
 
 _UNIT = 16

@@ -15,11 +15,13 @@ import numpy.typing as npt
 
 from simwarp.faults import KernelFault, OutOfBounds
 from simwarp.memory import Allocation
-from simwarp.program.program import Argument, Routine, Step
+from simwarp.program.program import Routine, Step
+from simwarp.program.steps import Argument
 from simwarp.ptx.mangled_names import readable
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk, Mask
+    from simwarp.engine.components import Activation
+    from simwarp.engine.state import Chunk, Mask
 
 
 _Pass = tuple[Argument, Argument, int]
@@ -59,7 +61,7 @@ class Activations:
 
     current: npt.NDArray[np.int64] | None = None
     """(warps, 32): the activation that each lane is in; -1 in the kernel itself."""
-    under_way: dict[int, _Activation] = field(default_factory=dict[int, _Activation])
+    under_way: dict[int, Activation] = field(default_factory=dict[int, Any])
     made: int = 0
 
     def of(self, lane: int) -> Iterator[tuple[str, Step]]:

@@ -9,7 +9,7 @@ cost next to nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ from simwarp.engine.register_pool import RegisterPool
 from simwarp.engine.registers_in_flight import InFlight
 from simwarp.engine.swizzled_tiles import SwizzledTiles
 from simwarp.engine.transfers import Transfers
-from simwarp.engine.undefined import DividedByZero, Missing, Origin, Unwritten, all_undefined, of_result, use
+from simwarp.engine.undefined import DividedByZero, Unwritten, all_undefined, of_result, use
 from simwarp.faults import KernelFault, MemoryFault, Place
 from simwarp.lanes import WARP_SIZE
 from simwarp.memory import Memory
@@ -35,10 +35,10 @@ from simwarp.ptx.mangled_names import readable
 from simwarp.ptx.spaces import RESERVED
 
 if TYPE_CHECKING:
-    from simwarp.engine.launch import Launch
+    from simwarp.engine.components import Missing, Origin, Undefined
     from simwarp.engine.missing_lanes import Attendance
+    from simwarp.engine.state import Launch, Mask
 
-Mask = npt.NDArray[np.bool_]
 _where: Callable[..., Any] = np.where
 """`numpy.where`, typed to accept operands of any type."""
 
@@ -46,38 +46,7 @@ _where: Callable[..., Any] = np.where
 class Chunk:
     """The warps of some blocks of a launch, in order; or some of these warps, see `part`.
 
-    Attributes
-    ----------
-    live : (warps, 32) bool
-        The lanes that exist and have not exited.
-    mask : (warps, 32) bool
-        The lanes that execute the current step.
-    active : (warps, 32) bool or None
-        The same as ``mask``; None if all lanes execute, which is the faster path.
-    alone : bool
-        Whether all live lanes execute: their results may then replace whole registers.
-    needed : int
-        The registers, one bit for each slot, that the other lanes may still read.
-    executed : int
-        Thread-instructions executed so far.
-    warp : (warps, 1) int
-        The number of each warp in the whole chunk, of which this may be a part.
-    block : (warps, 1) int
-        The number of each warp's block in the grid.
-    thread : (warps, 32) int
-        The number of each thread in the launch, if every warp had 32 threads.
-    frame : uint64, or (warps, 32) of it
-        Start of the current function's stack frame in the thread's local memory.
-    shared_start : (warps, 1) uint64
-        Start of the block's window in the chunk's shared memory.
-    reserved_start : int
-        Start of the reserved part in that window.
-    block_numbers : (blocks,) int
-        The number in the grid of each block of the whole chunk.
-    order : callable, or None
-        ``order(n)`` is the order in which n lanes of one instruction access memory; None: ascending.
-    is_part : bool
-        Whether this is some warps of a chunk, run by themselves.
+    `simwarp.engine.state.Chunk` describes the members that others use.
     """
 
     order: Callable[[int], npt.NDArray[np.intp]] | None = None
@@ -102,11 +71,8 @@ class Chunk:
         self.bits: dict[int, npt.NDArray[Any]] = {}
         """Register slot → the undefined bits of each lane of ``partial``, if not all; 0 stands for all."""
         self.origins: dict[int, Origin] = {}
-        """Register slot → the origin of its undefined values."""
         self.carried: dict[tuple[str, int], Origin] = {}
-        """Space and offset in the window → the origin of the undefined value stored there."""
         self.loaded: Missing | None = None
-        """The undefined bits that the current step loaded."""
         self.undefined: Mask | None = None
         """The value of `undefined_now`, as long as ``executed`` equals ``undefined_at``."""
         self.undefined_at = -1
@@ -343,7 +309,7 @@ class Chunk:
         """The fault for a lane that uses a register that is undefined; `Unwritten` without an origin."""
         if origin is None or isinstance(origin, Foreign):
             origin = Unwritten(self.program.registers[slot], self.step)
-        return origin.fault(self, lane)
+        return cast("Undefined", origin).fault(self, lane)
 
     def check_defined(self, slot: int, dtype: np.dtype[Any]) -> Any:
         """Read a register; report a fault if it is undefined in an executing lane."""

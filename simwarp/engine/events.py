@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk, Mask
-    from simwarp.engine.launch import Launch
+    from simwarp.engine.state import Chunk, Launch, Mask
     from simwarp.faults import KernelFault
     from simwarp.memory import Memory
     from simwarp.program.program import Step

@@ -20,8 +20,7 @@ from simwarp.ptx.spaces import BLOCK_BITS, WINDOW, WINDOWS
 from simwarp.ptx.syntax import Address, Register
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk, Mask
-    from simwarp.engine.launch import Launch
+    from simwarp.engine.state import Chunk, Launch, Mask
     from simwarp.memory import Memory
     from simwarp.program.program import Step
 

@@ -15,7 +15,7 @@ from simwarp.program.liveness import registers_in
 from simwarp.program.provenance import GRID_BARRIER, known_origins
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk
+    from simwarp.engine.state import Chunk
     from simwarp.program.program import Program, Step
 
 _HEADERS = "cooperative_groups"

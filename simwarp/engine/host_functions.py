@@ -27,11 +27,12 @@ from simwarp.faults import (
     UseAfterFree,
 )
 from simwarp.lanes import WARP_SIZE
-from simwarp.program.program import HOST_FUNCTIONS, Argument, Step
+from simwarp.program.program import HOST_FUNCTIONS, Step
+from simwarp.program.steps import Argument
 from simwarp.ptx.spaces import NAMES, WINDOW, WINDOWS
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk
+    from simwarp.engine.state import Chunk
     from simwarp.memory import Allocation, Memory
 
 Words = npt.NDArray[np.uint64]

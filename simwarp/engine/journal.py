@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk
+    from simwarp.engine.state import Chunk
     from simwarp.memory import Memory
     from simwarp.program.program import Step
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,6 @@ from simwarp.engine.chunk import Chunk
 from simwarp.engine.events import Observer, OrderListener
 from simwarp.engine.foreign_pointers import Lent
 from simwarp.engine.host_functions import Heap
-from simwarp.engine.journal import Journal
 from simwarp.engine.places import Geometry
 from simwarp.engine.reach import Frames, Reach, Windows
 from simwarp.engine.schedule import LaunchEnded, Scheduler
@@ -35,6 +34,9 @@ from simwarp.memory import Memory
 from simwarp.program.program import Program
 from simwarp.ptx.mangled_names import readable
 from simwarp.textures import Objects, Surface, Texture
+
+if TYPE_CHECKING:
+    from simwarp.engine.components import Journal
 
 Dim = tuple[int, int, int]
 _LARGEST_REUSED = 30 << 20

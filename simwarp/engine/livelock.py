@@ -24,8 +24,8 @@ from simwarp.engine.journal import Journal
 from simwarp.program.loops import Loop, loop_at
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk, Mask
-    from simwarp.engine.schedule import Scheduler
+    from simwarp.engine.components import Journal as Changes
+    from simwarp.engine.state import Chunk, Mask, Scheduler
     from simwarp.memory import Memory
 
 _PATIENCE = 8
@@ -76,7 +76,7 @@ class Progress:
     def _loop(self, scheduler: Scheduler, pc: int) -> Loop | None:
         return loop_at(scheduler.chunk.program, pc, self._followed)
 
-    def _is_endless(self, kept: _State, now: _State, journal: Journal, scheduler: Scheduler) -> bool:
+    def _is_endless(self, kept: _State, now: _State, journal: Changes, scheduler: Scheduler) -> bool:
         """Whether no lane ever leaves its loop, nor one that waits can go on."""
         if journal.full or _in_flight(scheduler.chunk):
             return False
@@ -98,7 +98,7 @@ class Progress:
         others = scheduler.launch.workers > 1  # which may write what the loops read
         return self._reads_the_same(journal, scheduler.chunk.local) and not (others and journal.reads)
 
-    def _stays(self, loop: Loop, lanes: Mask, kept: _State, now: _State, journal: Journal) -> bool:
+    def _stays(self, loop: Loop, lanes: Mask, kept: _State, now: _State, journal: Changes) -> bool:
         """Whether lanes have the same registers in the loop's slice as before, or no way out of the loop."""
         if not loop.leaves and self._looks >= _NO_WAY_OUT:
             return True
@@ -109,7 +109,7 @@ class Progress:
         pairs = enumerate(zip(kept.registers, now.registers, strict=True))
         return all(_equal(x, y, lanes) for slot, (x, y) in pairs if loop.registers >> slot & 1)
 
-    def _reads_the_same(self, journal: Journal, private: Memory) -> bool:
+    def _reads_the_same(self, journal: Changes, private: Memory) -> bool:
         """Whether what slices read stays; else look again, with what is written there in the slice."""
         writers, changed = journal.writers_of_reads(private)
         if changed or -1 in writers:

@@ -22,9 +22,8 @@ from simwarp.lanes import WARP_SIZE
 from simwarp.ptx.instructions.mbarrier import PENDING_BITS
 
 if TYPE_CHECKING:
-    from simwarp.engine.accesses import Place as Accessed
-    from simwarp.engine.chunk import Chunk
-    from simwarp.engine.transfers import Transfer
+    from simwarp.engine.components import Target, Transfer
+    from simwarp.engine.state import Chunk
     from simwarp.program.program import Step
 
 _Lanes = npt.NDArray[np.int64]
@@ -381,7 +380,7 @@ class MBarriers:
 
     # ---- memory --------------------------------------------------------------------------------------
 
-    def _announce(self, chunk: Chunk, step: Step, place: Accessed, lanes: _Lanes, at: Any) -> None:
+    def _announce(self, chunk: Chunk, step: Step, place: Target, lanes: _Lanes, at: Any) -> None:
         """Make the checks of an access: to make or end a barrier is a write, to use it a read."""
         if chunk.copies is not None and chunk.copies.in_flight:
             chunk.copies.check(chunk, place.memory, lanes, at, _WORD.itemsize, "update")

@@ -20,7 +20,7 @@ from simwarp.lanes import WARP_SIZE, mask_word
 from simwarp.program.exits import RETURNS, WORKS
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk, Mask
+    from simwarp.engine.state import Chunk, Mask
     from simwarp.program.program import Step
 
 _BARRIER = "let every thread of the block reach the barrier: move it out of the condition"

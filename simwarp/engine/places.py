@@ -14,7 +14,7 @@ from simwarp.lanes import WARP_SIZE
 from simwarp.ptx.mangled_names import readable
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk
+    from simwarp.engine.state import Chunk
     from simwarp.program.program import Step
     from simwarp.ptx.syntax import SourceLine
 

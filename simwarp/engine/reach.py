@@ -21,8 +21,7 @@ from simwarp.ptx.spaces import WINDOW
 
 if TYPE_CHECKING:
     from simwarp.allocation import Allocation
-    from simwarp.engine.chunk import Chunk, Mask
-    from simwarp.engine.launch import Launch
+    from simwarp.engine.state import Chunk, Launch, Mask
     from simwarp.memory import Memory
 
 T = TypeVar("T")

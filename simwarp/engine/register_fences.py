@@ -17,8 +17,8 @@ from simwarp.faults import Place, ProductInFlight
 from simwarp.lanes import WARP_SIZE
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk
     from simwarp.engine.registers_in_flight import RegistersInFlight
+    from simwarp.engine.state import Chunk
     from simwarp.engine.warpgroups import Plan
     from simwarp.program.program import Step
 

@@ -20,8 +20,7 @@ from simwarp.ptx.syntax import Immediate
 
 if TYPE_CHECKING:
     from simwarp.chips.chips import Chip
-    from simwarp.engine.chunk import Chunk, Mask
-    from simwarp.engine.schedule import Scheduler
+    from simwarp.engine.state import Chunk, Mask, Scheduler
     from simwarp.faults import Place
     from simwarp.program.program import Program, Step
 

@@ -19,8 +19,8 @@ from simwarp.faults import KernelFault, ProductInFlight
 from simwarp.lanes import WARP_SIZE
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk, Mask
-    from simwarp.engine.undefined import Origin
+    from simwarp.engine.components import Origin
+    from simwarp.engine.state import Chunk, Mask
     from simwarp.program.program import Program, Step
 
 _Numbers = npt.NDArray[np.int64]

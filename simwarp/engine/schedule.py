@@ -33,7 +33,7 @@ from simwarp.engine import (
 )
 from simwarp.engine.accesses import DATA as ACCESSES
 from simwarp.engine.barriers import Barriers, ClusterBarrier
-from simwarp.engine.chunk import Chunk, Mask
+from simwarp.engine.chunk import Chunk
 from simwarp.engine.livelock import Progress
 from simwarp.engine.missing_lanes import Attendance
 from simwarp.faults import Deadlock, KernelFault, Livelock, Place, RunawayKernel
@@ -42,7 +42,7 @@ from simwarp.program.program import Step
 from simwarp.ptx.rows import TRANSFERS
 
 if TYPE_CHECKING:
-    from simwarp.engine.launch import Launch
+    from simwarp.engine.state import Launch, Mask
 
 NO_OTHER = 1 << 62
 """A step number beyond every program."""

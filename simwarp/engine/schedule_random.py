@@ -18,8 +18,8 @@ from simwarp.engine.dice import Dice
 from simwarp.engine.schedule import Group, Scheduler
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk, Mask
-    from simwarp.engine.launch import Launch
+    from simwarp.engine.chunk import Chunk
+    from simwarp.engine.state import Launch, Mask
     from simwarp.program.program import Step
 
 T = TypeVar("T")

@@ -22,8 +22,8 @@ from simwarp.engine.schedule import NO_OTHER, TOGETHER, Group, Scheduler
 from simwarp.faults import Deadlock, KernelFault, Livelock, NeedsIndependentProgress
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk, Mask
-    from simwarp.engine.launch import Launch
+    from simwarp.engine.chunk import Chunk
+    from simwarp.engine.state import Launch, Mask
 
 _KERNEL = -1
 """The activation of the kernel itself, see `simwarp.engine.calls`."""

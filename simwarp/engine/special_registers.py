@@ -11,7 +11,7 @@ from simwarp.lanes import LANE, WARP_SIZE
 from simwarp.ptx.spaces import RESERVED, RESERVED_AT, RESERVED_IN_USE
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk
+    from simwarp.engine.state import Chunk
 
 _AXES = "xyz"
 _SHARED_UNIT = 128

@@ -16,8 +16,8 @@ from simwarp.faults import Place, WrongDescriptor
 from simwarp.lanes import WARP_SIZE
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk
-    from simwarp.engine.transfers import Transfer
+    from simwarp.engine.components import Transfer
+    from simwarp.engine.state import Chunk
     from simwarp.fragments.descriptors import Descriptors
 
 _CHUNK_BITS = 4

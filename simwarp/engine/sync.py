@@ -19,8 +19,7 @@ from simwarp.program.program import Step
 from simwarp.ptx.syntax import Immediate
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk, Mask
-    from simwarp.engine.schedule import Scheduler
+    from simwarp.engine.state import Chunk, Mask, Scheduler
 
 
 def warp(scheduler: Scheduler, pc: int, step: Step) -> int | None:

@@ -25,7 +25,7 @@ from simwarp.ptx.rows import DTYPES
 
 if TYPE_CHECKING:
     from reference.types.tensor_map import TensorMap
-    from simwarp.engine.chunk import Chunk
+    from simwarp.engine.state import Chunk
     from simwarp.memory import Memory
     from simwarp.program.program import Step
     from simwarp.tensormaps import Units

@@ -19,8 +19,7 @@ from simwarp.ptx.syntax import Operand as WrittenOperand
 from simwarp.ptx.syntax import Register, Vector
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk, Mask
-    from simwarp.engine.schedule import Scheduler
+    from simwarp.engine.state import Chunk, Mask, Scheduler
 
 _STRIDE = 16
 """Strides are multiples of this many bytes, by the CUDA C++ Programming Guide."""

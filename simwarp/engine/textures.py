@@ -21,7 +21,7 @@ from simwarp.textures import Surface, Texels, Texture
 from simwarp.textures.sampling import CHANNELS, component, fetched, footprint, gathered, values
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk, Mask
+    from simwarp.engine.state import Chunk, Mask
     from simwarp.program.program import Step
     from simwarp.textures.positions import Tap
 

@@ -20,7 +20,7 @@ from simwarp.engine.events import AccessEvent, Agent, OrderedAccess, StageEvent,
 from simwarp.faults import CopyInFlight, Place
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk, Mask
+    from simwarp.engine.state import Chunk, Mask
     from simwarp.memory import Memory
     from simwarp.program.program import Step
 

@@ -11,7 +11,7 @@ executed with zeros and with ones in place of its undefined input bits.
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +24,9 @@ from simwarp.program.liveness import registers_in
 
 if TYPE_CHECKING:
     from simwarp.allocation import Addresses
-    from simwarp.engine.accesses import Place
-    from simwarp.engine.chunk import Chunk, Mask
+    from simwarp.engine import components
+    from simwarp.engine.components import Origin, Target
+    from simwarp.engine.state import Chunk, Mask
     from simwarp.memory import Memory
     from simwarp.program.program import Step
 
@@ -135,7 +136,7 @@ class DividedByZero(NamedTuple):
         )
 
 
-Origin: TypeAlias = Unwritten | UnwrittenMemory | DividedByZero | Foreign | InFlight
+_Undefined: TypeAlias = Unwritten | UnwrittenMemory | DividedByZero | InFlight
 
 
 class Missing(NamedTuple):
@@ -154,7 +155,7 @@ class Missing(NamedTuple):
     bits: list[npt.NDArray[Any]]
     origin: Origin
 
-    def also(self, other: Missing | None) -> Missing:
+    def also(self, other: components.Missing | None) -> Missing:
         """Combine these with the undefined bits that other lanes of the same step loaded."""
         if other is None:
             return self
@@ -162,7 +163,7 @@ class Missing(NamedTuple):
         return Missing(self.lanes | other.lanes, bits, self.origin)
 
 
-def of_load(chunk: Chunk, step: Step, place: Place, dtype: np.dtype[Any], count: int) -> Missing | None:
+def of_load(chunk: Chunk, step: Step, place: Target, dtype: np.dtype[Any], count: int) -> Missing | None:
     """The undefined bits of ``count`` elements that each executing lane loads; None if there are none."""
     memory, at = place.memory, np.broadcast_to(place.address, chunk.mask.shape)[chunk.mask]
     width = dtype.itemsize * count
@@ -204,7 +205,7 @@ class Stored(NamedTuple):
             return None
         return cls(_of_operand(chunk, step.sources[0], count, dtype), chunk.undefined_from)
 
-    def kept(self, chunk: Chunk, step: Step, place: Place) -> npt.NDArray[np.uint8] | None:
+    def kept(self, chunk: Chunk, step: Step, place: Target) -> npt.NDArray[np.uint8] | None:
         """(n, bytes): the undefined bits that the n executing lanes store, byte by byte; None without any.
 
         Global memory counts as a result: undefined bits there may only be padding or neighbours of a bit
@@ -228,7 +229,7 @@ class Stored(NamedTuple):
         return by_byte if by_byte.any() else None
 
     def _counts(
-        self, chunk: Chunk, step: Step, place: Place, bits: npt.NDArray[Any]
+        self, chunk: Chunk, step: Step, place: Target, bits: npt.NDArray[Any]
     ) -> npt.NDArray[np.bool_]:
         """(n, elements): whether undefined bits are more than padding or neighbours of a bit field."""
         whole = bits == all_undefined(bits)
@@ -303,12 +304,12 @@ def use(chunk: Chunk, lanes: Mask, origin: Origin) -> None:
     """Report that lanes use an undefined value in the current step."""
     if isinstance(origin, Foreign):
         return  # it has a value; only accesses through it are faults
-    lane = int(lanes.argmax())
-    fault, place = origin.fault(chunk, lane), chunk.place(lane)
-    if isinstance(origin, InFlight):
+    undefined, lane = cast("_Undefined", origin), int(lanes.argmax())
+    fault, place = undefined.fault(chunk, lane), chunk.place(lane)
+    if isinstance(undefined, InFlight):
         chunk.found(fault, lanes)
         return
-    if origin.step is not chunk.step:
+    if undefined.step is not chunk.step:
         fault.note("what came of it is used here by", place)
     fault.count = int(np.count_nonzero(lanes))
     if isinstance(fault, UninitialisedRead | UninitialisedRegister | DivisionByZero):

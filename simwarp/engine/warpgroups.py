@@ -21,9 +21,8 @@ from simwarp.ptx.mangled_names import plain_variable
 from simwarp.ptx.syntax import Immediate, Vector
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk, Mask
     from simwarp.engine.events import OrderedAccess
-    from simwarp.engine.schedule import Scheduler
+    from simwarp.engine.state import Chunk, Mask, Scheduler
 
 WARPS = 4
 """Warps of a warpgroup; the number of the first in its block is a multiple of it."""

@@ -13,9 +13,8 @@ from simwarp.machine.engines import Engine
 from simwarp.machine.faults import CopyError, DeviceLostError
 from simwarp.machine.injections import CopyFails, DeviceLost, Injection, Slow
 from simwarp.machine.links import Flow, Links
-from simwarp.machine.operations import Event, Operation, Stream, Wait
+from simwarp.machine.operations import Event, Operation, Stream, Task, Wait
 from simwarp.machine.topology import Route, Topology
-from simwarp.machine.workers import Task
 
 
 class Execution:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from simwarp.machine.order import Known
+from simwarp.machine.order import Known, Order
 from simwarp.machine.topology import Route
 
-if TYPE_CHECKING:
-    from simwarp.machine.machine import Machine
-    from simwarp.machine.workers import Task
+
+class Machine(Protocol):
+    """What an event and a stream use of their `simwarp.machine.machine.Machine`."""
+
+    @property
+    def order(self) -> Order:
+        """Which operations come before which."""
+        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -112,6 +117,28 @@ class Event:
     def __str__(self) -> str:
         why = ", which a failure dropped" if self.dropped else ""
         return f"event {self.number} of device {self.stream.device}, stream {self.stream.number}{why}"
+
+
+@dataclass(slots=True, eq=False)
+class Task:
+    """A worker and the event that it waits for.
+
+    Attributes
+    ----------
+    number : int
+    worker : iterator
+    event : Event or None
+    idle : int
+        How often it was resumed since an operation was queued.
+    queued : int
+        The machine's count of operations when it was resumed last.
+    """
+
+    number: int
+    worker: Iterator[object]
+    event: Event | None = None
+    idle: int = 0
+    queued: int = 0
 
 
 @dataclass(slots=True, eq=False)

@@ -3,40 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from reference.errors import DtypeError, LaunchError
 from simwarp.machine.faults import WorkerDeadlockError
-from simwarp.machine.operations import Event
+from simwarp.machine.operations import Event, Task
 
 if TYPE_CHECKING:
     from simwarp.machine.machine import Machine
 
 _PATIENCE = 100
 """How often a worker may yield events that have happened while nothing is queued; then time goes on."""
-
-
-@dataclass(slots=True, eq=False)
-class Task:
-    """A worker and the event that it waits for.
-
-    Attributes
-    ----------
-    number : int
-    worker : iterator
-    event : Event or None
-    idle : int
-        How often it was resumed since an operation was queued.
-    queued : int
-        The machine's count of operations when it was resumed last.
-    """
-
-    number: int
-    worker: Iterator[object]
-    event: Event | None = None
-    idle: int = 0
-    queued: int = 0
 
 
 class Crew:

@@ -15,8 +15,7 @@ from simwarp.ptx.instructions import ROWS
 from simwarp.ptx.rows import storage
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk, Mask
-    from simwarp.engine.launch import Launch
+    from simwarp.engine.events import Chunk, Launch, Mask
     from simwarp.program.program import Step
     from simwarp.ptx.rows import OperandSpec
 
@@ -82,7 +81,7 @@ class Coverage(CountingObserver):
         registers = chunk.registers if self._overwritten is None else self._overwritten.before(chunk, step)
         if registers is None:
             return
-        before = copy(chunk)
+        before: Any = copy(chunk)  # which may differ from the chunk
         before.registers, before.mask, before.partial = registers, mask, {}
         specs = [spec for spec in step.row.sources if not spec.memory]
         for spec, read in zip(specs, step.sources, strict=False):

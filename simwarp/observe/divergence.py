@@ -16,7 +16,7 @@ import numpy as np
 from simwarp.observe.line_counts import CountingObserver, Counts, LineTable, line_of
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk, Mask
+    from simwarp.engine.events import Chunk, Mask
     from simwarp.program.program import Step
 
 

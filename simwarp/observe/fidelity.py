@@ -25,8 +25,7 @@ from simwarp.program.liveness import registers_in
 from simwarp.program.program import Program
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk, Mask
-    from simwarp.engine.launch import Launch
+    from simwarp.engine.events import Chunk, Launch, Mask
     from simwarp.faults import KernelFault
     from simwarp.program.program import Step
 

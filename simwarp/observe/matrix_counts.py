@@ -17,7 +17,7 @@ from simwarp.lanes import WARP_SIZE
 from simwarp.observe.line_counts import CountingObserver, Counts, LineCounts, LineTable, line_of, listed
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk, Mask
+    from simwarp.engine.events import Chunk, Mask
     from simwarp.program.program import Step
 
 _LISTED = 4

@@ -16,7 +16,7 @@ from simwarp.program.liveness import registers_in
 from simwarp.ptx.syntax import Address, Operand
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk, Mask
+    from simwarp.engine.events import Chunk, Mask
     from simwarp.program.program import Program, Step
 
 

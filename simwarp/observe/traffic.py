@@ -14,8 +14,7 @@ from simwarp.observe.line_counts import CountingObserver
 from simwarp.ptx.rows import DTYPES, Row
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk, Mask
-    from simwarp.engine.launch import Launch
+    from simwarp.engine.events import Chunk, Launch, Mask
     from simwarp.memory import Allocation
     from simwarp.program.program import Step
 

@@ -14,10 +14,10 @@ from simwarp.program.graphs import reachable
 from simwarp.ptx.syntax import Immediate
 
 if TYPE_CHECKING:
-    from simwarp.program.program import Program, Step
+    from simwarp.program.steps import Linked, Step
 
 
-def meeting(program: Program, loads: Container[int], stores: Container[int]) -> set[int]:
+def meeting(program: Linked, loads: Container[int], stores: Container[int]) -> set[int]:
     """The step numbers of the loads that share a region with a store."""
     barriers = _barriers(program)
     following = [step.following for step in program.steps] + [[]]
@@ -29,7 +29,7 @@ def meeting(program: Program, loads: Container[int], stores: Container[int]) -> 
     return found
 
 
-def with_several_counts(program: Program) -> frozenset[int]:
+def with_several_counts(program: Linked) -> frozenset[int]:
     """The barriers that a program may use with several thread counts; 0 counts all threads."""
     uses: dict[int | None, set[int | None]] = {}
     for step in program.steps:
@@ -49,7 +49,7 @@ def _operands(step: Step) -> list[int | None]:
     return [one.value if isinstance(one, Immediate) else None for one in operands]
 
 
-def _barriers(program: Program) -> set[int]:
+def _barriers(program: Linked) -> set[int]:
     """The barrier steps that all threads of a block pass together; none if others may mix with them."""
     whole: dict[int, int] = {}
     others: list[int | None] = []

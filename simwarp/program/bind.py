@@ -25,7 +25,8 @@ from simwarp.program.operands import (
     unpack,
     write_each,
 )
-from simwarp.program.program import Argument, Call, Routine, Step
+from simwarp.program.program import Routine, Step
+from simwarp.program.steps import Argument, Call
 from simwarp.ptx.instructions import TABLE
 from simwarp.ptx.instructions.textures import geometry_of
 from simwarp.ptx.rows import DTYPES, Form, OperandSpec, Row, storage

@@ -22,7 +22,7 @@ from simwarp.program.graphs import Graph, reachable, reverse
 from simwarp.ptx.rows import ENDS_BLOCK, WRITES
 
 if TYPE_CHECKING:
-    from simwarp.program.program import Program, Step
+    from simwarp.program.steps import Linked, Step
 
 RETURNS, LEAVES, WORKS = 1, 2, 3
 """The meaning of an edge for lanes that take it: they return early; they leave to do other work; or they
@@ -36,7 +36,7 @@ _OF_OTHERS = ("global", "shared")
 _PARTS = ENDS_BLOCK - {"trap"}
 
 
-def ways_out(program: Program, *meets: Callable[[Step], bool]) -> list[Edges]:
+def ways_out(program: Linked, *meets: Callable[[Step], bool]) -> list[Edges]:
     """For each predicate of ``meets``, the edges by which lanes leave for good the paths to such a step."""
     meetings = [{at for at, step in enumerate(program.steps) if one(step)} for one in meets]
     graph = _Graph(program) if any(meetings) else None
@@ -56,7 +56,7 @@ class _Graph:
         Function → the steps after its calls.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Linked) -> None:
         self.steps = program.steps
         self.first = {name: routine.first for name, routine in program.routines.items()}
         self.owner = [program.routine_at(at).name for at in range(len(self.steps))]

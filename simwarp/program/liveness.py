@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from simwarp.ptx.syntax import Address, Group, Operand, Pair, Register, Vector
 
 if TYPE_CHECKING:
-    from simwarp.program.program import Step
+    from simwarp.program.steps import Step
 
 EVERY_REGISTER = -1
 """The set of all registers, as one bit per slot."""

@@ -24,7 +24,7 @@ class Symbols(Protocol):
 
 
 class Registers(Protocol):
-    """The part of a chunk that operands use; `simwarp.engine.chunk` documents each member."""
+    """The part of a chunk that operands use; `simwarp.engine.state` describes the members."""
 
     registers: list[Any]
     undefined: Any

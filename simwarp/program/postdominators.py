@@ -17,7 +17,7 @@ from simwarp.program.graphs import Graph, reverse
 from simwarp.ptx.rows import ENDS_BLOCK
 
 if TYPE_CHECKING:
-    from simwarp.program.program import Step
+    from simwarp.program.steps import Step
 
 _WAITS = (
     *("barrier", "cluster barrier", "warp", "warp barrier", "matrix", "matrix load", "matrix store"),

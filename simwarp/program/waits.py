@@ -15,7 +15,7 @@ from simwarp.program.liveness import live_registers, registers_in
 from simwarp.ptx.syntax import Immediate, Operand, Register
 
 if TYPE_CHECKING:
-    from simwarp.program.program import Program, Step
+    from simwarp.program.steps import Linked, Step
 
 _MOST_STATES = 20_000
 """States of one walk, after which a test counts as heeded."""
@@ -38,7 +38,7 @@ def is_test(step: Step) -> bool:
     return step.kind == "mbarrier" and (step.form.has("test_wait") or step.form.has("try_wait"))
 
 
-def unheeded(program: Program) -> Unheeded:
+def unheeded(program: Linked) -> Unheeded:
     """The tests of a program that it does not heed; none if it has functions, which are not followed."""
     tests = [step.number for step in program.steps if is_test(step)]
     if not tests or len(program.routines) > 1:
@@ -55,7 +55,7 @@ def unheeded(program: Program) -> Unheeded:
 class _Paths:
     """The paths behind a test, up to the next tests that are heeded, with the registers that it decides."""
 
-    def __init__(self, program: Program, slots: dict[str, int], heeded: set[int]) -> None:
+    def __init__(self, program: Linked, slots: dict[str, int], heeded: set[int]) -> None:
         self._steps, self._live, self._slots, self._heeded = program.steps, program.live, slots, heeded
 
     def meet(self, test: int) -> bool:

@@ -13,7 +13,7 @@ from simwarp.lanes import WARP_SIZE
 from simwarp.races.shadow import Entries, Units, threads_of
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk
+    from simwarp.engine.events import Chunk
     from simwarp.memory import Allocation, Memory
     from simwarp.program.program import Step
 

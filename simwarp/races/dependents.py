@@ -25,9 +25,7 @@ from simwarp.races.shadow import THREAD, Shadow, Units
 from simwarp.races.stale_reads import CONSTANTS, source_of
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk, Mask
-    from simwarp.engine.events import Agent, OrderedAccess
-    from simwarp.engine.launch import Launch
+    from simwarp.engine.events import Agent, Chunk, Launch, Mask, OrderedAccess
     from simwarp.memory import Allocation
     from simwarp.program.program import Step
 

@@ -35,9 +35,7 @@ from simwarp.races.stale_reads import StaleReads, source_of
 from simwarp.races.synchronisation import Synchronisation
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk
-    from simwarp.engine.events import Agent, OrderedAccess
-    from simwarp.engine.launch import Launch
+    from simwarp.engine.events import Agent, Chunk, Launch, OrderedAccess
     from simwarp.faults import KernelFault
     from simwarp.memory import Allocation
     from simwarp.places import Place

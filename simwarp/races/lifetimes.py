@@ -16,8 +16,7 @@ from simwarp.faults import BlockLifetime
 from simwarp.lanes import WARP_SIZE
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk, Mask
-    from simwarp.engine.events import OrderedAccess
+    from simwarp.engine.events import Chunk, Mask, OrderedAccess
     from simwarp.program.program import Step
     from simwarp.races.order import Order
 

@@ -24,8 +24,7 @@ from simwarp.races.vector_clocks import Fact, Publication, Signal, VectorClock
 from simwarp.races.warp_order import WarpOrder
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk
-    from simwarp.engine.events import Agent
+    from simwarp.engine.events import Agent, Chunk
 
 Warps = npt.NDArray[np.intp]
 Offsets = npt.NDArray[np.int64]

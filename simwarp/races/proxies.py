@@ -18,7 +18,7 @@ from simwarp.races.report import element_in, place_in
 from simwarp.races.shadow import THREAD
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk
+    from simwarp.engine.events import Chunk
     from simwarp.program.program import Step
     from simwarp.races.access import Access
     from simwarp.races.order import Order

@@ -9,8 +9,7 @@ from simwarp.faults import CopyInFlight, Race
 from simwarp.lanes import WARP_SIZE
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk
-    from simwarp.engine.events import Agent
+    from simwarp.engine.events import Agent, Chunk
     from simwarp.memory import Allocation
     from simwarp.program.program import Step
 

@@ -13,7 +13,7 @@ from simwarp.races.access import WEAK, strength
 from simwarp.races.stale_reads import CONSTANTS, TEXELS, source_of
 
 if TYPE_CHECKING:
-    from simwarp.engine.launch import Launch
+    from simwarp.engine.events import Launch
     from simwarp.memory import Allocation
     from simwarp.program.program import Program, Step
 

@@ -25,9 +25,7 @@ from simwarp.races.static_filter import RaceFilter
 from simwarp.races.vector_clocks import Publication, Signal
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk, Mask
-    from simwarp.engine.events import Agent
-    from simwarp.engine.launch import Launch
+    from simwarp.engine.events import Agent, Chunk, Launch, Mask
     from simwarp.program.program import Step
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from simwarp.engine.chunk import Chunk, Mask
+from simwarp.engine.state import Chunk, Mask
 from simwarp.lanes import WARP_SIZE
 from simwarp.observe import AccessEvent, Observer
 from simwarp.program.program import Step

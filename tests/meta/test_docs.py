@@ -56,7 +56,7 @@ def _undocumented(scope: ast.Module | ast.ClassDef, name: str, module: str) -> I
         if node.name.startswith("_") or _explained_elsewhere(node.decorator_list, module):
             continue
         full = f"{name}.{node.name}"
-        if not ast.get_docstring(node):
+        if not ast.get_docstring(node) and not _is_described_by_class(node):
             yield f"{full}, line {node.lineno}, has no docstring"
         if isinstance(node, ast.ClassDef):
             yield from _undocumented(node, full, module)
@@ -68,6 +68,15 @@ def _explained_elsewhere(decorators: list[ast.expr], module: str) -> bool:
         return True
     written = [ast.unparse(decorator) for decorator in decorators]
     return any(re.match(r"(typing\.)?overload$|.*\.setter$", decorator) for decorator in written)
+
+
+def _is_described_by_class(node: ast.stmt) -> bool:
+    """Whether this is a property of a protocol, ``...``, which the class describes like an attribute."""
+    if not isinstance(node, ast.FunctionDef) or [ast.unparse(statement) for statement in node.body] != [
+        "..."
+    ]:
+        return False
+    return any(ast.unparse(decorator).endswith("property") for decorator in node.decorator_list)
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -92,6 +101,9 @@ def test_missing_documentation_is_reported() -> None:
         "m.A.g, line 6, has no docstring",
     ]
     assert undocumented("x = 1", "m") == ["m has no docstring"]
+    protocol = '"""M."""\nclass A(Protocol):\n    """With b."""\n    @property\n    def b(self) -> int: '
+    assert undocumented(protocol + "...", "m") == []
+    assert undocumented(protocol + "return 1", "m") == ["m.A.b, line 5, has no docstring"]
 
 
 def test_every_table_row_describes_its_function() -> None:

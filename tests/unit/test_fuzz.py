@@ -20,7 +20,8 @@ from simwarp.lab import fuzz
 from simwarp.lab import recording as lab
 from simwarp.lab.counterexamples import keep, still_right
 from simwarp.lab.fuzz.memory import RECORD, TALLIES, own_at, tally_of
-from simwarp.lab.fuzz.program import REGISTERS, Address, Condition, walk
+from simwarp.lab.fuzz.program import Address, Condition, walk
+from simwarp.lab.fuzz.registers import REGISTERS
 from simwarp.lab.fuzz.statements import (
     KINDS,
     AddressQuery,

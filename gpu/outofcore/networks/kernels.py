@@ -8,7 +8,7 @@ from gpu.machine import Routine, Tile
 from gpu.outofcore.networks.layers import SGD
 from gpu.outofcore.networks.memory import Held, Space
 from gpu.outofcore.networks.phases import LABELS, LOSS, Key, Op, Phase, Piece
-from gpu.outofcore.networks.plan import TrainingPlan
+from gpu.outofcore.networks.planned import Planned
 from gpu.outofcore.networks.routines import (
     ActivationGradient,
     AveragePoolGradient,
@@ -39,7 +39,7 @@ class Kernels:
     space : Space
     """
 
-    def __init__(self, plan: TrainingPlan, phase: Phase, space: Space) -> None:
+    def __init__(self, plan: Planned, phase: Phase, space: Space) -> None:
         self._plan, self._phase, self._space = plan, phase, space
         self._stages = plan.network.stages
 

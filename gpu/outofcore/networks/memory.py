@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from gpu.machine import Event, Memory, Tile
 from gpu.outofcore.networks.phases import ITEM, LABELS, LOSS, Key, Phase, Piece
-from gpu.outofcore.networks.plan import Parameter, TrainingPlan
+from gpu.outofcore.networks.planned import Parameter, Planned
 from gpu.outofcore.workspace import aligned
 
 Array = npt.NDArray[Any]
@@ -88,7 +88,7 @@ class Space:
     memory : Memory
     """
 
-    def __init__(self, plan: TrainingPlan, phase: Phase, index: int, memory: Memory) -> None:
+    def __init__(self, plan: Planned, phase: Phase, index: int, memory: Memory) -> None:
         self._plan, self._phase, self._memory = plan, phase, memory
         self._base = plan.device.offsets[index]
         loaded, size = plan.loaded(phase)
@@ -182,7 +182,7 @@ class HostMemory:
         The state before the next step.
     """
 
-    plan: TrainingPlan
+    plan: Planned
     slab: Array
     current: int = 0
     _start: int = field(init=False)
@@ -227,18 +227,18 @@ class HostMemory:
         return self.slab[start : start + size].view(dtype).reshape(shape)
 
 
-def host_bytes(plan: TrainingPlan) -> int:
+def host_bytes(plan: Planned) -> int:
     """The bytes of the host's slab."""
     return aligned(plan.host.nbytes) + 2 * _state_bytes(plan)
 
 
-def _state_bytes(plan: TrainingPlan) -> int:
+def _state_bytes(plan: Planned) -> int:
     return plan.parameters(_names(plan), "state")[1]
 
 
-def _offsets(plan: TrainingPlan) -> dict[str, Parameter]:
+def _offsets(plan: Planned) -> dict[str, Parameter]:
     return plan.parameters(_names(plan), "state")[0]
 
 
-def _names(plan: TrainingPlan) -> tuple[str, ...]:
+def _names(plan: Planned) -> tuple[str, ...]:
     return *plan.network.parameters, *plan.network.running

@@ -6,12 +6,13 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from gpu.outofcore.networks.engines import SIMULATED, Engines
 from gpu.outofcore.networks.layers import Network
 from gpu.outofcore.networks.lifetimes import Block, Packed, pack
 from gpu.outofcore.networks.phases import ITEM, LABELS, LOSS, Cut, Key, Phase, Tensors, nbytes_of
+from gpu.outofcore.networks.planned import Parameter, Parts
 from gpu.outofcore.networks.strips import target_of
 from gpu.outofcore.rates import Rates
 from gpu.outofcore.workspace import aligned
@@ -58,22 +59,6 @@ class Segment:
     kept: frozenset[int] = frozenset()
     result: Result = "kept"
     above: int | None = None
-
-
-class Parameter(NamedTuple):
-    """Where a weight or a bias is in a block of parameters, in bytes: itself, velocity, gradient.
-
-    The gradient is of double precision. Some blocks have less: see `Parts`.
-    """
-
-    elements: int
-    w: int
-    velocity: int
-    gradient: int
-
-
-Parts: TypeAlias = Literal["w", "state", "all"]
-"""What a block of parameters has: themselves, with velocities, and with gradients, too."""
 
 
 @dataclass(frozen=True)

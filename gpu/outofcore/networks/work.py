@@ -19,7 +19,7 @@ from gpu.outofcore.networks.kernels import Kernels, update_of
 from gpu.outofcore.networks.layers import SGD
 from gpu.outofcore.networks.memory import HostMemory, Space
 from gpu.outofcore.networks.phases import LOSS, Key, Op, Phase, Piece
-from gpu.outofcore.networks.plan import TrainingPlan
+from gpu.outofcore.networks.planned import Planned
 from gpu.outofcore.pipeline import AHEAD, Queues
 
 
@@ -35,7 +35,7 @@ class Work:
     host : HostMemory
     """
 
-    def __init__(self, machine: Queues, plan: TrainingPlan, memory: Memory, host: HostMemory) -> None:
+    def __init__(self, machine: Queues, plan: Planned, memory: Memory, host: HostMemory) -> None:
         self._machine, self._plan, self._memory, self._host = machine, plan, memory, host
         self._loads, self._computes, self._stores = (machine.stream(0) for _ in range(3))
         self._queued: deque[Event] = deque()

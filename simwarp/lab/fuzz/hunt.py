@@ -24,7 +24,8 @@ import numpy as np
 
 from reference.errors import SimwarpError
 from simwarp.lab.fuzz.memory import OWN, RECORD, own_at
-from simwarp.lab.fuzz.program import CLASS, REGISTERS, Program
+from simwarp.lab.fuzz.program import Program
+from simwarp.lab.fuzz.registers import CLASS, REGISTERS
 from simwarp.lab.fuzz.run import Answer, answers, outputs
 from simwarp.lab.fuzz.shrink import shrink
 from simwarp.lab.fuzz.workers import Workers

@@ -16,7 +16,8 @@ from itertools import accumulate
 from typing import Any
 
 from simwarp.lab.fuzz.memory import OWN, RECORD
-from simwarp.lab.fuzz.program import POOLS, Address, Body, Condition, Operand, Statement, register_class
+from simwarp.lab.fuzz.program import Address, Body, Condition, Operand, Statement
+from simwarp.lab.fuzz.registers import POOLS, register_class
 from simwarp.lab.fuzz.vocabulary import Purpose, Vocabulary, size_of
 from simwarp.ptx.rows import DTYPES, Form, Row
 from simwarp.verify.draw import Draw

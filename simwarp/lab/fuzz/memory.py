@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from simwarp.lab.fuzz.program import REGISTERS
+from simwarp.lab.fuzz.registers import REGISTERS
 
 RECORD = 8 * len(REGISTERS)
 """The size in bytes of a thread's inputs, and of its outputs: 8 for each register."""

@@ -18,8 +18,6 @@ A barrier in one side of a divergent branch, and one after the branch:
 [1, 1, 2]
 >>> is_divergent(program), needs_mask(program.body), needs_block(program.body)
 (False, True, False)
->>> register_class("f32"), register_class("s8"), register_class("pred")
-('b32', 'b16', 'pred')
 >>> names("!%p0"), names(3), names(("%r0", "%r1"))
 (('%p0',), (), ('%r0', '%r1'))
 """
@@ -32,29 +30,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
-from simwarp.ptx.rows import storage
+from simwarp.lab.fuzz.registers import REGISTERS
 
 if TYPE_CHECKING:
     from simwarp.lab.fuzz.maker import Maker, Scope
     from simwarp.lab.fuzz.writer import Writer
 
-POOLS: dict[str, tuple[str, ...]] = {
-    "b64": ("%d0", "%d1", "%d2", "%d3"),
-    "b32": ("%r0", "%r1", "%r2", "%r3", "%r4", "%r5"),
-    "b16": ("%h0", "%h1", "%h2", "%h3"),
-    "pred": ("%p0", "%p1", "%p2", "%p3"),
-}
-"""The registers of each class."""
-REGISTERS: tuple[str, ...] = tuple(name for pool in POOLS.values() for name in pool)
-CLASS: dict[str, str] = {name: kind for kind, pool in POOLS.items() for name in pool}
-
 Operand: TypeAlias = "str | int | tuple[str, ...]"
 """A register (``!%p0``, ``%laneid``), the bits of a literal, or a vector of registers."""
-
-
-def register_class(type_name: str) -> str:
-    """The class of registers that hold a PTX type."""
-    return "pred" if type_name == "pred" else f"b{max(16, storage(type_name).itemsize * 8)}"
 
 
 def names(operand: Operand) -> tuple[str, ...]:

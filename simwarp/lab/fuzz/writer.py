@@ -42,16 +42,8 @@ import re
 from collections.abc import Sequence
 
 from simwarp.lab.fuzz.memory import BASES, OWN, PARAMETERS, RECORD, SET, SETS, TABLE, needed, variables
-from simwarp.lab.fuzz.program import (
-    CLASS,
-    REGISTERS,
-    Address,
-    Condition,
-    Operand,
-    Program,
-    Statement,
-    register_class,
-)
+from simwarp.lab.fuzz.program import Address, Condition, Operand, Program, Statement
+from simwarp.lab.fuzz.registers import CLASS, REGISTERS, register_class
 from simwarp.lab.fuzz.vocabulary import find
 from simwarp.ptx.rows import Form, OperandSpec
 from simwarp.verify.draw import Draw

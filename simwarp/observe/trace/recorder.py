@@ -31,8 +31,7 @@ from simwarp.observe.trace.model import (
 from simwarp.observe.trace.registers import StepReader, readers
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk, Mask
-    from simwarp.engine.launch import Launch
+    from simwarp.engine.events import Chunk, Launch, Mask
     from simwarp.program.program import Program, Step
 
 _LIMIT = 256 << 20

@@ -23,7 +23,7 @@ from simwarp.ptx.rows import DTYPES, storage
 from simwarp.ptx.syntax import Group, Instruction, Pair
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk, Mask
+    from simwarp.engine.events import Chunk, Mask
     from simwarp.program.program import Program, Step
 
 _SHOWS_SOURCES = ("store", "matrix store", "reduction")

@@ -21,8 +21,7 @@ from simwarp.ptx.syntax import Immediate, Instruction, Register, Vector
 from simwarp.testing.fragments.check import Registers, check_fragment, operand_of
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk, Mask
-    from simwarp.engine.launch import Launch
+    from simwarp.engine.state import Chunk, Launch, Mask
     from simwarp.program.program import Program, Step
 
 

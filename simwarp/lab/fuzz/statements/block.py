@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 from simwarp.lab.fuzz.maker import Maker, Scope, region_of
 from simwarp.lab.fuzz.memory import CELL, tally_of
-from simwarp.lab.fuzz.program import Body, Condition, Group, Statement, register_class
+from simwarp.lab.fuzz.program import Body, Condition, Group, Statement
+from simwarp.lab.fuzz.registers import register_class
 from simwarp.lab.fuzz.statements.instruction import Instruction
 from simwarp.lab.fuzz.statements.memory import Atomic
 from simwarp.lab.fuzz.vocabulary import find, size_of

@@ -18,7 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from simwarp.lab.fuzz.maker import Maker, Scope
-from simwarp.lab.fuzz.program import CLASS, POOLS, Operand, Statement, register_class
+from simwarp.lab.fuzz.program import Operand, Statement
+from simwarp.lab.fuzz.registers import CLASS, POOLS, register_class
 from simwarp.lab.fuzz.statements.instruction import Instruction
 from simwarp.lab.fuzz.vocabulary import find, guard_of
 from simwarp.lab.fuzz.writer import Writer, literal, vector, written

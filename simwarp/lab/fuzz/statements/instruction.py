@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Self
 
-from simwarp.lab.fuzz.program import CLASS, NOWHERE, POOLS, Address, Operand, Statement, names
+from simwarp.lab.fuzz.program import NOWHERE, Address, Operand, Statement, names
+from simwarp.lab.fuzz.registers import CLASS, POOLS
 from simwarp.lab.fuzz.vocabulary import find, size_of
 from simwarp.lab.fuzz.writer import Writer, vector
 

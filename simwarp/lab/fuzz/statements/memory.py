@@ -6,7 +6,8 @@ from typing import Any
 
 from simwarp.lab.fuzz.maker import Maker, Scope, region_of
 from simwarp.lab.fuzz.memory import TALLIES, tally_of
-from simwarp.lab.fuzz.program import Address, Operand, Statement, register_class
+from simwarp.lab.fuzz.program import Address, Operand, Statement
+from simwarp.lab.fuzz.registers import register_class
 from simwarp.lab.fuzz.statements.instruction import Instruction
 from simwarp.lab.fuzz.vocabulary import FINITE, find
 from simwarp.lab.fuzz.writer import Writer, vector

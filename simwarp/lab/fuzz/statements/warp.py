@@ -16,7 +16,8 @@ The PTX ISA does not define which other lanes are active, so only the lane's own
 from __future__ import annotations
 
 from simwarp.lab.fuzz.maker import Maker, Scope
-from simwarp.lab.fuzz.program import Statement, register_class
+from simwarp.lab.fuzz.program import Statement
+from simwarp.lab.fuzz.registers import register_class
 from simwarp.lab.fuzz.statements.instruction import Instruction
 from simwarp.lab.fuzz.vocabulary import WITNESSES, find
 from simwarp.lab.fuzz.writer import FULL, Writer, written

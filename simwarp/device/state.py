@@ -1,0 +1,45 @@
+"""What arrays, images, graphs and streams use of their device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from simwarp.device.graph import Graph
+    from simwarp.device.streams import Stream
+    from simwarp.memory import Memory
+
+
+class Device(Protocol):
+    """A simulated device; `simwarp.device.device.Device` is the class.
+
+    Attributes
+    ----------
+    name : str
+        The device's name in reports.
+    memory : Memory
+        Its global memory.
+    default_stream : Stream
+        The stream of launches that give none.
+    capturing : Graph or None
+        The graph that takes launches instead of their being made.
+    """
+
+    capturing: Graph | None
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def memory(self) -> Memory: ...
+    @property
+    def default_stream(self) -> Stream: ...
+
+    def launch(self, plan: Any, arrays: Sequence[Any], stream: Stream | None = None) -> None:
+        """Launch a plan, in a stream or the default one."""
+
+    def synchronize(self) -> None:
+        """Run the deferred checks; all work is already done."""
+
+    def end_overlaps(self) -> None:
+        """Let no later launch overlap those before: they have ended for the host or for a copy."""

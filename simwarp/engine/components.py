@@ -1,0 +1,464 @@
+"""What a chunk, a launch and a scheduler hold, as far as other modules use it; see `simwarp.engine.state`.
+
+The class of a component stands in the module of its subject, with its reasons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from simwarp.engine.state import Chunk, Mask
+    from simwarp.faults import Caller, KernelFault, Place
+    from simwarp.fragments.descriptors import Descriptors
+    from simwarp.memory import Allocation, Memory
+    from simwarp.program.program import Routine, Step
+
+_Lanes: TypeAlias = npt.NDArray[np.int64]
+_Addresses: TypeAlias = npt.NDArray[np.uint64]
+_Warps: TypeAlias = npt.NDArray[np.intp]
+
+Ways: TypeAlias = Mapping[int, tuple[Mapping[int, int], Mapping[int, int]]]
+"""Step where lanes leave for good → its edges past all barriers, and past all warp operations."""
+
+# ---- undefined values: see `simwarp.engine.undefined` ------------------------------------------------
+
+
+class Undefined(Protocol):
+    """Origin of undefined values."""
+
+    def fault(self, chunk: Chunk, lane: int) -> KernelFault:
+        """The fault for a lane that uses the undefined value in the current step."""
+        ...
+
+
+class Foreign(Protocol):
+    """Origin of foreign pointers: the step that loaded them; see `simwarp.engine.foreign_pointers`."""
+
+    @property
+    def step(self) -> Step: ...
+
+    def of(self, threads: _Lanes) -> tuple[_Warps, npt.NDArray[np.bool_]]:
+        """For each thread the position of its load, and whether there is one."""
+        ...
+
+
+Origin: TypeAlias = Undefined | Foreign
+"""Origin of values that may not be used like others."""
+
+
+class Missing(Protocol):
+    """The undefined bits of the values that a step loaded: the lanes, and one array of words per element."""
+
+    @property
+    def lanes(self) -> Mask: ...
+    @property
+    def bits(self) -> list[npt.NDArray[Any]]: ...
+    @property
+    def origin(self) -> Origin: ...
+
+
+class Target(Protocol):
+    """The executing lanes' addresses in a state space: in its memory, and ``within`` the lane's window."""
+
+    @property
+    def space(self) -> str: ...
+    @property
+    def memory(self) -> Memory: ...
+    @property
+    def address(self) -> Any: ...
+    @property
+    def within(self) -> Any: ...
+
+
+# ---- asynchronous operations -------------------------------------------------------------------------
+
+
+class Copies(Protocol):
+    """The ``cp.async`` of a chunk that no wait has ended yet."""
+
+    @property
+    def in_flight(self) -> bool: ...
+
+    def issue(self, chunk: Chunk, step: Step, size: int, counts: Any, sources: Any) -> None:
+        """Begin the copies of the executing lanes."""
+
+    def commit(self, chunk: Chunk) -> None:
+        """End the current group of each executing lane."""
+
+    def wait(self, chunk: Chunk, pending: int | None) -> None:
+        """End all groups of the executing lanes except the latest ``pending``; None: all copies."""
+
+    def arrive(self, chunk: Chunk, step: Step) -> None:
+        """Let the executing lanes arrive at an mbarrier when their copies so far have ended."""
+
+    def deliver(self, chunk: Chunk, address: int) -> None:
+        """Let the copies end that arrivals at an mbarrier wait for."""
+
+    def check(
+        self, chunk: Chunk, memory: Memory, lanes: _Lanes, addresses: _Addresses, width: int, verb: str
+    ) -> None:
+        """Report an access to bytes that a copy in flight writes, or a write to bytes that one reads."""
+
+
+class Transfer(Protocol):
+    """An operation of the asynchronous proxy; `simwarp.engine.transfers.Transfer` describes it."""
+
+    @property
+    def step(self) -> Step: ...
+    @property
+    def thread(self) -> int: ...
+    @property
+    def writes(self) -> _Addresses: ...
+    @property
+    def swizzle(self) -> int | None: ...
+    @property
+    def barrier(self) -> int | None: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def time(self) -> int: ...
+
+
+class Transfers(Protocol):
+    """The transfers of a chunk that nobody has waited for yet."""
+
+    @property
+    def in_flight(self) -> bool: ...
+
+    def issue(self, chunk: Chunk, transfer: Any) -> None:
+        """Begin a `simwarp.engine.transfers.Transfer` whose addresses have been checked."""
+
+    def commit(self, chunk: Chunk) -> None:
+        """End the current bulk group of each executing thread."""
+
+    def wait(self, chunk: Chunk, pending: int, reads_only: bool) -> None:
+        """Let all bulk groups of the executing threads end, or end reading, except the latest ``pending``."""
+
+    def deliver(self, chunk: Chunk, barrier: int) -> None:
+        """Let all transfers happen that an mbarrier counts."""
+
+    def waited(self, chunk: Chunk, barrier: int, phase: int) -> None:
+        """Forget the transfers that a phase counted, which a thread found complete."""
+
+    def uncounted(self, barrier: int, phase: int) -> Sequence[Transfer]:
+        """The transfers that a phase of an mbarrier counts and that have yet to happen."""
+        ...
+
+
+class MBarriers(Protocol):
+    """The mbarriers in a chunk's shared memory, by address."""
+
+    def execute(self, chunk: Chunk, step: Step) -> Any:
+        """Execute an operation in each executing lane; returns the results, (warps, 32)."""
+
+    def expect(self, chunk: Chunk, transfer: Transfer) -> int:
+        """The phase of the barrier that will count a transfer."""
+        ...
+
+    def count(self, chunk: Chunk, transfer: Transfer) -> None:
+        """Count the bytes of a transfer that has happened."""
+
+    def expect_late(self, chunk: Chunk, address: int, count: int) -> bool:
+        """Expect as many more arrivals in this phase; whether there is a barrier."""
+        ...
+
+    def arrive_late(self, chunk: Chunk, address: int, count: int, time: int) -> None:
+        """Count arrivals of threads whose copies have ended, the last at a time of the race detector."""
+
+    def note_unheeded(self, chunk: Chunk, fault: KernelFault, lane: int, address: int | None = None) -> None:
+        """Add to a fault of a lane the last wait of its warp, if that ordered nothing."""
+
+
+class Products(Protocol):
+    """The products of a chunk's warpgroups that no wait has ended yet."""
+
+    @property
+    def in_flight(self) -> bool: ...
+
+    def issue(self, chunk: Chunk, step: Step, rows: _Warps) -> None:
+        """Begin the products of warpgroups, whose warps are (n, 4) rows of the chunk."""
+
+    def fence(self, chunk: Chunk) -> None:
+        """Order accesses to registers before the next products of the executing warps."""
+
+    def commit(self, chunk: Chunk) -> None:
+        """End the current group of each executing warp."""
+
+    def wait(self, chunk: Chunk, pending: int) -> None:
+        """End all groups of the executing warps except the latest ``pending``."""
+
+
+class Tiles(Protocol):
+    """The swizzles of the tiles in a chunk's shared memory that tensor maps filled."""
+
+    def fill(self, chunk: Chunk, transfer: Transfer) -> None:
+        """Record the swizzle of what a transfer wrote to shared memory."""
+
+    def forget(self, addresses: _Addresses) -> None:
+        """Forget the swizzle of bytes that an ordinary instruction wrote."""
+
+    def check(self, chunk: Chunk, at: Any, found: Descriptors, warps: Any, name: str) -> None:
+        """Report matrices whose descriptor does not fit the tile that a tensor map filled."""
+
+
+class RegisterPool(Protocol):
+    """The registers of the blocks in flight, for ``setmaxnreg``."""
+
+    def request(self, chunk: Chunk, step: Step, warp: int) -> bool:
+        """Change the registers of a warp; whether it may go on."""
+        ...
+
+
+# ---- meetings, calls and places ----------------------------------------------------------------------
+
+
+class Opening(Protocol):
+    """Complete barriers of one number: lanes that pass, lanes that arrived, and whether all wait there."""
+
+    @property
+    def waiting(self) -> Mask: ...
+    @property
+    def arrived(self) -> Mask: ...
+    @property
+    def whole(self) -> bool: ...
+
+
+class Barriers(Protocol):
+    """The barriers of the blocks in a chunk; `simwarp.engine.barriers.Barriers` describes the arrays."""
+
+    @property
+    def waits_at(self) -> _Lanes: ...
+    @property
+    def expects(self) -> _Lanes: ...
+    @property
+    def arrived(self) -> Mapping[int, _Lanes]: ...
+
+    def come(self, step: Step, mask: Mask) -> None:
+        """Record that the lanes of ``mask`` execute a barrier instruction."""
+
+    def complete(self) -> Sequence[Opening]:
+        """Return the barriers that are complete and mark their lanes as no longer waiting."""
+        ...
+
+    def reduce(self, operation: str, predicate: Any, lanes: Mask) -> Any:
+        """``bar.red``: reduce the predicates of the lanes that pass a barrier together."""
+
+
+class ClusterBarrier(Protocol):
+    """``barrier.cluster`` of the clusters in a chunk; ``arrived`` lanes are at one that is incomplete."""
+
+    @property
+    def arrived(self) -> Mask: ...
+
+    def arrive(self, mask: Mask, step: Step) -> None:
+        """Record arrivals at a step; the lanes of a complete cluster may then pass their wait."""
+
+    def check_wait(self, mask: Mask) -> None:
+        """Report lanes that wait without having arrived."""
+
+    def pass_(self, mask: Mask) -> None:
+        """Record that lanes pass their wait."""
+
+
+class Gone(Protocol):
+    """The lanes that left the others for good; ``settled`` are the live lanes when none was missing."""
+
+    @property
+    def settled(self) -> Mask | None: ...
+
+
+class Attendance(Protocol):
+    """Finds lanes missing at the barriers of a chunk's blocks and the operations of its warps.
+
+    ``agreed`` are member masks that agree across their lanes, and the live lanes at that time.
+    """
+
+    agreed: tuple[Any, Any]
+
+    @property
+    def ways(self) -> Ways: ...
+    @property
+    def block(self) -> Gone: ...
+    @property
+    def warp(self) -> Gone: ...
+
+    def part(self, chunk: Chunk, at: int, ways: Mapping[int, Mask]) -> None:
+        """Record the lanes that leave for good at a branch, given the lanes of each target."""
+
+    def at_barrier(
+        self, chunk: Chunk, waiting: Mask, counted: Mask | None = None, aligned: Mask | None = None
+    ) -> None:
+        """Report lanes missing at a barrier that the ``waiting`` lanes of a whole chunk pass."""
+
+    def meet(self, step: Step, lanes: Mask) -> None:
+        """Remember that lanes pass a barrier, if some may return from a loop around it."""
+
+    def at_operation(self, chunk: Chunk, lanes: Mask, members: Any) -> None:
+        """Report members missing at a warp operation that ``lanes`` execute."""
+
+    def passed(self, chunk: Chunk, lanes: Mask, members: Any) -> None:
+        """Record the masks of lanes that pass a warp operation where lanes with another mask still wait."""
+
+
+class Activation(Protocol):
+    """One execution of a call; `simwarp.engine.calls` describes its members."""
+
+    lanes: int
+
+    @property
+    def step(self) -> Step: ...
+    @property
+    def goes_on_at(self) -> int: ...
+    @property
+    def routine(self) -> Routine: ...
+    @property
+    def caller(self) -> _Lanes: ...
+    @property
+    def frame(self) -> Any: ...
+    @property
+    def saved(self) -> Mapping[int, tuple[Any, Any]]: ...
+
+
+class Activations(Protocol):
+    """The activations of a chunk: the one that each lane is in, -1 in the kernel, and all by number."""
+
+    current: _Lanes | None
+    made: int
+
+    @property
+    def under_way(self) -> dict[int, Activation]: ...
+
+    def of(self, lane: int) -> Iterator[tuple[str, Step]]:
+        """The functions that a lane is in, from the innermost one outwards, each with its call."""
+        ...
+
+
+class Geometry(Protocol):
+    """What the places of a launch depend on."""
+
+    def place(self, thread: int, step: Step, callers: tuple[Caller, ...] = ()) -> Place:
+        """The place of a thread of the launch at a step; ``callers`` are those of its function."""
+        ...
+
+
+# ---- memory of a launch ------------------------------------------------------------------------------
+
+
+class Write(Protocol):
+    """Bytes that lanes wrote together."""
+
+    def compare(self, old: npt.NDArray[Any], new: npt.NDArray[Any]) -> None:
+        """Record whether a write of new values over old ones changes any."""
+
+
+class Journal(Protocol):
+    """The changes of memory since it began, and what some loads read; see `simwarp.engine.journal`.
+
+    An operation that writes memory calls `note` first, one that reads a clock sets ``timed``, and a load
+    whose number is in ``loads`` calls `read`.
+    """
+
+    timed: bool
+
+    @property
+    def full(self) -> bool: ...
+    @property
+    def loads(self) -> frozenset[int]: ...
+    @property
+    def reads(self) -> Mapping[tuple[int, int, bytes], Memory]: ...
+    @property
+    def went(self) -> Mask: ...
+
+    def note(
+        self, memory: Memory, addresses: _Addresses, width: int, step: Step | None = None, data: Any = None
+    ) -> Write | None:
+        """Record that bytes are about to be overwritten, by ``data`` if it is known."""
+        ...
+
+    def read(self, memory: Memory, addresses: _Addresses, width: int) -> None:
+        """Record that a load of ``loads`` reads bytes."""
+
+    def go(self, chunk: Chunk) -> None:
+        """Record that the executing lanes go around a loop."""
+
+    def is_as_before(self) -> bool:
+        """Whether all changed bytes have their old values again; False if that is not known."""
+        ...
+
+    def writers_of_reads(self, private: Memory) -> tuple[set[int], bool]:
+        """The steps that wrote to bytes that were read, and whether any such byte ever changed."""
+        ...
+
+
+class Lent(Protocol):
+    """The addresses in shared or local memory that threads of a launch stored for others to load.
+
+    Attributes
+    ----------
+    steps : set of int
+        The numbers of the stores that may store such an address; other stores call `forget`.
+    cells : mapping
+        Memory → the words in it that hold such an address.
+    followed : bool
+        Whether a register may hold a foreign pointer.
+    """
+
+    @property
+    def steps(self) -> frozenset[int]: ...
+    @property
+    def cells(self) -> Mapping[Memory, object]: ...
+    @property
+    def followed(self) -> bool: ...
+
+    def lenders(self, chunk: Chunk) -> tuple[_Lanes, _Lanes]:
+        """(warps, 32) each: the thread and the step that each address to be stored came from."""
+        ...
+
+    def note(self, chunk: Chunk, memory: Memory, given: Any, threads: _Lanes) -> None:
+        """Record which stored values, `simwarp.engine.foreign_pointers.Cells`, are a lender's addresses."""
+
+    def forget(self, memory: Memory, at: Any, width: int) -> None:
+        """Forget the recorded words that a store overwrites."""
+
+    def loaded(self, chunk: Chunk, step: Step, memory: Memory, at: _Addresses, value: Any) -> Foreign | None:
+        """The foreign pointers among the values that the executing lanes load; None if there are none."""
+        ...
+
+    def check(self, chunk: Chunk, step: Step, space: str, address: Any, width: int) -> None:
+        """Report lanes that access shared or local memory through a foreign pointer."""
+
+
+class ChangedMaps(Protocol):
+    """The tensor maps in global memory that a launch changed, and the bytes that its blocks have seen."""
+
+    def change(self, chunk: Chunk, step: Step, address: int, lane: int, released: bool) -> None:
+        """Record that a lane changed a map."""
+
+    def release(self, chunk: Chunk) -> None:
+        """Release the changes of the executing blocks."""
+
+    def acquire(self, chunk: Chunk, address: int, lane: int) -> None:
+        """Let a lane's block see a map as it was released."""
+
+    def check(self, chunk: Chunk, address: int, lane: int, data: bytes) -> None:
+        """Report a lane that uses a map without the fences since its change."""
+
+
+class Heap(Protocol):
+    """The heap of device-side ``malloc``."""
+
+    def allocate(self, size: int) -> int:
+        """Allocate ``size`` bytes; returns their address, or 0 if the heap is full."""
+        ...
+
+    def block(self, address: int) -> Allocation | None:
+        """The allocation made by `allocate` that begins at an address."""
+        ...
+
+    def free(self, address: int) -> None:
+        """Free an allocation made by `allocate`."""
