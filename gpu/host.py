@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from gpu.cuda import default_device
 from gpu.cuda.streams import torch_stream_of
-from gpu.device import Array, Device, is_array, is_foreign
+from gpu.device import Array, Device, check_device, is_array, is_foreign
 from reference.errors import CaptureError, DtypeError, FormatError, NotANumberError, SchemeError, ShapeError
 from reference.types import PackedBits, PackedTensor
 
@@ -52,9 +52,11 @@ def on_device(x: Any) -> bool:
 
 def choose_device(device: Device | None, *operands: Any) -> Device:
     """The given device, else that of the first operand that has one, else the first CUDA device."""
+    if device is not None:
+        check_device(device)
     arrays = (x.words if isinstance(x, _PACKED) else x for x in operands if x is not None)
     homes: list[Device] = [x.device for x in arrays if is_array(x)]
-    chosen = device or (homes[0] if homes else default_device())
+    chosen = device if device is not None else homes[0] if homes else default_device()
     for home in homes:
         if home is not chosen and key_of_memory(home) != key_of_memory(chosen):
             raise DtypeError(

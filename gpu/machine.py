@@ -16,6 +16,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from gpu.device import name_of
+from reference.errors import DtypeError
+
 
 class Memory(Protocol):
     """Memory of a device.
@@ -201,3 +204,15 @@ class Machine(Protocol):
     def seconds(self) -> float:
         """The machine's clock."""
         ...
+
+
+def check_machine(given: Any, option: str = "device") -> None:
+    """Raise DtypeError for an argument that is not a machine; the message has the machine to make."""
+    if hasattr(given, "devices") and hasattr(given, "copy_in") and not isinstance(given, type):
+        return
+    ordinal = getattr(given, "ordinal", None)
+    cuda = "gpu.CudaMachine() for GPUs" if ordinal is None else f"gpu.CudaMachine([{ordinal}])"
+    raise DtypeError(
+        f"{option} is {name_of(given)}\nit must be a machine: one device or several, and their host\n"
+        f"pass {cuda}, or simwarp.Machine() to simulate one"
+    )

@@ -14,6 +14,7 @@ from typing import Any, TextIO, TypedDict, Unpack, cast
 import numpy as np
 import numpy.typing as npt
 
+from gpu.device import check_device
 from reference.errors import HostMemoryError, SchemeError, SimwarpError
 from reference.types.launch import Dim, Extent, three
 from simwarp.chips.chips import multiprocessors_of
@@ -226,7 +227,8 @@ def run(
     ----------
     source : path, str, Source or kernel
         A file, see `load`; CUDA C++ with a ``__global__`` function; a kernel of ``numba.cuda.jit``, whose
-        arguments are those of the Python function; a compiled kernel of Triton; a ``cupy.RawKernel``.
+        arguments are those of the Python function; a compiled kernel of Triton; a ``cupy.RawKernel`` or
+        ``cupy.RawModule``.
     kernel : str, optional
         Its name, see `Source.kernel`. May be omitted if there is only one kernel.
     grid, block : int or up to three ints
@@ -283,13 +285,15 @@ def run(
     >>> result.outputs["y"].tolist(), result.changed, result.faults
     ([1.0, 3.0, 5.0, 7.0, 9.0], ('y',), [])
     """
+    if device is not None:
+        check_device(device)
     if device is not None and of_device:
         raise SchemeError(
             f"run: device is given together with {', '.join(of_device)}, which are for a new device\n"
             "pass these to the device, or omit device"
         )
     cc = of_device.get("cc", (9, 0)) if device is None else device.compute_capability
-    adapted = None if isinstance(source, Source | str | PathLike) else adapt(source, args, cc)
+    adapted = None if isinstance(source, Source | str | PathLike) else adapt(source, kernel, args, cc)
     if adapted is not None:
         source, kernel, args = adapted
     elif isinstance(source, str) and "__global__" in source:

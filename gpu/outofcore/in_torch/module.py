@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpu.cuda_machine import CudaMachine
-from gpu.machine import Machine
+from gpu.machine import Machine, check_machine
 from gpu.outofcore.in_torch._torch import torch
 from gpu.outofcore.in_torch.layers import Sequence, is_sequential, leaves, sequence_of, tensors_of
 from gpu.outofcore.in_torch.norms import check_counts, norms_of, running_of, update
@@ -113,6 +113,8 @@ class OutOfCore(torch.nn.Module):
             self.add_module(name, child)
         sequence_of(self._modules)
         self.training = module.training
+        if device is not None:
+            check_machine(device)
         self._machine = CudaMachine() if device is None else device
         self._budget, self._options = memory_budget, options or TrainingOptions()
         self._plans: dict[tuple[Network, int], TrainingPlan] = {}
