@@ -208,7 +208,7 @@ class Machine(Protocol):
 
 def check_machine(given: Any, option: str = "device") -> None:
     """Raise DtypeError for an argument that is not a machine; the message has the machine to make."""
-    if hasattr(given, "devices") and hasattr(given, "copy_in") and not isinstance(given, type):
+    if hasattr(given, "budget") and not isinstance(given, type):
         return
     ordinal = getattr(given, "ordinal", None)
     cuda = "gpu.CudaMachine() for GPUs" if ordinal is None else f"gpu.CudaMachine([{ordinal}])"

@@ -11,14 +11,16 @@ import pytest
 
 import gpu
 import simwarp
-from gpu import blas3
+from gpu import blas3, outofcore
 from gpu.blas3 import OneProcess
 from gpu.bmm.fsb import pack_fsb
 from gpu.bnn import prepare_ensemble, prepare_split, run_ensemble
 from gpu.bnn import run as run_network
 from gpu.device import check_device
 from gpu.machine import check_machine
-from reference.errors import DtypeError, SchemeError
+from gpu.outofcore import Dense, Flatten, Network, Trainer
+from gpu.outofcore import run as outofcore_run
+from reference.errors import DtypeError, MissingExtraError, NoGpuError, SchemeError
 from reference.types import Coo
 from simwarp.run import run
 from simwarp.schedules import compare_schedules
@@ -53,6 +55,15 @@ OF_A_MACHINE: dict[str, Call] = {
     ),
     "patched": lambda device: blas3.patched(device).__enter__(),
 }
+X, W, Y = np.ones((1, 1, 4, 4), np.float32), np.ones((1, 1, 3, 3), np.float32), (1, 1, 4, 4)
+OUT_OF_CORE: dict[str, Call] = {
+    "conv2d": lambda device: outofcore.conv2d(X, W, device=device),
+    "conv2d_backward_data": lambda device: outofcore.conv2d_backward_data(X, W, Y, device=device),
+    "conv2d_backward_filter": lambda device: outofcore.conv2d_backward_filter(X, X, W.shape, device=device),
+    "explain": lambda device: outofcore.explain("conv2d", X.shape, W.shape, device=device),
+    "Trainer": lambda device: Trainer(Network((1, 4, 4), (Flatten(), Dense(2))), 1, device=device).explain(),
+}
+OF_A_MACHINE |= OUT_OF_CORE
 
 
 @pytest.mark.parametrize("name", OF_A_DEVICE)
@@ -146,3 +157,37 @@ def test_a_device_is_not_made_of_anything_but_a_compute_capability(given: Any) -
 def test_compare_schedules_takes_a_constructor() -> None:
     with pytest.raises(DtypeError, match=r"device is a Device\n.*a constructor\npass simwarp\.Device, "):
         compare_schedules(lambda device: np.zeros(1), device=simwarp.Device())  # pyright: ignore[reportArgumentType]
+
+
+class _Gpus:
+    """In the place of `CudaMachine` and of the default one: gives a machine, or raises an error."""
+
+    result: Any = None
+
+    def __new__(cls, *_: object) -> Any:
+        if isinstance(cls.result, Exception):
+            raise cls.result
+        return cls.result
+
+
+@pytest.mark.parametrize("name", OUT_OF_CORE)
+def test_out_of_core_without_a_device_takes_the_gpus(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for place in ("default_machine", "CudaMachine"):
+        monkeypatch.setattr(outofcore_run, place, _Gpus)
+    monkeypatch.setattr(_Gpus, "result", simwarp.Machine())
+    found, expected = (str(OUT_OF_CORE[name](device)) for device in (None, simwarp.Machine()))
+    assert found == expected
+    for error in (NoGpuError("no driver\nsecond line"), MissingExtraError("no cuBLAS")):
+        monkeypatch.setattr(_Gpus, "result", error)
+        with pytest.raises(NoGpuError, match=rf"^{name} needs a GPU: no .*\n.*\npass device=simwarp.Machine"):
+            OUT_OF_CORE[name](None)
+
+
+def test_small_products_without_scipy_need_it_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpu.blas3 import routines
+
+    monkeypatch.setattr(_Gpus, "result", ImportError("scipy"))
+    monkeypatch.setattr(routines, "import_module", _Gpus)
+    monkeypatch.setattr(routines, "blas", routines.blas.__wrapped__)
+    with pytest.raises(MissingExtraError, match=r"needs SciPy.*\nthe host computes small problems"):
+        blas3.matmul(SIGNS, SIGNS)
