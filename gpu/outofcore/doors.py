@@ -55,7 +55,7 @@ def conv2d(
         Applied last on the device, so that only its result is copied: `reference.training.max_pool2d` or
         `reference.training.average_pool2d`. For float32 in NCHW.
     stride, dilation : int or (vertical, horizontal)
-    padding : {"SAME", "VALID"} or ((top, bottom), (left, right))
+    padding : {"SAME", "VALID"}, int, (vertical, horizontal) or ((top, bottom), (left, right))
         The names are TensorFlow's; see `reference.conv_geometry`.
     groups : int
     layout : {"NCHW", "NHWC"}

@@ -8,8 +8,9 @@ input, so all tiers agree to the last bit. `reference.types.network_values` foll
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
+from reference.types.fields import is_integer
 from reference.types.packed import PackedBits, PackedTensor
 
 PerSide: TypeAlias = tuple[tuple[int, int], tuple[int, int]]
@@ -77,6 +78,17 @@ class BitPlanes:
     shape: tuple[int, ...]
 
 
+def _spread(layer: Any, *pairs: str) -> None:
+    """Write one number as a pair for both axes, and a padding for each side; values are checked later."""
+    for name in (*pairs, "padding"):
+        given: Any = getattr(layer, name)
+        if is_integer(given):
+            object.__setattr__(layer, name, (given, given))
+    padding = cast("tuple[Any, ...]", layer.padding)
+    if isinstance(padding, tuple) and len(padding) == 2 and all(map(is_integer, padding)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        object.__setattr__(layer, "padding", tuple((pixels, pixels) for pixels in padding))
+
+
 @dataclass(frozen=True, eq=False)
 class Conv:
     """Cross-correlation with filters of ±1; taps outside the image contribute nothing. Gives integers.
@@ -87,13 +99,18 @@ class Conv:
     ----------
     filters : PackedTensor of filters, (R, S, C, O)
     stride, dilation : (vertical, horizontal)
+        An int is for both.
     padding : ((top, bottom), (left, right))
+        (vertical, horizontal) and an int are for opposite sides, and for all.
     """
 
     filters: PackedTensor
     stride: tuple[int, int] = (1, 1)
     padding: PerSide = ((0, 0), (0, 0))
     dilation: tuple[int, int] = (1, 1)
+
+    def __post_init__(self) -> None:
+        _spread(self, "stride", "dilation")
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,14 +151,19 @@ class Pool:
     ----------
     kind : {"or", "and", "max", "sum"}
     window, stride : (vertical, horizontal)
+        An int is for both.
     padding : ((top, bottom), (left, right))
-        Less than the window, so that each window has a pixel.
+        (vertical, horizontal) and an int are for opposite sides, and for all. Less than the window, so that
+        each window has a pixel.
     """
 
     kind: PoolKind
     window: tuple[int, int] = (2, 2)
     stride: tuple[int, int] = (2, 2)
     padding: PerSide = ((0, 0), (0, 0))
+
+    def __post_init__(self) -> None:
+        _spread(self, "window", "stride")
 
 
 @dataclass(frozen=True, eq=False)

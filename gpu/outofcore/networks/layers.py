@@ -57,7 +57,7 @@ class MaxPool:
     window : int or (vertical, horizontal)
     stride : likewise, optional
         Default: the window.
-    padding : {"SAME", "VALID"} or ((top, bottom), (left, right))
+    padding : {"SAME", "VALID"}, int, (vertical, horizontal) or ((top, bottom), (left, right))
 
     Examples
     --------
