@@ -15,8 +15,10 @@ from gpu.device import is_array, is_foreign
 from gpu.host_memory import overlap
 from gpu.machine import Machine, Memory
 from reference.errors import DtypeError, FreedMemoryError, ShapeError
+from reference.values import shortened
 
 
+@shortened
 @dataclass(frozen=True, eq=False)
 class DeviceTensor:
     """A tensor in the memory of one of a machine's devices.

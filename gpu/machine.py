@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from gpu.device import name_of
 from reference.errors import DtypeError
+from reference.values import shortened
 
 
 class Memory(Protocol):
@@ -40,6 +41,7 @@ class Memory(Protocol):
         ...
 
 
+@shortened
 @dataclass(frozen=True)
 class Tile:
     """A matrix in a device's memory, column after column.

@@ -26,8 +26,10 @@ from gpu.blas3.routines import blas
 from gpu.blas3.routing import Found, product_of, routine_of
 from gpu.machine import Machine, check_machine
 from reference.errors import MissingExtraError, ShapeError
+from reference.values import shortened
 
 
+@shortened
 @dataclass
 class Routing:
     """What happened to the calls inside a block of `patched`.

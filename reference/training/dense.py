@@ -8,8 +8,10 @@ import numpy.typing as npt
 
 from reference.errors import ShapeError
 from reference.training.layouts import Array, doubles
+from reference.values import shortened
 
 
+@shortened
 class DenseGradients(NamedTuple):
     """The gradients of a fully connected layer.
 

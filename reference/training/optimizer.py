@@ -9,8 +9,10 @@ import numpy.typing as npt
 
 from reference.errors import ShapeError
 from reference.training.layouts import Array, doubles
+from reference.values import shortened
 
 
+@shortened
 class Step(NamedTuple):
     """The state after a step.
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from reference.values import shortened
 
+
+@shortened
 @dataclass(frozen=True, eq=False)
 class Cpd:
     """A tensor as a weighted sum of ``rank`` outer products: equation 1, with unit columns and weights.

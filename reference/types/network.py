@@ -12,12 +12,14 @@ from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from reference.types.fields import is_integer
 from reference.types.packed import PackedBits, PackedTensor
+from reference.values import shortened
 
 PerSide: TypeAlias = tuple[tuple[int, int], tuple[int, int]]
 """((top, bottom), (left, right))."""
 PoolKind: TypeAlias = Literal["or", "and", "max", "sum"]
 
 
+@shortened
 @dataclass(frozen=True, eq=False)
 class Pixels:
     """Images of bytes as integers: ``scale[c] * x[n, h, w, c] + offset[c]``.
@@ -37,6 +39,7 @@ class Pixels:
     offset: Any
 
 
+@shortened
 @dataclass(frozen=True, eq=False)
 class Reals:
     """Images of float32 as integers: ``x * 2**fraction`` rounded to the nearest integer, ties to even.
@@ -52,6 +55,7 @@ class Reals:
     fraction: int = 10
 
 
+@shortened
 @dataclass(frozen=True, eq=False)
 class Signs:
     """Images of bytes or float32 as bits: ``x[n, h, w, c] >= thresholds[c]``.
@@ -66,6 +70,7 @@ class Signs:
     thresholds: Any
 
 
+@shortened
 @dataclass(frozen=True, eq=False)
 class BitPlanes:
     """Images of bytes as bits: channel ``8 * c + b`` is bit 7 - b of ``x[n, h, w, c]``.
@@ -89,6 +94,7 @@ def _spread(layer: Any, *pairs: str) -> None:
         object.__setattr__(layer, "padding", tuple((pixels, pixels) for pixels in padding))
 
 
+@shortened
 @dataclass(frozen=True, eq=False)
 class Conv:
     """Cross-correlation with filters of ±1; taps outside the image contribute nothing. Gives integers.
@@ -113,6 +119,7 @@ class Conv:
         _spread(self, "stride", "dilation")
 
 
+@shortened
 @dataclass(frozen=True, eq=False)
 class Dense:
     """A fully connected layer: the product of vectors (N, F) with weights of ±1. Gives integers.
@@ -125,6 +132,7 @@ class Dense:
     weights: PackedBits
 
 
+@shortened
 @dataclass(frozen=True, eq=False)
 class Threshold:
     """Bits of integers: ``(x[..., j] >= thresholds[j]) ^ flip[j]``.
@@ -181,6 +189,7 @@ class Flatten:
     """
 
 
+@shortened
 @dataclass(frozen=True, eq=False)
 class Affine:
     """Integers ``scale[c] * x[..., c] + offset[c]``: a batch normalisation in units of a power of two.
@@ -220,6 +229,7 @@ class PadChannels:
     after: int
 
 
+@shortened
 @dataclass(frozen=True, eq=False)
 class Residual:
     """The sum of two ways from one value: ``body(x) + shortcut(x)``, integers.
@@ -236,6 +246,7 @@ class Residual:
     shortcut: tuple[Layer, ...] = ()
 
 
+@shortened
 class Answer(NamedTuple):
     """What a network says of N images; arrays of NumPy, or of the device that the images are on.
 
@@ -253,6 +264,7 @@ class Answer(NamedTuple):
     classes: Any
 
 
+@shortened
 class EnsembleAnswer(NamedTuple):
     """What an ensemble of M networks says of N images; NumPy arrays.
 
@@ -275,6 +287,7 @@ Input: TypeAlias = Pixels | Reals | Signs | BitPlanes
 Layer: TypeAlias = Conv | Dense | Threshold | Pool | Flatten | Affine | Clip | PadChannels | Residual
 
 
+@shortened
 @dataclass(frozen=True, eq=False)
 class Network:
     """A binarized network: from images to one integer and one logit for each class.

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reference.errors import ShapeError
+from reference.values import shortened
 from simwarp.draw.picture import Cell, Grid, Picture, boxes, ends, span
 from simwarp.draw.svg import drawn
 
@@ -25,6 +26,7 @@ WHOLE: Most = (1 << 30, 1 << 30)
 WARP = 32
 
 
+@shortened
 @dataclass(frozen=True)
 class Held:
     """The lane, register and bits of each element of an operand.

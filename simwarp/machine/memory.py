@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reference.errors import DtypeError, ShapeError
+from reference.values import shortened
 from simwarp.machine.accesses import Accesses
 from simwarp.machine.faults import FreedMemoryError, TileBoundsError
 from simwarp.machine.footprints import Footprint, footprint
@@ -62,6 +63,7 @@ class TileLike(Protocol):
         ...
 
 
+@shortened
 @dataclass(frozen=True)
 class Tile:
     """A matrix in a device's memory, column after column.

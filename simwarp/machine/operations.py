@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from reference.values import shortened
 from simwarp.machine.order import Known
 from simwarp.machine.topology import Route
 
@@ -74,6 +75,7 @@ class Wait:
     event: Event
 
 
+@shortened
 @dataclass(slots=True, eq=False)
 class Event:
     """A point in a stream's work.
@@ -114,6 +116,7 @@ class Event:
         return f"event {self.number} of device {self.stream.device}, stream {self.stream.number}{why}"
 
 
+@shortened
 @dataclass(slots=True, eq=False)
 class Stream:
     """A queue of work of one device.

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from reference.errors import DtypeError, LaunchError, SchemeError, ShapeError
+from reference.values import shortened
 
 Kind = Literal["in", "out", "peer"]
 
@@ -35,6 +36,7 @@ class Route(NamedTuple):
         return f"{self.kind} of device {self.device}{source}"
 
 
+@shortened
 @dataclass(frozen=True)
 class Gpu:
     """A device.
@@ -87,6 +89,7 @@ class Link:
     bytes_per_second: float
 
 
+@shortened
 @dataclass(frozen=True)
 class Shared:
     """A bandwidth that several routes have together, each copy an equal part of it.
@@ -101,6 +104,7 @@ class Shared:
     bytes_per_second: float
 
 
+@shortened
 @dataclass(frozen=True)
 class Topology:
     """The devices of a machine, and the links between them and the host.

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from gpu.device import check_device
 from reference.errors import HostMemoryError, SchemeError, SimwarpError
 from reference.types.launch import Dim, Extent, three
+from reference.values import shortened
 from simwarp.chips.chips import multiprocessors_of
 from simwarp.device.array import DeviceArray
 from simwarp.device.device import Device
@@ -95,6 +96,7 @@ class Outputs(Mapping[str, npt.NDArray[Any]]):
         return len(self._positions)
 
 
+@shortened
 @dataclass(frozen=True)
 class Result:
     """The result of a launch.

@@ -11,8 +11,10 @@ import numpy.typing as npt
 
 from reference.errors import DtypeError
 from reference.types.launch import dtype_of, host_array, shape_of
+from reference.values import shortened
 
 
+@shortened
 @dataclass(frozen=True)
 class Out:
     """An output array: reading an element before the kernel has written it is a fault.
@@ -49,6 +51,7 @@ class Out:
         object.__setattr__(self, "shape", shape_of(name, self.shape))
 
 
+@shortened
 @dataclass(frozen=True)
 class Texture:
     """A host array that a kernel reads as a texture, through a parameter ``cudaTextureObject_t``.
@@ -104,6 +107,7 @@ class Texture:
         return device.texture(device.upload_image(host, name, **form), **options)
 
 
+@shortened
 @dataclass(frozen=True)
 class Surface:
     """A host array or `Out` that a kernel reads and writes as a surface; it is among the outputs.

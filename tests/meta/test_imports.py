@@ -25,7 +25,10 @@ DOORS = (
     "simwarp.__main__",
     "simwarp.numba",
 )
-VOCABULARY = ("reference.types", "reference.errors", "reference.files", "reference.lazy", "reference.moved")
+VOCABULARY = (
+    *("reference.types", "reference.errors", "reference.files", "reference.lazy", "reference.moved"),
+    "reference.values",
+)
 
 ALLOWED = {
     "reference": ("reference", "numpy", "numba", "scipy", "sparse", "torch", "safetensors", "h5py"),

@@ -16,6 +16,7 @@ from gpu.outofcore.networks.strips import target_of
 from gpu.outofcore.rates import Rates
 from gpu.outofcore.workspace import aligned
 from reference.types.timeline import Timeline
+from reference.values import shortened
 
 Life: TypeAlias = tuple[Key, int, int]
 """What lives from one phase to another."""
@@ -76,6 +77,7 @@ Parts: TypeAlias = Literal["w", "state", "all"]
 """What a block of parameters has: themselves, with velocities, and with gradients, too."""
 
 
+@shortened
 @dataclass(frozen=True)
 class TrainingPlan:
     """What a step of training does.

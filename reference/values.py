@@ -1,0 +1,98 @@
+"""How values look to Python: a repr of bounded length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from types import MappingProxyType
+from typing import Any, TypeVar, cast
+
+Kind = TypeVar("Kind", bound=type[Any])
+
+LONGEST = 4000
+"""The most characters of a shortened repr."""
+_LIMITS = ((LONGEST, LONGEST), (6, 200), (2, 60))
+"""Items of a collection and letters of a string: as many as fit, then fewer and fewer."""
+
+
+def shortened(kind: Kind) -> Kind:
+    """Give a dataclass or a NamedTuple a repr of at most 4000 characters; one that fits is as Python's own.
+
+    >>> from dataclasses import dataclass
+    >>> @shortened
+    ... @dataclass
+    ... class Plan:
+    ...     tasks: tuple[int, ...]
+    >>> Plan((1, 2)), Plan(tuple(range(100_000)))
+    (Plan(tasks=(1, 2)), Plan(tasks=(0, 1, 2, 3, 4, 5, … 100000 in all)))
+    """
+    cast("Any", kind).__repr__ = short_repr
+    return kind
+
+
+def short_repr(value: object) -> str:
+    """The repr of a value in full, or else with the first items of its collections, and at most `LONGEST`."""
+    text = ""
+    for limits in _LIMITS:
+        text = ""
+        for piece in _pieces(value, *limits):
+            text += piece
+            if len(text) > LONGEST:
+                break
+        else:
+            return text
+    return f"{text[: LONGEST - 1]}…"
+
+
+def _pieces(value: Any, items: int, letters: int) -> Iterator[str]:
+    """The parts of a value's repr, in order."""
+    kind = cast("type[Any]", type(value))
+    if kind.__repr__ is short_repr:
+        names = value._fields if issubclass(kind, tuple) else [f.name for f in fields(value) if f.repr]
+        given = ((f"{name}=", getattr(value, name)) for name in names)
+        yield from _listed(f"{kind.__qualname__}(", given, ")", len(names), items, letters)
+    elif kind is tuple or kind is list:
+        ends = "[]" if kind is list else ("(", ",)") if len(value) == 1 else "()"
+        yield from _listed(ends[0], (("", one) for one in value), ends[1], items, items, letters, len(value))
+    elif kind is dict:
+        given = ((f"{key!r}: ", one) for key, one in value.items())
+        yield from _listed("{", given, "}", items, items, letters, len(value))
+    elif kind is MappingProxyType:
+        yield "mappingproxy("
+        yield from _pieces(dict(value), items, letters)
+        yield ")"
+    else:
+        yield _leaf(value, items, letters)
+
+
+def _listed(
+    begin: str,
+    given: Iterator[tuple[str, Any]],
+    end: str,
+    most: int,
+    items: int,
+    letters: int,
+    count: int = 0,
+) -> Iterator[str]:
+    """The parts of a collection's repr: at most so many items, and how many there are if more."""
+    yield begin
+    for number, (name, one) in enumerate(given):
+        if number:
+            yield ", "
+        if number >= most:
+            yield f"… {count} in all"
+            break
+        yield name
+        yield from _pieces(one, items, letters)
+    yield end
+
+
+def _leaf(value: Any, items: int, letters: int) -> str:
+    """The repr of what is not a collection."""
+    if isinstance(value, str | bytes):
+        return repr(value) if len(value) <= letters else f"{value[:letters]!r}…"
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    if isinstance(shape, tuple) and dtype is not None and items < LONGEST and not is_dataclass(value):
+        return f"<{type(value).__name__} of {dtype} {shape}>"
+    text = repr(value)
+    return text if len(text) <= letters else f"{text[:letters]}…"
