@@ -15,9 +15,10 @@ from gpu.device import is_array, is_foreign
 from gpu.host_memory import overlap
 from gpu.machine import Machine, Memory
 from reference.errors import DtypeError, FreedMemoryError, ShapeError
-from reference.values import shortened
+from reference.values import not_an_array, shortened
 
 
+@not_an_array("copy it to the host with copy_out of its machine")
 @shortened
 @dataclass(frozen=True, eq=False)
 class DeviceTensor:

@@ -16,6 +16,7 @@ from gpu.cuda.streams import torch_stream_of
 from gpu.device import Array, Device, check_device, is_array, is_foreign
 from reference.errors import CaptureError, DtypeError, FormatError, NotANumberError, SchemeError, ShapeError
 from reference.types import PackedBits, PackedTensor
+from reference.values import not_an_array
 
 ELEMENTS = {"float64": "FLOAT64", "float32": "FLOAT32", "float16": "FLOAT16", "int8": "INT8"}
 """The element types that can be packed, and their names in the macros of the kernels."""
@@ -29,6 +30,7 @@ Packed = TypeVar("Packed", PackedBits, PackedTensor)
 Made = TypeVar("Made")
 
 
+@not_an_array("pass words.download() of it, or the operand that was prepared")
 class Prepared:
     """An operand on a device, ready for kernels: a result of `gpu.prepare`.
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from gpu.device import name_of
 from reference.errors import DtypeError
-from reference.values import shortened
+from reference.values import not_an_array, shortened
 
 
 class Memory(Protocol):
@@ -41,6 +41,7 @@ class Memory(Protocol):
         ...
 
 
+@not_an_array("copy it to a host matrix with copy_out of its machine")
 @shortened
 @dataclass(frozen=True)
 class Tile:

@@ -1,11 +1,13 @@
-"""How values look to Python: a repr of bounded length."""
+"""How values look to Python and to NumPy: a repr of bounded length, and no array made of them by mistake."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
+
+from reference.errors import DtypeError
 
 Kind = TypeVar("Kind", bound=type[Any])
 
@@ -96,3 +98,33 @@ def _leaf(value: Any, items: int, letters: int) -> str:
         return f"<{type(value).__name__} of {dtype} {shape}>"
     text = repr(value)
     return text if len(text) <= letters else f"{text[:letters]}…"
+
+
+def not_an_array(advice: str) -> Callable[[Kind], Kind]:
+    """Let ``numpy.asarray`` refuse a value, of which it would make an array of one object; with advice.
+
+    >>> import numpy as np
+    >>> @not_an_array("pass its words")
+    ... class Bits:
+    ...     shape = 2, 3
+    >>> np.asarray(Bits())
+    Traceback (most recent call last):
+    ...
+    reference.errors.DtypeError: Bits of shape (2, 3) given as an array of numbers
+    it describes its numbers, and is not an array of them
+    pass its words
+    """
+
+    def refuse(self: Any, dtype: Any = None, copy: bool | None = None) -> Any:
+        shape = getattr(self, "shape", None)
+        of_shape = f" of shape {shape}" if isinstance(shape, tuple) else ""
+        raise DtypeError(
+            f"{type(self).__name__}{of_shape} given as an array of numbers\n"
+            f"it describes its numbers, and is not an array of them\n{advice}"
+        )
+
+    def decorated(kind: Kind) -> Kind:
+        cast("Any", kind).__array__ = refuse
+        return kind
+
+    return decorated

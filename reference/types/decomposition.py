@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from reference.values import shortened
+from reference.values import not_an_array, shortened
 
 
+@not_an_array("pass its weights or one of its factors")
 @shortened
 @dataclass(frozen=True, eq=False)
 class Cpd:

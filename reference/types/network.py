@@ -12,13 +12,14 @@ from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from reference.types.fields import is_integer
 from reference.types.packed import PackedBits, PackedTensor
-from reference.values import shortened
+from reference.values import not_an_array, shortened
 
 PerSide: TypeAlias = tuple[tuple[int, int], tuple[int, int]]
 """((top, bottom), (left, right))."""
 PoolKind: TypeAlias = Literal["or", "and", "max", "sum"]
 
 
+@not_an_array("pass its scale or its offset")
 @shortened
 @dataclass(frozen=True, eq=False)
 class Pixels:
@@ -55,6 +56,7 @@ class Reals:
     fraction: int = 10
 
 
+@not_an_array("pass its thresholds")
 @shortened
 @dataclass(frozen=True, eq=False)
 class Signs:
@@ -94,6 +96,7 @@ def _spread(layer: Any, *pairs: str) -> None:
         object.__setattr__(layer, "padding", tuple((pixels, pixels) for pixels in padding))
 
 
+@not_an_array("pass the words of its filters")
 @shortened
 @dataclass(frozen=True, eq=False)
 class Conv:
@@ -119,6 +122,7 @@ class Conv:
         _spread(self, "stride", "dilation")
 
 
+@not_an_array("pass the words of its weights")
 @shortened
 @dataclass(frozen=True, eq=False)
 class Dense:
@@ -132,6 +136,7 @@ class Dense:
     weights: PackedBits
 
 
+@not_an_array("pass its thresholds or its flip")
 @shortened
 @dataclass(frozen=True, eq=False)
 class Threshold:
@@ -189,6 +194,7 @@ class Flatten:
     """
 
 
+@not_an_array("pass its scale or its offset")
 @shortened
 @dataclass(frozen=True, eq=False)
 class Affine:
@@ -246,6 +252,7 @@ class Residual:
     shortcut: tuple[Layer, ...] = ()
 
 
+@not_an_array("pass its logits or its classes")
 @shortened
 class Answer(NamedTuple):
     """What a network says of N images; arrays of NumPy, or of the device that the images are on.
@@ -264,6 +271,7 @@ class Answer(NamedTuple):
     classes: Any
 
 
+@not_an_array("pass its logits or its classes")
 @shortened
 class EnsembleAnswer(NamedTuple):
     """What an ensemble of M networks says of N images; NumPy arrays.
@@ -287,6 +295,7 @@ Input: TypeAlias = Pixels | Reals | Signs | BitPlanes
 Layer: TypeAlias = Conv | Dense | Threshold | Pool | Flatten | Affine | Clip | PadChannels | Residual
 
 
+@not_an_array("pass an array of its layers")
 @shortened
 @dataclass(frozen=True, eq=False)
 class Network:

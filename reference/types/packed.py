@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from reference.values import shortened
+from reference.values import not_an_array, shortened
 
 Layout: TypeAlias = Literal["row", "column"]
 Word: TypeAlias = Literal[32, 64]
@@ -13,6 +13,7 @@ First: TypeAlias = Literal["msb", "lsb"]
 TensorLayout: TypeAlias = Literal["NHWC", "HWNC", "HWNC-FSB", "HWOI", "HWIO", "HWOI-FSB"]
 
 
+@not_an_array("pass its words, or reference.unpack(x) for the numbers +1 and -1")
 @shortened
 @dataclass(frozen=True, eq=False)
 class PackedBits:
@@ -50,6 +51,7 @@ class PackedBits:
     first: First = "msb"
 
 
+@not_an_array("pass its words, or reference.unpack_tensor(x) for the numbers +1 and -1")
 @shortened
 @dataclass(frozen=True, eq=False)
 class PackedTensor:

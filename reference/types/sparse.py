@@ -20,7 +20,7 @@ import numpy.typing as npt
 from reference.errors import DtypeError, NotANumberError, ShapeError
 from reference.types import fields
 from reference.types.fields import LEAST_ORDER, MOST_NONZEROS, MOST_ORDER, refuse
-from reference.values import shortened
+from reference.values import not_an_array, shortened
 
 BLOCKS = tuple(2**bits for bits in range(1, 9))
 """The sides that a HiCoo's blocks may have: those whose offsets fit into a byte."""
@@ -28,6 +28,7 @@ FLAGS = 32
 """Flags per word of an FCoo."""
 
 
+@not_an_array("pass its values; reference.sparse.to_coo(x) has coords and values of every format")
 class SparseFormat:
     """Base class of the sparse formats: constituent tensors, and checks of invariants."""
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reference.errors import ShapeError
-from reference.values import shortened
+from reference.values import not_an_array, shortened
 from simwarp.draw.picture import Cell, Grid, Picture, boxes, ends, span
 from simwarp.draw.svg import drawn
 
@@ -26,6 +26,7 @@ WHOLE: Most = (1 << 30, 1 << 30)
 WARP = 32
 
 
+@not_an_array("pass its lane, register or bit")
 @shortened
 @dataclass(frozen=True)
 class Held:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reference.errors import DtypeError
-from reference.values import shortened
+from reference.values import not_an_array, shortened
 from simwarp.fragments.digits import (
     SOURCES,
     TARGETS,
@@ -47,6 +47,7 @@ class Holder(NamedTuple):
     bit: Whole
 
 
+@not_an_array("pass what its holder or element gives")
 @shortened
 @dataclass(frozen=True)
 class Layout:

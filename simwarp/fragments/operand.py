@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from reference.values import shortened
+from reference.values import not_an_array, shortened
 from simwarp.fragments.digits import FragmentError
 from simwarp.fragments.layout import Element, Layout
 
@@ -56,6 +56,7 @@ class Provenance:
         return f"{self.source}, {'not confirmed' if self.source == 'observed' else 'specified'}"
 
 
+@not_an_array("pass what its layout gives")
 @shortened
 @dataclass(frozen=True)
 class Operand:
@@ -170,6 +171,7 @@ def required_alignment(operand: Operand) -> int:
     return operand.layout.registers * operand.layout.register_bits // 8
 
 
+@not_an_array("pass what a layout of its operands gives")
 @shortened
 @dataclass(frozen=True)
 class Fragments:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from gpu.device import check_device
 from reference.errors import HostMemoryError, SchemeError, SimwarpError
 from reference.types.launch import Dim, Extent, three
-from reference.values import shortened
+from reference.values import not_an_array, shortened
 from simwarp.chips.chips import multiprocessors_of
 from simwarp.device.array import DeviceArray
 from simwarp.device.device import Device
@@ -62,6 +62,7 @@ class NoSuchOutputError(SimwarpError, KeyError):
     __str__ = Exception.__str__
 
 
+@not_an_array("pass one of its arrays by its name")
 class Outputs(Mapping[str, npt.NDArray[Any]]):
     """The array arguments of a kernel after the launch, by name or by position among the arguments.
 
@@ -96,6 +97,7 @@ class Outputs(Mapping[str, npt.NDArray[Any]]):
         return len(self._positions)
 
 
+@not_an_array("pass outputs[name] of it")
 @shortened
 @dataclass(frozen=True)
 class Result:

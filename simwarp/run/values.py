@@ -11,9 +11,10 @@ import numpy.typing as npt
 
 from reference.errors import DtypeError
 from reference.types.launch import dtype_of, host_array, shape_of
-from reference.values import shortened
+from reference.values import not_an_array, shortened
 
 
+@not_an_array("pass numpy.zeros for content, or take outputs[name] of the result")
 @shortened
 @dataclass(frozen=True)
 class Out:
@@ -51,6 +52,7 @@ class Out:
         object.__setattr__(self, "shape", shape_of(name, self.shape))
 
 
+@not_an_array("pass the array that it is made of")
 @shortened
 @dataclass(frozen=True)
 class Texture:
@@ -107,6 +109,7 @@ class Texture:
         return device.texture(device.upload_image(host, name, **form), **options)
 
 
+@not_an_array("pass the array that it is made of")
 @shortened
 @dataclass(frozen=True)
 class Surface:

@@ -11,12 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from reference.types.texture import Sampler
-from reference.values import shortened
+from reference.values import not_an_array, shortened
 from simwarp.textures.positions import Axis
 
 Array: TypeAlias = npt.NDArray[Any]
 
 
+@not_an_array("pass the array that it was made of")
 @shortened
 @dataclass(frozen=True)
 class Texels:

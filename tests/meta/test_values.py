@@ -13,10 +13,12 @@ from pkgutil import walk_packages
 from typing import Any, get_args, get_origin
 
 import numpy as np
+import pytest
 
 import gpu
 import reference
 import simwarp
+from reference.errors import DtypeError
 from reference.values import LONGEST
 
 PACKAGES = (reference, simwarp, gpu)
@@ -109,7 +111,49 @@ def test_reprs_are_at_most_4000_characters() -> None:
     assert not {name: length for name, length in long.items() if length > LONGEST}
 
 
+HOLD_NUMBERS = re.compile(r"ndarray|NDArray|\bAny\b|Packed")
+OF_NO_NUMBERS = {
+    *("Access", "AccessEvent", "Event", "Recording", "Stream", "WriteEvent", "Written"),
+    *("Case", "Execution", "Finding", "Given", "Golden", "Units"),
+    *("AveragePool", "Conv", "MaxPool"),  # of gpu.outofcore
+    *("Element", "Holder"),  # tuples of indices, which may be stacked
+}
+"""Classes with fields of any type that nobody takes for an array."""
+
+
+def test_no_array_of_one_object_is_made_of_a_value() -> None:
+    wrong: list[str] = []
+    for name, kind in public_classes().items():
+        is_exempt = kind.__name__ in OF_NO_NUMBERS and not name.startswith("reference.")
+        if is_exempt or not has_fields(kind):
+            continue
+        if any(HOLD_NUMBERS.search(str(declared)) for _, declared in fields_of(kind)):
+            wrong += _made_of(name, filled(kind))
+    assert not wrong
+
+
+def _made_of(name: str, value: Any) -> list[str]:
+    """What `numpy.asarray` makes of a value, unless it refuses it with three lines."""
+    try:
+        made = np.asarray(value)
+    except DtypeError as error:
+        return [f"{name}: {error}"] * (len(str(error).splitlines()) != 3)
+    return [f"{name}: {made.dtype} {made.shape}"]
+
+
 BITS = reference.pack(np.ones((2, 3)), layout="column")
+
+
+@pytest.mark.parametrize("call", [np.asarray, np.array, np.sum, np.stack, np.add], ids=str)
+def test_packed_bits_are_not_numbers(call: Any) -> None:
+    with pytest.raises(DtypeError, match=r"^PackedBits of shape \(2, 3\) given(?s:.*)reference\.unpack"):
+        call([BITS, BITS]) if call is np.stack else call(*[BITS] * getattr(call, "nin", 1))
+
+
+def test_packed_bits_are_not_a_sequence() -> None:
+    for call in (len, iter, lambda x: x[0], lambda x: x + 1, lambda x: 1 in x):
+        with pytest.raises(TypeError):
+            call(BITS)
 
 
 def test_a_short_repr_is_as_python_writes_it() -> None:
