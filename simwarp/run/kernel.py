@@ -66,6 +66,8 @@ class NoSuchOutputError(SimwarpError, KeyError):
 class Outputs(Mapping[str, npt.NDArray[Any]]):
     """The array arguments of a kernel after the launch, by name or by position among the arguments.
 
+    A name is that of the argument, of its `Out`, or of the parameter in the source.
+
     Examples
     --------
     >>> import numpy as np
@@ -81,10 +83,11 @@ class Outputs(Mapping[str, npt.NDArray[Any]]):
 
     def __init__(self, arguments: Sequence[Argument], arrays: Sequence[npt.NDArray[Any]]) -> None:
         self._positions = {argument.name: argument.position for argument in arguments}
+        self._parameters = {argument.parameter: argument.position for argument in arguments}
         self._arrays = {a.position: array for a, array in zip(arguments, arrays, strict=True)}
 
     def __getitem__(self, key: str | int) -> npt.NDArray[Any]:
-        position = key if isinstance(key, int) else self._positions.get(key)
+        position = key if isinstance(key, int) else self._positions.get(key, self._parameters.get(key))
         if position is None or position not in self._arrays:
             known = ", ".join(f"{name} (argument {at})" for name, at in self._positions.items()) or "none"
             raise NoSuchOutputError(f"no array argument is called {key!r}\nthere are {known}")
