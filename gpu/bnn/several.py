@@ -173,7 +173,7 @@ def _of_host(images: Any) -> Any:
 
 def _distinct(devices: Sequence[Device]) -> list[Device]:
     """The devices, of which no two may be one, as each has a thread."""
-    if not isinstance(devices, Sequence):
+    if not isinstance(devices, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DtypeError(
             f"devices= is {name_of(devices)}\nit must be a sequence of devices, GPUs or simulated ones\n"
             "pass [gpu.CudaDevice(0), gpu.CudaDevice(1)], or [simwarp.Device(), simwarp.Device()]"

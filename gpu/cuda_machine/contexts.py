@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 from gpu.cuda_machine.driver import Driver
 from gpu.device import name_of
@@ -14,7 +14,8 @@ from reference.types.fields import is_integer
 
 def check_ordinals(given: Any) -> None:
     """Raise DtypeError for what is not a sequence of numbers of GPUs."""
-    if given is None or (isinstance(given, Sequence) and all(map(is_integer, given))):
+    is_sequence = isinstance(cast("object", given), Sequence)
+    if given is None or (is_sequence and all(map(is_integer, given))):
         return
     is_count = is_integer(given) and given > 0
     first = f"range({given}) for the first {given}" if is_count else "[0] for the first one"

@@ -370,7 +370,7 @@ def topology_of(given: object) -> Topology:
         return given
     if isinstance(given, str):
         return named(given)
-    name = _OF_COUNT.get(given, "H200x4") if isinstance(given, int | float) else "H200"
+    name = _OF_COUNT.get(given, "H200x4") if isinstance(given, int) else "H200"
     is_plain = given is None or isinstance(given, int | float | type)
     shown = repr(given) if is_plain else f"a {type(given).__name__}"
     raise DtypeError(
