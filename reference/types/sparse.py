@@ -20,7 +20,7 @@ import numpy.typing as npt
 from reference.errors import DtypeError, NotANumberError, ShapeError
 from reference.types import fields
 from reference.types.fields import LEAST_ORDER, MOST_NONZEROS, MOST_ORDER, refuse
-from reference.values import not_an_array, shortened
+from reference.values import compared, not_an_array, shortened
 
 BLOCKS = tuple(2**bits for bits in range(1, 9))
 """The sides that a HiCoo's blocks may have: those whose offsets fit into a byte."""
@@ -47,6 +47,7 @@ class SparseFormat:
 
 
 @shortened
+@compared
 @dataclass(frozen=True, eq=False)
 class Coo(SparseFormat):
     """Coordinates and values, the format that all others are built from and converted to.
@@ -181,6 +182,7 @@ def _check_indices(tensor: Coo) -> None:
 
 
 @shortened
+@compared
 @dataclass(frozen=True, eq=False)
 class Csf(SparseFormat):
     """Compressed sparse fibers: a tree with one level per mode, in which equal prefixes share nodes.
@@ -222,6 +224,7 @@ class Csf(SparseFormat):
 
 
 @shortened
+@compared
 @dataclass(frozen=True, eq=False)
 class Fibers(SparseFormat):
     """Fibers along one mode, each with its indices in all other modes: kernels can start at any fiber.
@@ -261,6 +264,7 @@ class Fibers(SparseFormat):
 
 
 @shortened
+@compared
 @dataclass(frozen=True, eq=False)
 class MmCsf(SparseFormat):
     """Mixed-mode CSF: every nonzero is stored in the longest of its d fibers, in one partition per direction.
@@ -294,6 +298,7 @@ class MmCsf(SparseFormat):
 
 
 @shortened
+@compared
 @dataclass(frozen=True, eq=False)
 class BCsf(SparseFormat):
     """Balanced CSF: fibers cut into pieces of at most ``split`` nonzeros, slices binned by warps per slice.
@@ -354,6 +359,7 @@ class BCsf(SparseFormat):
 
 
 @shortened
+@compared
 @dataclass(frozen=True, eq=False)
 class FCoo(SparseFormat):
     """Flagged COO: sorted by one mode, with a bit flag at each change of its index instead of the indices.
@@ -410,6 +416,7 @@ class FCoo(SparseFormat):
 
 
 @shortened
+@compared
 @dataclass(frozen=True, eq=False)
 class HiCoo(SparseFormat):
     """Hierarchical COO: blocks with sides of ``block`` indices, and one byte per index within a block.
@@ -455,6 +462,7 @@ class HiCoo(SparseFormat):
 
 
 @shortened
+@compared
 @dataclass(frozen=True, eq=False)
 class PerMode(SparseFormat):
     """A representation for each mode: the formats that the paper calls ``-ALL``, and F-COO.

@@ -19,6 +19,7 @@ import gpu
 import reference
 import simwarp
 from reference.errors import DtypeError
+from reference.types import Coo
 from reference.values import LONGEST
 
 PACKAGES = (reference, simwarp, gpu)
@@ -144,7 +145,9 @@ def _made_of(name: str, value: Any) -> list[str]:
 BITS = reference.pack(np.ones((2, 3)), layout="column")
 
 
-@pytest.mark.parametrize("call", [np.asarray, np.array, np.sum, np.stack, np.add], ids=str)
+@pytest.mark.parametrize(
+    "call", [np.asarray, np.array, np.sum, np.stack, np.add], ids=lambda call: call.__name__
+)
 def test_packed_bits_are_not_numbers(call: Any) -> None:
     with pytest.raises(DtypeError, match=r"^PackedBits of shape \(2, 3\) given(?s:.*)reference\.unpack"):
         call([BITS, BITS]) if call is np.stack else call(*[BITS] * getattr(call, "nin", 1))
@@ -168,3 +171,24 @@ def test_a_short_repr_is_as_python_writes_it() -> None:
     plan = gpu.blas3.explain("dgemm", 16384, tile=1024)
     assert len(repr(plan)) <= LONGEST
     assert "… 256 in all" in repr(plan)
+
+
+def test_packed_bits_are_equal_if_their_words_and_format_are() -> None:
+    x = np.linspace(-1, 1, 90).reshape(2, 45)
+    bits = reference.pack(x, layout="column")
+    assert bits == reference.pack(x.copy(), layout="column")
+    assert bits == gpu.pack(x, layout="column", device=simwarp.Device())
+    for other in (reference.pack(-x, layout="column"), reference.pack(x, layout="row"), bits.words, None):
+        assert not _is_equal(bits, other)
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(bits)
+    coo = Coo([[0, 1], [1, 0]], [1.0, 2.0], (2, 2))
+    assert coo == Coo([[0, 1], [1, 0]], [1.0, 2.0], (2, 2))
+    assert coo != Coo([[0, 1], [1, 0]], [1.0, 3.0], (2, 2))
+
+
+def _is_equal(one: object, other: object) -> bool:
+    try:
+        return bool(one == other)
+    except DtypeError:  # an array is asked first
+        return False

@@ -191,3 +191,9 @@ def test_small_products_without_scipy_need_it_on_the_host(monkeypatch: pytest.Mo
     monkeypatch.setattr(routines, "blas", routines.blas.__wrapped__)
     with pytest.raises(MissingExtraError, match=r"needs SciPy.*\nthe host computes small problems"):
         blas3.matmul(SIGNS, SIGNS)
+
+
+def test_the_plan_of_a_product_takes_the_number_of_devices() -> None:
+    for given in (simwarp.Machine("H200x2"), 0, [2]):
+        with pytest.raises(DtypeError, match=r"^devices is .*\n.*\n.*machine\.devices"):
+            blas3.explain("dgemm", 8, devices=given)  # pyright: ignore[reportArgumentType]
