@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from reference.errors import DtypeError
 from reference.types.launch import Dim, Extent
 from reference.types.tensor_map import Im2col
 
@@ -446,6 +447,29 @@ def is_foreign(x: Any) -> bool:
         return True
     kind = x.__dlpack_device__()[0] if hasattr(x, "__dlpack_device__") else 1
     return int(kind) == 2  # kDLCUDA
+
+
+def check_device(given: Any, option: str = "device") -> None:
+    """Raise DtypeError for an argument that is not one device; the message has the device to make."""
+    if hasattr(given, "compute_capability") and not isinstance(given, type):
+        return
+    known = getattr(given, "ordinals", None)
+    cuda = f"gpu.CudaDevice({known[0]})" if isinstance(known, tuple) else "gpu.CudaDevice() for a GPU"
+    raise DtypeError(
+        f"{option} is {name_of(given)}\nit must be one device, a GPU or a simulated one\n"
+        f"pass {cuda}, or simwarp.Device() to simulate one"
+    )
+
+
+def name_of(given: object) -> str:
+    """What an argument is, for the error that refuses it.
+
+    >>> name_of(2), name_of("cuda"), name_of(int), name_of([])
+    ('2', "'cuda'", 'the class int', 'a list')
+    """
+    if isinstance(given, type):
+        return f"the class {given.__name__}"
+    return repr(given) if isinstance(given, bool | int | float | str) else f"a {type(given).__name__}"
 
 
 MOST_PLANS = 1024

@@ -15,8 +15,11 @@ from gpu.device import is_array, is_foreign
 from gpu.host_memory import overlap
 from gpu.machine import Machine, Memory
 from reference.errors import DtypeError, FreedMemoryError, ShapeError
+from reference.values import not_an_array, shortened
 
 
+@not_an_array("copy it to the host with copy_out of its machine")
+@shortened
 @dataclass(frozen=True, eq=False)
 class DeviceTensor:
     """A tensor in the memory of one of a machine's devices.

@@ -13,9 +13,10 @@ import numpy.typing as npt
 
 from gpu.cuda import default_device
 from gpu.cuda.streams import torch_stream_of
-from gpu.device import Array, Device, is_array, is_foreign
+from gpu.device import Array, Device, check_device, is_array, is_foreign
 from reference.errors import CaptureError, DtypeError, FormatError, NotANumberError, SchemeError, ShapeError
 from reference.types import PackedBits, PackedTensor
+from reference.values import not_an_array
 
 ELEMENTS = {"float64": "FLOAT64", "float32": "FLOAT32", "float16": "FLOAT16", "int8": "INT8"}
 """The element types that can be packed, and their names in the macros of the kernels."""
@@ -29,6 +30,7 @@ Packed = TypeVar("Packed", PackedBits, PackedTensor)
 Made = TypeVar("Made")
 
 
+@not_an_array("pass words.download() of it, or the operand that was prepared")
 class Prepared:
     """An operand on a device, ready for kernels: a result of `gpu.prepare`.
 
@@ -52,9 +54,11 @@ def on_device(x: Any) -> bool:
 
 def choose_device(device: Device | None, *operands: Any) -> Device:
     """The given device, else that of the first operand that has one, else the first CUDA device."""
+    if device is not None:
+        check_device(device)
     arrays = (x.words if isinstance(x, _PACKED) else x for x in operands if x is not None)
     homes: list[Device] = [x.device for x in arrays if is_array(x)]
-    chosen = device or (homes[0] if homes else default_device())
+    chosen = device if device is not None else homes[0] if homes else default_device()
     for home in homes:
         if home is not chosen and key_of_memory(home) != key_of_memory(chosen):
             raise DtypeError(

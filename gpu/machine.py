@@ -16,6 +16,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from gpu.device import name_of
+from reference.errors import DtypeError
+from reference.values import not_an_array, shortened
+
 
 class Memory(Protocol):
     """Memory of a device.
@@ -37,6 +41,8 @@ class Memory(Protocol):
         ...
 
 
+@not_an_array("copy it to a host matrix with copy_out of its machine")
+@shortened
 @dataclass(frozen=True)
 class Tile:
     """A matrix in a device's memory, column after column.
@@ -201,3 +207,15 @@ class Machine(Protocol):
     def seconds(self) -> float:
         """The machine's clock."""
         ...
+
+
+def check_machine(given: Any, option: str = "device") -> None:
+    """Raise DtypeError for an argument that is not a machine; the message has the machine to make."""
+    if hasattr(given, "budget") and not isinstance(given, type):
+        return
+    ordinal = getattr(given, "ordinal", None)
+    cuda = "gpu.CudaMachine() for GPUs" if ordinal is None else f"gpu.CudaMachine([{ordinal}])"
+    raise DtypeError(
+        f"{option} is {name_of(given)}\nit must be a machine: one device or several, and their host\n"
+        f"pass {cuda}, or simwarp.Machine() to simulate one"
+    )

@@ -56,7 +56,7 @@ def bconv2d(
     w : likewise, (R, S, C, O), or PackedTensor of filters
         Its dtype or format may differ from that of ``x``.
     stride, dilation : int or (vertical, horizontal), at least 1
-    padding : {"SAME", "VALID"} or ((top, bottom), (left, right)), at least 0
+    padding : {"SAME", "VALID"}, int, (vertical, horizontal) or ((top, bottom), (left, right)), at least 0
         The names are TensorFlow's; see `conv_geometry`.
     groups : 1
 

@@ -16,8 +16,9 @@ from reference.errors import SchemeError, ShapeError
 
 PerAxis: TypeAlias = int | tuple[int, int]
 """One number for both axes, or (vertical, horizontal)."""
-Padding: TypeAlias = Literal["SAME", "VALID"] | tuple[tuple[int, int], tuple[int, int]]
-"""A rule of TensorFlow, or ((top, bottom), (left, right))."""
+_Name: TypeAlias = Literal["SAME", "VALID", "same", "valid"]
+Padding: TypeAlias = _Name | PerAxis | tuple[tuple[int, int], tuple[int, int]]
+"""A rule of TensorFlow, pixels on all sides, (vertical, horizontal), or ((top, bottom), (left, right))."""
 
 _Side: TypeAlias = Literal["SAME", "VALID"] | tuple[int, int]
 
@@ -99,6 +100,7 @@ def conv_geometry(
     * ``"SAME"`` has ``P = ceil(H / stride)`` and pads ``max((P - 1) * stride + window - H, 0)`` rows,
       half of them above, the odd one below;
     * ``((top, bottom), (left, right))`` has ``P = (H + top + bottom - window) // stride + 1``;
+    * ``(v, h)`` is ``((v, v), (h, h))``, and ``p`` is ``(p, p)``, as of PyTorch;
 
     and likewise for columns. The padding of "SAME" depends on the stride: it is not ``R // 2`` per side.
 
@@ -107,7 +109,8 @@ def conv_geometry(
     x_shape : (N, H, W, C)
     w_shape : (R, S, C, O)
     stride, dilation : int or (vertical, horizontal), at least 1
-    padding : {"SAME", "VALID"} or ((top, bottom), (left, right)), at least 0
+    padding : {"SAME", "VALID"}, int, (vertical, horizontal) or ((top, bottom), (left, right)), at least 0
+        Names in capitals or small letters.
     groups : 1
 
     Returns
@@ -244,24 +247,25 @@ def _axis(size: int, window: int, stride: int, padding: _Side, name: str) -> tup
     return out, before
 
 
+_PADDINGS = "'SAME', 'VALID', an int, (vertical, horizontal) or ((top, bottom), (left, right))"
+
+
 def _padding(padding: Any) -> tuple[_Side, _Side]:
     """The padding of rows and of columns: a name for each, or (before, after)."""
     if isinstance(padding, str):
-        if padding == "SAME" or padding == "VALID":
-            return padding, padding
-        raise SchemeError(
-            f"there is no padding={padding!r}\n"
-            "the names are TensorFlow's, in capitals\n"
-            "choose 'SAME', 'VALID' or ((top, bottom), (left, right))"
-        )
+        rule = padding.upper()
+        if rule == "SAME" or rule == "VALID":
+            return rule, rule
+        raise SchemeError(f"there is no padding={padding!r}\nthe names are TensorFlow's\nchoose {_PADDINGS}")
     try:
-        rows, columns = padding
+        axes = tuple(padding) if np.iterable(padding) else (padding, padding)
+        rows, columns = axes if any(map(np.iterable, axes)) else ((size, size) for size in axes)
         sides = _two_whole(rows), _two_whole(columns)
     except (TypeError, ValueError):
         raise ShapeError(
-            f"padding={padding!r} is not two pairs of ints\n"
+            f"padding={padding!r} is neither an int nor two ints nor two pairs of ints\n"
             "each side has its own number of rows or columns\n"
-            "give ((top, bottom), (left, right)), 'SAME' or 'VALID'"
+            f"give {_PADDINGS}"
         ) from None
     if min(*sides[0], *sides[1]) < 0:
         raise ShapeError(

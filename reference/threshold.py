@@ -22,12 +22,15 @@ from reference.tensors import IMAGE_LAYOUTS, check_tensor_format, pack_tensor_bi
 from reference.types import First, Layout, PackedBits, PackedTensor, TensorLayout, Word
 from reference.types.arguments import check_option
 from reference.types.fields import as_array
+from reference.values import not_an_array, shortened
 
 Pool: TypeAlias = Literal["or", "and"]
 
 INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 
 
+@not_an_array("pass its thresholds or its flip")
+@shortened
 class IntegerThresholds(NamedTuple):
     """Thresholds and flips of ``bit = (dot >= thresholds[j]) ^ flip[j]`` for each output channel j."""
 

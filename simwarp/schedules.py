@@ -285,6 +285,11 @@ def compare_schedules(
     >>> difference.first.write.place.text
     'st.global.u32 [%a], %r;'
     """
+    if not callable(device):
+        raise DtypeError(
+            f"device is a {type(device).__name__}\neach run needs a new device, so it must be a constructor\n"
+            "pass simwarp.Device, or functools.partial(simwarp.Device, cc=(8, 0))"
+        )
     wanted = [Schedule(s) if isinstance(s, str) else s for s in schedules]
     return _Comparison(run, checks, device).compare(wanted)
 

@@ -52,8 +52,8 @@ def bconv2d(
         `gpu.prepare`, which is not packed, arranged or counted again.
     stride, dilation : int or (int, int)
         Down and across.
-    padding : "SAME", "VALID" or ((top, bottom), (left, right))
-        As in TensorFlow.
+    padding : {"SAME", "VALID"}, int, (vertical, horizontal) or ((top, bottom), (left, right))
+        Names as in TensorFlow, in capitals or small letters; numbers as in PyTorch.
     groups : int
         Only 1.
     scheme : str

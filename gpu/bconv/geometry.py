@@ -158,7 +158,7 @@ def _too_many(elements: int, what: str, advice: str) -> ShapeError:
 
 def _pair(given: Any, name: str) -> tuple[int, int]:
     """Check a stride or dilation, one number or two, and return it as (down, across)."""
-    pair = _integers(given if isinstance(given, tuple | list) else (given, given))
+    pair = _integers(given if np.iterable(given) else (given, given))
     if len(pair) != 2 or min(pair) < 1:
         raise ShapeError(
             f"{name}={given!r}\nan integer from 1 on, or two (down, across), is needed\ngive {name}=1"
@@ -166,21 +166,28 @@ def _pair(given: Any, name: str) -> tuple[int, int]:
     return pair[0], pair[1]
 
 
+_FORMS = ("an integer", "(down, across)", "((top, bottom), (left, right))")
+
+
 def _pads(given: Any) -> tuple[tuple[int, int], tuple[int, int]] | None:
     """Check a padding, and return it as ((top, bottom), (left, right)); None for SAME."""
     if isinstance(given, str):
-        if given not in ("SAME", "VALID"):
-            raise unknown("padding", given, ("SAME", "VALID", "((top, bottom), (left, right))"))
-        return None if given == "SAME" else ((0, 0), (0, 0))
+        if given.upper() not in ("SAME", "VALID"):
+            raise unknown("padding", given, ("SAME", "VALID", *_FORMS))
+        return None if given.upper() == "SAME" else ((0, 0), (0, 0))
+    both = _integers(given if np.iterable(given) else (given, given))
+    if len(both) == 2:
+        given = [(pixels, pixels) for pixels in both]
     try:
-        (top, bottom), (left, right) = (
-            (operator.index(before), operator.index(after)) for before, after in given
-        )
+        (top, bottom), (left, right) = map(_integers, given)
     except (TypeError, ValueError):
-        top = bottom = left = right = -1
+        raise ShapeError(
+            f"padding={given!r}\nit must be the pixels that are added on each side, or a name\n"
+            f"give SAME, VALID, {', '.join(_FORMS[:-1])} or {_FORMS[-1]}"
+        ) from None
     if min(top, bottom, left, right) < 0:
         raise ShapeError(
-            f"padding={given!r}\nfour integers from 0 on, ((top, bottom), (left, right)), are needed\n"
+            f"padding={given!r}\nit adds at least 0 pixels on each side\n"
             "crop x instead of padding by less than 0"
         )
     return (top, bottom), (left, right)

@@ -15,6 +15,7 @@ from gpu.compile import Ptx, compile_file
 from gpu.device import Array, Device, Dim, LaunchPlan
 from gpu.host import for_chip
 from reference.types import PackedTensor, TensorLayout, Word
+from reference.values import shortened
 
 Defines: TypeAlias = dict[str, str | int]
 
@@ -159,6 +160,7 @@ PREFERRED: dict[tuple[int, int], tuple[str, ...]] = {
 """Chip → the schemes for it and the chips up to the next one, the fastest first."""
 
 
+@shortened
 @dataclass(frozen=True)
 class Plan:
     """The scheme that ``scheme="auto"`` chooses.

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from gpu.blas3 import doors
 from gpu.blas3.problem import PREFIX_OF
+from gpu.machine import check_machine
 from reference.errors import DtypeError, NotANumberError, SchemeError, ShapeError
 
 Array = npt.NDArray[Any]
@@ -162,6 +163,8 @@ def cholesky(a: npt.ArrayLike, lower: bool = False, *, block: int = 2048, **keyw
     [[2.0, 0.0], [1.0, 2.0]]
     """
     matrix = _matrix(a, "a")
+    if keywords.get("device") is not None:  # a small matrix needs none
+        check_machine(keywords["device"])
     n = len(matrix)
     if matrix.shape != (n, n) or block < 1:
         raise ShapeError(

@@ -13,6 +13,7 @@ from gpu.blas3.execute import execute
 from gpu.blas3.layouts import Call, Matrix, is_column_major
 from gpu.blas3.problem import PREFIXES, RANK_K, TRIANGULAR, Name
 from gpu.blas3.signatures import KEYWORDS, flags_of, signature_of
+from gpu.machine import check_machine
 from reference.errors import FormatError
 
 
@@ -58,6 +59,8 @@ def prepared(routine: str, given: dict[str, Any]) -> tuple[Call, Matrix]:
     flags = flags_of(routine, given)
     names: tuple[Name, ...] = ("a", "b")
     device = given.get("device")
+    if device is not None:
+        check_machine(device)
     matrices: dict[Name, Matrix] = {
         name: operand(routine, name, given[name], device) for name in names if name in given
     }

@@ -11,8 +11,10 @@ from gpu.blas3.arguments import FORTRAN
 from gpu.blas3.options import Options
 from gpu.blas3.plan import Plan, plan_of
 from gpu.blas3.problem import HERMITIAN, PREFIXES, RANK_K, SYMMETRIC, TRIANGULAR, Problem
-from reference.errors import ShapeError
+from gpu.device import name_of
+from reference.errors import DtypeError, ShapeError
 from reference.types.arguments import check_option
+from reference.types.fields import is_integer
 
 NAMES = tuple(prefix + kind for kind in FORTRAN for prefix in ("cz" if kind in HERMITIAN else "sdcz"))
 """The BLAS names of all routines."""
@@ -61,6 +63,8 @@ def explain(
         For an unknown routine.
     ShapeError
         For a negative size, or a rank-k update whose result is not square.
+    DtypeError
+        For devices that are not a number.
     LaunchError
         For a budget that does not hold one batch of tiles.
 
@@ -84,6 +88,11 @@ def explain(
         raise ShapeError(
             f"{routine} of {m} x {n} with sums of {k}\nsizes are 0 or more, and a rank-k update is square\n"
             "give other sizes"
+        )
+    if not is_integer(devices) or devices < 1:
+        raise DtypeError(
+            f"devices is {name_of(devices)}\na plan needs only their number\n"
+            "pass an int from 1 on, such as machine.devices"
         )
     problem = Problem(kind, np.dtype(PREFIXES[routine[0]]), m, n, k, alpha, beta, **flags)
     budget = PLENTY if memory_budget is None else memory_budget

@@ -24,10 +24,12 @@ from gpu.blas3.on_host import LARGEST
 from gpu.blas3.options import Options
 from gpu.blas3.routines import blas
 from gpu.blas3.routing import Found, product_of, routine_of
-from gpu.machine import Machine
+from gpu.machine import Machine, check_machine
 from reference.errors import MissingExtraError, ShapeError
+from reference.values import shortened
 
 
+@shortened
 @dataclass
 class Routing:
     """What happened to the calls inside a block of `patched`.
@@ -101,6 +103,8 @@ def patched(
     >>> dict(routing.routed)
     {'numpy.matmul': 1}
     """
+    if device is not None:
+        check_machine(device)
     if above < 0 or (tile is not None and tile < 1):
         raise ShapeError(
             f"above is {above}, tile is {tile}\na size is 0 or more, a tile has at least 1 row\ngive others"

@@ -14,6 +14,7 @@ from gpu.blas3.taskizer import taskize
 from gpu.blas3.tasks import Output, Task
 from gpu.host_memory import shown
 from reference.errors import LaunchError, ShapeError
+from reference.values import shortened
 
 LARGEST, LEAST = 4096, 32
 """Default tiles have so many rows and columns."""
@@ -26,6 +27,7 @@ LEAST_WIDTH = 32
 """Narrower panels of right-hand sides are not worth a task by default."""
 
 
+@shortened
 @dataclass(frozen=True)
 class Plan:
     """What a call will do.

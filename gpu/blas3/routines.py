@@ -107,8 +107,9 @@ def blas() -> Any:
         return import_module("scipy.linalg.blas")
     except ImportError as error:
         raise MissingExtraError(
-            f"level-3 BLAS on a simulated machine needs SciPy, which is not installed ({error})\n"
-            "pip install 'simwarp[blas]'"
+            f"level-3 BLAS on the host needs SciPy, which is not installed ({error})\n"
+            "the host computes small problems without device=, and what a simulated machine computes\n"
+            "pip install 'simwarp[blas]', or pass device=gpu.CudaMachine()"
         ) from None
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from reference.values import shortened
+
 
 @dataclass
 class DeviceStatistics:
@@ -34,6 +36,7 @@ class DeviceStatistics:
     stalls: int = 0
 
 
+@shortened
 @dataclass
 class Statistics:
     """Counts of a call.

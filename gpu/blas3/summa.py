@@ -18,7 +18,7 @@ from gpu.blas3.arguments import Array
 from gpu.blas3.options import Options
 from gpu.blas3.problem import PREFIX_OF
 from gpu.blas3.processes import Communicator, ProcessGrid, Request, world
-from gpu.machine import Machine
+from gpu.machine import Machine, check_machine
 
 
 def summa(
@@ -88,6 +88,8 @@ def summa(
     comm = world() if comm is None else comm
     grid = ProcessGrid.of(comm.size) if grid is None else grid
     try:
+        if device is not None:
+            check_machine(device)
         own = part_of(alpha, a, b, beta, c, panel, grid, comm.size)
     except Exception as error:  # raised on all processes
         own = error

@@ -14,6 +14,7 @@ from gpu.compile import Ptx, compile_file
 from gpu.device import Array, Device, LaunchPlan, launch
 from gpu.host import WORD_DTYPES, choose_device, unknown
 from reference.types import Layout, PackedBits
+from reference.values import not_an_array, shortened
 
 Order: TypeAlias = Literal["row", "column"]
 Format: TypeAlias = Literal["fsb", "lines"]
@@ -24,6 +25,8 @@ _LAYOUTS: dict[Order, Layout] = {"row": "column", "column": "row"}
 """BSTC's layout of words that run along rows or columns: words along rows are column-major."""
 
 
+@not_an_array("pass words.download() of it, or gpu.bmm.unpack_fsb(x) for words along lines")
+@shortened
 @dataclass(frozen=True, eq=False)
 class FsbBits:
     """A bit matrix in tiles of 8 lines × 128 bits, on a device. Bit 1 means +1 and bit 0 means -1.

@@ -12,7 +12,7 @@ import numpy as np
 
 from gpu.bnn.images import checked_images
 from gpu.bnn.network import PreparedNetwork, empty_answer, prepare
-from gpu.device import Device, is_array
+from gpu.device import Device, check_device, is_array, name_of
 from gpu.host import choose_device, key_of_memory
 from reference.errors import DtypeError, SchemeError, ShapeError
 from reference.types.network import Answer, EnsembleAnswer, Network
@@ -173,6 +173,13 @@ def _of_host(images: Any) -> Any:
 
 def _distinct(devices: Sequence[Device]) -> list[Device]:
     """The devices, of which no two may be one, as each has a thread."""
+    if not isinstance(devices, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DtypeError(
+            f"devices= is {name_of(devices)}\nit must be a sequence of devices, GPUs or simulated ones\n"
+            "pass [gpu.CudaDevice(0), gpu.CudaDevice(1)], or [simwarp.Device(), simwarp.Device()]"
+        )
+    for number, device in enumerate(devices):
+        check_device(device, f"devices[{number}]")
     if len({key_of_memory(device) for device in devices}) < len(devices):
         raise SchemeError(
             "devices= names a device twice\neach device has one host thread\nname each device once"

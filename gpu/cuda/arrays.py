@@ -99,6 +99,12 @@ class CudaArray:
         contexts.driver().memcpy_dtoh(host, self.pointer)
         return host
 
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        """Copy the array to the host, for `numpy.asarray`, as a simulated device's array does."""
+        if copy is False:
+            raise ValueError("the array is on a device: np.asarray must copy it (copy=None or True)")
+        return self.download() if dtype is None else self.download().astype(dtype)
+
     def copy_to(self, host: npt.NDArray[Any], stream: Any) -> None:
         """Queue a copy to page-locked host memory in a stream, without the deferred checks."""
         refuse_in_capture("a download")

@@ -23,8 +23,9 @@ from gpu.cuda.streams import in_stream, wait_for
 from gpu.cuda.tensor_map import encoded
 from gpu.cuda.textures import CudaHandle, CudaImage, CudaSurface, surface_of, texture_of
 from gpu.cuda.views import view_of
-from gpu.device import Device, LaunchChain, LaunchPlan
+from gpu.device import Device, LaunchChain, LaunchPlan, name_of
 from reference.errors import DtypeError, MissingExtraError, NoGpuError, ShapeError
+from reference.types.fields import is_integer
 from reference.types.launch import Extent, dtype_of, shape_of, uploadable
 from reference.types.tensor_map import Im2col, tensor_map_of
 from reference.types.texture import image_of, sampler_of
@@ -59,6 +60,11 @@ class CudaDevice:
     queue = 0
 
     def __init__(self, ordinal: int = 0) -> None:
+        if not is_integer(ordinal) or ordinal < 0:
+            raise DtypeError(
+                f"CudaDevice: ordinal is {name_of(ordinal)}\nit must be the number of a GPU, from 0 on\n"
+                "pass CudaDevice(0), or CudaMachine() for all GPUs"
+            )
         driver = contexts.driver()
         self._context = contexts.primary(ordinal)
         self._device = driver.Device(ordinal)

@@ -4,10 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 from gpu.cuda_machine.driver import Driver
-from reference.errors import LaunchError, MachineError, NoGpuError
+from gpu.device import name_of
+from reference.errors import DtypeError, LaunchError, MachineError, NoGpuError
+from reference.types.fields import is_integer
+
+
+def check_ordinals(given: Any) -> None:
+    """Raise DtypeError for what is not a sequence of numbers of GPUs."""
+    is_sequence = isinstance(cast("object", given), Sequence)
+    if given is None or (is_sequence and all(map(is_integer, given))):
+        return
+    is_count = is_integer(given) and given > 0
+    first = f"range({given}) for the first {given}" if is_count else "[0] for the first one"
+    raise DtypeError(
+        f"CudaMachine: devices is {name_of(given)}\nit must be a sequence of numbers of GPUs, from 0 on\n"
+        f"pass {first}, or leave devices out for all"
+    )
 
 
 class Contexts:

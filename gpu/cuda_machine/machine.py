@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from gpu.cuda_machine import running
 from gpu.cuda_machine.allocations import Allocations
-from gpu.cuda_machine.contexts import Contexts
+from gpu.cuda_machine.contexts import Contexts, check_ordinals
 from gpu.cuda_machine.copies import Copies
 from gpu.cuda_machine.cublas import Cublas
 from gpu.cuda_machine.driver import Driver, DriverStream
@@ -90,6 +90,7 @@ class CudaMachine:
         keep_pinned: bool = True,
         keep_memory: bool = True,
     ) -> None:
+        check_ordinals(devices)
         libraries = system()
         self.driver = Driver(libraries.driver)
         self.cublas = Cublas(libraries.cublas)

@@ -10,7 +10,7 @@ from gpu.outofcore.networks.layers import AveragePool, MaxPool
 from gpu.outofcore.options import Options
 from gpu.outofcore.pieces import Pieces
 from gpu.outofcore.problem import Activation, Layout
-from gpu.outofcore.run import called
+from gpu.outofcore.run import called, machine_for
 from gpu.outofcore.statistics import Statistics
 
 
@@ -19,7 +19,7 @@ def conv2d(
     w: Any,
     bias: Any = None,
     *,
-    device: Machine,
+    device: Machine | None = None,
     activation: Activation | None = None,
     pool: MaxPool | AveragePool | None = None,
     stride: Any = 1,
@@ -47,15 +47,15 @@ def conv2d(
         `DeviceTensor`, or on GPUs an array of torch, CuPy or another library.
     w : array, (O, C / groups, R, S), or (O, R, S, C / groups)
     bias : array, (O,), optional
-    device : Machine
-        Its first device computes; `gpu.CudaMachine` or `simwarp.Machine`.
+    device : Machine, optional
+        Its first device computes; `gpu.CudaMachine` or `simwarp.Machine`. Default: the first GPU.
     activation : {"relu", "tanh", "sigmoid"}, optional
         Applied behind the bias on the device, without more copies.
     pool : MaxPool or AveragePool, optional
         Applied last on the device, so that only its result is copied: `reference.training.max_pool2d` or
         `reference.training.average_pool2d`. For float32 in NCHW.
     stride, dilation : int or (vertical, horizontal)
-    padding : {"SAME", "VALID"} or ((top, bottom), (left, right))
+    padding : {"SAME", "VALID"}, int, (vertical, horizontal) or ((top, bottom), (left, right))
         The names are TensorFlow's; see `reference.conv_geometry`.
     groups : int
     layout : {"NCHW", "NHWC"}
@@ -87,6 +87,8 @@ def conv2d(
     LaunchError
         For a budget that does not hold a piece of each tensor; the message has the least one. For an array on
         another device.
+    NoGpuError
+        If no ``device`` is given and no GPU can be used.
     MissingExtraError
         If the device is a `gpu.CudaMachine`, and cuDNN is not installed.
     MachineError
@@ -105,29 +107,30 @@ def conv2d(
     >>> conv2d(x, w, device=simwarp.Machine(), memory_budget=4000, activation="relu")[1, 3, 0]
     array([12., 18., 18., 18., 18., 18., 18., 12.], dtype=float32)
     """
-    images = operand(x, "x", device)
-    operands = {"x": images, "w": operand(w, "w", device, images.dtype)}
-    operands |= {} if bias is None else {"bias": operand(bias, "bias", device, images.dtype)}
-    problem = problem_of(
-        "conv2d",
-        images.shape,
-        operands["w"].shape,
-        stride=stride,
-        padding=padding,
-        dilation=dilation,
-        groups=groups,
-        layout=layout,
-        has_bias=bias is not None,
-        activation=activation,
-        pool=pool,
-        dtype=images.dtype,
-    )
-    if bias is not None:
-        check_bias(problem, operands["bias"])
-    y = output(out, problem, operands, device)
-    arrays = {**operands, problem.result: y}
-    called(problem, device, arrays, statistics, memory_budget, pieces, options)
-    return y if out is None else out
+    with machine_for(device, "conv2d") as machine:
+        images = operand(x, "x", machine)
+        operands = {"x": images, "w": operand(w, "w", machine, images.dtype)}
+        operands |= {} if bias is None else {"bias": operand(bias, "bias", machine, images.dtype)}
+        problem = problem_of(
+            "conv2d",
+            images.shape,
+            operands["w"].shape,
+            stride=stride,
+            padding=padding,
+            dilation=dilation,
+            groups=groups,
+            layout=layout,
+            has_bias=bias is not None,
+            activation=activation,
+            pool=pool,
+            dtype=images.dtype,
+        )
+        if bias is not None:
+            check_bias(problem, operands["bias"])
+        y = output(out, problem, operands, machine)
+        arrays = {**operands, problem.result: y}
+        called(problem, machine, arrays, statistics, memory_budget, pieces, options)
+        return y if out is None else out
 
 
 def conv2d_backward_data(
@@ -135,7 +138,7 @@ def conv2d_backward_data(
     w: Any,
     shape: tuple[int, ...],
     *,
-    device: Machine,
+    device: Machine | None = None,
     stride: Any = 1,
     padding: Any = "SAME",
     dilation: Any = 1,
@@ -167,7 +170,7 @@ def conv2d_backward_data(
 
     Raises
     ------
-    ShapeError, DtypeError, FormatError, FreedMemoryError, SchemeError, LaunchError, MachineError
+    ShapeError, DtypeError, FormatError, FreedMemoryError, SchemeError, LaunchError, NoGpuError, MachineError
         As `conv2d`.
 
     Notes
@@ -182,24 +185,25 @@ def conv2d_backward_data(
     >>> conv2d_backward_data(dy, w, (1, 3, 8, 8), device=simwarp.Machine(), memory_budget=2000)[0, 0, 0]
     array([16., 24., 24., 24., 24., 24., 24., 16.], dtype=float32)
     """
-    dy = operand(gradient, "gradient", device)
-    operands = {"gradient": dy, "w": operand(w, "w", device, dy.dtype)}
-    problem = problem_of(
-        "conv2d_backward_data",
-        shape,
-        operands["w"].shape,
-        stride=stride,
-        padding=padding,
-        dilation=dilation,
-        groups=groups,
-        layout=layout,
-        dtype=dy.dtype,
-    )
-    check_shape(problem, "y", dy.shape, "gradient")
-    dx = output(out, problem, operands, device)
-    arrays = {"x": dx, "w": operands["w"], "y": dy}
-    called(problem, device, arrays, statistics, memory_budget, pieces, options)
-    return dx if out is None else out
+    with machine_for(device, "conv2d_backward_data") as machine:
+        dy = operand(gradient, "gradient", machine)
+        operands = {"gradient": dy, "w": operand(w, "w", machine, dy.dtype)}
+        problem = problem_of(
+            "conv2d_backward_data",
+            shape,
+            operands["w"].shape,
+            stride=stride,
+            padding=padding,
+            dilation=dilation,
+            groups=groups,
+            layout=layout,
+            dtype=dy.dtype,
+        )
+        check_shape(problem, "y", dy.shape, "gradient")
+        dx = output(out, problem, operands, machine)
+        arrays = {"x": dx, "w": operands["w"], "y": dy}
+        called(problem, machine, arrays, statistics, memory_budget, pieces, options)
+        return dx if out is None else out
 
 
 def conv2d_backward_filter(
@@ -207,7 +211,7 @@ def conv2d_backward_filter(
     gradient: Any,
     shape: tuple[int, ...],
     *,
-    device: Machine,
+    device: Machine | None = None,
     stride: Any = 1,
     padding: Any = "SAME",
     dilation: Any = 1,
@@ -240,7 +244,7 @@ def conv2d_backward_filter(
 
     Raises
     ------
-    ShapeError, DtypeError, FormatError, FreedMemoryError, SchemeError, LaunchError, MachineError
+    ShapeError, DtypeError, FormatError, FreedMemoryError, SchemeError, LaunchError, NoGpuError, MachineError
         As `conv2d`.
 
     Notes
@@ -257,22 +261,23 @@ def conv2d_backward_filter(
            [112., 128., 112.],
            [ 98., 112.,  98.]], dtype=float32)
     """
-    images = operand(x, "x", device)
-    dy = operand(gradient, "gradient", device, images.dtype)
-    operands = {"x": images, "gradient": dy}
-    problem = problem_of(
-        "conv2d_backward_filter",
-        images.shape,
-        shape,
-        stride=stride,
-        padding=padding,
-        dilation=dilation,
-        groups=groups,
-        layout=layout,
-        dtype=dy.dtype,
-    )
-    check_shape(problem, "y", dy.shape, "gradient")
-    dw = output(out, problem, operands, device)
-    arrays = {"x": images, "w": dw, "y": dy}
-    called(problem, device, arrays, statistics, memory_budget, pieces, options)
-    return dw if out is None else out
+    with machine_for(device, "conv2d_backward_filter") as machine:
+        images = operand(x, "x", machine)
+        dy = operand(gradient, "gradient", machine, images.dtype)
+        operands = {"x": images, "gradient": dy}
+        problem = problem_of(
+            "conv2d_backward_filter",
+            images.shape,
+            shape,
+            stride=stride,
+            padding=padding,
+            dilation=dilation,
+            groups=groups,
+            layout=layout,
+            dtype=dy.dtype,
+        )
+        check_shape(problem, "y", dy.shape, "gradient")
+        dw = output(out, problem, operands, machine)
+        arrays = {"x": images, "w": dw, "y": dy}
+        called(problem, machine, arrays, statistics, memory_budget, pieces, options)
+        return dw if out is None else out

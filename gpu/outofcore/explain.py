@@ -16,7 +16,7 @@ from gpu.outofcore.options import Options
 from gpu.outofcore.pieces import Pieces
 from gpu.outofcore.plan import Plan
 from gpu.outofcore.problem import Activation, Layout, Problem
-from gpu.outofcore.run import planned
+from gpu.outofcore.run import machine_for, planned
 from reference.types.arguments import check_option
 
 
@@ -25,7 +25,7 @@ def explain(
     images: tuple[int, ...],
     filters: tuple[int, ...],
     *,
-    device: Machine,
+    device: Machine | None = None,
     bias: bool = False,
     activation: Activation | None = None,
     pool: MaxPool | AveragePool | None = None,
@@ -47,8 +47,8 @@ def explain(
     routine : {"conv2d", "conv2d_backward_data", "conv2d_backward_filter"}
     images : (N, C, H, W) or (N, H, W, C)
     filters : (O, C / groups, R, S) or (O, R, S, C / groups)
-    device : Machine
-        The model has the rates of its topology; nothing runs on it.
+    device : Machine, optional
+        The model has the rates of its topology, or those measured on a GPU, by default the first one.
     bias : bool
         Whether `conv2d` adds one.
     dtype : dtype
@@ -64,7 +64,7 @@ def explain(
 
     Raises
     ------
-    ShapeError, SchemeError, LaunchError
+    ShapeError, SchemeError, LaunchError, NoGpuError
         As `conv2d`.
 
     Notes
@@ -97,7 +97,8 @@ def explain(
         dtype=np.dtype(dtype),
     )
     here = frozenset(_tensor(name, problem) for name in on_device)
-    return planned(replace(problem, on_device=here), device, memory_budget, pieces, options)
+    with machine_for(device, "explain") as machine:
+        return planned(replace(problem, on_device=here), machine, memory_budget, pieces, options)
 
 
 def _tensor(name: str, problem: Problem) -> str:

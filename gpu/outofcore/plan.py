@@ -18,11 +18,13 @@ from gpu.outofcore.rates import Rates
 from reference.errors import LaunchError, ShapeError
 from reference.types.fields import is_integer
 from reference.types.timeline import Timeline
+from reference.values import shortened
 
 SMALLEST = Pieces(1, 1, 1, 1)
 _KEPT = 32
 
 
+@shortened
 @dataclass(frozen=True)
 class Plan:
     """What a call will do.

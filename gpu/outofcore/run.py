@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -10,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu.cleanup import leaving_nothing
-from gpu.cuda_machine import CudaMachine
+from gpu.cuda_machine import DEFAULT_LOCK, CudaMachine, default_machine
 from gpu.device_tensor import DeviceTensor
-from gpu.machine import Machine
+from gpu.machine import Machine, check_machine
 from gpu.outofcore.calibration import measured_rates
 from gpu.outofcore.options import Options
 from gpu.outofcore.pieces import Pieces
@@ -22,10 +23,40 @@ from gpu.outofcore.predicted import Slab
 from gpu.outofcore.problem import Problem
 from gpu.outofcore.rates import rates_of
 from gpu.outofcore.statistics import Statistics
-from reference.errors import LaunchError, ShapeError
+from reference.errors import LaunchError, MissingExtraError, NoGpuError, ShapeError
 from reference.types.fields import is_integer
 
 Array = npt.NDArray[Any]
+
+
+@contextmanager
+def machine_for(device: Machine | None, call: str) -> Generator[Machine]:
+    """The machine of a call: by default all GPUs of the computer, which one call at a time uses."""
+    if device is not None:
+        check_machine(device)
+        yield device
+        return
+    with DEFAULT_LOCK:
+        yield _gpus(call, default_machine)
+
+
+def machine_of(device: Machine | None, call: str) -> Machine:
+    """The machine of an object that keeps memory between calls: by default its own of all GPUs."""
+    if device is None:
+        return _gpus(call, CudaMachine)
+    check_machine(device)
+    return device
+
+
+def _gpus(call: str, make: Callable[[], CudaMachine]) -> CudaMachine:
+    """All GPUs of the computer; NoGpuError if none can be used."""
+    try:
+        return make()
+    except (MissingExtraError, NoGpuError) as error:
+        raise NoGpuError(
+            f"{call} needs a GPU: {str(error).splitlines()[0]}\n"
+            "without device= the first GPU computes\npass device=simwarp.Machine() to simulate one"
+        ) from None
 
 
 def called(

@@ -36,7 +36,7 @@ def conv2d(
     w : array_like, (O, C / groups, R, S), or (O, R, S, C / groups)
     bias : array_like, (O,), optional
     stride, dilation : int or (vertical, horizontal), at least 1
-    padding : {"SAME", "VALID"} or ((top, bottom), (left, right))
+    padding : {"SAME", "VALID"}, int, (vertical, horizontal) or ((top, bottom), (left, right))
         The names are TensorFlow's; see `reference.conv_geometry`.
     groups : int
         Filter o reads the channels of group ``o // (O / groups)`` only.

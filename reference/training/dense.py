@@ -8,8 +8,11 @@ import numpy.typing as npt
 
 from reference.errors import ShapeError
 from reference.training.layouts import Array, doubles
+from reference.values import not_an_array, shortened
 
 
+@not_an_array("pass one of its gradients by its name")
+@shortened
 class DenseGradients(NamedTuple):
     """The gradients of a fully connected layer.
 

@@ -10,10 +10,13 @@ import numpy.typing as npt
 from reference.errors import RangeError, ShapeError
 from reference.training.layouts import Array, Layout, doubles, from_nchw, images
 from reference.training.taps import check_gradient
+from reference.values import not_an_array, shortened
 
 EPSILON = 1e-5
 
 
+@not_an_array("pass one of its gradients by its name")
+@shortened
 class BatchNormGradients(NamedTuple):
     """The gradients of a batch normalization.
 

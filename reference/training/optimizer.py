@@ -9,8 +9,11 @@ import numpy.typing as npt
 
 from reference.errors import ShapeError
 from reference.training.layouts import Array, doubles
+from reference.values import not_an_array, shortened
 
 
+@not_an_array("pass one of its arrays by its name")
+@shortened
 class Step(NamedTuple):
     """The state after a step.
 

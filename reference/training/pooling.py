@@ -29,7 +29,7 @@ def max_pool2d(
     window : int or (vertical, horizontal)
     stride : likewise, optional
         Default: the window.
-    padding : {"SAME", "VALID"} or ((top, bottom), (left, right))
+    padding : {"SAME", "VALID"}, int, (vertical, horizontal) or ((top, bottom), (left, right))
         Each window must have a pixel inside the image.
     layout : {"NCHW", "NHWC"}
 
@@ -207,7 +207,7 @@ def _geometry(
     images: tuple[int, ...], window: PerAxis, stride: PerAxis | None, padding: Padding
 ) -> ConvGeometry:
     """The taps of windows, checked."""
-    rows, columns = window if isinstance(window, tuple) else (window, window)
+    rows, columns = window if isinstance(window, tuple | list) else (window, window)
     stride = window if stride is None else stride
     g = conv_geometry((1, *images[2:], 1), (rows, columns, 1, 1), stride=stride, padding=padding)
     if (_pixels(g) == 0).any():

@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from reference.values import compared, not_an_array, shortened
 
+
+@not_an_array("pass its weights or one of its factors")
+@shortened
+@compared
 @dataclass(frozen=True, eq=False)
 class Cpd:
     """A tensor as a weighted sum of ``rank`` outer products: equation 1, with unit columns and weights.

@@ -8,15 +8,19 @@ input, so all tiers agree to the last bit. `reference.types.network_values` foll
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
+from reference.types.fields import is_integer
 from reference.types.packed import PackedBits, PackedTensor
+from reference.values import not_an_array, shortened
 
 PerSide: TypeAlias = tuple[tuple[int, int], tuple[int, int]]
 """((top, bottom), (left, right))."""
 PoolKind: TypeAlias = Literal["or", "and", "max", "sum"]
 
 
+@not_an_array("pass its scale or its offset")
+@shortened
 @dataclass(frozen=True, eq=False)
 class Pixels:
     """Images of bytes as integers: ``scale[c] * x[n, h, w, c] + offset[c]``.
@@ -36,6 +40,7 @@ class Pixels:
     offset: Any
 
 
+@shortened
 @dataclass(frozen=True, eq=False)
 class Reals:
     """Images of float32 as integers: ``x * 2**fraction`` rounded to the nearest integer, ties to even.
@@ -51,6 +56,8 @@ class Reals:
     fraction: int = 10
 
 
+@not_an_array("pass its thresholds")
+@shortened
 @dataclass(frozen=True, eq=False)
 class Signs:
     """Images of bytes or float32 as bits: ``x[n, h, w, c] >= thresholds[c]``.
@@ -65,6 +72,7 @@ class Signs:
     thresholds: Any
 
 
+@shortened
 @dataclass(frozen=True, eq=False)
 class BitPlanes:
     """Images of bytes as bits: channel ``8 * c + b`` is bit 7 - b of ``x[n, h, w, c]``.
@@ -77,6 +85,19 @@ class BitPlanes:
     shape: tuple[int, ...]
 
 
+def _spread(layer: Any, *pairs: str) -> None:
+    """Write one number as a pair for both axes, and a padding for each side; values are checked later."""
+    for name in (*pairs, "padding"):
+        given: Any = getattr(layer, name)
+        if is_integer(given):
+            object.__setattr__(layer, name, (given, given))
+    padding = cast("tuple[Any, ...]", layer.padding)
+    if isinstance(padding, tuple) and len(padding) == 2 and all(map(is_integer, padding)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        object.__setattr__(layer, "padding", tuple((pixels, pixels) for pixels in padding))
+
+
+@not_an_array("pass the words of its filters")
+@shortened
 @dataclass(frozen=True, eq=False)
 class Conv:
     """Cross-correlation with filters of ±1; taps outside the image contribute nothing. Gives integers.
@@ -87,7 +108,9 @@ class Conv:
     ----------
     filters : PackedTensor of filters, (R, S, C, O)
     stride, dilation : (vertical, horizontal)
+        An int is for both.
     padding : ((top, bottom), (left, right))
+        (vertical, horizontal) and an int are for opposite sides, and for all.
     """
 
     filters: PackedTensor
@@ -95,7 +118,12 @@ class Conv:
     padding: PerSide = ((0, 0), (0, 0))
     dilation: tuple[int, int] = (1, 1)
 
+    def __post_init__(self) -> None:
+        _spread(self, "stride", "dilation")
 
+
+@not_an_array("pass the words of its weights")
+@shortened
 @dataclass(frozen=True, eq=False)
 class Dense:
     """A fully connected layer: the product of vectors (N, F) with weights of ±1. Gives integers.
@@ -108,6 +136,8 @@ class Dense:
     weights: PackedBits
 
 
+@not_an_array("pass its thresholds or its flip")
+@shortened
 @dataclass(frozen=True, eq=False)
 class Threshold:
     """Bits of integers: ``(x[..., j] >= thresholds[j]) ^ flip[j]``.
@@ -134,14 +164,19 @@ class Pool:
     ----------
     kind : {"or", "and", "max", "sum"}
     window, stride : (vertical, horizontal)
+        An int is for both.
     padding : ((top, bottom), (left, right))
-        Less than the window, so that each window has a pixel.
+        (vertical, horizontal) and an int are for opposite sides, and for all. Less than the window, so that
+        each window has a pixel.
     """
 
     kind: PoolKind
     window: tuple[int, int] = (2, 2)
     stride: tuple[int, int] = (2, 2)
     padding: PerSide = ((0, 0), (0, 0))
+
+    def __post_init__(self) -> None:
+        _spread(self, "window", "stride")
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,6 +194,8 @@ class Flatten:
     """
 
 
+@not_an_array("pass its scale or its offset")
+@shortened
 @dataclass(frozen=True, eq=False)
 class Affine:
     """Integers ``scale[c] * x[..., c] + offset[c]``: a batch normalisation in units of a power of two.
@@ -198,6 +235,7 @@ class PadChannels:
     after: int
 
 
+@shortened
 @dataclass(frozen=True, eq=False)
 class Residual:
     """The sum of two ways from one value: ``body(x) + shortcut(x)``, integers.
@@ -214,6 +252,8 @@ class Residual:
     shortcut: tuple[Layer, ...] = ()
 
 
+@not_an_array("pass its logits or its classes")
+@shortened
 class Answer(NamedTuple):
     """What a network says of N images; arrays of NumPy, or of the device that the images are on.
 
@@ -231,6 +271,8 @@ class Answer(NamedTuple):
     classes: Any
 
 
+@not_an_array("pass its logits or its classes")
+@shortened
 class EnsembleAnswer(NamedTuple):
     """What an ensemble of M networks says of N images; NumPy arrays.
 
@@ -253,6 +295,8 @@ Input: TypeAlias = Pixels | Reals | Signs | BitPlanes
 Layer: TypeAlias = Conv | Dense | Threshold | Pool | Flatten | Affine | Clip | PadChannels | Residual
 
 
+@not_an_array("pass an array of its layers")
+@shortened
 @dataclass(frozen=True, eq=False)
 class Network:
     """A binarized network: from images to one integer and one logit for each class.

@@ -364,4 +364,6 @@ def _sides(padding: Any) -> None:
     except (TypeError, ValueError):
         top = bottom = left = right = None
     if not all(is_integer(n) and n >= 0 for n in (top, bottom, left, right)):
-        raise ShapeError(f"padding is {padding!r}: give ((top, bottom), (left, right))")
+        raise ShapeError(
+            f"padding is {padding!r}: give an int, (vertical, horizontal) or ((top, bottom), (left, right))"
+        )

@@ -5,12 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from reference.values import compared, not_an_array, shortened
+
 Layout: TypeAlias = Literal["row", "column"]
 Word: TypeAlias = Literal[32, 64]
 First: TypeAlias = Literal["msb", "lsb"]
 TensorLayout: TypeAlias = Literal["NHWC", "HWNC", "HWNC-FSB", "HWOI", "HWIO", "HWOI-FSB"]
 
 
+@not_an_array("pass its words, or reference.unpack(x) for the numbers +1 and -1")
+@shortened
+@compared
 @dataclass(frozen=True, eq=False)
 class PackedBits:
     """A bit matrix packed into words of 32 or 64 bits. Bit 1 means +1 and bit 0 means -1.
@@ -47,6 +52,9 @@ class PackedBits:
     first: First = "msb"
 
 
+@not_an_array("pass its words, or reference.unpack_tensor(x) for the numbers +1 and -1")
+@shortened
+@compared
 @dataclass(frozen=True, eq=False)
 class PackedTensor:
     """The bits of images or filters, 32 or 64 channels to a word. Bit 1 means +1 and bit 0 means -1.

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from reference.errors import DtypeError, NotANumberError, ShapeError
 from reference.types import fields
 from reference.types.fields import LEAST_ORDER, MOST_NONZEROS, MOST_ORDER, refuse
+from reference.values import compared, not_an_array, shortened
 
 BLOCKS = tuple(2**bits for bits in range(1, 9))
 """The sides that a HiCoo's blocks may have: those whose offsets fit into a byte."""
@@ -27,6 +28,7 @@ FLAGS = 32
 """Flags per word of an FCoo."""
 
 
+@not_an_array("pass its values; reference.sparse.to_coo(x) has coords and values of every format")
 class SparseFormat:
     """Base class of the sparse formats: constituent tensors, and checks of invariants."""
 
@@ -44,6 +46,8 @@ class SparseFormat:
         """Raise FormatError unless the host arrays fit one another; does not check the parts."""
 
 
+@shortened
+@compared
 @dataclass(frozen=True, eq=False)
 class Coo(SparseFormat):
     """Coordinates and values, the format that all others are built from and converted to.
@@ -177,6 +181,8 @@ def _check_indices(tensor: Coo) -> None:
             )
 
 
+@shortened
+@compared
 @dataclass(frozen=True, eq=False)
 class Csf(SparseFormat):
     """Compressed sparse fibers: a tree with one level per mode, in which equal prefixes share nodes.
@@ -217,6 +223,8 @@ class Csf(SparseFormat):
             fields.check_pointers(self, f"pointers[{level}]", pointers, nodes[level], nodes[level + 1])
 
 
+@shortened
+@compared
 @dataclass(frozen=True, eq=False)
 class Fibers(SparseFormat):
     """Fibers along one mode, each with its indices in all other modes: kernels can start at any fiber.
@@ -255,6 +263,8 @@ class Fibers(SparseFormat):
         fields.check_indices(self, "leaves", self.leaves, count, self.modes[-1])
 
 
+@shortened
+@compared
 @dataclass(frozen=True, eq=False)
 class MmCsf(SparseFormat):
     """Mixed-mode CSF: every nonzero is stored in the longest of its d fibers, in one partition per direction.
@@ -287,6 +297,8 @@ class MmCsf(SparseFormat):
             refuse(self, found, "at least one partition is needed, sorted by leaf mode")
 
 
+@shortened
+@compared
 @dataclass(frozen=True, eq=False)
 class BCsf(SparseFormat):
     """Balanced CSF: fibers cut into pieces of at most ``split`` nonzeros, slices binned by warps per slice.
@@ -346,6 +358,8 @@ class BCsf(SparseFormat):
             refuse(self, found, f"bins must be {bins}, and the slices of a bin must ascend")
 
 
+@shortened
+@compared
 @dataclass(frozen=True, eq=False)
 class FCoo(SparseFormat):
     """Flagged COO: sorted by one mode, with a bit flag at each change of its index instead of the indices.
@@ -401,6 +415,8 @@ class FCoo(SparseFormat):
             refuse(self, "first does not match flags", expected)
 
 
+@shortened
+@compared
 @dataclass(frozen=True, eq=False)
 class HiCoo(SparseFormat):
     """Hierarchical COO: blocks with sides of ``block`` indices, and one byte per index within a block.
@@ -445,6 +461,8 @@ class HiCoo(SparseFormat):
             fields.check_below(self, f"block_coords[{mode}] with offsets", int(indices.max()), mode)
 
 
+@shortened
+@compared
 @dataclass(frozen=True, eq=False)
 class PerMode(SparseFormat):
     """A representation for each mode: the formats that the paper calls ``-ALL``, and F-COO.

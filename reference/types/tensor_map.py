@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from reference.errors import DtypeError, SchemeError, ShapeError
 from reference.types.launch import Extent, dtype_of, shape_of
+from reference.values import shortened
 
 DATA_TYPES: dict[str, tuple[int, str]] = {
     "uint8": (1, "u8"),
@@ -42,6 +43,7 @@ _CORNERS = {3: 1 << 15, 4: 1 << 7, 5: 1 << 4}
 _MOST_BOX, _MOST_PIXELS, _MOST_STEP, _MOST_STRIDE, _MOST_EXTENT = 256, 1024, 8, 1 << 40, 1 << 32
 
 
+@shortened
 @dataclass(frozen=True)
 class Im2col:
     """The box of an im2col map: which pixels a copy visits, and how much of them it copies.
@@ -70,6 +72,7 @@ class Im2col:
     pixels: int
 
 
+@shortened
 @dataclass(frozen=True)
 class TensorMap:
     """A tensor in global memory and the box of one copy, innermost dimension first.

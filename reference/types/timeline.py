@@ -7,7 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal, NamedTuple, overload
 
+from reference.values import shortened
 
+
+@shortened
 @dataclass(frozen=True, slots=True)
 class Record:
     """A copy or a routine that has ended.

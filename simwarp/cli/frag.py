@@ -167,7 +167,7 @@ def _tables(operand: Operand) -> dict[str, Any]:
     """The holders of each element [copy][matrix][row][column], the elements [lane][register][slot]."""
     import numpy as np
 
-    from simwarp.cli.frag_picture import held_of
+    from simwarp.draw.fragment import held_of
 
     layout, held = operand.layout, held_of(operand)
     holders = np.stack(np.broadcast_arrays(held.lane, held.register, held.bit), axis=-1)

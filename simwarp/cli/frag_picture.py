@@ -5,24 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from reference.errors import SchemeError
-from simwarp.draw.fragment import WHOLE, Held, Most, holders_picture, product_picture, registers_picture
+from simwarp.draw.fragment import (
+    WHOLE,
+    Most,
+    held_of,
+    holders_picture,
+    instruction_picture,
+    registers_picture,
+)
 from simwarp.draw.picture import Picture
 from simwarp.fragments import Fragments, Operand, fragments_of
 
 _SHOWN = (64, 32)
 """The most rows and columns of cells in the picture of a product."""
-
-
-def held_of(operand: Operand) -> Held:
-    """The lane, register and bit of each element of an operand, for `simwarp.draw.fragment`."""
-    layout = operand.layout
-    extents = layout.copies, layout.matrices, layout.rows, layout.columns
-    copy, matrix, row, column = np.ix_(*map(range, extents))
-    where = layout.holder(row, column, matrix, copy)
-    return Held(operand.name.upper(), operand.type, layout.bits, layout.register_bits, *where)
 
 
 def picture_of(
@@ -34,11 +30,7 @@ def picture_of(
     if registers or len(held) == 1 or not found.shape.k:
         pictures = [(registers_picture if registers else holders_picture)(one, most) for one in held]
         return pictures[0] if len(pictures) == 1 else _joined(found.opcode, pictures)
-    named = {one.name: one for one in held}
-    d = named["D"]
-    if "C" in named and found.operands["c"].layout == found.operands["d"].layout:
-        d = replace(d, name="C and D")
-    return product_picture(found.opcode, named["A"], named.get("B"), d, _SHOWN)
+    return instruction_picture(found, _SHOWN)
 
 
 def _joined(title: str, pictures: Sequence[Picture]) -> Picture:

@@ -446,5 +446,7 @@ def _capability(given: tuple[int, int]) -> tuple[int, int]:
     is_pair = isinstance(given, tuple | list) and len(given) == 2 and all(map(is_integer, given))  # pyright: ignore[reportUnnecessaryIsInstance]
     if not is_pair or not 0 <= given[1] <= 9 or 10 * given[0] + given[1] not in numbers:
         known = ", ".join(f"({number // 10}, {number % 10})" for number in sorted(numbers))
-        raise SchemeError(f"Device: cc={given!r} is not a compute capability\nchoose among {known}")
+        is_plain = isinstance(given, tuple | list | int | float | str)  # pyright: ignore[reportUnnecessaryIsInstance]
+        found = f"={given!r} is not a" if is_plain else f" is a {type(given).__name__}, not a"
+        raise SchemeError(f"Device: cc{found} compute capability\nchoose among {known}")
     return int(given[0]), int(given[1])

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from reference.errors import ShapeError
+from reference.errors import DtypeError, SchemeError, ShapeError
+from reference.values import not_an_array, shortened
 from simwarp.draw.picture import Cell, Grid, Picture, boxes, ends, span
 from simwarp.draw.svg import drawn
+from simwarp.fragments import FragmentError, Fragments, Layout, Operand, fragments_of
 
 Numbers = npt.NDArray[Any]
 Most = tuple[int, int]
@@ -25,6 +27,8 @@ WHOLE: Most = (1 << 30, 1 << 30)
 WARP = 32
 
 
+@not_an_array("pass its lane, register or bit")
+@shortened
 @dataclass(frozen=True)
 class Held:
     """The lane, register and bits of each element of an operand.
@@ -57,16 +61,26 @@ class Held:
         return (1, across) if across > 1 else (_run(words.swapaxes(-1, -2)), 1)
 
 
-def holders(held: Held, *, most: Most = WHOLE, svg: bool = False) -> str:
+Drawable: TypeAlias = Held | Operand | Layout
+"""What has the lane, register and bit of each element of a matrix."""
+
+
+def holders(held: Drawable, *, most: Most = WHOLE, svg: bool = False) -> str:
     r"""Draw the lane and register of each element of an operand.
 
     Parameters
     ----------
-    held : Held
+    held : Held, Operand or Layout
+        An operand is one of `simwarp.fragments.fragments_of`.
     most : (int, int)
         The most rows and columns of cells to draw; of more, a gap and the last three are drawn.
     svg : bool
         Return SVG, not text.
+
+    Raises
+    ------
+    DtypeError
+        For anything else, such as a matrix alone, which does not have the lanes of its elements.
 
     Examples
     --------
@@ -80,18 +94,25 @@ def holders(held: Held, *, most: Most = WHOLE, svg: bool = False) -> str:
          1 | 4:0  | 5:0  | 6:0  | 7:0  |
          2 | 8:0  | 9:0  | 10:0 | 11:0 |
     """
-    return drawn(holders_picture(held, most), svg)
+    return drawn(holders_picture(held_of(held), most), svg)
 
 
 def product(
-    title: str, a: Held | None, b: Held | None, d: Held, *, most: Most = WHOLE, svg: bool = False
+    title: str | Fragments,
+    a: Drawable | None = None,
+    b: Drawable | None = None,
+    d: Drawable | None = None,
+    *,
+    most: Most = WHOLE,
+    svg: bool = False,
 ) -> str:
     """Draw the operands of a product as on paper: A to the left of D, B above it.
 
     Parameters
     ----------
-    title : str
-    a, b, d : Held
+    title : str or Fragments
+        Without operands, an instruction: its name, or what `simwarp.fragments.fragments_of` returns.
+    a, b, d : Held, Operand or Layout
         None for an operand that is not in registers. Of several matrices the first is drawn.
     most : (int, int)
         The most rows and columns of cells to draw; of more, a gap and the last three are drawn.
@@ -102,9 +123,17 @@ def product(
     ------
     ShapeError
         If the shapes do not make a product.
+    DtypeError, SchemeError
+        For operands that are not of these types, and without D.
+    FragmentError
+        For an unknown instruction, and for one that is not a product.
 
     Examples
     --------
+    >>> print(product("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64", most=(2, 2)).partition("lane:")[0])
+    ... # doctest: +ELLIPSIS
+    mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64
+    ...
     >>> corner = np.zeros((1, 1, 1, 1), np.int64)
     >>> one = [Held(name, "f64", 64, 64, corner, corner, corner) for name in "ABD"]
     >>> print(product("1 × 1", *one).partition("lane:")[0].rstrip())
@@ -122,19 +151,30 @@ def product(
     m 0 | 0:0 |    m 0 | 0:0 |
         +-----+        +-----+
     """
-    return drawn(product_picture(title, a, b, d, most), svg)
+    if isinstance(title, Fragments) or (a is b is d is None):
+        return drawn(instruction_picture(title, most), svg)
+    if d is None:
+        raise SchemeError(f"product {title!r} without d\nA and B are drawn beside their product\npass d")
+    left, above = (None if one is None else held_of(one) for one in (a, b))
+    return drawn(product_picture(title, left, above, held_of(d), most), svg)
 
 
-def registers(held: Held, *, most: Most = WHOLE, svg: bool = False) -> str:
+def registers(held: Drawable, *, most: Most = WHOLE, svg: bool = False) -> str:
     r"""Draw the registers of all lanes with the elements that each holds.
 
     Parameters
     ----------
-    held : Held
+    held : Held, Operand or Layout
+        An operand is one of `simwarp.fragments.fragments_of`.
     most : (int, int)
         The most lanes and registers to draw; of more, a gap and the last three are drawn.
     svg : bool
         Return SVG, not text.
+
+    Raises
+    ------
+    DtypeError
+        For anything else, such as a matrix alone, which does not have the lanes of its elements.
 
     Examples
     --------
@@ -147,10 +187,44 @@ def registers(held: Held, *, most: Most = WHOLE, svg: bool = False) -> str:
       lane 0 | 0,0–1 |
            1 | 0,2–3 |
     """
-    return drawn(registers_picture(held, most), svg)
+    return drawn(registers_picture(held_of(held), most), svg)
+
+
+def held_of(given: Drawable) -> Held:
+    """The lane, register and bit of each element of an operand, or of a layout."""
+    if isinstance(given, Held):
+        return given
+    layout: object = getattr(given, "layout", given)
+    if not isinstance(layout, Layout):
+        shown = repr(given) if isinstance(given, str) else f"a {type(given).__name__}"
+        raise DtypeError(
+            f"{shown} does not say which lane holds an element\n"
+            "an operand of an instruction has the lane, register and bit of each\n"
+            'pass for example simwarp.fragments.fragments_of("mma…").operands["a"], a Layout or a Held'
+        )
+    name, kind = getattr(given, "name", "matrix"), getattr(given, "type", f"b{layout.bits}")
+    extents = layout.copies, layout.matrices, layout.rows, layout.columns
+    copy, matrix, row, column = np.ix_(*map(range, extents))
+    where = layout.holder(row, column, matrix, copy)
+    return Held(name.upper(), kind, layout.bits, layout.register_bits, *where)
 
 
 # ---- pictures as plain data ----------------------------------------------------------------------
+
+
+def instruction_picture(given: str | Fragments, most: Most = WHOLE) -> Picture:
+    """The product of an instruction."""
+    found = fragments_of(given) if isinstance(given, str) else given
+    if not found.shape.k:
+        raise FragmentError(
+            f"{found.opcode} moves a matrix, and is not a product\nit has {', '.join(found.operands)}\n"
+            "draw one of its operands with holders() or registers()"
+        )
+    held = {name: held_of(operand) for name, operand in found.operands.items()}
+    d = held["d"]
+    if "c" in held and found.operands["c"].layout == found.operands["d"].layout:
+        d = replace(d, name="C and D")
+    return product_picture(found.opcode, held.get("a"), held.get("b"), d, most)
 
 
 def holders_picture(held: Held, most: Most = WHOLE) -> Picture:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from reference.values import shortened
+
 if TYPE_CHECKING:
     from simwarp.engine.state import Chunk, Launch, Mask
     from simwarp.faults import KernelFault
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from simwarp.program.program import Step
 
 
+@shortened
 @dataclass(frozen=True)
 class WriteEvent:
     """A write to global memory.
@@ -45,6 +48,7 @@ UNITS = ("lanes", "remote stores", "bulk copies", "tensor copies", "products")
 """Who accesses memory: lanes themselves, or what they issue; ``st.async`` is a remote store."""
 
 
+@shortened
 @dataclass(frozen=True)
 class AccessEvent:
     """A memory access of some lanes, after it happened; or of what they issue, when they do.

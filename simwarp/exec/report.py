@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from reference.values import shortened
 from simwarp.faults import KernelFault, Place
 from simwarp.findings import Finding
 from simwarp.ptx.mangled_names import readable
@@ -18,6 +19,7 @@ from simwarp.run.outcome import styled
 _OF_PYTHON, _OF_COMMAND = 'checks="report"', "--checks report"
 
 
+@shortened
 @dataclass
 class Report:
     """What a run found.

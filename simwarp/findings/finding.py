@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import Any, cast
 
+from reference.values import shortened
 from simwarp import messages
 from simwarp.faults import KernelFault
 from simwarp.places import Note, Place
@@ -18,6 +19,7 @@ _KEPT = (int, str, tuple, Place)
 """The types of fields of a fault that plain data can hold."""
 
 
+@shortened
 @dataclass(frozen=True)
 class Finding:
     """A finding, from which every output is printed.

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reference.errors import DtypeError
+from reference.values import not_an_array, shortened
 from simwarp.fragments.digits import (
     SOURCES,
     TARGETS,
@@ -28,6 +29,7 @@ Whole: TypeAlias = Any
 """An int, or an array of integers."""
 
 
+@shortened
 class Element(NamedTuple):
     """The coordinates of an element: ints, or arrays of one shape."""
 
@@ -36,6 +38,7 @@ class Element(NamedTuple):
     matrix: Whole = 0
 
 
+@shortened
 class Holder(NamedTuple):
     """The lane, register and lowest bit that hold an element: ints, or arrays of one shape."""
 
@@ -44,6 +47,8 @@ class Holder(NamedTuple):
     bit: Whole
 
 
+@not_an_array("pass what its holder or element gives")
+@shortened
 @dataclass(frozen=True)
 class Layout:
     """The map of an operand, as the digits of a line of `simwarp.fragments.digits`.

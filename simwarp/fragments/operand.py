@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from reference.values import not_an_array, shortened
 from simwarp.fragments.digits import FragmentError
 from simwarp.fragments.layout import Element, Layout
 
@@ -33,6 +34,7 @@ class Shape(NamedTuple):
         return f"m{self.m}n{self.n}" + (f"k{self.k}" if self.k else "")
 
 
+@shortened
 @dataclass(frozen=True)
 class Provenance:
     """The source of a map, and the chips that confirmed it.
@@ -54,6 +56,8 @@ class Provenance:
         return f"{self.source}, {'not confirmed' if self.source == 'observed' else 'specified'}"
 
 
+@not_an_array("pass what its layout gives")
+@shortened
 @dataclass(frozen=True)
 class Operand:
     """One operand of a matrix instruction.
@@ -167,6 +171,8 @@ def required_alignment(operand: Operand) -> int:
     return operand.layout.registers * operand.layout.register_bits // 8
 
 
+@not_an_array("pass what a layout of its operands gives")
+@shortened
 @dataclass(frozen=True)
 class Fragments:
     """The fragments of a matrix instruction.

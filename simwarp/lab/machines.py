@@ -8,35 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import gpu
-from reference.errors import LaunchError, MissingExtraError, NoGpuError, SchemeError
-from simwarp.machine import (
-    EIGHT,
-    EVEREST,
-    H100,
-    H200,
-    MAKALU,
-    P100,
-    H100x2,
-    H200x2,
-    H200x4,
-    Machine,
-    Route,
-    Shared,
-    Topology,
-)
-
-TOPOLOGIES: dict[str, Topology] = {
-    "H100": H100,
-    "H100x2": H100x2,
-    "H200": H200,
-    "H200x2": H200x2,
-    "H200x4": H200x4,
-    "EIGHT": EIGHT,
-    "EVEREST": EVEREST,
-    "MAKALU": MAKALU,
-    "P100": P100,
-}
-"""The topologies by their names in `simwarp.machine`."""
+from reference.errors import LaunchError, MissingExtraError, NoGpuError
+from simwarp.machine import Machine, Route, Shared, Topology
+from simwarp.machine.topology import named
 
 
 @dataclass(frozen=True)
@@ -97,9 +71,7 @@ def topology_of(name: str, devices: int | None = None) -> Topology:
     >>> topology_of("everest", 2).name
     'Everest, 2 of 3 devices'
     """
-    found = {known.lower(): topology for known, topology in TOPOLOGIES.items()}.get(name.lower())
-    if found is None:
-        raise SchemeError(f"the topology {name!r} is unknown\nknown are {', '.join(TOPOLOGIES)}\nchoose one")
+    found = named(name)
     return found if devices is None else first(found, devices)
 
 

@@ -198,7 +198,7 @@ def bconv32(x: ConvOperand, w: ConvOperand, **options: Unpack[ConvOptions]) -> A
         A PackedTensor has ``layout="HWIO"``, the paper's bitfilter. The first channel sits at the same
         end of a word as in ``x``; real numbers are packed "msb".
     stride, dilation : int, or (vertical, horizontal), at least 1, default 1
-    padding : "SAME", "VALID" or ((top, bottom), (left, right)), default "SAME"
+    padding : {"SAME", "VALID"}, int, (vertical, horizontal) or ((top, bottom), (left, right))
         By TensorFlow's rules, or rows and columns, at least 0. Padding contributes nothing to a sum.
     thresholds : integers in the range of int32, (O,), optional
         Return bits (BConv-32B): bit (n, p, q, o) is 1 where ``y[n, p, q, o] >= thresholds[o]``.

@@ -22,8 +22,8 @@ from simwarp.warp import GlobalArray
 ConvOperand: TypeAlias = npt.ArrayLike | PackedTensor
 Pair: TypeAlias = int | Sequence[int]
 """A stride or dilation: one number for both directions, or (vertical, horizontal)."""
-Padding: TypeAlias = Literal["SAME", "VALID"] | Sequence[Sequence[int]]
-"""A word of TensorFlow's, or ((top, bottom), (left, right))."""
+Padding: TypeAlias = Literal["SAME", "VALID", "same", "valid"] | int | Sequence[int] | Sequence[Sequence[int]]
+"""A word of TensorFlow's, pixels on all sides, (vertical, horizontal), or ((top, bottom), (left, right))."""
 Sides: TypeAlias = Literal["SAME", "VALID"] | tuple[tuple[int, int], tuple[int, int]]
 """A checked `Padding`."""
 
@@ -151,15 +151,19 @@ def _pair(value: Any, name: str) -> tuple[int, int]:
     return vertical, horizontal
 
 
+_PADDINGS = "an integer, (vertical, horizontal) or ((top, bottom), (left, right))"
+
+
 def _sides(padding: Any) -> Sides:
     if isinstance(padding, str):
-        if padding == "SAME" or padding == "VALID":
-            return padding
+        word = padding.upper()
+        if word == "SAME" or word == "VALID":
+            return word
         raise SchemeError(
-            f"padding is {padding!r}\nthe known words are 'SAME' and 'VALID', in capitals\n"
-            "give 'SAME', 'VALID' or ((top, bottom), (left, right))"
+            f"padding is {padding!r}\nthe known words are 'SAME' and 'VALID'\ngive one, or {_PADDINGS}"
         )
-    numbers = _integers(padding, "padding", ((2, 2),), "'SAME', 'VALID' or ((top, bottom), (left, right))")
+    numbers = _integers(padding, "padding", ((), (2,), (2, 2)), f"'SAME', 'VALID', {_PADDINGS}")
+    numbers = np.broadcast_to(numbers if numbers.ndim == 2 else numbers.reshape(-1, 1), (2, 2))
     if numbers.min() < 0:
         raise ShapeError(
             f"padding is {padding}\na padding is at least 0 on each side\ncrop x instead of negative padding"

@@ -19,7 +19,7 @@ from simwarp.machine.moves import RoutineLike, between, check_aliases, computed,
 from simwarp.machine.operations import Event, Operation, Stream, Wait
 from simwarp.machine.order import Order
 from simwarp.machine.queueing import Queueing
-from simwarp.machine.topology import H200, Route, Topology
+from simwarp.machine.topology import H200, Route, Topology, topology_of
 from simwarp.machine.workers import Crew
 
 CHECKS = ("raise", "report", "off")
@@ -34,9 +34,9 @@ class Machine:
 
     Parameters
     ----------
-    topology : Topology
+    topology : Topology or str
         Devices and links: `H100`, `H100x2`, `H200`, `H200x2`, `H200x4`, `EIGHT`, `EVEREST`, `MAKALU`,
-        `P100`, or your own.
+        `P100`, their names, or your own.
     seed : int, optional
         Orders by chance what is ready at the same time, and draws the jitter. Without a seed workers and
         operations go in the order in which they became ready.
@@ -64,7 +64,9 @@ class Machine:
     LaunchError
         For a device, a peer, a stream or an event that this machine does not have.
     ShapeError, DtypeError
-        For tiles and host matrices that do not fit one another.
+        For tiles and host matrices that do not fit one another, and for what is not a topology.
+    SchemeError
+        For an unknown name.
     MachineError
         For all else that can be wrong; see `simwarp.machine`.
 
@@ -90,7 +92,7 @@ class Machine:
 
     def __init__(
         self,
-        topology: Topology = H200,
+        topology: Topology | str = H200,
         *,
         seed: int | None = None,
         jitter: float = 0.0,
@@ -104,7 +106,7 @@ class Machine:
             raise LaunchError(
                 f"jitter= is {jitter}\na duration is multiplied by up to 1 + jitter\npass 0 or more"
             )
-        self.topology = topology
+        self.topology = topology = topology_of(topology)
         for one in injections:
             self._device(one.device)
         self.order = Order()

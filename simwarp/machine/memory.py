@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reference.errors import DtypeError, ShapeError
+from reference.values import not_an_array, shortened
 from simwarp.machine.accesses import Accesses
 from simwarp.machine.faults import FreedMemoryError, TileBoundsError
 from simwarp.machine.footprints import Footprint, footprint
@@ -62,6 +63,8 @@ class TileLike(Protocol):
         ...
 
 
+@not_an_array("copy it to a host matrix with copy_out of its machine")
+@shortened
 @dataclass(frozen=True)
 class Tile:
     """A matrix in a device's memory, column after column.
@@ -85,6 +88,7 @@ class Tile:
     dtype: np.dtype[Any]
 
 
+@not_an_array("copy a tile of it to a host matrix with copy_out of its machine")
 class DeviceMemory:
     """Memory of a device, from `Machine.allocate`.
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from reference.values import shortened
 from simwarp.machine.order import Known, Order
 from simwarp.machine.topology import Route
 
@@ -79,6 +80,7 @@ class Wait:
     event: Event
 
 
+@shortened
 @dataclass(slots=True, eq=False)
 class Event:
     """A point in a stream's work.
@@ -141,6 +143,7 @@ class Task:
     queued: int = 0
 
 
+@shortened
 @dataclass(slots=True, eq=False)
 class Stream:
     """A queue of work of one device.

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from reference.errors import LaunchError, ShapeError
+from reference.errors import DtypeError, LaunchError, SchemeError, ShapeError
+from reference.values import shortened
 
 Kind = Literal["in", "out", "peer"]
 
@@ -35,6 +36,7 @@ class Route(NamedTuple):
         return f"{self.kind} of device {self.device}{source}"
 
 
+@shortened
 @dataclass(frozen=True)
 class Gpu:
     """A device.
@@ -87,6 +89,7 @@ class Link:
     bytes_per_second: float
 
 
+@shortened
 @dataclass(frozen=True)
 class Shared:
     """A bandwidth that several routes have together, each copy an equal part of it.
@@ -101,6 +104,7 @@ class Shared:
     bytes_per_second: float
 
 
+@shortened
 @dataclass(frozen=True)
 class Topology:
     """The devices of a machine, and the links between them and the host.
@@ -333,3 +337,47 @@ P100 = Topology(
     shared=host_group(range(1), 12 * _GB, 12 * _GB, 19 * _GB)[2:],
 )
 """One P100 and its host."""
+
+TOPOLOGIES = {
+    "H100": H100,
+    "H100x2": H100x2,
+    "H200": H200,
+    "H200x2": H200x2,
+    "H200x4": H200x4,
+    "EIGHT": EIGHT,
+    "EVEREST": EVEREST,
+    "MAKALU": MAKALU,
+    "P100": P100,
+}
+"""The topologies by their names in `simwarp.machine`."""
+
+
+def named(name: str) -> Topology:
+    """A topology by its name; raises SchemeError for another name.
+
+    >>> named("everest").name
+    'Everest'
+    """
+    found = {known.lower(): topology for known, topology in TOPOLOGIES.items()}.get(name.lower())
+    if found is None:
+        raise SchemeError(f"the topology {name!r} is unknown\nknown are {', '.join(TOPOLOGIES)}\nchoose one")
+    return found
+
+
+def topology_of(given: object) -> Topology:
+    """A topology, or the one of a name; raises DtypeError for anything else."""
+    if isinstance(given, Topology):
+        return given
+    if isinstance(given, str):
+        return named(given)
+    name = _OF_COUNT.get(given, "H200x4") if isinstance(given, int) else "H200"
+    is_plain = given is None or isinstance(given, int | float | type)
+    shown = repr(given) if is_plain else f"a {type(given).__name__}"
+    raise DtypeError(
+        f"Machine: topology is {shown}\nit must be a Topology, or a name: {', '.join(TOPOLOGIES)}\n"
+        f"pass Machine({name!r}) for {TOPOLOGIES[name].name}"
+    )
+
+
+_OF_COUNT = {1: "H200", 2: "H200x2", 4: "H200x4", 8: "EIGHT"}
+"""Names by numbers of devices, for errors."""

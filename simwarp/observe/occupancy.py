@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from reference.values import shortened
 from simwarp.chips.chips import Chip, chip
 from simwarp.faults import LaunchError
 from simwarp.lanes import WARP_SIZE
@@ -17,6 +18,7 @@ from simwarp.observe.registers import registers_of
 __all__ = ["Occupancy", "occupancy", "registers_of"]
 
 
+@shortened
 @dataclass(frozen=True)
 class Occupancy:
     """The blocks and warps resident on one multiprocessor.

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from reference.values import shortened
 from simwarp.engine.events import Observer, WriteEvent
 from simwarp.faults import Place
 
 
+@shortened
 @dataclass(frozen=True)
 class Write:
     """One write by one lane.

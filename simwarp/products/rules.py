@@ -12,6 +12,7 @@ from functools import cache
 from typing import Literal, TypeAlias
 
 from reference.errors import SchemeError
+from reference.values import shortened
 from simwarp.chips.chips import Sums, chip_of
 from simwarp.floats.formats import FORMATS
 
@@ -20,6 +21,7 @@ Types: TypeAlias = tuple[str, str, str, str]
 Accumulator: TypeAlias = Literal["f16", "f32"]
 
 
+@shortened
 @dataclass(frozen=True)
 class Rule:
     """How the products of one instruction are added.

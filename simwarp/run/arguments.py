@@ -33,6 +33,8 @@ class Argument:
         The content of an array before the launch, if it came from the host.
     to_fill : bool
         Whether it was an `Out`, of which the kernel should write every element.
+    parameter : str
+        The parameter's name in the source, if it is known.
     """
 
     position: int
@@ -40,6 +42,7 @@ class Argument:
     value: Any
     before: Host | None = None
     to_fill: bool = False
+    parameter: str = ""
 
     @property
     def is_array(self) -> bool:
@@ -68,12 +71,14 @@ class _Converter:
     def argument(self, position: int, bound: Given) -> Argument:
         """Convert one argument; an array given twice becomes one array on the device."""
         given: Any = bound.value
-        name = bound.label or (given.name if isinstance(given, Out) else "") or f"arg{position}"
+        parameter = self.names[position] if position < len(self.names) else ""
+        name = bound.label or (given.name if isinstance(given, Out) else "") or parameter or f"arg{position}"
         known = self.known.get(id(given))
         if known is None:
-            found = Argument(position, name, *self._place(position, name, given), isinstance(given, Out))
+            placed = self._place(position, name, given)
+            found = Argument(position, name, *placed, isinstance(given, Out), parameter)
         else:
-            found = replace(known, position=position, name=name)
+            found = replace(known, position=position, name=name, parameter=parameter)
         if found.is_array:
             self.known[id(given)] = found
         if found.is_array and not isinstance(given, Surface):

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
+from reference.values import shortened
 from simwarp.device.parameters import signature
 from simwarp.faults import LaunchError
 from simwarp.ptx.syntax import Function
 
 
+@shortened
 @dataclass(frozen=True)
 class Given:
     """An argument in a sequence, with the parameter that it is for and a label.

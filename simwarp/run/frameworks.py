@@ -2,10 +2,11 @@
 
 - ``numba.cuda.jit``: PTX that numba compiles for the types of the arguments, with lines of the Python file.
 - Triton: the PTX of a compiled kernel, ``kernel.asm["ptx"]``.
-- ``cupy.RawKernel``: its source, compiled as a ``.cu`` file is.
+- ``cupy.RawKernel`` and ``cupy.RawModule``: the source, compiled as a ``.cu`` file is.
 
 Sources: numba's documentation, "CUDA Python ABI" of arrays (meminfo, parent, nitems, itemsize, data, shape,
-strides); attributes of ``triton.compiler.CompiledKernel`` and ``cupy.RawKernel``.
+strides); attributes of ``triton.compiler.CompiledKernel``, ``cupy.RawKernel`` and
+``cupy.RawModule``.
 """
 
 from __future__ import annotations
@@ -25,19 +26,21 @@ import numpy as np
 from reference.errors import DtypeError, SchemeError
 from simwarp.faults import LaunchError
 from simwarp.run.binding import Arguments, Given
-from simwarp.run.source import Source, from_ptx, from_text, with_named_files
+from simwarp.run.source import Source, from_ptx, from_text, load, with_named_files
 
 
 class Adapted(NamedTuple):
     """A kernel and its arguments as `run` takes them."""
 
     source: Source
-    kernel: str
+    kernel: str | None
     args: Arguments
 
 
-def adapt(kernel: object, args: Arguments, cc: tuple[int, int]) -> Adapted | None:
+def adapt(kernel: object, name: str | None, args: Arguments, cc: tuple[int, int]) -> Adapted | None:
     """Adapt a kernel of another framework and its arguments; None for anything else.
+
+    ``name`` is that of the kernel in a module of several.
 
     Raises
     ------
@@ -52,7 +55,7 @@ def adapt(kernel: object, args: Arguments, cc: tuple[int, int]) -> Adapted | Non
     if module == "triton":
         return _of_triton(kernel, args)
     if module == "cupy" and hasattr(kernel, "code"):
-        return _of_cupy(kernel, args, cc)
+        return _of_cupy(kernel, name, args, cc)
     return None
 
 
@@ -145,8 +148,11 @@ def _source(ptx: str, name: str) -> Source:
     return replace(from_ptx(text, name), files=files)
 
 
-def _of_cupy(kernel: Any, args: Arguments, cc: tuple[int, int]) -> Adapted:
-    """Compile the source of a ``cupy.RawKernel``."""
+def _of_cupy(kernel: Any, name: str | None, args: Arguments, cc: tuple[int, int]) -> Adapted:
+    """Compile the source of a ``cupy.RawKernel`` or ``cupy.RawModule``, or load its file."""
+    name = getattr(kernel, "name", name)  # which a module does not have
+    if kernel.code is None:
+        return Adapted(load(kernel.file_path, cc=cc), name, args)
     options = [option for option in kernel.options if not option.startswith("-I")]
-    source = from_text(kernel.code, "rawkernel.cu", cc=cc, options=options)
-    return Adapted(source, kernel.name, args)
+    path = f"{type(kernel).__name__.lower()}.cu"
+    return Adapted(from_text(kernel.code, path, cc=cc, options=options, kernel=name), name, args)

@@ -14,8 +14,10 @@ from typing import Any, TextIO, TypedDict, Unpack, cast
 import numpy as np
 import numpy.typing as npt
 
+from gpu.device import check_device
 from reference.errors import HostMemoryError, SchemeError, SimwarpError
 from reference.types.launch import Dim, Extent, three
+from reference.values import not_an_array, shortened
 from simwarp.chips.chips import multiprocessors_of
 from simwarp.device.array import DeviceArray
 from simwarp.device.device import Device
@@ -60,8 +62,11 @@ class NoSuchOutputError(SimwarpError, KeyError):
     __str__ = Exception.__str__
 
 
+@not_an_array("pass one of its arrays by its name")
 class Outputs(Mapping[str, npt.NDArray[Any]]):
     """The array arguments of a kernel after the launch, by name or by position among the arguments.
+
+    A name is that of the argument, of its `Out`, or of the parameter in the source.
 
     Examples
     --------
@@ -78,10 +83,11 @@ class Outputs(Mapping[str, npt.NDArray[Any]]):
 
     def __init__(self, arguments: Sequence[Argument], arrays: Sequence[npt.NDArray[Any]]) -> None:
         self._positions = {argument.name: argument.position for argument in arguments}
+        self._parameters = {argument.parameter: argument.position for argument in arguments}
         self._arrays = {a.position: array for a, array in zip(arguments, arrays, strict=True)}
 
     def __getitem__(self, key: str | int) -> npt.NDArray[Any]:
-        position = key if isinstance(key, int) else self._positions.get(key)
+        position = key if isinstance(key, int) else self._positions.get(key, self._parameters.get(key))
         if position is None or position not in self._arrays:
             known = ", ".join(f"{name} (argument {at})" for name, at in self._positions.items()) or "none"
             raise NoSuchOutputError(f"no array argument is called {key!r}\nthere are {known}")
@@ -94,6 +100,8 @@ class Outputs(Mapping[str, npt.NDArray[Any]]):
         return len(self._positions)
 
 
+@not_an_array("pass outputs[name] of it")
+@shortened
 @dataclass(frozen=True)
 class Result:
     """The result of a launch.
@@ -226,7 +234,8 @@ def run(
     ----------
     source : path, str, Source or kernel
         A file, see `load`; CUDA C++ with a ``__global__`` function; a kernel of ``numba.cuda.jit``, whose
-        arguments are those of the Python function; a compiled kernel of Triton; a ``cupy.RawKernel``.
+        arguments are those of the Python function; a compiled kernel of Triton; a ``cupy.RawKernel`` or
+        ``cupy.RawModule``.
     kernel : str, optional
         Its name, see `Source.kernel`. May be omitted if there is only one kernel.
     grid, block : int or up to three ints
@@ -283,13 +292,15 @@ def run(
     >>> result.outputs["y"].tolist(), result.changed, result.faults
     ([1.0, 3.0, 5.0, 7.0, 9.0], ('y',), [])
     """
+    if device is not None:
+        check_device(device)
     if device is not None and of_device:
         raise SchemeError(
             f"run: device is given together with {', '.join(of_device)}, which are for a new device\n"
             "pass these to the device, or omit device"
         )
     cc = of_device.get("cc", (9, 0)) if device is None else device.compute_capability
-    adapted = None if isinstance(source, Source | str | PathLike) else adapt(source, args, cc)
+    adapted = None if isinstance(source, Source | str | PathLike) else adapt(source, kernel, args, cc)
     if adapted is not None:
         source, kernel, args = adapted
     elif isinstance(source, str) and "__global__" in source:

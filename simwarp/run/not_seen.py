@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from reference.errors import SimwarpError
+from reference.values import shortened
 from simwarp.checks import KINDS
 from simwarp.chips.chips import multiprocessors_of
 from simwarp.device.device import Device
@@ -56,6 +57,7 @@ _WEAK = ("volatile", "relaxed", "acquire")
 _FLOATS = ("f16", "f16x2", "bf16", "bf16x2", "f32", "f64")
 
 
+@shortened
 @dataclass(frozen=True)
 class NotSeen:
     """Something that a launch did not look at.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from reference.values import shortened
 from simwarp.findings import Finding
 from simwarp.messages import STYLES, Line
 from simwarp.run.arguments import Argument
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 
+@shortened
 @dataclass(frozen=True)
 class Unwritten:
     """The elements of an `Out` array that the kernel did not write.

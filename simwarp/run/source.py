@@ -15,6 +15,7 @@ from gpu.compile import compile, normalise
 from gpu.compiler.cuda_headers import advice_for
 from gpu.compiler.options import read_options
 from reference.errors import CompileError, InputFileError, SchemeError
+from reference.values import shortened
 from simwarp.faults import LaunchError
 from simwarp.program.bind import target_number
 from simwarp.ptx.mangled_names import choose, listed, plain, readable
@@ -54,6 +55,7 @@ class Loadable(NamedTuple):
     sources: Mapping[str, str]
 
 
+@shortened
 @dataclass(frozen=True)
 class Source:
     """The kernels of a file, compiled to PTX.

@@ -11,8 +11,11 @@ import numpy.typing as npt
 
 from reference.errors import DtypeError
 from reference.types.launch import dtype_of, host_array, shape_of
+from reference.values import not_an_array, shortened
 
 
+@not_an_array("pass numpy.zeros for content, or take outputs[name] of the result")
+@shortened
 @dataclass(frozen=True)
 class Out:
     """An output array: reading an element before the kernel has written it is a fault.
@@ -49,6 +52,8 @@ class Out:
         object.__setattr__(self, "shape", shape_of(name, self.shape))
 
 
+@not_an_array("pass the array that it is made of")
+@shortened
 @dataclass(frozen=True)
 class Texture:
     """A host array that a kernel reads as a texture, through a parameter ``cudaTextureObject_t``.
@@ -104,6 +109,8 @@ class Texture:
         return device.texture(device.upload_image(host, name, **form), **options)
 
 
+@not_an_array("pass the array that it is made of")
+@shortened
 @dataclass(frozen=True)
 class Surface:
     """A host array or `Out` that a kernel reads and writes as a surface; it is among the outputs.

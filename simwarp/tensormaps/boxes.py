@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from reference.errors import ShapeError
 from reference.types.tensor_map import TensorMap
+from reference.values import shortened
 
 _Numbers = npt.NDArray[np.int64]
 _Outside = npt.NDArray[np.bool_]
@@ -24,6 +25,7 @@ _OFFSETS = {3: 1 << 16, 4: 1 << 8, 5: 1 << 5}
 """Rank of an im2col map → the first im2col offset that an instruction may not have."""
 
 
+@shortened
 @dataclass(frozen=True)
 class Units:
     """The units of one copy, in the order of the tile.

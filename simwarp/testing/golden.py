@@ -27,6 +27,7 @@ import numpy.typing as npt
 
 from reference.errors import InputFileError, MissingExtraError, SchemeError
 from reference.files import write_whole
+from reference.values import shortened
 from simwarp.verify.case import Case
 from simwarp.verify.draw import Draw
 
@@ -49,6 +50,7 @@ class Recording:
     arrays: dict[str, npt.NDArray[Any]]
 
 
+@shortened
 @dataclass(frozen=True)
 class Golden:
     """The recording of a case.

@@ -11,11 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from reference.types.texture import Sampler
+from reference.values import not_an_array, shortened
 from simwarp.textures.positions import Axis
 
 Array: TypeAlias = npt.NDArray[Any]
 
 
+@not_an_array("pass the array that it was made of")
+@shortened
 @dataclass(frozen=True)
 class Texels:
     """Where the texels of an image, or of linear memory, lie.
@@ -63,6 +66,7 @@ class Texels:
         return (self.address + (z * self.height + y) * self.pitch + x * (unit or self.unit)).astype(np.uint64)
 
 
+@shortened
 @dataclass(frozen=True)
 class Texture:
     """Texels, and how they are read."""
@@ -87,6 +91,7 @@ class Texture:
         return self.texels.dtype.kind == "f" or self.sampler.read_mode == "normalized"
 
 
+@shortened
 @dataclass(frozen=True)
 class Surface:
     """Texels that are read and written by their place in bytes."""

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from reference.values import shortened
 from simwarp.verify.draw import Draw
 
 Answer: TypeAlias = Callable[..., npt.NDArray[Any]]
@@ -17,6 +18,7 @@ ORACLE = "reference"
 """The tier that all others are compared with."""
 
 
+@shortened
 @dataclass(frozen=True)
 class Case:
     """A computation that several tiers do.

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reference.errors import SimwarpError
+from reference.values import shortened
 from simwarp.device.device import Device
 from simwarp.faults import KernelFault, Place
 from simwarp.observe import WriteObserver
@@ -25,6 +26,7 @@ Devices = Mapping[str, Callable[[], Any]]
 SIMULATOR, CUDA = "simulator", "cuda"
 
 
+@shortened
 @dataclass(frozen=True)
 class Mismatch:
     """An answer that differs from the reference, traced to the lane that wrote it.

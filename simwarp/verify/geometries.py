@@ -46,7 +46,7 @@ class Geometry:
         (R, S, C, O).
     stride, dilation : tuple of int
         For rows and for columns.
-    padding : {"SAME", "VALID"} or ((top, bottom), (left, right))
+    padding : {"SAME", "VALID"}, int, (vertical, horizontal) or ((top, bottom), (left, right))
 
     Examples
     --------

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from reference.values import shortened
 from simwarp.verify.case import Case
 from simwarp.verify.compare import CUDA, SIMULATOR, Checked, Devices, Mismatch, check, tiers_of
 from simwarp.verify.processes import started
@@ -15,6 +16,7 @@ LEAST_SHAPES = 100
 """A case is verified only after it has run at least as many distinct shapes."""
 
 
+@shortened
 @dataclass
 class Row:
     """The counts of one tier for one case.
@@ -36,6 +38,7 @@ class Row:
     seconds: float = 0.0
 
 
+@shortened
 @dataclass
 class Outcome:
     """The result of a run.

@@ -27,7 +27,10 @@ DOORS = (
     "simwarp.__main__",
     "simwarp.numba",
 )
-VOCABULARY = ("reference.types", "reference.errors", "reference.files", "reference.lazy")
+VOCABULARY = (
+    *("reference.types", "reference.errors", "reference.files", "reference.lazy"),
+    "reference.values",
+)
 
 ALLOWED = {
     "reference": ("reference", "numpy", "numba", "scipy", "sparse", "torch", "safetensors", "h5py"),

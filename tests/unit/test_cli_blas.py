@@ -21,8 +21,9 @@ from simwarp.lab.blas import report, table
 from simwarp.lab.blas.life import marks_of
 from simwarp.lab.blas.request import Request
 from simwarp.lab.blas.variants import VARIANTS, variant
-from simwarp.lab.machines import TOPOLOGIES, first, host, topology_of
+from simwarp.lab.machines import first, host, topology_of
 from simwarp.machine import Route
+from simwarp.machine.topology import TOPOLOGIES
 from support.fake_gpus import gpus
 
 __all__ = ["gpus"]

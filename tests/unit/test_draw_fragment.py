@@ -2,6 +2,7 @@
 
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from functools import cache
 from itertools import combinations
 from pathlib import Path
@@ -9,12 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reference.errors import ShapeError
-from simwarp.cli.frag_picture import held_of, picture_of
+from reference import pack
+from reference.errors import DtypeError, SchemeError, ShapeError
+from simwarp.cli.frag_picture import picture_of
 from simwarp.draw import hues
 from simwarp.draw.formats import layout_picture
 from simwarp.draw.fragment import (
     Held,
+    held_of,
     holders,
     holders_picture,
     product,
@@ -24,7 +27,7 @@ from simwarp.draw.fragment import (
 )
 from simwarp.draw.svg import to_svg
 from simwarp.draw.text import to_text
-from simwarp.fragments import TYPE_BITS, all_opcodes, fragments_of
+from simwarp.fragments import TYPE_BITS, FragmentError, all_opcodes, fragments_of
 from support.offenders import check_each
 from support.pages import page_module
 
@@ -352,3 +355,62 @@ def test_page_pictures_and_table_are_generated_from_the_code():
 def test_a_marker_is_replaced_by_an_operand_picture():
     rendered = page_module().on_page_markdown(f"<!-- draw fragment {HALF} --operand b --registers -->")
     assert to_svg(picture_of(HALF, "b", registers=True)) in rendered
+
+
+# --------------------------------------------------------------------------------------------------
+# From Python
+# --------------------------------------------------------------------------------------------------
+
+
+def test_an_operand_a_layout_and_a_held_are_drawn():
+    operand = fragments_of(HALF).operands["a"]
+    for draw in (holders, registers):
+        assert draw(operand) == draw(held_of(operand))
+        assert draw(operand.layout, svg=True).startswith("<svg")
+        assert draw(operand.layout).splitlines()[2:] == draw(operand).replace("f16", "b16").splitlines()[2:]
+
+
+@pytest.mark.parametrize("opcode", [HALF, BITS, "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16"])
+def test_the_product_of_an_instruction_is_drawn_by_its_name(opcode):
+    found, most = fragments_of(opcode), (4, 4)
+    text = product(opcode, most=most)
+    assert text == product(found, most=most) == to_text(product_picture_of_operands(found, most))
+    assert text.startswith(found.opcode)
+
+
+def product_picture_of_operands(found, most):
+    held = {name: held_of(operand) for name, operand in found.operands.items()}
+    d = replace(held["d"], name="C and D") if "c" in held else held["d"]
+    return product_picture(found.opcode, held.get("a"), held.get("b"), d, most)
+
+
+def test_operands_make_a_product():
+    operands = fragments_of(HALF).operands
+    text = product("mine", operands["a"], operands["b"], operands["d"])
+    assert text == product("mine", *(held_of(operands[name]) for name in "abd"))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        np.ones((16, 16)),
+        np.arange(64).reshape(8, 8),
+        "a",
+        fragments_of(HALF),
+        pack(np.ones((8, 32)), layout="row"),
+    ],
+    ids=lambda given: type(given).__name__,
+)
+def test_what_has_no_lanes_is_refused_with_what_to_pass(given):
+    for draw in (holders, registers, lambda one: product("a product", None, None, one)):
+        with pytest.raises(DtypeError, match=r"which lane holds(?s:.*)operands\[\"a\"\], a Layout or a Held"):
+            draw(given)
+
+
+def test_a_product_needs_an_instruction_or_its_result():
+    with pytest.raises(FragmentError, match="moves a matrix, and is not a product"):
+        product("ldmatrix.sync.aligned.m8n8.x4.shared.b16")
+    with pytest.raises(FragmentError, match=r"mma\.sync\.what"):
+        product("mma.sync.what")
+    with pytest.raises(SchemeError, match="'mine' without d"):
+        product("mine", fragments_of(HALF).operands["a"])

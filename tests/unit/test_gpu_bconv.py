@@ -23,6 +23,7 @@ from reference.errors import (
     SimwarpError,
 )
 from reference.types import PackedTensor
+from simwarp import listings
 from simwarp.device import DeviceArray
 from simwarp.verify.draw import DTYPES, Draw
 from support.offenders import every_case
@@ -226,6 +227,37 @@ def test_same_padding_equals_tensorflow():
     }.items():
         shape = conv_shape((1, size, 1, 1), (window, 1, 1, 1), stride=(stride, 1))
         assert (shape.out_height, shape.pad_top) == expected
+
+
+# What a call may name, and the four numbers or the name in capitals that it means.
+PADDINGS = {
+    "same": "SAME",
+    "Valid": "VALID",
+    0: ((0, 0), (0, 0)),
+    2: ((2, 2), (2, 2)),
+    (2, 1): ((2, 2), (1, 1)),
+}
+
+
+@pytest.mark.parametrize("given", PADDINGS)
+def test_a_padding_is_written_as_frameworks_write_it(device, given):
+    x, w, meant = np.ones((1, 5, 6, 3)), np.ones((3, 2, 3, 2)), PADDINGS[given]
+    expected = reference.bconv2d(x, w, padding=meant)
+    forms = [given] if isinstance(given, str) else [given, np.array(given), np.array(given).tolist()]
+    for form in forms:
+        np.testing.assert_array_equal(reference.bconv2d(x, w, padding=form), expected)
+        np.testing.assert_array_equal(gpu.bconv2d(x, w, padding=form, device=device), expected)
+        np.testing.assert_array_equal(listings.bconv32(x, w, padding=form), expected)
+
+
+@pytest.mark.parametrize("stride", [2, (2, 1), [2, 1], np.array([2, 1]), np.int64(2)])
+def test_a_stride_is_a_number_or_two(device, stride):
+    x, w = np.ones((1, 5, 6, 3)), np.ones((3, 2, 3, 2))
+    two = tuple(np.broadcast_to(stride, 2).tolist())
+    for option in ("stride", "dilation"):
+        expected = reference.bconv2d(x, w, **{option: two})
+        np.testing.assert_array_equal(gpu.bconv2d(x, w, **{option: stride}, device=device), expected)
+        np.testing.assert_array_equal(reference.bconv2d(x, w, **{option: stride}), expected)
 
 
 def test_the_geometry_is_passed_as_15_words():
@@ -474,7 +506,17 @@ BAD = {
     "a real stride": (ShapeError, {"stride": 1.5}, ["stride=1.5"]),
     "dilation 0": (ShapeError, {"dilation": (1, 0)}, ["dilation=(1, 0)"]),
     "negative padding": (ShapeError, {"padding": ((0, -1), (0, 0))}, ["padding=((0, -1), (0, 0))"]),
-    "padding of the wrong length": (ShapeError, {"padding": (1, 1)}, ["padding=(1, 1)"]),
+    "padding of the wrong length": (
+        ShapeError,
+        {"padding": (1, 1, 1, 1)},
+        ["(1, 1, 1, 1)", "an integer"],
+    ),
+    "padding of one number below 0": (ShapeError, {"padding": -1}, ["padding=", "crop x"]),
+    "a padding of mixed forms": (
+        ShapeError,
+        {"padding": (1, (1, 1))},
+        ["padding=(1, (1, 1))", "SAME"],
+    ),
     "a padding that is no number": (ShapeError, {"padding": ((0, 0.5), (0, 0))}, ["padding="]),
     "an unknown padding": (SchemeError, {"padding": "FULL"}, ["padding='FULL'", "SAME"]),
     "too much padding": (ShapeError, {"padding": ((0, 2**31), (0, 0)), "stride": 2**30}, ["padded image"]),

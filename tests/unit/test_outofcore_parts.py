@@ -9,7 +9,7 @@ import pytest
 
 import gpu.outofcore
 from gpu.bconv.geometry import conv_shape
-from gpu.outofcore import Options, Pieces, Rates, explain
+from gpu.outofcore import AveragePool, MaxPool, Options, Pieces, Rates, explain
 from gpu.outofcore.arguments import problem_of
 from gpu.outofcore.halo import image_rows, output_rows
 from gpu.outofcore.matrices import matrices_of, view_of
@@ -35,6 +35,17 @@ def problem(routine: str = "conv2d", groups: int = 1, **options: Any) -> Problem
 
 
 # ----------------------------------------------------------------------------------------------- rows
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"), [("same", "SAME"), (1, ((1, 1), (1, 1))), ((2, 0), ((2, 2), (0, 0)))]
+)
+def test_paddings_and_windows_are_written_as_frameworks_write_them(given: Any, meant: Any) -> None:
+    assert problem(padding=given, stride=2) == problem(padding=meant, stride=(2, 2))
+    for pool in (MaxPool, AveragePool):
+        found, expected = (pool(3, 2, padding) for padding in (given, meant))
+        assert problem(pool=found).pool == problem(pool=expected).pool
+        assert problem(pool=pool([3, 2])).pool == problem(pool=pool((3, 2))).pool
 
 
 @every_case(("rows", "stride", "dilation", "padding"), ROWS)

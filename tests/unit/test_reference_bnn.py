@@ -341,3 +341,15 @@ def test_a_float_beyond_the_inputs_integers_is_refused():
     net = network(Reals((2,), fraction=8), dense(signs(2, 2)))
     with pytest.raises(RangeError, match=r"images\[1, 0\] is 128\.0"):
         run(net, np.array([[127.9, 0], [128.0, 0]], np.float32))
+
+
+def test_layers_take_one_number_for_both_axes_and_all_sides():
+    for found, expected in (
+        (conv(signs(3, 3, 1, 1), stride=2, padding=1, dilation=2), ((2, 2), ((1, 1), (1, 1)), (2, 2))),
+        (conv(signs(3, 3, 1, 1), padding=(1, 0)), ((1, 1), ((1, 1), (0, 0)), (1, 1))),
+    ):
+        assert (found.stride, found.padding, found.dilation) == expected
+    pool = Pool("max", 3, 2, 1)
+    assert (pool.window, pool.stride, pool.padding) == ((3, 3), (2, 2), ((1, 1), (1, 1)))
+    with pytest.raises(ShapeError, match="padding is 'same': give an int"):
+        network(pixels(4, 4, 3), Pool("max", padding="same"), classes=1)

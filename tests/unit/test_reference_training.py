@@ -149,6 +149,16 @@ def test_gradients_of_pooling_are_its_differences(options: dict[str, Any]) -> No
         )
 
 
+@pytest.mark.parametrize(
+    ("given", "meant"), [("same", "SAME"), (1, ((1, 1), (1, 1))), ((1, 0), ((1, 1), (0, 0)))]
+)
+def test_paddings_and_windows_are_written_as_frameworks_write_them(given: Any, meant: Any) -> None:
+    x, w = normal(1, 2, 6, 5), normal(3, 2, 3, 3)
+    for pool in (layers.max_pool2d, layers.average_pool2d):
+        np.testing.assert_array_equal(pool(x, [3, 2], padding=given), pool(x, (3, 2), padding=meant))
+    np.testing.assert_array_equal(layers.conv2d(x, w, padding=given), layers.conv2d(x, w, padding=meant))
+
+
 def test_pooling_leaves_out_pixels_outside_the_image() -> None:
     x = -np.ones((1, 1, 2, 2))
     for pool in (layers.max_pool2d, layers.average_pool2d):

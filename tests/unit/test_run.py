@@ -78,7 +78,7 @@ def test_a_kernel_runs_from_a_file_on_numpy_arrays(saxpy):
     np.testing.assert_array_equal(result.outputs[3], 2 * x + np.float32(0.5))
     np.testing.assert_array_equal(result.outputs[2], x)
     assert (y == 0.5).all()
-    assert (result.kernel, result.changed, result.stdout) == ("saxpy", ("arg3",), "100 elements\n")
+    assert (result.kernel, result.changed, result.stdout) == ("saxpy", ("y",), "100 elements\n")
     assert result.faults == []
     assert result.executed > 100
 
@@ -108,6 +108,23 @@ def test_an_out_argument_creates_an_array(saxpy, write):
         run(saxpy, grid=1, block=32, args=(32, 1, x, Out(np.float32, 32, "y")))
 
 
+def test_arguments_in_order_have_the_names_of_the_source(write):
+    source = "__global__ void f(const int* x, int* words, int n) { words[threadIdx.x] = n * x[threadIdx.x]; }"
+    x, both = np.arange(2, dtype=np.int32), np.ones(2, np.int32)
+    result = run(source, grid=1, block=2, args=[x, Out("int32", 2), 3])
+    assert result.outputs["words"].tolist() == result.outputs[1].tolist() == [0, 3]
+    assert (list(result.outputs), result.changed) == (["x", "words"], ("words",))
+    named = run(source, grid=1, block=2, args=[x, Out("int32", 2, "mine"), 3])
+    assert named.outputs["words"] is named.outputs["mine"]
+    assert list(named.outputs) == ["x", "mine"]
+    twice = run(source, grid=1, block=2, args=[both, both, 3])
+    assert twice.outputs["x"].tolist() == twice.outputs["words"].tolist() == [3, 3]
+    with pytest.raises(NoSuchOutputError, match=r"'y'\nthere are x \(argument 0\), words"):
+        result.outputs["y"]
+    with pytest.raises(DtypeError, match=r"^words is a list"):
+        run(source, grid=1, block=2, args=[x, [1, 2], 3])
+
+
 PAIR = np.dtype([("c", "i1"), ("i", "i4")], align=True)
 
 
@@ -123,9 +140,9 @@ PAIR = np.dtype([("c", "i1"), ("i", "i4")], align=True)
         (
             "if (i == 5) ((short*)x)[0] = 1;",
             Out("int32", 1),
-            ["arg0: 1 of 1 elements was never written, the first is arg0[0]"],
+            ["x: 1 of 1 elements was never written, the first is x[0]"],
         ),
-        ("", Out("int32", ()), ["arg0: 1 of 1 elements was never written, the first is arg0"]),
+        ("", Out("int32", ()), ["x: 1 of 1 elements was never written, the first is x"]),
         ("x[2 * i + 1] = i; ((char*)x)[8 * i] = 1;", Out(PAIR, 32), []),  # padding is not an element
         (
             "x[2 * i + 1] = i; if (i < 31) ((char*)x)[8 * i] = 1;",
@@ -136,7 +153,7 @@ PAIR = np.dtype([("c", "i1"), ("i", "i4")], align=True)
         (
             "if (i == 0) x[0] = x[1];",
             Out("int32", 2),
-            ["arg0: 1 of 2 elements was never written, the first is arg0[1]"],
+            ["x: 1 of 2 elements was never written, the first is x[1]"],
         ),
     ],
 )
@@ -166,7 +183,7 @@ def test_arrays_of_any_strides_are_accepted(saxpy, change):
     x = change(operands()[0])
     result = run(saxpy, grid=4, block=32, args=(100, 1, x, np.zeros((10, 10), np.float32)))
     np.testing.assert_array_equal(result.outputs[3], x)
-    assert result.changed == ("arg3",)
+    assert result.changed == ("y",)
 
 
 def test_a_users_device_is_used(saxpy):
@@ -736,16 +753,16 @@ def test_structures_are_passed_by_value(write):
     [
         ((1, 1.0, 0), LaunchError, "saxpy(u32, f32, u64, u64) takes 4 arguments, 3 given"),
         ({"n": 1}, LaunchError, "takes 4 arguments, 1 given"),
-        (([1], 1, 0, 0), DtypeError, "arg0 is a list\n"),
-        ((1, 1, 0, [1.0]), DtypeError, "arg3 is a list\n"),
-        ((np.zeros(3), 1, 0, 0), LaunchError, "argument 0 is arg0, an array; parameter 0 is not a pointer"),
-        ((1, np.zeros(3, np.float32), 0, 0), LaunchError, "argument 1 is arg1, an array"),
-        ((1, 1, np.ma.masked_array([1.0], mask=[True]), 0), DtypeError, "arg2 has a mask"),
+        (([1], 1, 0, 0), DtypeError, "n is a list\n"),
+        ((1, 1, 0, [1.0]), DtypeError, "y is a list\n"),
+        ((np.zeros(3), 1, 0, 0), LaunchError, "argument 0 is n, an array; parameter 0 is not a pointer"),
+        ((1, np.zeros(3, np.float32), 0, 0), LaunchError, "argument 1 is a, an array"),
+        ((1, 1, np.ma.masked_array([1.0], mask=[True]), 0), DtypeError, "x has a mask"),
         ((1, 1, np.zeros(3), 0), LaunchError, "elements of float64; parameter 2 is a float const*"),
         (
             (1, 1, 0, np.zeros(3, np.int32)),
             LaunchError,
-            "convert it to float32, e.g. arg3.astype(np.float32) in Python",
+            "convert it to float32, e.g. y.astype(np.float32) in Python",
         ),
         ((1, 1, np.array(["a"]), 0), DtypeError, "which a kernel cannot read"),
         ((1, 1, np.array([None]), 0), DtypeError, "which a kernel cannot read"),
@@ -819,7 +836,7 @@ def test_arrays_of_other_libraries_are_accepted(saxpy, kind):
 
 def test_a_tensor_that_requires_grad_is_refused(saxpy):
     x, y = operands()
-    with pytest.raises(DtypeError, match=r"arg2 is a Tensor that NumPy cannot read: .*gradient.*\n.*detach"):
+    with pytest.raises(DtypeError, match=r"x is a Tensor that NumPy cannot read: .*gradient.*\n.*detach"):
         run(saxpy, grid=4, block=32, args=(100, 2, Tensor(x, requires_grad=True), y))
 
 

@@ -176,6 +176,30 @@ def test_a_raw_kernel_of_cupy():
         run(RawKernel(), grid=1, block=129, args=[X, Out("float32", 129)])
 
 
+class RawModule:
+    """The attributes of ``cupy.RawModule`` that are read; 13.0 has them."""
+
+    code: str | None = RawKernel.code + ' extern "C" __global__ void one(float* y) { y[threadIdx.x] = 1; }'
+    file_path: str | None = None
+    options = RawKernel.options
+
+
+RawModule.__module__ = "cupy"
+
+
+def test_a_raw_module_of_cupy_has_several_kernels(tmp_path):
+    result = run(RawModule(), "twice", grid=1, block=128, args={"x": X, "y": Out("float32", 128)})
+    np.testing.assert_array_equal(result.outputs["y"], 2 * X)
+    assert run(RawModule(), "one", grid=1, block=2, args=[Out("float32", 2)]).outputs[0].tolist() == [1, 1]
+    with pytest.raises(faults.LaunchError, match="choose among twice, one"):
+        run(RawModule(), grid=1, block=1)
+    of_a_file = RawModule()
+    of_a_file.code, of_a_file.file_path = None, str(tmp_path / "double.ptx")
+    (tmp_path / "double.ptx").write_text(TRITON.replace("9.4", "9.0"))
+    result = run(of_a_file, "double_it", grid=1, block=4, args=[np.arange(4, dtype="i4"), Out("int32", 4), 0])
+    assert result.outputs[1].tolist() == [0, 2, 4, 6]
+
+
 # ---- strings -----------------------------------------------------------------------------------------------
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from gpu.cuda_machine import CudaMachine
 from gpu.machine import Machine
 from gpu.outofcore.in_torch.layers import Sequence, is_sequential, leaves, sequence_of, tensors_of
 from gpu.outofcore.in_torch.norms import check_counts, norms_of, running_of, update
@@ -17,6 +16,7 @@ from gpu.outofcore.networks.options import TrainingOptions
 from gpu.outofcore.networks.passes import Forward, Passes
 from gpu.outofcore.networks.plan import TrainingPlan
 from gpu.outofcore.networks.trainer import planned
+from gpu.outofcore.run import machine_of
 from reference.errors import DtypeError, SchemeError, ShapeError
 
 
@@ -53,8 +53,8 @@ def outofcore(
     ------
     SchemeError
         For a layer, or a setting of one, that is not supported; the message has its place.
-    MissingExtraError, NoGpuError
-        If no ``device`` is given and there is none.
+    NoGpuError
+        If no ``device`` is given and no GPU can be used.
 
     Examples
     --------
@@ -113,7 +113,7 @@ class OutOfCore(torch.nn.Module):
             self.add_module(name, child)
         sequence_of(self._modules)
         self.training = module.training
-        self._machine = CudaMachine() if device is None else device
+        self._machine = machine_of(device, "outofcore")
         self._budget, self._options = memory_budget, options or TrainingOptions()
         self._plans: dict[tuple[Network, int], TrainingPlan] = {}
         self._passes: Passes | None = None

@@ -18,10 +18,12 @@ from gpu.outofcore.problem import Activation
 from reference.errors import SchemeError, ShapeError
 from reference.types.arguments import check_option
 from reference.types.fields import is_integer
+from reference.values import shortened
 
 PerAxis: TypeAlias = int | tuple[int, int]
 
 
+@shortened
 @dataclass(frozen=True)
 class Conv:
     """A convolution with a bias, and an activation behind it.
@@ -48,6 +50,7 @@ class Conv:
     activation: Activation | None = None
 
 
+@shortened
 @dataclass(frozen=True)
 class MaxPool:
     """The largest pixel of each window: `reference.training.max_pool2d`.
@@ -57,7 +60,7 @@ class MaxPool:
     window : int or (vertical, horizontal)
     stride : likewise, optional
         Default: the window.
-    padding : {"SAME", "VALID"} or ((top, bottom), (left, right))
+    padding : {"SAME", "VALID"}, int, (vertical, horizontal) or ((top, bottom), (left, right))
 
     Examples
     --------
@@ -70,6 +73,7 @@ class MaxPool:
     padding: Any = "VALID"
 
 
+@shortened
 @dataclass(frozen=True)
 class AveragePool:
     """The mean of the pixels of each window that are inside: `reference.training.average_pool2d`.
@@ -149,6 +153,7 @@ class BatchNorm:
 Layer: TypeAlias = Conv | MaxPool | AveragePool | BatchNorm | Flatten | Dense
 
 
+@shortened
 @dataclass(frozen=True)
 class Network:
     """A sequential network; its loss is the cross-entropy of the softmax of its last layer's result.

@@ -11,10 +11,12 @@ from gpu.outofcore.options import DEEPEST, Math
 from gpu.outofcore.rates import Rates
 from reference.errors import SchemeError
 from reference.types.arguments import check_option
+from reference.values import shortened
 
 Where: TypeAlias = Literal["auto", "device", "host"]
 
 
+@shortened
 @dataclass(frozen=True)
 class TrainingOptions:
     """How a step of training is planned.

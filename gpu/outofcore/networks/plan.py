@@ -17,6 +17,7 @@ from gpu.outofcore.networks.strips import target_of
 from gpu.outofcore.rates import Rates
 from gpu.outofcore.workspace import aligned
 from reference.types.timeline import Timeline
+from reference.values import shortened
 
 Life: TypeAlias = tuple[Key, int, int]
 """What lives from one phase to another."""
@@ -61,6 +62,7 @@ class Segment:
     above: int | None = None
 
 
+@shortened
 @dataclass(frozen=True)
 class TrainingPlan:
     """What a step of training does.

@@ -115,7 +115,7 @@ def stage_of(
     """A stage, checked."""
     place = f"layer {number}, {kind}"
     check_option("activation", activation, (None, *ACTIVATIONS), f"{place}: it follows the bias")
-    rows, columns = cast("tuple[Any, Any]", window if isinstance(window, tuple) else (window, window))
+    rows, columns = cast("tuple[Any, Any]", window if isinstance(window, tuple | list) else (window, window))
     for name, size in (("filters", filters), ("window", rows), ("window", columns), ("groups", groups)):
         if not is_integer(size) or size < 1:
             raise ShapeError(f"{place}: {name} is {size!r}\nit is at least 1\ngive a positive int")

@@ -33,7 +33,7 @@ from gpu.outofcore.networks.planner import training_plan
 from gpu.outofcore.networks.rehearsal import predict
 from gpu.outofcore.networks.slabs import Slabs
 from gpu.outofcore.rates import rates_of
-from gpu.outofcore.run import budget_of
+from gpu.outofcore.run import budget_of, machine_of
 from gpu.outofcore.statistics import Statistics
 from reference.errors import LaunchError, SchemeError, ShapeError
 
@@ -77,8 +77,8 @@ class Trainer:
     network : Network
     batch : int
         The images of a step.
-    device : Machine
-        Its first device computes: a `simwarp.Machine` or a `gpu.CudaMachine`.
+    device : Machine, optional
+        Its first device computes: a `simwarp.Machine` or a `gpu.CudaMachine`. Default: a new one of all GPUs.
     sgd : SGD, optional
     memory_budget : int, optional
         The bytes of the device that may be used. Default: all that are free.
@@ -97,6 +97,8 @@ class Trainer:
 
     Raises
     ------
+    NoGpuError
+        If no ``device`` is given and no GPU can be used.
     LaunchError
         For a budget that does not hold the smallest pieces; the message has the least one.
     ShapeError, SchemeError
@@ -126,13 +128,14 @@ class Trainer:
         network: Network,
         batch: int,
         *,
-        device: Machine,
+        device: Machine | None = None,
         sgd: SGD | None = None,
         memory_budget: int | None = None,
         options: TrainingOptions | None = None,
         seed: int = 0,
         parameters: Mapping[str, Array] | None = None,
     ) -> None:
+        device = machine_of(device, "Trainer")
         self.steps, self.statistics = 0, Statistics()
         self._machine, self._sgd, self._seed = device, sgd or SGD(), check_count("seed", seed, 0)
         images = check_count("batch", batch, 1)

@@ -145,7 +145,7 @@ def btc_bconv1(x: ConvOperand, w: ConvOperand, **options: Unpack[TensorCoreConvO
     w : likewise, (R, S, C, O)
         A PackedTensor has ``layout="HWIO"``.
     stride, dilation : int, or (vertical, horizontal), at least 1, default 1
-    padding : "SAME", "VALID" or ((top, bottom), (left, right)), default "SAME"
+    padding : {"SAME", "VALID"}, int, (vertical, horizontal) or ((top, bottom), (left, right))
         By TensorFlow's rules, or rows and columns, at least 0. Padding contributes nothing to a sum.
     thresholds : integers in the range of int32, (O,), optional
         Return bits: bit (n, p, q, o) is 1 where ``y[n, p, q, o] >= thresholds[o]``.

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from reference.errors import SchemeError
+from reference.values import shortened
 from simwarp.faults import Place
 from simwarp.observe.trace.alignment import By, align, identities
 from simwarp.observe.trace.model import (
@@ -31,6 +32,7 @@ _LAYOUT = ("space", "width", "item")
 """The columns that must be equal before the data of two rows can be compared."""
 
 
+@shortened
 @dataclass(frozen=True)
 class Difference:
     """The first difference of a warp in two recordings.

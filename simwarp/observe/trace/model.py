@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reference.errors import SimwarpError
+from reference.values import shortened
 from simwarp.lanes import WARP_SIZE
 from simwarp.observe.line_counts import listed
 from simwarp.observe.trace.text import in_hex, table
@@ -113,6 +114,7 @@ class TracedLaunch:
     code: int
 
 
+@shortened
 @dataclass(frozen=True)
 class Written:
     """The values of a register that a step wrote, or that a store or reduction stored.
@@ -134,6 +136,7 @@ class Written:
     words: npt.NDArray[Any]
 
 
+@shortened
 @dataclass(frozen=True)
 class Access:
     """A memory access of some lanes of a warp.
@@ -162,6 +165,7 @@ class Access:
     addresses: npt.NDArray[np.uint64]
 
 
+@shortened
 @dataclass(frozen=True)
 class Record:
     """One step of a warp, a barrier it passed, or a fault.
@@ -240,6 +244,7 @@ class Record:
         }
 
 
+@shortened
 @dataclass(frozen=True, eq=False)
 class Recording:
     """The events of a trace by launch, block and warp; those of a warp in program order.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from reference.values import shortened
 from simwarp.device.device import Device
 from simwarp.engine.events import Observer
 from simwarp.faults import Place
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from simwarp.program.program import Program, Step
 
 
+@shortened
 @dataclass(frozen=True)
 class Execution:
     """One execution of a matrix instruction by one warp.

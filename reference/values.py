@@ -1,0 +1,167 @@
+"""How values look to Python and to NumPy: a repr of bounded length, and no array made of them by mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from types import MappingProxyType
+from typing import Any, TypeVar, cast
+
+from reference.errors import DtypeError
+
+Kind = TypeVar("Kind", bound=type[Any])
+
+LONGEST = 4000
+"""The most characters of a shortened repr."""
+_LIMITS = ((LONGEST, LONGEST), (6, 200), (2, 60))
+"""Items of a collection and letters of a string: as many as fit, then fewer and fewer."""
+
+
+def shortened(kind: Kind) -> Kind:
+    """Give a dataclass or a NamedTuple a repr of at most 4000 characters; one that fits is as Python's own.
+
+    >>> from dataclasses import dataclass
+    >>> @shortened
+    ... @dataclass
+    ... class Plan:
+    ...     tasks: tuple[int, ...]
+    >>> Plan((1, 2)), Plan(tuple(range(100_000)))
+    (Plan(tasks=(1, 2)), Plan(tasks=(0, 1, 2, 3, 4, 5, … 100000 in all)))
+    """
+    cast("Any", kind).__repr__ = short_repr
+    return kind
+
+
+def short_repr(value: object) -> str:
+    """The repr of a value in full, or else with the first items of its collections, and at most `LONGEST`."""
+    text = ""
+    for limits in _LIMITS:
+        text = ""
+        for piece in _pieces(value, *limits):
+            text += piece
+            if len(text) > LONGEST:
+                break
+        else:
+            return text
+    return f"{text[: LONGEST - 1]}…"
+
+
+def _pieces(value: Any, items: int, letters: int) -> Iterator[str]:
+    """The parts of a value's repr, in order."""
+    kind = cast("type[Any]", type(value))
+    if kind.__repr__ is short_repr:
+        names = value._fields if issubclass(kind, tuple) else [f.name for f in fields(value) if f.repr]
+        given = ((f"{name}=", getattr(value, name)) for name in names)
+        yield from _listed(f"{kind.__qualname__}(", given, ")", len(names), items, letters)
+    elif kind is tuple or kind is list:
+        ends = "[]" if kind is list else ("(", ",)") if len(value) == 1 else "()"
+        yield from _listed(ends[0], (("", one) for one in value), ends[1], items, items, letters, len(value))
+    elif kind is dict:
+        given = ((f"{key!r}: ", one) for key, one in value.items())
+        yield from _listed("{", given, "}", items, items, letters, len(value))
+    elif kind is MappingProxyType:
+        yield "mappingproxy("
+        yield from _pieces(dict(value), items, letters)
+        yield ")"
+    else:
+        yield _leaf(value, items, letters)
+
+
+def _listed(
+    begin: str,
+    given: Iterator[tuple[str, Any]],
+    end: str,
+    most: int,
+    items: int,
+    letters: int,
+    count: int = 0,
+) -> Iterator[str]:
+    """The parts of a collection's repr: at most so many items, and how many there are if more."""
+    yield begin
+    for number, (name, one) in enumerate(given):
+        if number:
+            yield ", "
+        if number >= most:
+            yield f"… {count} in all"
+            break
+        yield name
+        yield from _pieces(one, items, letters)
+    yield end
+
+
+def _leaf(value: Any, items: int, letters: int) -> str:
+    """The repr of what is not a collection."""
+    if isinstance(value, str | bytes):
+        return repr(value) if len(value) <= letters else f"{value[:letters]!r}…"
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    if isinstance(shape, tuple) and dtype is not None and items < LONGEST and not is_dataclass(value):
+        return f"<{type(value).__name__} of {dtype} {shape}>"
+    text = repr(value)
+    return text if len(text) <= letters else f"{text[:letters]}…"
+
+
+def compared(kind: Kind) -> Kind:
+    """Let ``==`` compare the fields of a dataclass, arrays among them as a whole; as they, it has no hash.
+
+    >>> import numpy as np
+    >>> from dataclasses import dataclass
+    >>> @compared
+    ... @dataclass(eq=False)
+    ... class Bits:
+    ...     words: object
+    >>> Bits(np.arange(2)) == Bits(np.arange(2)), Bits(np.arange(2)) == Bits(np.arange(3)), Bits(1) == 1
+    (True, False, False)
+    """
+
+    def equal(self: Any, other: Any) -> Any:
+        if type(self) is not type(other):
+            return NotImplemented
+        return all(_are_equal(getattr(self, one.name), getattr(other, one.name)) for one in fields(self))
+
+    cast("Any", kind).__eq__ = equal
+    cast("Any", kind).__hash__ = None
+    return kind
+
+
+def _are_equal(one: Any, other: Any) -> bool:
+    """Whether two values of a field are equal; arrays have one dtype, and may lie on devices."""
+    if one is other:
+        return True
+    if hasattr(one, "dtype") and hasattr(other, "dtype"):
+        from numpy import array_equal, asarray
+
+        return bool(one.dtype == other.dtype) and array_equal(asarray(one), asarray(other))
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        ours, theirs = cast("tuple[Any, ...]", one), cast("tuple[Any, ...]", other)
+        return len(ours) == len(theirs) and all(map(_are_equal, ours, theirs))
+    return bool(one == other)
+
+
+def not_an_array(advice: str) -> Callable[[Kind], Kind]:
+    """Let ``numpy.asarray`` refuse a value, of which it would make an array of one object; with advice.
+
+    >>> import numpy as np
+    >>> @not_an_array("pass its words")
+    ... class Bits:
+    ...     shape = 2, 3
+    >>> np.asarray(Bits())
+    Traceback (most recent call last):
+    ...
+    reference.errors.DtypeError: Bits of shape (2, 3) given as an array of numbers
+    it describes its numbers, and is not an array of them
+    pass its words
+    """
+
+    def refuse(self: Any, dtype: Any = None, copy: bool | None = None) -> Any:
+        shape = getattr(self, "shape", None)
+        of_shape = f" of shape {shape}" if isinstance(shape, tuple) else ""
+        raise DtypeError(
+            f"{type(self).__name__}{of_shape} given as an array of numbers\n"
+            f"it describes its numbers, and is not an array of them\n{advice}"
+        )
+
+    def decorated(kind: Kind) -> Kind:
+        cast("Any", kind).__array__ = refuse
+        return kind
+
+    return decorated
