@@ -92,6 +92,8 @@ def signs(x: Any, name: str, what: str, check_shape: Callable[[tuple[int, ...], 
     elif not is_foreign(x):  # a foreign array's element type is checked after adoption
         try:
             x = np.asarray(x)
+        except DtypeError as error:  # of a value that describes numbers
+            raise DtypeError(f"{name}: {error}") from None
         except ValueError as error:
             raise ShapeError(
                 f"{name} is not an array: {error}\n{what} is needed\ngive every row the same length"

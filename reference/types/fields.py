@@ -18,7 +18,7 @@ from typing import Any, NoReturn, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
-from reference.errors import FormatError, ShapeError
+from reference.errors import DtypeError, FormatError, ShapeError
 
 LEAST_ORDER, MOST_ORDER = 2, 8
 MOST_NONZEROS = 2**32 - 1
@@ -132,6 +132,8 @@ def as_array(given: Any, name: str, needed: str) -> npt.NDArray[Any]:
     """Convert a value to an array of any dtype; raise ShapeError for ragged rows."""
     try:
         return np.asarray(given)
+    except DtypeError as error:  # of a value that describes numbers
+        raise DtypeError(f"{name}: {error}") from None
     except ValueError as error:
         message = f"{name} is not an array: {error}\n{needed} is needed\ngive all rows the same length"
         raise ShapeError(message) from None

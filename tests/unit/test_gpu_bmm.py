@@ -839,11 +839,19 @@ def test_an_unsupported_element_type_on_the_device_is_refused(device):
     explains(caught, "int32")
 
 
-@pytest.mark.parametrize("x", [None, "matrix", {}, [[1, 2]], 5, reference.pack([[1.0]])])
+@pytest.mark.parametrize("x", [None, "matrix", {}, [[1, 2]], 5])
 def test_objects_are_refused_as_matrices(device, x):
     with pytest.raises(DtypeError) as caught:
         gpu.pack(x, device=device)
     explains(caught, "x has elements of")
+
+
+def test_packed_bits_are_refused_as_numbers_with_the_name_of_the_argument(device):
+    packed = reference.pack([[1.0]])
+    for call in (lambda: gpu.pack(packed, device=device), lambda: reference.pack(packed)):
+        with pytest.raises(DtypeError) as caught:
+            call()
+        explains(caught, "x: PackedBits of shape (1, 1) given as an array of numbers", "reference.unpack")
 
 
 # Names
