@@ -218,8 +218,6 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]
     from simwarp.testing.compare import difference
 
     found = difference(expected=right, got=left)
-    if not found:
-        found = "the bits are the same, but == of PackedBits compares identity\nuse assert_same_bits"
     return [f"{kinds[0]} == {kinds[0]} (got == expected)", *found.splitlines()]
 
 

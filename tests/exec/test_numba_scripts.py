@@ -21,6 +21,7 @@ def _nvvm(tmp_path: Path) -> None:
         pytest.skip(NO_NVVM.partition("\n")[0])
 
 
+@pytest.mark.slow
 def test_a_script_is_right_and_without_findings(capfd: pytest.CaptureFixture[str]) -> None:
     report = execute(SCRIPTS / "numba_kernels.py", ["a", "--b"], quiet=True)
     assert capfd.readouterr().out == "numba_kernels: right a --b\n"

@@ -165,12 +165,14 @@ def test_failed_word_comparisons_are_drawn(project):
             assert reference.pack([[1.0]]) == reference.pack([[-1.0]])
         def test_the_same():
             assert reference.pack([[1.0]]) == reference.pack([[1.0]])
+        def test_another_format():
+            assert reference.pack([[1.0]], word=32) == reference.pack([[1.0]], word=64)
         def test_other():
             assert np.int32([7]) == np.int32([5])
         """
     )
     result = project.runpytest_inprocess()
-    result.assert_outcomes(failed=5)
+    result.assert_outcomes(failed=5, passed=1)
     result.stdout.fnmatch_lines(
         [
             "E*assert uint32 words == uint32 words (got == expected)",
@@ -181,7 +183,7 @@ def test_failed_word_comparisons_are_drawn(project):
             "E*0x0000000000000007*",
             "E*assert PackedBits == PackedBits*",
             "E*the first wrong matrix element is (0, 0)",
-            "E*the bits are the same, but == of PackedBits compares identity",
+            "E*expected PackedBits (1, 1), row-major-64*",
         ]
     )
 
