@@ -47,7 +47,6 @@ def test_single_lane_rows_equal_their_twins(simwarp_device, name, data):
     assert rows.differences(probe, operands, got) == []
 
 
-@pytest.mark.at_most(6)
 @pytest.mark.parametrize("name", computed("warp"))
 @settings(max_examples=20)
 @given(data=st.data())
@@ -98,7 +97,6 @@ def registers(probe, column):
     return some.flatmap(lambda few: st.lists(st.sampled_from(few), min_size=32, max_size=32))
 
 
-@pytest.mark.at_most(6)
 @pytest.mark.slow_cases("*-mma.f64", "*-mma.m8n8k4.f16")
 @pytest.mark.parametrize("name", computed(*MATRIX))
 @settings(max_examples=8)

@@ -52,7 +52,6 @@ def test_the_recorded_counters_belong_to_the_current_kernels():
     assert "NVIDIA" in GOLDEN["gpu"]["name"]
 
 
-@pytest.mark.at_most(40)
 @pytest.mark.parametrize("name", counters.CASES)
 def test_the_simulator_counts_as_recorded(device, name):
     golden = GOLDEN["cases"][name]

@@ -44,7 +44,6 @@ def test_enough_tiles_were_recorded():
     assert GOLDEN["tiles"] == sum(counts.values())
 
 
-@pytest.mark.at_most(41)
 @pytest.mark.parametrize("opcode", tiles.OPCODES)
 def test_the_simulator_reproduces_the_recorded_tiles(device, raw, opcode):
     row = GOLDEN["forms"][opcode]

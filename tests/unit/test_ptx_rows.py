@@ -86,7 +86,6 @@ def test_computing_rows_equal_their_twins(simwarp_device, name):
     check(simwarp_device, name)
 
 
-@pytest.mark.at_most(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in COMPUTING if any(fnmatchcase(name, x) for x in DEAR)])
 def test_every_third_form_of_dear_rows_equals_its_twin(simwarp_device, name):
@@ -283,7 +282,6 @@ OF_TEXTURES = [name for name, row in ROWS.items() if row.section.startswith(("9.
 BARRIERS = {"sync": met, "arrive": arrived, "red": reduced}
 
 
-@pytest.mark.at_most(5)
 @pytest.mark.gate_cases("sim-st.async")
 @pytest.mark.slow_cases("sim-cp.reduce.*", "sim-red.async *", "sim-mbarrier.*")
 @pytest.mark.parametrize(
