@@ -235,10 +235,10 @@ class Chunk(Registers, Protocol):
         """Make the current step's results undefined where the loaded memory is undefined."""
 
     def use_undefined(self, slot: int, lanes: Mask, origin: Origin | None) -> None:
-        """Report that lanes use a register that is undefined; None: that nothing wrote."""
+        """Report that lanes use an undefined register; without an origin, one that was never written."""
 
     def undefined_fault(self, slot: int, origin: Origin | None, lane: int) -> KernelFault:
-        """The fault for a lane that uses a register that is undefined; None: that nothing wrote."""
+        """The fault of a lane that uses an undefined register; without an origin, one never written."""
         ...
 
     def place(self, lane: int, step: Step | None = None) -> Place:
