@@ -142,7 +142,7 @@ def _on_device(given: Any, name: str, device: Machine, dtype: np.dtype[Any] | No
 def check_dtype(found: np.dtype[Any], name: str, dtype: np.dtype[Any] | None = None) -> None:
     """Raise DtypeError for a dtype without tile routines, or another than that of the first operand.
 
-    A bfloat16 is told by its name: NumPy has none, but ml_dtypes and others have.
+    A bfloat16 is recognised by its name: NumPy has none, but ml_dtypes and others have.
     """
     if found.name not in DTYPES or not found.isnative:
         listed = ", ".join(DTYPES)

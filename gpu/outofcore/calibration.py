@@ -66,7 +66,7 @@ _NOMINAL = Links(1e-5, 1e10, 1e-5, 1e10, 2e10, 0.0)
 def measured_rates(machine: CudaMachine, problem: Problem, budget: int) -> Rates:
     """The rates for a problem on a machine's first device, from the user's cache or measured now.
 
-    What is measured with less than half the memory that a probe asks for is not kept.
+    Rates measured with less than half the memory that a probe asks for are not cached.
     """
     layer, known = key_of(problem), _KNOWN.get(machine)
     if known is None or known.links is None or layer not in known.routines:

@@ -24,25 +24,13 @@ TENSORS: tuple[Tensor, ...] = ("x", "w", "y")
 
 @dataclass(frozen=True)
 class Buffers:
-    """The device's memory for pieces.
+    """The device's memory for pieces."""
 
-    Attributes
-    ----------
-    depth : int
-        The buffers that each tensor has at most, except resident filters.
-    counts, nbytes : mapping of tensor to int
-        Buffers, none for tensors whose pieces are used where they lie; and the bytes of a piece.
-    bias : int
-        Bytes of the bias.
-    workspace : int
-        Bytes for the routines.
-    """
-
-    depth: int
-    counts: Mapping[Tensor, int]
-    nbytes: Mapping[Tensor, int]
-    bias: int
-    workspace: int = 0
+    depth: int  # most buffers of each tensor, except resident filters
+    counts: Mapping[Tensor, int]  # buffers; 0 for tensors whose pieces are used where they lie
+    nbytes: Mapping[Tensor, int]  # of a piece
+    bias: int  # bytes
+    workspace: int = 0  # bytes for the routines
 
     @property
     def total(self) -> int:
@@ -55,15 +43,7 @@ class Buffers:
 
 
 class Model:
-    """The model of one problem with one size of pieces.
-
-    Parameters
-    ----------
-    problem : Problem
-    pieces : Pieces
-    rates : Rates
-    options : Options
-    """
+    """The model of one problem with one size of pieces."""
 
     def __init__(self, problem: Problem, pieces: Pieces, rates: Rates, options: Options) -> None:
         self._problem, self._rates, self._options = problem, rates, options
@@ -116,8 +96,8 @@ class Model:
     def is_in_place(self, tensor: Tensor) -> bool:
         """Whether pieces of a tensor on the device are read or written there; others go through a buffer.
 
-        Engines of cuDNN take gaps between the planes of images in NCHW, and no others. The kernel of bias and
-        activation needs an output without gaps, and the padded copies for gradients of filters need whole
+        Engines of cuDNN allow gaps between the planes of images in NCHW, and no others. The kernel of bias
+        and activation needs an output without gaps, and the padded copies for gradients of filters need whole
         pixels.
         """
         problem = self._problem
@@ -170,8 +150,8 @@ class Model:
     def seconds(self, buffers: Buffers) -> float:
         """The time of a call: the first step, its other terms, and the other steps at the slowest of three.
 
-        A step is a piece of the output. With one buffer for each tensor only the copy of a result overlaps
-        with that of the next operands.
+        A step is a piece of the output; the three are copies in, routines and copies out. With one buffer for
+        each tensor only the copy of a result overlaps with that of the next operands.
         """
         form, rates = self._problem.form, self._rates
         terms = math.prod(self.counts[axis] for axis in form.inner)
@@ -270,9 +250,9 @@ class Model:
         return self._images if self._has_some_channels(tensor) else 1
 
     def _copies(self, tensor: Tensor, buffers: Buffers) -> int:
-        """How often pieces of an operand are copied: again in a loop around more of them than are kept.
+        """The number of copies of an operand's pieces: again in a loop around more of them than are kept.
 
-        Of images half the buffers are for what comes next; filters are small, and one copy of each suffices.
+        Half the buffers of images are for the next ones; filters are small, and one copy of each suffices.
         """
         form, kept = self._problem.form, buffers.counts[tensor]
         kept = kept if tensor == "w" else max(1, kept // 2)

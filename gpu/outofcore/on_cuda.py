@@ -38,40 +38,21 @@ _ALIGNMENT = 16
 
 @dataclass(frozen=True)
 class Padded:
-    """A copy of images with zeros around them.
+    """A copy of images with zeros around them."""
 
-    Attributes
-    ----------
-    view : View
-        The copy.
-    pixels : tuple of Axis
-        What is copied, down and across.
-    nbytes : int
-    """
-
-    view: View
-    pixels: tuple[Axis, Axis]
+    view: View  # the copy
+    pixels: tuple[Axis, Axis]  # the copied pixels, down and across
     nbytes: int
 
 
 @dataclass(frozen=True)
 class Call:
-    """A tile routine as cuDNN has it.
-
-    Attributes
-    ----------
-    convolution : Convolution
-    start : int
-        Bytes from the images' first element to the first one under a window.
-    padded : Padded, optional
-    is_partial : bool
-        Whether windows leave out rows or columns of the images.
-    """
+    """A tile routine in cuDNN's terms."""
 
     convolution: Convolution
-    start: int
+    start: int  # bytes from the images' first element to the first one under a window
     padded: Padded | None
-    is_partial: bool
+    is_partial: bool  # windows leave out rows or columns of the images
 
 
 def queue_routine(queue: Queue, routine: TileRoutine) -> None:

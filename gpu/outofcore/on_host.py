@@ -21,23 +21,16 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Window:
-    """The convolution of pieces.
+    """The convolution of pieces; pairs are (down, across).
 
     Tap (r, s) of output pixel (p, q) reads pixel ``p * stride[0] - offset[0] + r * dilation[0]`` down, and
     likewise across, of its piece of the images, if that is inside.
-
-    Attributes
-    ----------
-    offset, stride, dilation : (int, int)
-        Down and across. The offset is the padding before the piece, below 0 if windows start inside it.
-    groups : int
-        The groups of the pieces.
     """
 
-    offset: tuple[int, int]
+    offset: tuple[int, int]  # padding before the piece; below 0 if windows start inside it
     stride: tuple[int, int]
     dilation: tuple[int, int]
-    groups: int
+    groups: int  # of the pieces
 
     def taps(self, image: Shape, filters: Shape, output: Shape) -> Iterator[tuple[int, int, Any, Any]]:
         """For each tap: its place, the pixels that it reads, and the output pixels that read them."""

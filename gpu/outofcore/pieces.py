@@ -40,21 +40,12 @@ class Pieces:
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a tensor.
-
-    Attributes
-    ----------
-    tensor : str
-    first, channels : range
-        Images and channels; of w, filters and their channels.
-    rows : range, optional
-        Of w always all.
-    """
+    """A part of a tensor."""
 
     tensor: Tensor
-    first: range
-    channels: range
-    rows: range | None = None
+    first: range  # images; of w, filters
+    channels: range  # of w, the filters' channels
+    rows: range | None = None  # None, all of them, for w
 
 
 @dataclass(frozen=True)

@@ -58,17 +58,9 @@ class Queues(Protocol):
 
 
 class Pipeline:
-    """The work of one call on a machine's first device.
+    """The work of one call on a machine's first device, in ``memory`` of ``buffers.total`` bytes.
 
-    Parameters
-    ----------
-    machine : Queues
-    problem : Problem
-    buffers : Buffers
-    memory : Memory
-        Of ``buffers.total`` bytes.
-    arrays : mapping of str to ndarray or DeviceTensor
-        x, w, y, or with pooling its result z in place of y, and, if there is one, bias.
+    ``arrays`` are x, w and y, or with pooling its result z in place of y; and bias, if there is one.
     """
 
     def __init__(

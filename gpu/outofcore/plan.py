@@ -114,7 +114,7 @@ _KINDS = {"in": "of copies in", "routine": "of routines", "out": "of copies out"
 def plan_of(problem: Problem, pieces: Pieces | None, budget: int, rates: Rates, options: Options) -> Plan:
     """The plan of a problem; LaunchError if its pieces do not fit the budget.
 
-    Plans of the last calls are kept: a search takes some milliseconds, as long as small layers take.
+    Plans of the last calls are cached: a search takes some milliseconds, as long as small layers take.
     """
     if pieces is not None:
         check_pieces(pieces)

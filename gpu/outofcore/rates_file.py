@@ -22,31 +22,15 @@ _LINKS = 6
 
 @dataclass(frozen=True)
 class Known:
-    """What has been measured.
+    """Measured rates."""
 
-    Attributes
-    ----------
-    links : tuple of six floats, optional
-        The fields of `gpu.outofcore.calibration.Links`.
-    routines : mapping of str to two floats
-        Seconds and operations per second of a routine, by its layer.
-    """
-
-    links: tuple[float, ...] | None = None
+    links: tuple[float, ...] | None = None  # the fields of `gpu.outofcore.calibration.Links`
+    # layer → seconds, operations per second
     routines: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
 
 
 class RatesFile:
-    """The file of a machine's first device.
-
-    Parameters
-    ----------
-    machine : CudaMachine
-
-    Attributes
-    ----------
-    path : Path
-    """
+    """The file of a machine's first device."""
 
     def __init__(self, machine: CudaMachine) -> None:
         ordinal, host = machine.ordinals[0], platform.node()

@@ -47,24 +47,12 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Sequence:
-    """A sequential model.
+    """A sequential model."""
 
-    Attributes
-    ----------
-    layers : tuple of Layer
-        The last one without its activation.
-    places : tuple of Place
-        The layers of torch that they are; of ``Flatten`` none.
-    is_flat : bool
-        Whether the result has two axes.
-    activation : callable, optional
-        That of the last layer, as torch computes it: its gradient then is torch's, too.
-    """
-
-    layers: tuple[Layer, ...]
-    places: tuple[Place, ...]
-    is_flat: bool
-    activation: Callable[[Any], Any] | None
+    layers: tuple[Layer, ...]  # the last one without its activation
+    places: tuple[Place, ...]  # their layers in torch; ``Flatten`` has none
+    is_flat: bool  # the result has two axes
+    activation: Callable[[Any], Any] | None  # of the last layer, computed by torch, which so has its gradient
 
 
 def leaves(module: Any, name: str = "") -> Iterator[Place]:
@@ -97,17 +85,10 @@ def sequence_of(children: dict[str, Any], *, is_flat: bool | None = None) -> Seq
 
 
 class _Reader:
-    """The layers read so far.
+    """Reads layers one by one: those so far, and the places of those that compute something.
 
-    Attributes
-    ----------
-    is_flat : bool, optional
-        Whether the next layer reads rows of numbers; None before the first one.
-    layers : list of Layer
-    places : list of Place
-        Of the layers that compute something.
-    pending : type, optional
-        The activation behind the last of them.
+    ``is_flat``: the next layer reads rows of numbers; None before the first one. ``pending`` is the type of
+    the activation behind the last layer.
     """
 
     def __init__(self, is_flat: bool | None) -> None:

@@ -206,13 +206,7 @@ class OutOfCore(torch.nn.Module):
 class _Run:
     """One forward pass, and its backward pass.
 
-    Parameters
-    ----------
-    passes : Passes
-    names : tuple of str
-        Of the parameters.
-    running : dict, optional
-        Running means and variances, if they normalize.
+    ``names`` are of the parameters; ``running`` has the running means and variances, if layers normalize.
     """
 
     def __init__(self, passes: Passes, names: tuple[str, ...], running: Any) -> None:

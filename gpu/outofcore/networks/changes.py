@@ -27,27 +27,13 @@ Change: TypeAlias = tuple[int, Segment, tuple[tuple[Key, bool], ...]]
 
 
 class Trial(NamedTuple):
-    """A plan that is tried.
+    """A plan that the search tries."""
 
-    Attributes
-    ----------
-    plan : TrainingPlan
-        Its segments are cut anyhow.
-    phases : list of Phase
-        All of them, cut anyhow.
-    lives : list of tuple of Life
-        `TrainingPlan.lives` of each segment.
-    cuts : tuple of Cut
-        The best one of each phase.
-    seconds : float
-        With these.
-    """
-
-    plan: TrainingPlan
-    phases: list[Phase]
-    lives: list[tuple[Life, ...]]
-    cuts: tuple[Cut, ...] = ()
-    seconds: float = math.inf
+    plan: TrainingPlan  # its cuts are arbitrary
+    phases: list[Phase]  # all of the plan, with arbitrary cuts
+    lives: list[tuple[Life, ...]]  # `TrainingPlan.lives` of each segment
+    cuts: tuple[Cut, ...] = ()  # the best one of each phase
+    seconds: float = math.inf  # with these cuts
 
     @property
     def enough(self) -> float:
@@ -69,15 +55,9 @@ class Trial(NamedTuple):
 
 
 class Improvement:
-    """The search with all segments given.
+    """The search with all segments fixed, for the network and batch of ``plan``.
 
-    Parameters
-    ----------
-    plan : TrainingPlan
-        Any with the same network and batch.
-    cuts : Cuts
-    free : int
-        The bytes of the device for all that is not there during the whole step.
+    ``free`` are the bytes of the device for memory that is not in use during the whole step.
     """
 
     def __init__(self, plan: TrainingPlan, cuts: Cuts, free: int) -> None:

@@ -33,17 +33,9 @@ _UNREADABLE = (
 
 
 class Checkpoint(NamedTuple):
-    """What a checkpoint holds.
+    """The contents of a checkpoint."""
 
-    Attributes
-    ----------
-    training : mapping
-        What describes the training: network, batch, optimizer, seed.
-    steps : int
-    state : State
-    """
-
-    training: Mapping[str, Any]
+    training: Mapping[str, Any]  # network, batch, optimizer, seed
     steps: int
     state: State
 

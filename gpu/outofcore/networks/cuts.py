@@ -13,20 +13,14 @@ Timed = tuple[float, Cut]
 
 
 class Cuts:
-    """The best cuts of phases, each found once.
-
-    Parameters
-    ----------
-    plan : TrainingPlan
-        Any that has the phases.
-    """
+    """The best cuts of phases, each searched once, for any plan that has the phases."""
 
     def __init__(self, plan: TrainingPlan) -> None:
         self._plan, self._images = plan, candidates(plan.batch)
         self._found: dict[tuple[int, int, int], Timed | None] = {}
 
     def best(self, phase: Phase, limit: int, extra: int = 0) -> Timed | None:
-        """The fastest cut whose block a limit holds, of rows only if whole images do not fit.
+        """The fastest cut whose block fits in ``limit`` bytes, of rows only if whole images do not fit.
 
         ``extra`` bytes are needed for each image of a piece beside the block.
         """

@@ -49,21 +49,11 @@ _OTHERS = {
 
 @dataclass(frozen=True)
 class Engines:
-    """How convolutions are computed.
+    """Properties of the engines for convolutions."""
 
-    Attributes
-    ----------
-    need_memory : bool
-        Whether they need a workspace: on GPUs.
-    transforms : bool
-        Whether GPUs may transform images, as Winograd and FFT do.
-    tf32 : bool
-        Whether operands are rounded to TF32.
-    """
-
-    need_memory: bool = False
-    transforms: bool = False
-    tf32: bool = False
+    need_memory: bool = False  # they need a workspace: on GPUs
+    transforms: bool = False  # Winograd and FFT are allowed on GPUs
+    tf32: bool = False  # operands are rounded to TF32
 
     def transform(self, stage: Stage) -> bool:
         """Whether GPUs may transform the images of a stage: filters of one pixel gain nothing."""
@@ -133,10 +123,7 @@ def workspace_bytes(phase: Phase, op: Op, engines: Engines) -> int:
 class StepRates(Rates):
     """Rates of a step: those of routines that move memory, and of each stage with weights.
 
-    Attributes
-    ----------
-    stages : tuple
-        The kind of a routine, with its seconds beside its operations and its operations per second.
+    ``stages`` has kinds of routines, each with its fixed seconds and its operations per second.
     """
 
     stages: tuple[tuple[str, tuple[float, float]], ...] = field(default=(), kw_only=True)

@@ -30,14 +30,7 @@ Four = tuple[int, int, int, int]
 
 
 class Kernels:
-    """The routines of a phase.
-
-    Parameters
-    ----------
-    plan : TrainingPlan
-    phase : Phase
-    space : Space
-    """
+    """The routines of a phase."""
 
     def __init__(self, plan: Planned, phase: Phase, space: Space) -> None:
         self._plan, self._phase, self._space = plan, phase, space

@@ -23,14 +23,7 @@ DOUBLE = np.dtype(np.float64)
 
 @dataclass(eq=False)
 class Buffer:
-    """A buffer of the device.
-
-    Attributes
-    ----------
-    offset : int
-    filled, computed, stored : Event, optional
-        The last copy into it, routine on it, and copy out of it.
-    """
+    """A buffer of the device: its last copy in, routine and copy out."""
 
     offset: int
     filled: Event | None = None
@@ -39,16 +32,7 @@ class Buffer:
 
 
 class Held(NamedTuple):
-    """Rows of images on the device, contiguous.
-
-    Attributes
-    ----------
-    memory : Memory
-    offset : int
-    images, channels : int
-    rows : range
-    width : int
-    """
+    """Rows of images on the device, contiguous."""
 
     memory: Memory
     offset: int
@@ -77,16 +61,7 @@ class Held(NamedTuple):
 
 
 class Space:
-    """The device's memory in one phase.
-
-    Parameters
-    ----------
-    plan : TrainingPlan
-    phase : Phase
-    index : int
-        Its block in the slab.
-    memory : Memory
-    """
+    """The device's memory in one phase; ``index`` is its block in the slab."""
 
     def __init__(self, plan: Planned, phase: Phase, index: int, memory: Memory) -> None:
         self._plan, self._phase, self._memory = plan, phase, memory
@@ -169,17 +144,10 @@ def _column(memory: Memory, offset: int, elements: int) -> Tile:
 
 @dataclass
 class HostMemory:
-    """The host's slab.
+    """The host's slab, of bytes.
 
-    Behind the tensors are two states of all parameters and velocities: that before a step, and that after it.
-    So a step that fails leaves the former.
-
-    Attributes
-    ----------
-    plan : TrainingPlan
-    slab : ndarray of uint8
-    current : int
-        The state before the next step.
+    Behind the tensors are two states of all parameters and velocities: that before a step, number
+    ``current``, and that after it. So a step that fails leaves the former.
     """
 
     plan: Planned

@@ -126,7 +126,7 @@ def choose_filter_gradient(queue: Queue, of: routines.FilterGradient) -> None:
 def _terms(of: routines.FilterGradient) -> tuple[Tile, Tile, TileRoutine]:
     """The terms of a piece, in the workspace; dy without gaps, there too; the routine that computes them.
 
-    Engines take up to twice as long for planes with gaps: those of strips of rows.
+    For planes with gaps, those of strips of rows, engines take up to twice as long.
     """
     filters, space, dy = of.stage.filters, of.workspace, of.reads[1]
     assert space is not None

@@ -25,15 +25,10 @@ T = TypeVar("T")
 
 
 class Key(NamedTuple):
-    """What a buffer holds.
+    """The contents of a buffer.
 
-    Attributes
-    ----------
-    kind : str
-        "x": an activation, "g": a gradient by it, behind its own activation function; "r": an activation that
-        a backward phase computes again for the next one; "labels"; "loss"; "moments": the sums of a batch
-        normalization.
-    tensor : int
+    Kinds: "x", an activation; "g", a gradient by it, behind its own activation function; "r", an activation
+    that a backward phase computes again for the next one; "moments", the sums of a batch normalization.
     """
 
     kind: Literal["x", "g", "r", "labels", "loss", "moments"]
@@ -47,16 +42,11 @@ Action: TypeAlias = Literal[
 
 
 class Op(NamedTuple):
-    """An operation on each piece.
+    """An operation on each piece; ``key`` is copied or computed, or for "filters" the gradient that is read.
 
-    Attributes
-    ----------
-    action : str
-        A copy to the device or to the host; a stage's result; sums for batch normalization, and the gradient
-        by what that reads; the gradients by a stage's parameters, and by what it reads; the gradient of an
-        activation function, in place; the loss with its gradient.
-    key : Key
-        What is copied or computed; of "filters" the gradient that is read.
+    Actions: a copy to the device or to the host; a stage's result; sums for batch normalization, and the
+    gradient by its input; the gradients by a stage's parameters, and by its input; the gradient of an
+    activation function, in place; the loss with its gradient.
     """
 
     action: Action
@@ -78,25 +68,15 @@ class Cut(NamedTuple):
 
 
 class Costs(NamedTuple):
-    """What a phase costs by the model.
-
-    Attributes
-    ----------
-    pieces : int
-    bytes_in, bytes_out : int
-    into, compute, out : float
-        Seconds of all copies to the device, of all routines, of all copies to the host.
-    both : float
-        Of all copies in both directions at once.
-    """
+    """The costs of a phase by the model; times in seconds."""
 
     pieces: int
     bytes_in: int
     bytes_out: int
-    into: float
-    compute: float
-    out: float
-    both: float
+    into: float  # of all copies to the device
+    compute: float  # of all routines
+    out: float  # of all copies to the host
+    both: float  # of all copies in both directions at once
 
     def seconds(self, depth: int) -> float:
         """The first piece, and the others at the slowest of three; with one buffer, the sum."""
@@ -108,46 +88,24 @@ class Costs(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What a phase does whose pieces have all images.
+    """The work of a phase whose pieces have all images."""
 
-    Attributes
-    ----------
-    loads, stores : int
-        Copies of all strips.
-    bytes_in, bytes_out : int
-    routines : dict
-        By their kind for rates: their number in all strips, and their operations.
-    """
-
-    loads: int
-    stores: int
+    loads: int  # copies of all strips
+    stores: int  # copies of all strips
     bytes_in: int
     bytes_out: int
-    routines: dict[str, tuple[int, int]]
+    routines: dict[str, tuple[int, int]]  # kind for rates → number in all strips, operations
 
 
 class Tensors(NamedTuple):
-    """What a phase begins with and leaves behind.
+    """The tensors that a phase begins with and leaves behind."""
 
-    Attributes
-    ----------
-    kept : frozenset of int
-        Of a forward phase, the activations that it stores; of a backward one, those that it may load.
-    on_device : frozenset of Key
-        What stays on the device for the whole batch.
-    source : int
-        The activation that a forward phase begins with.
-    top, below : int
-        The first gradient of a backward phase, which it loads, and the one that it stores.
-    again : frozenset of int
-        The activations that come from the backward phase before, or that are stored for the next one.
-    """
-
-    kept: frozenset[int]
-    on_device: frozenset[Key]
-    source: int
-    top: int = 0
-    below: int = 0
+    kept: frozenset[int]  # activations: stored by a forward phase, may be loaded by a backward one
+    on_device: frozenset[Key]  # stays on the device for the whole batch
+    source: int  # the activation that a forward phase begins with
+    top: int = 0  # the first gradient of a backward phase, which it loads
+    below: int = 0  # the gradient that a backward phase stores
+    # activations from the backward phase before, or stored for the next one
     again: frozenset[int] = frozenset()
 
 
@@ -160,33 +118,17 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class Phase:
-    """A phase.
-
-    Attributes
-    ----------
-    network : Network
-    batch : int
-    kind : str
-        "forward" or "backward"; the backward phase of the last segment computes it forward, too.
-    first, last : int
-        The stages of the segment.
-    cut : Cut
-    depth : int
-        The buffers of what is copied.
-    tensors : Tensors
-    engines : Engines
-        How convolutions are computed.
-    """
+    """A pass through a segment; the backward phase of the last segment computes it forward, too."""
 
     network: Network
     batch: int
     kind: Literal["forward", "backward"]
-    first: int
-    last: int
+    first: int  # stage of the segment
+    last: int  # stage of the segment
     cut: Cut
-    depth: int
+    depth: int  # buffers of each tensor that is copied
     tensors: Tensors
-    engines: Engines = SIMULATED
+    engines: Engines = SIMULATED  # for convolutions
     shared: dict[Any, Any] = field(default_factory=dict[Any, Any], repr=False, compare=False)
     """What phases share that differ only in their cut."""
 

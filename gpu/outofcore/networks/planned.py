@@ -12,7 +12,7 @@ from gpu.outofcore.networks.phases import Key, Phase
 
 
 class Parameter(NamedTuple):
-    """Where a weight or a bias is in a block of parameters, in bytes: itself, velocity, gradient.
+    """Offsets of a weight or a bias in a block of parameters, in bytes: itself, velocity, gradient.
 
     The gradient is of double precision. Some blocks have less: see `Parts`.
     """

@@ -64,14 +64,7 @@ def _smallest(network: Network) -> tuple[Segment, ...]:
 
 
 class _Search:
-    """The search with parameters in one place.
-
-    Parameters
-    ----------
-    plan : TrainingPlan
-        Without segments.
-    accumulation : bool
-    """
+    """The search with parameters in one place, from a plan without segments."""
 
     def __init__(self, plan: TrainingPlan, accumulation: bool) -> None:
         self._plan, self._accumulation = plan, accumulation

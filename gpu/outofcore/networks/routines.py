@@ -30,54 +30,28 @@ Shape = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Routine:
-    """What all have: tiles are matrices of rows x columns for each image and channel.
-
-    Attributes
-    ----------
-    name : str
-    reads, writes : tuple of Tile
-    shapes : tuple of Shape
-        (images, channels, rows, columns) of the tiles of images among ``reads``, then of ``writes``.
-    operations : float
-    kind : str
-        For rates: that of the operation and its stage; "" for those that move memory.
-    workspace : Tile, optional
-        Memory for the computation, which GPUs use.
-    """
+    """The base of the routines: tiles are matrices of rows x columns for each image and channel."""
 
     name: str
     reads: tuple[Tile, ...]
     writes: tuple[Tile, ...]
-    shapes: tuple[Shape, ...]
+    shapes: tuple[Shape, ...]  # (images, channels, rows, columns) of image tiles: reads, then writes
     operations: float
+    # for rates: of the operation and its stage; "" for those that move memory
     kind: str = field(default="", kw_only=True)
-    workspace: Tile | None = field(default=None, kw_only=True)
+    workspace: Tile | None = field(default=None, kw_only=True)  # for the computation, which GPUs use
 
 
 @dataclass(frozen=True)
 class StageRoutine(TileRoutine):
-    """The convolution of a stage, or its gradient of data.
-
-    Attributes
-    ----------
-    kind : str
-        As of `Routine`.
-    """
+    """The convolution of a stage, or its gradient of data; ``kind`` is as of `Routine`."""
 
     kind: str = ""
 
 
 @dataclass(frozen=True)
 class Pool(Routine):
-    """Pooling.
-
-    Attributes
-    ----------
-    stage : Stage
-    window : Window
-    outputs : range
-        The rows of the result.
-    """
+    """Pooling; ``outputs`` are the rows of the result."""
 
     stage: Stage
     window: Window
@@ -102,23 +76,12 @@ class Pool(Routine):
 
 @dataclass(frozen=True)
 class MaxPoolGradient(Routine):
-    """The gradient of max pooling, from its gradient and its images; of equal pixels the first one gets it.
-
-    Attributes
-    ----------
-    stage : Stage
-    window : Window
-        Of the images that are read.
-    skip : int
-        Their rows above those of the gradient that is written.
-    of_relu : bool
-        Whether the images are results of relu, whose gradient follows.
-    """
+    """The gradient of max pooling, from its gradient and its images; the first of equal pixels gets it."""
 
     stage: Stage
-    window: Window
-    skip: int
-    of_relu: bool
+    window: Window  # of the images that are read
+    skip: int  # their rows above those of the gradient that is written
+    of_relu: bool  # the images are results of relu, whose gradient follows
 
     def queue_on(self, queue: Queue) -> None:
         """Queue it on a GPU."""
@@ -142,20 +105,11 @@ class MaxPoolGradient(Routine):
 
 @dataclass(frozen=True)
 class AveragePoolGradient(Routine):
-    """The gradient of average pooling, from its gradient.
-
-    Attributes
-    ----------
-    stage : Stage
-    window : Window
-        Of the gradient that is written.
-    outputs : range
-        The rows of the gradient that is read.
-    """
+    """The gradient of average pooling, from its gradient."""
 
     stage: Stage
-    window: Window
-    outputs: range
+    window: Window  # of the gradient that is written
+    outputs: range  # rows of the gradient that is read
 
     def queue_on(self, queue: Queue) -> None:
         """Queue it on a GPU."""
@@ -173,12 +127,7 @@ class AveragePoolGradient(Routine):
 
 @dataclass(frozen=True)
 class ActivationGradient(Routine):
-    """The gradient of an activation, in place, from its result.
-
-    Attributes
-    ----------
-    activation : str
-    """
+    """The gradient of an activation, in place, from its result."""
 
     activation: Activation
 
@@ -201,16 +150,7 @@ class FilterGradient(Routine):
     """The gradients by filters and bias, added to accumulators of double precision.
 
     The accumulators are tiles of float32 with two elements for each number, because the products are of
-    float32, and a device's rate goes by the dtype that is written.
-
-    Attributes
-    ----------
-    stage : Stage
-    window : Window
-    starts : bool
-        Whether these are the first terms.
-    transforms, tf32 : bool
-        As of `TileRoutine`.
+    float32, and a device's rate goes by the dtype that is written. ``starts``: these are the first terms.
     """
 
     stage: Stage
@@ -256,15 +196,9 @@ class FilterGradient(Routine):
 
 @dataclass(frozen=True)
 class Moments(Routine):
-    """The sums of each channel's pixels and of their squares, added to accumulators of double precision.
+    """The sums of each channel's pixels and of their squares, added to accumulators of double precision."""
 
-    Attributes
-    ----------
-    starts : bool
-        Whether these are the first terms.
-    """
-
-    starts: bool
+    starts: bool  # these are the first terms
 
     def queue_on(self, queue: Queue) -> None:
         """Queue it on a GPU."""
@@ -281,17 +215,10 @@ class Moments(Routine):
 
 @dataclass(frozen=True)
 class Norm(Routine):
-    """Batch normalization, and the activation behind it.
-
-    Attributes
-    ----------
-    stage : Stage
-    count : int
-        The pixels of a channel in the whole batch.
-    """
+    """Batch normalization, and the activation behind it."""
 
     stage: Stage
-    count: int
+    count: int  # pixels of a channel in the whole batch
 
     def queue_on(self, queue: Queue) -> None:
         """Queue it on a GPU."""
@@ -310,17 +237,11 @@ class NormParameterGradient(Routine):
     """The gradients by the parameters of batch normalization, added to accumulators of double precision.
 
     It keeps the weight, which is updated before `NormGradient` needs it.
-
-    Attributes
-    ----------
-    stage : Stage
-    count : int
-    starts : bool
     """
 
     stage: Stage
-    count: int
-    starts: bool
+    count: int  # pixels of a channel in the whole batch
+    starts: bool  # these are the first terms
 
     def queue_on(self, queue: Queue) -> None:
         """Queue it on a GPU."""
@@ -340,16 +261,10 @@ class NormParameterGradient(Routine):
 
 @dataclass(frozen=True)
 class NormGradient(Routine):
-    """The gradient by what batch normalization reads, from sums over the whole batch.
-
-    Attributes
-    ----------
-    stage : Stage
-    count : int
-    """
+    """The gradient by the input of batch normalization, from sums over the whole batch."""
 
     stage: Stage
-    count: int
+    count: int  # pixels of a channel in the whole batch
 
     def queue_on(self, queue: Queue) -> None:
         """Queue it on a GPU."""
@@ -366,12 +281,7 @@ class NormGradient(Routine):
 
 @dataclass(frozen=True)
 class Loss(Routine):
-    """The cross-entropy of the softmax for each image, and its gradient by the logits of the whole batch.
-
-    Attributes
-    ----------
-    batch : int
-    """
+    """The cross-entropy of the softmax for each image, and its gradient by the logits of the whole batch."""
 
     batch: int
 
@@ -394,12 +304,7 @@ class Loss(Routine):
 
 @dataclass(frozen=True)
 class Update(Routine):
-    """A step of gradient descent: `reference.training.sgd`, with the velocity rounded before its use.
-
-    Attributes
-    ----------
-    rate, momentum, decay : float
-    """
+    """A step of gradient descent: `reference.training.sgd`, with the velocity rounded before its use."""
 
     rate: float = field(kw_only=True)
     momentum: float = field(kw_only=True)

@@ -16,19 +16,9 @@ from gpu.outofcore.networks.work import Work
 
 
 class Slabs:
-    """The two slabs, taken and given back together.
+    """The two slabs, taken and freed together; ``host`` is None before `open` and after `close`.
 
-    Parameters
-    ----------
-    machine : Machine
-    plan : TrainingPlan
-
-    Attributes
-    ----------
-    host : HostMemory, optional
-        None before `open` and after `close`.
-    holds_parameters : bool
-        Whether work has run, which loads resident parameters.
+    ``holds_parameters``: work has run, which loads resident parameters.
     """
 
     def __init__(self, machine: Machine, plan: TrainingPlan) -> None:

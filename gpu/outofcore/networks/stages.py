@@ -20,32 +20,17 @@ Kind: TypeAlias = Literal["conv", "dense", "max_pool", "average_pool", "batch_no
 
 @dataclass(frozen=True)
 class Stage:
-    """A layer of a network.
+    """A layer of a network."""
 
-    Attributes
-    ----------
-    number : int
-        From 1; its result is the tensor of that number, and it reads the one before.
-    kind : str
-    reads, shape : (channels, rows, columns)
-        Of an image that it reads, and of its result.
-    plane : ConvShape
-        Its windows.
-    groups : int
-    activation : str, optional
-    epsilon, momentum : float
-        Of batch normalization.
-    """
-
-    number: int
+    number: int  # from 1; its result is the tensor of that number, its input the one before
     kind: Kind
-    reads: Shape
-    shape: Shape
-    plane: ConvShape
+    reads: Shape  # (channels, rows, columns) of an image that it reads
+    shape: Shape  # (channels, rows, columns) of its result
+    plane: ConvShape  # its windows
     groups: int = 1
     activation: Activation | None = None
-    epsilon: float = 0.0
-    momentum: float = 0.0
+    epsilon: float = 0.0  # of batch normalization
+    momentum: float = 0.0  # of batch normalization
 
     @property
     def name(self) -> str:

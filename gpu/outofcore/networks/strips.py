@@ -40,33 +40,16 @@ class Ranges(NamedTuple):
 
 @dataclass(frozen=True)
 class Strip:
-    """The rows of each tensor in a piece.
+    """The rows of each tensor in a piece, by tensor; a tensor that the piece does not need is left out."""
 
-    Attributes
-    ----------
-    held : Rows
-        Of activations, by tensor. Those that a piece does not need are left out.
-    gradients : Rows
-        Of gradients.
-    owned : Rows
-        Of activations in a forward phase, of gradients in a backward one; may be empty.
-    """
-
-    held: Rows
-    gradients: Rows
-    owned: Rows
+    held: Rows  # of activations
+    gradients: Rows  # of gradients
+    owned: Rows  # activations of a forward phase, gradients of a backward one; may be empty
 
 
 @dataclass(frozen=True)
 class Strips:
-    """All strips of a phase, in order.
-
-    Attributes
-    ----------
-    count : int
-    held, gradients, owned : mapping of int to Ranges
-        As of `Strip`, by tensor.
-    """
+    """All strips of a phase, in order, by tensor; see `Strip`."""
 
     count: int
     held: Mapping[int, Ranges]
@@ -104,9 +87,8 @@ def backward_strips(
 ) -> Strips:
     """The strips of a backward pass through stages ``last`` to ``first``, by the rows of its last gradient.
 
-    It is that of what the first stage reads, except where that is not computed, as mostly of the images: then
-    it is that of the first stage's result. The first gradient is that of ``top``. What is not kept is
-    computed again.
+    That is the gradient by the first stage's input, or by its result if the former is not computed, as mostly
+    for the images. The first gradient is that of ``top``. Activations that are not kept are computed again.
     """
     target = target_of(network, first)
     of = {target: _cut(network.shape(target)[1], rows)}
@@ -122,9 +104,10 @@ def backward_strips(
 
 
 def target_of(network: Network, first: int) -> int:
-    """The last gradient that the backward pass of a segment computes.
+    """The tensor of the last gradient that the backward pass of a segment computes.
 
-    That of what batch normalization reads needs sums over the whole batch, and is left to the segment before.
+    The gradient by the input of batch normalization needs sums over the whole batch: the segment before has
+    it.
     """
     has_none = first == 1 and not network.image_gradient
     return first if has_none or network.normalizes(first) else first - 1
@@ -226,7 +209,7 @@ def covering(ranges: Ranges, size: int) -> Ranges:
 
 
 def owners(ranges: Ranges, size: int) -> Ranges:
-    """Each row to the last of the ranges that hold it.
+    """Assign each row to the last of the ranges that hold it.
 
     >>> owners(Ranges(np.array([0, 2]), np.array([4, 6])), 6)
     Ranges(starts=array([0, 2]), stops=array([2, 6]))

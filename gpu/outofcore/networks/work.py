@@ -26,13 +26,7 @@ from gpu.outofcore.pipeline import AHEAD, Queues
 class Work:
     """The work of one step, or of the logits of a batch, on a machine's first device.
 
-    Parameters
-    ----------
-    machine : Queues
-    plan : TrainingPlan
-    memory : Memory
-        The device's slab.
-    host : HostMemory
+    ``memory`` is the device's slab.
     """
 
     def __init__(self, machine: Queues, plan: Planned, memory: Memory, host: HostMemory) -> None:
@@ -41,7 +35,7 @@ class Work:
         self._queued: deque[Event] = deque()
 
     def step(self, sgd: SGD | None, *, loads: bool, part: slice = slice(None)) -> Iterator[Event]:
-        """The phases of a step, or some of them; yields the events that the host waits for.
+        """Queue the phases of a step, or some of them; yields the events that the host waits for.
 
         ``loads``: resident parameters come first. Without ``sgd`` gradients go to the host.
         """
