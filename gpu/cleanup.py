@@ -15,9 +15,9 @@ Array = npt.NDArray[Any]
 
 @contextmanager
 def leaving_nothing(machine: Machine, arrays: Sequence[Array]) -> Generator[None]:
-    """Pin arrays for a block, which may allocate memory; at its end both are as before.
+    """Pin arrays for a block, which may allocate memory; at its end, restore pins and free the new memory.
 
-    What is there decides, and not what was noted: Ctrl-C may come between an allocation and any note of it.
+    The machine's own lists say what is new: Ctrl-C may come between an allocation and any note of it.
     """
     devices = range(machine.devices)
     known = {id(memory) for device in devices for memory in machine.allocated(device)}

@@ -32,15 +32,9 @@ Made = TypeVar("Made")
 
 @not_an_array("pass words.download() of it, or the operand that was prepared")
 class Prepared:
-    """An operand on a device, ready for kernels: a result of `gpu.prepare`.
+    """An operand on a device, ready for kernels: a result of `gpu.prepare`."""
 
-    Attributes
-    ----------
-    words : device array
-        The bits of the operand; the values of a sparse tensor.
-    """
-
-    words: Any
+    words: Any  # the operand's bits, or a sparse tensor's values, on the device
 
 
 _PACKED = (PackedBits, PackedTensor, Prepared)

@@ -22,13 +22,7 @@ from reference.values import not_an_array, shortened
 
 
 class Memory(Protocol):
-    """Memory of a device.
-
-    Attributes
-    ----------
-    device : int
-    nbytes : int
-    """
+    """Memory of a device."""
 
     @property
     def device(self) -> int:
@@ -45,24 +39,13 @@ class Memory(Protocol):
 @shortened
 @dataclass(frozen=True)
 class Tile:
-    """A matrix in a device's memory, column after column.
-
-    Attributes
-    ----------
-    memory : Memory
-    offset : int
-        Bytes from the start of the memory to the first element.
-    rows, columns : int
-    stride : int
-        Elements from one column to the next.
-    dtype : numpy.dtype
-    """
+    """A matrix in a device's memory, column after column."""
 
     memory: Memory
-    offset: int
+    offset: int  # bytes from the start of the memory to the first element
     rows: int
     columns: int
-    stride: int
+    stride: int  # elements from one column to the next
     dtype: np.dtype[Any]
 
     @property
@@ -77,17 +60,7 @@ class Tile:
 
 
 class Routine(Protocol):
-    """A computation on tiles of one device.
-
-    Attributes
-    ----------
-    name : str
-        For timelines, messages and the rates of a simulated device.
-    operations : float
-        Floating-point operations.
-    reads, writes : tuple of Tile
-        A tile that is read and written is in both.
-    """
+    """A computation on tiles of one device; a tile that it reads and writes is in both lists."""
 
     @property
     def name(self) -> str:
@@ -201,7 +174,7 @@ class Machine(Protocol):
     def run(self, workers: Sequence[Worker]) -> None:
         """Run workers to their ends, and then all work that is queued.
 
-        If anything fails, no worker is resumed, nothing that is queued starts, and the first error is raised.
+        After the first error, which is raised, no worker resumes and no queued work starts.
         """
 
     def seconds(self) -> float:

@@ -30,20 +30,11 @@ _FORM = b"simwarp-ptx-5"  # the version of the entries' layout
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry of the cache: the compiler's output for one source.
+    """An entry of the cache: the compiler's output for one source."""
 
-    Attributes
-    ----------
-    text : str
-        Normalised PTX.
-    log : str
-        The compiler's messages.
-    elsewhere : tuple of str
-        Names of files that CUDA's headers asked for in vain; the entry is void if one of them exists later.
-    """
-
-    text: str
+    text: str  # normalised PTX
     log: str = ""
+    # names that CUDA's headers sought in vain; a file with one of them voids the entry
     elsewhere: tuple[str, ...] = ()
 
 

@@ -43,8 +43,6 @@ _BY_THEMSELVES = ("nvidia-cudnn-cu13", "nvidia-nccl-cu13", "nvidia-nvshmem-cu13"
 def advice_for(header: str) -> str:
     """The line of an error that names the package of a missing header; "" if no package is known.
 
-    Examples
-    --------
     >>> advice_for("curand_kernel.h"), advice_for("my.h")
     ('pip install nvidia-curand, which has curand_kernel.h', '')
     """

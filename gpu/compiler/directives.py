@@ -34,45 +34,22 @@ _UNCLEAR = re.compile(r"'|\\\"|//|/\*|\*/")
 
 
 class Asked(NamedTuple):
-    """The name of a file in a directive.
-
-    Attributes
-    ----------
-    name : str
-    quoted : bool
-        Whether the name is in quotation marks, so that the source's folder is searched first.
-    later : bool
-        Whether the directive is ``#include_next`` or ``__has_include_next``, which skip some folders.
-    """
+    """The name of a file in a directive."""
 
     name: str
-    quoted: bool
-    later: bool
+    quoted: bool  # in quotation marks: the source's folder is searched first
+    later: bool  # in ``#include_next`` or ``__has_include_next``, which skip some folders
 
 
 @dataclass(frozen=True)
 class Directives:
-    """The files that a text may include or ask for.
+    """The files that a text may include or ask for."""
 
-    Attributes
-    ----------
-    included : tuple of Asked
-        Names in ``#include`` and ``#include_next``.
-    wanted : tuple of Asked
-        Names in ``__has_include``, or in a macro with a similar name.
-    in_macros : tuple of Asked
-        Possible names of files in ``#define`` lines.
-    computed : bool
-        Whether a macro gives the name of an ``#include``.
-    complete : bool
-        Whether these are all files that the text can include or ask for.
-    """
-
-    included: tuple[Asked, ...]
-    wanted: tuple[Asked, ...]
-    in_macros: tuple[Asked, ...] = ()
-    computed: bool = False
-    complete: bool = True
+    included: tuple[Asked, ...]  # in ``#include`` and ``#include_next``
+    wanted: tuple[Asked, ...]  # in ``__has_include``, or in a macro with a similar name
+    in_macros: tuple[Asked, ...] = ()  # possible names of files in ``#define`` lines
+    computed: bool = False  # a macro gives the name of an ``#include``
+    complete: bool = True  # the text can include or ask for no other file
 
 
 def directives(text: str) -> Directives:

@@ -39,40 +39,23 @@ class _Text(NamedTuple):
 
 @dataclass
 class Includes:
-    """The files that a source includes, directly or indirectly; `follow` finds them.
+    """The files that a source includes, directly or indirectly; `follow` finds them."""
 
-    Attributes
-    ----------
-    package : Path
-        The folder in which ``#include "…"`` finds the headers of this project, which NVRTC gets in memory.
-    given : mapping of str to str
-        More texts that NVRTC gets in memory, by name.
-    folder : Path, optional
-        The folder of the source.
-    cuda, include : sequence of Path
-        CUDA's folders of headers, and the caller's.
-    in_memory : dict of str to str
-        Texts that NVRTC gets in memory, by their names in an ``#include``.
-    on_disk : dict of Path to bytes
-        Digests of the files that NVRTC may read, except CUDA's.
-    answers : set
-        Each name in a ``__has_include``, with the places where it is found.
-    of_cuda : set of Path
-        CUDA's headers that are included; they may include a file of the caller's.
-    complete : bool
-        Whether no other file can be included.
-    """
-
-    package: Path
+    package: Path  # where ``#include "…"`` finds this project's headers, which NVRTC gets in memory
+    # more texts that NVRTC gets in memory, by name
     given: Mapping[str, str] = field(default_factory=dict[str, str])
-    folder: Path | None = None
-    cuda: Sequence[Path] = ()
-    include: Sequence[Path] = ()
+    folder: Path | None = None  # of the source
+    cuda: Sequence[Path] = ()  # CUDA's folders of headers
+    include: Sequence[Path] = ()  # the caller's folders of headers
+    # texts that NVRTC gets, by their names in an ``#include``
     in_memory: dict[str, str] = field(default_factory=dict[str, str])
+    # digests of the files that NVRTC may read, except CUDA's
     on_disk: dict[Path, bytes] = field(default_factory=dict[Path, bytes])
+    # each name in a ``__has_include``, with the places where it is found
     answers: set[tuple[str, ...]] = field(default_factory=set[tuple[str, ...]])
+    # included headers of CUDA, which may include a file of the caller's
     of_cuda: set[Path] = field(default_factory=set[Path])
-    complete: bool = True
+    complete: bool = True  # no other file can be included
 
     def follow(self, name: str, source: str, *more: str) -> None:
         """Find the files that a source includes, directly or indirectly.

@@ -21,19 +21,11 @@ _READS_NOTHING = frozenset(
 
 @dataclass
 class Options:
-    """The effect of NVRTC's options on the files that are read.
+    """The effect of NVRTC's options on the files that are read."""
 
-    Attributes
-    ----------
-    text : list of str
-        Macros and includes of the options, as lines of a source.
-    known : bool
-        Whether no option makes NVRTC read another file, or write one. ``-I`` does: its folders are searched
-        before CUDA's, and are not followed.
-    """
-
+    # macros and includes of the options, as lines of a source
     text: list[str] = field(default_factory=list[str])
-    known: bool = True
+    known: bool = True  # False if an option, e.g. -I, makes NVRTC read or write another file
 
 
 _ONE_VALUE = frozenset("fmad ftz prec-div prec-sqrt std maxrregcount".split())  # noqa: SIM905 - a list of words

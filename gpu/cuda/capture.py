@@ -17,8 +17,6 @@ GRAPH = "a graph of kernels"
 class CudaGraph:
     """Launches that the driver makes together, in their order.
 
-    Examples
-    --------
     >>> from gpu import CudaDevice
     >>> device = CudaDevice()                                         # doctest: +SKIP
     >>> with device.capture() as graph:                               # doctest: +SKIP
@@ -79,18 +77,10 @@ class CudaGraph:
 
 
 class _Captures(threading.local):
-    """The capture of a thread.
+    """The capture of a thread."""
 
-    Attributes
-    ----------
-    graph : CudaGraph or None
-        The graph that receives the thread's launches.
-    queue : CUstream
-        The stream that is being captured.
-    """
-
-    graph: CudaGraph | None = None
-    queue: Any = 0
+    graph: CudaGraph | None = None  # receives the thread's launches
+    queue: Any = 0  # the captured CUstream
 
 
 CAPTURES = _Captures()

@@ -354,13 +354,7 @@ def _load(ordinal: int, ptx: str) -> CudaModule:
 
 @cache
 def default_device() -> Device:
-    """The first CUDA device, the same object at each call.
-
-    Raises
-    ------
-    NoGpuError
-        If there is none.
-    """
+    """The first CUDA device, the same object at each call; NoGpuError if there is none."""
     try:
         return cast("Device", CudaDevice())
     except (MissingExtraError, NoGpuError) as error:

@@ -55,20 +55,9 @@ class CudaModule:
 class CudaKernel:
     """A kernel on the GPU.
 
-    Its parameters lie in one buffer, at the driver's offsets; the driver copies them at each launch. PyCUDA's
-    launches align no structures, and cannot be cooperative.
-
-    Attributes
-    ----------
-    name : str
-    function : CUfunction
-        The driver's handle.
-    places : list of (int, int)
-        Offset and size of each parameter, in bytes.
-    types : list of str
-        PTX type of each parameter, "" for a structure; [] if unknown.
-    launcher : Function
-        What launches must ask the driver before.
+    Its parameters lie in one buffer, at the driver's offsets (``places``: offset and size in bytes); the
+    driver copies them at each launch. ``types`` are their PTX types, "" for a structure; [] if unknown.
+    PyCUDA's launches align no structures, and cannot be cooperative.
     """
 
     def __init__(self, module: Any, name: str, types: list[str]) -> None:
@@ -135,14 +124,7 @@ def _dim(what: str, extent: Any) -> Dim:
 
 
 class Buffer:
-    """Host memory for a kernel's parameters; write and launch while you hold the lock.
-
-    Attributes
-    ----------
-    bytes : ctypes array
-    pointers : int
-        The address of a list of pointers, one to each parameter.
-    """
+    """Host memory for a kernel's parameters, and pointers to them; hold the lock to write and launch."""
 
     def __init__(self, places: Sequence[Place]) -> None:
         self.bytes = ctypes.create_string_buffer(max((offset + size for offset, size in places), default=1))

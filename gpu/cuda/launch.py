@@ -16,14 +16,10 @@ _PORTABLE = 8
 
 
 class Function:
-    """A kernel's function in the driver, and what launches must ask for it before.
+    """A kernel's function in the driver, and its limits so far.
 
-    Attributes
-    ----------
-    cluster : (int, int, int) or None
-        The blocks per cluster that the kernel requires.
-    most_shared : int
-        The bytes of dynamic shared memory that launches may have so far.
+    ``cluster`` has the blocks per cluster that the kernel requires; ``most_shared``, the bytes of dynamic
+    shared memory that the driver allows its launches so far.
     """
 
     def __init__(self, name: str, function: Any) -> None:
@@ -39,9 +35,9 @@ class Function:
         self._portable = True
 
     def admit(self, grid: Dim, shared: int, cluster: Extent | None) -> Dim | None:
-        """Ask the driver for what a launch needs; returns its cluster, or None.
+        """Ask the driver for a launch's memory and cluster; returns the cluster, or None.
 
-        `LaunchError` if it cannot be had.
+        LaunchError if the driver refuses.
         """
         if shared > self.most_shared:
             self._ask_for_shared(shared)

@@ -20,35 +20,19 @@ _LARGEST = 2
 
 @dataclass(eq=False)
 class Block:
-    """Memory that the driver has given.
-
-    Attributes
-    ----------
-    device, nbytes, address : int
-    memory : CudaMemory, optional
-        Who uses it.
-    is_kept : bool
-        Whether it may stay behind its use.
-    """
+    """An allocation of the driver."""
 
     device: int
     nbytes: int
     address: int
-    memory: CudaMemory | None = None
-    is_kept: bool = True
+    memory: CudaMemory | None = None  # its present user
+    is_kept: bool = True  # it may stay allocated behind its use
 
 
 class Allocations:
-    """The blocks of a machine.
+    """The blocks of a machine: each device's, idle ones too, have at most its budget of bytes.
 
-    Parameters
-    ----------
-    driver : Driver
-    contexts : Contexts
-    budgets : sequence of int or None
-        The most bytes of each device's blocks, kept ones too.
-    keep : bool
-        Whether the largest idle block of each device is kept.
+    With ``keep`` the largest idle block of each device stays allocated.
     """
 
     def __init__(self, driver: Driver, contexts: Contexts, budgets: Sequence[int | None], keep: bool) -> None:

@@ -28,15 +28,9 @@ def check_ordinals(given: Any) -> None:
 class Contexts:
     """The contexts of a machine's devices; `on` makes one current for a ``with`` block.
 
-    Outside of all blocks the thread's own context is current. Inside of one, an inner block leaves its
-    context current: each call makes its own so first.
-
-    Attributes
-    ----------
-    ordinals : tuple of int
-        The driver's number of each device.
-    handles, devices : list
-        The contexts, and the driver's devices.
+    Outside of all blocks the thread's own context is current. An inner block leaves its context current when
+    it ends inside another: each call makes its own so first. ``ordinals`` are the driver's numbers of the
+    devices.
     """
 
     def __init__(self, driver: Driver, ordinals: Sequence[int] | None) -> None:

@@ -53,19 +53,11 @@ _LARGEST_OF_WINOGRAD = 3
 
 @dataclass(frozen=True)
 class View:
-    """Elements in a device's memory.
+    """Elements in a device's memory."""
 
-    Attributes
-    ----------
-    sizes, strides : four int
-        As (N, C, H, W), filters as (O, I, R, S); strides in elements.
-    alignment : int
-        Of the first element's address, in bytes.
-    """
-
-    sizes: Four
-    strides: Four
-    alignment: int = 16
+    sizes: Four  # (N, C, H, W), filters (O, I, R, S)
+    strides: Four  # in elements
+    alignment: int = 16  # of the first element's address, in bytes
 
     @property
     def form(self) -> tuple[int, int, bool, bool]:
@@ -78,35 +70,21 @@ class View:
 class Convolution:
     """A convolution or one of its gradients, with sums in float32.
 
-    Attributes
-    ----------
-    routine : {"conv2d", "conv2d_backward_data", "conv2d_backward_filter"}
-    dtype : {"float32", "float16", "bfloat16"}
-    tf32 : bool
-        Whether float32 may be rounded to TF32.
-    x, w, y : View
-        The groups are the channels of x over those of w.
-    before, after : (int, int)
-        Padding above and left of the images, and below and right of them.
-    stride, dilation : (int, int)
-    updates : bool
-        Whether the result is added to what its memory holds.
-    transforms : bool
-        Whether Winograd's and Fourier transforms may be used.
+    The groups are the channels of x over those of w.
     """
 
-    routine: str
-    dtype: str
-    tf32: bool
+    routine: str  # conv2d, conv2d_backward_data or conv2d_backward_filter
+    dtype: str  # float32, float16 or bfloat16
+    tf32: bool  # float32 may be rounded to TF32
     x: View
     w: View
     y: View
-    before: Two
-    after: Two
+    before: Two  # padding above and left of the images
+    after: Two  # padding below and right of them
     stride: Two
     dilation: Two
-    updates: bool
-    transforms: bool = False
+    updates: bool  # the result is added to what its memory holds
+    transforms: bool = False  # Winograd's and Fourier transforms may be used
 
     @property
     def is_plain(self) -> bool:
@@ -124,8 +102,8 @@ class Convolution:
     def refused(self) -> frozenset[int]:
         """Notes of engines that are not used.
 
-        FFT and Winograd are within no bound for each number of a result; results that differ from run to run
-        are within it, but nobody can test them.
+        FFT and Winograd have no error bound for each element; nondeterministic results have one, which no
+        test can check, as they differ from run to run.
         """
         found = {REDUCED_SUMS, NONDETERMINISTIC}
         if self.is_plain:
@@ -138,15 +116,7 @@ class Convolution:
 
 
 class Engine:
-    """An engine of cuDNN that computes one convolution.
-
-    Attributes
-    ----------
-    number : int
-        Its number among those of the routine.
-    workspace : int
-        Bytes that it needs beside the tensors.
-    """
+    """An engine of cuDNN for one convolution: its number in the routine, its workspace in bytes."""
 
     def __init__(self, cudnn: Cudnn, handle: int, config: int, number: int) -> None:
         self.number, self._cudnn, self._owned = number, cudnn, Descriptors(cudnn)
@@ -181,20 +151,11 @@ class Engine:
 
 
 class Engines:
-    """The engines for one convolution, those first that cuDNN takes for fastest.
+    """Engines for a convolution with at most ``workspace`` bytes; first those that cuDNN takes for fastest.
 
     For float32 without TF32, cuDNN's heuristic for an H100 (9.19) has either no engine that is exact or one
     that takes up to twice as long as those of the fallback, and Winograd's transforms only for gradients of
-    filters. So there are the engines of both, and if transforms may be used, those of all numbers.
-
-    Parameters
-    ----------
-    cudnn : Cudnn
-    handle : int
-        Of the device.
-    of : Convolution
-    workspace : int
-        Engines that need more bytes are left out.
+    filters. So the engines of both are listed, and if transforms may be used, those of all numbers.
     """
 
     def __init__(self, cudnn: Cudnn, handle: int, of: Convolution, workspace: int) -> None:

@@ -47,17 +47,7 @@ _LETTERS: dict[str, Any] = {
 
 
 class Cudnn:
-    """The functions of cuDNN that are used.
-
-    Parameters
-    ----------
-    library : ctypes.CDLL
-
-    Attributes
-    ----------
-    version : int
-        E.g. 91900.
-    """
+    """The functions of cuDNN that are used; ``version`` is e.g. 91900."""
 
     def __init__(self, library: Any) -> None:
         self._functions: dict[str, Any] = {}
@@ -97,12 +87,7 @@ class Cudnn:
 
 
 class Descriptors:
-    """Descriptors of the graph API, destroyed together.
-
-    Parameters
-    ----------
-    cudnn : Cudnn
-    """
+    """Descriptors of the graph API, destroyed together."""
 
     def __init__(self, cudnn: Cudnn) -> None:
         self._cudnn = cudnn

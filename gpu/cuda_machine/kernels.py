@@ -29,13 +29,7 @@ _ENOUGH, _MOST_PARTS = 16384, 65535
 
 
 class Kernels:
-    """The kernels of a machine.
-
-    Parameters
-    ----------
-    driver : Driver
-    contexts : Contexts
-    """
+    """The kernels of a machine."""
 
     def __init__(self, driver: Driver, contexts: Contexts) -> None:
         self._driver, self._contexts = driver, contexts
@@ -90,7 +84,7 @@ class Kernels:
 
 
 def over_pixels(planes: int, pixels: int) -> tuple[Dim, Dim]:
-    """The grid and the block of a kernel by ``pixels.cuh``: of each plane some parts, if it has many pixels.
+    """The grid and the block of a kernel by ``pixels.cuh``: planes in x, parts of a large plane in y.
 
     >>> over_pixels(64, 224 * 224), over_pixels(1 << 20, 14 * 14)
     (((64, 25, 1), (256, 1, 1)), ((1048576, 1, 1), (224, 1, 1)))

@@ -26,17 +26,10 @@ _STEADY = 2e-3
 
 
 class Layers:
-    """The engines and handles of a machine.
+    """The engines of cuDNN and its handles of a machine; ``synchronize`` waits for a queue's work.
 
     An engine is chosen once for each device, convolution and size of the workspace, and stays until the
     machine is closed, so that a machine repeats its results bit by bit.
-
-    Parameters
-    ----------
-    library : ctypes.CDLL
-        cuDNN.
-    synchronize : callable
-        Waits for a queue's work.
     """
 
     def __init__(self, library: Any, synchronize: Callable[[DriverStream], None]) -> None:
@@ -70,14 +63,9 @@ class Layers:
             slow.update(number for number, time in times.items() if time > _MUCH_SLOWER * least)
 
     def convolve(self, queue: DriverStream, of: Convolution, addresses: Addresses, workspace: Place) -> None:
-        """Queue a convolution; ``workspace`` is an address and a size.
+        """Queue a convolution with the engine of `choose`, else the first of cuDNN's heuristic.
 
-        The engine is the one that was chosen, or else the first one of cuDNN's heuristic.
-
-        Raises
-        ------
-        RoutineError
-            If cuDNN has no engine for it.
+        ``workspace`` is an address and a size in bytes. RoutineError if cuDNN has no engine.
         """
         engine = self._engine(queue, of, workspace.pitch, None)
         engine.queue(self._handle(queue), queue.device, addresses, workspace.address)
@@ -122,9 +110,9 @@ class Layers:
     def _seconds(
         self, queue: DriverStream, engine: Engine, addresses: Addresses, workspace: int, least: float
     ) -> float:
-        """The time of an engine behind its first run, which loads it; or that of a long first one.
+        """Time an engine behind its first run, which loads it: the lesser of two runs if they are short.
 
-        Of short ones it is the lesser of two.
+        A first run far slower than ``least`` counts itself: the engine is not run again.
         """
         handle = self._handle(queue)
 

@@ -15,24 +15,12 @@ from reference.errors import MissingExtraError
 
 @dataclass(frozen=True)
 class Library:
-    """A library that is loaded when it is needed.
+    """A library that is loaded when it is needed."""
 
-    Attributes
-    ----------
-    file : str
-        Its name for the loader.
-    folder : str
-        Its folder in pip's ``nvidia`` packages.
-    needs : str
-        What needs it, for the message if it is missing.
-    install : str
-        What pip installs.
-    """
-
-    file: str
-    folder: str
-    needs: str
-    install: str
+    file: str  # its name for the loader
+    folder: str  # in pip's ``nvidia`` packages
+    needs: str  # what needs it, for the message if it is missing
+    install: str  # the package for pip
 
     def load(self) -> Any:
         """Load it; `MissingExtraError` if no candidate can be."""

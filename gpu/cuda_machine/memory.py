@@ -12,13 +12,7 @@ from reference.errors import DtypeError, FreedMemoryError, LaunchError, ShapeErr
 
 
 class CudaMemory:
-    """Memory of a GPU, from `CudaMachine.allocate`.
-
-    Attributes
-    ----------
-    device, nbytes, address : int
-    freed : bool
-    """
+    """Memory of a GPU, from `CudaMachine.allocate`."""
 
     def __init__(self, machine: object, device: int, nbytes: int, address: int) -> None:
         self.machine, self.device, self.nbytes, self.address = machine, device, nbytes, address

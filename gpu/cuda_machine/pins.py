@@ -41,32 +41,16 @@ _PORTABLE = 1
 
 @dataclass(eq=False)
 class Registration:
-    """Memory that the driver has locked.
-
-    Attributes
-    ----------
-    start, end : int
-        Its addresses.
-    maker : object
-        Of the machine that locked them.
-    users : int
-        Pinned arrays in it, of all machines.
-    owners : list of weakref
-        The arrays whose memory it holds.
-    is_kept : bool
-        Whether the last unpin leaves it.
-    is_stale : bool
-        Whether memory in it was freed.
-    is_released : bool
-    """
+    """Memory that the driver has locked: addresses from ``start`` up to ``end``."""
 
     start: int
     end: int
-    maker: object
-    users: int = 0
+    maker: object  # of the machine that locked it
+    users: int = 0  # pinned arrays in it, of all machines
+    # weak references to the arrays whose memory it holds
     owners: list[Any] = field(default_factory=list[Any])
-    is_kept: bool = True
-    is_stale: bool = False
+    is_kept: bool = True  # the last unpin leaves it locked
+    is_stale: bool = False  # memory in it was freed
     is_released: bool = False
 
 
@@ -90,14 +74,7 @@ _CHANGES = RLock()
 class Pins:
     """The page-locked memory of a machine.
 
-    Parameters
-    ----------
-    driver : Driver
-    contexts : Contexts
-    settle : callable
-        Waits for all copies.
-    keep : bool
-        Whether registrations outlive the last unpin.
+    ``settle`` waits for all copies; with ``keep``, registrations outlive the last unpin.
     """
 
     def __init__(
@@ -250,10 +227,7 @@ class Pins:
         return not status and int(kind) == int(self._driver.api.CUmemorytype.CU_MEMORYTYPE_HOST)
 
     def _end_with(self, registration: Registration, owner: Any) -> None:
-        """Let a registration end with the array that owns memory in it; None: the array has gone.
-
-        With a part of an array it ends at the last unpin.
-        """
+        """Let a registration end with the array that owns its memory; without one, at the last unpin."""
         if (
             owner is None
             or not owner.flags.owndata

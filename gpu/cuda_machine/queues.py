@@ -36,12 +36,7 @@ class Volume(NamedTuple):
 class Queue:
     """A stream of the driver, and the handle of cuBLAS for it.
 
-    Attributes
-    ----------
-    device : int
-    stream : CUstream
-    recorded, reached : int
-        Events that were recorded, and how many of them the host knows to have happened.
+    ``recorded`` and ``reached`` count its events: all, and those that the host knows to have happened.
     """
 
     def __init__(self, machine: CudaMachine, device: int, stream: Any) -> None:
@@ -105,15 +100,7 @@ class PreparedRoutine(Protocol):
 
 
 class Stream:
-    """A queue of work of one device.
-
-    Attributes
-    ----------
-    machine : CudaMachine
-    device, number : int
-        The number of its device, and its own in the machine.
-    queue : Queue or None
-    """
+    """A queue of work of one device; ``number`` is its own in the machine."""
 
     def __init__(self, machine: CudaMachine, device: int, number: int) -> None:
         self.machine, self.device, self.number = machine, device, number
@@ -121,15 +108,7 @@ class Stream:
 
 
 class Event:
-    """A point in a stream's work.
-
-    Attributes
-    ----------
-    machine : CudaMachine
-    queue : Queue
-    number : int
-        Its place among the events of the queue, from 1.
-    """
+    """A point in a stream's work: event ``number`` of its queue, counted from 1."""
 
     __slots__ = ("_free", "handle", "machine", "number", "queue")
 
@@ -148,13 +127,7 @@ class Event:
 
 
 class Queues:
-    """The streams, handles and events of a machine.
-
-    Attributes
-    ----------
-    active : list of Stream
-        Those with work that the host has not waited for.
-    """
+    """The streams, handles and events of a machine; ``active`` streams may have unfinished work."""
 
     def __init__(self, machine: CudaMachine, driver: Driver, contexts: Contexts, cublas: Cublas) -> None:
         self._machine, self._driver, self._contexts, self._cublas = machine, driver, contexts, cublas

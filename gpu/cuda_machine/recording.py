@@ -42,13 +42,7 @@ class Base:
 
 
 class Recorder:
-    """Records operations, if it is on.
-
-    Attributes
-    ----------
-    timeline : Timeline
-        What has run, by its end.
-    """
+    """Records operations, if it is on; ``timeline`` has those that have ended."""
 
     def __init__(self, driver: Driver, contexts: Contexts, is_on: bool) -> None:
         self.timeline = Timeline()

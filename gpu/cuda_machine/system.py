@@ -12,14 +12,7 @@ from reference.errors import MissingExtraError, NoGpuError
 
 @dataclass(frozen=True)
 class System:
-    """The libraries of a computer with GPUs.
-
-    Attributes
-    ----------
-    driver : module
-        `cuda.bindings.driver`, initialised.
-    cublas : ctypes.CDLL
-    """
+    """The libraries of a computer with GPUs: `cuda.bindings.driver`, initialised, and cuBLAS."""
 
     driver: Any
     cublas: Any
