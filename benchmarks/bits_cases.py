@@ -42,16 +42,10 @@ Launch = Callable[..., None]
 
 
 class Case:
-    """What is timed: launches that take turns, each with operands of its own.
+    """A timed case: launches that take turns, each with operands of its own.
 
-    Attributes
-    ----------
-    operations : float
-        Of a launch, two for each bit.
-    dependent : bool
-        Whether launches overlap the end of the one before.
-    gap : float
-        Seconds without work before a sample.
+    ``operations`` of a launch are two for each bit. A ``dependent`` launch overlaps the end of the one
+    before. The chip is idle for ``gap`` seconds before a sample.
     """
 
     operations = 0.0

@@ -28,15 +28,10 @@ TERA = 1e12
 
 
 class Peers:
-    """The speeds of others, in TOPS by name; who cannot be had is left out, and a line is printed.
+    """The speeds of others, in TOPS by name; one that is missing is left out, and a line is printed.
 
-    Parameters
-    ----------
-    device : Device
-    cutlass : Path, optional
-        The folder of CUTLASS's headers, its ``include``.
-    fp_cuda : Path, optional
-        The folder of fp-cuda's kernels, ``ext/crates/fp-cuda/cuda_kernels`` of SpectralSequences/sseq.
+    ``cutlass`` is the folder of CUTLASS's headers, its ``include``; ``fp_cuda``,
+    ``ext/crates/fp-cuda/cuda_kernels`` of SpectralSequences/sseq.
     """
 
     def __init__(self, device: Any, cutlass: Path | None = None, fp_cuda: Path | None = None) -> None:

@@ -88,16 +88,7 @@ def seconds_of(case: Case, machine: Any, calls: int, **options: Any) -> tuple[li
 
 
 class Bench:
-    """The machines and matrices of a run.
-
-    Parameters
-    ----------
-    calls : int
-        Timed calls of a row.
-    peers : bool
-        Whether peers are measured.
-    tile : int, optional
-    """
+    """The machines and matrices of a run; a row is the median of ``calls`` timed calls."""
 
     def __init__(self, calls: int, peers: bool, tile: int | None) -> None:
         self._calls, self._peers, self._tile = calls, peers, tile

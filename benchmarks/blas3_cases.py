@@ -49,12 +49,9 @@ def filled(rows: int, columns: int, dtype: Any, seed: int, threads: int = 16) ->
 
 @dataclass
 class Operands:
-    """The matrices of all calls of one size and dtype.
+    """The (n, n) matrices of all calls of one size and dtype.
 
-    Attributes
-    ----------
-    a, b, c : ndarray, (n, n)
-        A has a large diagonal, so that triangular systems are well conditioned.
+    A has a large diagonal, so that triangular systems are well conditioned.
     """
 
     n: int
@@ -73,13 +70,9 @@ class Operands:
 
 
 class Case:
-    """One routine on some operands; the result is computed in place, and grows or shrinks with each call.
+    """One routine on some operands; ``kind`` is the routine without its prefix.
 
-    Parameters
-    ----------
-    operands : Operands
-    kind : str
-        The routine without its prefix.
+    The result is computed in place, and grows or shrinks with each call.
     """
 
     def __init__(self, operands: Operands, kind: str) -> None:

@@ -27,13 +27,7 @@ SIGNATURES = {
 
 
 class Xt:
-    """cublasXt on some devices.
-
-    Parameters
-    ----------
-    library : ctypes.CDLL
-    ordinals : sequence of int
-    """
+    """cublasXt on some devices."""
 
     def __init__(self, library: Any, ordinals: Sequence[int]) -> None:
         self._library, self._handle = library, ctypes.c_void_p()

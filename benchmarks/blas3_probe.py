@@ -27,11 +27,7 @@ LATENCY, LAUNCH = 3e-6, 6e-6
 class Probe:
     """Measures a machine: three tiles on each device, and two in larger matrices of the host.
 
-    Parameters
-    ----------
-    machine : gpu.CudaMachine
-    side : int
-        Rows and columns of the tiles.
+    Tiles have ``side`` rows and columns.
     """
 
     def __init__(self, machine: Any, side: int) -> None:

@@ -43,10 +43,7 @@ def bursts(run: Callable[[], T]) -> list[T]:
 class FloatNetworks:
     """Seconds of torch's networks by name, for a number of images; empty where torch or a GPU is missing.
 
-    Parameters
-    ----------
-    compiled : bool
-        Also those of ``torch.compile``.
+    With ``compiled``, those of ``torch.compile`` too.
     """
 
     def __init__(self, *, compiled: bool = False) -> None:

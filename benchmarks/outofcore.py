@@ -48,12 +48,7 @@ KINDS = ("in", "routine", "out")
 
 @dataclass
 class Layer:
-    """The arrays of a row.
-
-    Attributes
-    ----------
-    x, w, y : array of float32
-    """
+    """The arrays of a row, float32."""
 
     x: Any
     w: Any
@@ -67,7 +62,7 @@ class Layer:
     def error(self, transforms: bool, seed: int = 0) -> float:
         """The largest error of sampled entries, in units of the bound; above 1 the benchmark ends.
 
-        That of transforms has the largest pixel under a window, which is less than that of a plane.
+        The bound with transforms is of the largest pixel under a window, which is less than that of a plane.
         """
         rng = np.random.default_rng(seed)
         errors: list[float] = []

@@ -52,33 +52,16 @@ def without_compaction() -> AbstractContextManager[Any]:
 
 @dataclass(frozen=True)
 class Case:
-    """One thing to measure.
+    """One thing to measure."""
 
-    Attributes
-    ----------
-    sample : callable
-        Of `ptx_cases`.
-    size, options : mapping
-        What it is called with.
-    small : mapping
-        The size of a first call, which compiles, parses and links, and does not count.
-    repetitions : int
-    target : float, optional
-        In `SPEED`, or in seconds.
-    within
-        Makes the context in which it runs.
-    in_seconds : bool
-        Whether the time is the result, and not the speed.
-    """
-
-    sample: Callable[..., Sample]
+    sample: Callable[..., Sample]  # a function of `ptx_cases`, called with size and options
     size: Mapping[str, Any]
-    small: Mapping[str, Any]
+    small: Mapping[str, Any]  # the size of a first call, which compiles, parses and links, and does not count
     repetitions: int = 31
-    target: float | None = None
+    target: float | None = None  # in `SPEED`, or in seconds
     options: Mapping[str, Any] = field(default_factory=dict)
-    within: Callable[[], AbstractContextManager[Any]] = nullcontext
-    in_seconds: bool = False
+    within: Callable[[], AbstractContextManager[Any]] = nullcontext  # makes the context in which it runs
+    in_seconds: bool = False  # the time is the result, not the speed
 
 
 CUBE, TINY = {"m": 512, "n": 512, "k": 512}, {"m": 64, "n": 64, "k": 64}

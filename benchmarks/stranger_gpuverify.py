@@ -60,25 +60,15 @@ namespace cooperative_groups { template <class G> void synchronize(const G& grou
 
 @dataclass(frozen=True)
 class Ours:
-    """What we choose for a kernel of the suite.
+    """Our choices for a kernel of the suite."""
 
-    Attributes
-    ----------
-    arguments : mapping
-        By the parameter's name: a number, ``"&f"`` for a device function, or a function that makes one.
-    after : str
-        Text behind the file: functions that it only declares.
-    variables : mapping
-        What the host writes to variables.
-    reason, unused : str
-        As in `Labelled`.
-    """
-
+    # parameter → number, "&f" for a device function, or a function that makes one
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    after: str = ""
+    after: str = ""  # text behind the file: functions that it only declares
+    # values that the host writes to variables
     variables: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    reason: str = ""
-    unused: str = ""
+    reason: str = ""  # as in `Labelled`
+    unused: str = ""  # as in `Labelled`
 
 
 def pointers(count: int = 1) -> Ours:

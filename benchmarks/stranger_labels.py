@@ -43,62 +43,33 @@ BY_DEFAULT = ("default", "another schedule")
 
 @dataclass(frozen=True)
 class Labelled:
-    """A kernel whose author says whether it is faulty.
+    """A kernel whose author says whether it is faulty."""
 
-    Attributes
-    ----------
-    name, faulty
-        In its suite, and its label.
-    source, file, entry : str
-        What is compiled, the file's name in messages, the kernel's name.
-    grid, block : tuple of int
-    arguments : callable
-        Fresh arguments of a launch.
-    compiling : mapping
-        More keyword arguments of `compile`.
-    cooperative : bool
-    reason : str
-        Why a faulty kernel has no fault that a run could show, or why what is found in a right one is true.
-    unused : str
-        Why it is not run.
-    """
-
-    name: str
+    name: str  # in its suite
     faulty: bool
     source: str = ""
-    file: str = "kernel.cu"
-    entry: str = ""
+    file: str = "kernel.cu"  # its name in messages
+    entry: str = ""  # the kernel's name
     grid: Extent = (1,)
     block: Extent = (1,)
-    arguments: Arguments = lambda module, put: ()
+    arguments: Arguments = lambda module, put: ()  # makes fresh arguments for a launch
+    # more keyword arguments of `compile`
     compiling: Mapping[str, Any] = field(default_factory=dict[str, Any])
     cooperative: bool = False
-    reason: str = ""
-    unused: str = ""
+    reason: str = ""  # why no run shows the fault of a faulty kernel, or why a report on a right one is true
+    unused: str = ""  # why it is not run
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What was found in a labelled kernel.
-
-    Attributes
-    ----------
-    case : Labelled
-    how : str
-        The first of `WAYS` that names something; of a right kernel, of `BY_DEFAULT`. "" if none does.
-    found : list of str
-        What it names.
-    notes : int
-        The notes on a right kernel under "strict".
-    error : str
-        Why the kernel was not compiled or not run.
-    """
+    """The reports on a labelled kernel."""
 
     case: Labelled
+    # the first of `WAYS` that names something, for a right kernel of `BY_DEFAULT`; "" if none does
     how: str = ""
-    found: list[str] = field(default_factory=list[str])
-    notes: int = 0
-    error: str = ""
+    found: list[str] = field(default_factory=list[str])  # the named things
+    notes: int = 0  # on a right kernel, under "strict"
+    error: str = ""  # why the kernel was not compiled or not run
 
     @property
     def good(self) -> bool:

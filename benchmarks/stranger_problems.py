@@ -19,23 +19,11 @@ Generator = np.random.Generator
 
 @dataclass(frozen=True)
 class Out:
-    """An argument that the kernel writes.
+    """An argument that the kernel writes."""
 
-    Attributes
-    ----------
-    expected : array
-        By NumPy; of bfloat16 as float32.
-    bound : float
-        How far from it the result may lie: 0 is equal.
-    before : array, optional
-        Its contents before the launch; without it nothing has written them.
-    bfloat16 : bool
-        Whether the elements are bfloat16.
-    """
-
-    expected: Array
-    bound: float = 0.0
-    before: Array | None = None
+    expected: Array  # by NumPy; of bfloat16 as float32
+    bound: float = 0.0  # largest distance from it; 0 is equal
+    before: Array | None = None  # contents before the launch; uninitialised without it
     bfloat16: bool = False
 
     @property

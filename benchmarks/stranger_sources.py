@@ -48,45 +48,24 @@ class Bug:
 
 @dataclass(frozen=True)
 class Case:
-    """A public kernel.
+    """A public kernel."""
 
-    Attributes
-    ----------
-    project, file, name : str
-        The repository's owner/name, a path in it, the kernel's name.
-    form : str
-        How it copies.
-    problem : callable
-        From a random generator to a `Problem`.
-    before, after : str
-        Lines in front of the file, and behind the kernel: an explicit instantiation.
-    entry : str
-        The name of the kernel that is launched, if it is another.
-    host : sequence of str
-        Regular expressions of the host functions in front of the kernel; they are left blank.
-    edits : sequence of (str, str)
-        Changes of sizes, as regular expressions with replacements.
-    include : sequence of str
-        Folders of the repository with headers.
-    waits : str
-        What the simulator lacks for it, as far as known.
-    """
-
-    project: str
-    file: str
-    name: str
-    form: str
+    project: str  # owner/name of the repository
+    file: str  # a path in it
+    name: str  # of the kernel
+    form: str  # the way it copies
     problem: Callable[[Generator], Problem]
-    before: str = ""
-    after: str = ""
-    entry: str = ""
+    before: str = ""  # lines in front of the file
+    after: str = ""  # lines behind the kernel: an explicit instantiation
+    entry: str = ""  # the name of the launched kernel, if it is another
+    # regular expressions of the host functions in front of the kernel, which are left blank
     host: Sequence[str] = ()
-    edits: Sequence[tuple[str, str]] = ()
-    include: Sequence[str] = ()
+    edits: Sequence[tuple[str, str]] = ()  # changes of sizes: regular expression, replacement
+    include: Sequence[str] = ()  # the repository's folders of headers
     options: Sequence[str] = ()
     arch: tuple[int, int] = (8, 0)
     bugs: Sequence[Bug] = ()
-    waits: str = ""
+    waits: str = ""  # features that the simulator lacks for it, as far as known
 
     @property
     def repository(self) -> str:

@@ -55,25 +55,13 @@ SEED = 17
 
 @dataclass(frozen=True)
 class Run:
-    """What one schedule gave.
-
-    Attributes
-    ----------
-    schedule : str
-    agrees : bool
-    findings : list of str
-        The faults that the checks reported.
-    error : Exception or None
-        Why the kernel did not run to its end.
-    seconds : float
-        Of a processor, for the launch.
-    """
+    """The outcome under one schedule."""
 
     schedule: str
     agrees: bool = False
-    findings: list[str] = field(default_factory=list[str])
-    error: Exception | None = None
-    seconds: float = 0.0
+    findings: list[str] = field(default_factory=list[str])  # faults that the checks reported
+    error: Exception | None = None  # why the kernel did not run to its end
+    seconds: float = 0.0  # CPU time of the launch
 
     @property
     def declined(self) -> bool:
@@ -88,21 +76,12 @@ class Run:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a kernel.
-
-    Attributes
-    ----------
-    case : Case
-    instructions : list of str
-        The asynchronous instructions in its PTX.
-    published, corrected : list of Run
-        One for each schedule; the second with the bugs corrected that the table declares.
-    """
+    """The outcome of a kernel."""
 
     case: Case
-    instructions: list[str]
-    published: list[Run]
-    corrected: list[Run]
+    instructions: list[str]  # the asynchronous ones in its PTX
+    published: list[Run]  # one for each schedule
+    corrected: list[Run]  # the same, with the bugs corrected that the table declares
 
     @property
     def ran(self) -> bool:

@@ -51,24 +51,14 @@ PEERS = ("in-core", "budget")
 
 @dataclass(frozen=True)
 class Case:
-    """A row.
-
-    Attributes
-    ----------
-    network : callable
-    batch, budget : int
-    target : float
-        Of the ratio.
-    accumulation, math
-        As in `TrainingOptions`.
-    """
+    """A row."""
 
     network: Callable[[], Network]
     batch: int
     budget: int
-    target: float
-    accumulation: bool = False
-    math: Literal["fp32", "tf32"] = "fp32"
+    target: float  # of the ratio
+    accumulation: bool = False  # as in `TrainingOptions`
+    math: Literal["fp32", "tf32"] = "fp32"  # as in `TrainingOptions`
 
     def trainer(self, machine: Any) -> Trainer:
         """A trainer on a machine."""
