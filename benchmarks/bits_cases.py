@@ -31,7 +31,7 @@ CHIP = (9, 0)
 CHECKED = 64
 """Rows of a product that are compared."""
 MEASUREMENTS, SAMPLES, WARM = 3, 11, 2
-"""How often a case is measured; the samples of a measurement, and those before that do not count."""
+"""Measurements of a case; samples of a measurement, and the samples before that do not count."""
 BATCH, SIDE, WINDOW = 16, 64, 3
 _COLD = 192 << 20
 _LEAST = 3
@@ -73,7 +73,7 @@ class Case:
             raise SystemExit(f"{self.what}: the answer is wrong")
 
     def is_right(self) -> bool:
-        """Whether the first set's answer is what it must be."""
+        """True if the first set's answer is what it must be."""
         raise NotImplementedError
 
     def quick(self, short: bool, *, dependent: bool = False) -> None:
@@ -265,7 +265,7 @@ def burst(device: Any, case: Case, measurements: int = 0) -> list[float]:
 
 
 def sets_of(size: int) -> int:
-    """How many sets of so many bytes exceed L2 by far."""
+    """The number of sets of ``size`` bytes that together are far larger than L2."""
     return max(1, -(-_COLD // size))
 
 

@@ -1,4 +1,4 @@
-"""What `bits.py` measures beside ours, in the same run: torch's libraries, CUTLASS, and fp-cuda's kernel.
+"""The peers that `bits.py` measures in the same run: torch's libraries, CUTLASS, and fp-cuda's kernel.
 
 CUTLASS's headers and fp-cuda's source are not part of this repository; nvcc compiles them at run time.
 """
@@ -46,7 +46,7 @@ class Peers:
         self.products, self.convolutions = cache(self._products), cache(self._convolutions)
 
     def _look_for(self, name: str) -> Any:
-        """What a peer needs; None if it is left out."""
+        """The module or function that a peer needs; None if the peer is left out."""
         try:
             return self._find[name]()
         except LeftOutError as error:

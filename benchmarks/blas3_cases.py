@@ -125,7 +125,7 @@ class Case:
     # ---- checks
 
     def sample(self, result: Array | None = None) -> Samples:
-        """What the check of the next call needs of the old values; it may have another result."""
+        """Old values for the check of the next call, which may have another result matrix."""
         rng = np.random.default_rng(7)
         rows, columns = rng.integers(0, self.n, (2, SAMPLES))
         rows[:4], columns[:4] = [0, self.n - 1, self.n - 1, 0], [0, self.n - 1, 0, 0]

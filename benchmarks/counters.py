@@ -1,4 +1,4 @@
-"""What limits a product or a convolution of bits: the chip's own counters, by Nsight Compute.
+"""Reads the chip's counters for products and convolutions of bits, by Nsight Compute, to see their limits.
 
     python benchmarks/counters.py [--rows bmm-bits bconv-int32 …] [--json PATH]
 
@@ -69,7 +69,7 @@ def launch_all(names: list[str]) -> None:
 
 
 def counted(names: list[str]) -> str:
-    """What ``ncu`` prints of the launches of the cases."""
+    """The output of ``ncu`` for the launches of the cases."""
     tool = shutil.which("ncu")
     if tool is None:
         raise SystemExit("ncu is not on the path\nit counts\ninstall Nsight Compute, of the CUDA toolkit")

@@ -468,7 +468,7 @@ def show_round(done: int, of: int) -> None:
 
 
 def nothing_row(bench: Bench) -> Finish:
-    """What a launch and a wait take without any work."""
+    """The time of a launch and a wait without work."""
     timing = bench.of_torch(lambda: bench.torch.cuda._sleep(0))
     return lambda: Row("door/nothing", {}, "us", "lower", timing.medians[0])
 

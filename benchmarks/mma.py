@@ -1,4 +1,4 @@
-"""How fast the tensor-core instructions are, in multiply-accumulates per second on one core, beside MMA-Sim.
+"""Measures tensor-core instructions in multiply-accumulates per second on one core, beside MMA-Sim.
 
     python benchmarks/mma.py [--json benchmarks/results/cpu/mma.json] [--only s8 f16 …]
 
@@ -30,7 +30,7 @@ WARPS, BLOCK_WARPS = 512, 4
 STEPS = 4
 """Fragments of A and B that each warp holds."""
 QUOTED = {"MMA-Sim of 2026-01-29, quoted": 0.12e6}
-"""What it takes where it cannot be imported: m16n8k16 with f16, on one core."""
+"""Its speed where it cannot be imported: m16n8k16 with f16, on one core."""
 PEER_INSTRUCTIONS = 7
 
 

@@ -38,7 +38,7 @@ from reference.types import Coo, SparseTensor
 RANK = 32
 FORMATS = ("coo", "csf-one", "b-csf", "f-coo", "hicoo", "mm-csf")
 QUOTED = "2026-11-20"
-"""When the peers were measured, on another H200."""
+"""The date of the peers' measurement, on another H200."""
 PEERS = {
     "nell2": {"MM-CSF, repaired": 3.00, "B-CSF": 5.06, "COO atomics": 6.55, "BLCO": 5.23},
     "darpa": {"MM-CSF, repaired": 2.56, "B-CSF": 5.57, "COO atomics": 8.08, "BLCO": 2.83},

@@ -81,7 +81,7 @@ class Times(NamedTuple):
 
 
 def times_of(device: Any, work: Callable[[], Any]) -> Times:
-    """How long work on the default stream takes; events have runs of their own."""
+    """Time work on the default stream, for the host and, in runs of their own, by events."""
 
     def waited() -> float:
         begin = time.perf_counter()
@@ -109,7 +109,7 @@ def check(network: Network, prepared: Any, images: np.ndarray, on_device: Any) -
 
 
 def seconds_of(work: Callable[[], Any]) -> float:
-    """How long a caller waits for some work: the median."""
+    """The median time that a caller waits for some work."""
 
     def run() -> float:
         begin = time.perf_counter()

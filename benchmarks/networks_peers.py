@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 def bursts(run: Callable[[], T]) -> list[T]:
-    """What the runs that count give."""
+    """The results of the runs that count."""
     found: list[T] = []
     for _ in range(BURSTS):
         time.sleep(GAP)

@@ -133,7 +133,7 @@ class Runner:
         return {**found, "others": seconds - sum(found.values())}
 
     def measured(self, calls: int) -> dict[str, Any]:
-        """What some calls take after one, and the plan that they follow."""
+        """The times of some calls after a first one, and their plan."""
         shapes, start = (self.layer.x.shape, self.layer.w.shape), time.perf_counter()
         plan = explain("conv2d", *shapes, device=self.machine, memory_budget=BUDGET, options=self.options)
         calibration, counts = time.perf_counter() - start, Statistics()

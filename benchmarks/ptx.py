@@ -1,4 +1,4 @@
-"""How fast the PTX executor is, in thread-instructions per second on one core, beside numba's simulator.
+"""Measures the PTX executor in thread-instructions per second on one core, beside numba's simulator.
 
     python benchmarks/ptx.py [--json benchmarks/results/cpu/ptx.json]
 

@@ -52,7 +52,7 @@ typedef unsigned int uint;
 template <class T, int D, int M> struct texture { cudaTextureObject_t object; };
 template <class T, int M> T tex1Dfetch(texture<T, 1, M> from, int x) { return tex1Dfetch<T>(from.object, x); }
 """
-"""What clang and older releases of CUDA have."""
+"""Definitions of clang and older releases of CUDA."""
 GROUPS = """#include <cooperative_groups.h>
 namespace cooperative_groups { template <class G> void synchronize(const G& group) { group.sync(); } }
 """

@@ -73,7 +73,7 @@ class Judged:
 
     @property
     def good(self) -> bool:
-        """Whether a fault is named or a right kernel silent; the opposite where the table gives a reason."""
+        """True if a fault is named or a right kernel silent; the opposite where the table gives a reason."""
         return not self.error and (bool(self.how) == self.case.faulty) != bool(self.case.reason)
 
     def to_json(self) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def compiled(case: Labelled, debug: bool) -> Ptx:
 
 
 def run(case: Labelled, ptx: Ptx, checks: Checks, schedule: Schedule) -> list[str]:
-    """What a launch on fresh arguments finds."""
+    """The reports of a launch on fresh arguments."""
     how: dict[str, Any] = {"schedule": schedule.name, "seed": schedule.seed, "instruction_budget": BUDGET}
     device, kept = simwarp.Device(ptx.arch, checks=checks, **how), list[DeviceArray]()
 

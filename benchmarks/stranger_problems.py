@@ -32,7 +32,7 @@ class Out:
         return np.dtype(np.uint16) if self.bfloat16 else self.expected.dtype
 
     def agrees(self, result: Array) -> bool:
-        """Whether every element lies within the bound."""
+        """True if every element lies within the bound."""
         if self.bfloat16:
             result = (result.astype(np.uint32) << 16).view(np.float32)
         return bool(np.all(np.abs(result.astype(np.float64) - self.expected) <= self.bound))

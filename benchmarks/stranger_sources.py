@@ -31,7 +31,7 @@ template <class T> __device__ constexpr T min(T a, T b) { return b < a ? b : a; 
 template <class T> __device__ constexpr T max(T a, T b) { return a < b ? b : a; }
 }
 """
-"""What device code takes from `HOST_HEADERS`."""
+"""The declarations of `HOST_HEADERS` that device code uses."""
 
 
 class StrangerError(SimwarpError, ValueError):

@@ -65,12 +65,12 @@ class Run:
 
     @property
     def declined(self) -> bool:
-        """Whether the schedule cannot run kernels of this kind: that is not a fault."""
+        """True if the schedule cannot run kernels of this kind: that is not a fault."""
         return isinstance(self.error, NeedsIndependentProgress)
 
     @property
     def good(self) -> bool:
-        """Whether the result is right and nothing was found."""
+        """True if the result is right and nothing was found."""
         return self.declined or (self.error is None and self.agrees and not self.findings)
 
 
@@ -85,12 +85,12 @@ class Result:
 
     @property
     def ran(self) -> bool:
-        """Whether it ran to its end under every schedule."""
+        """True if it ran to its end under every schedule."""
         return all(run.error is None or run.declined for run in self.published)
 
     @property
     def agrees(self) -> bool:
-        """Whether it agrees with NumPy under every schedule."""
+        """True if it agrees with NumPy under every schedule."""
         return self.ran and all(run.agrees or run.declined for run in self.published)
 
     @property
@@ -100,17 +100,17 @@ class Result:
 
     @property
     def waits(self) -> bool:
-        """Whether it uses instructions that the simulator is known to lack."""
+        """True if it uses instructions that the simulator is known to lack."""
         return bool(self.case.waits) and isinstance(self.published[0].error, UnsupportedInstruction)
 
     @property
     def right(self) -> bool:
-        """Whether it is right, without a finding, once its declared bugs are corrected."""
+        """True if it is right, without a finding, once its declared bugs are corrected."""
         return all(run.good for run in self.corrected or self.published)
 
     @property
     def open(self) -> bool:
-        """Whether something is wrong that no declared bug accounts for."""
+        """True if something is wrong that no declared bug accounts for."""
         return not self.right and not self.waits
 
     def to_json(self) -> dict[str, Any]:

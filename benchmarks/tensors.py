@@ -32,7 +32,7 @@ Drawn: TypeAlias = tuple[tuple[int, ...], list[Numbers]]
 """A shape, and the indices of each mode."""
 
 RARER = 1.15
-"""How many times as many places as wanted are drawn at first, since some are drawn twice."""
+"""Coordinates drawn at first, for each that is wanted: some are drawn twice."""
 
 
 def make(name: str, scale: float = 1.0, seed: int = 1) -> Coo:

@@ -318,7 +318,7 @@ def rows_of(name: str, steps: int, peers: Sequence[str], *, records: bool) -> It
 
 
 def is_wrong(row: Row) -> bool:
-    """Whether losses differ; those of parts that torch normalizes by themselves are not compared."""
+    """True if losses differ; those of parts that torch normalizes by themselves are not compared."""
     case = ROWS[row.case]
     worst = WORST * (10 if case.math == "tf32" else 1)
     return not case.network().running and row.params.get("loss_error", 0) > worst

@@ -1,4 +1,4 @@
-"""What a call takes of a machine, and gives back however it ends."""
+"""The memory and pins of a machine that a call takes, and returns however it ends."""
 
 from __future__ import annotations
 

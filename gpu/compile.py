@@ -311,7 +311,7 @@ def _run(
 
 
 def _answer(*arguments: Any) -> tuple[str, str] | CompileError:
-    """What `_run_here` returns, or the error that it raises."""
+    """Return the result of `_run_here`, or the error that it raises."""
     try:
         return _run_here(_nvrtc(), *arguments)
     except CompileError as error:

@@ -379,7 +379,7 @@ class Device(Protocol):
         ...
 
     def is_pinned(self, host: npt.NDArray[Any]) -> bool:
-        """Whether copies in a stream can read a host array where it is, as it is page-locked."""
+        """True if copies in a stream can read a host array where it is, as it is page-locked."""
         ...
 
     def stream(self, *, independent: bool = False) -> Any:
@@ -409,12 +409,12 @@ class Device(Protocol):
 
 
 def is_array(x: Any) -> bool:
-    """Whether ``x`` is an `Array`, of hardware or of the simulator."""
+    """True if ``x`` is an `Array`, of hardware or of the simulator."""
     return hasattr(x, "pointer") and hasattr(x, "download")
 
 
 def is_foreign(x: Any) -> bool:
-    """Whether ``x`` is another library's device array (torch, CuPy, Numba …)."""
+    """True if ``x`` is another library's device array (torch, CuPy, Numba …)."""
     if isinstance(x, np.ndarray) or is_array(x):
         return False
     try:

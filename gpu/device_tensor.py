@@ -93,7 +93,7 @@ def in_order(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 
 
 def is_on_gpu(given: object) -> bool:
-    """Whether an operand is an array on a GPU, of this package or of another library."""
+    """True if an operand is an array on a GPU, of this package or of another library."""
     return is_array(given) or is_foreign(given)
 
 
@@ -152,7 +152,7 @@ def check_memory(of: Any, what: str, end: int, device: Machine) -> None:
 
 
 def share(x: npt.NDArray[Any] | DeviceTensor, y: npt.NDArray[Any] | DeviceTensor) -> bool:
-    """Whether two arrays have an element in common."""
+    """True if two arrays have an element in common."""
     if isinstance(x, DeviceTensor) and isinstance(y, DeviceTensor):
         is_one_space = x.memory is y.memory or hasattr(x.memory, "address")
         same = x.memory.device == y.memory.device and is_one_space

@@ -41,7 +41,7 @@ _PACKED = (PackedBits, PackedTensor, Prepared)
 
 
 def on_device(x: Any) -> bool:
-    """Whether an operand, packed or not, is on a device."""
+    """True if an operand, packed or not, is on a device."""
     x = x.words if isinstance(x, _PACKED) else x
     return is_array(x) or is_foreign(x)
 

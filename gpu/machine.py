@@ -94,7 +94,7 @@ class Event(Protocol):
 
     @property
     def done(self) -> bool:
-        """Whether all work before it has ended."""
+        """True if all work before it has ended."""
         ...
 
 
@@ -124,7 +124,7 @@ class Machine(Protocol):
         ...
 
     def reaches(self, device: int, peer: int) -> bool:
-        """Whether a device can copy from a peer without the host."""
+        """True if a device can copy from a peer without the host."""
         ...
 
     def allocate(self, device: int, nbytes: int) -> Memory:

@@ -1,4 +1,4 @@
-"""How values look to Python and to NumPy: a repr of bounded length, and no array made of them by mistake."""
+"""Decorators of values: a repr of bounded length, ``==`` on arrays, and a refusal to become an array."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def compared(kind: Kind) -> Kind:
 
 
 def _are_equal(one: Any, other: Any) -> bool:
-    """Whether two values of a field are equal; arrays have one dtype, and may lie on devices."""
+    """True if two values of a field are equal; arrays have one dtype, and may lie on devices."""
     if one is other:
         return True
     if hasattr(one, "dtype") and hasattr(other, "dtype"):

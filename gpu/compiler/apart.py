@@ -22,7 +22,7 @@ sys.stdout.buffer.write(pickle.dumps(function(*arguments)))
 
 
 def lasts(options: Sequence[str]) -> bool:
-    """Whether one of the options has effects on later compilations of the process."""
+    """True if one of the options has effects on later compilations of the process."""
     return any(option.lstrip("-").partition("=")[0] in _LASTING for option in options)
 
 

@@ -30,7 +30,7 @@ _LINE = re.compile(r"_(?<!\w_)_?(?!\w)")
 """A pattern for a word of one or two underscores, which ``##`` may also complete."""
 _STRING = re.compile(r'"[^"]*"')
 _UNCLEAR = re.compile(r"'|\\\"|//|/\*|\*/")
-"""What may change where a string begins on its line: characters, escapes and comments."""
+"""Tokens that may change the start of a string on its line: characters, escapes and comments."""
 
 
 class Asked(NamedTuple):
@@ -75,7 +75,7 @@ def _asked(form: re.Pattern[str], text: str) -> tuple[Asked, ...]:
 
 
 def _has_computed_include(text: str) -> bool:
-    """Whether a macro gives the name of an ``#include``."""
+    """True if a macro gives the name of an ``#include``."""
     for found in _DIRECTIVE.finditer(text):
         blank = _BLANK.match(text, found.end())
         after = blank.end() if blank else found.end()
@@ -85,7 +85,7 @@ def _has_computed_include(text: str) -> bool:
 
 
 def _has_computed_question(text: str, literal: int) -> bool:
-    """Whether a macro may give the name in a ``__has_include``, or compose ``__has_include`` itself.
+    """True if a macro may give the name in a ``__has_include``, or compose ``__has_include`` itself.
 
     ``literal`` is the number of ``__has_include`` with a literal name.
     """

@@ -150,7 +150,7 @@ class Includes:
         return next(filter(_is_file, (self.package / name, self.package / "include" / name)), None)
 
     def _is_of_cuda(self, path: Path) -> bool:
-        """Whether a file is in one of CUDA's folders."""
+        """True if a file is in one of CUDA's folders."""
         return str(path).startswith(tuple(f"{folder}{os.sep}" for folder in self.cuda))
 
     @property
@@ -160,7 +160,7 @@ class Includes:
         return sorted(self.in_memory.items()), files, sorted(self.answers)
 
     def borrowed(self, names: Iterable[str]) -> bool:
-        """Whether a folder of the caller has one of these files, for which CUDA's headers ask."""
+        """True if a folder of the caller has one of these files, for which CUDA's headers ask."""
         wanted = [name for name in names if name not in self.in_memory]
         return any((place / name).exists() for place in self.include for name in wanted)
 
@@ -191,7 +191,7 @@ def _without_detours(path: Path) -> Path:
 
 
 def _is_file(path: Path) -> bool:
-    """Whether the compiler can read a file; refuses FIFOs, devices and sockets, on which it would hang."""
+    """True if the compiler can read a file; refuses FIFOs, devices and sockets, on which it would hang."""
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError):

@@ -156,7 +156,7 @@ def cpd_als(
 def _reporting(
     progress: Callable[[int, float], None] | Literal[False] | None, iterations: int
 ) -> Generator[Callable[[int, float], None]]:
-    """What is called after each iteration; by default it shows a line on a terminal."""
+    """The function to call after each iteration; by default it shows a line on a terminal."""
     begin, written = time.monotonic(), False
 
     def show(done: int, fit: float) -> None:

@@ -32,7 +32,7 @@ def pinned(shape: Extent, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 
 def is_pinned(host: npt.NDArray[Any]) -> bool:
-    """Whether the first and the last byte of a dense host array are page-locked."""
+    """True if the first and the last byte of a dense host array are page-locked."""
     from cuda.bindings import driver
 
     which, first = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, host.ctypes.data

@@ -305,7 +305,7 @@ class CudaDevice:
         return pinned(shape, dtype)
 
     def is_pinned(self, host: npt.NDArray[Any]) -> bool:
-        """Whether copies in a stream read a dense host array where it is, as it is page-locked."""
+        """True if copies in a stream read a dense host array where it is, as it is page-locked."""
         return is_pinned(host)
 
     def stream(self, *, independent: bool = False) -> Any:

@@ -1,4 +1,4 @@
-"""What a launch on an NVIDIA GPU has beside its arguments: its attributes, shared memory, and refusals."""
+"""Attributes and shared memory of a launch on an NVIDIA GPU, and its refusals."""
 
 from __future__ import annotations
 

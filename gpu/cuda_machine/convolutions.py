@@ -61,7 +61,7 @@ class View:
 
     @property
     def form(self) -> tuple[int, int, bool, bool]:
-        """What tensors with other images and rows have in common: channels, columns, layout, and gaps."""
+        """Equal for tensors that differ in images and rows alone: channels, columns, layout and gaps."""
         is_dense = self.strides[0] == math.prod(self.sizes[1:])
         return self.sizes[1], self.sizes[3], self.strides[1] == 1, is_dense
 
@@ -88,12 +88,12 @@ class Convolution:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is of float32 without TF32."""
+        """True if it is of float32 without TF32."""
         return self.dtype == "float32" and not self.tf32
 
     @property
     def alike(self) -> tuple[Hashable, ...]:
-        """What convolutions of other images and rows have in common."""
+        """A key that is equal for convolutions that differ in images and rows alone."""
         across = self.before[1], self.after[1], self.stride, self.dilation
         how = self.dtype, self.tf32, self.updates, self.transforms
         return self.routine, self.x.form, self.w, self.y.form, across, how

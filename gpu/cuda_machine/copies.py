@@ -83,7 +83,7 @@ class Copies:
 
 
 def _is_dense(width: int, height: int, *places: Place) -> bool:
-    """Whether the columns follow one another without gaps."""
+    """True if the columns follow one another without gaps."""
     return height == 1 or all(place.pitch == width for place in places)
 
 

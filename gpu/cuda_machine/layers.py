@@ -1,4 +1,4 @@
-"""What cuDNN computes for the queues of a machine: handles, and the engine of each convolution."""
+"""Convolutions by cuDNN on the queues of a machine: handles, and the engine of each convolution."""
 
 from __future__ import annotations
 

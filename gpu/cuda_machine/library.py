@@ -1,4 +1,4 @@
-"""Where NVIDIA's libraries are: in a pip package, in the CUDA toolkit, or where the system's loader looks."""
+"""Loads NVIDIA's libraries: from pip packages, the CUDA toolkit, or the system's paths."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ class CudaMachine:
 
     @property
     def timeline(self) -> Timeline:
-        """What has run, with ``record=True``."""
+        """The operations that have run, with ``record=True``."""
         return self._recorder.timeline
 
     @property
@@ -159,7 +159,7 @@ class CudaMachine:
         return max(int(free) + self._allocations.idle(device) - min(_RESERVE, int(total) // 16), 0)
 
     def reaches(self, device: int, peer: int) -> bool:
-        """Whether a device can copy from a peer without the host."""
+        """True if a device can copy from a peer without the host."""
         return (device, peer) in self._peers
 
     def seconds(self) -> float:

@@ -102,7 +102,7 @@ class Pins:
         return sum(one.end - one.start for one in self._own())
 
     def holds(self, start: int, end: int) -> bool:
-        """Whether a pinned array holds all these addresses."""
+        """True if a pinned array holds all these addresses."""
         return any(one.start <= start and end <= one.end for one in self._pinned.values())
 
     def count(self, array: npt.NDArray[Any]) -> int:
@@ -220,7 +220,7 @@ class Pins:
                 self._register(one)
 
     def _is_locked(self, address: int) -> bool:
-        """Whether the driver knows an address as page-locked."""
+        """True if the driver knows an address as page-locked."""
         which = self._driver.api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
         with self._contexts.on(0):
             status, kind = self._driver.api.cuPointerGetAttribute(which, address)
@@ -341,7 +341,7 @@ def _bounds(array: npt.NDArray[Any]) -> tuple[int, int]:
 
 
 def _holds(registration: Registration, bounds: tuple[int, int]) -> bool:
-    """Whether a registration has all these addresses."""
+    """True if a registration has all these addresses."""
     return registration.start <= bounds[0] and bounds[1] <= registration.end
 
 

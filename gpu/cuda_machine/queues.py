@@ -52,7 +52,7 @@ class Queue:
 
     @property
     def layers(self) -> Layers:
-        """What cuDNN computes."""
+        """Convolutions by cuDNN."""
         return self._machine.layers
 
     def launch(
@@ -119,7 +119,7 @@ class Event:
 
     @property
     def done(self) -> bool:
-        """Whether all work before it has ended."""
+        """True if all work before it has ended."""
         return self.number <= self.queue.reached or self.machine.has_happened(self)
 
     def __del__(self) -> None:

@@ -71,7 +71,7 @@ def settle_quietly(machine: CudaMachine) -> None:
 
 
 def _event(machine: CudaMachine, task: Task, event: object) -> Event:
-    """What a worker yielded, checked."""
+    """Return the event that a worker yielded; DtypeError or LaunchError for anything else."""
     if not isinstance(event, Event):
         raise DtypeError(
             f"worker {task.number} yielded a {type(event).__name__}\n"

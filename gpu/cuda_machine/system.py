@@ -1,4 +1,4 @@
-"""What a `CudaMachine` runs on: the driver and cuBLAS. Everything else of the package gets them from here."""
+"""The driver and cuBLAS, on which a `CudaMachine` runs; the rest of the package gets them from here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long queued work takes."""
+"""Times queued work."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def arrays_of(tensor: Any) -> Iterator[Any]:
 
 
 def _is_data(x: Any) -> bool:
-    """Whether ``x`` is an array, of the host, a device or another library."""
+    """True if ``x`` is an array, of the host, a device or another library."""
     return isinstance(x, np.ndarray) or is_array(x) or is_foreign(x)
 
 

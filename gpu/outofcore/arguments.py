@@ -152,7 +152,7 @@ def check_dtype(found: np.dtype[Any], name: str, dtype: np.dtype[Any] | None = N
 
 
 def _is_in_order(x: Array) -> bool:
-    """Whether the last axis is contiguous, and each other one jumps over the one behind it."""
+    """True if the last axis is contiguous, and each other one jumps over the one behind it."""
     least = x.itemsize
     if not x.size:  # NumPy gives it strides of 0
         return True

@@ -34,7 +34,7 @@ COPY_BYTES = 1 << 26
 COLUMN_BYTES = 64
 """Of the short columns that are timed."""
 ROUTINE_BYTES, ROUTINE_OPERATIONS = 1 << 31, 2e11
-"""What the pieces of a timed routine have at most."""
+"""The most bytes and operations of a timed routine's pieces."""
 QUEUED = 32
 """Copies behind one another, by which the seconds of each are timed beside its bytes."""
 HALF = IMAGES // 2
@@ -43,13 +43,13 @@ TIMES = 3
 _LEAST_BYTES = 1 << 12
 _UNKNOWN = Rates(0.0, 1.0, 0.0, 1.0, 0.0, 1.0)
 _KNOWN: WeakKeyDictionary[CudaMachine, Known] = WeakKeyDictionary()
-"""What was kept of machines: their files are read once."""
+"""Rates of machines from their files, which are read once."""
 _DEPTH_ONE = Options(depth=1, filters="streamed")
 
 
 @dataclass(frozen=True)
 class Links:
-    """What copies take: see `Rates`."""
+    """The times and speeds of copies: see `Rates`."""
 
     in_seconds: float
     in_bytes_per_second: float
@@ -105,7 +105,7 @@ def _found(machine: CudaMachine, problem: Problem, budget: int) -> Known:
 
 
 def key_of(problem: Problem) -> str:
-    """What routines of one rate have in common: the layer, without the number of images, and the dtype."""
+    """The name of the rate of a routine: the layer, without the number of images, and the dtype."""
     numbers = [problem.channels, problem.filters, problem.groups, *vars(problem.plane).values()]
     math = "tf32" if problem.tf32 else problem.dtype.name
     workspace = "" if problem.workspace is None else f" {problem.workspace}"
@@ -207,7 +207,7 @@ def _probes(problem: Problem, nbytes: int) -> Iterator[Pieces]:
 
 
 def _fits(problem: Problem, pieces: Pieces, nbytes: int) -> bool:
-    """Whether a routine on such pieces is within the limits of a probe."""
+    """True if a routine on such pieces is within the limits of a probe."""
     if pieces.images > 1:
         share = problem.operations * pieces.images / problem.batch
         if share > ROUTINE_OPERATIONS:

@@ -25,7 +25,7 @@ class Moment:
 
     @property
     def done(self) -> bool:
-        """Whether they have ended."""
+        """True if they have ended."""
         return self.row.ended >= self.count
 
 
@@ -47,7 +47,7 @@ class Work:
 
     @property
     def next(self) -> float:
-        """When its bytes begin to move, or when they have moved."""
+        """The time at which its bytes begin to move, or have moved."""
         return self.since + self.moving / self.speed if self.speed else self.start + self.seconds
 
 

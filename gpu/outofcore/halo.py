@@ -1,4 +1,4 @@
-"""Which rows of the image a piece of the output needs, and the other way round."""
+"""The rows of the image for some rows of the output, and the other way round."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class Model:
         return Buffers(depth, counts, nbytes, bias, workspace)
 
     def is_in_place(self, tensor: Tensor) -> bool:
-        """Whether pieces of a tensor on the device are read or written there; others go through a buffer.
+        """True if pieces of a tensor on the device are read or written there; others go through a buffer.
 
         Engines of cuDNN allow gaps between the planes of images in NCHW, and no others. The kernel of bias
         and activation needs an output without gaps, and the padded copies for gradients of filters need whole
@@ -213,7 +213,7 @@ class Model:
         return nbytes, self._matrices(tensor), self._columns(tensor)
 
     def _has_some_channels(self, tensor: Tensor) -> bool:
-        """Whether the channels of images, or those of filters, are cut."""
+        """True if the channels of images, or those of filters, are cut."""
         if tensor == "w":
             return self._inner < self._problem.group_channels
         return self.counts["g"] * self.counts["c" if tensor == "x" else "f"] > 1
@@ -225,7 +225,7 @@ class Model:
         return self._heights[tensor] < (plane.height if tensor == "x" else plane.out_height)
 
     def _cuts_rows(self, tensor: Tensor) -> bool:
-        """Whether some piece of x or y lacks rows, as a halo, or rows that no window reads, may do."""
+        """True if some piece of x or y lacks rows, as a halo, or rows that no window reads, may do."""
         plane, problem = self._problem.plane, self._problem
         x, y = rows_at(problem, range(problem.rows))
         is_whole = len(x) == plane.height if tensor == "x" else len(y) == plane.out_height

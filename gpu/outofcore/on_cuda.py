@@ -186,7 +186,7 @@ def _workspace(queue: Queue, routine: TileRoutine) -> Place:
 
 
 def _behind(workspace: Place, padded: Padded) -> Place:
-    """What a padded copy leaves of the workspace."""
+    """The workspace behind a padded copy."""
     left = workspace.pitch - padded.nbytes
     if left < 0:
         raise LaunchError(

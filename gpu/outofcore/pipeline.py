@@ -34,7 +34,7 @@ AHEAD = 64
 
 
 class Queues(Protocol):
-    """What the pipeline uses of a `gpu.machine.Machine`."""
+    """The part of a `gpu.machine.Machine` that the pipeline uses."""
 
     def stream(self, device: int) -> Stream:
         """A new stream."""
@@ -285,7 +285,7 @@ class Pipeline:
 
 
 def kind_of(problem: Problem, task: Task, number: int) -> object:
-    """What routines have in common that differ only in their buffers, their bias and their activation."""
+    """A key for routines that differ only in their buffers, their bias and their activation."""
     pieces = (*task.steps[number], task.output)
     of = {piece.tensor: piece for piece in pieces}
     sizes = tuple((len(one.first), len(one.channels), len(one.rows or ())) for one in pieces)

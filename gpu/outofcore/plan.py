@@ -27,7 +27,7 @@ _KEPT = 32
 @shortened
 @dataclass(frozen=True)
 class Plan:
-    """What a call will do.
+    """The plan of a call.
 
     Attributes
     ----------

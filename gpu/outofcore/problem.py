@@ -70,7 +70,7 @@ class Problem:
 
     @property
     def form(self) -> Form:
-        """What it computes from what."""
+        """The operands, the output and the loops of its routine."""
         return FORMS[self.routine]
 
     @property

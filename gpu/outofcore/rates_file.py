@@ -45,7 +45,7 @@ class RatesFile:
         self.path = cache_folder("rates") / f"{name}-{ordinal}.json"
 
     def read(self) -> Known:
-        """What the file has; nothing, with a warning, if it is damaged or another machine's."""
+        """The rates in the file; none, with a warning, if it is damaged or another machine's."""
         try:
             text = self.path.read_text()
         except (OSError, UnicodeDecodeError) as error:

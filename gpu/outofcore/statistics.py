@@ -1,4 +1,4 @@
-"""What a call did, beside what the model predicted."""
+"""Statistics of a call, beside the model's predictions."""
 
 from __future__ import annotations
 

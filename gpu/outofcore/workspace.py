@@ -82,7 +82,7 @@ def _padded(problem: Problem, planes: int, rows: int | None) -> int:
 
 
 def _is_unequal(problem: Problem) -> bool:
-    """Whether the padding of whole images is not the same on opposite sides."""
+    """True if the padding of whole images is not the same on opposite sides."""
     plane = problem.plane
     strides, dilations = (plane.stride_h, plane.stride_w), (plane.dilation_h, plane.dilation_w)
     axes = axes_of(

@@ -1,4 +1,4 @@
-"""How far convolutions and their gradients in lower precision may be from the definition.
+"""Error bounds of convolutions and their gradients in lower precision.
 
 A sum whose terms are added in any order, with or without fused multiply-adds, is within γ_n times the sum of
 the terms' absolute values. Results of float16 and bfloat16 come from sums in float32, which are rounded to
@@ -188,7 +188,7 @@ def _absolute(operand: Any) -> Any:
 
 
 def _transformed(routine: str, absolute: list[Any], options: dict[str, Any], unit: float) -> Array:
-    """How far transforms may be off beyond the roundings of sums, for each plane of the result."""
+    """The error of transforms beyond the roundings of sums, for each plane of the result."""
     groups, is_last = options.get("groups", 1), options.get("layout", "NCHW") == "NHWC"
     planes = (1, 2) if is_last else (2, 3)
     peaks, sums = absolute[0].max(axis=planes), absolute[1].sum(axis=planes)

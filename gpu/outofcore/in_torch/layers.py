@@ -1,4 +1,4 @@
-"""What each layer of PyTorch is in a `Network`, or an error that names it."""
+"""Converts layers of PyTorch to those of a `Network`; the error for one without a counterpart names it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ACTIVATIONS: dict[Any, tuple[Activation, Any]] = {
     nn.Tanh: ("tanh", torch.tanh),
     nn.Sigmoid: ("sigmoid", torch.sigmoid),
 }
-"""What `Network` calls them, and how torch computes them."""
+"""Activation of torch → its name in `Network`, and torch's function for it."""
 _HOOKS = "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"
 
 
@@ -68,7 +68,7 @@ def leaves(module: Any, name: str = "") -> Iterator[Place]:
 
 
 def is_sequential(module: Any) -> bool:
-    """Whether a container calls one layer after the other."""
+    """True if a container calls one layer after the other."""
     return cast("Any", type(module)).forward is nn.Sequential.forward
 
 
@@ -158,7 +158,7 @@ def _misplaced(place: Place, needs_rows: bool) -> SchemeError:
 
 
 def _layer(place: Place) -> Layer:
-    """What a layer is."""
+    """Convert a layer."""
     make = _MAKERS.get(type(place.module))
     if make is None:
         names = [kind.__name__ for kind in (*_MAKERS, *ACTIVATIONS, nn.Identity, nn.Dropout, nn.Sequential)]

@@ -172,7 +172,7 @@ class Improvement:
         return trial._replace(cuts=tuple(reversed(cuts)), seconds=seconds)
 
     def _free_bytes(self, trial: Trial, lives: Mapping[Key, tuple[int, int]], excess: int) -> list[int]:
-        """What each phase has for its block."""
+        """The bytes that each phase has for its block."""
         changes = [self._free - excess] + [0] * len(trial.phases)
         for key, (first, last) in lives.items():
             nbytes = self._nbytes(key)
@@ -181,7 +181,7 @@ class Improvement:
         return list(accumulate(changes[:-1]))
 
     def _lives(self, trial: Trial) -> dict[Key, tuple[int, int]]:
-        """What stays on the device."""
+        """The first and the last phase of each tensor that stays on the device."""
         on_device = trial.plan.on_device
         return merged(life for of in trial.lives for life in of if life[0] in on_device)
 

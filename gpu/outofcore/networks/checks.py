@@ -120,7 +120,7 @@ def _check_passing(plan: TrainingPlan, index: int) -> None:
 
 
 def _check_places(plan: TrainingPlan) -> None:
-    """What stays on the device is known, and no phase that has it cuts rows."""
+    """Refuse unknown tensors on the device, and phases that cut the rows of one."""
     known = {key for key, _, _ in plan.lifetimes()} - {("x", 0)}
     if not plan.on_device <= known:
         raise SchemeError(

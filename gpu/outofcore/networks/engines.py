@@ -1,4 +1,4 @@
-"""What GPUs need to know of a network's routines: the memory beside their tiles, and their rates."""
+"""Workspaces and rates of a network's routines on GPUs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LAUNCH_SECONDS = 1e-5
 _PROBE_BYTES = 1 << 30
 _TIMES, _RUNS = 3, 8
 _FINISH_BYTES, _SUM_BYTES, _ADD_BYTES = 8, 4, 20
-"""What routines beside cuDNN's move: for each result, bias and activation, and the gradient of the bias;
+"""Bytes that routines beside cuDNN's move: for each result, bias and activation, and the bias's gradient;
 for each weight, sums of terms."""
 _MOVED_BYTES = 6
 """Of routines that only move memory, for each operation: they have two where they read two and write one."""
@@ -56,7 +56,7 @@ class Engines:
     tf32: bool = False  # operands are rounded to TF32
 
     def transform(self, stage: Stage) -> bool:
-        """Whether GPUs may transform the images of a stage: filters of one pixel gain nothing."""
+        """True if GPUs may transform the images of a stage: filters of one pixel gain nothing."""
         return self.transforms and not self.tf32 and math.prod(stage.filters[2:]) > 1
 
 

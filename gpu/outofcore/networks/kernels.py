@@ -62,7 +62,7 @@ class Kernels:
         return (self._max_pool if stage.kind == "max_pool" else self._average_pool)(stage, at)
 
     def _how(self, stage: Stage) -> dict[str, Any]:
-        """What concerns GPUs."""
+        """Keyword arguments of a stage's routine that matter on GPUs."""
         return {
             "workspace": self._space.workspace,
             "transforms": self._plan.engines.transform(stage),

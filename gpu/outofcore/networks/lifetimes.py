@@ -27,7 +27,7 @@ class Block(Generic[K]):
 
 
 class Packed(NamedTuple, Generic[K]):
-    """Where blocks start, and the bytes of all."""
+    """The start of each block, and the bytes of all together."""
 
     offsets: dict[K, int]
     nbytes: int
@@ -54,7 +54,7 @@ def pack(blocks: Sequence[Block[K]]) -> Packed[K]:
 
 
 def _start(block: Block[K], near: Sequence[tuple[int, Block[K]]]) -> int:
-    """Where a block may start among those that live at the same time."""
+    """The least start of a block among those that live at the same time."""
     for start, of in near:
         if block.key == of.takes or (block.takes is not None and block.takes == of.key):
             end = start + aligned(block.nbytes)

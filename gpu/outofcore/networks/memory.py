@@ -1,4 +1,4 @@
-"""Where tensors and parameters are while a phase runs: tiles of the device, matrices of the host."""
+"""The memory of a phase's tensors and parameters: tiles of the device, matrices of the host."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Space:
         return Tile(self._memory, self.copied(key, number).offset, count, 1, count, dtype)
 
     def held(self, key: Key, piece: Piece, number: int) -> Held:
-        """What the device holds of a tensor in a piece."""
+        """The part of a tensor that the device holds for a piece."""
         channels, height, width = self._plan.network.shape(key.tensor)
         images = len(piece.images)
         if (buffer := self.buffer(key, number)) is None:

@@ -130,20 +130,20 @@ class Phase:
     tensors: Tensors
     engines: Engines = SIMULATED  # for convolutions
     shared: dict[Any, Any] = field(default_factory=dict[Any, Any], repr=False, compare=False)
-    """What phases share that differ only in their cut."""
+    """Results shared by phases that differ only in their cut."""
 
     @property
     def is_last(self) -> bool:
-        """Whether the loss follows."""
+        """True if the loss follows."""
         return self.network.loss is not None and self.last == len(self.network.stages)
 
     @property
     def feeds_norm(self) -> bool:
-        """Whether batch normalization follows."""
+        """True if batch normalization follows."""
         return self.network.normalizes(self.last + 1)
 
     def _once(self, name: str, found: Callable[[], T]) -> T:
-        """What phases with pieces of as many rows have in common."""
+        """Compute a value once for all phases with as many rows in a piece."""
         key = name, self.cut.rows
         if key not in self.shared:
             self.shared[key] = found()
@@ -221,7 +221,7 @@ class Phase:
             yield Op(action, key)
 
     def storage(self, key: Key) -> Key:
-        """What a buffer's rows are copied from or to."""
+        """The key of the memory that a buffer's rows are copied from or to."""
         return Key("r", key.tensor) if key.kind == "x" and key.tensor in self.tensors.again else key
 
     @property
@@ -265,7 +265,7 @@ class Phase:
 
     @cached_property
     def buffers(self) -> Packed[tuple[Key, int]]:
-        """Where buffers start: what is copied has several, all else shares memory where lifetimes allow."""
+        """Offsets of buffers: several for a copied tensor; all others share memory where lifetimes allow."""
         images = min(self.cut.images, self.batch)
         return pack(
             [
@@ -341,7 +341,7 @@ class Phase:
         return self.network.stages[op.key.tensor - (op.action in ("forward", "filters"))]
 
     def costs(self, rates: Rates, images: int | None = None) -> Costs:
-        """What the phase costs, without its parameters; ``images``: with so many in a piece."""
+        """The costs of the phase, without its parameters, with ``images`` in a piece."""
         work, parts = self._once("work", self._work), -(-self.batch // (images or self.cut.images))
         into = rates.into(work.bytes_in, parts * work.loads)
         out = rates.out(work.bytes_out, parts * work.stores)
@@ -373,7 +373,7 @@ class Phase:
         return Work(counts["load"], counts["store"], sums["load"], sums["store"], routines)
 
     def _worked(self, op: Op) -> tuple[int, int]:
-        """How many strips have an operation, and the rows of all."""
+        """The number of strips that have an operation, and the rows of all."""
         if len(self.strips) == 1 and op.key.kind in "xg":
             return 1, self.network.shape(op.key.tensor + (op.action == "data"))[1]
         sizes = self.worked_rows(op)

@@ -20,7 +20,7 @@ from reference.types.timeline import Timeline
 from reference.values import shortened
 
 Life: TypeAlias = tuple[Key, int, int]
-"""What lives from one phase to another."""
+"""The contents of a buffer, with the first and the last phase that need them."""
 NONE = frozenset[int]()
 Result: TypeAlias = Literal["kept", "passed", "again"]
 
@@ -65,7 +65,7 @@ class Segment:
 @shortened
 @dataclass(frozen=True)
 class TrainingPlan:
-    """What a step of training does.
+    """The plan of a step of training.
 
     Attributes
     ----------
@@ -130,7 +130,7 @@ class TrainingPlan:
         return *self.phases[: count - 1], self.phase(count - 1, is_forward=True)
 
     def goes_forward(self, segment: Segment) -> bool:
-        """Whether a step has a forward phase of a segment: the loss makes that of the last one needless."""
+        """True if a step has a forward phase of a segment: the loss makes that of the last one needless."""
         return self.network.loss is None or segment.last < len(self.network.stages)
 
     def phase(self, index: int, *, is_forward: bool) -> Phase:
@@ -183,12 +183,12 @@ class TrainingPlan:
         return alike[cut]
 
     def _again(self, index: int) -> frozenset[int]:
-        """What the backward phase of a segment loads from the one before, or stores for the next one."""
+        """Activations that a segment's backward phase loads from the one before, or stores for the next."""
         near = self.segments[max(index - 1, 0) : index + 1]
         return frozenset(one.last for one in near if one.result != "kept" and one.last in one.kept)
 
     def _kept_above(self, index: int) -> frozenset[int]:
-        """What the next segment keeps and the backward phase of this one has a use for."""
+        """Activations that the next segment keeps and the backward phase of this one uses."""
         between = range(self.segments[index].last + 1, self.top(index))
         if not between:
             return NONE
@@ -213,14 +213,14 @@ class TrainingPlan:
         return tuple(found)
 
     def inner(self, segment: Segment) -> range:
-        """What a segment can keep."""
+        """The activations that a segment can keep."""
         if not self.goes_forward(segment):
             return range(0)
         return range(segment.first, segment.last + self.network.normalizes(segment.last + 1))
 
     @property
     def accumulates(self) -> bool:
-        """Whether only the batch is cut, over the whole network: gradient accumulation."""
+        """True if only the batch is cut, over the whole network: gradient accumulation."""
         return len(self.segments) == 1 and len(self.phases[0].strips) == 1
 
     @property
@@ -229,13 +229,13 @@ class TrainingPlan:
         return 2 * len(self.segments) - 1 - (self.network.loss is not None)
 
     def lifetimes(self) -> Iterator[Life]:
-        """What lives from phase to phase, with its first and its last phase."""
+        """The tensors that live from phase to phase, each with its first and its last phase."""
         every = (life for index in range(len(self.segments)) for life in self.lives(index))
         found = merged([(Key("x", 0), 0, self.end), *every])
         yield from ((key, *life) for key, life in found.items())
 
     def lives(self, index: int) -> Iterator[Life]:
-        """What lives because of a segment, or of what the one behind keeps; a key may have several lives."""
+        """Lives that a segment needs, or the next one by what it keeps; a key may have several."""
         segment, backward = self.segments[index], self.end - index
         last, top = segment.last, self.top(index)
         if last == len(self.network.stages):
@@ -279,7 +279,7 @@ class TrainingPlan:
         return Packed({key: start + leads.get(key, 0) for key, start in offsets.items()}, nbytes)
 
     def _leads(self, lives: Mapping[Key, Sequence[int]], takes: Mapping[Key, Key]) -> dict[Any, int]:
-        """How far behind its block's start a tensor is, so that what takes its place is a piece ahead."""
+        """Bytes from a block's start to its tensor: the tensor that takes its place must be a piece ahead."""
         leads = dict.fromkeys(lives, 0)
         for key in sorted(takes, key=lambda one: -lives[one][0]):
             images = min(self.phases[lives[key][0]].cut.images, self.batch)
@@ -296,14 +296,14 @@ class TrainingPlan:
 
     @property
     def results(self) -> tuple[Key, ...]:
-        """What the host reads and writes beside images: labels and loss or the last gradient, and others."""
+        """Tensors of the host beside images: the result, labels and loss or the last gradient, and others."""
         last = len(self.network.stages)
         images = (Key("g", 0),) if self.network.image_gradient else ()
         return Key("x", last), *((LABELS, LOSS) if self.network.loss else (Key("g", last),)), *images
 
     @cached_property
     def moments(self) -> tuple[dict[int, int], int]:
-        """Where the sums of each batch normalization start, by its stage, and their bytes.
+        """Offsets of the sums of each batch normalization, by its stage, and the bytes of all.
 
         For each channel these are the sums of x and of its squares, the two gradients, and the weight before
         its update, all of double precision.
@@ -429,7 +429,7 @@ def merged(lives: Iterable[Life]) -> dict[Key, tuple[int, int]]:
 
 
 def takers(lives: Mapping[Key, tuple[int, int]], nbytes: Callable[[Key], int]) -> dict[Key, Key]:
-    """What is written piece by piece where something not smaller is read for the last time, and that."""
+    """Tensors that overwrite, piece by piece, a no smaller one at its last use: {new: old}."""
     found, ending = dict[Key, Key](), dict[int, list[Key]]()
     for key, (first, last) in lives.items():
         if first < last:

@@ -144,7 +144,7 @@ class _Search:
         return replace(self._plan, segments=(*before, segment, *after)), len(before)
 
     def _keeping(self, segment: Segment, inner: frozenset[int]) -> frozenset[int]:
-        """What a segment best keeps if it is cut a little finer, by the best of all single changes."""
+        """The best activations to keep in a segment cut a little finer, by the best of single changes."""
         fine = replace(segment, forward=_finer(segment.forward), backward=_finer(segment.backward))
 
         def seconds(kept: frozenset[int]) -> float:

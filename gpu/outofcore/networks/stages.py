@@ -39,7 +39,7 @@ class Stage:
 
     @property
     def has_weights(self) -> bool:
-        """Whether it is a convolution or dense."""
+        """True if it is a convolution or dense."""
         return self.kind in ("conv", "dense")
 
     @property
@@ -123,7 +123,7 @@ def stage_of(
 
 
 def _is_outside(plane: ConvShape) -> bool:
-    """Whether the first or the last window along an axis has no pixel of the image."""
+    """True if the first or the last window along an axis has no pixel of the image."""
     return (
         plane.pad_top >= plane.filter_height
         or plane.pad_left >= plane.filter_width

@@ -43,7 +43,7 @@ IMAGES = Key("x", 0)
 
 @dataclass(frozen=True)
 class TrainingProgress:
-    """Where a training is, after a step.
+    """The progress of a training after a step.
 
     Attributes
     ----------
@@ -370,7 +370,7 @@ class Trainer:
 
     @property
     def _training(self) -> dict[str, Any]:
-        """What describes the training in a checkpoint."""
+        """The description of the training in a checkpoint."""
         network = self._plan.network
         return {
             "network": network.digest,
