@@ -58,7 +58,7 @@ class Case:
 
     @property
     def inner(self) -> int:
-        """The launches of a sample: as often through all sets as makes some."""
+        """The launches of a sample: whole turns through all sets, at least `_LEAST` launches."""
         return len(self.launches) * -(-_LEAST // len(self.launches))
 
     def launch(self, stream: Any, *, dependent: bool = False) -> None:
@@ -73,7 +73,7 @@ class Case:
             raise SystemExit(f"{self.what}: the answer is wrong")
 
     def is_right(self) -> bool:
-        """True if the first set's answer is what it must be."""
+        """True if the first set's answer is right."""
         raise NotImplementedError
 
     def quick(self, short: bool, *, dependent: bool = False) -> None:
@@ -299,7 +299,7 @@ def launch_of(device: Any, plan: LaunchPlan, arrays: tuple[Any, ...]) -> Launch:
 
 
 def thresholds(random: np.random.Generator, columns: int, k: int) -> tuple[Any, Any]:
-    """Random thresholds, as far from 0 as dot products of ``k`` usually are, and flips."""
+    """Random thresholds of the size of dot products of ``k`` signs, and flips."""
     spread = int(k**0.5)
     limit = random.integers(-spread, spread, columns).astype(np.int32)
     return limit, random.integers(0, 2, columns).astype(np.uint8)

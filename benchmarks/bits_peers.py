@@ -80,7 +80,7 @@ class Peers:
 
 
 def torch_products(n: int) -> Iterator[tuple[str, float]]:
-    """The speeds of cuBLASLt's products of ±1, B given as columns that lie as rows."""
+    """The speeds of cuBLASLt's products of ±1, with B column-major."""
     import torch
 
     one = torch.ones((), device="cuda")
@@ -128,7 +128,7 @@ def _signs(shape: tuple[int, ...], dtype: Any) -> Any:
 
 
 def _graph_time(works: list[Callable[[], Any]], *, short: bool) -> float:
-    """The time of one of some works that take turns, in the burst protocol."""
+    """The time of one of several jobs that take turns, in the burst protocol."""
     from bmm import graph_time
 
     turn = itertools.cycle(works)
@@ -158,7 +158,7 @@ class BitProduct(Case):
         raise NotImplementedError
 
     def counts(self) -> tuple[Any, Any]:
-        """The numbers of some rows of the first set's product, and their counts."""
+        """The indices of some rows of the first set's product, and their counts."""
         rows, (a, b) = some_of(self.n), self.host[0]
         return rows, integer_product(*(bits_of(x, self.n).astype(np.int8) for x in (a[rows], b)))
 
@@ -270,7 +270,7 @@ def fp_cuda_ptx(folder: Path | None) -> str:
 
 @contextmanager
 def built(source: Path, name: str, *options: str) -> Iterator[Path]:
-    """A source, compiled by nvcc to a file of some name that goes at the end."""
+    """Compile a source by nvcc to a temporary file of this name."""
     if not source.exists():
         raise LeftOutError(f"{source} does not exist")
     with tempfile.TemporaryDirectory() as folder:

@@ -97,7 +97,7 @@ class Bench:
         self._operands: Operands | None = None
 
     def machine(self, devices: int) -> Any:
-        """The machine of so many GPUs; another one is closed, whose locked pages would not count."""
+        """The machine of ``devices`` GPUs; another is closed first: its locked pages would not count."""
         if self._machine is None or self._machine.devices != devices:
             if self._machine is not None:
                 self._machine.close()
@@ -176,7 +176,7 @@ class Bench:
 
 
 def predicted(name: str, topology: Any, tile: int | None) -> tuple[Case, float]:
-    """A row's case on matrices that take no memory, and the seconds that the model says."""
+    """A row's case on matrices without memory, and its seconds by the model."""
     import simwarp
     from simwarp.lab.unbacked import unbacked
 

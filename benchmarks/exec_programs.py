@@ -140,7 +140,7 @@ def on_gpu(tool: str, command: list[str], folder: Path, seconds: float) -> dict[
 
 
 def _ran(command: list[str], folder: Path, seconds: float) -> tuple[int | None, str, float]:
-    """The exit code, None after the time limit; the output; and the seconds."""
+    """Run a command: its exit code, None after the time limit; its output; and the seconds."""
     began = time.monotonic()
     libraries = f"{_TOOLKIT / 'lib64'}:{os.environ.get('LD_LIBRARY_PATH', '')}"
     child = subprocess.Popen(

@@ -46,7 +46,7 @@ from reference.bnn import Network, alexnet, mlp, resnet14, resnet18, run, vgg16,
 
 
 class Subject(NamedTuple):
-    """A network, with its numbers of images and what is aimed at: milliseconds, and images in a second."""
+    """A network, its numbers of images, and its targets: milliseconds, and images per second."""
 
     make: Callable[[], Network]
     few: int

@@ -110,7 +110,7 @@ class Runner:
         return time.perf_counter() - start
 
     def phases(self) -> dict[str, float]:
-        """The seconds of a call in which the machine prepares, and in which it runs; and the others."""
+        """The seconds in which a call prepares the machine, in which it runs, and the others."""
         found = dict.fromkeys(("prepare", "run"), 0.0)
 
         def timed(name: str) -> Callable[..., None]:
@@ -159,7 +159,7 @@ class Runner:
 
 
 def busy_seconds(layer: Layer, options: Options) -> dict[str, float]:
-    """For how long each kind of operation runs in a call that is recorded, and all together."""
+    """The seconds of each kind of operation in a recorded call, and of all together."""
     with gpu.CudaMachine([0], record=True) as machine:
         run = Runner(machine, layer, options)
         run()

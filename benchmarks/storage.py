@@ -71,7 +71,7 @@ def rows_of(name: str) -> list[Row]:
 
 
 def fiber_rows(name: str, fibers: dict[str, int]) -> Iterator[Row]:
-    """The line of a tensor in table 5: fibers, and how many percent fewer than in SPLATT-ALL."""
+    """The line of a tensor in table 5: fibers, and the percentage saved against SPLATT-ALL."""
     for label in COMPARED:
         params = {"splatt_all": fibers["csf-all"], "reduction": percent(fibers[label], fibers["csf-all"])}
         peers: dict[str, float] = {}

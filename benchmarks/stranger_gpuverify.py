@@ -81,7 +81,7 @@ def pointers(count: int = 1) -> Ours:
 
 
 def mersenne_twister(put: Put) -> DeviceArray:
-    """A state of cuRAND's MTGP32 at its beginning, in which numbers depend on those 50 behind them."""
+    """An initial state of cuRAND's MTGP32, in which a number depends on the one 50 behind it."""
     draw, sets, table = np.random.default_rng(11213), 200, 16
     parameters = draw.integers(0, 99, 3 * sets + 3 * sets * table + 1).astype(np.uint32)
     parameters[:sets] = 50
@@ -92,7 +92,7 @@ def mersenne_twister(put: Put) -> DeviceArray:
 
 
 def answers(declaration: str) -> Ours:
-    """A function that the kernel only declares: other answers in other threads, and at last 0."""
+    """A definition for a function that the kernel only declares: answers differ by thread, and end with 0."""
     body = "return asked[threadIdx.x]++ < threadIdx.x + 5;"
     return Ours(after=f"__device__ int asked[1024];\n__device__ {declaration} {{ {body} }}")
 

@@ -91,7 +91,7 @@ class Judged:
 
 
 def judge(case: Labelled) -> Judged:
-    """Run a kernel in one way after the other until one names something, a right one by default only."""
+    """Run a faulty kernel in one way after the other until one reports something; a right one by default."""
     if case.unused:
         return Judged(case)
     texts: dict[bool, Ptx] = {}
@@ -143,7 +143,7 @@ def run(case: Labelled, ptx: Ptx, checks: Checks, schedule: Schedule) -> list[st
 
 
 def one_line(fault: KernelFault) -> str:
-    """A finding: its line, its class and what it says, without the text of an assertion."""
+    """A finding on one line: its source line, class and message, without the text of an assertion."""
     what = re.sub("`.*`", "", fault.what)
     return f"{fault.place.source_line or '?'}: {type(fault).__name__}: {what}"
 

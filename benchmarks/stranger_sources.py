@@ -35,7 +35,7 @@ template <class T> __device__ constexpr T max(T a, T b) { return a < b ? b : a; 
 
 
 class StrangerError(SimwarpError, ValueError):
-    """A source that is not what the table says."""
+    """A source that differs from the table's description."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def source_of(folder: Path, case: Case, corrected: bool = False) -> str:
 
 
 def blank(found: re.Match[str]) -> str:
-    """As many lines without text."""
+    """Empty lines, as many as the text has."""
     return "\n" * found[0].count("\n")
 
 

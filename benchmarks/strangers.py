@@ -181,7 +181,7 @@ def run(ptx: Ptx, case: Case, schedule: str) -> Run:
 
 
 def uploaded(device: simwarp.Device, given: Any) -> tuple[Any, Any]:
-    """An argument of a launch, and what must be kept as long as it is used."""
+    """An argument of a launch, and the array that must live as long."""
     if isinstance(given, Out):
         unwritten = given.before is None
         array = (
@@ -233,7 +233,7 @@ def commit_of(folder: Path) -> str:
 
 
 def show(results: Sequence[Result]) -> None:
-    """Print a table of the kernels, and below it what was found."""
+    """Print a table of the kernels, and below it the findings."""
     table, console = Table("kernel", "form", "runs", "agrees", "findings", "corrected", "seconds"), Console()
     for result in results:
         case, yes = result.case, ("no", "yes")
@@ -249,7 +249,7 @@ def show(results: Sequence[Result]) -> None:
 def labelled(
     suite: str, folder: Path, include: Sequence[Path], words: Sequence[str]
 ) -> tuple[list[Row], bool]:
-    """Judge the kernels of a labelled suite, and print them; whether something is open."""
+    """Judge and print the kernels of a labelled suite; True if something is open."""
 
     def judged(cases: Iterable[Labelled]) -> list[Judged]:
         chosen = [case for case in cases if any(word in case.name for word in words)]

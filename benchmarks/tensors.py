@@ -66,7 +66,7 @@ def chosen(shares: npt.NDArray[np.float64], uniform: npt.NDArray[np.float64]) ->
 
 
 def different(numbers: Numbers) -> Numbers:
-    """Each number once, ascending, as np.unique, but faster for these."""
+    """Each number once, ascending: np.unique, but faster for these."""
     numbers = np.sort(numbers)
     return numbers[np.diff(numbers, prepend=numbers[:1] - 1) != 0]
 

@@ -290,7 +290,7 @@ class Torch:
 
 
 def rows_of(name: str, steps: int, peers: Sequence[str], *, records: bool) -> Iterator[Row]:
-    """Measure a row; it comes again with each peer, so that an interrupted run leaves what is known."""
+    """Yield a row once ours is measured and after each peer, so that an interrupted run keeps figures."""
     case, found = ROWS[name], dict[str, float]()
     network = case.network()
     with gpu.CudaMachine([0]) as machine:

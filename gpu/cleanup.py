@@ -36,6 +36,6 @@ def leaving_nothing(machine: Machine, arrays: Sequence[Array]) -> Generator[None
 
 
 def _unpin(machine: Machine, array: Array, count: int) -> None:
-    """Undo all pins of an array but some."""
+    """Undo the pins of an array beyond the first ``count``."""
     while machine.pins(array) > count:
         machine.unpin(array)

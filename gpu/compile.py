@@ -213,7 +213,7 @@ def normalise(ptx: str, names: Sequence[str] = ()) -> str:
 
 
 def _relative(path: str, names: Sequence[str]) -> str:
-    """The end of a path that is the same on every machine."""
+    """The part of a path that is the same on every machine."""
     path = re.sub(r"[\\/]+", "/", f"/{path}")
     for name in names:
         if path.endswith(f"/{name}"):
@@ -225,7 +225,7 @@ def _relative(path: str, names: Sequence[str]) -> str:
 
 @cache
 def _nvrtc() -> Any:
-    """NVRTC's bindings, imported and tried."""
+    """Import NVRTC's bindings, and try them."""
     try:
         from cuda.bindings import nvrtc
 

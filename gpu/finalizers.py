@@ -13,12 +13,12 @@ _PAUSE = 0.02
 
 
 def when_gone(owner: object, call: Callable[..., object], *args: object) -> None:
-    """Call when an object is deleted, and not at the end of the process."""
+    """Call a function when an object is deleted, but not at the end of the process."""
     weakref.finalize(owner, undisturbed, call, *args).atexit = False
 
 
 def undisturbed(call: Callable[..., object], *args: Any) -> None:
-    """Call in a finalizer; a Ctrl-C of meanwhile comes once more behind it."""
+    """Call a function in a finalizer; a Ctrl-C during the call is raised again after it."""
     try:
         call(*args)
     except KeyboardInterrupt:

@@ -75,7 +75,7 @@ def key_of_memory(device: Any) -> Any:
 
 
 def for_chip(table: dict[tuple[int, int], Made], capability: tuple[int, int]) -> Made:
-    """The entry for a compute capability, of a table whose entries hold up to the next one's."""
+    """The table's entry for the largest compute capability up to this one."""
     return table[max(chip for chip in table if chip <= capability)]
 
 

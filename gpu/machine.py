@@ -139,7 +139,7 @@ class Machine(Protocol):
         """Return memory; all work on it must have ended."""
 
     def pin(self, array: npt.NDArray[Any]) -> None:
-        """Page-lock a host array, as copies that the host does not wait for need."""
+        """Page-lock a host array: asynchronous copies need it."""
 
     def unpin(self, array: npt.NDArray[Any]) -> None:
         """Undo one `pin` of the array."""
@@ -169,7 +169,7 @@ class Machine(Protocol):
         ...
 
     def wait(self, stream: Stream, event: Event) -> None:
-        """Hold back what the stream gets from now on until an event, of any device, has happened."""
+        """Hold back later work of the stream until an event, of any device, has happened."""
 
     def run(self, workers: Sequence[Worker]) -> None:
         """Run workers to their ends, and then all work that is queued.

@@ -27,7 +27,7 @@ def lasts(options: Sequence[str]) -> bool:
 
 
 def call_apart(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """The answer of a function for a source of this name, called in a new process."""
+    """Call a function in a new process; CompileError, with the source's name, if the process ends."""
     done = subprocess.run(
         [sys.executable, "-P", "-c", _PROGRAM],
         input=pickle.dumps(sys.path) + pickle.dumps((function, arguments)),

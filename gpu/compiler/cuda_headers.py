@@ -100,7 +100,7 @@ def find_in_cuda(name: str, folders: tuple[Path, ...]) -> Path | None:
 
 
 def not_of_cuda(headers: Iterable[Path], folders: tuple[Path, ...]) -> tuple[str, ...]:
-    """Names of files outside CUDA's folders that some headers of CUDA, and all that they include, ask for.
+    """Names outside CUDA's folders that some of CUDA's headers, and all that they include, ask for.
 
     If a macro names the file, as in Thrust, the file is beside the header: the header's folder stands for it.
     """

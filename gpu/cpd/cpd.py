@@ -208,7 +208,7 @@ def _exponent(values: list[Any]) -> int:
 
 
 def _scaled_back(weights: Matrix, exponent: int) -> Matrix:
-    """The weights of the tensor as it was given."""
+    """The weights of the caller's tensor, before its values were scaled."""
     with np.errstate(over="ignore"):
         found = np.ldexp(weights, exponent)
     if not np.isfinite(found).all():

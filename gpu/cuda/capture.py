@@ -67,7 +67,7 @@ class CudaGraph:
             value.hold()
 
     def instantiate(self, graph: Any) -> Any:
-        """Make the driver's graph ready to be launched; returns it so, and destroys both in the end."""
+        """Make the driver's graph launchable; returns the executable. Both are destroyed with this object."""
         from cuda.bindings import driver
 
         self._executable = checked(GRAPH, driver.cuGraphInstantiate(graph, 0))
@@ -114,7 +114,7 @@ def capture() -> Generator[CudaGraph]:
 
 
 def queue_of_capture(stream: Any) -> Any:
-    """The stream of the thread's capture, for a launch that must give none itself."""
+    """The stream of the thread's capture; refuses a launch that names a stream itself."""
     if stream is not None:
         refuse_in_capture("a launch in a stream")
     return CAPTURES.queue

@@ -52,7 +52,7 @@ _FIRST: list[int] = []
 
 @contextmanager
 def current(ordinal: int) -> Generator[None]:
-    """Make a device's context that of the thread, which must not end with one of PyCUDA's."""
+    """Make a device's context current in the thread, which must not end with one of PyCUDA's."""
     context = primary(ordinal)
     context.push()
     try:

@@ -20,7 +20,7 @@ _PORTABLE = 1
 
 
 def pinned(shape: Extent, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """A host array in page-locked memory of all devices, which goes with its last view."""
+    """A host array in page-locked memory of all devices, which is freed with its last view."""
     from cuda.bindings import driver
 
     shape, dtype = shape_of("pinned", shape), dtype_of("pinned", dtype)
@@ -57,7 +57,7 @@ class CudaEvent:
         self._succeed(self._driver.cuEventRecord(self._event, _queue(stream)))
 
     def wait(self, stream: Any = None) -> None:
-        """Let later work of the stream wait for the event, where the host has recorded it last."""
+        """Let later work of the stream wait for the event's last record."""
         self._succeed(self._driver.cuStreamWaitEvent(_queue(stream), self._event, 0))
 
     def synchronize(self) -> None:

@@ -205,7 +205,7 @@ def _number(what: str, kind: str, size: int, value: Any) -> Any:
 
 
 def _structure(what: str, size: int, value: Any) -> bytes:
-    """The bytes of a structure, refused unless they are as many as its parameter's."""
+    """The bytes of a structure; refuses another size than its parameter's."""
     data = value if isinstance(value, bytes) else value.tobytes() if hasattr(value, "tobytes") else None
     if data is None or len(data) != size:
         given = f"is {value!r:.60}" if data is None else f"has {len(data)} bytes"

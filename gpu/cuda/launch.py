@@ -51,7 +51,7 @@ class Function:
         return found
 
     def _ask_for_shared(self, shared: int) -> None:
-        """Allow launches with so many bytes of dynamic shared memory."""
+        """Allow launches with ``shared`` bytes of dynamic shared memory."""
         which = self._which.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         (status,) = self._driver.cuFuncSetAttribute(self._function, which, shared)
         if status:
@@ -68,7 +68,7 @@ class Function:
         return 0 if status else int(value)
 
     def _most_in_cluster(self) -> int:
-        """Most blocks of a cluster that may be tried on the current GPU."""
+        """The most blocks of a cluster on the current GPU."""
         driver = self._driver
         _, device = driver.cuCtxGetDevice()
         which = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH

@@ -154,7 +154,7 @@ class InStream:
         wait_for(self._handle)
 
     def _hold(self, arrays: Sequence[Any]) -> None:
-        """Keep the arrays of a launch: with what a captured call makes, or until the next synchronisation."""
+        """Keep a launch's arrays alive: with the captured call, or until the next synchronisation."""
         given = [x for x in arrays if x.__class__ is not bytes]
         if self.capturing:
             self._together += given
@@ -165,7 +165,7 @@ class InStream:
 
     @contextmanager
     def _unrestricted(self) -> Generator[None]:
-        """Let this thread load and allocate while somebody captures the stream."""
+        """Let this thread load and allocate while others capture the stream."""
         if not self.capturing:
             yield
             return
@@ -191,7 +191,7 @@ class TorchMemory:
 
 @contextmanager
 def relaxed() -> Generator[None]:
-    """Let this thread do what a capture of somebody else forbids, though it does not disturb it."""
+    """Allow this thread calls that another's capture forbids, although they do not disturb it."""
     from cuda.bindings import driver
 
     mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED

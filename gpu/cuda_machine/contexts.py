@@ -13,7 +13,7 @@ from reference.types.fields import is_integer
 
 
 def check_ordinals(given: Any) -> None:
-    """Raise DtypeError for what is not a sequence of numbers of GPUs."""
+    """Raise DtypeError unless the argument is a sequence of numbers of GPUs."""
     is_sequence = isinstance(cast("object", given), Sequence)
     if given is None or (is_sequence and all(map(is_integer, given))):
         return
@@ -77,7 +77,7 @@ class Contexts:
 
     @contextmanager
     def apart(self, device: int = 0) -> Generator[None]:
-        """The same for a finaliser, which any thread runs at any time."""
+        """Like `on`, for a finaliser, which any thread runs at any time."""
         (status,) = self._driver.api.cuCtxPushCurrent(self.handles[device])
         try:
             yield
@@ -86,7 +86,7 @@ class Contexts:
                 self._driver.api.cuCtxPopCurrent()
 
     def peers(self) -> set[tuple[int, int]]:
-        """Let devices reach their peers; the pairs of which the first can copy from the second."""
+        """Let devices reach their peers; returns pairs (device, peer) that can copy."""
         found: set[tuple[int, int]] = set()
         for device, handle in enumerate(self.devices):
             for peer, other in enumerate(self.devices):
@@ -100,7 +100,7 @@ class Contexts:
         return found
 
     def release(self) -> None:
-        """Give the contexts back; the first error is raised behind all."""
+        """Release all contexts, and then raise the first error."""
         errors: list[MachineError] = []
         while self.handles:
             self.handles.pop()

@@ -192,7 +192,7 @@ class Engines:
                 yield engine
 
     def _sources(self) -> Iterator[Iterable[int]]:
-        """Configurations of engines, by how they are found."""
+        """Lists of configurations of engines, the heuristic's first."""
         for mode in (_HEURISTIC_A, _FALLBACK):
             values = {201: (DESCRIPTOR, [self._graph]), 200: (HEURISTIC, [mode])}
             with suppress(RoutineError):  # it knows no engine
@@ -229,7 +229,7 @@ class Engines:
         }
 
     def keep(self, one: Engine) -> None:
-        """Destroy all engines that were found but one."""
+        """Destroy all engines except one."""
         for engine in self._made:
             if engine is not one:
                 engine.close()

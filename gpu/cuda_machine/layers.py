@@ -41,7 +41,7 @@ class Layers:
         """The numbers of engines that were much slower than the fastest on some images or rows."""
 
     def choose(self, queue: DriverStream, of: Convolution, addresses: Addresses, workspace: Place) -> None:
-        """Time the engines for a convolution on memory whose values do not matter, and keep the fastest.
+        """Time the engines for a convolution on memory that they may overwrite, and keep the fastest.
 
         Engines that were much slower with another number of images or rows are not timed again.
         """
@@ -92,7 +92,7 @@ class Layers:
     def _engine(
         self, queue: DriverStream, of: Convolution, workspace: int, seconds: Callable[[Engine], float] | None
     ) -> Engine:
-        """The engine that is kept for a convolution; if none is, the fastest, or without times the first."""
+        """The kept engine for a convolution; else keep the fastest by ``seconds``, or the first."""
         key = queue.device, of, workspace
         if key not in self._engines:
             graph = Engines(self.cudnn, self._handle(queue), of, workspace)

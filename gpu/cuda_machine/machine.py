@@ -476,7 +476,7 @@ class CudaMachine:
         self.driver.call("cuStreamSynchronize", queue.stream, device=queue.device)
 
     def _expire(self) -> None:
-        """Keep nothing beyond its use after a failure, whose error is raised."""
+        """After a failure, let no pin or block outlive its use; the failure's own error is raised."""
         for forget in (self._pins.expire, self._allocations.expire):
             with suppress(MachineError):
                 forget()

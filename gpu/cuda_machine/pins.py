@@ -86,11 +86,11 @@ class Pins:
         """Stands for this machine: a reference to it would keep it alive."""
 
     def _registrations(self) -> list[Registration]:
-        """Those of all machines."""
+        """The registrations of all machines."""
         return [one for one, api in _REGISTRATIONS.copy().items() if api is self._driver.api]
 
     def _own(self) -> list[Registration]:
-        """Those that this machine has made."""
+        """The registrations of this machine."""
         return [one for one in self._registrations() if one.maker is self._maker]
 
     def __len__(self) -> int:
@@ -180,7 +180,7 @@ class Pins:
                 )
 
     def _lock(self, made: Registration, array: npt.NDArray[Any]) -> None:
-        """Register pages; if the driver refuses, without what is only kept, and once more."""
+        """Register pages; if the driver refuses, free registrations that are only kept, and try again."""
         with self._contexts.on(0):
             status = self._register(made)
             if status and self.forget(self._registrations()):
@@ -214,7 +214,7 @@ class Pins:
         return found[0][0]
 
     def _restore(self, released: list[Registration]) -> None:
-        """Lock the pages of pinned arrays again; where that fails their copies are slower, and right."""
+        """Lock the pages of pinned arrays again; if that fails, copies of them are slower, but right."""
         with self._contexts.on(0):
             for one in released:
                 self._register(one)
@@ -247,7 +247,7 @@ class Pins:
             registration.owners.append(weakref.ref(owner, gone))
 
     def _owner_gone(self, registration: Registration) -> None:
-        """Release what nobody uses: this runs in any thread, and between any two statements of others."""
+        """Release an unused registration; this runs in any thread, between any two statements of others."""
         registration.is_stale = True
         with _CHANGES:
             if registration.users or registration.is_released:
@@ -280,13 +280,13 @@ class Pins:
                 self._release(registration)
 
     def expire(self) -> None:
-        """Keep no registration of today beyond its last unpin."""
+        """Let no present registration outlive its last unpin."""
         for one in self._own():
             one.is_kept = False
         self.forget()
 
     def forget(self, registrations: list[Registration] | None = None) -> int:
-        """Release what is only kept, by this machine or among these; how many registrations that were."""
+        """Release unused registrations, of this machine or among these; returns their number."""
         with _CHANGES:
             idle = [one for one in registrations or self._own() if not one.users]
             for one in idle:
@@ -317,7 +317,7 @@ class Pins:
                 raise error
 
     def _unregister(self, registration: Registration) -> Any:
-        """Unregister pages; the status."""
+        """Unregister pages; returns the status."""
         registration.is_released = True
         _REGISTRATIONS.pop(registration, None)
         return self._driver.api.cuMemHostUnregister(registration.start)[0]
@@ -346,5 +346,5 @@ def _holds(registration: Registration, bounds: tuple[int, int]) -> bool:
 
 
 def _page_end(address: int) -> int:
-    """The end of the page that an address is the end of or in."""
+    """Round an address up to the end of a page."""
     return -(-address // mmap.PAGESIZE) * mmap.PAGESIZE

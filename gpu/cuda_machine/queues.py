@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Volume(NamedTuple):
-    """Planes of a copy: their number, the rows that are copied, and those of a plane at either end."""
+    """Planes of a copy: their number, the copied rows, and all rows of a plane at source and target."""
 
     depth: int
     height: int
@@ -96,7 +96,7 @@ class PreparedRoutine(Protocol):
     """A routine that chooses how it is computed before anything is queued."""
 
     def prepare_on(self, queue: Queue) -> None:
-        """Choose; what its tiles hold may be overwritten."""
+        """Choose the way of computing it; the contents of its tiles may be overwritten."""
 
 
 class Stream:
@@ -178,7 +178,7 @@ class Queues:
         return False
 
     def settle(self) -> None:
-        """Wait for all work; the first error is raised behind all."""
+        """Wait for all work, and then raise the first error."""
         errors: list[MachineError] = []
         while self.active:
             stream = self.active[-1]

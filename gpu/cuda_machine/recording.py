@@ -123,7 +123,7 @@ class Recorder:
         return event
 
     def _base(self, queue: DriverStream) -> Base:
-        """The base of a device, recorded in a queue: of several the one that the host saw soonest."""
+        """A base for a queue's device: of several events, the one whose time the host knows best."""
         found: list[tuple[float, Base]] = []
         for _ in range(_TRIES):
             before = time.perf_counter()

@@ -61,7 +61,7 @@ def close(workers: Sequence[Iterator[Any]]) -> None:
 
 
 def settle_quietly(machine: CudaMachine) -> None:
-    """Wait for all work after a failure, whatever fails and interrupts: memory must not be freed under it."""
+    """Wait for all work after a failure, despite errors and Ctrl-C: its memory must not be freed before."""
     while True:
         try:
             machine.settle()

@@ -85,7 +85,7 @@ def measured_rates(machine: CudaMachine, problem: Problem, budget: int) -> Rates
 
 
 def _found(machine: CudaMachine, problem: Problem, budget: int) -> Known:
-    """The rates of a machine's file, and those of copies and of a layer."""
+    """The rates in a machine's file; those of copies and of this layer are measured if it lacks them."""
     file = RatesFile(machine)
     kept = known = file.read()
     if known.links is None:
@@ -119,7 +119,7 @@ def key_of(problem: Problem) -> str:
 
 
 def _measured_links(machine: CudaMachine, nbytes: int) -> Links:
-    """Time copies of so many bytes, of few and in short columns, in both directions."""
+    """Time copies in both directions: of ``nbytes`` bytes, of few bytes, and in short columns."""
     hosts = [np.zeros(nbytes, np.uint8) for _ in range(2)]
     with probing(machine, hosts):
         memory = machine.allocate(0, 2 * nbytes)
@@ -160,7 +160,7 @@ def _measured_links(machine: CudaMachine, nbytes: int) -> Links:
 
 @contextmanager
 def probing(machine: CudaMachine, arrays: Sequence[npt.NDArray[Any]] = ()) -> Generator[None]:
-    """A block that queues work on pinned arrays and memory of its own; behind it nothing runs or is left."""
+    """Pin arrays for a block of measurements; at its end, wait for its work and free its memory."""
     with leaving_nothing(machine, arrays):
         try:
             yield
@@ -179,7 +179,7 @@ def _least(machine: CudaMachine, work: Callable[[], object]) -> float:
 
 
 def _measured_routine(machine: CudaMachine, problem: Problem, nbytes: int) -> tuple[float, float]:
-    """The seconds of a routine beside its operations, and operations per second."""
+    """The fixed seconds of a routine, and its operations per second."""
     found = [_timed(machine, problem, pieces) for pieces in _probes(problem, nbytes)]
     if not found:  # the planner will say what budget it needs
         return 0.0, 1.0
@@ -191,7 +191,7 @@ def _measured_routine(machine: CudaMachine, problem: Problem, nbytes: int) -> tu
 
 
 def _probes(problem: Problem, nbytes: int) -> Iterator[Pieces]:
-    """One image, or what of it fits; a few, which transforms fill up; and as many as fit."""
+    """Yield pieces to time: one image, or a part that fits; a few, which transforms fill up; the most."""
     sizes = [1, problem.rows, problem.channels, problem.filters]
     for axis in (1, 3, 2):
         while not _fits(problem, Pieces(*sizes), nbytes) and sizes[axis] > 1:

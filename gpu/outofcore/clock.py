@@ -31,7 +31,7 @@ class Moment:
 
 @dataclass
 class Work:
-    """An operation: seconds at its start, and seconds in which its bytes move if nothing slows them."""
+    """An operation: fixed seconds at its start, then seconds in which its bytes move at full speed."""
 
     kind: Kind
     name: str
@@ -135,7 +135,7 @@ class ModelMachine:
             row.running.start = self._now
 
     def _go_on(self, row: Row) -> None:
-        """Let the bytes of an operation move, or end it."""
+        """Start moving the bytes of a stream's operation, or end it."""
         work = _running(row)
         if work.moving and not work.speed:
             work.since, work.speed = self._now, 1.0

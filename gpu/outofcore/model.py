@@ -62,7 +62,7 @@ class Model:
     # ------------------------------------------------------------------------------------------ memory
 
     def buffers(self, budget: int, least: int = 1) -> Buffers | None:
-        """As deep buffers as the budget allows; None if it does not hold ``least`` for each tensor."""
+        """The most buffers that the budget holds; None if it does not hold ``least`` for each tensor."""
         for depth in range(self._options.depth, least - 1, -1):
             found = self.with_depth(depth)
             if found.total <= budget:
@@ -75,7 +75,7 @@ class Model:
         return found
 
     def with_depth(self, depth: int) -> Buffers:
-        """So many buffers for each tensor, or fewer if it has fewer pieces."""
+        """``depth`` buffers for each tensor, or fewer if it has fewer pieces."""
         item, problem = self._problem.dtype.itemsize, self._problem
         tensors: tuple[Tensor, ...] = (*TENSORS, "z") if problem.pool else TENSORS
         counts: dict[Tensor, int] = {
@@ -181,7 +181,7 @@ class Model:
 
     @property
     def _pooling(self) -> float:
-        """The time to pool a piece; where the result lies on the device, each image may have a routine."""
+        """The time to pool a piece: one routine, or for a result on the device one for each image."""
         pool, images = self._problem.pool, self._images
         if pool is None:
             return 0.0
@@ -191,7 +191,7 @@ class Model:
         return launches * self._rates.routine(operations / launches)
 
     def _moving(self, tensor: Tensor, buffers: Buffers) -> float:
-        """The time of a piece's copy within the device; none for what is used where it lies, or not there."""
+        """The time of a piece's copy within the device; 0 for pieces used in place and those of the host."""
         is_moved = tensor in self._problem.on_device and buffers.counts[tensor] > 0
         return self._matrices(tensor) * self._rates.routine(0.0) if is_moved else 0.0
 
@@ -203,7 +203,7 @@ class Model:
 
     @property
     def _stepped(self) -> int:
-        """The filters of a group, if the routine computes them in steps."""
+        """The filters of a group, if the routine computes them in steps; else 0."""
         groups = self._channels // self._inner
         return self._filters // groups if self._problem.routine == "conv2d" else 0
 
@@ -225,7 +225,7 @@ class Model:
         return self._heights[tensor] < (plane.height if tensor == "x" else plane.out_height)
 
     def _cuts_rows(self, tensor: Tensor) -> bool:
-        """True if some piece of x or y lacks rows, as a halo, or rows that no window reads, may do."""
+        """True if some piece of x or y lacks rows: they are cut, or no window reads them."""
         plane, problem = self._problem.plane, self._problem
         x, y = rows_at(problem, range(problem.rows))
         is_whole = len(x) == plane.height if tensor == "x" else len(y) == plane.out_height

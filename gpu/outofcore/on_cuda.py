@@ -118,7 +118,7 @@ def _call(
     columns: tuple[tuple[int, int], ...],
     alignments: tuple[int, ...],
 ) -> Call | None:
-    """The call for a kind of routines, of which a call of the user has few."""
+    """Make the call for a kind of routines; cached, as a user's call has few kinds."""
     views = {
         tensor: _view(shape, layout, between, alignment)
         for tensor, shape, between, alignment in zip(_NAMES[name], shapes, columns, alignments, strict=True)
@@ -155,7 +155,7 @@ def _call(
 
 
 def _padded(of: Convolution, axes: tuple[Axis, Axis], item: int, layout: Layout) -> Padded:
-    """The copy of images in which windows begin at the first pixel and end at the last one."""
+    """The padded copy of images: windows begin at its first pixel and end at its last one."""
     height, width = (
         (of.y.sizes[axis + 2] - 1) * of.stride[axis] + (of.w.sizes[axis + 2] - 1) * of.dilation[axis] + 1
         for axis in (0, 1)
@@ -207,7 +207,7 @@ def _copy_padded(queue: Queue, routine: TileRoutine, call: Call, padded: Padded)
 def _copy_pixels(
     queue: Queue, routine: TileRoutine, call: Call, padded: Padded, *, is_back: bool = False
 ) -> None:
-    """Queue a copy of the images to where zeros are around them, or back from there."""
+    """Queue a copy of the images into their padded copy, or back."""
     shape, source = _images(routine)
     item, last = source.dtype.itemsize, routine.layout == "NHWC"
     (images, channels, height, width), strides = padded.view.sizes, padded.view.strides
@@ -226,19 +226,19 @@ def _copy_pixels(
 
 
 def _images(routine: TileRoutine) -> tuple[tuple[int, ...], Tile]:
-    """The shape of a routine's images, and where they are."""
+    """The shape of a routine's images, and their tile."""
     if routine.name == "conv2d_backward_data":
         return routine.shapes[2], routine.output
     return routine.shapes[0], routine.operands[0]
 
 
 def _columns(tile: Tile) -> tuple[int, int]:
-    """The elements of a column, and from one to the next; (0, 0) if there are none between them."""
+    """The elements of a column, and those from its start to the next; (0, 0) without gaps."""
     return (tile.rows, tile.stride) if tile.columns > 1 and tile.stride > tile.rows else (0, 0)
 
 
 def _alignment(tile: Tile) -> int:
-    """The bytes that an address is a multiple of: those that engines ask for, or those of an element."""
+    """The alignment of a tile's address in bytes: that of engines if it has it, else an element's size."""
     address = getattr(tile.memory, "address", 0) + tile.offset
     return tile.dtype.itemsize if address % _ALIGNMENT else _ALIGNMENT
 
@@ -246,7 +246,7 @@ def _alignment(tile: Tile) -> int:
 def _view(
     shape: tuple[int, ...], layout: Layout, columns: tuple[int, int] = (0, 0), alignment: int = _ALIGNMENT
 ) -> View:
-    """A piece as (N, C, H, W); between its columns there may be other elements."""
+    """A piece as (N, C, H, W); ``columns`` are their elements and stride, (0, 0) without gaps."""
     rows, apart = columns
     steps = [math.prod(shape[axis + 1 :]) for axis in range(4)]
     steps = [step // rows * apart if rows and step >= rows else step for step in steps]

@@ -33,7 +33,7 @@ class Window:
     groups: int  # of the pieces
 
     def taps(self, image: Shape, filters: Shape, output: Shape) -> Iterator[tuple[int, int, Any, Any]]:
-        """For each tap: its place, the pixels that it reads, and the output pixels that read them."""
+        """Each tap's row and column, index of the pixels that it reads, and index of their outputs."""
         axes = [
             [self._along(axis, tap, image[axis - 2], output[axis - 2]) for tap in range(filters[axis - 2])]
             for axis in (0, 1)
@@ -82,12 +82,12 @@ def filter_gradient(window: Window, x: Array, dy: Array, shape: Shape) -> Array:
 
 
 def _grouped(shape: Shape, window: Window, axis: int) -> Shape:
-    """A shape with an axis split into groups and what is in each."""
+    """A shape with an axis split into groups and their members."""
     return (*shape[:axis], window.groups, shape[axis] // window.groups, *shape[axis + 1 :])
 
 
 def _by_group(x: Array, window: Window, axis: int) -> Array:
-    """An array with an axis split into groups and what is in each."""
+    """An array with an axis split into groups and their members."""
     return x.reshape(_grouped(x.shape, window, axis))
 
 

@@ -102,7 +102,7 @@ class Pipeline:
         yield self._machine.record(self._stores)
 
     def routines(self, tasks: Iterable[Task]) -> Iterator[TileRoutine]:
-        """The routines of the tasks, of several that differ only in their buffers the first."""
+        """The routines of the tasks; of those that differ only in their buffers, the first."""
         seen: set[object] = set()
         for task in tasks:
             for number, step in enumerate(task.steps):
@@ -128,7 +128,7 @@ class Pipeline:
         return used
 
     def _emptied(self, piece: Piece) -> Slot | None:
-        """The buffer for a piece that routines write; None where they write it where it lies."""
+        """The next buffer for a piece that routines write; None if they write it in place."""
         slots = self._slots.get(piece.tensor)
         if slots is None:
             return None
@@ -146,7 +146,7 @@ class Pipeline:
         return slot
 
     def _load(self, piece: Piece) -> Slot | None:
-        """The buffer of an operand's piece, filled if none holds it; None if it is read where it lies."""
+        """The buffer that holds an operand's piece, filled if need be; None if the piece is read in place."""
         slots = self._slots.get(piece.tensor)
         if slots is None:
             return None
@@ -166,7 +166,7 @@ class Pipeline:
         return slot
 
     def _store(self, piece: Piece, slot: Slot | None) -> None:
-        """Queue the copy of a finished piece to where it belongs, unless it is there."""
+        """Queue the copy of a finished piece from its buffer to the result; nothing without a buffer."""
         if slot is None:
             return
         if piece.tensor in self._homes:
@@ -195,7 +195,7 @@ class Pipeline:
         return matrices_of(self._view(piece))
 
     def _home(self, piece: Piece) -> Iterator[Tile]:
-        """The matrices of a piece that lies on the device, there."""
+        """The matrices of a piece in its tensor on the device."""
         tensor = piece.tensor
         return tiles_of(self._homes[tensor], self._arrays[tensor], self._view(piece))
 
@@ -215,7 +215,7 @@ class Pipeline:
         )
 
     def _view(self, piece: Piece) -> Array:
-        """The elements of a piece, of which only addresses are known if they are on the device."""
+        """The elements of a piece; those on the device have addresses, but cannot be read."""
         return view_of(self._arrays[piece.tensor], piece, self._problem.layout)
 
     def _column(self, start: int, elements: int) -> Tile:

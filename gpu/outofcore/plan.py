@@ -66,7 +66,7 @@ class Plan:
 
     @cached_property
     def kinds(self) -> tuple[Task, ...]:
-        """The tasks among which is one of each kind: see `gpu.outofcore.pipeline.kind_of`."""
+        """Tasks that together have every kind of routine: see `gpu.outofcore.pipeline.kind_of`."""
         seen, found = set[object](), list[Task]()
         for task in self.tasks():
             kinds = {kind_of(self.problem, task, number) for number in range(len(task.steps))}
@@ -129,7 +129,7 @@ def _plan_of(problem: Problem, pieces: Pieces | None, budget: int, rates: Rates,
         return Model(problem, pieces, rates, options)
 
     def found(depth: int) -> Pieces | None:
-        """The pieces that the planner finds among those that have at least so many buffers."""
+        """The planner's best pieces with at least ``depth`` buffers for each tensor."""
 
         def key(pieces: Pieces) -> tuple[int, float]:
             of = model(pieces)

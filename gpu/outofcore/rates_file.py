@@ -59,7 +59,7 @@ class RatesFile:
             return self._unusable(f"it is damaged: {type(error).__name__} {error}")
 
     def write(self, known: Known) -> Known:
-        """Store what is known, whole or not at all; a folder that cannot be written is not an error."""
+        """Store the rates, whole or not at all; a folder that cannot be written is not an error."""
         content = {"form": _FORM, "machine": self._about, "links": known.links, "routines": known.routines}
         text = json.dumps(content, indent=1).encode()
         with suppress(OSError):
@@ -68,7 +68,7 @@ class RatesFile:
         return known
 
     def _unusable(self, why: str) -> Known:
-        """Nothing, with a warning."""
+        """Return no rates, with a warning."""
         warnings.warn(
             f"rates in {self.path} are not used: {why}\nthey are measured again", RuntimeWarning, stacklevel=2
         )
@@ -76,7 +76,7 @@ class RatesFile:
 
 
 def _known(found: dict[str, Any]) -> Known:
-    """The rates of a file; ValueError for numbers that are none."""
+    """The rates of a file; ValueError for anything that is not one."""
     links = found["links"]
     routines = {str(key): _numbers(pair, 2) for key, pair in found["routines"].items()}
     return Known(
@@ -85,7 +85,7 @@ def _known(found: dict[str, Any]) -> Known:
 
 
 def _numbers(given: Any, count: int) -> tuple[float, ...]:
-    """So many finite numbers, none below 0, and every second one above: bandwidths and rates."""
+    """Check ``count`` finite numbers of at least 0, in pairs of seconds and rates; rates must be above 0."""
     numbers = tuple(float(number) for number in given)
     if len(numbers) != count or not all(math.isfinite(number) and number >= 0 for number in numbers):
         raise ValueError(f"{given} are not {count} rates")

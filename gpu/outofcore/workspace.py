@@ -69,7 +69,7 @@ def _transformed(problem: Problem, nbytes: Mapping[Tensor, int], images: int) ->
 
 
 def _padded(problem: Problem, planes: int, rows: int | None) -> int:
-    """The bytes of images with zeros around them, if some piece needs them."""
+    """The bytes of the padded copy of a piece's images; 0 if no piece needs one."""
     plane = problem.plane
     if rows is None and not _is_unequal(problem):
         return 0

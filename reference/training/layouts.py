@@ -27,7 +27,7 @@ def doubles(x: npt.ArrayLike, name: str) -> Array:
 
 
 def images(x: npt.ArrayLike, layout: Layout, name: str = "x", *, least: int = 1) -> Array:
-    """Images as (N, C, H, W), at least so many."""
+    """Images as (N, C, H, W), at least ``least`` of them."""
     found = doubles(x, name)
     _check(found.shape, layout, name, 0, least)
     return to_nchw(found, layout)
@@ -53,7 +53,7 @@ def from_nchw(x: Array, layout: Layout) -> Array:
 def shape_of(
     shape: tuple[int, ...], layout: Layout, name: str, *, is_filters: bool = False, least: int = 1
 ) -> Shape:
-    """A given shape, with the channels second, of at least so many images."""
+    """A shape from the caller, with the channels second, of at least ``least`` images."""
     known = tuple(map(int, shape))
     _check(known, layout, name, int(is_filters), least)
     first, *rest = known

@@ -37,7 +37,7 @@ class Trial(NamedTuple):
 
     @property
     def enough(self) -> float:
-        """The most seconds of a plan that is better."""
+        """The most seconds that count as an improvement."""
         return self.seconds * (1 - LEAST_GAIN)
 
     def cut(self) -> TrainingPlan:
@@ -77,7 +77,7 @@ class Improvement:
         return min(found, key=lambda trial: trial.seconds).cut()
 
     def _improved(self, trial: Trial, is_tried: Callable[[Change], bool] = lambda change: True) -> Trial:
-        """The plan after the best changes of each round, as long as one helps."""
+        """The plan after the best change of each round, as long as one helps."""
         while True:
             enough, found = trial.enough, list[tuple[float, Change]]()
             for change in filter(is_tried, _changes(trial.plan)):
@@ -95,7 +95,7 @@ class Improvement:
                 return trial
 
     def _kicked(self, trial: Trial) -> Trial:
-        """The plan after changes that begin with something on the device that is not there."""
+        """The plan after changes that first take a tensor off the device, the largest lives first."""
         tried = set[Key]()
         while len(tried) < KICKS:
             lives = self._lives(trial)
@@ -109,7 +109,7 @@ class Improvement:
         return trial
 
     def _improved_without(self, trial: Trial, key: Key) -> Trial | None:
-        """The plan after changes while something is not on the device, then with it allowed there again."""
+        """The plan after changes without a tensor on the device, and then with it allowed there again."""
         at = next(index for index, of in enumerate(trial.lives) if key in (life[0] for life in of))
         other = self._tried(trial, (at, trial.plan.segments[at], ((key, False),)), math.inf)
         other = other and self._packed(other)
@@ -121,7 +121,7 @@ class Improvement:
         return without if found is without else self._improved(found)
 
     def _packed(self, trial: Trial, enough: float = math.inf) -> Trial | None:
-        """The plan with the best cuts for which all blocks find a place; None if that takes too long."""
+        """The plan with the best cuts for which all blocks fit in the slab; None if it is too slow."""
         excess = 0
         for _ in range(TRIES):
             found = self._fitted(trial, enough, excess)
@@ -134,7 +134,7 @@ class Improvement:
         return None
 
     def _tried(self, trial: Trial, change: Change, enough: float) -> Trial | None:
-        """A plan with a change and the best cuts for it; None if it does not fit, or takes too long."""
+        """A plan with a change and its best cuts; None if it is impossible, does not fit or is too slow."""
         at, segment, places = change
         old, keys = trial.plan, {key for key, _ in places}
         on_device = (old.on_device - keys) | {key for key, is_there in places if is_there}
@@ -153,7 +153,7 @@ class Improvement:
         return self._fitted(Trial(plan, phases, lives), enough)
 
     def _fitted(self, trial: Trial, enough: float, excess: int = 0) -> Trial | None:
-        """The best cuts for what a plan keeps where; None if they do not fit, or take too long."""
+        """The best cuts for the places of a plan's tensors; None if none fits or all are too slow."""
         seconds, cuts, lives = 0.0, list[Cut](), self._lives(trial)
         free = self._free_bytes(trial, lives, excess)
         takes = {lives[key][0]: (key, other) for key, other in takers(lives, self._nbytes).items()}
@@ -192,7 +192,7 @@ class Improvement:
 
 
 def _touched(plan: TrainingPlan, old: TrainingPlan, at: int, tensors: set[int]) -> Iterator[int]:
-    """The segments whose phases are others after a change of one of them, and of where tensors are."""
+    """The segments whose phases differ after a change of segment ``at`` and of the places of ``tensors``."""
     below = 0
     for index, sources in enumerate(plan.sources):
         top = plan.top(index)
@@ -207,14 +207,14 @@ def _as_trial(plan: TrainingPlan) -> Trial:
 
 
 def _both(plan: TrainingPlan, index: int) -> tuple[Phase, Phase]:
-    """The phases of a segment; before a loss, the backward phase is both."""
+    """The forward and the backward phase of a segment; the last one's backward phase is both."""
     backward = plan.phase(index, is_forward=False)
     goes_forward = plan.goes_forward(plan.segments[index])
     return plan.phase(index, is_forward=True) if goes_forward else backward, backward
 
 
 def _changes(plan: TrainingPlan) -> Iterator[Change]:
-    """All changes of one decision: where a result or a gradient is kept, if it is."""
+    """All changes of one decision: keep a result or gradient on the device, on the host, or not at all."""
     places = False, True
     for index, segment in enumerate(plan.segments):
         last, inner = segment.last, plan.inner(segment)

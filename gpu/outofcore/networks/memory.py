@@ -42,17 +42,17 @@ class Held(NamedTuple):
     width: int
 
     def tile(self, rows: range) -> Tile:
-        """Some of its rows: a column for each image and channel."""
+        """Some of its rows as a tile: a column for each image and channel."""
         start = self.offset + (rows.start - self.rows.start) * self.width * ITEM
         count, apart = len(rows) * self.width, len(self.rows) * self.width
         return Tile(self.memory, start, count, self.images * self.channels, apart, FLOAT)
 
     def column(self) -> Tile:
-        """All elements."""
+        """All elements as one column."""
         return _column(self.memory, self.offset, self.images * self.channels * len(self.rows) * self.width)
 
     def columns(self) -> Tile:
-        """A column for each image, of one row."""
+        """Rows of one pixel as a tile: a column of channels for each image."""
         return Tile(self.memory, self.offset, self.channels, self.images, self.channels, FLOAT)
 
     def shape(self, rows: range) -> tuple[int, int, int, int]:
@@ -86,11 +86,11 @@ class Space:
             self._start = plan.device.offsets["parameters"]
 
     def buffer(self, key: Key, number: int) -> Buffer | None:
-        """The buffer of a key in a piece; None of what stays on the device."""
+        """The buffer of a key in a piece; None for a tensor that stays on the device."""
         return self._buffers[key, number % self._depths[key]] if key in self._depths else None
 
     def copied(self, key: Key, number: int) -> Buffer:
-        """The buffer of what is copied."""
+        """The buffer of a tensor that is copied."""
         buffer = self.buffer(key, number)
         assert buffer is not None
         return buffer
@@ -115,7 +115,7 @@ class Space:
         return Held(self._memory, buffer.offset, images, channels, rows, width)
 
     def moments(self, stage: int) -> tuple[Tile, Tile, Tile, Tile]:
-        """Of a batch normalization: sums, gradients by weight and bias, the weight before the step."""
+        """Tiles of a batch normalization: sums, gradients by weight and bias, the weight before the step."""
         channels = self._plan.network.shape(stage)[0]
         start = self._plan.device.offsets["moments"] + self._plan.moments[0][stage]
         sums, *others = (
@@ -186,7 +186,7 @@ class HostMemory:
         return self._array(base + one.w, FLOAT, shape), self._array(base + one.velocity, FLOAT, shape)
 
     def gradient(self, name: str) -> Array:
-        """The gradient by a parameter, of double precision, where a loss needs the next state."""
+        """The gradient by a parameter, of double precision; without a loss, in the next state's memory."""
         base = self._start + (self.current + 1) % 2 * self._size
         return self._array(base + _offsets(self.plan)[name].w, DOUBLE, self.plan.network.parameters[name])
 

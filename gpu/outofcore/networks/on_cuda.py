@@ -97,7 +97,7 @@ def queue_activation_gradient(queue: Queue, of: routines.ActivationGradient) -> 
 
 
 def _joined(tile: Tile, tiles: tuple[Tile, ...]) -> Tile:
-    """A tile with fewer and longer columns if no tile has gaps, so that blocks have enough to do."""
+    """Join columns of a tile into longer ones, unless a tile has gaps, so that blocks have enough to do."""
     count = math.gcd(tile.columns, 4096)
     if any(one.stride != one.rows for one in tiles) or count * tile.rows >= _LARGEST:
         return tile
@@ -186,7 +186,7 @@ def queue_norm_parameter_gradient(queue: Queue, of: routines.NormParameterGradie
 
 
 def queue_norm_gradient(queue: Queue, of: routines.NormGradient) -> None:
-    """Queue the gradient by what batch normalization reads."""
+    """Queue the gradient by the input of batch normalization."""
     tiles = zip((*of.reads[:2], *of.writes), of.shapes, strict=True)
     arrays = (one for tile, shape in tiles for one in _planes(queue, tile, shape))
     sums, *others = (np.uint64(queue.address(tile)) for tile in of.reads[2:])
@@ -261,7 +261,7 @@ def _sum(
     sums: tuple[int, int],
     weight: tuple[int, int] = (0, 0),
 ) -> None:
-    """Queue sums of each channel: of parts of the images in the workspace, which are added in order."""
+    """Queue the sums of each channel: partial sums go to the workspace and are added in a fixed order."""
     images, channels, rows, columns = shape
     assert of.workspace is not None
     pixels, most = rows * columns, -(-BLOCKS // channels)

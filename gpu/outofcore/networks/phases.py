@@ -170,7 +170,7 @@ class Phase:
 
     @cached_property
     def ops(self) -> tuple[Op, ...]:
-        """The operations on a piece, in order; a strip may not need some of them."""
+        """The operations on a piece, in order; strips without rows for one skip it."""
         return self._once(
             "ops", lambda: tuple(self._forward() if self.kind == "forward" else self._backward())
         )
@@ -260,7 +260,7 @@ class Phase:
     # ------------------------------------------------------------------------------------------ memory
 
     def nbytes(self, key: Key, images: int, rows: int) -> int:
-        """The bytes of rows of what a buffer holds."""
+        """The bytes of some rows of a buffer's tensor."""
         return nbytes_of(self.network, key, images, rows)
 
     @cached_property
@@ -277,11 +277,11 @@ class Phase:
 
     @property
     def least_bytes(self) -> int:
-        """The bytes that buffers have at one time, at least, and the workspace."""
+        """A lower bound of the block's bytes: the most of buffers in use at one time, and the workspace."""
         return min(self.cut.images, self.batch) * self._once("least", self._least) + self.workspace
 
     def _least(self) -> int:
-        """The bytes of buffers at one time, of an image."""
+        """The most bytes of buffers in use at one time, for each image."""
         at = [0] * (len(self.ops) + 1)
         for key, rows, first, last, copies in self._lives:
             size = copies * self.nbytes(key, 1, rows)
@@ -291,7 +291,7 @@ class Phase:
 
     @cached_property
     def _lives(self) -> tuple[tuple[Key, int, int, int, int], ...]:
-        """For each key with buffers: the rows of one, its first and its last operation, and their number."""
+        """Each key with buffers: rows of a buffer, first and last operation that use it, their number."""
         return self._once("lives", lambda: tuple(self._found_lives()))
 
     def _found_lives(self) -> Iterator[tuple[Key, int, int, int, int]]:
@@ -380,7 +380,7 @@ class Phase:
         return int(np.count_nonzero(sizes)), int(sizes.sum())
 
     def worked_rows(self, op: Op) -> npt.NDArray[np.int64]:
-        """For each strip the rows of an operation as `worked` counts them."""
+        """The rows of an operation in each strip, as `worked` counts them."""
         kind, tensor = op.key
         if kind not in "xg":
             return np.ones(len(self.strips), np.int64)
@@ -399,7 +399,7 @@ class Phase:
 
 
 def nbytes_of(network: Network, key: Key, images: int, rows: int) -> int:
-    """The bytes of rows of what a buffer holds."""
+    """The bytes of some rows of a buffer's tensor."""
     if key.kind in ("labels", "loss"):
         return images * (ITEM if key.kind == "labels" else 2 * ITEM)
     channels, _, width = network.shape(key.tensor)

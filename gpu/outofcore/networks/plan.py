@@ -112,7 +112,7 @@ class TrainingPlan:
 
     @cached_property
     def phases(self) -> tuple[Phase, ...]:
-        """Forward phases of all segments that have one, then the backward phases, the last first."""
+        """The forward phases of the segments, then the backward phases, of the last segment first."""
         count = len(self.segments)
         return (
             *(
@@ -130,7 +130,7 @@ class TrainingPlan:
         return *self.phases[: count - 1], self.phase(count - 1, is_forward=True)
 
     def goes_forward(self, segment: Segment) -> bool:
-        """True if a step has a forward phase of a segment: the loss makes that of the last one needless."""
+        """True if a segment has a forward phase in a step; the last one has none before a loss."""
         return self.network.loss is None or segment.last < len(self.network.stages)
 
     def phase(self, index: int, *, is_forward: bool) -> Phase:
@@ -151,7 +151,7 @@ class TrainingPlan:
         return self._phase(segment, Tensors(kept, self.on_device & near, backward, top, below, again))
 
     def _phase(self, segment: Segment, tensors: Tensors) -> Phase:
-        """A phase, which those with another cut share some of."""
+        """A phase; phases that differ only in their cut share results."""
         kind: Literal["forward", "backward"] = "backward" if tensors.top else "forward"
         cut = segment.backward if tensors.top else segment.forward
         alike = self.known.setdefault((kind, segment.first, segment.last, tensors, self.depth), {})
@@ -165,7 +165,7 @@ class TrainingPlan:
 
     @cached_property
     def sources(self) -> list[tuple[int, int]]:
-        """The last activation before each segment that its forward phase finds, and its backward phase."""
+        """The activations that the forward and the backward phase of each segment begin with."""
         found, passed, kept = list[tuple[int, int]](), 0, 0
         for segment in self.segments:
             found.append((max(passed, kept), kept))
@@ -203,7 +203,7 @@ class TrainingPlan:
         return after if segment.above is None else segment.above
 
     def tops(self, index: int) -> tuple[int, ...]:
-        """The gradients that the backward phase of a segment may load: no stage between has weights."""
+        """The gradients that a segment's backward phase may begin with: no stage between them has weights."""
         first = self.segments[index].last + self.network.normalizes(self.segments[index].last + 1)
         found = [first]
         for stage in self.network.stages[first : self.top(index + 1)]:
@@ -396,7 +396,7 @@ class TrainingPlan:
 
     @cached_property
     def in_core_seconds(self) -> float:
-        """The routines of a step in one piece, which copies nothing: what a device that holds all takes."""
+        """The seconds of a step's routines in one piece: the step on a device that holds everything."""
         last, found = len(self.network.stages), list[Segment]()
         ends = [number - 1 for number in self.moments[0]] + [last]
         for first, end in zip([1, *(one + 1 for one in ends)], ends, strict=False):
@@ -420,7 +420,7 @@ class TrainingPlan:
 
 
 def merged(lives: Iterable[Life]) -> dict[Key, tuple[int, int]]:
-    """One life of each key."""
+    """Merge the lives of each key into one."""
     found: dict[Key, tuple[int, int]] = {}
     for key, first, last in lives:
         begin, end = found.get(key, (first, last))

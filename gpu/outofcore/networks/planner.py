@@ -57,7 +57,7 @@ def training_plan(
 
 
 def _smallest(network: Network) -> tuple[Segment, ...]:
-    """Each stage by itself, image by image and row by row; dense ones read whole images."""
+    """The smallest segments: one stage each, image by image and row by row; dense ones read whole images."""
     whole = max(network.shape(tensor)[1] for tensor in range(len(network.stages) + 1))
     cuts = (Cut(1, whole if stage.kind == "dense" else 1) for stage in network.stages)
     return tuple(Segment(number, number, cut, cut) for number, cut in enumerate(cuts, 1))
@@ -84,7 +84,7 @@ class _Search:
         return None
 
     def _few(self) -> tuple[int, ...]:
-        """Borders where little is copied: results smaller than the one before, no larger than the next."""
+        """Borders with few bytes to copy: results smaller than the one before, no larger than the next."""
         every = range(1, self._last)
         norms = {n for n in every if self._network.normalizes(n + 1)}
         if self._last <= FEW:
@@ -114,7 +114,7 @@ class _Search:
         return plan if plan.device.nbytes <= plan.budget else None
 
     def _segment(self, first: int, last: int, limit: int) -> tuple[float, Segment] | None:
-        """The best segment of some stages, with its seconds."""
+        """The fastest segment of stages ``first`` to ``last`` within ``limit`` bytes, with its seconds."""
         inner = frozenset(self._plan.inner(Segment(first, last, ANY, ANY)))
         starts = dict.fromkeys((frozenset[int](), inner))
         found = [one for kept in starts if (one := self._with_cuts(first, last, kept, limit))]
@@ -138,7 +138,7 @@ class _Search:
         return seconds, found
 
     def _alone(self, segment: Segment) -> tuple[TrainingPlan, int]:
-        """A plan with a segment that is in no way connected with others, and where it is there."""
+        """A plan with a segment independent of all others, and the segment's index."""
         before = (Segment(1, segment.first - 1, ANY, ANY),) if segment.first > 1 else ()
         after = (Segment(segment.last + 1, self._last, ANY, ANY),) if segment.last < self._last else ()
         return replace(self._plan, segments=(*before, segment, *after)), len(before)

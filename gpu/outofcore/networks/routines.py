@@ -323,7 +323,7 @@ class Update(Routine):
 
 
 def normalized(x: Array, moments: Array, count: int, epsilon: float) -> tuple[Double, Double]:
-    """Images normalized by the sums of the whole batch, and the factor: a division would take longer."""
+    """Images normalized by the sums of the whole batch, and the factor, by which they are multiplied."""
     sums, squares = doubles(moments).reshape(2, -1, 1, 1)
     mean = sums / count
     factor = 1 / np.sqrt(np.maximum(squares / count - mean * mean, 0.0) + epsilon)

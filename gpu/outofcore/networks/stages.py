@@ -50,14 +50,14 @@ class Stage:
 
     @property
     def parameters(self) -> dict[str, tuple[int, ...]]:
-        """The shapes of its weights and its bias for users."""
+        """The shapes of its weights and its bias, as users pass them."""
         bias = (self.shape[0],)
         if self.has_weights:
             return {"w": self.filters[:2] if self.kind == "dense" else self.filters, "bias": bias}
         return {"w": bias, "bias": bias} if self.kind == "batch_norm" else {}
 
     def window(self, rows: range, outputs: range) -> Window:
-        """Its windows on pieces: rows of what it reads, and of its result."""
+        """The convolution of pieces with these rows of its input and of its result."""
         plane = self.plane
         return Window(
             (offset(plane, rows, outputs), plane.pad_left),

@@ -146,12 +146,12 @@ def _held(
 
 
 def read_rows(stage: Stage, outputs: range, height: int) -> range:
-    """The rows that rows of a stage's result need."""
+    """The rows that a stage reads for some rows of its result."""
     return range(height) if stage.kind == "dense" else image_rows(stage.plane, outputs)
 
 
 def hull(*ranges: range) -> range:
-    """The least range that holds all.
+    """The least range that holds all ranges.
 
     >>> hull(range(2, 4), range(7, 8))
     range(2, 8)
@@ -160,7 +160,7 @@ def hull(*ranges: range) -> range:
 
 
 def _read(stage: Stage, outputs: Ranges, height: int) -> Ranges:
-    """`read_rows` of all strips; none for none. A single strip has all rows."""
+    """`read_rows` of all strips; a single strip has all rows, and an empty range stays empty."""
     if len(outputs.starts) == 1:
         return _whole(height)
     if stage.kind == "dense":
@@ -174,20 +174,20 @@ def _read(stage: Stage, outputs: Ranges, height: int) -> Ranges:
 
 
 def _written(stage: Stage, rows: Ranges, height: int) -> Ranges:
-    """The rows of a stage's result that need rows of what it reads."""
+    """The rows of a stage's result that need some rows of its input."""
     if stage.kind == "dense" or len(rows.starts) == 1:
         return _whole(height, len(rows.starts))
     return _clipped(*output_bounds(stage.plane, *rows), height)
 
 
 def _clipped(starts: Ints, stops: Ints, size: int) -> Ranges:
-    """The rows that exist, at least one, as `gpu.outofcore.halo` has them."""
+    """The rows that exist, at least one: `gpu.outofcore.halo` for all strips."""
     first = np.minimum(np.maximum(starts, 0), size - 1)
     return Ranges(first, np.maximum(np.minimum(stops, size), first + 1))
 
 
 def _hull(ranges: list[Ranges]) -> Ranges:
-    """The least ranges that hold all, where an empty one starts at the end and stops at 0."""
+    """The least range of each strip that holds all; an empty one starts at the end and stops at 0."""
     if len(ranges) == 1 or len(ranges[0].starts) == 1:
         return ranges[0]
     starts, stops = ranges[0]
@@ -197,7 +197,7 @@ def _hull(ranges: list[Ranges]) -> Ranges:
 
 
 def covering(ranges: Ranges, size: int) -> Ranges:
-    """Ranges in order, each grown down to the next one, so that they cover the axis.
+    """Extend ranges down to the next one, so that they cover the axis.
 
     >>> covering(Ranges(np.array([1, 4]), np.array([2, 6])), 8)
     Ranges(starts=array([0, 4]), stops=array([4, 8]))
@@ -224,7 +224,7 @@ def owners(ranges: Ranges, size: int) -> Ranges:
 
 
 def _cut(size: int, piece: int) -> Ranges:
-    """An axis, cut."""
+    """Cut an axis into ranges of ``piece``."""
     starts = np.arange(0, size, piece)
     return Ranges(starts, np.minimum(starts + piece, size))
 

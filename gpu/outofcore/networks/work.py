@@ -77,7 +77,7 @@ class Work:
         yield self._machine.record(self._stores)
 
     def prepared(self) -> Iterator[PreparedRoutine]:
-        """The routines of a step, and of logits, that choose how GPUs compute them."""
+        """The routines of a step, and of logits, that choose an engine of cuDNN."""
         phases = [*enumerate(self._plan.phases), (len(self._plan.segments) - 1, self._plan.forward[-1])]
         for index, phase in phases:
             kernels = Kernels(self._plan, phase, Space(self._plan, phase, index, self._memory))
@@ -109,7 +109,7 @@ class Work:
     def _compute(
         self, phase: Phase, space: Space, kernels: Kernels, op: Op, piece: Piece, number: int
     ) -> None:
-        """Queue a routine; it waits for copies into what it reads, and for copies of what it overwrites."""
+        """Queue a routine; it waits for copies of its operands, and of results that it overwrites."""
         copied = [(key, found) for key in phase.uses(op) if (found := space.buffer(key, number))]
         for key, buffer in copied:
             self._wait(self._computes, buffer.filled)
