@@ -161,9 +161,9 @@ def first_call_rows() -> Iterator[Row]:
     """The seconds from a process's imports to its first result; the first process has empty caches."""
     with tempfile.TemporaryDirectory() as folder:
         parts = [first_call(Path(folder)) for _ in range(1 + PROCESSES)]
-    for name, found, target in (("first-call", parts[1:], 1.0), ("first-call-cold", parts[:1], None)):
-        runs = [round(each["imports"] + each["call"], 3) for each in found]
-        medians = {what: round(statistics.median(each[what] for each in found), 3) for what in found[0]}
+    for name, calls, target in (("first-call", parts[1:], 1.0), ("first-call-cold", parts[:1], None)):
+        runs = [round(each["imports"] + each["call"], 3) for each in calls]
+        medians = {what: round(statistics.median(each[what] for each in calls), 3) for what in calls[0]}
         params = {"n": 2048, **medians, "runs": runs}
         yield Row(name, params, "s", "lower", statistics.median(runs), target=target)
 
@@ -178,8 +178,8 @@ def first_call(folder: Path) -> dict[str, float]:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"first-call: {done.stderr}")
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
+    parts: dict[str, float] = json.loads(done.stdout)
+    return parts
 
 
 def rows_of(device: Any, names: list[str], duration: float, peers: Peers | None = None) -> Iterator[Row]:

@@ -123,10 +123,10 @@ class Product(Case):
         m, n, k = self.sizes
         rows = some_of(m)
         a, b = (signs(lines, k) for lines in (self.host[0][0][rows], self.host[0][1]))
-        dots, found = integer_product(a, b), self.made[0].download()
+        dots, result = integer_product(a, b), self.made[0].download()
         if self.output not in BITS:
-            return np.array_equal(found[rows], dots)
-        words = found.reshape(m, -1)[rows] if self.output == "lines" else found.T[rows]
+            return np.array_equal(result[rows], dots)
+        words = result.reshape(m, -1)[rows] if self.output == "lines" else result.T[rows]
         limit, flip = self.rule_of_host
         return np.array_equal(bits_of(words, n), (dots >= limit) != (flip != 0))
 
@@ -207,8 +207,8 @@ class Packing(Case):
         lines = some_of(len(self.host))
         right = np.take(self.host, lines, self.axis) >= 0
         right = right.T if self.axis else right
-        found = bits_of(self.words.download()[lines].reshape(len(lines), -1), len(self.host))
-        return np.array_equal(found, right) and np.array_equal(self.ones.download()[lines], right.sum(axis=1))
+        bits = bits_of(self.words.download()[lines].reshape(len(lines), -1), len(self.host))
+        return np.array_equal(bits, right) and np.array_equal(self.ones.download()[lines], right.sum(axis=1))
 
 
 class Whole(Case):

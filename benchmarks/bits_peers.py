@@ -59,13 +59,13 @@ class Peers:
 
     def _products(self, n: int) -> dict[str, float]:
         """Products of n x n matrices, of ±1 as numbers or of bits."""
-        found = dict(self.numbers(n))
+        speeds = dict(self.numbers(n))
         if library := self._found("CUTLASS"):
             case = Cutlass(self._device, library, n)
-            found["CUTLASS b1"] = max(self._speed(case) for case.tile in range(case.tiles))
+            speeds["CUTLASS b1"] = max(self._speed(case) for case.tile in range(case.tiles))
         if ptx := self._found("fp-cuda"):
-            found["fp-cuda"] = self._speed(FpCuda(self._device, ptx, n))
-        return found
+            speeds["fp-cuda"] = self._speed(FpCuda(self._device, ptx, n))
+        return speeds
 
     def _convolutions(self, channels: int) -> dict[str, float]:
         """Convolutions of the images and filters of `bits_cases.Convolution`."""

@@ -102,8 +102,8 @@ class Case:
         scipys, result = CALLS[self.kind][0], "b" if "c" not in self.matrices else "c"
         scalars = {"beta": BETA} if result == "c" else {}
         given = {**self.matrices, **scalars, **scipys, f"overwrite_{result}": 1}
-        found = door(ALPHA, device=machine, **given, **options)
-        if found is not self.result:
+        answer = door(ALPHA, device=machine, **given, **options)
+        if answer is not self.result:
             raise SystemExit(f"{self.name}: the result is a copy")
 
     def plan(self, budgets: list[int], tile: int | None) -> Any:
@@ -149,8 +149,8 @@ class Samples:
         """The largest error of the entries, in units of N eps times the sum of absolute terms; at most 1."""
         case = self.case
         eps = float(np.finfo(case.result.dtype).eps)
-        found = [self._entry(i, *pair) for i, pair in enumerate(zip(self.rows, self.columns, strict=True))]
-        return max(abs(off) / (eps * (case.n + 4) * size) for off, size in found)
+        entries = [self._entry(i, *pair) for i, pair in enumerate(zip(self.rows, self.columns, strict=True))]
+        return max(abs(off) / (eps * (case.n + 4) * size) for off, size in entries)
 
     def check(self, what: str) -> float:
         """The error; the end of the program if it is above 1."""

@@ -98,12 +98,12 @@ def row_of(name: str, line: dict[str, str]) -> Row:
     def number(counter: str) -> float:
         return float(line[counter].replace(",", ""))
 
-    found = {
+    shares = {
         stall: number(f"smsp__average_warps_issue_stalled_{stall}_per_issue_active.ratio")
         for stall in STALLS
         if f"smsp__average_warps_issue_stalled_{stall}_per_issue_active.ratio" in line
     }
-    stalls = dict(sorted(found.items(), key=lambda each: -each[1])[:4])
+    stalls = dict(sorted(shares.items(), key=lambda each: -each[1])[:4])
     busy = {what: round(number(counter), 1) for what, counter in BUSY.items()}
     params = {"kernel": line["Kernel Name"], "cycles": round(number(CYCLES)), "busy": busy, "stalls": stalls}
     return Row(name, params, "us", "lower", number(TIME) / 1e3)

@@ -134,10 +134,10 @@ class Bench(Rounds):
             call()
 
         def measure() -> float:
-            found = self.on_device(launch)
+            taken = self.on_device(launch)
             self.streamed.queue = None
             self.streamed.synchronize()
-            return found
+            return taken
 
         return self.timing(measure)
 

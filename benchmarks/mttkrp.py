@@ -97,10 +97,10 @@ class Timed:
         device = problem.device
         launch = plan(self.tensor, mode, RANK, np.float32, device)
         out = device.allocate((problem.tensor.shape[mode], RANK), np.float32)
-        found = 1e3 * seconds(device, lambda stream: launch(problem.factors, out, stream=stream))
+        milliseconds = 1e3 * seconds(device, lambda stream: launch(problem.factors, out, stream=stream))
         problem.check(self.name, mode, out.download())
         out.free()
-        return found
+        return milliseconds
 
     @property
     def params(self) -> dict[str, Any]:

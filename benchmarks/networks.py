@@ -164,9 +164,9 @@ def row_of_nothing(device: Any) -> Row:
     ptx = compile('extern "C" __global__ void nothing() {}', "nothing.cu", {}, device.compute_capability)
     with device.capture() as graph:
         device.launch(LaunchPlan(ptx.text, "nothing", (1, 1, 1), (32, 1, 1), ()), ())
-    found = times_of(device, graph.launch)
-    params = {"device": round(found.device * 1e3, 4), "bursts": BURSTS}
-    return Row("net/nothing", params, "ms", "lower", round(found.waited * 1e3, 4))
+    times = times_of(device, graph.launch)
+    params = {"device": round(times.device * 1e3, 4), "bursts": BURSTS}
+    return Row("net/nothing", params, "ms", "lower", round(times.waited * 1e3, 4))
 
 
 def rows_of(device: Any, names: list[str], peers: FloatNetworks | None = None) -> Iterator[Row]:

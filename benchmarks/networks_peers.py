@@ -33,11 +33,11 @@ T = TypeVar("T")
 
 def bursts(run: Callable[[], T]) -> list[T]:
     """The results of the runs that count."""
-    found: list[T] = []
+    results: list[T] = []
     for _ in range(BURSTS):
         time.sleep(GAP)
-        found += [run() for _ in range(WARM + RUNS)][WARM:]
-    return found
+        results += [run() for _ in range(WARM + RUNS)][WARM:]
+    return results
 
 
 class FloatNetworks:

@@ -218,8 +218,8 @@ def case_of(name: str, text: str, include: Sequence[Path] = ()) -> Labelled:
 
 def extent(command: str, option: str) -> Extent:
     """A geometry of the command line: ``--blockDim=64`` or ``--blockDim=[8,8]``."""
-    found = re.search(rf"--{option}=\[?([\d,]+)", command)
-    return tuple(int(size) for size in found[1].split(",")) if found else (1,)
+    match = re.search(rf"--{option}=\[?([\d,]+)", command)
+    return tuple(int(size) for size in match[1].split(",")) if match else (1,)
 
 
 ELEMENTS = {"float": "f4", "char": "i1", "int": "i4", "unsigned": "u4", "unsigned long long": "u8"}

@@ -125,10 +125,10 @@ def compiled(folder: Path, case: Case, corrected: bool = False) -> Ptx:
 def entry_of(ptx: str, name: str) -> str:
     """The kernel's name in the PTX: itself, or mangled."""
     names = re.findall(r"\.entry\s+([\w$]+)", ptx)
-    found = [entry for entry in names if entry == name or f"{len(name)}{name}" in entry]
-    if len(found) != 1:
-        raise StrangerError(f"{len(found)} kernels are called {name!r}\nthe PTX has {', '.join(names)}")
-    return found[0]
+    entries = [entry for entry in names if entry == name or f"{len(name)}{name}" in entry]
+    if len(entries) != 1:
+        raise StrangerError(f"{len(entries)} kernels are called {name!r}\nthe PTX has {', '.join(names)}")
+    return entries[0]
 
 
 _ASYNCHRONOUS = re.compile(r"^\s*(?:@\S+\s+)?((?:cp\.|mbarrier|wgmma|(?:red|st)\.async)[\w.]+)", re.MULTILINE)

@@ -197,14 +197,14 @@ def uploaded(device: simwarp.Device, given: Any) -> tuple[Any, Any]:
 
 def findings(device: simwarp.Device) -> list[str]:
     """The reported faults, by kind and places."""
-    found: list[str] = []
+    texts: list[str] = []
     for fault in device.faults:
         places = [fault.place, *(getattr(fault, name, None) for name in ("other", "copy"))]
         lines = [f"{place.source_file}:{place.source_line}" for place in places if place is not None]
-        found.append(
+        texts.append(
             f"{type(fault).__name__}: {fault.what.removeprefix('race: ')} ({', '.join(dict.fromkeys(lines))})"
         )
-    return found
+    return texts
 
 
 # ---- the report ----------------------------------------------------------------------------------------

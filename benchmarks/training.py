@@ -141,11 +141,11 @@ def by_routine(case: Case) -> dict[str, Any]:
 
 def seconds_by_name(records: Sequence[Any]) -> dict[str, float]:
     """The seconds of operations by their names, and those from the first start to the last end."""
-    found: dict[str, float] = defaultdict(float)
+    totals: dict[str, float] = defaultdict(float)
     for one in records:
-        found[one.name] += one.end - one.start
-    found["all"] = max(one.end for one in records) - min(one.start for one in records)
-    return {name: round(seconds, 5) for name, seconds in sorted(found.items())}
+        totals[one.name] += one.end - one.start
+    totals["all"] = max(one.end for one in records) - min(one.start for one in records)
+    return {name: round(seconds, 5) for name, seconds in sorted(totals.items())}
 
 
 # --------------------------------------------------------------------------------------------------
@@ -224,17 +224,17 @@ class Torch:
 
     def within(self, budget: int, x: Any, labels: Any) -> dict[str, float]:
         """Seconds of a batch within a budget, by what is done with activations."""
-        torch, found = self.torch, dict[str, float]()
+        torch, times = self.torch, dict[str, float]()
         _, total = torch.cuda.mem_get_info()
         torch.cuda.empty_cache()
         torch.cuda.set_per_process_memory_fraction(budget / total)
         for way in ("torch, within the budget", "save_on_cpu", "checkpoints"):
             for part in (128, 64, 32):
                 if (seconds := self._seconds(way, x[:part], labels[:part])) is not None:
-                    found[way] = seconds * len(x) / part
+                    times[way] = seconds * len(x) / part
                     break
         torch.cuda.set_per_process_memory_fraction(1.0)
-        return found
+        return times
 
     def _seconds(self, way: str, x: Any, labels: Any) -> float | None:
         """The least time of a part whose images are on the host; None if it does not fit."""
@@ -261,8 +261,8 @@ class Torch:
         from torch.utils.checkpoint import checkpoint_sequential
 
         if way == "checkpoints":
-            found = checkpoint_sequential(self.model, 5, x, use_reentrant=False)
-            self.torch.nn.functional.cross_entropy(found, labels).backward()
+            logits = checkpoint_sequential(self.model, 5, x, use_reentrant=False)
+            self.torch.nn.functional.cross_entropy(logits, labels).backward()
             return
         saved = self.torch.autograd.graph.save_on_cpu(pin_memory=True)
         with saved if way == "save_on_cpu" else nullcontext():
@@ -273,9 +273,9 @@ class Torch:
         self.optimizer.zero_grad(set_to_none=True)
         total = self.torch.zeros((), device="cuda", dtype=self.torch.float64)
         for first in range(0, len(x) if update else part, part):
-            found = self.model(x[first : first + part])
+            logits = self.model(x[first : first + part])
             loss = self.torch.nn.functional.cross_entropy(
-                found, labels[first : first + part], reduction="sum"
+                logits, labels[first : first + part], reduction="sum"
             )
             (loss / len(x)).backward()
             total += loss.detach()

@@ -158,8 +158,8 @@ def unknown(option: str, given: Any, known: Iterable[object]) -> SchemeError:
 def check_role(x: Any, name: str, kind: type[Any], needed: str) -> None:
     """Refuse an operand that was prepared for another function, or for another argument of this one."""
     if not isinstance(x, kind) or x.role != name:
-        found = f"was prepared as {x.role!r}" if isinstance(x, kind) else f"is a {type(x).__name__}"
-        raise FormatError(f"{name} {found}\n{needed}\nprepare it with role={name!r}")
+        origin = f"was prepared as {x.role!r}" if isinstance(x, kind) else f"is a {type(x).__name__}"
+        raise FormatError(f"{name} {origin}\n{needed}\nprepare it with role={name!r}")
 
 
 def prepared_for(x: Any, name: str, scheme: str) -> SchemeError:

@@ -94,21 +94,21 @@ def usage() -> tuple[int, int]:
 
 def clear() -> tuple[int, int]:
     """Remove every entry, and return the number and bytes of those removed."""
-    found = _entries()
-    removed = [size for path, size, _ in found if _remove(path)]
+    entries = _entries()
+    removed = [size for path, size, _ in entries if _remove(path)]
     return len(removed), sum(removed)
 
 
 def _entries() -> list[tuple[Path, int, float]]:
     """Path, size and time of last use of every entry, and of temporary files that killed programs left."""
-    found: list[tuple[Path, int, float]] = []
+    files: list[tuple[Path, int, float]] = []
     with suppress(OSError), os.scandir(cache_folder()) as entries:
         for entry in entries:
             if _ENTRY.fullmatch(entry.name):
                 with suppress(OSError):
                     seen = entry.stat(follow_symlinks=False)
-                    found.append((Path(entry.path), seen.st_size, seen.st_mtime))
-    return found
+                    files.append((Path(entry.path), seen.st_size, seen.st_mtime))
+    return files
 
 
 def _trim(most: int, added: int) -> None:

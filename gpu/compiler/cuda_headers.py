@@ -77,10 +77,10 @@ def release(folder: Path) -> str:
 def _packages(folder: Path) -> list[str]:
     """Names and versions of the packages, or of the toolkit, to which a folder of headers belongs."""
     for root in folder.parents[:4]:
-        found = sorted(path.name for path in (*root.glob("nvidia*.dist-info"), *root.glob("dist-info/*")))
+        packages = sorted(path.name for path in (*root.glob("nvidia*.dist-info"), *root.glob("dist-info/*")))
         versions = root / "version.json"
-        if found or versions.is_file():
-            return [*found, versions.read_text(errors="replace") if versions.is_file() else ""]
+        if packages or versions.is_file():
+            return [*packages, versions.read_text(errors="replace") if versions.is_file() else ""]
     return []
 
 
@@ -120,11 +120,11 @@ def _asked_by(header: Path, folders: tuple[Path, ...]) -> tuple[frozenset[Path],
     inside, outside = set[Path](), set[str]()
     for asked in (*included, *wanted):
         beside = header.parent / asked.name
-        found = beside if asked.quoted and beside.is_file() else find_in_cuda(asked.name, folders)
-        if found is None:
+        path = beside if asked.quoted and beside.is_file() else find_in_cuda(asked.name, folders)
+        if path is None:
             outside.add(asked.name)
         elif asked in included:
-            inside.add(found)
+            inside.add(path)
     if computed:
         nearest = next(folder for folder in sorted(folders, reverse=True) if header.is_relative_to(folder))
         outside.add(header.relative_to(nearest).parts[0])

@@ -76,9 +76,9 @@ def _asked(form: re.Pattern[str], text: str) -> tuple[Asked, ...]:
 
 def _has_computed_include(text: str) -> bool:
     """True if a macro gives the name of an ``#include``."""
-    for found in _DIRECTIVE.finditer(text):
-        blank = _BLANK.match(text, found.end())
-        after = blank.end() if blank else found.end()
+    for directive in _DIRECTIVE.finditer(text):
+        blank = _BLANK.match(text, directive.end())
+        after = blank.end() if blank else directive.end()
         if text[after : after + 1] not in ('"', "<"):
             return True
     return False

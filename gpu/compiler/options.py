@@ -50,16 +50,16 @@ _LINES = {"D": "#define {}", "define-macro": "#define {}", "U": "", "undefine-ma
 
 def read_options(options: Sequence[str]) -> Options:
     """Find the macros and includes in NVRTC's options, and whether all options are known."""
-    found, rest = Options(), iter(options)
+    effect, rest = Options(), iter(options)
     for option in rest:
         name, equals, value = option.lstrip("-").partition("=")
         if name in _LINES:
-            _add(found, name, value if equals else next(rest, ""))
+            _add(effect, name, value if equals else next(rest, ""))
         elif not option.startswith("--") and name[:1] in ("D", "U"):
-            _add(found, name[0], option.lstrip("-")[1:])
+            _add(effect, name[0], option.lstrip("-")[1:])
         elif name not in _READS_NOTHING:
-            found.known = False
-    return found
+            effect.known = False
+    return effect
 
 
 def _add(found: Options, name: str, value: str) -> None:

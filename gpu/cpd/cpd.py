@@ -210,14 +210,14 @@ def _exponent(values: list[Any]) -> int:
 def _scaled_back(weights: Matrix, exponent: int) -> Matrix:
     """The weights of the caller's tensor, before its values were scaled."""
     with np.errstate(over="ignore"):
-        found = np.ldexp(weights, exponent)
-    if not np.isfinite(found).all():
+        scaled = np.ldexp(weights, exponent)
+    if not np.isfinite(scaled).all():
         raise NotANumberError(
             f"a weight is {float(weights.max()):.6g} * 2**{exponent}, more than float64 holds\n"
             f"its largest number is {float(np.finfo(np.float64).max):.1e}\n"
             "divide the values by a power of two, and multiply the weights by it"
         )
-    return found
+    return scaled
 
 
 def _parts(arrays: list[Any]) -> Iterator[Any]:

@@ -78,11 +78,11 @@ class Model:
         in_shared = lines + matrix <= SHARED_BYTES
         block = (32 * min(self.rank, MOST_WARPS), 1, 1)
         shared = lines + matrix if in_shared else lines
-        found = self.inverse, self.singular
+        results = self.inverse, self.singular
         invert, pseudo_invert = self._kernels["invert"], self._kernels["pseudo_invert"]
-        invert(ONE, block, self.grams, *sizes, int(in_shared), self._scratch, *found, shared=shared)
+        invert(ONE, block, self.grams, *sizes, int(in_shared), self._scratch, *results, shared=shared)
         scratch, shared = (self._scratch, self._vectors), 8 * (self.rank + self.rank % 2)
-        pseudo_invert(ONE, block, self.grams, *sizes, *scratch, *found, shared=shared)
+        pseudo_invert(ONE, block, self.grams, *sizes, *scratch, *results, shared=shared)
 
     def _apply(self, mode: int) -> None:
         """Multiply the mode's MTTKRP by `inverse`, and compute the norms of the product's columns."""

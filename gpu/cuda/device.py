@@ -95,9 +95,9 @@ class CudaDevice:
     def driver_version(self) -> str:
         """The version of the installed driver, e.g. ``"580.159.04"``, for the provenance of goldens."""
         module = Path("/proc/driver/nvidia/version")
-        found = re.search(r"\b\d+\.\d+(\.\d+)?\b", module.read_text()) if module.exists() else None
+        match = re.search(r"\b\d+\.\d+(\.\d+)?\b", module.read_text()) if module.exists() else None
         version = contexts.driver().get_driver_version()
-        return found[0] if found else f"CUDA {version // 1000}.{version % 1000 // 10}"
+        return match[0] if match else f"CUDA {version // 1000}.{version % 1000 // 10}"
 
     @property
     def capturing(self) -> object:

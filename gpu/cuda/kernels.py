@@ -223,8 +223,8 @@ def parameter_types(ptx: str, name: str) -> list[str]:
     >>> parameter_types(".entry f(.param .u64 .ptr .align 1 x, .param .align 4 .b8 s[12]) { ret; }", "f")
     ['u64', '']
     """
-    found = re.search(_ENTRY.format(re.escape(name)), ptx)
-    return ["" if array else kind for kind, array in _PARAMETER.findall(found[1])] if found else []
+    entry = re.search(_ENTRY.format(re.escape(name)), ptx)
+    return ["" if array else kind for kind, array in _PARAMETER.findall(entry[1])] if entry else []
 
 
 def _places(function: Any) -> list[Place]:

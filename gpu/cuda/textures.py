@@ -185,9 +185,9 @@ def _flags(form: Image) -> int:
 
 def _asked(answer: tuple[Any, ...], what: str) -> Any:
     """The result of a call of the driver, which may have refused."""
-    status, *found = answer
+    status, *values = answer
     if status:
         raise ShapeError(
             f"{what}: the driver refuses it, {status.name}\nmake it smaller, or free other memory"
         )
-    return found[0] if found else None
+    return values[0] if values else None

@@ -87,17 +87,17 @@ class Contexts:
 
     def peers(self) -> set[tuple[int, int]]:
         """Let devices reach their peers; returns pairs (device, peer) that can copy."""
-        found: set[tuple[int, int]] = set()
+        pairs: set[tuple[int, int]] = set()
         for device, handle in enumerate(self.devices):
             for peer, other in enumerate(self.devices):
                 if device != peer and self._driver.call("cuDeviceCanAccessPeer", handle, other):
                     with self.on(device):
                         (status,) = self._driver.api.cuCtxEnablePeerAccess(self.handles[peer], 0)
                     if not status or status.name == "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED":
-                        found.add((device, peer))
+                        pairs.add((device, peer))
                     elif status.name != "CUDA_ERROR_TOO_MANY_PEERS":
                         raise self._driver.error("cuCtxEnablePeerAccess", status, device)
-        return found
+        return pairs
 
     def release(self) -> None:
         """Release all contexts, and then raise the first error."""

@@ -105,14 +105,14 @@ class Convolution:
         FFT and Winograd have no error bound for each element; nondeterministic results have one, which no
         test can check, as they differ from run to run.
         """
-        found = {REDUCED_SUMS, NONDETERMINISTIC}
+        notes = {REDUCED_SUMS, NONDETERMINISTIC}
         if self.is_plain:
-            found |= {TENSOR_CORE, DOWN_CONVERTS}
+            notes |= {TENSOR_CORE, DOWN_CONVERTS}
         if not self.transforms:
-            found |= {FFT, WINOGRAD}
+            notes |= {FFT, WINOGRAD}
         elif max(self.w.sizes[2:]) > _LARGEST_OF_WINOGRAD:
-            found |= {WINOGRAD}
-        return frozenset(found)
+            notes |= {WINOGRAD}
+        return frozenset(notes)
 
 
 class Engine:

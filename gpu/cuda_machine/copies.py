@@ -69,9 +69,9 @@ class Copies:
 
     def error(self, kind: str, nbytes: int, device: int, stream: int, status: Any) -> MachineError:
         """The error for a copy that the driver refused."""
-        found = self._driver.error(f"a copy ({kind})", status, device)
+        failure = self._driver.error(f"a copy ({kind})", status, device)
         if device in self._driver.lost:
-            return found
+            return failure
         return CopyError(
             f"copy {kind} of device {device}, stream {stream}: the copy of {nbytes} bytes failed",
             f"the driver returned {status.name}",

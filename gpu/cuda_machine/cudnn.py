@@ -75,13 +75,13 @@ class Cudnn:
         """Call a function; `RoutineError` if cuDNN refuses."""
         if status := self._functions[name](*args):
             text = self._text(status)
-            found = text.decode() if isinstance(text, bytes) else str(status)
+            reason = text.decode() if isinstance(text, bytes) else str(status)
             raise RoutineError(
                 f"{name} of device {device} failed",
-                f"cuDNN returned {found}",
+                f"cuDNN returned {reason}",
                 "no later work is queued; if memory is short, pass a smaller memory_budget",
                 routine=name,
-                status=found,
+                status=reason,
                 device=device,
             )
 
@@ -111,18 +111,18 @@ class Descriptors:
 
     def values(self, descriptor: int, number: int, type_: int, most: int) -> list[Any]:
         """At most so many values of an attribute."""
-        count, found = ctypes.c_int64(), (_C_TYPES[type_] * most)()
+        count, array = ctypes.c_int64(), (_C_TYPES[type_] * most)()
         self._cudnn.call(
-            "cudnnBackendGetAttribute", descriptor, number, type_, most, ctypes.byref(count), found
+            "cudnnBackendGetAttribute", descriptor, number, type_, most, ctypes.byref(count), array
         )
-        return list(found[: min(count.value, most)])
+        return list(array[: min(count.value, most)])
 
     def descriptors(self, descriptor: int, number: int, kind: int, most: int) -> list[int]:
         """At most so many descriptors that are values of an attribute."""
         blanks = [self.blank(kind) for _ in range(most)]
-        count, found = ctypes.c_int64(), packed_values(DESCRIPTOR, blanks)
+        count, array = ctypes.c_int64(), packed_values(DESCRIPTOR, blanks)
         self._cudnn.call(
-            "cudnnBackendGetAttribute", descriptor, number, DESCRIPTOR, most, ctypes.byref(count), found
+            "cudnnBackendGetAttribute", descriptor, number, DESCRIPTOR, most, ctypes.byref(count), array
         )
         return blanks[: min(count.value, most)]
 

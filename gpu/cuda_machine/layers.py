@@ -50,12 +50,12 @@ class Layers:
         def seconds(engine: Engine) -> float:
             nonlocal least
             try:
-                found = self._seconds(queue, engine, addresses, workspace.address, least)
+                taken = self._seconds(queue, engine, addresses, workspace.address, least)
             except RoutineError:  # one that refuses to run is the last choice
                 return math.inf
-            least = min(least, found)
-            times[engine.number] = min(found, times.get(engine.number, found))
-            return found
+            least = min(least, taken)
+            times[engine.number] = min(taken, times.get(engine.number, taken))
+            return taken
 
         self._engine(queue, of, workspace.pitch, seconds)
         if least > _LONG:

@@ -24,14 +24,14 @@ class Library:
 
     def load(self) -> Any:
         """Load it; `MissingExtraError` if no candidate can be."""
-        found: list[str] = []
+        errors: list[str] = []
         for path in self.candidates():
             try:
                 return ctypes.CDLL(path)
             except OSError as error:
-                found.append(str(error))
+                errors.append(str(error))
         raise MissingExtraError(
-            f"{self.needs}, which cannot be loaded ({found[-1]})\npip install {self.install}"
+            f"{self.needs}, which cannot be loaded ({errors[-1]})\npip install {self.install}"
         )
 
     def candidates(self) -> Iterator[str]:

@@ -144,8 +144,8 @@ class CudaMachine:
     def name(self, device: int) -> str:
         """The chip's name, e.g. ``"NVIDIA H200"``."""
         handle = self._contexts.devices[self._device(device)]
-        found: bytes = self.driver.call("cuDeviceGetName", 256, handle, device=device)
-        return found.split(b"\0")[0].decode()
+        text: bytes = self.driver.call("cuDeviceGetName", 256, handle, device=device)
+        return text.split(b"\0")[0].decode()
 
     def budget(self, device: int) -> int:
         """The bytes of a device that can be allocated now."""

@@ -107,8 +107,8 @@ class Pins:
 
     def count(self, array: npt.NDArray[Any]) -> int:
         """The pins of an array."""
-        found = self._pinned.get(_bounds(array))
-        return found.count if found else 0
+        pinned = self._pinned.get(_bounds(array))
+        return pinned.count if pinned else 0
 
     # ------------------------------------------------------------------------------------------- pin
 
@@ -200,18 +200,18 @@ class Pins:
 
     def _register(self, made: Registration) -> Any:
         """Register pages and note that; the status. Python handles Ctrl-C behind the call of `extend`."""
-        found: list[Any] = []
+        answers: list[Any] = []
         try:
             ask = self._driver.api.cuMemHostRegister
-            found.extend(map(ask, (made.start,), (made.end - made.start,), (_PORTABLE,)))
-            if not found[0][0]:
+            answers.extend(map(ask, (made.start,), (made.end - made.start,), (_PORTABLE,)))
+            if not answers[0][0]:
                 made.is_released = False
                 _REGISTRATIONS[made] = self._driver.api
         except BaseException:
-            if found and not found[0][0]:
+            if answers and not answers[0][0]:
                 self._unregister(made)
             raise
-        return found[0][0]
+        return answers[0][0]
 
     def _restore(self, released: list[Registration]) -> None:
         """Lock the pages of pinned arrays again; if that fails, copies of them are slower, but right."""

@@ -76,8 +76,8 @@ class Recorder:
 
     def collect(self) -> None:
         """Add what has been recorded to the timeline; all of it must have ended."""
-        found = [self._measured(span) for span in self._spans if span.end is not None]
-        for record in sorted(found, key=lambda one: one.end):
+        records = [self._measured(span) for span in self._spans if span.end is not None]
+        for record in sorted(records, key=lambda one: one.end):
             self.timeline.append(record)
         self.drop()
 
@@ -124,11 +124,11 @@ class Recorder:
 
     def _base(self, queue: DriverStream) -> Base:
         """A base for a queue's device: of several events, the one whose time the host knows best."""
-        found: list[tuple[float, Base]] = []
+        bases: list[tuple[float, Base]] = []
         for _ in range(_TRIES):
             before = time.perf_counter()
             event = self._record(queue)
             self._driver.call("cuEventSynchronize", event, device=queue.device)
             after = time.perf_counter()
-            found.append((after - before, Base(event, (before + after) / 2)))
-        return min(found, key=lambda one: one[0])[1]
+            bases.append((after - before, Base(event, (before + after) / 2)))
+        return min(bases, key=lambda one: one[0])[1]

@@ -16,10 +16,10 @@ class Waits(Protocol):
 
 def seconds_of(machine: Waits, work: Callable[[], object], times: int) -> list[float]:
     """The times of some runs of queued work, after a first one that does not count."""
-    found: list[float] = []
+    seconds: list[float] = []
     for _ in range(times + 1):
         start = time.perf_counter()
         work()
         machine.run([])
-        found.append(time.perf_counter() - start)
-    return found[1:]
+        seconds.append(time.perf_counter() - start)
+    return seconds[1:]

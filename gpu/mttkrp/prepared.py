@@ -41,11 +41,11 @@ class PreparedSparse(Prepared):
     ) -> Plan:
         """The plan for a mode and for factors of a rank and type; see `gpu.mttkrp.plan`."""
         key = mode, rank, dtype, deterministic, vector
-        found = self.plans.get(key)
-        if found is None:
+        cached = self.plans.get(key)
+        if cached is None:
             make = partial(Plan, self.tensor, mode, rank, dtype, self.device, deterministic, vector=vector)
-            found = planned(self.plans, key, make, MOST_PLANS)
-        return found
+            cached = planned(self.plans, key, make, MOST_PLANS)
+        return cached
 
     def __repr__(self) -> str:
         return f"PreparedSparse({type(self.tensor).__name__} of shape {self.shape})"

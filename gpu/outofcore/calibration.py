@@ -180,13 +180,13 @@ def _least(machine: CudaMachine, work: Callable[[], object]) -> float:
 
 def _measured_routine(machine: CudaMachine, problem: Problem, nbytes: int) -> tuple[float, float]:
     """The fixed seconds of a routine, and its operations per second."""
-    found = [_timed(machine, problem, pieces) for pieces in _probes(problem, nbytes)]
-    if not found:  # the planner will say what budget it needs
+    samples = [_timed(machine, problem, pieces) for pieces in _probes(problem, nbytes)]
+    if not samples:  # the planner will say what budget it needs
         return 0.0, 1.0
-    (few, short), (many, long) = min(found), max(found)
+    (few, short), (many, long) = min(samples), max(samples)
     if many > few and long > short:
         rate = (many - few) / (long - short)
-        return max(0.0, *(seconds - operations / rate for operations, seconds in found)), rate
+        return max(0.0, *(seconds - operations / rate for operations, seconds in samples)), rate
     return 0.0, many / long
 
 

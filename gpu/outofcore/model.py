@@ -64,15 +64,15 @@ class Model:
     def buffers(self, budget: int, least: int = 1) -> Buffers | None:
         """The most buffers that the budget holds; None if it does not hold ``least`` for each tensor."""
         for depth in range(self._options.depth, least - 1, -1):
-            found = self.with_depth(depth)
-            if found.total <= budget:
+            buffers = self.with_depth(depth)
+            if buffers.total <= budget:
                 break
         else:
             return None
-        if self._options.filters == "resident" and found.counts["w"] and self._problem.form.output != "w":
-            resident = replace(found, counts={**found.counts, "w": self._distinct("w")})
-            return resident if resident.total <= budget else found
-        return found
+        if self._options.filters == "resident" and buffers.counts["w"] and self._problem.form.output != "w":
+            resident = replace(buffers, counts={**buffers.counts, "w": self._distinct("w")})
+            return resident if resident.total <= budget else buffers
+        return buffers
 
     def with_depth(self, depth: int) -> Buffers:
         """``depth`` buffers for each tensor, or fewer if it has fewer pieces."""

@@ -173,10 +173,10 @@ def _padded(of: Convolution, axes: tuple[Axis, Axis], item: int, layout: Layout)
 def _addresses(queue: Queue, routine: TileRoutine, call: Call) -> dict[str, int]:
     """The addresses of x, w and y."""
     tiles = (*routine.operands, routine.output)
-    found = {name: queue.address(tile) for name, tile in zip(_NAMES[routine.name], tiles, strict=True)}
+    addresses = {name: queue.address(tile) for name, tile in zip(_NAMES[routine.name], tiles, strict=True)}
     if call.padded:
-        return {**found, "x": _workspace(queue, routine).address}
-    return {**found, "x": found["x"] + call.start}
+        return {**addresses, "x": _workspace(queue, routine).address}
+    return {**addresses, "x": addresses["x"] + call.start}
 
 
 def _workspace(queue: Queue, routine: TileRoutine) -> Place:

@@ -280,8 +280,8 @@ class Pipeline:
     def _bias(self, output: Piece) -> Tile:
         """The bias of a piece's filters."""
         start, home = output.channels.start * self._problem.dtype.itemsize, self._homes.get("bias")
-        found = self._column(start, len(output.channels))
-        return replace(found, memory=home.memory, offset=home.offset + start) if home else found
+        tile = self._column(start, len(output.channels))
+        return replace(tile, memory=home.memory, offset=home.offset + start) if home else tile
 
 
 def kind_of(problem: Problem, task: Task, number: int) -> object:

@@ -67,13 +67,13 @@ class Plan:
     @cached_property
     def kinds(self) -> tuple[Task, ...]:
         """Tasks that together have every kind of routine: see `gpu.outofcore.pipeline.kind_of`."""
-        seen, found = set[object](), list[Task]()
+        seen, tasks = set[object](), list[Task]()
         for task in self.tasks():
             kinds = {kind_of(self.problem, task, number) for number in range(len(task.steps))}
             if not kinds <= seen:
                 seen |= kinds
-                found.append(task)
-        return tuple(found)
+                tasks.append(task)
+        return tuple(tasks)
 
     @cached_property
     def timeline(self) -> Timeline:

@@ -51,10 +51,10 @@ class RatesFile:
         except (OSError, UnicodeDecodeError) as error:
             return Known() if isinstance(error, FileNotFoundError) else self._unusable(str(error))
         try:
-            found = json.loads(text)
-            if found["form"] != _FORM or found["machine"] != self._about:
+            content = json.loads(text)
+            if content["form"] != _FORM or content["machine"] != self._about:
                 return self._unusable("it is of another machine, driver or version")
-            return _known(found)
+            return _known(content)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             return self._unusable(f"it is damaged: {type(error).__name__} {error}")
 

@@ -97,8 +97,8 @@ def per_mode(coo: Coo, build: Callable[[Nonzeros], Any]) -> PerMode:
 
 def _first_descent(coords: Indices) -> int:
     """The first nonzero that does not follow its predecessor in lexicographic order; M without one."""
-    found = in_parts(coords.shape[1], lambda begin, end: int(compiled(_find_descent)(coords, begin, end)))
-    return next((z for z in found if z), coords.shape[1])
+    descents = in_parts(coords.shape[1], lambda begin, end: int(compiled(_find_descent)(coords, begin, end)))
+    return next((z for z in descents if z), coords.shape[1])
 
 
 def _find_descent(coords: Any, begin: int, end: int) -> int:

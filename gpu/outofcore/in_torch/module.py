@@ -185,11 +185,11 @@ class OutOfCore(torch.nn.Module):
 
     def _plan(self, network: Network, batch: int) -> TrainingPlan:
         """The plan of a batch, made once."""
-        found = self._plans.get((network, batch))
-        if found is None:
-            found = planned(network, batch, self._machine, self._budget, self._options)
-            self._plans[network, batch] = found
-        return found
+        plan = self._plans.get((network, batch))
+        if plan is None:
+            plan = planned(network, batch, self._machine, self._budget, self._options)
+            self._plans[network, batch] = plan
+        return plan
 
     def _opened(self, network: Network, batch: int) -> Passes:
         """The passes of a network and a batch; those of others are closed."""

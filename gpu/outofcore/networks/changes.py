@@ -70,11 +70,11 @@ class Improvement:
         start = self._packed(_as_trial(plan))
         if start is None:
             return plan
-        found = list[Trial]()
+        trials = list[Trial]()
         for most in ROUNDS:
             self._most = most
-            found.append(self._kicked(self._improved(start)))
-        return min(found, key=lambda trial: trial.seconds).cut()
+            trials.append(self._kicked(self._improved(start)))
+        return min(trials, key=lambda trial: trial.seconds).cut()
 
     def _improved(self, trial: Trial, is_tried: Callable[[Change], bool] = lambda change: True) -> Trial:
         """The plan after the best change of each round, as long as one helps."""
@@ -117,19 +117,19 @@ class Improvement:
             return None
         place = key, True
         without = self._improved(other, lambda change: place not in change[2])
-        found = self._improved(without, lambda change: place in change[2])
-        return without if found is without else self._improved(found)
+        again = self._improved(without, lambda change: place in change[2])
+        return without if again is without else self._improved(again)
 
     def _packed(self, trial: Trial, enough: float = math.inf) -> Trial | None:
         """The plan with the best cuts for which all blocks fit in the slab; None if it is too slow."""
         excess = 0
         for _ in range(TRIES):
-            found = self._fitted(trial, enough, excess)
-            if found is None:
+            fitted = self._fitted(trial, enough, excess)
+            if fitted is None:
                 return None
-            plan = found.cut()
+            plan = fitted.cut()
             if plan.device.nbytes <= plan.budget:
-                return found
+                return fitted
             excess += plan.device.nbytes - plan.budget
         return None
 

@@ -61,14 +61,14 @@ def parameters_of(given: Mapping[str, Any], network: Network) -> dict[str, Array
             f"parameters {', '.join(sorted(given))}\nthe network has {', '.join(network.parameters)}\n"
             "give all of them"
         )
-    found = {name: np.array(given[name], order="C") for name in network.parameters}
+    arrays = {name: np.array(given[name], order="C") for name in network.parameters}
     for name, shape in network.parameters.items():
-        if found[name].shape != shape or found[name].dtype != np.float32:
+        if arrays[name].shape != shape or arrays[name].dtype != np.float32:
             raise ShapeError(
-                f"{name} is {found[name].dtype} of shape {found[name].shape}\nit is float32 of {shape}\n"
+                f"{name} is {arrays[name].dtype} of shape {arrays[name].shape}\nit is float32 of {shape}\n"
                 "convert it"
             )
-    return found
+    return arrays
 
 
 def check_segments(plan: TrainingPlan, *, accumulation: bool) -> None:

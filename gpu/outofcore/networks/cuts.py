@@ -26,9 +26,9 @@ class Cuts:
         """
         key = id(phase.shared), limit, extra  # plans keep their phases
         if key not in self._found:
-            found = self._of_images(phase, limit, extra)
+            cut = self._of_images(phase, limit, extra)
             self._found[key] = (
-                self._of_rows(phase, limit) if found is None and not phase.tensors.on_device else found
+                self._of_rows(phase, limit) if cut is None and not phase.tensors.on_device else cut
             )
         return self._found[key]
 

@@ -214,16 +214,16 @@ class Network:
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
         """The layers that compute something, with their sizes; `Flatten` does not."""
-        found: list[Stage] = []
+        stages: list[Stage] = []
         shape, is_flat = self.image, False
         for layer in self.layers:
             if isinstance(layer, Flatten):
                 is_flat = True
             else:
-                stage = _stage(len(found) + 1, layer, shape, is_flat)
-                found.append(stage)
+                stage = _stage(len(stages) + 1, layer, shape, is_flat)
+                stages.append(stage)
                 shape = stage.shape
-        return tuple(found)
+        return tuple(stages)
 
     @property
     def classes(self) -> int:

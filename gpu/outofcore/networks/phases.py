@@ -302,8 +302,8 @@ class Phase:
                     life[key] = life.get(key, (index, index))[0], index
         copied = {op.key for op in self.ops if op.action in ("load", "store")}
         for key, times in life.items():
-            found = self._held_rows(key)
-            rows = int(found.sizes.max()) if found else 1
+            ranges = self._held_rows(key)
+            rows = int(ranges.sizes.max()) if ranges else 1
             is_copied = key in copied
             first, last = (0, len(self.ops) - 1) if is_copied else times
             yield key, rows, first, last, self.depth if is_copied else 1

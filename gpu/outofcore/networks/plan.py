@@ -166,14 +166,14 @@ class TrainingPlan:
     @cached_property
     def sources(self) -> list[tuple[int, int]]:
         """The activations that the forward and the backward phase of each segment begin with."""
-        found, passed, kept = list[tuple[int, int]](), 0, 0
+        sources, passed, kept = list[tuple[int, int]](), 0, 0
         for segment in self.segments:
-            found.append((max(passed, kept), kept))
+            sources.append((max(passed, kept), kept))
             kept = max((tensor for tensor in segment.kept if tensor < segment.last), default=kept)
             if segment.result == "kept":
                 kept = segment.last
             passed = 0 if segment.result == "again" else segment.last
-        return found
+        return sources
 
     def recut(self, phase: Phase, cut: Cut) -> Phase:
         """A phase with other pieces."""
@@ -205,12 +205,12 @@ class TrainingPlan:
     def tops(self, index: int) -> tuple[int, ...]:
         """The gradients that a segment's backward phase may begin with: no stage between them has weights."""
         first = self.segments[index].last + self.network.normalizes(self.segments[index].last + 1)
-        found = [first]
+        gradients = [first]
         for stage in self.network.stages[first : self.top(index + 1)]:
             if stage.has_weights:
                 break
-            found.append(stage.number)
-        return tuple(found)
+            gradients.append(stage.number)
+        return tuple(gradients)
 
     def inner(self, segment: Segment) -> range:
         """The activations that a segment can keep."""
@@ -231,8 +231,8 @@ class TrainingPlan:
     def lifetimes(self) -> Iterator[Life]:
         """The tensors that live from phase to phase, each with its first and its last phase."""
         every = (life for index in range(len(self.segments)) for life in self.lives(index))
-        found = merged([(Key("x", 0), 0, self.end), *every])
-        yield from ((key, *life) for key, life in found.items())
+        lifetime = merged([(Key("x", 0), 0, self.end), *every])
+        yield from ((key, *life) for key, life in lifetime.items())
 
     def lives(self, index: int) -> Iterator[Life]:
         """Lives that a segment needs, or the next one by what it keeps; a key may have several."""
@@ -308,12 +308,12 @@ class TrainingPlan:
         For each channel these are the sums of x and of its squares, the two gradients, and the weight before
         its update, all of double precision.
         """
-        found, start = dict[int, int](), 0
+        offsets, start = dict[int, int](), 0
         for stage in self.network.stages:
             if stage.kind == "batch_norm":
-                found[stage.number] = start
+                offsets[stage.number] = start
                 start += aligned(5 * 2 * ITEM * stage.shape[0])
-        return found, start
+        return offsets, start
 
     def nbytes(self, key: Key) -> int:
         """The bytes of a tensor for the whole batch."""
@@ -355,27 +355,27 @@ class TrainingPlan:
         """
         if not self.resident:
             return tuple(self.names(phase) for phase in self.phases)
-        found, later = list[tuple[str, ...]](), set[str]()
+        updates, later = list[tuple[str, ...]](), set[str]()
         for phase in reversed(self.phases):
             used = *self.names(phase), *self.names_again(phase)
-            found.append(tuple(name for name in used if name not in later))
+            updates.append(tuple(name for name in used if name not in later))
             later.update(used)
-        return tuple(reversed(found))
+        return tuple(reversed(updates))
 
     def parameters(
         self, names: tuple[str, ...], parts: Parts = "all", start: int = 0
     ) -> tuple[dict[str, Parameter], int]:
         """The parameters of a block, and the bytes of all; without a loss they have no velocities."""
-        found = dict[str, Parameter]()
+        blocks = dict[str, Parameter]()
         shapes = self.network.parameters | self.network.running
         for name in names:
             elements = math.prod(shapes[name])
             size = aligned(ITEM * elements)
             velocity = size if self.network.loss or parts == "state" else 0
-            found[name] = Parameter(elements, start, start + size, start + size + velocity)
+            blocks[name] = Parameter(elements, start, start + size, start + size + velocity)
             gradient = aligned(2 * ITEM * elements) if parts == "all" else 0
             start += size if parts == "w" else size + velocity + gradient
-        return found, start
+        return blocks, start
 
     # -------------------------------------------------------------------------------------------- time
 
@@ -397,13 +397,13 @@ class TrainingPlan:
     @cached_property
     def in_core_seconds(self) -> float:
         """The seconds of a step's routines in one piece: the step on a device that holds everything."""
-        last, found = len(self.network.stages), list[Segment]()
+        last, segments = len(self.network.stages), list[Segment]()
         ends = [number - 1 for number in self.moments[0]] + [last]
         for first, end in zip([1, *(one + 1 for one in ends)], ends, strict=False):
             rows = self.network.shape(end)[1], self.network.shape(target_of(self.network, first))[1]
             segment = Segment(first, end, Cut(self.batch, rows[0]), Cut(self.batch, rows[1]))
-            found.append(replace(segment, kept=frozenset(self.inner(segment))))
-        plan = replace(self, segments=tuple(found), known={})
+            segments.append(replace(segment, kept=frozenset(self.inner(segment))))
+        plan = replace(self, segments=tuple(segments), known={})
         return sum(phase.costs(self.rates).compute for phase in plan.phases)
 
     @cached_property
@@ -421,16 +421,16 @@ class TrainingPlan:
 
 def merged(lives: Iterable[Life]) -> dict[Key, tuple[int, int]]:
     """Merge the lives of each key into one."""
-    found: dict[Key, tuple[int, int]] = {}
+    lifetime: dict[Key, tuple[int, int]] = {}
     for key, first, last in lives:
-        begin, end = found.get(key, (first, last))
-        found[key] = min(begin, first), max(end, last)
-    return found
+        begin, end = lifetime.get(key, (first, last))
+        lifetime[key] = min(begin, first), max(end, last)
+    return lifetime
 
 
 def takers(lives: Mapping[Key, tuple[int, int]], nbytes: Callable[[Key], int]) -> dict[Key, Key]:
     """Tensors that overwrite, piece by piece, a no smaller one at its last use: {new: old}."""
-    found, ending = dict[Key, Key](), dict[int, list[Key]]()
+    taken, ending = dict[Key, Key](), dict[int, list[Key]]()
     for key, (first, last) in lives.items():
         if first < last:
             ending.setdefault(last, []).append(key)
@@ -439,6 +439,6 @@ def takers(lives: Mapping[Key, tuple[int, int]], nbytes: Callable[[Key], int]) -
         read = ending[lives[key][0]]
         other = next((one for one in read if nbytes(one) >= nbytes(key)), None)
         if other is not None:
-            found[key] = other
+            taken[key] = other
             read.remove(other)
-    return found
+    return taken

@@ -78,9 +78,9 @@ class _Search:
         for borders in dict.fromkeys((self._few(), tuple(range(1, self._last)))):
             starts = [self._start((0, *borders, self._last), int(share * self._free)) for share in SHARES]
             alike = {_uncut(plan): plan for plan in starts if plan is not None}
-            found = [Improvement(plan, self._cuts, self._free).best(plan) for plan in alike.values()]
-            if found:
-                return min(found, key=lambda plan: plan.seconds)
+            plans = [Improvement(plan, self._cuts, self._free).best(plan) for plan in alike.values()]
+            if plans:
+                return min(plans, key=lambda plan: plan.seconds)
         return None
 
     def _few(self) -> tuple[int, ...]:
@@ -117,25 +117,25 @@ class _Search:
         """The fastest segment of stages ``first`` to ``last`` within ``limit`` bytes, with its seconds."""
         inner = frozenset(self._plan.inner(Segment(first, last, ANY, ANY)))
         starts = dict.fromkeys((frozenset[int](), inner))
-        found = [one for kept in starts if (one := self._with_cuts(first, last, kept, limit))]
-        if found and inner:
-            better = self._keeping(min(found, key=lambda one: one[0])[1], inner)
-            found += [one] if (one := self._with_cuts(first, last, better, limit)) else []
-        return min(found, key=lambda one: one[0], default=None)
+        segments = [one for kept in starts if (one := self._with_cuts(first, last, kept, limit))]
+        if segments and inner:
+            better = self._keeping(min(segments, key=lambda one: one[0])[1], inner)
+            segments += [one] if (one := self._with_cuts(first, last, better, limit)) else []
+        return min(segments, key=lambda one: one[0], default=None)
 
     def _with_cuts(
         self, first: int, last: int, kept: frozenset[int], limit: int
     ) -> tuple[float, Segment] | None:
         """A segment with the best cuts, and its seconds."""
         plan, index = self._alone(Segment(first, last, ANY, ANY, kept))
-        seconds, found = 0.0, plan.segments[index]
+        seconds, segment = 0.0, plan.segments[index]
         for is_forward in (True, False):
             best = self._cuts.best(plan.phase(index, is_forward=is_forward), limit)
             if best is None:
                 return None
-            seconds += best[0] if plan.goes_forward(found) or not is_forward else 0.0
-            found = _with(found, is_forward, best[1])
-        return seconds, found
+            seconds += best[0] if plan.goes_forward(segment) or not is_forward else 0.0
+            segment = _with(segment, is_forward, best[1])
+        return seconds, segment
 
     def _alone(self, segment: Segment) -> tuple[TrainingPlan, int]:
         """A plan with a segment independent of all others, and the segment's index."""

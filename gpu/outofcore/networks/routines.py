@@ -68,10 +68,10 @@ class Pool(Routine):
         if self.stage.kind == "max_pool":
             y[...] = maxima(taps, x, y.shape)
             return
-        found = np.zeros(y.shape)
+        sums = np.zeros(y.shape)
         for _, _, pixels, outputs in taps:
-            found[outputs] += x[pixels]
-        y[...] = found / pixels_inside(self.stage, self.outputs)
+            sums[outputs] += x[pixels]
+        y[...] = sums / pixels_inside(self.stage, self.outputs)
 
 
 @dataclass(frozen=True)
@@ -93,14 +93,14 @@ class MaxPoolGradient(Routine):
             _images(array, shape) for array, shape in zip((*reads, *writes), self.shapes, strict=True)
         )
         y = maxima(self.window.taps(x.shape, self.stage.filters, dy.shape), x, dy.shape)
-        found, is_open = np.zeros(x.shape), np.ones(dy.shape, np.bool_)
+        sums, is_open = np.zeros(x.shape), np.ones(dy.shape, np.bool_)
         for _, _, pixels, outputs in self.window.taps(x.shape, self.stage.filters, dy.shape):
             is_same = (x[pixels] == y[outputs]) | (np.isnan(x[pixels]) & np.isnan(y[outputs]))
             is_first = is_open[outputs] & is_same
-            found[pixels] += np.where(is_first, dy[outputs], 0.0)
+            sums[pixels] += np.where(is_first, dy[outputs], 0.0)
             is_open[outputs] &= ~is_first
         rows = slice(self.skip, self.skip + dx.shape[2])
-        dx[...] = np.where(x[:, :, rows] > 0, found[:, :, rows], 0.0) if self.of_relu else found[:, :, rows]
+        dx[...] = np.where(x[:, :, rows] > 0, sums[:, :, rows], 0.0) if self.of_relu else sums[:, :, rows]
 
 
 @dataclass(frozen=True)
@@ -119,10 +119,10 @@ class AveragePoolGradient(Routine):
         """Compute it."""
         dy, dx = _images(reads[0], self.shapes[0]), _images(writes[0], self.shapes[1])
         part = dy / pixels_inside(self.stage, self.outputs)
-        found = np.zeros(dx.shape)
+        gradient = np.zeros(dx.shape)
         for _, _, pixels, outputs in self.window.taps(dx.shape, self.stage.filters, dy.shape):
-            found[pixels] += part[outputs]
-        dx[...] = found
+            gradient[pixels] += part[outputs]
+        dx[...] = gradient
 
 
 @dataclass(frozen=True)
@@ -137,12 +137,12 @@ class ActivationGradient(Routine):
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
         """Compute it."""
-        y, found = reads[1].astype(np.float64), writes[0].astype(np.float64)
+        y, gradient = reads[1].astype(np.float64), writes[0].astype(np.float64)
         if self.activation == "relu":
-            found = np.where(y > 0, found, 0.0)
+            gradient = np.where(y > 0, gradient, 0.0)
         else:
-            found *= 1 - y * y if self.activation == "tanh" else y * (1 - y)
-        writes[0][...] = found
+            gradient *= 1 - y * y if self.activation == "tanh" else y * (1 - y)
+        writes[0][...] = gradient
 
 
 @dataclass(frozen=True)
@@ -228,8 +228,8 @@ class Norm(Routine):
         """Compute it."""
         x, y = _images(reads[0], self.shapes[0]), _images(writes[0], self.shapes[1])
         gamma, beta = (array.reshape(-1, 1, 1).astype(np.float64) for array in reads[2:])
-        found = gamma * normalized(x, reads[1], self.count, self.stage.epsilon)[0] + beta
-        y[...] = ACTIVATE[self.stage.activation](found) if self.stage.activation else found
+        result = gamma * normalized(x, reads[1], self.count, self.stage.epsilon)[0] + beta
+        y[...] = ACTIVATE[self.stage.activation](result) if self.stage.activation else result
 
 
 @dataclass(frozen=True)
@@ -255,8 +255,8 @@ class NormParameterGradient(Routine):
             sums[0][...], sums[1][...] = 0.0, 0.0
             sums[2][...] = reads[3].reshape(-1)
         gradient = dy.astype(np.float64, order="C")
-        found = normalized(x, reads[2], self.count, self.stage.epsilon)[0]
-        add_rows(sums[:2], (np.multiply(gradient, found, order="C"), gradient))
+        normal = normalized(x, reads[2], self.count, self.stage.epsilon)[0]
+        add_rows(sums[:2], (np.multiply(gradient, normal, order="C"), gradient))
 
 
 @dataclass(frozen=True)
@@ -274,8 +274,8 @@ class NormGradient(Routine):
         """Compute it."""
         dy, x = (_images(array, shape) for array, shape in zip(reads[:2], self.shapes[:2], strict=True))
         weights, biases, gamma = (doubles(array)[:, None, None] for array in reads[3:])
-        found, factor = normalized(x, reads[2], self.count, self.stage.epsilon)
-        centred = dy - (biases + found * weights) * (1 / self.count)
+        normal, factor = normalized(x, reads[2], self.count, self.stage.epsilon)
+        centred = dy - (biases + normal * weights) * (1 / self.count)
         _images(writes[0], self.shapes[2])[...] = gamma * factor * centred
 
 

@@ -164,13 +164,13 @@ def _read(stage: Stage, outputs: Ranges, height: int) -> Ranges:
     if len(outputs.starts) == 1:
         return _whole(height)
     if stage.kind == "dense":
-        found = _whole(height, len(outputs.starts))
+        rows = _whole(height, len(outputs.starts))
     else:
-        found = _clipped(*image_bounds(stage.plane, *outputs), height)
+        rows = _clipped(*image_bounds(stage.plane, *outputs), height)
     is_empty = outputs.stops <= outputs.starts
     if not is_empty.any():
-        return found
-    return Ranges(np.where(is_empty, height, found.starts), np.where(is_empty, 0, found.stops))
+        return rows
+    return Ranges(np.where(is_empty, height, rows.starts), np.where(is_empty, 0, rows.stops))
 
 
 def _written(stage: Stage, rows: Ranges, height: int) -> Ranges:

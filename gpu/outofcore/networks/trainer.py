@@ -364,9 +364,9 @@ class Trainer:
         InputFileError
             For a file that cannot be read, is corrupt, or is of another training.
         """
-        found = checkpoints.load(path, self._training, self._shapes)
+        checkpoint = checkpoints.load(path, self._training, self._shapes)
         self.close()
-        self.steps, self._state = found.steps, found.state
+        self.steps, self._state = checkpoint.steps, checkpoint.state
 
     @property
     def _training(self) -> dict[str, Any]:
