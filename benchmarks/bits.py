@@ -50,7 +50,7 @@ CONVOLUTIONS = {
     "bconv-bits": {128: 2500.0, 256: 6000.0, 512: 9500.0, 1024: 11500.0},
     "bconv-int32": {128: 1500.0, 256: 3000.0, 512: 6000.0, 1024: 8500.0},
 }
-"""TOPS that are aimed at, by size."""
+"""Targets in TOPS, by size."""
 OUTPUTS = {
     "bmm-bits": "words",
     "bmm-int32": "int32",

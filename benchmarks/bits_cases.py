@@ -35,7 +35,7 @@ MEASUREMENTS, SAMPLES, WARM = 3, 11, 2
 BATCH, SIDE, WINDOW = 16, 64, 3
 _COLD = 192 << 20
 _LEAST = 3
-"""Launches of a graph."""
+"""The fewest launches of a graph."""
 
 Launch = Callable[..., None]
 """Called with a stream, and by name with ``dependent``."""
@@ -66,7 +66,7 @@ class Case:
         next(self._turn)(stream, dependent=dependent)
 
     def check(self) -> None:
-        """Launch the first set, and compare what it writes."""
+        """Launch the first set, and compare its result."""
         self._turn = itertools.cycle(self.launches)
         self.launch(None)
         if not self.is_right():

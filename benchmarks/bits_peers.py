@@ -236,7 +236,7 @@ class FpCuda(BitProduct):
 
 
 def tiles_of(lines: Any, box: int, padded: int) -> Any:
-    """Lines of bits, padded to so many, as tiles of 1,024 bits of ``box`` lines, step after step."""
+    """Lines of bits, padded to ``padded`` lines, as tiles of ``box`` lines by 1,024 bits."""
     n, words = lines.shape
     steps = -(-words // 32)
     whole = np.zeros((padded, 32 * steps), np.uint32)

@@ -54,7 +54,7 @@ TARGETS: dict[str, float | None] = {
 }
 """TFLOP/s; None: what peers allow, see `target_of`."""
 BUDGETS = {"dgemm/80000/2": 24_000_000_000}
-"""Bytes for each GPU; all others may use what is free."""
+"""Bytes for each GPU, by row; other rows may use all free memory."""
 
 
 def parts_of(row: str) -> tuple[str, str, int, int]:
@@ -64,7 +64,7 @@ def parts_of(row: str) -> tuple[str, str, int, int]:
 
 
 def target_of(row: str, peers: dict[str, float], devices: int) -> float | None:
-    """The row's target; of most routines 1.35 times cublasXt, or 0.93 of what the devices can do in core."""
+    """The row's target: for most routines, the lesser of 1.35 times cublasXt and 0.93 of cuBLAS in core."""
     if TARGETS[row] is not None or len(peers) < 2:
         return TARGETS[row]
     return round(min(1.35 * peers["cublasXt"], 0.93 * devices * peers["in-core"]), 1)

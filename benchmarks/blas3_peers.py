@@ -23,7 +23,7 @@ SIGNATURES = {
     "trmm": "iiiizzppzpzpz",
     "trsm": "iiiizzppzpz",
 }
-"""Of cublasXt, behind the handle: flags, sizes, pointers."""
+"""Signatures of cublasXt behind the handle: flags, sizes, pointers."""
 
 
 class Xt:

@@ -32,14 +32,14 @@ BUSY = {
     "shared memory": "l1tex__data_pipe_lsu_wavefronts_mem_shared.avg.pct_of_peak_sustained_elapsed",
     "instructions": "smsp__issue_active.avg.pct_of_peak_sustained_active",
 }
-"""Percent, by the counter."""
+"""Name of a unit → its counter, in percent."""
 TIME, CYCLES = "gpu__time_duration.sum", "sm__cycles_elapsed.avg"
 STALLS = (
     *("long_scoreboard", "short_scoreboard", "barrier", "math_pipe_throttle", "mio_throttle", "wait"),
     *("gmma", "sleeping", "branch_resolve", "lg_throttle"),
 )
 LAUNCHES = 2
-"""Of a case; the last one counts."""
+"""Launches of a case; the last one counts."""
 LARGEST = 8192
 """The largest product; a larger one has the same limits, and takes long to repeat."""
 

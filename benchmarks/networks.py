@@ -66,11 +66,11 @@ NETWORKS = {
 CHECKED = 2
 """Images that are compared."""
 LINK = 55e9
-"""Bytes in a second that copies of page-locked memory are expected to have."""
+"""The expected speed of copies of page-locked memory, in bytes per second."""
 PIECES = (1, 2, 4, 8, 16)
 """Numbers of pieces beside the default one."""
 STREAMED, BUFFERS = 24, 4
-"""Batches of a stream, and the arrays that they take turns in."""
+"""Batches of a stream, and the arrays that they use in turn."""
 
 
 class Times(NamedTuple):

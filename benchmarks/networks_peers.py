@@ -26,7 +26,7 @@ from reference.types.network_values import Value, after, input_value
 
 BURSTS, WARM, RUNS = 7, 2, 5
 GAP = 0.01
-"""Seconds without work before a burst; the first ones of its runs do not count."""
+"""Seconds without work before a burst; the first `WARM` of its runs do not count."""
 
 T = TypeVar("T")
 

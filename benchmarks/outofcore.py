@@ -234,7 +234,7 @@ def beside(layer: Layer, calls: int) -> tuple[dict[str, float], dict[str, Any]]:
 
 
 def in_core_seconds(torch: Any, x: Any, w: Any, calls: int) -> list[float]:
-    """Times of the convolution of data that are in the device's memory, part by part if they do not fit."""
+    """Times of a convolution of images in the device's memory; part by part if they do not fit."""
     images, w = len(x), w.cuda()
     free, _ = torch.cuda.mem_get_info()
     size = images

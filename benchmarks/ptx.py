@@ -88,7 +88,7 @@ BESIDE_NUMBA = {"bmm32-512": "bmm32-512-time", "popc": "popc"}
 
 
 def sample_all(cases: Mapping[str, Case]) -> dict[str, list[Sample]]:
-    """Run the cases in turns, each as often as it is repeated."""
+    """Sample the cases in turns, each as often as its ``repetitions``."""
     random = np.random.default_rng()
     samples: dict[str, list[Sample]] = {name: [] for name in cases}
     for case in cases.values():
@@ -161,7 +161,7 @@ def _row(
 
 
 def rows(cases: Mapping[str, Case]) -> Iterator[Row]:
-    """Measure the cases in turns, those that need two cores where there are two."""
+    """Measure the cases in turns; those that need two cores are left out on one core."""
     with all_cores():
         several = len(os.sched_getaffinity(0)) > 1
     cases = {name: case for name, case in cases.items() if several or name not in NEEDS_TWO_CORES}

@@ -20,7 +20,7 @@ from simwarp.device.module import Module
 PROJECT = "mc-imperial/gpuverify"
 KERNELS = 183
 THREADS = 1024
-"""Of a block at most: GPUVerify takes more, CUDA does not."""
+"""The most threads of a block: GPUVerify allows more, CUDA does not."""
 ANNOTATIONS = """
 extern "C" __device__ void __assertfail(const char*, const char*, unsigned, const char*, size_t);
 #undef __all
@@ -43,7 +43,7 @@ extern "C" __device__ void __assertfail(const char*, const char*, unsigned, cons
 #define __requires_fresh_array(...) ((void)0)
 #define __axiom(...) static_assert(true)
 """
-"""Conditions are asserted, ours included; what speaks of a proof, or of pairs of threads, is left out."""
+"""Assert conditions, ours included; leave out annotations for proofs or pairs of threads."""
 OLDER = """
 #define NULL 0
 typedef unsigned int uint;
@@ -227,7 +227,7 @@ QUALIFIERS = ("*", "const", "volatile", "__restrict", "struct")
 
 
 def value_of(parameter: str, chosen: Mapping[str, Any], text: str, threads: int) -> Any:
-    """An argument: the chosen one, an array of small random numbers, what the kernel requires, or 1."""
+    """An argument: the table's, small random numbers, the value that the kernel requires, or 1."""
     *words, name = re.findall(r"\w+|\*", parameter)
     if name in chosen:
         return chosen[name]

@@ -80,7 +80,7 @@ def rounded(x: Array) -> Array:
 
 
 def block_product(producers: int) -> Callable[[Generator], Problem]:
-    """C = A B in float32, by blocks of 16 x 16 threads and so many more rows of them that copy."""
+    """C = A B in float32, by blocks of 16 x 16 threads and ``producers`` more rows of threads that copy."""
 
     def problem(random: Generator) -> Problem:
         m, n, k, side = 32, 48, 128, 16
@@ -94,7 +94,7 @@ def block_product(producers: int) -> Callable[[Generator], Problem]:
 def fragment_product(
     kind: str, tile: tuple[int, int], steps: int, shared: int
 ) -> Callable[[Generator], Problem]:
-    """D = 2 A B + C, by one block for 8 x 8 tiles of so many rows; B by columns."""
+    """D = 2 A B + C, by one block for 8 x 8 tiles of ``tile`` rows and columns; B by columns."""
 
     def problem(random: Generator) -> Problem:
         dtype = np.float64 if kind == "dmma" else np.float32
@@ -128,7 +128,7 @@ def half_product(
     by_columns: str = "b",
     shared: int = 0,
 ) -> Callable[[Generator], Problem]:
-    """C = A B in float16; the operands of ``by_columns`` lie so in memory, the others by rows."""
+    """C = A B in float16; matrices named in ``by_columns`` are column-major, the others row-major."""
 
     def problem(random: Generator) -> Problem:
         m, n, k = shape
@@ -200,7 +200,7 @@ def half_attention(random: Generator) -> Problem:
 def brain_tiles(
     shape: tuple[int, int, int], rows: tuple[int, int], threads: int, shared: int = 0
 ) -> Callable[[Generator], Problem]:
-    """C = A B in bfloat16 by two blocks, A and B as tensor maps with so many rows in a box; C by columns."""
+    """C = A B in bfloat16 by two blocks, A and B as tensor maps with ``rows`` in a box; C by columns."""
 
     def problem(random: Generator) -> Problem:
         m, n, k = shape

@@ -26,7 +26,7 @@ from reference.sparse import write_tensor, write_tns
 from reference.types import Coo
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
-"""Indices, or whole places as one number each, whose order is that of the places."""
+"""Indices, or coordinates as one number each, in lexicographic order."""
 Random: TypeAlias = np.random.Generator
 Drawn: TypeAlias = tuple[tuple[int, ...], list[Numbers]]
 """A shape, and the indices of each mode."""

@@ -43,7 +43,7 @@ from gpu.outofcore import (
 
 OPTIMIZER = SGD(0.01, 0.9, 5e-4)
 PARTS = (512, 256, 128, 64, 32)
-"""Images of a part of torch's batch, of which the first one that fits is taken."""
+"""Images of a part of torch's batch; the first size that fits is used."""
 WORST = 1e-3
 PEERS = ("in-core", "budget")
 """Torch with the whole card, and within the budget of ours."""
@@ -223,7 +223,7 @@ class Torch:
         return losses, times, part
 
     def within(self, budget: int, x: Any, labels: Any) -> dict[str, float]:
-        """Seconds of a batch within a budget, by what is done with activations."""
+        """Seconds of a batch within a budget, by the treatment of activations."""
         torch, times = self.torch, dict[str, float]()
         _, total = torch.cuda.mem_get_info()
         torch.cuda.empty_cache()

@@ -450,7 +450,7 @@ def name_of(given: object) -> str:
 
 
 MOST_PLANS = 1024
-"""Entries of ``Device.plans``; when there are as many, all are dropped and made again on demand."""
+"""The most entries of ``Device.plans``; when it is full, it is cleared."""
 
 
 def planned(plans: dict[Any, Any], key: Hashable, make: Callable[[], Made], most: int = MOST_PLANS) -> Made:
@@ -469,6 +469,6 @@ def planned(plans: dict[Any, Any], key: Hashable, make: Callable[[], Made], most
 
 
 def launch(device: Device, key: Hashable, make: Callable[[], LaunchPlan], *arrays: Any) -> None:
-    """Launch the plan of ``make()``, which depends on ``key`` alone, with these arrays."""
+    """Launch with these arrays the plan of `planned`, which ``make()`` makes for ``key``."""
     plan: LaunchPlan | None = device.plans.get(key)
     device.launch(planned(device.plans, key, make) if plan is None else plan, arrays)

@@ -76,7 +76,7 @@ class DeviceTensor:
         return math.prod(self.shape)
 
     def outline(self) -> npt.NDArray[Any]:
-        """An array of the same addresses, for `overlap` and for slices: nobody can read it."""
+        """An array of the same addresses, for `overlap` and for slices; it must not be read."""
         address = getattr(self.memory, "address", 1 << 20) + self.offset
         described = {"shape": self.shape, "strides": self.strides, "typestr": self.dtype.str, "version": 3}
         outline: Any = type("Outline", (), {"__array_interface__": described | {"data": (address, True)}})()

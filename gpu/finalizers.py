@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 _PAUSE = 0.02
-"""Seconds: finalizers often follow one another, as in a garbage collection."""
+"""Seconds before an interrupt is raised again: finalizers often follow one another."""
 
 
 def when_gone(owner: object, call: Callable[..., object], *args: object) -> None:

@@ -45,7 +45,7 @@ _LINES = {"D": "#define {}", "define-macro": "#define {}", "U": "", "undefine-ma
     "include": '#include "{}"',
     "pre-include": '#include "{}"',
 }
-"""The line of a source that an option with a value stands for; "" for none."""
+"""Option with a value → the line of a source that has its effect; "" for none."""
 
 
 def read_options(options: Sequence[str]) -> Options:

@@ -29,7 +29,7 @@ _ENOUGH = {"float32": 2.0**-8, "float64": 2.0**-13}
 errors of the terms are visible in the fit."""
 
 _SHORT = 1.0
-"""Seconds before a call shows a sign of life."""
+"""Seconds before a call shows its progress."""
 _PLAIN = {"float32": 32, "float64": 256}
 """Tensors whose largest value is within 2 to the power of plus or minus this are not scaled, by type."""
 

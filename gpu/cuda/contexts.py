@@ -47,7 +47,7 @@ def primary(ordinal: int) -> Any:
 
 
 _FIRST: list[int] = []
-"""The device whose context is current where no other is made so."""
+"""The device whose context is current unless `current` sets another."""
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from reference.types.launch import Extent, dtype_of, shape_of
 
 _EVENT = "an event"
 _PORTABLE = 1
-"""CU_MEMHOSTALLOC_PORTABLE: of all devices."""
+"""CU_MEMHOSTALLOC_PORTABLE: page-locked for all devices."""
 
 
 def pinned(shape: Extent, dtype: npt.DTypeLike) -> npt.NDArray[Any]:

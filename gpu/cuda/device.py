@@ -119,7 +119,7 @@ class CudaDevice:
         name: str = "",
         memory_of: Callable[[int], Any] | None = None,
     ) -> CudaArray:
-        """Reserve an array; its contents are undefined until written. ``memory_of`` gives so many bytes."""
+        """Reserve an array; its contents are undefined until written. ``memory_of`` allocates its bytes."""
         if not isinstance(shape, tuple):  # warm calls give tuples
             shape = shape_of("allocate", shape)
         try:

@@ -15,7 +15,7 @@ from gpu.cuda_machine.memory import CudaMemory
 from reference.errors import DtypeError, FreedMemoryError, MachineError
 
 _LARGEST = 2
-"""A kept block is at most so many times as large as memory in it; with a budget it is as large."""
+"""The largest ratio of a kept block to the memory in it; with a budget they are equally large."""
 
 
 @dataclass(eq=False)

@@ -26,7 +26,7 @@ from gpu.cuda_machine.cudnn import (
 Four: TypeAlias = tuple[int, int, int, int]
 Two: TypeAlias = tuple[int, int]
 Addresses: TypeAlias = Mapping[str, int]
-"""Of the first elements of x, w and y."""
+"""Addresses of the first elements of x, w and y."""
 
 DATA_TYPES = {"float32": 0, "float16": 2, "bfloat16": 9}
 _CONVOLUTION, _ENGINE, _CONFIG, _HEURISTICS, _PLAN, _GRAPH, _PACK, _TENSOR = 1, 2, 3, 4, 5, 15, 16, 17
@@ -40,15 +40,15 @@ _CROSS_CORRELATION = 1
 _HEURISTIC_A, _FALLBACK = 3, 2
 _UIDS = {"x": 1, "w": 2, "y": 3}
 _PACKS = 64
-"""Of addresses that an engine keeps: buffers are used in turn."""
+"""Packs of addresses that an engine caches, as buffers are used in turn."""
 _MOST, _NOTES = 128, 16
-"""Engine configurations that are looked at for each convolution, and notes on each engine."""
+"""The most configurations of a list that are read for a convolution, and the most notes of an engine."""
 TENSOR_CORE, DOWN_CONVERTS, REDUCED_SUMS, FFT, NONDETERMINISTIC, WINOGRAD, STRICT_NAN = 0, 1, 2, 3, 4, 5, 9
 """Notes on engines, as cudnn_graph.h numbers them."""
 _WITHOUT_NOTE = {("conv2d_backward_filter", 17): WINOGRAD}
-"""Engines of cuDNN 9.19 that compute by Winograd's transforms and have no note on it, by their numbers."""
+"""Engines of cuDNN 9.19, by number, that use Winograd's transforms without a note on it."""
 _LARGEST_OF_WINOGRAD = 3
-"""Rows and columns of filters: larger ones have tiles of 13 x 13, which amplify roundings beyond all use."""
+"""Most rows and columns of filters: larger ones have tiles of 13 x 13, which amplify roundings too much."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class View:
 class Convolution:
     """A convolution or one of its gradients, with sums in float32.
 
-    The groups are the channels of x over those of w.
+    The number of groups is the channels of x divided by those of w.
     """
 
     routine: str  # conv2d, conv2d_backward_data or conv2d_backward_filter

@@ -9,7 +9,7 @@ from gpu.cuda_machine.memory import Place
 from reference.errors import CopyError, MachineError
 
 _LARGEST_PITCH = 2**31 - 1
-"""Of the driver's copies of matrices, on all devices of today."""
+"""The largest pitch of the driver's copies of matrices, on all present devices."""
 
 
 class Copies:

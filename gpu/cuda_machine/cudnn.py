@@ -110,7 +110,7 @@ class Descriptors:
         return self._made[-1]
 
     def values(self, descriptor: int, number: int, type_: int, most: int) -> list[Any]:
-        """At most so many values of an attribute."""
+        """At most ``most`` values of an attribute."""
         count, array = ctypes.c_int64(), (_C_TYPES[type_] * most)()
         self._cudnn.call(
             "cudnnBackendGetAttribute", descriptor, number, type_, most, ctypes.byref(count), array
@@ -118,7 +118,7 @@ class Descriptors:
         return list(array[: min(count.value, most)])
 
     def descriptors(self, descriptor: int, number: int, kind: int, most: int) -> list[int]:
-        """At most so many descriptors that are values of an attribute."""
+        """At most ``most`` descriptors that are values of an attribute."""
         blanks = [self.blank(kind) for _ in range(most)]
         count, array = ctypes.c_int64(), packed_values(DESCRIPTOR, blanks)
         self._cudnn.call(

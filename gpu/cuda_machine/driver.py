@@ -16,7 +16,7 @@ _LOST = {
         "TENSOR_MEMORY_LEAK", "UNKNOWN",
     )
 }  # fmt: skip
-"""The statuses after which a context does nothing any more."""
+"""Statuses after which a context is unusable."""
 
 
 class DriverError(MachineError, RuntimeError):

@@ -15,7 +15,7 @@ from gpu.cuda_machine.driver import Driver, DriverStream
 from reference.types.launch import Dim
 
 Argument: TypeAlias = bytes | float | int | np.generic
-"""Structures, doubles, integers of 32 bits, and numbers of NumPy: addresses are ``uint64``."""
+"""A structure, a double, an int32, or a number of NumPy; addresses are ``uint64``."""
 
 Source: TypeAlias = tuple[str, str]
 """A ``.cu`` file, whose path is relative to ``gpu/``, and a macro, or ""."""
@@ -25,7 +25,7 @@ _FEWEST, _MOST = 8, 32
 """Pixels of a thread: more as long as there are enough blocks, because each thread begins with what its
 plane needs."""
 _ENOUGH, _MOST_PARTS = 16384, 65535
-"""Blocks, for the multiprocessors of any GPU to be busy to the end."""
+"""Blocks that keep the multiprocessors of any GPU busy to the end, and the most parts of a plane."""
 
 
 class Kernels:

@@ -15,14 +15,14 @@ from gpu.cuda_machine.driver import DriverStream
 from gpu.cuda_machine.memory import Place
 
 _TRIED, _TRIED_PLAIN = 8, 24
-"""Engines that are timed for a convolution; of float32 without TF32, the lists put slower ones first."""
+"""Engines timed for a convolution; more for float32 without TF32, whose lists put slow ones first."""
 _MUCH_SLOWER, _LONG = 3, 0.5e-3
-"""If the fastest engine takes longer than these seconds, so that launches do not matter, those that take so
-many times as long are slow with any number of images and rows."""
+"""If the fastest engine takes more than _LONG seconds, so that launches do not matter, engines that take
+_MUCH_SLOWER times as long are slow with any number of images and rows."""
 _HOPELESS, _LOADING = 2, 0.02
-"""The first run of an engine that is timed takes less than so many times the least time and these seconds."""
+"""An engine whose first run takes more than this multiple of the least time, plus seconds, runs once."""
 _STEADY = 2e-3
-"""Seconds of runs whose times differ little."""
+"""Seconds from which times of runs differ little."""
 
 
 class Layers:

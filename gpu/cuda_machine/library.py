@@ -35,7 +35,7 @@ class Library:
         )
 
     def candidates(self) -> Iterator[str]:
-        """Paths of files that exist, and at last the bare name."""
+        """Paths of existing files, and then the bare name."""
         spec = importlib.util.find_spec("nvidia")
         packages = list(spec.submodule_search_locations or []) if spec else []
         toolkit = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"

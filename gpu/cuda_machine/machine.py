@@ -239,7 +239,7 @@ class CudaMachine:
         return CudaMemory(self, device, nbytes, address)
 
     def trim(self) -> None:
-        """Give back what is only kept: memory of the devices, and locked pages."""
+        """Free memory of the devices and locked pages that are kept without a use."""
         self._allocations.trim()
         self._pins.forget()
 
@@ -380,7 +380,7 @@ class CudaMachine:
             return self._queues.record(own)
 
     def wait(self, stream: object, event: object) -> None:
-        """Hold back what the stream gets from now on until an event, of any device, has happened."""
+        """Hold back later work of the stream until an event, of any device, has happened."""
         own = self._stream(stream)
         if not isinstance(event, Event) or event.machine is not self:
             raise LaunchError(
@@ -431,7 +431,7 @@ class CudaMachine:
         self._queues.settle()
 
     def close(self) -> None:
-        """Wait for all work, and give everything back: memory, pages, streams, events, contexts."""
+        """Wait for all work, and release everything: memory, pages, streams, events, contexts."""
         if not self._contexts.handles:
             return
         errors: list[MachineError] = []

@@ -34,7 +34,7 @@ from gpu.finalizers import undisturbed
 from reference.errors import DtypeError, UnpinnedError
 
 _LARGER = 16
-"""An array so many times as large as its part is not locked with it."""
+"""An array more than this many times as large as its pinned part is not locked as a whole."""
 _PORTABLE = 1
 """CU_MEMHOSTREGISTER_PORTABLE: for all contexts."""
 
@@ -66,9 +66,9 @@ class Pinned:
 
 
 _REGISTRATIONS: dict[Registration, Any] = {}
-"""Those of all machines, each with its driver, which tests replace; finalisers remove some at any time."""
+"""Registrations of all machines, each with its driver, which tests replace; finalisers remove some."""
 _CHANGES = RLock()
-"""Held while a thread changes them."""
+"""Held while a thread changes registrations."""
 
 
 class Pins:

@@ -75,14 +75,14 @@ class Recorder:
         span.end = self._record(span.queue)
 
     def collect(self) -> None:
-        """Add what has been recorded to the timeline; all of it must have ended."""
+        """Add the recorded operations to the timeline; all must have ended."""
         records = [self._measured(span) for span in self._spans if span.end is not None]
         for record in sorted(records, key=lambda one: one.end):
             self.timeline.append(record)
         self.drop()
 
     def drop(self) -> None:
-        """Forget what has been recorded since the last collection."""
+        """Forget the operations recorded since the last collection."""
         self._spans.clear()
         self._bases.clear()
         self._free.clear()

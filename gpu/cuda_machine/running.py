@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from gpu.cuda_machine.machine import CudaMachine
 
 _SPIN_SECONDS = 100e-6
-"""So long events are asked for without a pause; then the thread sleeps between two looks."""
+"""Events are polled for this long without a pause; then the thread sleeps between polls."""
 _SLEEP_SECONDS = 20e-6
-"""The system makes some 70 us of it: less than streams have queued ahead, and other threads run meanwhile."""
+"""The system sleeps some 70 us: less than streams have queued ahead, and other threads run meanwhile."""
 
 
 @dataclass(slots=True, eq=False)

@@ -26,7 +26,7 @@ def system() -> System:
 
 
 def _driver() -> Any:
-    """The driver's functions, after a look for a GPU."""
+    """The driver's functions; NoGpuError if there is no GPU."""
     try:
         from cuda.bindings import driver
     except ImportError as error:

@@ -36,7 +36,7 @@ _SINK = Struct("<QQI4x")
 
 @cache
 def _addresses(count: int) -> Struct:
-    """The layout of so many addresses."""
+    """The ``struct`` of ``count`` addresses."""
     return Struct(f"<{count}Q")
 
 

@@ -30,13 +30,13 @@ from gpu.outofcore.routines import TileRoutine
 from gpu.outofcore.workspace import IMAGES
 
 COPY_BYTES = 1 << 26
-"""Of the large copies that are timed."""
+"""Bytes of the large copies that are timed."""
 COLUMN_BYTES = 64
-"""Of the short columns that are timed."""
+"""Bytes of the short columns that are timed."""
 ROUTINE_BYTES, ROUTINE_OPERATIONS = 1 << 31, 2e11
 """The most bytes and operations of a timed routine's pieces."""
 QUEUED = 32
-"""Copies behind one another, by which the seconds of each are timed beside its bytes."""
+"""Copies in a row whose time gives the fixed seconds of each."""
 HALF = IMAGES // 2
 """Images of the smallest pieces that Winograd's transforms take."""
 TIMES = 3
@@ -60,7 +60,7 @@ class Links:
 
 
 _NOMINAL = Links(1e-5, 1e10, 1e-5, 1e10, 2e10, 0.0)
-"""For budgets in which no copy can be timed."""
+"""Rates for budgets in which no copy can be timed."""
 
 
 def measured_rates(machine: CudaMachine, problem: Problem, budget: int) -> Rates:

@@ -18,7 +18,7 @@ Kind: TypeAlias = Literal["in", "out", "routine"]
 
 @dataclass(frozen=True)
 class Moment:
-    """An event of the model: the end of so many operations of a stream."""
+    """An event of the model: the end of the first ``count`` operations of a stream."""
 
     row: Row
     count: int
@@ -43,7 +43,7 @@ class Work:
     start: float = 0.0
     since: float = 0.0
     speed: float = 0.0
-    """Of the bytes, from the time ``since`` on; 0 before they move."""
+    """The speed of its bytes from the time ``since`` on; 0 before they move."""
 
     @property
     def next(self) -> float:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from gpu.bconv.geometry import ConvShape
 
 Rows = TypeVar("Rows", int, npt.NDArray[np.int64])
-"""A row, or one of each strip."""
+"""A row, or an array with one row for each strip."""
 
 
 def image_rows(plane: ConvShape, outputs: range) -> range:

@@ -33,7 +33,7 @@ _NAMES = {
 }
 """The operands and the output of each routine."""
 _ALIGNMENT = 16
-"""Of addresses; engines gain nothing from more."""
+"""The largest alignment of addresses; engines gain nothing from more."""
 
 
 @dataclass(frozen=True)

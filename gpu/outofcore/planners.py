@@ -17,7 +17,7 @@ Key: TypeAlias = Callable[[Pieces], tuple[int, float]]
 """Bytes of a piece of each tensor, or 0 if the budget holds their buffers; and seconds: less is better."""
 
 SPLIT_FIRST = ("images", "rows", "channels", "filters")
-"""The order of the greedy search: what adds least traffic when it is split comes first."""
+"""The order of the greedy search: axes whose splits add the least traffic come first."""
 
 
 def candidates(size: int) -> list[int]:

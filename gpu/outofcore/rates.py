@@ -107,7 +107,7 @@ class Rates:
         return self.launch_seconds, self.operations_per_second
 
     def routine(self, operations: float, filters: int = 0, kind: str = "") -> float:
-        """The seconds of a routine; with ``filters``, of a `conv2d` with so many in a group.
+        """The seconds of a routine; with ``filters``, of a `conv2d` with that many in a group.
 
         Examples
         --------

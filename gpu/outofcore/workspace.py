@@ -12,7 +12,7 @@ from gpu.outofcore.problem import Problem, Tensor
 
 ALIGNMENT = 256
 IMAGES = 16
-"""Winograd's transforms are of multiples of so many images, except for the gradient of filters."""
+"""Images that one of Winograd's transforms covers, except for the gradient of filters."""
 SMALL = 1 << 14
 """Bytes, for tables of engines that convert nothing."""
 

@@ -17,7 +17,7 @@ from reference.types import Coo, Fibers
 from reference.types.arguments import check_number
 
 SHARE = 64
-"""The nonzeros that a group should take, about."""
+"""The approximate nonzeros of a group."""
 
 ENOUGH_GROUPS = 1 << 16
 """The number of groups that keep a large chip busy."""

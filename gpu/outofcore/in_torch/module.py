@@ -127,7 +127,7 @@ class OutOfCore(torch.nn.Module):
         self.close()
 
     def close(self) -> None:
-        """Give all memory back, also what a backward pass would need; a later forward pass takes it anew."""
+        """Free all memory, also that which a backward pass needs; a later forward pass takes it anew."""
         if self._passes is not None:
             self._passes.close()
             self._passes = None

@@ -1,4 +1,4 @@
-"""The search for what a plan keeps, where: changes of single decisions, the best first.
+"""The search for the tensors that a plan keeps, on device or host: the best single changes first.
 
 Behind the last change that helps, what takes the most memory of the device for the longest time is kept away
 from it while other changes are tried: so what blocks better plans finds its way out.
@@ -20,10 +20,10 @@ from gpu.outofcore.workspace import aligned
 LEAST_GAIN = 2e-4
 TRIES, KICKS = 4, 12
 ROUNDS = (2, 1 << 10)
-"""The most changes of a round, each of a search: neither finds the best plan of every network."""
+"""The most changes of a round, for two searches: neither finds the best plan of every network."""
 RESULTS: tuple[Result, ...] = get_args(Result)
 Change: TypeAlias = tuple[int, Segment, tuple[tuple[Key, bool], ...]]
-"""The index of a segment, the segment in its place, and keys with whether they are on the device then."""
+"""The index of a segment, its replacement, and keys: True if they are then on the device."""
 
 
 class Trial(NamedTuple):

@@ -18,7 +18,7 @@ from reference.files import open_input, write_output
 
 Array = npt.NDArray[Any]
 State = dict[str, tuple[Array, Array]]
-"""Each parameter and its velocity by name."""
+"""Name → a parameter and its velocity."""
 FORMAT = 1
 _UNREADABLE = (
     BadZipFile,

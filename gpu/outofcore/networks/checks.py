@@ -41,7 +41,7 @@ def images_of(given: Any, network: Network) -> Array:
 
 
 def labels_of(given: Any, count: int, classes: int) -> Array:
-    """The labels of so many images, checked."""
+    """The labels of ``count`` images, checked."""
     labels = as_array(given, "labels", "one integer for each image")
     if labels.dtype.kind not in "iu":
         raise DtypeError(f"labels are of {labels.dtype}\nintegers are needed\nconvert them")

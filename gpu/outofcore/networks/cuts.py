@@ -9,7 +9,7 @@ from gpu.outofcore.planners import candidates
 
 MUCH_WORSE = 1.05
 Timed = tuple[float, Cut]
-"""A cut behind its seconds."""
+"""Seconds, and the cut that takes them."""
 
 
 class Cuts:

@@ -34,7 +34,7 @@ _FINISH_BYTES, _SUM_BYTES, _ADD_BYTES = 8, 4, 20
 """Bytes that routines beside cuDNN's move: for each result, bias and activation, and the bias's gradient;
 for each weight, sums of terms."""
 _MOVED_BYTES = 6
-"""Of routines that only move memory, for each operation: they have two where they read two and write one."""
+"""Bytes that a routine moves for each operation: two operations read two numbers and write one."""
 _OTHERS = {
     "moments": 2,
     "batch_norm forward": 8,
@@ -44,7 +44,7 @@ _OTHERS = {
     "average_pool forward": 5,
     "average_pool data": 5,
 }
-"""Of those that move other bytes, by their kind; windows of pooling have 2 x 2 pixels."""
+"""The same by kind, for routines that move other bytes; pooling has windows of 2 x 2 pixels."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Engines:
     tf32: bool = False  # operands are rounded to TF32
 
     def transform(self, stage: Stage) -> bool:
-        """True if GPUs may transform the images of a stage: filters of one pixel gain nothing."""
+        """True if GPUs may transform a stage's images; not for filters of one pixel, which gain nothing."""
         return self.transforms and not self.tf32 and math.prod(stage.filters[2:]) > 1
 
 

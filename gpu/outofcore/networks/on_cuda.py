@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from gpu.outofcore.networks import routines
 
 BLOCKS = 2048
-"""So many blocks share sums, if there are as many images."""
+"""The blocks that share sums, or fewer for fewer images."""
 _PAIR = 16
 """Bytes of two sums."""
 _MOST_PARTS = 65535
 _LARGEST, _MOST_PIXELS = 1 << 30, (1 << 31) - (1 << 25)
-"""Pixels of planes that are joined, and of any: kernels count in 32 bits, up to a step beyond the last."""
+"""The most pixels of joined planes, and of any plane: kernels count in 32 bits, a step beyond the last."""
 
 
 def parts_bytes(channels: int) -> int:

@@ -79,7 +79,7 @@ class Costs(NamedTuple):
     both: float  # of all copies in both directions at once
 
     def seconds(self, depth: int) -> float:
-        """The first piece, and the others at the slowest of three; with one buffer, the sum."""
+        """The first piece in sequence, the others at the pace of the slowest; with one buffer, the sum."""
         total = self.into + self.compute + self.out
         if depth == 1:
             return total
@@ -337,7 +337,7 @@ class Phase:
         return kind_of(self.stage(op), op.action) if op.action in ROUTINES else op.action
 
     def stage(self, op: Op) -> Stage:
-        """The stage of an operation: of gradients by what it reads, and of its moments, the one behind."""
+        """The stage of an operation; for a gradient by a stage's input and for moments, the one behind."""
         return self.network.stages[op.key.tensor - (op.action in ("forward", "filters"))]
 
     def costs(self, rates: Rates, images: int | None = None) -> Costs:
@@ -393,7 +393,7 @@ class Phase:
         return of.sizes
 
     def worked(self, op: Op, strip: Strip) -> int:
-        """The rows that a routine's operations count: of a gradient by what a stage reads, the stage's."""
+        """The rows by which a routine's operations are counted; for a gradient by an input, the result's."""
         of = strip.gradients[op.key.tensor + 1] if op.action == "data" else self.rows(op, strip)
         return len(of)
 

@@ -1,4 +1,4 @@
-"""The plan of a step of training: segments, pieces, what is kept where, and all memory."""
+"""The plan of a step of training: segments, pieces, the place of each tensor, and all memory."""
 
 from __future__ import annotations
 
@@ -381,11 +381,11 @@ class TrainingPlan:
 
     @cached_property
     def seconds(self) -> float:
-        """The closed form, by which the planner chooses."""
+        """The predicted seconds of a step, in closed form; the planner minimises them."""
         return sum(self.phase_seconds(phase) for phase in self.phases)
 
     def phase_seconds(self, phase: Phase, images: int | None = None) -> float:
-        """The closed form of a phase; ``images``: with so many in a piece."""
+        """The predicted seconds of a phase, in closed form, with ``images`` in a piece."""
         seconds = phase.costs(self.rates, images).seconds(self.depth)
         if self.resident:
             return seconds

@@ -1,4 +1,4 @@
-"""The search for a plan: segments by dynamic programming, then what is kept, and the pieces, step by step.
+"""The search for a plan: segments by dynamic programming, then kept tensors and pieces, step by step.
 
 The goal is the least time by the closed form, within the budget. A segment's time depends on no other segment
 while all that is kept goes to the host: so borders are found one segment after the other. From there the best
@@ -22,7 +22,7 @@ from gpu.outofcore.rates import Rates
 from reference.errors import LaunchError
 
 SHARES = (1.0, 0.25)
-"""Parts of the free memory that pieces may take at first."""
+"""Shares of the free memory that pieces may take in the first plans."""
 ANY = Cut(1, 1)
 FEW = 8
 """Networks with no more stages may be cut behind each one, others behind the smallest results."""

@@ -23,7 +23,7 @@ from gpu.outofcore.networks.stages import Stage
 
 Ints = npt.NDArray[np.int64]
 Rows = Mapping[int, range]
-"""By the number of the tensor."""
+"""Number of a tensor → its rows."""
 
 
 class Ranges(NamedTuple):

@@ -74,7 +74,7 @@ def _row(plan: TrainingPlan, phase: Phase) -> tuple[str, ...]:
 
 
 def _recomputes(plan: TrainingPlan, phase: Phase) -> bool:
-    """True if a backward phase computes what a forward phase has computed."""
+    """True if a backward phase repeats results of a forward phase."""
     return phase.kind == "backward" and not phase.is_last
 
 
