@@ -125,7 +125,7 @@ def convolution_rows(device: Any, kind: str, peers: Peers | None = None, **sizes
 
 
 def float_rows(device: Any, peers: Peers | None = None) -> Iterator[Row]:
-    """Float16 matrices to int32, packing included."""
+    """Measure products of float16 matrices to int32, packing included."""
     for name, (side, axis, target) in FLOATS.items():
         case = Whole(device, np.float16, side, axis)
         beside = peers and {k: v for k, v in peers.numbers(side).items() if k.endswith("f16")}
@@ -133,7 +133,7 @@ def float_rows(device: Any, peers: Peers | None = None) -> Iterator[Row]:
 
 
 def skinny_rows(device: Any) -> Iterator[Row]:
-    """Few rows of A, in microseconds."""
+    """Measure products of few rows of A, in microseconds."""
     for sizes in SKINNY_SIZES:
         for kind, output in FEW_ROWS.items():
             name = f"{kind}/{'x'.join(map(str, sizes))}"
@@ -144,7 +144,7 @@ def skinny_rows(device: Any) -> Iterator[Row]:
 
 
 def pack_rows(device: Any, side: int = 16384) -> Iterator[Row]:
-    """Real matrices to lines and ones, as a share of the speed of a copy of as many bytes."""
+    """Measure the packing of real matrices, as a share of the speed of a copy of the same bytes."""
     for name, dtype in PACKED.items():
         case = Packing(device, dtype, side)
         ours, copied = burst(device, case), burst(device, Copy(device, case.moved))

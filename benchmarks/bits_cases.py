@@ -180,7 +180,7 @@ class Convolution(Case):
 
 
 class Packing(Case):
-    """A real matrix to the lines along an axis, and their ones."""
+    """The packing of a real matrix into lines along an axis, and the counts of their ones."""
 
     def __init__(self, device: Any, dtype: Any, side: int, axis: int = 0) -> None:
         self.host, self.axis = reals((side, side), dtype), axis
@@ -212,7 +212,7 @@ class Packing(Case):
 
 
 class Whole(Case):
-    """Real matrices are packed, B's lines along an axis, and multiplied, to int32."""
+    """A product of real matrices to int32, packing included; B's lines are along ``axis``."""
 
     def __init__(self, device: Any, dtype: Any, side: int, axis: int) -> None:
         a, b = self.packings = Packing(device, dtype, side), Packing(device, dtype, side, axis)
@@ -237,7 +237,7 @@ class Whole(Case):
 
 
 class Copy(Case):
-    """A kernel that reads and writes as many bytes, together, as another case moves."""
+    """A copy kernel that moves as many bytes as another case."""
 
     def __init__(self, device: Any, moved: int) -> None:
         pieces, per_thread, threads = moved // 32, 4, 256
@@ -270,7 +270,7 @@ def sets_of(size: int) -> int:
 
 
 def lines_on(device: Any, host: Any) -> tuple[Any, ...]:
-    """Lines of both operands on a device, each with its ones."""
+    """Lines of both operands on a device, each with the counts of its ones."""
     return tuple(
         device.upload(x)
         for lines in host

@@ -400,7 +400,7 @@ def _slowest(modes: Sequence[Finish]) -> Row:
 
 
 def _kernels_of(bench: Bench, prepared: Any, factors: Sequence[Any], mode: int) -> Timing:
-    """The time of an MTTKRP's launches on the arrays of the call; copies elsewhere take other times."""
+    """The time of an MTTKRP's launches, on the arrays of the call: their addresses influence it."""
     addresses = [factor.pointer for factor in factors]
 
     def measure() -> float:

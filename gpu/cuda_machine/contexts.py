@@ -28,9 +28,9 @@ def check_ordinals(given: Any) -> None:
 class Contexts:
     """The contexts of a machine's devices; `on` makes one current for a ``with`` block.
 
-    Outside of all blocks the thread's own context is current. An inner block leaves its context current when
-    it ends inside another: each call makes its own so first. ``ordinals`` are the driver's numbers of the
-    devices.
+    The thread's own context is current again only at the end of the outermost block: an inner block does not
+    restore its outer block's context, so each call enters `on` first. ``ordinals`` are the driver's numbers
+    of the devices.
     """
 
     def __init__(self, driver: Driver, ordinals: Sequence[int] | None) -> None:

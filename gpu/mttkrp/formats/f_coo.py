@@ -92,7 +92,7 @@ def _work(tensor: FCoo, mode: int, setting: Setting) -> Work:
 
 
 def _aligned(address: int, words: int, device: Device) -> Any:
-    """The address if it is a multiple of 16, else a copy of the words there, which is aligned."""
+    """The address if it is a multiple of 16, else an aligned copy of its words."""
     if address % 16 == 0:
         return address
     copied = device.allocate((words,), np.uint32, "aligned copy")

@@ -207,7 +207,7 @@ def _as_trial(plan: TrainingPlan) -> Trial:
 
 
 def _both(plan: TrainingPlan, index: int) -> tuple[Phase, Phase]:
-    """The forward and the backward phase of a segment; the last one's backward phase is both."""
+    """The forward and the backward phase of a segment; the backward one twice if there is no other."""
     backward = plan.phase(index, is_forward=False)
     goes_forward = plan.goes_forward(plan.segments[index])
     return plan.phase(index, is_forward=True) if goes_forward else backward, backward
