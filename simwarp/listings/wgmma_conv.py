@@ -46,16 +46,9 @@ _BEYOND = 2**40
 
 
 class Windows(NamedTuple):
-    """The window of each pixel of the output.
+    """The window of each pixel of the output, (pixels, taps)."""
 
-    Attributes
-    ----------
-    pixel : (pixels, taps)
-        The pixel among those of all images, row by row, that a tap reads; any one outside the image.
-    inside : bool, (pixels, taps)
-    """
-
-    pixel: Integers
+    pixel: Integers  # that a tap reads, counted row by row over all images; arbitrary outside the image
     inside: npt.NDArray[np.bool_]
 
     @classmethod
