@@ -47,19 +47,10 @@ _LISTED = 8
 class Fidelity(CountingObserver):
     r"""Counts thread-instructions by the fidelity of their results.
 
-    Attributes
-    ----------
-    counts : Counter
-        The thread-instructions of each kind: "exact", "bounded", "open" and "contractable".
-    bounds : Counter
-        The bounded ones by their error bound, such as "2 ulp".
-    lines : dict of str to LineCounts
-        The lines of each kind except "exact".
-    matrix : MatrixInstructions
-        The matrix instructions, counted by warp.
+    ``counts`` has each kind: "exact", "bounded", "open" and "contractable"; ``bounds`` the bounded ones by
+    error bound, such as "2 ulp"; ``lines`` the lines of each kind except "exact"; ``matrix`` counts matrix
+    instructions by warp.
 
-    Examples
-    --------
     >>> import simwarp
     >>> device = simwarp.Device(observe="fidelity")
     >>> kernel = device.load('''
@@ -133,16 +124,9 @@ class Fidelity(CountingObserver):
         return self.summary()
 
     def summary(self, verdict: str = "") -> str:
-        """The counts in words, and that hardware gives the same bits if nothing speaks against it.
+        """The counts in words, and whether hardware gives the same bits.
 
-        Parameters
-        ----------
-        verdict : str
-            Why hardware may give other bits, beyond what the instructions say; "" if nothing is known.
-
-        Returns
-        -------
-        str
+        ``verdict`` is a reason why it may not, beyond the instructions' own; "" if there is none.
         """
         if not verdict and (self._launched or self._faulty):
             verdict = _STOPPED if self._launched else "faults were found: results on hardware may differ"
@@ -173,20 +157,10 @@ class Fidelity(CountingObserver):
 
 
 def contractable(program: Program) -> frozenset[int]:
-    """The steps that ``ptxas`` may fuse into FMAs: multiplications, and the additions of their products.
+    """The numbers of the steps that ``ptxas`` may fuse into FMAs: products, and the additions that use one.
 
-    Parameters
-    ----------
-    program : Program
+    An addition uses a product if the product's register reaches it unchanged on some path.
 
-    Returns
-    -------
-    frozenset of int
-        Numbers of steps. An addition uses a product if the product's register reaches it unchanged on some
-        path.
-
-    Examples
-    --------
     >>> from simwarp.program.link import link
     >>> from simwarp.ptx.parse import parse
     >>> module = parse('''.version 9.0 .target sm_90

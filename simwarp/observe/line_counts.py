@@ -150,8 +150,6 @@ T = TypeVar("T", bound=Counts)
 class LineTable(Generic[T]):
     """A dataclass of counters for each line; lines without a counted event are absent.
 
-    Examples
-    --------
     >>> from simwarp.observe.banks import BankCounts
     >>> table = LineTable(BankCounts, "accesses")
     >>> table.add("bmm/bmm.cu:42", BankCounts(1, 4, 3))
