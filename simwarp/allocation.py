@@ -28,27 +28,12 @@ def _no_shape() -> Shape | None:
 
 
 class Allocation:
-    """Contiguous bytes of a memory.
+    """Contiguous bytes of a memory, from address ``base`` on.
 
-    They lie in ``storage`` if that is given, which another process may share: a multiple of 16 bytes long, it
-    keeps its contents, none of which counts as written.
-
-    Attributes
-    ----------
-    base : int
-        The address of the first byte.
-    size : int
-        In bytes.
-    name : str
-        For faults.
-    read_only : bool
-        Whether a kernel's write is a fault.
-    freed : bool
-        Whether it was freed.
-    complete : bool
-        Whether every byte is known to be written.
-    find_shape : callable
-        Finds the shape by which faults name elements; None if it is not known.
+    They lie in ``storage`` if the caller passes it, which another process may share: a multiple of 16 bytes
+    long, it keeps its contents, none of which counts as written. A kernel's write to a ``read_only`` one is a
+    fault; in a ``complete`` one every byte is known to be written. ``find_shape`` returns the shape by which
+    faults name elements, or None.
     """
 
     def __init__(

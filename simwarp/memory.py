@@ -42,21 +42,9 @@ _Part = tuple[Allocation, npt.NDArray[np.intp]]  # an allocation, and the positi
 class Memory:
     """An address space that holds allocations.
 
-    Parameters
-    ----------
-    space : str
-        "global", "shared" …, for faults.
-    start : int
-        The first address, a multiple of `ALIGNMENT`.
-    shared : bool
-        Whether processes forked later share the bytes.
-    alignment : int
-        Allocations start at multiples of this, itself a multiple of `ALIGNMENT`.
-
-    Raises
-    ------
-    ShapeError
-        For a misaligned ``start``.
+    ``space``, "global", "shared" …, is for faults. Allocations start at multiples of ``alignment``, itself a
+    multiple of `ALIGNMENT`, and so does the space: ShapeError for another ``start``. Processes forked later
+    share the bytes if ``shared``.
     """
 
     def __init__(

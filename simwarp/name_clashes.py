@@ -18,20 +18,10 @@ class HiddenPackageError(ImportError):
 
 
 def refuse_shadows(home: Path | None = None) -> None:
-    """Check that Python imports the packages that were installed with this one.
+    """Check that Python imports the packages that were installed with this one, in the folder ``home``.
 
-    Parameters
-    ----------
-    home : Path, optional
-        The folder of the packages.
+    HiddenPackageError if it imports another file; the message names that file.
 
-    Raises
-    ------
-    HiddenPackageError
-        If it imports another file; the message names that file.
-
-    Examples
-    --------
     >>> refuse_shadows()
     >>> refuse_shadows(Path("elsewhere"))  # doctest: +ELLIPSIS
     Traceback (most recent call last):

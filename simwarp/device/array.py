@@ -38,18 +38,10 @@ class Owner:
 
 
 class DeviceArray:
-    """An array in a simulated device's global memory, C order.
+    """An array in a simulated device's global memory, C order; faults call it by its ``name``.
 
-    The memory is released when the array and all its views are gone, at the latest by the next
-    allocation or launch; `free` releases it at once.
-
-    Attributes
-    ----------
-    shape, dtype, device
-    pointer : int
-        The device address of the first element.
-    name : str
-        The array's name in faults.
+    The memory is released when the array and all its views are gone, at the latest by the next allocation or
+    launch; `free` releases it at once.
     """
 
     def __init__(
@@ -152,12 +144,8 @@ class DeviceArray:
         return f"<DeviceArray {self.name}: {self.dtype} {self.shape} at {self.pointer:#x}>"
 
     def unwritten(self) -> npt.NDArray[np.bool_]:
-        """Whether each element has a byte that neither a kernel nor the host ever wrote.
+        """A mask of elements with a byte that neither a kernel nor the host ever wrote, padding aside.
 
-        The padding of a structure does not count.
-
-        Examples
-        --------
         >>> from simwarp import Device
         >>> Device().allocate((2,), np.uint32).unwritten().tolist()
         [True, True]

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 class Graph:
     """Launches that were captured, which keep their arrays alive.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> import simwarp
     >>> device = simwarp.Device()

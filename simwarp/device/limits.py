@@ -28,10 +28,7 @@ _UNIT = 8
 class LimitError(LaunchError):
     """A launch beyond a limit of the chip or of the kernel.
 
-    Attributes
-    ----------
-    limit : str
-        "block", "grid", "local memory", "shared memory", "registers", "cluster" or "cooperative".
+    ``limit`` is "block", "grid", "local memory", "shared memory", "registers", "cluster" or "cooperative".
     """
 
     def __init__(self, message: str, limit: str) -> None:
@@ -41,20 +38,11 @@ class LimitError(LaunchError):
 
 @dataclass(frozen=True)
 class Geometry:
-    """What a launch asks for.
-
-    Attributes
-    ----------
-    grid, block : (x, y, z)
-    shared : int
-        Bytes of dynamic shared memory per block.
-    cooperative : bool
-    cluster : int or up to three of them, optional
-    """
+    """The sizes that a launch asks for."""
 
     grid: Dim
     block: Dim
-    shared: int = 0
+    shared: int = 0  # bytes of dynamic shared memory per block
     cooperative: bool = False
     cluster: Extent | None = None
 

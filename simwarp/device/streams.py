@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 class Stream:
     """A queue of work; simulated work is done as soon as it is queued.
 
-    Attributes
-    ----------
-    unfinished : tuple of Footprint
-        The last launches, if a dependent launch may overlap them.
+    ``unfinished`` has the last launches, if a dependent launch may overlap them.
     """
 
     def __init__(self) -> None:

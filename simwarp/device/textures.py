@@ -22,18 +22,11 @@ if TYPE_CHECKING:
 
 
 class DeviceImage:
-    """An image in a simulated device's memory: what CUDA calls an array, with texels that have no address.
+    """An image in a simulated device's memory: CUDA's array, with texels that have no address.
 
-    It lives as long as this object, and the textures and surfaces that were made of it.
-
-    Attributes
-    ----------
-    form : Image
-        Its geometry, sizes, dtype and channels.
-    shape, dtype
-        Of a host array with the same texels; several channels are the last dimension.
-    name : str
-        The image's name in faults.
+    It lives as long as this object, and the textures and surfaces of it. ``form`` has its geometry, sizes,
+    dtype and channels; ``shape`` and ``dtype`` are those of a host array with the same texels, with several
+    channels as the last dimension. Faults call it by its ``name``.
     """
 
     def __init__(self, device: Device, form: Image, name: str) -> None:
@@ -63,12 +56,9 @@ class DeviceImage:
 
 
 class Handle:
-    """A texture or surface of a device: an argument for kernels, where it is a number of 64 bits.
+    """A texture or surface of a device: an argument for kernels, where it is a number of 64 bits, ``handle``.
 
-    Attributes
-    ----------
-    handle : int
-        The number; it stands for nothing once this object is gone.
+    The number is invalid once this object is gone.
     """
 
     def __init__(self, handle: int, found: Texture | Surface, source: Any = None) -> None:
@@ -82,13 +72,7 @@ class Handle:
 
 
 class SurfaceHandle(Handle):
-    """The handle of a surface, which stands for its image's texels.
-
-    Attributes
-    ----------
-    shape, dtype
-        Those of the image.
-    """
+    """The handle of a surface, with the shape and dtype of its image."""
 
     def __init__(self, handle: int, found: Surface, source: DeviceImage) -> None:
         super().__init__(handle, found, source)

@@ -23,14 +23,7 @@ class Access(NamedTuple):
 
 
 class Accesses:
-    """The accesses of one memory.
-
-    Parameters
-    ----------
-    order : Order
-    bucket : int
-        Bytes of a bucket.
-    """
+    """The accesses of one memory, in buckets of ``bucket`` bytes."""
 
     def __init__(self, order: Order, bucket: int) -> None:
         self._order, self._bucket = order, bucket

@@ -11,15 +11,8 @@ _Entry = tuple[float, int, Callable[[], None], "Flow | None", int]
 
 
 class Clock:
-    """Simulated time, and a heap of what happens later.
+    """Simulated time, ``now`` in seconds, and a heap of later events.
 
-    Attributes
-    ----------
-    now : float
-        In seconds.
-
-    Examples
-    --------
     >>> clock = Clock()
     >>> clock.at(2.5, lambda: print("at", clock.now))
     >>> clock.advance()

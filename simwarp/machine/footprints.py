@@ -8,31 +8,18 @@ import numpy as np
 
 
 class Footprint(NamedTuple):
-    """Runs of bytes, one for each column; a matrix without gaps has a single run.
-
-    Attributes
-    ----------
-    start, end : int
-        The first byte, and the byte behind the last one.
-    width : int
-        Bytes of a run.
-    pitch : int
-        Bytes from one run to the next, at least ``width``.
-    runs : int
-    """
+    """Runs of bytes, one for each column; a matrix without gaps has a single run."""
 
     start: int
-    end: int
-    width: int
-    pitch: int
+    end: int  # the byte behind the last one
+    width: int  # bytes of a run
+    pitch: int  # bytes from one run to the next, at least ``width``
     runs: int
 
 
 def footprint(start: int, width: int, pitch: int, columns: int) -> Footprint:
     """The footprint of columns of ``width`` bytes.
 
-    Examples
-    --------
     >>> footprint(64, 16, 16, 4)
     Footprint(start=64, end=128, width=64, pitch=64, runs=1)
     """
@@ -45,8 +32,6 @@ def footprint(start: int, width: int, pitch: int, columns: int) -> Footprint:
 def overlap(a: Footprint, b: Footprint) -> bool:
     """Whether two footprints have a byte in common.
 
-    Examples
-    --------
     >>> left, right = footprint(0, 16, 64, 4), footprint(16, 48, 64, 4)
     >>> overlap(left, right), overlap(left, footprint(8, 16, 64, 4))
     (False, True)

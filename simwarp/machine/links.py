@@ -14,19 +14,10 @@ from simwarp.machine.topology import Route, Topology
 
 
 class Flow:
-    """The bytes of a copy on their way.
+    """The bytes of a copy on their way; ``end`` is called when all have moved.
 
-    Attributes
-    ----------
-    operation : Operation
-    end : callable
-        Called when all bytes have moved.
-    remaining : float
-        Bytes at the time ``since``.
-    rate : float
-        Bytes per second from then on.
-    version : int
-        The number of changes of the rate; a predicted end holds for one version.
+    ``remaining`` is the bytes at the time ``since``, and ``rate`` the bytes per second from then on.
+    ``version`` counts the changes of the rate; a predicted end holds for one version.
     """
 
     __slots__ = ("end", "operation", "pipes", "rate", "remaining", "since", "version")
@@ -48,8 +39,6 @@ class Pipe:
 class Links:
     """The bandwidths of a topology.
 
-    Examples
-    --------
     >>> from simwarp.machine.topology import H200
     >>> Links(H200).latency(Route("in", 0))
     3e-06

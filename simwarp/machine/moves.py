@@ -67,10 +67,8 @@ def check_aliases(routine: RoutineLike) -> None:
 
 
 def nothing() -> Moves:
-    """No values move.
+    """The moves of an operation without values.
 
-    Examples
-    --------
     >>> nothing().begin() is None
     True
     """
