@@ -73,10 +73,8 @@ def error_of_launch(refused: LaunchError) -> Error:
 
 
 def error_of(fault: KernelFault) -> Error:
-    """The error by which CUDA tells of a fault that ended a launch.
+    """The CUDA error for a fault that ended a launch.
 
-    Examples
-    --------
     >>> error_of(OutOfBounds("read of 4 bytes")).name
     'IllegalAddress'
     """

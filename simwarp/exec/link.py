@@ -24,8 +24,6 @@ _VARIABLE = re.compile(r"([\w$]+)\s*(?:\[[^\]]*\]\s*)*(?:=|;|$)")
 def link_texts(texts: Sequence[str]) -> str:
     r"""One text with the definitions of all.
 
-    Examples
-    --------
     >>> head = ".version 9.0\n.target sm_90\n.address_size 64\n"
     >>> print(link_texts([head + ".extern .global .u32 x;\n", head + ".visible .global .u32 x = 1;\n"]))
     .version 9.0
@@ -54,10 +52,8 @@ def link_texts(texts: Sequence[str]) -> str:
 
 
 def limit_registers(text: str, most: int) -> str:
-    """Give kernels without a bound of their own that of the linker's option.
+    """Set the linker's bound for kernels without a bound of their own.
 
-    Examples
-    --------
     >>> limit_registers(".entry f(.param .u32 n) { ret; }", 40)
     '.entry f(.param .u32 n) .maxnreg 40 { ret; }'
     >>> limit_registers(".entry f() .maxntid 64 { ret; }", 40)

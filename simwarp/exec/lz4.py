@@ -9,15 +9,8 @@ from reference.errors import FormatError
 
 
 def decompress_block(data: bytes, size: int) -> bytes:
-    """Decompress a block of a known size.
+    """Decompress a block of a known size; FormatError if it is not whole.
 
-    Raises
-    ------
-    FormatError
-        If the block is not whole.
-
-    Examples
-    --------
     >>> decompress_block(bytes([0x35]) + b"abc" + bytes([3, 0]), 12)
     b'abcabcabcabc'
     """

@@ -145,13 +145,7 @@ def c_header() -> str:
 
 
 def receive(end: socket.socket) -> Message | None:
-    """The next request; None if the program has closed its end.
-
-    Raises
-    ------
-    ProtocolError
-        For bytes that are not a request.
-    """
+    """The next request; None if the program has closed its end; ProtocolError for any other bytes."""
     head, descriptors, _, _ = socket.recv_fds(end, _REQUEST.size, 1)
     descriptor = descriptors[0] if descriptors else None
     rest = _exactly(end, _REQUEST.size - len(head)) if head else None

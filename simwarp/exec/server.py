@@ -71,14 +71,7 @@ class RequestError(Exception):
 
 
 class Server:
-    """Answers requests.
-
-    Parameters
-    ----------
-    device : Device
-        Its global memory must be `DeviceMemory.new_space()`.
-    report : Report
-    """
+    """Answers requests of a program on a device, whose global memory is a `DeviceMemory.new_space()`."""
 
     def __init__(self, device: Device, report: Report, memory_limit: int) -> None:
         self.device, self.report = device, report
