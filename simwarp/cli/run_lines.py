@@ -20,20 +20,13 @@ BY_LINE = {"divergence": "thread_instructions", "sectors": "sectors", "banks": "
 class LineShare:
     """The counts of one source line.
 
-    Attributes
-    ----------
-    line, source : str
-        Its place, "my.cu:42", and its text; "" if the text is not at hand.
-    counts : dict of str to int
-        "thread_instructions", "sectors", "wavefronts", as far as they were observed.
-    shares : dict of str to float
-        The same, as shares of the totals.
+    ``counts`` has "thread_instructions", "sectors" and "wavefronts", as far as they were observed.
     """
 
-    line: str
-    source: str
+    line: str  # such as "my.cu:42"
+    source: str  # text of the line; "" if it is not at hand
     counts: dict[str, int]
-    shares: dict[str, float]
+    shares: dict[str, float]  # of the totals
 
 
 def counted(report: Mapping[str, Any]) -> dict[str, int]:

@@ -29,34 +29,16 @@ from simwarp.schedules import Differences
 class Outcome:
     """The result of a launch, or the fault that stopped it.
 
-    Attributes
-    ----------
-    work : Work
-    device : Device or CudaDevice
-    printed : text stream
-        The kernel's output.
-    result : Result or None
-        None if a fault stopped the launch.
-    fault : KernelFault or None
-        The fault that stopped the launch.
-    differences : Differences or None
-        Between schedules, if they were compared.
-    files : dict of str to Path
-        The files written, by the argument's name.
-    kept : list of str
-        Read-only arguments that the kernel changed; they are not written.
-    same : list of str
-        Arrays of files that the kernel might have changed and did not; they are not written.
-    partial : bool
-        Whether elements of output arrays may stay unwritten.
+    ``kept`` and ``same`` are not written: read-only arguments that the kernel changed, and arrays of files
+    that it might have changed and did not. Elements of output arrays may stay unwritten if ``partial``.
     """
 
     work: Work
     device: Any
-    printed: io.StringIO
-    result: Result | None = None
-    fault: KernelFault | None = None
-    differences: Differences | None = None
+    printed: io.StringIO  # the kernel's output
+    result: Result | None = None  # None if a fault stopped the launch
+    fault: KernelFault | None = None  # stopped the launch
+    differences: Differences | None = None  # between schedules, if they were compared
     files: dict[str, Path] = field(default_factory=dict[str, Path])
     kept: list[str] = field(default_factory=list[str])
     same: list[str] = field(default_factory=list[str])

@@ -31,13 +31,7 @@ _INTERVAL = 0.05
 
 
 class BlocksDone(Observer):
-    """Tells how many blocks of a launch have ended; blocks run in chunks, one after the other.
-
-    Parameters
-    ----------
-    show : function of (int, int)
-        Receives the blocks that have ended, and all blocks.
-    """
+    """Calls ``show`` with the numbers of ended blocks and of all blocks, once a chunk of blocks has ended."""
 
     def __init__(self, show: Callable[[int, int], object]) -> None:
         self._show = show

@@ -11,10 +11,8 @@ _OF_VALUES = ("expected",)
 
 
 def verdict(findings: Sequence[Finding], stopped: bool) -> str:
-    """Why results on hardware may differ, whatever the instructions are; "" if nothing was found.
+    """The reason why results on hardware may differ, whatever the instructions are; "" without findings.
 
-    Examples
-    --------
     >>> verdict([], stopped=False)
     ''
     >>> verdict([Finding("2 of 3 elements", "Unwritten", "unwritten")], stopped=False)

@@ -40,14 +40,8 @@ class Adapted(NamedTuple):
 def adapt(kernel: object, name: str | None, args: Arguments, cc: tuple[int, int]) -> Adapted | None:
     """Adapt a kernel of another framework and its arguments; None for anything else.
 
-    ``name`` is that of the kernel in a module of several.
-
-    Raises
-    ------
-    LaunchError, DtypeError
-        If the arguments do not fit the kernel.
-    SchemeError
-        If a Triton kernel is not compiled.
+    ``name`` is that of the kernel in a module of several. LaunchError or DtypeError if the arguments do not
+    fit the kernel; SchemeError if a Triton kernel is not compiled.
     """
     module = type(kernel).__module__.partition(".")[0]
     if module == "numba" and hasattr(kernel, "py_func"):

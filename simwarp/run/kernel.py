@@ -147,30 +147,18 @@ class Result:
 
 @dataclass(frozen=True)
 class Work:
-    """A kernel and everything that its launch needs, except the device.
-
-    Attributes
-    ----------
-    source : Source
-    kernel : Function
-    grid, block : (x, y, z)
-    args : sequence, or mapping by name or position
-    shared : int
-    cooperative : bool
-    cluster : (x, y, z), optional
-    variables : mapping of str to array or number
-        Values of ``__constant__`` and ``__device__`` variables.
-    """
+    """A kernel and everything that its launch needs, except the device."""
 
     source: Source
     kernel: Function
     grid: Dim
     block: Dim
-    args: Arguments = ()
-    shared: int = 0
+    args: Arguments = ()  # a sequence, or a mapping by name or position
+    shared: int = 0  # bytes of dynamic shared memory
     cooperative: bool = False
     cluster: Dim | None = None
     variables: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Values of ``__constant__`` and ``__device__`` variables."""
 
     def launch(self, device: Any) -> list[Argument]:
         """Copy the arguments to a device, launch the kernel, and wait for it."""

@@ -68,12 +68,7 @@ def compile_kernels(
 ) -> tuple[str, str]:
     """The normalised PTX of a source's kernels, and nvcc's warnings; code for the host is left out.
 
-    Raises
-    ------
-    MissingExtraError
-        If nvcc or the host's C++ compiler is missing.
-    CompileError
-        If nvcc fails; with its output.
+    Errors are those of `run_nvcc`.
     """
     folders = [f"-I{folder.absolute()}" for folder in (path.parent, *include)]
     with tempfile.TemporaryDirectory() as work:
@@ -93,12 +88,7 @@ def architecture(cc: tuple[int, int]) -> str:
 def run_nvcc(flags: Sequence[str], source: Path, output: Path, shown: Path) -> str:
     """Run nvcc with CUDA's headers, and return its output, in which the source is called ``shown``.
 
-    Raises
-    ------
-    MissingExtraError
-        If nvcc or the host's C++ compiler is missing.
-    CompileError
-        If nvcc fails; with its output.
+    MissingExtraError without nvcc or the host's C++ compiler; CompileError, with its output, if nvcc fails.
     """
     host_compiler("g++", "c++")
     headers = [f"-isystem={folder}" for folder in cuda_folders()]

@@ -55,28 +55,14 @@ Token: TypeAlias = tuple[str, int]
 
 @dataclass(frozen=True)
 class Definition:
-    """A definition or declaration of a kernel in a source text.
+    """A definition or declaration of a kernel in a source text."""
 
-    Attributes
-    ----------
-    name : str
-        Its name, qualified by namespaces.
-    parameters : tuple of str, or None
-        Their names, "" for an unnamed one; None if they could not be parsed.
-    types : tuple of str
-        Their types without typedefs, "float*" for ``const float x[]``; "" for one that is not known.
-    first, last : int
-        The line of ``__global__`` and the last line of the definition.
-    has_body : bool
-        False for a declaration.
-    """
-
-    name: str
-    parameters: tuple[str, ...] | None
-    types: tuple[str, ...]
-    first: int
-    last: int
-    has_body: bool
+    name: str  # qualified by namespaces
+    parameters: tuple[str, ...] | None  # names, "" for an unnamed one; None if they could not be parsed
+    types: tuple[str, ...]  # without typedefs, "float*" for ``const float x[]``; "" for one that is not known
+    first: int  # line of ``__global__``
+    last: int  # line of the definition
+    has_body: bool  # False for a declaration
 
 
 def parameter_names(kernel: Function, texts: Mapping[str, str] | None = None) -> tuple[str, ...]:

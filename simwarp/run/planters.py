@@ -21,17 +21,9 @@ _TYPE = re.compile(r"\.[bsuf](?:8|16|32|64)$")
 
 @dataclass(frozen=True)
 class Planter:
-    """How to plant faults of a kind.
+    """The search for places to plant faults of a kind."""
 
-    Attributes
-    ----------
-    needs : str
-        What the launch has to execute, behind "this launch executes no".
-    plants : callable
-        The plants in a kernel.
-    """
-
-    needs: str
+    needs: str  # the end of "this launch executes no …"
     plants: Callable[[Code], Iterator[Plant]]
 
 

@@ -48,21 +48,11 @@ _SIXTEEN_BITS = 2
 
 
 class Pointee(NamedTuple):
-    """The elements behind a pointer: ``lanes`` numbers each, of a NumPy type.
+    """The elements behind a pointer: ``lanes`` numbers each, of a NumPy type."""
 
-    Attributes
-    ----------
-    name : str
-        NumPy's name of the type of a number.
-    size : int
-        The bytes of a number.
-    lanes : int
-        The numbers of an element: 4 for ``float4``.
-    """
-
-    name: str
-    size: int
-    lanes: int = 1
+    name: str  # of NumPy, of a number's type
+    size: int  # bytes of a number
+    lanes: int = 1  # 4 for ``float4``
 
     @property
     def itemsize(self) -> int:

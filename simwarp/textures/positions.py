@@ -95,25 +95,13 @@ def _integers(values: Array) -> Array:
 
 
 class Tap(NamedTuple):
-    """One texel of each lane: its place (x, y, z), its weight, and what is read at all.
+    """One texel of each lane."""
 
-    Attributes
-    ----------
-    place : tuple of three arrays of int64
-    weight : array of int64, in 1/256
-    read : array of bool
-        Whether it takes part: a weight that was rounded to zero does, and a NaN shows it.
-    inside : array of bool
-        Whether it is a texel; otherwise it has the border's colour.
-    slice : int
-        0 or 1: which of two squares of a cube it belongs to.
-    """
-
-    place: tuple[Array, Array, Array]
-    weight: Array
-    read: Array
-    inside: Array
-    slice: int = 0
+    place: tuple[Array, Array, Array]  # (x, y, z)
+    weight: Array  # in 1/256
+    read: Array  # true also for a weight that was rounded to zero: a NaN shows it
+    inside: Array  # false where it has the border's colour
+    slice: int = 0  # 0 or 1: the square of a cube that it belongs to
 
 
 def one_tap(axes: tuple[Axis, Axis, Axis], numbers: tuple[Array, Array, Array]) -> Tap:
