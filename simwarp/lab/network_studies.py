@@ -39,13 +39,7 @@ TOGETHER = 10
 
 
 class Meter(Protocol):
-    """What measures work on a device.
-
-    Attributes
-    ----------
-    unit : str
-        The measure that is compared: "seconds" or "instructions".
-    """
+    """An instrument that measures work on a device, in ``unit``: "seconds" or "instructions"."""
 
     device: Any
     unit: str

@@ -77,13 +77,9 @@ class FakeEvent:
 
 
 class FakeDriver:
-    """The driver; ``failing`` is a call's name, which of its calls fails, and the status.
+    """The driver; ``failing`` is a call's name, the number of the call that fails, and the status.
 
-    Attributes
-    ----------
-    calls : dict of str to int
-    lost : str
-        The status of all later calls, once one has failed with a status after which nothing works.
+    ``lost`` is the status of all later calls, once one has failed with a status after which nothing works.
     """
 
     def __init__(

@@ -26,44 +26,20 @@ WINDOW = 3
 
 @dataclass(frozen=True)
 class Case:
-    """A call whose answer is checked, and whose time is taken.
-
-    Attributes
-    ----------
-    who : str
-    operands, output : str
-        What the call takes, as it lies on the device, and what it gives.
-    call : callable
-        Queues the work, and returns its result.
-    right : callable
-        Whether a result is what it must be.
-    moved : float
-        Bytes of operands and output, each once.
-    meter : Timer or Counter, optional
-        What measures the kernels alone; None if the call cannot be captured.
-    wait : callable
-        Waits for all work.
-    """
+    """A call whose answer is checked, and whose time is taken."""
 
     who: str
-    operands: str
-    output: str
-    call: Callable[[], Any]
-    right: Callable[[Any], bool]
-    moved: float
-    meter: Any
-    wait: Callable[[], None]
+    operands: str  # the format on the device
+    output: str  # the format of the result
+    call: Callable[[], Any]  # queues the work, and returns its result
+    right: Callable[[Any], bool]  # the check of a result
+    moved: float  # bytes of operands and output, each once
+    meter: Any  # a Timer or Counter of the kernels alone; None if the call cannot be captured
+    wait: Callable[[], None]  # waits for all work
 
 
 class Product:
-    """The product of two matrices of ±1, of n x n.
-
-    Attributes
-    ----------
-    operations : float
-        Two for each pair of elements.
-    a, b : (n, n) int8
-    """
+    """The product of two int8 matrices of ±1, n x n; ``operations`` counts two for each pair of elements."""
 
     def __init__(self, n: int) -> None:
         _check_size(n, n)
@@ -106,12 +82,8 @@ class Product:
 class Convolution:
     """The convolution of images by as many filters as channels, of 3 x 3 taps, SAME.
 
-    Attributes
-    ----------
-    operations : float
-        Two for each pair of elements, the border counted like any other pixel.
-    x : (N, H, W, C) int8
-    w : (3, 3, C, C) int8
+    ``x`` is (N, H, W, C) and ``w`` (3, 3, C, C), int8; ``operations`` counts two for each pair of elements,
+    the border counted like any other pixel.
     """
 
     def __init__(self, channels: int, images: int = 16, side: int = 64) -> None:

@@ -102,8 +102,6 @@ MUTATIONS: dict[str, Mutation] = {
 def mutate(program: Program, seed: int = 0, vocabulary: Vocabulary | None = None) -> Program:
     """Apply each mutation to a program, one to three times.
 
-    Examples
-    --------
     >>> from simwarp.lab.fuzz import generate
     >>> mutate(generate(0, 3)) == mutate(generate(0, 3)) != generate(0, 3)
     True
@@ -116,13 +114,7 @@ def mutate(program: Program, seed: int = 0, vocabulary: Vocabulary | None = None
 
 
 def unveil(program: Program) -> Program:
-    """The program without hiding its results from the compiler, to test the compiler.
-
-    Examples
-    --------
-    >>> unveil(Program(0, 0, ())).veiled
-    False
-    """
+    """The program without hiding its results from the compiler, to test the compiler."""
     return replace(program, veiled=False)
 
 

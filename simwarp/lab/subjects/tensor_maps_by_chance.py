@@ -73,23 +73,12 @@ KERNELS = tuple(
 
 
 class Copy(NamedTuple):
-    """One copy.
+    """One copy; ``memory`` and ``shared`` are the bytes of the tensor and of shared memory before it."""
 
-    Attributes
-    ----------
-    tensor : TensorMap
-        At address 0.
-    coordinates, offsets : tuple of int
-    start : int
-        Of the tile, in shared memory.
-    memory, shared : bytes in uint8
-        What the tensor's array and shared memory hold before.
-    """
-
-    tensor: TensorMap
+    tensor: TensorMap  # at address 0
     coordinates: tuple[int, ...]
     offsets: tuple[int, ...]
-    start: int
+    start: int  # of the tile, in shared memory
     memory: Array
     shared: Array
 

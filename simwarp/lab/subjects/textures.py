@@ -57,31 +57,15 @@ _DIMENSIONS = {"linear": 1, "1d": 1, "2d": 2, "3d": 3, "a1d": 1, "a2d": 2, "cube
 
 @dataclass(frozen=True)
 class Case:
-    """A texture and the reads of one launch.
+    """A texture and the reads of one launch."""
 
-    Attributes
-    ----------
-    geometry : str
-        A name of `_DIMENSIONS`.
-    operation : str
-        "tex", "fetch" (integer coordinates), or "tld4.r" … "tld4.a".
-    texels : array
-        The host array that becomes an image, or linear memory.
-    channels : int
-    options : dict
-        Those of `gpu.device.Device.texture`.
-    places : (places, coordinates) array
-        A layer first; floats, or int32 for integer coordinates.
-    layers : (places,) array of int32
-    """
-
-    geometry: str
-    operation: str
-    texels: Array
+    geometry: str  # a name of `_DIMENSIONS`
+    operation: str  # "tex", "fetch" (integer coordinates), or "tld4.r" … "tld4.a"
+    texels: Array  # the host array that becomes an image, or linear memory
     channels: int
-    options: dict[str, Any]
-    places: Array
-    layers: Array
+    options: dict[str, Any]  # of `gpu.device.Device.texture`
+    places: Array  # (places, coordinates), a layer first; floats, or int32 for integer coordinates
+    layers: Array  # (places,) of int32
 
     @property
     def opcode(self) -> str:

@@ -98,24 +98,12 @@ class Form:
 
 
 class Tiles(NamedTuple):
-    """The tiles of some blocks.
+    """The tiles of some blocks."""
 
-    Attributes
-    ----------
-    words : dict
-        Of A (blocks, 64, k), B's columns (blocks, n, k), and C (blocks, 64, n).
-    descriptors : (blocks, 2) uint64
-        Of A and B, in memory that begins at 0.
-    places : (blocks, 128 + 2 n) uint32
-        The addresses of the chunks of A and B.
-    keeps : (blocks,) bool
-        Whether C is added.
-    """
-
-    words: dict[str, Array]
-    descriptors: Array
-    places: Array
-    keeps: Array
+    words: dict[str, Array]  # of A (blocks, 64, k), B's columns (blocks, n, k), and C (blocks, 64, n)
+    descriptors: Array  # of A and B, (blocks, 2) uint64, in memory that begins at 0
+    places: Array  # addresses of the chunks of A and B, (blocks, 128 + 2 n) uint32
+    keeps: Array  # (blocks,) bool: C is added
 
     def some(self, which: Array) -> Tiles:
         """The tiles of some of the blocks."""
