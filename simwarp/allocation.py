@@ -85,7 +85,7 @@ class Allocation:
 
     @property
     def written(self) -> npt.NDArray[np.bool_]:
-        """Which bytes had all their bits written."""
+        """A mask of the bytes that are written in all their bits."""
         return self.written_bits == _WHOLE
 
     @property
@@ -96,7 +96,7 @@ class Allocation:
 
     @property
     def _written(self) -> npt.NDArray[np.uint8]:
-        """The marks; made again if they were dropped because every byte was written."""
+        """The marks of written bits; rebuilt if they were dropped because every byte was written."""
         if self._marks is None:
             self._marks = np.full(self._bytes.size, _WHOLE, np.uint8)
         return self._marks
@@ -117,7 +117,7 @@ class Allocation:
             self.settle()
 
     def settle(self) -> None:
-        """Look whether every byte is written by now; if so, reads skip the check."""
+        """Check whether every byte is written by now; if so, reads skip the check."""
         if not self.complete:
             marks = self._written[: self.size]
             if marks.all() and marks.min(initial=_WHOLE) == _WHOLE:
@@ -144,7 +144,7 @@ class Allocation:
         return offsets.view(np.int64)
 
     def unwritten(self, index: npt.NDArray[np.int64], width: int) -> npt.NDArray[np.bool_] | None:
-        """Which elements of ``width`` bytes have an unwritten byte; None once every byte is written."""
+        """A mask of the elements of ``width`` bytes with an unwritten byte; None if there surely are none."""
         if self.complete:
             return None
         if width > 8:
@@ -152,7 +152,7 @@ class Allocation:
         return self._written_view(width).take(index) != _ones(width)
 
     def never_written(self, begin: int, end: int) -> npt.NDArray[np.bool_]:
-        """Which bytes of a part have no written bit."""
+        """A mask of the bytes from ``begin`` to ``end`` without a written bit."""
         self._check_live()
         return np.zeros(end - begin, np.bool_) if self.complete else self._written[begin:end] == 0
 

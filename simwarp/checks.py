@@ -123,7 +123,7 @@ class Checks:
         return self._actions.get(kind, "raise")
 
     def strict(self, kind: str) -> bool:
-        """Whether the notes of a kind are asked for."""
+        """True if the notes of a kind are asked for."""
         return kind in self._strict and self.action(kind) != "off"
 
     @property

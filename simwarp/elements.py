@@ -78,7 +78,7 @@ def declared_shape(name: str, size: int, sources: Mapping[str, str]) -> Shape | 
 
 
 def _shape(axes: Sequence[int | None], itemsize: int | None, size: int) -> Shape | None:
-    """The shape for extents of which some, and an element's size which perhaps, are unknown."""
+    """The shape of an array of ``size`` bytes, of which an extent or the element's size may be unknown."""
     product = math.prod(axis for axis in axes if axis)
     unknown = [i for i, axis in enumerate(axes) if not axis]
     if not unknown:

@@ -79,10 +79,10 @@ class Memory:
         at: int | None = None,
         storage: npt.NDArray[np.uint8] | None = None,
     ) -> Allocation:
-        """Reserve ``size`` bytes, in ``storage`` if given (see `Allocation`).
+        """Reserve ``size`` bytes, in ``storage`` if it is not None (see `Allocation`).
 
-        No address is used twice, so that a use after free is found; except those of memory that is not the
-        device's own, which is ``at`` an address that the caller knows to be free, a multiple of 16.
+        No address is used twice, so that a use after free is reported. Memory that is not the device's own
+        lies ``at`` an address that the caller knows to be free, a multiple of 16.
         """
         if size < 0:
             raise ShapeError(f"allocation of {count_of_bytes(size)}\nask for 0 bytes or more")
@@ -128,7 +128,7 @@ class Memory:
             self._drop(self._released.popleft())
 
     def _drop(self, base: int) -> bool:
-        """Free the allocation at ``base``; whether there was one."""
+        """Free the allocation at ``base``; True if there was one."""
         bases, allocations = self._table
         i = bisect_right(bases, base) - 1
         if i < 0 or bases[i] != base:
@@ -147,7 +147,7 @@ class Memory:
         return None
 
     def was_freed(self, address: int) -> bool:
-        """Whether an address lies in a freed allocation, and in no live one."""
+        """True if an address lies in a freed allocation, and in no live one."""
         return self.find(address) is None and any(
             old.base <= address < old.base + old.size for old in self._freed
         )
@@ -215,7 +215,7 @@ class Memory:
             self.write(addresses, values)
 
     def poke(self, addresses: Addresses, values: npt.NDArray[Any]) -> bool:
-        """Store if no access is bad and one allocation holds them all; whether it stored."""
+        """Store if no access is bad and one allocation holds them all; True if it stored."""
         allocation = self._common_allocation(addresses, values.dtype.itemsize)
         if allocation is None or allocation.read_only:
             return False
@@ -325,7 +325,7 @@ class Memory:
         return f"{',' * known} {where}"
 
     def _lies_in_freed(self, addresses: Addresses, outside: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Which of the out-of-bounds addresses lie in a freed allocation."""
+        """A mask of the out-of-bounds addresses that lie in a freed allocation."""
         found = np.zeros_like(outside)
         if outside.any():
             for old in self._freed:

@@ -127,7 +127,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Differences:
-    """How the results of several schedules differ: a sequence of `Difference`."""
+    """The differences between the results of several schedules: a sequence of `Difference`."""
 
     compared: tuple[Schedule, ...]  # the schedules with a result; the others are compared with the first
     declined: Mapping[Schedule, str]  # the schedules that cannot run the kernel, with the reason

@@ -45,7 +45,7 @@ class FormFacts:
 
     @property
     def unwitnessed(self) -> bool:
-        """Whether the form runs here and has no recording of hardware."""
+        """True if the form runs here and has no recording of hardware."""
         return bool(self.row) and self.fidelity != "unsupported" and self.golden is None
 
 
@@ -69,7 +69,7 @@ class KernelFacts:
 
     @property
     def runs(self) -> bool:
-        """Whether the kernel can run."""
+        """True if the kernel can run."""
         return not self.lacks and not self.error
 
 

@@ -60,7 +60,7 @@ def open_images(path: Path, given: Input, most: int = 64) -> Images:
 
 
 def _array(path: Path, shape: tuple[int, ...]) -> Array:
-    """The images in a .npy file; what their elements are is for the network to check."""
+    """The images in a .npy file; the network checks their elements."""
     array = read_array(path)
     if array.shape[1:] != shape or array.ndim == 0 or len(array) == 0:
         one = "; add an axis, images[None]" if array.shape == shape else ""

@@ -223,7 +223,7 @@ def _numbers(option: str, text: str, counts: tuple[int, ...]) -> tuple[int, ...]
 
 
 def _show(facts: dict[str, Any]) -> None:
-    """Print what the model and the machine say."""
+    """Print the predicted and the measured times of a call."""
     console = wide_console(highlight=False)
     call = " × ".join(map(str, facts["x"]))
     moved = f"{si(facts['bytes']['in'], 'B')} in, {si(facts['bytes']['out'], 'B')} out"

@@ -112,7 +112,7 @@ def print_picture(picture: Picture, svg: Path | None, as_json: bool = False, **f
 
 
 class _Uncut(Console):
-    """A console that leaves it to the terminal to break a line which does not fit."""
+    """A console that breaks no lines: the terminal wraps those that do not fit."""
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Print objects without cropping their lines."""
@@ -146,9 +146,9 @@ def _widest(console: Console, column: Column) -> int:
 
 
 def table(*words: str, numbers: tuple[str, ...] = (), cut: tuple[str, ...] = (), **options: Any) -> Table:
-    """A table without borders: left-aligned columns ``words``, then right-aligned columns ``numbers``.
+    """A borderless table: left-aligned columns ``words``, then right-aligned columns ``numbers``.
 
-    Where a terminal is too narrow, the words ``cut`` lose their ends, and no other column does.
+    On a narrow terminal the columns ``cut`` lose their ends, and no other column does.
     """
     made = _Whole(box=None, pad_edge=False, padding=(0, 2), **options)
     for name in words:

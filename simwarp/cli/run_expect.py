@@ -127,7 +127,7 @@ def compare(
 
 
 def _errors(got: npt.NDArray[Any], want: npt.NDArray[Any], tolerance: Tolerance | None) -> tuple[Any, Any]:
-    """Which elements differ, and the absolute error of each: exact integers, or infinite beside a NaN."""
+    """A mask of wrong elements, and the absolute error of each: exact integers, or infinite beside a NaN."""
     import numpy as np
 
     if tolerance is None:
@@ -190,7 +190,7 @@ class ComparedOutcome(Outcome):
 
     @property
     def findings(self) -> list[Finding]:
-        """What was found, and the outputs that differ from what is expected."""
+        """The findings of the run, and the outputs that differ from the expected ones."""
         return [*super().findings, *(one.finding for one in self.comparisons if one.count)]
 
     def show(self, console: Console) -> None:

@@ -37,7 +37,7 @@ def counted(report: Mapping[str, Any]) -> dict[str, int]:
 def line_shares(
     report: Mapping[str, Any], files: Mapping[str, str], top: int | None = None
 ) -> list[LineShare]:
-    """What each line costs, by place; or the ``top`` lines by their largest share, the dearest first.
+    """The cost of each line, by place; or of the ``top`` lines by their largest share, the dearest first.
 
     >>> lines = {"f.cu:1": {"sectors": 3}, "f.cu:2": {"sectors": 9}}
     >>> report = {"sectors": {"lines": lines, "total": {"sectors": 12}}}

@@ -52,12 +52,12 @@ class Outcome:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing was found but notes: no fault, difference or unwritten output element."""
+        """True if there are only notes: no fault, difference or unwritten output element."""
         return not errors(self.findings)
 
     @property
     def findings(self) -> list[Finding]:
-        """What was found: faults, differences between schedules, unwritten elements; each once."""
+        """The faults, differences between schedules, and unwritten elements; each once."""
         found = [Finding.of(fault) for fault in self.faults]
         known = {str(one) for one in found}
         if self.differences is not None:
@@ -66,7 +66,7 @@ class Outcome:
 
     @property
     def all_findings(self) -> list[Finding]:
-        """What was found, and the compiler's warnings."""
+        """The findings, and the compiler's warnings."""
         log = self.work.source.log
         return [*self.findings, *(of_compiler(log) if log else ())]
 
@@ -89,7 +89,7 @@ class Outcome:
 
     @property
     def not_seen(self) -> list[NotSeen]:
-        """What a clean run did not look at; not the order of threads if schedules were compared."""
+        """The limits of a clean run's checks; not the order of threads if schedules were compared."""
         found = self.result.not_seen if self.result is not None and self.clean else ()
         return [one for one in found if self.differences is None or one.kind != "order"]
 
@@ -142,7 +142,7 @@ class Outcome:
 
     @property
     def summary(self) -> str:
-        """What the run says about results on hardware."""
+        """The run's conclusion about results on hardware."""
         found = verdict(self.findings, stopped=self.fault is not None)
         if any(one.kind == "optimised" for one in self.not_seen):
             found = "the optimiser removed an access that has no defined value: another build may differ"

@@ -61,10 +61,7 @@ class BlocksDone(Observer):
 
 @contextmanager
 def block_bar(text: str, console: Console) -> Generator[tuple[Observer, ...]]:
-    """Show a bar of blocks once a run takes more than a second; yields the observers that move it.
-
-    Without a terminal there are none.
-    """
+    """Show a bar of blocks once a run on a terminal takes more than a second; yields its observers."""
     if console.quiet or not console.is_terminal:
         yield ()
         return

@@ -73,7 +73,7 @@ def _of_product(opcode: str, lanes: int) -> tuple[str, float]:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Floats may differ by ``atol + rtol * |expected|``; ``reason`` says where ``atol`` comes from."""
+    """Floats may differ by ``atol + rtol * |expected|``; ``reason`` is the origin of ``atol``."""
 
     atol: float
     rtol: float

@@ -61,7 +61,7 @@ class DeviceArray:
         return self._allocation.name
 
     def describe(self, find_shape: Callable[[], Shape | None], read_only: bool) -> None:
-        """Set what finds the shape by which faults name elements, and whether kernels may only read them."""
+        """Set the function that returns the shape for faults, and whether kernels may only read the array."""
         self._allocation.find_shape, self._allocation.read_only = find_shape, read_only
 
     @property
@@ -188,7 +188,7 @@ def check_room(name: str, shape: Sequence[int], dtype: np.dtype[Any]) -> None:
 
 
 def _meaningful(dtype: np.dtype[Any]) -> npt.NDArray[np.bool_]:
-    """Whether each byte of an element holds a value; False for the padding of a structure."""
+    """A mask of the bytes of an element that hold a value; False for the padding of a structure."""
     if dtype.subdtype is not None:
         of_one = _meaningful(dtype.subdtype[0])
         return np.tile(of_one, dtype.itemsize // of_one.size)

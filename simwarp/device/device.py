@@ -180,7 +180,7 @@ class Device:
         return self.checks.faults
 
     def current(self) -> AbstractContextManager[None]:
-        """Nothing needs to be done: any thread may work on a simulated device, one at a time."""
+        """Do nothing: any thread may work on a simulated device, one at a time."""
         return nullcontext()
 
     def allocate(
@@ -416,7 +416,7 @@ class Device:
 
 
 def _filled(args: Sequence[Any], arrays: Sequence[DeviceArray]) -> Iterator[Any]:
-    """The arguments of a plan with the arrays of a call, and the maps of those that it describes."""
+    """The arguments of a plan, with the arrays of a call or their tensor maps filled in."""
     given = iter(arrays)
     for value in args:
         if isinstance(value, TensorMap):
@@ -426,7 +426,7 @@ def _filled(args: Sequence[Any], arrays: Sequence[DeviceArray]) -> Iterator[Any]
 
 
 def is_integer(value: object) -> bool:
-    """Whether a value is an integer of Python or NumPy."""
+    """True if a value is an integer of Python or NumPy."""
     return isinstance(value, int | np.integer)
 
 

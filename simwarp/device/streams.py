@@ -47,7 +47,7 @@ class InStream:
 
 
 def no_stream_of(device: Device, given: Any) -> DtypeError | LaunchError:
-    """The error for what is not a stream of a simulated device."""
+    """The error for a value that is not a stream of a simulated device."""
     if isinstance(given, Stream):
         return LaunchError(
             f"stream= is a stream of another device\nthe call is for {device.name}\n"

@@ -46,12 +46,12 @@ class DeviceImage:
         return self._array.download()
 
     def unwritten(self) -> npt.NDArray[np.bool_]:
-        """Whether each element has an uninitialised byte; see `DeviceArray.unwritten`."""
+        """A mask of the elements with an uninitialised byte; see `DeviceArray.unwritten`."""
         return self._array.unwritten()
 
     @property
     def texels(self) -> Texels:
-        """Where its texels lie, for a texture or surface."""
+        """The location of its texels, for a texture or surface."""
         return _texels(self._array, self.form)
 
 
@@ -88,7 +88,7 @@ class SurfaceHandle(Handle):
         return self.source.download()
 
     def unwritten(self) -> npt.NDArray[np.bool_]:
-        """Whether each element has an uninitialised byte; see `DeviceArray.unwritten`."""
+        """A mask of the elements with an uninitialised byte; see `DeviceArray.unwritten`."""
         return self.source.unwritten()
 
 

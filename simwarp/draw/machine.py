@@ -80,7 +80,7 @@ _Rows = dict[tuple[int, int], float]
 
 
 def _title(run: Mapping[str, Any]) -> str:
-    """What ran where, and how fast."""
+    """The title of a run: call, machine and speed."""
     where = {"sim": "simulated ", "model": "the model of "}.get(run["device"], "")
     call = run["call"] if "call" in run else "{routine} {m} × {n} × {k}, tiles of {tile}".format(**run)
     speed = f"{si(run['seconds'], 's')}, {si(run['rate'], 'FLOP/s')}"

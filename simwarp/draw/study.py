@@ -73,7 +73,7 @@ def to_svg(data: Mapping[str, Any]) -> str:
 
 
 def _measured(data: Mapping[str, Any]) -> str:
-    """How the numbers came about, as a note."""
+    """A note on the measurement."""
     if data["unit"] != "seconds":
         return "instructions of threads that the simulator executed"
     how = data["measured"]

@@ -67,7 +67,7 @@ _LIMITS = {
 
 
 def error_of_launch(refused: LaunchError) -> Error:
-    """The error by which CUDA tells of a launch that it refuses."""
+    """The CUDA error for a launch that CUDA refuses."""
     limit = refused.limit if isinstance(refused, LimitError) else ""
     return _LIMITS.get(limit, Error.InvalidConfiguration)
 

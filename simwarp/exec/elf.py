@@ -48,7 +48,7 @@ class Elf:
         return next((self._bytes(one) for one in self.sections if one.name == name), b"")
 
     def defines(self, symbol: str) -> bool:
-        """Whether the file defines a symbol; see `defined`."""
+        """True if the file defines a symbol; see `defined`."""
         return symbol in self.defined()
 
     def _bytes(self, section: Section) -> bytes:

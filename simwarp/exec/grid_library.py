@@ -64,7 +64,7 @@ ARRIVED:
 
 
 def is_device_runtime(image: bytes) -> bool:
-    r"""Whether an image is ``libcudadevrt.a``, which `with_grid_library` replaces.
+    r"""True if an image is ``libcudadevrt.a``, which `with_grid_library` replaces.
 
     >>> is_device_runtime(b"!<arch>\ncuda_device_runtime.o/"), is_device_runtime(b"!<arch>\nother.o/")
     (True, False)

@@ -64,7 +64,7 @@ def limit_registers(text: str, most: int) -> str:
 
 
 def _renumbered(text: str, first: int) -> str:
-    """The text without what is its own: header, file names, sections; with its files' new numbers."""
+    """A text without its header, file names and sections; its source files are numbered from ``first``."""
     for pattern in (_FILE, _HEADER, _SECTION, _COMMENT, _FUNCTION_NAME):
         text = pattern.sub("", text)
     return _LOC.sub(lambda found: f"{found[1]}{int(found[2]) + first}", text)

@@ -32,7 +32,7 @@ _REPLY = struct.Struct(f"=iIQ{MOST_VALUES}Q")
 
 
 class Request(IntEnum):
-    """What the runtime can ask for, with its arguments, its data → values, data of the reply."""
+    """The requests of the runtime, with their arguments, data → values, data of the reply."""
 
     HELLO = 1
     """→ facts of the chip, see `simwarp.exec.chip_facts`."""

@@ -22,7 +22,7 @@ _OF_PYTHON, _OF_COMMAND = 'checks="report"', "--checks report"
 @shortened
 @dataclass
 class Report:
-    """What a run found.
+    """The findings of a run.
 
     Attributes
     ----------
@@ -188,7 +188,7 @@ class Report:
 
 
 def _key(fault: KernelFault) -> object:
-    """What identifies a finding: its class, its kind of access if it has no place, and its lines."""
+    """The identity of a finding: its class, its kind of access if it has no place, and its lines."""
     places = [place for place in (fault.place, getattr(fault, "other", None)) if isinstance(place, Place)]
     lines = [
         (

@@ -87,7 +87,7 @@ class Server:
         }
 
     def answer(self, message: Message) -> Reply:
-        """Answer a request; whatever is wrong with it is an error code, and stands in the report."""
+        """Answer a request; an error becomes an error code and a line of the report."""
         try:
             reply = self._answers[message.request](message) or Reply()
         except RequestError as failure:

@@ -49,7 +49,7 @@ class Finding:
 
     @classmethod
     def of(cls, fault: KernelFault) -> Finding:
-        """The finding that a fault is."""
+        """The finding of a fault."""
         own = {name: value for name, value in vars(fault).items() if name not in _COMMON}
         return cls(
             name=type(fault).__name__,
@@ -64,7 +64,7 @@ class Finding:
 
     @property
     def rule(self) -> str:
-        """The identifier of what was looked for: the check, or the kind of what no check can turn off."""
+        """The identifier of the rule: the check, or the kind of a fault that no check can turn off."""
         return self.check or self.kind.replace(" ", "-")
 
     def __str__(self) -> str:

@@ -45,11 +45,11 @@ class Meter(Protocol):
     unit: str
 
     def cost(self, work: Work, together: int = 1) -> Facts:
-        """What some work costs once; ``together`` times of it are measured in one go."""
+        """The cost of some work; ``together`` repetitions are measured in one go."""
         ...
 
     def about(self) -> Facts:
-        """How it measures."""
+        """The method of measuring."""
         ...
 
 
@@ -88,7 +88,7 @@ class Timer:
         return median(on_device), median(waited)
 
     def about(self) -> Facts:
-        """The bursts."""
+        """The sizes of the bursts."""
         return {
             "idle_seconds": GAP,
             "runs_not_counted": WARM,
@@ -118,7 +118,7 @@ class Counter:
         }
 
     def about(self) -> Facts:
-        """What an instruction is."""
+        """The definition of an instruction."""
         return {"instructions": "of threads whose predicate held", "runs": 1}
 
 
@@ -145,9 +145,9 @@ def breakdown(network: Network, meter: Meter, images: int, progress: Progress) -
 
 
 def sync(network: Network, meter: Meter, images: int, progress: Progress) -> Facts:
-    """A launch for each step beside one launch, for batches 1, 2, 4 …; and what the latter's barriers cost.
+    """A launch for each step beside one launch, for batches 1, 2, 4 …; and the cost of the latter's barriers.
 
-    A barrier's cost is the time that goes when none is waited for, over their number.
+    A barrier's cost is the time saved by not waiting for barriers, over their number.
     """
     layers, whole = (gpu.bnn.prepare(network, way=way, device=meter.device) for way in ("layers", "whole"))
     assert whole.whole is not None
@@ -169,7 +169,7 @@ def sync(network: Network, meter: Meter, images: int, progress: Progress) -> Fac
 
 
 def shortcut(networks: Mapping[str, Network], meter: Meter, images: int, progress: Progress) -> Facts:
-    """A residual network with each shortcut: what it costs, and the bytes that go beside the bits."""
+    """A residual network with each kind of shortcut: its cost, and the bytes that go beside the bits."""
     rows: list[Facts] = []
     for done, (name, network) in enumerate(networks.items()):
         progress(done, len(networks))
@@ -208,7 +208,7 @@ def batch(network: Network, meter: Meter, images: int, progress: Progress) -> Fa
 
 
 def scheme(network: Network, meter: Meter, images: int, progress: Progress) -> Facts:
-    """Each scheme of `gpu.bconv2d` and `gpu.bmm` for each layer of bits: what it costs, or why not."""
+    """Each scheme of `gpu.bconv2d` and `gpu.bmm` for each layer of bits: its cost, or why it does not run."""
     values = values_of(network)
     with _room(images):
         words = {"Dense": "bmm32"}  # every scheme arranges words; lines are for some
@@ -272,7 +272,7 @@ def _why(error: Exception) -> str:
 
 
 def _about_step(step: Step) -> Facts:
-    """What a step is, in a row."""
+    """The layers of a step, for a row."""
     return {
         "path": step.paths[-1],
         "layers": [type(layer).__name__ for layer in step.layers],

@@ -110,7 +110,7 @@ def wgmma_bconv(x: ConvOperand, w: ConvOperand, **options: Unpack[ConvOptions]) 
 
 
 def _addends(images: Bytes, filters: Bytes, windows: Windows, channels: int) -> Integers:
-    """What a dot product is beside its common ones, (pixels, filters)."""
+    """The terms of a dot product beside its common ones, (pixels, filters)."""
     ones = np.where(windows.inside, _ones(images)[windows.pixel], 0).sum(axis=1)
     kinds, kind = np.unique(windows.inside, axis=0, return_inverse=True)  # windows with the same taps inside
     taps = kinds.astype(np.int64)

@@ -30,7 +30,7 @@ class Accesses:
         self._buckets: dict[int, list[Access]] = {}
 
     def add(self, access: Access, before: dict[int, int]) -> Access | None:
-        """Add an access; ``before`` are the operations that come before it. The first one that conflicts."""
+        """Add an access behind the operations ``before``; return the first access that conflicts with it."""
         found: Access | None = None
         for number in self._numbers(access.footprint):
             kept: list[Access] = []
@@ -66,5 +66,5 @@ class Accesses:
 
 
 def _replaces(later: Access, earlier: Access) -> bool:
-    """Whether what conflicts with the earlier access conflicts with the later one, too."""
+    """True if each conflict with the earlier access is one with the later access, too."""
     return (later.writes or not earlier.writes) and covers(later.footprint, earlier.footprint)

@@ -194,7 +194,7 @@ class Execution:
     # --------------------------------------------------------------------------------------- the clock
 
     def step(self) -> bool:
-        """Go to the next time at which an operation begins to move bytes or ends; whether there is one."""
+        """Go to the next time at which an operation begins to move bytes or ends; False if there is none."""
         moment = self.clock.next()
         if moment is None:
             return False

@@ -30,7 +30,7 @@ def footprint(start: int, width: int, pitch: int, columns: int) -> Footprint:
 
 
 def overlap(a: Footprint, b: Footprint) -> bool:
-    """Whether two footprints have a byte in common.
+    """True if two footprints have a byte in common.
 
     >>> left, right = footprint(0, 16, 64, 4), footprint(16, 48, 64, 4)
     >>> overlap(left, right), overlap(left, footprint(8, 16, 64, 4))
@@ -51,7 +51,7 @@ def overlap(a: Footprint, b: Footprint) -> bool:
 
 
 def _overlap_at_one_pitch(a: Footprint, b: Footprint) -> bool:
-    """Whether matrices of one pitch overlap; ``b`` starts so many columns and bytes behind ``a``."""
+    """True if matrices of one pitch overlap; ``b`` starts so many columns and bytes behind ``a``."""
     behind, byte = divmod(b.start - a.start, a.pitch)
     same = byte < a.width and -b.runs < behind < a.runs
     next_column = byte + b.width > a.pitch and -b.runs < behind + 1 < a.runs
@@ -59,5 +59,5 @@ def _overlap_at_one_pitch(a: Footprint, b: Footprint) -> bool:
 
 
 def covers(a: Footprint, b: Footprint) -> bool:
-    """Whether ``a`` surely has every byte of ``b``: they are equal, or ``a`` has no gaps."""
+    """True if ``a`` surely has every byte of ``b``: they are equal, or ``a`` has no gaps."""
     return a == b or (a.runs == 1 and a.start <= b.start and b.end <= a.end)

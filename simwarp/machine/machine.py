@@ -131,7 +131,7 @@ class Machine:
 
     @property
     def timeline(self) -> Timeline:
-        """What has run, by its end."""
+        """The finished operations, in the order of their ends."""
         return self.execution.timeline
 
     def budget(self, device: int) -> int:
@@ -139,7 +139,7 @@ class Machine:
         return self.topology.gpus[self._device(device)].memory_bytes - self._used[device]
 
     def reaches(self, device: int, peer: int) -> bool:
-        """Whether a device can copy from a peer without the host."""
+        """True if a device can copy from a peer without the host."""
         return Route("peer", self._device(device), self._device(peer)) in self.execution.links
 
     def seconds(self) -> float:
@@ -361,7 +361,7 @@ class Machine:
         return event
 
     def wait(self, stream: object, event: object) -> None:
-        """Hold back what the stream gets from now on until an event, of any device, has happened."""
+        """Hold back later work of the stream until an event, of any device, has happened."""
         queue = self._stream(stream)
         if not isinstance(event, Event):
             raise DtypeError(
@@ -408,7 +408,7 @@ class Machine:
     # --------------------------------------------------------------------------------------- arguments
 
     def _found(self, operation: Operation) -> None:
-        """An operation with a conflict starts."""
+        """Raise or collect the conflict of an operation that starts."""
         if self._checks == "off" or operation.conflict is None:
             return
         error = error_of(operation, operation.conflict)

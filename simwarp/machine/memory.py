@@ -138,7 +138,7 @@ class DeviceMemory:
         )
 
     def is_written(self, tile: TileLike) -> bool:
-        """Whether operations write every byte of a tile, among those that were queued so far."""
+        """True if operations write every byte of a tile, among those that were queued so far."""
         if self._written is None:
             return False
         item = tile.dtype.itemsize

@@ -44,7 +44,7 @@ class RoutineLike(Protocol):
 
 
 class Moves(NamedTuple):
-    """What an operation does at its start and at its end."""
+    """The functions that an operation calls at its start and at its end."""
 
     begin: Callable[[], None]
     finish: Callable[[], None]

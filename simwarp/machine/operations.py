@@ -13,11 +13,11 @@ from simwarp.machine.topology import Route
 
 
 class Machine(Protocol):
-    """What an event and a stream use of their `simwarp.machine.machine.Machine`."""
+    """The part of `simwarp.machine.machine.Machine` that events and streams use."""
 
     @property
     def order(self) -> Order:
-        """Which operations come before which."""
+        """The order of the operations."""
         ...
 
 
@@ -92,7 +92,7 @@ class Event:
 
     @property
     def done(self) -> bool:
-        """Whether all work before it has ended; if so, what the host queues from now on comes after it."""
+        """True if all work before it has ended; if so, what the host queues from now on comes after it."""
         if self.happened:
             self.machine.order.host_saw(self)
         return self.happened

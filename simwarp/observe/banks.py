@@ -90,7 +90,7 @@ def _phases(
 def _pairs_agree(
     warp: npt.NDArray[np.intp], lane: npt.NDArray[Any], addresses: npt.NDArray[Any]
 ) -> npt.NDArray[np.bool_]:
-    """Whether pairs of phases merge, for each warp."""
+    """A mask of the warps whose pairs of phases merge."""
     shape = (int(warp.max()) + 1, WARP_SIZE)
     active, at = np.zeros(shape, np.bool_), np.zeros(shape, addresses.dtype)
     active[warp, lane], at[warp, lane] = True, addresses
@@ -112,7 +112,7 @@ def _distinct(
 
 
 def _only_counts(program: Program, step: Step) -> bool:
-    """Whether a step is an atomic increment of shared words by the constant 1 whose result is unused."""
+    """True if a step is an atomic increment of shared words by the constant 1 whose result is unused."""
     form, operands = step.form, step.instruction.operands
     if step.space != "shared" or not form.has("add") or form.T not in ("u32", "s32"):
         return False

@@ -80,7 +80,7 @@ class Fidelity(CountingObserver):
         self._unchecked: set[str] = set()
 
     def on_launch(self, launch: Launch) -> None:
-        """Find the steps of the program that ptxas may fuse, and those that read what only the chip knows."""
+        """Find the steps of the program that ptxas may fuse, and those that read clocks or chip places."""
         self._launched += 1
         self._contractable, self._cc = contractable(launch.program), launch.cc
         self._open = frozenset(step.number for step in launch.program.steps if _reads_the_chip(step))
@@ -146,7 +146,7 @@ class Fidelity(CountingObserver):
         return "; ".join(filter(None, (verdict, shares, str(self.matrix))))
 
     def _remark(self, kind: str) -> str:
-        """What a kind means for the results on hardware, with the bounds or the lines; "" for "exact"."""
+        """The meaning of a kind for results on hardware, with the bounds or the lines; "" for "exact"."""
         if kind == "exact":
             return ""
         found = self.bounds if kind == "bounded" else self.lines[kind]
@@ -178,12 +178,12 @@ def contractable(program: Program) -> frozenset[int]:
 
 
 def _reads_the_chip(step: Step) -> bool:
-    """Whether a step reads a clock, or where on the chip its warp runs."""
+    """True if a step reads a clock, or its warp's place on the chip."""
     return any(name.startswith(_OF_CHIP) for name in registers_in(step.instruction.operands[1:]))
 
 
 def _may_be_fused(step: Step, trait: str) -> bool:
-    """Whether a step is a floating-point "product" or "sum" without a rounding modifier."""
+    """True if a step is a floating-point "product" or "sum" without a rounding modifier."""
     form = step.form
     return trait in step.row.traits and form.T in _FUSED and not _ROUNDINGS & set(form.modifiers)
 

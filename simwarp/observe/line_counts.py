@@ -46,7 +46,8 @@ class CountingObserver(Observer):
 def line_of(instruction: Instruction) -> str:
     """The key of an instruction's line: "bmm/bmm.cu:42" with line information, else "ptx:17".
 
-    What the compiler's own header inlines, such as a read of a texture, counts for the line that calls it.
+    Code that the compiler's own header inlines, such as a read of a texture, counts for the line that calls
+    it.
     """
     source = instruction.source
     while source is not None and source.file == _OF_COMPILER and source.caller is not None:

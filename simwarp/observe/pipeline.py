@@ -90,7 +90,7 @@ class Pipeline(CountingObserver):
             turn.stage = f"bytes from {_UNIT * min(int(part.min()) for part in self._units[event.stage])}"
 
     def on_access(self, event: AccessEvent) -> None:
-        """Ascribe reads of shared memory to the turns that brought the bytes."""
+        """Ascribe reads of shared memory to the turns that copied the bytes."""
         if event.space != "shared" or not self.turns or event.kind != "load":
             return
         blocks = event.chunk.block[event.lanes // 32, 0]

@@ -86,6 +86,6 @@ def _bytes(form: Form) -> int:
 
 
 def _reads_parameter(instruction: Instruction) -> bool:
-    """Whether a load reads a parameter by its name."""
+    """True if a load reads a parameter by its name."""
     address = next((x for x in instruction.operands if isinstance(x, Address)), None)
     return ".param" in instruction.opcode and address is not None and isinstance(address.base, Symbol)

@@ -32,7 +32,7 @@ class Argument:
 
     @property
     def is_array(self) -> bool:
-        """Whether it is an array, which the kernel may change."""
+        """True if it is an array, which the kernel may change."""
         return is_array(self.value)
 
 

@@ -117,7 +117,8 @@ def _shape(value: Any) -> tuple[int, ...]:
 def _of_triton(kernel: Any, args: Arguments) -> Adapted:
     """Take the PTX of a compiled kernel of Triton; memory that it asks for itself is a null pointer.
 
-    Triton calls its PTX as new as its ptxas is; what of it PTX 9.0 does not have is refused by instruction.
+    Triton marks its PTX with the version of its ptxas; instructions that PTX 9.0 lacks are refused one by
+    one.
     """
     code: Any = getattr(kernel, "asm", {})
     if "ptx" not in code:

@@ -370,7 +370,7 @@ def _downloaded(argument: Argument) -> npt.NDArray[Any]:
 
 
 def differ(before: npt.NDArray[Any], after: npt.NDArray[Any]) -> bool:
-    """Whether two arrays of one shape and dtype differ in a byte, compared block by block."""
+    """True if two arrays of one shape and dtype differ in a byte, compared block by block."""
     if before.flags.c_contiguous:
         before, after = before.reshape(-1), after.reshape(-1)
     rows = max(_BLOCK * len(before) // max(before.nbytes, 1), 1)

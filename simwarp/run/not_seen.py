@@ -60,7 +60,7 @@ _FLOATS = ("f16", "f16x2", "bf16", "bf16x2", "f32", "f64")
 @shortened
 @dataclass(frozen=True)
 class NotSeen:
-    """Something that a launch did not look at.
+    """A limit of the checks of one launch.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class NotSeen:
 def find_not_seen(
     device: Any, work: Work, arguments: Sequence[Argument], changed: Sequence[str], executed: int
 ) -> tuple[NotSeen, ...]:
-    """What a launch on a simulated device did not look at, the most important first; () after a fault."""
+    """The limits of the checks of a simulated launch, the most important first; () after a fault."""
     if not isinstance(device, Device) or device.faults:
         return ()
     found = (
@@ -165,7 +165,7 @@ def _removed(work: Work) -> str | None:
 
 
 def _has_shared(ptx: str, name: str) -> bool:
-    """Whether PTX has a shared variable of that name in the source."""
+    """True if PTX has a shared variable of that name in the source."""
     return re.search(rf"\.shared\b[^;\n]*(?:\b|{len(name)}){name}(?:_\d+)?\b", ptx) is not None
 
 
@@ -214,7 +214,7 @@ def _name(declarator: str) -> str:
 
 
 def _is_repeatable(work: Work) -> bool:
-    """Whether all arguments are values of the host, which a second device can take."""
+    """True if all arguments are values of the host, which a second device can take."""
     return all(
         isinstance(value, np.ndarray | np.generic | Out | int | float | bool | bytes)
         for value in _given(work)
@@ -323,7 +323,7 @@ def _returned(device: Device, work: Work, executed: int) -> str | None:
 
 
 def _compares(opcode: str) -> bool:
-    """Whether an opcode is that of a comparison."""
+    """True if an opcode is that of a comparison."""
     found = TABLE.find(opcode)
     return found is not None and "compare" in found[0].traits
 

@@ -49,7 +49,7 @@ def host_compiler(*names: str) -> str:
 
 
 def has_nvcc() -> bool:
-    """Whether programs can be built here."""
+    """True if programs can be built here."""
     try:
         nvcc_command()
         host_compiler("g++", "c++")

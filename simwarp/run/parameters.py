@@ -106,7 +106,7 @@ def _definitions_of(
 
 
 def _is_called(name: str, kernel: Function) -> bool:
-    """Whether a definition is that of a kernel; of an unmangled kernel only the last part is compared."""
+    """True if a definition is that of a kernel; of an unmangled kernel only the last part is compared."""
     called, before = readable(kernel.name), ""
     while called != before:  # removes template arguments, the innermost first
         called, before = re.sub(r"<[^<>]*>", "", called), called
@@ -153,7 +153,7 @@ def _read(text: str, defined: frozenset[str]) -> _Declarations:
 
 
 class _Declarations(NamedTuple):
-    """What a text declares: kernels, and the types of each variable in the device's memory."""
+    """The declarations of a text: kernels, and the types of each variable in the device's memory."""
 
     kernels: tuple[Definition, ...]
     variables: Mapping[str, list[str]]
@@ -250,7 +250,7 @@ class _Reader:
                 self.aliases.add(name, meaning, self.branches, self._scope)
 
     def _is_attribute(self, at: int) -> bool:
-        """Whether a token belongs to an attribute between ``struct`` and its name."""
+        """True if a token belongs to an attribute between ``struct`` and its name."""
         text = self._text(at)
         if text in _WITH_PARENTHESES or text in ("__align__", "["):
             return True

@@ -186,7 +186,7 @@ def _written(text: str, opcode: str, start: int, end: int) -> Iterator[re.Match[
 
 
 def _operands(text: str) -> tuple[str, ...]:
-    """The operands of a statement: what stands between the commas that no bracket encloses."""
+    """The operands of a statement: the texts between the commas outside of brackets."""
     found, depth = [""], 0
     for character in text.strip():
         depth += (character in _OPENING) - (character in _CLOSING)

@@ -54,7 +54,7 @@ class SelfCheck:
 
     @property
     def passed(self) -> bool:
-        """Whether the kernel has no fault, and each fault that was planted was named: at least one."""
+        """True if the kernel has no fault, and each fault that was planted was named: at least one."""
         states = [one.state for one in self.planted]
         return not self.faults and "missed" not in states and "named" in states
 

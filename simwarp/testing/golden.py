@@ -105,7 +105,7 @@ def _compiler() -> str | None:
 def commit() -> str | None:
     """The commit of this checkout, with "-dirty" if files differ; None outside of a checkout.
 
-    Where the tree was copied without its history, ``SIMWARP_COMMIT`` says it.
+    A tree without its history takes it from ``SIMWARP_COMMIT``.
     """
     if "SIMWARP_COMMIT" in os.environ:
         return os.environ["SIMWARP_COMMIT"]

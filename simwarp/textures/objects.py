@@ -51,7 +51,7 @@ class Texels:
 @shortened
 @dataclass(frozen=True)
 class Texture:
-    """Texels, and how they are read."""
+    """Texels, and the rules of reading them."""
 
     texels: Texels
     sampler: Sampler
@@ -69,7 +69,7 @@ class Texture:
 
     @property
     def is_float(self) -> bool:
-        """Whether a read gives floats."""
+        """True if a read gives floats."""
         return self.texels.dtype.kind == "f" or self.sampler.read_mode == "normalized"
 
 

@@ -33,7 +33,7 @@ _FAR = 1 << 38
 
 @dataclass(frozen=True)
 class Axis:
-    """One dimension of a texture: its texels, and what lies beyond them."""
+    """One dimension of a texture: its texels, and the mode beyond them."""
 
     size: int
     mode: str
@@ -41,7 +41,7 @@ class Axis:
 
     @property
     def repeats(self) -> bool:
-        """Whether texels follow again behind the last one; only behind normalised coordinates."""
+        """True if texels follow again behind the last one; only behind normalised coordinates."""
         return self.normalized and self.mode in ("wrap", "mirror")
 
     @property

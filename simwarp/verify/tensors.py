@@ -74,7 +74,7 @@ def _dense_block(tensor: Coo) -> bool:
 
 
 def _skewed(tensor: Coo) -> bool:
-    """Whether more than half of the nonzeros are in the first quarter of a mode's indices."""
+    """True if more than half of the nonzeros are in the first quarter of a mode's indices."""
     pairs = zip(tensor.coords, tensor.shape, strict=True)
     return any(2 * int((4 * indices < size).sum()) > tensor.values.size for indices, size in pairs)
 

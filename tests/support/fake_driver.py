@@ -142,7 +142,7 @@ class FakeDriver:
         return 2 if name in (*makes, *more, *loads, "cuPointerGetAttribute", "cuDeviceGetName") else 1
 
     def is_clean(self) -> bool:
-        """Whether nothing is left behind, contexts included."""
+        """True if nothing is left behind, contexts included."""
         held = (self.allocations, self.registrations, self.streams, self.events, self.modules, self.stack)
         return not any(held) and not any(self.retained)
 
@@ -262,7 +262,7 @@ class FakeDriver:
         return self.real.CUresult.CUDA_ERROR_INVALID_VALUE
 
     def host(self, address: int, nbytes: int) -> Any:
-        """What a copy of host memory uses."""
+        """The registration that a copy of host memory uses."""
         spans = (*self.registrations.copy().items(), *self.foreign)
         found = next((a for a, b in spans if a <= address and address + nbytes <= b), None)
         demand(found is not None, "copy of host memory that one registration does not hold")

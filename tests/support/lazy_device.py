@@ -31,7 +31,7 @@ class LazyDevice(simwarp.Device):
             pass
 
     def until(self, reached):
-        """Do work until something holds."""
+        """Do work until a condition holds."""
         while not reached():
             assert self._step(), "streams wait for one another for ever"
 

@@ -180,7 +180,7 @@ def lifetimes_ignored(patch: Patch) -> None:
 
 
 def host_lifetimes_ignored(patch: Patch) -> None:
-    """What goes to the host overwrites what is still needed there."""
+    """A tensor that goes to the host overwrites one that is still needed there."""
     pack = plan.pack
 
     def wrong(blocks: Any) -> Any:
@@ -192,7 +192,7 @@ def host_lifetimes_ignored(patch: Patch) -> None:
 
 
 def places_taken_before_they_are_read(patch: Patch) -> None:
-    """What takes the place of a tensor is written over the piece that is read."""
+    """The successor of a tensor in memory is written over the piece that is read."""
     leads = plan.TrainingPlan._leads
     patch.setattr(plan.TrainingPlan, "_leads", lambda *args: dict.fromkeys(leads(*args), 0))
 

@@ -91,7 +91,7 @@ def assert_training_is_right(machine: Any, name: str, cut: str) -> None:
 
 
 def both_of(machine: Any, routine: Routine, rng: Any) -> list[list[Any]]:
-    """What a routine computes on the host and on a device, from the same drawn numbers."""
+    """The results of a routine on the host and on a device, from the same random numbers."""
     tiles, end = dict[Tile, Tile](), 0
     memory = machine.allocate(0, 1 << 19)
     for tile in dict.fromkeys((*routine.reads, *routine.writes)):

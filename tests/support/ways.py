@@ -282,7 +282,7 @@ def _copies(access: Access, right: bool, **options: object) -> None:
 
 
 def _proxies(access: Access, right: bool, **options: object) -> None:
-    """What an ordinary instruction wrote is read by a copy."""
+    """A copy reads what an ordinary instruction wrote."""
     fence = "fence.proxy.async;\n" * right + "bar.sync 0;\n"
     copy = Access("shared", "read", f"{TO_GLOBAL} [%out], [%rd1], 16; {COMMITTED}", 16)
     if access.kind == "write":

@@ -13,11 +13,11 @@ from simwarp.lab.network_studies import Timer
 
 
 class LeftOutError(Exception):
-    """Why a peer cannot be had."""
+    """The reason why a peer is not measured."""
 
 
 def found(name: str) -> Any:
-    """A library that sees a GPU."""
+    """Import a library; LeftOutError if it is missing or finds no GPU."""
     try:
         library = import_module(name)
     except ImportError as error:

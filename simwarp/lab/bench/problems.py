@@ -50,11 +50,11 @@ class Product:
         self._dots = (self.a[self._rows].astype(np.float32) @ self.b.astype(np.float32)).astype(np.int32)
 
     def moved(self, bytes_in: float, bytes_out: float) -> float:
-        """Bytes of both operands and the output, whose elements have so many each."""
+        """Bytes of operands and output, whose elements have ``bytes_in`` and ``bytes_out``."""
         return self.n**2 * (2 * bytes_in + bytes_out)
 
     def is_right(self, c: Any) -> bool:
-        """Whether some rows are those of the answer, rounded if they are floats."""
+        """True if some rows are those of the answer, rounded if they are floats."""
         return _agree(c[self._rows], self._dots)
 
     def ours(self, device: Any, meter: Any) -> Iterator[Case]:
@@ -104,11 +104,11 @@ class Convolution:
         return dots.astype(np.int32).reshape(2, -1, self.channels)
 
     def moved(self, bytes_in: float, bytes_out: float) -> float:
-        """Bytes of images, filters and output, whose elements have so many each."""
+        """Bytes of operands and output, whose elements have ``bytes_in`` and ``bytes_out``."""
         return bytes_in * (self.x.size + self.w.size) + bytes_out * self.x.size
 
     def is_right(self, y: Any) -> bool:
-        """Whether some pixels are those of the answer, rounded if they are floats."""
+        """True if some pixels are those of the answer, rounded if they are floats."""
         return _agree(y[-1, :2], self._dots)
 
     def ours(self, device: Any, meter: Any) -> Iterator[Case]:
@@ -171,7 +171,7 @@ def _signs(rng: np.random.Generator, shape: tuple[int, ...]) -> Signs:
 
 
 def _agree(found: Any, dots: npt.NDArray[np.int32]) -> bool:
-    """Whether numbers are some dot products; floats may be off by less than the distance of two of them."""
+    """True if numbers equal dot products; floats may be off by less than the distance of two of these."""
     if found.dtype.kind == "i":
         return np.array_equal(found, dots)
     return bool((np.abs(found.astype(np.float64) - dots) <= 0.5 + np.abs(dots) / 1024).all())

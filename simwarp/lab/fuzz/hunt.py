@@ -130,7 +130,7 @@ def hunt(
 
 
 def _disagree(left: bytes | None, right: bytes | None) -> bool:
-    """Whether two digests differ, or one is of a fault; an unknown answer agrees with any."""
+    """True if two digests differ, or one is of a fault; an unknown answer agrees with any."""
     return None not in (left, right) and (not right or left != right)
 
 

@@ -119,7 +119,7 @@ def unveil(program: Program) -> Program:
 
 
 def are_independent(one: Statement, other: Statement) -> bool:
-    """Whether swapping two neighbouring statements cannot change a result."""
+    """True if swapping two neighbouring statements cannot change a result."""
     if not (one.flat and other.flat):
         return False
     in_memory = [s for s in (one, other) if isinstance(s, Load | Store | Atomic)]

@@ -140,7 +140,7 @@ def _purpose_of_pure(row: Row) -> Purpose:
 
 
 def _is_certain(opcode: str) -> bool:
-    """Whether the compiler keeps an opcode's meaning: it may contract some, and assumes others uniform."""
+    """True if the compiler keeps an opcode's meaning: it may contract some, and assumes others uniform."""
     _, form = find(opcode)
     base = opcode.split(".")[0]
     refused = (

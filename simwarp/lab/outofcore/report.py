@@ -40,13 +40,13 @@ class Request:
     """``memory_budget``, ``pieces`` and ``options``."""
 
     def plan(self, machine: Any) -> gpu.outofcore.Plan:
-        """What the call will do on a machine."""
+        """The plan of the call on a machine."""
         sizes = self.images, self.filters
         return gpu.outofcore.explain(self.routine, *sizes, device=machine, **self.keywords, **self.limits)
 
 
 def ran(plan: gpu.outofcore.Plan, machine: Any) -> gpu.outofcore.Statistics:
-    """What a simulated machine without values did for a plan."""
+    """Run a plan on a simulated machine without values; its statistics."""
     counts = gpu.outofcore.Statistics()
     compute(machine, plan, _arrays(plan, lambda shape: unbacked(shape, np.float32, "C")), counts)
     return counts

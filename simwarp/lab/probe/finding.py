@@ -48,7 +48,7 @@ class FoundOperand:
 
     @property
     def agreed(self) -> bool:
-        """Whether the found map is that of `simwarp.fragments`."""
+        """True if the found map is that of `simwarp.fragments`."""
         return self.difference is None
 
     def to_json(self) -> dict[str, Any]:
@@ -73,12 +73,12 @@ class Finding:
 
     @property
     def executed(self) -> bool:
-        """Whether the device executes the instruction."""
+        """True if the device executes the instruction."""
         return not self.refusal
 
     @property
     def agreed(self) -> bool:
-        """Whether the device executes the instruction with the maps of `simwarp.fragments`."""
+        """True if the device executes the instruction with the maps of `simwarp.fragments`."""
         return self.executed and all(operand.agreed for operand in self.operands)
 
     @property

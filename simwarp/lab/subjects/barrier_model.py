@@ -73,9 +73,9 @@ class Barrier:
         return [state for state, phase in self.states.items() if phase >= self.phase - 1]
 
     def passed(self, state: str) -> bool:
-        """Whether the phase of a state is complete."""
+        """True if the phase of a state is complete."""
         return self.states[state] < self.phase
 
     def passed_parity(self, parity: int) -> bool:
-        """Whether the latest phase of a parity is complete."""
+        """True if the latest phase of a parity is complete."""
         return parity != self.phase % 2

@@ -78,7 +78,7 @@ def digest(probe: Probe, answer: Words) -> bytes:
 
 
 def whole(probe: Probe) -> bool:
-    """Whether the recording has all raw answers of a form, since devices may differ."""
+    """True if the recording has all raw answers of a form, since devices may differ."""
     row, _ = find(probe.form)
     plan = strategy(row)
     return row.fidelity == "bounded" or (plan is not None and plan.holds is not None)

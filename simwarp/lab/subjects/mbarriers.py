@@ -83,7 +83,7 @@ def text_digest(program: Program) -> bytes:
 def compare(
     chip: Any, numbers: Sequence[int]
 ) -> tuple[list[tuple[bytes, bytes]], dict[str, Counter[str]], list[str]]:
-    """Compare programs: digests of texts and of the chip's results, what was counted, and differences."""
+    """Compare programs: digests of texts and of the chip's results, counts, and differences."""
     programs = [generate(SEED, number) for number in numbers]
     rows, differences = list[tuple[bytes, bytes]](), list[str]()
     counts, opcodes = Counter[str](), Counter[str]()

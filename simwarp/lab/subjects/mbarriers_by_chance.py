@@ -219,7 +219,7 @@ class _Writer:
         self._draw.choice(kinds)(barrier)
 
     def _close(self, barrier: _Barrier) -> None:
-        """What the barrier is in the end."""
+        """Complete the last phase of the barrier, and test it."""
         self._arrive(barrier)
         self._test(barrier)
 

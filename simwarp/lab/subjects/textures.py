@@ -215,7 +215,7 @@ def again(device: Any) -> str:
 
 
 def compare(chip: Any, numbers: Sequence[int]) -> tuple[list[Array], dict[str, Counter[str]], list[str]]:
-    """Compare cases: the chip's answers, what was counted, and differences.
+    """Compare cases: the chip's answers, the counts, and the differences.
 
     Cubes are counted apart: there a chip divides by an approximate reciprocal.
     """
@@ -235,7 +235,7 @@ def compare(chip: Any, numbers: Sequence[int]) -> tuple[list[Array], dict[str, C
 
 
 def _sorts(case: Case) -> tuple[str, ...]:
-    """What a case is counted by."""
+    """The sorts that a case counts for: geometry, dtype, filter and operation."""
     return case.geometry, str(case.texels.dtype), case.options["filter_mode"], case.operation.split(".")[0]
 
 

@@ -34,7 +34,7 @@ Array = npt.NDArray[Any]
 
 
 class Variant(NamedTuple):
-    """What is written in an instruction beside its opcode: where A is, majors, signs."""
+    """The choices of an instruction beside its opcode: A in shared memory or registers, majors, signs."""
 
     shared: bool
     k_major: tuple[bool, bool]
@@ -47,7 +47,7 @@ class Variant(NamedTuple):
 
 @dataclass(frozen=True)
 class Form:
-    """An opcode, and what follows from it."""
+    """An opcode, and its types, shapes and variants."""
 
     opcode: str
 
@@ -153,7 +153,7 @@ def _laid_out(form: Form, variant: Variant, draw: Draw, number: int) -> tuple[Ar
 def _placed(
     draw: Draw, extent: int, k_major: bool, span: int, start: int, end: int
 ) -> tuple[int, npt.NDArray[np.uint64]]:
-    """A matrix between two addresses: a random descriptor, and where its chunks are."""
+    """A matrix between two addresses: a random descriptor, and the addresses of its chunks."""
     for gaps in (*[True] * _TRIES, False):
         word = (_k_major if k_major else _mn_major)(draw, extent, span, start, gaps)
         along = K_BYTES // CHUNK if k_major else K_BYTES // 2
@@ -279,10 +279,7 @@ def _product(form: Form, variant: Variant) -> str:
 
 
 def answers(device: Any, form: Form, number: int, tiles: Tiles) -> Array:
-    """Multiply tiles by variant ``number`` on a device; returns the accumulators.
-
-    Their shape is (blocks, 128, registers).
-    """
+    """Multiply tiles by variant ``number`` on a device; the accumulators, (blocks, 128, registers)."""
     variant, words = form.variants[number], tiles.words
     left = _chunks(words["a"], variant.k_major[0]) if variant.shared else form.layouts["a"].pack(words["a"])
     given = (

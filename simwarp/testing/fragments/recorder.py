@@ -183,7 +183,7 @@ class FragmentRecorder(Observer):
 
 
 def _stands_at(instruction: Instruction, line: str) -> bool:
-    """Whether an instruction is on a line: "gemm.cu:57", "ptx:17", or "" for any line."""
+    """True if an instruction is on a line: "gemm.cu:57", "ptx:17", or "" for any line."""
     source = instruction.source
     known = f"/{source.file}:{source.line}" if source else ""
     return not line or line == f"ptx:{instruction.line}" or known.endswith(f"/{line.lstrip('/')}")

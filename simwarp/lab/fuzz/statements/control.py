@@ -93,7 +93,7 @@ class If(Statement):
 
     @property
     def splits(self) -> bool:
-        """Whether lanes of a warp may take different sides."""
+        """True if lanes of a warp may take different sides."""
         return self.test.splits
 
     def write(self, writer: Writer, mask: str) -> None:
@@ -207,7 +207,7 @@ class Loop(Statement):
 
     @property
     def splits(self) -> bool:
-        """Whether lanes of a warp may leave the loop after different numbers of iterations."""
+        """True if lanes of a warp may leave the loop after different numbers of iterations."""
         return not isinstance(self.trips, int)
 
     def write(self, writer: Writer, mask: str) -> None:
@@ -245,7 +245,7 @@ class Exit(Statement):
 
     @classmethod
     def fits(cls, scope: Scope) -> bool:
-        """Whether a scope is the outermost body, where lanes may exit."""
+        """True if a scope is the outermost body, where lanes may exit."""
         return scope.top
 
     @classmethod
