@@ -64,7 +64,7 @@ def declared_shape(name: str, size: int, sources: Mapping[str, str]) -> Shape | 
     >>> declared_shape("tile", 4224, {"f.cu": text}), declared_shape("s", 256, {"f.cu": text})
     (Shape(itemsize=4, axes=(32, 33)), Shape(itemsize=4, axes=(64,)))
     """
-    known, guessed = set[Shape](), set[Shape]()
+    certain, guessed = set[Shape](), set[Shape]()
     for text in sources.values():
         for declaration in re.finditer(_DECLARED.format(name=re.escape(name)), text):
             extents = re.findall(r"\[([^\]\n]*)\]", declaration[3])
@@ -72,9 +72,9 @@ def declared_shape(name: str, size: int, sources: Mapping[str, str]) -> Shape | 
             words = [*declaration[1].split(), declaration[2]]
             itemsize = _size_of(words)
             if (shape := _shape(axes, itemsize, size)) is not None and "return" not in words:
-                (guessed if itemsize is None else known).add(shape)
-    found = known or guessed
-    return found.pop() if len(found) == 1 else None
+                (guessed if itemsize is None else certain).add(shape)
+    shapes = certain or guessed
+    return shapes.pop() if len(shapes) == 1 else None
 
 
 def _shape(axes: Sequence[int | None], itemsize: int | None, size: int) -> Shape | None:

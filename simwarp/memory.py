@@ -326,11 +326,11 @@ class Memory:
 
     def _lies_in_freed(self, addresses: Addresses, outside: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         """A mask of the out-of-bounds addresses that lie in a freed allocation."""
-        found = np.zeros_like(outside)
+        mask = np.zeros_like(outside)
         if outside.any():
             for old in self._freed:
-                found |= (addresses >= np.uint64(old.base)) & (addresses < np.uint64(old.base + old.size))
-        return found
+                mask |= (addresses >= np.uint64(old.base)) & (addresses < np.uint64(old.base + old.size))
+        return mask
 
     def unwritten(self, address: int, width: int) -> UninitialisedRead:
         """The fault of a read of uninitialised bytes."""

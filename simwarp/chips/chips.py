@@ -265,13 +265,13 @@ def chip(name: str | Chip) -> Chip:
     """
     if isinstance(name, Chip):
         return name
-    found = [one for known, one in CHIPS.items() if known.lower().startswith(name.lower())]
-    if len(found) != 1 or not name:
+    matches = [one for full, one in CHIPS.items() if full.lower().startswith(name.lower())]
+    if len(matches) != 1 or not name:
         raise SchemeError(
             f"unknown chip {name!r}\nthere are {', '.join(CHIPS)}\n"
             "choose one of them, or describe yours as a simwarp.chips.chips.Chip"
         )
-    return found[0]
+    return matches[0]
 
 
 def most_parameters(version: str, target: int) -> int:

@@ -150,12 +150,12 @@ def table(*words: str, numbers: tuple[str, ...] = (), cut: tuple[str, ...] = (),
 
     On a narrow terminal the columns ``cut`` lose their ends, and no other column does.
     """
-    made = _Whole(box=None, pad_edge=False, padding=(0, 2), **options)
+    grid = _Whole(box=None, pad_edge=False, padding=(0, 2), **options)
     for name in words:
-        made.add_column(name, no_wrap=name not in cut, overflow="ellipsis")
+        grid.add_column(name, no_wrap=name not in cut, overflow="ellipsis")
     for name in numbers:
-        made.add_column(name, justify="right", no_wrap=True)
-    return made
+        grid.add_column(name, justify="right", no_wrap=True)
+    return grid
 
 
 def cuttable(text: str, style: str = "") -> Text:

@@ -46,11 +46,11 @@ def line_shares(
     """
     totals = counted(report)
     tables = {key: report[name]["lines"] for name, key in BY_LINE.items() if name in report}
-    lines = list(dict.fromkeys(line for found in tables.values() for line in found))
+    lines = list(dict.fromkeys(line for by_line in tables.values() for line in by_line))
     lines.sort(key=_place)
     rows: list[LineShare] = []
     for line in lines:
-        counts = {key: found[line][key] for key, found in tables.items() if line in found}
+        counts = {key: by_line[line][key] for key, by_line in tables.items() if line in by_line}
         shares = {key: count / totals[key] if totals[key] else 0.0 for key, count in counts.items()}
         rows.append(LineShare(line, _text(files, line), counts, shares))
     if top is not None:

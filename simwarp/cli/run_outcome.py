@@ -58,11 +58,11 @@ class Outcome:
     @property
     def findings(self) -> list[Finding]:
         """The faults, differences between schedules, and unwritten elements; each once."""
-        found = [Finding.of(fault) for fault in self.faults]
-        known = {str(one) for one in found}
+        findings = [Finding.of(fault) for fault in self.faults]
+        texts = {str(one) for one in findings}
         if self.differences is not None:
-            found += [one for one in self.differences.findings if str(one) not in known]
-        return found + [left.finding for left in self.unwritten if not self.partial]
+            findings += [one for one in self.differences.findings if str(one) not in texts]
+        return findings + [missing.finding for missing in self.unwritten if not self.partial]
 
     @property
     def all_findings(self) -> list[Finding]:
@@ -90,8 +90,8 @@ class Outcome:
     @property
     def not_seen(self) -> list[NotSeen]:
         """The limits of a clean run's checks; not the order of threads if schedules were compared."""
-        found = self.result.not_seen if self.result is not None and self.clean else ()
-        return [one for one in found if self.differences is None or one.kind != "order"]
+        limits = self.result.not_seen if self.result is not None and self.clean else ()
+        return [one for one in limits if self.differences is None or one.kind != "order"]
 
     def write(self, folder: Path, words: Mapping[str, Word]) -> None:
         """Write the output arrays to files."""
@@ -143,12 +143,12 @@ class Outcome:
     @property
     def summary(self) -> str:
         """The run's conclusion about results on hardware."""
-        found = verdict(self.findings, stopped=self.fault is not None)
+        reason = verdict(self.findings, stopped=self.fault is not None)
         if any(one.kind == "optimised" for one in self.not_seen):
-            found = "the optimiser removed an access that has no defined value: another build may differ"
+            reason = "the optimiser removed an access that has no defined value: another build may differ"
         if self._report:
-            return self.device.report.fidelity.summary(found)
-        return found or "the hardware's own results"
+            return self.device.report.fidelity.summary(reason)
+        return reason or "the hardware's own results"
 
     def print_json(self) -> None:
         """Print one JSON object on stdout."""

@@ -192,7 +192,7 @@ def _meaningful(dtype: np.dtype[Any]) -> npt.NDArray[np.bool_]:
     if dtype.subdtype is not None:
         of_one = _meaningful(dtype.subdtype[0])
         return np.tile(of_one, dtype.itemsize // of_one.size)
-    found = np.full(dtype.itemsize, dtype.fields is None)
+    mask = np.full(dtype.itemsize, dtype.fields is None)
     for inner, offset, *_ in (dtype.fields or {}).values():
-        found[offset : offset + inner.itemsize] |= _meaningful(inner)
-    return found
+        mask[offset : offset + inner.itemsize] |= _meaningful(inner)
+    return mask

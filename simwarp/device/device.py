@@ -417,12 +417,12 @@ class Device:
 
 def _filled(args: Sequence[Any], arrays: Sequence[DeviceArray]) -> Iterator[Any]:
     """The arguments of a plan, with the arrays of a call or their tensor maps filled in."""
-    given = iter(arrays)
+    remaining = iter(arrays)
     for value in args:
         if isinstance(value, TensorMap):
-            yield encode(value.at(next(given).pointer))
+            yield encode(value.at(next(remaining).pointer))
         else:
-            yield next(given) if value is None else value
+            yield next(remaining) if value is None else value
 
 
 def is_integer(value: object) -> bool:

@@ -50,12 +50,12 @@ def rules(lanes: Iterable[int]) -> str:
     .simwarp-picture .hue0{fill:#f8e2b2}
     @media (prefers-color-scheme:dark){.simwarp-picture .hue0{fill:#41351c}}
     """
-    named = sorted(set(lanes))
+    hues = sorted(set(lanes))
     light, dark = (
-        "".join(f".simwarp-picture .hue{lane}{{fill:{tint(lane, dark=at_night)}}}" for lane in named)
+        "".join(f".simwarp-picture .hue{lane}{{fill:{tint(lane, dark=at_night)}}}" for lane in hues)
         for at_night in (False, True)
     )
-    return f"{light}\n@media (prefers-color-scheme:dark){{{dark}}}" if named else ""
+    return f"{light}\n@media (prefers-color-scheme:dark){{{dark}}}" if hues else ""
 
 
 def _mixed(first: Iterable[float], second: Iterable[float], part: float) -> str:

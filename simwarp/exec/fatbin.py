@@ -50,7 +50,7 @@ class Entry:
 
 def read_fatbins(data: bytes) -> list[list[Entry]]:
     """The entries of each fatbin of ``data``, where one follows the other; FormatError for other bytes."""
-    found: list[list[Entry]] = []
+    fatbins: list[list[Entry]] = []
     at = 0
     while at + _HEADER.size <= len(data):
         magic, version, head, size = _HEADER.unpack_from(data, at)
@@ -63,9 +63,9 @@ def read_fatbins(data: bytes) -> list[list[Entry]]:
                 f"magic {magic:#x}, version {version}, {head} + {size} bytes of {len(data) - at}\n"
                 f"build the program with nvcc 13.0: {BUILD_WITH.format(cc=90)}"
             )
-        found.append(_entries(data[at + head : at + head + size]))
+        fatbins.append(_entries(data[at + head : at + head + size]))
         at += head + size
-    return found
+    return fatbins
 
 
 def _entries(data: bytes) -> list[Entry]:
@@ -122,13 +122,13 @@ def choose_ptx(entries: Sequence[Entry], cc: tuple[int, int]) -> str:
     code = sorted({f"sm_{one.arch}" for one in entries if one.kind == SASS})
     if candidates:
         newer = ", ".join(f"compute_{one.arch}" for one in candidates)
-        what = f"its PTX is for {newer}, the device is sm_{have}"
+        reason = f"its PTX is for {newer}, the device is sm_{have}"
     elif code:
-        what = f"it has machine code ({', '.join(code)}) and no PTX, which the simulator needs"
+        reason = f"it has machine code ({', '.join(code)}) and no PTX, which the simulator needs"
     else:
-        what = "it has no PTX, which the simulator needs"
+        reason = "it has no PTX, which the simulator needs"
     raise FormatError(
-        f"the program has no code for the device\n{what}\nbuild it with {BUILD_WITH.format(cc=have)}"
+        f"the program has no code for the device\n{reason}\nbuild it with {BUILD_WITH.format(cc=have)}"
     )
 
 

@@ -79,7 +79,7 @@ def with_grid_library(text: str) -> str:
     >>> "atom.add.release" in with_grid_library(declared), with_grid_library(".visible .func f() { ret; }")
     (True, '.visible .func f() { ret; }')
     """
-    found = _DECLARED.search(text)
-    if found is None:
+    declaration = _DECLARED.search(text)
+    if declaration is None:
         return text
-    return text[: found.start()] + _LIBRARY + _DECLARED.sub("", text[found.start() :])
+    return text[: declaration.start()] + _LIBRARY + _DECLARED.sub("", text[declaration.start() :])

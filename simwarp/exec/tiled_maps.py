@@ -29,7 +29,7 @@ def encode_tiled(given: bytes) -> bytes:
             f"tensor map: modes {interleave}, {swizzle}, {promotion}, {fill}\n"
             "interleave, swizzle, promotion and fill have 3, 4, 4 and 2 modes\nuse one of those"
         ) from None
-    found = TensorMap(
+    tensor = TensorMap(
         list(DATA_TYPES)[kind],
         address,
         tuple(shape[:rank]),
@@ -38,5 +38,5 @@ def encode_tiled(given: bytes) -> bytes:
         tuple(steps[:rank]),
         *modes,
     )
-    found.check()
-    return encode(found)
+    tensor.check()
+    return encode(tensor)

@@ -20,14 +20,14 @@ def verdict(findings: Sequence[Finding], stopped: bool) -> str:
     >>> verdict([], stopped=True)
     'stopped by this fault'
     """
-    found = errors(findings)
+    faults = errors(findings)
     if stopped:
-        return f"{_counted(found)}, stopped by the last one" if len(found) > 1 else "stopped by this fault"
-    if not found:
+        return f"{_counted(faults)}, stopped by the last one" if len(faults) > 1 else "stopped by this fault"
+    if not faults:
         return ""
-    if all(one.rule in _OF_VALUES for one in found):
-        return f"{_counted(found)}: values differ from the expected ones"
-    return f"{_counted(found)}: results on hardware may differ"
+    if all(one.rule in _OF_VALUES for one in faults):
+        return f"{_counted(faults)}: values differ from the expected ones"
+    return f"{_counted(faults)}: results on hardware may differ"
 
 
 def _counted(found: Sequence[Finding]) -> str:

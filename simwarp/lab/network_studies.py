@@ -156,13 +156,13 @@ def sync(network: Network, meter: Meter, images: int, progress: Progress) -> Fac
     for done, count in enumerate(batches):
         progress(done, len(batches))
         with _room(count):
-            given = _upload(network, meter, count)
-            launches = launches or len(layers.launches(given))
+            batch_images = _upload(network, meter, count)
+            launches = launches or len(layers.launches(batch_images))
             row: Facts = {"images": count}
             for name, prepared in (("layers", layers), ("whole", whole)):
-                row[name] = meter.cost(partial(prepared.run, given))[meter.unit]
+                row[name] = meter.cost(partial(prepared.run, batch_images))[meter.unit]
             if meter.unit == "seconds":  # on the simulator it would be a race
-                apart = meter.cost(partial(whole.whole.run, given, waits=False))["seconds"]
+                apart = meter.cost(partial(whole.whole.run, batch_images, waits=False))["seconds"]
                 row |= {"without_barriers": apart, "barrier": (row["whole"] - apart) / max(barriers, 1)}
         rows.append(row)
     return _facts("sync", network.name, meter, images, rows, steps=launches, barriers=barriers)
@@ -213,23 +213,23 @@ def scheme(network: Network, meter: Meter, images: int, progress: Progress) -> F
     with _room(images):
         words = {"Dense": "bmm32"}  # every scheme arranges words; lines are for some
         prepared = gpu.bnn.prepare(network, schemes=words, device=meter.device)
-        found = prepared.launches(_upload(network, meter, images))
+        launches = prepared.launches(_upload(network, meter, images))
         cases = [
-            (_alone(step), name, given)
-            for step, _, given in found
+            (_alone(step), name, operands)
+            for step, _, operands in launches
             if step.layers
             and isinstance(step.layers[0], Conv | Dense)
             and values[step.reads[0]].kind == "bits"
             for name in ("auto", *(CONVOLUTIONS if isinstance(step.layers[0], Conv) else PRODUCTS))
         ]
         rows: list[Facts] = []
-        for done, (step, name, given) in enumerate(cases):
+        for done, (step, name, operands) in enumerate(cases):
             progress(done, len(cases))
             row = {**_about_step(step), "path": step.paths[0], "scheme": name, meter.unit: None}
             flag = meter.device.upload(np.zeros(1, np.int32))
             try:
                 launch = launch_of(step, Site(meter.device, values, {step.paths[0]: name}, flag))
-                row |= meter.cost(partial(launch, *given[: len(step.reads)]), TOGETHER)
+                row |= meter.cost(partial(launch, *operands[: len(step.reads)]), TOGETHER)
             except _REFUSALS as error:
                 row["refused"] = _why(error)
             rows.append(row)

@@ -31,7 +31,7 @@ class Accesses:
 
     def add(self, access: Access, before: dict[int, int]) -> Access | None:
         """Add an access behind the operations ``before``; return the first access that conflicts with it."""
-        found: Access | None = None
+        conflict: Access | None = None
         for number in self._numbers(access.footprint):
             kept: list[Access] = []
             for earlier in self._buckets.get(number, ()):
@@ -42,13 +42,13 @@ class Accesses:
                     operation is access.operation or before.get(operation.stream.number, 0) >= operation.index
                 )
                 conflicts = (access.writes or earlier.writes) and not ordered
-                if conflicts and found is None and overlap(access.footprint, earlier.footprint):
-                    found = earlier
+                if conflicts and conflict is None and overlap(access.footprint, earlier.footprint):
+                    conflict = earlier
                 if not (ordered and _replaces(access, earlier)):
                     kept.append(earlier)
             kept.append(access)
             self._buckets[number] = kept
-        return found
+        return conflict
 
     def unfinished(self, start: int, end: int) -> Operation | None:
         """An operation on these bytes that the host does not know to have ended, or None."""

@@ -46,8 +46,8 @@ def overlap(a: Footprint, b: Footprint) -> bool:
     starts = few.start + few.pitch * np.arange(few.runs)
     # the first run of `many` that ends behind such a start
     runs = np.maximum((starts - many.start - many.width) // many.pitch + 1, 0)
-    found = (runs < many.runs) & (many.start + runs * many.pitch < starts + few.width)
-    return bool(found.any())
+    common = (runs < many.runs) & (many.start + runs * many.pitch < starts + few.width)
+    return bool(common.any())
 
 
 def _overlap_at_one_pitch(a: Footprint, b: Footprint) -> bool:

@@ -149,8 +149,8 @@ class Fidelity(CountingObserver):
         """The meaning of a kind for results on hardware, with the bounds or the lines; "" for "exact"."""
         if kind == "exact":
             return ""
-        found = self.bounds if kind == "bounded" else self.lines[kind]
-        return f" ({_MEANING[kind]} {listed(list(found), _LISTED)})"
+        details = self.bounds if kind == "bounded" else self.lines[kind]
+        return f" ({_MEANING[kind]} {listed(list(details), _LISTED)})"
 
 
 # ---- contraction ---------------------------------------------------------------------------
@@ -169,12 +169,12 @@ def contractable(program: Program) -> frozenset[int]:
     >>> sorted(contractable(link(module, module.entries["k"])))
     [1, 2]
     """
-    found: set[int] = set()
+    numbers: set[int] = set()
     for step in program.steps:
         if _may_be_fused(step, "product") and not step.form.has("sat"):
             fed = _fed(program.steps, step)
-            found.update(fed, [step.number] if fed else [])
-    return frozenset(found)
+            numbers.update(fed, [step.number] if fed else [])
+    return frozenset(numbers)
 
 
 def _reads_the_chip(step: Step) -> bool:

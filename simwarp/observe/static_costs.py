@@ -73,11 +73,11 @@ def line_costs(instructions: Iterable[Instruction]) -> list[LineCost]:
     >>> [(cost.line, dict(cost.loaded), dict(cost.stored)) for cost in found][1:3]
     [('ptx:5', {'global': 16}, {}), ('ptx:6', {}, {'global': 4})]
     """
-    found: dict[str, LineCost] = {}
+    costs: dict[str, LineCost] = {}
     for instruction in instructions:
         line = line_of(instruction)
-        found.setdefault(line, LineCost(line)).add(instruction)
-    return [found[line] for line in sorted_lines(found)]
+        costs.setdefault(line, LineCost(line)).add(instruction)
+    return [costs[line] for line in sorted_lines(costs)]
 
 
 def _bytes(form: Form) -> int:

@@ -133,8 +133,8 @@ def _of_triton(kernel: Any, args: Arguments) -> Adapted:
     names = [parameter for parameter, kind in types.items() if kind != "constexpr"]
     if isinstance(args, Mapping):
         args = [args[parameter] for parameter in names if parameter in args]
-    given = [Given(value, None, name) for value, name in zip_longest(args, names[: len(args)], fillvalue="")]
-    return Adapted(source, name, [*given, *([0] * (len(entry.parameters) - len(names)))])
+    bound = [Given(value, None, name) for value, name in zip_longest(args, names[: len(args)], fillvalue="")]
+    return Adapted(source, name, [*bound, *([0] * (len(entry.parameters) - len(names)))])
 
 
 def _source(ptx: str, name: str) -> Source:

@@ -91,7 +91,7 @@ def find_not_seen(
     """The limits of the checks of a simulated launch, the most important first; () after a fault."""
     if not isinstance(device, Device) or device.faults:
         return ()
-    found = (
+    limits = (
         ("optimised", _optimised(device, work, executed) or _removed(work)),
         ("aliases", _aliases(work, arguments, changed)),
         ("equal bits", _equal_bits(work, arguments, changed)),
@@ -99,7 +99,7 @@ def find_not_seen(
         ("tail", _tail(work, arguments)),
         ("exits", _returned(device, work, executed)),
     )
-    return tuple(NotSeen(kind, text) for kind, text in found if text)
+    return tuple(NotSeen(kind, text) for kind, text in limits if text)
 
 
 # ---- variables that the optimiser removed -----------------------------------------------------------------
@@ -324,8 +324,8 @@ def _returned(device: Device, work: Work, executed: int) -> str | None:
 
 def _compares(opcode: str) -> bool:
     """True if an opcode is that of a comparison."""
-    found = TABLE.find(opcode)
-    return found is not None and "compare" in found[0].traits
+    entry = TABLE.find(opcode)
+    return entry is not None and "compare" in entry[0].traits
 
 
 # ---- order ------------------------------------------------------------------------------------------------

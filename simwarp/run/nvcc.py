@@ -101,6 +101,6 @@ def run_nvcc(flags: Sequence[str], source: Path, output: Path, shown: Path) -> s
         missing = re.search(r"fatal error: (\S+): No such file", log)
         package = advice_for(missing[1]) if missing else ""
         advice = f"\n{package}" if package else ""
-        what = f"{shown} does not compile (nvcc ended with {done.returncode})"
-        raise CompileError(f"{what}:\n{log}{advice}", log)
+        reason = f"{shown} does not compile (nvcc ended with {done.returncode})"
+        raise CompileError(f"{reason}:\n{log}{advice}", log)
     return log

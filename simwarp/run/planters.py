@@ -40,8 +40,8 @@ def _is_store(statement: Statement) -> bool:
 
 def _is_barrier(statement: Statement) -> bool:
     """True for an unconditional aligned barrier of the whole block."""
-    known = ("bar.sync", "barrier.sync.aligned", "bar.cta.sync", "barrier.cta.sync.aligned")
-    return statement.opcode in known and len(statement.operands) == 1 and not statement.guard
+    barriers = ("bar.sync", "barrier.sync.aligned", "bar.cta.sync", "barrier.cta.sync.aligned")
+    return statement.opcode in barriers and len(statement.operands) == 1 and not statement.guard
 
 
 def _begins(*heads: str) -> Callable[[Statement], bool]:

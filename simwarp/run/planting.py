@@ -187,14 +187,14 @@ def _written(text: str, opcode: str, start: int, end: int) -> Iterator[re.Match[
 
 def _operands(text: str) -> tuple[str, ...]:
     """The operands of a statement: the texts between the commas outside of brackets."""
-    found, depth = [""], 0
+    parts, depth = [""], 0
     for character in text.strip():
         depth += (character in _OPENING) - (character in _CLOSING)
         if character == "," and not depth:
-            found.append("")
+            parts.append("")
         else:
-            found[-1] += character
-    return tuple(part.strip() for part in found if part.strip())
+            parts[-1] += character
+    return tuple(part.strip() for part in parts if part.strip())
 
 
 def _key(instruction: Instruction) -> Key:

@@ -264,9 +264,9 @@ class FakeDriver:
     def host(self, address: int, nbytes: int) -> Any:
         """The registration that a copy of host memory uses."""
         spans = (*self.registrations.copy().items(), *self.foreign)
-        found = next((a for a, b in spans if a <= address and address + nbytes <= b), None)
-        demand(found is not None, "copy of host memory that one registration does not hold")
-        return ("host", found)
+        registration = next((a for a, b in spans if a <= address and address + nbytes <= b), None)
+        demand(registration is not None, "copy of host memory that one registration does not hold")
+        return ("host", registration)
 
     # ---- streams and events
 

@@ -35,11 +35,11 @@ def forms_named(words: list[str]) -> list[str]:
     """
     if not words:
         return list(all_opcodes())
-    named: list[str] = []
+    forms: list[str] = []
     for word in words:
         begun = [opcode for opcode in all_opcodes() if f"{opcode}.".startswith(f"{word}.")]
-        named += BMMA if word == "bmma" else begun or [fragments_of(word).opcode]
-    return list(dict.fromkeys(named))
+        forms += BMMA if word == "bmma" else begun or [fragments_of(word).opcode]
+    return list(dict.fromkeys(forms))
 
 
 def probe(form: str | Fragments, device: Any) -> Finding:

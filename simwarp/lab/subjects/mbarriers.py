@@ -87,13 +87,13 @@ def compare(
     programs = [generate(SEED, number) for number in numbers]
     rows, differences = list[tuple[bytes, bytes]](), list[str]()
     counts, opcodes = Counter[str](), Counter[str]()
-    for program, found in zip(programs, answers(chip, programs), strict=True):
-        rows.append((text_digest(program), digest(found)))
+    for program, results in zip(programs, answers(chip, programs), strict=True):
+        rows.append((text_digest(program), digest(results)))
         counts.update(
-            results=found.size, of_the_model=BLOCKS * sum(int(who.sum()) for _, who, _ in program.known)
+            results=results.size, of_the_model=BLOCKS * sum(int(who.sum()) for _, who, _ in program.known)
         )
         opcodes.update(re.findall(r"mbarrier\.[\w.:]+|cp\.async\.bulk[\w.:]+", program.body))
-        text = _difference(program, found, simulated(program))
+        text = _difference(program, results, simulated(program))
         if text:
             counts["mismatches"] += 1
             differences.append(text)

@@ -92,19 +92,19 @@ def compare(
 ) -> tuple[list[bytes], dict[str, Counter[str]], list[str]]:
     """Compare copies of a kernel: digests of the chip's bytes, counts, and differences."""
     copies = [by_chance.drawn(kernel, number) for number in numbers]
-    found = by_chance.answers(chip, kernel, copies)
+    results = by_chance.answers(chip, kernel, copies)
     run = by_chance.answers(Device(), kernel, [copies[i] for i, n in enumerate(numbers) if n < EXECUTED])
     sorts = {name: Counter[str]() for name in ("counts", *SORTS)}
-    sorts["counts"].update(copies=len(found), executed=len(run), mismatches=0)
+    sorts["counts"].update(copies=len(results), executed=len(run), mismatches=0)
     differences = list[str]()
-    for i, (copy, answer) in enumerate(zip(copies, found, strict=True)):
+    for i, (copy, answer) in enumerate(zip(copies, results, strict=True)):
         _count(sorts, copy)
         text = _difference(answer, expected(kernel, copy), "")
         text = text or (_difference(answer, run[i], " runs the PTX and") if i < len(run) else "")
         if text:
             sorts["counts"]["mismatches"] += 1
             differences.append(f"{kernel.name}, copy {numbers[i]}: {text}\n{_described(copy)}")
-    return [digest(answer) for answer in found], sorts, differences[:SHOWN]
+    return [digest(answer) for answer in results], sorts, differences[:SHOWN]
 
 
 def _count(sorts: dict[str, Counter[str]], copy: Copy) -> None:

@@ -223,14 +223,14 @@ def compare(chip: Any, numbers: Sequence[int]) -> tuple[list[Array], dict[str, C
     answers, differences = list[Array](), list[str]()
     for number in numbers:
         case = drawn(number)
-        found, mine = answer(chip, case), answer(Device(), case)
-        wrong, of = int((found != mine).any(axis=1).sum()), "cube_" * ("cube" in case.geometry)
+        theirs, ours = answer(chip, case), answer(Device(), case)
+        wrong, of = int((theirs != ours).any(axis=1).sum()), "cube_" * ("cube" in case.geometry)
         sorts["counts"].update({"textures": 1, f"{of}reads": PLACES, f"{of}mismatches": wrong})
         for name, sort in zip(SORTS, _sorts(case), strict=True):
             sorts[name][sort] += 1
-        answers.append(found)
+        answers.append(theirs)
         if wrong and not of:
-            differences.append(_described(number, case, found, mine))
+            differences.append(_described(number, case, theirs, ours))
     return answers, sorts, differences[:SHOWN]
 
 

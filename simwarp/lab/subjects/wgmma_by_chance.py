@@ -282,7 +282,7 @@ def answers(device: Any, form: Form, number: int, tiles: Tiles) -> Array:
     """Multiply tiles by variant ``number`` on a device; the accumulators, (blocks, 128, registers)."""
     variant, words = form.variants[number], tiles.words
     left = _chunks(words["a"], variant.k_major[0]) if variant.shared else form.layouts["a"].pack(words["a"])
-    given = (
+    operands = (
         left,
         _chunks(words["b"], variant.k_major[1]),
         form.layouts["d"].pack(words["c"]),
@@ -290,7 +290,7 @@ def answers(device: Any, form: Form, number: int, tiles: Tiles) -> Array:
         tiles.descriptors,
         tiles.keeps.astype(np.uint32),
     )
-    arrays = [device.upload(np.ascontiguousarray(one)) for one in given]
+    arrays = [device.upload(np.ascontiguousarray(one)) for one in operands]
     device.load(module(form)).kernel(f"variant{number}")((len(left), 1, 1), (LANES, 1, 1), *arrays)
     sums: Array = arrays[2].download()
     for array in arrays:

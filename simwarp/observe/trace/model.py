@@ -96,8 +96,8 @@ class TracedInstruction:
         file, _, number = str(line).rpartition(":")
         if file in ("", "ptx"):
             return number == str(self.line)
-        known = f"/{self.source_file}".endswith(f"/{file.lstrip('/')}")
-        return known and number == str(self.source_line)
+        same_file = f"/{self.source_file}".endswith(f"/{file.lstrip('/')}")
+        return same_file and number == str(self.source_line)
 
 
 _NO_INSTRUCTION = TracedInstruction(0, "", "")

@@ -171,22 +171,22 @@ class FragmentRecorder(Observer):
                 f"there was no launch {launch}\n{len(self._launches)} were recorded\nlaunch the kernel first"
             )
         warps = self._launches[launch]
-        kept = warps.get((block_number(block, self._grids[launch]), warp), [])
-        found = [execution for instruction, execution in kept if _stands_at(instruction, line)]
-        if not found:
+        recorded = warps.get((block_number(block, self._grids[launch]), warp), [])
+        executions = [execution for instruction, execution in recorded if _stands_at(instruction, line)]
+        if not executions:
             raise ReportError(
                 f"no matrix instructions of block {block}, warp {warp}" + f" at {line}" * bool(line) + "\n"
                 f"recorded were {len(warps)} warps, at {', '.join(sorted(self._lines)) or 'no line'}\n"
                 "choose one of these, or record other instructions"
             )
-        return found
+        return executions
 
 
 def _stands_at(instruction: Instruction, line: str) -> bool:
     """True if an instruction is on a line: "gemm.cu:57", "ptx:17", or "" for any line."""
     source = instruction.source
-    known = f"/{source.file}:{source.line}" if source else ""
-    return not line or line == f"ptx:{instruction.line}" or known.endswith(f"/{line.lstrip('/')}")
+    place = f"/{source.file}:{source.line}" if source else ""
+    return not line or line == f"ptx:{instruction.line}" or place.endswith(f"/{line.lstrip('/')}")
 
 
 def _word(value: Any) -> Registers:
