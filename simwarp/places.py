@@ -102,7 +102,7 @@ class Note:
     Attributes
     ----------
     label : str
-        What happened there, up to the thread: "written here by".
+        The event there, up to the thread: "written here by".
     place : Place
     """
 

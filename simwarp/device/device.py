@@ -70,10 +70,10 @@ class Device:
         Most steps of one launch in each process; after that it is stopped with `RunawayKernel`. An
         instruction that any number of lanes execute together is one step. None for no limit.
     checks : str, or mapping of str to str
-        What to do with a kernel's faults: "raise", "report" (in `faults`) or "off", for all or by kind;
+        The action for a kernel's faults: "raise", "report" (in `faults`) or "off", for all or by kind;
         see `simwarp.checks`.
     observe : str, or sequence of str
-        What to count for `report`: any of "coverage", "fidelity", "banks", "sectors", "divergence",
+        The counters of `report`: any of "coverage", "fidelity", "banks", "sectors", "divergence",
         "traffic", "pipeline"; or "all".
     schedule : str
         Order of divergent paths: "lowest pc"; "stack", with reconvergence points, as on chips before

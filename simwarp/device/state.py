@@ -1,4 +1,4 @@
-"""What arrays, images, graphs and streams use of their device."""
+"""The part of a device that arrays, images, graphs and streams use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the loader knows of a program: its machine, the libraries that it needs, its sections and symbols.
+"""The ELF file of a program: its machine, the libraries that it needs, its sections and symbols.
 
 Source: System V Application Binary Interface, chapters 4 and 5 (ELF-64 only).
 """

@@ -1,4 +1,4 @@
-"""What a run of a program found: faults, calls that failed, functions that this runtime lacks."""
+"""The findings of a run: faults, calls that failed, functions that this runtime lacks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Report:
     failed : Counter of (str, str)
         Calls that returned an error: function and error.
     notes : list of str
-        Why a kernel or a module could not be run, and what else need not be wrong.
+        Kernels and modules that could not be run, and events that need not be errors.
     executed : int
         Thread-instructions.
     connected : bool

@@ -33,7 +33,7 @@ Progress: TypeAlias = Callable[[int, int], None]
 GAP, WARM, RUNS, BURSTS = 0.01, 2, 5, 5
 """A burst: seconds without work, runs that do not count, runs that do; and the bursts."""
 _REFUSALS = (SchemeError, ShapeError, FormatError, DtypeError, LaunchError)
-"""How a layer refuses a scheme."""
+"""The errors by which a layer refuses a scheme."""
 TOGETHER = 10
 """Launches of one step in a graph."""
 

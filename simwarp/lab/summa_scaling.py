@@ -1,4 +1,4 @@
-"""Where `gpu.blas3.summa` stops scaling: a model of many hosts, from the simulated one and a network.
+"""The scaling of `gpu.blas3.summa`: a model of many hosts, from the simulated one and a network.
 
 A step multiplies one panel on each host, in the time that a machine with a clock gives, while the next panel
 is broadcast along the rows and the columns of the grid; it lasts as long as the longer of both. The first

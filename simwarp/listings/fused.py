@@ -2,8 +2,6 @@
 
 Source: BSTC (SC'19), section 6.2, listing 7; equations 4 and 5.
 
-Examples
---------
 >>> def kernel(warp, C, fused):
 ...     dots = [warp.lane.astype(np.int32) - 2, np.int32(5)]
 ...     warp.store(C, warp.lane, fused.concatenate(warp, dots, 0, 2, np.zeros(32, np.uint32)))

@@ -1,4 +1,4 @@
-"""How values move: what a copy or a routine does when it starts, and when it ends.
+"""The moves of values: the actions of a copy or a routine at its start and at its end.
 
 All read when they start, except that a copy from the host reads when it ends, and finds what the host has
 changed meanwhile. All write when they end; until then the target of a copy is poison.

@@ -132,7 +132,7 @@ class Stream:
     count : int
         The operations that were ever queued.
     known : Known
-        The operations that come before what is queued next.
+        The operations that come before the next queued item.
     """
 
     machine: Machine

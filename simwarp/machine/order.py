@@ -1,4 +1,4 @@
-"""Which operations come before which: vector clocks of the streams and of the host.
+"""The order of operations: vector clocks of the streams and of the host.
 
 An operation comes before one that is queued later if both are of one stream; if the later one's stream waited
 for an event behind the earlier one; or if the host, before it queued the later one, had seen such an event: a

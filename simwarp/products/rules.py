@@ -1,4 +1,4 @@
-"""How each architecture's tensor cores add: alignment, truncation and rounding.
+"""The rules by which each architecture's tensor cores add: alignment, truncation and rounding.
 
 No manual specifies it. The rules come from published measurements (MMA-Sim, arXiv 2511.10909), from ptxas'
 lowering of instructions that a chip lacks, and, where `Rule.confirmed`, from our own comparison with the

@@ -129,7 +129,7 @@ class Result:
     executed : int
         The number of thread-instructions; 0 on hardware.
     not_seen : tuple of NotSeen
-        What a launch without findings did not look at, where looking is cheap; the most important first.
+        The limits of the checks of a launch without findings, if cheap to find; the most important first.
     """
 
     kernel: str

@@ -1,4 +1,4 @@
-"""What a launch without findings did not look at, where looking would be cheap."""
+"""The limits of the checks of a launch without findings, as far as they are cheap to find."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class NotSeen:
         input are equal. "order": the result may depend on the order of threads. "tail": no thread lies
         beyond the end of the data. "exits": threads returned ahead of a barrier.
     text : str
-        What was not looked at, and how to look.
+        The limit, and a way to check beyond it.
 
     Examples
     --------

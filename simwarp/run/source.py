@@ -194,7 +194,7 @@ def load(
     options : sequence of str
         More options of NVRTC, e.g. ``"-fmad=false"``.
     kernel : str, optional
-        The kernel to come; a template with its arguments, ``"fill<float>"``, is instantiated.
+        The kernel that will run; a template with its arguments, ``"fill<float>"``, is instantiated.
 
     Raises
     ------

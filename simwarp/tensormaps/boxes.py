@@ -1,4 +1,4 @@
-"""Where a copy through a tensor map reads and writes (PTX ISA 9.0, sections 5.5.3 to 5.5.7).
+"""The bytes that a copy through a tensor map reads and writes (PTX ISA 9.0, sections 5.5.3 to 5.5.7).
 
 A box is rows of its innermost dimension. In shared memory they follow one another; with a swizzle at
 distances of its span, even if they are shorter. The units of a copy are as wide as alignment on both sides

@@ -1,4 +1,4 @@
-"""Where a texture is read: from coordinates to texels, and the weights of those that are mixed.
+"""From coordinates of a texture to texels, and the weights of those that are mixed.
 
 The CUDA C++ Programming Guide ("Texture Fetching") gives the formulas, with 8 bits of fraction. How a chip
 rounds on the way is measured (docs/textures.md): a normalised coordinate has 21 bits of fraction, a position

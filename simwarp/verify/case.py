@@ -39,7 +39,7 @@ class Case:
         The name of the output array of the ``"gpu"`` and ``"listing"`` answers; "" if an answer has several
         arrays, whose writers are then not looked for.
     explain : callable
-        Takes (input, element, bit); returns what that is in the problem, e.g. which matrix element.
+        Takes (input, element, bit); returns its meaning in the problem, e.g. a matrix element.
     lead : callable
         Takes (input, bits); returns the one of a word's differing bits that comes first in the problem.
     kernels : callable

@@ -20,7 +20,7 @@ from gpu.machine import Routine, Tile, Worker
 from support.shuffled_machine import view
 
 PATIENCE = 1000
-"""How often workers may be resumed without an operation that completes."""
+"""The most resumptions of workers without an operation that completes."""
 
 
 class ScheduleError(Exception):

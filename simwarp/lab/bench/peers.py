@@ -1,4 +1,4 @@
-"""What else multiplies ±1 on a GPU: torch's libraries and CuPy, on ±1 as numbers, if they are installed."""
+"""Other libraries that multiply ±1 on a GPU, as numbers: torch's and CuPy, if they are installed."""
 
 from __future__ import annotations
 
@@ -123,4 +123,4 @@ class Cupy:
 
 
 PEERS: tuple[Callable[[], Any], ...] = (Torch, Cupy)
-"""What makes each peer, or raises LeftOutError."""
+"""The function that makes each peer, or raises LeftOutError."""

@@ -1,4 +1,4 @@
-"""What is measured: products and convolutions of random ±1, our calls, and parts of the answers."""
+"""The problems of the benchmark: products and convolutions of random ±1, our calls, parts of the answers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Searches for programs on which two devices disagree or one fails, and shrinks them.
 
-Examples
---------
 >>> from simwarp import Device
 >>> from simwarp.lab.fuzz import generate, mutate
 >>> two = [Witness("simulator", Device()), Witness("mutants", Device(chunk_lanes=32), mutate)]

@@ -1,7 +1,5 @@
 """Mutates programs without changing their outputs, to test a compiler or a scheduler.
 
-Examples
---------
 A branch becomes a predicate:
 
 >>> from simwarp.lab.fuzz.program import Condition

@@ -3,8 +3,6 @@
 All registers are initialised, so that removing or moving a statement keeps the others legal. The final
 values of the registers are the program's output.
 
-Examples
---------
 A barrier in one side of a divergent branch, and one after the branch:
 
 >>> from simwarp.lab.fuzz.statements import If, Sync

@@ -3,8 +3,6 @@
 Seed and vocabulary determine a program. A recording stores its vocabulary, so that new rows do not change
 the programs of old recordings.
 
-Examples
---------
 >>> all_rows()["leave"]
 {'ret': ('ret', 'ret.uni'), 'exit': ('exit',)}
 >>> row, form = find("shfl.sync.bfly.b32")

@@ -16,8 +16,6 @@ general format:
 
 Source: BTC (TPDS), section 5.1, figure 14.
 
-Examples
---------
 >>> address = fsb_address(*np.indices((4, 8)), (4, 8), (2, 4))
 >>> np.argsort(address.ravel()).tolist()[:16]
 [0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15]

@@ -41,7 +41,7 @@ class FragmentDifference(AssertionError):  # noqa: N818 - pytest prints the name
     wrong, total : int
         The number of wrong elements, and of all elements in the registers of all warps.
     pattern : str
-        What the wrong elements of that warp and matrix have in common.
+        The pattern of the wrong elements of that warp and matrix.
     """
 
     opcode: str

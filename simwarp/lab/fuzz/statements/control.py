@@ -1,7 +1,5 @@
 """Control flow statements: branches, loops, exits, and calls.
 
-Examples
---------
 A divergent branch with one side:
 
 >>> from simwarp.lab.fuzz.program import Program
