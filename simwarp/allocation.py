@@ -171,12 +171,12 @@ class Allocation:
             self._written_view(width)[index] = _ones(width)
 
     def forget(self, addresses: Addresses, unwritten: npt.NDArray[np.uint8]) -> None:
-        """Mark bits of the accessed bytes as unwritten: ``unwritten`` (n, width), a word of bits per byte."""
+        """Mark bits of the accessed bytes as unwritten: the ones in ``unwritten``, uint8 (n, width)."""
         self.complete = False
         self._written[self._each(addresses, unwritten.shape[1])] = ~unwritten
 
     def unwritten_bits(self, addresses: Addresses, width: int) -> npt.NDArray[np.uint8]:
-        """The unwritten bits of each accessed byte, (n, width), a word of bits per byte."""
+        """The unwritten bits of each accessed byte, as ones in uint8 (n, width)."""
         return ~self._written[self._each(addresses, width)]
 
     def _each(self, addresses: Addresses, width: int) -> npt.NDArray[np.int64]:

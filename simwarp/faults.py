@@ -228,7 +228,7 @@ class Race(MemoryFault):
 
 
 class StaleRead(MemoryFault):
-    """A read through a cache that does not see what the same launch writes, of bytes that it writes.
+    """A read of bytes that the same launch writes, through a cache that does not see these writes.
 
     Attributes
     ----------
@@ -444,7 +444,7 @@ class RegisterShortage(Deadlock):
     Attributes
     ----------
     registers, asked : int
-        The registers of the block, and those that its warps would own with what they wait for.
+        The registers of the block, and those that its warps own or wait for.
     """
 
     registers: int = 0

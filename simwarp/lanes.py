@@ -532,7 +532,7 @@ def shfl(
 
 
 def shuffle_source(b: Any, c: Any, mode: ShuffleMode) -> tuple[Words, Lanes]:
-    """The lane that each lane reads in ``shfl``, its own if that is out of range, and whether it is in range.
+    """The source lane of each lane in ``shfl``, its own if out of range, and a mask of those in range.
 
     Parameters
     ----------

@@ -228,12 +228,12 @@ class Memory:
             allocation.write(addresses[part], values[part])
 
     def forget(self, addresses: Addresses, unwritten: npt.NDArray[np.uint8]) -> None:
-        """Mark bits of bytes just stored as unwritten: ``unwritten`` (n, width), a word of bits per byte."""
+        """Mark bits of bytes just stored as unwritten: the ones in ``unwritten``, uint8 (n, width)."""
         for allocation, part in self._writable(addresses, unwritten.shape[1]):
             allocation.forget(addresses[part], unwritten[part])
 
     def unwritten_bits(self, addresses: Addresses, width: int) -> npt.NDArray[np.uint8]:
-        """The unwritten bits of each byte, (n, width); 0 where the access is bad."""
+        """The unwritten bits of each byte, as ones in uint8 (n, width); 0 where the access is bad."""
         found = np.zeros((addresses.size, width), np.uint8)
         for allocation, part in self._parts(addresses, width):
             part = part[~_misaligned(addresses[part], width)]

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 class Device(Protocol):
     """A simulated device; `simwarp.device.device.Device` is the class.
 
-    ``default_stream`` is the stream of launches without one. While ``capturing`` is a graph, it takes the
-    launches instead of their being made.
+    ``default_stream`` is the stream of launches without one. While ``capturing`` is a graph, launches
+    are added to it, not made.
     """
 
     capturing: Graph | None

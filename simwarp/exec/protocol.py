@@ -91,7 +91,7 @@ class Request(IntEnum):
 
 
 class Kind(IntEnum):
-    """Whose pages an allocation has."""
+    """The pages of an allocation."""
 
     DEVICE = 1
     MANAGED = 2

@@ -134,7 +134,7 @@ def _rules(
 
 
 def gathered(images: Bytes, windows: Windows, row: int, first: int) -> Bytes:
-    """The chunks of a step, from ``first`` on, of the windows of a tile: (ROWS, SPAN), zeros outside."""
+    """The windows of a tile from ``row`` on, of a step from chunk ``first`` on: (ROWS, SPAN), 0 outside."""
     pieces, taps = images.shape[1], windows.inside.shape[1]
     tap, piece = np.divmod(first + np.arange(SPAN // CHUNK), pieces)
     pixel = row + np.arange(ROWS)[:, np.newaxis]

@@ -191,7 +191,7 @@ def poison(array: npt.NDArray[Any]) -> None:
 
 
 def checked(tile: TileLike, machine_has: Callable[[DeviceMemory], bool], what: str) -> DeviceMemory:
-    """The memory of a tile that lies in it; ``what`` names the tile in messages."""
+    """Check a tile, and return its memory; ``what`` names the tile in messages."""
     memory = getattr(tile, "memory", None)
     if not isinstance(memory, DeviceMemory):
         raise DtypeError(

@@ -50,7 +50,7 @@ class Gpu:
     launch_seconds : float
         The time of each routine beside its operations.
     filters_step : int
-        A convolution takes as long as one with the next multiple of this number of filters.
+        The time of a convolution is that of its number of filters, rounded up to a multiple of this.
     """
 
     name: str

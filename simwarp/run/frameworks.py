@@ -70,7 +70,7 @@ def _of_numba(kernel: Any, args: Arguments, cc: tuple[int, int]) -> Adapted:
 
 
 def _without_wrapper(ptx: str, line: int) -> str:
-    """PTX whose lines do not say that numba's wrapper inlines the Python function, at its first line."""
+    """PTX without the marks that numba's wrapper inlines the Python function, which begins at ``line``."""
     return re.sub(rf", function_name [^,\n]+, inlined_at \d+ {line} \d+", "", ptx)
 
 

@@ -75,7 +75,7 @@ class Golden:
 def header(
     device: Any, subject: str, command: str, ptx: Mapping[str, str], *, trial: bool = False
 ) -> dict[str, Any]:
-    """The origin of a recording; a simulator's, or one of some inputs only, is a trial and not evidence."""
+    """The origin of a recording; one of a simulator, or of some inputs, is a trial and not evidence."""
     hardware = hasattr(device, "uuid")
     return {
         "version": VERSION,

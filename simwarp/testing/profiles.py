@@ -44,14 +44,7 @@ def register() -> None:
 
 
 def load(name: str) -> None:
-    """Register the profiles and choose one of `NAMES`, as ``pytest --simwarp-profile`` does.
-
-    >>> load("fast")
-    Traceback (most recent call last):
-    ...
-    reference.errors.SchemeError: there is no profile 'fast'
-    choose one of ci, dev, gpu, nightly
-    """
+    """Register the profiles and choose one of `NAMES`, as ``pytest --simwarp-profile`` does."""
     global _loaded
     if name not in NAMES:
         raise SchemeError(f"there is no profile {name!r}\nchoose one of {', '.join(NAMES)}")

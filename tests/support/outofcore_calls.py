@@ -53,7 +53,7 @@ class Layer:
         }[routine]
 
     def run(self, routine: str, machine: Any, *, on_device: Collection[str] = (), **call: Any) -> Any:
-        """The result of a routine, in memory that was NaN; arguments with some names lie on the device."""
+        """Run a routine into memory full of NaN; the arguments named in ``on_device`` lie on the device."""
         x, w, y = self.operands()
         like = {"conv2d": y, "conv2d_backward_data": x, "conv2d_backward_filter": w}[routine]
         if call.get("pool"):

@@ -63,7 +63,7 @@ class Answer:
 
 
 def chosen(sets: int, count: int) -> npt.NDArray[np.intp]:
-    """The indices of the operand tuples with raw answers: evenly spread over edge values and random ones."""
+    """The indices of ``count`` operand tuples, evenly spread over edge values and random ones."""
     return np.arange(count) * sets // count
 
 

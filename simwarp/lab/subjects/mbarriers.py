@@ -124,7 +124,7 @@ def ask(asking: Asking) -> Answers:
     lost: list[str] = []
 
     def perform_all(parts: Sequence[Sequence[int]]) -> list[int]:
-        """Compare programs; returns those of the parts that were lost, with the reason of the last."""
+        """Compare programs; return the numbers of those that were lost, and note the reasons."""
         again: list[int] = []
         found = perform(asking.make, compare, [(part,) for part in parts], asking.processes)
         for part, answer in zip(asking.each(parts), found, strict=True):

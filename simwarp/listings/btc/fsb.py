@@ -77,11 +77,11 @@ def fsb_address(
 
 
 def to_fsb(bits: npt.ArrayLike, tile: tuple[int, int] = TILE, order: Layout = "row") -> Words:
-    """Convert a bit matrix, (H, W) of bool or of 0 and 1 as uint8, to FSB format, uint32 (`fsb_words`,).
+    """Convert a bit matrix (H, W), of bool or of 0 and 1 as uint8, to FSB format: `fsb_words` uint32 words.
 
     The element with `fsb_address` a is bit ``a % 32``, counted from the least significant, of word
-    ``a // 32``. Both sides are padded to whole tiles with 0; the paper pads only rows, to a multiple of BW
-    bits, but section 6.2 requires the other. Anything but a bit matrix raises ShapeError or DtypeError.
+    ``a // 32``. Both sides are padded to whole tiles with 0, as section 6.2 requires; section 5.1 pads only
+    rows, to a multiple of BW bits. Anything but a bit matrix raises ShapeError or DtypeError.
 
     Source: BTC (TPDS), section 5.1, figure 14; section 6.2.
 
