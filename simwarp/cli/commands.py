@@ -189,7 +189,7 @@ def run(arguments: list[str]) -> int:
 
 @contextmanager
 def _interrupts() -> Generator[list[int]]:
-    """Record each Ctrl-C: code that it stops may raise another error, as a class body does (Python 3.11)."""
+    """Record each Ctrl-C, as interrupted code may raise another error, a class body for one (Python 3.11)."""
     noted: list[int] = []
 
     def interrupt(number: int, frame: FrameType | None) -> None:

@@ -130,7 +130,7 @@ class _Whole(Table):
     """A table of which only the columns that may be cut become narrower than their text."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Take as many columns of the terminal as the uncut columns need, even if these are more."""
+        """Take the width that the uncut columns need, even if the terminal is narrower."""
         free = [column for column in self.columns if not column.no_wrap]
         whole = Measurement.get(console, options.update(max_width=WIDE), self).maximum
         spare = sum(max(0, _widest(console, column) - _LEAST) for column in free)

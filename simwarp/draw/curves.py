@@ -91,7 +91,7 @@ class _Panel:
         return _LEFT + across, self._top + _HEIGHT * (1 - y / (self._lines * self._step))
 
     def _sizes(self) -> list[float]:
-        """The sizes that have a label: those of the points that are far enough from the last one."""
+        """The sizes with a label: each is far enough from the one before."""
         shown: list[float] = []
         for size in sorted({x for curve in self._curves.values() for x, _ in curve}):
             if not shown or size - shown[-1] >= self._most / 12:

@@ -52,7 +52,7 @@ def link_texts(texts: Sequence[str]) -> str:
 
 
 def limit_registers(text: str, most: int) -> str:
-    """Set the linker's bound for kernels without a bound of their own.
+    """Bound the registers of kernels without a bound of their own, as the linker's option does.
 
     >>> limit_registers(".entry f(.param .u32 n) { ret; }", 40)
     '.entry f(.param .u32 n) .maxnreg 40 { ret; }'

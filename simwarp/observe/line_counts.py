@@ -183,7 +183,7 @@ class LineTable(Generic[T]):
 
 
 class AccessCounts(CountingObserver, Generic[T]):
-    """Counts the accesses to one state space; ``counts["bmm.cu:42"]`` is a line's value of field ``column``.
+    """Counts the accesses to one state space; ``counts["bmm.cu:42"]`` is the field ``column`` of a line.
 
     ``opcodes`` and ``kinds`` hold the counts by opcode and by kind of access.
     """

@@ -276,7 +276,7 @@ def _equal_bits(work: Work, arguments: Sequence[Argument], changed: Sequence[str
 
 
 def _tail(work: Work, arguments: Sequence[Argument]) -> str | None:
-    """A bound that the kernel compares with, and that is the number of threads."""
+    """A bound of the kernel's comparisons that equals the number of threads."""
     threads = {work.grid[0] * work.block[0], math.prod(work.grid) * math.prod(work.block)}
     bounds = _compared(work)
     for argument in arguments:

@@ -90,7 +90,7 @@ class Statement:
         return f"{of_guard}{opcode or self.opcode} {', '.join(operands or self.operands)};"
 
     def moved(self, offset: int) -> str:
-        """The statement with an offset added to its first address; "" if it has none that is simple."""
+        """The statement with an offset added to its first address; "" if no address is simple."""
         found = [i for i, operand in enumerate(self.operands) if _ADDRESS.fullmatch(operand)]
         if not found:
             return ""

@@ -93,7 +93,7 @@ def statistics_of_the_last_piece(patch: Patch) -> None:
 
 
 def weight_after_its_update(patch: Patch) -> None:
-    """The gradient by what batch normalization reads takes the weight of the next step."""
+    """The input gradient of batch normalization takes the weight of the next step."""
     data = Kernels._norm_data
 
     def wrong(self: Any, stage: Any, at: Any) -> Any:
