@@ -1,16 +1,112 @@
-"""The types of packed bit matrices, images and filters."""
+"""The types of packed bit matrices, images and filters, and the table of their formats.
+
+A format is a layout of `LAYOUTS`, a word size of `WORDS` and a bit order of `FIRSTS`:
+
+>>> words_shape("column", 64, (5, 200)), words_shape("column", 128, (5, 200))
+((4, 5), (2, 5, 2))
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
+import numpy as np
+
+from reference.errors import SchemeError
+from reference.types.arguments import check_option
 from reference.values import compared, not_an_array, shortened
 
 Layout: TypeAlias = Literal["row", "column"]
 Word: TypeAlias = Literal[32, 64]
 First: TypeAlias = Literal["msb", "lsb"]
 TensorLayout: TypeAlias = Literal["NHWC", "HWNC", "HWNC-FSB", "HWOI", "HWIO", "HWOI-FSB"]
+
+WORDS: tuple[Word, ...] = get_args(Word)
+"""The word sizes. A word of more than 64 bits is several uint64 in a last axis, the lowest bits first."""
+FIRSTS: tuple[First, ...] = get_args(First)
+"""The orders of elements in a word."""
+WORD_DTYPES = {word: np.dtype(f"uint{min(word, 64)}") for word in WORDS}
+"""The dtype of the array of words, by word size."""
+FSB_TILE = 8, 128
+"""Lines and bits of a tile of the FSB layouts (BTC, section 5.1)."""
+
+
+class Arrangement(NamedTuple):
+    """What a layout does with the axes of the values."""
+
+    axes: str
+    """The axes of the values, for messages."""
+    order: tuple[int, ...]
+    """Axis i of the words is axis ``order[i]`` of the values; then tiles cut the last two axes."""
+    along: int
+    """The axis of the values whose consecutive elements share a word."""
+    tile: tuple[int, int] | None = None
+    """Lines and bits of a tile."""
+    words: tuple[Word, ...] = WORDS
+    """The word sizes that the layout has."""
+
+
+_MATRIX, _IMAGES, _FILTERS = "(rows, columns)", "(N, H, W, C)", "(R, S, C, O)"
+LAYOUTS: dict[str, Arrangement] = {
+    "row": Arrangement(_MATRIX, (0, 1), 0),
+    "column": Arrangement(_MATRIX, (1, 0), 1),
+    "NHWC": Arrangement(_IMAGES, (0, 1, 2, 3), 3),
+    "HWNC": Arrangement(_IMAGES, (1, 2, 0, 3), 3),
+    "HWNC-FSB": Arrangement(_IMAGES, (1, 2, 0, 3), 3, FSB_TILE, (32,)),
+    "HWOI": Arrangement(_FILTERS, (0, 1, 3, 2), 2),
+    "HWIO": Arrangement(_FILTERS, (0, 1, 2, 3), 2),
+    "HWOI-FSB": Arrangement(_FILTERS, (0, 1, 3, 2), 2, FSB_TILE, (32,)),
+}
+"""The layouts of packed matrices, images and filters, by name."""
+
+MATRIX_LAYOUTS: tuple[Layout, ...] = get_args(Layout)
+TENSOR_LAYOUTS: tuple[TensorLayout, ...] = get_args(TensorLayout)
+IMAGE_LAYOUTS = tuple(name for name in TENSOR_LAYOUTS if LAYOUTS[name].axes == _IMAGES)
+FILTER_LAYOUTS = tuple(name for name in TENSOR_LAYOUTS if LAYOUTS[name].axes == _FILTERS)
+
+
+def parts_of(word: Word) -> tuple[int, ...]:
+    """The last axis of words of several numbers: () for those of 32 and 64 bits, (2,) for 128."""
+    return (word // 64,) if word > 64 else ()
+
+
+def words_shape(layout: Layout | TensorLayout, word: Word, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of the words of values of ``shape``; a stack of matrices has one more axis in front."""
+    _, order, along, tile, _ = LAYOUTS[layout]
+    stack, sizes = shape[: -len(order)], list(shape[-len(order) :])
+    sizes[along] = -(-sizes[along] // word)
+    *outer, lines, words = (sizes[axis] for axis in order)
+    inner: tuple[int, ...] = lines, words
+    if tile:
+        height, width = tile[0], tile[1] // word
+        inner = -(-lines // height), -(-words // width), height, width
+    return *stack, *outer, *inner, *parts_of(word)
+
+
+def check_format(
+    layout: object,
+    word: object,
+    first: object,
+    layouts: Sequence[str] = MATRIX_LAYOUTS,
+    reason: str = "layout, word and first are the format of packed bits",
+) -> None:
+    """Raise SchemeError unless layout, word and first are a format of packed bits, in ``layouts``."""
+    for option, given, known in (
+        ("layout", layout, layouts),
+        ("word", word, WORDS),
+        ("first", first, FIRSTS),
+    ):
+        check_option(option, given, known, reason)
+    form = LAYOUTS[str(layout)]
+    if form.tile and word not in form.words:
+        sizes = " or ".join(map(str, form.words))
+        raise SchemeError(
+            f"there is no layout={layout!r} with word={word}\n"
+            f"a tile is {form.tile[0]} by {form.tile[1]} bits, in words of {sizes} bits\n"
+            f"choose word={sizes}"
+        )
 
 
 @not_an_array("pass its words, or reference.unpack(x) for the numbers +1 and -1")

@@ -33,11 +33,13 @@ import numpy.typing as npt
 
 from reference.errors import DtypeError, FormatError
 from reference.types import Layout, PackedBits, Word
+from reference.types.packed import parts_of, words_shape
 from simwarp.lanes import WARP_SIZE, brev
 from simwarp.listings.checks import check_packed, real
 from simwarp.warp import GlobalArray, Warp, launch
 
 WORD = 64
+"""The longest word of a kernel; a longer one is several of them."""
 lines_of = partial(wraps, assigned=(), updated=())
 """Decorator of a 64-bit kernel that runs the 32-bit one on longer words: faults name the latter's lines."""
 
@@ -246,13 +248,25 @@ _KERNELS = {
 
 def pack(matrix: npt.NDArray[Any], layout: Layout, word: Word) -> PackedBits:
     """Pack a matrix that `real` has checked, by the kernel of the layout and word size."""
-    kernel, down, across = _KERNELS[layout, word]
+    of_kernel: Word = 32 if word == 32 else WORD
+    kernel, down, across = _KERNELS[layout, of_kernel]
     height, width = matrix.shape
-    shape = (-(-width // word), height) if layout == "column" else (-(-height // word), width)
-    B = GlobalArray("B", shape, f"uint{word}")
+    B = GlobalArray("B", words_shape(layout, of_kernel, (height, width)), f"uint{of_kernel}")
     grid = -(-height // down), -(-width // across)
     launch(kernel, grid, WARP_SIZE, GlobalArray.of("A", matrix, read_only=True), B, height, width)
-    return PackedBits(B.numpy(), (height, width), layout, word, first="msb")
+    words = joined(B.numpy(), *parts_of(word)) if parts_of(word) else B.numpy()
+    return PackedBits(words, (height, width), layout, word, first="msb")
+
+
+def joined(words: npt.NDArray[Any], parts: int) -> npt.NDArray[Any]:
+    """Join words (n, lines) to longer ones (ceil(n / parts), lines, parts), the first elements last."""
+    whole = np.pad(words, ((0, -len(words) % parts), (0, 0))).reshape(-1, parts, words.shape[1])
+    return np.ascontiguousarray(whole[:, ::-1].swapaxes(1, 2))
+
+
+def parted(words: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The inverse of `joined`, with the words that pad."""
+    return words[..., ::-1].swapaxes(1, 2).reshape(-1, words.shape[1])
 
 
 # ---- Unpacking -------------------------------------------------------------------------------------
@@ -378,8 +392,9 @@ def _unpack(packed: Any, word: Word) -> npt.NDArray[np.int32]:
         )
     rows, columns = packed.shape
     sizes = (rows, columns, columns, 1) if by_column else (columns, rows, 1, columns)
+    words = parted(packed.words) if parts_of(word) else packed.words
     C = GlobalArray("C", (rows, columns), np.int32)
     kernel = UnpackFrom32 if word == 32 else UnpackFrom64
-    grid = -(-sizes[0] // WARP_SIZE), -(-sizes[1] // word)
-    launch(kernel, grid, WARP_SIZE, GlobalArray.of("B", packed.words, read_only=True), C, *sizes)
+    grid = -(-sizes[0] // WARP_SIZE), -(-sizes[1] // (8 * words.itemsize))
+    launch(kernel, grid, WARP_SIZE, GlobalArray.of("B", words, read_only=True), C, *sizes)
     return C.numpy()

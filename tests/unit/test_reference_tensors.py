@@ -20,7 +20,8 @@ from reference import (
     to_layout,
     unpack_tensor,
 )
-from reference.tensors import FILTER_LAYOUTS, IMAGE_LAYOUTS, from_tiles, to_tiles
+from reference.tensors import from_tiles, to_tiles
+from reference.types.packed import FILTER_LAYOUTS, IMAGE_LAYOUTS
 from support.offenders import every_case
 
 ORDINARY = itertools.product(("NHWC", "HWNC", "HWOI", "HWIO"), (32, 64), ("lsb", "msb"))
