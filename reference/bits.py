@@ -72,21 +72,22 @@ def pack(x: npt.ArrayLike, *, layout: Layout = "row", word: Word = 32, first: Fi
     * ``layout="row"``: ``words`` is (ceil(rows / W), columns);
       ``binarize(x)[r, c] == (words[r // W, c] >> p(r % W)) & 1``.
 
-    Bits past the edge of the matrix are 0. The words of a stack of matrices have one more axis in front.
+    Bits past the edge of the matrix are 0. The words of a stack of matrices have one more axis in front, and
+    words of more than 64 bits one at the end; see `reference.types.PackedBits`.
 
     Parameters
     ----------
     x : array_like of float64, float32, float16 or int8, (rows, columns) or (B, rows, columns)
     layout : {"row", "column"}
         "column" for a left operand of `bmm`, "row" for a right one: then words hold elements along K.
-    word : {32, 64}
+    word : a word size of `reference.types.PackedBits`
     first : {"msb", "lsb"}
         Whether the first of the W elements is in the most or the least significant bit. BSTC uses "msb".
 
     Returns
     -------
     PackedBits
-        ``words`` of uint32 or uint64, C order.
+        ``words`` of uint32, or of uint64 for longer words, C order.
 
     Raises
     ------

@@ -114,19 +114,19 @@ def pack_tensor(
         Images (N, H, W, C) or filters (R, S, C, O), always in this order of axes. `to_layout` converts
         other orders.
     layout : {"NHWC", "HWNC", "HWNC-FSB"} for images, {"HWOI", "HWIO", "HWOI-FSB"} for filters
-    word : {32, 64}
+    word : a word size of `reference.types.PackedBits`
         32 in the FSB layouts.
     first : {"lsb", "msb"}
 
     Returns
     -------
     PackedTensor
-        ``words`` of uint32 or uint64, C order.
+        ``words`` of uint32, or of uint64 for longer words, C order.
 
     Raises
     ------
     SchemeError
-        For an unknown ``layout``, ``word`` or ``first``, or 64-bit words in an FSB layout.
+        For an unknown ``layout``, ``word`` or ``first``, or longer words in an FSB layout.
     ShapeError
         If ``x`` does not have four dimensions, each at least 1.
     DtypeError, NotANumberError

@@ -56,7 +56,7 @@ def pack_tensor(
     x : (N, H, W, C) images or (R, S, C, O) filters, of float64, float32, float16 or int8
         A host array, or a device array (this device's, or any with a CUDA array interface or DLPack).
     layout : "NHWC" for images, "HWOI" for filters
-    word : 32 or 64
+    word : a word size of `reference.types.PackedTensor`
     first : "lsb"
     device : Device, optional
         Default: the operand's own, or the first CUDA device.

@@ -111,9 +111,11 @@ def packing_plan(source: Array, layout: Layout, word: Word, multiprocessors: int
     """
     rows, columns = source.shape
     per_vector = 16 // np.dtype(source.dtype).itemsize
+    of_warp = 32 * per_vector
     # A word is pieces of 32 bits for the kernel, even if some lie past the edge.
     down = -(-rows // (word if layout == "row" else 32)) * (word // 32 if layout == "row" else 1)
-    across = -(-columns // (32 * per_vector))
+    whole = max(word, of_warp) if layout == "column" else of_warp
+    across = -(-columns // whole) * (whole // of_warp)
     if columns % per_vector == 0 and source.pointer % 16 == 0 and down * across >= 8 * multiprocessors:
         return f"pack_{layout}_vector", down * across
     across = -(-columns // word) * (word // 32) if layout == "column" else -(-columns // 32)

@@ -19,9 +19,11 @@ from reference.types.arguments import check_option
 from reference.values import compared, not_an_array, shortened
 
 Layout: TypeAlias = Literal["row", "column"]
-Word: TypeAlias = Literal[32, 64]
+Word: TypeAlias = Literal[32, 64, 128]
 First: TypeAlias = Literal["msb", "lsb"]
-TensorLayout: TypeAlias = Literal["NHWC", "HWNC", "HWNC-FSB", "HWOI", "HWIO", "HWOI-FSB"]
+ImageLayout: TypeAlias = Literal["NHWC", "HWNC", "HWNC-FSB"]
+FilterLayout: TypeAlias = Literal["HWOI", "HWIO", "HWOI-FSB"]
+TensorLayout: TypeAlias = Literal[ImageLayout, FilterLayout]
 
 WORDS: tuple[Word, ...] = get_args(Word)
 """The word sizes. A word of more than 64 bits is several uint64 in a last axis, the lowest bits first."""
@@ -62,9 +64,9 @@ LAYOUTS: dict[str, Arrangement] = {
 """The layouts of packed matrices, images and filters, by name."""
 
 MATRIX_LAYOUTS: tuple[Layout, ...] = get_args(Layout)
-TENSOR_LAYOUTS: tuple[TensorLayout, ...] = get_args(TensorLayout)
-IMAGE_LAYOUTS = tuple(name for name in TENSOR_LAYOUTS if LAYOUTS[name].axes == _IMAGES)
-FILTER_LAYOUTS = tuple(name for name in TENSOR_LAYOUTS if LAYOUTS[name].axes == _FILTERS)
+IMAGE_LAYOUTS: tuple[TensorLayout, ...] = get_args(ImageLayout)
+FILTER_LAYOUTS: tuple[TensorLayout, ...] = get_args(FilterLayout)
+TENSOR_LAYOUTS = IMAGE_LAYOUTS + FILTER_LAYOUTS
 
 
 def parts_of(word: Word) -> tuple[int, ...]:
@@ -114,7 +116,7 @@ def check_format(
 @compared
 @dataclass(frozen=True, eq=False)
 class PackedBits:
-    """A bit matrix packed into words of 32 or 64 bits. Bit 1 means +1 and bit 0 means -1.
+    """A bit matrix packed into words of 32, 64 or 128 bits. Bit 1 means +1 and bit 0 means -1.
 
     With ``W`` the word size, element (r, c) of a (rows, columns) matrix is one bit:
 
@@ -123,7 +125,8 @@ class PackedBits:
     * ``layout="row"`` (BSTC row-major-W, figure 4): W consecutive elements of a *column* make a
       word; ``words`` has shape (ceil(rows / W), columns) and the bit is in ``words[r // W, c]``.
 
-    A stack of B matrices has one more axis in front: ``words[i]`` are those of matrix i.
+    A stack of B matrices has one more axis in front: ``words[i]`` are those of matrix i. As NumPy has no
+    integers of 128 bits, such a word is two uint64 in one more axis at the end, bits 0 to 63 in ``[..., 0]``.
 
     With ``i = c % W`` (column) or ``r % W`` (row), the bit, counted from the least significant,
     is ``W - 1 - i`` for ``first="msb"`` and ``i`` for ``first="lsb"``. Bits past the
@@ -131,7 +134,7 @@ class PackedBits:
 
     Attributes
     ----------
-    words : array of uint32 or uint64, C order
+    words : array of uint32, of uint64 for words of 64 and 128 bits, C order
         On the host (NumPy) or on a device.
     shape : tuple of int
         (rows, columns) of the matrix, without padding; (B, rows, columns) of a stack.
@@ -153,7 +156,7 @@ class PackedBits:
 @compared
 @dataclass(frozen=True, eq=False)
 class PackedTensor:
-    """The bits of images or filters, 32 or 64 channels to a word. Bit 1 means +1 and bit 0 means -1.
+    """The bits of images or filters, 32, 64 or 128 channels to a word. Bit 1 means +1 and bit 0 means -1.
 
     Images have the shape (N, H, W, C), filters (R, S, C, O). With L the word size (``word``), channel c is in
     word ``k = c // L``. Its bit, counted from the least significant, is ``c % L`` for ``first="lsb"`` and
@@ -170,12 +173,13 @@ class PackedTensor:
     ``HWOI-FSB``   (R, S, ceil(O / 8), ceil(C / 128), 8, 4)      ``words[r, s, o // 8, k // 4, o % 8, k % 4]``
     ============== ============================================= ========================================
 
-    The FSB layouts have 32-bit words only, in tiles of 8 images or filters by 128 channels: 128 consecutive
-    bytes. Bits past C, and in FSB tiles past N or O, are 0.
+    A word of 128 bits is two uint64 in one more axis at the end, bits 0 to 63 first. The FSB layouts have
+    32-bit words only, in tiles of 8 images or filters by 128 channels: 128 consecutive bytes. Bits past C,
+    and in FSB tiles past N or O, are 0.
 
     Attributes
     ----------
-    words : array of uint32 or uint64, C order
+    words : array of uint32, of uint64 for words of 64 and 128 bits, C order
         On the host (NumPy) or on a device.
     shape : tuple of int
         (N, H, W, C) of images, (R, S, C, O) of filters, without padding, whatever the layout.

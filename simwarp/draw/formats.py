@@ -29,7 +29,7 @@ def layout(
     Parameters
     ----------
     layout : {"row", "column"}
-    word : {32, 64}
+    word : a word size of `reference.types.PackedBits`
     rows, columns : int
         Of the matrix; if they are not multiples of the word, the padding is shown.
     first : {"msb", "lsb"}
@@ -85,10 +85,9 @@ def place(
 
 def element(index: tuple[int, ...], bit: int, *, layout: Layout, word: Word, first: First) -> tuple[int, ...]:
     """The element, (row, column) or (matrix, row, column), of a bit of ``words[index]``: `place` inverted."""
-    if parts_of(word):
-        *index, part = index
-        bit += part * 64
-    *matrix, block, line = index
+    is_long = bool(parts_of(word))
+    bit += 64 * index[-1] if is_long else 0
+    *matrix, block, line = index[:-1] if is_long else index
     along = block * word + (word - 1 - bit if first == "msb" else bit)
     return (*matrix, line, along) if layout == "column" else (*matrix, along, line)
 
@@ -140,8 +139,9 @@ def layout_picture(
         title="the first and the last word, bit by bit" if len(words) > 1 else "the word, bit by bit",
         corner="bit",
     )
+    of_several = "".join(f" A word is {parts} uint64, the lowest bits first." for parts in parts_of(word))
     notes = [
-        f"Dn is word n in memory; words has shape {words_shape(layout, word, (rows, columns))}.",
+        f"Dn is word n in memory; words has shape {words_shape(layout, word, (rows, columns))}.{of_several}",
         f"Element (r, c) is in words[{f'c // {word}, r' if by_column else f'r // {word}, c'}].",
         f'first="{first}": the first of {word} elements is in the {_SIGNIFICANT[first]} significant bit.',
     ]

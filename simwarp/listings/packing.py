@@ -237,6 +237,32 @@ def pack64_row(matrix: npt.ArrayLike) -> PackedBits:
     return pack(real(matrix, "matrix"), "row", 64)
 
 
+def pack128_column(matrix: npt.ArrayLike) -> PackedBits:
+    """Binarize and pack 128 elements of a row per word, as two words of `pack64_column`; not in the paper.
+
+    As `pack32_column`, with 128 and 127 in place of 32 and 31, and words of two uint64, the lower half first.
+
+    Examples
+    --------
+    >>> [hex(half) for half in pack128_column([[1.0, -1.0, -0.0, -2.0]]).words[0, 0]]
+    ['0x0', '0xa000000000000000']
+    """
+    return pack(real(matrix, "matrix"), "column", 128)
+
+
+def pack128_row(matrix: npt.ArrayLike) -> PackedBits:
+    """Binarize and pack 128 elements of a column per word, as two words of `pack64_row`; not in the paper.
+
+    As `pack32_row`, with 128 and 127 in place of 32 and 31, and words of two uint64, the lower half first.
+
+    Examples
+    --------
+    >>> [hex(half) for half in pack128_row([[1.0], [-2.0]]).words[0, 0]]
+    ['0x0', '0x8000000000000000']
+    """
+    return pack(real(matrix, "matrix"), "row", 128)
+
+
 _KERNELS = {
     ("column", 32): (PackTo32Col, WARP_SIZE, WARP_SIZE),
     ("row", 32): (PackTo32Row, WARP_SIZE, WARP_SIZE),
@@ -376,6 +402,20 @@ def unpack64(packed: PackedBits) -> npt.NDArray[np.int32]:
     [[1, -1, -1, 1]]
     """
     return _unpack(packed, 64)
+
+
+def unpack128(packed: PackedBits) -> npt.NDArray[np.int32]:
+    """Unpack 128-bit words to a matrix of +1 and -1; for debugging.
+
+    As `unpack32`, with 128 and 127 in place of 32 and 31.
+
+    Examples
+    --------
+    >>> from simwarp.listings import pack128_column
+    >>> unpack128(pack128_column([[0.5, -2.0, -1.0, 7.0]])).tolist()
+    [[1, -1, -1, 1]]
+    """
+    return _unpack(packed, 128)
 
 
 def _unpack(packed: Any, word: Word) -> npt.NDArray[np.int32]:

@@ -35,15 +35,15 @@ class Input:
     word: Word = 32
 
 
-_NUMBERS = tuple(word for word in WORDS if not parts_of(word))
-"""The word sizes of the paper's cases; each longer one has a case, so that recordings of the others stay."""
+_PAPERS: tuple[Word, ...] = (32, 64)
+"""The word sizes that share cases; every other one has its own, so that their recordings stay as they are."""
 
 
 def _draw(layout: Layout, draw: Draw) -> Input:
     rows, columns = draw.sizes(2)
     if draw.integer(0, 1):  # kernels have a variant for rows aligned to 16 bytes
         columns = -(-columns // 16) * 16
-    return Input(draw.matrix(rows, columns, draw.choice(DTYPES)), layout, "msb", _NUMBERS[draw.k // 5 % 2])
+    return Input(draw.matrix(rows, columns, draw.choice(DTYPES)), layout, "msb", _PAPERS[draw.k // 5 % 2])
 
 
 def _draw_lsb(draw: Draw) -> Input:
@@ -127,7 +127,7 @@ def _case(
     draw: Callable[[Draw], Input],
     answers: Mapping[str, Answer],
     *firsts: First,
-    words: tuple[Word, ...] = _NUMBERS,
+    words: tuple[Word, ...] = _PAPERS,
 ) -> Case:
     kernels = partial(_kernels, firsts, words)
     shape = attrgetter("x.shape")
@@ -141,7 +141,7 @@ CASES = [
     *(
         _case(f"pack-{word}", partial(_draw_long, word), _ANSWERS, *FIRSTS, words=(word,))
         for word in WORDS
-        if parts_of(word)
+        if word not in _PAPERS
     ),
     Case(
         "pack-lines",
