@@ -88,19 +88,12 @@ def words_shape(layout: Layout | TensorLayout, word: Word, shape: tuple[int, ...
 
 
 def check_format(
-    layout: object,
-    word: object,
-    first: object,
-    layouts: Sequence[str] = MATRIX_LAYOUTS,
-    reason: str = "layout, word and first are the format of packed bits",
+    layout: object, word: object, first: object, layouts: Sequence[str] = MATRIX_LAYOUTS
 ) -> None:
     """Raise SchemeError unless layout, word and first are a format of packed bits, in ``layouts``."""
-    for option, given, known in (
-        ("layout", layout, layouts),
-        ("word", word, WORDS),
-        ("first", first, FIRSTS),
-    ):
-        check_option(option, given, known, reason)
+    options = {"layout": (layout, layouts), "word": (word, WORDS), "first": (first, FIRSTS)}
+    for option, (given, known) in options.items():
+        check_option(option, given, known, "layout, word and first are the format of packed bits")
     form = LAYOUTS[str(layout)]
     if form.tile and word not in form.words:
         sizes = " or ".join(map(str, form.words))
