@@ -243,3 +243,47 @@ def test_a_new_sparse_format_needs_a_type_a_module_and_an_entry_per_tier(tree: T
     answer = tree.python("-c", code)
     assert answer == "PreparedSparse(Backwards of shape (4, 3)) True\nTrue [5.0, 7.0, 2.0]\n"
     assert len(tree.touched) == 5
+
+
+def test_a_new_packing_format_needs_one_entry(tree: Tree) -> None:
+    """Words of 256 bits, and images whose columns come first."""
+    types = "reference/types/packed.py"
+    tree.insert(types, "]\nFirst: TypeAlias", ", 256")
+    tree.insert(types, "]\nFilterLayout: TypeAlias", ', "WHNC"')
+    tree.insert(types, '    "HWOI": Arrangement', '    "WHNC": Arrangement(_IMAGES, (2, 1, 0, 3), 3),\n')
+    code = (
+        "import numpy as np, gpu, reference, simwarp\n"
+        "from hypothesis import find\n"
+        "from simwarp import draw\n"
+        "from simwarp.testing.strategies import bit_matrices, layouts\n"
+        "x = np.random.default_rng(1).choice([-1, 1], (30, 520)).astype('int8')\n"
+        "form, device = {'layout': 'column', 'word': 256, 'first': 'msb'}, simwarp.Device()\n"
+        "packed = reference.pack(x, **form)\n"
+        "assert packed.words.shape == (3, 30, 4) and packed.words[2, 4, 3] >> 63 == (x[4, 512] > 0)\n"
+        "assert (reference.unpack(packed) == (x > 0)).all()\n"
+        "assert (gpu.bmm(packed, x.T, device=device) == x.astype(int) @ x.T).all()\n"
+        "assert 'column-major-256' in draw.layout(rows=3, columns=9, **form)\n"
+        "assert find(layouts(), lambda form: form['word'] == 256)['layout'] == 'row'\n"
+        "assert find(bit_matrices(2, 2, word=256), lambda x: True).words.shape == (1, 2, 4)\n"
+        "x = x.reshape(2, 3, 5, -1)\n"
+        "images = reference.pack_tensor(x, layout='WHNC', word=256)\n"
+        "assert images.words.shape == (5, 3, 2, 3, 4)\n"
+        "assert images.words[4, 2, 1, 0, 0] & 1 == (x[1, 2, 4, 0] > 0)\n"
+        "assert (reference.unpack_tensor(images) == (x > 0)).all()\n"
+        "for call in (lambda: reference.pack(x, word=16), lambda: reference.pack_tensor(x, layout='NCHW'),\n"
+        "             lambda: gpu.bconv2d(images, np.ones((1, 1, 520, 1)), device=device)):\n"
+        "    try:\n"
+        "        call()\n"
+        "    except reference.errors.FormatError as error:\n"
+        "        print(str(error).splitlines()[0])\n"
+        "    except reference.errors.SchemeError as error:\n"
+        "        print(str(error).splitlines()[2])\n"
+    )
+    assert tree.python("-c", code).splitlines() == [
+        "choose 32 or 64 or 128 or 256",
+        "choose 'NHWC' or 'HWNC' or 'HWNC-FSB' or 'WHNC' or 'HWOI' or 'HWIO' or 'HWOI-FSB'",
+        "x of (N, H, W, C) = (2, 3, 5, 520) is packed with layout='WHNC', first='lsb'",
+    ]
+    report = tree.python("-m", "simwarp", "verify", "--case", "pack-256", "--inputs", "4", "--json")
+    assert '"mismatches": 0' in report
+    assert tree.touched == {types}
