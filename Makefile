@@ -23,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # So many inputs have every scheme, transpose, output, layout, class of geometry and routine.
 verify: $(READY)
-	$(BIN)/simwarp verify --inputs 60 --inputs bmm=120 --inputs blas3=308 --budget 900 --jobs $(JOBS)
+	$(BIN)/simwarp verify --inputs 60 --inputs bmm=120 --inputs blas3=all --budget 900 --jobs $(JOBS)
 	$(BIN)/python examples/digits.py
 	$(BIN)/python examples/networks/recognise.py
 
@@ -47,7 +47,7 @@ test-minimum:
 
 gate: lint types docs test-all
 	$(BIN)/simwarp coverage --strict
-	$(BIN)/simwarp verify --inputs 120 --inputs blas3=308 --budget 1800 --jobs $(JOBS)
+	$(BIN)/simwarp verify --inputs 120 --inputs blas3=all --budget 1800 --jobs $(JOBS)
 
 lint: $(READY_DEV)
 	$(BIN)/ruff format --check .

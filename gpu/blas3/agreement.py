@@ -10,8 +10,9 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from gpu.blas3.arguments import Array, is_whole, operand, refuse, scalar
-from gpu.blas3.problem import PREFIX_OF, Name
+from gpu.blas3.problem import PREFIX_OF
 from gpu.blas3.processes import Communicator, ProcessGrid
+from gpu.blas3.table import Name
 from gpu.host_memory import overlap
 from reference.errors import DtypeError, FormatError, LaunchError, SchemeError, ShapeError
 

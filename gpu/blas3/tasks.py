@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from gpu.blas3.blocks import Block
 from gpu.blas3.problem import Diag, Side, Trans, Uplo
+from gpu.blas3.table import ROWS
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,9 @@ class Kernel:
 
     @property
     def updates(self) -> bool:
-        """Whether it reads the tile that it writes; rank-k updates keep one triangle of it."""
-        return self.beta != 0 or self.name in ("syrk", "herk", "syr2k", "her2k", "trsm")
+        """Whether it reads the tile that it writes; a triangle keeps the other one of it."""
+        row = ROWS.get(self.name)
+        return self.beta != 0 or self.name == "trsm" or (row is not None and row.is_triangle)
 
 
 @dataclass(frozen=True)

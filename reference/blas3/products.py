@@ -26,9 +26,13 @@ from reference.blas3.arguments import (
     symmetric,
     wide,
 )
+from reference.blas3.bounds import bounded
 from reference.errors import DtypeError, SchemeError, ShapeError
 
+__all__ = ["gemm", "hemm", "her2k", "herk", "symm", "syr2k", "syrk"]
 
+
+@bounded(products=1)
 def gemm(
     alpha: complex,
     a: npt.ArrayLike,
@@ -82,6 +86,7 @@ def gemm(
     return _plus(wide(alpha, a) * product, beta, rest, (m, n), a)
 
 
+@bounded()
 def symm(
     alpha: complex,
     a: npt.ArrayLike,
@@ -127,6 +132,7 @@ def symm(
     return _symmetric_product(alpha, a, b, beta, c, side, uplo, hermitian=False)
 
 
+@bounded(like="symm", real_diagonal="a")
 def hemm(
     alpha: complex,
     a: npt.ArrayLike,
@@ -162,6 +168,7 @@ def hemm(
     return _symmetric_product(alpha, a, b, beta, c, side, uplo, hermitian=True)
 
 
+@bounded(products=1, triangle=True)
 def syrk(
     alpha: complex,
     a: npt.ArrayLike,
@@ -205,6 +212,7 @@ def syrk(
     return _rank_k(alpha, a, None, beta, c, uplo, trans, hermitian=False)
 
 
+@bounded(products=1, like="syrk", triangle=True, real_diagonal="c")
 def herk(
     alpha: float,
     a: npt.ArrayLike,
@@ -241,6 +249,7 @@ def herk(
     return _rank_k(alpha, a, None, beta, c, uplo, trans, hermitian=True)
 
 
+@bounded(products=2, triangle=True)
 def syr2k(
     alpha: complex,
     a: npt.ArrayLike,
@@ -281,6 +290,7 @@ def syr2k(
     return _rank_k(alpha, a, b, beta, c, uplo, trans, hermitian=False)
 
 
+@bounded(products=2, like="syr2k", triangle=True, real_diagonal="c")
 def her2k(
     alpha: complex,
     a: npt.ArrayLike,

@@ -14,7 +14,7 @@ import scipy.linalg.blas
 import gpu.blas3
 import simwarp
 from gpu.blas3 import routines
-from gpu.blas3.explain import NAMES
+from gpu.blas3.table import NAMES, PREFIXES
 from reference.errors import (
     DtypeError,
     FormatError,
@@ -52,7 +52,7 @@ def test_signatures_are_those_of_scipy(routine: str) -> None:
 @pytest.mark.parametrize("device", [None, ShuffledMachine(2)])
 def test_answers_are_those_of_scipy(routine: str, device: Any) -> None:
     draw = random.Random(routine)
-    dtype = gpu.blas3.problem.PREFIXES[routine[0]]
+    dtype = PREFIXES[routine[0]]
     parameters = inspect.signature(getattr(gpu.blas3, routine)).parameters
     for _ in range(3):
         arrays = {name: matrix(7, 7, dtype, draw.choice("CF")) for name in "abc" if name in parameters}

@@ -6,8 +6,9 @@ import gc
 import mmap
 import random
 import re
+from itertools import product as product_of
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -18,7 +19,8 @@ from gpu import device_tensor
 from gpu.blas3 import execute as execution
 from gpu.blas3.execute import execute
 from gpu.blas3.plan import plan_of
-from gpu.blas3.problem import PREFIXES, ROUTINES, Problem
+from gpu.blas3.problem import Problem
+from gpu.blas3.table import PREFIXES, ROWS
 from gpu.cuda_machine import CudaMachine, DriverError, RoutineError, allocations, pins
 from gpu.machine import Tile
 from reference.errors import (
@@ -41,21 +43,6 @@ from support.fake_gpus import closed, gpus
 
 __all__ = ["gpus"]
 
-FLAGS: dict[str, list[dict[str, Any]]] = {
-    "gemm": [{"trans_a": a, "trans_b": b} for a in "NTC" for b in "NTC"],
-    "symm": [{"side": side, "uplo": uplo} for side in "LR" for uplo in "UL"],
-    "syrk": [{"uplo": uplo, "trans_a": trans} for uplo in "UL" for trans in "NT"],
-    "herk": [{"uplo": uplo, "trans_a": trans} for uplo in "UL" for trans in "NC"],
-    "trmm": [
-        {"side": side, "uplo": uplo, "trans_a": trans, "diag": diag}
-        for side in "LR"
-        for uplo in "UL"
-        for trans in "NTC"
-        for diag in "NU"
-    ],
-}
-FLAGS |= {"hemm": FLAGS["symm"], "syr2k": FLAGS["syrk"], "her2k": FLAGS["herk"], "trsm": FLAGS["trmm"]}
-
 
 def compute(drawn: Drawn, machine: CudaMachine, tile: int, options: Any = None, budget: int = 1) -> float:
     """Compute a call, and give its error in units of the bound."""
@@ -72,7 +59,7 @@ def compute(drawn: Drawn, machine: CudaMachine, tile: int, options: Any = None, 
 
 
 @pytest.mark.at_most(4)
-@pytest.mark.parametrize("routine", ROUTINES)
+@pytest.mark.parametrize("routine", ROWS)
 def test_drawn_calls_are_right_and_leave_nothing_behind(gpus, routine):
     draw = random.Random(f"gpus of {routine}")
     for seed in range(8):
@@ -91,18 +78,21 @@ def test_drawn_calls_are_right_and_leave_nothing_behind(gpus, routine):
 
 
 @pytest.mark.at_most(13)
-@pytest.mark.parametrize("routine", ROUTINES)
+@pytest.mark.parametrize("routine", ROWS)
 @pytest.mark.parametrize("prefix", "sdcz")
 def test_every_flag_of_every_routine_is_right(gpus, routine, prefix):
-    if routine.startswith("he") and prefix in "sd":
+    if prefix not in ROWS[routine].prefixes:
         pytest.skip("real matrices are not Hermitian")
     gpus(2)
     machine, draw = CudaMachine(), random.Random(routine + prefix)
-    given = FLAGS[routine]  # of the many, one half for each dtype
+    row = ROWS[routine]
+    letters = row.letters(is_real=prefix in "sd")
+    given = [dict(zip(letters, chosen, strict=True)) for chosen in product_of(*letters.values())]
+    # of the many, one half for each dtype
     for flags in given["sdcz".index(prefix) % 2 :: 2] if len(given) > 9 else given:
-        n = 5 if routine in ("gemm", *ROUTINES[1:3]) or routine[0] == "t" else 7
+        n = 7 if row.is_triangle else 5
         k = {"L": 7, "R": n}.get(flags.get("side", ""), 4)
-        problem = Problem(routine, np.dtype(PREFIXES[prefix]), 7, n, k, 0.7, 0.5, **flags)
+        problem = Problem(routine, np.dtype(PREFIXES[prefix]), 7, n, k, 0.7, 0.5, **cast("Any", flags))
         matrices = {name: draw_matrix(draw, shape, problem.dtype) for name, shape in problem.shapes.items()}
         poison(problem, matrices)
         assert compute(Drawn(prefix + routine, 0.7, 0.5, flags, matrices), machine, 3) <= 1, flags
