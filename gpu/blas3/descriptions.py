@@ -20,6 +20,10 @@ _ARGUMENTS = {
     "overwrite_c": "overwrite_c : {{0, 1}}\n    1: compute in C, as always on a device. 0: copy it first.",
     "overwrite_b": "overwrite_b : {{0, 1}}\n    1: compute in B, as always on a device. 0: copy it first.",
 }
+_OF_C = {
+    "lower": "lower : {{0, 1}}\n    Compute the upper or the lower triangle of C; the other one is kept."
+}
+"""What differs where one triangle of C is written."""
 _TEMPLATE = """Compute {computed}.
 
 Parameters
@@ -73,9 +77,10 @@ def docstring(routine: str) -> str:
     '[6.0, 8.0]'
     """
     row, dtype = ROWS[routine[1:]], PREFIXES[routine[0]]
+    arguments = _ARGUMENTS | _OF_C if row.is_triangle else _ARGUMENTS
     return _TEMPLATE.format(
         computed=row.computed,
-        parameters="\n".join(_ARGUMENTS[name].format(dtype=dtype) for name in row.arguments),
+        parameters="\n".join(arguments[name].format(dtype=dtype) for name in row.arguments),
         dtype=dtype,
         routine=routine,
         operands=row.example,

@@ -139,6 +139,12 @@ dgemm = door("dgemm")
 cgemm = door("cgemm")
 zgemm = door("zgemm")
 
+__all__ += ["cgemmt", "dgemmt", "sgemmt", "zgemmt"]
+sgemmt = door("sgemmt")
+dgemmt = door("dgemmt")
+cgemmt = door("cgemmt")
+zgemmt = door("zgemmt")
+
 __all__ += ["csymm", "dsymm", "ssymm", "zsymm"]
 ssymm = door("ssymm")
 dsymm = door("dsymm")

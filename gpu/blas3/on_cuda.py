@@ -23,6 +23,8 @@ def queue_kernel(queue: Queue, kernel: Kernel, operands: Sequence[Tile], output:
         _scale(queue, prefix, kernel, output)
     elif kernel.name == "geam":  # which may be in place where C is its B
         _add(queue, prefix, kernel.alpha, operands[0], kernel.beta, output)
+    elif kernel.name == "gemmt":
+        _multiply_triangle(queue, prefix, kernel, operands, output)
     else:
         _multiply(queue, prefix, kernel, operands, output)
 
@@ -41,6 +43,58 @@ def _multiply(queue: Queue, prefix: str, kernel: Kernel, operands: Sequence[Tile
         values |= {name: queue.address(tile), f"ld{name}": tile.stride}
     names = (*row.positions, "c", "ldc") if kernel.name == "trmm" else row.positions
     queue.call(prefix, kernel.name, **{name: values[name] for name in names})
+
+
+def _multiply_triangle(
+    queue: Queue, prefix: str, kernel: Kernel, operands: Sequence[Tile], output: Tile
+) -> None:
+    """GEMM into one triangle, which cuBLAS lacks: the diagonal, and squares beside it of 1, 2, 4 … rows.
+
+    Squares of one size are one batched call, whose last one may be narrower and is another call. Nothing else
+    of the tile is written, and no memory is needed.
+    """
+    (a, b), order, is_upper = operands, output.rows, kernel.uplo == "U"
+    flags = {flag: FLAGS[flag][getattr(kernel, flag)] for flag in ("trans_a", "trans_b")}
+    k = a.columns if kernel.trans_a == "N" else a.rows
+    alpha, beta = scalar(prefix, kernel.alpha), scalar(prefix, kernel.beta)
+    item = output.dtype.itemsize
+    # from one row of op(A), column of op(B), row and column of C to the next
+    steps = 1 if kernel.trans_a == "N" else a.stride, b.stride if kernel.trans_b == "N" else 1
+
+    def multiply(row: int, column: int, m: int, n: int, apart: int, count: int) -> None:
+        """``count`` parts of C, each ``apart`` rows and columns behind the one before."""
+        queue.call(
+            prefix,
+            "gemmStridedBatched",
+            **flags,
+            m=m,
+            n=n,
+            k=k,
+            alpha=alpha,
+            a=queue.address(a) + row * steps[0] * item,
+            lda=a.stride,
+            stride_a=apart * steps[0],
+            b=queue.address(b) + column * steps[1] * item,
+            ldb=b.stride,
+            stride_b=apart * steps[1],
+            beta=beta,
+            c=queue.address(output) + (row + column * output.stride) * item,
+            ldc=output.stride,
+            stride_c=apart * (1 + output.stride),
+            count=count,
+        )
+
+    multiply(0, 0, 1, 1, 1, order)
+    side = 1
+    while side < order:
+        count, rest = divmod(order, 2 * side)
+        if count:
+            multiply(*((0, side) if is_upper else (side, 0)), side, side, 2 * side, count)
+        if rest > side:
+            first, more = order - rest, order - rest + side
+            at = (first, more, side, rest - side) if is_upper else (more, first, rest - side, side)
+            multiply(*at, 2 * side, 1)
+        side *= 2
 
 
 def _add(

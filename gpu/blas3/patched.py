@@ -244,7 +244,9 @@ def _replacements() -> Iterator[tuple[Any, str, Any, Any]]:
     except MissingExtraError:
         return
     for name in NAMES:
-        original = getattr(routines, name)
+        original = getattr(routines, name, None)
+        if original is None:  # SciPy has no GEMMT
+            continue
         yield routines, name, original, _routine(name, original)
     original = routines.get_blas_funcs
     replacement = _functions(original)

@@ -63,9 +63,10 @@ def _with_beta(
 def _general(
     problem: Problem, row: Span, column: Span, tile: int
 ) -> Iterator[tuple[Kernel, tuple[Block, ...]]]:
-    """``alpha Σ op(A)[i,k] op(B)[k,j]``."""
+    """``alpha Σ op(A)[i,k] op(B)[k,j]``, of GEMMT's diagonal tiles in one triangle."""
     a, b = problem.trans_a, problem.trans_b
-    kernel = Kernel("gemm", problem.alpha, 0.0, trans_a=a, trans_b=b)
+    name = "gemmt" if problem.row.is_triangle and row == column else "gemm"
+    kernel = Kernel(name, problem.alpha, 0.0, uplo=problem.uplo, trans_a=a, trans_b=b)
     for k in spans(problem.k, tile):
         yield kernel, (stored("a", row, k, a), stored("b", k, column, b))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -116,9 +116,14 @@ def _scale(kernel: Kernel, output: Array) -> None:
         return
     if row.hermitian:  # the imaginary part there counts as 0, and may be NaN
         np.fill_diagonal(output, np.real(np.diagonal(output)).copy())
-    kept = np.tri(len(output), dtype=np.bool_)
-    kept = kept.T if kernel.uplo == "U" else kept
+    kept = _triangle(len(output), kernel.uplo)
     output[kept] = 0 if kernel.beta == 0 else scaled(kernel.beta, output[kept])
+
+
+def _triangle(order: int, uplo: str) -> npt.NDArray[np.bool_]:
+    """Which elements are in the triangle that a routine writes."""
+    lower = np.tri(order, dtype=np.bool_)
+    return lower.T if uplo == "U" else lower
 
 
 def scaled(number: complex, x: Array) -> Array:
@@ -133,6 +138,11 @@ def scaled(number: complex, x: Array) -> Array:
 
 def _in_c(kernel: Kernel, operands: Sequence[Array], output: Array) -> Array:
     """A product, plus ``beta C``."""
+    if kernel.name == "gemmt":  # SciPy has none
+        whole = output.copy(order="F")
+        compute(replace(kernel, name="gemm"), operands, whole)
+        np.copyto(output, whole, where=_triangle(len(output), kernel.uplo))
+        return output
     beta = kernel.beta
     if kernel.name == "gemm" and output.dtype.kind == "c" and not complex(beta).imag and beta not in (0, 1):
         output[...], beta = scaled(beta, output), 1.0  # a tile of HERK, whose beta is real

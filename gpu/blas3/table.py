@@ -63,37 +63,37 @@ class Row:
         """The arguments of the Fortran interface."""
         return tuple(self.fortran.split())
 
-    @property
+    @cached_property
     def result(self) -> Name:
         """The matrix that is written."""
         return "c" if "c" in self.positions else "b"
 
-    @property
+    @cached_property
     def inputs(self) -> tuple[Name, ...]:
         """A, or A and B; B even where it is overwritten."""
         return ("a", "b") if "b" in self.positions else ("a",)
 
-    @property
+    @cached_property
     def is_triangle(self) -> bool:
         """Whether one triangle of a square result is written, and the other one stays as it is."""
         return "m" not in self.positions
 
-    @property
+    @cached_property
     def has_k(self) -> bool:
         """Whether K is an argument, and not the order of A."""
         return "k" in self.positions
 
-    @property
+    @cached_property
     def products(self) -> int:
         """How many products it adds up."""
         return 2 if self.form == "rank_k" and "b" in self.positions else 1
 
-    @property
+    @cached_property
     def prefixes(self) -> str:
         """The letters of its dtypes."""
         return "cz" if self.hermitian else "sdcz"
 
-    @property
+    @cached_property
     def arguments(self) -> tuple[str, ...]:
         """The arguments in SciPy's order."""
         added = ("beta", "c") if self.result == "c" else ()
@@ -133,6 +133,9 @@ _COLUMNS = "[[1.0], [2.0]], [[3.0], [4.0]]"
 _TABLE = (
     Row("gemm", "trans_a trans_b m n k alpha a lda b ldb beta c ldc", "trans_a trans_b", "general",
         "alpha op(A) op(B) + beta C", _PAIR, "[4.0, 8.0]"),
+    Row("gemmt", "uplo trans_a trans_b n k alpha a lda b ldb beta c ldc", "trans_a trans_b lower", "general",
+        "one triangle of alpha op(A) op(B) + beta C",
+        "[[1.0], [2.0]], [[3.0, 4.0]]", "[6.0, 8.0, 0.0, 16.0]"),
     Row("symm", _ON_A_SIDE, "side lower", "symmetric",
         "alpha A B + beta C, or alpha B A + beta C, with A symmetric", _PAIR, "[4.0, 8.0]"),
     Row("hemm", _ON_A_SIDE, "side lower", "symmetric",

@@ -18,6 +18,8 @@ UPLO = {"L": 0, "U": 1}
 SIDE = {"L": 0, "R": 1}
 FLAGS = {"side": SIDE, "uplo": UPLO, "trans_a": TRANS, "trans_b": TRANS, "diag": {"N": 0, "U": 1}}
 """The numbers of flags, by their names in the Fortran interface."""
+_EXTENSIONS = ("geam", "gemmStridedBatched")
+"""Functions that BLAS does not have, which are of one version."""
 _SCALARS_AND_MATRICES = ("alpha", "beta", "a", "b", "c", "x")
 _DEFAULT_MATH = 0
 
@@ -118,7 +120,7 @@ def _type_of(name: str) -> Any:
 
 def symbol(prefix: str, routine: str) -> str:
     """The function's name in the library, with 64-bit sizes."""
-    return f"cublas{prefix.upper()}{routine}{'' if routine == 'geam' else '_v2'}_64"
+    return f"cublas{prefix.upper()}{routine}{'' if routine in _EXTENSIONS else '_v2'}_64"
 
 
 @lru_cache(1024)

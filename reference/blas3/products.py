@@ -29,7 +29,7 @@ from reference.blas3.arguments import (
 from reference.blas3.bounds import bounded
 from reference.errors import DtypeError, SchemeError, ShapeError
 
-__all__ = ["gemm", "hemm", "her2k", "herk", "symm", "syr2k", "syrk"]
+__all__ = ["gemm", "gemmt", "hemm", "her2k", "herk", "symm", "syr2k", "syrk"]
 
 
 @bounded(products=1)
@@ -84,6 +84,56 @@ def gemm(
         )
     product = op(wide(a, a), trans_a) @ op(wide(b, a), trans_b)
     return _plus(wide(alpha, a) * product, beta, rest, (m, n), a)
+
+
+@bounded(products=1, triangle=True)
+def gemmt(
+    alpha: complex,
+    a: npt.ArrayLike,
+    b: npt.ArrayLike,
+    beta: complex = 0.0,
+    c: npt.ArrayLike | None = None,
+    *,
+    uplo: Uplo = "U",
+    trans_a: Trans = "N",
+    trans_b: Trans = "N",
+) -> Matrix:
+    """Compute one triangle of ``alpha * op(A) op(B) + beta * C``.
+
+    Parameters
+    ----------
+    alpha, a, b, beta, trans_a, trans_b
+        As of `gemm`; the product is (N, N).
+    c : (N, N), optional
+        Its other triangle is returned as it is.
+    uplo : {"U", "L"}
+
+    Returns
+    -------
+    array, (N, N)
+
+    Raises
+    ------
+    ShapeError
+        For a product that is not square, and as of `gemm`.
+    DtypeError, SchemeError
+        As of `gemm`.
+
+    Notes
+    -----
+    Source: the reference BLAS, which calls it GEMMTR; Intel MKL and OpenBLAS call it GEMMT.
+
+    Examples
+    --------
+    >>> gemmt(1.0, [[1.0], [2.0]], [[3.0, 4.0]])
+    array([[3., 4.],
+           [0., 8.]])
+    """
+    check_flags(uplo=uplo)
+    product = gemm(alpha, a, b, beta, c, trans_a=trans_a, trans_b=trans_b)
+    order = square(product, "the product")
+    before = np.zeros_like(product) if c is None else matrices(c=c)[0]
+    return np.where(is_stored(order, uplo), product, before)
 
 
 @bounded()

@@ -15,10 +15,12 @@ import scipy.linalg.blas as blas
 import gpu
 import simwarp
 from gpu.blas3 import patched
-from gpu.blas3.table import NAMES, PREFIXES, ROWS
+from gpu.blas3.table import NAMES as OURS
+from gpu.blas3.table import PREFIXES, ROWS
 from reference.errors import NoGpuError, ShapeError
 from support.shuffled_machine import InjectedError, ShuffledMachine
 
+NAMES = [name for name in OURS if hasattr(blas, name)]
 RNG = np.random.default_rng(20)
 ORIGINALS = {
     (module, name): getattr(module, name)
