@@ -98,6 +98,23 @@ def test_every_flag_of_every_routine_is_right(gpus, routine, prefix):
         assert compute(Drawn(prefix + routine, 0.7, 0.5, flags, matrices), machine, 3) <= 1, flags
 
 
+@pytest.mark.parametrize("lower", [0, 1])
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+def test_a_triangle_is_written_and_nothing_else(gpus, lower, beta):
+    found = gpus(2)
+    machine, draw = CudaMachine(), np.random.default_rng(lower)
+    for order in range(1, 14):
+        a, b, c = (np.asfortranarray(draw.standard_normal(s)) for s in ((order, 5), (order, 5), (order,) * 2))
+        before, kept = c.copy(), np.tri(order, dtype=bool) if lower else np.tri(order, dtype=bool).T
+        gpu.blas3.dgemmt(
+            2.0, a, b, beta, c, trans_b=1, lower=lower, overwrite_c=1, device=machine, tile=1 + order * 3 // 4
+        )
+        np.testing.assert_allclose(c[kept], (2.0 * a @ b.T + beta * before)[kept], atol=1e-12)
+        assert (c[~kept] == before[~kept]).all()
+    machine.close()
+    assert found.is_clean()
+
+
 def test_results_are_those_of_one_device_bit_by_bit(gpus):
     results = []
     for devices in (1, 3):
