@@ -15,6 +15,7 @@ from gpu.blas3.options import Options
 from gpu.blas3.problem import Problem
 from gpu.blas3.table import PREFIXES, ROWS
 from reference.blas3 import error_of
+from simwarp.verify.cases.blas3 import poison
 
 Array = npt.NDArray[Any]
 
@@ -70,28 +71,6 @@ def draw_matrix(draw: random.Random, shape: tuple[int, int], dtype: Any) -> Arra
     if dtype.kind == "c":
         x += 1j * generator.standard_normal(shape)
     return x
-
-
-def poison(problem: Problem, matrices: dict[str, Array]) -> None:
-    """NaN in the triangle, diagonal or result that must not be read; a safe diagonal to divide by."""
-    a = matrices["a"]
-    row = problem.row
-    if row.form in ("symmetric", "triangular"):
-        is_kept = np.tri(len(a), dtype=bool)
-        a[~(is_kept.T if problem.uplo == "U" else is_kept)] = np.nan
-    if row.form == "triangular":
-        at = np.arange(len(a))
-        a[at, at] = np.nan if problem.diag == "U" else a[at, at] + np.copysign(len(a), a[at, at].real)
-    if row.form == "symmetric" and row.hermitian:
-        a.imag[np.arange(len(a)), np.arange(len(a))] = np.nan
-    if "c" in matrices and problem.beta == 0:
-        matrices["c"][...] = np.nan
-    elif row.is_triangle:
-        c = matrices["c"]
-        is_kept = np.tri(len(c), dtype=bool)
-        c[~(is_kept.T if problem.uplo == "U" else is_kept)] = np.nan
-        if row.hermitian:
-            c.imag[np.arange(len(c)), np.arange(len(c))] = np.nan
 
 
 def judged(drawn: Drawn, before: dict[Any, Array], result: Array) -> float:

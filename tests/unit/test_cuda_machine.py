@@ -37,7 +37,8 @@ from reference.errors import (
     TileBoundsError,
     UnpinnedError,
 )
-from support.blas3_calls import Drawn, draw_call, draw_matrix, draw_options, judged, poison, product
+from simwarp.verify.cases.blas3 import poison
+from support.blas3_calls import Drawn, draw_call, draw_matrix, draw_options, judged, product
 from support.fake_driver import DriverFaultError, FakeDriver
 from support.fake_gpus import closed, gpus
 

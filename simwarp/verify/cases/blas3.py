@@ -123,7 +123,7 @@ def _draw(draw: Draw) -> Input:
     beta = _scalar(draw, is_complex and "beta" not in row.real) if row.result == "c" else 0.0
     problem = Problem(row.name, np.dtype(PREFIXES[routine[0]]), m, n, k, alpha, beta, **flags)
     values = {name: _values(draw, shape, problem.dtype) for name, shape in problem.shapes.items()}
-    _poison(problem, values)
+    poison(problem, values)
     matrices = {name: Matrix(x, draw.choice("CF"), draw.choice((0, 0, 0, 3))) for name, x in values.items()}
     item = Input(
         routine,
@@ -167,26 +167,38 @@ def _values(draw: Draw, shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
     return (numbers.view(np.complex128) if parts == 2 else numbers).reshape(shape).astype(dtype)
 
 
-def _poison(problem: Problem, values: dict[str, Array]) -> None:
-    """Put NaN where the routine must not read, and a safe diagonal where it divides."""
-    a = values["a"]
+def poison(problem: Problem, values: dict[str, Array]) -> None:
+    """Put NaN where the routine must not read, and a safe diagonal where it divides.
+
+    The triangle of C that stays as it is has NaN for odd sizes alone, since NaN hides what is added to it.
+    """
+    a, c = values["a"], values.get("c")
     at, row = np.arange(len(a)), problem.row
     if row.form in ("symmetric", "triangular"):
         _poison_triangle(a, problem.uplo)
     if row.form == "triangular":
         a[at, at] = np.nan if problem.diag == "U" else a[at, at] + 2 * len(a)
     if row.form == "symmetric" and row.hermitian:
-        a.view(np.real(a).dtype)[at, 2 * at + 1] = np.nan
-    if "c" in values and problem.beta == 0:
-        values["c"][...] = np.nan
-    elif row.is_triangle:
-        _poison_triangle(values["c"], problem.uplo)
+        _poison_imaginary(a)
+    if c is not None and problem.beta == 0:
+        c[...] = np.nan
+    elif c is not None and row.is_triangle:
+        if problem.n % 2:
+            _poison_triangle(c, problem.uplo)
+        if row.hermitian:
+            _poison_imaginary(c)
 
 
 def _poison_triangle(x: Array, uplo: str) -> None:
     """Put NaN into the triangle that is not stored."""
     lower = np.tri(len(x), dtype=np.bool_)
     x[~(lower.T if uplo == "U" else lower)] = np.nan
+
+
+def _poison_imaginary(x: Any) -> None:
+    """Put NaN into the imaginary parts of the diagonal."""
+    at = np.arange(len(x))
+    x.imag[at, at] = np.nan
 
 
 def _options(draw: Draw) -> gpu.blas3.Options:
