@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpu.blas3.problem import PREFIX_OF
-from gpu.blas3.table import LETTERS, ROWS
+from gpu.blas3.table import LETTERS, ROWS, Row
 from gpu.blas3.tasks import Kernel
 from gpu.cuda_machine.cublas import FLAGS, scalar
 from gpu.cuda_machine.memory import Place
@@ -29,20 +29,35 @@ def queue_kernel(queue: Queue, kernel: Kernel, operands: Sequence[Tile], output:
         _multiply(queue, prefix, kernel, operands, output)
 
 
+def library_arguments(row: Row) -> tuple[str, ...]:
+    """The names of the arguments of NVIDIA's libraries: those of Fortran, and C of TRMM."""
+    return (*row.positions, "c", "ldc") if row.name == "trmm" else row.positions
+
+
 def _multiply(queue: Queue, prefix: str, kernel: Kernel, operands: Sequence[Tile], output: Tile) -> None:
-    """A routine of the table, with the arguments of its Fortran interface; TRMM writes to another tile."""
+    """A routine of cuBLAS."""
     row = ROWS[kernel.name]
     if row.is_triangle and row.hermitian and kernel.beta:  # cuBLAS reads what BLAS does not
         _make_diagonal_real(queue, output)
-    a = operands[0]
+    values = _values(queue, prefix, kernel, operands, output)
+    queue.call(prefix, kernel.name, **{name: values[name] for name in library_arguments(row)})
+
+
+def _values(
+    queue: Queue, prefix: str, kernel: Kernel, operands: Sequence[Tile], output: Tile
+) -> dict[str, Any]:
+    """The values of all arguments that a routine of cuBLAS may have."""
+    a, row = operands[0], ROWS[kernel.name]
     values: dict[str, Any] = {flag: FLAGS[flag][getattr(kernel, flag)] for flag in LETTERS}
     values |= {"m": output.rows, "n": output.columns, "k": a.columns if kernel.trans_a == "N" else a.rows}
     for name in ("alpha", "beta"):
         values[name] = scalar(_REAL[prefix] if name in row.real else prefix, getattr(kernel, name))
     for name, tile in {"b": output, "c": output, **dict(zip("ab", operands, strict=False))}.items():
         values |= {name: queue.address(tile), f"ld{name}": tile.stride}
-    names = (*row.positions, "c", "ldc") if kernel.name == "trmm" else row.positions
-    queue.call(prefix, kernel.name, **{name: values[name] for name in names})
+    return values
+
+
+_BATCHED = "trans_a trans_b m n k alpha a lda stride_a b ldb stride_b beta c ldc stride_c count"
 
 
 def _multiply_triangle(
@@ -53,36 +68,21 @@ def _multiply_triangle(
     Squares of one size are one batched call, whose last one may be narrower and is another call. Nothing else
     of the tile is written, and no memory is needed.
     """
-    (a, b), order, is_upper = operands, output.rows, kernel.uplo == "U"
-    flags = {flag: FLAGS[flag][getattr(kernel, flag)] for flag in ("trans_a", "trans_b")}
-    k = a.columns if kernel.trans_a == "N" else a.rows
-    alpha, beta = scalar(prefix, kernel.alpha), scalar(prefix, kernel.beta)
-    item = output.dtype.itemsize
-    # from one row of op(A), column of op(B), row and column of C to the next
-    steps = 1 if kernel.trans_a == "N" else a.stride, b.stride if kernel.trans_b == "N" else 1
+    order, item, is_upper = output.rows, output.dtype.itemsize, kernel.uplo == "U"
+    values = _values(queue, prefix, kernel, operands, output)
+    down = 1 if kernel.trans_a == "N" else operands[0].stride  # to the next row of op(A)
+    right = operands[1].stride if kernel.trans_b == "N" else 1  # to the next column of op(B)
 
     def multiply(row: int, column: int, m: int, n: int, apart: int, count: int) -> None:
         """``count`` parts of C, each ``apart`` rows and columns behind the one before."""
-        queue.call(
-            prefix,
-            "gemmStridedBatched",
-            **flags,
-            m=m,
-            n=n,
-            k=k,
-            alpha=alpha,
-            a=queue.address(a) + row * steps[0] * item,
-            lda=a.stride,
-            stride_a=apart * steps[0],
-            b=queue.address(b) + column * steps[1] * item,
-            ldb=b.stride,
-            stride_b=apart * steps[1],
-            beta=beta,
-            c=queue.address(output) + (row + column * output.stride) * item,
-            ldc=output.stride,
-            stride_c=apart * (1 + output.stride),
-            count=count,
-        )
+        part = values | {"m": m, "n": n, "count": count}
+        for name, first, step in (
+            ("a", row * down, down),
+            ("b", column * right, right),
+            ("c", row + column * output.stride, 1 + output.stride),
+        ):
+            part |= {name: values[name] + first * item, f"stride_{name}": apart * step}
+        queue.call(prefix, "gemmStridedBatched", **{name: part[name] for name in _BATCHED.split()})
 
     multiply(0, 0, 1, 1, 1, order)
     side = 1

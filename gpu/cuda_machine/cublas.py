@@ -13,10 +13,14 @@ from typing import Any
 
 from reference.errors import MachineError
 
-TRANS = {"N": 0, "T": 1, "C": 2}
-UPLO = {"L": 0, "U": 1}
-SIDE = {"L": 0, "R": 1}
-FLAGS = {"side": SIDE, "uplo": UPLO, "trans_a": TRANS, "trans_b": TRANS, "diag": {"N": 0, "U": 1}}
+_TRANS = {"N": 0, "T": 1, "C": 2}
+FLAGS = {
+    "side": {"L": 0, "R": 1},
+    "uplo": {"L": 0, "U": 1},
+    "trans_a": _TRANS,
+    "trans_b": _TRANS,
+    "diag": {"N": 0, "U": 1},
+}
 """The numbers of flags, by their names in the Fortran interface."""
 _EXTENSIONS = ("geam", "gemmStridedBatched")
 """Functions that BLAS does not have, which are of one version."""
@@ -91,7 +95,7 @@ class Cublas:
     def _function(self, prefix: str, routine: str, names: Iterable[str]) -> Any:
         """A function with its signature."""
         function = getattr(self.library, symbol(prefix, routine))
-        function.argtypes = [ctypes.c_void_p, *map(_type_of, names)]
+        function.argtypes = [ctypes.c_void_p, *map(type_of, names)]
         function.restype = ctypes.c_int
         return function
 
@@ -111,7 +115,7 @@ class Cublas:
         )
 
 
-def _type_of(name: str) -> Any:
+def type_of(name: str) -> Any:
     """The C type of an argument: a flag, a pointer, or a size or leading dimension."""
     if name in FLAGS:
         return ctypes.c_int

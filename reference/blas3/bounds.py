@@ -10,8 +10,9 @@ Source: Higham, Accuracy and Stability of Numerical Algorithms, second edition, 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from inspect import signature
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,42 +26,37 @@ ROUTINES: dict[str, Callable[..., Matrix]] = {}
 """The definitions by their names."""
 
 
-class _Bound(NamedTuple):
-    """What bounds the rounding errors of a routine; see `bounded`."""
+@dataclass(frozen=True)
+class Bounded:
+    """A decorator that registers a definition in `ROUTINES`, with what bounds the errors of a result.
 
-    like: str
-    products: int
-    triangle: bool
-    real_diagonal: str
-    solves: bool
-
-
-_BOUNDS: dict[str, _Bound] = {}
-
-
-def bounded(
-    *,
-    products: int = 0,
-    like: str = "",
-    triangle: bool = False,
-    real_diagonal: str = "",
-    solves: bool = False,
-) -> Callable[[Routine], Routine]:
-    """Register a definition in `ROUTINES`, with what bounds its errors.
-
-    An element sums the terms of ``products`` products along K; with 0, as many as A is wide. The terms' sizes
-    are those of ``like`` with absolute values, by default of the same routine. ``real_diagonal`` names the
-    matrix whose diagonal is real. With ``triangle`` the other triangle is C's, to the bit. A routine that
-    ``solves`` is judged by its residual.
+    Attributes
+    ----------
+    products : int
+        An element sums the terms of so many products along K; with 0, as many terms as A is wide.
+    like : str
+        The routine that gives the terms' sizes from absolute values; by default the same one.
+    triangle : bool
+        Whether one triangle is computed, and the other one is C's, to the bit.
+    real_diagonal : str
+        The matrix whose diagonal is real.
+    solves : bool
+        Whether a result is judged by its residual.
     """
 
-    def register(routine: Routine) -> Routine:
-        name = routine.__name__
-        ROUTINES[name] = routine
-        _BOUNDS[name] = _Bound(like or name, products, triangle, real_diagonal, solves)
+    products: int = 0
+    like: str = ""
+    triangle: bool = False
+    real_diagonal: str = ""
+    solves: bool = False
+
+    def __call__(self, routine: Routine) -> Routine:
+        """Register a routine under its name."""
+        ROUTINES[routine.__name__], _BOUNDS[routine.__name__] = routine, self
         return routine
 
-    return register
+
+_BOUNDS: dict[str, Bounded] = {}
 
 
 def error_of(routine: str, result: npt.ArrayLike, alpha: complex, *operands: Any, **flags: Any) -> float:
@@ -101,7 +97,9 @@ def error_of(routine: str, result: npt.ArrayLike, alpha: complex, *operands: Any
     if of.solves:
         return _residual(given, alpha, *operands, **flags)
     arguments = signature(ROUTINES[routine]).bind(alpha, *operands, **flags).arguments
-    bound = _gamma(of, arguments, given.dtype) * _terms(of, arguments)
+    sizes = {name: _size(value, name == of.real_diagonal) for name, value in arguments.items()}
+    terms = ROUTINES[of.like or routine](**sizes).astype(np.longdouble) * (1 + 2.0**-50)
+    bound = _gamma(of, arguments, given.dtype) * terms  # a bound of 0 stands for an exact 0: no underflow
     error = np.abs(wide(given, given) - wide(definition, given))
     if of.triangle:
         stored = is_stored(len(given), flags.get("uplo", "U"))
@@ -123,17 +121,8 @@ def _residual(solution: Matrix, alpha: complex, a: Any, b: Any, **flags: Any) ->
     return _largest(np.abs(product - right), _gamma_of(count, a.dtype) * (terms + np.abs(right)))
 
 
-def _terms(of: _Bound, arguments: dict[str, Any]) -> Matrix:
-    """The sum of absolute values of all terms: the routine itself, of absolute values in double precision.
-
-    Underflow to 0 is left out: a bound of 0 stands for an exact 0.
-    """
-    sizes = {name: _size(value, name == of.real_diagonal) for name, value in arguments.items()}
-    return ROUTINES[of.like](**sizes).astype(np.longdouble) * (1 + 2.0**-50)
-
-
 def _size(value: Any, is_diagonal_real: bool) -> Any:
-    """Absolute values of a matrix or number; a flag that does not conjugate."""
+    """The absolute values of a matrix or number, in double precision; a flag that does not conjugate."""
     if value is None or isinstance(value, str):
         return "T" if value == "C" else value
     if np.ndim(value) != 2:
@@ -144,7 +133,7 @@ def _size(value: Any, is_diagonal_real: bool) -> Any:
     return sizes
 
 
-def _gamma(of: _Bound, arguments: dict[str, Any], dtype: Any) -> float:
+def _gamma(of: Bounded, arguments: dict[str, Any], dtype: Any) -> float:
     """γ_n for the roundings that an element goes through."""
     shape = np.shape(arguments["a"])
     transposed = arguments.get("trans_a", arguments.get("trans", "N")) != "N"

@@ -26,13 +26,13 @@ from reference.blas3.arguments import (
     symmetric,
     wide,
 )
-from reference.blas3.bounds import bounded
+from reference.blas3.bounds import Bounded
 from reference.errors import DtypeError, SchemeError, ShapeError
 
 __all__ = ["gemm", "gemmt", "hemm", "her2k", "herk", "symm", "syr2k", "syrk"]
 
 
-@bounded(products=1)
+@Bounded(products=1)
 def gemm(
     alpha: complex,
     a: npt.ArrayLike,
@@ -86,7 +86,7 @@ def gemm(
     return _plus(wide(alpha, a) * product, beta, rest, (m, n), a)
 
 
-@bounded(products=1, triangle=True)
+@Bounded(products=1, triangle=True)
 def gemmt(
     alpha: complex,
     a: npt.ArrayLike,
@@ -136,7 +136,7 @@ def gemmt(
     return np.where(is_stored(order, uplo), product, before)
 
 
-@bounded()
+@Bounded()
 def symm(
     alpha: complex,
     a: npt.ArrayLike,
@@ -182,7 +182,7 @@ def symm(
     return _symmetric_product(alpha, a, b, beta, c, side, uplo, hermitian=False)
 
 
-@bounded(like="symm", real_diagonal="a")
+@Bounded(like="symm", real_diagonal="a")
 def hemm(
     alpha: complex,
     a: npt.ArrayLike,
@@ -218,7 +218,7 @@ def hemm(
     return _symmetric_product(alpha, a, b, beta, c, side, uplo, hermitian=True)
 
 
-@bounded(products=1, triangle=True)
+@Bounded(products=1, triangle=True)
 def syrk(
     alpha: complex,
     a: npt.ArrayLike,
@@ -262,7 +262,7 @@ def syrk(
     return _rank_k(alpha, a, None, beta, c, uplo, trans, hermitian=False)
 
 
-@bounded(products=1, like="syrk", triangle=True, real_diagonal="c")
+@Bounded(products=1, like="syrk", triangle=True, real_diagonal="c")
 def herk(
     alpha: float,
     a: npt.ArrayLike,
@@ -299,7 +299,7 @@ def herk(
     return _rank_k(alpha, a, None, beta, c, uplo, trans, hermitian=True)
 
 
-@bounded(products=2, triangle=True)
+@Bounded(products=2, triangle=True)
 def syr2k(
     alpha: complex,
     a: npt.ArrayLike,
@@ -340,7 +340,7 @@ def syr2k(
     return _rank_k(alpha, a, b, beta, c, uplo, trans, hermitian=False)
 
 
-@bounded(products=2, like="syr2k", triangle=True, real_diagonal="c")
+@Bounded(products=2, like="syr2k", triangle=True, real_diagonal="c")
 def her2k(
     alpha: complex,
     a: npt.ArrayLike,

@@ -265,13 +265,13 @@ def test_a_new_blas_routine_needs_a_row_its_names_and_a_definition(tree: Tree) -
         "gpu/blas3/products.py", "    for k in spans(problem.k, tile):\n        yield kernel, (st", steps
     )
     definition = (
-        "@bounded(products=1)\n"
+        "@Bounded(products=1)\n"
         'def gemmr(alpha, a, b, beta=0.0, c=None, *, trans_a="N", trans_b="N"):\n'
         '    """GEMM from the end of K."""\n'
         "    return gemm(alpha, a, b, beta, c, trans_a=trans_a, trans_b=trans_b)\n\n\n"
     )
     reference = "reference/blas3/products.py"
-    tree.insert(reference, "@bounded()\ndef symm(", definition)
+    tree.insert(reference, "@Bounded()\ndef symm(", definition)
     tree.insert(reference, '"hemm", "her2k"', '"gemmr", ')
     code = (
         "import doctest, inspect, numpy as np, gpu.blas3, reference.blas3, simwarp\n"
