@@ -420,3 +420,7 @@ class DeviceWorker:
         for block in pending.written:
             self._run.directory.written(block)
             self._run.finish(block)
+            home = self._run.home(block)
+            if home is not None and home.memory.device != self.device and block in self.cache:
+                owner = home.memory.device  # has it, too, when our copy is evicted
+                self._run.workers[owner].hold(block, home, pending.end, self._deliveries[owner])
