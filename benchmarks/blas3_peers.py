@@ -19,13 +19,7 @@ TILES = (2048, 4096, 8192)
 
 
 class Xt:
-    """cublasXt on some devices.
-
-    Parameters
-    ----------
-    library : ctypes.CDLL
-    ordinals : sequence of int
-    """
+    """cublasXt on some devices."""
 
     def __init__(self, library: Any, ordinals: Sequence[int]) -> None:
         self._library, self._handle = library, ctypes.c_void_p()
@@ -56,7 +50,7 @@ class Xt:
 
 
 def arguments(case: Case) -> dict[str, Any]:
-    """What cublasXt takes for a case, behind the handle: TRMM to C."""
+    """The arguments of cublasXt for a case, behind the handle; TRMM writes C."""
     n, prefix = case.n, case.name[0]
     letters = dict.fromkeys(LETTERS, "N") | {"side": "L", "uplo": "L"}
     values: dict[str, Any] = {flag: FLAGS[flag][letter] for flag, letter in letters.items()}
