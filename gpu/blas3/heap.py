@@ -8,13 +8,7 @@ from gpu.blas3.policy_error import PolicyError
 
 
 class Heap:
-    """Segments of one allocation.
-
-    Parameters
-    ----------
-    nbytes : int
-    alignment : int
-        Sizes are rounded up to a multiple of it.
+    """Segments of one allocation, of sizes rounded up to a multiple of ``alignment``.
 
     Examples
     --------

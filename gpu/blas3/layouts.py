@@ -26,13 +26,7 @@ _OTHER_TRIANGLE: dict[str, Any] = {"L": "U", "U": "L"}
 
 @dataclass(frozen=True)
 class Call:
-    """A problem and its matrices, all column-major; the result is computed in place.
-
-    Attributes
-    ----------
-    problem : Problem
-    matrices : dict of name to Matrix
-    """
+    """A problem and its matrices, all column-major; the result is computed in place."""
 
     problem: Problem
     matrices: dict[Name, Matrix]

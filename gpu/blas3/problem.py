@@ -27,27 +27,16 @@ PREFIX_OF = {np.dtype(dtype): prefix for prefix, dtype in PREFIXES.items()}
 class Problem:
     """A call's routine, sizes, flags and scalars; all matrices are column-major.
 
-    Attributes
-    ----------
-    routine : str
-    dtype : numpy.dtype
-    m, n : int
-        Rows and columns of the result.
-    k : int
-        The length of the sums: of `gemm` and rank-k updates, their K; else the order of A.
-    alpha, beta : complex
-        ``beta`` of `trmm` and `trsm` is 0.
-    side, uplo, trans_a, trans_b, diag
-        Flags that a routine does not have are at their defaults.
+    Flags that a routine does not have are at their defaults.
     """
 
     routine: str
     dtype: np.dtype[Any]
-    m: int
-    n: int
-    k: int
+    m: int  # rows of the result
+    n: int  # columns of the result
+    k: int  # the length of the sums: K where it is an argument, else the order of A
     alpha: complex
-    beta: complex
+    beta: complex  # 0 for `trmm` and `trsm`
     side: Side = "L"
     uplo: Uplo = "U"
     trans_a: Trans = "N"

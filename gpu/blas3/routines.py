@@ -23,14 +23,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class TileRoutine:
-    """A kernel and its tiles: a `gpu.machine.Routine`.
-
-    Attributes
-    ----------
-    kernel : Kernel
-    operands : tuple of Tile
-    output : Tile
-    """
+    """A kernel and its tiles: a `gpu.machine.Routine`."""
 
     kernel: Kernel
     operands: tuple[Tile, ...]

@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Literal, TypeAlias
 
 Form: TypeAlias = Literal["general", "symmetric", "rank_k", "triangular"]
+"""The products of tiles: op(A) op(B), with a symmetric A, of an update, or with a triangular A in place."""
 Name: TypeAlias = Literal["a", "b", "c"]
 
 LETTERS = {"side": "LR", "uplo": "UL", "trans_a": "NTC", "trans_b": "NTC", "diag": "NU"}
@@ -27,36 +28,19 @@ _FLAG = {"trans": "trans_a", "lower": "uplo"}
 class Row:
     """A routine of level 3, without the letter of its dtype.
 
-    Attributes
-    ----------
-    name : str
-    fortran : str
-        Its arguments in the order of the Fortran interface. Without M the result is square, and only one
-        triangle of it is written; without K sums are as long as A is wide.
-    flags : str
-        SciPy's names of the flags, in SciPy's order.
-    form : str
-        How it is cut into products of tiles: op(A) op(B), a symmetric A, an update with a transpose, or a
-        triangular A in place.
-    computed : str
-        The formula for docs.
-    example, answer : str
-        The operands of the docstring's example, after an alpha of 2, and the numbers that it prints.
-    hermitian : bool
-        Whether its symmetry conjugates; then there are only complex dtypes.
-    real : tuple of str
-        Scalars that are real even if matrices are complex.
+    Without M among its arguments the result is square, and only one triangle of it is written; without K sums
+    are as long as A is wide.
     """
 
     name: str
-    fortran: str
-    flags: str
+    fortran: str  # the arguments of the Fortran interface, in its order
+    flags: str  # SciPy's names of the flags, in SciPy's order
     form: Form
-    computed: str
-    example: str
-    answer: str
-    hermitian: bool = False
-    real: tuple[str, ...] = ()
+    computed: str  # the formula for docs
+    example: str  # the operands of the docstring's example, after an alpha of 2
+    answer: str  # the numbers that the example prints
+    hermitian: bool = False  # whether its symmetry conjugates; then there are only complex dtypes
+    real: tuple[str, ...] = ()  # scalars that are real even if matrices are complex
 
     @cached_property
     def positions(self) -> tuple[str, ...]:

@@ -28,27 +28,13 @@ ROUTINES: dict[str, Callable[..., Matrix]] = {}
 
 @dataclass(frozen=True)
 class Bounded:
-    """A decorator that registers a definition in `ROUTINES`, with what bounds the errors of a result.
+    """A decorator that registers a definition in `ROUTINES`, with what bounds the errors of a result."""
 
-    Attributes
-    ----------
-    products : int
-        An element sums the terms of so many products along K; with 0, as many terms as A is wide.
-    like : str
-        The routine that gives the terms' sizes from absolute values; by default the same one.
-    triangle : bool
-        Whether one triangle is computed, and the other one is C's, to the bit.
-    real_diagonal : str
-        The matrix whose diagonal is real.
-    solves : bool
-        Whether a result is judged by its residual.
-    """
-
-    products: int = 0
-    like: str = ""
-    triangle: bool = False
-    real_diagonal: str = ""
-    solves: bool = False
+    products: int = 0  # an element sums the terms of so many along K; with 0, as many terms as A is wide
+    like: str = ""  # gives the terms' sizes from absolute values; by default the same routine
+    triangle: bool = False  # whether one triangle is computed, and the other one is C's, to the bit
+    real_diagonal: str = ""  # the matrix whose diagonal is real
+    solves: bool = False  # whether a result is judged by its residual
 
     def __call__(self, routine: Routine) -> Routine:
         """Register a routine under its name."""

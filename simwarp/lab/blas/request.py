@@ -23,20 +23,11 @@ Matrices: TypeAlias = dict[Name, npt.NDArray[Any]]
 
 @dataclass(frozen=True)
 class Request:
-    """A call without its matrices.
+    """A call without its matrices."""
 
-    Attributes
-    ----------
-    routine : str
-        A BLAS name.
-    problem : Problem
-    flags : dict of str to str
-        The letters of those that were given.
-    """
-
-    routine: str
+    routine: str  # the BLAS name
     problem: Problem
-    flags: dict[str, str]
+    flags: dict[str, str]  # the letters of the flags that were given
 
     @classmethod
     def of(

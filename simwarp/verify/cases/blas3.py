@@ -36,20 +36,11 @@ REACHING = (0, 1, 2)
 
 @dataclass(frozen=True)
 class Matrix:
-    """The values of an operand, and how they lie in memory.
-
-    Attributes
-    ----------
-    values : array
-    order : str
-        "C" or "F".
-    spare : int
-        By how many elements a line is longer than the matrix.
-    """
+    """The values of an operand, and their layout in memory."""
 
     values: Array
-    order: str
-    spare: int
+    order: str  # "C" or "F"
+    spare: int  # elements by which a line is longer than the matrix
 
     def placed(self) -> Array:
         """A new array with the values."""
