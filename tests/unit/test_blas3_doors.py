@@ -78,6 +78,7 @@ def test_answers_are_those_of_scipy(routine: str, device: Any) -> None:
             np.testing.assert_array_equal(x, before[name])
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("prefix", PREFIXES)
 @pytest.mark.parametrize("device", [None, ShuffledMachine(2), simwarp.Machine(H200x2)])
 @pytest.mark.parametrize(
