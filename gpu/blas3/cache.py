@@ -31,8 +31,6 @@ class Entry(Generic[Key, Place]):
 class TileCache(Generic[Key, Place]):
     """The tiles of one device; ``give_back`` receives the place of each tile that is evicted or dropped.
 
-    Examples
-    --------
     >>> given_back = []
     >>> cache = TileCache(given_back.append)
     >>> first = cache.insert("A00", 0)
