@@ -287,3 +287,62 @@ def test_a_new_packing_format_needs_one_entry(tree: Tree) -> None:
     report = tree.python("-m", "simwarp", "verify", "--case", "pack-256", "--inputs", "4", "--json")
     assert '"mismatches": 0' in report
     assert tree.touched == {types}
+
+
+def test_a_new_blas_routine_needs_a_row_its_names_and_a_definition(tree: Tree) -> None:
+    """The new routine is GEMM whose sums run from the end of K; so it has steps of its own, too."""
+    row = (
+        '    Row("gemmr", "trans_a trans_b m n k alpha a lda b ldb beta c ldc",\n'
+        '        "trans_a trans_b", "general", "alpha op(A) op(B) + beta C", _PAIR, "[4.0, 8.0]"),\n'
+    )
+    tree.insert("gpu/blas3/table.py", '    Row("symm"', row)
+    names = [f"{prefix}gemmr" for prefix in "sdcz"]
+    tree.append("gpu/blas3/doors.py", f"\n__all__ += {names}\n")
+    tree.append("gpu/blas3/doors.py", "".join(f'{name} = door("{name}")\n' for name in names))
+    steps = (
+        '    if problem.routine == "gemmr":\n'
+        "        for k in spans(problem.k, tile)[::-1]:\n"
+        '            yield kernel, (stored("a", row, k, a), stored("b", k, column, b))\n'
+        "        return\n"
+    )
+    tree.insert(
+        "gpu/blas3/products.py", "    for k in spans(problem.k, tile):\n        yield kernel, (st", steps
+    )
+    definition = (
+        "@Bounded(products=1)\n"
+        'def gemmr(alpha, a, b, beta=0.0, c=None, *, trans_a="N", trans_b="N"):\n'
+        '    """GEMM from the end of K."""\n'
+        "    return gemm(alpha, a, b, beta, c, trans_a=trans_a, trans_b=trans_b)\n\n\n"
+    )
+    reference = "reference/blas3/products.py"
+    tree.insert(reference, "@Bounded()\ndef symm(", definition)
+    tree.insert(reference, '"hemm", "her2k"', '"gemmr", ')
+    code = (
+        "import doctest, inspect, numpy as np, gpu.blas3, reference.blas3, simwarp\n"
+        "from simwarp.verify.cases.blas3 import CASES, VARIANTS\n"
+        "from simwarp.verify.compare import check, simulator\n"
+        "from gpu.blas3 import sgemmr, zgemmr\n"
+        "print(str(inspect.signature(zgemmr)).partition(', *')[0])\n"
+        "example = doctest.DocTestFinder().find(sgemmr, 'sgemmr', globs={})[0]\n"
+        "print(doctest.DocTestRunner().run(example).failed, 'dgemmr' in dir(gpu.blas3))\n"
+        "print(gpu.blas3.explain('dgemmr', 64, tile=32).tasks[0].outputs[0].steps[0].reads[0].columns)\n"
+        "new = [k for k, (name, _) in enumerate(VARIANTS) if name.endswith('gemmr')]\n"
+        "wrong = [check(CASES[0], 0, k, {'simulator': simulator}).mismatches for k in new[::5]]\n"
+        "print(len(new), wrong == [[]] * len(wrong))\n"
+        "try:\n"
+        "    gpu.blas3.dgemmr(1.0, np.ones((2, 3)), np.ones((4, 5)))\n"
+        "except simwarp.errors.ShapeError as error:\n"
+        "    print(str(error).splitlines()[0])\n"
+        "a, b = np.full((2, 3), 0.1), np.full((3, 2), 0.3)\n"
+        "errors = [reference.blas3.error_of('gemmr', a @ b * x, 1.0, a, b) for x in (1, 1 + 1e-14)]\n"
+        "print(errors[0] <= 1 < errors[1])\n"
+    )
+    assert tree.python("-c", code).splitlines() == [
+        "(alpha, a, b, beta=0.0, c=None, trans_a=0, trans_b=0, overwrite_c=0",
+        "0 True",
+        "(32, 64)",
+        "36 True",
+        "dgemmr, argument 9 (b): shape (4, 5)",
+        "True",
+    ]
+    assert len(tree.touched) == 4
