@@ -22,6 +22,7 @@ from simwarp.engine.registers_in_flight import RegistersInFlight
 from simwarp.faults import ProductInFlight
 from simwarp.fragments.descriptors import CHUNK, rows_of
 from simwarp.lanes import WARP_SIZE
+from simwarp.ptx.kinds import WARPGROUP_PRODUCT
 
 if TYPE_CHECKING:
     from simwarp.engine.state import Chunk, Mask
@@ -90,7 +91,7 @@ class AsyncProducts:
     def __init__(self, chunk: Chunk) -> None:
         launch, program = chunk.launch, chunk.program
         self._size = chunk.warps
-        steps = [step for step in program.steps if step.kind == "warpgroup product"]
+        steps = [step for step in program.steps if step.kind is WARPGROUP_PRODUCT]
         self._plans = {step.number: warpgroups.Plan(program, step) for step in steps}
         self._products: dict[int, _Product] = {}
         """By number, from 1 on, in the order of issue."""

@@ -189,7 +189,7 @@ def place_of(chunk: Chunk, step: Step, size: int, lane: int, verb: str, unit: in
 
 def _examine(chunk: Chunk, step: Step, place: Place, at: Any, unit: int, lanes: Any, verb: str) -> None:
     """Report the faults of a transfer's reads or writes; a reduction uses what its target holds."""
-    reduces = step.kind == "bulk reduction" and verb == "write"
+    reduces = step.kind.updates and verb == "write"
     verbs = ("read", "write") if reduces else (verb,)
     examine(chunk, place.memory, at, unit, lanes, *verbs, follows=not reduces)
 
@@ -204,7 +204,7 @@ def barrier_of(chunk: Chunk, step: Step) -> int | None:
 
 def _combination(step: Step, target: Place) -> Callable[[Any, Any], Any] | None:
     """The function that combines old and new units of a reduction; None for a copy."""
-    if step.kind != "bulk reduction":
+    if not step.kind.updates:
         return None
     return partial(_combined, step, target.space == "shared")
 

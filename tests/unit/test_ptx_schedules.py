@@ -29,6 +29,7 @@ from simwarp.lab.subjects import kernels
 from simwarp.observe import Observer
 from simwarp.program.link import link
 from simwarp.program.postdominators import immediate_dominators, reconvergence
+from simwarp.ptx.kinds import BRANCH, CALL, RETURN
 from simwarp.ptx.parse import parse
 from simwarp.testing import assert_same_bits
 from simwarp.verify import Draw
@@ -166,9 +167,9 @@ def test_reconvergence_points_within_a_function_are_found():
     module = parse(text("call f;\n" + STORE, function + "\n @%p ret;\n mov.u32 %r, 60; ret; }"))
     steps = link(module, module.entries["k"]).steps
     meets = reconvergence(steps)
-    call = next(step.number for step in steps if step.kind == "call")
-    branch = next(step.number for step in steps if step.kind == "branch")
-    guarded = next(s.number for s in steps if s.kind == "return" and s.guard is not None)
+    call = next(step.number for step in steps if step.kind is CALL)
+    branch = next(step.number for step in steps if step.kind is BRANCH)
+    guarded = next(s.number for s in steps if s.kind is RETURN and s.guard is not None)
     assert meets == {branch: len(steps), guarded: len(steps), call: call + 1}
 
 
@@ -178,8 +179,8 @@ def test_reconvergence_of_an_exiting_side_is_the_return():
     )
     module = parse(text("call f;\n" + STORE, function))
     steps = link(module, module.entries["k"]).steps
-    branch = next(step.number for step in steps if step.kind == "branch")
-    assert steps[reconvergence(steps)[branch]].kind == "return"
+    branch = next(step.number for step in steps if step.kind is BRANCH)
+    assert steps[reconvergence(steps)[branch]].kind is RETURN
 
 
 @pytest.mark.parametrize("n", [1, 500])
