@@ -6,20 +6,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from simwarp.engine import (
-    accesses,
-    async_copies,
-    branches,
-    bulk_copies,
-    mbarriers,
-    register_pool,
-    sync,
-    tensor_copies,
-    tensor_core,
-    tensor_maps,
-    textures,
-    warpgroups,
-)
+from simwarp.engine.asynchronous import bulk_copies, copies, tensor_copies, tensor_maps
+from simwarp.engine.memory import accesses, textures
+from simwarp.engine.schedule import branches
+from simwarp.engine.sync import mbarriers, register_pool, waiting
+from simwarp.engine.tensor_core import warpgroups, warps
 from simwarp.ptx import kinds
 
 if TYPE_CHECKING:
@@ -32,8 +23,8 @@ DATA: dict[Kind, Callable[[Chunk, Step], None]] = {
     kinds.STORE: accesses.store,
     kinds.ATOMIC: accesses.atomic,
     kinds.REDUCTION: accesses.atomic,
-    kinds.ASYNC_COPY: async_copies.copy,
-    kinds.ASYNC_GROUP: async_copies.group,
+    kinds.ASYNC_COPY: copies.copy,
+    kinds.ASYNC_GROUP: copies.group,
     kinds.BULK_COPY: bulk_copies.copy,
     kinds.BULK_REDUCTION: bulk_copies.copy,
     kinds.BULK_GROUP: bulk_copies.group,
@@ -58,15 +49,15 @@ CONTROL: dict[Kind, Callable[[Scheduler, int, Step], int | None]] = {
     kinds.RETURN: branches.come_back,
     kinds.EXIT: branches.exit_,
     kinds.TRAP: branches.trap,
-    kinds.WARP: sync.warp,
-    kinds.WARP_BARRIER: sync.warp,
-    kinds.BARRIER: sync.barrier,
-    kinds.CLUSTER_BARRIER: sync.cluster,
+    kinds.WARP: waiting.warp,
+    kinds.WARP_BARRIER: waiting.warp,
+    kinds.BARRIER: waiting.barrier,
+    kinds.CLUSTER_BARRIER: waiting.cluster,
     kinds.REGISTER_COUNT: register_pool.change,
-    kinds.MATRIX: partial(tensor_core.whole_warp, tensor_core.compute),
-    kinds.MATRIX_LOAD: partial(tensor_core.whole_warp, tensor_core.load),
-    kinds.MATRIX_STORE: partial(tensor_core.whole_warp, tensor_core.store),
+    kinds.MATRIX: partial(warps.whole_warp, warps.compute),
+    kinds.MATRIX_LOAD: partial(warps.whole_warp, warps.load),
+    kinds.MATRIX_STORE: partial(warps.whole_warp, warps.store),
     kinds.WARPGROUP_PRODUCT: warpgroups.product,
-    kinds.WARPGROUP_ORDER: partial(tensor_core.whole_warp, warpgroups.order),
+    kinds.WARPGROUP_ORDER: partial(warps.whole_warp, warpgroups.order),
 }
 """Other kind of step → its function, which returns the group's next step, or None if the group is gone."""

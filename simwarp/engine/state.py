@@ -2,8 +2,8 @@
 
 `simwarp.engine.operations` has a function for each kind of step: of a `Chunk` and the step, or of a
 `Scheduler`, the number of the step and the step. It may read what is a property here, write what is an
-attribute, and use nothing else. `simwarp.engine.chunk`, ``launch`` and ``schedule`` have the classes; who
-needs only the type imports it from here. This module, `simwarp.engine.components` and
+attribute, and use nothing else. `simwarp.engine.chunk`, ``launch`` and ``schedule.scheduler`` have the
+classes; who needs only the type imports it from here. This module, `simwarp.engine.components` and
 `simwarp.engine.events` import no other module of the engine.
 
 Lanes are numbered through the chunk, and threads through the launch. A chunk may be a part of another one,

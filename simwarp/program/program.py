@@ -24,7 +24,7 @@ from simwarp.ptx.syntax import Register, Variable
 
 
 class HostFunction(NamedTuple):
-    """The bytes of the arguments and results of a function that `simwarp.engine.host_functions` runs."""
+    """The bytes of the arguments and results of a function that `engine.schedule.host_functions` runs."""
 
     arguments: tuple[int, ...]
     returns: tuple[int, ...] = ()

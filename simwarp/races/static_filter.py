@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
-from simwarp.engine.reach import addresses_of
+from simwarp.engine.memory.reach import addresses_of
 from simwarp.program.barrier_regions import meeting
 from simwarp.program.provenance import ANYTHING, SHARED, Origins, known_origins, symbols_of
 from simwarp.ptx.kinds import LOAD

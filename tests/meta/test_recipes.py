@@ -250,10 +250,10 @@ def test_a_new_kind_of_step_needs_an_object_an_entry_a_row_and_a_twin(tree: Tree
     kind = 'TAKE = Kind("take", access=True, loads=True, writes=True)\n\n'
     tree.insert("simwarp/ptx/kinds.py", "KINDS = tuple(", kind)
     tree.write(
-        "simwarp/engine/taking.py",
+        "simwarp/engine/memory/taking.py",
         '"""A load that leaves 0."""\n\n'
         "import numpy as np\n"
-        "from simwarp.engine.accesses import read_memory, write_memory\n"
+        "from simwarp.engine.memory.accesses import read_memory, write_memory\n"
         "from simwarp.ptx.rows import DTYPES\n\n\n"
         "def take(chunk, step):\n"
         '    """Load a word per lane, and write 0."""\n'
@@ -263,7 +263,7 @@ def test_a_new_kind_of_step_needs_an_object_an_entry_a_row_and_a_twin(tree: Tree
         "    step.destinations[0](chunk, values)\n",
     )
     operations = "simwarp/engine/operations.py"
-    tree.insert(operations, "    textures,\n", "    taking,\n")
+    tree.insert(operations, "from simwarp.engine.schedule ", "from simwarp.engine.memory import taking\n")
     tree.insert(operations, "    kinds.ATOMIC: ", "    kinds.TAKE: taking.take,\n")
     tree.append(
         "simwarp/ptx/instructions/memory.py",
@@ -290,4 +290,4 @@ def test_a_new_kind_of_step_needs_an_object_an_entry_a_row_and_a_twin(tree: Tree
     )
     assert tree.python("-c", code) == "0 []\n63 ['Race']\n"
     assert "take.global.b64" in tree.python("-m", "simwarp", "coverage", "--json")
-    assert len(tree.touched - {"simwarp/engine/taking.py"}) == 4
+    assert len(tree.touched - {"simwarp/engine/memory/taking.py"}) == 4

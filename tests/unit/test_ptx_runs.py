@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import simwarp
-from simwarp.engine.accesses import _take_turns
+from simwarp.engine.memory.accesses import _take_turns
 from simwarp.memory import Memory
 from simwarp.ptx.forms import spellings
 from simwarp.ptx.instructions import TABLE

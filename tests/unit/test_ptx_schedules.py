@@ -11,9 +11,9 @@ import pytest
 import gpu
 import simwarp
 from gpu.bmm.schemes import SCHEMES
-from simwarp.engine.livelock import Progress
-from simwarp.engine.schedule_random import Dice, shuffled
-from simwarp.engine.schedule_stack import Stacks
+from simwarp.engine.schedule.livelock import Progress
+from simwarp.engine.schedule.random_scheduler import Dice, shuffled
+from simwarp.engine.schedule.stack_scheduler import Stacks
 from simwarp.faults import (
     Deadlock,
     InactiveSource,
@@ -687,7 +687,7 @@ def test_stack_entries_are_pushed_and_popped_per_warp():
 
 @pytest.mark.parametrize("counter", ["%clock", "%globaltimer_lo"])
 def test_a_loop_that_waits_for_a_counter_is_not_a_livelock(counter, monkeypatch):
-    monkeypatch.setattr("simwarp.engine.schedule._TURN", 64)
+    monkeypatch.setattr("simwarp.engine.schedule.scheduler._TURN", 64)
     body = f"""mov.u32 %r3, {counter};
 AGAIN: mov.u32 %r4, {counter}; sub.u32 %r4, %r4, %r3; setp.lt.u32 %p1, %r4, 400000; @%p1 bra AGAIN;
 mov.u32 %r2, 7;"""

@@ -1,7 +1,7 @@
 """PTX ISA 9.7.9.25: asynchronous copies.
 
-When those of a thread happen is in `simwarp.engine.async_copies`, when those of the asynchronous proxy do in
-`simwarp.engine.transfers`.
+When those of a thread happen is in `simwarp.engine.asynchronous.copies`, when those of the asynchronous proxy
+do in `simwarp.engine.asynchronous.transfers`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""PTX ISA 9.7.12 and 9.7.19: control flow, which `simwarp.engine.branches` executes."""
+"""PTX ISA 9.7.12 and 9.7.19: control flow, which `simwarp.engine.schedule.branches` executes."""
 
 from __future__ import annotations
 

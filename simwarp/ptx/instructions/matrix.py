@@ -1,7 +1,7 @@
 """PTX ISA 9.7.14: matrix instructions of a warp, on fragments.
 
 `simwarp.fragments` has the forms and layouts, `simwarp.products` the bit-exact products,
-`simwarp.engine.tensor_core` the execution by a warp.
+`simwarp.engine.tensor_core.warps` the execution by a warp.
 
 The PTX ISA leaves open how floats are added; they are added as the device's chip adds them.
 """

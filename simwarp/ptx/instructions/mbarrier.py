@@ -1,4 +1,4 @@
-"""PTX ISA 9.7.13.15: barriers in shared memory; what they do is in `simwarp.engine.mbarriers`."""
+"""PTX ISA 9.7.13.15: barriers in shared memory; what they do is in `simwarp.engine.sync.mbarriers`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PTX ISA 9.7.9: loads, stores and address conversions; `simwarp.engine.accesses` executes the accesses."""
+"""PTX ISA 9.7.9: loads, stores and address conversions; `simwarp.engine.memory.accesses` executes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PTX ISA 9.7.13: barriers and fences, which `simwarp.engine.sync` executes."""
+"""PTX ISA 9.7.13: barriers and fences, which `simwarp.engine.sync.waiting` executes."""
 
 from __future__ import annotations
 

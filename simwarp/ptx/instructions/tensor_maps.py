@@ -1,6 +1,6 @@
 """PTX ISA 9.7.9.25.5, 9.7.9.26 and 9.7.13.16: copies through tensor maps, and changes of these.
 
-What they do is in `simwarp.engine.tensor_copies` and `simwarp.engine.tensor_maps`.
+What they do is in `simwarp.engine.asynchronous.tensor_copies` and `simwarp.engine.asynchronous.tensor_maps`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """PTX ISA 9.7.10 and 9.7.11: reads of textures, reads and writes of surfaces, and their sizes.
 
-`simwarp.engine.textures` executes them. A texture or surface is named by its 64-bit handle, as CUDA's
+`simwarp.engine.memory.textures` executes them. A texture or surface is named by its 64-bit handle, as CUDA's
 ``cudaTextureObject_t`` and ``cudaSurfaceObject_t``; variables of type ``.texref`` are not supported.
 """
 

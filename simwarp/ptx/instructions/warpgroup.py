@@ -1,7 +1,7 @@
 """PTX ISA 9.7.15: asynchronous matrix products of a warpgroup.
 
 `simwarp.fragments` has the forms, the maps of registers and the descriptors, `simwarp.products` the bit-exact
-products; `simwarp.engine.warpgroups` executes them, and `simwarp.engine.async_products` says when.
+products; `simwarp.engine.tensor_core.warpgroups` executes them, and its neighbour `async_products` says when.
 """
 
 from __future__ import annotations

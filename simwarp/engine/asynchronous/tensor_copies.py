@@ -1,6 +1,6 @@
 """Copies and reductions through tensor maps (PTX ISA 9.7.9.25.5).
 
-Each becomes `simwarp.engine.transfers.Transfer`, one for each lane and each block that receives.
+Each becomes `simwarp.engine.asynchronous.transfers.Transfer`, one for each lane and each block that receives.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import numpy.typing as npt
 from reference.errors import SchemeError, SimwarpError
 from reference.types.tensor_map import DATA_TYPES
 from simwarp import tensormaps
-from simwarp.engine import tensor_maps
-from simwarp.engine.accesses import examine, places
-from simwarp.engine.bulk_copies import barrier_of, in_turn, multicast, of_lane
-from simwarp.engine.transfers import Transfer
+from simwarp.engine.asynchronous import tensor_maps
+from simwarp.engine.asynchronous.bulk_copies import barrier_of, in_turn, multicast, of_lane
+from simwarp.engine.asynchronous.transfers import Transfer
+from simwarp.engine.memory.accesses import examine, places
 from simwarp.faults import KernelFault, Misaligned
 from simwarp.fragments.swizzles import swizzled
 from simwarp.ptx.instructions.tensor_maps import REDUCTIONS

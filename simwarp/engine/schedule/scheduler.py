@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simwarp.engine import grid_sync, sync
-from simwarp.engine.barriers import Barriers, ClusterBarrier
 from simwarp.engine.chunk import Chunk
-from simwarp.engine.livelock import Progress
-from simwarp.engine.missing_lanes import Attendance
 from simwarp.engine.operations import CONTROL, DATA
+from simwarp.engine.schedule.livelock import Progress
+from simwarp.engine.schedule.missing_lanes import Attendance
+from simwarp.engine.sync import grid_sync, waiting
+from simwarp.engine.sync.barriers import Barriers, ClusterBarrier
 from simwarp.faults import Deadlock, KernelFault, Livelock, Place, RunawayKernel
 from simwarp.lanes import WARP_SIZE
 from simwarp.program.program import Step
@@ -435,10 +435,10 @@ class Scheduler:
                 del self.parked[pc]
                 self.put(pc, mask)
         if not self.chunk.is_part:
-            sync.note_arrivals(self)
-            sync.open_barriers(self)
+            waiting.note_arrivals(self)
+            waiting.open_barriers(self)
             self.cluster_barrier.settle()
-            sync.open_cluster_barrier(self)
+            waiting.open_cluster_barrier(self)
 
 
 def _compute(chunk: Chunk, step: Step) -> None:

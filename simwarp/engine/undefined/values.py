@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from simwarp.engine.foreign_pointers import Foreign
-from simwarp.engine.registers_in_flight import InFlight
+from simwarp.engine.tensor_core.registers_in_flight import InFlight
+from simwarp.engine.undefined.foreign_pointers import Foreign
 from simwarp.faults import DivisionByZero, MemoryFault, UninitialisedRead, UninitialisedRegister
 from simwarp.program.copies import Copies
 from simwarp.program.liveness import registers_in

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simwarp.engine import warpgroups
 from simwarp.engine.dice import Dice
 from simwarp.engine.events import AccessEvent, OrderedAccess, StageEvent
-from simwarp.engine.register_fences import RegisterFences
-from simwarp.engine.registers_in_flight import RegistersInFlight
+from simwarp.engine.tensor_core import warpgroups
+from simwarp.engine.tensor_core.register_fences import RegisterFences
+from simwarp.engine.tensor_core.registers_in_flight import RegistersInFlight
 from simwarp.faults import ProductInFlight
 from simwarp.fragments.descriptors import CHUNK, rows_of
 from simwarp.lanes import WARP_SIZE
@@ -26,7 +26,7 @@ from simwarp.ptx.kinds import WARPGROUP_PRODUCT
 
 if TYPE_CHECKING:
     from simwarp.engine.state import Chunk, Mask
-    from simwarp.engine.warpgroups import Chunks, Plan
+    from simwarp.engine.tensor_core.warpgroups import Chunks, Plan
     from simwarp.program.program import Step
 
 _Warps = npt.NDArray[np.intp]

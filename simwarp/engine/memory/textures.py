@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from simwarp.engine.accesses import Place as At
-from simwarp.engine.accesses import executing, gather, vector_of, write_memory
+from simwarp.engine.memory.accesses import Place as At
+from simwarp.engine.memory.accesses import executing, gather, vector_of, write_memory
 from simwarp.faults import Misaligned, OutOfBounds, TextureFault
 from simwarp.ptx.instructions.textures import geometry_of
 from simwarp.ptx.kinds import SURFACE_LOAD, SURFACE_QUERY, SURFACE_STORE, TEXTURE_GATHER, TEXTURE_QUERY

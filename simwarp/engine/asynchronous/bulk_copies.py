@@ -1,7 +1,7 @@
 """Bulk copies and reductions, ``st.async`` and ``red.async``: their operands (PTX ISA 9.7.9.25.4).
 
-They become `simwarp.engine.transfers.Transfer`, one for each lane and each block that receives; values of one
-warp that one mbarrier counts are one transfer.
+They become a `Transfer` of `simwarp.engine.asynchronous.transfers`, one for each lane and each block that
+receives; values of one warp that one mbarrier counts are one transfer.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from simwarp.engine.accesses import Place, examine, places
-from simwarp.engine.transfers import Transfer
+from simwarp.engine.asynchronous.transfers import Transfer
+from simwarp.engine.memory.accesses import Place, examine, places
 from simwarp.faults import Misaligned, NotClustered, OutOfBounds
 from simwarp.lanes import WARP_SIZE
 from simwarp.ptx.rows import DTYPES

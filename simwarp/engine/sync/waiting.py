@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simwarp.engine.barriers import BARRIERS
+from simwarp.engine.sync.barriers import BARRIERS
 from simwarp.faults import BarrierFault, InactiveSource, MemberMaskFault
 from simwarp.lanes import ALL_LANES, LANE_BIT, WARP_SIZE, mask_word, popc
 from simwarp.program.program import Step

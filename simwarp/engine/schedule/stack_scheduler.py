@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from simwarp.engine.schedule import NO_OTHER, Group, Scheduler
+from simwarp.engine.schedule.scheduler import NO_OTHER, Group, Scheduler
 from simwarp.faults import Deadlock, KernelFault, Livelock, NeedsIndependentProgress
 from simwarp.ptx.kinds import BARRIER
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from simwarp.engine.state import Launch, Mask
 
 _KERNEL = -1
-"""The activation of the kernel itself, see `simwarp.engine.calls`."""
+"""The activation of the kernel itself, see `simwarp.engine.schedule.calls`."""
 
 Warps = npt.NDArray[np.bool_]
 """(warps,) bool: a subset of the warps."""

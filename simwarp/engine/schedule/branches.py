@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simwarp.engine import calls, grid_sync, host_functions
+from simwarp.engine.schedule import calls, host_functions
+from simwarp.engine.sync import grid_sync
 from simwarp.faults import KernelFault, NotCooperative, Trap, Unreachable
 from simwarp.program.program import HOST_FUNCTIONS, Step
 from simwarp.ptx.kinds import EXIT

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from simwarp.engine.events import AccessEvent, OrderedAccess, WriteEvent
-from simwarp.engine.foreign_pointers import Cells
-from simwarp.engine.reach import FRAME, leave_out, outside
-from simwarp.engine.undefined import Missing, Stored, all_undefined, of_load
+from simwarp.engine.memory.reach import FRAME, leave_out, outside
+from simwarp.engine.undefined.foreign_pointers import Cells
+from simwarp.engine.undefined.values import Missing, Stored, all_undefined, of_load
 from simwarp.faults import MemoryFault, UninitialisedRead
 from simwarp.memory import POISON, Allocation, Memory
 from simwarp.ptx.kinds import LOAD

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simwarp.engine.accesses import read_memory, write_memory
+from simwarp.engine.memory.accesses import read_memory, write_memory
 from simwarp.faults import DivergentMatrix, Misaligned, WrongStride
 from simwarp.fragments import Operand, fragments_of, required_alignment
 from simwarp.lanes import LANE, WARP_SIZE
