@@ -175,7 +175,8 @@ def atomic(chunk: Chunk, step: Step) -> None:
                 values = [source[i] if count > 1 else source for source in sources]
                 results[i][chunk.mask] = _update(chunk, step, place, values, i)
             if chunk.launch.on_access:
-                _notify_access(chunk, step, step.kind.name, place, dtype.itemsize * count)
+                does = "atomic" if step.row.destinations else "reduction"
+                _notify_access(chunk, step, does, place, dtype.itemsize * count)
     if chunk.loaded is not None:
         chunk.follow_load(chunk.loaded)
     write = step.destinations[0] if step.destinations else None
