@@ -27,7 +27,7 @@ class Kind:
     access : bool
         Whether each lane accesses an element or a vector at an address of its own.
     loads, writes : bool
-        Whether it reads memory, other than for an update; whether it writes memory.
+        Whether it reads memory, other than for an update or through a cache; whether it writes memory.
     updates : bool
         Whether it reads and writes memory as one operation, which races with no other such operation.
     transfers : bool
@@ -108,6 +108,3 @@ TEXTURE_QUERY = Kind("texture query")
 SURFACE_LOAD = Kind("surface load", cache="surface")
 SURFACE_STORE = Kind("surface store", writes=True)
 SURFACE_QUERY = Kind("surface query")
-
-KINDS = tuple(each for each in list(vars().values()) if isinstance(each, Kind))
-"""All kinds, in the order above."""

@@ -247,8 +247,7 @@ def test_a_new_sparse_format_needs_a_type_a_module_and_an_entry_per_tier(tree: T
 
 def test_a_new_kind_of_step_needs_an_object_an_entry_a_row_and_a_twin(tree: Tree) -> None:
     """The new kind loads a word and leaves 0 there, as two accesses: the race detector sees both."""
-    kind = 'TAKE = Kind("take", access=True, loads=True, writes=True)\n\n'
-    tree.insert("simwarp/ptx/kinds.py", "KINDS = tuple(", kind)
+    tree.append("simwarp/ptx/kinds.py", '\nTAKE = Kind("take", access=True, loads=True, writes=True)\n')
     tree.write(
         "simwarp/engine/memory/taking.py",
         '"""A load that leaves 0."""\n\n'
