@@ -30,20 +30,11 @@ _FORM = b"simwarp-ptx-5"  # the version of the entries' layout
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry of the cache: the compiler's output for one source.
+    """An entry of the cache: the compiler's output for one source."""
 
-    Attributes
-    ----------
-    text : str
-        Normalised PTX.
-    log : str
-        The compiler's messages.
-    elsewhere : tuple of str
-        Names of files that CUDA's headers asked for in vain; the entry is void if one of them exists later.
-    """
-
-    text: str
+    text: str  # normalised PTX
     log: str = ""
+    # names that CUDA's headers sought in vain; a file with one of them voids the entry
     elsewhere: tuple[str, ...] = ()
 
 
@@ -103,21 +94,21 @@ def usage() -> tuple[int, int]:
 
 def clear() -> tuple[int, int]:
     """Remove every entry, and return the number and bytes of those removed."""
-    found = _entries()
-    removed = [size for path, size, _ in found if _remove(path)]
+    entries = _entries()
+    removed = [size for path, size, _ in entries if _remove(path)]
     return len(removed), sum(removed)
 
 
 def _entries() -> list[tuple[Path, int, float]]:
     """Path, size and time of last use of every entry, and of temporary files that killed programs left."""
-    found: list[tuple[Path, int, float]] = []
+    files: list[tuple[Path, int, float]] = []
     with suppress(OSError), os.scandir(cache_folder()) as entries:
         for entry in entries:
             if _ENTRY.fullmatch(entry.name):
                 with suppress(OSError):
                     seen = entry.stat(follow_symlinks=False)
-                    found.append((Path(entry.path), seen.st_size, seen.st_mtime))
-    return found
+                    files.append((Path(entry.path), seen.st_size, seen.st_mtime))
+    return files
 
 
 def _trim(most: int, added: int) -> None:

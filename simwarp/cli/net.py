@@ -167,7 +167,7 @@ def convert_command(
 
 
 def _on(device: Tier, network: Network) -> Callable[[npt.NDArray[Any]], Any]:
-    """What answers for a network: the definition, or the production kernels on a device."""
+    """The function that runs a network: the definition, or the production kernels on a device."""
     from reference import bnn
 
     if device is Tier.reference:
@@ -180,7 +180,7 @@ def _on(device: Tier, network: Network) -> Callable[[npt.NDArray[Any]], Any]:
 
 
 def _answer(run: Callable[[npt.NDArray[Any]], Any], images: Images, *, quiet: bool) -> Answer:
-    """What a network says of all images, with a progress bar."""
+    """Run a network on all images, with a progress bar."""
     import numpy as np
 
     from reference.bnn import Answer
@@ -242,7 +242,7 @@ def _facts(network: Network) -> dict[str, Any]:
 
 
 def _detail(layer: Any) -> str:
-    """What a layer is, beyond its type and what it gives."""
+    """The parameters of a layer in words."""
     from reference import bnn
 
     match layer:

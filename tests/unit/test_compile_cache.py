@@ -38,6 +38,7 @@ def test_warnings_are_kept_and_cached(ptx_cache, compilations, tmp_path):
     assert f"{tmp_path}/k.cu" not in second.log
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("False", "True")
 @pytest.mark.parametrize("mine", [False, True])
 def test_warnings_in_cuda_headers_are_suppressed(ptx_cache, mine):
