@@ -12,45 +12,22 @@ from typing import Literal
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """A kind of step. Without facts: each lane executes it by itself, and it touches no memory.
-
-    Attributes
-    ----------
-    name : str
-        The kind in messages.
-    together : str
-        The lanes that wait for one another there: those of a warp, a warpgroup, a block or a cluster.
-    masked : bool
-        Whether a member mask names the lanes of the warp that take part.
-    fragments : bool
-        Whether its operands are a warp's fragments of matrices.
-    access : bool
-        Whether each lane accesses an element or a vector at an address of its own.
-    loads, writes : bool
-        Whether it reads memory, other than for an update or through a cache; whether it writes memory.
-    updates : bool
-        Whether it reads and writes memory as one operation, which races with no other such operation.
-    transfers : bool
-        Whether it begins an operation of the asynchronous proxy.
-    polls : bool
-        Whether a loop around it may wait for what other threads write.
-    cache : str
-        The cache that it reads through, which does not see all that the launch writes.
-    ends : str
-        What may end there, so that lanes do not execute the next step: a basic block, a call, or the kernel.
-    """
+    """A kind of step. Without facts: each lane executes it by itself, and it touches no memory."""
 
     name: str
+    # The lanes that wait for one another there; and whether a member mask names those of the warp.
     together: Literal["", "warp", "warpgroup", "block", "cluster"] = ""
     masked: bool = False
-    fragments: bool = False
-    access: bool = False
-    loads: bool = False
+    fragments: bool = False  # its operands are a warp's fragments of matrices
+    access: bool = False  # each lane accesses an element or a vector at an address of its own
+    loads: bool = False  # reads memory, other than for an update or through a cache
     writes: bool = False
-    updates: bool = False
-    transfers: bool = False
-    polls: bool = False
+    updates: bool = False  # reads and writes memory as one operation, which races with no other such one
+    transfers: bool = False  # begins an operation of the asynchronous proxy
+    polls: bool = False  # a loop around it may wait for what other threads write
+    # The cache that it reads through, which does not see all that the launch writes.
     cache: Literal["", "texture", "surface"] = ""
+    # What may end there, so that not all lanes execute the next step: a basic block, a call, or the kernel.
     ends: Literal["", "block", "call", "kernel"] = ""
 
     @property
