@@ -198,7 +198,7 @@ def test_verify_reports_a_wrong_tier_as_json(capsys):
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (["--case", "unknown"], ["'unknown'", "pack-row, pack-lsb, pack-lines, bmm"]),
+        (["--case", "unknown"], ["'unknown'", "pack-row, pack-lsb, pack-128, pack-lines, bmm"]),
         (["--budget", "0"], ["--budget"]),
         (["--budget", "soon"], ["--budget"]),
         (["--input", "-1"], ["--input"]),
@@ -501,17 +501,17 @@ def test_an_interrupted_recording_is_resumed(capsys, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("options", "part"),
+    ("options", "parts"),
     [
-        (["colum"], "there is no layout colum: choose 'row' or 'column'"),
-        (["row", "--word", "16"], "there is no --word 16: choose 32 or 64"),
-        (["row", "--first", "last"], "there is no --first last: choose 'msb' or 'lsb'"),
-        (["row", "--rows", "0"], "--rows 0: give a matrix at least one row"),
-        (["row", "--cols", "-1"], "--cols -1: give a matrix at least one row"),
+        (["colum"], ["there is no layout colum", "choose 'row' or 'column'"]),
+        (["row", "--word", "16"], ["there is no --word 16", "choose 32 or 64 or 128"]),
+        (["row", "--first", "last"], ["there is no --first last", "choose 'msb' or 'lsb'"]),
+        (["row", "--rows", "0"], ["--rows 0: give a matrix at least one row"]),
+        (["row", "--cols", "-1"], ["--cols -1: give a matrix at least one row"]),
     ],
 )
-def test_layout_errors_name_command_line_options(capsys, options, part):
-    refused(capsys, ["layout", "--rows", "4", "--cols", "70", *options], part)
+def test_layout_errors_name_command_line_options(capsys, options, parts):
+    refused(capsys, ["layout", "--rows", "4", "--cols", "70", *options], *parts)
 
 
 def test_the_shape_of_a_layout_is_given_once(capsys):
