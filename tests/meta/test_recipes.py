@@ -99,6 +99,53 @@ def test_a_new_instruction_needs_a_row_and_a_twin(tree: Tree) -> None:
     assert len(tree.touched) == 2
 
 
+def test_a_new_kind_of_step_needs_an_object_an_entry_a_row_and_a_twin(tree: Tree) -> None:
+    """The new kind loads a word and leaves 0 there, as two accesses: the race detector sees both."""
+    tree.append("simwarp/ptx/kinds.py", '\nTAKE = Kind("take", access=True, loads=True, writes=True)\n')
+    tree.write(
+        "simwarp/engine/memory/taking.py",
+        '"""A load that leaves 0."""\n\n'
+        "import numpy as np\n"
+        "from simwarp.engine.memory.accesses import read_memory, write_memory\n"
+        "from simwarp.ptx.rows import DTYPES\n\n\n"
+        "def take(chunk, step):\n"
+        '    """Load a word per lane, and write 0."""\n'
+        "    dtype = DTYPES[step.form.T]\n"
+        "    (values,) = read_memory(chunk, step, dtype, 1)\n"
+        "    write_memory(chunk, step, np.zeros(chunk.mask.shape, dtype))\n"
+        "    step.destinations[0](chunk, values)\n",
+    )
+    operations = "simwarp/engine/operations.py"
+    tree.insert(operations, "from simwarp.engine.schedule ", "from simwarp.engine.memory import taking\n")
+    tree.insert(operations, "    kinds.ATOMIC: ", "    kinds.TAKE: taking.take,\n")
+    tree.append(
+        "simwarp/ptx/instructions/memory.py",
+        "\n\nfrom simwarp.ptx.kinds import TAKE\n\n"
+        'row("take{.global|.shared}.T", "d:T = [a]", T="b32 b64", kind=TAKE, section="9.7.9.99", '
+        'summary="load and leave 0")(nothing)\n',
+    )
+    tree.append("tests/oracles/scalar_ptx.py", '\n\nTWINS["take"] = lambda opcode, old: (old, 0)\n')
+    passed = tree.tests("tests/unit/test_ptx_rows.py", "take")
+    assert " passed" in passed
+    passed = tree.tests("tests/meta/test_kinds.py", "executes or control")
+    assert " passed" in passed
+    code = (
+        "import simwarp, numpy as np\n"
+        "ptx = '''.version 8.8\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 x) {\n"
+        ".reg .b32 %r<2>; .reg .b64 %a<2>; ld.param.u64 %a0, [x];\n"
+        "mov.u32 %r0, %tid.x; shr.u32 %r0, %r0, BY;\n"
+        "mad.wide.u32 %a0, %r0, 4, %a0; take.global.b32 %r1, [%a0]; ret; }'''\n"
+        "for by in '06':\n"
+        "    device = simwarp.Device(checks='report')\n"
+        "    x = device.upload(np.ones(64, np.int32))\n"
+        "    device.load(ptx.replace('BY', by)).kernel('k')((1, 1, 1), (64, 1, 1), x)\n"
+        "    print(int(x.download().sum()), sorted({type(fault).__name__ for fault in device.faults}))\n"
+    )
+    assert tree.python("-c", code) == "0 []\n63 ['Race']\n"
+    assert "take.global.b64" in tree.python("-m", "simwarp", "coverage", "--json")
+    assert len(tree.touched - {"simwarp/engine/memory/taking.py"}) == 4
+
+
 def test_a_new_command_needs_a_file_and_one_line(tree: Tree) -> None:
     tree.write(
         "simwarp/cli/warps.py",

@@ -3,8 +3,9 @@
 Windows have the same addresses in every block or thread, so an access through a foreign pointer silently
 reaches the thread's own memory. The launch therefore records which threads (the *lenders*) store such
 addresses where others can load them. A register loaded with a foreign pointer is followed like an undefined
-one (`simwarp.engine.undefined`), as long as its value is an address in such a window. Only an access through
-it is a fault: it may be compared, copied and returned. A kernel that stores no such address costs nothing.
+one (`simwarp.engine.undefined.values`), as long as its value is an address in such a window. Only an access
+through it is a fault: it may be compared, copied and returned. A kernel that stores no such address costs
+nothing.
 """
 
 from __future__ import annotations

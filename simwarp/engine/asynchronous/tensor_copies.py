@@ -1,6 +1,6 @@
 """Copies and reductions through tensor maps (PTX ISA 9.7.9.25.5).
 
-Each becomes `simwarp.engine.transfers.Transfer`, one for each lane and each block that receives.
+Each becomes `simwarp.engine.asynchronous.transfers.Transfer`, one for each lane and each block that receives.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import numpy.typing as npt
 from reference.errors import SchemeError, SimwarpError
 from reference.types.tensor_map import DATA_TYPES
 from simwarp import tensormaps
-from simwarp.engine import tensor_maps
-from simwarp.engine.accesses import examine, places
-from simwarp.engine.bulk_copies import barrier_of, in_turn, multicast, of_lane
-from simwarp.engine.transfers import Transfer
+from simwarp.engine.asynchronous import tensor_maps
+from simwarp.engine.asynchronous.bulk_copies import barrier_of, in_turn, multicast, of_lane
+from simwarp.engine.asynchronous.transfers import Transfer
+from simwarp.engine.memory.accesses import examine, places
 from simwarp.faults import KernelFault, Misaligned
 from simwarp.fragments.swizzles import swizzled
 from simwarp.ptx.instructions.tensor_maps import REDUCTIONS
@@ -75,11 +75,11 @@ def _transfer(chunk: Chunk, step: Step, lane: int) -> Transfer | None:
     shared, tile = found
     outer = units.addresses[inside]
     if memory.updatable(outer, units.width) is None:
-        verbs = ("read",) if loads else ("write",) if step.kind == "tensor copy" else ("read", "write")
+        verbs = ("read",) if loads else ("read", "write") if step.kind.updates else ("write",)
         examine(chunk, memory, outer, units.width, np.full(outer.size, lane), *verbs, follows=loads)
     moved = tensormaps.tile_bytes(tensor)[0]
     if not loads:
-        combine = None if step.kind == "tensor copy" else partial(_combined, step, tensor)
+        combine = partial(_combined, step, tensor) if step.kind.updates else None
         to, tile = (memory, outer), tile[inside]
         return Transfer(step, lane, *to, units.width, shared, tile, combine=combine, bytes=moved)
     _check_exact(chunk, tensor, memory, units, lane)
@@ -118,7 +118,7 @@ def _units(chunk: Chunk, step: Step, tensor: TensorMap, lane: int) -> Units:
     offsets = [int(of_lane(chunk, read(chunk), lane)) for read in step.offsets]
     stores = step.barrier is None
     tensormaps.check_coordinates(tensor, coordinates, offsets, stores)
-    if step.kind == "tensor copy":
+    if not step.kind.updates:
         return tensormaps.units_of(tensor, coordinates, offsets, stores=stores)
     operation, kind = next(word for word in step.form.modifiers if word in REDUCTIONS), _kind(tensor)
     if kind not in REDUCTIONS[operation].split() or tensor.data_type not in _PLAIN:

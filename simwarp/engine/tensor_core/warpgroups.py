@@ -1,7 +1,7 @@
 """Matrix products of warpgroups: where the four warps meet, and the operands that they name.
 
 `product` and `order` take a scheduler, the number of the current step and the step, and return the next step
-of the current group; `simwarp.engine.async_products` holds the products until they happen.
+of the current group; `simwarp.engine.tensor_core.async_products` holds the products until they happen.
 """
 
 from __future__ import annotations

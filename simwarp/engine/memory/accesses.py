@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from simwarp.engine.events import AccessEvent, OrderedAccess, WriteEvent
-from simwarp.engine.foreign_pointers import Cells
-from simwarp.engine.reach import FRAME, leave_out, outside
-from simwarp.engine.undefined import Missing, Stored, all_undefined, of_load
+from simwarp.engine.memory.reach import FRAME, leave_out, outside
+from simwarp.engine.undefined.foreign_pointers import Cells
+from simwarp.engine.undefined.values import Missing, Stored, all_undefined, of_load
 from simwarp.faults import MemoryFault, UninitialisedRead
 from simwarp.memory import POISON, Allocation, Memory
+from simwarp.ptx.kinds import LOAD
 from simwarp.ptx.rows import DTYPES
 from simwarp.ptx.same_address import Runs, all_differ
 from simwarp.ptx.spaces import BLOCK_BITS, NAMES, RESERVED, RESERVED_AT, WINDOWS
@@ -174,7 +175,8 @@ def atomic(chunk: Chunk, step: Step) -> None:
                 values = [source[i] if count > 1 else source for source in sources]
                 results[i][chunk.mask] = _update(chunk, step, place, values, i)
             if chunk.launch.on_access:
-                _notify_access(chunk, step, step.kind, place, dtype.itemsize * count)
+                does = "atomic" if step.row.destinations else "reduction"
+                _notify_access(chunk, step, does, place, dtype.itemsize * count)
     if chunk.loaded is not None:
         chunk.follow_load(chunk.loaded)
     write = step.destinations[0] if step.destinations else None
@@ -428,7 +430,7 @@ def gather(chunk: Chunk, step: Step, place: Place, dtype: np.dtype[Any], count: 
         shape, address = chunk.mask.shape, _without_others(chunk, address)
         loaded = memory.peek(np.reshape(address, -1), unit)
     if loaded is None:
-        at, follows = executing(chunk, place.address), step.kind == "load"
+        at, follows = executing(chunk, place.address), step.kind is LOAD
         examine(chunk, memory, at, unit.itemsize, _lanes(chunk), "read", follows=follows)
         loaded = memory.read(np.reshape(address, -1), unit)
         if follows and chunk.launch.checks.action("uninitialised") != "off":
@@ -444,7 +446,7 @@ def gather(chunk: Chunk, step: Step, place: Place, dtype: np.dtype[Any], count: 
         _notify_access(chunk, step, "load", place, unit.itemsize)
     elements = [loaded] if count == 1 else list(loaded.view(dtype).reshape(-1, count).T)
     values = [_spread(e, chunk.mask) if sparse else e.reshape(shape)[()] for e in elements]
-    if launch.lent.cells and step.kind == "load" and dtype in ("u8", "i8") and chunk.loaded is None:
+    if launch.lent.cells and step.kind is LOAD and dtype in ("u8", "i8") and chunk.loaded is None:
         _borrow(chunk, step, place, values)
     return values
 
@@ -479,12 +481,3 @@ def _spread(values: npt.NDArray[Any], mask: Mask) -> npt.NDArray[Any]:
     result = np.zeros(mask.shape, values.dtype)
     result[mask] = values
     return result
-
-
-DATA: dict[str, Callable[[Chunk, Step], None]] = {
-    "load": load,
-    "store": store,
-    "atomic": atomic,
-    "reduction": atomic,
-}
-"""The function that executes each kind of row that accesses memory."""

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from simwarp.engine.accesses import announce_store, places
 from simwarp.engine.dice import Dice
 from simwarp.engine.events import OrderedAccess
+from simwarp.engine.memory.accesses import announce_store, places
 from simwarp.faults import BarrierFault, KernelFault, Place
 from simwarp.lanes import WARP_SIZE
 from simwarp.ptx.instructions.mbarrier import PENDING_BITS

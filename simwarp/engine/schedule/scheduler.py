@@ -17,29 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simwarp.engine import (
-    async_copies,
-    branches,
-    bulk_copies,
-    grid_sync,
-    mbarriers,
-    register_pool,
-    sync,
-    tensor_copies,
-    tensor_core,
-    tensor_maps,
-    textures,
-    warpgroups,
-)
-from simwarp.engine.accesses import DATA as ACCESSES
-from simwarp.engine.barriers import Barriers, ClusterBarrier
 from simwarp.engine.chunk import Chunk
-from simwarp.engine.livelock import Progress
-from simwarp.engine.missing_lanes import Attendance
+from simwarp.engine.operations import CONTROL, DATA
+from simwarp.engine.schedule.livelock import Progress
+from simwarp.engine.schedule.missing_lanes import Attendance
+from simwarp.engine.sync import grid_sync, waiting
+from simwarp.engine.sync.barriers import Barriers, ClusterBarrier
 from simwarp.faults import Deadlock, KernelFault, Livelock, Place, RunawayKernel
 from simwarp.lanes import WARP_SIZE
 from simwarp.program.program import Step
-from simwarp.ptx.rows import TRANSFERS
+from simwarp.ptx.kinds import LOAD
 
 if TYPE_CHECKING:
     from simwarp.engine.state import Launch, Mask
@@ -366,8 +353,8 @@ class Scheduler:
         if branch is None:
             return min(self.groups)
         loop = range(branch.target, branch.number + 1)
-        reads = [pc for pc in loop if self.steps[pc].kind in ("mbarrier", "atomic")]
-        reads += [pc for pc in loop if self.steps[pc].kind == "load" and not self.steps[pc].symbol]
+        reads = [pc for pc in loop if self.steps[pc].kind.polls]
+        reads += [pc for pc in loop if self.steps[pc].kind is LOAD and not self.steps[pc].symbol]
         return (reads or [branch.number])[0]
 
     def executed(self, step: Step, mask: Mask) -> None:
@@ -444,14 +431,14 @@ class Scheduler:
         if not self.parked:
             return
         for pc, mask in list(self.parked.items()):
-            if self.steps[pc].kind in TOGETHER:
+            if self.steps[pc].kind.together in ("warp", "warpgroup"):
                 del self.parked[pc]
                 self.put(pc, mask)
         if not self.chunk.is_part:
-            sync.note_arrivals(self)
-            sync.open_barriers(self)
+            waiting.note_arrivals(self)
+            waiting.open_barriers(self)
             self.cluster_barrier.settle()
-            sync.open_cluster_barrier(self)
+            waiting.open_cluster_barrier(self)
 
 
 def _compute(chunk: Chunk, step: Step) -> None:
@@ -465,38 +452,3 @@ def _with(mask: Mask, warps: Any, part: Mask) -> Mask:
     mask = mask.copy()
     mask[warps] = part
     return mask
-
-
-DATA: dict[str, Callable[[Chunk, Step], None]] = {
-    **ACCESSES,
-    **textures.DATA,
-    "async copy": async_copies.copy,
-    "async group": async_copies.group,
-    **dict.fromkeys(TRANSFERS, bulk_copies.copy),
-    "bulk group": bulk_copies.group,
-    **dict.fromkeys(("tensor copy", "tensor reduction"), tensor_copies.copy),
-    "tensor map": tensor_maps.execute,
-    "mbarrier": mbarriers.operate,
-}
-"""Kind of step that runs to its end in each lane → its function."""
-
-TOGETHER = frozenset(("warp", "warp barrier", "warpgroup product", register_pool.KIND, *tensor_core.EXECUTE))
-"""Kinds of step at which the lanes of one warp, or warpgroup, wait for each other."""
-
-CONTROL: dict[str, Callable[[Scheduler, int, Step], int | None]] = {
-    "warp": sync.warp,
-    "warp barrier": sync.warp,
-    "branch": branches.branch,
-    "indexed branch": branches.indexed_branch,
-    "call": branches.call,
-    "return": branches.come_back,
-    "exit": branches.exit_,
-    "trap": branches.trap,
-    "barrier": sync.barrier,
-    "cluster barrier": sync.cluster,
-    "fence": branches.fence,
-    register_pool.KIND: register_pool.change,
-    **dict.fromkeys(tensor_core.EXECUTE, tensor_core.whole_warp),
-    "warpgroup product": warpgroups.product,
-}
-"""Other kind of step → its function, which returns the group's next step, or None if the group is gone."""

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from simwarp.engine.foreign_pointers import Foreign
-from simwarp.engine.registers_in_flight import InFlight
+from simwarp.engine.tensor_core.registers_in_flight import InFlight
+from simwarp.engine.undefined.foreign_pointers import Foreign
 from simwarp.faults import DivisionByZero, MemoryFault, UninitialisedRead, UninitialisedRegister
 from simwarp.program.copies import Copies
 from simwarp.program.liveness import registers_in
+from simwarp.ptx.kinds import MATRIX
 
 if TYPE_CHECKING:
     from simwarp.allocation import Addresses
@@ -49,7 +50,7 @@ class Unwritten(NamedTuple):
     def _words(self) -> tuple[str, str]:
         """What was read, and the advice: an accumulator in the words of the source."""
         operands = self.step.instruction.operands
-        if self.step.kind == "matrix" and self.register in registers_in(operands[3:4]):
+        if self.step.kind is MATRIX and self.register in registers_in(operands[3:4]):
             advice = (
                 f"fill the accumulator before the product: wmma::fill_fragment(c, 0), or set {self.register}"
             )

@@ -17,9 +17,9 @@ from simwarp.faults import Place, ProductInFlight
 from simwarp.lanes import WARP_SIZE
 
 if TYPE_CHECKING:
-    from simwarp.engine.registers_in_flight import RegistersInFlight
     from simwarp.engine.state import Chunk
-    from simwarp.engine.warpgroups import Plan
+    from simwarp.engine.tensor_core.registers_in_flight import RegistersInFlight
+    from simwarp.engine.tensor_core.warpgroups import Plan
     from simwarp.program.program import Step
 
 _Warps = npt.NDArray[np.intp]

@@ -14,18 +14,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simwarp.engine import warpgroups
 from simwarp.engine.dice import Dice
 from simwarp.engine.events import AccessEvent, OrderedAccess, StageEvent
-from simwarp.engine.register_fences import RegisterFences
-from simwarp.engine.registers_in_flight import RegistersInFlight
+from simwarp.engine.tensor_core import warpgroups
+from simwarp.engine.tensor_core.register_fences import RegisterFences
+from simwarp.engine.tensor_core.registers_in_flight import RegistersInFlight
 from simwarp.faults import ProductInFlight
 from simwarp.fragments.descriptors import CHUNK, rows_of
 from simwarp.lanes import WARP_SIZE
+from simwarp.ptx.kinds import WARPGROUP_PRODUCT
 
 if TYPE_CHECKING:
     from simwarp.engine.state import Chunk, Mask
-    from simwarp.engine.warpgroups import Chunks, Plan
+    from simwarp.engine.tensor_core.warpgroups import Chunks, Plan
     from simwarp.program.program import Step
 
 _Warps = npt.NDArray[np.intp]
@@ -90,7 +91,7 @@ class AsyncProducts:
     def __init__(self, chunk: Chunk) -> None:
         launch, program = chunk.launch, chunk.program
         self._size = chunk.warps
-        steps = [step for step in program.steps if step.kind == "warpgroup product"]
+        steps = [step for step in program.steps if step.kind is WARPGROUP_PRODUCT]
         self._plans = {step.number: warpgroups.Plan(program, step) for step in steps}
         self._products: dict[int, _Product] = {}
         """By number, from 1 on, in the order of issue."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from simwarp.engine.dice import Dice
-from simwarp.engine.schedule import Group, Scheduler
+from simwarp.engine.schedule.scheduler import Group, Scheduler
 
 if TYPE_CHECKING:
     from simwarp.engine.chunk import Chunk

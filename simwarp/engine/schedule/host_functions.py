@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from simwarp.engine.calls import give, passed
 from simwarp.engine.events import OrderedAccess
-from simwarp.engine.undefined import check_given, use
+from simwarp.engine.schedule.calls import give, passed
+from simwarp.engine.undefined.values import check_given, use
 from simwarp.faults import (
     AssertionFailed,
     DoubleFree,

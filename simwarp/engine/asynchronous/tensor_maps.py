@@ -16,15 +16,15 @@ import numpy.typing as npt
 
 from reference.errors import FormatError, SimwarpError
 from simwarp import tensormaps
-from simwarp.engine.accesses import announce_store, examine, places
-from simwarp.engine.bulk_copies import in_turn, of_lane
+from simwarp.engine.asynchronous.bulk_copies import in_turn, of_lane
+from simwarp.engine.memory.accesses import announce_store, examine, places
 from simwarp.faults import BarrierFault, Misaligned, MissingProxyFence, TensorMapFault
 from simwarp.lanes import WARP_SIZE
 from simwarp.ptx.spaces import NAMES, WINDOWS
 
 if TYPE_CHECKING:
     from reference.types.tensor_map import TensorMap
-    from simwarp.engine.accesses import Place
+    from simwarp.engine.memory.accesses import Place
     from simwarp.engine.state import Chunk
     from simwarp.memory import Memory
     from simwarp.program.program import Step

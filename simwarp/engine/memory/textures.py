@@ -6,16 +6,17 @@ read makes of its texels is in `simwarp.textures`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from simwarp.engine.accesses import Place as At
-from simwarp.engine.accesses import executing, gather, vector_of, write_memory
+from simwarp.engine.memory.accesses import Place as At
+from simwarp.engine.memory.accesses import executing, gather, vector_of, write_memory
 from simwarp.faults import Misaligned, OutOfBounds, TextureFault
 from simwarp.ptx.instructions.textures import geometry_of
+from simwarp.ptx.kinds import SURFACE_LOAD, SURFACE_QUERY, SURFACE_STORE, TEXTURE_GATHER, TEXTURE_QUERY
 from simwarp.ptx.rows import DTYPES
 from simwarp.textures import Surface, Texels, Texture
 from simwarp.textures.sampling import CHANNELS, component, fetched, footprint, gathered, values
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
 
 Array: TypeAlias = npt.NDArray[Any]
 
-_READS, _QUERIES = ("texture", "texture gather"), ("texture query", "surface query")
-"""Kinds of steps."""
+_QUERIES, _OF_SURFACES = (TEXTURE_QUERY, SURFACE_QUERY), (SURFACE_LOAD, SURFACE_STORE, SURFACE_QUERY)
 _FLOAT_OF = {True: "floats", False: "integers"}
 
 
@@ -54,7 +54,7 @@ def _read(chunk: Chunk, step: Step, texture: Texture, given: list[Array]) -> lis
     """The four words of each executing lane."""
     layer = given.pop(0) if geometry_of(step.form).startswith("a") else None
     places = given[: 3 if "cube" in texture.texels.geometry else _dimensions(texture.texels)]
-    if step.kind == "texture gather":
+    if step.kind is TEXTURE_GATHER:
         taps = gathered(texture, places, layer)
         texels = [_texels(chunk, step, texture.texels, tap) for tap in taps]
         return component(texture, "rgba".index(step.form.modifiers[0]), taps, texels)
@@ -234,12 +234,12 @@ def _named(chunk: Chunk, step: Step) -> Iterator[Texture | Surface]:
 
 def _goes_on(step: Step, found: Texture | Surface) -> bool:
     """Whether an access with a fault has a meaning: that of words whose type is wrong."""
-    return step.kind in _READS and isinstance(found, Texture) and _fits(step, found.texels)
+    return step.kind.cache == "texture" and isinstance(found, Texture) and _fits(step, found.texels)
 
 
 def _problem(step: Step, number: int, found: Texture | Surface | None) -> tuple[str, str, str] | None:
     """Why a step cannot use what a handle stands for, as the lines of a fault; None if it can."""
-    base, takes = step.row.base, step.kind.split()[0]
+    base, takes = step.row.base, "surface" if step.kind in _OF_SURFACES else "texture"
     if found is None:
         return (
             f"{base} of {number:#x}, which is not the handle of a {takes}",
@@ -273,15 +273,6 @@ def _problem(step: Step, number: int, found: Texture | Surface | None) -> tuple[
 def _fits(step: Step, texels: Texels) -> bool:
     """Whether the geometry of a texture or surface is that of the instruction."""
     geometry = geometry_of(step.form)
-    if step.kind in _READS:
+    if step.kind.cache == "texture":
         return texels.geometry == ("linear" if geometry == "1d" and step.form.U == "s32" else geometry)
     return texels.geometry == geometry or (geometry == "a2d" and "cube" in texels.geometry)
-
-
-DATA: dict[str, Callable[[Chunk, Step], None]] = {
-    **dict.fromkeys(_READS, read_texture),
-    "surface load": read_surface,
-    "surface store": write_surface,
-    **dict.fromkeys(_QUERIES, query),
-}
-"""The function that executes each kind of row that uses a texture or surface."""

@@ -1,7 +1,7 @@
 """Bulk copies and reductions, ``st.async`` and ``red.async``: their operands (PTX ISA 9.7.9.25.4).
 
-They become `simwarp.engine.transfers.Transfer`, one for each lane and each block that receives; values of one
-warp that one mbarrier counts are one transfer.
+They become a `Transfer` of `simwarp.engine.asynchronous.transfers`, one for each lane and each block that
+receives; values of one warp that one mbarrier counts are one transfer.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from simwarp.engine.accesses import Place, examine, places
-from simwarp.engine.transfers import Transfer
+from simwarp.engine.asynchronous.transfers import Transfer
+from simwarp.engine.memory.accesses import Place, examine, places
 from simwarp.faults import Misaligned, NotClustered, OutOfBounds
 from simwarp.lanes import WARP_SIZE
 from simwarp.ptx.rows import DTYPES
@@ -189,7 +189,7 @@ def place_of(chunk: Chunk, step: Step, size: int, lane: int, verb: str, unit: in
 
 def _examine(chunk: Chunk, step: Step, place: Place, at: Any, unit: int, lanes: Any, verb: str) -> None:
     """Report the faults of a transfer's reads or writes; a reduction uses what its target holds."""
-    reduces = step.kind == "bulk reduction" and verb == "write"
+    reduces = step.kind.updates and verb == "write"
     verbs = ("read", "write") if reduces else (verb,)
     examine(chunk, place.memory, at, unit, lanes, *verbs, follows=not reduces)
 
@@ -204,7 +204,7 @@ def barrier_of(chunk: Chunk, step: Step) -> int | None:
 
 def _combination(step: Step, target: Place) -> Callable[[Any, Any], Any] | None:
     """The function that combines old and new units of a reduction; None for a copy."""
-    if step.kind != "bulk reduction":
+    if not step.kind.updates:
         return None
     return partial(_combined, step, target.space == "shared")
 

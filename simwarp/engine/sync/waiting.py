@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simwarp.engine.barriers import BARRIERS
+from simwarp.engine.sync.barriers import BARRIERS
 from simwarp.faults import BarrierFault, InactiveSource, MemberMaskFault
 from simwarp.lanes import ALL_LANES, LANE_BIT, WARP_SIZE, mask_word, popc
 from simwarp.program.program import Step
+from simwarp.ptx.kinds import BARRIER, CLUSTER_BARRIER, WARP, WARP_BARRIER
 from simwarp.ptx.syntax import Immediate
 
 if TYPE_CHECKING:
@@ -179,7 +180,7 @@ def note_arrivals(scheduler: Scheduler) -> None:
     chunk, barriers = scheduler.chunk, scheduler.barriers
     for pc, mask in list(scheduler.parked.items()):
         step, new = scheduler.steps[pc], mask & (barriers.waits_at < 0)
-        if step.kind != "barrier" or not new.any():
+        if step.kind is not BARRIER or not new.any():
             continue
         chunk.step = step
         chunk.enter(new, alone=False)
@@ -201,7 +202,7 @@ def open_barriers(scheduler: Scheduler) -> None:
     standing = {
         at: mask & free
         for at, mask in scheduler.parked.items()
-        if scheduler.steps[at].kind == "barrier" and (mask & free).any()
+        if scheduler.steps[at].kind is BARRIER and (mask & free).any()
     }
     _check_aligned(scheduler, standing)
     if chunk.live is not scheduler.attendance.block.settled:
@@ -290,7 +291,7 @@ def cluster(scheduler: Scheduler, pc: int, step: Step) -> int | None:
 def open_cluster_barrier(scheduler: Scheduler) -> None:
     """Record the arrivals that a part left, then release the lanes whose cluster barrier is complete."""
     barrier = scheduler.cluster_barrier
-    waiting = [pc for pc in scheduler.parked if scheduler.steps[pc].kind == "cluster barrier"]
+    waiting = [pc for pc in scheduler.parked if scheduler.steps[pc].kind is CLUSTER_BARRIER]
     for pc in [pc for pc in waiting if scheduler.steps[pc].form.has("arrive")]:
         waiting.remove(pc)
         arriving = scheduler.parked.pop(pc)
@@ -309,7 +310,7 @@ def _compute_warp(chunk: Chunk, step: Step) -> None:
     sources = [read(chunk) for read in step.sources]
     missing = chunk.undefined_now()
     results = _warp_results(chunk, step, sources)
-    if step.kind == "warp":
+    if step.kind is WARP:
         chunk.undefined = None if missing is None else _moved(chunk, step, sources, missing)
         _write_results(chunk, step, results)
 
@@ -324,13 +325,13 @@ def _moved(chunk: Chunk, step: Step, sources: list[Any], missing: Mask) -> Mask 
 
 def _warp_results(chunk: Chunk, step: Step, sources: list[Any]) -> list[Any]:
     """Compute the results of a warp operation; report those that the PTX ISA leaves undefined."""
-    if step.kind == "warp barrier":
+    if step.kind is WARP_BARRIER:
         members = sources[-1]
         if np.ndim(members) or int(members) != ALL_LANES:
             _find_undefined(chunk, chunk.mask & (members & LANE_BIT == 0), members)
         if chunk.launch.races is not None:
             chunk.launch.races.warp_barrier(chunk, chunk.mask, members)
-    if step.kind != "warp":
+    if step.kind is not WARP:
         return []
     *results, defined = step.function(chunk.active, *sources)
     if not np.all(defined):  # usually one row for all warps: cheap to test

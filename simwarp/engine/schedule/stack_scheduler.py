@@ -18,15 +18,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from simwarp.engine.schedule import NO_OTHER, TOGETHER, Group, Scheduler
+from simwarp.engine.schedule.scheduler import NO_OTHER, Group, Scheduler
 from simwarp.faults import Deadlock, KernelFault, Livelock, NeedsIndependentProgress
+from simwarp.ptx.kinds import BARRIER
 
 if TYPE_CHECKING:
     from simwarp.engine.chunk import Chunk
     from simwarp.engine.state import Launch, Mask
 
 _KERNEL = -1
-"""The activation of the kernel itself, see `simwarp.engine.calls`."""
+"""The activation of the kernel itself, see `simwarp.engine.schedule.calls`."""
 
 Warps = npt.NDArray[np.bool_]
 """(warps,) bool: a subset of the warps."""
@@ -210,9 +211,9 @@ class StackScheduler(Scheduler):
         moving = np.logical_or.reduce([np.zeros_like(top), *(group.mask for group in self.groups.values())])
         for pc, mask in self.parked.items():
             vain = mask & top & moving.any(axis=1, keepdims=True)
-            if self.steps[pc].kind == "barrier":
+            if self.steps[pc].kind is BARRIER:
                 vain = vain & (self.barriers.expects == 0)
-            if vain.any() and self.steps[pc].kind in TOGETHER | {"barrier"}:
+            if vain.any() and self.steps[pc].kind.together not in ("", "cluster"):
                 warps = vain.any(axis=1, keepdims=True)
                 awaited = {at: group.mask & warps for at, group in self.groups.items()}
                 self.stop(self._needs_progress({pc: vain}, awaited))

@@ -1,9 +1,9 @@
 """The registers of asynchronous products between issue and wait.
 
-An accumulator *in flight* counts as undefined (`simwarp.engine.undefined`), with `InFlight` as its origin, so
-that registers without products cost nothing. Only other products may use it. A ``mov`` may pass it on, as
-compilers do between products: the product then happens, and the copy is in flight, too. Registers that hold A
-may be read, but not written.
+An accumulator *in flight* counts as undefined (`simwarp.engine.undefined.values`), with `InFlight` as its
+origin, so that registers without products cost nothing. Only other products may use it. A ``mov`` may pass it
+on, as compilers do between products: the product then happens, and the copy is in flight, too. Registers that
+hold A may be read, but not written.
 """
 
 from __future__ import annotations

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simwarp.engine import calls, grid_sync, host_functions
+from simwarp.engine.schedule import calls, host_functions
+from simwarp.engine.sync import grid_sync
 from simwarp.faults import KernelFault, NotCooperative, Trap, Unreachable
 from simwarp.program.program import HOST_FUNCTIONS, Step
+from simwarp.ptx.kinds import EXIT
 from simwarp.ptx.mangled_names import readable
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ def branch(scheduler: Scheduler, pc: int, step: Step) -> int | None:
         return step.target
     rest = chunk.mask & ~taken
     target = scheduler.steps[step.target]
-    if target.kind == "exit" and target.guard is None and not target.runs_off:
+    if target.kind is EXIT and target.guard is None and not target.runs_off:
         # End them now: lanes that only wait to end would keep the others from being alone.
         scheduler.executed(target, taken)
         scheduler.leave(taken)
@@ -88,7 +90,7 @@ def _find_impossible(scheduler: Scheduler, end: Step) -> None:
     chunk, steps = scheduler.chunk, scheduler.steps
     before = [step for step in steps if end.number == step.target or end.number in step.table]
     last = steps[end.number - 1]
-    if last.guard is not None or last.kind not in ("branch", "exit", "return", "trap"):
+    if last.guard is not None or not last.kind.ends:
         before.append(last)
     if len(before) == 1:
         (chunk.step,) = before

@@ -216,7 +216,7 @@ class Transfers:
         kind = "store" if transfer.combine is None else "reduction"
         reads = transfer.reads[transfer.copied] if transfer.reads.size else transfer.reads
         source, step = None if transfer.repeated else transfer.source, transfer.step
-        copies = "tensor copies" if step.kind.startswith("tensor") else "bulk copies"
+        copies = "tensor copies" if step.coordinates else "bulk copies"
         unit = "remote stores" if step.source is None else copies
         for memory, at, does in ((source, reads, "load"), (transfer.target, transfer.writes, kind)):
             if memory is not None and at.size:

@@ -13,6 +13,7 @@ from simwarp.lanes import WARP_SIZE
 from simwarp.program.graphs import reachable
 from simwarp.program.liveness import registers_in
 from simwarp.program.provenance import GRID_BARRIER, known_origins
+from simwarp.ptx.kinds import BRANCH, PURE
 
 if TYPE_CHECKING:
     from simwarp.engine.state import Chunk
@@ -54,7 +55,7 @@ def _caller(chunk: Chunk, lane: int) -> list[Step]:
 def _decided_by(program: Program, step: Step) -> set[str]:
     """Names of the registers that decide whether a step runs: its guard's and its branches', traced back."""
     before = program.steps[step.number - 1] if step.number else step
-    to_it = [s for s in program.steps if s.kind == "branch" and s.target == step.number]
+    to_it = [s for s in program.steps if s.kind is BRANCH and s.target == step.number]
     wanted = [s.instruction.guard.name for s in (step, before, *to_it) if s.instruction.guard is not None]
     routine = program.routine_at(step.number)
     sources: dict[str, set[str]] = {}
@@ -62,7 +63,7 @@ def _decided_by(program: Program, step: Step) -> set[str]:
         other = program.steps[at]
         if program.routine_at(at) is not routine:
             break
-        if other.kind == "pure" and other.instruction.operands:
+        if other.kind is PURE and other.instruction.operands:
             written, *read = other.instruction.operands
             for name in registers_in([written]):
                 sources.setdefault(name, set()).update(registers_in(read))

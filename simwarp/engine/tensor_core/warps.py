@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simwarp.engine import warpgroups
-from simwarp.engine.accesses import read_memory, write_memory
+from simwarp.engine.memory.accesses import read_memory, write_memory
 from simwarp.faults import DivergentMatrix, Misaligned, WrongStride
 from simwarp.fragments import Operand, fragments_of, required_alignment
 from simwarp.lanes import LANE, WARP_SIZE
 from simwarp.program.program import Step
+from simwarp.ptx.kinds import MATRIX_STORE
 from simwarp.ptx.spaces import is_in
 from simwarp.ptx.syntax import Operand as WrittenOperand
 from simwarp.ptx.syntax import Register, Vector
@@ -28,9 +28,11 @@ _ROW_BITS = 16
 """One row of an 8 x 8 matrix, 16 bytes at one lane's address; and the bits of its elements."""
 
 
-def whole_warp(scheduler: Scheduler, pc: int, step: Step) -> int | None:
+def whole_warp(
+    execute: Callable[[Chunk, Step], None], scheduler: Scheduler, pc: int, step: Step
+) -> int | None:
     """Execute a matrix instruction for each warp whose 32 lanes are all here; the other lanes wait."""
-    chunk, execute = scheduler.chunk, EXECUTE[step.kind]
+    chunk = scheduler.chunk
     if chunk.active is None and step.guard is None:  # every lane of every warp
         execute(chunk, step)
         scheduler.executed(step, chunk.mask)
@@ -190,7 +192,7 @@ def _base(chunk: Chunk, step: Step) -> Any:
 
 def _stride(chunk: Chunk, step: Step, operand: Operand) -> Any:
     """The stride: elements between the starts of two rows, or columns; one per warp."""
-    strides = step.sources[1:] if step.row.kind == "matrix store" else step.sources
+    strides = step.sources[1:] if step.row.kind is MATRIX_STORE else step.sources
     if not strides:
         return operand.default_stride
     return _agreed(chunk, np.asarray(strides[0](chunk)).astype(np.int64), "stride")
@@ -272,12 +274,3 @@ def _store_rows(chunk: Chunk, step: Step, operand: Operand, fragment: npt.NDArra
     chunk.enter(mask & (8 * layout.matrices > LANE), chunk.alone, chunk.needed)
     write_memory(chunk, step, rows.view(_ROW)[..., 0])
     chunk.enter(mask, chunk.alone, chunk.needed)
-
-
-EXECUTE: dict[str, Callable[[Chunk, Step], None]] = {
-    "matrix": compute,
-    "matrix load": load,
-    "matrix store": store,
-    "warpgroup order": warpgroups.order,
-}
-"""Kind of instruction of a whole warp → the function that executes it."""

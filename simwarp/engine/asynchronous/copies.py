@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from simwarp.engine.accesses import announce_store, places, read_memory
 from simwarp.engine.dice import Dice
 from simwarp.engine.events import Agent, OrderedAccess, StageEvent
+from simwarp.engine.memory.accesses import announce_store, places, read_memory
 from simwarp.faults import CopyInFlight
 from simwarp.lanes import WARP_SIZE
 

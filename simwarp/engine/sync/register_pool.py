@@ -16,6 +16,7 @@ import numpy.typing as npt
 from simwarp.chips.chips import chip_of
 from simwarp.faults import RegisterCountFault, RegisterShortage
 from simwarp.lanes import WARP_SIZE
+from simwarp.ptx.kinds import REGISTER_COUNT
 from simwarp.ptx.syntax import Immediate
 
 if TYPE_CHECKING:
@@ -24,12 +25,14 @@ if TYPE_CHECKING:
     from simwarp.faults import Place
     from simwarp.program.program import Program, Step
 
-KIND = "register count"
-"""The kind of the rows that change how many registers a warp has."""
 _WARPGROUP = 4
 """Warps that change their registers alike."""
 _UNIT = 8
 """Registers per thread are given in multiples of this."""
+
+
+def _changes(step: Step) -> bool:
+    return step.kind is REGISTER_COUNT
 
 
 def at_entry(program: Program, chip: Chip) -> int | None:
@@ -41,7 +44,7 @@ def at_entry(program: Program, chip: Chip) -> int | None:
         limits.append(chip.registers // threads // _UNIT * _UNIT)
     if not limits:
         return None
-    requested = [count_of(step) for step in program.steps if step.kind == KIND and step.form.has("inc")]
+    requested = [count_of(step) for step in program.steps if _changes(step) and step.form.has("inc")]
     limits += [max(requested)] if requested else []  # ptxas gives no more at entry
     return -(-min(limits) // _UNIT) * _UNIT
 
@@ -154,7 +157,7 @@ class RegisterPool:
         if not self._wanted or self.entry is None:
             return None
         chunk = scheduler.chunk
-        parked = {at: mask for at, mask in scheduler.parked.items() if scheduler.steps[at].kind == KIND}
+        parked = {at: mask for at, mask in scheduler.parked.items() if _changes(scheduler.steps[at])}
         standing = scheduler.standing(parked)
         places = tuple(place for _, place in standing)
         block = next(iter(self._wanted)) // self._per_block
@@ -212,6 +215,6 @@ def change(scheduler: Scheduler, pc: int, step: Step) -> int | None:
         chunk.enter(go, alone=False)
         scheduler.executed(step, go)
         if step.form.has("dec"):  # those that wait look again
-            for at in [at for at in scheduler.parked if at != pc and scheduler.steps[at].kind == KIND]:
+            for at in [at for at in scheduler.parked if at != pc and _changes(scheduler.steps[at])]:
                 scheduler.put(at, scheduler.parked.pop(at))
     return scheduler.go_on(pc + 1, whole & ~late)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simwarp.engine.journal import Journal
+from simwarp.engine.memory.journal import Journal
 from simwarp.program.loops import Loop, loop_at
 
 if TYPE_CHECKING:
