@@ -15,12 +15,13 @@ from gpu.bconv.schemes import EVERY_SCHEME, plan
 from gpu.bconv.warpgroups import WARPGROUP_SCHEMES, sums_of
 from gpu.bnn.plan import Step
 from gpu.bnn.site import Launch, Site, fits_int16
+from gpu.bnn.stages import view_of
 from gpu.bnn.weights import filters_along_c
 from gpu.device import planned
 from gpu.host import unknown
 from gpu.preparation import prepare
 from reference.types import PackedTensor
-from reference.types.network import Conv, PadChannels, Residual, Threshold
+from reference.types.network import Conv, Residual, Threshold
 from reference.types.network import Pool as PoolLayer
 from reference.types.network_values import Value
 
@@ -95,8 +96,8 @@ def launched(step: Step, site: Site, batch: int) -> tuple[ConvShape, Pool, Any]:
     kinds: dict[type, Any] = {type(each): each for each in step.layers}
     shape = conv_shape((batch, *x.shape), layer.filters.shape, **_options(layer))
     if others:
-        before = int(getattr(kinds.get(PadChannels), "before", 0))
-        return shape, "none", Sum(others[0].shape[-1], before, Threshold in kinds, PoolLayer in kinds)
+        pool, before = view_of(step.layers)
+        return shape, "none", Sum(others[0].shape[-1], before, Threshold in kinds, pool is not None)
     if Threshold in kinds:
         return shape, kinds[PoolLayer].kind if PoolLayer in kinds else "none", "bits"
     return shape, "none", "int16" if fits_int16(site.values[step.writes[0]]) else "int"

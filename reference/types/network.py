@@ -7,16 +7,59 @@ input, so all tiers agree to the last bit. `reference.types.network_values` foll
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
+import numpy as np
+
+from reference.errors import DtypeError, RangeError, ShapeError
+from reference.types.arguments import check_option
 from reference.types.fields import is_integer
+from reference.types.layer_values import (
+    INT32_MAX,
+    INT32_MIN,
+    Kind,
+    PerSide,
+    Value,
+    check_counts,
+    check_same,
+    check_sides,
+    check_value,
+    check_vectors,
+    count_windows,
+    packed_shape,
+    sums,
+)
 from reference.types.packed import PackedBits, PackedTensor
 from reference.values import not_an_array, shortened
 
-PerSide: TypeAlias = tuple[tuple[int, int], tuple[int, int]]
-"""((top, bottom), (left, right))."""
+__all__ = [
+    "Affine",
+    "Answer",
+    "BitPlanes",
+    "Clip",
+    "Conv",
+    "Dense",
+    "EnsembleAnswer",
+    "Flatten",
+    "Input",
+    "Layer",
+    "Network",
+    "PadChannels",
+    "Pixels",
+    "Pool",
+    "Reals",
+    "Residual",
+    "Signs",
+    "Threshold",
+]
+"""What `reference.bnn` exports."""
+
 PoolKind: TypeAlias = Literal["or", "and", "max", "sum"]
+
+_BOOL, _INT32, _FLOAT32 = ({"dtype": dtype} for dtype in (np.bool_, np.int32, np.float32))
+"""Of a field that is a vector with one number for each channel."""
 
 
 @not_an_array("pass its scale or its offset")
@@ -36,8 +79,8 @@ class Pixels:
     """
 
     shape: tuple[int, ...]
-    scale: Any
-    offset: Any
+    scale: Any = field(metadata=_INT32)
+    offset: Any = field(metadata=_INT32)
 
 
 @shortened
@@ -69,7 +112,7 @@ class Signs:
     """
 
     shape: tuple[int, ...]
-    thresholds: Any
+    thresholds: Any = field(metadata=_FLOAT32)
 
 
 @shortened
@@ -83,6 +126,27 @@ class BitPlanes:
     """
 
     shape: tuple[int, ...]
+
+
+class Layer:
+    """A layer of a network: its fields are what a file has of it.
+
+    Each tier has its answer in a table by class: `reference.bnn.inference`, `gpu.bnn`.
+
+    Attributes
+    ----------
+    detail : str
+        What it is beyond its class, for listings.
+    """
+
+    @property
+    def detail(self) -> str:
+        """What the layer is beyond its class, for listings."""
+        return ""
+
+    def gives(self, value: Value) -> Value:
+        """What the layer makes of a value; raise if it does not fit."""
+        raise NotImplementedError
 
 
 def _spread(layer: Any, *pairs: str) -> None:
@@ -99,7 +163,7 @@ def _spread(layer: Any, *pairs: str) -> None:
 @not_an_array("pass the words of its filters")
 @shortened
 @dataclass(frozen=True, eq=False)
-class Conv:
+class Conv(Layer):
     """Cross-correlation with filters of ±1; taps outside the image contribute nothing. Gives integers.
 
     Of bits it is `reference.bconv2d`; of integers each is added or subtracted.
@@ -121,11 +185,28 @@ class Conv:
     def __post_init__(self) -> None:
         _spread(self, "stride", "dilation")
 
+    @property
+    def detail(self) -> str:
+        """The sizes of filters and stride."""
+        rows, columns = self.filters.shape[:2]
+        return f"{rows}×{columns}, stride {self.stride[0]}×{self.stride[1]}"
+
+    def gives(self, value: Value) -> Value:
+        """Sums for each window."""
+        r, s, channels, outputs = packed_shape(self.filters, PackedTensor, 4)
+        check_value(value, None, 3)
+        check_same("channels", channels, value.shape[2])
+        check_counts("dilation", self.dilation, 1)
+        window = tuple((n - 1) * d + 1 for n, d in zip((r, s), self.dilation, strict=True))
+        check_sides(self.padding)
+        size = count_windows(value.shape[:2], window, self.stride, self.padding)
+        return sums((*size, outputs), r * s * channels, value)
+
 
 @not_an_array("pass the words of its weights")
 @shortened
 @dataclass(frozen=True, eq=False)
-class Dense:
+class Dense(Layer):
     """A fully connected layer: the product of vectors (N, F) with weights of ±1. Gives integers.
 
     Attributes
@@ -135,11 +216,18 @@ class Dense:
 
     weights: PackedBits
 
+    def gives(self, value: Value) -> Value:
+        """Sums of all features."""
+        size, outputs = packed_shape(self.weights, PackedBits, 2)
+        check_value(value, None, 1)
+        check_same("features", size, value.shape[0])
+        return sums((outputs,), size, value)
+
 
 @not_an_array("pass its thresholds or its flip")
 @shortened
 @dataclass(frozen=True, eq=False)
-class Threshold:
+class Threshold(Layer):
     """Bits of integers: ``(x[..., j] >= thresholds[j]) ^ flip[j]``.
 
     `reference.integer_thresholds` makes them of a batch normalisation.
@@ -150,12 +238,18 @@ class Threshold:
     flip : array of bool, (C,)
     """
 
-    thresholds: Any
-    flip: Any
+    thresholds: Any = field(metadata=_INT32)
+    flip: Any = field(metadata=_BOOL)
+
+    def gives(self, value: Value) -> Value:
+        """Bits of the same shape."""
+        check_value(value, "integers")
+        check_vectors(self, value.shape[-1])
+        return Value("bits", value.shape)
 
 
 @dataclass(frozen=True, eq=False)
-class Pool:
+class Pool(Layer):
     """OR or AND of the bits, the maximum or the sum of the integers, of each window of pixels.
 
     Pixels outside the image are left out. An average is a sum, whose divisor belongs to what follows.
@@ -178,9 +272,36 @@ class Pool:
     def __post_init__(self) -> None:
         _spread(self, "window", "stride")
 
+    @property
+    def detail(self) -> str:
+        """The operation, the window and the stride."""
+        (height, width), (down, across) = self.window, self.stride
+        return f"{self.kind} of {height}×{width}, stride {down}×{across}"
+
+    def gives(self, value: Value) -> Value:
+        """One pixel for each window."""
+        kinds: dict[str, Kind] = {"or": "bits", "and": "bits", "max": "integers", "sum": "integers"}
+        check_option("kind", self.kind, tuple(kinds), "windows are joined by one of four operations")
+        check_value(value, kinds[self.kind], 3)
+        check_counts("window", self.window, 1)
+        check_sides(self.padding)
+        for (before, after), size in zip(self.padding, self.window, strict=True):
+            if before >= size or after >= size:
+                raise ShapeError(
+                    f"padding {self.padding} and window {self.window}: a window without a pixel\n"
+                    "pad less than the window"
+                )
+        size = count_windows(value.shape[:2], self.window, self.stride, self.padding)
+        shape, pixels = (*size, value.shape[2]), prod(self.window)
+        if self.kind != "sum":
+            return replace(value, shape=shape)
+        return Value(
+            "integers", shape, min(pixels * value.low, value.low), max(pixels * value.high, value.high)
+        )
+
 
 @dataclass(frozen=True, eq=False)
-class Flatten:
+class Flatten(Layer):
     """Pixels (N, H, W, C) as vectors (N, H * W * C), in C order.
 
     Examples
@@ -193,11 +314,15 @@ class Flatten:
     array([[0, 1, 2, 3, 4, 5, 6, 7]])
     """
 
+    def gives(self, value: Value) -> Value:
+        """The same elements as a vector."""
+        return replace(value, shape=(prod(value.shape),))
+
 
 @not_an_array("pass its scale or its offset")
 @shortened
 @dataclass(frozen=True, eq=False)
-class Affine:
+class Affine(Layer):
     """Integers ``scale[c] * x[..., c] + offset[c]``: a batch normalisation in units of a power of two.
 
     Attributes
@@ -205,12 +330,19 @@ class Affine:
     scale, offset : array of int32, (C,)
     """
 
-    scale: Any
-    offset: Any
+    scale: Any = field(metadata=_INT32)
+    offset: Any = field(metadata=_INT32)
+
+    def gives(self, value: Value) -> Value:
+        """Integers of the same shape."""
+        check_value(value, "integers")
+        scales, offsets = check_vectors(self, value.shape[-1]).values()
+        ends = np.stack([scales * value.low + offsets, scales * value.high + offsets])
+        return replace(value, low=int(ends.min()), high=int(ends.max()))
 
 
 @dataclass(frozen=True, eq=False)
-class Clip:
+class Clip(Layer):
     """Integers limited to low … high: ReLU is ``Clip(0)``, hardtanh has both limits.
 
     Attributes
@@ -221,9 +353,28 @@ class Clip:
     low: int | None = None
     high: int | None = None
 
+    @property
+    def detail(self) -> str:
+        """The limits."""
+        low, high = ("" if limit is None else limit for limit in (self.low, self.high))
+        return f"{low} … {high}"
+
+    def gives(self, value: Value) -> Value:
+        """Integers of the same shape, within the limits."""
+        check_value(value, "integers")
+        low, high = self.low, self.high
+        for limit in (low, high):
+            if limit is not None and (not is_integer(limit) or not INT32_MIN <= limit <= INT32_MAX):
+                raise DtypeError(f"a limit is {limit!r}: give an integer within int32, or None")
+        if low is not None and high is not None and low > high:
+            raise RangeError(f"low is {low}, high {high}: give low at most high")
+        least, most = INT32_MIN if low is None else low, INT32_MAX if high is None else high
+        ends = (min(max(end, least), most) for end in (value.low, value.high))
+        return Value("integers", value.shape, *ends)
+
 
 @dataclass(frozen=True, eq=False)
-class PadChannels:
+class PadChannels(Layer):
     """Integers with channels of zeros before and after: the shortcut of type A where channels grow.
 
     Attributes
@@ -234,10 +385,22 @@ class PadChannels:
     before: int
     after: int
 
+    @property
+    def detail(self) -> str:
+        """The number of channels on both sides."""
+        return f"{self.before} before, {self.after} after"
+
+    def gives(self, value: Value) -> Value:
+        """Integers, of which some are 0."""
+        check_value(value, "integers", 3)
+        check_counts("before and after", (self.before, self.after), 0)
+        shape = (*value.shape[:2], self.before + value.shape[2] + self.after)
+        return Value("integers", shape, min(value.low, 0), max(value.high, 0))
+
 
 @shortened
 @dataclass(frozen=True, eq=False)
-class Residual:
+class Residual(Layer):
     """The sum of two ways from one value: ``body(x) + shortcut(x)``, integers.
 
     Without layers a way gives its input, which then has to be integers. Type A of the papers: a shortcut of
@@ -292,7 +455,18 @@ class EnsembleAnswer(NamedTuple):
 
 
 Input: TypeAlias = Pixels | Reals | Signs | BitPlanes
-Layer: TypeAlias = Conv | Dense | Threshold | Pool | Flatten | Affine | Clip | PadChannels | Residual
+LAYERS: tuple[type[Layer], ...] = (
+    Conv,
+    Dense,
+    Threshold,
+    Pool,
+    Flatten,
+    Affine,
+    Clip,
+    PadChannels,
+    Residual,
+)
+"""The layers that a file of a network may have, and that a network may have."""
 
 
 @not_an_array("pass an array of its layers")
@@ -324,8 +498,8 @@ class Network:
     name: str
     input: Input
     layers: tuple[Layer, ...]
-    scale: Any
-    offset: Any
+    scale: Any = field(metadata=_FLOAT32)
+    offset: Any = field(metadata=_FLOAT32)
     classes: tuple[str, ...] = ()
     about: str = ""
 
