@@ -21,7 +21,7 @@ from gpu.bnn.dots import THREADS, is_far, order_of, pieces_of, planes_of, rule_o
 from gpu.bnn.plan import Step
 from gpu.bnn.site import Launch, Site, blocks_of, vectors, width
 from gpu.bnn.stages import STAGES, view_of
-from gpu.bnn.weights import bits_of, matrix_along_k
+from gpu.bnn.weights import matrix_along_k, shape_of, signs_of
 from gpu.device import Array, Dim
 from gpu.preparation import prepare
 from reference.errors import SchemeError
@@ -188,10 +188,9 @@ class Dots:
 
     def __post_init__(self) -> None:
         site, shape = self.site, self._shape(1)
-        weights = self.layer.filters if isinstance(self.layer, Conv) else self.layer.weights
         self.planes, unsigned = planes_of(self.given)
         self.order = order_of(shape, self.planes)
-        self.filters = site.device.upload(pieces_of(bits_of(weights), self.order), "filters")
+        self.filters = site.device.upload(pieces_of(signs_of(self.layer), self.order), "filters")
         in_regions = bool(self.order.pixel_bytes)
         self.groups = (site.vector(self.order.groups, "groups"),) if in_regions else ()
         largest = shape.dot_length * max(-self.given.low, self.given.high)
@@ -234,7 +233,7 @@ class Dots:
             features, outputs = layer.weights.shape
             return conv_shape((batch, 1, 1, features), (1, 1, features, outputs), padding="VALID")
         options = {"stride": layer.stride, "padding": layer.padding, "dilation": layer.dilation}
-        return conv_shape((batch, *self.given.shape), layer.filters.shape, **options)
+        return conv_shape((batch, *self.given.shape), shape_of(layer), **options)
 
 
 # --------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, TypeAlias
 
@@ -22,6 +22,7 @@ from gpu.bnn.tiles import (
     units_of_bits,
     units_of_shorts,
 )
+from gpu.bnn.weights import packed_filters
 from reference.errors import SchemeError
 from reference.types.network import (
     Affine,
@@ -149,7 +150,7 @@ class Lowering:
     def __init__(self, values: Values, steps: Iterable[Step]) -> None:
         self.operations: list[Operation] = []
         self.sizes: dict[str, int] = {}
-        self._values, self._same = values, dict[str, str]()
+        self._values, self._same = dict(values), dict[str, str]()
         for step in steps:
             self._add_step(step)
 
@@ -179,9 +180,10 @@ class Lowering:
     def add_products(self, step: Step) -> None:
         """A convolution or a dense layer."""
         given, x = self._values[step.reads[0]], self.name(step.reads[0])
-        self._products(
-            step, step.layers, self._shorts(x, given, {}) if given.kind == "integers" else x, given
-        )
+        if given.kind == "bits" and getattr(step.layers[0], "groups", 1) > 1:
+            x, given = self._numbers_of_bits(x, given)
+        x = self._shorts(x, given, {}) if given.kind == "integers" else x
+        self._products(step, step.layers, x, given)
 
     def add_signs(self, step: Step) -> None:
         """Images as bits, by the order of floats."""
@@ -254,12 +256,32 @@ class Lowering:
         )
         return made
 
+    def _numbers_of_bits(self, name: str, given: Value) -> tuple[str, Value]:
+        """Bits as numbers of ±1, made once; filters of bits cannot be 0 between groups.
+
+        The sum of two products is 2 x[c]: one adds all channels, the other takes those other than c away.
+        """
+        made, channels = f"{name} as numbers", given.shape[-1]
+        self._values |= {
+            f"{made}, all": replace(given, kind="integers", low=-channels, high=channels),
+            f"{made}, twice": replace(given, kind="integers", low=-2, high=2),
+            made: replace(given, kind="integers"),
+        }
+        if made not in self.sizes:
+            filters = np.stack([np.ones((channels, channels)), np.eye(channels)]).astype(np.uint8)
+            every, one = (Conv(packed_filters(bits[None, None])) for bits in filters)
+            ends = f"{made}, all", f"{made}, twice"
+            self._add_step(Step((every,), ends[:1], (name,), ends[:1]))
+            self._add_step(Step((one, Residual(())), ends[1:], (name, ends[0]), ends[1:]))
+            self._add_step(Step((Clip(-1, 1),), (made,), ends[1:], (made,)))
+        return made, self._values[made]
+
     def _products(self, step: Step, layers: Sequence[Any], x: str, given: Value) -> None:
         """A convolution or dense layer, with a sum, a threshold and a pool."""
         layer, rest, value = layers[0], layers[1:], self._values[step.writes[-1]]
-        shape, bits = geometry_of(layer, given)
-        of_bits = given.kind == "bits"
-        weights, taps = (units_of_bits if of_bits else units_of_shorts)(bits, shape)
+        shape, signs = geometry_of(layer, given)
+        of_bits, bits = given.kind == "bits", (signs > 0).astype(np.uint8)
+        weights, taps = units_of_bits(bits, shape) if of_bits else units_of_shorts(signs, shape)
         constants: dict[str, Any] = {"weights": weights, "taps": taps}
         if of_bits:
             constants |= border_of(bits, shape)

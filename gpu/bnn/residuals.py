@@ -71,6 +71,7 @@ def _adds(before: Step, step: Step, users: Counter[str], site: Site) -> bool:
     if (
         len(before.layers) != 1
         or not isinstance(before.layers[0], Conv)
+        or before.layers[0].groups > 1
         or before.writes[0] not in step.reads
     ):
         return False

@@ -153,14 +153,14 @@ def _through(layers: tuple[Layer, ...], value: Array) -> Array:
 
 
 def _conv(layer: Conv, value: Array) -> Array:
+    names = "stride", "padding", "dilation", "groups"
+    options: dict[str, Any] = {name: getattr(layer, name) for name in names}
     if value.dtype == np.uint8:
-        return bconv2d(
-            _signs(value), layer.filters, stride=layer.stride, padding=layer.padding, dilation=layer.dilation
-        )
-    geometry = conv_geometry(
-        value.shape, layer.filters.shape, stride=layer.stride, padding=layer.padding, dilation=layer.dilation
-    )
-    return _tap_by_tap(value, 2 * unpack_tensor(layer.filters).astype(np.int64) - 1, geometry)
+        return bconv2d(_signs(value), layer.filters, **options)
+    geometry = conv_geometry(value.shape, layer.filters.shape, **options)
+    weights = 2 * unpack_tensor(layer.filters).astype(np.int64) - 1
+    groups = zip(*(np.split(each, layer.groups, axis=-1) for each in (value, weights)), strict=True)
+    return np.concatenate([_tap_by_tap(x, w, geometry) for x, w in groups], axis=-1)
 
 
 def _dense(layer: Dense, value: Array) -> Array:

@@ -100,14 +100,20 @@ class Part:
 
 def _convolution(builder: Builder, x: Stream, part: Part, take: Take) -> Stream:
     part.only("data_format", "channels_last")
-    part.only("groups", 1)
     part.only("padding", "valid", "same")
     part.only("pad_values", 0, 1, -1)
     size, stride, dilation = (part.two(name, (1, 1)) for name in ("kernel_size", "strides", "dilation_rate"))
     x = _quantized(builder, x, part)
-    weights, bias = _weights(part, (*size, _channels_of(x, 3), part.count("filters")), take)
+    channels, filters, groups = _channels_of(x, 3), part.count("filters"), _groups(part)
+    if channels % groups or filters % groups:
+        raise ExportError(
+            f"groups is {groups}, of {channels} channels and {filters} filters\n"
+            "each group has as many channels and filters as the others",
+            part.name,
+        )
+    weights, bias = _weights(part, (*size, channels // groups, filters), take)
     padding = _padding(x, part, tuple((n - 1) * d + 1 for n, d in zip(size, dilation, strict=True)), stride)
-    layer = Conv(pack_tensor(weights, layout="HWOI"), stride, padding, dilation)
+    layer = Conv(pack_tensor(weights, layout="HWOI"), stride, padding, dilation, groups)
     value = int(part.number("pad_values", 0))
     if value and padding != ((0, 0), (0, 0)):
         sums = np.where(weights >= 0, 1, -1).sum((0, 1, 2))
@@ -115,6 +121,10 @@ def _convolution(builder: Builder, x: Stream, part: Part, take: Take) -> Stream:
     else:
         x = builder.product(x, layer)
     return _finished(builder, x, part, bias)
+
+
+def _groups(part: Part) -> int:
+    return 1 if part.settings.get("groups") is None else part.count("groups")
 
 
 def _product(builder: Builder, x: Stream, part: Part, take: Take) -> Stream:

@@ -60,6 +60,8 @@ PoolKind: TypeAlias = Literal["or", "and", "max", "sum"]
 
 _BOOL, _INT32, _FLOAT32 = ({"dtype": dtype} for dtype in (np.bool_, np.int32, np.float32))
 """Of a field that is a vector with one number for each channel."""
+_LATER = {"later": True}
+"""Of a field that files may lack: it came later, and is written where it is not its default."""
 
 
 @not_an_array("pass its scale or its offset")
@@ -175,32 +177,49 @@ class Conv(Layer):
         An int is for both.
     padding : ((top, bottom), (left, right))
         (vertical, horizontal) and an int are for opposite sides, and for all.
+    groups : int
+        Filter o reads the channels of group ``o // (O / groups)`` only: filters have C / groups channels.
     """
 
     filters: PackedTensor
     stride: tuple[int, int] = (1, 1)
     padding: PerSide = ((0, 0), (0, 0))
     dilation: tuple[int, int] = (1, 1)
+    groups: int = field(default=1, metadata=_LATER)
 
     def __post_init__(self) -> None:
         _spread(self, "stride", "dilation")
 
     @property
     def detail(self) -> str:
-        """The sizes of filters and stride."""
+        """The sizes of filters and stride, and groups."""
         rows, columns = self.filters.shape[:2]
-        return f"{rows}×{columns}, stride {self.stride[0]}×{self.stride[1]}"
+        groups = f", {self.groups} groups" if self.groups > 1 else ""
+        return f"{rows}×{columns}, stride {self.stride[0]}×{self.stride[1]}{groups}"
 
     def gives(self, value: Value) -> Value:
         """Sums for each window."""
         r, s, channels, outputs = packed_shape(self.filters, PackedTensor, 4)
         check_value(value, None, 3)
-        check_same("channels", channels, value.shape[2])
+        self._check_groups(channels, outputs, value.shape[2])
         check_counts("dilation", self.dilation, 1)
         window = tuple((n - 1) * d + 1 for n, d in zip((r, s), self.dilation, strict=True))
         check_sides(self.padding)
         size = count_windows(value.shape[:2], window, self.stride, self.padding)
         return sums((*size, outputs), r * s * channels, value)
+
+    def _check_groups(self, channels: int, outputs: int, given: int) -> None:
+        """Refuse groups that do not share the channels that come, or filters, evenly."""
+        if not is_integer(self.groups) or self.groups < 1:
+            raise ShapeError(f"groups is {self.groups!r}: give an integer of at least 1")
+        if self.groups == 1:
+            check_same("channels", channels, given)
+        elif channels * self.groups != given or outputs % self.groups:
+            raise ShapeError(
+                f"{given} channels come to {outputs} filters of {channels} channels in {self.groups} groups\n"
+                "each group has as many channels and filters as the others\n"
+                f"give filters (R, S, C / {self.groups}, O), with C and O multiples of {self.groups}"
+            )
 
 
 @not_an_array("pass the words of its weights")

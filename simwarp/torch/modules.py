@@ -82,6 +82,7 @@ def _convolution(builder: Builder, x: Stream, module: Any) -> Stream:
         _two(module.stride),
         ((top, bottom), (left, right)),
         _two(module.dilation),
+        module.groups,
     )
     if module.padding_value and any(module.sides):
         sums = np.where(weights >= 0, 1, -1).sum((0, 1, 2))

@@ -13,7 +13,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -125,7 +125,7 @@ def _network_of_lines(draw: Draw) -> Network:
     value, layers = input_value(given), list[Layer]()
     for _ in range(draw.integer(2, 9)):
         try:
-            layer = draw.choice(LINES)(draw, value)
+            layer = draw.choice(LINES if draw.integer(0, 1) else LINES[:2])(draw, value)
             value = after(layer, value)
         except ShapeError:
             continue
@@ -235,6 +235,15 @@ def _conv(draw: Draw, shape: Shape, outputs: int) -> tuple[Conv, Shape]:
     return Conv(filters, stride, padding, (gaps[0], gaps[1])), (*size, outputs)
 
 
+def _line_of_convolutions(draw: Draw, value: Value) -> Layer:
+    """Draw a convolution, often in groups that share the channels evenly."""
+    shape = _of_image(value)
+    groups = draw.choice([1, *(n for n in (2, 3, 4, shape[2]) if shape[2] % n == 0)])
+    channels, outputs = shape[2] // groups, groups * draw.integer(1, max(1, 40 // groups))
+    layer, _ = _conv(draw, (*shape[:2], channels), outputs)
+    return replace(layer, groups=groups)
+
+
 def _pool(draw: Draw, shape: Shape, kind: Any, bits: bool) -> tuple[Layer, Shape, bool]:
     """Draw a pool; half of them have the windows that are joined to a convolution."""
     if draw.integer(0, 1) and min(shape[:2]) >= 2:
@@ -262,9 +271,9 @@ def _line_of_pools(draw: Draw, value: Value) -> Layer:
 
 
 LINES: tuple[Callable[[Draw, Value], Layer], ...] = (
-    lambda draw, value: _conv(draw, _of_image(value), draw.integer(1, 40))[0],
-    lambda draw, value: _dense(draw, value.shape[0], draw.integer(1, 70)),
+    _line_of_convolutions,
     lambda draw, value: _threshold(draw, value.shape[-1]),
+    lambda draw, value: _dense(draw, value.shape[0], draw.integer(1, 70)),
     lambda draw, value: Affine(*(_numbers(draw, value.shape[-1], most) for most in (5, 99))),
     lambda draw, value: Clip(draw.choice((None, -40, 0)), draw.choice((None, 9, 300))),
     lambda draw, value: PadChannels(draw.integer(0, 9), draw.integer(0, 9)),
@@ -272,7 +281,7 @@ LINES: tuple[Callable[[Draw, Value], Layer], ...] = (
     lambda draw, value: _residual(draw, _of_image(value))[0],
     _line_of_pools,
 )
-"""A line for each layer: draws one for a value. A ShapeError means that there is none for it."""
+"""A line for each layer: draws one for a value, or has a ShapeError. The first two are drawn most."""
 
 
 def _padding(draw: Draw, most: int) -> tuple[tuple[int, int], tuple[int, int]]:
