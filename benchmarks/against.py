@@ -26,7 +26,7 @@ from ptx_cases import gemm
 
 SMALL_GEMM = {"m": 256, "n": 256, "k": 256}
 NOT_COMPARED = {"gemm-1024", "spmv-two-workers", "wgmma-f16-256", "wgmma-b1-1024"}
-"""What takes long, needs two cores, or needs instructions that older commits lack."""
+"""Cases that take long, need two cores, or need instructions that older commits lack."""
 COMPARED = {name: case for name, case in CASES.items() if name not in NOT_COMPARED}
 COMPARED["gemm-256"] = Case(gemm, SMALL_GEMM, SMALL_GEMM)
 TARGET, TARGET_OF_MEAN = 0.85, 0.9

@@ -50,7 +50,7 @@ CONVOLUTIONS = {
     "bconv-bits": {128: 2500.0, 256: 6000.0, 512: 9500.0, 1024: 11500.0},
     "bconv-int32": {128: 1500.0, 256: 3000.0, 512: 6000.0, 1024: 8500.0},
 }
-"""TOPS that are aimed at, by size."""
+"""Targets in TOPS, by size."""
 OUTPUTS = {
     "bmm-bits": "words",
     "bmm-int32": "int32",
@@ -125,7 +125,7 @@ def convolution_rows(device: Any, kind: str, peers: Peers | None = None, **sizes
 
 
 def float_rows(device: Any, peers: Peers | None = None) -> Iterator[Row]:
-    """Float16 matrices to int32, packing included."""
+    """Measure products of float16 matrices to int32, packing included."""
     for name, (side, axis, target) in FLOATS.items():
         case = Whole(device, np.float16, side, axis)
         beside = peers and {k: v for k, v in peers.numbers(side).items() if k.endswith("f16")}
@@ -133,7 +133,7 @@ def float_rows(device: Any, peers: Peers | None = None) -> Iterator[Row]:
 
 
 def skinny_rows(device: Any) -> Iterator[Row]:
-    """Few rows of A, in microseconds."""
+    """Measure products of few rows of A, in microseconds."""
     for sizes in SKINNY_SIZES:
         for kind, output in FEW_ROWS.items():
             name = f"{kind}/{'x'.join(map(str, sizes))}"
@@ -144,7 +144,7 @@ def skinny_rows(device: Any) -> Iterator[Row]:
 
 
 def pack_rows(device: Any, side: int = 16384) -> Iterator[Row]:
-    """Real matrices to lines and ones, as a share of the speed of a copy of as many bytes."""
+    """Measure the packing of real matrices, as a share of the speed of a copy of the same bytes."""
     for name, dtype in PACKED.items():
         case = Packing(device, dtype, side)
         ours, copied = burst(device, case), burst(device, Copy(device, case.moved))
@@ -161,9 +161,9 @@ def first_call_rows() -> Iterator[Row]:
     """The seconds from a process's imports to its first result; the first process has empty caches."""
     with tempfile.TemporaryDirectory() as folder:
         parts = [first_call(Path(folder)) for _ in range(1 + PROCESSES)]
-    for name, found, target in (("first-call", parts[1:], 1.0), ("first-call-cold", parts[:1], None)):
-        runs = [round(each["imports"] + each["call"], 3) for each in found]
-        medians = {what: round(statistics.median(each[what] for each in found), 3) for what in found[0]}
+    for name, calls, target in (("first-call", parts[1:], 1.0), ("first-call-cold", parts[:1], None)):
+        runs = [round(each["imports"] + each["call"], 3) for each in calls]
+        medians = {what: round(statistics.median(each[what] for each in calls), 3) for what in calls[0]}
         params = {"n": 2048, **medians, "runs": runs}
         yield Row(name, params, "s", "lower", statistics.median(runs), target=target)
 
@@ -178,8 +178,8 @@ def first_call(folder: Path) -> dict[str, float]:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"first-call: {done.stderr}")
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
+    parts: dict[str, float] = json.loads(done.stdout)
+    return parts
 
 
 def rows_of(device: Any, names: list[str], duration: float, peers: Peers | None = None) -> Iterator[Row]:

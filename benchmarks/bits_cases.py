@@ -31,27 +31,21 @@ CHIP = (9, 0)
 CHECKED = 64
 """Rows of a product that are compared."""
 MEASUREMENTS, SAMPLES, WARM = 3, 11, 2
-"""How often a case is measured; the samples of a measurement, and those before that do not count."""
+"""Measurements of a case; samples of a measurement, and the samples before that do not count."""
 BATCH, SIDE, WINDOW = 16, 64, 3
 _COLD = 192 << 20
 _LEAST = 3
-"""Launches of a graph."""
+"""The fewest launches of a graph."""
 
 Launch = Callable[..., None]
 """Called with a stream, and by name with ``dependent``."""
 
 
 class Case:
-    """What is timed: launches that take turns, each with operands of its own.
+    """A timed case: launches that take turns, each with operands of its own.
 
-    Attributes
-    ----------
-    operations : float
-        Of a launch, two for each bit.
-    dependent : bool
-        Whether launches overlap the end of the one before.
-    gap : float
-        Seconds without work before a sample.
+    ``operations`` of a launch are two for each bit. A ``dependent`` launch overlaps the end of the one
+    before. The chip is idle for ``gap`` seconds before a sample.
     """
 
     operations = 0.0
@@ -64,7 +58,7 @@ class Case:
 
     @property
     def inner(self) -> int:
-        """The launches of a sample: as often through all sets as makes some."""
+        """The launches of a sample: whole turns through all sets, at least `_LEAST` launches."""
         return len(self.launches) * -(-_LEAST // len(self.launches))
 
     def launch(self, stream: Any, *, dependent: bool = False) -> None:
@@ -72,14 +66,14 @@ class Case:
         next(self._turn)(stream, dependent=dependent)
 
     def check(self) -> None:
-        """Launch the first set, and compare what it writes."""
+        """Launch the first set, and compare its result."""
         self._turn = itertools.cycle(self.launches)
         self.launch(None)
         if not self.is_right():
             raise SystemExit(f"{self.what}: the answer is wrong")
 
     def is_right(self) -> bool:
-        """Whether the first set's answer is what it must be."""
+        """True if the first set's answer is right."""
         raise NotImplementedError
 
     def quick(self, short: bool, *, dependent: bool = False) -> None:
@@ -129,10 +123,10 @@ class Product(Case):
         m, n, k = self.sizes
         rows = some_of(m)
         a, b = (signs(lines, k) for lines in (self.host[0][0][rows], self.host[0][1]))
-        dots, found = integer_product(a, b), self.made[0].download()
+        dots, result = integer_product(a, b), self.made[0].download()
         if self.output not in BITS:
-            return np.array_equal(found[rows], dots)
-        words = found.reshape(m, -1)[rows] if self.output == "lines" else found.T[rows]
+            return np.array_equal(result[rows], dots)
+        words = result.reshape(m, -1)[rows] if self.output == "lines" else result.T[rows]
         limit, flip = self.rule_of_host
         return np.array_equal(bits_of(words, n), (dots >= limit) != (flip != 0))
 
@@ -186,7 +180,7 @@ class Convolution(Case):
 
 
 class Packing(Case):
-    """A real matrix to the lines along an axis, and their ones."""
+    """The packing of a real matrix into lines along an axis, and the counts of their ones."""
 
     def __init__(self, device: Any, dtype: Any, side: int, axis: int = 0) -> None:
         self.host, self.axis = reals((side, side), dtype), axis
@@ -213,12 +207,12 @@ class Packing(Case):
         lines = some_of(len(self.host))
         right = np.take(self.host, lines, self.axis) >= 0
         right = right.T if self.axis else right
-        found = bits_of(self.words.download()[lines].reshape(len(lines), -1), len(self.host))
-        return np.array_equal(found, right) and np.array_equal(self.ones.download()[lines], right.sum(axis=1))
+        bits = bits_of(self.words.download()[lines].reshape(len(lines), -1), len(self.host))
+        return np.array_equal(bits, right) and np.array_equal(self.ones.download()[lines], right.sum(axis=1))
 
 
 class Whole(Case):
-    """Real matrices are packed, B's lines along an axis, and multiplied, to int32."""
+    """A product of real matrices to int32, packing included; B's lines are along ``axis``."""
 
     def __init__(self, device: Any, dtype: Any, side: int, axis: int) -> None:
         a, b = self.packings = Packing(device, dtype, side), Packing(device, dtype, side, axis)
@@ -243,7 +237,7 @@ class Whole(Case):
 
 
 class Copy(Case):
-    """A kernel that reads and writes as many bytes, together, as another case moves."""
+    """A copy kernel that moves as many bytes as another case."""
 
     def __init__(self, device: Any, moved: int) -> None:
         pieces, per_thread, threads = moved // 32, 4, 256
@@ -271,12 +265,12 @@ def burst(device: Any, case: Case, measurements: int = 0) -> list[float]:
 
 
 def sets_of(size: int) -> int:
-    """How many sets of so many bytes exceed L2 by far."""
+    """The number of sets of ``size`` bytes that together are far larger than L2."""
     return max(1, -(-_COLD // size))
 
 
 def lines_on(device: Any, host: Any) -> tuple[Any, ...]:
-    """Lines of both operands on a device, each with its ones."""
+    """Lines of both operands on a device, each with the counts of its ones."""
     return tuple(
         device.upload(x)
         for lines in host
@@ -305,7 +299,7 @@ def launch_of(device: Any, plan: LaunchPlan, arrays: tuple[Any, ...]) -> Launch:
 
 
 def thresholds(random: np.random.Generator, columns: int, k: int) -> tuple[Any, Any]:
-    """Random thresholds, as far from 0 as dot products of ``k`` usually are, and flips."""
+    """Random thresholds of the size of dot products of ``k`` signs, and flips."""
     spread = int(k**0.5)
     limit = random.integers(-spread, spread, columns).astype(np.int32)
     return limit, random.integers(0, 2, columns).astype(np.uint8)

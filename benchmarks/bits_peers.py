@@ -1,4 +1,4 @@
-"""What `bits.py` measures beside ours, in the same run: torch's libraries, CUTLASS, and fp-cuda's kernel.
+"""The peers that `bits.py` measures in the same run: torch's libraries, CUTLASS, and fp-cuda's kernel.
 
 CUTLASS's headers and fp-cuda's source are not part of this repository; nvcc compiles them at run time.
 """
@@ -28,15 +28,10 @@ TERA = 1e12
 
 
 class Peers:
-    """The speeds of others, in TOPS by name; who cannot be had is left out, and a line is printed.
+    """The speeds of others, in TOPS by name; one that is missing is left out, and a line is printed.
 
-    Parameters
-    ----------
-    device : Device
-    cutlass : Path, optional
-        The folder of CUTLASS's headers, its ``include``.
-    fp_cuda : Path, optional
-        The folder of fp-cuda's kernels, ``ext/crates/fp-cuda/cuda_kernels`` of SpectralSequences/sseq.
+    ``cutlass`` is the folder of CUTLASS's headers, its ``include``; ``fp_cuda``,
+    ``ext/crates/fp-cuda/cuda_kernels`` of SpectralSequences/sseq.
     """
 
     def __init__(self, device: Any, cutlass: Path | None = None, fp_cuda: Path | None = None) -> None:
@@ -51,7 +46,7 @@ class Peers:
         self.products, self.convolutions = cache(self._products), cache(self._convolutions)
 
     def _look_for(self, name: str) -> Any:
-        """What a peer needs; None if it is left out."""
+        """The module or function that a peer needs; None if the peer is left out."""
         try:
             return self._find[name]()
         except LeftOutError as error:
@@ -64,13 +59,13 @@ class Peers:
 
     def _products(self, n: int) -> dict[str, float]:
         """Products of n x n matrices, of ±1 as numbers or of bits."""
-        found = dict(self.numbers(n))
+        speeds = dict(self.numbers(n))
         if library := self._found("CUTLASS"):
             case = Cutlass(self._device, library, n)
-            found["CUTLASS b1"] = max(self._speed(case) for case.tile in range(case.tiles))
+            speeds["CUTLASS b1"] = max(self._speed(case) for case.tile in range(case.tiles))
         if ptx := self._found("fp-cuda"):
-            found["fp-cuda"] = self._speed(FpCuda(self._device, ptx, n))
-        return found
+            speeds["fp-cuda"] = self._speed(FpCuda(self._device, ptx, n))
+        return speeds
 
     def _convolutions(self, channels: int) -> dict[str, float]:
         """Convolutions of the images and filters of `bits_cases.Convolution`."""
@@ -85,7 +80,7 @@ class Peers:
 
 
 def torch_products(n: int) -> Iterator[tuple[str, float]]:
-    """The speeds of cuBLASLt's products of ±1, B given as columns that lie as rows."""
+    """The speeds of cuBLASLt's products of ±1, with B column-major."""
     import torch
 
     one = torch.ones((), device="cuda")
@@ -133,7 +128,7 @@ def _signs(shape: tuple[int, ...], dtype: Any) -> Any:
 
 
 def _graph_time(works: list[Callable[[], Any]], *, short: bool) -> float:
-    """The time of one of some works that take turns, in the burst protocol."""
+    """The time of one of several jobs that take turns, in the burst protocol."""
     from bmm import graph_time
 
     turn = itertools.cycle(works)
@@ -163,7 +158,7 @@ class BitProduct(Case):
         raise NotImplementedError
 
     def counts(self) -> tuple[Any, Any]:
-        """The numbers of some rows of the first set's product, and their counts."""
+        """The indices of some rows of the first set's product, and their counts."""
         rows, (a, b) = some_of(self.n), self.host[0]
         return rows, integer_product(*(bits_of(x, self.n).astype(np.int8) for x in (a[rows], b)))
 
@@ -241,7 +236,7 @@ class FpCuda(BitProduct):
 
 
 def tiles_of(lines: Any, box: int, padded: int) -> Any:
-    """Lines of bits, padded to so many, as tiles of 1,024 bits of ``box`` lines, step after step."""
+    """Lines of bits, padded to ``padded`` lines, as tiles of ``box`` lines by 1,024 bits."""
     n, words = lines.shape
     steps = -(-words // 32)
     whole = np.zeros((padded, 32 * steps), np.uint32)
@@ -275,7 +270,7 @@ def fp_cuda_ptx(folder: Path | None) -> str:
 
 @contextmanager
 def built(source: Path, name: str, *options: str) -> Iterator[Path]:
-    """A source, compiled by nvcc to a file of some name that goes at the end."""
+    """Compile a source by nvcc to a temporary file of this name."""
     if not source.exists():
         raise LeftOutError(f"{source} does not exist")
     with tempfile.TemporaryDirectory() as folder:

@@ -54,7 +54,7 @@ TARGETS: dict[str, float | None] = {
 }
 """TFLOP/s; None: what peers allow, see `target_of`."""
 BUDGETS = {"dgemm/80000/2": 24_000_000_000}
-"""Bytes for each GPU; all others may use what is free."""
+"""Bytes for each GPU, by row; other rows may use all free memory."""
 
 
 def parts_of(row: str) -> tuple[str, str, int, int]:
@@ -64,7 +64,7 @@ def parts_of(row: str) -> tuple[str, str, int, int]:
 
 
 def target_of(row: str, peers: dict[str, float], devices: int) -> float | None:
-    """The row's target; of most routines 1.35 times cublasXt, or 0.93 of what the devices can do in core."""
+    """The row's target: for most routines, the lesser of 1.35 times cublasXt and 0.93 of cuBLAS in core."""
     if TARGETS[row] is not None or len(peers) < 2:
         return TARGETS[row]
     return round(min(1.35 * peers["cublasXt"], 0.93 * devices * peers["in-core"]), 1)
@@ -88,16 +88,7 @@ def seconds_of(case: Case, machine: Any, calls: int, **options: Any) -> tuple[li
 
 
 class Bench:
-    """The machines and matrices of a run.
-
-    Parameters
-    ----------
-    calls : int
-        Timed calls of a row.
-    peers : bool
-        Whether peers are measured.
-    tile : int, optional
-    """
+    """The machines and matrices of a run; a row is the median of ``calls`` timed calls."""
 
     def __init__(self, calls: int, peers: bool, tile: int | None) -> None:
         self._calls, self._peers, self._tile = calls, peers, tile
@@ -106,7 +97,7 @@ class Bench:
         self._operands: Operands | None = None
 
     def machine(self, devices: int) -> Any:
-        """The machine of so many GPUs; another one is closed, whose locked pages would not count."""
+        """The machine of ``devices`` GPUs; another is closed first: its locked pages would not count."""
         if self._machine is None or self._machine.devices != devices:
             if self._machine is not None:
                 self._machine.close()
@@ -185,7 +176,7 @@ class Bench:
 
 
 def predicted(name: str, topology: Any, tile: int | None) -> tuple[Case, float]:
-    """A row's case on matrices that take no memory, and the seconds that the model says."""
+    """A row's case on matrices without memory, and its seconds by the model."""
     import simwarp
     from simwarp.lab.unbacked import unbacked
 

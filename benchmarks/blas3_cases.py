@@ -49,12 +49,9 @@ def filled(rows: int, columns: int, dtype: Any, seed: int, threads: int = 16) ->
 
 @dataclass
 class Operands:
-    """The matrices of all calls of one size and dtype.
+    """The (n, n) matrices of all calls of one size and dtype.
 
-    Attributes
-    ----------
-    a, b, c : ndarray, (n, n)
-        A has a large diagonal, so that triangular systems are well conditioned.
+    A has a large diagonal, so that triangular systems are well conditioned.
     """
 
     n: int
@@ -73,13 +70,9 @@ class Operands:
 
 
 class Case:
-    """One routine on some operands; the result is computed in place, and grows or shrinks with each call.
+    """One routine on some operands; ``kind`` is the routine without its prefix.
 
-    Parameters
-    ----------
-    operands : Operands
-    kind : str
-        The routine without its prefix.
+    The result is computed in place, and grows or shrinks with each call.
     """
 
     def __init__(self, operands: Operands, kind: str) -> None:
@@ -109,8 +102,8 @@ class Case:
         scipys, result = CALLS[self.kind][0], "b" if "c" not in self.matrices else "c"
         scalars = {"beta": BETA} if result == "c" else {}
         given = {**self.matrices, **scalars, **scipys, f"overwrite_{result}": 1}
-        found = door(ALPHA, device=machine, **given, **options)
-        if found is not self.result:
+        answer = door(ALPHA, device=machine, **given, **options)
+        if answer is not self.result:
             raise SystemExit(f"{self.name}: the result is a copy")
 
     def plan(self, budgets: list[int], tile: int | None) -> Any:
@@ -132,7 +125,7 @@ class Case:
     # ---- checks
 
     def sample(self, result: Array | None = None) -> Samples:
-        """What the check of the next call needs of the old values; it may have another result."""
+        """Old values for the check of the next call, which may have another result matrix."""
         rng = np.random.default_rng(7)
         rows, columns = rng.integers(0, self.n, (2, SAMPLES))
         rows[:4], columns[:4] = [0, self.n - 1, self.n - 1, 0], [0, self.n - 1, 0, 0]
@@ -156,8 +149,8 @@ class Samples:
         """The largest error of the entries, in units of N eps times the sum of absolute terms; at most 1."""
         case = self.case
         eps = float(np.finfo(case.result.dtype).eps)
-        found = [self._entry(i, *pair) for i, pair in enumerate(zip(self.rows, self.columns, strict=True))]
-        return max(abs(off) / (eps * (case.n + 4) * size) for off, size in found)
+        entries = [self._entry(i, *pair) for i, pair in enumerate(zip(self.rows, self.columns, strict=True))]
+        return max(abs(off) / (eps * (case.n + 4) * size) for off, size in entries)
 
     def check(self, what: str) -> float:
         """The error; the end of the program if it is above 1."""

@@ -23,17 +23,11 @@ SIGNATURES = {
     "trmm": "iiiizzppzpzpz",
     "trsm": "iiiizzppzpz",
 }
-"""Of cublasXt, behind the handle: flags, sizes, pointers."""
+"""Signatures of cublasXt behind the handle: flags, sizes, pointers."""
 
 
 class Xt:
-    """cublasXt on some devices.
-
-    Parameters
-    ----------
-    library : ctypes.CDLL
-    ordinals : sequence of int
-    """
+    """cublasXt on some devices."""
 
     def __init__(self, library: Any, ordinals: Sequence[int]) -> None:
         self._library, self._handle = library, ctypes.c_void_p()
@@ -63,7 +57,7 @@ class Xt:
 
 
 def arguments(case: Case) -> list[Any]:
-    """What cublasXt takes for a case, behind the handle: TRMM to C."""
+    """The arguments of cublasXt for a case, behind the handle; TRMM writes C."""
     n, flags, prefix = case.n, CALLS[case.kind][1], case.name[0]
     at = {name: (x.__array_interface__["data"][0], n) for name, x in case.matrices.items()}
     alpha, beta = scalar(prefix, ALPHA), scalar(prefix, BETA)

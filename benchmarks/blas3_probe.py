@@ -16,7 +16,7 @@ from gpu.machine import Tile
 from simwarp.machine.topology import Gpu, Link, Route, Shared, Topology, all_pairs
 
 SIDE = 4096
-"""Of the tiles, which are the default ones of large problems."""
+"""The side of the tiles: the default for large problems."""
 COPIES, PRODUCTS, TIMES = 8, 60, 3
 """Of one measurement, copies of each route and products; and measurements: of copies the shortest counts, of
 products the median, as a chip that is warm is slower."""
@@ -27,11 +27,7 @@ LATENCY, LAUNCH = 3e-6, 6e-6
 class Probe:
     """Measures a machine: three tiles on each device, and two in larger matrices of the host.
 
-    Parameters
-    ----------
-    machine : gpu.CudaMachine
-    side : int
-        Rows and columns of the tiles.
+    Tiles have ``side`` rows and columns.
     """
 
     def __init__(self, machine: Any, side: int) -> None:

@@ -240,7 +240,7 @@ def graph_time(
 
 
 def eager_time(work: Callable[[], Any], inner: int = 20, samples: int = 15) -> float:
-    """The median time without a graph, of long work; a graph would use a copy engine."""
+    """The median time of long work without a graph, in which copies would use a copy engine."""
     times: list[float] = []
     for _ in range(samples + 1):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in "ab")

@@ -71,9 +71,9 @@ SIZES: dict[str, dict[str, Any]] = {
     "wgmma": {"m": 128, "n": 128, "k": 128},
 }
 CHECKED = {"bmm32": 15, "gemm-1024": 3}
-"""How often the launches with and without checks run."""
+"""Runs of the launches with and without checks."""
 UNOBSERVED = {"bmm32": 41, "gemm-256": 21}
-"""How often the launches with and without events run: more, since the difference is small."""
+"""Runs of the launches with and without events: more, since the difference is small."""
 AGAINST = {
     "ldg": (15, 1.05),
     "reduction": (15, 1.05),
@@ -84,7 +84,7 @@ AGAINST = {
     "cp-async": (15, 1.05),
     "wgmma": (15, 1.05),
 }
-"""How often the launches on this and on another tree run, and the target of their ratio."""
+"""Runs of the launches on this and on another tree, and the target of their ratio."""
 EVENTS = {"observed", "on_step", "on_access", "on_write", "on_barrier"}
 """A statement under a condition, or in a loop, over one of these makes an event."""
 

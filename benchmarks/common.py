@@ -27,32 +27,16 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a result.
+    """One line of a result; figures are medians from the same run on the same machine."""
 
-    Attributes
-    ----------
-    case : str
-        E.g. ``"ptx/bmm32-512"``.
-    params : mapping
-        Sizes, element types, repetitions.
-    unit, better
-        Of ``ours`` and of each peer.
-    ours : float
-        A median.
-    peers : mapping of name to float
-        Medians of others, from the same run on the same machine.
-    floor, target : float, optional
-        What must be reached at least, and what is aimed at.
-    """
-
-    case: str
-    params: Mapping[str, Any]
-    unit: str
+    case: str  # e.g. "ptx/bmm32-512"
+    params: Mapping[str, Any]  # sizes, element types, repetitions
+    unit: str  # of ours and of each peer
     better: Literal["higher", "lower"]
     ours: float
     peers: Mapping[str, float] = field(default_factory=dict)
-    floor: float | None = None
-    target: float | None = None
+    floor: float | None = None  # the least figure that passes
+    target: float | None = None  # the figure that is aimed at
 
 
 def use_one_core() -> None:
@@ -71,14 +55,8 @@ def use_one_core() -> None:
 class Side:
     """A process that takes a sample for each line that it reads, and prints the seconds.
 
-    Parameters
-    ----------
-    command : sequence of str
-        A Python script and its arguments.
-    root : Path
-        The tree whose packages it imports.
-    cache : Path, optional
-        Where it keeps compiled kernels.
+    ``command`` is a Python script and its arguments; ``root``, the tree whose packages it imports; ``cache``,
+    the folder of its compiled kernels.
     """
 
     def __init__(self, command: Sequence[str], root: Path, cache: Path | None = None) -> None:
@@ -152,7 +130,7 @@ def publish(path: Path | None, meta: Mapping[str, Any], rows: Sequence[Row]) -> 
 def merged(paths: Sequence[Path]) -> tuple[dict[str, Any], list[Row]]:
     """The rows of several results of one commit on one kind of GPU.
 
-    A row that several results hold has the median of their figures; all are kept in its parameters.
+    A row in several results has the median of their figures; all figures are kept in its parameters.
     """
     parts = [json.loads(path.read_text()) for path in paths]
     for what in ("commit", "gpu"):

@@ -1,4 +1,4 @@
-"""What limits a product or a convolution of bits: the chip's own counters, by Nsight Compute.
+"""Reads the chip's counters for products and convolutions of bits, by Nsight Compute, to see their limits.
 
     python benchmarks/counters.py [--rows bmm-bits bconv-int32 …] [--json PATH]
 
@@ -32,14 +32,14 @@ BUSY = {
     "shared memory": "l1tex__data_pipe_lsu_wavefronts_mem_shared.avg.pct_of_peak_sustained_elapsed",
     "instructions": "smsp__issue_active.avg.pct_of_peak_sustained_active",
 }
-"""Percent, by the counter."""
+"""Name of a unit → its counter, in percent."""
 TIME, CYCLES = "gpu__time_duration.sum", "sm__cycles_elapsed.avg"
 STALLS = (
     *("long_scoreboard", "short_scoreboard", "barrier", "math_pipe_throttle", "mio_throttle", "wait"),
     *("gmma", "sleeping", "branch_resolve", "lg_throttle"),
 )
 LAUNCHES = 2
-"""Of a case; the last one counts."""
+"""Launches of a case; the last one counts."""
 LARGEST = 8192
 """The largest product; a larger one has the same limits, and takes long to repeat."""
 
@@ -69,7 +69,7 @@ def launch_all(names: list[str]) -> None:
 
 
 def counted(names: list[str]) -> str:
-    """What ``ncu`` prints of the launches of the cases."""
+    """The output of ``ncu`` for the launches of the cases."""
     tool = shutil.which("ncu")
     if tool is None:
         raise SystemExit("ncu is not on the path\nit counts\ninstall Nsight Compute, of the CUDA toolkit")
@@ -98,12 +98,12 @@ def row_of(name: str, line: dict[str, str]) -> Row:
     def number(counter: str) -> float:
         return float(line[counter].replace(",", ""))
 
-    found = {
+    shares = {
         stall: number(f"smsp__average_warps_issue_stalled_{stall}_per_issue_active.ratio")
         for stall in STALLS
         if f"smsp__average_warps_issue_stalled_{stall}_per_issue_active.ratio" in line
     }
-    stalls = dict(sorted(found.items(), key=lambda each: -each[1])[:4])
+    stalls = dict(sorted(shares.items(), key=lambda each: -each[1])[:4])
     busy = {what: round(number(counter), 1) for what, counter in BUSY.items()}
     params = {"kernel": line["Kernel Name"], "cycles": round(number(CYCLES)), "busy": busy, "stalls": stalls}
     return Row(name, params, "us", "lower", number(TIME) / 1e3)

@@ -61,7 +61,7 @@ HOST_TARGETS = {"bmm": 18.0, "bconv2d": 18.0, "mttkrp": 25.0}
 MORE = 20.0
 """Microseconds that a call may take beyond its kernels."""
 MORE_IN_A_GRAPH = 6.0
-"""The same of a captured call."""
+"""Microseconds that a captured call may take beyond its kernels."""
 OF_PRODUCTS = {**SCHEMES, **TENSOR_CORE_SCHEMES, "auto": WARPGROUP_SCHEMES["wgmma"]}
 """Schemes by the name that a call gives, with the format of its packed operands."""
 LARGE = 4096
@@ -102,7 +102,7 @@ class StreamedKernel:
 
 
 def in_microseconds(call: Callable[[], Any], wait: Callable[[], None]) -> tuple[float, float]:
-    """The medians of some calls with their results, and until they return."""
+    """Median times of some calls: with the result, and until they return."""
     whole, host = medians(call, wait)
     return 1e6 * whole, 1e6 * host
 
@@ -134,10 +134,10 @@ class Bench(Rounds):
             call()
 
         def measure() -> float:
-            found = self.on_device(launch)
+            taken = self.on_device(launch)
             self.streamed.queue = None
             self.streamed.synchronize()
-            return found
+            return taken
 
         return self.timing(measure)
 
@@ -160,7 +160,7 @@ class Bench(Rounds):
         target: Callable[[float], float | None],
         host_target: float | None = None,
     ) -> tuple[Finish, Finish]:
-        """The rows of a call: with its result, and until it returns."""
+        """Two rows of a call: its time with the result, and its time until it returns."""
         if not check(call()):
             raise SystemExit(f"{what}: the answer is wrong")
         ours = self.door(call)
@@ -400,7 +400,7 @@ def _slowest(modes: Sequence[Finish]) -> Row:
 
 
 def _kernels_of(bench: Bench, prepared: Any, factors: Sequence[Any], mode: int) -> Timing:
-    """The time of an MTTKRP's launches on the arrays of the call; copies elsewhere take other times."""
+    """The time of an MTTKRP's launches, on the arrays of the call: their addresses influence it."""
     addresses = [factor.pointer for factor in factors]
 
     def measure() -> float:
@@ -468,7 +468,7 @@ def show_round(done: int, of: int) -> None:
 
 
 def nothing_row(bench: Bench) -> Finish:
-    """What a launch and a wait take without any work."""
+    """The time of a launch and a wait without work."""
     timing = bench.of_torch(lambda: bench.torch.cuda._sleep(0))
     return lambda: Row("door/nothing", {}, "us", "lower", timing.medians[0])
 

@@ -103,7 +103,7 @@ def _compile(work: Path, program: Path, wrapper: Path) -> tuple[Path | None, lis
 
 
 def under_exec(command: list[str], folder: Path, seconds: float) -> dict[str, object]:
-    """What becomes of a program under `simwarp exec`."""
+    """Run a program under `simwarp exec`; its exit code, findings and time."""
     with tempfile.TemporaryDirectory() as scratch:
         report = Path(scratch) / "report.json"
         ours = [sys.executable, "-m", "simwarp", "exec", "--report", str(report), *command]
@@ -125,7 +125,7 @@ def under_exec(command: list[str], folder: Path, seconds: float) -> dict[str, ob
 
 
 def on_gpu(tool: str, command: list[str], folder: Path, seconds: float) -> dict[str, object]:
-    """What becomes of a program on a GPU: ``alone``, or under a tool of compute-sanitizer."""
+    """Run a program on a GPU ``alone``, or under a tool of compute-sanitizer; exit code, findings, time."""
     sanitizer = [str(_TOOLKIT / "bin" / "compute-sanitizer"), "--tool", tool]
     code, text, taken = _ran(command if tool == "alone" else [*sanitizer, *command], folder, seconds)
     count = _SUMMARY.search(text)
@@ -140,7 +140,7 @@ def on_gpu(tool: str, command: list[str], folder: Path, seconds: float) -> dict[
 
 
 def _ran(command: list[str], folder: Path, seconds: float) -> tuple[int | None, str, float]:
-    """The exit code, None after the time limit; the output; and the seconds."""
+    """Run a command: its exit code, None after the time limit; its output; and the seconds."""
     began = time.monotonic()
     libraries = f"{_TOOLKIT / 'lib64'}:{os.environ.get('LD_LIBRARY_PATH', '')}"
     child = subprocess.Popen(
@@ -167,7 +167,7 @@ def _ran(command: list[str], folder: Path, seconds: float) -> tuple[int | None, 
 
 
 def _output(command: list[str], folder: Path, seconds: float) -> str:
-    """What a command prints; also if it fails."""
+    """The output of a command; also if it fails."""
     try:
         done = subprocess.run(
             command,

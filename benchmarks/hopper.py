@@ -25,8 +25,8 @@ def seconds(
 ) -> float:
     """The median time of one launch, which is called with the stream to launch on.
 
-    ``inner`` launches make a sample; before each sample the chip is idle for ``gap``; the first ``warm`` ones
-    do not count.
+    ``inner`` launches make a sample; the chip is idle for ``gap`` seconds before each sample; the first
+    ``warm`` samples do not count.
     """
     stream = device.stream()
     for _ in range(3):

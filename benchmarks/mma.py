@@ -1,4 +1,4 @@
-"""How fast the tensor-core instructions are, in multiply-accumulates per second on one core, beside MMA-Sim.
+"""Measures tensor-core instructions in multiply-accumulates per second on one core, beside MMA-Sim.
 
     python benchmarks/mma.py [--json benchmarks/results/cpu/mma.json] [--only s8 f16 …]
 
@@ -30,31 +30,19 @@ WARPS, BLOCK_WARPS = 512, 4
 STEPS = 4
 """Fragments of A and B that each warp holds."""
 QUOTED = {"MMA-Sim of 2026-01-29, quoted": 0.12e6}
-"""What it takes where it cannot be imported: m16n8k16 with f16, on one core."""
+"""Its speed where it cannot be imported: m16n8k16 with f16, on one core."""
 PEER_INSTRUCTIONS = 7
 
 
 @dataclass(frozen=True)
 class Case:
-    """One instruction to measure.
-
-    Attributes
-    ----------
-    opcode : str
-    loops : int
-        How often a warp multiplies all its fragments.
-    repetitions : int
-    target : float, optional
-        In multiply-accumulates per second.
-    peer : (str, str), optional
-        MMA-Sim's architecture and name of the instruction.
-    """
+    """One instruction to measure."""
 
     opcode: str
-    loops: int
+    loops: int  # products of all fragments of a warp
     repetitions: int
-    target: float | None = None
-    peer: tuple[str, str] | None = None
+    target: float | None = None  # multiply-accumulates per second
+    peer: tuple[str, str] | None = None  # MMA-Sim's architecture and name of the instruction
 
     @property
     def fragments(self) -> Fragments:
@@ -200,7 +188,8 @@ def check(case: Case, a: Any, b: Any, d: Any) -> None:
 def error(case: Case) -> float:
     """The largest error of one instruction, relative to the sum of all magnitudes.
 
-    By the roundings of a chain of fma; or by what is cut from each addend, and three roundings toward zero.
+    For f64, from the roundings of a chain of fma; else from the truncation of each addend, and three
+    roundings toward zero.
     """
     k = case.fragments.shape.k
     return 2 * k * 2.0**-53 if case.types[0] == "f64" else 2 * ((k + 2) * 2.0**-25 + 3 * 2.0**-23)

@@ -38,7 +38,7 @@ from reference.types import Coo, SparseTensor
 RANK = 32
 FORMATS = ("coo", "csf-one", "b-csf", "f-coo", "hicoo", "mm-csf")
 QUOTED = "2026-11-20"
-"""When the peers were measured, on another H200."""
+"""The date of the peers' measurement, on another H200."""
 PEERS = {
     "nell2": {"MM-CSF, repaired": 3.00, "B-CSF": 5.06, "COO atomics": 6.55, "BLCO": 5.23},
     "darpa": {"MM-CSF, repaired": 2.56, "B-CSF": 5.57, "COO atomics": 8.08, "BLCO": 2.83},
@@ -97,10 +97,10 @@ class Timed:
         device = problem.device
         launch = plan(self.tensor, mode, RANK, np.float32, device)
         out = device.allocate((problem.tensor.shape[mode], RANK), np.float32)
-        found = 1e3 * seconds(device, lambda stream: launch(problem.factors, out, stream=stream))
+        milliseconds = 1e3 * seconds(device, lambda stream: launch(problem.factors, out, stream=stream))
         problem.check(self.name, mode, out.download())
         out.free()
-        return found
+        return milliseconds
 
     @property
     def params(self) -> dict[str, Any]:

@@ -46,7 +46,7 @@ from reference.bnn import Network, alexnet, mlp, resnet14, resnet18, run, vgg16,
 
 
 class Subject(NamedTuple):
-    """A network, with its numbers of images and what is aimed at: milliseconds, and images in a second."""
+    """A network, its numbers of images, and its targets: milliseconds, and images per second."""
 
     make: Callable[[], Network]
     few: int
@@ -66,11 +66,11 @@ NETWORKS = {
 CHECKED = 2
 """Images that are compared."""
 LINK = 55e9
-"""Bytes in a second that copies of page-locked memory are expected to have."""
+"""The expected speed of copies of page-locked memory, in bytes per second."""
 PIECES = (1, 2, 4, 8, 16)
 """Numbers of pieces beside the default one."""
 STREAMED, BUFFERS = 24, 4
-"""Batches of a stream, and the arrays that they take turns in."""
+"""Batches of a stream, and the arrays that they use in turn."""
 
 
 class Times(NamedTuple):
@@ -81,7 +81,7 @@ class Times(NamedTuple):
 
 
 def times_of(device: Any, work: Callable[[], Any]) -> Times:
-    """How long work on the default stream takes; events have runs of their own."""
+    """Time work on the default stream, for the host and, in runs of their own, by events."""
 
     def waited() -> float:
         begin = time.perf_counter()
@@ -109,7 +109,7 @@ def check(network: Network, prepared: Any, images: np.ndarray, on_device: Any) -
 
 
 def seconds_of(work: Callable[[], Any]) -> float:
-    """How long a caller waits for some work: the median."""
+    """The median time that a caller waits for some work."""
 
     def run() -> float:
         begin = time.perf_counter()
@@ -164,9 +164,9 @@ def row_of_nothing(device: Any) -> Row:
     ptx = compile('extern "C" __global__ void nothing() {}', "nothing.cu", {}, device.compute_capability)
     with device.capture() as graph:
         device.launch(LaunchPlan(ptx.text, "nothing", (1, 1, 1), (32, 1, 1), ()), ())
-    found = times_of(device, graph.launch)
-    params = {"device": round(found.device * 1e3, 4), "bursts": BURSTS}
-    return Row("net/nothing", params, "ms", "lower", round(found.waited * 1e3, 4))
+    times = times_of(device, graph.launch)
+    params = {"device": round(times.device * 1e3, 4), "bursts": BURSTS}
+    return Row("net/nothing", params, "ms", "lower", round(times.waited * 1e3, 4))
 
 
 def rows_of(device: Any, names: list[str], peers: FloatNetworks | None = None) -> Iterator[Row]:

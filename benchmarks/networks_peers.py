@@ -26,27 +26,24 @@ from reference.types.network_values import Value, after, input_value
 
 BURSTS, WARM, RUNS = 7, 2, 5
 GAP = 0.01
-"""Seconds without work before a burst; the first ones of its runs do not count."""
+"""Seconds without work before a burst; the first `WARM` of its runs do not count."""
 
 T = TypeVar("T")
 
 
 def bursts(run: Callable[[], T]) -> list[T]:
-    """What the runs that count give."""
-    found: list[T] = []
+    """The results of the runs that count."""
+    results: list[T] = []
     for _ in range(BURSTS):
         time.sleep(GAP)
-        found += [run() for _ in range(WARM + RUNS)][WARM:]
-    return found
+        results += [run() for _ in range(WARM + RUNS)][WARM:]
+    return results
 
 
 class FloatNetworks:
     """Seconds of torch's networks by name, for a number of images; empty where torch or a GPU is missing.
 
-    Parameters
-    ----------
-    compiled : bool
-        Also those of ``torch.compile``.
+    With ``compiled``, those of ``torch.compile`` too.
     """
 
     def __init__(self, *, compiled: bool = False) -> None:

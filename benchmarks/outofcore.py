@@ -48,12 +48,7 @@ KINDS = ("in", "routine", "out")
 
 @dataclass
 class Layer:
-    """The arrays of a row.
-
-    Attributes
-    ----------
-    x, w, y : array of float32
-    """
+    """The arrays of a row, float32."""
 
     x: Any
     w: Any
@@ -67,7 +62,7 @@ class Layer:
     def error(self, transforms: bool, seed: int = 0) -> float:
         """The largest error of sampled entries, in units of the bound; above 1 the benchmark ends.
 
-        That of transforms has the largest pixel under a window, which is less than that of a plane.
+        The bound with transforms is of the largest pixel under a window, which is less than that of a plane.
         """
         rng = np.random.default_rng(seed)
         errors: list[float] = []
@@ -115,7 +110,7 @@ class Runner:
         return time.perf_counter() - start
 
     def phases(self) -> dict[str, float]:
-        """The seconds of a call in which the machine prepares, and in which it runs; and the others."""
+        """The seconds in which a call prepares the machine, in which it runs, and the others."""
         found = dict.fromkeys(("prepare", "run"), 0.0)
 
         def timed(name: str) -> Callable[..., None]:
@@ -138,7 +133,7 @@ class Runner:
         return {**found, "others": seconds - sum(found.values())}
 
     def measured(self, calls: int) -> dict[str, Any]:
-        """What some calls take after one, and the plan that they follow."""
+        """The times of some calls after a first one, and their plan."""
         shapes, start = (self.layer.x.shape, self.layer.w.shape), time.perf_counter()
         plan = explain("conv2d", *shapes, device=self.machine, memory_budget=BUDGET, options=self.options)
         calibration, counts = time.perf_counter() - start, Statistics()
@@ -164,7 +159,7 @@ class Runner:
 
 
 def busy_seconds(layer: Layer, options: Options) -> dict[str, float]:
-    """For how long each kind of operation runs in a call that is recorded, and all together."""
+    """The seconds of each kind of operation in a recorded call, and of all together."""
     with gpu.CudaMachine([0], record=True) as machine:
         run = Runner(machine, layer, options)
         run()
@@ -239,7 +234,7 @@ def beside(layer: Layer, calls: int) -> tuple[dict[str, float], dict[str, Any]]:
 
 
 def in_core_seconds(torch: Any, x: Any, w: Any, calls: int) -> list[float]:
-    """Times of the convolution of data that are in the device's memory, part by part if they do not fit."""
+    """Times of a convolution of images in the device's memory; part by part if they do not fit."""
     images, w = len(x), w.cuda()
     free, _ = torch.cuda.mem_get_info()
     size = images

@@ -1,4 +1,4 @@
-"""How fast the PTX executor is, in thread-instructions per second on one core, beside numba's simulator.
+"""Measures the PTX executor in thread-instructions per second on one core, beside numba's simulator.
 
     python benchmarks/ptx.py [--json benchmarks/results/cpu/ptx.json]
 
@@ -52,33 +52,16 @@ def without_compaction() -> AbstractContextManager[Any]:
 
 @dataclass(frozen=True)
 class Case:
-    """One thing to measure.
+    """One thing to measure."""
 
-    Attributes
-    ----------
-    sample : callable
-        Of `ptx_cases`.
-    size, options : mapping
-        What it is called with.
-    small : mapping
-        The size of a first call, which compiles, parses and links, and does not count.
-    repetitions : int
-    target : float, optional
-        In `SPEED`, or in seconds.
-    within
-        Makes the context in which it runs.
-    in_seconds : bool
-        Whether the time is the result, and not the speed.
-    """
-
-    sample: Callable[..., Sample]
+    sample: Callable[..., Sample]  # a function of `ptx_cases`, called with size and options
     size: Mapping[str, Any]
-    small: Mapping[str, Any]
+    small: Mapping[str, Any]  # the size of a first call, which compiles, parses and links, and does not count
     repetitions: int = 31
-    target: float | None = None
+    target: float | None = None  # in `SPEED`, or in seconds
     options: Mapping[str, Any] = field(default_factory=dict)
-    within: Callable[[], AbstractContextManager[Any]] = nullcontext
-    in_seconds: bool = False
+    within: Callable[[], AbstractContextManager[Any]] = nullcontext  # makes the context in which it runs
+    in_seconds: bool = False  # the time is the result, not the speed
 
 
 CUBE, TINY = {"m": 512, "n": 512, "k": 512}, {"m": 64, "n": 64, "k": 64}
@@ -105,7 +88,7 @@ BESIDE_NUMBA = {"bmm32-512": "bmm32-512-time", "popc": "popc"}
 
 
 def sample_all(cases: Mapping[str, Case]) -> dict[str, list[Sample]]:
-    """Run the cases in turns, each as often as it is repeated."""
+    """Sample the cases in turns, each as often as its ``repetitions``."""
     random = np.random.default_rng()
     samples: dict[str, list[Sample]] = {name: [] for name in cases}
     for case in cases.values():
@@ -178,7 +161,7 @@ def _row(
 
 
 def rows(cases: Mapping[str, Case]) -> Iterator[Row]:
-    """Measure the cases in turns, those that need two cores where there are two."""
+    """Measure the cases in turns; those that need two cores are left out on one core."""
     with all_cores():
         several = len(os.sched_getaffinity(0)) > 1
     cases = {name: case for name, case in cases.items() if several or name not in NEEDS_TWO_CORES}

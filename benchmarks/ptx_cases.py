@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 WARP_SIZE = 32
 
 Sample: TypeAlias = tuple[float, int]
-"""The seconds of a launch, and how many thread-instructions it executed."""
+"""The seconds of a launch, and the thread-instructions that it executed."""
 Matrix: TypeAlias = npt.NDArray[Any]
 
 

@@ -39,14 +39,14 @@ TARGETS = {
     "flick4d": (160.3, 167.4, 613.6, 486.5, 278.9, 76.0, 76.1),
     "uber4d": (50.5, 21.5, 86.6, 153.2, 12.6, 22.5, 22.5),
 }
-"""MB, for the next formats."""
+"""MB of each tensor in the formats below."""
 WITH_TARGETS = ("coo", "csf-one", "csf-all", "f-coo", "hicoo", "mm-csf", "mm-csf-static")
 PAPER = {
     "nell2": {"b-csf": (18, -5), "b-csf-one": (1, 96), "mm-csf": (1, 95)},
     "fr_s": {"b-csf": (269, 0), "b-csf-one": (92, 66), "mm-csf": (45, 83)},
     "darpa": {"b-csf": (29, -1), "b-csf-one": (0.28, 99), "mm-csf": (0.28, 99)},
 }
-"""Table 5: millions of fibers, and how many percent fewer than SPLATT-ALL has."""
+"""Table 5: millions of fibers, and the percentage saved against SPLATT-ALL."""
 COMPARED = ("b-csf", "b-csf-one", "mm-csf")
 
 
@@ -71,7 +71,7 @@ def rows_of(name: str) -> list[Row]:
 
 
 def fiber_rows(name: str, fibers: dict[str, int]) -> Iterator[Row]:
-    """The line of a tensor in table 5: fibers, and how many percent fewer than in SPLATT-ALL."""
+    """The line of a tensor in table 5: fibers, and the percentage saved against SPLATT-ALL."""
     for label in COMPARED:
         params = {"splatt_all": fibers["csf-all"], "reduction": percent(fibers[label], fibers["csf-all"])}
         peers: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""The kernels that `strangers.py` runs: where they stand, what is changed in them, and their known bugs."""
+"""The kernels that `strangers.py` runs: their sources, our changes to them, and their known bugs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def sample(name: str, form: str, producers: int = 0, bugs: Sequence[Bug] = ()) -
 
 
 def tensor_sample(kind: str, name: str, tile: tuple[int, int], steps: int, shared: int) -> Case:
-    """A kernel of …TensorCoreGemm, with tiles of so many rows, and of so many columns along K."""
+    """A kernel of …TensorCoreGemm; ``tile`` has its rows, and its columns along K."""
     problem = fragment_product(kind, tile, steps, shared)
     sizes = [(r"(#define [MN]_TILES) \d+", r"\1 8"), (r"(#define K_TILES) \d+", rf"\1 {steps}")]
     path = f"{FEATURES}/{kind}TensorCoreGemm/{kind}TensorCoreGemm.cu"

@@ -20,7 +20,7 @@ from simwarp.device.module import Module
 PROJECT = "mc-imperial/gpuverify"
 KERNELS = 183
 THREADS = 1024
-"""Of a block at most: GPUVerify takes more, CUDA does not."""
+"""The most threads of a block: GPUVerify allows more, CUDA does not."""
 ANNOTATIONS = """
 extern "C" __device__ void __assertfail(const char*, const char*, unsigned, const char*, size_t);
 #undef __all
@@ -43,7 +43,7 @@ extern "C" __device__ void __assertfail(const char*, const char*, unsigned, cons
 #define __requires_fresh_array(...) ((void)0)
 #define __axiom(...) static_assert(true)
 """
-"""Conditions are asserted, ours included; what speaks of a proof, or of pairs of threads, is left out."""
+"""Assert conditions, ours included; leave out annotations for proofs or pairs of threads."""
 OLDER = """
 #define NULL 0
 typedef unsigned int uint;
@@ -52,7 +52,7 @@ typedef unsigned int uint;
 template <class T, int D, int M> struct texture { cudaTextureObject_t object; };
 template <class T, int M> T tex1Dfetch(texture<T, 1, M> from, int x) { return tex1Dfetch<T>(from.object, x); }
 """
-"""What clang and older releases of CUDA have."""
+"""Definitions of clang and older releases of CUDA."""
 GROUPS = """#include <cooperative_groups.h>
 namespace cooperative_groups { template <class G> void synchronize(const G& group) { group.sync(); } }
 """
@@ -60,25 +60,15 @@ namespace cooperative_groups { template <class G> void synchronize(const G& grou
 
 @dataclass(frozen=True)
 class Ours:
-    """What we choose for a kernel of the suite.
+    """Our choices for a kernel of the suite."""
 
-    Attributes
-    ----------
-    arguments : mapping
-        By the parameter's name: a number, ``"&f"`` for a device function, or a function that makes one.
-    after : str
-        Text behind the file: functions that it only declares.
-    variables : mapping
-        What the host writes to variables.
-    reason, unused : str
-        As in `Labelled`.
-    """
-
+    # parameter → number, "&f" for a device function, or a function that makes one
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    after: str = ""
+    after: str = ""  # text behind the file: functions that it only declares
+    # values that the host writes to variables
     variables: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    reason: str = ""
-    unused: str = ""
+    reason: str = ""  # as in `Labelled`
+    unused: str = ""  # as in `Labelled`
 
 
 def pointers(count: int = 1) -> Ours:
@@ -91,7 +81,7 @@ def pointers(count: int = 1) -> Ours:
 
 
 def mersenne_twister(put: Put) -> DeviceArray:
-    """A state of cuRAND's MTGP32 at its beginning, in which numbers depend on those 50 behind them."""
+    """An initial state of cuRAND's MTGP32, in which a number depends on the one 50 behind it."""
     draw, sets, table = np.random.default_rng(11213), 200, 16
     parameters = draw.integers(0, 99, 3 * sets + 3 * sets * table + 1).astype(np.uint32)
     parameters[:sets] = 50
@@ -102,7 +92,7 @@ def mersenne_twister(put: Put) -> DeviceArray:
 
 
 def answers(declaration: str) -> Ours:
-    """A function that the kernel only declares: other answers in other threads, and at last 0."""
+    """A definition for a function that the kernel only declares: answers differ by thread, and end with 0."""
     body = "return asked[threadIdx.x]++ < threadIdx.x + 5;"
     return Ours(after=f"__device__ int asked[1024];\n__device__ {declaration} {{ {body} }}")
 
@@ -228,8 +218,8 @@ def case_of(name: str, text: str, include: Sequence[Path] = ()) -> Labelled:
 
 def extent(command: str, option: str) -> Extent:
     """A geometry of the command line: ``--blockDim=64`` or ``--blockDim=[8,8]``."""
-    found = re.search(rf"--{option}=\[?([\d,]+)", command)
-    return tuple(int(size) for size in found[1].split(",")) if found else (1,)
+    match = re.search(rf"--{option}=\[?([\d,]+)", command)
+    return tuple(int(size) for size in match[1].split(",")) if match else (1,)
 
 
 ELEMENTS = {"float": "f4", "char": "i1", "int": "i4", "unsigned": "u4", "unsigned long long": "u8"}
@@ -237,7 +227,7 @@ QUALIFIERS = ("*", "const", "volatile", "__restrict", "struct")
 
 
 def value_of(parameter: str, chosen: Mapping[str, Any], text: str, threads: int) -> Any:
-    """An argument: the chosen one, an array of small random numbers, what the kernel requires, or 1."""
+    """An argument: the table's, small random numbers, the value that the kernel requires, or 1."""
     *words, name = re.findall(r"\w+|\*", parameter)
     if name in chosen:
         return chosen[name]

@@ -91,8 +91,8 @@ def run(ptx: str, name: str, graph: Graph) -> Outcome:
     start = time.perf_counter()
     kernel((blocks, 1, 1), (THREADS, 1, 1), *arrays, np.int32(graph.nodes))
     took = 1000 * (time.perf_counter() - start)
-    found = {type(fault) for fault in device.faults}
-    return Outcome(Race in found, OutOfBounds in found, took)
+    kinds = {type(fault) for fault in device.faults}
+    return Outcome(Race in kinds, OutOfBounds in kinds, took)
 
 
 def compiled(artifact: Path) -> dict[str, str]:

@@ -43,66 +43,37 @@ BY_DEFAULT = ("default", "another schedule")
 
 @dataclass(frozen=True)
 class Labelled:
-    """A kernel whose author says whether it is faulty.
+    """A kernel whose author says whether it is faulty."""
 
-    Attributes
-    ----------
-    name, faulty
-        In its suite, and its label.
-    source, file, entry : str
-        What is compiled, the file's name in messages, the kernel's name.
-    grid, block : tuple of int
-    arguments : callable
-        Fresh arguments of a launch.
-    compiling : mapping
-        More keyword arguments of `compile`.
-    cooperative : bool
-    reason : str
-        Why a faulty kernel has no fault that a run could show, or why what is found in a right one is true.
-    unused : str
-        Why it is not run.
-    """
-
-    name: str
+    name: str  # in its suite
     faulty: bool
     source: str = ""
-    file: str = "kernel.cu"
-    entry: str = ""
+    file: str = "kernel.cu"  # its name in messages
+    entry: str = ""  # the kernel's name
     grid: Extent = (1,)
     block: Extent = (1,)
-    arguments: Arguments = lambda module, put: ()
+    arguments: Arguments = lambda module, put: ()  # makes fresh arguments for a launch
+    # more keyword arguments of `compile`
     compiling: Mapping[str, Any] = field(default_factory=dict[str, Any])
     cooperative: bool = False
-    reason: str = ""
-    unused: str = ""
+    reason: str = ""  # why no run shows the fault of a faulty kernel, or why a report on a right one is true
+    unused: str = ""  # why it is not run
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What was found in a labelled kernel.
-
-    Attributes
-    ----------
-    case : Labelled
-    how : str
-        The first of `WAYS` that names something; of a right kernel, of `BY_DEFAULT`. "" if none does.
-    found : list of str
-        What it names.
-    notes : int
-        The notes on a right kernel under "strict".
-    error : str
-        Why the kernel was not compiled or not run.
-    """
+    """The reports on a labelled kernel."""
 
     case: Labelled
+    # the first of `WAYS` that names something, for a right kernel of `BY_DEFAULT`; "" if none does
     how: str = ""
-    found: list[str] = field(default_factory=list[str])
-    notes: int = 0
-    error: str = ""
+    found: list[str] = field(default_factory=list[str])  # the named things
+    notes: int = 0  # on a right kernel, under "strict"
+    error: str = ""  # why the kernel was not compiled or not run
 
     @property
     def good(self) -> bool:
-        """Whether a fault is named or a right kernel silent; the opposite where the table gives a reason."""
+        """True if a fault is named or a right kernel silent; the opposite where the table gives a reason."""
         return not self.error and (bool(self.how) == self.case.faulty) != bool(self.case.reason)
 
     def to_json(self) -> dict[str, Any]:
@@ -120,7 +91,7 @@ class Judged:
 
 
 def judge(case: Labelled) -> Judged:
-    """Run a kernel in one way after the other until one names something, a right one by default only."""
+    """Run a faulty kernel in one way after the other until one reports something; a right one by default."""
     if case.unused:
         return Judged(case)
     texts: dict[bool, Ptx] = {}
@@ -152,7 +123,7 @@ def compiled(case: Labelled, debug: bool) -> Ptx:
 
 
 def run(case: Labelled, ptx: Ptx, checks: Checks, schedule: Schedule) -> list[str]:
-    """What a launch on fresh arguments finds."""
+    """The reports of a launch on fresh arguments."""
     how: dict[str, Any] = {"schedule": schedule.name, "seed": schedule.seed, "instruction_budget": BUDGET}
     device, kept = simwarp.Device(ptx.arch, checks=checks, **how), list[DeviceArray]()
 
@@ -172,7 +143,7 @@ def run(case: Labelled, ptx: Ptx, checks: Checks, schedule: Schedule) -> list[st
 
 
 def one_line(fault: KernelFault) -> str:
-    """A finding: its line, its class and what it says, without the text of an assertion."""
+    """A finding on one line: its source line, class and message, without the text of an assertion."""
     what = re.sub("`.*`", "", fault.what)
     return f"{fault.place.source_line or '?'}: {type(fault).__name__}: {what}"
 

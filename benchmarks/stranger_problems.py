@@ -19,23 +19,11 @@ Generator = np.random.Generator
 
 @dataclass(frozen=True)
 class Out:
-    """An argument that the kernel writes.
+    """An argument that the kernel writes."""
 
-    Attributes
-    ----------
-    expected : array
-        By NumPy; of bfloat16 as float32.
-    bound : float
-        How far from it the result may lie: 0 is equal.
-    before : array, optional
-        Its contents before the launch; without it nothing has written them.
-    bfloat16 : bool
-        Whether the elements are bfloat16.
-    """
-
-    expected: Array
-    bound: float = 0.0
-    before: Array | None = None
+    expected: Array  # by NumPy; of bfloat16 as float32
+    bound: float = 0.0  # largest distance from it; 0 is equal
+    before: Array | None = None  # contents before the launch; uninitialised without it
     bfloat16: bool = False
 
     @property
@@ -44,7 +32,7 @@ class Out:
         return np.dtype(np.uint16) if self.bfloat16 else self.expected.dtype
 
     def agrees(self, result: Array) -> bool:
-        """Whether every element lies within the bound."""
+        """True if every element lies within the bound."""
         if self.bfloat16:
             result = (result.astype(np.uint32) << 16).view(np.float32)
         return bool(np.all(np.abs(result.astype(np.float64) - self.expected) <= self.bound))
@@ -92,7 +80,7 @@ def rounded(x: Array) -> Array:
 
 
 def block_product(producers: int) -> Callable[[Generator], Problem]:
-    """C = A B in float32, by blocks of 16 x 16 threads and so many more rows of them that copy."""
+    """C = A B in float32, by blocks of 16 x 16 threads and ``producers`` more rows of threads that copy."""
 
     def problem(random: Generator) -> Problem:
         m, n, k, side = 32, 48, 128, 16
@@ -106,7 +94,7 @@ def block_product(producers: int) -> Callable[[Generator], Problem]:
 def fragment_product(
     kind: str, tile: tuple[int, int], steps: int, shared: int
 ) -> Callable[[Generator], Problem]:
-    """D = 2 A B + C, by one block for 8 x 8 tiles of so many rows; B by columns."""
+    """D = 2 A B + C, by one block for 8 x 8 tiles of ``tile`` rows and columns; B by columns."""
 
     def problem(random: Generator) -> Problem:
         dtype = np.float64 if kind == "dmma" else np.float32
@@ -140,7 +128,7 @@ def half_product(
     by_columns: str = "b",
     shared: int = 0,
 ) -> Callable[[Generator], Problem]:
-    """C = A B in float16; the operands of ``by_columns`` lie so in memory, the others by rows."""
+    """C = A B in float16; matrices named in ``by_columns`` are column-major, the others row-major."""
 
     def problem(random: Generator) -> Problem:
         m, n, k = shape
@@ -212,7 +200,7 @@ def half_attention(random: Generator) -> Problem:
 def brain_tiles(
     shape: tuple[int, int, int], rows: tuple[int, int], threads: int, shared: int = 0
 ) -> Callable[[Generator], Problem]:
-    """C = A B in bfloat16 by two blocks, A and B as tensor maps with so many rows in a box; C by columns."""
+    """C = A B in bfloat16 by two blocks, A and B as tensor maps with ``rows`` in a box; C by columns."""
 
     def problem(random: Generator) -> Problem:
         m, n, k = shape

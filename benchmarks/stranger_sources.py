@@ -31,11 +31,11 @@ template <class T> __device__ constexpr T min(T a, T b) { return b < a ? b : a; 
 template <class T> __device__ constexpr T max(T a, T b) { return a < b ? b : a; }
 }
 """
-"""What device code takes from `HOST_HEADERS`."""
+"""The declarations of `HOST_HEADERS` that device code uses."""
 
 
 class StrangerError(SimwarpError, ValueError):
-    """A source that is not what the table says."""
+    """A source that differs from the table's description."""
 
 
 @dataclass(frozen=True)
@@ -48,45 +48,24 @@ class Bug:
 
 @dataclass(frozen=True)
 class Case:
-    """A public kernel.
+    """A public kernel."""
 
-    Attributes
-    ----------
-    project, file, name : str
-        The repository's owner/name, a path in it, the kernel's name.
-    form : str
-        How it copies.
-    problem : callable
-        From a random generator to a `Problem`.
-    before, after : str
-        Lines in front of the file, and behind the kernel: an explicit instantiation.
-    entry : str
-        The name of the kernel that is launched, if it is another.
-    host : sequence of str
-        Regular expressions of the host functions in front of the kernel; they are left blank.
-    edits : sequence of (str, str)
-        Changes of sizes, as regular expressions with replacements.
-    include : sequence of str
-        Folders of the repository with headers.
-    waits : str
-        What the simulator lacks for it, as far as known.
-    """
-
-    project: str
-    file: str
-    name: str
-    form: str
+    project: str  # owner/name of the repository
+    file: str  # a path in it
+    name: str  # of the kernel
+    form: str  # the way it copies
     problem: Callable[[Generator], Problem]
-    before: str = ""
-    after: str = ""
-    entry: str = ""
+    before: str = ""  # lines in front of the file
+    after: str = ""  # lines behind the kernel: an explicit instantiation
+    entry: str = ""  # the name of the launched kernel, if it is another
+    # regular expressions of the host functions in front of the kernel, which are left blank
     host: Sequence[str] = ()
-    edits: Sequence[tuple[str, str]] = ()
-    include: Sequence[str] = ()
+    edits: Sequence[tuple[str, str]] = ()  # changes of sizes: regular expression, replacement
+    include: Sequence[str] = ()  # the repository's folders of headers
     options: Sequence[str] = ()
     arch: tuple[int, int] = (8, 0)
     bugs: Sequence[Bug] = ()
-    waits: str = ""
+    waits: str = ""  # features that the simulator lacks for it, as far as known
 
     @property
     def repository(self) -> str:
@@ -112,7 +91,7 @@ def source_of(folder: Path, case: Case, corrected: bool = False) -> str:
 
 
 def blank(found: re.Match[str]) -> str:
-    """As many lines without text."""
+    """Empty lines, as many as the text has."""
     return "\n" * found[0].count("\n")
 
 
@@ -146,10 +125,10 @@ def compiled(folder: Path, case: Case, corrected: bool = False) -> Ptx:
 def entry_of(ptx: str, name: str) -> str:
     """The kernel's name in the PTX: itself, or mangled."""
     names = re.findall(r"\.entry\s+([\w$]+)", ptx)
-    found = [entry for entry in names if entry == name or f"{len(name)}{name}" in entry]
-    if len(found) != 1:
-        raise StrangerError(f"{len(found)} kernels are called {name!r}\nthe PTX has {', '.join(names)}")
-    return found[0]
+    entries = [entry for entry in names if entry == name or f"{len(name)}{name}" in entry]
+    if len(entries) != 1:
+        raise StrangerError(f"{len(entries)} kernels are called {name!r}\nthe PTX has {', '.join(names)}")
+    return entries[0]
 
 
 _ASYNCHRONOUS = re.compile(r"^\s*(?:@\S+\s+)?((?:cp\.|mbarrier|wgmma|(?:red|st)\.async)[\w.]+)", re.MULTILINE)

@@ -55,63 +55,42 @@ SEED = 17
 
 @dataclass(frozen=True)
 class Run:
-    """What one schedule gave.
-
-    Attributes
-    ----------
-    schedule : str
-    agrees : bool
-    findings : list of str
-        The faults that the checks reported.
-    error : Exception or None
-        Why the kernel did not run to its end.
-    seconds : float
-        Of a processor, for the launch.
-    """
+    """The outcome under one schedule."""
 
     schedule: str
     agrees: bool = False
-    findings: list[str] = field(default_factory=list[str])
-    error: Exception | None = None
-    seconds: float = 0.0
+    findings: list[str] = field(default_factory=list[str])  # faults that the checks reported
+    error: Exception | None = None  # why the kernel did not run to its end
+    seconds: float = 0.0  # CPU time of the launch
 
     @property
     def declined(self) -> bool:
-        """Whether the schedule cannot run kernels of this kind: that is not a fault."""
+        """True if the schedule cannot run kernels of this kind: that is not a fault."""
         return isinstance(self.error, NeedsIndependentProgress)
 
     @property
     def good(self) -> bool:
-        """Whether the result is right and nothing was found."""
+        """True if the result is right and nothing was found."""
         return self.declined or (self.error is None and self.agrees and not self.findings)
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a kernel.
-
-    Attributes
-    ----------
-    case : Case
-    instructions : list of str
-        The asynchronous instructions in its PTX.
-    published, corrected : list of Run
-        One for each schedule; the second with the bugs corrected that the table declares.
-    """
+    """The outcome of a kernel."""
 
     case: Case
-    instructions: list[str]
-    published: list[Run]
-    corrected: list[Run]
+    instructions: list[str]  # the asynchronous ones in its PTX
+    published: list[Run]  # one for each schedule
+    corrected: list[Run]  # the same, with the bugs corrected that the table declares
 
     @property
     def ran(self) -> bool:
-        """Whether it ran to its end under every schedule."""
+        """True if it ran to its end under every schedule."""
         return all(run.error is None or run.declined for run in self.published)
 
     @property
     def agrees(self) -> bool:
-        """Whether it agrees with NumPy under every schedule."""
+        """True if it agrees with NumPy under every schedule."""
         return self.ran and all(run.agrees or run.declined for run in self.published)
 
     @property
@@ -121,17 +100,17 @@ class Result:
 
     @property
     def waits(self) -> bool:
-        """Whether it uses instructions that the simulator is known to lack."""
+        """True if it uses instructions that the simulator is known to lack."""
         return bool(self.case.waits) and isinstance(self.published[0].error, UnsupportedInstruction)
 
     @property
     def right(self) -> bool:
-        """Whether it is right, without a finding, once its declared bugs are corrected."""
+        """True if it is right, without a finding, once its declared bugs are corrected."""
         return all(run.good for run in self.corrected or self.published)
 
     @property
     def open(self) -> bool:
-        """Whether something is wrong that no declared bug accounts for."""
+        """True if something is wrong that no declared bug accounts for."""
         return not self.right and not self.waits
 
     def to_json(self) -> dict[str, Any]:
@@ -202,7 +181,7 @@ def run(ptx: Ptx, case: Case, schedule: str) -> Run:
 
 
 def uploaded(device: simwarp.Device, given: Any) -> tuple[Any, Any]:
-    """An argument of a launch, and what must be kept as long as it is used."""
+    """An argument of a launch, and the array that must live as long."""
     if isinstance(given, Out):
         unwritten = given.before is None
         array = (
@@ -218,14 +197,14 @@ def uploaded(device: simwarp.Device, given: Any) -> tuple[Any, Any]:
 
 def findings(device: simwarp.Device) -> list[str]:
     """The reported faults, by kind and places."""
-    found: list[str] = []
+    texts: list[str] = []
     for fault in device.faults:
         places = [fault.place, *(getattr(fault, name, None) for name in ("other", "copy"))]
         lines = [f"{place.source_file}:{place.source_line}" for place in places if place is not None]
-        found.append(
+        texts.append(
             f"{type(fault).__name__}: {fault.what.removeprefix('race: ')} ({', '.join(dict.fromkeys(lines))})"
         )
-    return found
+    return texts
 
 
 # ---- the report ----------------------------------------------------------------------------------------
@@ -254,7 +233,7 @@ def commit_of(folder: Path) -> str:
 
 
 def show(results: Sequence[Result]) -> None:
-    """Print a table of the kernels, and below it what was found."""
+    """Print a table of the kernels, and below it the findings."""
     table, console = Table("kernel", "form", "runs", "agrees", "findings", "corrected", "seconds"), Console()
     for result in results:
         case, yes = result.case, ("no", "yes")
@@ -270,7 +249,7 @@ def show(results: Sequence[Result]) -> None:
 def labelled(
     suite: str, folder: Path, include: Sequence[Path], words: Sequence[str]
 ) -> tuple[list[Row], bool]:
-    """Judge the kernels of a labelled suite, and print them; whether something is open."""
+    """Judge and print the kernels of a labelled suite; True if something is open."""
 
     def judged(cases: Iterable[Labelled]) -> list[Judged]:
         chosen = [case for case in cases if any(word in case.name for word in words)]

@@ -26,13 +26,13 @@ from reference.sparse import write_tensor, write_tns
 from reference.types import Coo
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
-"""Indices, or whole places as one number each, whose order is that of the places."""
+"""Indices, or coordinates as one number each, in lexicographic order."""
 Random: TypeAlias = np.random.Generator
 Drawn: TypeAlias = tuple[tuple[int, ...], list[Numbers]]
 """A shape, and the indices of each mode."""
 
 RARER = 1.15
-"""How many times as many places as wanted are drawn at first, since some are drawn twice."""
+"""Coordinates drawn at first, for each that is wanted: some are drawn twice."""
 
 
 def make(name: str, scale: float = 1.0, seed: int = 1) -> Coo:
@@ -66,7 +66,7 @@ def chosen(shares: npt.NDArray[np.float64], uniform: npt.NDArray[np.float64]) ->
 
 
 def different(numbers: Numbers) -> Numbers:
-    """Each number once, ascending, as np.unique, but faster for these."""
+    """Each number once, ascending: np.unique, but faster for these."""
     numbers = np.sort(numbers)
     return numbers[np.diff(numbers, prepend=numbers[:1] - 1) != 0]
 

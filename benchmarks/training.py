@@ -43,7 +43,7 @@ from gpu.outofcore import (
 
 OPTIMIZER = SGD(0.01, 0.9, 5e-4)
 PARTS = (512, 256, 128, 64, 32)
-"""Images of a part of torch's batch, of which the first one that fits is taken."""
+"""Images of a part of torch's batch; the first size that fits is used."""
 WORST = 1e-3
 PEERS = ("in-core", "budget")
 """Torch with the whole card, and within the budget of ours."""
@@ -51,24 +51,14 @@ PEERS = ("in-core", "budget")
 
 @dataclass(frozen=True)
 class Case:
-    """A row.
-
-    Attributes
-    ----------
-    network : callable
-    batch, budget : int
-    target : float
-        Of the ratio.
-    accumulation, math
-        As in `TrainingOptions`.
-    """
+    """A row."""
 
     network: Callable[[], Network]
     batch: int
     budget: int
-    target: float
-    accumulation: bool = False
-    math: Literal["fp32", "tf32"] = "fp32"
+    target: float  # of the ratio
+    accumulation: bool = False  # as in `TrainingOptions`
+    math: Literal["fp32", "tf32"] = "fp32"  # as in `TrainingOptions`
 
     def trainer(self, machine: Any) -> Trainer:
         """A trainer on a machine."""
@@ -151,11 +141,11 @@ def by_routine(case: Case) -> dict[str, Any]:
 
 def seconds_by_name(records: Sequence[Any]) -> dict[str, float]:
     """The seconds of operations by their names, and those from the first start to the last end."""
-    found: dict[str, float] = defaultdict(float)
+    totals: dict[str, float] = defaultdict(float)
     for one in records:
-        found[one.name] += one.end - one.start
-    found["all"] = max(one.end for one in records) - min(one.start for one in records)
-    return {name: round(seconds, 5) for name, seconds in sorted(found.items())}
+        totals[one.name] += one.end - one.start
+    totals["all"] = max(one.end for one in records) - min(one.start for one in records)
+    return {name: round(seconds, 5) for name, seconds in sorted(totals.items())}
 
 
 # --------------------------------------------------------------------------------------------------
@@ -233,18 +223,18 @@ class Torch:
         return losses, times, part
 
     def within(self, budget: int, x: Any, labels: Any) -> dict[str, float]:
-        """Seconds of a batch within a budget, by what is done with activations."""
-        torch, found = self.torch, dict[str, float]()
+        """Seconds of a batch within a budget, by the treatment of activations."""
+        torch, times = self.torch, dict[str, float]()
         _, total = torch.cuda.mem_get_info()
         torch.cuda.empty_cache()
         torch.cuda.set_per_process_memory_fraction(budget / total)
         for way in ("torch, within the budget", "save_on_cpu", "checkpoints"):
             for part in (128, 64, 32):
                 if (seconds := self._seconds(way, x[:part], labels[:part])) is not None:
-                    found[way] = seconds * len(x) / part
+                    times[way] = seconds * len(x) / part
                     break
         torch.cuda.set_per_process_memory_fraction(1.0)
-        return found
+        return times
 
     def _seconds(self, way: str, x: Any, labels: Any) -> float | None:
         """The least time of a part whose images are on the host; None if it does not fit."""
@@ -271,8 +261,8 @@ class Torch:
         from torch.utils.checkpoint import checkpoint_sequential
 
         if way == "checkpoints":
-            found = checkpoint_sequential(self.model, 5, x, use_reentrant=False)
-            self.torch.nn.functional.cross_entropy(found, labels).backward()
+            logits = checkpoint_sequential(self.model, 5, x, use_reentrant=False)
+            self.torch.nn.functional.cross_entropy(logits, labels).backward()
             return
         saved = self.torch.autograd.graph.save_on_cpu(pin_memory=True)
         with saved if way == "save_on_cpu" else nullcontext():
@@ -283,9 +273,9 @@ class Torch:
         self.optimizer.zero_grad(set_to_none=True)
         total = self.torch.zeros((), device="cuda", dtype=self.torch.float64)
         for first in range(0, len(x) if update else part, part):
-            found = self.model(x[first : first + part])
+            logits = self.model(x[first : first + part])
             loss = self.torch.nn.functional.cross_entropy(
-                found, labels[first : first + part], reduction="sum"
+                logits, labels[first : first + part], reduction="sum"
             )
             (loss / len(x)).backward()
             total += loss.detach()
@@ -300,7 +290,7 @@ class Torch:
 
 
 def rows_of(name: str, steps: int, peers: Sequence[str], *, records: bool) -> Iterator[Row]:
-    """Measure a row; it comes again with each peer, so that an interrupted run leaves what is known."""
+    """Yield a row once ours is measured and after each peer, so that an interrupted run keeps figures."""
     case, found = ROWS[name], dict[str, float]()
     network = case.network()
     with gpu.CudaMachine([0]) as machine:
@@ -328,7 +318,7 @@ def rows_of(name: str, steps: int, peers: Sequence[str], *, records: bool) -> It
 
 
 def is_wrong(row: Row) -> bool:
-    """Whether losses differ; those of parts that torch normalizes by themselves are not compared."""
+    """True if losses differ; those of parts that torch normalizes by themselves are not compared."""
     case = ROWS[row.case]
     worst = WORST * (10 if case.math == "tf32" else 1)
     return not case.network().running and row.params.get("loss_error", 0) > worst

@@ -32,7 +32,7 @@ SHAPES = (
     (256, 128),
 )
 MOST_SUMS = 192
-"""Of a thread."""
+"""The most sums of a thread."""
 
 
 def candidates(output: str) -> Iterator[Tile]:

@@ -1,4 +1,4 @@
-"""How fast products of warpgroups are on the simulator, in multiply-accumulates per second on one core.
+"""Measures products of warpgroups on the simulator, in multiply-accumulates per second on one core.
 
     python benchmarks/wgmma.py [--json PATH] [--only b1 f16]
 

@@ -1,4 +1,4 @@
-"""What a call takes of a machine, and gives back however it ends."""
+"""The memory and pins of a machine that a call takes, and returns however it ends."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Array = npt.NDArray[Any]
 
 @contextmanager
 def leaving_nothing(machine: Machine, arrays: Sequence[Array]) -> Generator[None]:
-    """Pin arrays for a block, which may allocate memory; at its end both are as before.
+    """Pin arrays for a block, which may allocate memory; at its end, restore pins and free the new memory.
 
-    What is there decides, and not what was noted: Ctrl-C may come between an allocation and any note of it.
+    The machine's own lists say what is new: Ctrl-C may come between an allocation and any note of it.
     """
     devices = range(machine.devices)
     known = {id(memory) for device in devices for memory in machine.allocated(device)}
@@ -36,6 +36,6 @@ def leaving_nothing(machine: Machine, arrays: Sequence[Array]) -> Generator[None
 
 
 def _unpin(machine: Machine, array: Array, count: int) -> None:
-    """Undo all pins of an array but some."""
+    """Undo the pins of an array beyond the first ``count``."""
     while machine.pins(array) > count:
         machine.unpin(array)

@@ -213,7 +213,7 @@ def normalise(ptx: str, names: Sequence[str] = ()) -> str:
 
 
 def _relative(path: str, names: Sequence[str]) -> str:
-    """The end of a path that is the same on every machine."""
+    """The part of a path that is the same on every machine."""
     path = re.sub(r"[\\/]+", "/", f"/{path}")
     for name in names:
         if path.endswith(f"/{name}"):
@@ -225,7 +225,7 @@ def _relative(path: str, names: Sequence[str]) -> str:
 
 @cache
 def _nvrtc() -> Any:
-    """NVRTC's bindings, imported and tried."""
+    """Import NVRTC's bindings, and try them."""
     try:
         from cuda.bindings import nvrtc
 
@@ -311,7 +311,7 @@ def _run(
 
 
 def _answer(*arguments: Any) -> tuple[str, str] | CompileError:
-    """What `_run_here` returns, or the error that it raises."""
+    """Return the result of `_run_here`, or the error that it raises."""
     try:
         return _run_here(_nvrtc(), *arguments)
     except CompileError as error:

@@ -26,14 +26,7 @@ ONE = (1, 1, 1)
 
 
 class Array(Protocol):
-    """An array in a device's memory, in C order.
-
-    Attributes
-    ----------
-    shape, dtype, device
-    pointer : int
-        The address of the first element.
-    """
+    """An array in a device's memory, in C order."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -107,26 +100,10 @@ class Graph(Protocol):
 
 @dataclass(eq=False)
 class LaunchPlan:
-    """A launch whose arguments are fixed, except arrays and structures that each call gives.
+    """A launch whose arguments are fixed, except arrays and structures that each call passes.
 
-    Attributes
-    ----------
-    ptx, name : str
-        The PTX text, and the kernel's name in it.
-    grid, block : (int, int, int)
-    args : tuple
-        Numbers, structures and device arrays; None for each argument that a call gives. For a `TensorMap`
-        without an address a call gives the array that it describes.
-    shared : int
-        Bytes of dynamic shared memory per block.
-    cluster : (int, int, int), optional
-        Blocks per cluster.
-    dependent : bool
-        Whether the launch may overlap the one before in its chain, until it waits for it.
-    cooperative : bool
-        Whether all blocks run at once, so that they can wait for one another.
-    bound : object
-        Private to the device: the plan with its kernel loaded.
+    ``args`` has None for each argument that a call passes. For a `TensorMap` without an address a call passes
+    the array that it describes.
     """
 
     ptx: str
@@ -134,11 +111,11 @@ class LaunchPlan:
     grid: Dim
     block: Dim
     args: tuple[Any, ...]
-    shared: int = 0
-    cluster: Dim | None = None
-    dependent: bool = False
-    cooperative: bool = False
-    bound: Any = None
+    shared: int = 0  # bytes of dynamic shared memory per block
+    cluster: Dim | None = None  # blocks per cluster
+    dependent: bool = False  # may overlap the launch before in its chain, until it waits for it
+    cooperative: bool = False  # all blocks run at once, so that they can wait for one another
+    bound: Any = None  # private to the device: the plan with its kernel loaded
 
 
 @dataclass(eq=False)
@@ -402,7 +379,7 @@ class Device(Protocol):
         ...
 
     def is_pinned(self, host: npt.NDArray[Any]) -> bool:
-        """Whether copies in a stream can read a host array where it is, as it is page-locked."""
+        """True if copies in a stream can read a host array where it is, as it is page-locked."""
         ...
 
     def stream(self, *, independent: bool = False) -> Any:
@@ -432,12 +409,12 @@ class Device(Protocol):
 
 
 def is_array(x: Any) -> bool:
-    """Whether ``x`` is an `Array`, of hardware or of the simulator."""
+    """True if ``x`` is an `Array`, of hardware or of the simulator."""
     return hasattr(x, "pointer") and hasattr(x, "download")
 
 
 def is_foreign(x: Any) -> bool:
-    """Whether ``x`` is another library's device array (torch, CuPy, Numba …)."""
+    """True if ``x`` is another library's device array (torch, CuPy, Numba …)."""
     if isinstance(x, np.ndarray) or is_array(x):
         return False
     try:
@@ -462,7 +439,7 @@ def check_device(given: Any, option: str = "device") -> None:
 
 
 def name_of(given: object) -> str:
-    """What an argument is, for the error that refuses it.
+    """The name of an argument, for the error that refuses it.
 
     >>> name_of(2), name_of("cuda"), name_of(int), name_of([])
     ('2', "'cuda'", 'the class int', 'a list')
@@ -473,11 +450,11 @@ def name_of(given: object) -> str:
 
 
 MOST_PLANS = 1024
-"""Entries of ``Device.plans``; when there are as many, all are dropped and made again on demand."""
+"""The most entries of ``Device.plans``; when it is full, it is cleared."""
 
 
 def planned(plans: dict[Any, Any], key: Hashable, make: Callable[[], Made], most: int = MOST_PLANS) -> Made:
-    """``plans[key]``, made at the first request; a dictionary with ``most`` entries is emptied before.
+    """Return ``plans[key]``, or make it; a dictionary that holds ``most`` plans is cleared first.
 
     An entry of ``Device.plans`` must depend on its key alone, and must not refer to the device, which would
     then live until the garbage collector finds it.
@@ -492,6 +469,6 @@ def planned(plans: dict[Any, Any], key: Hashable, make: Callable[[], Made], most
 
 
 def launch(device: Device, key: Hashable, make: Callable[[], LaunchPlan], *arrays: Any) -> None:
-    """Launch the plan of ``make()``, which depends on ``key`` alone, with these arrays."""
+    """Launch with these arrays the plan of `planned`, which ``make()`` makes for ``key``."""
     plan: LaunchPlan | None = device.plans.get(key)
     device.launch(planned(device.plans, key, make) if plan is None else plan, arrays)

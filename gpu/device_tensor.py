@@ -76,7 +76,7 @@ class DeviceTensor:
         return math.prod(self.shape)
 
     def outline(self) -> npt.NDArray[Any]:
-        """An array of the same addresses, for `overlap` and for slices: nobody can read it."""
+        """An array of the same addresses, for `overlap` and for slices; it must not be read."""
         address = getattr(self.memory, "address", 1 << 20) + self.offset
         described = {"shape": self.shape, "strides": self.strides, "typestr": self.dtype.str, "version": 3}
         outline: Any = type("Outline", (), {"__array_interface__": described | {"data": (address, True)}})()
@@ -93,7 +93,7 @@ def in_order(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 
 
 def is_on_gpu(given: object) -> bool:
-    """Whether an operand is an array on a GPU, of this package or of another library."""
+    """True if an operand is an array on a GPU, of this package or of another library."""
     return is_array(given) or is_foreign(given)
 
 
@@ -152,7 +152,7 @@ def check_memory(of: Any, what: str, end: int, device: Machine) -> None:
 
 
 def share(x: npt.NDArray[Any] | DeviceTensor, y: npt.NDArray[Any] | DeviceTensor) -> bool:
-    """Whether two arrays have an element in common."""
+    """True if two arrays have an element in common."""
     if isinstance(x, DeviceTensor) and isinstance(y, DeviceTensor):
         is_one_space = x.memory is y.memory or hasattr(x.memory, "address")
         same = x.memory.device == y.memory.device and is_one_space

@@ -9,16 +9,16 @@ from collections.abc import Callable
 from typing import Any
 
 _PAUSE = 0.02
-"""Seconds: finalizers often follow one another, as in a garbage collection."""
+"""Seconds before an interrupt is raised again: finalizers often follow one another."""
 
 
 def when_gone(owner: object, call: Callable[..., object], *args: object) -> None:
-    """Call when an object is deleted, and not at the end of the process."""
+    """Call a function when an object is deleted, but not at the end of the process."""
     weakref.finalize(owner, undisturbed, call, *args).atexit = False
 
 
 def undisturbed(call: Callable[..., object], *args: Any) -> None:
-    """Call in a finalizer; a Ctrl-C of meanwhile comes once more behind it."""
+    """Call a function in a finalizer; a Ctrl-C during the call is raised again after it."""
     try:
         call(*args)
     except KeyboardInterrupt:

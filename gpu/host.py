@@ -32,22 +32,16 @@ Made = TypeVar("Made")
 
 @not_an_array("pass words.download() of it, or the operand that was prepared")
 class Prepared:
-    """An operand on a device, ready for kernels: a result of `gpu.prepare`.
+    """An operand on a device, ready for kernels: a result of `gpu.prepare`."""
 
-    Attributes
-    ----------
-    words : device array
-        The bits of the operand; the values of a sparse tensor.
-    """
-
-    words: Any
+    words: Any  # the operand's bits, or a sparse tensor's values, on the device
 
 
 _PACKED = (PackedBits, PackedTensor, Prepared)
 
 
 def on_device(x: Any) -> bool:
-    """Whether an operand, packed or not, is on a device."""
+    """True if an operand, packed or not, is on a device."""
     x = x.words if isinstance(x, _PACKED) else x
     return is_array(x) or is_foreign(x)
 
@@ -81,7 +75,7 @@ def key_of_memory(device: Any) -> Any:
 
 
 def for_chip(table: dict[tuple[int, int], Made], capability: tuple[int, int]) -> Made:
-    """The entry for a compute capability, of a table whose entries hold up to the next one's."""
+    """The table's entry for the largest compute capability up to this one."""
     return table[max(chip for chip in table if chip <= capability)]
 
 
@@ -164,8 +158,8 @@ def unknown(option: str, given: Any, known: Iterable[object]) -> SchemeError:
 def check_role(x: Any, name: str, kind: type[Any], needed: str) -> None:
     """Refuse an operand that was prepared for another function, or for another argument of this one."""
     if not isinstance(x, kind) or x.role != name:
-        found = f"was prepared as {x.role!r}" if isinstance(x, kind) else f"is a {type(x).__name__}"
-        raise FormatError(f"{name} {found}\n{needed}\nprepare it with role={name!r}")
+        origin = f"was prepared as {x.role!r}" if isinstance(x, kind) else f"is a {type(x).__name__}"
+        raise FormatError(f"{name} {origin}\n{needed}\nprepare it with role={name!r}")
 
 
 def prepared_for(x: Any, name: str, scheme: str) -> SchemeError:

@@ -12,7 +12,7 @@ _share = cast("Any", np.shares_memory)  # its stub knows two values of max_work 
 
 
 def overlap(x: npt.NDArray[Any], others: Sequence[npt.NDArray[Any]]) -> bool:
-    """Whether an element is in one of the others, too; if that is hard to say, yes.
+    """True if arrays share an element with ``x``, or if that is too hard to decide.
 
     >>> x = np.zeros(4)
     >>> overlap(x[:2], [x[2:]]), overlap(x[::2], [x[1:3]])

@@ -22,13 +22,7 @@ from reference.values import not_an_array, shortened
 
 
 class Memory(Protocol):
-    """Memory of a device.
-
-    Attributes
-    ----------
-    device : int
-    nbytes : int
-    """
+    """Memory of a device."""
 
     @property
     def device(self) -> int:
@@ -45,24 +39,13 @@ class Memory(Protocol):
 @shortened
 @dataclass(frozen=True)
 class Tile:
-    """A matrix in a device's memory, column after column.
-
-    Attributes
-    ----------
-    memory : Memory
-    offset : int
-        Bytes from the start of the memory to the first element.
-    rows, columns : int
-    stride : int
-        Elements from one column to the next.
-    dtype : numpy.dtype
-    """
+    """A matrix in a device's memory, column after column."""
 
     memory: Memory
-    offset: int
+    offset: int  # bytes from the start of the memory to the first element
     rows: int
     columns: int
-    stride: int
+    stride: int  # elements from one column to the next
     dtype: np.dtype[Any]
 
     @property
@@ -77,17 +60,7 @@ class Tile:
 
 
 class Routine(Protocol):
-    """A computation on tiles of one device.
-
-    Attributes
-    ----------
-    name : str
-        For timelines, messages and the rates of a simulated device.
-    operations : float
-        Floating-point operations.
-    reads, writes : tuple of Tile
-        A tile that is read and written is in both.
-    """
+    """A computation on tiles of one device; a tile that it reads and writes is in both lists."""
 
     @property
     def name(self) -> str:
@@ -121,7 +94,7 @@ class Event(Protocol):
 
     @property
     def done(self) -> bool:
-        """Whether all work before it has ended."""
+        """True if all work before it has ended."""
         ...
 
 
@@ -151,7 +124,7 @@ class Machine(Protocol):
         ...
 
     def reaches(self, device: int, peer: int) -> bool:
-        """Whether a device can copy from a peer without the host."""
+        """True if a device can copy from a peer without the host."""
         ...
 
     def allocate(self, device: int, nbytes: int) -> Memory:
@@ -166,7 +139,7 @@ class Machine(Protocol):
         """Return memory; all work on it must have ended."""
 
     def pin(self, array: npt.NDArray[Any]) -> None:
-        """Page-lock a host array, as copies that the host does not wait for need."""
+        """Page-lock a host array: asynchronous copies need it."""
 
     def unpin(self, array: npt.NDArray[Any]) -> None:
         """Undo one `pin` of the array."""
@@ -196,12 +169,12 @@ class Machine(Protocol):
         ...
 
     def wait(self, stream: Stream, event: Event) -> None:
-        """Hold back what the stream gets from now on until an event, of any device, has happened."""
+        """Hold back later work of the stream until an event, of any device, has happened."""
 
     def run(self, workers: Sequence[Worker]) -> None:
         """Run workers to their ends, and then all work that is queued.
 
-        If anything fails, no worker is resumed, nothing that is queued starts, and the first error is raised.
+        After the first error, which is raised, no worker resumes and no queued work starts.
         """
 
     def seconds(self) -> float:

@@ -73,7 +73,7 @@ class Recording:
 
 @dataclass(eq=False)
 class _Call:
-    """A recorded call; arrays are numbered, the given ones first, then the allocated ones.
+    """A recorded call; arrays are numbered, the arguments first, then the allocated ones.
 
     The first launch starts before the late allocations, so that the GPU has work; the other launches follow
     as a chain. ``packs`` is True if a launch takes the NaN flag.

@@ -225,7 +225,7 @@ def excluded_taps(geometry: ConvGeometry) -> npt.NDArray[np.int64]:
 
 
 def inside(positions: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.bool_]:
-    """Which rows or columns are inside an image of that size."""
+    """True for each row or column inside an image of ``size`` of them."""
     return (positions >= 0) & (positions < size)
 
 

@@ -140,15 +140,15 @@ def cpd_als(
 def _scaled_back(weights: Matrix, exponent: int) -> Matrix:
     """The weights times a power of two; raise if one exceeds float64."""
     with np.errstate(over="ignore"):
-        found = np.ldexp(weights, exponent)
-    if np.isinf(found).any():
-        r = int(np.flatnonzero(np.isinf(found))[0])
+        scaled = np.ldexp(weights, exponent)
+    if np.isinf(scaled).any():
+        r = int(np.flatnonzero(np.isinf(scaled))[0])
         raise NotANumberError(
             f"weight {r} is {float(weights[r]):.6g} * 2**{exponent}: more than float64 holds\n"
             "the norm of a component may exceed every value of the tensor\n"
             "scale the tensor down by a power of two, and the weights up again"
         )
-    return found
+    return scaled
 
 
 def _product(grams: Sequence[Matrix], leave_out: int | None = None) -> Matrix:

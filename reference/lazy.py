@@ -16,21 +16,13 @@ def make_lazy(
     packages: Iterable[str] = (),
     elsewhere: Mapping[str, Iterable[str]] = MappingProxyType({}),
 ) -> None:
-    """Import names of a package when they are first used.
+    """Import names of a package at their first use; call it while the package is imported.
 
-    Parameters
-    ----------
-    package : str
-        A package that is being imported. Its ``__all__`` is its ``dir()``.
-    homes : mapping of str to names
-        The names that each of its modules defines. A name may be that of its module too, like
-        `reference.bmm`: the package then has the object and not the module. If that module is a package,
-        like `gpu.bmm`, the function has the package's attributes, so that ``import gpu.bmm.fsb as fsb``,
-        which asks the function for ``fsb``, works.
-    packages : names
-        Top-level packages that are attributes of this package as well.
-    elsewhere : mapping of str to names
-        The names of modules of other packages, by their full names.
+    ``dir()`` of the package is its ``__all__``. ``homes`` has the names that each module of the package
+    defines, ``packages`` top-level packages that are attributes of it as well, ``elsewhere`` the names of
+    other packages' modules, by their full names. A name may be that of its module too, like `reference.bmm`:
+    the package then has the object. If that module is a package, like `gpu.bmm`, the function has the
+    package's attributes, so that ``import gpu.bmm.fsb as fsb``, which asks the function for ``fsb``, works.
     """
     module_of = {name: f"{package}.{module}" for module, names in homes.items() for name in names}
     module_of.update({name: module for module, names in elsewhere.items() for name in names})

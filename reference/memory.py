@@ -8,7 +8,7 @@ from reference.errors import ShapeError
 
 
 def check_memory(numbers: int, what: str, advice: str) -> None:
-    """Raise ShapeError if this machine's memory cannot hold so many float64 numbers.
+    """Raise ShapeError if this machine's memory cannot hold that many float64 numbers.
 
     A system that overcommits memory would kill the process later, without an error.
     """

@@ -27,9 +27,9 @@ _SLICES, _BITS, _ROWS = 5, 21, 1 << 10
 def precise_fit(tensor: Coo, factors: Sequence[Array], weights: Array) -> float:
     """Return ``1 - ‖X - M‖ / ‖X‖`` correct to float64, for values around 1 and columns of norm 1 or 0.
 
-    Source: T. Ogita, S. Rump, S. Oishi, Accurate sum and dot product (SIAM J. Sci. Comput. 26, 2005).
-    Gram matrices: K. Ozaki et al., Error-free transformations of matrix multiplication (Numer. Algorithms
-    59, 2012).
+    Sources: T. Ogita, S. Rump, S. Oishi, Accurate sum and dot product (SIAM J. Sci. Comput. 26, 2005); for
+    Gram matrices, K. Ozaki et al., Error-free transformations of matrix multiplication (Numer. Algorithms 59,
+    2012).
     """
     square = _total(_product(tensor.values, tensor.values))
     norm = float(square[0][0])

@@ -1,4 +1,4 @@
-"""How values look to Python and to NumPy: a repr of bounded length, and no array made of them by mistake."""
+"""Decorators of values: a repr of bounded length, ``==`` on arrays, and a refusal to become an array."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _listed(
     letters: int,
     count: int = 0,
 ) -> Iterator[str]:
-    """The parts of a collection's repr: at most so many items, and how many there are if more."""
+    """The parts of a collection's repr: the first items, and the number of all if there are more."""
     yield begin
     for number, (name, one) in enumerate(given):
         if number:
@@ -90,7 +90,7 @@ def _listed(
 
 
 def _leaf(value: Any, items: int, letters: int) -> str:
-    """The repr of what is not a collection."""
+    """The repr of a value that is not a collection."""
     if isinstance(value, str | bytes):
         return repr(value) if len(value) <= letters else f"{value[:letters]!r}…"
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
@@ -101,7 +101,7 @@ def _leaf(value: Any, items: int, letters: int) -> str:
 
 
 def compared(kind: Kind) -> Kind:
-    """Let ``==`` compare the fields of a dataclass, arrays among them as a whole; as they, it has no hash.
+    """Let ``==`` compare the fields of a dataclass, arrays as a whole; like arrays, it has no hash.
 
     >>> import numpy as np
     >>> from dataclasses import dataclass
@@ -124,7 +124,7 @@ def compared(kind: Kind) -> Kind:
 
 
 def _are_equal(one: Any, other: Any) -> bool:
-    """Whether two values of a field are equal; arrays have one dtype, and may lie on devices."""
+    """True if two values of a field are equal; arrays have one dtype, and may lie on devices."""
     if one is other:
         return True
     if hasattr(one, "dtype") and hasattr(other, "dtype"):
@@ -138,7 +138,7 @@ def _are_equal(one: Any, other: Any) -> bool:
 
 
 def not_an_array(advice: str) -> Callable[[Kind], Kind]:
-    """Let ``numpy.asarray`` refuse a value, of which it would make an array of one object; with advice.
+    """Let ``numpy.asarray`` refuse a value, with advice; else it would make an array of one object.
 
     >>> import numpy as np
     >>> @not_an_array("pass its words")

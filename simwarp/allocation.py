@@ -28,27 +28,12 @@ def _no_shape() -> Shape | None:
 
 
 class Allocation:
-    """Contiguous bytes of a memory.
+    """Contiguous bytes of a memory, from address ``base`` on.
 
-    They lie in ``storage`` if that is given, which another process may share: a multiple of 16 bytes long, it
-    keeps its contents, none of which counts as written.
-
-    Attributes
-    ----------
-    base : int
-        The address of the first byte.
-    size : int
-        In bytes.
-    name : str
-        For faults.
-    read_only : bool
-        Whether a kernel's write is a fault.
-    freed : bool
-        Whether it was freed.
-    complete : bool
-        Whether every byte is known to be written.
-    find_shape : callable
-        Finds the shape by which faults name elements; None if it is not known.
+    They lie in ``storage`` if the caller passes it, which another process may share: a multiple of 16 bytes
+    long, it keeps its contents, none of which counts as written. A kernel's write to a ``read_only`` one is a
+    fault; in a ``complete`` one every byte is known to be written. ``find_shape`` returns the shape by which
+    faults name elements, or None.
     """
 
     def __init__(
@@ -100,7 +85,7 @@ class Allocation:
 
     @property
     def written(self) -> npt.NDArray[np.bool_]:
-        """Which bytes had all their bits written."""
+        """A mask of the bytes that are written in all their bits."""
         return self.written_bits == _WHOLE
 
     @property
@@ -111,7 +96,7 @@ class Allocation:
 
     @property
     def _written(self) -> npt.NDArray[np.uint8]:
-        """The marks; made again if they were dropped because every byte was written."""
+        """The marks of written bits; rebuilt if they were dropped because every byte was written."""
         if self._marks is None:
             self._marks = np.full(self._bytes.size, _WHOLE, np.uint8)
         return self._marks
@@ -132,7 +117,7 @@ class Allocation:
             self.settle()
 
     def settle(self) -> None:
-        """Look whether every byte is written by now; if so, reads skip the check."""
+        """Check whether every byte is written by now; if so, reads skip the check."""
         if not self.complete:
             marks = self._written[: self.size]
             if marks.all() and marks.min(initial=_WHOLE) == _WHOLE:
@@ -159,7 +144,7 @@ class Allocation:
         return offsets.view(np.int64)
 
     def unwritten(self, index: npt.NDArray[np.int64], width: int) -> npt.NDArray[np.bool_] | None:
-        """Which elements of ``width`` bytes have an unwritten byte; None once every byte is written."""
+        """A mask of the elements of ``width`` bytes with an unwritten byte; None if there surely are none."""
         if self.complete:
             return None
         if width > 8:
@@ -167,7 +152,7 @@ class Allocation:
         return self._written_view(width).take(index) != _ones(width)
 
     def never_written(self, begin: int, end: int) -> npt.NDArray[np.bool_]:
-        """Which bytes of a part have no written bit."""
+        """A mask of the bytes from ``begin`` to ``end`` without a written bit."""
         self._check_live()
         return np.zeros(end - begin, np.bool_) if self.complete else self._written[begin:end] == 0
 
@@ -186,12 +171,12 @@ class Allocation:
             self._written_view(width)[index] = _ones(width)
 
     def forget(self, addresses: Addresses, unwritten: npt.NDArray[np.uint8]) -> None:
-        """Mark bits of the accessed bytes as unwritten: ``unwritten`` (n, width), a word of bits per byte."""
+        """Mark bits of the accessed bytes as unwritten: the ones in ``unwritten``, uint8 (n, width)."""
         self.complete = False
         self._written[self._each(addresses, unwritten.shape[1])] = ~unwritten
 
     def unwritten_bits(self, addresses: Addresses, width: int) -> npt.NDArray[np.uint8]:
-        """The unwritten bits of each accessed byte, (n, width), a word of bits per byte."""
+        """The unwritten bits of each accessed byte, as ones in uint8 (n, width)."""
         return ~self._written[self._each(addresses, width)]
 
     def _each(self, addresses: Addresses, width: int) -> npt.NDArray[np.int64]:

@@ -76,29 +76,14 @@ POISONING = frozenset(("bounds", "alignment", "freed", "registers", "uninitialis
 
 
 class Checks:
-    """The action for the faults of each kind.
+    """The action for the faults of each kind, and the collected faults.
 
-    Parameters
-    ----------
-    checks : str, or mapping of str to str
-        "raise", "report" or "off" for all kinds except `STRICT`; or the action of each kind, by default
-        "raise", for `STRICT` "off". "strict", for all kinds or one of `NOTED`, raises errors and adds notes;
-        "report+strict" collects both.
+    ``checks`` is "raise", "report" or "off" for all kinds except `STRICT`; or the action of each kind, by
+    default "raise", for `STRICT` "off". "strict", for all kinds or one of `NOTED`, raises errors and adds
+    notes; "report+strict" collects both. ``faults`` has each fault and note once, with its ``count``: two are
+    the same if their class, severity, kind of access (read or write), kernel, lines (of CUDA C++, else of
+    PTX) and allocation are the same. An unknown kind or action raises SchemeError.
 
-    Attributes
-    ----------
-    faults : list of KernelFault
-        The collected faults and notes, each once, with its ``count``. Two faults are the same if their class,
-        severity, kind of access (read or write), kernel, lines (of CUDA C++, else of PTX) and allocation are
-        the same.
-
-    Raises
-    ------
-    SchemeError
-        For an unknown kind or action.
-
-    Examples
-    --------
     >>> checks = Checks({"races": "report", "uninitialised": "off"})
     >>> checks.action("races"), checks.action("uninitialised"), checks.action("bounds")
     ('report', 'off', 'raise')
@@ -138,7 +123,7 @@ class Checks:
         return self._actions.get(kind, "raise")
 
     def strict(self, kind: str) -> bool:
-        """Whether the notes of a kind are asked for."""
+        """True if the notes of a kind are asked for."""
         return kind in self._strict and self.action(kind) != "off"
 
     @property
@@ -150,8 +135,6 @@ class Checks:
     def without(self, kind: str) -> Generator[None]:
         """Switch a kind off inside a ``with`` block.
 
-        Examples
-        --------
         >>> checks = Checks()
         >>> with checks.without("races"):
         ...     checks.action("races")
@@ -203,13 +186,8 @@ def for_all(action: str) -> dict[str, str]:
 def read_checks(texts: Sequence[str]) -> str | dict[str, str]:
     """Read the argument of `Checks` from command-line options: one action, or pairs ``kind=action``.
 
-    Raises
-    ------
-    SchemeError
-        If a word is not a pair, unless it is the only one.
+    Several words of which one is not a pair raise SchemeError.
 
-    Examples
-    --------
     >>> read_checks(["report"]), read_checks(["races=report,bounds=off", "freed=off"])
     ('report', {'races': 'report', 'bounds': 'off', 'freed': 'off'})
     """

@@ -35,15 +35,8 @@ class Shape(NamedTuple):
 
 
 def name_element(array: str, shape: Shape, offset: int, width: int, flat: bool = False) -> str:
-    """The element of an array at an offset; with ``flat`` under one index.
+    """Name the elements of an access of ``width`` bytes at a byte offset; with ``flat`` by one index.
 
-    Parameters
-    ----------
-    offset, width : int
-        The first byte of an access, and their number.
-
-    Examples
-    --------
     >>> name_element("t", Shape(4, (128,)), 508, 4), name_element("t", Shape(4, (8, 33)), 140, 4)
     ('t[127]', 't[1][2]')
     >>> name_element("t", Shape(4, (128,)), 16, 16), name_element("t", Shape(8, (16,)), 12, 4)
@@ -62,18 +55,16 @@ def name_element(array: str, shape: Shape, offset: int, width: int, flat: bool =
 
 
 def declared_shape(name: str, size: int, sources: Mapping[str, str]) -> Shape | None:
-    """The shape of an array variable of ``size`` bytes, from its declaration in the source.
+    """The shape of an array variable of ``size`` bytes, from its declaration in the source; None if unknown.
 
-    An extent is a number, a macro or a constant; one that is neither follows from the size of the type. None
-    if the source does not tell, or if two declarations differ; those whose type is known go first.
+    An extent is a number, a macro or a constant; one that is neither follows from the size of the type. It is
+    unknown if two declarations differ; those of a known type go first.
 
-    Examples
-    --------
     >>> text = "const int N = 32; __shared__ float tile[N][N + 1], row[N]; extern __shared__ int s[];"
     >>> declared_shape("tile", 4224, {"f.cu": text}), declared_shape("s", 256, {"f.cu": text})
     (Shape(itemsize=4, axes=(32, 33)), Shape(itemsize=4, axes=(64,)))
     """
-    known, guessed = set[Shape](), set[Shape]()
+    certain, guessed = set[Shape](), set[Shape]()
     for text in sources.values():
         for declaration in re.finditer(_DECLARED.format(name=re.escape(name)), text):
             extents = re.findall(r"\[([^\]\n]*)\]", declaration[3])
@@ -81,13 +72,13 @@ def declared_shape(name: str, size: int, sources: Mapping[str, str]) -> Shape | 
             words = [*declaration[1].split(), declaration[2]]
             itemsize = _size_of(words)
             if (shape := _shape(axes, itemsize, size)) is not None and "return" not in words:
-                (guessed if itemsize is None else known).add(shape)
-    found = known or guessed
-    return found.pop() if len(found) == 1 else None
+                (guessed if itemsize is None else certain).add(shape)
+    shapes = certain or guessed
+    return shapes.pop() if len(shapes) == 1 else None
 
 
 def _shape(axes: Sequence[int | None], itemsize: int | None, size: int) -> Shape | None:
-    """The shape for extents of which some, and an element's size which perhaps, are unknown."""
+    """The shape of an array of ``size`` bytes, of which an extent or the element's size may be unknown."""
     product = math.prod(axis for axis in axes if axis)
     unknown = [i for i, axis in enumerate(axes) if not axis]
     if not unknown:

@@ -4,8 +4,6 @@ They are those of `reference.errors`, `simwarp.faults` and `simwarp.machine.faul
 `SimwarpError`, and so do the exceptions about objects of one package, such as a trace that cannot be read,
 which that package exports.
 
-Examples
---------
 >>> import simwarp
 >>> try:
 ...     simwarp.reference.bmm([[1.0, float("nan")]], [[1.0], [1.0]])

@@ -21,7 +21,7 @@ _BYTES = re.compile(
     r"(?<!only )\b(?:(?:\d+ bytes? of )?(?:shared |global )?memory|\d+ bytes?)\b"
     r"(?P<that> that)?(?P<were> were)?"
 )
-"""What a message says of an access if the element is not known."""
+"""The text for an access whose element is not known."""
 
 
 _LONG, _PART = 500, 200
@@ -49,7 +49,7 @@ class KernelFault(SimwarpError):
         Its kind in `simwarp.checks`, by which it is raised, collected or ignored; "" for a fault that is
         always raised.
     severity : str
-        "error"; or "note" for what is not proof of a mistake, which is collected and never raised.
+        "error"; or "note" for a fault that does not prove a mistake, which is collected and never raised.
     count : int
         The occurrences of a fault that is collected.
     notes : tuple of Note
@@ -228,7 +228,7 @@ class Race(MemoryFault):
 
 
 class StaleRead(MemoryFault):
-    """A read through a cache that does not see what the same launch writes, of bytes that it writes.
+    """A read of bytes that the same launch writes, through a cache that does not see these writes.
 
     Attributes
     ----------
@@ -248,7 +248,7 @@ class CopyInFlight(MemoryFault):
     copy : Place
         The copy; ``place`` is that of the access.
     exit : Place
-        Where the thread, or the last one of the block, exited, if that is the fault; ``place`` is then that
+        The exit of the thread, or of the last one of the block, if that is the fault; ``place`` is then that
         of the copy.
     """
 
@@ -444,7 +444,7 @@ class RegisterShortage(Deadlock):
     Attributes
     ----------
     registers, asked : int
-        The registers of the block, and those that its warps would own with what they wait for.
+        The registers of the block, and those that its warps own or wait for.
     """
 
     registers: int = 0
@@ -520,7 +520,7 @@ class UnsupportedInstruction(_OfText):
     Attributes
     ----------
     source_file, source_line
-        The line of CUDA C++ that the PTX line was compiled from; None if the PTX does not say.
+        The line of CUDA C++ that the PTX line was compiled from; None if the PTX has no line information.
     """
 
     source_file: str | None = None

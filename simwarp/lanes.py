@@ -433,7 +433,7 @@ def rotate(predicate: Lanes, member_mask: Any = ALL_LANES, active: Lanes | None 
 
 
 def vote_any(predicate: Lanes, member_mask: Any = ALL_LANES, active: Lanes | None = None) -> Voted:
-    """Whether the predicate holds in any active lane of the mask (op D).
+    """True if the predicate holds in any active lane of the mask (op D).
 
     Parameters
     ----------
@@ -450,7 +450,7 @@ def vote_any(predicate: Lanes, member_mask: Any = ALL_LANES, active: Lanes | Non
 
 
 def vote_all(predicate: Lanes, member_mask: Any = ALL_LANES, active: Lanes | None = None) -> Voted:
-    """Whether the predicate holds in every active lane of the mask (op D).
+    """True if the predicate holds in every active lane of the mask (op D).
 
     Parameters
     ----------
@@ -467,7 +467,7 @@ def vote_all(predicate: Lanes, member_mask: Any = ALL_LANES, active: Lanes | Non
 
 
 def vote_uni(predicate: Lanes, member_mask: Any = ALL_LANES, active: Lanes | None = None) -> Voted:
-    """Whether the predicate is the same in all active lanes of the mask.
+    """True if the predicate is the same in all active lanes of the mask.
 
     Parameters
     ----------
@@ -532,7 +532,7 @@ def shfl(
 
 
 def shuffle_source(b: Any, c: Any, mode: ShuffleMode) -> tuple[Words, Lanes]:
-    """The lane that each lane reads in ``shfl``, its own if that is out of range, and whether it is in range.
+    """The source lane of each lane in ``shfl``, its own if out of range, and a mask of those in range.
 
     Parameters
     ----------
@@ -676,7 +676,7 @@ def _mask(member_mask: Any) -> Words:
 
 
 def _is_member(mask: Words) -> Lanes:
-    """Whether each lane is in its own member mask."""
+    """A mask of the lanes that are in their own member mask."""
     if mask.ndim == 0 and int(mask) == ALL_LANES:
         return _EVERY_LANE
     return and_(mask, LANE_BIT) != 0

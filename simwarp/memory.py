@@ -42,21 +42,9 @@ _Part = tuple[Allocation, npt.NDArray[np.intp]]  # an allocation, and the positi
 class Memory:
     """An address space that holds allocations.
 
-    Parameters
-    ----------
-    space : str
-        "global", "shared" …, for faults.
-    start : int
-        The first address, a multiple of `ALIGNMENT`.
-    shared : bool
-        Whether processes forked later share the bytes.
-    alignment : int
-        Allocations start at multiples of this, itself a multiple of `ALIGNMENT`.
-
-    Raises
-    ------
-    ShapeError
-        For a misaligned ``start``.
+    ``space``, "global", "shared" …, is for faults. Allocations start at multiples of ``alignment``, itself a
+    multiple of `ALIGNMENT`, and so does the space: ShapeError for another ``start``. Processes forked later
+    share the bytes if ``shared``.
     """
 
     def __init__(
@@ -91,10 +79,10 @@ class Memory:
         at: int | None = None,
         storage: npt.NDArray[np.uint8] | None = None,
     ) -> Allocation:
-        """Reserve ``size`` bytes, in ``storage`` if given (see `Allocation`).
+        """Reserve ``size`` bytes, in ``storage`` if it is not None (see `Allocation`).
 
-        No address is used twice, so that a use after free is found; except those of memory that is not the
-        device's own, which is ``at`` an address that the caller knows to be free, a multiple of 16.
+        No address is used twice, so that a use after free is reported. Memory that is not the device's own
+        lies ``at`` an address that the caller knows to be free, a multiple of 16.
         """
         if size < 0:
             raise ShapeError(f"allocation of {count_of_bytes(size)}\nask for 0 bytes or more")
@@ -140,7 +128,7 @@ class Memory:
             self._drop(self._released.popleft())
 
     def _drop(self, base: int) -> bool:
-        """Free the allocation at ``base``; whether there was one."""
+        """Free the allocation at ``base``; True if there was one."""
         bases, allocations = self._table
         i = bisect_right(bases, base) - 1
         if i < 0 or bases[i] != base:
@@ -159,7 +147,7 @@ class Memory:
         return None
 
     def was_freed(self, address: int) -> bool:
-        """Whether an address lies in a freed allocation, and in no live one."""
+        """True if an address lies in a freed allocation, and in no live one."""
         return self.find(address) is None and any(
             old.base <= address < old.base + old.size for old in self._freed
         )
@@ -227,7 +215,7 @@ class Memory:
             self.write(addresses, values)
 
     def poke(self, addresses: Addresses, values: npt.NDArray[Any]) -> bool:
-        """Store if no access is bad and one allocation holds them all; whether it stored."""
+        """Store if no access is bad and one allocation holds them all; True if it stored."""
         allocation = self._common_allocation(addresses, values.dtype.itemsize)
         if allocation is None or allocation.read_only:
             return False
@@ -240,12 +228,12 @@ class Memory:
             allocation.write(addresses[part], values[part])
 
     def forget(self, addresses: Addresses, unwritten: npt.NDArray[np.uint8]) -> None:
-        """Mark bits of bytes just stored as unwritten: ``unwritten`` (n, width), a word of bits per byte."""
+        """Mark bits of bytes just stored as unwritten: the ones in ``unwritten``, uint8 (n, width)."""
         for allocation, part in self._writable(addresses, unwritten.shape[1]):
             allocation.forget(addresses[part], unwritten[part])
 
     def unwritten_bits(self, addresses: Addresses, width: int) -> npt.NDArray[np.uint8]:
-        """The unwritten bits of each byte, (n, width); 0 where the access is bad."""
+        """The unwritten bits of each byte, as ones in uint8 (n, width); 0 where the access is bad."""
         found = np.zeros((addresses.size, width), np.uint8)
         for allocation, part in self._parts(addresses, width):
             part = part[~_misaligned(addresses[part], width)]
@@ -337,12 +325,12 @@ class Memory:
         return f"{',' * known} {where}"
 
     def _lies_in_freed(self, addresses: Addresses, outside: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Which of the out-of-bounds addresses lie in a freed allocation."""
-        found = np.zeros_like(outside)
+        """A mask of the out-of-bounds addresses that lie in a freed allocation."""
+        mask = np.zeros_like(outside)
         if outside.any():
             for old in self._freed:
-                found |= (addresses >= np.uint64(old.base)) & (addresses < np.uint64(old.base + old.size))
-        return found
+                mask |= (addresses >= np.uint64(old.base)) & (addresses < np.uint64(old.base + old.size))
+        return mask
 
     def unwritten(self, address: int, width: int) -> UninitialisedRead:
         """The fault of a read of uninitialised bytes."""

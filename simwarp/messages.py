@@ -33,11 +33,11 @@ Line: TypeAlias = "list[tuple[str, str]]"
 
 
 class Fault(Protocol):
-    """What a message tells of a `simwarp.faults.KernelFault` or a finding."""
+    """The fields of a `simwarp.faults.KernelFault` or a finding that a message shows."""
 
     @property
     def what(self) -> str:
-        """What happened, without its place."""
+        """The event, without its place."""
         ...
 
     @property
@@ -47,7 +47,7 @@ class Fault(Protocol):
 
     @property
     def advice(self) -> str:
-        """What to do."""
+        """The advice."""
         ...
 
     @property
@@ -67,12 +67,12 @@ class Fault(Protocol):
 
     @property
     def severity(self) -> str:
-        """Whether it is an "error" or a "note", which is not proof of a mistake."""
+        """Either "error", or "note" for a finding that does not prove a mistake."""
         ...
 
     @property
     def place(self) -> Place:
-        """Where it happened."""
+        """The place of the event."""
         ...
 
     @property
@@ -91,10 +91,7 @@ class _Quoted(NamedTuple):
 
 
 def message(fault: Fault, paths: Mapping[str, str] = MappingProxyType({})) -> Iterator[Line]:
-    """The lines of a fault's message, without its count.
-
-    ``paths`` are the paths to show for the names of source files.
-    """
+    """The lines of a fault's message, without its count; ``paths`` maps names of source files to paths."""
     place, first = fault.place, _location(fault.place, paths)
     head: Line = [(f"{first}: ", "place")] if first else []
     if fault.severity == "note":
@@ -193,7 +190,7 @@ def _who(place: Place, known: Place | None = None) -> str:
 
 
 def _verb(text: str) -> str:
-    """Whether a text is about a read or about a write."""
+    """The verb of a text about an access: read or write."""
     return "write" if re.match(r"(?:misaligned )?(?:writ|update|atomic)", text) else "read"
 
 

@@ -18,20 +18,10 @@ class HiddenPackageError(ImportError):
 
 
 def refuse_shadows(home: Path | None = None) -> None:
-    """Check that Python imports the packages that were installed with this one.
+    """Check that Python imports the packages that were installed with this one, in the folder ``home``.
 
-    Parameters
-    ----------
-    home : Path, optional
-        The folder of the packages.
+    HiddenPackageError if it imports another file; the message names that file.
 
-    Raises
-    ------
-    HiddenPackageError
-        If it imports another file; the message names that file.
-
-    Examples
-    --------
     >>> refuse_shadows()
     >>> refuse_shadows(Path("elsewhere"))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
@@ -42,12 +32,12 @@ def refuse_shadows(home: Path | None = None) -> None:
     """
     home = home or Path(__file__).parents[1]
     for name in PACKAGES:
-        found = _origin(name)
-        if found is not None and os.path.realpath(found) != os.path.realpath(home / name / "__init__.py"):
+        origin = _origin(name)
+        if origin is not None and os.path.realpath(origin) != os.path.realpath(home / name / "__init__.py"):
             raise HiddenPackageError(
-                f"{found} hides simwarp's package {name!r}\n"
+                f"{origin} hides simwarp's package {name!r}\n"
                 f"Python finds it before {home / name}\n"
-                f"rename it, or move it out of {Path(found).parent}"
+                f"rename it, or move it out of {Path(origin).parent}"
             )
 
 

@@ -22,7 +22,7 @@ def abridged(name: str) -> str:
 
 @dataclass(frozen=True)
 class Caller:
-    """Where the function that a place is in was called, or inlined.
+    """The call, or the inlining, of the function that contains a place.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class Note:
     Attributes
     ----------
     label : str
-        What happened there, up to the thread: "written here by".
+        The event there, up to the thread: "written here by".
     place : Place
     """
 

@@ -32,17 +32,9 @@ _ADVICE = "order the accesses by barriers or fences, or compute what every order
 
 @dataclass(frozen=True)
 class Schedule:
-    """A schedule of `Device`: a name and, for "random", a seed.
+    """A schedule of `Device`: a name and, for "random", a seed."""
 
-    Attributes
-    ----------
-    name : str
-        "lowest pc", "stack" or "random".
-    seed : int
-        The seed of "random".
-    """
-
-    name: str
+    name: str  # "lowest pc", "stack" or "random"
     seed: int = 0
 
     def __str__(self) -> str:
@@ -63,10 +55,7 @@ MakeDevice: TypeAlias = Callable[..., Device]
 class DependsOnScheduling(KernelFault):
     """A result that changes with the schedule.
 
-    Attributes
-    ----------
-    difference : Difference
-        The two outcomes; ``place`` is that of the last write under the second of the two schedules.
+    ``place`` is that of the last write under the second schedule of ``difference``.
     """
 
     check = "schedules"
@@ -86,23 +75,14 @@ class UnrepeatableRunError(SimwarpError, ValueError):
 class Outcome:
     """One element of a result under one schedule.
 
-    Attributes
-    ----------
-    schedule : Schedule
-    value : str
-        The element's value; the array's shape and type, if these differ; or the fault that stopped the run.
-    bits : str
-        The element in hexadecimal; "" if there is none.
-    write : Write or None
-        The last write of a kernel to the element, if known; among lanes that wrote by one instruction, one
-        that wrote this value.
-    fault : KernelFault or None
-        The fault that stopped the run.
+    ``write`` is the last write of a kernel to the element, if known; among lanes that wrote by one
+    instruction, one that wrote this value.
     """
 
     schedule: Schedule
     value: str
-    bits: str = ""
+    """Of the element; the array's shape and type, if these differ; or the fault that stopped the run."""
+    bits: str = ""  # the element in hexadecimal; "" if there is none
     write: Write | None = None
     fault: KernelFault | None = None
 
@@ -119,25 +99,13 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Difference:
-    """An array that differs between the first schedule and another one.
+    """An array that differs between the first schedule and another one."""
 
-    Attributes
-    ----------
-    array : str
-        The array's name; "" if a fault stopped the run under the other schedule.
-    index : tuple of int
-        The first element that differs, in C order; () if shapes or types differ.
-    first, other : Outcome
-        That element under the first schedule, and under the other one.
-    count, size : int
-        The elements that differ, and all elements.
-    """
-
-    array: str
-    index: tuple[int, ...]
+    array: str  # "" if a fault stopped the run under the other schedule
+    index: tuple[int, ...]  # the first element that differs, in C order; () if shapes or types differ
     first: Outcome
     other: Outcome
-    count: int = 1
+    count: int = 1  # elements that differ, of ``size``
     size: int = 1
 
     @property
@@ -159,23 +127,12 @@ class Difference:
 
 @dataclass(frozen=True)
 class Differences:
-    """How the results of several schedules differ: a sequence of `Difference`.
+    """The differences between the results of several schedules: a sequence of `Difference`."""
 
-    Attributes
-    ----------
-    compared : tuple of Schedule
-        The schedules with a result; the others are compared with the first.
-    declined : mapping of Schedule to str
-        The schedules that cannot run the kernel, with the reason.
-    differences : tuple of Difference
-    faults : tuple of KernelFault
-        The faults collected under all schedules, each once.
-    """
-
-    compared: tuple[Schedule, ...]
-    declined: Mapping[Schedule, str]
+    compared: tuple[Schedule, ...]  # the schedules with a result; the others are compared with the first
+    declined: Mapping[Schedule, str]  # the schedules that cannot run the kernel, with the reason
     differences: tuple[Difference, ...]
-    faults: tuple[KernelFault, ...]
+    faults: tuple[KernelFault, ...]  # collected under all schedules, each once
 
     def __len__(self) -> int:
         return len(self.differences)
@@ -228,39 +185,16 @@ def compare_schedules(
     checks: str | Mapping[str, str] = MappingProxyType({"races": "report"}),
     device: MakeDevice = Device,
 ) -> Differences:
-    """Run the same work under several schedules and compare the results with those of the first.
+    """Run the same work under several schedules and compare the results, bit by bit, with those of the first.
 
-    The comparison is bit by bit, also of floats: two NaN with different payloads differ.
+    ``run`` gets a fresh device of the constructor ``device``, e.g. ``functools.partial(Device, cc=(8, 0))``,
+    launches kernels on it and returns an array, or a mapping of names to arrays, of NumPy or of the device;
+    the same each time, else UnrepeatableRunError. Other names in another run, or anything but arrays of
+    numbers, raise ShapeError or DtypeError. The devices have the checks ``checks``; by default races are
+    collected, not raised, since they are one cause of differences. A fault under the first schedule is
+    raised; under another it is a difference. Two NaN with different payloads differ. The last writer of an
+    element is known for device arrays, and for NumPy arrays whose key is the name of one.
 
-    Parameters
-    ----------
-    run : callable
-        A function of a fresh `Device` that launches kernels and returns their results: an array, or a mapping
-        of names to arrays, of NumPy or of the device. It must do the same each time.
-    schedules : iterable of Schedule or str
-    checks : str, or mapping of str to str
-        The checks of the devices, see `simwarp.checks`. By default races are collected, not raised, since
-        they are one cause of differences.
-    device : callable
-        The constructor of the devices, e.g. ``functools.partial(Device, cc=(8, 0))``.
-
-    Returns
-    -------
-    Differences
-        Empty if no result differs. A schedule that cannot run the kernel is in ``declined``. The last writer
-        of an element is known for device arrays, and for NumPy arrays whose key is the name of one.
-
-    Raises
-    ------
-    UnrepeatableRunError
-        If ``run`` gives two results under the same schedule.
-    ShapeError, DtypeError
-        If ``run`` returns other names in another run, or anything but arrays of numbers.
-    KernelFault
-        For a fault under the first schedule. A fault under another schedule is a difference.
-
-    Examples
-    --------
     All lanes store to the same word; which store comes last?
 
     >>> import numpy as np

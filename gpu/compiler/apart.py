@@ -22,12 +22,12 @@ sys.stdout.buffer.write(pickle.dumps(function(*arguments)))
 
 
 def lasts(options: Sequence[str]) -> bool:
-    """Whether one of the options has effects on later compilations of the process."""
+    """True if one of the options has effects on later compilations of the process."""
     return any(option.lstrip("-").partition("=")[0] in _LASTING for option in options)
 
 
 def call_apart(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """The answer of a function for a source of this name, called in a new process."""
+    """Call a function in a new process; CompileError, with the source's name, if the process ends."""
     done = subprocess.run(
         [sys.executable, "-P", "-c", _PROGRAM],
         input=pickle.dumps(sys.path) + pickle.dumps((function, arguments)),

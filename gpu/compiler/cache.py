@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import stat
+import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,25 +25,16 @@ _ENTRY = re.compile(r"\.?[0-9a-f]{64}\.ptx(\.[0-9a-f]{16}\.tmp)?")
 _totals: dict[Path, int] = {}
 """The size of each cache folder in bytes, as this process last computed it."""
 
-_FORM = b"simwarp-ptx-4"  # the version of the entries' layout
+_FORM = b"simwarp-ptx-5"  # the version of the entries' layout
 
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry of the cache: the compiler's output for one source.
+    """An entry of the cache: the compiler's output for one source."""
 
-    Attributes
-    ----------
-    text : str
-        Normalised PTX.
-    log : str
-        The compiler's messages.
-    elsewhere : tuple of str
-        Names of files that CUDA's headers asked for in vain; the entry is void if one of them exists later.
-    """
-
-    text: str
+    text: str  # normalised PTX
     log: str = ""
+    # names that CUDA's headers sought in vain; a file with one of them voids the entry
     elsewhere: tuple[str, ...] = ()
 
 
@@ -64,14 +56,15 @@ def read(key: str) -> Entry | None:
     first, _, body = content.partition(b"\n")
     if first != _first_line(key, body):
         return None
-    log, names, text = body.decode().split("\0", 2)
+    log, names, text = zlib.decompress(body).decode().split("\0", 2)
     return Entry(text, log, tuple(names.splitlines()))
 
 
 def write(key: str, entry: Entry) -> None:
     """Store an entry, and remove old ones; a folder that cannot be written is not an error."""
     path, most = _path(key), limit()
-    body = "\0".join([entry.log, "\n".join(entry.elsewhere), entry.text]).encode()
+    whole = "\0".join([entry.log, "\n".join(entry.elsewhere), entry.text])
+    body = zlib.compress(whole.encode(), level=1)  # PTX becomes seven times smaller
     content = _first_line(key, body) + b"\n" + body
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -101,28 +94,29 @@ def usage() -> tuple[int, int]:
 
 def clear() -> tuple[int, int]:
     """Remove every entry, and return the number and bytes of those removed."""
-    found = _entries()
-    removed = [size for path, size, _ in found if _remove(path)]
+    entries = _entries()
+    removed = [size for path, size, _ in entries if _remove(path)]
     return len(removed), sum(removed)
 
 
 def _entries() -> list[tuple[Path, int, float]]:
     """Path, size and time of last use of every entry, and of temporary files that killed programs left."""
-    found: list[tuple[Path, int, float]] = []
+    files: list[tuple[Path, int, float]] = []
     with suppress(OSError), os.scandir(cache_folder()) as entries:
         for entry in entries:
             if _ENTRY.fullmatch(entry.name):
                 with suppress(OSError):
                     seen = entry.stat(follow_symlinks=False)
-                    found.append((Path(entry.path), seen.st_size, seen.st_mtime))
-    return found
+                    files.append((Path(entry.path), seen.st_size, seen.st_mtime))
+    return files
 
 
 def _trim(most: int, added: int) -> None:
-    """Remove the least recently used entries until the rest is within the limit.
+    """Above the limit, remove the least recently used entries until seven eighths of it are left.
 
     The folder is scanned only when a process adds its first entry, and when its known size passes the limit:
-    a scan of thousands of entries for each new one would take as long as compiling.
+    a scan of thousands of entries for each new one would take as long as compiling. For that reason room is
+    made for many entries at a time.
     """
     folder = cache_folder()
     _totals[folder] = _totals.get(folder, most) + added
@@ -130,8 +124,9 @@ def _trim(most: int, added: int) -> None:
         return
     found = _entries()
     total = sum(size for _, size, _ in found)
+    left = most - most // 8 if total > most else most
     for path, size, _ in sorted(found, key=lambda one: one[2]):
-        if total <= most:
+        if total <= left:
             break
         if _remove(path):
             total -= size

@@ -43,8 +43,6 @@ _BY_THEMSELVES = ("nvidia-cudnn-cu13", "nvidia-nccl-cu13", "nvidia-nvshmem-cu13"
 def advice_for(header: str) -> str:
     """The line of an error that names the package of a missing header; "" if no package is known.
 
-    Examples
-    --------
     >>> advice_for("curand_kernel.h"), advice_for("my.h")
     ('pip install nvidia-curand, which has curand_kernel.h', '')
     """
@@ -79,10 +77,10 @@ def release(folder: Path) -> str:
 def _packages(folder: Path) -> list[str]:
     """Names and versions of the packages, or of the toolkit, to which a folder of headers belongs."""
     for root in folder.parents[:4]:
-        found = sorted(path.name for path in (*root.glob("nvidia*.dist-info"), *root.glob("dist-info/*")))
+        packages = sorted(path.name for path in (*root.glob("nvidia*.dist-info"), *root.glob("dist-info/*")))
         versions = root / "version.json"
-        if found or versions.is_file():
-            return [*found, versions.read_text(errors="replace") if versions.is_file() else ""]
+        if packages or versions.is_file():
+            return [*packages, versions.read_text(errors="replace") if versions.is_file() else ""]
     return []
 
 
@@ -102,7 +100,7 @@ def find_in_cuda(name: str, folders: tuple[Path, ...]) -> Path | None:
 
 
 def not_of_cuda(headers: Iterable[Path], folders: tuple[Path, ...]) -> tuple[str, ...]:
-    """Names of files outside CUDA's folders that some headers of CUDA, and all that they include, ask for.
+    """Names outside CUDA's folders that some of CUDA's headers, and all that they include, ask for.
 
     If a macro names the file, as in Thrust, the file is beside the header: the header's folder stands for it.
     """
@@ -122,11 +120,11 @@ def _asked_by(header: Path, folders: tuple[Path, ...]) -> tuple[frozenset[Path],
     inside, outside = set[Path](), set[str]()
     for asked in (*included, *wanted):
         beside = header.parent / asked.name
-        found = beside if asked.quoted and beside.is_file() else find_in_cuda(asked.name, folders)
-        if found is None:
+        path = beside if asked.quoted and beside.is_file() else find_in_cuda(asked.name, folders)
+        if path is None:
             outside.add(asked.name)
         elif asked in included:
-            inside.add(found)
+            inside.add(path)
     if computed:
         nearest = next(folder for folder in sorted(folders, reverse=True) if header.is_relative_to(folder))
         outside.add(header.relative_to(nearest).parts[0])

@@ -30,49 +30,26 @@ _LINE = re.compile(r"_(?<!\w_)_?(?!\w)")
 """A pattern for a word of one or two underscores, which ``##`` may also complete."""
 _STRING = re.compile(r'"[^"]*"')
 _UNCLEAR = re.compile(r"'|\\\"|//|/\*|\*/")
-"""What may change where a string begins on its line: characters, escapes and comments."""
+"""Tokens that may change the start of a string on its line: characters, escapes and comments."""
 
 
 class Asked(NamedTuple):
-    """The name of a file in a directive.
-
-    Attributes
-    ----------
-    name : str
-    quoted : bool
-        Whether the name is in quotation marks, so that the source's folder is searched first.
-    later : bool
-        Whether the directive is ``#include_next`` or ``__has_include_next``, which skip some folders.
-    """
+    """The name of a file in a directive."""
 
     name: str
-    quoted: bool
-    later: bool
+    quoted: bool  # in quotation marks: the source's folder is searched first
+    later: bool  # in ``#include_next`` or ``__has_include_next``, which skip some folders
 
 
 @dataclass(frozen=True)
 class Directives:
-    """The files that a text may include or ask for.
+    """The files that a text may include or ask for."""
 
-    Attributes
-    ----------
-    included : tuple of Asked
-        Names in ``#include`` and ``#include_next``.
-    wanted : tuple of Asked
-        Names in ``__has_include``, or in a macro with a similar name.
-    in_macros : tuple of Asked
-        Possible names of files in ``#define`` lines.
-    computed : bool
-        Whether a macro gives the name of an ``#include``.
-    complete : bool
-        Whether these are all files that the text can include or ask for.
-    """
-
-    included: tuple[Asked, ...]
-    wanted: tuple[Asked, ...]
-    in_macros: tuple[Asked, ...] = ()
-    computed: bool = False
-    complete: bool = True
+    included: tuple[Asked, ...]  # in ``#include`` and ``#include_next``
+    wanted: tuple[Asked, ...]  # in ``__has_include``, or in a macro with a similar name
+    in_macros: tuple[Asked, ...] = ()  # possible names of files in ``#define`` lines
+    computed: bool = False  # a macro gives the name of an ``#include``
+    complete: bool = True  # the text can include or ask for no other file
 
 
 def directives(text: str) -> Directives:
@@ -98,17 +75,17 @@ def _asked(form: re.Pattern[str], text: str) -> tuple[Asked, ...]:
 
 
 def _has_computed_include(text: str) -> bool:
-    """Whether a macro gives the name of an ``#include``."""
-    for found in _DIRECTIVE.finditer(text):
-        blank = _BLANK.match(text, found.end())
-        after = blank.end() if blank else found.end()
+    """True if a macro gives the name of an ``#include``."""
+    for directive in _DIRECTIVE.finditer(text):
+        blank = _BLANK.match(text, directive.end())
+        after = blank.end() if blank else directive.end()
         if text[after : after + 1] not in ('"', "<"):
             return True
     return False
 
 
 def _has_computed_question(text: str, literal: int) -> bool:
-    """Whether a macro may give the name in a ``__has_include``, or compose ``__has_include`` itself.
+    """True if a macro may give the name in a ``__has_include``, or compose ``__has_include`` itself.
 
     ``literal`` is the number of ``__has_include`` with a literal name.
     """

@@ -39,40 +39,23 @@ class _Text(NamedTuple):
 
 @dataclass
 class Includes:
-    """The files that a source includes, directly or indirectly; `follow` finds them.
+    """The files that a source includes, directly or indirectly; `follow` finds them."""
 
-    Attributes
-    ----------
-    package : Path
-        The folder in which ``#include "…"`` finds the headers of this project, which NVRTC gets in memory.
-    given : mapping of str to str
-        More texts that NVRTC gets in memory, by name.
-    folder : Path, optional
-        The folder of the source.
-    cuda, include : sequence of Path
-        CUDA's folders of headers, and the caller's.
-    in_memory : dict of str to str
-        Texts that NVRTC gets in memory, by their names in an ``#include``.
-    on_disk : dict of Path to bytes
-        Digests of the files that NVRTC may read, except CUDA's.
-    answers : set
-        Each name in a ``__has_include``, with the places where it is found.
-    of_cuda : set of Path
-        CUDA's headers that are included; they may include a file of the caller's.
-    complete : bool
-        Whether no other file can be included.
-    """
-
-    package: Path
+    package: Path  # where ``#include "…"`` finds this project's headers, which NVRTC gets in memory
+    # more texts that NVRTC gets in memory, by name
     given: Mapping[str, str] = field(default_factory=dict[str, str])
-    folder: Path | None = None
-    cuda: Sequence[Path] = ()
-    include: Sequence[Path] = ()
+    folder: Path | None = None  # of the source
+    cuda: Sequence[Path] = ()  # CUDA's folders of headers
+    include: Sequence[Path] = ()  # the caller's folders of headers
+    # texts that NVRTC gets, by their names in an ``#include``
     in_memory: dict[str, str] = field(default_factory=dict[str, str])
+    # digests of the files that NVRTC may read, except CUDA's
     on_disk: dict[Path, bytes] = field(default_factory=dict[Path, bytes])
+    # each name in a ``__has_include``, with the places where it is found
     answers: set[tuple[str, ...]] = field(default_factory=set[tuple[str, ...]])
+    # included headers of CUDA, which may include a file of the caller's
     of_cuda: set[Path] = field(default_factory=set[Path])
-    complete: bool = True
+    complete: bool = True  # no other file can be included
 
     def follow(self, name: str, source: str, *more: str) -> None:
         """Find the files that a source includes, directly or indirectly.
@@ -167,7 +150,7 @@ class Includes:
         return next(filter(_is_file, (self.package / name, self.package / "include" / name)), None)
 
     def _is_of_cuda(self, path: Path) -> bool:
-        """Whether a file is in one of CUDA's folders."""
+        """True if a file is in one of CUDA's folders."""
         return str(path).startswith(tuple(f"{folder}{os.sep}" for folder in self.cuda))
 
     @property
@@ -177,7 +160,7 @@ class Includes:
         return sorted(self.in_memory.items()), files, sorted(self.answers)
 
     def borrowed(self, names: Iterable[str]) -> bool:
-        """Whether a folder of the caller has one of these files, for which CUDA's headers ask."""
+        """True if a folder of the caller has one of these files, for which CUDA's headers ask."""
         wanted = [name for name in names if name not in self.in_memory]
         return any((place / name).exists() for place in self.include for name in wanted)
 
@@ -208,7 +191,7 @@ def _without_detours(path: Path) -> Path:
 
 
 def _is_file(path: Path) -> bool:
-    """Whether the compiler can read a file; refuses FIFOs, devices and sockets, on which it would hang."""
+    """True if the compiler can read a file; refuses FIFOs, devices and sockets, on which it would hang."""
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError):

@@ -21,19 +21,11 @@ _READS_NOTHING = frozenset(
 
 @dataclass
 class Options:
-    """The effect of NVRTC's options on the files that are read.
+    """The effect of NVRTC's options on the files that are read."""
 
-    Attributes
-    ----------
-    text : list of str
-        Macros and includes of the options, as lines of a source.
-    known : bool
-        Whether no option makes NVRTC read another file, or write one. ``-I`` does: its folders are searched
-        before CUDA's, and are not followed.
-    """
-
+    # macros and includes of the options, as lines of a source
     text: list[str] = field(default_factory=list[str])
-    known: bool = True
+    known: bool = True  # False if an option, e.g. -I, makes NVRTC read or write another file
 
 
 _ONE_VALUE = frozenset("fmad ftz prec-div prec-sqrt std maxrregcount".split())  # noqa: SIM905 - a list of words
@@ -53,21 +45,21 @@ _LINES = {"D": "#define {}", "define-macro": "#define {}", "U": "", "undefine-ma
     "include": '#include "{}"',
     "pre-include": '#include "{}"',
 }
-"""The line of a source that an option with a value stands for; "" for none."""
+"""Option with a value → the line of a source that has its effect; "" for none."""
 
 
 def read_options(options: Sequence[str]) -> Options:
     """Find the macros and includes in NVRTC's options, and whether all options are known."""
-    found, rest = Options(), iter(options)
+    effect, rest = Options(), iter(options)
     for option in rest:
         name, equals, value = option.lstrip("-").partition("=")
         if name in _LINES:
-            _add(found, name, value if equals else next(rest, ""))
+            _add(effect, name, value if equals else next(rest, ""))
         elif not option.startswith("--") and name[:1] in ("D", "U"):
-            _add(found, name[0], option.lstrip("-")[1:])
+            _add(effect, name[0], option.lstrip("-")[1:])
         elif name not in _READS_NOTHING:
-            found.known = False
-    return found
+            effect.known = False
+    return effect
 
 
 def _add(found: Options, name: str, value: str) -> None:

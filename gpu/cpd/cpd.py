@@ -29,7 +29,7 @@ _ENOUGH = {"float32": 2.0**-8, "float64": 2.0**-13}
 errors of the terms are visible in the fit."""
 
 _SHORT = 1.0
-"""Seconds before a call shows a sign of life."""
+"""Seconds before a call shows its progress."""
 _PLAIN = {"float32": 32, "float64": 256}
 """Tensors whose largest value is within 2 to the power of plus or minus this are not scaled, by type."""
 
@@ -156,7 +156,7 @@ def cpd_als(
 def _reporting(
     progress: Callable[[int, float], None] | Literal[False] | None, iterations: int
 ) -> Generator[Callable[[int, float], None]]:
-    """What is called after each iteration; by default it shows a line on a terminal."""
+    """The function to call after each iteration; by default it shows a line on a terminal."""
     begin, written = time.monotonic(), False
 
     def show(done: int, fit: float) -> None:
@@ -208,16 +208,16 @@ def _exponent(values: list[Any]) -> int:
 
 
 def _scaled_back(weights: Matrix, exponent: int) -> Matrix:
-    """The weights of the tensor as it was given."""
+    """The weights of the caller's tensor, before its values were scaled."""
     with np.errstate(over="ignore"):
-        found = np.ldexp(weights, exponent)
-    if not np.isfinite(found).all():
+        scaled = np.ldexp(weights, exponent)
+    if not np.isfinite(scaled).all():
         raise NotANumberError(
             f"a weight is {float(weights.max()):.6g} * 2**{exponent}, more than float64 holds\n"
             f"its largest number is {float(np.finfo(np.float64).max):.1e}\n"
             "divide the values by a power of two, and multiply the weights by it"
         )
-    return found
+    return scaled
 
 
 def _parts(arrays: list[Any]) -> Iterator[Any]:

@@ -16,20 +16,11 @@ Matrix = npt.NDArray[np.floating[Any]]
 class Model:
     """The factors, weights and Gram matrices of a decomposition, in a device's memory.
 
-    Methods launch kernels and return at once, except `fit`, which downloads its result.
-
-    Attributes
-    ----------
-    factors : tuple of (dimension, rank) device arrays
-    weights : (rank,) device array of float64
-    grams : (order, rank, rank) device array of float64
-        The Gram matrix of each factor: the dot products of its columns.
-    inverse : (1, rank, rank) device array of float64
-        The inverse of the last step's V, or its pseudo-inverse.
-    singular : (1,) device array of int32
-        1 if ``inverse`` is the pseudo-inverse, else 0.
-
-    Source: MM-CSF (SC'19), section 2.2 and algorithm 1.
+    Device arrays: ``factors`` (dimension, rank) each; ``weights`` (rank,) float64; ``grams`` (order, rank,
+    rank) float64, the dot products of each factor's columns; ``inverse`` (1, rank, rank) float64, of the last
+    step's V; ``singular`` (1,) int32, 1 if that is the pseudo-inverse, else 0. Methods launch kernels and
+    return at once, except `fit`, which downloads its result. Source: MM-CSF (SC'19), section 2.2 and
+    algorithm 1.
     """
 
     def __init__(self, shape: tuple[int, ...], rank: int, dtype: np.dtype[Any], device: Device) -> None:
@@ -87,11 +78,11 @@ class Model:
         in_shared = lines + matrix <= SHARED_BYTES
         block = (32 * min(self.rank, MOST_WARPS), 1, 1)
         shared = lines + matrix if in_shared else lines
-        found = self.inverse, self.singular
+        results = self.inverse, self.singular
         invert, pseudo_invert = self._kernels["invert"], self._kernels["pseudo_invert"]
-        invert(ONE, block, self.grams, *sizes, int(in_shared), self._scratch, *found, shared=shared)
+        invert(ONE, block, self.grams, *sizes, int(in_shared), self._scratch, *results, shared=shared)
         scratch, shared = (self._scratch, self._vectors), 8 * (self.rank + self.rank % 2)
-        pseudo_invert(ONE, block, self.grams, *sizes, *scratch, *found, shared=shared)
+        pseudo_invert(ONE, block, self.grams, *sizes, *scratch, *results, shared=shared)
 
     def _apply(self, mode: int) -> None:
         """Multiply the mode's MTTKRP by `inverse`, and compute the norms of the product's columns."""

@@ -21,25 +21,9 @@ if TYPE_CHECKING:
 class CudaArray:
     """An array in a GPU's memory, in C order, with the CUDA array interface.
 
-    Parameters
-    ----------
-    device : CudaDevice
-    memory
-        A pool's allocation, or an address in memory of another owner.
-    shape, dtype
-    keep
-        The owner of that memory, to be kept alive; None for an allocation.
-
-    Attributes
-    ----------
-    pointer : int
-        The address of the first element.
-    memory
-        A pool's or torch's allocation, or an address.
-    queue : int
-        The number of the stream behind whose work the memory is used again.
-    together : list
-        What lives as long as the array: all arrays of a call that was captured.
+    ``memory`` is an allocation of a pool or of torch, or the address of memory that ``keep`` owns. ``queue``
+    is the number of the stream behind whose work the memory is used again. ``together`` lists objects that
+    must live as long as the array: all arrays of a captured call.
     """
 
     queue = 0

@@ -17,8 +17,6 @@ GRAPH = "a graph of kernels"
 class CudaGraph:
     """Launches that the driver makes together, in their order.
 
-    Examples
-    --------
     >>> from gpu import CudaDevice
     >>> device = CudaDevice()                                         # doctest: +SKIP
     >>> with device.capture() as graph:                               # doctest: +SKIP
@@ -69,7 +67,7 @@ class CudaGraph:
             value.hold()
 
     def instantiate(self, graph: Any) -> Any:
-        """Make the driver's graph ready to be launched; returns it so, and destroys both in the end."""
+        """Make the driver's graph launchable; returns the executable. Both are destroyed with this object."""
         from cuda.bindings import driver
 
         self._executable = checked(GRAPH, driver.cuGraphInstantiate(graph, 0))
@@ -79,18 +77,10 @@ class CudaGraph:
 
 
 class _Captures(threading.local):
-    """The capture of a thread.
+    """The capture of a thread."""
 
-    Attributes
-    ----------
-    graph : CudaGraph or None
-        The graph that receives the thread's launches.
-    queue : CUstream
-        The stream that is being captured.
-    """
-
-    graph: CudaGraph | None = None
-    queue: Any = 0
+    graph: CudaGraph | None = None  # receives the thread's launches
+    queue: Any = 0  # the captured CUstream
 
 
 CAPTURES = _Captures()
@@ -124,7 +114,7 @@ def capture() -> Generator[CudaGraph]:
 
 
 def queue_of_capture(stream: Any) -> Any:
-    """The stream of the thread's capture, for a launch that must give none itself."""
+    """The stream of the thread's capture; refuses a launch that names a stream itself."""
     if stream is not None:
         refuse_in_capture("a launch in a stream")
     return CAPTURES.queue

@@ -47,12 +47,12 @@ def primary(ordinal: int) -> Any:
 
 
 _FIRST: list[int] = []
-"""The device whose context is current where no other is made so."""
+"""The device whose context is current unless `current` sets another."""
 
 
 @contextmanager
 def current(ordinal: int) -> Generator[None]:
-    """Make a device's context that of the thread, which must not end with one of PyCUDA's."""
+    """Make a device's context current in the thread, which must not end with one of PyCUDA's."""
     context = primary(ordinal)
     context.push()
     try:
@@ -71,9 +71,9 @@ def pools(ordinal: int) -> dict[int, Any]:
 def pool(ordinal: int, queue: int = 0) -> Any:
     """A pool of device memory that freed arrays return to; an allocation by the driver takes 60 us."""
     of_streams = pools(ordinal)
-    found = of_streams.get(queue)
-    if found is None:
+    memory = of_streams.get(queue)
+    if memory is None:
         with current(ordinal):  # which the pool keeps for its allocations
-            found = of_streams[queue] = driver().DeviceMemoryPool()
-        atexit.register(found.stop_holding)  # before the context goes
-    return found
+            memory = of_streams[queue] = driver().DeviceMemoryPool()
+        atexit.register(memory.stop_holding)  # before the context goes
+    return memory

@@ -16,11 +16,11 @@ from reference.types.launch import Extent, dtype_of, shape_of
 
 _EVENT = "an event"
 _PORTABLE = 1
-"""CU_MEMHOSTALLOC_PORTABLE: of all devices."""
+"""CU_MEMHOSTALLOC_PORTABLE: page-locked for all devices."""
 
 
 def pinned(shape: Extent, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """A host array in page-locked memory of all devices, which goes with its last view."""
+    """A host array in page-locked memory of all devices, which is freed with its last view."""
     from cuda.bindings import driver
 
     shape, dtype = shape_of("pinned", shape), dtype_of("pinned", dtype)
@@ -32,7 +32,7 @@ def pinned(shape: Extent, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 
 def is_pinned(host: npt.NDArray[Any]) -> bool:
-    """Whether the first and the last byte of a dense host array are page-locked."""
+    """True if the first and the last byte of a dense host array are page-locked."""
     from cuda.bindings import driver
 
     which, first = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, host.ctypes.data
@@ -57,7 +57,7 @@ class CudaEvent:
         self._succeed(self._driver.cuEventRecord(self._event, _queue(stream)))
 
     def wait(self, stream: Any = None) -> None:
-        """Let later work of the stream wait for the event, where the host has recorded it last."""
+        """Let later work of the stream wait for the event's last record."""
         self._succeed(self._driver.cuStreamWaitEvent(_queue(stream), self._event, 0))
 
     def synchronize(self) -> None:

@@ -95,9 +95,9 @@ class CudaDevice:
     def driver_version(self) -> str:
         """The version of the installed driver, e.g. ``"580.159.04"``, for the provenance of goldens."""
         module = Path("/proc/driver/nvidia/version")
-        found = re.search(r"\b\d+\.\d+(\.\d+)?\b", module.read_text()) if module.exists() else None
+        match = re.search(r"\b\d+\.\d+(\.\d+)?\b", module.read_text()) if module.exists() else None
         version = contexts.driver().get_driver_version()
-        return found[0] if found else f"CUDA {version // 1000}.{version % 1000 // 10}"
+        return match[0] if match else f"CUDA {version // 1000}.{version % 1000 // 10}"
 
     @property
     def capturing(self) -> object:
@@ -119,7 +119,7 @@ class CudaDevice:
         name: str = "",
         memory_of: Callable[[int], Any] | None = None,
     ) -> CudaArray:
-        """Reserve an array; its contents are undefined until written. ``memory_of`` gives so many bytes."""
+        """Reserve an array; its contents are undefined until written. ``memory_of`` allocates its bytes."""
         if not isinstance(shape, tuple):  # warm calls give tuples
             shape = shape_of("allocate", shape)
         try:
@@ -305,7 +305,7 @@ class CudaDevice:
         return pinned(shape, dtype)
 
     def is_pinned(self, host: npt.NDArray[Any]) -> bool:
-        """Whether copies in a stream read a dense host array where it is, as it is page-locked."""
+        """True if copies in a stream read a dense host array where it is, as it is page-locked."""
         return is_pinned(host)
 
     def stream(self, *, independent: bool = False) -> Any:
@@ -354,13 +354,7 @@ def _load(ordinal: int, ptx: str) -> CudaModule:
 
 @cache
 def default_device() -> Device:
-    """The first CUDA device, the same object at each call.
-
-    Raises
-    ------
-    NoGpuError
-        If there is none.
-    """
+    """The first CUDA device, the same object at each call; NoGpuError if there is none."""
     try:
         return cast("Device", CudaDevice())
     except (MissingExtraError, NoGpuError) as error:

@@ -58,7 +58,7 @@ class MemoryError(Error):
 
 
 def _call(name: str, *arguments: Any) -> Any:
-    """The value of a call of the driver; its refusal is raised."""
+    """The value that a call of the driver returns; raises its error."""
     status, *values = getattr(_bindings(), name)(*arguments)
     if status:
         raise _error(name, status)
@@ -74,7 +74,7 @@ def _error(name: str, status: Any, log: str = "") -> Error:
 
 
 def init() -> None:
-    """Start the driver."""
+    """Initialise the driver."""
     try:
         _call("cuInit", 0)
     except RuntimeError as error:  # libcuda is missing
@@ -182,7 +182,7 @@ def memcpy_dtoh_async(host: npt.NDArray[Any], pointer: int, stream: Stream) -> N
 
 
 class DeviceMemoryPool:
-    """Memory of the context that is current now; what is freed waits for the next array of about its size."""
+    """Memory of the current context; a freed allocation waits for the next array of about its size."""
 
     def __init__(self) -> None:
         self._context = Context(_call("cuCtxGetCurrent"))
@@ -190,7 +190,7 @@ class DeviceMemoryPool:
         self._holds = True
 
     def allocate(self, size: int) -> Allocation:
-        """Reserve so many bytes."""
+        """Reserve ``size`` bytes, rounded up."""
         step = 1 << max(size.bit_length() - 3, 9)  # at most a quarter is wasted
         size = -(-size // step) * step
         try:
@@ -206,14 +206,14 @@ class DeviceMemoryPool:
             self._held[size].append(pointer)
 
     def free_held(self) -> None:
-        """Return what waits to the driver."""
+        """Return waiting allocations to the driver."""
         with self._current():
             for pointers in list(self._held.values()):
                 while pointers:
                     _call("cuMemFree", pointers.pop())
 
     def stop_holding(self) -> None:
-        """Return what waits to the driver, as the process ends."""
+        """Return waiting allocations to the driver at the end of the process, and keep no more."""
         self._holds = False
         self.free_held()
 

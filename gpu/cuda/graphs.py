@@ -84,10 +84,10 @@ class BoundLaunch:
 
 
 class BoundChain:
-    """Launches in order, as one CUDA graph: all of them cost the host less than one alone.
+    """Launches in order, as one CUDA graph, which costs the host less than a single launch.
 
-    With a cooperative one among them they are launched one by one. Parameters that are equal to those of the
-    last call are not written again.
+    A chain with a cooperative launch is launched one by one. Parameters equal to those of the last call are
+    not written again.
     """
 
     def __init__(self, launches: Sequence[BoundLaunch]) -> None:

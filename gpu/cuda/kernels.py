@@ -55,20 +55,9 @@ class CudaModule:
 class CudaKernel:
     """A kernel on the GPU.
 
-    Its parameters lie in one buffer, at the driver's offsets; the driver copies them at each launch. PyCUDA's
-    launches align no structures, and cannot be cooperative.
-
-    Attributes
-    ----------
-    name : str
-    function : CUfunction
-        The driver's handle.
-    places : list of (int, int)
-        Offset and size of each parameter, in bytes.
-    types : list of str
-        PTX type of each parameter, "" for a structure; [] if unknown.
-    launcher : Function
-        What launches must ask the driver before.
+    Its parameters lie in one buffer, at the driver's offsets (``places``: offset and size in bytes); the
+    driver copies them at each launch. ``types`` are their PTX types, "" for a structure; [] if unknown.
+    PyCUDA's launches align no structures, and cannot be cooperative.
     """
 
     def __init__(self, module: Any, name: str, types: list[str]) -> None:
@@ -135,14 +124,7 @@ def _dim(what: str, extent: Any) -> Dim:
 
 
 class Buffer:
-    """Host memory for a kernel's parameters; write and launch while you hold the lock.
-
-    Attributes
-    ----------
-    bytes : ctypes array
-    pointers : int
-        The address of a list of pointers, one to each parameter.
-    """
+    """Host memory for a kernel's parameters, and pointers to them; hold the lock to write and launch."""
 
     def __init__(self, places: Sequence[Place]) -> None:
         self.bytes = ctypes.create_string_buffer(max((offset + size for offset, size in places), default=1))
@@ -223,7 +205,7 @@ def _number(what: str, kind: str, size: int, value: Any) -> Any:
 
 
 def _structure(what: str, size: int, value: Any) -> bytes:
-    """The bytes of a structure, refused unless they are as many as its parameter's."""
+    """The bytes of a structure; refuses another size than its parameter's."""
     data = value if isinstance(value, bytes) else value.tobytes() if hasattr(value, "tobytes") else None
     if data is None or len(data) != size:
         given = f"is {value!r:.60}" if data is None else f"has {len(data)} bytes"
@@ -241,8 +223,8 @@ def parameter_types(ptx: str, name: str) -> list[str]:
     >>> parameter_types(".entry f(.param .u64 .ptr .align 1 x, .param .align 4 .b8 s[12]) { ret; }", "f")
     ['u64', '']
     """
-    found = re.search(_ENTRY.format(re.escape(name)), ptx)
-    return ["" if array else kind for kind, array in _PARAMETER.findall(found[1])] if found else []
+    entry = re.search(_ENTRY.format(re.escape(name)), ptx)
+    return ["" if array else kind for kind, array in _PARAMETER.findall(entry[1])] if entry else []
 
 
 def _places(function: Any) -> list[Place]:

@@ -1,4 +1,4 @@
-"""What a launch on an NVIDIA GPU has beside its arguments: its attributes, shared memory, and refusals."""
+"""Attributes and shared memory of a launch on an NVIDIA GPU, and its refusals."""
 
 from __future__ import annotations
 
@@ -16,14 +16,10 @@ _PORTABLE = 8
 
 
 class Function:
-    """A kernel's function in the driver, and what launches must ask for it before.
+    """A kernel's function in the driver, and its limits so far.
 
-    Attributes
-    ----------
-    cluster : (int, int, int) or None
-        The blocks per cluster that the kernel requires.
-    most_shared : int
-        The bytes of dynamic shared memory that launches may have so far.
+    ``cluster`` has the blocks per cluster that the kernel requires; ``most_shared``, the bytes of dynamic
+    shared memory that the driver allows its launches so far.
     """
 
     def __init__(self, name: str, function: Any) -> None:
@@ -39,9 +35,9 @@ class Function:
         self._portable = True
 
     def admit(self, grid: Dim, shared: int, cluster: Extent | None) -> Dim | None:
-        """Ask the driver for what a launch needs; returns its cluster, or None.
+        """Ask the driver for a launch's memory and cluster; returns the cluster, or None.
 
-        `LaunchError` if it cannot be had.
+        LaunchError if the driver refuses.
         """
         if shared > self.most_shared:
             self._ask_for_shared(shared)
@@ -55,7 +51,7 @@ class Function:
         return found
 
     def _ask_for_shared(self, shared: int) -> None:
-        """Allow launches with so many bytes of dynamic shared memory."""
+        """Allow launches with ``shared`` bytes of dynamic shared memory."""
         which = self._which.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         (status,) = self._driver.cuFuncSetAttribute(self._function, which, shared)
         if status:
@@ -72,7 +68,7 @@ class Function:
         return 0 if status else int(value)
 
     def _most_in_cluster(self) -> int:
-        """Most blocks of a cluster that may be tried on the current GPU."""
+        """The most blocks of a cluster on the current GPU."""
         driver = self._driver
         _, device = driver.cuCtxGetDevice()
         which = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH

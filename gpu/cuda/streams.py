@@ -77,15 +77,9 @@ class InStream:
 
     Memory that was freed is used again behind the earlier work of the same stream only: it is torch's for a
     stream of torch, else of a pool of the stream. Arrays of other streams are held until the device's next
-    synchronisation. While the stream is captured by others, what a call makes keeps all its arrays alive.
-
-    Attributes
-    ----------
-    queue : int
-        The driver's number of the stream, which no other stream ever has; 0 for the default one. While others
-        capture it, its address, negative.
-    capturing : bool
-        Whether somebody captures the stream.
+    synchronisation. While others capture the stream (``capturing``), the arrays of a call keep one another
+    alive. ``queue`` is the driver's number of the stream, which no other stream ever has; 0 for the default
+    one; during such a capture, its address, negative.
     """
 
     def __init__(
@@ -160,7 +154,7 @@ class InStream:
         wait_for(self._handle)
 
     def _hold(self, arrays: Sequence[Any]) -> None:
-        """Keep the arrays of a launch: with what a captured call makes, or until the next synchronisation."""
+        """Keep a launch's arrays alive: with the captured call, or until the next synchronisation."""
         given = [x for x in arrays if x.__class__ is not bytes]
         if self.capturing:
             self._together += given
@@ -171,7 +165,7 @@ class InStream:
 
     @contextmanager
     def _unrestricted(self) -> Generator[None]:
-        """Let this thread load and allocate while somebody captures the stream."""
+        """Let this thread load and allocate while others capture the stream."""
         if not self.capturing:
             yield
             return
@@ -180,13 +174,7 @@ class InStream:
 
 
 class TorchMemory:
-    """Memory of torch's allocator, which takes it back in the order of a stream.
-
-    Attributes
-    ----------
-    tensor : torch.Tensor
-        Its bytes.
-    """
+    """Memory of torch's allocator, as a tensor of bytes; the allocator takes it back in a stream's order."""
 
     def __init__(self, torch: Any, stream: Any, ordinal: int, size: int) -> None:
         with torch.cuda.stream(stream):
@@ -203,7 +191,7 @@ class TorchMemory:
 
 @contextmanager
 def relaxed() -> Generator[None]:
-    """Let this thread do what a capture of somebody else forbids, though it does not disturb it."""
+    """Allow this thread calls that another's capture forbids, although they do not disturb it."""
     from cuda.bindings import driver
 
     mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED

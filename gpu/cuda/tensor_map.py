@@ -12,14 +12,10 @@ _SIZE = 128
 
 
 def encoded(tensor: TensorMap, capability: tuple[int, int]) -> bytes:
-    """The 128 bytes of a map, which the driver makes.
+    """The 128 bytes of a map, encoded by the driver.
 
-    Raises
-    ------
-    NoGpuError
-        If the chip has no copy engine for tensors.
-    ShapeError
-        If the driver refuses what `TensorMap.check` lets pass.
+    NoGpuError for a chip before sm_90, which has no copy engine for tensors; ShapeError if the driver refuses
+    a map that passes `TensorMap.check`.
     """
     from cuda.bindings import driver
 

@@ -33,13 +33,7 @@ _READ_AS_INTEGER, _NORMALIZED = 1, 2
 class CudaImage:
     """An image on the GPU; see `gpu.device.Device.allocate_image`.
 
-    Attributes
-    ----------
-    form : Image
-    shape, dtype
-        Of a host array with the same texels.
-    array : CUarray
-        The driver's handle.
+    ``shape`` and ``dtype`` are of a host array with the same texels; ``array`` is the driver's CUarray.
     """
 
     def __init__(self, device: Any, form: Image, name: str) -> None:
@@ -92,12 +86,7 @@ class CudaImage:
 
 
 class CudaHandle:
-    """A texture or surface on the GPU, an argument for kernels; it keeps its image alive.
-
-    Attributes
-    ----------
-    handle : int
-    """
+    """A texture or surface on the GPU, an argument for kernels; it keeps its image alive."""
 
     def __init__(self, handle: Any, source: Any, destroy: Callable[[Any], Any]) -> None:
         self.handle, self.source = int(handle), source
@@ -196,9 +185,9 @@ def _flags(form: Image) -> int:
 
 def _asked(answer: tuple[Any, ...], what: str) -> Any:
     """The result of a call of the driver, which may have refused."""
-    status, *found = answer
+    status, *values = answer
     if status:
         raise ShapeError(
             f"{what}: the driver refuses it, {status.name}\nmake it smaller, or free other memory"
         )
-    return found[0] if found else None
+    return values[0] if values else None

@@ -10,9 +10,9 @@ from reference.errors import DtypeError
 
 
 def view_of(foreign: Any) -> tuple[Any, np.dtype[Any]]:
-    """A view (``ptr``, ``shape``, ``strides`` in elements, ``device_id``, ``readonly``) and the dtype.
+    """The view and the dtype of another library's array; the view's strides are in elements.
 
-    Raises DtypeError for an array that its library does not share, or whose elements NumPy does not know.
+    DtypeError for an array that its library does not share, or whose elements NumPy does not know.
     """
     what = f"a device array ({type(foreign).__name__})"
     if getattr(foreign, "requires_grad", False):

@@ -15,40 +15,24 @@ from gpu.cuda_machine.memory import CudaMemory
 from reference.errors import DtypeError, FreedMemoryError, MachineError
 
 _LARGEST = 2
-"""A kept block is at most so many times as large as memory in it; with a budget it is as large."""
+"""The largest ratio of a kept block to the memory in it; with a budget they are equally large."""
 
 
 @dataclass(eq=False)
 class Block:
-    """Memory that the driver has given.
-
-    Attributes
-    ----------
-    device, nbytes, address : int
-    memory : CudaMemory, optional
-        Who uses it.
-    is_kept : bool
-        Whether it may stay behind its use.
-    """
+    """An allocation of the driver."""
 
     device: int
     nbytes: int
     address: int
-    memory: CudaMemory | None = None
-    is_kept: bool = True
+    memory: CudaMemory | None = None  # its present user
+    is_kept: bool = True  # it may stay allocated behind its use
 
 
 class Allocations:
-    """The blocks of a machine.
+    """The blocks of a machine: each device's, idle ones too, have at most its budget of bytes.
 
-    Parameters
-    ----------
-    driver : Driver
-    contexts : Contexts
-    budgets : sequence of int or None
-        The most bytes of each device's blocks, kept ones too.
-    keep : bool
-        Whether the largest idle block of each device is kept.
+    With ``keep`` the largest idle block of each device stays allocated.
     """
 
     def __init__(self, driver: Driver, contexts: Contexts, budgets: Sequence[int | None], keep: bool) -> None:
@@ -65,11 +49,11 @@ class Allocations:
         return sum(memory.nbytes for memory in self.of(device))
 
     def idle(self, device: int) -> int:
-        """The bytes of a device that are kept."""
+        """The bytes of a device in kept blocks."""
         return sum(block.nbytes for block in self._idle(device))
 
     def allocate(self, machine: object, device: int, nbytes: int) -> CudaMemory | Any:
-        """Memory in a kept block or in a new one; a status of the driver if it has none."""
+        """Allocate memory in a kept block or a new one; returns the driver's status if it has no room."""
         budget = self._budgets[device]
         most = nbytes if budget is not None else _LARGEST * nbytes
         block = next((one for one in self._idle(device) if nbytes <= one.nbytes <= most), None)
@@ -84,7 +68,7 @@ class Allocations:
         return memory
 
     def free(self, memory: object) -> None:
-        """Return memory; its block is kept, or that which was kept if it is larger."""
+        """Free memory; the larger of its block and the one kept before stays allocated."""
         if not isinstance(memory, CudaMemory):
             raise DtypeError(
                 f"free of a {type(memory).__name__}\nfree takes what allocate() returned\n"
@@ -105,20 +89,20 @@ class Allocations:
             self._release(one)
 
     def expire(self) -> None:
-        """Keep no block of today behind its use."""
+        """Let no present block stay allocated behind its use."""
         for block in list(self._blocks):
             block.is_kept = False
         self.trim()
 
     def trim(self, device: int | None = None) -> int:
-        """Give idle blocks back, of one device or all; how many."""
+        """Free the idle blocks of one device, or of all; returns their number."""
         idle = [block for block in self._idle() if device in (None, block.device)]
         for block in idle:
             self._release(block)
         return len(idle)
 
     def close(self, release: Callable[..., None]) -> None:
-        """Give everything back; ``release`` makes a call of a device and keeps its error."""
+        """Free everything; ``release`` makes a call of a device and keeps its error."""
         for block in list(self._blocks):
             if block.memory is not None:
                 block.memory.freed = True
@@ -126,7 +110,7 @@ class Allocations:
             release(block.device, self._release, block)
 
     def _new(self, device: int, nbytes: int) -> Any:
-        """A block of the driver; what is kept makes room for it. Its status, if it has no room."""
+        """Allocate a block, if need be in place of kept ones; returns the driver's status without room."""
         found: list[Any] = []
         with self._contexts.on(device):
             try:  # Python handles Ctrl-C behind the call of extend
@@ -147,7 +131,7 @@ class Allocations:
         return (one for one in list(self._blocks) if (one.device, one.address) == (device, address))
 
     def _idle(self, device: int | None = None) -> list[Block]:
-        """The blocks that nobody uses."""
+        """The blocks without a user."""
         blocks = [one for one in list(self._blocks) if one.memory is None]
         return [one for one in blocks if device in (None, one.device)]
 

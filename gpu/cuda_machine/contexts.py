@@ -13,7 +13,7 @@ from reference.types.fields import is_integer
 
 
 def check_ordinals(given: Any) -> None:
-    """Raise DtypeError for what is not a sequence of numbers of GPUs."""
+    """Raise DtypeError unless the argument is a sequence of numbers of GPUs."""
     is_sequence = isinstance(cast("object", given), Sequence)
     if given is None or (is_sequence and all(map(is_integer, given))):
         return
@@ -28,15 +28,9 @@ def check_ordinals(given: Any) -> None:
 class Contexts:
     """The contexts of a machine's devices; `on` makes one current for a ``with`` block.
 
-    Outside of all blocks the thread's own context is current. Inside of one, an inner block leaves its
-    context current: each call makes its own so first.
-
-    Attributes
-    ----------
-    ordinals : tuple of int
-        The driver's number of each device.
-    handles, devices : list
-        The contexts, and the driver's devices.
+    The thread's own context is current again only at the end of the outermost block: an inner block does not
+    restore its outer block's context, so each call enters `on` first. ``ordinals`` are the driver's numbers
+    of the devices.
     """
 
     def __init__(self, driver: Driver, ordinals: Sequence[int] | None) -> None:
@@ -83,7 +77,7 @@ class Contexts:
 
     @contextmanager
     def apart(self, device: int = 0) -> Generator[None]:
-        """The same for a finaliser, which any thread runs at any time."""
+        """Like `on`, for a finaliser, which any thread runs at any time."""
         (status,) = self._driver.api.cuCtxPushCurrent(self.handles[device])
         try:
             yield
@@ -92,21 +86,21 @@ class Contexts:
                 self._driver.api.cuCtxPopCurrent()
 
     def peers(self) -> set[tuple[int, int]]:
-        """Let devices reach their peers; the pairs of which the first can copy from the second."""
-        found: set[tuple[int, int]] = set()
+        """Let devices reach their peers; returns pairs (device, peer) that can copy."""
+        pairs: set[tuple[int, int]] = set()
         for device, handle in enumerate(self.devices):
             for peer, other in enumerate(self.devices):
                 if device != peer and self._driver.call("cuDeviceCanAccessPeer", handle, other):
                     with self.on(device):
                         (status,) = self._driver.api.cuCtxEnablePeerAccess(self.handles[peer], 0)
                     if not status or status.name == "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED":
-                        found.add((device, peer))
+                        pairs.add((device, peer))
                     elif status.name != "CUDA_ERROR_TOO_MANY_PEERS":
                         raise self._driver.error("cuCtxEnablePeerAccess", status, device)
-        return found
+        return pairs
 
     def release(self) -> None:
-        """Give the contexts back; the first error is raised behind all."""
+        """Release all contexts, and then raise the first error."""
         errors: list[MachineError] = []
         while self.handles:
             self.handles.pop()

@@ -26,7 +26,7 @@ from gpu.cuda_machine.cudnn import (
 Four: TypeAlias = tuple[int, int, int, int]
 Two: TypeAlias = tuple[int, int]
 Addresses: TypeAlias = Mapping[str, int]
-"""Of the first elements of x, w and y."""
+"""Addresses of the first elements of x, w and y."""
 
 DATA_TYPES = {"float32": 0, "float16": 2, "bfloat16": 9}
 _CONVOLUTION, _ENGINE, _CONFIG, _HEURISTICS, _PLAN, _GRAPH, _PACK, _TENSOR = 1, 2, 3, 4, 5, 15, 16, 17
@@ -40,36 +40,28 @@ _CROSS_CORRELATION = 1
 _HEURISTIC_A, _FALLBACK = 3, 2
 _UIDS = {"x": 1, "w": 2, "y": 3}
 _PACKS = 64
-"""Of addresses that an engine keeps: buffers are used in turn."""
+"""Packs of addresses that an engine caches, as buffers are used in turn."""
 _MOST, _NOTES = 128, 16
-"""Engine configurations that are looked at for each convolution, and notes on each engine."""
+"""The most configurations of a list that are read for a convolution, and the most notes of an engine."""
 TENSOR_CORE, DOWN_CONVERTS, REDUCED_SUMS, FFT, NONDETERMINISTIC, WINOGRAD, STRICT_NAN = 0, 1, 2, 3, 4, 5, 9
 """Notes on engines, as cudnn_graph.h numbers them."""
 _WITHOUT_NOTE = {("conv2d_backward_filter", 17): WINOGRAD}
-"""Engines of cuDNN 9.19 that compute by Winograd's transforms and have no note on it, by their numbers."""
+"""Engines of cuDNN 9.19, by number, that use Winograd's transforms without a note on it."""
 _LARGEST_OF_WINOGRAD = 3
-"""Rows and columns of filters: larger ones have tiles of 13 x 13, which amplify roundings beyond all use."""
+"""Most rows and columns of filters: larger ones have tiles of 13 x 13, which amplify roundings too much."""
 
 
 @dataclass(frozen=True)
 class View:
-    """Elements in a device's memory.
+    """Elements in a device's memory."""
 
-    Attributes
-    ----------
-    sizes, strides : four int
-        As (N, C, H, W), filters as (O, I, R, S); strides in elements.
-    alignment : int
-        Of the first element's address, in bytes.
-    """
-
-    sizes: Four
-    strides: Four
-    alignment: int = 16
+    sizes: Four  # (N, C, H, W), filters (O, I, R, S)
+    strides: Four  # in elements
+    alignment: int = 16  # of the first element's address, in bytes
 
     @property
     def form(self) -> tuple[int, int, bool, bool]:
-        """What tensors with other images and rows have in common: channels, columns, layout, and gaps."""
+        """Equal for tensors that differ in images and rows alone: channels, columns, layout and gaps."""
         is_dense = self.strides[0] == math.prod(self.sizes[1:])
         return self.sizes[1], self.sizes[3], self.strides[1] == 1, is_dense
 
@@ -78,44 +70,30 @@ class View:
 class Convolution:
     """A convolution or one of its gradients, with sums in float32.
 
-    Attributes
-    ----------
-    routine : {"conv2d", "conv2d_backward_data", "conv2d_backward_filter"}
-    dtype : {"float32", "float16", "bfloat16"}
-    tf32 : bool
-        Whether float32 may be rounded to TF32.
-    x, w, y : View
-        The groups are the channels of x over those of w.
-    before, after : (int, int)
-        Padding above and left of the images, and below and right of them.
-    stride, dilation : (int, int)
-    updates : bool
-        Whether the result is added to what its memory holds.
-    transforms : bool
-        Whether Winograd's and Fourier transforms may be used.
+    The number of groups is the channels of x divided by those of w.
     """
 
-    routine: str
-    dtype: str
-    tf32: bool
+    routine: str  # conv2d, conv2d_backward_data or conv2d_backward_filter
+    dtype: str  # float32, float16 or bfloat16
+    tf32: bool  # float32 may be rounded to TF32
     x: View
     w: View
     y: View
-    before: Two
-    after: Two
+    before: Two  # padding above and left of the images
+    after: Two  # padding below and right of them
     stride: Two
     dilation: Two
-    updates: bool
-    transforms: bool = False
+    updates: bool  # the result is added to what its memory holds
+    transforms: bool = False  # Winograd's and Fourier transforms may be used
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is of float32 without TF32."""
+        """True if it is of float32 without TF32."""
         return self.dtype == "float32" and not self.tf32
 
     @property
     def alike(self) -> tuple[Hashable, ...]:
-        """What convolutions of other images and rows have in common."""
+        """A key that is equal for convolutions that differ in images and rows alone."""
         across = self.before[1], self.after[1], self.stride, self.dilation
         how = self.dtype, self.tf32, self.updates, self.transforms
         return self.routine, self.x.form, self.w, self.y.form, across, how
@@ -124,29 +102,21 @@ class Convolution:
     def refused(self) -> frozenset[int]:
         """Notes of engines that are not used.
 
-        FFT and Winograd are within no bound for each number of a result; results that differ from run to run
-        are within it, but nobody can test them.
+        FFT and Winograd have no error bound for each element; nondeterministic results have one, which no
+        test can check, as they differ from run to run.
         """
-        found = {REDUCED_SUMS, NONDETERMINISTIC}
+        notes = {REDUCED_SUMS, NONDETERMINISTIC}
         if self.is_plain:
-            found |= {TENSOR_CORE, DOWN_CONVERTS}
+            notes |= {TENSOR_CORE, DOWN_CONVERTS}
         if not self.transforms:
-            found |= {FFT, WINOGRAD}
+            notes |= {FFT, WINOGRAD}
         elif max(self.w.sizes[2:]) > _LARGEST_OF_WINOGRAD:
-            found |= {WINOGRAD}
-        return frozenset(found)
+            notes |= {WINOGRAD}
+        return frozenset(notes)
 
 
 class Engine:
-    """An engine of cuDNN that computes one convolution.
-
-    Attributes
-    ----------
-    number : int
-        Its number among those of the routine.
-    workspace : int
-        Bytes that it needs beside the tensors.
-    """
+    """An engine of cuDNN for one convolution: its number in the routine, its workspace in bytes."""
 
     def __init__(self, cudnn: Cudnn, handle: int, config: int, number: int) -> None:
         self.number, self._cudnn, self._owned = number, cudnn, Descriptors(cudnn)
@@ -181,20 +151,11 @@ class Engine:
 
 
 class Engines:
-    """The engines for one convolution, those first that cuDNN takes for fastest.
+    """Engines for a convolution with at most ``workspace`` bytes; first those that cuDNN takes for fastest.
 
     For float32 without TF32, cuDNN's heuristic for an H100 (9.19) has either no engine that is exact or one
     that takes up to twice as long as those of the fallback, and Winograd's transforms only for gradients of
-    filters. So there are the engines of both, and if transforms may be used, those of all numbers.
-
-    Parameters
-    ----------
-    cudnn : Cudnn
-    handle : int
-        Of the device.
-    of : Convolution
-    workspace : int
-        Engines that need more bytes are left out.
+    filters. So the engines of both are listed, and if transforms may be used, those of all numbers.
     """
 
     def __init__(self, cudnn: Cudnn, handle: int, of: Convolution, workspace: int) -> None:
@@ -231,7 +192,7 @@ class Engines:
                 yield engine
 
     def _sources(self) -> Iterator[Iterable[int]]:
-        """Configurations of engines, by how they are found."""
+        """Lists of configurations of engines, the heuristic's first."""
         for mode in (_HEURISTIC_A, _FALLBACK):
             values = {201: (DESCRIPTOR, [self._graph]), 200: (HEURISTIC, [mode])}
             with suppress(RoutineError):  # it knows no engine
@@ -268,7 +229,7 @@ class Engines:
         }
 
     def keep(self, one: Engine) -> None:
-        """Destroy all engines that were found but one."""
+        """Destroy all engines except one."""
         for engine in self._made:
             if engine is not one:
                 engine.close()

@@ -9,7 +9,7 @@ from gpu.cuda_machine.memory import Place
 from reference.errors import CopyError, MachineError
 
 _LARGEST_PITCH = 2**31 - 1
-"""Of the driver's copies of matrices, on all devices of today."""
+"""The largest pitch of the driver's copies of matrices, on all present devices."""
 
 
 class Copies:
@@ -69,9 +69,9 @@ class Copies:
 
     def error(self, kind: str, nbytes: int, device: int, stream: int, status: Any) -> MachineError:
         """The error for a copy that the driver refused."""
-        found = self._driver.error(f"a copy ({kind})", status, device)
+        failure = self._driver.error(f"a copy ({kind})", status, device)
         if device in self._driver.lost:
-            return found
+            return failure
         return CopyError(
             f"copy {kind} of device {device}, stream {stream}: the copy of {nbytes} bytes failed",
             f"the driver returned {status.name}",
@@ -83,7 +83,7 @@ class Copies:
 
 
 def _is_dense(width: int, height: int, *places: Place) -> bool:
-    """Whether the columns follow one another without gaps."""
+    """True if the columns follow one another without gaps."""
     return height == 1 or all(place.pitch == width for place in places)
 
 

@@ -47,17 +47,7 @@ _LETTERS: dict[str, Any] = {
 
 
 class Cudnn:
-    """The functions of cuDNN that are used.
-
-    Parameters
-    ----------
-    library : ctypes.CDLL
-
-    Attributes
-    ----------
-    version : int
-        E.g. 91900.
-    """
+    """The functions of cuDNN that are used; ``version`` is e.g. 91900."""
 
     def __init__(self, library: Any) -> None:
         self._functions: dict[str, Any] = {}
@@ -85,24 +75,19 @@ class Cudnn:
         """Call a function; `RoutineError` if cuDNN refuses."""
         if status := self._functions[name](*args):
             text = self._text(status)
-            found = text.decode() if isinstance(text, bytes) else str(status)
+            reason = text.decode() if isinstance(text, bytes) else str(status)
             raise RoutineError(
                 f"{name} of device {device} failed",
-                f"cuDNN returned {found}",
+                f"cuDNN returned {reason}",
                 "no later work is queued; if memory is short, pass a smaller memory_budget",
                 routine=name,
-                status=found,
+                status=reason,
                 device=device,
             )
 
 
 class Descriptors:
-    """Descriptors of the graph API, destroyed together.
-
-    Parameters
-    ----------
-    cudnn : Cudnn
-    """
+    """Descriptors of the graph API, destroyed together."""
 
     def __init__(self, cudnn: Cudnn) -> None:
         self._cudnn = cudnn
@@ -125,19 +110,19 @@ class Descriptors:
         return self._made[-1]
 
     def values(self, descriptor: int, number: int, type_: int, most: int) -> list[Any]:
-        """At most so many values of an attribute."""
-        count, found = ctypes.c_int64(), (_C_TYPES[type_] * most)()
+        """At most ``most`` values of an attribute."""
+        count, array = ctypes.c_int64(), (_C_TYPES[type_] * most)()
         self._cudnn.call(
-            "cudnnBackendGetAttribute", descriptor, number, type_, most, ctypes.byref(count), found
+            "cudnnBackendGetAttribute", descriptor, number, type_, most, ctypes.byref(count), array
         )
-        return list(found[: min(count.value, most)])
+        return list(array[: min(count.value, most)])
 
     def descriptors(self, descriptor: int, number: int, kind: int, most: int) -> list[int]:
-        """At most so many descriptors that are values of an attribute."""
+        """At most ``most`` descriptors that are values of an attribute."""
         blanks = [self.blank(kind) for _ in range(most)]
-        count, found = ctypes.c_int64(), packed_values(DESCRIPTOR, blanks)
+        count, array = ctypes.c_int64(), packed_values(DESCRIPTOR, blanks)
         self._cudnn.call(
-            "cudnnBackendGetAttribute", descriptor, number, DESCRIPTOR, most, ctypes.byref(count), found
+            "cudnnBackendGetAttribute", descriptor, number, DESCRIPTOR, most, ctypes.byref(count), array
         )
         return blanks[: min(count.value, most)]
 

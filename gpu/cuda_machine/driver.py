@@ -16,20 +16,11 @@ _LOST = {
         "TENSOR_MEMORY_LEAK", "UNKNOWN",
     )
 }  # fmt: skip
-"""The statuses after which a context does nothing any more."""
+"""Statuses after which a context is unusable."""
 
 
 class DriverError(MachineError, RuntimeError):
-    """A call of the driver that failed.
-
-    Attributes
-    ----------
-    call : str
-        The driver's function.
-    status : str
-        The name of its status.
-    device : int
-    """
+    """A call of the driver that failed; ``call`` is its function, ``status`` the name of its status."""
 
     call: str = ""
     status: str = ""
@@ -46,12 +37,8 @@ class DriverStream(Protocol):
 class Driver:
     """The driver's functions, each of which raises if it fails.
 
-    Attributes
-    ----------
-    api : module
-        `cuda.bindings.driver`, or what stands for it in tests.
-    lost : set of int
-        Devices whose context has failed.
+    ``api`` is `cuda.bindings.driver`, or its stand-in in tests; ``lost`` holds the devices whose context has
+    failed.
     """
 
     def __init__(self, api: Any) -> None:

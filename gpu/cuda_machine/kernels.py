@@ -15,7 +15,7 @@ from gpu.cuda_machine.driver import Driver, DriverStream
 from reference.types.launch import Dim
 
 Argument: TypeAlias = bytes | float | int | np.generic
-"""Structures, doubles, integers of 32 bits, and numbers of NumPy: addresses are ``uint64``."""
+"""A structure, a double, an int32, or a number of NumPy; addresses are ``uint64``."""
 
 Source: TypeAlias = tuple[str, str]
 """A ``.cu`` file, whose path is relative to ``gpu/``, and a macro, or ""."""
@@ -25,17 +25,11 @@ _FEWEST, _MOST = 8, 32
 """Pixels of a thread: more as long as there are enough blocks, because each thread begins with what its
 plane needs."""
 _ENOUGH, _MOST_PARTS = 16384, 65535
-"""Blocks, for the multiprocessors of any GPU to be busy to the end."""
+"""Blocks that keep the multiprocessors of any GPU busy to the end, and the most parts of a plane."""
 
 
 class Kernels:
-    """The kernels of a machine.
-
-    Parameters
-    ----------
-    driver : Driver
-    contexts : Contexts
-    """
+    """The kernels of a machine."""
 
     def __init__(self, driver: Driver, contexts: Contexts) -> None:
         self._driver, self._contexts = driver, contexts
@@ -90,7 +84,7 @@ class Kernels:
 
 
 def over_pixels(planes: int, pixels: int) -> tuple[Dim, Dim]:
-    """The grid and the block of a kernel by ``pixels.cuh``: of each plane some parts, if it has many pixels.
+    """The grid and the block of a kernel by ``pixels.cuh``: planes in x, parts of a large plane in y.
 
     >>> over_pixels(64, 224 * 224), over_pixels(1 << 20, 14 * 14)
     (((64, 25, 1), (256, 1, 1)), ((1048576, 1, 1), (224, 1, 1)))

@@ -1,4 +1,4 @@
-"""What cuDNN computes for the queues of a machine: handles, and the engine of each convolution."""
+"""Convolutions by cuDNN on the queues of a machine: handles, and the engine of each convolution."""
 
 from __future__ import annotations
 
@@ -15,28 +15,21 @@ from gpu.cuda_machine.driver import DriverStream
 from gpu.cuda_machine.memory import Place
 
 _TRIED, _TRIED_PLAIN = 8, 24
-"""Engines that are timed for a convolution; of float32 without TF32, the lists put slower ones first."""
+"""Engines timed for a convolution; more for float32 without TF32, whose lists put slow ones first."""
 _MUCH_SLOWER, _LONG = 3, 0.5e-3
-"""If the fastest engine takes longer than these seconds, so that launches do not matter, those that take so
-many times as long are slow with any number of images and rows."""
+"""If the fastest engine takes more than _LONG seconds, so that launches do not matter, engines that take
+_MUCH_SLOWER times as long are slow with any number of images and rows."""
 _HOPELESS, _LOADING = 2, 0.02
-"""The first run of an engine that is timed takes less than so many times the least time and these seconds."""
+"""An engine whose first run takes more than this multiple of the least time, plus seconds, runs once."""
 _STEADY = 2e-3
-"""Seconds of runs whose times differ little."""
+"""Seconds from which times of runs differ little."""
 
 
 class Layers:
-    """The engines and handles of a machine.
+    """The engines of cuDNN and its handles of a machine; ``synchronize`` waits for a queue's work.
 
     An engine is chosen once for each device, convolution and size of the workspace, and stays until the
     machine is closed, so that a machine repeats its results bit by bit.
-
-    Parameters
-    ----------
-    library : ctypes.CDLL
-        cuDNN.
-    synchronize : callable
-        Waits for a queue's work.
     """
 
     def __init__(self, library: Any, synchronize: Callable[[DriverStream], None]) -> None:
@@ -48,7 +41,7 @@ class Layers:
         """The numbers of engines that were much slower than the fastest on some images or rows."""
 
     def choose(self, queue: DriverStream, of: Convolution, addresses: Addresses, workspace: Place) -> None:
-        """Time the engines for a convolution on memory whose values do not matter, and keep the fastest.
+        """Time the engines for a convolution on memory that they may overwrite, and keep the fastest.
 
         Engines that were much slower with another number of images or rows are not timed again.
         """
@@ -57,12 +50,12 @@ class Layers:
         def seconds(engine: Engine) -> float:
             nonlocal least
             try:
-                found = self._seconds(queue, engine, addresses, workspace.address, least)
+                taken = self._seconds(queue, engine, addresses, workspace.address, least)
             except RoutineError:  # one that refuses to run is the last choice
                 return math.inf
-            least = min(least, found)
-            times[engine.number] = min(found, times.get(engine.number, found))
-            return found
+            least = min(least, taken)
+            times[engine.number] = min(taken, times.get(engine.number, taken))
+            return taken
 
         self._engine(queue, of, workspace.pitch, seconds)
         if least > _LONG:
@@ -70,14 +63,9 @@ class Layers:
             slow.update(number for number, time in times.items() if time > _MUCH_SLOWER * least)
 
     def convolve(self, queue: DriverStream, of: Convolution, addresses: Addresses, workspace: Place) -> None:
-        """Queue a convolution; ``workspace`` is an address and a size.
+        """Queue a convolution with the engine of `choose`, else the first of cuDNN's heuristic.
 
-        The engine is the one that was chosen, or else the first one of cuDNN's heuristic.
-
-        Raises
-        ------
-        RoutineError
-            If cuDNN has no engine for it.
+        ``workspace`` is an address and a size in bytes. RoutineError if cuDNN has no engine.
         """
         engine = self._engine(queue, of, workspace.pitch, None)
         engine.queue(self._handle(queue), queue.device, addresses, workspace.address)
@@ -104,7 +92,7 @@ class Layers:
     def _engine(
         self, queue: DriverStream, of: Convolution, workspace: int, seconds: Callable[[Engine], float] | None
     ) -> Engine:
-        """The engine that is kept for a convolution; if none is, the fastest, or without times the first."""
+        """The kept engine for a convolution; else keep the fastest by ``seconds``, or the first."""
         key = queue.device, of, workspace
         if key not in self._engines:
             graph = Engines(self.cudnn, self._handle(queue), of, workspace)
@@ -122,9 +110,9 @@ class Layers:
     def _seconds(
         self, queue: DriverStream, engine: Engine, addresses: Addresses, workspace: int, least: float
     ) -> float:
-        """The time of an engine behind its first run, which loads it; or that of a long first one.
+        """Time an engine behind its first run, which loads it: the lesser of two runs if they are short.
 
-        Of short ones it is the lesser of two.
+        A first run far slower than ``least`` counts itself: the engine is not run again.
         """
         handle = self._handle(queue)
 

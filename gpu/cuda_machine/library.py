@@ -1,4 +1,4 @@
-"""Where NVIDIA's libraries are: in a pip package, in the CUDA toolkit, or where the system's loader looks."""
+"""Loads NVIDIA's libraries: from pip packages, the CUDA toolkit, or the system's paths."""
 
 from __future__ import annotations
 
@@ -15,39 +15,27 @@ from reference.errors import MissingExtraError
 
 @dataclass(frozen=True)
 class Library:
-    """A library that is loaded when it is needed.
+    """A library that is loaded when it is needed."""
 
-    Attributes
-    ----------
-    file : str
-        Its name for the loader.
-    folder : str
-        Its folder in pip's ``nvidia`` packages.
-    needs : str
-        What needs it, for the message if it is missing.
-    install : str
-        What pip installs.
-    """
-
-    file: str
-    folder: str
-    needs: str
-    install: str
+    file: str  # its name for the loader
+    folder: str  # in pip's ``nvidia`` packages
+    needs: str  # what needs it, for the message if it is missing
+    install: str  # the package for pip
 
     def load(self) -> Any:
         """Load it; `MissingExtraError` if no candidate can be."""
-        found: list[str] = []
+        errors: list[str] = []
         for path in self.candidates():
             try:
                 return ctypes.CDLL(path)
             except OSError as error:
-                found.append(str(error))
+                errors.append(str(error))
         raise MissingExtraError(
-            f"{self.needs}, which cannot be loaded ({found[-1]})\npip install {self.install}"
+            f"{self.needs}, which cannot be loaded ({errors[-1]})\npip install {self.install}"
         )
 
     def candidates(self) -> Iterator[str]:
-        """Paths of files that exist, and at last the bare name."""
+        """Paths of existing files, and then the bare name."""
         spec = importlib.util.find_spec("nvidia")
         packages = list(spec.submodule_search_locations or []) if spec else []
         toolkit = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"

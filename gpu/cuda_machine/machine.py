@@ -125,7 +125,7 @@ class CudaMachine:
 
     @property
     def timeline(self) -> Timeline:
-        """What has run, with ``record=True``."""
+        """The operations that have run, with ``record=True``."""
         return self._recorder.timeline
 
     @property
@@ -144,8 +144,8 @@ class CudaMachine:
     def name(self, device: int) -> str:
         """The chip's name, e.g. ``"NVIDIA H200"``."""
         handle = self._contexts.devices[self._device(device)]
-        found: bytes = self.driver.call("cuDeviceGetName", 256, handle, device=device)
-        return found.split(b"\0")[0].decode()
+        text: bytes = self.driver.call("cuDeviceGetName", 256, handle, device=device)
+        return text.split(b"\0")[0].decode()
 
     def budget(self, device: int) -> int:
         """The bytes of a device that can be allocated now."""
@@ -159,7 +159,7 @@ class CudaMachine:
         return max(int(free) + self._allocations.idle(device) - min(_RESERVE, int(total) // 16), 0)
 
     def reaches(self, device: int, peer: int) -> bool:
-        """Whether a device can copy from a peer without the host."""
+        """True if a device can copy from a peer without the host."""
         return (device, peer) in self._peers
 
     def seconds(self) -> float:
@@ -239,7 +239,7 @@ class CudaMachine:
         return CudaMemory(self, device, nbytes, address)
 
     def trim(self) -> None:
-        """Give back what is only kept: memory of the devices, and locked pages."""
+        """Free memory of the devices and locked pages that are kept without a use."""
         self._allocations.trim()
         self._pins.forget()
 
@@ -380,7 +380,7 @@ class CudaMachine:
             return self._queues.record(own)
 
     def wait(self, stream: object, event: object) -> None:
-        """Hold back what the stream gets from now on until an event, of any device, has happened."""
+        """Hold back later work of the stream until an event, of any device, has happened."""
         own = self._stream(stream)
         if not isinstance(event, Event) or event.machine is not self:
             raise LaunchError(
@@ -431,7 +431,7 @@ class CudaMachine:
         self._queues.settle()
 
     def close(self) -> None:
-        """Wait for all work, and give everything back: memory, pages, streams, events, contexts."""
+        """Wait for all work, and release everything: memory, pages, streams, events, contexts."""
         if not self._contexts.handles:
             return
         errors: list[MachineError] = []
@@ -476,7 +476,7 @@ class CudaMachine:
         self.driver.call("cuStreamSynchronize", queue.stream, device=queue.device)
 
     def _expire(self) -> None:
-        """Keep nothing beyond its use after a failure, whose error is raised."""
+        """After a failure, let no pin or block outlive its use; the failure's own error is raised."""
         for forget in (self._pins.expire, self._allocations.expire):
             with suppress(MachineError):
                 forget()

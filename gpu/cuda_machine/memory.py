@@ -12,13 +12,7 @@ from reference.errors import DtypeError, FreedMemoryError, LaunchError, ShapeErr
 
 
 class CudaMemory:
-    """Memory of a GPU, from `CudaMachine.allocate`.
-
-    Attributes
-    ----------
-    device, nbytes, address : int
-    freed : bool
-    """
+    """Memory of a GPU, from `CudaMachine.allocate`."""
 
     def __init__(self, machine: object, device: int, nbytes: int, address: int) -> None:
         self.machine, self.device, self.nbytes, self.address = machine, device, nbytes, address
@@ -27,7 +21,7 @@ class CudaMemory:
     def tile(
         self, rows: int, columns: int, dtype: npt.DTypeLike, offset: int = 0, stride: int | None = None
     ) -> Tile:
-        """A tile of this memory; ``offset`` in bytes, ``stride`` in elements, as many as rows if None."""
+        """A tile of this memory; ``offset`` is in bytes, ``stride`` in elements, by default ``rows``."""
         return Tile(self, offset, rows, columns, rows if stride is None else stride, np.dtype(dtype))
 
     def __repr__(self) -> str:

@@ -34,39 +34,23 @@ from gpu.finalizers import undisturbed
 from reference.errors import DtypeError, UnpinnedError
 
 _LARGER = 16
-"""An array so many times as large as its part is not locked with it."""
+"""An array more than this many times as large as its pinned part is not locked as a whole."""
 _PORTABLE = 1
 """CU_MEMHOSTREGISTER_PORTABLE: for all contexts."""
 
 
 @dataclass(eq=False)
 class Registration:
-    """Memory that the driver has locked.
-
-    Attributes
-    ----------
-    start, end : int
-        Its addresses.
-    maker : object
-        Of the machine that locked them.
-    users : int
-        Pinned arrays in it, of all machines.
-    owners : list of weakref
-        The arrays whose memory it holds.
-    is_kept : bool
-        Whether the last unpin leaves it.
-    is_stale : bool
-        Whether memory in it was freed.
-    is_released : bool
-    """
+    """Memory that the driver has locked: addresses from ``start`` up to ``end``."""
 
     start: int
     end: int
-    maker: object
-    users: int = 0
+    maker: object  # of the machine that locked it
+    users: int = 0  # pinned arrays in it, of all machines
+    # weak references to the arrays whose memory it holds
     owners: list[Any] = field(default_factory=list[Any])
-    is_kept: bool = True
-    is_stale: bool = False
+    is_kept: bool = True  # the last unpin leaves it locked
+    is_stale: bool = False  # memory in it was freed
     is_released: bool = False
 
 
@@ -82,22 +66,15 @@ class Pinned:
 
 
 _REGISTRATIONS: dict[Registration, Any] = {}
-"""Those of all machines, each with its driver, which tests replace; finalisers remove some at any time."""
+"""Registrations of all machines, each with its driver, which tests replace; finalisers remove some."""
 _CHANGES = RLock()
-"""Held while a thread changes them."""
+"""Held while a thread changes registrations."""
 
 
 class Pins:
     """The page-locked memory of a machine.
 
-    Parameters
-    ----------
-    driver : Driver
-    contexts : Contexts
-    settle : callable
-        Waits for all copies.
-    keep : bool
-        Whether registrations outlive the last unpin.
+    ``settle`` waits for all copies; with ``keep``, registrations outlive the last unpin.
     """
 
     def __init__(
@@ -109,11 +86,11 @@ class Pins:
         """Stands for this machine: a reference to it would keep it alive."""
 
     def _registrations(self) -> list[Registration]:
-        """Those of all machines."""
+        """The registrations of all machines."""
         return [one for one, api in _REGISTRATIONS.copy().items() if api is self._driver.api]
 
     def _own(self) -> list[Registration]:
-        """Those that this machine has made."""
+        """The registrations of this machine."""
         return [one for one in self._registrations() if one.maker is self._maker]
 
     def __len__(self) -> int:
@@ -125,13 +102,13 @@ class Pins:
         return sum(one.end - one.start for one in self._own())
 
     def holds(self, start: int, end: int) -> bool:
-        """Whether a pinned array holds all these addresses."""
+        """True if a pinned array holds all these addresses."""
         return any(one.start <= start and end <= one.end for one in self._pinned.values())
 
     def count(self, array: npt.NDArray[Any]) -> int:
         """The pins of an array."""
-        found = self._pinned.get(_bounds(array))
-        return found.count if found else 0
+        pinned = self._pinned.get(_bounds(array))
+        return pinned.count if pinned else 0
 
     # ------------------------------------------------------------------------------------------- pin
 
@@ -203,7 +180,7 @@ class Pins:
                 )
 
     def _lock(self, made: Registration, array: npt.NDArray[Any]) -> None:
-        """Register pages; if the driver refuses, without what is only kept, and once more."""
+        """Register pages; if the driver refuses, free registrations that are only kept, and try again."""
         with self._contexts.on(0):
             status = self._register(made)
             if status and self.forget(self._registrations()):
@@ -223,37 +200,34 @@ class Pins:
 
     def _register(self, made: Registration) -> Any:
         """Register pages and note that; the status. Python handles Ctrl-C behind the call of `extend`."""
-        found: list[Any] = []
+        answers: list[Any] = []
         try:
             ask = self._driver.api.cuMemHostRegister
-            found.extend(map(ask, (made.start,), (made.end - made.start,), (_PORTABLE,)))
-            if not found[0][0]:
+            answers.extend(map(ask, (made.start,), (made.end - made.start,), (_PORTABLE,)))
+            if not answers[0][0]:
                 made.is_released = False
                 _REGISTRATIONS[made] = self._driver.api
         except BaseException:
-            if found and not found[0][0]:
+            if answers and not answers[0][0]:
                 self._unregister(made)
             raise
-        return found[0][0]
+        return answers[0][0]
 
     def _restore(self, released: list[Registration]) -> None:
-        """Lock the pages of pinned arrays again; where that fails their copies are slower, and right."""
+        """Lock the pages of pinned arrays again; if that fails, copies of them are slower, but right."""
         with self._contexts.on(0):
             for one in released:
                 self._register(one)
 
     def _is_locked(self, address: int) -> bool:
-        """Whether the driver knows an address as page-locked."""
+        """True if the driver knows an address as page-locked."""
         which = self._driver.api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
         with self._contexts.on(0):
             status, kind = self._driver.api.cuPointerGetAttribute(which, address)
         return not status and int(kind) == int(self._driver.api.CUmemorytype.CU_MEMORYTYPE_HOST)
 
     def _end_with(self, registration: Registration, owner: Any) -> None:
-        """Let a registration end with the array that owns memory in it; None: the array has gone.
-
-        With a part of an array it ends at the last unpin.
-        """
+        """Let a registration end with the array that owns its memory; without one, at the last unpin."""
         if (
             owner is None
             or not owner.flags.owndata
@@ -273,7 +247,7 @@ class Pins:
             registration.owners.append(weakref.ref(owner, gone))
 
     def _owner_gone(self, registration: Registration) -> None:
-        """Release what nobody uses: this runs in any thread, and between any two statements of others."""
+        """Release an unused registration; this runs in any thread, between any two statements of others."""
         registration.is_stale = True
         with _CHANGES:
             if registration.users or registration.is_released:
@@ -306,13 +280,13 @@ class Pins:
                 self._release(registration)
 
     def expire(self) -> None:
-        """Keep no registration of today beyond its last unpin."""
+        """Let no present registration outlive its last unpin."""
         for one in self._own():
             one.is_kept = False
         self.forget()
 
     def forget(self, registrations: list[Registration] | None = None) -> int:
-        """Release what is only kept, by this machine or among these; how many registrations that were."""
+        """Release unused registrations, of this machine or among these; returns their number."""
         with _CHANGES:
             idle = [one for one in registrations or self._own() if not one.users]
             for one in idle:
@@ -343,7 +317,7 @@ class Pins:
                 raise error
 
     def _unregister(self, registration: Registration) -> Any:
-        """Unregister pages; the status."""
+        """Unregister pages; returns the status."""
         registration.is_released = True
         _REGISTRATIONS.pop(registration, None)
         return self._driver.api.cuMemHostUnregister(registration.start)[0]
@@ -367,10 +341,10 @@ def _bounds(array: npt.NDArray[Any]) -> tuple[int, int]:
 
 
 def _holds(registration: Registration, bounds: tuple[int, int]) -> bool:
-    """Whether a registration has all these addresses."""
+    """True if a registration has all these addresses."""
     return registration.start <= bounds[0] and bounds[1] <= registration.end
 
 
 def _page_end(address: int) -> int:
-    """The end of the page that an address is the end of or in."""
+    """Round an address up to the end of a page."""
     return -(-address // mmap.PAGESIZE) * mmap.PAGESIZE

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from gpu.cuda_machine.queues import Queue
 
 ACTIVATIONS = {"": 0, "relu": 1, "tanh": 2, "sigmoid": 3}
-"""Their numbers in kernels."""
+"""The number of each activation in kernels."""
 _ROW = 4096
-"""The numbers of all channels that a block has at least."""
+"""The fewest elements of a line, of whole pixels, with channels last."""
 
 
 def finish(queue: Queue, of: View, dtype: str, result: int, bias: int, activation: str) -> None:

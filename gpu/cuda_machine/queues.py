@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Volume(NamedTuple):
-    """Planes of a copy: their number, the rows that are copied, and those of a plane at either end."""
+    """Planes of a copy: their number, the copied rows, and all rows of a plane at source and target."""
 
     depth: int
     height: int
@@ -36,12 +36,7 @@ class Volume(NamedTuple):
 class Queue:
     """A stream of the driver, and the handle of cuBLAS for it.
 
-    Attributes
-    ----------
-    device : int
-    stream : CUstream
-    recorded, reached : int
-        Events that were recorded, and how many of them the host knows to have happened.
+    ``recorded`` and ``reached`` count its events: all, and those that the host knows to have happened.
     """
 
     def __init__(self, machine: CudaMachine, device: int, stream: Any) -> None:
@@ -57,7 +52,7 @@ class Queue:
 
     @property
     def layers(self) -> Layers:
-        """What cuDNN computes."""
+        """Convolutions by cuDNN."""
         return self._machine.layers
 
     def launch(
@@ -101,19 +96,11 @@ class PreparedRoutine(Protocol):
     """A routine that chooses how it is computed before anything is queued."""
 
     def prepare_on(self, queue: Queue) -> None:
-        """Choose; what its tiles hold may be overwritten."""
+        """Choose the way of computing it; the contents of its tiles may be overwritten."""
 
 
 class Stream:
-    """A queue of work of one device.
-
-    Attributes
-    ----------
-    machine : CudaMachine
-    device, number : int
-        The number of its device, and its own in the machine.
-    queue : Queue or None
-    """
+    """A queue of work of one device; ``number`` is its own in the machine."""
 
     def __init__(self, machine: CudaMachine, device: int, number: int) -> None:
         self.machine, self.device, self.number = machine, device, number
@@ -121,15 +108,7 @@ class Stream:
 
 
 class Event:
-    """A point in a stream's work.
-
-    Attributes
-    ----------
-    machine : CudaMachine
-    queue : Queue
-    number : int
-        Its place among the events of the queue, from 1.
-    """
+    """A point in a stream's work: event ``number`` of its queue, counted from 1."""
 
     __slots__ = ("_free", "handle", "machine", "number", "queue")
 
@@ -140,7 +119,7 @@ class Event:
 
     @property
     def done(self) -> bool:
-        """Whether all work before it has ended."""
+        """True if all work before it has ended."""
         return self.number <= self.queue.reached or self.machine.has_happened(self)
 
     def __del__(self) -> None:
@@ -148,13 +127,7 @@ class Event:
 
 
 class Queues:
-    """The streams, handles and events of a machine.
-
-    Attributes
-    ----------
-    active : list of Stream
-        Those with work that the host has not waited for.
-    """
+    """The streams, handles and events of a machine; ``active`` streams may have unfinished work."""
 
     def __init__(self, machine: CudaMachine, driver: Driver, contexts: Contexts, cublas: Cublas) -> None:
         self._machine, self._driver, self._contexts, self._cublas = machine, driver, contexts, cublas
@@ -205,7 +178,7 @@ class Queues:
         return False
 
     def settle(self) -> None:
-        """Wait for all work; the first error is raised behind all."""
+        """Wait for all work, and then raise the first error."""
         errors: list[MachineError] = []
         while self.active:
             stream = self.active[-1]

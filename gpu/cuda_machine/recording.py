@@ -42,13 +42,7 @@ class Base:
 
 
 class Recorder:
-    """Records operations, if it is on.
-
-    Attributes
-    ----------
-    timeline : Timeline
-        What has run, by its end.
-    """
+    """Records operations, if it is on; ``timeline`` has those that have ended."""
 
     def __init__(self, driver: Driver, contexts: Contexts, is_on: bool) -> None:
         self.timeline = Timeline()
@@ -81,14 +75,14 @@ class Recorder:
         span.end = self._record(span.queue)
 
     def collect(self) -> None:
-        """Add what has been recorded to the timeline; all of it must have ended."""
-        found = [self._measured(span) for span in self._spans if span.end is not None]
-        for record in sorted(found, key=lambda one: one.end):
+        """Add the recorded operations to the timeline; all must have ended."""
+        records = [self._measured(span) for span in self._spans if span.end is not None]
+        for record in sorted(records, key=lambda one: one.end):
             self.timeline.append(record)
         self.drop()
 
     def drop(self) -> None:
-        """Forget what has been recorded since the last collection."""
+        """Forget the operations recorded since the last collection."""
         self._spans.clear()
         self._bases.clear()
         self._free.clear()
@@ -129,12 +123,12 @@ class Recorder:
         return event
 
     def _base(self, queue: DriverStream) -> Base:
-        """The base of a device, recorded in a queue: of several the one that the host saw soonest."""
-        found: list[tuple[float, Base]] = []
+        """A base for a queue's device: of several events, the one whose time the host knows best."""
+        bases: list[tuple[float, Base]] = []
         for _ in range(_TRIES):
             before = time.perf_counter()
             event = self._record(queue)
             self._driver.call("cuEventSynchronize", event, device=queue.device)
             after = time.perf_counter()
-            found.append((after - before, Base(event, (before + after) / 2)))
-        return min(found, key=lambda one: one[0])[1]
+            bases.append((after - before, Base(event, (before + after) / 2)))
+        return min(bases, key=lambda one: one[0])[1]

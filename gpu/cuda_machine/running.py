@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from gpu.cuda_machine.machine import CudaMachine
 
 _SPIN_SECONDS = 100e-6
-"""So long events are asked for without a pause; then the thread sleeps between two looks."""
+"""Events are polled for this long without a pause; then the thread sleeps between polls."""
 _SLEEP_SECONDS = 20e-6
-"""The system makes some 70 us of it: less than streams have queued ahead, and other threads run meanwhile."""
+"""The system sleeps some 70 us: less than streams have queued ahead, and other threads run meanwhile."""
 
 
 @dataclass(slots=True, eq=False)
@@ -61,7 +61,7 @@ def close(workers: Sequence[Iterator[Any]]) -> None:
 
 
 def settle_quietly(machine: CudaMachine) -> None:
-    """Wait for all work after a failure, whatever fails and interrupts: memory must not be freed under it."""
+    """Wait for all work after a failure, despite errors and Ctrl-C: its memory must not be freed before."""
     while True:
         try:
             machine.settle()
@@ -71,7 +71,7 @@ def settle_quietly(machine: CudaMachine) -> None:
 
 
 def _event(machine: CudaMachine, task: Task, event: object) -> Event:
-    """What a worker yielded, checked."""
+    """Return the event that a worker yielded; DtypeError or LaunchError for anything else."""
     if not isinstance(event, Event):
         raise DtypeError(
             f"worker {task.number} yielded a {type(event).__name__}\n"

@@ -1,4 +1,4 @@
-"""What a `CudaMachine` runs on: the driver and cuBLAS. Everything else of the package gets them from here."""
+"""The driver and cuBLAS, on which a `CudaMachine` runs; the rest of the package gets them from here."""
 
 from __future__ import annotations
 
@@ -12,14 +12,7 @@ from reference.errors import MissingExtraError, NoGpuError
 
 @dataclass(frozen=True)
 class System:
-    """The libraries of a computer with GPUs.
-
-    Attributes
-    ----------
-    driver : module
-        `cuda.bindings.driver`, initialised.
-    cublas : ctypes.CDLL
-    """
+    """The libraries of a computer with GPUs: `cuda.bindings.driver`, initialised, and cuBLAS."""
 
     driver: Any
     cublas: Any
@@ -33,7 +26,7 @@ def system() -> System:
 
 
 def _driver() -> Any:
-    """The driver's functions, after a look for a GPU."""
+    """The driver's functions; NoGpuError if there is no GPU."""
     try:
         from cuda.bindings import driver
     except ImportError as error:

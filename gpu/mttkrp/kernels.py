@@ -36,7 +36,7 @@ _SINK = Struct("<QQI4x")
 
 @cache
 def _addresses(count: int) -> Struct:
-    """The layout of so many addresses."""
+    """The ``struct`` of ``count`` addresses."""
     return Struct(f"<{count}Q")
 
 
@@ -44,19 +44,6 @@ def _addresses(count: int) -> Struct:
 class Setting:
     """The configuration shared by the kernels of a plan.
 
-    Attributes
-    ----------
-    device : Device
-    dtype : dtype
-        Of values, factors and result: float32 or float64.
-    order, rank : int
-    deterministic : bool
-        Whether partial sums of a row go to slots, to be added in a fixed order.
-    vector : bool
-        Whether rows may be read and written 16 bytes at a time: their matrices start at multiples of 16.
-
-    Examples
-    --------
     >>> import simwarp
     >>> setting = Setting(simwarp.Device(), np.dtype(np.float32), order=3, rank=48)
     >>> setting.vec, setting.lanes, setting.passes
@@ -64,11 +51,11 @@ class Setting:
     """
 
     device: Device
-    dtype: np.dtype[Any]
+    dtype: np.dtype[Any]  # of values, factors and result: float32 or float64
     order: int
     rank: int
-    deterministic: bool = False
-    vector: bool = True
+    deterministic: bool = False  # partial sums of a row go to slots, to be added in a fixed order
+    vector: bool = True  # rows are read and written 16 bytes at a time: matrices start at multiples of 16
 
     @property
     def vec(self) -> int:
@@ -119,21 +106,14 @@ class Setting:
 class Launch:
     """A launch of an MTTKRP, complete except for the addresses of factors and result.
 
-    Attributes
-    ----------
-    kernel : Kernel
-    plan : LaunchPlan
-        Its first parameters are open: ``Factors``, unless the kernel takes none, and ``Sink``, both by value.
-    modes : tuple of int
-        The modes of the factors in ``Factors``, in its order.
-    keep : tuple of device arrays
-        Arrays, beside the tensor's own, of which the plan's structures hold the addresses.
+    The first parameters of the plan are open, both by value: ``Factors``, unless the kernel takes none, and
+    ``Sink``.
     """
 
     kernel: Any
     plan: LaunchPlan
-    modes: tuple[int, ...]
-    keep: tuple[Any, ...] = ()
+    modes: tuple[int, ...]  # of the factors in ``Factors``, in its order
+    keep: tuple[Any, ...] = ()  # arrays, beside the tensor's own, whose addresses the plan's structures hold
 
     def __call__(self, structures: Sequence[bytes], stream: Any = None) -> None:
         """Launch with the result of `structures`."""
@@ -148,31 +128,18 @@ class Launch:
 
 @dataclass(frozen=True)
 class Work:
-    """The launches for one mode of a tensor, or of a part of it.
-
-    Attributes
-    ----------
-    launches : tuple of Launch
-    slot_rows : (slots,) int64
-        The result row of each slot, -1 for slots never written. Empty unless deterministic.
-    stored : (rows,) integers
-        The result rows that the launches store rather than add to, so that they need no zero fill.
-    """
+    """The launches for one mode of a tensor, or of a part of it."""
 
     launches: tuple[Launch, ...]
+    # result row of each slot, -1 for slots never written; empty unless deterministic
     slot_rows: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    # result rows that the launches store, not add to: they need no zero fill
     stored: npt.NDArray[Any] = field(default_factory=lambda: np.empty(0, np.int64))
 
 
 def pointers(*arrays: Any) -> np.void:
-    """A structure of pointers, as a by-value kernel argument.
+    """Device arrays, or addresses, as a by-value kernel argument: a structure of pointers.
 
-    Parameters
-    ----------
-    *arrays : device arrays, or addresses as integers
-
-    Examples
-    --------
     >>> pointers(1, 2).nbytes
     16
     """
@@ -187,8 +154,6 @@ def sink_of(out: Array, partial: int, rank: int) -> bytes:
 def rows_of(matrix: Array) -> list[int]:
     """The address of each row of a device array.
 
-    Examples
-    --------
     >>> import simwarp
     >>> first, second = rows_of(simwarp.Device().allocate((2, 3), np.uint32))
     >>> second - first

@@ -25,40 +25,27 @@ MOST_PLANS = 64
 class PreparedSparse(Prepared):
     """A sparse tensor on a device, and its plans for `gpu.mttkrp`.
 
-    Attributes
-    ----------
-    tensor : any of `reference.types.SparseTensor`
-        On the device.
-    shape : tuple of int
-    device : Device
-    words : device array
-        The values of the tensor, or of its first part.
-    plans : dict
-        Plans by the arguments of `plan`, each made at its first call.
-
-    Examples
-    --------
     >>> import simwarp
     >>> prepare_sparse(Coo([[0, 1], [2, 0]], [5.0, 7.0], (2, 3)), device=simwarp.Device())
     PreparedSparse(Coo of shape (2, 3))
     """
 
-    tensor: Any
+    tensor: Any  # any of `reference.types.SparseTensor`, on the device
     shape: tuple[int, ...]
     device: Device
-    words: Any
-    plans: dict[Any, Plan] = field(default_factory=dict[Any, Plan])
+    words: Any  # the values of the tensor, or of its first part
+    plans: dict[Any, Plan] = field(default_factory=dict[Any, Plan])  # by the arguments of `plan`
 
     def plan(
         self, mode: int, rank: int, dtype: np.dtype[Any], deterministic: bool = False, *, vector: bool = True
     ) -> Plan:
         """The plan for a mode and for factors of a rank and type; see `gpu.mttkrp.plan`."""
         key = mode, rank, dtype, deterministic, vector
-        found = self.plans.get(key)
-        if found is None:
+        cached = self.plans.get(key)
+        if cached is None:
             make = partial(Plan, self.tensor, mode, rank, dtype, self.device, deterministic, vector=vector)
-            found = planned(self.plans, key, make, MOST_PLANS)
-        return found
+            cached = planned(self.plans, key, make, MOST_PLANS)
+        return cached
 
     def __repr__(self) -> str:
         return f"PreparedSparse({type(self.tensor).__name__} of shape {self.shape})"
@@ -67,8 +54,6 @@ class PreparedSparse(Prepared):
 def prepare_sparse(tensor: Any, *, scheme: str = "auto", device: Device | None = None) -> PreparedSparse:
     """Check and upload a tensor for `gpu.mttkrp`; see `gpu.prepare`.
 
-    Examples
-    --------
     >>> import simwarp
     >>> tensor = Coo([[0, 1], [2, 0]], [5.0, 7.0], (2, 3))
     >>> prepare_sparse(tensor, scheme="mm-csf", device=simwarp.Device())

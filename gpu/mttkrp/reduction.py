@@ -16,14 +16,8 @@ SHORT = 64
 def reduction(slot_rows: npt.NDArray[np.int64], setting: Setting) -> tuple[Launch, ...]:
     """The launches that add up the slots of each row, in ascending order or as a fixed tree.
 
-    Parameters
-    ----------
-    slot_rows : (slots,) int64
-        The result row of each slot, -1 for slots to leave out.
-    setting : Setting
+    ``slot_rows`` has the result row of each slot, -1 for slots to leave out.
 
-    Examples
-    --------
     >>> import simwarp
     >>> from gpu.mttkrp.kernels import sink_of
     >>> device = simwarp.Device()
@@ -53,20 +47,10 @@ def reduction(slot_rows: npt.NDArray[np.int64], setting: Setting) -> tuple[Launc
 
 
 def clearing(works: Sequence[Work], dimension: int, setting: Setting) -> tuple[Launch, ...]:
-    """The launch, if any, that zeroes the result rows which later launches do not store.
+    """The launch, if any, that zeroes the result rows which the launches of ``works`` do not store.
 
     Rows are zeroed one by one if fewer than half need it, else all together.
 
-    Parameters
-    ----------
-    works : sequence of Work
-        The later launches.
-    dimension : int
-        The number of result rows.
-    setting : Setting
-
-    Examples
-    --------
     >>> import simwarp
     >>> from gpu.mttkrp.kernels import sink_of
     >>> device = simwarp.Device()

@@ -64,10 +64,8 @@ def download(tensor: Tensor) -> Tensor:
 
 
 def scaled(tensor: Tensor, exponent: int) -> Tensor:
-    """A tensor on the host with its values times a power of two.
+    """A tensor on the host with its values times ``2**exponent``.
 
-    Examples
-    --------
     >>> from reference.types import Coo
     >>> scaled(Coo([[0, 1], [2, 0]], [5.0, 7.0], (2, 3)), -1).values
     array([2.5, 3.5])
@@ -78,8 +76,6 @@ def scaled(tensor: Tensor, exponent: int) -> Tensor:
 def arrays_of(tensor: Any) -> Iterator[Any]:
     """Yield every array of a sparse tensor, on the host or on a device.
 
-    Examples
-    --------
     >>> from reference.types import Coo
     >>> [array.shape for array in arrays_of(Coo([[0, 1], [2, 0]], [5.0, 7.0], (2, 3)))]
     [(2, 2), (2,)]
@@ -95,7 +91,7 @@ def arrays_of(tensor: Any) -> Iterator[Any]:
 
 
 def _is_data(x: Any) -> bool:
-    """Whether ``x`` is an array, of the host, a device or another library."""
+    """True if ``x`` is an array, of the host, a device or another library."""
     return isinstance(x, np.ndarray) or is_array(x) or is_foreign(x)
 
 

@@ -96,7 +96,7 @@ def _four(shape: Any, name: str, layout: str, least_first: int = 1) -> tuple[int
 
 
 def operand(given: Any, name: str, device: Machine, dtype: np.dtype[Any] | None = None) -> Operand:
-    """An array that copies can read, or a tensor on the machine's first device; of a dtype unless None."""
+    """Check an operand: an array of the host or a tensor on the first device; of ``dtype`` unless None."""
     if isinstance(given, DeviceTensor) or is_on_gpu(given):
         return _on_device(given, name, device, dtype)
     if not isinstance(given, np.ndarray):
@@ -116,7 +116,7 @@ def operand(given: Any, name: str, device: Machine, dtype: np.dtype[Any] | None 
 
 
 def _on_device(given: Any, name: str, device: Machine, dtype: np.dtype[Any] | None) -> DeviceTensor:
-    """A tensor on the machine's first device, without gaps."""
+    """A tensor on the machine's first device; FormatError if its elements have gaps."""
     x = given if isinstance(given, DeviceTensor) else tensor_of(given, device)
     check_dtype(x.dtype, name, dtype)
     if x.size and any(
@@ -142,7 +142,7 @@ def _on_device(given: Any, name: str, device: Machine, dtype: np.dtype[Any] | No
 def check_dtype(found: np.dtype[Any], name: str, dtype: np.dtype[Any] | None = None) -> None:
     """Raise DtypeError for a dtype without tile routines, or another than that of the first operand.
 
-    A bfloat16 is told by its name: NumPy has none, but ml_dtypes and others have.
+    A bfloat16 is recognised by its name: NumPy has none, but ml_dtypes and others have.
     """
     if found.name not in DTYPES or not found.isnative:
         listed = ", ".join(DTYPES)
@@ -152,7 +152,7 @@ def check_dtype(found: np.dtype[Any], name: str, dtype: np.dtype[Any] | None = N
 
 
 def _is_in_order(x: Array) -> bool:
-    """Whether the last axis is contiguous, and each other one jumps over the one behind it."""
+    """True if the last axis is contiguous, and each other one jumps over the one behind it."""
     least = x.itemsize
     if not x.size:  # NumPy gives it strides of 0
         return True
@@ -185,7 +185,7 @@ def check_bias(problem: Problem, bias: Operand) -> None:
 
 
 def output(given: Any, problem: Problem, operands: dict[str, Operand], device: Machine) -> Operand:
-    """The result's memory, of the host if none is given; it can be written without a change to operands."""
+    """Check the array for the result, or allocate it on the host; it must not overlap an operand."""
     tensor = problem.result
     if given is None:
         return np.empty(problem.shape(tensor), problem.dtype)

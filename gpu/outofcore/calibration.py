@@ -30,26 +30,26 @@ from gpu.outofcore.routines import TileRoutine
 from gpu.outofcore.workspace import IMAGES
 
 COPY_BYTES = 1 << 26
-"""Of the large copies that are timed."""
+"""Bytes of the large copies that are timed."""
 COLUMN_BYTES = 64
-"""Of the short columns that are timed."""
+"""Bytes of the short columns that are timed."""
 ROUTINE_BYTES, ROUTINE_OPERATIONS = 1 << 31, 2e11
-"""What the pieces of a timed routine have at most."""
+"""The most bytes and operations of a timed routine's pieces."""
 QUEUED = 32
-"""Copies behind one another, by which the seconds of each are timed beside its bytes."""
+"""Copies in a row whose time gives the fixed seconds of each."""
 HALF = IMAGES // 2
 """Images of the smallest pieces that Winograd's transforms take."""
 TIMES = 3
 _LEAST_BYTES = 1 << 12
 _UNKNOWN = Rates(0.0, 1.0, 0.0, 1.0, 0.0, 1.0)
 _KNOWN: WeakKeyDictionary[CudaMachine, Known] = WeakKeyDictionary()
-"""What was kept of machines: their files are read once."""
+"""Rates of machines from their files, which are read once."""
 _DEPTH_ONE = Options(depth=1, filters="streamed")
 
 
 @dataclass(frozen=True)
 class Links:
-    """What copies take: see `Rates`."""
+    """The times and speeds of copies: see `Rates`."""
 
     in_seconds: float
     in_bytes_per_second: float
@@ -60,13 +60,13 @@ class Links:
 
 
 _NOMINAL = Links(1e-5, 1e10, 1e-5, 1e10, 2e10, 0.0)
-"""For budgets in which no copy can be timed."""
+"""Rates for budgets in which no copy can be timed."""
 
 
 def measured_rates(machine: CudaMachine, problem: Problem, budget: int) -> Rates:
     """The rates for a problem on a machine's first device, from the user's cache or measured now.
 
-    What is measured with less than half the memory that a probe asks for is not kept.
+    Rates measured with less than half the memory that a probe asks for are not cached.
     """
     layer, known = key_of(problem), _KNOWN.get(machine)
     if known is None or known.links is None or layer not in known.routines:
@@ -85,7 +85,7 @@ def measured_rates(machine: CudaMachine, problem: Problem, budget: int) -> Rates
 
 
 def _found(machine: CudaMachine, problem: Problem, budget: int) -> Known:
-    """The rates of a machine's file, and those of copies and of a layer."""
+    """The rates in a machine's file; those of copies and of this layer are measured if it lacks them."""
     file = RatesFile(machine)
     kept = known = file.read()
     if known.links is None:
@@ -105,7 +105,7 @@ def _found(machine: CudaMachine, problem: Problem, budget: int) -> Known:
 
 
 def key_of(problem: Problem) -> str:
-    """What routines of one rate have in common: the layer, without the number of images, and the dtype."""
+    """The name of the rate of a routine: the layer, without the number of images, and the dtype."""
     numbers = [problem.channels, problem.filters, problem.groups, *vars(problem.plane).values()]
     math = "tf32" if problem.tf32 else problem.dtype.name
     workspace = "" if problem.workspace is None else f" {problem.workspace}"
@@ -119,7 +119,7 @@ def key_of(problem: Problem) -> str:
 
 
 def _measured_links(machine: CudaMachine, nbytes: int) -> Links:
-    """Time copies of so many bytes, of few and in short columns, in both directions."""
+    """Time copies in both directions: of ``nbytes`` bytes, of few bytes, and in short columns."""
     hosts = [np.zeros(nbytes, np.uint8) for _ in range(2)]
     with probing(machine, hosts):
         memory = machine.allocate(0, 2 * nbytes)
@@ -160,7 +160,7 @@ def _measured_links(machine: CudaMachine, nbytes: int) -> Links:
 
 @contextmanager
 def probing(machine: CudaMachine, arrays: Sequence[npt.NDArray[Any]] = ()) -> Generator[None]:
-    """A block that queues work on pinned arrays and memory of its own; behind it nothing runs or is left."""
+    """Pin arrays for a block of measurements; at its end, wait for its work and free its memory."""
     with leaving_nothing(machine, arrays):
         try:
             yield
@@ -179,19 +179,19 @@ def _least(machine: CudaMachine, work: Callable[[], object]) -> float:
 
 
 def _measured_routine(machine: CudaMachine, problem: Problem, nbytes: int) -> tuple[float, float]:
-    """The seconds of a routine beside its operations, and operations per second."""
-    found = [_timed(machine, problem, pieces) for pieces in _probes(problem, nbytes)]
-    if not found:  # the planner will say what budget it needs
+    """The fixed seconds of a routine, and its operations per second."""
+    samples = [_timed(machine, problem, pieces) for pieces in _probes(problem, nbytes)]
+    if not samples:  # the planner will say what budget it needs
         return 0.0, 1.0
-    (few, short), (many, long) = min(found), max(found)
+    (few, short), (many, long) = min(samples), max(samples)
     if many > few and long > short:
         rate = (many - few) / (long - short)
-        return max(0.0, *(seconds - operations / rate for operations, seconds in found)), rate
+        return max(0.0, *(seconds - operations / rate for operations, seconds in samples)), rate
     return 0.0, many / long
 
 
 def _probes(problem: Problem, nbytes: int) -> Iterator[Pieces]:
-    """One image, or what of it fits; a few, which transforms fill up; and as many as fit."""
+    """Yield pieces to time: one image, or a part that fits; a few, which transforms fill up; the most."""
     sizes = [1, problem.rows, problem.channels, problem.filters]
     for axis in (1, 3, 2):
         while not _fits(problem, Pieces(*sizes), nbytes) and sizes[axis] > 1:
@@ -207,7 +207,7 @@ def _probes(problem: Problem, nbytes: int) -> Iterator[Pieces]:
 
 
 def _fits(problem: Problem, pieces: Pieces, nbytes: int) -> bool:
-    """Whether a routine on such pieces is within the limits of a probe."""
+    """True if a routine on such pieces is within the limits of a probe."""
     if pieces.images > 1:
         share = problem.operations * pieces.images / problem.batch
         if share > ROUTINE_OPERATIONS:

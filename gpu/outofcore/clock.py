@@ -18,20 +18,20 @@ Kind: TypeAlias = Literal["in", "out", "routine"]
 
 @dataclass(frozen=True)
 class Moment:
-    """An event of the model: the end of so many operations of a stream."""
+    """An event of the model: the end of the first ``count`` operations of a stream."""
 
     row: Row
     count: int
 
     @property
     def done(self) -> bool:
-        """Whether they have ended."""
+        """True if they have ended."""
         return self.row.ended >= self.count
 
 
 @dataclass
 class Work:
-    """An operation: seconds at its start, and seconds in which its bytes move if nothing slows them."""
+    """An operation: fixed seconds at its start, then seconds in which its bytes move at full speed."""
 
     kind: Kind
     name: str
@@ -43,11 +43,11 @@ class Work:
     start: float = 0.0
     since: float = 0.0
     speed: float = 0.0
-    """Of the bytes, from the time ``since`` on; 0 before they move."""
+    """The speed of its bytes from the time ``since`` on; 0 before they move."""
 
     @property
     def next(self) -> float:
-        """When its bytes begin to move, or when they have moved."""
+        """The time at which its bytes begin to move, or have moved."""
         return self.since + self.moving / self.speed if self.speed else self.start + self.seconds
 
 
@@ -135,7 +135,7 @@ class ModelMachine:
             row.running.start = self._now
 
     def _go_on(self, row: Row) -> None:
-        """Let the bytes of an operation move, or end it."""
+        """Start moving the bytes of a stream's operation, or end it."""
         work = _running(row)
         if work.moving and not work.speed:
             work.since, work.speed = self._now, 1.0

@@ -1,4 +1,4 @@
-"""What a call will do, before it is done and without its arrays."""
+"""The plan of a call, made without running it and without its arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rows of the image a piece of the output needs, and the other way round."""
+"""The rows of the image for some rows of the output, and the other way round."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from gpu.bconv.geometry import ConvShape
 
 Rows = TypeVar("Rows", int, npt.NDArray[np.int64])
-"""A row, or one of each strip."""
+"""A row, or an array with one row for each strip."""
 
 
 def image_rows(plane: ConvShape, outputs: range) -> range:
@@ -26,7 +26,7 @@ def image_rows(plane: ConvShape, outputs: range) -> range:
 
 
 def image_bounds(plane: ConvShape, start: Rows, stop: Rows) -> tuple[Rows, Rows]:
-    """The first row that these windows read, and the one behind the last; outside the image, too."""
+    """The first row that these windows read, and the one behind the last; they may be outside the image."""
     return start * plane.stride_h - plane.pad_top, (stop - 1) * plane.stride_h - plane.pad_top + span(plane)
 
 
@@ -41,7 +41,7 @@ def output_rows(plane: ConvShape, rows: range) -> range:
 
 
 def output_bounds(plane: ConvShape, start: Rows, stop: Rows) -> tuple[Rows, Rows]:
-    """The first output row that reads these rows, and the one behind the last; outside the result, too."""
+    """The first output row that reads these rows, and the one behind the last; they may not exist."""
     first = -((span(plane) - 1 - start - plane.pad_top) // plane.stride_h)
     return first, (stop - 1 + plane.pad_top) // plane.stride_h + 1
 
@@ -57,6 +57,6 @@ def offset(plane: ConvShape, rows: range, outputs: range) -> int:
 
 
 def _clipped(start: int, end: int, size: int) -> range:
-    """The rows that exist; one where all windows are outside, as a piece is not empty."""
+    """The rows that exist; one if none does, as a piece is not empty."""
     first = min(max(start, 0), size - 1)
     return range(first, max(min(end, size), first + 1))

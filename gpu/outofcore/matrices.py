@@ -47,7 +47,7 @@ def matrices_of(view: Array) -> Iterator[Array]:
 
 
 def tiles_of(x: DeviceTensor, outline: Array, view: Array) -> Iterator[Tile]:
-    """The matrices of a part of a tensor on a device as tiles; ``view`` is that part of its outline."""
+    """The matrices of a part of a device's tensor as tiles; ``view`` is the same part of ``outline``."""
     start = x.offset - _address(outline)
     for matrix in matrices_of(view):
         rows, columns = matrix.shape
@@ -56,7 +56,7 @@ def tiles_of(x: DeviceTensor, outline: Array, view: Array) -> Iterator[Tile]:
 
 
 def planes_of(x: DeviceTensor, outline: Array, view: Array) -> Iterator[Tile]:
-    """The planes of images in NCHW as columns of tiles, in one of them or in one for each image."""
+    """Tiles whose columns are the planes of images in NCHW: one tile, or one for each image."""
     images, channels, rows, columns = view.shape
     apart = view.strides[1 if channels > 1 else 0]
     step = images if images == 1 or view.strides[0] == channels * apart else 1
@@ -71,7 +71,7 @@ def _address(array: Array) -> int:
 
 
 def _merged(view: Array) -> list[tuple[int, int]]:
-    """Sizes and strides of merged axes, at least two; the last one is contiguous."""
+    """Merge axes that follow one another in memory; sizes and strides of two or more, the last contiguous."""
     merged: list[tuple[int, int]] = []
     for size, stride in reversed([*zip(view.shape, view.strides, strict=True), (1, view.itemsize)]):
         if merged and (size == 1 or stride == merged[0][0] * merged[0][1]):

@@ -24,25 +24,13 @@ TENSORS: tuple[Tensor, ...] = ("x", "w", "y")
 
 @dataclass(frozen=True)
 class Buffers:
-    """The device's memory for pieces.
+    """The device's memory for pieces."""
 
-    Attributes
-    ----------
-    depth : int
-        The buffers that each tensor has at most, except resident filters.
-    counts, nbytes : mapping of tensor to int
-        Buffers, none for tensors whose pieces are used where they lie; and the bytes of a piece.
-    bias : int
-        Bytes of the bias.
-    workspace : int
-        Bytes for the routines.
-    """
-
-    depth: int
-    counts: Mapping[Tensor, int]
-    nbytes: Mapping[Tensor, int]
-    bias: int
-    workspace: int = 0
+    depth: int  # most buffers of each tensor, except resident filters
+    counts: Mapping[Tensor, int]  # buffers; 0 for tensors whose pieces are used where they lie
+    nbytes: Mapping[Tensor, int]  # of a piece
+    bias: int  # bytes
+    workspace: int = 0  # bytes for the routines
 
     @property
     def total(self) -> int:
@@ -55,15 +43,7 @@ class Buffers:
 
 
 class Model:
-    """The model of one problem with one size of pieces.
-
-    Parameters
-    ----------
-    problem : Problem
-    pieces : Pieces
-    rates : Rates
-    options : Options
-    """
+    """The model of one problem with one size of pieces."""
 
     def __init__(self, problem: Problem, pieces: Pieces, rates: Rates, options: Options) -> None:
         self._problem, self._rates, self._options = problem, rates, options
@@ -82,20 +62,20 @@ class Model:
     # ------------------------------------------------------------------------------------------ memory
 
     def buffers(self, budget: int, least: int = 1) -> Buffers | None:
-        """As deep buffers as the budget allows; None if it does not hold ``least`` for each tensor."""
+        """The most buffers that the budget holds; None if it does not hold ``least`` for each tensor."""
         for depth in range(self._options.depth, least - 1, -1):
-            found = self.with_depth(depth)
-            if found.total <= budget:
+            buffers = self.with_depth(depth)
+            if buffers.total <= budget:
                 break
         else:
             return None
-        if self._options.filters == "resident" and found.counts["w"] and self._problem.form.output != "w":
-            resident = replace(found, counts={**found.counts, "w": self._distinct("w")})
-            return resident if resident.total <= budget else found
-        return found
+        if self._options.filters == "resident" and buffers.counts["w"] and self._problem.form.output != "w":
+            resident = replace(buffers, counts={**buffers.counts, "w": self._distinct("w")})
+            return resident if resident.total <= budget else buffers
+        return buffers
 
     def with_depth(self, depth: int) -> Buffers:
-        """So many buffers for each tensor, or fewer if it has fewer pieces."""
+        """``depth`` buffers for each tensor, or fewer if it has fewer pieces."""
         item, problem = self._problem.dtype.itemsize, self._problem
         tensors: tuple[Tensor, ...] = (*TENSORS, "z") if problem.pool else TENSORS
         counts: dict[Tensor, int] = {
@@ -114,10 +94,10 @@ class Model:
         return Buffers(depth, counts, nbytes, bias, workspace)
 
     def is_in_place(self, tensor: Tensor) -> bool:
-        """Whether pieces of a tensor on the device are read or written there; others go through a buffer.
+        """True if pieces of a tensor on the device are read or written there; others go through a buffer.
 
-        Engines of cuDNN take gaps between the planes of images in NCHW, and no others. The kernel of bias and
-        activation needs an output without gaps, and the padded copies for gradients of filters need whole
+        Engines of cuDNN allow gaps between the planes of images in NCHW, and no others. The kernel of bias
+        and activation needs an output without gaps, and the padded copies for gradients of filters need whole
         pixels.
         """
         problem = self._problem
@@ -170,8 +150,8 @@ class Model:
     def seconds(self, buffers: Buffers) -> float:
         """The time of a call: the first step, its other terms, and the other steps at the slowest of three.
 
-        A step is a piece of the output. With one buffer for each tensor only the copy of a result overlaps
-        with that of the next operands.
+        A step is a piece of the output; the three are copies in, routines and copies out. With one buffer for
+        each tensor only the copy of a result overlaps with that of the next operands.
         """
         form, rates = self._problem.form, self._rates
         terms = math.prod(self.counts[axis] for axis in form.inner)
@@ -201,7 +181,7 @@ class Model:
 
     @property
     def _pooling(self) -> float:
-        """The time to pool a piece; where the result lies on the device, each image may have a routine."""
+        """The time to pool a piece: one routine, or for a result on the device one for each image."""
         pool, images = self._problem.pool, self._images
         if pool is None:
             return 0.0
@@ -211,7 +191,7 @@ class Model:
         return launches * self._rates.routine(operations / launches)
 
     def _moving(self, tensor: Tensor, buffers: Buffers) -> float:
-        """The time of a piece's copy within the device; none for what is used where it lies, or not there."""
+        """The time of a piece's copy within the device; 0 for pieces used in place and those of the host."""
         is_moved = tensor in self._problem.on_device and buffers.counts[tensor] > 0
         return self._matrices(tensor) * self._rates.routine(0.0) if is_moved else 0.0
 
@@ -223,7 +203,7 @@ class Model:
 
     @property
     def _stepped(self) -> int:
-        """The filters of a group, if the routine computes them in steps."""
+        """The filters of a group, if the routine computes them in steps; else 0."""
         groups = self._channels // self._inner
         return self._filters // groups if self._problem.routine == "conv2d" else 0
 
@@ -233,7 +213,7 @@ class Model:
         return nbytes, self._matrices(tensor), self._columns(tensor)
 
     def _has_some_channels(self, tensor: Tensor) -> bool:
-        """Whether the channels of images, or those of filters, are cut."""
+        """True if the channels of images, or those of filters, are cut."""
         if tensor == "w":
             return self._inner < self._problem.group_channels
         return self.counts["g"] * self.counts["c" if tensor == "x" else "f"] > 1
@@ -245,7 +225,7 @@ class Model:
         return self._heights[tensor] < (plane.height if tensor == "x" else plane.out_height)
 
     def _cuts_rows(self, tensor: Tensor) -> bool:
-        """Whether some piece of x or y lacks rows, as a halo, or rows that no window reads, may do."""
+        """True if some piece of x or y lacks rows: they are cut, or no window reads them."""
         plane, problem = self._problem.plane, self._problem
         x, y = rows_at(problem, range(problem.rows))
         is_whole = len(x) == plane.height if tensor == "x" else len(y) == plane.out_height
@@ -270,9 +250,9 @@ class Model:
         return self._images if self._has_some_channels(tensor) else 1
 
     def _copies(self, tensor: Tensor, buffers: Buffers) -> int:
-        """How often pieces of an operand are copied: again in a loop around more of them than are kept.
+        """The number of copies of an operand's pieces: again in a loop around more of them than are kept.
 
-        Of images half the buffers are for what comes next; filters are small, and one copy of each suffices.
+        Half the buffers of images are for the next ones; filters are small, and one copy of each suffices.
         """
         form, kept = self._problem.form, buffers.counts[tensor]
         kept = kept if tensor == "w" else max(1, kept // 2)

@@ -33,45 +33,26 @@ _NAMES = {
 }
 """The operands and the output of each routine."""
 _ALIGNMENT = 16
-"""Of addresses; engines gain nothing from more."""
+"""The largest alignment of addresses; engines gain nothing from more."""
 
 
 @dataclass(frozen=True)
 class Padded:
-    """A copy of images with zeros around them.
+    """A copy of images with zeros around them."""
 
-    Attributes
-    ----------
-    view : View
-        The copy.
-    pixels : tuple of Axis
-        What is copied, down and across.
-    nbytes : int
-    """
-
-    view: View
-    pixels: tuple[Axis, Axis]
+    view: View  # the copy
+    pixels: tuple[Axis, Axis]  # the copied pixels, down and across
     nbytes: int
 
 
 @dataclass(frozen=True)
 class Call:
-    """A tile routine as cuDNN has it.
-
-    Attributes
-    ----------
-    convolution : Convolution
-    start : int
-        Bytes from the images' first element to the first one under a window.
-    padded : Padded, optional
-    is_partial : bool
-        Whether windows leave out rows or columns of the images.
-    """
+    """A tile routine in cuDNN's terms."""
 
     convolution: Convolution
-    start: int
+    start: int  # bytes from the images' first element to the first one under a window
     padded: Padded | None
-    is_partial: bool
+    is_partial: bool  # windows leave out rows or columns of the images
 
 
 def queue_routine(queue: Queue, routine: TileRoutine) -> None:
@@ -137,7 +118,7 @@ def _call(
     columns: tuple[tuple[int, int], ...],
     alignments: tuple[int, ...],
 ) -> Call | None:
-    """The call for a kind of routines, of which a call of the user has few."""
+    """Make the call for a kind of routines; cached, as a user's call has few kinds."""
     views = {
         tensor: _view(shape, layout, between, alignment)
         for tensor, shape, between, alignment in zip(_NAMES[name], shapes, columns, alignments, strict=True)
@@ -174,7 +155,7 @@ def _call(
 
 
 def _padded(of: Convolution, axes: tuple[Axis, Axis], item: int, layout: Layout) -> Padded:
-    """The copy of images in which windows begin at the first pixel and end at the last one."""
+    """The padded copy of images: windows begin at its first pixel and end at its last one."""
     height, width = (
         (of.y.sizes[axis + 2] - 1) * of.stride[axis] + (of.w.sizes[axis + 2] - 1) * of.dilation[axis] + 1
         for axis in (0, 1)
@@ -192,10 +173,10 @@ def _padded(of: Convolution, axes: tuple[Axis, Axis], item: int, layout: Layout)
 def _addresses(queue: Queue, routine: TileRoutine, call: Call) -> dict[str, int]:
     """The addresses of x, w and y."""
     tiles = (*routine.operands, routine.output)
-    found = {name: queue.address(tile) for name, tile in zip(_NAMES[routine.name], tiles, strict=True)}
+    addresses = {name: queue.address(tile) for name, tile in zip(_NAMES[routine.name], tiles, strict=True)}
     if call.padded:
-        return {**found, "x": _workspace(queue, routine).address}
-    return {**found, "x": found["x"] + call.start}
+        return {**addresses, "x": _workspace(queue, routine).address}
+    return {**addresses, "x": addresses["x"] + call.start}
 
 
 def _workspace(queue: Queue, routine: TileRoutine) -> Place:
@@ -205,7 +186,7 @@ def _workspace(queue: Queue, routine: TileRoutine) -> Place:
 
 
 def _behind(workspace: Place, padded: Padded) -> Place:
-    """What a padded copy leaves of the workspace."""
+    """The workspace behind a padded copy."""
     left = workspace.pitch - padded.nbytes
     if left < 0:
         raise LaunchError(
@@ -226,7 +207,7 @@ def _copy_padded(queue: Queue, routine: TileRoutine, call: Call, padded: Padded)
 def _copy_pixels(
     queue: Queue, routine: TileRoutine, call: Call, padded: Padded, *, is_back: bool = False
 ) -> None:
-    """Queue a copy of the images to where zeros are around them, or back from there."""
+    """Queue a copy of the images into their padded copy, or back."""
     shape, source = _images(routine)
     item, last = source.dtype.itemsize, routine.layout == "NHWC"
     (images, channels, height, width), strides = padded.view.sizes, padded.view.strides
@@ -245,19 +226,19 @@ def _copy_pixels(
 
 
 def _images(routine: TileRoutine) -> tuple[tuple[int, ...], Tile]:
-    """The shape of a routine's images, and where they are."""
+    """The shape of a routine's images, and their tile."""
     if routine.name == "conv2d_backward_data":
         return routine.shapes[2], routine.output
     return routine.shapes[0], routine.operands[0]
 
 
 def _columns(tile: Tile) -> tuple[int, int]:
-    """The elements of a column, and from one to the next; (0, 0) if there are none between them."""
+    """The elements of a column, and those from its start to the next; (0, 0) without gaps."""
     return (tile.rows, tile.stride) if tile.columns > 1 and tile.stride > tile.rows else (0, 0)
 
 
 def _alignment(tile: Tile) -> int:
-    """The bytes that an address is a multiple of: those that engines ask for, or those of an element."""
+    """The alignment of a tile's address in bytes: that of engines if it has it, else an element's size."""
     address = getattr(tile.memory, "address", 0) + tile.offset
     return tile.dtype.itemsize if address % _ALIGNMENT else _ALIGNMENT
 
@@ -265,7 +246,7 @@ def _alignment(tile: Tile) -> int:
 def _view(
     shape: tuple[int, ...], layout: Layout, columns: tuple[int, int] = (0, 0), alignment: int = _ALIGNMENT
 ) -> View:
-    """A piece as (N, C, H, W); between its columns there may be other elements."""
+    """A piece as (N, C, H, W); ``columns`` are their elements and stride, (0, 0) without gaps."""
     rows, apart = columns
     steps = [math.prod(shape[axis + 1 :]) for axis in range(4)]
     steps = [step // rows * apart if rows and step >= rows else step for step in steps]

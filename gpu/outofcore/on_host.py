@@ -21,26 +21,19 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Window:
-    """The convolution of pieces.
+    """The convolution of pieces; pairs are (down, across).
 
     Tap (r, s) of output pixel (p, q) reads pixel ``p * stride[0] - offset[0] + r * dilation[0]`` down, and
     likewise across, of its piece of the images, if that is inside.
-
-    Attributes
-    ----------
-    offset, stride, dilation : (int, int)
-        Down and across. The offset is the padding before the piece, below 0 if windows start inside it.
-    groups : int
-        The groups of the pieces.
     """
 
-    offset: tuple[int, int]
+    offset: tuple[int, int]  # padding before the piece; below 0 if windows start inside it
     stride: tuple[int, int]
     dilation: tuple[int, int]
-    groups: int
+    groups: int  # of the pieces
 
     def taps(self, image: Shape, filters: Shape, output: Shape) -> Iterator[tuple[int, int, Any, Any]]:
-        """For each tap: its place, the pixels that it reads, and the output pixels that read them."""
+        """Each tap's row and column, index of the pixels that it reads, and index of their outputs."""
         axes = [
             [self._along(axis, tap, image[axis - 2], output[axis - 2]) for tap in range(filters[axis - 2])]
             for axis in (0, 1)
@@ -89,12 +82,12 @@ def filter_gradient(window: Window, x: Array, dy: Array, shape: Shape) -> Array:
 
 
 def _grouped(shape: Shape, window: Window, axis: int) -> Shape:
-    """A shape with an axis split into groups and what is in each."""
+    """A shape with an axis split into groups and their members."""
     return (*shape[:axis], window.groups, shape[axis] // window.groups, *shape[axis + 1 :])
 
 
 def _by_group(x: Array, window: Window, axis: int) -> Array:
-    """An array with an axis split into groups and what is in each."""
+    """An array with an axis split into groups and their members."""
     return x.reshape(_grouped(x.shape, window, axis))
 
 

@@ -18,7 +18,7 @@ DEEPEST = 16
 
 @dataclass(frozen=True)
 class Options:
-    """How pieces are planned and buffered.
+    """Options for planning and buffering pieces.
 
     Parameters
     ----------

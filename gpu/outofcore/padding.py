@@ -13,11 +13,8 @@ Shape = tuple[int, ...]
 class Axis:
     """The pixels of a piece of images along an axis that windows cover, and the padding around them.
 
-    Attributes
-    ----------
-    first, size : int
-        What is covered; pixels in front of and behind it are in no window. A few behind it may be in none.
-    before, after : int
+    Pixels before ``first`` and behind the ``size`` covered ones are in no window; fewer than a stride of the
+    last covered ones may be in none either.
     """
 
     first: int
@@ -27,10 +24,8 @@ class Axis:
 
 
 def axis_of(size: int, outputs: int, offset: int, stride: int, span: int) -> Axis | None:
-    """The axis of a piece of so many pixels, under windows of ``span`` pixels; None if they cover none.
+    """The axis of a piece of ``size`` pixels, under windows of ``span`` pixels; None if they cover none.
 
-    Examples
-    --------
     >>> axis_of(9, outputs=4, offset=-1, stride=2, span=2)
     Axis(first=1, size=8, before=0, after=0)
     """

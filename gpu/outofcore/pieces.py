@@ -40,21 +40,12 @@ class Pieces:
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a tensor.
-
-    Attributes
-    ----------
-    tensor : str
-    first, channels : range
-        Images and channels; of w, filters and their channels.
-    rows : range, optional
-        Of w always all.
-    """
+    """A part of a tensor."""
 
     tensor: Tensor
-    first: range
-    channels: range
-    rows: range | None = None
+    first: range  # images; of w, filters
+    channels: range  # of w, the filters' channels
+    rows: range | None = None  # None, all of them, for w
 
 
 @dataclass(frozen=True)
@@ -71,7 +62,7 @@ Loops: TypeAlias = Mapping[str, list[range]]
 
 
 def block_of(problem: Problem, pieces: Pieces) -> tuple[int, int, int]:
-    """Groups, channels and filters of a block: of whole groups, or of a part of one."""
+    """The groups, channels and filters of a block, which has whole groups or a part of one."""
     of_group, filters = problem.group_channels, problem.group_filters
     if pieces.channels >= of_group and pieces.filters >= filters:
         groups = min(pieces.channels // of_group, pieces.filters // filters, problem.groups)
@@ -92,7 +83,7 @@ def loops_of(problem: Problem, pieces: Pieces) -> Loops:
 
 
 def cut(size: int, piece: int) -> list[range]:
-    """Cut an axis.
+    """Cut an axis into pieces; the last one may be smaller.
 
     >>> cut(5, 2)
     [range(0, 2), range(2, 4), range(4, 5)]
@@ -142,6 +133,6 @@ def rows_at(problem: Problem, rows: range) -> tuple[range, range]:
 
 
 def _in_block(part: range, groups: range, size: int) -> range:
-    """A part of a block of groups; the last block may have fewer groups."""
+    """The channels or filters of a part of a block, cut at the end of its groups."""
     start = groups.start * size
     return range(start + part.start, min(start + part.stop, groups.stop * size))

@@ -34,7 +34,7 @@ AHEAD = 64
 
 
 class Queues(Protocol):
-    """What the pipeline uses of a `gpu.machine.Machine`."""
+    """The part of a `gpu.machine.Machine` that the pipeline uses."""
 
     def stream(self, device: int) -> Stream:
         """A new stream."""
@@ -58,17 +58,9 @@ class Queues(Protocol):
 
 
 class Pipeline:
-    """The work of one call on a machine's first device.
+    """The work of one call on a machine's first device, in ``memory`` of ``buffers.total`` bytes.
 
-    Parameters
-    ----------
-    machine : Queues
-    problem : Problem
-    buffers : Buffers
-    memory : Memory
-        Of ``buffers.total`` bytes.
-    arrays : mapping of str to ndarray or DeviceTensor
-        x, w, y, or with pooling its result z in place of y, and, if there is one, bias.
+    ``arrays`` are x, w and y, or with pooling its result z in place of y; and bias, if there is one.
     """
 
     def __init__(
@@ -110,7 +102,7 @@ class Pipeline:
         yield self._machine.record(self._stores)
 
     def routines(self, tasks: Iterable[Task]) -> Iterator[TileRoutine]:
-        """The routines of the tasks, of several that differ only in their buffers the first."""
+        """The routines of the tasks; of those that differ only in their buffers, the first."""
         seen: set[object] = set()
         for task in tasks:
             for number, step in enumerate(task.steps):
@@ -136,7 +128,7 @@ class Pipeline:
         return used
 
     def _emptied(self, piece: Piece) -> Slot | None:
-        """The buffer for a piece that routines write; None where they write it where it lies."""
+        """The next buffer for a piece that routines write; None if they write it in place."""
         slots = self._slots.get(piece.tensor)
         if slots is None:
             return None
@@ -154,7 +146,7 @@ class Pipeline:
         return slot
 
     def _load(self, piece: Piece) -> Slot | None:
-        """The buffer of an operand's piece, filled if none holds it; None if it is read where it lies."""
+        """The buffer that holds an operand's piece, filled if need be; None if the piece is read in place."""
         slots = self._slots.get(piece.tensor)
         if slots is None:
             return None
@@ -174,7 +166,7 @@ class Pipeline:
         return slot
 
     def _store(self, piece: Piece, slot: Slot | None) -> None:
-        """Queue the copy of a finished piece to where it belongs, unless it is there."""
+        """Queue the copy of a finished piece from its buffer to the result; nothing without a buffer."""
         if slot is None:
             return
         if piece.tensor in self._homes:
@@ -203,7 +195,7 @@ class Pipeline:
         return matrices_of(self._view(piece))
 
     def _home(self, piece: Piece) -> Iterator[Tile]:
-        """The matrices of a piece that lies on the device, there."""
+        """The matrices of a piece in its tensor on the device."""
         tensor = piece.tensor
         return tiles_of(self._homes[tensor], self._arrays[tensor], self._view(piece))
 
@@ -223,7 +215,7 @@ class Pipeline:
         )
 
     def _view(self, piece: Piece) -> Array:
-        """The elements of a piece, of which only addresses are known if they are on the device."""
+        """The elements of a piece; those on the device have addresses, but cannot be read."""
         return view_of(self._arrays[piece.tensor], piece, self._problem.layout)
 
     def _column(self, start: int, elements: int) -> Tile:
@@ -288,12 +280,12 @@ class Pipeline:
     def _bias(self, output: Piece) -> Tile:
         """The bias of a piece's filters."""
         start, home = output.channels.start * self._problem.dtype.itemsize, self._homes.get("bias")
-        found = self._column(start, len(output.channels))
-        return replace(found, memory=home.memory, offset=home.offset + start) if home else found
+        tile = self._column(start, len(output.channels))
+        return replace(tile, memory=home.memory, offset=home.offset + start) if home else tile
 
 
 def kind_of(problem: Problem, task: Task, number: int) -> object:
-    """What routines have in common that differ only in their buffers, their bias and their activation."""
+    """A key for routines that differ only in their buffers, their bias and their activation."""
     pieces = (*task.steps[number], task.output)
     of = {piece.tensor: piece for piece in pieces}
     sizes = tuple((len(one.first), len(one.channels), len(one.rows or ())) for one in pieces)

@@ -27,7 +27,7 @@ _KEPT = 32
 @shortened
 @dataclass(frozen=True)
 class Plan:
-    """What a call will do.
+    """The plan of a call.
 
     Attributes
     ----------
@@ -66,14 +66,14 @@ class Plan:
 
     @cached_property
     def kinds(self) -> tuple[Task, ...]:
-        """The tasks among which is one of each kind: see `gpu.outofcore.pipeline.kind_of`."""
-        seen, found = set[object](), list[Task]()
+        """Tasks that together have every kind of routine: see `gpu.outofcore.pipeline.kind_of`."""
+        seen, tasks = set[object](), list[Task]()
         for task in self.tasks():
             kinds = {kind_of(self.problem, task, number) for number in range(len(task.steps))}
             if not kinds <= seen:
                 seen |= kinds
-                found.append(task)
-        return tuple(found)
+                tasks.append(task)
+        return tuple(tasks)
 
     @cached_property
     def timeline(self) -> Timeline:
@@ -114,7 +114,7 @@ _KINDS = {"in": "of copies in", "routine": "of routines", "out": "of copies out"
 def plan_of(problem: Problem, pieces: Pieces | None, budget: int, rates: Rates, options: Options) -> Plan:
     """The plan of a problem; LaunchError if its pieces do not fit the budget.
 
-    Plans of the last calls are kept: a search takes some milliseconds, as long as small layers take.
+    Plans of the last calls are cached: a search takes some milliseconds, as long as small layers take.
     """
     if pieces is not None:
         check_pieces(pieces)
@@ -129,7 +129,7 @@ def _plan_of(problem: Problem, pieces: Pieces | None, budget: int, rates: Rates,
         return Model(problem, pieces, rates, options)
 
     def found(depth: int) -> Pieces | None:
-        """The pieces that the planner finds among those that have at least so many buffers."""
+        """The planner's best pieces with at least ``depth`` buffers for each tensor."""
 
         def key(pieces: Pieces) -> tuple[int, float]:
             of = model(pieces)

@@ -17,7 +17,7 @@ Key: TypeAlias = Callable[[Pieces], tuple[int, float]]
 """Bytes of a piece of each tensor, or 0 if the budget holds their buffers; and seconds: less is better."""
 
 SPLIT_FIRST = ("images", "rows", "channels", "filters")
-"""The order of the greedy search: what adds least traffic when it is split comes first."""
+"""The order of the greedy search: axes whose splits add the least traffic come first."""
 
 
 def candidates(size: int) -> list[int]:
@@ -34,7 +34,7 @@ def candidates(size: int) -> list[int]:
 
 
 def greedy(sizes: Pieces, key: Key) -> Pieces:
-    """One axis after the other, each at its best size."""
+    """Choose the best size of one axis after the other."""
     best = sizes
     for axis in SPLIT_FIRST:
         best = min((replace(best, **{axis: size}) for size in candidates(getattr(sizes, axis))), key=key)
@@ -42,7 +42,7 @@ def greedy(sizes: Pieces, key: Key) -> Pieces:
 
 
 def steepest(sizes: Pieces, key: Key) -> Pieces:
-    """From the whole problem to the best neighbour, as long as it is better."""
+    """Go from the whole problem to the best neighbour, as long as that is better."""
     axes = [candidates(size) for size in astuple(sizes)]
     at = [0] * len(axes)
 
@@ -63,7 +63,7 @@ def steepest(sizes: Pieces, key: Key) -> Pieces:
 
 
 def exhaustive(sizes: Pieces, key: Key) -> Pieces:
-    """All combinations."""
+    """Try all combinations."""
     return min((Pieces(*each) for each in product(*map(candidates, astuple(sizes)))), key=key)
 
 

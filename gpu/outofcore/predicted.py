@@ -24,7 +24,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Slab:
-    """Memory that nobody reads."""
+    """Memory without content, for a predicted call."""
 
     nbytes: int
     device: int = 0

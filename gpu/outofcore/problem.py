@@ -32,20 +32,12 @@ AXES: dict[Tensor, str] = {"x": "ngch", "w": "gfc", "y": "ngfh", "z": "ngfh"}
 
 @dataclass(frozen=True)
 class Form:
-    """What a routine computes from what.
-
-    Attributes
-    ----------
-    operands : tuple of str
-    output : str
-    outer, inner : str
-        The loops over pieces of the output, and over the terms of their sums, from the outermost on.
-    """
+    """The operands and the output of a routine, and its loops over pieces, from the outermost on."""
 
     operands: tuple[Tensor, Tensor]
     output: Tensor
-    outer: str
-    inner: str
+    outer: str  # over pieces of the output
+    inner: str  # over the terms of their sums
 
 
 FORMS = {
@@ -58,51 +50,27 @@ FORMS = {
 
 @dataclass(frozen=True)
 class Problem:
-    """One call, without its arrays.
+    """One call, without its arrays."""
 
-    Attributes
-    ----------
-    routine : str
-        A name of `FORMS`.
-    layout : str
-    batch, channels, filters, groups : int
-    plane : ConvShape
-        Rows, columns, padding, stride and dilation: the convolution of one image of one channel.
-    has_bias : bool
-    activation : str, optional
-    dtype : dtype
-        float32, float16 or bfloat16, of all arrays.
-    tf32 : bool
-        Whether operands of float32 may be rounded to TF32.
-    workspace : int, optional
-        The bytes for routines beside their pieces; None for what GPUs need, see `gpu.outofcore.workspace`.
-    transforms : bool
-        Whether GPUs may take Winograd's and Fourier transforms.
-    on_device : frozenset of str
-        The names of tensors, and "bias", that lie on the device.
-    pool : Stage, optional
-        The pooling of y, whose result is z.
-    """
-
-    routine: str
+    routine: str  # a name of `FORMS`
     layout: Layout
     batch: int
     channels: int
     filters: int
     groups: int
-    plane: ConvShape
+    plane: ConvShape  # the convolution of one image of one channel
     has_bias: bool = False
     activation: Activation | None = None
-    dtype: np.dtype[Any] = FLOAT
-    tf32: bool = False
-    workspace: int | None = 0
-    transforms: bool = False
-    on_device: frozenset[str] = frozenset()
-    pool: Stage | None = None
+    dtype: np.dtype[Any] = FLOAT  # float32, float16 or bfloat16, of all arrays
+    tf32: bool = False  # operands of float32 may be rounded to TF32
+    workspace: int | None = 0  # bytes beside the pieces; None: as GPUs need, see `workspace_of`
+    transforms: bool = False  # Winograd's and Fourier transforms are allowed on GPUs
+    on_device: frozenset[str] = frozenset()  # names of tensors, and "bias", that lie on the device
+    pool: Stage | None = None  # the pooling of y, whose result is z
 
     @property
     def form(self) -> Form:
-        """What it computes from what."""
+        """The operands, the output and the loops of its routine."""
         return FORMS[self.routine]
 
     @property

@@ -1,4 +1,4 @@
-"""What a device does in a second: the constants of the model."""
+"""The speeds of a device: the constants of the model."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Rates:
 
     @property
     def slowdowns(self) -> tuple[float, float]:
-        """How much longer bytes take to the device, and to the host, while others move the other way.
+        """Factors by which copies to the device, and to the host, slow down while others move the other way.
 
         Examples
         --------
@@ -107,7 +107,7 @@ class Rates:
         return self.launch_seconds, self.operations_per_second
 
     def routine(self, operations: float, filters: int = 0, kind: str = "") -> float:
-        """The seconds of a routine; with ``filters``, of a `conv2d` with so many in a group.
+        """The seconds of a routine; with ``filters``, of a `conv2d` with that many in a group.
 
         Examples
         --------

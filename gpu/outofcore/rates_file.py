@@ -22,31 +22,15 @@ _LINKS = 6
 
 @dataclass(frozen=True)
 class Known:
-    """What has been measured.
+    """Measured rates."""
 
-    Attributes
-    ----------
-    links : tuple of six floats, optional
-        The fields of `gpu.outofcore.calibration.Links`.
-    routines : mapping of str to two floats
-        Seconds and operations per second of a routine, by its layer.
-    """
-
-    links: tuple[float, ...] | None = None
+    links: tuple[float, ...] | None = None  # the fields of `gpu.outofcore.calibration.Links`
+    # layer → seconds, operations per second
     routines: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
 
 
 class RatesFile:
-    """The file of a machine's first device.
-
-    Parameters
-    ----------
-    machine : CudaMachine
-
-    Attributes
-    ----------
-    path : Path
-    """
+    """The file of a machine's first device."""
 
     def __init__(self, machine: CudaMachine) -> None:
         ordinal, host = machine.ordinals[0], platform.node()
@@ -61,21 +45,21 @@ class RatesFile:
         self.path = cache_folder("rates") / f"{name}-{ordinal}.json"
 
     def read(self) -> Known:
-        """What the file has; nothing, with a warning, if it is damaged or another machine's."""
+        """The rates in the file; none, with a warning, if it is damaged or another machine's."""
         try:
             text = self.path.read_text()
         except (OSError, UnicodeDecodeError) as error:
             return Known() if isinstance(error, FileNotFoundError) else self._unusable(str(error))
         try:
-            found = json.loads(text)
-            if found["form"] != _FORM or found["machine"] != self._about:
+            content = json.loads(text)
+            if content["form"] != _FORM or content["machine"] != self._about:
                 return self._unusable("it is of another machine, driver or version")
-            return _known(found)
+            return _known(content)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             return self._unusable(f"it is damaged: {type(error).__name__} {error}")
 
     def write(self, known: Known) -> Known:
-        """Store what is known, whole or not at all; a folder that cannot be written is not an error."""
+        """Store the rates, whole or not at all; a folder that cannot be written is not an error."""
         content = {"form": _FORM, "machine": self._about, "links": known.links, "routines": known.routines}
         text = json.dumps(content, indent=1).encode()
         with suppress(OSError):
@@ -84,7 +68,7 @@ class RatesFile:
         return known
 
     def _unusable(self, why: str) -> Known:
-        """Nothing, with a warning."""
+        """Return no rates, with a warning."""
         warnings.warn(
             f"rates in {self.path} are not used: {why}\nthey are measured again", RuntimeWarning, stacklevel=2
         )
@@ -92,7 +76,7 @@ class RatesFile:
 
 
 def _known(found: dict[str, Any]) -> Known:
-    """The rates of a file; ValueError for numbers that are none."""
+    """The rates of a file; ValueError for anything that is not one."""
     links = found["links"]
     routines = {str(key): _numbers(pair, 2) for key, pair in found["routines"].items()}
     return Known(
@@ -101,7 +85,7 @@ def _known(found: dict[str, Any]) -> Known:
 
 
 def _numbers(given: Any, count: int) -> tuple[float, ...]:
-    """So many finite numbers, none below 0, and every second one above: bandwidths and rates."""
+    """Check ``count`` finite numbers of at least 0, in pairs of seconds and rates; rates must be above 0."""
     numbers = tuple(float(number) for number in given)
     if len(numbers) != count or not all(math.isfinite(number) and number >= 0 for number in numbers):
         raise ValueError(f"{given} are not {count} rates")

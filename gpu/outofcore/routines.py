@@ -24,44 +24,23 @@ Shape = tuple[int, ...]
 class TileRoutine:
     """A convolution, or one of its gradients, of pieces: a `gpu.machine.Routine`.
 
-    Attributes
-    ----------
-    name : str
-        That of the call's routine.
-    window : Window
-        The convolution of the pieces.
-    layout : str
-    operands, output : Tile
-        Pieces, each a matrix whose columns have its elements in C order.
-    shapes : tuple
-        The shapes of the operands and of the output in the layout.
-    updates : bool
-        Whether the output holds the sum of earlier terms.
-    bias : Tile, optional
-    activation : str, optional
-        Both follow the last term.
-    operations : float
-    tf32 : bool
-        Whether operands of float32 may be rounded to TF32.
-    workspace : Tile, optional
-        Memory for the computation, which GPUs use.
-    transforms : bool
-        Whether GPUs may take Winograd's and Fourier transforms.
+    Each piece is a matrix whose columns have its elements in C order. Bias and activation follow the last
+    term.
     """
 
-    name: str
+    name: str  # of the call's routine
     window: Window
     layout: Layout
     operands: tuple[Tile, Tile]
     output: Tile
-    shapes: tuple[Shape, Shape, Shape]
-    updates: bool
+    shapes: tuple[Shape, Shape, Shape]  # of the operands and of the output, in the layout
+    updates: bool  # the output holds the sum of earlier terms
     bias: Tile | None
     activation: Activation | None
     operations: float
-    tf32: bool = False
-    workspace: Tile | None = None
-    transforms: bool = False
+    tf32: bool = False  # operands of float32 may be rounded to TF32
+    workspace: Tile | None = None  # for the computation, which GPUs use
+    transforms: bool = False  # Winograd's and Fourier transforms are allowed on GPUs
 
     @property
     def filters(self) -> int:
@@ -109,13 +88,7 @@ class TileRoutine:
 
 @dataclass(frozen=True)
 class Move:
-    """A copy within the device, of a piece that a routine cannot take where it lies.
-
-    Attributes
-    ----------
-    source, target : Tile
-        Of one shape.
-    """
+    """A copy within the device, of a piece that a routine cannot take where it lies; tiles have one shape."""
 
     source: Tile
     target: Tile

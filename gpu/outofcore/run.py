@@ -66,7 +66,7 @@ def called(
     statistics: Statistics | None,
     *how: Any,
 ) -> None:
-    """Plan a call for where its arrays are, ``how`` as of `planned`, and compute it."""
+    """Plan a call for its arrays, on host or device, and compute it; ``how`` goes to `planned`."""
     if not problem.batch:
         _without_images(problem, arrays, statistics)
         return
@@ -77,7 +77,7 @@ def called(
 def _without_images(
     problem: Problem, arrays: Mapping[str, Array | DeviceTensor], statistics: Statistics | None
 ) -> None:
-    """The result of an empty batch: it has no elements either, or is a sum of nothing."""
+    """Write the result of an empty batch, without elements or 0; ShapeError if it lies on a device."""
     result = arrays[problem.result]
     if isinstance(result, np.ndarray):
         result[...] = 0

@@ -11,28 +11,16 @@ from gpu.outofcore.pieces import Piece
 
 @dataclass(eq=False)
 class Slot:
-    """A buffer.
+    """A buffer."""
 
-    Attributes
-    ----------
-    offset : int
-        Where it starts in the call's memory, in bytes.
-    filled : Event, optional
-        The copy into it.
-    used : Event, optional
-        The last operation that was queued on it; the next fill waits for it.
-    """
-
-    offset: int
-    filled: Event | None = None
-    used: Event | None = None
+    offset: int  # bytes from the start of the call's memory
+    filled: Event | None = None  # the copy into it
+    used: Event | None = None  # the last operation queued on it; the next fill waits for it
 
 
 class Slots:
     """The buffers of one tensor.
 
-    Examples
-    --------
     >>> slots, (a, b) = Slots(0, 2, 256), (Piece("y", range(n, n + 1), range(4)) for n in range(2))
     >>> [slots.next(piece).offset for piece in (a, b, a)]
     [0, 256, 0]

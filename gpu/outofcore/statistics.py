@@ -1,4 +1,4 @@
-"""What a call did, beside what the model predicted."""
+"""Statistics of a call, beside the model's predictions."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class _Lazy(Generic[Number]):
     def __get__(self, statistics: object, owner: type) -> Number:
         if statistics is None:  # a dataclass asks for the default
             return cast("Number", 0)
-        found: Number | Callable[[], Number] = vars(statistics)[self._name]
-        return found() if callable(found) else found
+        value: Number | Callable[[], Number] = vars(statistics)[self._name]
+        return value() if callable(value) else value
 
     def __set__(self, statistics: object, value: Number | Callable[[], Number]) -> None:
         vars(statistics)[self._name] = value

@@ -12,7 +12,7 @@ from gpu.outofcore.problem import Problem, Tensor
 
 ALIGNMENT = 256
 IMAGES = 16
-"""Winograd's transforms are of multiples of so many images, except for the gradient of filters."""
+"""Images that one of Winograd's transforms covers, except for the gradient of filters."""
 SMALL = 1 << 14
 """Bytes, for tables of engines that convert nothing."""
 
@@ -22,21 +22,11 @@ def workspace_of(
 ) -> int:
     """The bytes of the workspace, unless the problem says how many.
 
-    It holds a piece of each tensor in the other layout, into which cuDNN converts them for most
-    engines, except those for float32 without TF32 in NCHW; and a piece of each tensor behind
-    transforms, if they may be used; and a copy of the images if their padding is unequal: see
-    `gpu.outofcore.on_cuda`.
-
-    Parameters
-    ----------
-    problem : Problem
-    nbytes : mapping
-        Of a piece of each tensor.
-    planes, rows : int
-        Of a piece: images times channels, and rows, of the images for their gradient, else of the
-        convolution's result; None for all of them.
-    images : int
-        Of a piece.
+    It holds a piece of each tensor in the other layout, into which cuDNN converts them for most engines,
+    except those for float32 without TF32 in NCHW; a piece of each tensor behind transforms, if they are
+    allowed; and a copy of the images if their padding is unequal: see `gpu.outofcore.on_cuda`. A piece of
+    each tensor has ``nbytes``; its images are ``images``, its images times channels ``planes``, its rows
+    ``rows`` (None for all): rows of the images for their gradient, else of the convolution's result.
     """
     if problem.workspace is not None:
         return aligned(problem.workspace)
@@ -47,7 +37,7 @@ def workspace_of(
 
 
 def aligned(nbytes: int) -> int:
-    """The bytes up to where the next tensor may begin.
+    """Round bytes up to the next multiple of the alignment of tensors.
 
     >>> aligned(257)
     512
@@ -59,7 +49,7 @@ def _transformed(problem: Problem, nbytes: Mapping[Tensor, int], images: int) ->
     """The bytes of a piece of each tensor behind Winograd's transforms, or Fourier's of larger filters.
 
     Tiles overlap by the rows of the filters less 1, and may reach beyond the edges. Winograd's transforms
-    fill up the images of a piece; one of less than half of them is left to other engines, which are as fast.
+    fill up the images of a piece; fewer than half of them go to other engines, which are as fast.
     """
     plane = problem.plane
     taps = plane.filter_height, plane.filter_width
@@ -79,7 +69,7 @@ def _transformed(problem: Problem, nbytes: Mapping[Tensor, int], images: int) ->
 
 
 def _padded(problem: Problem, planes: int, rows: int | None) -> int:
-    """The bytes of images with zeros around them, if some piece needs them."""
+    """The bytes of the padded copy of a piece's images; 0 if no piece needs one."""
     plane = problem.plane
     if rows is None and not _is_unequal(problem):
         return 0
@@ -92,7 +82,7 @@ def _padded(problem: Problem, planes: int, rows: int | None) -> int:
 
 
 def _is_unequal(problem: Problem) -> bool:
-    """Whether the padding of whole images is not the same on opposite sides."""
+    """True if the padding of whole images is not the same on opposite sides."""
     plane = problem.plane
     strides, dilations = (plane.stride_h, plane.stride_w), (plane.dilation_h, plane.dilation_w)
     axes = axes_of(

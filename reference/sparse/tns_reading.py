@@ -189,10 +189,10 @@ class Reading:
 
     def refuse_repeated(self, tensor: Coo) -> None:
         """Raise InputFileError, with both line numbers, if two lines have the same coordinates."""
-        found = first_repeated(tensor.coords, tensor.shape)
-        if found is not None:
-            before, line = map(self._line, found)
-            coordinates = tuple(int(index) for index in tensor.coords[:, found[1]])
+        pair = first_repeated(tensor.coords, tensor.shape)
+        if pair is not None:
+            before, line = map(self._line, pair)
+            coordinates = tuple(int(index) for index in tensor.coords[:, pair[1]])
             raise InputFileError(
                 f"{self._path}, line {line}: line {before} has the same coordinates, {coordinates} from 0\n"
                 "duplicates='sum' adds the values, 'keep' keeps them all\nchoose one, or remove a line"

@@ -95,9 +95,9 @@ ACTIVATIONS: dict[str, tuple[Callable[..., Array], Callable[..., Array]]] = {
 
 def _pair(gradient: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Array, Array]:
     """A gradient and a result of one shape."""
-    dy, found = doubles(gradient, "gradient"), doubles(y, "y")
-    if dy.shape != found.shape:
+    dy, result = doubles(gradient, "gradient"), doubles(y, "y")
+    if dy.shape != result.shape:
         raise ShapeError(
-            f"the gradient has shape {dy.shape}, y {found.shape}\nthey have one shape\ngive y of that call"
+            f"the gradient has shape {dy.shape}, y {result.shape}\nthey have one shape\ngive y of that call"
         )
-    return dy, found
+    return dy, result

@@ -1,4 +1,4 @@
-"""How far convolutions and their gradients in lower precision may be from the definition.
+"""Error bounds of convolutions and their gradients in lower precision.
 
 A sum whose terms are added in any order, with or without fused multiply-adds, is within γ_n times the sum of
 the terms' absolute values. Results of float16 and bfloat16 come from sums in float32, which are rounded to
@@ -39,13 +39,13 @@ from reference.training.layouts import Array, doubles
 from reference.types.arguments import check_option
 
 UNITS = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
-"""The largest relative error of a rounding to each dtype; a bfloat16 is told by its name."""
+"""The largest relative error of a rounding to each dtype, by name."""
 _SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133}
-"""The smallest number above 0."""
+"""The smallest number above 0 of dtypes whose underflow counts."""
 _TF32_UNIT = 2.0**-10
-"""Of an operand that is cut to TF32."""
+"""The relative error of an operand that is truncated to TF32."""
 _AMPLIFIED = 414
-"""The last factor for tiles of up to 8 x 8 pixels."""
+"""The last factor of the bound for tiles of up to 8 x 8 pixels."""
 _TRANSFORMED, _DEVIATIONS = 64, 6
 """Roundings in the transforms of a term at most, and λ."""
 
@@ -188,7 +188,7 @@ def _absolute(operand: Any) -> Any:
 
 
 def _transformed(routine: str, absolute: list[Any], options: dict[str, Any], unit: float) -> Array:
-    """How far transforms may be off beyond the roundings of sums, for each plane of the result."""
+    """The error of transforms beyond the roundings of sums, for each plane of the result."""
     groups, is_last = options.get("groups", 1), options.get("layout", "NCHW") == "NHWC"
     planes = (1, 2) if is_last else (2, 3)
     peaks, sums = absolute[0].max(axis=planes), absolute[1].sum(axis=planes)

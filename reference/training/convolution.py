@@ -245,9 +245,9 @@ def _joined(x: Array) -> Array:
 
 def _bias(bias: npt.ArrayLike, filters: int) -> Array:
     """The bias of each channel, along the channels of (N, O, P, Q)."""
-    found = doubles(bias, "bias")
-    if found.shape != (filters,):
+    numbers = doubles(bias, "bias")
+    if numbers.shape != (filters,):
         raise ShapeError(
-            f"bias has shape {found.shape}\none number for each of {filters} filters\nreshape it"
+            f"bias has shape {numbers.shape}\none number for each of {filters} filters\nreshape it"
         )
-    return found.reshape(-1, 1, 1)
+    return numbers.reshape(-1, 1, 1)

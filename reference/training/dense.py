@@ -94,10 +94,10 @@ def dense_backward(gradient: npt.ArrayLike, x: npt.ArrayLike, w: npt.ArrayLike) 
 
 def _operands(x: npt.ArrayLike, w: npt.ArrayLike) -> tuple[Array, Array]:
     """Two matrices whose rows are equally long."""
-    found, weights = doubles(x, "x"), doubles(w, "w")
-    if found.ndim != 2 or weights.ndim != 2 or found.shape[1] != weights.shape[1]:
+    rows, weights = doubles(x, "x"), doubles(w, "w")
+    if rows.ndim != 2 or weights.ndim != 2 or rows.shape[1] != weights.shape[1]:
         raise ShapeError(
-            f"x has shape {found.shape}, w {weights.shape}\n"
+            f"x has shape {rows.shape}, w {weights.shape}\n"
             "x is (N, I) and w (O, I), with one I\nflatten images"
         )
-    return found, weights
+    return rows, weights

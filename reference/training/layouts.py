@@ -20,24 +20,24 @@ _AXES = {"NCHW": ("(N, C, H, W)", "(O, I, R, S)"), "NHWC": ("(N, H, W, C)", "(O,
 
 def doubles(x: npt.ArrayLike, name: str) -> Array:
     """An array of real numbers in double precision."""
-    found = as_array(x, name, "an array of numbers")
-    if found.dtype.kind not in "fiu" and found.dtype.name != "bfloat16":
-        raise DtypeError(f"{name} is of {found.dtype}\nreal numbers are needed\nconvert it")
-    return found.astype(np.float64)
+    array = as_array(x, name, "an array of numbers")
+    if array.dtype.kind not in "fiu" and array.dtype.name != "bfloat16":
+        raise DtypeError(f"{name} is of {array.dtype}\nreal numbers are needed\nconvert it")
+    return array.astype(np.float64)
 
 
 def images(x: npt.ArrayLike, layout: Layout, name: str = "x", *, least: int = 1) -> Array:
-    """Images as (N, C, H, W), at least so many."""
-    found = doubles(x, name)
-    _check(found.shape, layout, name, 0, least)
-    return to_nchw(found, layout)
+    """Images as (N, C, H, W), at least ``least`` of them."""
+    array = doubles(x, name)
+    _check(array.shape, layout, name, 0, least)
+    return to_nchw(array, layout)
 
 
 def filters(w: npt.ArrayLike, layout: Layout, name: str = "w") -> Array:
     """Filters as (O, I, R, S)."""
-    found = doubles(w, name)
-    _check(found.shape, layout, name, 1)
-    return to_nchw(found, layout)
+    array = doubles(w, name)
+    _check(array.shape, layout, name, 1)
+    return to_nchw(array, layout)
 
 
 def to_nchw(x: Array, layout: Layout) -> Array:
@@ -53,7 +53,7 @@ def from_nchw(x: Array, layout: Layout) -> Array:
 def shape_of(
     shape: tuple[int, ...], layout: Layout, name: str, *, is_filters: bool = False, least: int = 1
 ) -> Shape:
-    """A given shape, with the channels second, of at least so many images."""
+    """A shape from the caller, with the channels second, of at least ``least`` images."""
     known = tuple(map(int, shape))
     _check(known, layout, name, int(is_filters), least)
     first, *rest = known

@@ -90,24 +90,24 @@ def cross_entropy_backward(logits: npt.ArrayLike, labels: npt.ArrayLike) -> Arra
 
 def _log_softmax(logits: npt.ArrayLike) -> Array:
     """The logarithms of the probabilities."""
-    found = doubles(logits, "logits")
-    if found.ndim != 2 or 0 in found.shape:
+    scores = doubles(logits, "logits")
+    if scores.ndim != 2 or 0 in scores.shape:
         raise ShapeError(
-            f"logits have shape {found.shape}\n(N, classes) is needed, each at least 1\nreshape them"
+            f"logits have shape {scores.shape}\n(N, classes) is needed, each at least 1\nreshape them"
         )
-    below = found - found.max(1, keepdims=True)
+    below = scores - scores.max(1, keepdims=True)
     return below - np.log(np.exp(below).sum(1, keepdims=True))
 
 
 def _labels(labels: npt.ArrayLike, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
-    """The classes, checked."""
-    found = as_array(labels, "labels", "one integer for each image")
-    if found.dtype.kind not in "iu":
-        raise DtypeError(f"labels are of {found.dtype}\nintegers are needed\nconvert them")
-    if found.shape != shape[:1]:
-        raise ShapeError(f"labels have shape {found.shape}\none for each of {shape[0]} images\nreshape them")
-    if not ((found >= 0) & (found < shape[1])).all():
+    """Check the classes."""
+    ids = as_array(labels, "labels", "one integer for each image")
+    if ids.dtype.kind not in "iu":
+        raise DtypeError(f"labels are of {ids.dtype}\nintegers are needed\nconvert them")
+    if ids.shape != shape[:1]:
+        raise ShapeError(f"labels have shape {ids.shape}\none for each of {shape[0]} images\nreshape them")
+    if not ((ids >= 0) & (ids < shape[1])).all():
         raise RangeError(
-            f"labels from {found.min()} to {found.max()}\nclasses are 0 to {shape[1] - 1}\ncheck the labels"
+            f"labels from {ids.min()} to {ids.max()}\nclasses are 0 to {shape[1] - 1}\ncheck the labels"
         )
-    return found.astype(np.int64)
+    return ids.astype(np.int64)

@@ -133,9 +133,9 @@ def _normalized(x: Array, epsilon: float) -> tuple[Array, Array]:
 
 def _per_channel(given: npt.ArrayLike, x: Array, name: str) -> Array:
     """One number for each channel, along the channels of (N, C, H, W)."""
-    found = doubles(given, name)
-    if found.shape != (x.shape[1],):
+    numbers = doubles(given, name)
+    if numbers.shape != (x.shape[1],):
         raise ShapeError(
-            f"{name} has shape {found.shape}\none number for each of {x.shape[1]} channels\nreshape it"
+            f"{name} has shape {numbers.shape}\none number for each of {x.shape[1]} channels\nreshape it"
         )
-    return found.reshape(-1, 1, 1)
+    return numbers.reshape(-1, 1, 1)

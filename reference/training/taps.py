@@ -12,21 +12,12 @@ from reference.errors import ShapeError
 
 
 class Tap(NamedTuple):
-    """One tap of all windows.
+    """One tap of all windows."""
 
-    Attributes
-    ----------
-    row, column : int
-        Where it is in the window.
-    pixels, outputs : tuple
-        Indices of (..., H, W) and of (..., P, Q): the pixels inside the image that it reads, and the windows
-        that read them.
-    """
-
-    row: int
-    column: int
-    pixels: Any
-    outputs: Any
+    row: int  # in the window
+    column: int  # in the window
+    pixels: Any  # index of (..., H, W): the pixels inside the image that the tap reads
+    outputs: Any  # index of (..., P, Q): the windows that read them
 
 
 def taps_of(g: ConvGeometry) -> Iterator[Tap]:

@@ -25,92 +25,49 @@ Capability = tuple[int, int]
 
 @dataclass(frozen=True)
 class Sums:
-    """How a chip's tensor cores sum products of floats; see `simwarp.products.rules.Rule`.
+    """The rule by which tensor cores sum products of floats; see `simwarp.products.rules.Rule`."""
 
-    Attributes
-    ----------
-    fraction_bits, sum_bytes : int
-        Fraction bits kept below the largest exponent, and bytes of a row of A that enter one sum.
-    eight_bits : int
-        ``fraction_bits`` for e4m3 and e5m2; 0 on a chip without these types.
-    eight_as_f16 : bool
-        Whether mma.sync, unlike wgmma, converts e4m3 and e5m2 to f16 first.
-    confirmed : bool
-        Whether the rule was verified on the chip.
-    """
-
-    fraction_bits: int
-    sum_bytes: int
-    eight_bits: int = 0
-    eight_as_f16: bool = False
-    confirmed: bool = False
+    fraction_bits: int  # kept below the largest exponent
+    sum_bytes: int  # bytes of a row of A that enter one sum
+    eight_bits: int = 0  # ``fraction_bits`` for e4m3 and e5m2; 0 on a chip without these types
+    eight_as_f16: bool = False  # mma.sync, unlike wgmma, converts e4m3 and e5m2 to f16 first
+    confirmed: bool = False  # the rule was verified on the chip
 
 
 @dataclass(frozen=True)
 class Chip:
     """A compute capability, or a product with a number of multiprocessors, a clock and a bandwidth.
 
-    Attributes
-    ----------
-    cc : (int, int)
-        Compute capability.
-    shared_per_multiprocessor, shared_per_block, shared_reserved : int
-        Bytes of shared memory: in all, the most per block, and the part of each block that is reserved.
-    warps, blocks, threads_per_block : int
-        Most resident warps and blocks per multiprocessor, and most threads per block.
-    rates : mapping of str to int
-        Results per clock and multiprocessor: "f16", "bf16" (of pairs, each half counts),
-        "f32", "f64", "integer" (32-bit add, multiply-add, logic and shift), "approximate" (reciprocal,
-        roots, sine, exponential …), "b1" (products of bits that tensor cores add up; not of every chip).
-    sums : Sums or None
-        How its tensor cores sum; None for a chip without tensor cores.
-    lowering : str or None
-        Matrix instructions that ptxas lowers differently than for the previous entry, in the notation of
-        `simwarp.chips.lowering`; None where ptxas was not examined.
-    evidence : str
-        The folder of recordings made on this chip; "" without any.
-    shared_granularity : int
-        A block's shared memory is allocated in multiples of this many bytes.
-    registers, registers_per_block, registers_per_thread : int
-        32-bit registers per multiprocessor, and the most per block and per thread.
-    register_granularity, warp_granularity : int
-        A warp's registers are allocated in multiples of the first; warps in multiples of the second.
-    blocks_per_cluster : int
-        Most blocks of a cluster, 0 without clusters; CUDA needs an opt-in above 8.
-    name : str
-        The product's name, or the compiler's name of the capability, "sm_90".
-    multiprocessors : int
-        The number of multiprocessors; 0 for a capability.
-    clock : float
-        The boost clock in Hz.
-    bandwidth, copy_bandwidth : float, float or None
-        Bandwidth of device memory in bytes per second, from the data sheet; and that of a copy, bytes read
-        plus bytes written, where it was measured.
+    ``rates`` are results per clock and multiprocessor: "f16", "bf16" (of pairs, each half counts), "f32",
+    "f64", "integer" (32-bit add, multiply-add, logic and shift), "approximate" (reciprocal, roots, sine,
+    exponential …), "b1" (products of bits that tensor cores add up; not of every chip). ``lowering`` has the
+    matrix instructions that ptxas lowers differently than for the previous entry, in the notation of
+    `simwarp.chips.lowering`; None where ptxas was not examined.
     """
 
     cc: Capability
-    shared_per_multiprocessor: int
-    shared_per_block: int
-    warps: int
-    blocks: int
+    shared_per_multiprocessor: int  # bytes of shared memory
+    shared_per_block: int  # bytes at most
+    warps: int  # resident on a multiprocessor at most
+    blocks: int  # resident on a multiprocessor at most
     rates: Mapping[str, int] = field(default_factory=dict[str, int])
-    sums: Sums | None = None
+    sums: Sums | None = None  # None for a chip without tensor cores
     lowering: str | None = None
-    evidence: str = ""
-    shared_granularity: int = 128
-    shared_reserved: int = KIB
-    registers: int = 64 * KIB
-    registers_per_block: int = 64 * KIB
-    registers_per_thread: int = 255
-    register_granularity: int = 256
-    warp_granularity: int = 4
-    threads_per_block: int = 1024
-    blocks_per_cluster: int = 0
-    name: str = ""
-    multiprocessors: int = 0
-    clock: float = 0.0
-    bandwidth: float = 0.0
-    copy_bandwidth: float | None = None
+    evidence: str = ""  # the folder of recordings made on this chip; "" without any
+    shared_granularity: int = 128  # a block's shared memory is a multiple of these bytes
+    shared_reserved: int = KIB  # bytes of each block
+    registers: int = 64 * KIB  # of 32 bits, per multiprocessor
+    registers_per_block: int = 64 * KIB  # at most
+    registers_per_thread: int = 255  # at most
+    register_granularity: int = 256  # a warp's registers are a multiple of this
+    warp_granularity: int = 4  # warps are allocated in multiples of this
+    threads_per_block: int = 1024  # at most
+    blocks_per_cluster: int = 0  # at most, 0 without clusters; CUDA needs an opt-in above 8
+    name: str = ""  # of the product; of a capability the compiler's, "sm_90"
+    multiprocessors: int = 0  # 0 for a capability
+    clock: float = 0.0  # boost clock in Hz
+    bandwidth: float = 0.0  # bytes per second of device memory, from the data sheet
+    copy_bandwidth: float | None = None  # bytes read plus written per second, where a copy was measured
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -295,15 +252,8 @@ def multiprocessors_of(cc: Capability) -> int:
 
 
 def chip(name: str | Chip) -> Chip:
-    """The product of a name, or of a unique prefix of it, regardless of case.
+    """The product of a name, or of a unique prefix of it, regardless of case; SchemeError for any other name.
 
-    Raises
-    ------
-    SchemeError
-        If no product matches, or more than one.
-
-    Examples
-    --------
     >>> chip("a100").name
     'A100 SXM 80GB'
     >>> chip("B52")
@@ -315,13 +265,13 @@ def chip(name: str | Chip) -> Chip:
     """
     if isinstance(name, Chip):
         return name
-    found = [one for known, one in CHIPS.items() if known.lower().startswith(name.lower())]
-    if len(found) != 1 or not name:
+    matches = [one for full, one in CHIPS.items() if full.lower().startswith(name.lower())]
+    if len(matches) != 1 or not name:
         raise SchemeError(
             f"unknown chip {name!r}\nthere are {', '.join(CHIPS)}\n"
             "choose one of them, or describe yours as a simwarp.chips.chips.Chip"
         )
-    return found[0]
+    return matches[0]
 
 
 def most_parameters(version: str, target: int) -> int:

@@ -35,23 +35,13 @@ from simwarp.fragments import Fragments, fragments_of
 class Lowering:
     """The machine instructions of one matrix instruction.
 
-    Attributes
-    ----------
-    family : str
-        The product: "b1 xor", "s4 and u4" …
-    instructions : mapping of str to int
-        Machine instruction → its count: tensor core instructions with all their modifiers, others by their
-        base name.
-    native : bool
-        Whether the tensor core multiplies the operands in their own type.
-    note : str
-        A description of the cost and of a cheaper instruction; "" where it is native.
+    ``instructions`` counts tensor core instructions with all their modifiers, others by their base name.
     """
 
-    family: str
+    family: str  # the product: "b1 xor", "s4 and u4" …
     instructions: Mapping[str, int]
-    native: bool = True
-    note: str = ""
+    native: bool = True  # the tensor core multiplies the operands in their own type
+    note: str = ""  # the cost and a cheaper instruction; "" where it is native
 
 
 class _Fact(NamedTuple):

@@ -11,8 +11,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     0: success. 1: a check failed, tiers differ, or a kernel faulted. 2: a wrong request. 130: Ctrl-C.
 
-    Examples
-    --------
     >>> main(["run", "bmm", "no-such-file.npy", "b.npy", "-o", "c.npy"])
     2
     """

@@ -75,7 +75,7 @@ def _bench(
     as_json: str | None,
     plot: Path | None,
 ) -> int:
-    """Measure, and show or write what was found."""
+    """Measure, and show or write the results."""
     import simwarp
     from simwarp.lab.bench import table as bench
 
@@ -133,7 +133,7 @@ _COUNTED = ("instructions", "launches", "operations", "bytes", "intensity")
 
 
 def _show(found: dict[str, Any]) -> None:
-    """Print a table, and what was left out."""
+    """Print a table, and the peers that were left out."""
     numbers = _TIMED if found["unit"] == "seconds" else _COUNTED
     shown = table(*_WORDS, numbers=tuple(_TITLES.get(name, name) for name in numbers))
     for row in found["rows"]:

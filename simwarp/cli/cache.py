@@ -1,7 +1,5 @@
 """The commands ``simwarp cache info`` and ``clear``: show and delete what was compiled, on disk.
 
-Examples
---------
 >>> info_command()  # doctest: +ELLIPSIS
 folder   ...ptx
 entries  ...

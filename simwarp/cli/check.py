@@ -106,7 +106,7 @@ def check_command(
 
 
 def _check(work: Work, simulator: partial[Device], schedules: int, incomplete: bool, as_json: bool) -> int:
-    """Run a kernel under several schedules; 1 if anything was found."""
+    """Run a kernel under several schedules; 1 if there is a finding."""
     from simwarp.cli.run_outcome import Outcome
     from simwarp.run.kernel import run_on
 
@@ -187,7 +187,7 @@ def _show(name: str, work: Work, result: SelfCheck) -> None:
 
 
 def _columns(one: Planted) -> tuple[str, str, str]:
-    """What was planted, where, and what was found; or why nothing was planted."""
+    """The plant, its line and the fault that was reported; or the reason for planting nothing."""
     if not one.what:
         return one.reason, "", ""
     return one.what, f"{one.file}:{one.line}", one.found or "nothing"

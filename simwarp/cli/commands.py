@@ -189,7 +189,7 @@ def run(arguments: list[str]) -> int:
 
 @contextmanager
 def _interrupts() -> Generator[list[int]]:
-    """Note each Ctrl-C: what it stops may raise another error, such as a class that is being made (3.11)."""
+    """Record each Ctrl-C, as interrupted code may raise another error, a class body for one (Python 3.11)."""
     noted: list[int] = []
 
     def interrupt(number: int, frame: FrameType | None) -> None:

@@ -29,23 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FormFacts:
-    """The row, the fidelity and the evidence of one form; ``row`` is "" if no row has the form.
-
-    Attributes
-    ----------
-    form, row, section, fidelity, bound : str
-    min_sm : int
-    golden : str or None
-        The recording of hardware.
-    sets : int
-        The operand tuples of the recording.
-    largest_error : float or None
-        Of a bounded form, in the unit of its bound.
-    census : bool
-        Whether nvcc emits the form for a kernel of the census.
-    invariant : str
-        The comparison of results that the PTX ISA leaves open.
-    """
+    """The row, the fidelity and the evidence of one form; ``row`` is "" if no row has the form."""
 
     form: str
     row: str = ""
@@ -53,15 +37,15 @@ class FormFacts:
     fidelity: str = "unsupported"
     bound: str = ""
     min_sm: int = 0
-    golden: str | None = None
-    sets: int = 0
-    largest_error: float | None = None
-    census: bool = False
-    invariant: str = ""
+    golden: str | None = None  # the recording of hardware
+    sets: int = 0  # operand tuples of the recording
+    largest_error: float | None = None  # of a bounded form, in the unit of its bound
+    census: bool = False  # nvcc emits the form for a kernel of the census
+    invariant: str = ""  # the comparison of results that the PTX ISA leaves open
 
     @property
     def unwitnessed(self) -> bool:
-        """Whether the form runs here and has no recording of hardware."""
+        """True if the form runs here and has no recording of hardware."""
         return bool(self.row) and self.fidelity != "unsupported" and self.golden is None
 
 
@@ -76,28 +60,16 @@ class Lack:
 
 @dataclass(frozen=True)
 class KernelFacts:
-    """The reasons why a kernel cannot run; none if it can.
+    """The reasons why a kernel cannot run; none if it can."""
 
-    Attributes
-    ----------
-    name : str
-        Its name in the source, with parameters if several have that name.
-    entry : str
-        Its name in the PTX.
-    lacks : list of Lack
-        Its unsupported opcodes.
-    error : str
-        The message of any other error of linking.
-    """
-
-    name: str
-    entry: str
-    lacks: list[Lack] = field(default_factory=list[Lack])
-    error: str = ""
+    name: str  # in the source, with parameters if several have that name
+    entry: str  # name in the PTX
+    lacks: list[Lack] = field(default_factory=list[Lack])  # unsupported opcodes
+    error: str = ""  # the message of any other error of linking
 
     @property
     def runs(self) -> bool:
-        """Whether the kernel can run."""
+        """True if the kernel can run."""
         return not self.lacks and not self.error
 
 
@@ -161,8 +133,6 @@ def _facts_of(row: Row) -> list[FormFacts]:
 def check(module: Module) -> list[KernelFacts]:
     """The reasons why each kernel of a module cannot run.
 
-    Examples
-    --------
     >>> from simwarp.ptx.parse import parse
     >>> text = ".version 9.0 .target sm_90 .entry k() { .reg .b32 %r<2>; sured.p.1d %r0, %r1; ret; }"
     >>> check(parse(text))[0].lacks

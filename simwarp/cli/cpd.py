@@ -169,7 +169,7 @@ def _write(path: Path, model: Cpd) -> None:
 
 
 def _show(console: Console, report: dict[str, Any]) -> None:
-    """Print what was decomposed, the fit, and the file of the factors."""
+    """Print the tensor, the fit, and the file of the factors."""
     shape = " x ".join(map(str, report["shape"]))
     where = report["device"] + (f" from {report['format']}" if report["format"] else "")
     console.print(f"{shape}, {report['nonzeros']} nonzeros, rank {report['rank']}, on {where}")

@@ -41,7 +41,7 @@ class ScheduleName(StrEnum):
 
 
 _STDERR = 2
-"""Where a program prints if standard output is for the report."""
+"""The output of a program if standard output is for the report."""
 
 exec_app = typer.Typer(cls=ExecGroup, help="Run a whole CUDA program, without a GPU, under all checks.")
 

@@ -52,7 +52,7 @@ def read_array(path: Path) -> npt.NDArray[Any]:
 
 
 def _needed(error: MemoryError) -> int:
-    """The bytes of the array that NumPy has no memory for; more than a file that is shorter than it says."""
+    """The bytes of an array for which NumPy lacks memory; a truncated file has fewer."""
     shape, dtype = getattr(error, "shape", ()), getattr(error, "dtype", None)
     return math.prod(shape) * dtype.itemsize if dtype is not None else 0
 

@@ -24,21 +24,11 @@ _SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".ppm", ".
 
 @dataclass(frozen=True)
 class Images:
-    """Images that are read when they are needed.
+    """Images that are read when they are needed."""
 
-    Attributes
-    ----------
-    names : list of str
-        Of each image: its file's, or its place in the array.
-    part : function of a range
-        Reads these images, (N, *shape).
-    at_once : int
-        The images of one part.
-    """
-
-    names: list[str]
-    part: Callable[[range], Array]
-    at_once: int
+    names: list[str]  # of each image: its file, or its index in the array
+    part: Callable[[range], Array]  # reads a range of images, (N, *shape)
+    at_once: int  # images of one part
 
     def parts(self) -> Iterator[Array]:
         """All images, part by part."""
@@ -70,7 +60,7 @@ def open_images(path: Path, given: Input, most: int = 64) -> Images:
 
 
 def _array(path: Path, shape: tuple[int, ...]) -> Array:
-    """The images in a .npy file; what their elements are is for the network to check."""
+    """The images in a .npy file; the network checks their elements."""
     array = read_array(path)
     if array.shape[1:] != shape or array.ndim == 0 or len(array) == 0:
         one = "; add an axis, images[None]" if array.shape == shape else ""

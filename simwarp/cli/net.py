@@ -166,7 +166,7 @@ def convert_command(
 
 
 def _on(device: Tier, network: Network) -> Callable[[npt.NDArray[Any]], Any]:
-    """What answers for a network: the definition, or the production kernels on a device."""
+    """The function that runs a network: the definition, or the production kernels on a device."""
     from reference import bnn
 
     if device is Tier.reference:
@@ -179,7 +179,7 @@ def _on(device: Tier, network: Network) -> Callable[[npt.NDArray[Any]], Any]:
 
 
 def _answer(run: Callable[[npt.NDArray[Any]], Any], images: Images, *, quiet: bool) -> Answer:
-    """What a network says of all images, with a progress bar."""
+    """Run a network on all images, with a progress bar."""
     import numpy as np
 
     from reference.bnn import Answer

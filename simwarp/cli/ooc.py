@@ -223,7 +223,7 @@ def _numbers(option: str, text: str, counts: tuple[int, ...]) -> tuple[int, ...]
 
 
 def _show(facts: dict[str, Any]) -> None:
-    """Print what the model and the machine say."""
+    """Print the predicted and the measured times of a call."""
     console = wide_console(highlight=False)
     call = " × ".join(map(str, facts["x"]))
     moved = f"{si(facts['bytes']['in'], 'B')} in, {si(facts['bytes']['out'], 'B')} out"
@@ -231,8 +231,8 @@ def _show(facts: dict[str, Any]) -> None:
     console.print(Text(f"{facts['routine']} of {call} on {on}: {moved}"))
     shown = table("", numbers=("time", "rate", "copies in", "routines", "copies out"))
     for name in ("predicted", "measured"):
-        found = facts[name]
-        busy = (si(found["busy"][kind], "s") for kind in ("in", "routine", "out"))
-        shown.add_row(name, si(found["seconds"], "s"), si(found["rate"], "FLOP/s"), *busy)
+        run = facts[name]
+        busy = (si(run["busy"][kind], "s") for kind in ("in", "routine", "out"))
+        shown.add_row(name, si(run["seconds"], "s"), si(run["rate"], "FLOP/s"), *busy)
     console.print(shown)
     console.print(Text(f"model error {facts['model_error']:.2%}"))

@@ -145,7 +145,7 @@ def trained(
     *,
     quiet: bool,
 ) -> dict[str, Any]:
-    """The plan, what training it took, and how many of the images held back are recognised."""
+    """Train, and report the plan, the steps, the loss, and the share of test images that are recognised."""
     if resume is not None:
         trainer.load(resume)
     with trainer, total_bar("steps", MofNCompleteColumn(), quiet=quiet) as show:

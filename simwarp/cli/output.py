@@ -112,7 +112,7 @@ def print_picture(picture: Picture, svg: Path | None, as_json: bool = False, **f
 
 
 class _Uncut(Console):
-    """A console that leaves it to the terminal to break a line which does not fit."""
+    """A console that breaks no lines: the terminal wraps those that do not fit."""
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Print objects without cropping their lines."""
@@ -130,7 +130,7 @@ class _Whole(Table):
     """A table of which only the columns that may be cut become narrower than their text."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Take as many columns of the terminal as the uncut columns need, even if these are more."""
+        """Take the width that the uncut columns need, even if the terminal is narrower."""
         free = [column for column in self.columns if not column.no_wrap]
         whole = Measurement.get(console, options.update(max_width=WIDE), self).maximum
         spare = sum(max(0, _widest(console, column) - _LEAST) for column in free)
@@ -146,16 +146,16 @@ def _widest(console: Console, column: Column) -> int:
 
 
 def table(*words: str, numbers: tuple[str, ...] = (), cut: tuple[str, ...] = (), **options: Any) -> Table:
-    """A table without borders: left-aligned columns ``words``, then right-aligned columns ``numbers``.
+    """A borderless table: left-aligned columns ``words``, then right-aligned columns ``numbers``.
 
-    Where a terminal is too narrow, the words ``cut`` lose their ends, and no other column does.
+    On a narrow terminal the columns ``cut`` lose their ends, and no other column does.
     """
-    made = _Whole(box=None, pad_edge=False, padding=(0, 2), **options)
+    grid = _Whole(box=None, pad_edge=False, padding=(0, 2), **options)
     for name in words:
-        made.add_column(name, no_wrap=name not in cut, overflow="ellipsis")
+        grid.add_column(name, no_wrap=name not in cut, overflow="ellipsis")
     for name in numbers:
-        made.add_column(name, justify="right", no_wrap=True)
-    return made
+        grid.add_column(name, justify="right", no_wrap=True)
+    return grid
 
 
 def cuttable(text: str, style: str = "") -> Text:

@@ -23,21 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Expected:
-    """What an output array is compared with.
+    """The expected array of an output.
 
-    Attributes
-    ----------
-    name : str
-        The output array.
-    file : Path
-        The file of the expected array.
-    array : ndarray
-        Of the shape of the output.
-    rtol, atol : float or None
-        Floats may differ by ``atol + rtol * |expected|``, integers may not; None for `Tolerance.of`'s.
+    Floats may differ by ``atol + rtol * |expected|``, None for `Tolerance.of`'s; integers may not.
     """
 
-    name: str
+    name: str  # of the output
     file: Path
     array: npt.NDArray[Any]
     rtol: float | None = None
@@ -46,34 +37,18 @@ class Expected:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How an output array differs from the expected one.
+    """The differences of an output from the expected array."""
 
-    Attributes
-    ----------
-    array, file : str
-        The output array, and the file that it was compared with.
-    count, size : int
-        The number of elements that differ, and of all elements.
-    first, worst : tuple of int
-        The index of the first element that differs, and of the one with the largest error; () if none does.
-    got, expected : number
-        The first element that differs; None if none does.
-    error : number
-        The largest absolute error of all elements, exact for integers.
-    tolerance : Tolerance or None
-        By how much floats might differ; None for integers.
-    """
-
-    array: str
-    file: str
-    count: int
+    array: str  # name of the output
+    file: str  # that it was compared with
+    count: int  # elements that differ, of ``size``
     size: int
-    first: tuple[int, ...] = ()
-    got: Any = None
+    first: tuple[int, ...] = ()  # index of the first element that differs; () if none does
+    got: Any = None  # the first element that differs; None if none does
     expected: Any = None
-    error: Any = 0
-    worst: tuple[int, ...] = ()
-    tolerance: Tolerance | None = None
+    error: Any = 0  # the largest absolute error of all elements, exact for integers
+    worst: tuple[int, ...] = ()  # index of that error
+    tolerance: Tolerance | None = None  # None for integers
 
     def __str__(self) -> str:
         if not self.count:
@@ -152,7 +127,7 @@ def compare(
 
 
 def _errors(got: npt.NDArray[Any], want: npt.NDArray[Any], tolerance: Tolerance | None) -> tuple[Any, Any]:
-    """Which elements differ, and the absolute error of each: exact integers, or infinite beside a NaN."""
+    """A mask of wrong elements, and the absolute error of each: exact integers, or infinite beside a NaN."""
     import numpy as np
 
     if tolerance is None:
@@ -201,17 +176,10 @@ def read_expected(
 
 @dataclass
 class ComparedOutcome(Outcome):
-    """An outcome whose output arrays are compared with expected ones.
-
-    Attributes
-    ----------
-    expected : list of Expected
-    counted : FloatOperations or None
-        The operations of the run; None on hardware.
-    """
+    """An outcome whose output arrays are compared with expected ones."""
 
     expected: Sequence[Expected] = field(default_factory=list[Expected])
-    counted: FloatOperations | None = None
+    counted: FloatOperations | None = None  # None on hardware
 
     @cached_property
     def comparisons(self) -> list[Comparison]:
@@ -222,7 +190,7 @@ class ComparedOutcome(Outcome):
 
     @property
     def findings(self) -> list[Finding]:
-        """What was found, and the outputs that differ from what is expected."""
+        """The findings of the run, and the outputs that differ from the expected ones."""
         return [*super().findings, *(one.finding for one in self.comparisons if one.count)]
 
     def show(self, console: Console) -> None:

@@ -20,20 +20,13 @@ BY_LINE = {"divergence": "thread_instructions", "sectors": "sectors", "banks": "
 class LineShare:
     """The counts of one source line.
 
-    Attributes
-    ----------
-    line, source : str
-        Its place, "my.cu:42", and its text; "" if the text is not at hand.
-    counts : dict of str to int
-        "thread_instructions", "sectors", "wavefronts", as far as they were observed.
-    shares : dict of str to float
-        The same, as shares of the totals.
+    ``counts`` has "thread_instructions", "sectors" and "wavefronts", as far as they were observed.
     """
 
-    line: str
-    source: str
+    line: str  # such as "my.cu:42"
+    source: str  # text of the line; "" if it is not at hand
     counts: dict[str, int]
-    shares: dict[str, float]
+    shares: dict[str, float]  # of the totals
 
 
 def counted(report: Mapping[str, Any]) -> dict[str, int]:
@@ -44,7 +37,7 @@ def counted(report: Mapping[str, Any]) -> dict[str, int]:
 def line_shares(
     report: Mapping[str, Any], files: Mapping[str, str], top: int | None = None
 ) -> list[LineShare]:
-    """What each line costs, by place; or the ``top`` lines by their largest share, the dearest first.
+    """The cost of each line, by place; or of the ``top`` lines by their largest share, the dearest first.
 
     >>> lines = {"f.cu:1": {"sectors": 3}, "f.cu:2": {"sectors": 9}}
     >>> report = {"sectors": {"lines": lines, "total": {"sectors": 12}}}
@@ -53,11 +46,11 @@ def line_shares(
     """
     totals = counted(report)
     tables = {key: report[name]["lines"] for name, key in BY_LINE.items() if name in report}
-    lines = list(dict.fromkeys(line for found in tables.values() for line in found))
+    lines = list(dict.fromkeys(line for by_line in tables.values() for line in by_line))
     lines.sort(key=_place)
     rows: list[LineShare] = []
     for line in lines:
-        counts = {key: found[line][key] for key, found in tables.items() if line in found}
+        counts = {key: by_line[line][key] for key, by_line in tables.items() if line in by_line}
         shares = {key: count / totals[key] if totals[key] else 0.0 for key, count in counts.items()}
         rows.append(LineShare(line, _text(files, line), counts, shares))
     if top is not None:

@@ -29,34 +29,16 @@ from simwarp.schedules import Differences
 class Outcome:
     """The result of a launch, or the fault that stopped it.
 
-    Attributes
-    ----------
-    work : Work
-    device : Device or CudaDevice
-    printed : text stream
-        The kernel's output.
-    result : Result or None
-        None if a fault stopped the launch.
-    fault : KernelFault or None
-        The fault that stopped the launch.
-    differences : Differences or None
-        Between schedules, if they were compared.
-    files : dict of str to Path
-        The files written, by the argument's name.
-    kept : list of str
-        Read-only arguments that the kernel changed; they are not written.
-    same : list of str
-        Arrays of files that the kernel might have changed and did not; they are not written.
-    partial : bool
-        Whether elements of output arrays may stay unwritten.
+    ``kept`` and ``same`` are not written: read-only arguments that the kernel changed, and arrays of files
+    that it might have changed and did not. Elements of output arrays may stay unwritten if ``partial``.
     """
 
     work: Work
     device: Any
-    printed: io.StringIO
-    result: Result | None = None
-    fault: KernelFault | None = None
-    differences: Differences | None = None
+    printed: io.StringIO  # the kernel's output
+    result: Result | None = None  # None if a fault stopped the launch
+    fault: KernelFault | None = None  # stopped the launch
+    differences: Differences | None = None  # between schedules, if they were compared
     files: dict[str, Path] = field(default_factory=dict[str, Path])
     kept: list[str] = field(default_factory=list[str])
     same: list[str] = field(default_factory=list[str])
@@ -70,21 +52,21 @@ class Outcome:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing was found but notes: no fault, difference or unwritten output element."""
+        """True if there are only notes: no fault, difference or unwritten output element."""
         return not errors(self.findings)
 
     @property
     def findings(self) -> list[Finding]:
-        """What was found: faults, differences between schedules, unwritten elements; each once."""
-        found = [Finding.of(fault) for fault in self.faults]
-        known = {str(one) for one in found}
+        """The faults, differences between schedules, and unwritten elements; each once."""
+        findings = [Finding.of(fault) for fault in self.faults]
+        texts = {str(one) for one in findings}
         if self.differences is not None:
-            found += [one for one in self.differences.findings if str(one) not in known]
-        return found + [left.finding for left in self.unwritten if not self.partial]
+            findings += [one for one in self.differences.findings if str(one) not in texts]
+        return findings + [missing.finding for missing in self.unwritten if not self.partial]
 
     @property
     def all_findings(self) -> list[Finding]:
-        """What was found, and the compiler's warnings."""
+        """The findings, and the compiler's warnings."""
         log = self.work.source.log
         return [*self.findings, *(of_compiler(log) if log else ())]
 
@@ -107,9 +89,9 @@ class Outcome:
 
     @property
     def not_seen(self) -> list[NotSeen]:
-        """What a clean run did not look at; not the order of threads if schedules were compared."""
-        found = self.result.not_seen if self.result is not None and self.clean else ()
-        return [one for one in found if self.differences is None or one.kind != "order"]
+        """The limits of a clean run's checks; not the order of threads if schedules were compared."""
+        limits = self.result.not_seen if self.result is not None and self.clean else ()
+        return [one for one in limits if self.differences is None or one.kind != "order"]
 
     def write(self, folder: Path, words: Mapping[str, Word]) -> None:
         """Write the output arrays to files."""
@@ -160,13 +142,13 @@ class Outcome:
 
     @property
     def summary(self) -> str:
-        """What the run says about results on hardware."""
-        found = verdict(self.findings, stopped=self.fault is not None)
+        """The run's conclusion about results on hardware."""
+        reason = verdict(self.findings, stopped=self.fault is not None)
         if any(one.kind == "optimised" for one in self.not_seen):
-            found = "the optimiser removed an access that has no defined value: another build may differ"
+            reason = "the optimiser removed an access that has no defined value: another build may differ"
         if self._report:
-            return self.device.report.fidelity.summary(found)
-        return found or "the hardware's own results"
+            return self.device.report.fidelity.summary(reason)
+        return reason or "the hardware's own results"
 
     def print_json(self) -> None:
         """Print one JSON object on stdout."""

@@ -31,13 +31,7 @@ _INTERVAL = 0.05
 
 
 class BlocksDone(Observer):
-    """Tells how many blocks of a launch have ended; blocks run in chunks, one after the other.
-
-    Parameters
-    ----------
-    show : function of (int, int)
-        Receives the blocks that have ended, and all blocks.
-    """
+    """Calls ``show`` with the numbers of ended blocks and of all blocks, once a chunk of blocks has ended."""
 
     def __init__(self, show: Callable[[int, int], object]) -> None:
         self._show = show
@@ -67,10 +61,7 @@ class BlocksDone(Observer):
 
 @contextmanager
 def block_bar(text: str, console: Console) -> Generator[tuple[Observer, ...]]:
-    """Show a bar of blocks once a run takes more than a second; yields the observers that move it.
-
-    Without a terminal there are none.
-    """
+    """Show a bar of blocks once a run on a terminal takes more than a second; yields its observers."""
     if console.quiet or not console.is_terminal:
         yield ()
         return

@@ -1,4 +1,4 @@
-"""By how much a float output may differ from an expected one: what the roundings of the run explain.
+"""The tolerance of a float output: the difference that the roundings of the run explain.
 
 A sum of n terms of one sign is off by at most n roundings of itself. Where terms cancel, it is off by about
 the square root of n roundings of its partial sums, for which the largest expected element stands.
@@ -73,7 +73,7 @@ def _of_product(opcode: str, lanes: int) -> tuple[str, float]:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Floats may differ by ``atol + rtol * |expected|``; ``reason`` says where ``atol`` comes from."""
+    """Floats may differ by ``atol + rtol * |expected|``; ``reason`` is the origin of ``atol``."""
 
     atol: float
     rtol: float

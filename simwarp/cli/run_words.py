@@ -43,27 +43,13 @@ _OF_TEXTURES: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Word:
-    """The value of one ``--arg``.
+    """The value of one ``--arg``."""
 
-    Attributes
-    ----------
-    name : str
-        The name in outputs and faults: as given, of the file, or "out"; "" for an unnamed number.
-    value : array, Out or number
-        An argument of `simwarp.run.run`.
-    key : str, int or None
-        The parameter's name or position, if given.
-    written : bool
-        Whether to write the array to a file after the launch.
-    from_file : bool
-        Whether it was read from a file: then only an array that the kernel changed is written.
-    """
-
-    name: str
-    value: Any
-    written: bool = False
-    key: str | int | None = None
-    from_file: bool = False
+    name: str  # in outputs and faults: as typed, of the file, or "out"; "" for an unnamed number
+    value: Any  # an argument of `simwarp.run.run`
+    written: bool = False  # write the array to a file after the launch
+    key: str | int | None = None  # the parameter's name or position
+    from_file: bool = False  # then only an array that the kernel changed is written
 
 
 def read_argument(text: str) -> Word:

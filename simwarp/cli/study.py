@@ -29,7 +29,7 @@ from simwarp.draw.text import printable
 
 
 class Study(StrEnum):
-    """What is studied."""
+    """A study of networks."""
 
     breakdown = "breakdown"
     sync = "sync"
@@ -94,7 +94,7 @@ def study_command(
 
 
 def _meter(device: OneDevice) -> Any:
-    """What measures."""
+    """A meter of a device: seconds on hardware, instructions on the simulator."""
     import simwarp
     from simwarp.lab.network_studies import Counter, Timer
 

@@ -44,7 +44,7 @@ class Base(StrEnum):
 
 
 class Header(StrEnum):
-    """Whether a .tns file begins with its order and dimensions."""
+    """The first lines of a .tns file: its order and dimensions, or nonzeros."""
 
     auto = "auto"
     yes = "yes"
@@ -52,7 +52,7 @@ class Header(StrEnum):
 
 
 class Duplicates(StrEnum):
-    """How to treat nonzeros with equal coordinates."""
+    """The treatment of nonzeros with equal coordinates."""
 
     refuse = "refuse"
     sum = "sum"
@@ -249,7 +249,7 @@ def _storage(tensor: Coo, repeated: bool, report: Callable[[str], None]) -> list
 
 
 def _is_larger_than_used(tensor: Coo) -> bool:
-    """Whether a dimension is larger than the largest index of its mode requires."""
+    """True if a dimension is larger than the largest index of its mode requires."""
     return tuple(int(most) + 1 for most in tensor.coords.max(axis=1)) != tensor.shape
 
 

@@ -34,7 +34,7 @@ File = Annotated[Path, typer.Argument(help="A file that Trace.save wrote.")]
 
 
 class By(StrEnum):
-    """How `diff` matches the steps of two traces: see `simwarp.observe.trace.compare`."""
+    """The way in which `diff` matches the steps of two traces: see `simwarp.observe.trace.compare`."""
 
     ptx = "ptx"
     source = "source"

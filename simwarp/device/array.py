@@ -38,18 +38,10 @@ class Owner:
 
 
 class DeviceArray:
-    """An array in a simulated device's global memory, C order.
+    """An array in a simulated device's global memory, C order; faults call it by its ``name``.
 
-    The memory is released when the array and all its views are gone, at the latest by the next
-    allocation or launch; `free` releases it at once.
-
-    Attributes
-    ----------
-    shape, dtype, device
-    pointer : int
-        The device address of the first element.
-    name : str
-        The array's name in faults.
+    The memory is released when the array and all its views are gone, at the latest by the next allocation or
+    launch; `free` releases it at once.
     """
 
     def __init__(
@@ -69,7 +61,7 @@ class DeviceArray:
         return self._allocation.name
 
     def describe(self, find_shape: Callable[[], Shape | None], read_only: bool) -> None:
-        """Set what finds the shape by which faults name elements, and whether kernels may only read them."""
+        """Set the function that returns the shape for faults, and whether kernels may only read the array."""
         self._allocation.find_shape, self._allocation.read_only = find_shape, read_only
 
     @property
@@ -152,12 +144,8 @@ class DeviceArray:
         return f"<DeviceArray {self.name}: {self.dtype} {self.shape} at {self.pointer:#x}>"
 
     def unwritten(self) -> npt.NDArray[np.bool_]:
-        """Whether each element has a byte that neither a kernel nor the host ever wrote.
+        """A mask of elements with a byte that neither a kernel nor the host ever wrote, padding aside.
 
-        The padding of a structure does not count.
-
-        Examples
-        --------
         >>> from simwarp import Device
         >>> Device().allocate((2,), np.uint32).unwritten().tolist()
         [True, True]
@@ -200,11 +188,11 @@ def check_room(name: str, shape: Sequence[int], dtype: np.dtype[Any]) -> None:
 
 
 def _meaningful(dtype: np.dtype[Any]) -> npt.NDArray[np.bool_]:
-    """Whether each byte of an element holds a value; False for the padding of a structure."""
+    """A mask of the bytes of an element that hold a value; False for the padding of a structure."""
     if dtype.subdtype is not None:
         of_one = _meaningful(dtype.subdtype[0])
         return np.tile(of_one, dtype.itemsize // of_one.size)
-    found = np.full(dtype.itemsize, dtype.fields is None)
+    mask = np.full(dtype.itemsize, dtype.fields is None)
     for inner, offset, *_ in (dtype.fields or {}).values():
-        found[offset : offset + inner.itemsize] |= _meaningful(inner)
-    return found
+        mask[offset : offset + inner.itemsize] |= _meaningful(inner)
+    return mask

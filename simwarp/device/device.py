@@ -70,10 +70,10 @@ class Device:
         Most steps of one launch in each process; after that it is stopped with `RunawayKernel`. An
         instruction that any number of lanes execute together is one step. None for no limit.
     checks : str, or mapping of str to str
-        What to do with a kernel's faults: "raise", "report" (in `faults`) or "off", for all or by kind;
+        The action for a kernel's faults: "raise", "report" (in `faults`) or "off", for all or by kind;
         see `simwarp.checks`.
     observe : str, or sequence of str
-        What to count for `report`: any of "coverage", "fidelity", "banks", "sectors", "divergence",
+        The counters of `report`: any of "coverage", "fidelity", "banks", "sectors", "divergence",
         "traffic", "pipeline"; or "all".
     schedule : str
         Order of divergent paths: "lowest pc"; "stack", with reconvergence points, as on chips before
@@ -180,7 +180,7 @@ class Device:
         return self.checks.faults
 
     def current(self) -> AbstractContextManager[None]:
-        """Nothing needs to be done: any thread may work on a simulated device, one at a time."""
+        """Do nothing: any thread may work on a simulated device, one at a time."""
         return nullcontext()
 
     def allocate(
@@ -416,17 +416,17 @@ class Device:
 
 
 def _filled(args: Sequence[Any], arrays: Sequence[DeviceArray]) -> Iterator[Any]:
-    """The arguments of a plan with the arrays of a call, and the maps of those that it describes."""
-    given = iter(arrays)
+    """The arguments of a plan, with the arrays of a call or their tensor maps filled in."""
+    remaining = iter(arrays)
     for value in args:
         if isinstance(value, TensorMap):
-            yield encode(value.at(next(given).pointer))
+            yield encode(value.at(next(remaining).pointer))
         else:
-            yield next(given) if value is None else value
+            yield next(remaining) if value is None else value
 
 
 def is_integer(value: object) -> bool:
-    """Whether a value is an integer of Python or NumPy."""
+    """True if a value is an integer of Python or NumPy."""
     return isinstance(value, int | np.integer)
 
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 class Graph:
     """Launches that were captured, which keep their arrays alive.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> import simwarp
     >>> device = simwarp.Device()
@@ -48,13 +46,13 @@ class Graph:
         self._ended = False
 
     def add(self, launch: Callable[[Stream | None], None], stream: Stream | None) -> None:
-        """Add a launch, which gives no stream itself."""
+        """Add a launch; CaptureError if it names a stream."""
         if stream is not None:
             refuse(self._device, "a launch in a stream")
         self._launches.append(launch)
 
     def keep(self, arrays: Iterable[object]) -> None:
-        """Keep arrays alive of which launches have tensor maps alone."""
+        """Keep arrays alive that launches use only through tensor maps."""
         self._kept.extend(arrays)
 
     def launch(self, stream: Stream | None = None) -> None:

@@ -28,10 +28,7 @@ _UNIT = 8
 class LimitError(LaunchError):
     """A launch beyond a limit of the chip or of the kernel.
 
-    Attributes
-    ----------
-    limit : str
-        "block", "grid", "local memory", "shared memory", "registers", "cluster" or "cooperative".
+    ``limit`` is "block", "grid", "local memory", "shared memory", "registers", "cluster" or "cooperative".
     """
 
     def __init__(self, message: str, limit: str) -> None:
@@ -41,20 +38,11 @@ class LimitError(LaunchError):
 
 @dataclass(frozen=True)
 class Geometry:
-    """What a launch asks for.
-
-    Attributes
-    ----------
-    grid, block : (x, y, z)
-    shared : int
-        Bytes of dynamic shared memory per block.
-    cooperative : bool
-    cluster : int or up to three of them, optional
-    """
+    """The sizes that a launch asks for."""
 
     grid: Dim
     block: Dim
-    shared: int = 0
+    shared: int = 0  # bytes of dynamic shared memory per block
     cooperative: bool = False
     cluster: Extent | None = None
 
@@ -67,7 +55,7 @@ class Geometry:
 def check_launch(program: Program, asked: Geometry, chip: Chip, multiprocessors: int) -> Dim | None:
     """Raise LimitError for a launch that CUDA refuses; return its clusters, None for a launch without.
 
-    Registers count as far as PTX tells them, see `registers_of_thread`.
+    Registers are a low estimate, see `registers_of_thread`.
     """
     name = readable(program.name)
     _check_block(program, name, asked, chip)
@@ -91,8 +79,8 @@ def resident(program: Program, chip: Chip, threads: int, shared: int) -> Occupan
 def registers_of_thread(program: Program, chip: Chip) -> int:
     """The registers of a thread: a low estimate, see `simwarp.observe.registers`, within ptxas's bounds.
 
-    These are the chip's, ``.maxnreg``, and what lets ``.minnctapersm`` blocks of ``.maxntid`` or ``.reqntid``
-    threads fit.
+    These are the chip's, ``.maxnreg``, and the registers with which ``.minnctapersm`` blocks of ``.maxntid``
+    or ``.reqntid`` threads fit.
     """
     bounds = [chip.registers_per_thread, _estimate(program)]
     if program.max_registers is not None:

@@ -41,10 +41,7 @@ if TYPE_CHECKING:
 class Module:
     """A loaded PTX module.
 
-    Attributes
-    ----------
-    sources : mapping of str to str
-        The texts of CUDA C++ that it was compiled from, by file name; faults quote their lines.
+    ``sources`` has the texts of CUDA C++ that it was compiled from, by file name; faults quote their lines.
     """
 
     def __init__(self, device: Device, ptx: str, sources: Mapping[str, str] = MappingProxyType({})) -> None:
@@ -127,26 +124,17 @@ class Module:
     def variable(self, name: str) -> DeviceArray:
         """A ``__device__`` or ``__constant__`` variable, by its name in the PTX or in the source.
 
-        It is an array of bytes: ``variable("c").view((4,), "float32")`` gives its elements.
-
-        Raises
-        ------
-        LaunchError
-            If no variable, or more than one, has that name.
+        It is an array of bytes: ``variable("c").view((4,), "float32")`` gives its elements. LaunchError if no
+        variable, or more than one, has that name.
         """
         return self._arrays[_one("variable", name, self._arrays)]
 
     def kernel(self, name: str) -> Kernel:
         """A kernel by its name in the PTX, or by its name in the source if that is unique.
 
-        The rules for names are in `simwarp.ptx.mangled_names`.
-
-        Raises
-        ------
-        LaunchError
-            If no kernel, or more than one, has that name.
-        UnsupportedInstruction, PtxSyntaxError
-            If this kernel cannot be executed; the module's other kernels are not affected.
+        The rules for names are in `simwarp.ptx.mangled_names`. LaunchError if no kernel, or more than one,
+        has that name; UnsupportedInstruction or PtxSyntaxError if this kernel cannot be executed, which does
+        not affect the module's other kernels.
         """
         return Kernel(self, self._text.program(_one("kernel", name, self._text.syntax.entries)))
 
@@ -196,28 +184,15 @@ class Kernel:
     ) -> None:
         """Launch the kernel; returns when it has ended.
 
-        Parameters
-        ----------
-        grid, block : int or up to three of them
-            Number of blocks, and of threads per block: (x, y, z).
-        *args
-            Device arrays for pointers; numbers of Python or NumPy, converted to the parameter's type; bytes
-            or NumPy scalars for structures.
-        shared : int
-            Bytes of dynamic shared memory per block.
-        cooperative : bool
-            Whether all blocks run at once, so that they can wait for one another.
-        cluster : int or up to three of them, optional
-            Blocks per cluster: (x, y, z). A kernel that requires a size needs none here.
-        dependent : bool
-            Whether the launch may overlap the one before in its stream, until ``griddepcontrol.wait``.
+        ``grid`` and ``block`` are a number or up to three, (x, y, z), of blocks and of threads per block, and
+        ``cluster`` of blocks per cluster, which a kernel that requires a size can do without. ``args`` are
+        device arrays for pointers; numbers of Python or NumPy, converted to the parameter's type; bytes or
+        NumPy scalars for structures. ``shared`` is bytes of dynamic shared memory per block. With
+        ``cooperative`` all blocks run at once, so that they can wait for one another; a ``dependent`` launch
+        may overlap the one before in its stream, until ``griddepcontrol.wait``.
 
-        Raises
-        ------
-        LaunchError
-            If the geometry or the arguments do not fit; a `simwarp.device.limits.LimitError` beyond a limit.
-        KernelFault
-            If a check found a fault, with its place.
+        Raises LaunchError if the geometry or the arguments do not fit, its `simwarp.device.limits.LimitError`
+        beyond a limit, and the KernelFault of a check, with its place.
         """
         grid = three(f"kernel {self.shown}: grid", grid, LaunchError)
         block = three(f"kernel {self.shown}: block", block, LaunchError)
@@ -308,14 +283,8 @@ class _Text:
     """The part of a module that depends on the PTX text alone, cached per text.
 
     A kernel is linked on first use, so that one that cannot be executed does not affect the others; a single
-    kernel is linked at once.
-
-    Attributes
-    ----------
-    variables : dict of str to Variable
-        Symbol → variable, in global and constant memory.
-    constant_size : int
-        Bytes of those in constant memory.
+    kernel is linked at once. ``variables`` has the variables in global and constant memory by symbol, and
+    ``constant_size`` the bytes of those in constant memory.
     """
 
     def __init__(self, ptx: str) -> None:

@@ -1,4 +1,4 @@
-"""What arrays, images, graphs and streams use of their device."""
+"""The part of a device that arrays, images, graphs and streams use."""
 
 from __future__ import annotations
 
@@ -14,16 +14,8 @@ if TYPE_CHECKING:
 class Device(Protocol):
     """A simulated device; `simwarp.device.device.Device` is the class.
 
-    Attributes
-    ----------
-    name : str
-        The device's name in reports.
-    memory : Memory
-        Its global memory.
-    default_stream : Stream
-        The stream of launches that give none.
-    capturing : Graph or None
-        The graph that takes launches instead of their being made.
+    ``default_stream`` is the stream of launches without one. While ``capturing`` is a graph, launches
+    are added to it, not made.
     """
 
     capturing: Graph | None

@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 class Stream:
     """A queue of work; simulated work is done as soon as it is queued.
 
-    Attributes
-    ----------
-    unfinished : tuple of Footprint
-        The last launches, if a dependent launch may overlap them.
+    ``unfinished`` has the last launches, if a dependent launch may overlap them.
     """
 
     def __init__(self) -> None:
@@ -50,7 +47,7 @@ class InStream:
 
 
 def no_stream_of(device: Device, given: Any) -> DtypeError | LaunchError:
-    """The error for what is not a stream of a simulated device."""
+    """The error for a value that is not a stream of a simulated device."""
     if isinstance(given, Stream):
         return LaunchError(
             f"stream= is a stream of another device\nthe call is for {device.name}\n"

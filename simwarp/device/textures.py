@@ -22,18 +22,11 @@ if TYPE_CHECKING:
 
 
 class DeviceImage:
-    """An image in a simulated device's memory: what CUDA calls an array, with texels that have no address.
+    """An image in a simulated device's memory: CUDA's array, with texels that have no address.
 
-    It lives as long as this object, and the textures and surfaces that were made of it.
-
-    Attributes
-    ----------
-    form : Image
-        Its geometry, sizes, dtype and channels.
-    shape, dtype
-        Of a host array with the same texels; several channels are the last dimension.
-    name : str
-        The image's name in faults.
+    It lives as long as this object, and the textures and surfaces of it. ``form`` has its geometry, sizes,
+    dtype and channels; ``shape`` and ``dtype`` are those of a host array with the same texels, with several
+    channels as the last dimension. Faults call it by its ``name``.
     """
 
     def __init__(self, device: Device, form: Image, name: str) -> None:
@@ -53,22 +46,19 @@ class DeviceImage:
         return self._array.download()
 
     def unwritten(self) -> npt.NDArray[np.bool_]:
-        """Whether each element has an uninitialised byte; see `DeviceArray.unwritten`."""
+        """A mask of the elements with an uninitialised byte; see `DeviceArray.unwritten`."""
         return self._array.unwritten()
 
     @property
     def texels(self) -> Texels:
-        """Where its texels lie, for a texture or surface."""
+        """The location of its texels, for a texture or surface."""
         return _texels(self._array, self.form)
 
 
 class Handle:
-    """A texture or surface of a device: an argument for kernels, where it is a number of 64 bits.
+    """A texture or surface of a device: an argument for kernels, where it is a number of 64 bits, ``handle``.
 
-    Attributes
-    ----------
-    handle : int
-        The number; it stands for nothing once this object is gone.
+    The number is invalid once this object is gone.
     """
 
     def __init__(self, handle: int, found: Texture | Surface, source: Any = None) -> None:
@@ -82,13 +72,7 @@ class Handle:
 
 
 class SurfaceHandle(Handle):
-    """The handle of a surface, which stands for its image's texels.
-
-    Attributes
-    ----------
-    shape, dtype
-        Those of the image.
-    """
+    """The handle of a surface, with the shape and dtype of its image."""
 
     def __init__(self, handle: int, found: Surface, source: DeviceImage) -> None:
         super().__init__(handle, found, source)
@@ -104,7 +88,7 @@ class SurfaceHandle(Handle):
         return self.source.download()
 
     def unwritten(self) -> npt.NDArray[np.bool_]:
-        """Whether each element has an uninitialised byte; see `DeviceArray.unwritten`."""
+        """A mask of the elements with an uninitialised byte; see `DeviceArray.unwritten`."""
         return self.source.unwritten()
 
 

@@ -14,23 +14,11 @@ _EDGE, _LINE = 18.0, 18.0
 
 
 def to_svg(data: Mapping[str, Any]) -> str:
-    """A benchmark as one self-contained ``<svg>`` element.
+    """A benchmark, the data of ``simwarp bench --json``, as one self-contained ``<svg>`` element.
 
     A full point is the speed of the kernels alone, a hollow one that of a call with its result. Without
-    times, from the simulator, hollow points lie on the roof.
+    times, from the simulator, hollow points lie on the roof. SchemeError if the chip's limits are not known.
 
-    Parameters
-    ----------
-    data : mapping
-        What ``simwarp bench --json`` writes.
-
-    Raises
-    ------
-    SchemeError
-        If the chip's limits are not known.
-
-    Examples
-    --------
     >>> roof = {"chip": "H200", "peak": 17e15, "bandwidth": 4.2e12, "ridge": 4048.0}
     >>> row = {"case": "bmm/1024", "who": "simwarp", "operands": "prepared", "output": "int32",
     ...     "intensity": 482.0, "rate": 1e14, "kernels_rate": 1e15}

@@ -11,17 +11,10 @@ _NAMED = {"variant": "{}", "devices": "{} GPUs", "tile": "tiles of {}", "n": "N 
 
 
 def to_svg(data: Mapping[str, Any]) -> str:
-    """The rates of a benchmark as one self-contained ``<svg>`` element.
+    """The rates of a benchmark, the data of ``simwarp blas bench --json``, as one ``<svg>`` element.
 
-    They are over N, or over the tile if there is one N. Curves are named by what differs among them.
+    They are over N, or over the tile if there is one N. The name of a curve is what differs among them.
 
-    Parameters
-    ----------
-    data : mapping
-        What ``simwarp blas bench --json`` writes.
-
-    Examples
-    --------
     >>> rows = [{"routine": "dgemm", "variant": "paper", "devices": 1, "tile": 256, "n": n, "rate": 1e12}
     ...     for n in (1024, 2048)]
     >>> to_svg({"machine": "Everest", "device": "sim", "rows": rows}).count("<polyline")

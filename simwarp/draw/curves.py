@@ -22,32 +22,18 @@ Points: TypeAlias = Sequence[tuple[float, float]]
 
 
 class Plot(NamedTuple):
-    """Panels of curves over one quantity.
-
-    Attributes
-    ----------
-    title : str
-    panels : mapping of str to mapping of str to points
-        Curves by their names, by the name of their panel.
-    across : str
-        The quantity to the right.
-    unit : str
-        Of the values.
-    notes : sequence of str
-    """
+    """Panels of curves over one quantity."""
 
     title: str
-    panels: Mapping[str, Mapping[str, Points]]
-    across: str
-    unit: str
+    panels: Mapping[str, Mapping[str, Points]]  # curves by their names, by the name of their panel
+    across: str  # the quantity to the right
+    unit: str  # of the values
     notes: Sequence[str] = ()
 
 
 def to_svg(plot: Plot) -> str:
     """A plot as one self-contained ``<svg>`` element; values begin at 0, a single point is a dot.
 
-    Examples
-    --------
     >>> svg = to_svg(Plot("rates", {"dgemm": {"paper": [(1024, 1e12), (2048, 2e12)]}}, "N", "FLOP/s"))
     >>> svg.count("<polyline"), ">2 TFLOP/s<" in svg
     (1, True)
@@ -105,7 +91,7 @@ class _Panel:
         return _LEFT + across, self._top + _HEIGHT * (1 - y / (self._lines * self._step))
 
     def _sizes(self) -> list[float]:
-        """The sizes that have a label: those of the points that are far enough from the last one."""
+        """The sizes with a label: each is far enough from the one before."""
         shown: list[float] = []
         for size in sorted({x for curve in self._curves.values() for x, _ in curve}):
             if not shown or size - shown[-1] >= self._most / 12:

@@ -62,7 +62,7 @@ class Held:
 
 
 Drawable: TypeAlias = Held | Operand | Layout
-"""What has the lane, register and bit of each element of a matrix."""
+"""The types that have the lane, register and bit of each element of a matrix."""
 
 
 def holders(held: Drawable, *, most: Most = WHOLE, svg: bool = False) -> str:

@@ -21,8 +21,6 @@ _PAPER = (0x1E / 255, 0x21 / 255, 0x29 / 255)
 def tint(lane: int, *, dark: bool = False) -> str:
     """The colour of a lane, modulo 32, as ``#rrggbb``.
 
-    Examples
-    --------
     >>> tint(0), tint(3), tint(4), tint(0, dark=True)
     ('#f8e2b2', '#ecb63d', '#daeefa', '#41351c')
     """
@@ -38,8 +36,6 @@ def tint(lane: int, *, dark: bool = False) -> str:
 def luminance(colour: str) -> float:
     """The relative luminance of ``#rrggbb``, from 0 to 1 (WCAG 2.1).
 
-    Examples
-    --------
     >>> luminance("#000000"), round(luminance("#ffffff"), 6)
     (0.0, 1.0)
     """
@@ -50,18 +46,16 @@ def luminance(colour: str) -> float:
 def rules(lanes: Iterable[int]) -> str:
     """The CSS rules for the colours of some lanes; class ``hue5`` is lane 5.
 
-    Examples
-    --------
     >>> print(rules([0]))
     .simwarp-picture .hue0{fill:#f8e2b2}
     @media (prefers-color-scheme:dark){.simwarp-picture .hue0{fill:#41351c}}
     """
-    named = sorted(set(lanes))
+    hues = sorted(set(lanes))
     light, dark = (
-        "".join(f".simwarp-picture .hue{lane}{{fill:{tint(lane, dark=at_night)}}}" for lane in named)
+        "".join(f".simwarp-picture .hue{lane}{{fill:{tint(lane, dark=at_night)}}}" for lane in hues)
         for at_night in (False, True)
     )
-    return f"{light}\n@media (prefers-color-scheme:dark){{{dark}}}" if named else ""
+    return f"{light}\n@media (prefers-color-scheme:dark){{{dark}}}" if hues else ""
 
 
 def _mixed(first: Iterable[float], second: Iterable[float], part: float) -> str:

@@ -30,14 +30,7 @@ _MERGED = 0.3
 
 
 class Mark(NamedTuple):
-    """A numbered point on a row, and its note below the picture.
-
-    Attributes
-    ----------
-    seconds : float
-    device, stream : int
-    text : str
-    """
+    """A numbered point on a row, and its note below the picture."""
 
     seconds: float
     device: int
@@ -46,18 +39,11 @@ class Mark(NamedTuple):
 
 
 def to_svg(runs: Sequence[Mapping[str, Any]], marks: Iterable[Mark] = ()) -> str:
-    """The timelines of runs, the first on top, as one self-contained ``<svg>`` element.
+    """The timelines of runs, the first on top, as one ``<svg>`` element; marks are points of the last run.
 
-    Parameters
-    ----------
-    runs : sequence of mapping
-        What ``simwarp blas trace --json`` writes, or with a ``call`` in place of routine and sizes. The
-        ``device`` of a timeline that a model predicts is "model".
-    marks : iterable of Mark
-        Points of the last run.
+    Runs are the data of ``simwarp blas trace --json``, or with a ``call`` in place of routine and sizes. The
+    ``device`` of a timeline that a model predicts is "model".
 
-    Examples
-    --------
     >>> record = {"device": 0, "peer": -1, "stream": 3, "kind": "in", "name": "copy in", "nbytes": 8,
     ...     "start": 0.0, "end": 2e-6, "operations": 0.0}
     >>> run = {"routine": "dgemm", "m": 1, "n": 1, "k": 1, "tile": 1, "device": "sim", "machine": "one",
@@ -94,7 +80,7 @@ _Rows = dict[tuple[int, int], float]
 
 
 def _title(run: Mapping[str, Any]) -> str:
-    """What ran where, and how fast."""
+    """The title of a run: call, machine and speed."""
     where = {"sim": "simulated ", "model": "the model of "}.get(run["device"], "")
     call = run["call"] if "call" in run else "{routine} {m} × {n} × {k}, tiles of {tile}".format(**run)
     speed = f"{si(run['seconds'], 's')}, {si(run['rate'], 'FLOP/s')}"

@@ -17,17 +17,8 @@ _CURVES = {"in core": "in_core", "out of core": "out_of_core"}
 
 
 def to_svg(data: Mapping[str, Any], figure: str) -> str:
-    """A figure of a benchmark as one self-contained ``<svg>`` element.
+    """One ``<svg>`` element of "figure 9" or "figure 12" in the data of ``simwarp ooc bench --json``.
 
-    Parameters
-    ----------
-    data : mapping
-        What ``simwarp ooc bench --json`` writes.
-    figure : str
-        "figure 9" or "figure 12".
-
-    Examples
-    --------
     >>> row = {"figure": "figure 9", "channels": 64, "in_core": None, "out_of_core": 1e12}
     >>> to_svg({"machine": "P100", "rows": [row]}, "figure 9").count("<polyline")
     1

@@ -16,82 +16,42 @@ Shade: TypeAlias = Literal["zero", "one", "plain", "tint", "padding", "gap"]
 class Cell:
     """One cell of a grid.
 
-    Attributes
-    ----------
-    label : str
-        The text in the cell.
-    shade : str
-        ``zero`` and ``one`` are bits; ``plain`` and ``tint`` are colours that group cells; ``padding`` is
-        not an element of the matrix; ``gap`` stands for omitted cells.
-    mark : bool
-        Whether a bit is highlighted; boxes are never highlighted.
-    padding : float
-        The share of the cell, at its end, that is padding: 0 to 1.
-    hue : int or None
-        The colour of a lane, 0 to 31: see `simwarp.draw.hues`.
+    The shades ``zero`` and ``one`` are bits; ``plain`` and ``tint`` are colours that group cells; ``padding``
+    is not an element of the matrix; ``gap`` stands for omitted cells.
     """
 
     label: str = ""
     shade: Shade = "plain"
-    mark: bool = False
-    padding: float = 0.0
-    hue: int | None = None
+    mark: bool = False  # highlights a bit; boxes are never highlighted
+    padding: float = 0.0  # the share of the cell, at its end, that is padding: 0 to 1
+    hue: int | None = None  # the colour of a lane, 0 to 31: see `simwarp.draw.hues`
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Rows of cells, with a title, labels and notes around them.
-
-    Attributes
-    ----------
-    cells : tuple of rows, each a tuple of Cell
-    title, corner : str
-        The texts above the grid, and left of the column labels.
-    column_labels, row_labels, row_notes : tuple of str
-        The texts above each column, before each row and after each row; or empty.
-    style : {"boxes", "bits", "blank"}
-        Labelled boxes, small squares, or blank space of the size of the boxes.
-    tall : bool
-        Whether boxes have their padding at the bottom, else on the right.
-    group : int
-        Columns between spaces; 0 for no spaces.
-    size : int
-        The side of a bit's square in SVG.
-    least : int
-        The least width of a box, in characters.
-    lead : str
-        A sign, such as an arrow, between this grid and the previous one in its line.
-    """
+    """Rows of cells, with a title, labels and notes around them."""
 
     cells: tuple[tuple[Cell, ...], ...]
     title: str = ""
-    corner: str = ""
+    corner: str = ""  # left of the column labels
     column_labels: tuple[str, ...] = ()
-    row_labels: tuple[str, ...] = ()
-    row_notes: tuple[str, ...] = ()
-    style: Literal["boxes", "bits", "blank"] = "boxes"
-    tall: bool = False
-    group: int = 0
-    size: int = 9
-    least: int = 0
-    lead: str = ""
+    row_labels: tuple[str, ...] = ()  # before each row
+    row_notes: tuple[str, ...] = ()  # after each row
+    style: Literal["boxes", "bits", "blank"] = "boxes"  # "blank" takes the room of the boxes
+    tall: bool = False  # boxes have their padding at the bottom, else on the right
+    group: int = 0  # columns between spaces; 0 for no spaces
+    size: int = 9  # the side of a bit's square in SVG
+    least: int = 0  # the least width of a box, in characters
+    lead: str = ""  # a sign, such as an arrow, between the previous grid of the line and this one
 
 
 @dataclass(frozen=True)
 class Picture:
-    """Lines of grids under a title.
-
-    Attributes
-    ----------
-    title : str
-    lines : tuple of lines, each a tuple of Grid
-    notes : tuple of str
-        Sentences below the picture, which also describe it to a screen reader.
-    """
+    """Lines of grids under a title."""
 
     title: str
     lines: tuple[tuple[Grid, ...], ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # sentences below the picture, which also describe it to a screen reader
 
 
 def boxes(

@@ -20,15 +20,8 @@ _TITLES = {
 
 
 def to_text(report: Data) -> str:
-    """A report as text: tables for each observer, and one line for fidelity.
+    """A report, of ``device.report.to_json()``, as text: tables for each observer, and one line for fidelity.
 
-    Parameters
-    ----------
-    report : mapping
-        ``device.report.to_json()``.
-
-    Examples
-    --------
     >>> lines = {"bmm.cu:7": {"requests": 4, "conflicts": 0}, "bmm.cu:42": {"requests": 1024, "conflicts": 3}}
     >>> print(to_text({"banks": {"lines": lines, "total": {"requests": 1028, "conflicts": 3}}}))
     Bank conflicts: wavefronts of accesses to shared memory
@@ -47,8 +40,6 @@ def to_text(report: Data) -> str:
 def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """A text table with text left-aligned and numbers right-aligned, without trailing spaces.
 
-    Examples
-    --------
     >>> print(table(["space", "bytes"], [["global", 4096], ["shared", 64]]))
     space   bytes
     global  4,096

@@ -27,23 +27,12 @@ _PREFIXES = {15: "P", 12: "T", 9: "G", 6: "M", 3: "k", 0: "", -3: "m", -6: "µ",
 
 
 def to_svg(data: Mapping[str, Any]) -> str:
-    """A roofline as one self-contained ``<svg>`` element.
+    """A roofline, of ``device.report.roofline("H200").to_json()``, as one self-contained ``<svg>`` element.
 
     A full point marks the intensity of the compulsory bytes, a hollow point that of the requested bytes; both
-    lie on the roof, the most operations per second that the chip can reach at that intensity.
+    lie on the roof, the most operations per second that the chip can reach at that intensity. A run that
+    computed nothing or moved no bytes has no intensity: ShapeError.
 
-    Parameters
-    ----------
-    data : mapping
-        ``device.report.roofline("H200").to_json()``.
-
-    Raises
-    ------
-    ShapeError
-        If the run computed nothing or moved no bytes, so that it has no intensity.
-
-    Examples
-    --------
     >>> svg = to_svg({"chip": "H200", "pipe": "f32", "peak": 66.9e12, "bandwidth": 4.8e12, "binds": "memory",
     ...     "seconds": 2e-6, "intensity": 0.25, "intensity_requested": 0.125, "ridge": 13.9})
     >>> svg.count("<circle"), "H200: memory binds, 2 µs at least" in svg
@@ -81,14 +70,7 @@ def _position(data: Mapping[str, Any]) -> Iterator[str]:
 class Axes:
     """The plot's axes: intensity to the right and operations per second upwards, both logarithmic.
 
-    Parameters
-    ----------
-    data : mapping
-        The roof: its peak, bandwidth, and ridge.
-    intensities : iterable of float
-        Those of all points.
-    rates : iterable of float, optional
-        Operations per second of points below the roof.
+    ``data`` has the roof: peak, bandwidth, and ridge; ``rates`` are of points below it.
     """
 
     def __init__(

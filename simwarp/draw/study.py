@@ -45,15 +45,8 @@ class Panel(NamedTuple):
 
 
 def to_svg(data: Mapping[str, Any]) -> str:
-    """A study of a network as one self-contained ``<svg>`` element.
+    """A study of a network, the data of ``simwarp net study --json``, as one ``<svg>`` element.
 
-    Parameters
-    ----------
-    data : mapping
-        What ``simwarp net study --json`` writes.
-
-    Examples
-    --------
     >>> row = {"path": "0", "layers": ["Conv"], "seconds": 2e-6, "share": 1.0}
     >>> data = {"study": "breakdown", "network": "small", "device": "H200", "images": 8, "unit": "seconds",
     ...     "measured": {"runs_timed": 5, "bursts": 5, "idle_seconds": 0.01}, "sum": 2e-6, "together": 3e-6,
@@ -80,7 +73,7 @@ def to_svg(data: Mapping[str, Any]) -> str:
 
 
 def _measured(data: Mapping[str, Any]) -> str:
-    """How the numbers came about, as a note."""
+    """A note on the measurement."""
     if data["unit"] != "seconds":
         return "instructions of threads that the simulator executed"
     how = data["measured"]

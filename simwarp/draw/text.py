@@ -131,5 +131,5 @@ def _box(grid: Grid, cell: Cell, width: int) -> str:
 
 
 def printable(text: str) -> str:
-    """A text of a stranger without what would move the cursor."""
+    """An untrusted text without the characters that would move the cursor."""
     return "".join(letter if letter.isprintable() else "�" for letter in text)

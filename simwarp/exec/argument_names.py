@@ -15,7 +15,7 @@ _POINTER = 8
 
 
 class ArgumentNames:
-    """What the source calls a kernel's parameters, and the elements that its pointers point to."""
+    """The names of a kernel's parameters in the source, and the sizes of the elements of its pointers."""
 
     def __init__(self, kernel: Kernel) -> None:
         syntax = kernel.module.syntax.entries[kernel.name]

@@ -41,12 +41,7 @@ _DRIVER_ERROR = re.compile(r"^\s*(CUDA_(?:SUCCESS|ERROR_\w+))\s*=", re.MULTILINE
 def runtime_folder() -> Path:
     """The folder with our ``libcudart.so.13`` and ``libcuda.so.1``, built now if it is not in the cache.
 
-    Raises
-    ------
-    MissingExtraError
-        If the headers of the CUDA runtime, or a C compiler, are missing.
-    CompileError
-        If the C compiler fails.
+    MissingExtraError without the headers of the CUDA runtime or a C compiler; CompileError if that fails.
     """
     compiler, include = host_compiler("cc", "gcc"), _include()
     sources = {path.name: path.read_bytes() for path in sorted(_SOURCES.iterdir()) if path.is_file()}
@@ -67,14 +62,8 @@ def runtime_folder() -> Path:
 def build_program(source: Path, output: Path, cc: tuple[int, int], options: Sequence[str] = ()) -> None:
     """Compile and link a CUDA program, with its PTX embedded and our runtime.
 
-    Raises
-    ------
-    MissingExtraError
-        If nvcc or the host's C++ compiler is missing.
-    SchemeError
-        If CUDA 13 does not compile for ``cc``.
-    CompileError
-        If nvcc fails; with its output.
+    MissingExtraError without nvcc or the host's C++ compiler; SchemeError if CUDA 13 does not compile for
+    ``cc``; CompileError, with nvcc's output, if that fails.
     """
     with suppress(MissingExtraError):  # without NVRTC, nvcc says what it lacks
         check_architecture(cc)
@@ -87,13 +76,7 @@ def build_program(source: Path, output: Path, cc: tuple[int, int], options: Sequ
 
 
 def read_options(text: str) -> list[str]:
-    """The words of ``--nvcc``.
-
-    Raises
-    ------
-    CompileError
-        If a quotation does not end.
-    """
+    """The words of ``--nvcc``; CompileError if a quotation does not end."""
     try:
         return shlex.split(text)
     except ValueError as error:

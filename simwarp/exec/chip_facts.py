@@ -1,4 +1,4 @@
-"""What the program can ask about the simulated chip, and how much memory it has."""
+"""The facts about the simulated chip that the program can ask for, and its memory."""
 
 from __future__ import annotations
 

@@ -67,16 +67,14 @@ _LIMITS = {
 
 
 def error_of_launch(refused: LaunchError) -> Error:
-    """The error by which CUDA tells of a launch that it refuses."""
+    """The CUDA error for a launch that CUDA refuses."""
     limit = refused.limit if isinstance(refused, LimitError) else ""
     return _LIMITS.get(limit, Error.InvalidConfiguration)
 
 
 def error_of(fault: KernelFault) -> Error:
-    """The error by which CUDA tells of a fault that ended a launch.
+    """The CUDA error for a fault that ended a launch.
 
-    Examples
-    --------
     >>> error_of(OutOfBounds("read of 4 bytes")).name
     'IllegalAddress'
     """

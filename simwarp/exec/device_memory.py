@@ -32,21 +32,13 @@ class CallFault(OutOfBounds):
 
 @dataclass
 class Shared:
-    """Pages that the program and the simulator share.
-
-    Attributes
-    ----------
-    file : int
-        Their file, in which a page that nobody touched is a hole.
-    skipped : int
-        Bytes of the pages before the allocation.
-    """
+    """Pages that the program and the simulator share."""
 
     allocation: Allocation
     kind: Kind
-    file: int
+    file: int  # in which a page that nobody touched is a hole
     pages: mmap.mmap
-    skipped: int
+    skipped: int  # bytes of the pages before the allocation
 
     def mark_written(self) -> None:
         """Mark the pages that somebody touched as written: the host does not say what it writes."""
@@ -63,13 +55,7 @@ class Shared:
 
 @dataclass
 class DeviceMemory:
-    """The allocations of a program.
-
-    Attributes
-    ----------
-    limit : int
-        Bytes of device memory that the program may allocate.
-    """
+    """The allocations of a program, which may take ``limit`` bytes in all."""
 
     device: Device
     limit: int

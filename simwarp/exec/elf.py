@@ -1,4 +1,4 @@
-"""What the loader knows of a program: its machine, the libraries that it needs, its sections and symbols.
+"""The ELF file of a program: its machine, the libraries that it needs, its sections and symbols.
 
 Source: System V Application Binary Interface, chapters 4 and 5 (ELF-64 only).
 """
@@ -35,30 +35,20 @@ class Section:
 
 @dataclass
 class Elf:
-    """An ELF file.
-
-    Attributes
-    ----------
-    machine : str
-        As `platform.machine` names it.
-    needed : list of str
-        The shared libraries that it needs.
-    rpath : str
-        Its ``DT_RPATH``, which precedes ``LD_LIBRARY_PATH``.
-    """
+    """An ELF file."""
 
     data: bytes
-    machine: str
+    machine: str  # by its name in `platform.machine`
     sections: list[Section] = field(default_factory=list[Section])
-    needed: list[str] = field(default_factory=list[str])
-    rpath: str = ""
+    needed: list[str] = field(default_factory=list[str])  # shared libraries
+    rpath: str = ""  # ``DT_RPATH``, which precedes ``LD_LIBRARY_PATH``
 
     def section(self, name: str) -> bytes:
         """The bytes of a section; empty if the file lacks it."""
         return next((self._bytes(one) for one in self.sections if one.name == name), b"")
 
     def defines(self, symbol: str) -> bool:
-        """Whether the file defines a symbol; see `defined`."""
+        """True if the file defines a symbol; see `defined`."""
         return symbol in self.defined()
 
     def _bytes(self, section: Section) -> bytes:
@@ -76,13 +66,7 @@ class Elf:
 
 
 def read_elf(path: Path) -> Elf:
-    """Read an ELF file.
-
-    Raises
-    ------
-    InputFileError
-        If it cannot be read, or is not a 64-bit ELF file of this machine.
-    """
+    """Read an ELF file; InputFileError if it is not a 64-bit one of this machine, or cannot be read."""
     try:
         data = path.read_bytes()
     except OSError as error:

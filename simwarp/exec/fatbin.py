@@ -29,37 +29,17 @@ BUILD_WITH = "nvcc -cudart shared -gencode arch=compute_{cc},code=compute_{cc}"
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry of a fatbin.
+    """An entry of a fatbin."""
 
-    Attributes
-    ----------
-    kind : int
-        `PTX`, `SASS`, or another one that this module does not know.
-    arch : int
-        The architecture, 90 for compute_90.
-    payload : bytes
-        As it lies in the file.
-    flags, size : int
-        Among them how it is compressed; its size when it is not.
-    """
-
-    kind: int
-    arch: int
-    payload: bytes
-    flags: int = 0
-    size: int = 0
+    kind: int  # `PTX`, `SASS`, or another one that this module does not know
+    arch: int  # 90 for compute_90
+    payload: bytes  # as it lies in the file
+    flags: int = 0  # among them the compression
+    size: int = 0  # without compression
 
     @property
     def text(self) -> str:
-        """The PTX text.
-
-        Raises
-        ------
-        FormatError
-            If it is not whole.
-        MissingExtraError
-            If it needs a package to decompress.
-        """
+        """The PTX text; FormatError if it is cut off, MissingExtraError without the package to unpack it."""
         data = self.payload
         if self.flags & _ZSTD:
             data = _zstandard(data, self.size)
@@ -69,14 +49,8 @@ class Entry:
 
 
 def read_fatbins(data: bytes) -> list[list[Entry]]:
-    """The entries of each fatbin; they lie behind one another in ``data``.
-
-    Raises
-    ------
-    FormatError
-        If the bytes are not fatbins.
-    """
-    found: list[list[Entry]] = []
+    """The entries of each fatbin of ``data``, where one follows the other; FormatError for other bytes."""
+    fatbins: list[list[Entry]] = []
     at = 0
     while at + _HEADER.size <= len(data):
         magic, version, head, size = _HEADER.unpack_from(data, at)
@@ -89,9 +63,9 @@ def read_fatbins(data: bytes) -> list[list[Entry]]:
                 f"magic {magic:#x}, version {version}, {head} + {size} bytes of {len(data) - at}\n"
                 f"build the program with nvcc 13.0: {BUILD_WITH.format(cc=90)}"
             )
-        found.append(_entries(data[at + head : at + head + size]))
+        fatbins.append(_entries(data[at + head : at + head + size]))
         at += head + size
-    return found
+    return fatbins
 
 
 def _entries(data: bytes) -> list[Entry]:
@@ -112,13 +86,7 @@ def _entries(data: bytes) -> list[Entry]:
 
 
 def image_text(image: bytes, cc: tuple[int, int]) -> str:
-    """The PTX of what a program loads or links: fatbins, or the text itself.
-
-    Raises
-    ------
-    FormatError
-        If it has no PTX for the chip, or is neither.
-    """
+    """The PTX of a loaded or linked image: fatbins, or text; FormatError without PTX for the chip."""
     if image.startswith(b"\x7fELF"):
         raise FormatError(
             "the program loads machine code (a cubin)\nthe simulator needs PTX\n"
@@ -133,10 +101,7 @@ def image_text(image: bytes, cc: tuple[int, int]) -> str:
 def ptx_of(fatbins: Sequence[Sequence[Entry]], cc: tuple[int, int]) -> str:
     """The PTX of fatbins that are one module: of one, or of those that ``-rdc=true`` left to be linked.
 
-    Raises
-    ------
-    FormatError
-        If none has PTX for the chip.
+    FormatError if none has PTX for the chip.
     """
     texts = list[str]()
     for entries in fatbins:
@@ -146,13 +111,7 @@ def ptx_of(fatbins: Sequence[Sequence[Entry]], cc: tuple[int, int]) -> str:
 
 
 def choose_ptx(entries: Sequence[Entry], cc: tuple[int, int]) -> str:
-    """The PTX of the newest architecture that a chip runs.
-
-    Raises
-    ------
-    FormatError
-        If there is none; the message has the flags to build with.
-    """
+    """The PTX of the newest architecture that a chip runs; the FormatError has the flags to build with."""
     have = 10 * cc[0] + cc[1]
     candidates = sorted((one for one in entries if one.kind == PTX), key=lambda one: -one.arch)
     for one in candidates:
@@ -163,13 +122,13 @@ def choose_ptx(entries: Sequence[Entry], cc: tuple[int, int]) -> str:
     code = sorted({f"sm_{one.arch}" for one in entries if one.kind == SASS})
     if candidates:
         newer = ", ".join(f"compute_{one.arch}" for one in candidates)
-        what = f"its PTX is for {newer}, the device is sm_{have}"
+        reason = f"its PTX is for {newer}, the device is sm_{have}"
     elif code:
-        what = f"it has machine code ({', '.join(code)}) and no PTX, which the simulator needs"
+        reason = f"it has machine code ({', '.join(code)}) and no PTX, which the simulator needs"
     else:
-        what = "it has no PTX, which the simulator needs"
+        reason = "it has no PTX, which the simulator needs"
     raise FormatError(
-        f"the program has no code for the device\n{what}\nbuild it with {BUILD_WITH.format(cc=have)}"
+        f"the program has no code for the device\n{reason}\nbuild it with {BUILD_WITH.format(cc=have)}"
     )
 
 

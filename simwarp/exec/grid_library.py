@@ -64,10 +64,8 @@ ARRIVED:
 
 
 def is_device_runtime(image: bytes) -> bool:
-    r"""Whether an image is ``libcudadevrt.a``, in whose place `with_grid_library` stands.
+    r"""True if an image is ``libcudadevrt.a``, which `with_grid_library` replaces.
 
-    Examples
-    --------
     >>> is_device_runtime(b"!<arch>\ncuda_device_runtime.o/"), is_device_runtime(b"!<arch>\nother.o/")
     (True, False)
     """
@@ -75,15 +73,13 @@ def is_device_runtime(image: bytes) -> bool:
 
 
 def with_grid_library(text: str) -> str:
-    """PTX with the functions that it calls of CUDA's device runtime, in the place of their declarations.
+    """PTX with the functions of CUDA's device runtime that it calls, in the place of their declarations.
 
-    Examples
-    --------
     >>> declared = ".extern .func (.param .b32 r) cudaCGSynchronize(.param .b64 h, .param .b32 f);"
     >>> "atom.add.release" in with_grid_library(declared), with_grid_library(".visible .func f() { ret; }")
     (True, '.visible .func f() { ret; }')
     """
-    found = _DECLARED.search(text)
-    if found is None:
+    declaration = _DECLARED.search(text)
+    if declaration is None:
         return text
-    return text[: found.start()] + _LIBRARY + _DECLARED.sub("", text[found.start() :])
+    return text[: declaration.start()] + _LIBRARY + _DECLARED.sub("", text[declaration.start() :])

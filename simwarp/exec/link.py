@@ -24,8 +24,6 @@ _VARIABLE = re.compile(r"([\w$]+)\s*(?:\[[^\]]*\]\s*)*(?:=|;|$)")
 def link_texts(texts: Sequence[str]) -> str:
     r"""One text with the definitions of all.
 
-    Examples
-    --------
     >>> head = ".version 9.0\n.target sm_90\n.address_size 64\n"
     >>> print(link_texts([head + ".extern .global .u32 x;\n", head + ".visible .global .u32 x = 1;\n"]))
     .version 9.0
@@ -54,10 +52,8 @@ def link_texts(texts: Sequence[str]) -> str:
 
 
 def limit_registers(text: str, most: int) -> str:
-    """Give kernels without a bound of their own that of the linker's option.
+    """Bound the registers of kernels without a bound of their own, as the linker's option does.
 
-    Examples
-    --------
     >>> limit_registers(".entry f(.param .u32 n) { ret; }", 40)
     '.entry f(.param .u32 n) .maxnreg 40 { ret; }'
     >>> limit_registers(".entry f() .maxntid 64 { ret; }", 40)
@@ -68,7 +64,7 @@ def limit_registers(text: str, most: int) -> str:
 
 
 def _renumbered(text: str, first: int) -> str:
-    """The text without what is its own: header, file names, sections; with its files' new numbers."""
+    """A text without its header, file names and sections; its source files are numbered from ``first``."""
     for pattern in (_FILE, _HEADER, _SECTION, _COMMENT, _FUNCTION_NAME):
         text = pattern.sub("", text)
     return _LOC.sub(lambda found: f"{found[1]}{int(found[2]) + first}", text)

@@ -9,41 +9,34 @@ from reference.errors import FormatError
 
 
 def decompress_block(data: bytes, size: int) -> bytes:
-    """Decompress a block of a known size.
+    """Decompress a block of a known size; FormatError if it is not whole.
 
-    Raises
-    ------
-    FormatError
-        If the block is not whole.
-
-    Examples
-    --------
     >>> decompress_block(bytes([0x35]) + b"abc" + bytes([3, 0]), 12)
     b'abcabcabcabc'
     """
-    found, at = bytearray(), 0
+    output, at = bytearray(), 0
     try:
-        while len(found) < size:
+        while len(output) < size:
             token, at = data[at], at + 1
             length, at = _length(data, at, token >> 4)
             literals = data[at : at + length]
-            found, at = found + literals, at + length
-            if len(literals) < length or len(found) >= size:
+            output, at = output + literals, at + length
+            if len(literals) < length or len(output) >= size:
                 break
             offset, at = int.from_bytes(data[at : at + 2], "little"), at + 2
             length, at = _length(data, at, token & 15)
-            if not 0 < offset <= len(found):
+            if not 0 < offset <= len(output):
                 break
             for _ in range(length + 4):  # a match may overlap what it makes
-                found.append(found[-offset])
+                output.append(output[-offset])
     except IndexError:
-        found.clear()
-    if len(found) != size:
+        output.clear()
+    if len(output) != size:
         raise FormatError(
             f"an LZ4 block of {len(data)} bytes is not whole\n"
             f"it should give {size} bytes\nbuild the program again"
         )
-    return bytes(found)
+    return bytes(output)
 
 
 def _length(data: bytes, at: int, first: int) -> tuple[int, int]:

@@ -48,7 +48,7 @@ def execute(
 ) -> Report:
     """Run a CUDA program or a Python script, or build and run a ``.cu`` file, on a simulated device.
 
-    Its output goes where ours goes; findings are printed on stderr as they are found.
+    The program writes to our standard output and error; findings go to standard error at once.
 
     Parameters
     ----------
@@ -60,12 +60,12 @@ def execute(
     cc : (int, int)
         The compute capability to simulate.
     checks : str or mapping of str to str, optional
-        What becomes of faults, as in `simwarp.Device`; kinds that are not named have their default: those at
+        The action for faults, as in `simwarp.Device`; kinds that are not named have their default: those at
         which a chip stops are raised, the others are collected.
     budget : int, optional
         The most steps of a launch.
     schedule, seed : str, int
-        Who goes when, as in `simwarp.Device`.
+        The order of lanes, as in `simwarp.Device`.
     nvcc : sequence of str
         More options of nvcc.
     quiet : bool

@@ -32,7 +32,7 @@ _REPLY = struct.Struct(f"=iIQ{MOST_VALUES}Q")
 
 
 class Request(IntEnum):
-    """What the runtime can ask for, with its arguments, its data → values, data of the reply."""
+    """The requests of the runtime, with their arguments, data → values, data of the reply."""
 
     HELLO = 1
     """→ facts of the chip, see `simwarp.exec.chip_facts`."""
@@ -91,7 +91,7 @@ class Request(IntEnum):
 
 
 class Kind(IntEnum):
-    """Whose pages an allocation has."""
+    """The pages of an allocation."""
 
     DEVICE = 1
     MANAGED = 2
@@ -145,13 +145,7 @@ def c_header() -> str:
 
 
 def receive(end: socket.socket) -> Message | None:
-    """The next request; None if the program has closed its end.
-
-    Raises
-    ------
-    ProtocolError
-        For bytes that are not a request.
-    """
+    """The next request; None if the program has closed its end; ProtocolError for any other bytes."""
     head, descriptors, _, _ = socket.recv_fds(end, _REQUEST.size, 1)
     descriptor = descriptors[0] if descriptors else None
     rest = _exactly(end, _REQUEST.size - len(head)) if head else None

@@ -19,7 +19,7 @@ LIBRARIES = ("libcuda.so.1", "libcudart.so.13", "libnvJitLink.so.13")
 
 
 def compiler_parts() -> list[str]:
-    """What NVRTC opens by its name alone, which is not sought where Numba finds NVRTC."""
+    """The libraries that NVRTC opens by name alone, and so does not find beside itself."""
     folder = Path(os.environ.get("CUDA_HOME", ""), "lib64")
     return [str(part) for part in folder.glob("libnvrtc-builtins.so.*")]
 

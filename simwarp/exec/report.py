@@ -1,4 +1,4 @@
-"""What a run of a program found: faults, calls that failed, functions that this runtime lacks."""
+"""The findings of a run: faults, calls that failed, functions that this runtime lacks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OF_PYTHON, _OF_COMMAND = 'checks="report"', "--checks report"
 @shortened
 @dataclass
 class Report:
-    """What a run found.
+    """The findings of a run.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class Report:
     failed : Counter of (str, str)
         Calls that returned an error: function and error.
     notes : list of str
-        Why a kernel or a module could not be run, and what else need not be wrong.
+        Kernels and modules that could not be run, and events that need not be errors.
     executed : int
         Thread-instructions.
     connected : bool
@@ -188,7 +188,7 @@ class Report:
 
 
 def _key(fault: KernelFault) -> object:
-    """What identifies a finding: its class, its kind of access if it has no place, and its lines."""
+    """The identity of a finding: its class, its kind of access if it has no place, and its lines."""
     places = [place for place in (fault.place, getattr(fault, "other", None)) if isinstance(place, Place)]
     lines = [
         (

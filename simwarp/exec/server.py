@@ -71,14 +71,7 @@ class RequestError(Exception):
 
 
 class Server:
-    """Answers requests.
-
-    Parameters
-    ----------
-    device : Device
-        Its global memory must be `DeviceMemory.new_space()`.
-    report : Report
-    """
+    """Answers requests of a program on a device, whose global memory is a `DeviceMemory.new_space()`."""
 
     def __init__(self, device: Device, report: Report, memory_limit: int) -> None:
         self.device, self.report = device, report
@@ -94,7 +87,7 @@ class Server:
         }
 
     def answer(self, message: Message) -> Reply:
-        """Answer a request; whatever is wrong with it is an error code, and stands in the report."""
+        """Answer a request; an error becomes an error code and a line of the report."""
         try:
             reply = self._answers[message.request](message) or Reply()
         except RequestError as failure:

@@ -21,13 +21,7 @@ _PITCH = 32
 
 
 def read_texture(device: Device, data: bytes) -> Texture:
-    """The texture that a program describes.
-
-    Raises
-    ------
-    SimwarpError
-        For what CUDA refuses.
-    """
+    """The texture that a program describes; SimwarpError for one that CUDA refuses."""
     texels, sampler = _read(device, data)
     sampler.check(texels.dtype, texels.geometry)
     if texels.geometry == "2d" and texels.pitch % _PITCH and texels.pitch != texels.width * texels.unit:

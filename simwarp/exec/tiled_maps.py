@@ -14,13 +14,7 @@ _TILED = struct.Struct("=10Q16I")
 
 
 def encode_tiled(given: bytes) -> bytes:
-    """The 128 bytes of a map, checked as the driver does.
-
-    Raises
-    ------
-    SchemeError, ShapeError, DtypeError
-        For what the driver refuses.
-    """
+    """The 128 bytes of a map, checked as the driver does: SchemeError, ShapeError or DtypeError."""
     address, *rest = cast("tuple[int, ...]", _TILED.unpack(given))
     shape, strides, (kind, rank), box, steps = rest[:5], rest[5:9], rest[9:11], rest[11:16], rest[16:21]
     interleave, swizzle, promotion, fill = rest[21:]
@@ -35,7 +29,7 @@ def encode_tiled(given: bytes) -> bytes:
             f"tensor map: modes {interleave}, {swizzle}, {promotion}, {fill}\n"
             "interleave, swizzle, promotion and fill have 3, 4, 4 and 2 modes\nuse one of those"
         ) from None
-    found = TensorMap(
+    tensor = TensorMap(
         list(DATA_TYPES)[kind],
         address,
         tuple(shape[:rank]),
@@ -44,5 +38,5 @@ def encode_tiled(given: bytes) -> bytes:
         tuple(steps[:rank]),
         *modes,
     )
-    found.check()
-    return encode(found)
+    tensor.check()
+    return encode(tensor)

@@ -22,37 +22,8 @@ _KEPT = (int, str, tuple, Place)
 @shortened
 @dataclass(frozen=True)
 class Finding:
-    """A finding, from which every output is printed.
+    """A finding, from which every output is printed; ``check`` is "" if no check can turn it off.
 
-    Attributes
-    ----------
-    what : str
-        What happened, without its place.
-    name : str
-        The name of its class: that of a `simwarp.faults.KernelFault`, or of its own.
-    check : str
-        Its kind in `simwarp.checks`, or "schedules", "unwritten", "expected", "calls", "compiler"; "" for a
-        fault that no check can turn off.
-    severity : str
-        "error"; or "note" for what is not proof of a mistake.
-    place : Place
-    notes : tuple of Note
-        The other places.
-    element : str
-        The element of an array, such as ``t[127]``; "" if unknown.
-    values : str
-        The values that show it.
-    advice : str
-        What to do.
-    more : str
-        How to see more; "" if there is nothing more to see.
-    count : int
-        Its occurrences.
-    fields : mapping of str to Any
-        What only its class has.
-
-    Examples
-    --------
     >>> from simwarp.faults import OutOfBounds, Place
     >>> place = Place(source_file="my.cu", source_line=5)
     >>> found = Finding.of(OutOfBounds("read of x[100], past its end", place=place, element="x[100]"))
@@ -62,22 +33,23 @@ class Finding:
     my.cu:5: out of bounds: read of x[100], past its end
     """
 
-    what: str
-    name: str
+    what: str  # the event, without its place
+    name: str  # of its class: that of a `simwarp.faults.KernelFault`, or of its own
     check: str = ""
-    severity: str = "error"
+    """A kind of `simwarp.checks`, or "schedules", "unwritten", "expected", "calls", "compiler"."""
+    severity: str = "error"  # "error"; or "note" for a finding that does not prove a mistake
     place: Place = _NOWHERE
-    notes: tuple[Note, ...] = ()
-    element: str = ""
+    notes: tuple[Note, ...] = ()  # the other places
+    element: str = ""  # of an array, such as ``t[127]``; "" if unknown
     values: str = ""
     advice: str = ""
-    more: str = ""
+    more: str = ""  # a way to see more; "" if there is nothing more to see
     count: int = 1
-    fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    fields: Mapping[str, Any] = field(default_factory=dict[str, Any])  # those of its class alone
 
     @classmethod
     def of(cls, fault: KernelFault) -> Finding:
-        """The finding that a fault is."""
+        """The finding of a fault."""
         own = {name: value for name, value in vars(fault).items() if name not in _COMMON}
         return cls(
             name=type(fault).__name__,
@@ -92,7 +64,7 @@ class Finding:
 
     @property
     def rule(self) -> str:
-        """The identifier of what was looked for: the check, or the kind of what no check can turn off."""
+        """The identifier of the rule: the check, or the kind of a fault that no check can turn off."""
         return self.check or self.kind.replace(" ", "-")
 
     def __str__(self) -> str:

@@ -16,8 +16,6 @@ _COMMANDS = {"error": "error", "note": "notice"}
 def annotation(found: Finding, paths: Mapping[str, str] = MappingProxyType({})) -> str:
     """The workflow command of a finding; ``paths`` are those to show for the names of source files.
 
-    Examples
-    --------
     >>> from simwarp.places import Place
     >>> print(annotation(Finding("100% wrong", "Trap", place=Place(source_file="a,b.cu", source_line=3))))
     ::error file=a%2Cb.cu,line=3,title=simwarp%3A trap::100%25 wrong

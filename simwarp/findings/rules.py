@@ -10,7 +10,7 @@ DOCUMENTATION = "see the page Checks of the documentation of simwarp"
 
 
 class Rule(NamedTuple):
-    """What a check looks for, in a line, and what to do about it."""
+    """The faults that a check reports, in a line, and the advice."""
 
     summary: str
     help: str

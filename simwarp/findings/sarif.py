@@ -30,22 +30,9 @@ def to_sarif(
 ) -> dict[str, Any]:
     """Convert findings to a SARIF log with one run, as plain data.
 
-    Parameters
-    ----------
-    findings : sequence of Finding
-    paths : mapping of str to str
-        The paths of source files, by the names in places.
-    ptx : str
-        The path of the PTX, if that is the source.
-    root : Path, optional
-        The folder to which addresses of files are relative; by default the current one.
+    ``paths`` are those of source files, by the names in places, and ``ptx`` that of the PTX, if it is the
+    source. Addresses of files are relative to ``root``, by default the current folder.
 
-    Returns
-    -------
-    dict
-
-    Examples
-    --------
     >>> from simwarp.faults import Race
     >>> log = to_sarif([Finding.of(Race("read of x[1]", place=Place(source_file="a.cu", source_line=5)))])
     >>> (result,) = log["runs"][0]["results"]

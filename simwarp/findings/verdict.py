@@ -11,10 +11,8 @@ _OF_VALUES = ("expected",)
 
 
 def verdict(findings: Sequence[Finding], stopped: bool) -> str:
-    """Why results on hardware may differ, whatever the instructions are; "" if nothing was found.
+    """The reason why results on hardware may differ, whatever the instructions are; "" without findings.
 
-    Examples
-    --------
     >>> verdict([], stopped=False)
     ''
     >>> verdict([Finding("2 of 3 elements", "Unwritten", "unwritten")], stopped=False)
@@ -22,14 +20,14 @@ def verdict(findings: Sequence[Finding], stopped: bool) -> str:
     >>> verdict([], stopped=True)
     'stopped by this fault'
     """
-    found = errors(findings)
+    faults = errors(findings)
     if stopped:
-        return f"{_counted(found)}, stopped by the last one" if len(found) > 1 else "stopped by this fault"
-    if not found:
+        return f"{_counted(faults)}, stopped by the last one" if len(faults) > 1 else "stopped by this fault"
+    if not faults:
         return ""
-    if all(one.rule in _OF_VALUES for one in found):
-        return f"{_counted(found)}: values differ from the expected ones"
-    return f"{_counted(found)}: results on hardware may differ"
+    if all(one.rule in _OF_VALUES for one in faults):
+        return f"{_counted(faults)}: values differ from the expected ones"
+    return f"{_counted(faults)}: results on hardware may differ"
 
 
 def _counted(found: Sequence[Finding]) -> str:

@@ -19,26 +19,14 @@ FormatName: TypeAlias = Literal["f16", "bf16", "tf32", "e4m3", "e5m2"]
 
 @dataclass(frozen=True)
 class Format:
-    """A binary format: sign, exponent and fraction, from the top of the word.
-
-    Attributes
-    ----------
-    name : str
-    word : dtype
-        The unsigned integer type that holds a value.
-    exponent_bits, fraction_bits : int
-    padding : int
-        Low bits of the word that are always 0.
-    has_infinity : bool
-        Without infinity, only the largest magnitude is NaN.
-    """
+    """A binary format: sign, exponent and fraction, from the top of the word."""
 
     name: str
-    word: np.dtype[Any]
+    word: np.dtype[Any]  # the unsigned integer type that holds a value
     exponent_bits: int
     fraction_bits: int
-    padding: int = 0
-    has_infinity: bool = True
+    padding: int = 0  # low bits of the word that are always 0
+    has_infinity: bool = True  # without infinity, only the largest magnitude is NaN
 
     @property
     def sign(self) -> int:

@@ -16,18 +16,12 @@ from simwarp.floats.rounding import Floats, Lanes, NarrowRounding, Words, drop
 class Exact(NamedTuple):
     """Numbers ± significand · 2^(exponent - 61), rounded to odd.
 
-    Attributes
-    ----------
-    negative : bool array
-    significand : uint64 array
-        0, or from 2^61 - 1 to 2^62 - 1; the last bit is also set if the number has further bits.
-    exponent : int64 array
-        The binary exponent; for 0 it is below all others.
+    A significand is 0, or from 2^61 - 1 to 2^62 - 1; its last bit is also set if the number has further bits.
     """
 
     negative: Lanes
     significand: Words
-    exponent: Words
+    exponent: Words  # for 0 it is below all others
 
 
 def exact(nearest: Floats, rest: Any = 0.0, exponent: Any = 0) -> Exact:

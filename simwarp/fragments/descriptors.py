@@ -31,35 +31,22 @@ Words = npt.NDArray[np.uint64]
 class Descriptors(NamedTuple):
     """The fields of some descriptors, each an array of uint64; in bytes.
 
-    Attributes
-    ----------
-    start : array
-        The address of the matrix in the block's window of shared memory.
-    leading, stride : array
-        K-major: from a row's first chunk to its second (without a swizzle), and from a group of 8 rows to the
-        next. MN-major with a swizzle: from a span along m or n to the next, and from a group of 8 k to the
-        next; without one the other way round.
-    base : array
-        Where the swizzle's pattern starts within its repeat, in rows of 128 bytes.
-    span : array
-        The span of the swizzle: 128, 64, 32, or 0 for none.
-    reserved : array
-        The bits that no field has.
+    K-major, ``leading`` is from a row's first chunk to its second (without a swizzle), ``stride`` from a
+    group of 8 rows to the next. MN-major with a swizzle, ``leading`` is from a span along m or n to the next,
+    ``stride`` from a group of 8 k to the next; without one the other way round.
     """
 
-    start: Words
+    start: Words  # address of the matrix in the block's window of shared memory
     leading: Words
     stride: Words
-    base: Words
-    span: Words
-    reserved: Words
+    base: Words  # start of the swizzle's pattern within its repeat, in rows of 128 bytes
+    span: Words  # of the swizzle: 128, 64, 32, or 0 for none
+    reserved: Words  # bits that no field has
 
     @classmethod
     def of(cls, words: Words) -> Descriptors:
         """Decode descriptors.
 
-        Examples
-        --------
         >>> found = Descriptors.of(np.array([0x4000_0040_0001_0080], np.uint64))
         >>> [int(field[0]) for field in found]
         [2048, 16, 1024, 0, 128, 0]
@@ -72,27 +59,14 @@ class Descriptors(NamedTuple):
         return cls(start, leading, stride, base, span, words & _RESERVED)
 
     def chunks(self, extent: int, k: int, k_major: bool) -> Words:
-        """The addresses of a matrix's chunks.
+        """The addresses of a matrix's chunks: (descriptors, extent, k); MN-major (descriptors, extent/8, k).
 
-        Parameters
-        ----------
-        extent : int
-            The rows of A, or the columns of B.
-        k : int
-            The extent along k: in chunks if K-major, in elements of 16 bits if MN-major.
-        k_major : bool
+        ``extent`` is the rows of A, or the columns of B; ``k`` counts chunks if K-major, elements of 16 bits
+        if MN-major. Below, without a swizzle: the second chunk of row 9 of a K-major matrix; the chunk of
+        rows 8 to 15 at k = 1 of an MN-major one.
 
-        Returns
-        -------
-        uint64 (descriptors, extent, k), MN-major (descriptors, extent / 8, k)
-
-        Examples
-        --------
-        Without a swizzle, the second chunk of row 9 of a K-major matrix; the chunk of rows 8 to 15 at k = 1
-        of an MN-major one:
-
-        >>> found = Descriptors.of(np.array([128 >> 4 << 16 | 256 >> 4 << 32], np.uint64))
-        >>> int(found.chunks(64, 2, True)[0, 9, 1]), int(found.chunks(64, 16, False)[0, 1, 1])
+        >>> descriptors = Descriptors.of(np.array([128 >> 4 << 16 | 256 >> 4 << 32], np.uint64))
+        >>> int(descriptors.chunks(64, 2, True)[0, 9, 1]), int(descriptors.chunks(64, 16, False)[0, 1, 1])
         (400, 272)
         """
         start, leading, stride, base, span, _ = (field[:, None, None] for field in self)

@@ -52,7 +52,7 @@ class Digit:
     target : str
         "row", "column", "matrix" or "copy".
     stride : int
-        How far one step of the digit moves the target.
+        The distance by which one step of the digit moves the target.
 
     Examples
     --------

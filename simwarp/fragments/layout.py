@@ -312,7 +312,7 @@ class Layout:
 
     @cached_property
     def _along_columns(self) -> bool:
-        """Whether a register holds neighbours of one row, so that whole registers can be moved."""
+        """True if a register holds neighbours of one row, so that whole registers can be moved."""
         first = next((d for d in self.digits if d.source == "slot"), None)
         return first is not None and (first.target, first.stride, first.size) == ("column", 1, self.slots)
 

@@ -18,18 +18,11 @@ the latter."""
 
 
 def swizzled(addresses: npt.NDArray[Any], span: int) -> npt.NDArray[Any]:
-    """The addresses in shared memory at which elements lie, from their addresses without a swizzle.
+    """The byte addresses in shared memory of elements, from their addresses without a swizzle.
 
-    Parameters
-    ----------
-    addresses : array of unsigned integers
-        In bytes. Bits 4 and up are xored with bits 7 and up: one bit for a span of 32 bytes, two for 64,
-        three for 128. The swizzle is its own inverse.
-    span : int
-        One of `SWIZZLES`.
+    Bits 4 and up are xored with bits 7 and up: one bit for a span of 32 bytes, two for 64, three for 128. The
+    swizzle is its own inverse.
 
-    Examples
-    --------
     >>> swizzled(np.array([0, 128, 256, 1024 - 16], np.uint64), 128).tolist()
     [0, 144, 288, 896]
     >>> swizzled(np.array([128, 256], np.uint64), 32).tolist()

@@ -44,7 +44,7 @@ def keep(found: Difference, folder: Path, device: Any) -> Path:
 
 
 def still_right(ptx: Path, device: Any) -> bool:
-    """Whether a device's answer to a saved counterexample equals the recorded words."""
+    """True if a device's answer to a saved counterexample equals the recorded words."""
     try:
         recording = read(ptx.with_suffix(".json"), trial=True)
         meta, words, text = recording.meta, recording.arrays["words"], ptx.read_text()

@@ -29,7 +29,7 @@ PATIENCE = 120.0
 
 @dataclass(frozen=True)
 class Lost:
-    """What a task has in place of a result, because it raised an exception or its process died."""
+    """The result of a task that raised an exception, or whose process died."""
 
     reason: str
 

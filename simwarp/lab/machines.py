@@ -15,22 +15,12 @@ from simwarp.machine.topology import named
 
 @dataclass(frozen=True)
 class Host:
-    """A machine with its names.
+    """A machine with its names."""
 
-    Attributes
-    ----------
-    machine : gpu.machine.Machine
-        With a ``timeline``.
-    name : str
-    gpus : tuple of str
-    device : str
-        "sim" for a simulated one, or "cuda".
-    """
-
-    machine: Any
+    machine: Any  # a `gpu.machine.Machine` with a ``timeline``
     name: str
     gpus: tuple[str, ...]
-    device: str = "sim"
+    device: str = "sim"  # "sim" for a simulated one, or "cuda"
 
 
 def host(topology: Topology, *, values: bool = False) -> Host:

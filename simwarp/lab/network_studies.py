@@ -33,29 +33,23 @@ Progress: TypeAlias = Callable[[int, int], None]
 GAP, WARM, RUNS, BURSTS = 0.01, 2, 5, 5
 """A burst: seconds without work, runs that do not count, runs that do; and the bursts."""
 _REFUSALS = (SchemeError, ShapeError, FormatError, DtypeError, LaunchError)
-"""How a layer refuses a scheme."""
+"""The errors by which a layer refuses a scheme."""
 TOGETHER = 10
 """Launches of one step in a graph."""
 
 
 class Meter(Protocol):
-    """What measures work on a device.
-
-    Attributes
-    ----------
-    unit : str
-        The measure that is compared: "seconds" or "instructions".
-    """
+    """An instrument that measures work on a device, in ``unit``: "seconds" or "instructions"."""
 
     device: Any
     unit: str
 
     def cost(self, work: Work, together: int = 1) -> Facts:
-        """What some work costs once; ``together`` times of it are measured in one go."""
+        """The cost of some work; ``together`` repetitions are measured in one go."""
         ...
 
     def about(self) -> Facts:
-        """How it measures."""
+        """The method of measuring."""
         ...
 
 
@@ -94,7 +88,7 @@ class Timer:
         return median(on_device), median(waited)
 
     def about(self) -> Facts:
-        """The bursts."""
+        """The sizes of the bursts."""
         return {
             "idle_seconds": GAP,
             "runs_not_counted": WARM,
@@ -124,7 +118,7 @@ class Counter:
         }
 
     def about(self) -> Facts:
-        """What an instruction is."""
+        """The definition of an instruction."""
         return {"instructions": "of threads whose predicate held", "runs": 1}
 
 
@@ -151,9 +145,9 @@ def breakdown(network: Network, meter: Meter, images: int, progress: Progress) -
 
 
 def sync(network: Network, meter: Meter, images: int, progress: Progress) -> Facts:
-    """A launch for each step beside one launch, for batches 1, 2, 4 …; and what the latter's barriers cost.
+    """A launch for each step beside one launch, for batches 1, 2, 4 …; and the cost of the latter's barriers.
 
-    A barrier's cost is the time that goes when none is waited for, over their number.
+    A barrier's cost is the time saved by not waiting for barriers, over their number.
     """
     layers, whole = (gpu.bnn.prepare(network, way=way, device=meter.device) for way in ("layers", "whole"))
     assert whole.whole is not None
@@ -162,20 +156,20 @@ def sync(network: Network, meter: Meter, images: int, progress: Progress) -> Fac
     for done, count in enumerate(batches):
         progress(done, len(batches))
         with _room(count):
-            given = _upload(network, meter, count)
-            launches = launches or len(layers.launches(given))
+            batch_images = _upload(network, meter, count)
+            launches = launches or len(layers.launches(batch_images))
             row: Facts = {"images": count}
             for name, prepared in (("layers", layers), ("whole", whole)):
-                row[name] = meter.cost(partial(prepared.run, given))[meter.unit]
+                row[name] = meter.cost(partial(prepared.run, batch_images))[meter.unit]
             if meter.unit == "seconds":  # on the simulator it would be a race
-                apart = meter.cost(partial(whole.whole.run, given, waits=False))["seconds"]
+                apart = meter.cost(partial(whole.whole.run, batch_images, waits=False))["seconds"]
                 row |= {"without_barriers": apart, "barrier": (row["whole"] - apart) / max(barriers, 1)}
         rows.append(row)
     return _facts("sync", network.name, meter, images, rows, steps=launches, barriers=barriers)
 
 
 def shortcut(networks: Mapping[str, Network], meter: Meter, images: int, progress: Progress) -> Facts:
-    """A residual network with each shortcut: what it costs, and the bytes that go beside the bits."""
+    """A residual network with each kind of shortcut: its cost, and the bytes that go beside the bits."""
     rows: list[Facts] = []
     for done, (name, network) in enumerate(networks.items()):
         progress(done, len(networks))
@@ -214,28 +208,28 @@ def batch(network: Network, meter: Meter, images: int, progress: Progress) -> Fa
 
 
 def scheme(network: Network, meter: Meter, images: int, progress: Progress) -> Facts:
-    """Each scheme of `gpu.bconv2d` and `gpu.bmm` for each layer of bits: what it costs, or why not."""
+    """Each scheme of `gpu.bconv2d` and `gpu.bmm` for each layer of bits: its cost, or why it does not run."""
     values = values_of(network)
     with _room(images):
         words = {"Dense": "bmm32"}  # every scheme arranges words; lines are for some
         prepared = gpu.bnn.prepare(network, schemes=words, device=meter.device)
-        found = prepared.launches(_upload(network, meter, images))
+        launches = prepared.launches(_upload(network, meter, images))
         cases = [
-            (_alone(step), name, given)
-            for step, _, given in found
+            (_alone(step), name, operands)
+            for step, _, operands in launches
             if step.layers
             and isinstance(step.layers[0], Conv | Dense)
             and values[step.reads[0]].kind == "bits"
             for name in ("auto", *(CONVOLUTIONS if isinstance(step.layers[0], Conv) else PRODUCTS))
         ]
         rows: list[Facts] = []
-        for done, (step, name, given) in enumerate(cases):
+        for done, (step, name, operands) in enumerate(cases):
             progress(done, len(cases))
             row = {**_about_step(step), "path": step.paths[0], "scheme": name, meter.unit: None}
             flag = meter.device.upload(np.zeros(1, np.int32))
             try:
                 launch = launch_of(step, Site(meter.device, values, {step.paths[0]: name}, flag))
-                row |= meter.cost(partial(launch, *given[: len(step.reads)]), TOGETHER)
+                row |= meter.cost(partial(launch, *operands[: len(step.reads)]), TOGETHER)
             except _REFUSALS as error:
                 row["refused"] = _why(error)
             rows.append(row)
@@ -278,7 +272,7 @@ def _why(error: Exception) -> str:
 
 
 def _about_step(step: Step) -> Facts:
-    """What a step is, in a row."""
+    """The layers of a step, for a row."""
     return {
         "path": step.paths[-1],
         "layers": [type(layer).__name__ for layer in step.layers],

@@ -68,7 +68,7 @@ class Asking:
 
     @property
     def simulated(self) -> bool:
-        """Whether the device is the simulator."""
+        """True if the device is the simulator."""
         return not hasattr(self.device, "uuid")
 
     def number(self, full: int, small: int) -> int:

@@ -1,4 +1,4 @@
-"""Where `gpu.blas3.summa` stops scaling: a model of many hosts, from the simulated one and a network.
+"""The scaling of `gpu.blas3.summa`: a model of many hosts, from the simulated one and a network.
 
 A step multiplies one panel on each host, in the time that a machine with a clock gives, while the next panel
 is broadcast along the rows and the columns of the grid; it lasts as long as the longer of both. The first
@@ -21,14 +21,10 @@ PANELS = (4096, 8192, 16384, 32768)
 
 @dataclass(frozen=True)
 class Network:
-    """What connects the hosts; every host has one such link, each direction of which is as fast.
+    """The network of the hosts; each has one such link, both directions of which are as fast.
 
-    Attributes
-    ----------
-    latency_seconds, bytes_per_second : float
-        Default: 400 Gb/s and 5 µs, assumed.
-    broadcast : {"pipeline", "tree"}
-        From host to host in the best number of segments, or the whole panel along a binomial tree.
+    By default 400 Gb/s and 5 µs, which are assumed. A broadcast goes from host to host in the best number of
+    segments, "pipeline", or sends the whole panel along a binomial tree, "tree".
     """
 
     latency_seconds: float = 5e-6
@@ -53,24 +49,14 @@ class Network:
 
 @dataclass(frozen=True)
 class Prediction:
-    """A product of square matrices of doubles over several hosts.
-
-    Attributes
-    ----------
-    n, hosts, panel : int
-    seconds : float
-    exposed_seconds : float
-        The part of them in which only the network works.
-    bytes_per_host : int
-        Of the three blocks and of both buffers of panels.
-    """
+    """A product of square matrices of doubles over several hosts."""
 
     n: int
     hosts: int
     panel: int
     seconds: float
-    exposed_seconds: float
-    bytes_per_host: int
+    exposed_seconds: float  # the part of ``seconds`` in which only the network works
+    bytes_per_host: int  # of the three blocks and of both buffers of panels
 
     @property
     def tflops(self) -> float:
@@ -83,16 +69,8 @@ class Prediction:
 
 
 class Model:
-    """Predictions for hosts of one kind.
+    """Predictions for hosts of one kind, whose times are those of a simulated machine.
 
-    Parameters
-    ----------
-    topology : Topology
-        A host; its times are those of a simulated machine.
-    network : Network, optional
-
-    Examples
-    --------
     >>> one, four = (Model().predict(2048, hosts, 2048) for hosts in (1, 4))
     >>> one.exposed_seconds, 0 < four.efficiency(one) < 0.5
     (0.0, True)

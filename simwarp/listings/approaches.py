@@ -196,7 +196,7 @@ KERNELS = {
 
 
 def product_of(approach: Approach, layout_a: Layout, layout_b: Layout) -> tuple[bool, bool]:
-    """Whether an approach on these layouts multiplies Aᵀ instead of A, and Bᵀ instead of B.
+    """Two booleans: an approach on these layouts multiplies Aᵀ instead of A, and Bᵀ instead of B.
 
     A lane's word is part of a row of the matrix in column-major format, and part of a column in row-major
     format. So the rows of A's tile are rows of A if A is column-major; if it is row-major, the columns of

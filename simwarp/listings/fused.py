@@ -2,8 +2,6 @@
 
 Source: BSTC (SC'19), section 6.2, listing 7; equations 4 and 5.
 
-Examples
---------
 >>> def kernel(warp, C, fused):
 ...     dots = [warp.lane.astype(np.int32) - 2, np.int32(5)]
 ...     warp.store(C, warp.lane, fused.concatenate(warp, dots, 0, 2, np.zeros(32, np.uint32)))
@@ -33,14 +31,12 @@ from simwarp.warp import Extent, GlobalArray, Warp, launch
 class Fused(NamedTuple):
     """Thresholds (int32) and flips (bool) of the N columns of a product, in global memory.
 
-    Notes
-    -----
     Other than listing 7 in print: the bit is ``t >= threshold``, as in equation 5, not ``t < threshold``. The
-    count of differing bits becomes an ``int`` before it is subtracted: Cm is ``unsigned``, so ``A_width -
-    2*Cm`` in print is never negative, and ``max(…, 0)`` has no effect. There is no ``max``: a ReLU is part of
-    the threshold (with it, a threshold of at most 0 always holds, see ``reference.integer_thresholds``).
-    ``flip`` is added, for a negative γ. The vector length is n, where print has ``A_width``, which counts
-    words in listing 4. The store has the guard of the loop.
+    count of differing bits becomes an ``int`` before it is subtracted: Cm is ``unsigned``, so
+    ``A_width - 2*Cm`` in print is never negative, and ``max(…, 0)`` has no effect. There is no ``max``: a
+    ReLU is part of the threshold (with it, a threshold of at most 0 always holds, see
+    ``reference.integer_thresholds``). ``flip`` is added, for a negative γ. The vector length is n, where
+    print has ``A_width``, which counts words in listing 4. The store has the guard of the loop.
     """
 
     thresholds: GlobalArray

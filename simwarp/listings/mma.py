@@ -153,8 +153,8 @@ def mma_bmm(a: Operand, b: Operand, **options: Unpack[ProductOptions]) -> Any:
     Notes
     -----
     A stage holds 8 pieces of each line of the block. Piece p of line r lies at place ``p ^ r % 8``:
-    ``ldmatrix`` takes one piece of eight lines at once, and so finds them in different banks. What lies past
-    an edge, or past k, was filled with zeros.
+    ``ldmatrix`` takes one piece of eight lines at once, and so finds them in different banks. Words past
+    an edge, or past k, are zeros.
 
     Examples
     --------

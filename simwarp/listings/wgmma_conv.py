@@ -46,16 +46,9 @@ _BEYOND = 2**40
 
 
 class Windows(NamedTuple):
-    """The window of each pixel of the output.
+    """The window of each pixel of the output, (pixels, taps)."""
 
-    Attributes
-    ----------
-    pixel : (pixels, taps)
-        The pixel among those of all images, row by row, that a tap reads; any one outside the image.
-    inside : bool, (pixels, taps)
-    """
-
-    pixel: Integers
+    pixel: Integers  # that a tap reads, counted row by row over all images; arbitrary outside the image
     inside: npt.NDArray[np.bool_]
 
     @classmethod
@@ -117,7 +110,7 @@ def wgmma_bconv(x: ConvOperand, w: ConvOperand, **options: Unpack[ConvOptions]) 
 
 
 def _addends(images: Bytes, filters: Bytes, windows: Windows, channels: int) -> Integers:
-    """What a dot product is beside its common ones, (pixels, filters)."""
+    """The terms of a dot product beside its common ones, (pixels, filters)."""
     ones = np.where(windows.inside, _ones(images)[windows.pixel], 0).sum(axis=1)
     kinds, kind = np.unique(windows.inside, axis=0, return_inverse=True)  # windows with the same taps inside
     taps = kinds.astype(np.int64)
@@ -141,7 +134,7 @@ def _rules(
 
 
 def gathered(images: Bytes, windows: Windows, row: int, first: int) -> Bytes:
-    """The chunks of a step, from ``first`` on, of the windows of a tile: (ROWS, SPAN), zeros outside."""
+    """The windows of a tile from ``row`` on, of a step from chunk ``first`` on: (ROWS, SPAN), 0 outside."""
     pieces, taps = images.shape[1], windows.inside.shape[1]
     tap, piece = np.divmod(first + np.arange(SPAN // CHUNK), pieces)
     pixel = row + np.arange(ROWS)[:, np.newaxis]

@@ -23,22 +23,15 @@ class Access(NamedTuple):
 
 
 class Accesses:
-    """The accesses of one memory.
-
-    Parameters
-    ----------
-    order : Order
-    bucket : int
-        Bytes of a bucket.
-    """
+    """The accesses of one memory, in buckets of ``bucket`` bytes."""
 
     def __init__(self, order: Order, bucket: int) -> None:
         self._order, self._bucket = order, bucket
         self._buckets: dict[int, list[Access]] = {}
 
     def add(self, access: Access, before: dict[int, int]) -> Access | None:
-        """Add an access; ``before`` are the operations that come before it. The first one that conflicts."""
-        found: Access | None = None
+        """Add an access behind the operations ``before``; return the first access that conflicts with it."""
+        conflict: Access | None = None
         for number in self._numbers(access.footprint):
             kept: list[Access] = []
             for earlier in self._buckets.get(number, ()):
@@ -49,13 +42,13 @@ class Accesses:
                     operation is access.operation or before.get(operation.stream.number, 0) >= operation.index
                 )
                 conflicts = (access.writes or earlier.writes) and not ordered
-                if conflicts and found is None and overlap(access.footprint, earlier.footprint):
-                    found = earlier
+                if conflicts and conflict is None and overlap(access.footprint, earlier.footprint):
+                    conflict = earlier
                 if not (ordered and _replaces(access, earlier)):
                     kept.append(earlier)
             kept.append(access)
             self._buckets[number] = kept
-        return found
+        return conflict
 
     def unfinished(self, start: int, end: int) -> Operation | None:
         """An operation on these bytes that the host does not know to have ended, or None."""
@@ -73,5 +66,5 @@ class Accesses:
 
 
 def _replaces(later: Access, earlier: Access) -> bool:
-    """Whether what conflicts with the earlier access conflicts with the later one, too."""
+    """True if each conflict with the earlier access is one with the later access, too."""
     return (later.writes or not earlier.writes) and covers(later.footprint, earlier.footprint)

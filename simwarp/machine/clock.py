@@ -11,15 +11,8 @@ _Entry = tuple[float, int, Callable[[], None], "Flow | None", int]
 
 
 class Clock:
-    """Simulated time, and a heap of what happens later.
+    """Simulated time, ``now`` in seconds, and a heap of later events.
 
-    Attributes
-    ----------
-    now : float
-        In seconds.
-
-    Examples
-    --------
     >>> clock = Clock()
     >>> clock.at(2.5, lambda: print("at", clock.now))
     >>> clock.advance()
@@ -39,7 +32,7 @@ class Clock:
         self._count += 1
 
     def next(self) -> float | None:
-        """When something happens next; None if nothing will."""
+        """The time of the next event; None if there is none."""
         while self._heap:
             seconds, _, _, flow, version = self._heap[0]
             if flow is None or flow.version == version:
@@ -48,7 +41,7 @@ class Clock:
         return None
 
     def advance(self) -> None:
-        """Go to the next time at which something happens, and let all of that time happen."""
+        """Go to the time of the next event, and run all events of that time."""
         moment = self.next()
         if moment is None:
             return

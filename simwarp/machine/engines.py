@@ -8,12 +8,7 @@ from simwarp.machine.operations import Operation
 
 
 class Engine:
-    """Runs one operation at a time, in the order in which they become ready.
-
-    Attributes
-    ----------
-    running : Operation or None
-    """
+    """Runs one operation at a time, in the order in which they become ready."""
 
     def __init__(self) -> None:
         self.running: Operation | None = None

@@ -20,23 +20,10 @@ from simwarp.machine.topology import Route, Topology
 class Execution:
     """Runs the streams of a machine.
 
-    Parameters
-    ----------
-    topology : Topology
-    seed : int or None
-        Orders what is ready at the same time, and draws the jitter; None for the order of queueing.
-    jitter : float
-        Each duration is multiplied by a random factor between 1 / (1 + jitter) and 1 + jitter.
-    injections : sequence of Injection
-    conflict : callable
-        Called when an operation with a conflict starts.
-
-    Attributes
-    ----------
-    ready : list of Task
-        Workers whose event has happened.
-    queued : int
-        Operations that were ever queued.
+    ``seed`` orders operations that are ready at the same time, and draws the jitter; None for the order of
+    queueing. Each duration is multiplied by a random factor between 1 / (1 + jitter) and 1 + jitter.
+    ``conflict`` is called when an operation with a conflict starts. ``ready`` has the workers whose event has
+    happened, ``queued`` counts the operations that were ever queued.
     """
 
     def __init__(
@@ -207,7 +194,7 @@ class Execution:
     # --------------------------------------------------------------------------------------- the clock
 
     def step(self) -> bool:
-        """Go to the next time at which an operation begins to move bytes or ends; whether there is one."""
+        """Go to the next time at which an operation begins to move bytes or ends; False if there is none."""
         moment = self.clock.next()
         if moment is None:
             return False

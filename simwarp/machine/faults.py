@@ -34,7 +34,7 @@ __all__ = [
 
 
 class AccessError(MachineError):
-    """An operation that must not start: of the bytes that it reads or writes.
+    """An operation that must not start, because of the bytes that it reads or writes.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class AccessError(MachineError):
     tile : str
         The tile or the host matrix.
     start : float
-        When it starts, in seconds of the machine's clock.
+        The time of its start, in seconds of the machine's clock.
     caller : (str, int)
         The file and the line that queued it.
     """
@@ -59,7 +59,7 @@ class AccessError(MachineError):
 
 
 class TileRaceError(AccessError):
-    """Two operations that access the same bytes, one of them to write, in no order.
+    """Two unordered operations on the same bytes, one of which writes.
 
     Neither the order of a stream nor an event orders them, so that they overlap under some timing, in this
     run or in another.
@@ -71,7 +71,7 @@ class TileRaceError(AccessError):
     other_device, other_stream : int
         Its device and its stream.
     other_start, other_end : float or None
-        When it started and ended; None if it had not when the later one started.
+        The times of its start and end; None if it had not when the later one started.
     other_caller : (str, int)
         The file and the line that queued it.
     access, other_access : str

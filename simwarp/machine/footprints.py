@@ -8,31 +8,18 @@ import numpy as np
 
 
 class Footprint(NamedTuple):
-    """Runs of bytes, one for each column; a matrix without gaps has a single run.
-
-    Attributes
-    ----------
-    start, end : int
-        The first byte, and the byte behind the last one.
-    width : int
-        Bytes of a run.
-    pitch : int
-        Bytes from one run to the next, at least ``width``.
-    runs : int
-    """
+    """Runs of bytes, one for each column; a matrix without gaps has a single run."""
 
     start: int
-    end: int
-    width: int
-    pitch: int
+    end: int  # the byte behind the last one
+    width: int  # bytes of a run
+    pitch: int  # bytes from one run to the next, at least ``width``
     runs: int
 
 
 def footprint(start: int, width: int, pitch: int, columns: int) -> Footprint:
     """The footprint of columns of ``width`` bytes.
 
-    Examples
-    --------
     >>> footprint(64, 16, 16, 4)
     Footprint(start=64, end=128, width=64, pitch=64, runs=1)
     """
@@ -43,10 +30,8 @@ def footprint(start: int, width: int, pitch: int, columns: int) -> Footprint:
 
 
 def overlap(a: Footprint, b: Footprint) -> bool:
-    """Whether two footprints have a byte in common.
+    """True if two footprints have a byte in common.
 
-    Examples
-    --------
     >>> left, right = footprint(0, 16, 64, 4), footprint(16, 48, 64, 4)
     >>> overlap(left, right), overlap(left, footprint(8, 16, 64, 4))
     (False, True)
@@ -61,12 +46,12 @@ def overlap(a: Footprint, b: Footprint) -> bool:
     starts = few.start + few.pitch * np.arange(few.runs)
     # the first run of `many` that ends behind such a start
     runs = np.maximum((starts - many.start - many.width) // many.pitch + 1, 0)
-    found = (runs < many.runs) & (many.start + runs * many.pitch < starts + few.width)
-    return bool(found.any())
+    common = (runs < many.runs) & (many.start + runs * many.pitch < starts + few.width)
+    return bool(common.any())
 
 
 def _overlap_at_one_pitch(a: Footprint, b: Footprint) -> bool:
-    """Whether matrices of one pitch overlap; ``b`` starts so many columns and bytes behind ``a``."""
+    """True if matrices of one pitch overlap; ``b`` starts so many columns and bytes behind ``a``."""
     behind, byte = divmod(b.start - a.start, a.pitch)
     same = byte < a.width and -b.runs < behind < a.runs
     next_column = byte + b.width > a.pitch and -b.runs < behind + 1 < a.runs
@@ -74,5 +59,5 @@ def _overlap_at_one_pitch(a: Footprint, b: Footprint) -> bool:
 
 
 def covers(a: Footprint, b: Footprint) -> bool:
-    """Whether ``a`` surely has every byte of ``b``: they are equal, or ``a`` has no gaps."""
+    """True if ``a`` surely has every byte of ``b``: they are equal, or ``a`` has no gaps."""
     return a == b or (a.runs == 1 and a.start <= b.start and b.end <= a.end)

@@ -21,33 +21,19 @@ _BUCKET = 1 << 24
 
 @dataclass
 class Pinned:
-    """A pinned array.
+    """A pinned array."""
 
-    Attributes
-    ----------
-    start, end : int
-        Its addresses.
-    number : int
-    count : int
-        The pins that no unpin has undone.
-    array : ndarray
-        Held, so that its addresses stay its own.
-    """
-
-    start: int
+    start: int  # addresses of the array
     end: int
     number: int
-    count: int
-    array: npt.NDArray[Any]
+    count: int  # pins that no unpin has undone
+    array: npt.NDArray[Any]  # held, so that its addresses stay its own
 
 
 class Host:
     """The memory of the host.
 
-    Attributes
-    ----------
-    accesses : Accesses
-        By address, of all pinned arrays: they may overlap.
+    ``accesses`` are by address, of all pinned arrays together: they may overlap.
     """
 
     def __init__(self, order: Order) -> None:

@@ -27,13 +27,13 @@ class CopyFails:
 
 @dataclass(frozen=True)
 class DeviceLost:
-    """A device fails at a time: what runs on it then does not end.
+    """A device fails at a time: its running operations do not end.
 
     Attributes
     ----------
     device : int
     seconds : float
-        When, on the machine's clock.
+        The time of the failure, on the machine's clock.
     """
 
     device: int

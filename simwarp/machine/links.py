@@ -14,19 +14,10 @@ from simwarp.machine.topology import Route, Topology
 
 
 class Flow:
-    """The bytes of a copy on their way.
+    """The bytes of a copy on their way; ``end`` is called when all have moved.
 
-    Attributes
-    ----------
-    operation : Operation
-    end : callable
-        Called when all bytes have moved.
-    remaining : float
-        Bytes at the time ``since``.
-    rate : float
-        Bytes per second from then on.
-    version : int
-        The number of changes of the rate; a predicted end holds for one version.
+    ``remaining`` is the bytes at the time ``since``, and ``rate`` the bytes per second from then on.
+    ``version`` counts the changes of the rate; a predicted end holds for one version.
     """
 
     __slots__ = ("end", "operation", "pipes", "rate", "remaining", "since", "version")
@@ -48,8 +39,6 @@ class Pipe:
 class Links:
     """The bandwidths of a topology.
 
-    Examples
-    --------
     >>> from simwarp.machine.topology import H200
     >>> Links(H200).latency(Route("in", 0))
     3e-06
@@ -72,7 +61,7 @@ class Links:
         return self._links[route].latency_seconds
 
     def begin(self, flow: Flow, now: float) -> Iterator[tuple[Flow, float]]:
-        """Begin to move bytes; the copies whose end changes, with their new ends."""
+        """Begin to move bytes; return the copies whose end changes, with their new ends."""
         assert flow.operation.route is not None
         flow.pipes, flow.since = self._pipes[flow.operation.route], now
         for pipe in flow.pipes:
@@ -80,14 +69,14 @@ class Links:
         return _settled(flow.pipes, now)
 
     def end(self, flow: Flow, now: float) -> Iterator[tuple[Flow, float]]:
-        """End a copy; the other copies whose end changes, with their new ends."""
+        """End a copy; return the other copies whose end changes, with their new ends."""
         for pipe in flow.pipes:
             del pipe.flows[flow]
         return _settled(flow.pipes, now)
 
 
 def _settled(pipes: tuple[Pipe, ...], now: float) -> Iterator[tuple[Flow, float]]:
-    """Set the rates of all copies in these pipes; those that change."""
+    """Set the rates of all copies in these pipes; yield those that change, with their new ends."""
     for flow in {flow: None for pipe in pipes for flow in pipe.flows}:
         rate = min(pipe.bytes_per_second / len(pipe.flows) for pipe in flow.pipes)
         if rate != flow.rate:

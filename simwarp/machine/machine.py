@@ -38,7 +38,7 @@ class Machine:
         Devices and links: `H100`, `H100x2`, `H200`, `H200x2`, `H200x4`, `EIGHT`, `EVEREST`, `MAKALU`,
         `P100`, their names, or your own.
     seed : int, optional
-        Orders by chance what is ready at the same time, and draws the jitter. Without a seed workers and
+        Orders at random what is ready at the same time, and draws the jitter. Without a seed workers and
         operations go in the order in which they became ready.
     jitter : float
         Each duration is multiplied by a random factor between 1 / (1 + jitter) and 1 + jitter.
@@ -55,7 +55,7 @@ class Machine:
     ----------
     topology : Topology
     timeline : Timeline
-        What has run.
+        The finished operations.
     faults : list of AccessError
         With ``checks="report"``, the faults so far.
 
@@ -64,11 +64,11 @@ class Machine:
     LaunchError
         For a device, a peer, a stream or an event that this machine does not have.
     ShapeError, DtypeError
-        For tiles and host matrices that do not fit one another, and for what is not a topology.
+        For tiles and host matrices that do not fit one another, and for anything but a topology.
     SchemeError
         For an unknown name.
     MachineError
-        For all else that can be wrong; see `simwarp.machine`.
+        For any other error; see `simwarp.machine`.
 
     Examples
     --------
@@ -131,7 +131,7 @@ class Machine:
 
     @property
     def timeline(self) -> Timeline:
-        """What has run, by its end."""
+        """The finished operations, in the order of their ends."""
         return self.execution.timeline
 
     def budget(self, device: int) -> int:
@@ -139,7 +139,7 @@ class Machine:
         return self.topology.gpus[self._device(device)].memory_bytes - self._used[device]
 
     def reaches(self, device: int, peer: int) -> bool:
-        """Whether a device can copy from a peer without the host."""
+        """True if a device can copy from a peer without the host."""
         return Route("peer", self._device(device), self._device(peer)) in self.execution.links
 
     def seconds(self) -> float:
@@ -361,7 +361,7 @@ class Machine:
         return event
 
     def wait(self, stream: object, event: object) -> None:
-        """Hold back what the stream gets from now on until an event, of any device, has happened."""
+        """Hold back later work of the stream until an event, of any device, has happened."""
         queue = self._stream(stream)
         if not isinstance(event, Event):
             raise DtypeError(
@@ -377,8 +377,8 @@ class Machine:
     def run(self, workers: Sequence[Iterator[Any]]) -> None:
         """Run workers to their ends, and then all work that is queued.
 
-        A worker is resumed when the event that it yielded has happened. If anything fails, no worker is
-        resumed, nothing that is queued starts, what runs ends, and the first error is raised.
+        A worker is resumed when the event that it yielded has happened. After a failure no worker is
+        resumed and no queued operation starts; running ones end, and the first error is raised.
 
         Parameters
         ----------
@@ -389,7 +389,7 @@ class Machine:
         TileRaceError, UnwrittenTileError
             If an operation starts that may not; see ``checks``.
         WorkerDeadlockError
-            If workers or streams wait for what can no longer happen.
+            If workers or streams wait for events that can no longer happen.
         CopyError, DeviceLostError
             If an injected fault happens.
         """
@@ -408,7 +408,7 @@ class Machine:
     # --------------------------------------------------------------------------------------- arguments
 
     def _found(self, operation: Operation) -> None:
-        """An operation with a conflict starts."""
+        """Raise or collect the conflict of an operation that starts."""
         if self._checks == "off" or operation.conflict is None:
             return
         error = error_of(operation, operation.conflict)

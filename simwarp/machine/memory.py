@@ -138,7 +138,7 @@ class DeviceMemory:
         )
 
     def is_written(self, tile: TileLike) -> bool:
-        """Whether operations write every byte of a tile, among those that were queued so far."""
+        """True if operations write every byte of a tile, among those that were queued so far."""
         if self._written is None:
             return False
         item = tile.dtype.itemsize
@@ -191,7 +191,7 @@ def poison(array: npt.NDArray[Any]) -> None:
 
 
 def checked(tile: TileLike, machine_has: Callable[[DeviceMemory], bool], what: str) -> DeviceMemory:
-    """The memory of a tile that lies in it; ``what`` names the tile in messages."""
+    """Check a tile, and return its memory; ``what`` names the tile in messages."""
     memory = getattr(tile, "memory", None)
     if not isinstance(memory, DeviceMemory):
         raise DtypeError(

@@ -1,4 +1,4 @@
-"""How values move: what a copy or a routine does when it starts, and when it ends.
+"""The moves of values: the actions of a copy or a routine at its start and at its end.
 
 All read when they start, except that a copy from the host reads when it ends, and finds what the host has
 changed meanwhile. All write when they end; until then the target of a copy is poison.
@@ -44,7 +44,7 @@ class RoutineLike(Protocol):
 
 
 class Moves(NamedTuple):
-    """What an operation does at its start and at its end."""
+    """The functions that an operation calls at its start and at its end."""
 
     begin: Callable[[], None]
     finish: Callable[[], None]
@@ -67,10 +67,8 @@ def check_aliases(routine: RoutineLike) -> None:
 
 
 def nothing() -> Moves:
-    """No values move.
+    """The moves of an operation without values.
 
-    Examples
-    --------
     >>> nothing().begin() is None
     True
     """

@@ -13,11 +13,11 @@ from simwarp.machine.topology import Route
 
 
 class Machine(Protocol):
-    """What an event and a stream use of their `simwarp.machine.machine.Machine`."""
+    """The part of `simwarp.machine.machine.Machine` that events and streams use."""
 
     @property
     def order(self) -> Order:
-        """Which operations come before which."""
+        """The order of the operations."""
         ...
 
 
@@ -33,38 +33,19 @@ class Conflict:
 
 @dataclass(slots=True, eq=False)
 class Operation:
-    """A copy or a routine.
-
-    Attributes
-    ----------
-    stream : Stream
-    index, epoch : int
-        The number of the operation in its stream, from 1, and the machine's run; see `simwarp.machine.order`.
-    name : str
-    caller : (str, int)
-        The file and the line that queued it.
-    begin, finish : callable
-        Move the values, at the start and at the end.
-    route : Route or None
-        The way of a copy; None for a routine.
-    nbytes : int
-    operations, seconds : float
-        Of a routine: floating-point operations, and its time without jitter.
-    conflict : Conflict or None
-    start, end : float or None
-    """
+    """A copy or a routine."""
 
     stream: Stream
-    index: int
-    epoch: int
+    index: int  # number in its stream, from 1
+    epoch: int  # the machine's run; see `simwarp.machine.order`
     name: str
-    caller: tuple[str, int]
-    begin: Callable[[], None]
-    finish: Callable[[], None]
-    route: Route | None = None
+    caller: tuple[str, int]  # file and line that queued it
+    begin: Callable[[], None]  # moves the values at the start
+    finish: Callable[[], None]  # moves the values at the end
+    route: Route | None = None  # of a copy; None for a routine
     nbytes: int = 0
-    operations: float = 0.0
-    seconds: float = 0.0
+    operations: float = 0.0  # floating-point operations of a routine
+    seconds: float = 0.0  # of a routine, without jitter
     conflict: Conflict | None = None
     start: float | None = None
     end: float | None = None
@@ -111,7 +92,7 @@ class Event:
 
     @property
     def done(self) -> bool:
-        """Whether all work before it has ended; if so, what the host queues from now on comes after it."""
+        """True if all work before it has ended; if so, what the host queues from now on comes after it."""
         if self.happened:
             self.machine.order.host_saw(self)
         return self.happened
@@ -123,24 +104,13 @@ class Event:
 
 @dataclass(slots=True, eq=False)
 class Task:
-    """A worker and the event that it waits for.
-
-    Attributes
-    ----------
-    number : int
-    worker : iterator
-    event : Event or None
-    idle : int
-        How often it was resumed since an operation was queued.
-    queued : int
-        The machine's count of operations when it was resumed last.
-    """
+    """A worker and the event that it waits for."""
 
     number: int
     worker: Iterator[object]
     event: Event | None = None
-    idle: int = 0
-    queued: int = 0
+    idle: int = 0  # resumptions since an operation was queued
+    queued: int = 0  # the machine's count of operations at the last resumption
 
 
 @shortened
@@ -162,7 +132,7 @@ class Stream:
     count : int
         The operations that were ever queued.
     known : Known
-        The operations that come before what is queued next.
+        The operations that come before the next queued item.
     """
 
     machine: Machine

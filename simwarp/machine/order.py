@@ -1,4 +1,4 @@
-"""Which operations come before which: vector clocks of the streams and of the host.
+"""The order of operations: vector clocks of the streams and of the host.
 
 An operation comes before one that is queued later if both are of one stream; if the later one's stream waited
 for an event behind the earlier one; or if the host, before it queued the later one, had seen such an event: a
@@ -33,13 +33,13 @@ class Order:
         self._version = 0
 
     def next_epoch(self) -> None:
-        """All operations that were queued so far come before what is queued from now on."""
+        """Order all later operations behind those that were queued so far."""
         self.epoch += 1
         self._version += 1
         self._host.clear()
 
     def host_saw(self, event: Event) -> None:
-        """The host knows that an event has happened."""
+        """Note that the host knows that an event has happened."""
         if event.epoch == self.epoch and _join(self._host, event.known):
             self._version += 1
 
@@ -54,17 +54,17 @@ class Order:
         return known.counts
 
     def wait(self, stream: Stream, event: Event) -> None:
-        """What is queued from now on in a stream comes after an event."""
+        """Order all later operations of a stream behind an event."""
         if event.epoch == self.epoch:
             _join(self.before(stream), event.known)
 
     def ended_for_host(self, operation: Operation) -> bool:
-        """Whether the host knows that an operation has ended."""
+        """True if the host knows that an operation has ended."""
         return operation.epoch < self.epoch or self._host.get(operation.stream.number, 0) >= operation.index
 
 
 def _join(into: dict[int, int], other: dict[int, int]) -> bool:
-    """Take the larger count of each stream; whether one changed."""
+    """Take the larger count of each stream; True if one changed."""
     changed = False
     for stream, count in other.items():
         if into.get(stream, 0) < count:

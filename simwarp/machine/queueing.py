@@ -25,16 +25,7 @@ _WORDS = "read", "write"
 
 
 class Queueing:
-    """Makes the operations of a machine.
-
-    Parameters
-    ----------
-    order : Order
-    execution : Execution
-    host : Host
-    values : bool
-        Whether values move.
-    """
+    """Makes the operations of a machine; they move values only with ``values``."""
 
     def __init__(self, order: Order, execution: Execution, host: Host, values: bool) -> None:
         self._order, self._execution, self._host, self._values = order, execution, host, values

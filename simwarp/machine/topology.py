@@ -48,9 +48,9 @@ class Gpu:
     rates : mapping of str to float
         Floating-point operations per second, by the name of the dtype that a routine writes.
     launch_seconds : float
-        What each routine takes beside its operations.
+        The time of each routine beside its operations.
     filters_step : int
-        A convolution takes as long as with the next multiple of it as filters.
+        The time of a convolution is that of its number of filters, rounded up to a multiple of this.
     """
 
     name: str

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from simwarp.machine.machine import Machine
 
 _PATIENCE = 100
-"""How often a worker may yield events that have happened while nothing is queued; then time goes on."""
+"""The yields of past events that a worker may make while nothing is queued; then time goes on."""
 
 
 class Crew:

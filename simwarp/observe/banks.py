@@ -31,20 +31,11 @@ BANKS, BANK_BYTES = 32, 4
 
 @dataclass(frozen=True)
 class BankCounts(Counts):
-    """The cost of shared-memory accesses: wavefronts and conflicts.
+    """The cost of shared-memory accesses: wavefronts and conflicts."""
 
-    Attributes
-    ----------
-    requests : int
-        Instructions, one for each warp that executes one.
-    wavefronts : int
-    conflicts : int
-        The wavefronts beyond one for each phase.
-    """
-
-    requests: int = 0
+    requests: int = 0  # instructions, one for each warp that executes one
     wavefronts: int = 0
-    conflicts: int = 0
+    conflicts: int = 0  # the wavefronts beyond one for each phase
 
 
 _ELEMENT_BITS = 40
@@ -54,31 +45,18 @@ _ELEMENT = (1 << _ELEMENT_BITS) - 1
 def count_banks(
     lanes: npt.NDArray[np.int64], addresses: npt.NDArray[np.uint64], width: int, kind: str = "load"
 ) -> BankCounts:
-    """The wavefronts and conflicts of one access by some warps.
+    """The wavefronts and conflicts of one access by some warps; ``kind`` as in `BankConflicts`, or "count".
 
-    Parameters
-    ----------
-    lanes : (n,) int
-        32 times the number of the warp, plus the lane; ascending.
-    addresses : (n,) uint64
-        Multiples of ``width``.
-    width : int
-        Bytes per lane: 1, 2, 4, 8 or 16.
-    kind : str
-        "load", "store", "atomic", "reduction"; "count" for an increment by 1 whose result is unused.
-
-    Examples
-    --------
-    Lanes read every second float; then all read one float; then all add to one.
+    ``lanes``, (n,), ascending, are 32 times the warp's number, plus the lane; ``addresses`` are multiples of
+    ``width``, the 1, 2, 4, 8 or 16 bytes per lane. "count" is an increment by 1 whose result is unused. In
+    the examples lanes read every second float; all read one float, or add to it; they read 16 bytes, in four
+    phases, or in two if neighbours read the same address.
 
     >>> lanes = np.arange(32)
     >>> count_banks(lanes, 8 * lanes, 4)
     BankCounts(requests=1, wavefronts=2, conflicts=1)
     >>> count_banks(lanes, 0 * lanes, 4), count_banks(lanes, 0 * lanes, 4, "atomic").wavefronts
     (BankCounts(requests=1, wavefronts=1, conflicts=0), 32)
-
-    Lanes read 16 bytes: four phases, or two if neighbours read the same address.
-
     >>> count_banks(lanes, 16 * lanes, 16), count_banks(lanes, lanes // 2 * 16, 16).wavefronts
     (BankCounts(requests=1, wavefronts=4, conflicts=0), 2)
     """
@@ -112,7 +90,7 @@ def _phases(
 def _pairs_agree(
     warp: npt.NDArray[np.intp], lane: npt.NDArray[Any], addresses: npt.NDArray[Any]
 ) -> npt.NDArray[np.bool_]:
-    """Whether pairs of phases merge, for each warp."""
+    """A mask of the warps whose pairs of phases merge."""
     shape = (int(warp.max()) + 1, WARP_SIZE)
     active, at = np.zeros(shape, np.bool_), np.zeros(shape, addresses.dtype)
     active[warp, lane], at[warp, lane] = True, addresses
@@ -134,7 +112,7 @@ def _distinct(
 
 
 def _only_counts(program: Program, step: Step) -> bool:
-    """Whether a step is an atomic increment of shared words by the constant 1 whose result is unused."""
+    """True if a step is an atomic increment of shared words by the constant 1 whose result is unused."""
     form, operands = step.form, step.instruction.operands
     if step.space != "shared" or not form.has("add") or form.T not in ("u32", "s32"):
         return False
@@ -149,17 +127,9 @@ def _only_counts(program: Program, step: Step) -> bool:
 class BankConflicts(AccessCounts[BankCounts]):
     """Counts the wavefronts of accesses to shared memory: ``banks["bmm.cu:42"]`` is a line's conflicts.
 
-    Attributes
-    ----------
-    opcodes : dict of str to BankCounts
-        The cost by opcode, such as "st.shared.u32".
-    kinds : dict of str to BankCounts
-        The cost by kind of access: "load", "store", "atomic", "reduction".
-    total : int
-        The conflicts of all lines.
+    ``opcodes`` has the cost of each opcode, such as "st.shared.u32", ``kinds`` of each kind of access:
+    "load", "store", "atomic", "reduction"; ``total`` is the conflicts of all lines.
 
-    Examples
-    --------
     Two warps store to every second word:
 
     >>> import simwarp

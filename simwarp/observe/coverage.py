@@ -29,16 +29,10 @@ _UNWRITTEN = ("carry", "rank")
 class Coverage(CountingObserver):
     """Counts executed rows and forms, and records the classes of their operands.
 
-    Attributes
-    ----------
-    rows, forms : Counter
-        Thread-instructions by row (see `simwarp.ptx.rows`), and by opcode.
-    operands : dict of (str, str) to set of str
-        By row and operand name: the classes of the values in executing lanes, see
-        `simwarp.observe.operand_classes`.
+    ``rows`` and ``forms`` count thread-instructions, by row (see `simwarp.ptx.rows`) and by opcode.
+    ``operands[row, name]`` has the classes of an operand's values in executing lanes, see
+    `simwarp.observe.operand_classes`.
 
-    Examples
-    --------
     >>> import simwarp
     >>> device = simwarp.Device(observe="coverage")
     >>> kernel = device.load('''

@@ -22,28 +22,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LaneUse(Counts):
-    """The lane use of a line or of a whole kernel.
+    """The lane use of a line or of a whole kernel."""
 
-    Attributes
-    ----------
-    warp_instructions : int
-        Instructions that warps executed, including those whose guard was false in every lane.
-    thread_instructions : int
-        Instructions that lanes executed.
-    predicated_off : int
-        Lanes that skipped an instruction because their guard was false; not counted for barriers and
-        ``.sync`` operations.
-    branches : int
-        Conditional and indexed branches that warps executed.
-    divergent_branches : int
-        Those whose lanes went to different targets.
-    """
-
-    warp_instructions: int = 0
+    warp_instructions: int = 0  # includes those whose guard was false in every lane
     thread_instructions: int = 0
-    predicated_off: int = 0
-    branches: int = 0
-    divergent_branches: int = 0
+    predicated_off: int = 0  # lanes with a false guard, except of barriers and ``.sync`` operations
+    branches: int = 0  # conditional and indexed branches that warps executed
+    divergent_branches: int = 0  # those whose lanes went to different targets
 
     @property
     def active_lanes(self) -> float:
@@ -52,15 +37,8 @@ class LaneUse(Counts):
 
 
 class Divergence(CountingObserver):
-    """Counts lanes and branches, per line: ``divergence["bmm.cu:42"]`` is a `LaneUse`.
+    """Counts lanes and branches: ``divergence["bmm.cu:42"]`` is the `LaneUse` of a line, ``total`` of all.
 
-    Attributes
-    ----------
-    total : LaneUse
-        The sums over all lines.
-
-    Examples
-    --------
     4 of 40 threads take the branch; they are in the first of two warps:
 
     >>> import simwarp

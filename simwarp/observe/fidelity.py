@@ -47,19 +47,10 @@ _LISTED = 8
 class Fidelity(CountingObserver):
     r"""Counts thread-instructions by the fidelity of their results.
 
-    Attributes
-    ----------
-    counts : Counter
-        The thread-instructions of each kind: "exact", "bounded", "open" and "contractable".
-    bounds : Counter
-        The bounded ones by their error bound, such as "2 ulp".
-    lines : dict of str to LineCounts
-        The lines of each kind except "exact".
-    matrix : MatrixInstructions
-        The matrix instructions, counted by warp.
+    ``counts`` has each kind: "exact", "bounded", "open" and "contractable"; ``bounds`` the bounded ones by
+    error bound, such as "2 ulp"; ``lines`` the lines of each kind except "exact"; ``matrix`` counts matrix
+    instructions by warp.
 
-    Examples
-    --------
     >>> import simwarp
     >>> device = simwarp.Device(observe="fidelity")
     >>> kernel = device.load('''
@@ -89,7 +80,7 @@ class Fidelity(CountingObserver):
         self._unchecked: set[str] = set()
 
     def on_launch(self, launch: Launch) -> None:
-        """Find the steps of the program that ptxas may fuse, and those that read what only the chip knows."""
+        """Find the steps of the program that ptxas may fuse, and those that read clocks or chip places."""
         self._launched += 1
         self._contractable, self._cc = contractable(launch.program), launch.cc
         self._open = frozenset(step.number for step in launch.program.steps if _reads_the_chip(step))
@@ -133,16 +124,9 @@ class Fidelity(CountingObserver):
         return self.summary()
 
     def summary(self, verdict: str = "") -> str:
-        """The counts in words, and that hardware gives the same bits if nothing speaks against it.
+        """The counts in words, and whether hardware gives the same bits.
 
-        Parameters
-        ----------
-        verdict : str
-            Why hardware may give other bits, beyond what the instructions say; "" if nothing is known.
-
-        Returns
-        -------
-        str
+        ``verdict`` is a reason why it may not, beyond the instructions' own; "" if there is none.
         """
         if not verdict and (self._launched or self._faulty):
             verdict = _STOPPED if self._launched else "faults were found: results on hardware may differ"
@@ -162,31 +146,21 @@ class Fidelity(CountingObserver):
         return "; ".join(filter(None, (verdict, shares, str(self.matrix))))
 
     def _remark(self, kind: str) -> str:
-        """What a kind means for the results on hardware, with the bounds or the lines; "" for "exact"."""
+        """The meaning of a kind for results on hardware, with the bounds or the lines; "" for "exact"."""
         if kind == "exact":
             return ""
-        found = self.bounds if kind == "bounded" else self.lines[kind]
-        return f" ({_MEANING[kind]} {listed(list(found), _LISTED)})"
+        details = self.bounds if kind == "bounded" else self.lines[kind]
+        return f" ({_MEANING[kind]} {listed(list(details), _LISTED)})"
 
 
 # ---- contraction ---------------------------------------------------------------------------
 
 
 def contractable(program: Program) -> frozenset[int]:
-    """The steps that ``ptxas`` may fuse into FMAs: multiplications, and the additions of their products.
+    """The numbers of the steps that ``ptxas`` may fuse into FMAs: products, and the additions that use one.
 
-    Parameters
-    ----------
-    program : Program
+    An addition uses a product if the product's register reaches it unchanged on some path.
 
-    Returns
-    -------
-    frozenset of int
-        Numbers of steps. An addition uses a product if the product's register reaches it unchanged on some
-        path.
-
-    Examples
-    --------
     >>> from simwarp.program.link import link
     >>> from simwarp.ptx.parse import parse
     >>> module = parse('''.version 9.0 .target sm_90
@@ -195,21 +169,21 @@ def contractable(program: Program) -> frozenset[int]:
     >>> sorted(contractable(link(module, module.entries["k"])))
     [1, 2]
     """
-    found: set[int] = set()
+    numbers: set[int] = set()
     for step in program.steps:
         if _may_be_fused(step, "product") and not step.form.has("sat"):
             fed = _fed(program.steps, step)
-            found.update(fed, [step.number] if fed else [])
-    return frozenset(found)
+            numbers.update(fed, [step.number] if fed else [])
+    return frozenset(numbers)
 
 
 def _reads_the_chip(step: Step) -> bool:
-    """Whether a step reads a clock, or where on the chip its warp runs."""
+    """True if a step reads a clock, or its warp's place on the chip."""
     return any(name.startswith(_OF_CHIP) for name in registers_in(step.instruction.operands[1:]))
 
 
 def _may_be_fused(step: Step, trait: str) -> bool:
-    """Whether a step is a floating-point "product" or "sum" without a rounding modifier."""
+    """True if a step is a floating-point "product" or "sum" without a rounding modifier."""
     form = step.form
     return trait in step.row.traits and form.T in _FUSED and not _ROUNDINGS & set(form.modifiers)
 

@@ -46,7 +46,8 @@ class CountingObserver(Observer):
 def line_of(instruction: Instruction) -> str:
     """The key of an instruction's line: "bmm/bmm.cu:42" with line information, else "ptx:17".
 
-    What the compiler's own header inlines, such as a read of a texture, counts for the line that calls it.
+    Code that the compiler's own header inlines, such as a read of a texture, counts for the line that calls
+    it.
     """
     source = instruction.source
     while source is not None and source.file == _OF_COMPILER and source.caller is not None:
@@ -150,8 +151,6 @@ T = TypeVar("T", bound=Counts)
 class LineTable(Generic[T]):
     """A dataclass of counters for each line; lines without a counted event are absent.
 
-    Examples
-    --------
     >>> from simwarp.observe.banks import BankCounts
     >>> table = LineTable(BankCounts, "accesses")
     >>> table.add("bmm/bmm.cu:42", BankCounts(1, 4, 3))
@@ -184,7 +183,7 @@ class LineTable(Generic[T]):
 
 
 class AccessCounts(CountingObserver, Generic[T]):
-    """Counts the accesses to one state space; ``counts["bmm.cu:42"]`` is a line's value of field ``column``.
+    """Counts the accesses to one state space; ``counts["bmm.cu:42"]`` is the field ``column`` of a line.
 
     ``opcodes`` and ``kinds`` hold the counts by opcode and by kind of access.
     """

@@ -92,33 +92,18 @@ def _known(opcode: str, cc: Capability) -> tuple[Lowering, bool]:
 
 @dataclass(frozen=True)
 class ProductCounts(Counts):
-    """The products that warpgroups issued.
+    """The products that warpgroups issued."""
 
-    Attributes
-    ----------
-    products : int
-        Instructions ``wgmma.mma_async``, one for each warpgroup that executes one.
-    multiply_adds : int
-        Their multiplications, m * n * k each; of bits, pairs of bits.
-    """
-
-    products: int = 0
-    multiply_adds: int = 0
+    products: int = 0  # ``wgmma.mma_async``, one for each warpgroup that executes one
+    multiply_adds: int = 0  # m * n * k of each; of bits, pairs of bits
 
 
 class Products(CountingObserver):
     """Counts the products of warpgroups: ``products["gemm.cu:42"]`` is the number of a line.
 
-    Attributes
-    ----------
-    warpgroups : dict of int to LineTable
-        By number of the warpgroup in its block, over all blocks, the counts of each line:
-        ``warpgroups[1]["gemm.cu:42"].products``, ``warpgroups[1].total``.
-    total : ProductCounts
-        The counts of all warpgroups.
+    ``warpgroups`` has the counts of each line by number of the warpgroup in its block, over all blocks:
+    ``warpgroups[1]["gemm.cu:42"].products``. ``total`` is the counts of all warpgroups.
 
-    Examples
-    --------
     >>> found = Products()
     >>> found.add("gemm/gemm.cu:42", 0, ProductCounts(8, 8 * 64 * 128 * 16))
     >>> found.add("gemm/gemm.cu:42", 1, ProductCounts(4, 4 * 64 * 128 * 16))

@@ -21,28 +21,15 @@ __all__ = ["Occupancy", "occupancy", "registers_of"]
 @shortened
 @dataclass(frozen=True)
 class Occupancy:
-    """The blocks and warps resident on one multiprocessor.
-
-    Attributes
-    ----------
-    chip : str
-    blocks, warps : int
-        The most that can be resident.
-    fraction : float
-        ``warps`` over the chip's limit of resident warps.
-    limits : tuple of str
-        The resources that bind: "warps", "blocks", "registers", "shared memory"; several if they
-        allow equally many blocks.
-    blocks_by : dict of str to int
-        The blocks that each resource alone would allow.
-    """
+    """The blocks and warps resident on one multiprocessor."""
 
     chip: str
-    blocks: int
+    blocks: int  # the most that can be resident, and their warps
     warps: int
-    fraction: float
+    fraction: float  # ``warps`` over the chip's limit of resident warps
     limits: tuple[str, ...]
-    blocks_by: dict[str, int]
+    """Those that bind: "warps", "blocks", "registers", "shared memory"; several if equal."""
+    blocks_by: dict[str, int]  # the blocks that each resource alone would allow
 
     def to_json(self) -> dict[str, Any]:
         """The fields as plain data."""

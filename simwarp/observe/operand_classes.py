@@ -23,15 +23,10 @@ _FLOATS = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52)}
 
 
 def classes(kind: str) -> Mapping[str, Test]:
-    """The classes of a type: a predicate on arrays of words for each name.
+    """The classes of a PTX type: a predicate on arrays of words for each name.
 
-    Parameters
-    ----------
-    kind : str
-        A PTX type. Types other than predicates, common floats and integers have the classes of ``b`` types.
+    Types other than predicates, common floats and integers have the classes of ``b`` types.
 
-    Examples
-    --------
     >>> [name for name, test in classes("f32").items() if test(np.uint32(0xBF800000))]
     ['minus one']
     >>> [name for name, test in classes("s16").items() if test(np.uint16(0x8000))]

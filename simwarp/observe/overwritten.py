@@ -23,12 +23,6 @@ if TYPE_CHECKING:
 class Overwritten:
     """The values, before the current step, of registers that a program's instructions read and overwrite.
 
-    Parameters
-    ----------
-    program : Program
-
-    Examples
-    --------
     >>> from simwarp.program.link import link
     >>> from simwarp.ptx.parse import parse
     >>> module = parse('''.version 9.0 .target sm_90

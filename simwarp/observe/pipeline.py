@@ -23,23 +23,13 @@ _NONE = -1
 
 @dataclass
 class Turn:
-    """One turn of a stage: its copies, and the reads of what they brought.
-
-    Attributes
-    ----------
-    stage : str
-    issued, filled : int
-        The times when its first copy began, and when a wait for its last one ended; -1 for never.
-    read_from, read_to : int
-        The times of the first and the last read; -1 if nothing read it.
-    bytes : int
-    """
+    """One turn of a stage: its copies, and the reads of the copied bytes. Times are -1 for never."""
 
     stage: str
-    issued: int
-    filled: int = _NONE
-    read_from: int = _NONE
-    read_to: int = _NONE
+    issued: int  # the first copy began
+    filled: int = _NONE  # a wait for the last copy ended
+    read_from: int = _NONE  # the first read
+    read_to: int = _NONE  # the last read
     bytes: int = 0
 
     @property
@@ -49,17 +39,8 @@ class Turn:
 
 
 class Pipeline(CountingObserver):
-    """Records the turns of the stages of one block.
+    """Records the turns of the stages of block ``block``, in the order of their first copies.
 
-    Attributes
-    ----------
-    block : int
-        The number of the block in the grid.
-    turns : list of Turn
-        In the order of their first copies.
-
-    Examples
-    --------
     See ``examples/pipelines``.
     """
 
@@ -109,7 +90,7 @@ class Pipeline(CountingObserver):
             turn.stage = f"bytes from {_UNIT * min(int(part.min()) for part in self._units[event.stage])}"
 
     def on_access(self, event: AccessEvent) -> None:
-        """Ascribe reads of shared memory to the turns that brought the bytes."""
+        """Ascribe reads of shared memory to the turns that copied the bytes."""
         if event.space != "shared" or not self.turns or event.kind != "load":
             return
         blocks = event.chunk.block[event.lanes // 32, 0]

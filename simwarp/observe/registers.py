@@ -21,19 +21,10 @@ _REGISTER_BYTES = 4
 def registers_of(program: Program) -> int:
     """A low estimate of a kernel's 32-bit registers per thread: the most that are live at a step.
 
-    Parameters
-    ----------
-    program : Program
-        The maximum over its functions; registers that callers keep live across a call are not added.
+    It is the maximum over functions: registers that callers keep live across a call are not added. Predicates
+    do not count, nor do copies of kernel parameters and literals, which come from the constant bank and from
+    immediates.
 
-    Returns
-    -------
-    int
-        Registers per thread. Predicates do not count, nor do copies of kernel parameters and literals, which
-        come from the constant bank and from immediates.
-
-    Examples
-    --------
     >>> from simwarp.program.link import link
     >>> from simwarp.ptx.parse import parse
     >>> module = parse('''.version 9.0 .target sm_90

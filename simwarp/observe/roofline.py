@@ -18,44 +18,20 @@ _PIPES = {"i16": ("integer", 0.5), "i32": ("integer", 1.0), "i64": ("integer", 2
 
 @dataclass(frozen=True)
 class Roofline:
-    """The minimum time of a run on a chip.
-
-    Attributes
-    ----------
-    chip : str
-    bytes_compulsory, bytes_requested : int
-        Distinct bytes of global memory, and the bytes that lanes requested.
-    pipe : str
-        The pipe that is busy longest, such as "f32" or "integer"; "" if nothing was computed.
-    operations : float
-        The operations of that pipe: a multiply-add counts as two, a 16-bit integer operation as 0.5, a 64-bit
-        one as 2.
-    peak, bandwidth : float
-        The chip's operations of that pipe per second, and its bytes of global memory per second.
-    operation_seconds : dict of str to float
-        The minimum time of each pipe.
-    memory_seconds : float
-        The minimum time of the compulsory bytes, at the bandwidth of the data sheet.
-    copy_seconds : float or None
-        The same at the measured bandwidth of a copy.
-    seconds : float
-        The larger of the times of pipe and memory: no run on this chip is faster.
-    binds : str
-        The larger one: "memory", or the pipe.
-    """
+    """The minimum time of a run on a chip."""
 
     chip: str
-    bytes_compulsory: int
-    bytes_requested: int
-    pipe: str
-    operations: float
-    peak: float
-    bandwidth: float
-    operation_seconds: dict[str, float]
-    memory_seconds: float
-    copy_seconds: float | None
-    seconds: float
-    binds: str
+    bytes_compulsory: int  # distinct bytes of global memory
+    bytes_requested: int  # bytes that lanes requested
+    pipe: str  # the one that is busy longest, such as "f32" or "integer"; "" if nothing was computed
+    operations: float  # of that pipe: a multiply-add is 2, a 16-bit integer operation 0.5, a 64-bit one 2
+    peak: float  # operations per second of that pipe
+    bandwidth: float  # bytes per second of global memory, by the data sheet
+    operation_seconds: dict[str, float]  # the minimum time of each pipe
+    memory_seconds: float  # of the compulsory bytes at ``bandwidth``
+    copy_seconds: float | None  # of the same bytes at the measured bandwidth of a copy
+    seconds: float  # the larger of the times of pipe and memory: no run on this chip is faster
+    binds: str  # the larger one: "memory", or the pipe
 
     @property
     def intensity(self) -> float:
@@ -80,21 +56,8 @@ class Roofline:
 
 
 def roofline(traffic: Traffic, name: str | Chip) -> Roofline:
-    """The minimum time of the observed traffic and arithmetic on a chip.
+    """The minimum time of the observed traffic and arithmetic on a chip, a `Chip` or the name of one.
 
-    Parameters
-    ----------
-    traffic : Traffic
-    name : str or Chip
-        See `simwarp.chips.chips.chip`.
-
-    Raises
-    ------
-    SchemeError
-        For an unknown chip.
-
-    Examples
-    --------
     An H200 moves 4.8 TB/s and computes 66.9 TFLOP/s in f32:
 
     >>> traffic = Traffic()

@@ -22,29 +22,17 @@ SECTOR_BYTES, LINE_BYTES = 32, 128
 
 @dataclass(frozen=True)
 class SectorCounts(Counts):
-    """The sectors and bytes of global-memory accesses.
+    """The sectors and bytes of global-memory accesses."""
 
-    Attributes
-    ----------
-    requests : int
-        Instructions, one for each warp that executes one.
-    sectors, lines : int
-        Distinct sectors of 32 bytes, and lines of 128 bytes, of each request.
-    bytes : int
-        Distinct bytes of each request.
-    """
-
-    requests: int = 0
-    sectors: int = 0
-    lines: int = 0
-    bytes: int = 0
+    requests: int = 0  # instructions, one for each warp that executes one
+    sectors: int = 0  # distinct sectors of 32 bytes of each request
+    lines: int = 0  # distinct lines of 128 bytes of each request
+    bytes: int = 0  # distinct bytes of each request
 
     @property
     def efficiency(self) -> float:
         """Requested bytes over moved bytes; 1.0 if nothing moved.
 
-        Examples
-        --------
         >>> SectorCounts(requests=1, sectors=8, lines=2, bytes=128).efficiency
         0.5
         """
@@ -57,21 +45,11 @@ _ADDRESS_BITS = 48
 def count_sectors(
     lanes: npt.NDArray[np.int64], addresses: npt.NDArray[np.uint64], width: int, kind: str = "load"
 ) -> SectorCounts:
-    """The sectors and bytes of one access by some warps.
+    """The sectors and bytes of one access by some warps; ``kind`` is one of `Sectors`.
 
-    Parameters
-    ----------
-    lanes : (n,) int
-        32 times the number of the warp, plus the lane; ascending.
-    addresses : (n,) uint64
-        Multiples of ``width``.
-    width : int
-        Bytes per lane: 1, 2, 4, 8 or 16.
-    kind : str
-        "load", "store", "atomic" or "reduction".
+    ``lanes``, (n,), ascending, are 32 times the warp's number, plus the lane; ``addresses`` are multiples of
+    ``width``, the 1, 2, 4, 8 or 16 bytes per lane.
 
-    Examples
-    --------
     32 neighbouring floats, aligned; then one float further, which adds a sector of a second line.
 
     >>> lanes = np.arange(32)
@@ -105,17 +83,9 @@ def _firsts(ordered: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
 class Sectors(AccessCounts[SectorCounts]):
     """Counts the sectors of accesses to global memory: ``sectors["bmm.cu:42"]`` is the number of a line.
 
-    Attributes
-    ----------
-    opcodes : dict of str to SectorCounts
-        The counts by opcode, such as "ld.global.f32".
-    kinds : dict of str to SectorCounts
-        The counts by kind of access: "load", "store", "atomic", "reduction".
-    total : int
-        The sectors of all lines.
+    ``opcodes`` has the counts of each opcode, such as "ld.global.f32", ``kinds`` of each kind of access:
+    "load", "store", "atomic", "reduction"; ``total`` is the sectors of all lines.
 
-    Examples
-    --------
     A warp stores to every second word:
 
     >>> import numpy as np, simwarp

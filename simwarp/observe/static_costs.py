@@ -20,29 +20,19 @@ from simwarp.ptx.syntax import Address, Instruction, Symbol
 
 @dataclass
 class LineCost:
-    """The instructions of one line, and what they cost.
+    """The instructions of one line, and their cost in bytes and operations.
 
-    Attributes
-    ----------
-    line : str
-        "my.cu:42" with line information, else "ptx:17".
-    instructions : list of Instruction
-        In the order of the PTX.
-    loaded, stored : Counter
-        Bytes by state space, "generic" where the PTX names none. Reads of parameters by name do not count, as
-        in `simwarp.observe.traffic`, nor do copies and products of matrices, whose sizes their operands hold.
-    atomics : Counter
-        Atomic operations and reductions by state space.
-    operations : Counter
-        Arithmetic operations by type.
+    Reads of parameters by name do not count, as in `simwarp.observe.traffic`, nor do copies and products of
+    matrices, whose sizes their operands hold.
     """
 
-    line: str
-    instructions: list[Instruction] = field(default_factory=list[Instruction])
+    line: str  # "my.cu:42" with line information, else "ptx:17"
+    instructions: list[Instruction] = field(default_factory=list[Instruction])  # in the order of the PTX
     loaded: Counter[str] = field(default_factory=Counter[str])
+    """Bytes by state space, "generic" where the PTX names none."""
     stored: Counter[str] = field(default_factory=Counter[str])
-    atomics: Counter[str] = field(default_factory=Counter[str])
-    operations: Counter[str] = field(default_factory=Counter[str])
+    atomics: Counter[str] = field(default_factory=Counter[str])  # operations by state space
+    operations: Counter[str] = field(default_factory=Counter[str])  # by type
 
     def add(self, instruction: Instruction) -> None:
         """Add an instruction; one that does not run here adds only to the number of instructions."""
@@ -72,8 +62,6 @@ class LineCost:
 def line_costs(instructions: Iterable[Instruction]) -> list[LineCost]:
     """The cost of each line of a kernel, sorted by file and line.
 
-    Examples
-    --------
     >>> from simwarp.ptx.parse import parse
     >>> text = '''.version 9.0 .target sm_90 .address_size 64
     ... .entry f(.param .u64 x) {
@@ -85,11 +73,11 @@ def line_costs(instructions: Iterable[Instruction]) -> list[LineCost]:
     >>> [(cost.line, dict(cost.loaded), dict(cost.stored)) for cost in found][1:3]
     [('ptx:5', {'global': 16}, {}), ('ptx:6', {}, {'global': 4})]
     """
-    found: dict[str, LineCost] = {}
+    costs: dict[str, LineCost] = {}
     for instruction in instructions:
         line = line_of(instruction)
-        found.setdefault(line, LineCost(line)).add(instruction)
-    return [found[line] for line in sorted_lines(found)]
+        costs.setdefault(line, LineCost(line)).add(instruction)
+    return [costs[line] for line in sorted_lines(costs)]
 
 
 def _bytes(form: Form) -> int:
@@ -98,6 +86,6 @@ def _bytes(form: Form) -> int:
 
 
 def _reads_parameter(instruction: Instruction) -> bool:
-    """Whether a load reads a parameter by its name."""
+    """True if a load reads a parameter by its name."""
     address = next((x for x in instruction.operands if isinstance(x, Address)), None)
     return ".param" in instruction.opcode and address is not None and isinstance(address.base, Symbol)

@@ -22,15 +22,7 @@ Addresses = npt.NDArray[np.uint64]
 
 
 class Bytes:
-    """Counts bytes by state space.
-
-    Attributes
-    ----------
-    loaded, stored : Counter
-        Bytes by state space: "global", "shared", "local", "const", "param".
-    atomics, atomic_bytes : Counter
-        Atomic operations and reductions, and their bytes, by state space.
-    """
+    """Counts bytes and atomic operations by state space: "global", "shared", "local", "const", "param"."""
 
     def __init__(self) -> None:
         self.loaded: Counter[str] = Counter()
@@ -59,24 +51,14 @@ class Bytes:
 class Traffic(Bytes, CountingObserver):
     """Counts bytes per state space, atomic operations, and arithmetic operations by type.
 
-    Attributes
-    ----------
-    loaded, stored : Counter
-        Bytes that lanes, and the copies and products that they issue, requested, by state space: "global",
-        "shared", "local", "const", "param". Reads of parameters by name are not counted.
-    atomics, atomic_bytes : Counter
-        Atomic operations and reductions, of lanes or of the elements of copies, and their bytes.
-    units : dict of str to Bytes
-        The same by who accesses memory: "lanes", "remote stores" (``st.async``, ``red.async``), "bulk
-        copies", "tensor copies", "products" (the tiles of ``wgmma``).
-    operations : Counter
-        Arithmetic operations by type, see `operations`; a fused multiply-add is two.
-    compulsory_read, compulsory_written : int
-        Distinct bytes of global memory that a launch reads before it writes them, and that it writes, summed
-        over launches: the traffic of a perfect cache.
+    ``loaded`` and ``stored`` are the bytes that lanes, and the copies and products that they issue,
+    requested; reads of parameters by name do not count. ``atomics`` and ``atomic_bytes`` are of lanes and of
+    the elements of copies. ``units`` has the same by who accesses memory: "lanes", "remote stores"
+    (``st.async``, ``red.async``), "bulk copies", "tensor copies", "products" (the tiles of ``wgmma``).
+    ``operations`` counts by type, see `operations`. ``compulsory_read`` and ``compulsory_written`` are the
+    distinct bytes of global memory that a launch reads before it writes them, and that it writes, summed over
+    launches: the traffic of a perfect cache.
 
-    Examples
-    --------
     Every lane reads one word twice, adds, and writes the sum to the same address:
 
     >>> import numpy as np, simwarp
@@ -220,17 +202,9 @@ def _by_allocation(event: AccessEvent) -> list[tuple[Allocation, Addresses]]:
 
 
 class Operations(NamedTuple):
-    """The arithmetic operations of an instruction in one lane.
+    """The arithmetic operations of an instruction in one lane."""
 
-    Attributes
-    ----------
-    type : str
-        "f16", "bf16", "f32", "f64", "i16", "i32", "i64"; "approximate" for reciprocals, roots, sines and
-        other functions with an error bound.
-    number : int
-    """
-
-    type: str
+    type: str  # one of "f16", "bf16", "f32", "f64", "i16", "i32", "i64"; "approximate" with an error bound
     number: int
 
 
@@ -239,21 +213,13 @@ _INTEGER, _FLOAT, _VIDEO = ("9.7.1.", "9.7.2.", "9.7.8."), ("9.7.3.", "9.7.4."),
 
 @cache
 def operations(row: Row, type_name: str) -> Operations | None:
-    """The arithmetic operations of an instruction in one lane; None if it has none.
+    """The arithmetic operations of an instruction of type ``type_name`` in one lane; None if it has none.
 
     A fused multiply-add counts as two operations, an instruction on pairs of halves as two of its kind, a dot
     product of four bytes as four multiplications and four additions. Moves, conversions, comparisons and
     selections count as none, and so do floating-point ``abs``, ``neg``, ``copysign`` and ``testp``, which
     usually cost nothing.
 
-    Parameters
-    ----------
-    row : Row
-    type_name : str
-        The type T of the instruction's form.
-
-    Examples
-    --------
     >>> from simwarp.ptx.instructions import ROWS
     >>> operations(ROWS["fma.f16"], "f16x2"), operations(ROWS["mul.wide"], "u32")
     (Operations(type='f16', number=4), Operations(type='i32', number=1))

@@ -14,21 +14,11 @@ OF_ZERO = -1000
 
 
 class Numbers(NamedTuple):
-    """Numbers with their exponents; infinities and NaN separate.
+    """Numbers with their exponents; infinities and NaN separate."""
 
-    Attributes
-    ----------
-    value : float64 array
-        0 for infinities and NaN.
-    exponent : int16 array
-        The binary exponent; for subnormal numbers the least one of the format, for 0 `OF_ZERO`.
-    special : float64 array or None
-        Infinities and NaN, 0 elsewhere; None if there are none.
-    """
-
-    value: Tiles
-    exponent: Tiles
-    special: Tiles | None
+    value: Tiles  # 0 for infinities and NaN
+    exponent: Tiles  # the binary one, int16; of subnormal numbers the format's least, of 0 `OF_ZERO`
+    special: Tiles | None  # infinities and NaN, 0 elsewhere; None if there are none
 
 
 def decode(words: Tiles, name: str) -> Numbers:

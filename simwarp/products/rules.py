@@ -1,4 +1,4 @@
-"""How each architecture's tensor cores add: alignment, truncation and rounding.
+"""The rules by which each architecture's tensor cores add: alignment, truncation and rounding.
 
 No manual specifies it. The rules come from published measurements (MMA-Sim, arXiv 2511.10909), from ptxas'
 lowering of instructions that a chip lacks, and, where `Rule.confirmed`, from our own comparison with the
@@ -24,7 +24,7 @@ Accumulator: TypeAlias = Literal["f16", "f32"]
 @shortened
 @dataclass(frozen=True)
 class Rule:
-    """How the products of one instruction are added.
+    """The rule by which one instruction adds its products.
 
     The exponent of a product is the sum of the stored exponents of its factors (for a subnormal number, the
     least exponent of its format). The largest exponent of all addends other than 0, products and accumulator,

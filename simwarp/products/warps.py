@@ -36,7 +36,7 @@ def warps_last(
 
 
 def few_tiles(a: Tiles, b: Tiles, c: Tiles) -> bool:
-    """Whether there are fewer tiles than columns in each."""
+    """True if there are fewer tiles than columns in each."""
     return prod(np.broadcast_shapes(a.shape[:-2], b.shape[:-2], c.shape[:-2])) < c.shape[-1]
 
 

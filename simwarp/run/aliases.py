@@ -49,7 +49,7 @@ _SIZED = {"8": "char", "16": "short", "32": "int", "64": "long"}
 
 
 class _Alias(NamedTuple):
-    """What a name stands for, "" if that is not known; the conditions around it, and its namespaces."""
+    """The meaning of a name, "" if that is not known; the conditions around it, and its namespaces."""
 
     meaning: str
     branches: tuple[Branch, ...]

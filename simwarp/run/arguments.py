@@ -21,32 +21,18 @@ Host: TypeAlias = npt.NDArray[Any]
 
 @dataclass
 class Argument:
-    """An argument of a launch, converted for the device.
-
-    Attributes
-    ----------
-    position : int
-    name : str
-    value
-        A device array, or a NumPy scalar of the parameter's size.
-    before : array, optional
-        The content of an array before the launch, if it came from the host.
-    to_fill : bool
-        Whether it was an `Out`, of which the kernel should write every element.
-    parameter : str
-        The parameter's name in the source, if it is known.
-    """
+    """An argument of a launch, converted for the device."""
 
     position: int
     name: str
-    value: Any
-    before: Host | None = None
-    to_fill: bool = False
-    parameter: str = ""
+    value: Any  # a device array, or a NumPy scalar of the parameter's size
+    before: Host | None = None  # content of an array of the host before the launch
+    to_fill: bool = False  # true for an `Out`, of which the kernel should write every element
+    parameter: str = ""  # name in the source, if it is known
 
     @property
     def is_array(self) -> bool:
-        """Whether it is an array, which the kernel may change."""
+        """True if it is an array, which the kernel may change."""
         return is_array(self.value)
 
 

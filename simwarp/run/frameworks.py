@@ -40,14 +40,8 @@ class Adapted(NamedTuple):
 def adapt(kernel: object, name: str | None, args: Arguments, cc: tuple[int, int]) -> Adapted | None:
     """Adapt a kernel of another framework and its arguments; None for anything else.
 
-    ``name`` is that of the kernel in a module of several.
-
-    Raises
-    ------
-    LaunchError, DtypeError
-        If the arguments do not fit the kernel.
-    SchemeError
-        If a Triton kernel is not compiled.
+    ``name`` is that of the kernel in a module of several. LaunchError or DtypeError if the arguments do not
+    fit the kernel; SchemeError if a Triton kernel is not compiled.
     """
     module = type(kernel).__module__.partition(".")[0]
     if module == "numba" and hasattr(kernel, "py_func"):
@@ -76,7 +70,7 @@ def _of_numba(kernel: Any, args: Arguments, cc: tuple[int, int]) -> Adapted:
 
 
 def _without_wrapper(ptx: str, line: int) -> str:
-    """PTX whose lines do not say that numba's wrapper inlines the Python function, at its first line."""
+    """PTX without the marks that numba's wrapper inlines the Python function, which begins at ``line``."""
     return re.sub(rf", function_name [^,\n]+, inlined_at \d+ {line} \d+", "", ptx)
 
 
@@ -123,7 +117,8 @@ def _shape(value: Any) -> tuple[int, ...]:
 def _of_triton(kernel: Any, args: Arguments) -> Adapted:
     """Take the PTX of a compiled kernel of Triton; memory that it asks for itself is a null pointer.
 
-    Triton calls its PTX as new as its ptxas is; what of it PTX 9.0 does not have is refused by instruction.
+    Triton marks its PTX with the version of its ptxas; instructions that PTX 9.0 lacks are refused one by
+    one.
     """
     code: Any = getattr(kernel, "asm", {})
     if "ptx" not in code:
@@ -138,8 +133,8 @@ def _of_triton(kernel: Any, args: Arguments) -> Adapted:
     names = [parameter for parameter, kind in types.items() if kind != "constexpr"]
     if isinstance(args, Mapping):
         args = [args[parameter] for parameter in names if parameter in args]
-    given = [Given(value, None, name) for value, name in zip_longest(args, names[: len(args)], fillvalue="")]
-    return Adapted(source, name, [*given, *([0] * (len(entry.parameters) - len(names)))])
+    bound = [Given(value, None, name) for value, name in zip_longest(args, names[: len(args)], fillvalue="")]
+    return Adapted(source, name, [*bound, *([0] * (len(entry.parameters) - len(names)))])
 
 
 def _source(ptx: str, name: str) -> Source:

@@ -4,8 +4,6 @@ Built-in names (``printf``, ``assert``, ``malloc``, ``memcpy``, the mathematical
 ``clock``) need no declaration. The rest comes from libcu++; its namespace ``cuda::std`` is imported into
 ``std``. The header `PRELUDE`, included before every source, has what nvcc includes implicitly.
 
-Examples
---------
 >>> print(HEADERS["cstdlib"], end="")
 #pragma once
 #include <stdlib.h>

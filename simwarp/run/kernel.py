@@ -129,7 +129,7 @@ class Result:
     executed : int
         The number of thread-instructions; 0 on hardware.
     not_seen : tuple of NotSeen
-        What a launch without findings did not look at, where looking is cheap; the most important first.
+        The limits of the checks of a launch without findings, if cheap to find; the most important first.
     """
 
     kernel: str
@@ -147,30 +147,18 @@ class Result:
 
 @dataclass(frozen=True)
 class Work:
-    """A kernel and everything that its launch needs, except the device.
-
-    Attributes
-    ----------
-    source : Source
-    kernel : Function
-    grid, block : (x, y, z)
-    args : sequence, or mapping by name or position
-    shared : int
-    cooperative : bool
-    cluster : (x, y, z), optional
-    variables : mapping of str to array or number
-        Values of ``__constant__`` and ``__device__`` variables.
-    """
+    """A kernel and everything that its launch needs, except the device."""
 
     source: Source
     kernel: Function
     grid: Dim
     block: Dim
-    args: Arguments = ()
-    shared: int = 0
+    args: Arguments = ()  # a sequence, or a mapping by name or position
+    shared: int = 0  # bytes of dynamic shared memory
     cooperative: bool = False
     cluster: Dim | None = None
     variables: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Values of ``__constant__`` and ``__device__`` variables."""
 
     def launch(self, device: Any) -> list[Argument]:
         """Copy the arguments to a device, launch the kernel, and wait for it."""
@@ -382,7 +370,7 @@ def _downloaded(argument: Argument) -> npt.NDArray[Any]:
 
 
 def differ(before: npt.NDArray[Any], after: npt.NDArray[Any]) -> bool:
-    """Whether two arrays of one shape and dtype differ in a byte, compared block by block."""
+    """True if two arrays of one shape and dtype differ in a byte, compared block by block."""
     if before.flags.c_contiguous:
         before, after = before.reshape(-1), after.reshape(-1)
     rows = max(_BLOCK * len(before) // max(before.nbytes, 1), 1)

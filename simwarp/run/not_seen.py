@@ -1,4 +1,4 @@
-"""What a launch without findings did not look at, where looking would be cheap."""
+"""The limits of the checks of a launch without findings, as far as they are cheap to find."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _FLOATS = ("f16", "f16x2", "bf16", "bf16x2", "f32", "f64")
 @shortened
 @dataclass(frozen=True)
 class NotSeen:
-    """Something that a launch did not look at.
+    """A limit of the checks of one launch.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class NotSeen:
         input are equal. "order": the result may depend on the order of threads. "tail": no thread lies
         beyond the end of the data. "exits": threads returned ahead of a barrier.
     text : str
-        What was not looked at, and how to look.
+        The limit, and a way to check beyond it.
 
     Examples
     --------
@@ -88,10 +88,10 @@ class NotSeen:
 def find_not_seen(
     device: Any, work: Work, arguments: Sequence[Argument], changed: Sequence[str], executed: int
 ) -> tuple[NotSeen, ...]:
-    """What a launch on a simulated device did not look at, the most important first; () after a fault."""
+    """The limits of the checks of a simulated launch, the most important first; () after a fault."""
     if not isinstance(device, Device) or device.faults:
         return ()
-    found = (
+    limits = (
         ("optimised", _optimised(device, work, executed) or _removed(work)),
         ("aliases", _aliases(work, arguments, changed)),
         ("equal bits", _equal_bits(work, arguments, changed)),
@@ -99,7 +99,7 @@ def find_not_seen(
         ("tail", _tail(work, arguments)),
         ("exits", _returned(device, work, executed)),
     )
-    return tuple(NotSeen(kind, text) for kind, text in found if text)
+    return tuple(NotSeen(kind, text) for kind, text in limits if text)
 
 
 # ---- variables that the optimiser removed -----------------------------------------------------------------
@@ -165,7 +165,7 @@ def _removed(work: Work) -> str | None:
 
 
 def _has_shared(ptx: str, name: str) -> bool:
-    """Whether PTX has a shared variable of that name in the source."""
+    """True if PTX has a shared variable of that name in the source."""
     return re.search(rf"\.shared\b[^;\n]*(?:\b|{len(name)}){name}(?:_\d+)?\b", ptx) is not None
 
 
@@ -214,7 +214,7 @@ def _name(declarator: str) -> str:
 
 
 def _is_repeatable(work: Work) -> bool:
-    """Whether all arguments are values of the host, which a second device can take."""
+    """True if all arguments are values of the host, which a second device can take."""
     return all(
         isinstance(value, np.ndarray | np.generic | Out | int | float | bool | bytes)
         for value in _given(work)
@@ -276,7 +276,7 @@ def _equal_bits(work: Work, arguments: Sequence[Argument], changed: Sequence[str
 
 
 def _tail(work: Work, arguments: Sequence[Argument]) -> str | None:
-    """A bound that the kernel compares with, and that is the number of threads."""
+    """A bound of the kernel's comparisons that equals the number of threads."""
     threads = {work.grid[0] * work.block[0], math.prod(work.grid) * math.prod(work.block)}
     bounds = _compared(work)
     for argument in arguments:
@@ -323,9 +323,9 @@ def _returned(device: Device, work: Work, executed: int) -> str | None:
 
 
 def _compares(opcode: str) -> bool:
-    """Whether an opcode is that of a comparison."""
-    found = TABLE.find(opcode)
-    return found is not None and "compare" in found[0].traits
+    """True if an opcode is that of a comparison."""
+    entry = TABLE.find(opcode)
+    return entry is not None and "compare" in entry[0].traits
 
 
 # ---- order ------------------------------------------------------------------------------------------------

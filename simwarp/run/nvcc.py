@@ -49,7 +49,7 @@ def host_compiler(*names: str) -> str:
 
 
 def has_nvcc() -> bool:
-    """Whether programs can be built here."""
+    """True if programs can be built here."""
     try:
         nvcc_command()
         host_compiler("g++", "c++")
@@ -68,12 +68,7 @@ def compile_kernels(
 ) -> tuple[str, str]:
     """The normalised PTX of a source's kernels, and nvcc's warnings; code for the host is left out.
 
-    Raises
-    ------
-    MissingExtraError
-        If nvcc or the host's C++ compiler is missing.
-    CompileError
-        If nvcc fails; with its output.
+    Errors are those of `run_nvcc`.
     """
     folders = [f"-I{folder.absolute()}" for folder in (path.parent, *include)]
     with tempfile.TemporaryDirectory() as work:
@@ -93,12 +88,7 @@ def architecture(cc: tuple[int, int]) -> str:
 def run_nvcc(flags: Sequence[str], source: Path, output: Path, shown: Path) -> str:
     """Run nvcc with CUDA's headers, and return its output, in which the source is called ``shown``.
 
-    Raises
-    ------
-    MissingExtraError
-        If nvcc or the host's C++ compiler is missing.
-    CompileError
-        If nvcc fails; with its output.
+    MissingExtraError without nvcc or the host's C++ compiler; CompileError, with its output, if nvcc fails.
     """
     host_compiler("g++", "c++")
     headers = [f"-isystem={folder}" for folder in cuda_folders()]
@@ -111,6 +101,6 @@ def run_nvcc(flags: Sequence[str], source: Path, output: Path, shown: Path) -> s
         missing = re.search(r"fatal error: (\S+): No such file", log)
         package = advice_for(missing[1]) if missing else ""
         advice = f"\n{package}" if package else ""
-        what = f"{shown} does not compile (nvcc ended with {done.returncode})"
-        raise CompileError(f"{what}:\n{log}{advice}", log)
+        reason = f"{shown} does not compile (nvcc ended with {done.returncode})"
+        raise CompileError(f"{reason}:\n{log}{advice}", log)
     return log

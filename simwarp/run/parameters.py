@@ -55,28 +55,14 @@ Token: TypeAlias = tuple[str, int]
 
 @dataclass(frozen=True)
 class Definition:
-    """A definition or declaration of a kernel in a source text.
+    """A definition or declaration of a kernel in a source text."""
 
-    Attributes
-    ----------
-    name : str
-        Its name, qualified by namespaces.
-    parameters : tuple of str, or None
-        Their names, "" for an unnamed one; None if they could not be parsed.
-    types : tuple of str
-        Their types without typedefs, "float*" for ``const float x[]``; "" for one that is not known.
-    first, last : int
-        The line of ``__global__`` and the last line of the definition.
-    has_body : bool
-        False for a declaration.
-    """
-
-    name: str
-    parameters: tuple[str, ...] | None
-    types: tuple[str, ...]
-    first: int
-    last: int
-    has_body: bool
+    name: str  # qualified by namespaces
+    parameters: tuple[str, ...] | None  # names, "" for an unnamed one; None if they could not be parsed
+    types: tuple[str, ...]  # without typedefs, "float*" for ``const float x[]``; "" for one that is not known
+    first: int  # line of ``__global__``
+    last: int  # line of the definition
+    has_body: bool  # False for a declaration
 
 
 def parameter_names(kernel: Function, texts: Mapping[str, str] | None = None) -> tuple[str, ...]:
@@ -120,7 +106,7 @@ def _definitions_of(
 
 
 def _is_called(name: str, kernel: Function) -> bool:
-    """Whether a definition is that of a kernel; of an unmangled kernel only the last part is compared."""
+    """True if a definition is that of a kernel; of an unmangled kernel only the last part is compared."""
     called, before = readable(kernel.name), ""
     while called != before:  # removes template arguments, the innermost first
         called, before = re.sub(r"<[^<>]*>", "", called), called
@@ -167,7 +153,7 @@ def _read(text: str, defined: frozenset[str]) -> _Declarations:
 
 
 class _Declarations(NamedTuple):
-    """What a text declares: kernels, and the types of each variable in the device's memory."""
+    """The declarations of a text: kernels, and the types of each variable in the device's memory."""
 
     kernels: tuple[Definition, ...]
     variables: Mapping[str, list[str]]
@@ -264,7 +250,7 @@ class _Reader:
                 self.aliases.add(name, meaning, self.branches, self._scope)
 
     def _is_attribute(self, at: int) -> bool:
-        """Whether a token belongs to an attribute between ``struct`` and its name."""
+        """True if a token belongs to an attribute between ``struct`` and its name."""
         text = self._text(at)
         if text in _WITH_PARENTHESES or text in ("__align__", "["):
             return True

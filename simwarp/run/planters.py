@@ -21,17 +21,9 @@ _TYPE = re.compile(r"\.[bsuf](?:8|16|32|64)$")
 
 @dataclass(frozen=True)
 class Planter:
-    """How to plant faults of a kind.
+    """The search for places to plant faults of a kind."""
 
-    Attributes
-    ----------
-    needs : str
-        What the launch has to execute, behind "this launch executes no".
-    plants : callable
-        The plants in a kernel.
-    """
-
-    needs: str
+    needs: str  # the end of "this launch executes no …"
     plants: Callable[[Code], Iterator[Plant]]
 
 
@@ -40,20 +32,20 @@ def _is_access(statement: Statement) -> bool:
 
 
 def _is_store(statement: Statement) -> bool:
-    """Whether it stores one register to global memory."""
+    """True for a store of one register to global memory."""
     if statement.parts[0] != "st" or statement.seen.space != "global" or not _TYPE.search(statement.opcode):
         return False
     return isinstance(statement.instruction.operands[1], Register)
 
 
 def _is_barrier(statement: Statement) -> bool:
-    """Whether it is an unconditional aligned barrier of the whole block."""
-    known = ("bar.sync", "barrier.sync.aligned", "bar.cta.sync", "barrier.cta.sync.aligned")
-    return statement.opcode in known and len(statement.operands) == 1 and not statement.guard
+    """True for an unconditional aligned barrier of the whole block."""
+    barriers = ("bar.sync", "barrier.sync.aligned", "bar.cta.sync", "barrier.cta.sync.aligned")
+    return statement.opcode in barriers and len(statement.operands) == 1 and not statement.guard
 
 
 def _begins(*heads: str) -> Callable[[Statement], bool]:
-    """Whether an opcode begins with one of some parts."""
+    """A predicate of opcodes: those that begin with one of some parts."""
     return lambda statement: any(f"{statement.opcode}.".startswith(f"{head}.") for head in heads)
 
 
@@ -197,7 +189,7 @@ def _is_test(at: Statement) -> bool:
 
 
 def _is_copy(at: Statement) -> bool:
-    """Whether it copies asynchronously."""
+    """True for an asynchronous copy."""
     return at.opcode.startswith("cp.async.") and bool(re.search(r"\.(?:shared|global)", at.opcode))
 
 
@@ -208,7 +200,7 @@ def _target(at: Statement) -> str:
 
 
 def _inner(operand: str) -> str:
-    """The address in an operand: what stands in the brackets."""
+    """The address in an operand: the text in the brackets."""
     return operand.strip("[] ")
 
 

@@ -27,28 +27,14 @@ Key = tuple[int, str]
 
 @dataclass
 class Seen:
-    """How a launch executed an instruction.
+    """The execution of an instruction in a launch."""
 
-    Attributes
-    ----------
-    lanes, threads : int
-        The most lanes of a warp, and the most threads, that executed it in one step.
-    lane : int
-        A lane that executed it.
-    space : str
-        The state space that it accessed, "" for none.
-    width : int
-        The bytes that each lane accessed.
-    addresses : set of int
-        Some addresses in global memory, those of copies included.
-    """
-
-    lanes: int = 0
-    threads: int = 0
-    lane: int = 0
-    space: str = ""
-    width: int = 0
-    addresses: set[int] = field(default_factory=set[int])
+    lanes: int = 0  # the most of a warp that executed it in one step
+    threads: int = 0  # the most that executed it in one step
+    lane: int = 0  # one that executed it
+    space: str = ""  # state space of its access, "" for none
+    width: int = 0  # bytes of each lane's access
+    addresses: set[int] = field(default_factory=set[int])  # some of global memory, those of copies included
 
 
 class Recorder(Observer):
@@ -78,29 +64,15 @@ class Recorder(Observer):
 
 @dataclass(frozen=True)
 class Statement:
-    """An instruction that a launch executed, with its place in the text of the PTX.
-
-    Attributes
-    ----------
-    instruction : Instruction
-    function : Function
-        The function that contains it.
-    seen : Seen
-    start, end : int
-        The offsets of its first character, and behind its semicolon.
-    guard : str
-        "@%p1 ", or "".
-    operands : tuple of str
-        The texts of its operands.
-    """
+    """An instruction that a launch executed, with its place in the text of the PTX."""
 
     instruction: Instruction
-    function: Function
+    function: Function  # that contains it
     seen: Seen
-    start: int
-    end: int
-    guard: str
-    operands: tuple[str, ...]
+    start: int  # offset of its first character
+    end: int  # offset behind its semicolon
+    guard: str  # "@%p1 ", or ""
+    operands: tuple[str, ...]  # their texts
 
     @property
     def opcode(self) -> str:
@@ -118,7 +90,7 @@ class Statement:
         return f"{of_guard}{opcode or self.opcode} {', '.join(operands or self.operands)};"
 
     def moved(self, offset: int) -> str:
-        """The statement with an offset added to its first address; "" if it has none that is simple."""
+        """The statement with an offset added to its first address; "" if no address is simple."""
         found = [i for i, operand in enumerate(self.operands) if _ADDRESS.fullmatch(operand)]
         if not found:
             return ""
@@ -133,27 +105,13 @@ class Statement:
 
 @dataclass(frozen=True)
 class Plant:
-    """A fault to plant.
-
-    Attributes
-    ----------
-    statement : Statement
-        Where it is planted.
-    what : str
-        What is done there.
-    text : str
-        The text that replaces the statement; the same text leaves the kernel as it is.
-    sure : bool
-        Whether it is a fault in any kernel. A barrier that is dropped need not be one.
-    freed : int or None
-        The position of an array that is freed before the launch.
-    """
+    """A fault to plant."""
 
     statement: Statement
-    what: str
-    text: str
-    sure: bool = True
-    freed: int | None = None
+    what: str  # the change of the statement, in words
+    text: str  # that replaces the statement; the same text leaves the kernel as it is
+    sure: bool = True  # true for a fault in any kernel; a dropped barrier may not be one
+    freed: int | None = None  # position of an array that is freed before the launch
 
     def ptx(self, text: str) -> str:
         """The PTX with the fault planted."""
@@ -228,15 +186,15 @@ def _written(text: str, opcode: str, start: int, end: int) -> Iterator[re.Match[
 
 
 def _operands(text: str) -> tuple[str, ...]:
-    """The operands of a statement: what stands between the commas that no bracket encloses."""
-    found, depth = [""], 0
+    """The operands of a statement: the texts between the commas outside of brackets."""
+    parts, depth = [""], 0
     for character in text.strip():
         depth += (character in _OPENING) - (character in _CLOSING)
         if character == "," and not depth:
-            found.append("")
+            parts.append("")
         else:
-            found[-1] += character
-    return tuple(part.strip() for part in found if part.strip())
+            parts[-1] += character
+    return tuple(part.strip() for part in parts if part.strip())
 
 
 def _key(instruction: Instruction) -> Key:

@@ -48,21 +48,11 @@ _SIXTEEN_BITS = 2
 
 
 class Pointee(NamedTuple):
-    """The elements behind a pointer: ``lanes`` numbers each, of a NumPy type.
+    """The elements behind a pointer: ``lanes`` numbers each, of a NumPy type."""
 
-    Attributes
-    ----------
-    name : str
-        NumPy's name of the type of a number.
-    size : int
-        The bytes of a number.
-    lanes : int
-        The numbers of an element: 4 for ``float4``.
-    """
-
-    name: str
-    size: int
-    lanes: int = 1
+    name: str  # of NumPy, of a number's type
+    size: int  # bytes of a number
+    lanes: int = 1  # 4 for ``float4``
 
     @property
     def itemsize(self) -> int:
@@ -70,7 +60,7 @@ class Pointee(NamedTuple):
         return self.size * self.lanes
 
     def holds(self, dtype: np.dtype[Any]) -> bool:
-        """Whether an array's numbers are of this type; integers of either sign are."""
+        """True if an array's numbers are of this type, or are integers of the other sign."""
         one, _ = numbers_of(dtype)
         if one is None or (self.size == 1 and dtype.names is not None):  # a structure, or its bytes
             return True
@@ -82,7 +72,7 @@ class Pointee(NamedTuple):
         return is_raw(one) or (one.kind == "f" if is_float else one.kind in "iubV")
 
     def fits(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
-        """Whether the last axis of an array, if it is short, or its elements of several numbers are vectors.
+        """True if an array's elements of several numbers, or its last axis if it is short, can be vectors.
 
         A long last axis, or a flat array, may be read in vectors of any length.
         """
@@ -192,5 +182,5 @@ def numbers_of(dtype: np.dtype[Any]) -> tuple[np.dtype[Any] | None, int]:
 
 
 def is_raw(dtype: np.dtype[Any]) -> bool:
-    """Whether elements are bytes without a type."""
+    """True if elements are bytes without a type."""
     return dtype.kind == "V" and dtype.names is None and dtype.name.startswith("void")

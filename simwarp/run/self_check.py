@@ -31,51 +31,30 @@ _ROOM = 100_000
 class Planted:
     """The result for one kind of check.
 
-    Attributes
-    ----------
-    kind : str
-    state : str
-        "named": the fault was found. "found": a fault was found, but as another kind. "missed": nothing was
-        found. "harmless": nothing was found, and nothing that was planted has to be a fault. "impossible":
-        this launch has no place for such a fault. "off": the kind is not looked for.
-    reason : str
-        Why nothing was planted, or "".
-    what : str
-        What was planted.
-    file : str
-    line : int
-        Where: in the source if that is known, else in the PTX; 0 for nowhere.
-    found : str
-        The first line of the fault.
+    The states are "named": a check reported the fault; "found": it reported another kind of fault; "missed":
+    nothing was reported; "harmless": nothing was reported, and no plant has to be a fault; "impossible": this
+    launch has no place for such a fault; "off": the kind is not checked.
     """
 
     kind: str
     state: State
-    reason: str = ""
-    what: str = ""
+    reason: str = ""  # for planting nothing
+    what: str = ""  # the plant, in words
     file: str = ""
-    line: int = 0
-    found: str = ""
+    line: int = 0  # in the source if that is known, else in the PTX; 0 for nowhere
+    found: str = ""  # first line of the fault
 
 
 @dataclass(frozen=True)
 class SelfCheck:
-    """The results of planting faults in one launch.
+    """The results of planting faults in one launch."""
 
-    Attributes
-    ----------
-    planted : tuple of Planted
-        One for each kind of check; empty if the kernel itself has faults.
-    faults : tuple of KernelFault
-        The faults of the kernel itself.
-    """
-
-    planted: tuple[Planted, ...] = ()
-    faults: tuple[KernelFault, ...] = field(default=())
+    planted: tuple[Planted, ...] = ()  # one for each kind of check; empty if the kernel itself has faults
+    faults: tuple[KernelFault, ...] = field(default=())  # of the kernel itself
 
     @property
     def passed(self) -> bool:
-        """Whether the kernel has no fault, and each fault that was planted was named: at least one."""
+        """True if the kernel has no fault, and each fault that was planted was named: at least one."""
         states = [one.state for one in self.planted]
         return not self.faults and "missed" not in states and "named" in states
 

@@ -194,7 +194,7 @@ def load(
     options : sequence of str
         More options of NVRTC, e.g. ``"-fmad=false"``.
     kernel : str, optional
-        The kernel to come; a template with its arguments, ``"fill<float>"``, is instantiated.
+        The kernel that will run; a template with its arguments, ``"fill<float>"``, is instantiated.
 
     Raises
     ------
@@ -283,10 +283,7 @@ def _with_instance(kernel: str | None, name: str, text: str, build: Callable[...
 
 
 def with_named_files(ptx: str) -> Loadable:
-    """PTX with normalised paths, and the texts of the files that it names, if they are on this machine.
-
-    CUDA's own headers are left out.
-    """
+    """PTX with normalised paths, and the texts of its source files on this machine, except CUDA's own."""
     paths = map(Path, re.findall(r'^\s*\.file\s+\d+\s+"([^"]+)"', ptx, re.MULTILINE))
     own = [path for path in paths if path.is_file() and "/include/" not in str(path)]
     texts = {path.name: path.read_text(encoding="utf-8", errors="replace") for path in own}

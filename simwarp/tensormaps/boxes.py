@@ -1,4 +1,4 @@
-"""Where a copy through a tensor map reads and writes (PTX ISA 9.0, sections 5.5.3 to 5.5.7).
+"""The bytes that a copy through a tensor map reads and writes (PTX ISA 9.0, sections 5.5.3 to 5.5.7).
 
 A box is rows of its innermost dimension. In shared memory they follow one another; with a swizzle at
 distances of its span, even if they are shorter. The units of a copy are as wide as alignment on both sides
@@ -28,24 +28,12 @@ _OFFSETS = {3: 1 << 16, 4: 1 << 8, 5: 1 << 5}
 @shortened
 @dataclass(frozen=True)
 class Units:
-    """The units of one copy, in the order of the tile.
+    """The units of one copy, in the order of the tile; arrays are (n,)."""
 
-    Attributes
-    ----------
-    width : int
-        Bytes of a unit.
-    addresses : (n,) uint64
-        In global memory; of no meaning for units outside the tensor.
-    offsets : (n,) uint64
-        In the tile, before its swizzle.
-    inside : (n,) bool
-        Whether the unit lies in the tensor.
-    """
-
-    width: int
-    addresses: npt.NDArray[np.uint64]
-    offsets: npt.NDArray[np.uint64]
-    inside: npt.NDArray[np.bool_]
+    width: int  # bytes of a unit
+    addresses: npt.NDArray[np.uint64]  # in global memory; arbitrary outside the tensor
+    offsets: npt.NDArray[np.uint64]  # in the tile, before its swizzle
+    inside: npt.NDArray[np.bool_]  # true for a unit in the tensor
 
 
 def tile_bytes(tensor: TensorMap) -> tuple[int, int]:
@@ -57,12 +45,9 @@ def tile_bytes(tensor: TensorMap) -> tuple[int, int]:
 def check_coordinates(
     tensor: TensorMap, coordinates: Sequence[int], offsets: Sequence[int] = (), stores: bool = False
 ) -> None:
-    """Refuse coordinates and im2col offsets that an instruction may not have (section 9.7.9.27.1).
+    """Refuse coordinates and im2col offsets that an instruction may not have, by a ShapeError.
 
-    Raises
-    ------
-    ShapeError
-        For a wrong number of them, or values outside their range.
+    PTX ISA, section 9.7.9.27.1.
     """
     if len(coordinates) != tensor.rank:
         raise ShapeError(
@@ -120,10 +105,7 @@ def units_of(
     """The units of the copy at coordinates, innermost first; each of ``width`` bytes, or as wide as they can.
 
     A store or reduction counts what follows a row of the tensor as inside, up to a multiple of 16 bytes.
-
-    Examples
-    --------
-    Of a row of 6 floats, a box of 4 that begins at the fifth: two inside, two outside.
+    Below, of a row of 6 floats, a box of 4 that begins at the fifth: two inside, two outside.
 
     >>> tensor = TensorMap("float32", 4096, (6,), (), (4,), (1,))
     >>> units = units_of(tensor, (4,))

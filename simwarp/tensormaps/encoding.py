@@ -58,13 +58,7 @@ def encode(tensor: TensorMap) -> bytes:
 
 @lru_cache(maxsize=256)
 def decode(data: bytes) -> TensorMap:
-    """The map in 128 bytes; it is not checked.
-
-    Raises
-    ------
-    FormatError
-        If the bytes are not a map of this simulator, or a map that something was stored into.
-    """
+    """The map in 128 bytes, not checked; FormatError for bytes that this simulator did not encode."""
     if len(data) != SIZE or not data.startswith(_MAGIC):
         raise FormatError(
             "bytes that are not a tensor map of this simulator\n"
@@ -104,10 +98,7 @@ def _numbers(data: bytes) -> list[int]:
 def replaced(tensor: TensorMap, field: str, value: int, ordinal: int = 0) -> TensorMap:
     """The map with one field replaced, named and numbered as by ``tensormap.replace``; it is not checked.
 
-    Raises
-    ------
-    FormatError
-        For a value or an ordinal that the field does not have.
+    FormatError for a value or an ordinal that the field does not have.
     """
     modes: dict[str, tuple[str, tuple[Any, ...]]] = {
         "elemtype": ("data_type", _ELEMENT_TYPES),

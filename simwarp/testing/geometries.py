@@ -31,27 +31,11 @@ T = TypeVar("T")
 def conv_geometries(*classes: str) -> st.SearchStrategy[Geometry]:
     """Geometries of convolutions. Shrinks to one image of 1 × 1, one channel, one filter of one tap.
 
-    At most about 9 × 9 pixels, 130 channels, 40 filters and 9 images, as simulators need.
+    They belong to ``classes`` of `simwarp.verify.geometries.classes_of`, by default to any, and have at most
+    about 9 × 9 pixels, 130 channels, 40 filters and 9 images, as simulators need. ``images`` (N, H, W, C) and
+    ``filters`` (R, S, C, O) are the shapes of the operands, ``options`` the other arguments:
+    ``bconv2d(x, w, **geometry.options)``. An unknown class raises SchemeError.
 
-    Parameters
-    ----------
-    *classes : str
-        Names from `simwarp.verify.geometries.CLASSES`, described by
-        `simwarp.verify.geometries.classes_of`; by default all.
-
-    Returns
-    -------
-    strategy for Geometry
-        ``images`` (N, H, W, C) and ``filters`` (R, S, C, O) are the shapes of the operands; ``options`` are
-        the other arguments, for ``bconv2d(x, w, **geometry.options)``.
-
-    Raises
-    ------
-    SchemeError
-        For an unknown class.
-
-    Examples
-    --------
     >>> from hypothesis import find
     >>> print(find(conv_geometries(), lambda g: True))
     1 x 1 x 1 x 1 by 1 x 1 to 1 channels, padding VALID, stride 1,1, dilation 1,1
@@ -83,22 +67,11 @@ class _Hypothesis:
 def assert_same_convolution(
     geometry: Geometry, expected: npt.NDArray[np.int32], got: npt.NDArray[np.int32]
 ) -> None:
-    """Assert that two results of ``bconv2d`` are equal; if not, draw the window of the first wrong pixel.
+    """Assert that two results of ``bconv2d``, int32 (N, P, Q, O), are equal; else draw the first difference.
 
-    Parameters
-    ----------
-    geometry : Geometry
-    expected, got : int32 (N, P, Q, O)
-        The correct result, and the one to check.
+    The AssertionError shows the message of `simwarp.testing.assert_same_bits`, the window over the image, the
+    taps outside, the raw popc, the correction, and the result.
 
-    Raises
-    ------
-    AssertionError
-        If they differ; shows the message of `simwarp.testing.assert_same_bits`, the window over the image,
-        the taps outside, the raw popc, the correction, and the result.
-
-    Examples
-    --------
     >>> geometry = Geometry((1, 1, 1, 1), (1, 2, 1, 1), padding="SAME")
     >>> assert_same_convolution(geometry, np.int32([[[[1]]]]), np.int32([[[[0]]]]))
     Traceback (most recent call last):

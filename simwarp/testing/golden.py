@@ -75,7 +75,7 @@ class Golden:
 def header(
     device: Any, subject: str, command: str, ptx: Mapping[str, str], *, trial: bool = False
 ) -> dict[str, Any]:
-    """The origin of a recording; a simulator's, or one of some inputs only, is a trial and not evidence."""
+    """The origin of a recording; one of a simulator, or of some inputs, is a trial and not evidence."""
     hardware = hasattr(device, "uuid")
     return {
         "version": VERSION,
@@ -105,7 +105,7 @@ def _compiler() -> str | None:
 def commit() -> str | None:
     """The commit of this checkout, with "-dirty" if files differ; None outside of a checkout.
 
-    Where the tree was copied without its history, ``SIMWARP_COMMIT`` says it.
+    A tree without its history takes it from ``SIMWARP_COMMIT``.
     """
     if "SIMWARP_COMMIT" in os.environ:
         return os.environ["SIMWARP_COMMIT"]

@@ -18,8 +18,6 @@ pytest has ``--full-trace``. A failed comparison ``==`` of lane words or PackedB
 words as bits. Without an installation, ``pytest -p simwarp.testing.plugin`` loads the plugin;
 ``-p no:simwarp`` disables it.
 
-Examples
---------
 >>> DEVICES["both"]
 ('sim', 'cuda')
 """

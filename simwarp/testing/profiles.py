@@ -14,7 +14,7 @@ _loaded: str | None = None
 
 
 def register() -> None:
-    """Register the profiles with Hypothesis, without choosing one.
+    """Register the profiles with Hypothesis, without choosing one; MissingExtraError if it is not installed.
 
     ========= ========================================================================================
     profile   purpose
@@ -27,13 +27,6 @@ def register() -> None:
     `nightly` 2000 examples, a database, blobs.
     ========= ========================================================================================
 
-    Raises
-    ------
-    MissingExtraError
-        If Hypothesis is not installed.
-
-    Examples
-    --------
     >>> register()
     >>> import hypothesis
     >>> hypothesis.settings.get_profile("ci").derandomize
@@ -51,23 +44,7 @@ def register() -> None:
 
 
 def load(name: str) -> None:
-    """Register the profiles and choose one, as ``pytest --simwarp-profile`` does.
-
-    Raises
-    ------
-    SchemeError
-        For an unknown profile.
-    MissingExtraError
-        If Hypothesis is not installed.
-
-    Examples
-    --------
-    >>> load("fast")
-    Traceback (most recent call last):
-    ...
-    reference.errors.SchemeError: there is no profile 'fast'
-    choose one of ci, dev, gpu, nightly
-    """
+    """Register the profiles and choose one of `NAMES`, as ``pytest --simwarp-profile`` does."""
     global _loaded
     if name not in NAMES:
         raise SchemeError(f"there is no profile {name!r}\nchoose one of {', '.join(NAMES)}")
@@ -81,8 +58,6 @@ def usual_and_longest() -> tuple[int, int]:
 
     With the profile `gpu`, long ones exceed 65,535, the range of 16-bit counters.
 
-    Examples
-    --------
     >>> usual, longest = usual_and_longest()
     >>> usual < longest
     True

@@ -30,8 +30,8 @@ _NAN = np.uint32(0x7FFFFFFF)
 def mean(texels: Array, weights: Array, read: Array, squares: Array, dtype: npt.DTypeLike) -> Array:
     """The mean of float texels (taps, lanes), weights in 1/256, as float32.
 
-    ``read`` says which take part, ``squares`` (taps,) which of two squares a tap belongs to; ``dtype`` is the
-    texels' own, float16 or float32.
+    ``read`` marks the texels that take part, ``squares`` (taps,) numbers the square of each tap; ``dtype`` is
+    the texels' own, float16 or float32.
     """
     info = np.finfo(dtype)
     bits = info.nmant + 1

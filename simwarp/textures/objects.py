@@ -21,35 +21,17 @@ Array: TypeAlias = npt.NDArray[Any]
 @shortened
 @dataclass(frozen=True)
 class Texels:
-    """Where the texels of an image, or of linear memory, lie.
+    """The location of the texels of an image, or of linear memory."""
 
-    Attributes
-    ----------
-    name : str
-        The image's name in faults.
-    geometry : str
-        "linear", or as in PTX "1d", "2d", "3d", "a1d", "a2d", "cube" or "acube".
-    address : int
-        Of the first texel in global memory.
-    dtype : numpy.dtype
-        Of one channel.
-    channels : int
-        1, 2 or 4.
-    width, height, depth : int
-        Texels of a row, rows of a slice, and slices; layers and faces are slices, too.
-    pitch : int
-        Bytes from one row to the next.
-    """
-
-    name: str
-    geometry: str
-    address: int
-    dtype: np.dtype[Any]
-    channels: int
-    width: int
-    height: int
-    depth: int
-    pitch: int
+    name: str  # in faults
+    geometry: str  # "linear", or as in PTX "1d", "2d", "3d", "a1d", "a2d", "cube" or "acube"
+    address: int  # of the first texel in global memory
+    dtype: np.dtype[Any]  # of one channel
+    channels: int  # 1, 2 or 4
+    width: int  # texels of a row
+    height: int  # rows of a slice
+    depth: int  # slices; layers and faces are slices, too
+    pitch: int  # bytes from one row to the next
 
     @property
     def unit(self) -> int:
@@ -69,7 +51,7 @@ class Texels:
 @shortened
 @dataclass(frozen=True)
 class Texture:
-    """Texels, and how they are read."""
+    """Texels, and the rules of reading them."""
 
     texels: Texels
     sampler: Sampler
@@ -87,7 +69,7 @@ class Texture:
 
     @property
     def is_float(self) -> bool:
-        """Whether a read gives floats."""
+        """True if a read gives floats."""
         return self.texels.dtype.kind == "f" or self.sampler.read_mode == "normalized"
 
 

@@ -1,4 +1,4 @@
-"""Where a texture is read: from coordinates to texels, and the weights of those that are mixed.
+"""From coordinates of a texture to texels, and the weights of those that are mixed.
 
 The CUDA C++ Programming Guide ("Texture Fetching") gives the formulas, with 8 bits of fraction. How a chip
 rounds on the way is measured (docs/textures.md): a normalised coordinate has 21 bits of fraction, a position
@@ -33,7 +33,7 @@ _FAR = 1 << 38
 
 @dataclass(frozen=True)
 class Axis:
-    """One dimension of a texture: its texels, and what lies beyond them."""
+    """One dimension of a texture: its texels, and the mode beyond them."""
 
     size: int
     mode: str
@@ -41,7 +41,7 @@ class Axis:
 
     @property
     def repeats(self) -> bool:
-        """Whether texels follow again behind the last one; only behind normalised coordinates."""
+        """True if texels follow again behind the last one; only behind normalised coordinates."""
         return self.normalized and self.mode in ("wrap", "mirror")
 
     @property
@@ -95,25 +95,13 @@ def _integers(values: Array) -> Array:
 
 
 class Tap(NamedTuple):
-    """One texel of each lane: its place (x, y, z), its weight, and what is read at all.
+    """One texel of each lane."""
 
-    Attributes
-    ----------
-    place : tuple of three arrays of int64
-    weight : array of int64, in 1/256
-    read : array of bool
-        Whether it takes part: a weight that was rounded to zero does, and a NaN shows it.
-    inside : array of bool
-        Whether it is a texel; otherwise it has the border's colour.
-    slice : int
-        0 or 1: which of two squares of a cube it belongs to.
-    """
-
-    place: tuple[Array, Array, Array]
-    weight: Array
-    read: Array
-    inside: Array
-    slice: int = 0
+    place: tuple[Array, Array, Array]  # (x, y, z)
+    weight: Array  # in 1/256
+    read: Array  # true also for a weight that was rounded to zero: a NaN shows it
+    inside: Array  # false where it has the border's colour
+    slice: int = 0  # 0 or 1: the square of a cube that it belongs to
 
 
 def one_tap(axes: tuple[Axis, Axis, Axis], numbers: tuple[Array, Array, Array]) -> Tap:

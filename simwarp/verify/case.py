@@ -39,7 +39,7 @@ class Case:
         The name of the output array of the ``"gpu"`` and ``"listing"`` answers; "" if an answer has several
         arrays, whose writers are then not looked for.
     explain : callable
-        Takes (input, element, bit); returns what that is in the problem, e.g. which matrix element.
+        Takes (input, element, bit); returns its meaning in the problem, e.g. a matrix element.
     lead : callable
         Takes (input, bits); returns the one of a word's differing bits that comes first in the problem.
     kernels : callable
@@ -67,7 +67,7 @@ class Case:
     differs: Callable[[Any, npt.NDArray[Any], npt.NDArray[Any]], npt.NDArray[np.bool_]] | None = None
 
     def alike(self, expected: npt.NDArray[Any], got: npt.NDArray[Any]) -> bool:
-        """Whether two answers have equal shapes, and equal dtypes unless the case has ``differs``.
+        """True if two answers have equal shapes, and equal dtypes unless the case has ``differs``.
 
         Examples
         --------
@@ -78,7 +78,7 @@ class Case:
         return expected.shape == got.shape and (self.differs is not None or expected.dtype == got.dtype)
 
     def wrong(self, item: Any, expected: npt.NDArray[Any], got: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-        """Which elements of an answer with the expected shape are wrong.
+        """A mask of the wrong elements of an answer with the expected shape.
 
         Examples
         --------
@@ -89,7 +89,7 @@ class Case:
         return expected != got if self.differs is None else self.differs(item, expected, got)
 
     def equal(self, item: Any, expected: npt.NDArray[Any], got: npt.NDArray[Any]) -> bool:
-        """Whether two answers agree in shape, in dtype, and in every element.
+        """True if two answers agree in shape, in dtype, and in every element.
 
         Examples
         --------

@@ -38,27 +38,15 @@ class Chooser(Protocol):
 class Geometry:
     """The arguments of ``bconv2d``, except the values.
 
-    Attributes
-    ----------
-    images : tuple of int
-        (N, H, W, C).
-    filters : tuple of int
-        (R, S, C, O).
-    stride, dilation : tuple of int
-        For rows and for columns.
-    padding : {"SAME", "VALID"}, int, (vertical, horizontal) or ((top, bottom), (left, right))
-
-    Examples
-    --------
     >>> same = Geometry((1, 5, 5, 1), (3, 3, 1, 1), stride=(2, 2), padding="SAME")
     >>> same.spans, same.pads, same.out
     ((3, 3), ((1, 1), (1, 1)), (3, 3))
     """
 
-    images: tuple[int, int, int, int]
-    filters: tuple[int, int, int, int]
-    stride: Pair = (1, 1)
-    padding: Padding = "VALID"
+    images: tuple[int, int, int, int]  # (N, H, W, C)
+    filters: tuple[int, int, int, int]  # (R, S, C, O)
+    stride: Pair = (1, 1)  # for rows and for columns
+    padding: Padding = "VALID"  # or (vertical, horizontal), or ((top, bottom), (left, right))
     dilation: Pair = (1, 1)
 
     @property
@@ -101,8 +89,6 @@ class Geometry:
     def excluded(self) -> npt.NDArray[np.intp]:
         """The number of taps outside the image for each output pixel, (P, Q).
 
-        Examples
-        --------
         >>> Geometry((1, 3, 3, 1), (3, 3, 1, 1), padding="SAME").excluded.tolist()
         [[5, 3, 5], [3, 0, 3], [5, 3, 5]]
         """
@@ -201,8 +187,6 @@ def classes_of(geometry: Geometry) -> tuple[str, ...]:
     ``all border``                    every window has a tap outside
     ================================= ====================================================================
 
-    Examples
-    --------
     >>> classes_of(Geometry((2, 2, 2, 6), (3, 3, 6, 6), padding="SAME"))
     ('window larger than the image', 'all border')
     """
@@ -247,18 +231,10 @@ class _Numbers(NamedTuple):
 
 
 def draw_geometry(draw: Chooser, name: str) -> Geometry:
-    """Draw a geometry of a class, small enough for the simulator.
+    """Draw a geometry of a class of `CLASSES`, small enough for the simulator.
 
     At most about 9 × 9 pixels, 130 channels, 40 filters, and 5 images, or 9 small ones.
 
-    Parameters
-    ----------
-    draw : Chooser
-    name : str
-        One of `CLASSES`.
-
-    Examples
-    --------
     >>> from simwarp.verify.draw import Draw
     >>> geometry = draw_geometry(Draw(0, "docs", 0), "dilation that skips the image")
     >>> "dilation that skips the image" in classes_of(geometry)

@@ -23,13 +23,7 @@ Ask = Callable[[int, int], Result]
 
 
 class Answer(NamedTuple):
-    """The result that a process returns for one input.
-
-    Attributes
-    ----------
-    case, input : int
-    outcome : Result, or the exception that was raised
-    """
+    """The result that a process returns for one input, or the exception."""
 
     case: int
     input: int

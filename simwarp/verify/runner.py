@@ -81,7 +81,7 @@ class Outcome:
 
     @property
     def used_up(self) -> bool:
-        """Whether all requested inputs have been run."""
+        """True if all requested inputs have been run."""
         return all(row.case in self.wanted and row.inputs >= self.wanted[row.case] for row in self.rows)
 
     def _least(self, case: str) -> int:
@@ -93,7 +93,7 @@ class Outcome:
 
     @property
     def agreed(self) -> bool:
-        """Whether all tiers agreed, on enough shapes, and the run was not interrupted."""
+        """True if all tiers agreed, on enough shapes, and the run was not interrupted."""
         return not any(row.mismatches for row in self.rows) and not self.short and not self.interrupted
 
     def sort(self) -> None:
@@ -239,7 +239,7 @@ class _Run:
 
     @property
     def covered(self) -> bool:
-        """Whether enough shapes and every combination have been run."""
+        """True if enough shapes and every combination have been run."""
         return len(self.shapes) >= LEAST_SHAPES and self.next >= self.case.covering
 
     def ask(self, k: int) -> tuple[Checked, float]:

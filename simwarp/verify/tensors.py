@@ -74,7 +74,7 @@ def _dense_block(tensor: Coo) -> bool:
 
 
 def _skewed(tensor: Coo) -> bool:
-    """Whether more than half of the nonzeros are in the first quarter of a mode's indices."""
+    """True if more than half of the nonzeros are in the first quarter of a mode's indices."""
     pairs = zip(tensor.coords, tensor.shape, strict=True)
     return any(2 * int((4 * indices < size).sum()) > tensor.values.size for indices, size in pairs)
 
@@ -98,8 +98,6 @@ def kinds_of(tensor: Coo) -> tuple[str, ...]:
     ``skewed``           in some mode, the first quarter of the indices has most of the nonzeros
     ==================== =============================================================================
 
-    Examples
-    --------
     >>> kinds_of(Coo([[4, 4, 2], [2, 1, 2]], [1.0, 2.0, 3.0], (5, 3)))
     ('tiny', 'ragged primes', 'crossing fibers', 'far corner')
     """
@@ -167,26 +165,11 @@ def draw_tensor(
     most: int = NONZEROS,
     repeats: bool = False,
 ) -> Coo:
-    """Draw a tensor of a kind, with its nonzeros in random order.
+    """Draw a tensor of a kind of `KINDS`, of 2 to 8 modes, with its nonzeros in random order.
 
-    Parameters
-    ----------
-    draw : Draw
-    kind : str
-        One of `KINDS`.
-    order : int
-        2 to 8.
-    dtype : str
-        ``"float32"`` or ``"float64"``.
-    rank : int
-        Limits every dimension to ``FACTOR // rank``.
-    most : int
-        The limit of distinct coordinates, at least 600.
-    repeats : bool
-        Whether about a quarter of the coordinates are repeated, with other values.
+    Every dimension is at most ``FACTOR // rank``, and distinct coordinates are at most ``most``, which is at
+    least 600. With ``repeats`` about a quarter of the coordinates occur again, with other values.
 
-    Examples
-    --------
     >>> tensor = draw_tensor(Draw(0, "tensors", 0), "long fibers", 3, "float32")
     >>> tensor.shape, tensor.values.size, kinds_of(tensor)
     ((312, 8, 9), 416, ('long fibers', 'skewed'))
@@ -204,8 +187,6 @@ def draw_tensor(
 def draw_values(draw: Draw, count: int, dtype: str) -> npt.NDArray[Any]:
     """Draw values of both signs and magnitudes from 1/16 to 16; every eighth is a simple one, such as 0.
 
-    Examples
-    --------
     >>> values = draw_values(Draw(0, "tensors", 0), 1000, "float32")
     >>> bool((values < 0).any()), float(abs(values).max()), bool((values == 0).any())
     (True, 100.0, True)
@@ -224,8 +205,6 @@ def draw_factors(
 ) -> tuple[npt.NDArray[Any], ...]:
     """Draw a factor for each mode; that of ``mode``, which must not be read, is all NaN.
 
-    Examples
-    --------
     >>> [bool(np.isnan(a).all()) for a in draw_factors(Draw(0, "tensors", 0), (2, 3), 1, 4, "float64")]
     [False, True]
     """

@@ -78,6 +78,7 @@ def run(program: Path, *arguments: str) -> Report:
     return execute(program, arguments, quiet=True)
 
 
+@pytest.mark.at_most(5)
 @pytest.mark.parametrize(
     ("name", "arguments", "kernels"),
     [
@@ -292,6 +293,7 @@ def lives(pid: int) -> bool:
         return False
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("name", ["endless", "counting"])
 def test_a_stopped_run_writes_its_report_and_leaves_no_process(

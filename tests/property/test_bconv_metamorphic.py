@@ -90,6 +90,7 @@ def test_an_unpadded_convolution_is_a_crop_of_the_padded_one(bconv2d, geometry, 
     assert not with_padding[:, 0, 0].any()  # a window outside the image has the sum 0
 
 
+@pytest.mark.at_most(1)
 @relation
 def test_a_removed_tap_equals_a_tap_outside_the_image(bconv2d, geometry, x, w):
     """Removing the last image row equals adding one row of padding below."""
@@ -105,6 +106,7 @@ def test_a_removed_tap_equals_a_tap_outside_the_image(bconv2d, geometry, x, w):
         agree(shorter, before[:, untouched], after[:, untouched])
 
 
+@pytest.mark.at_most(1)
 @relation
 def test_padding_translates_the_output(bconv2d, geometry, x, w):
     """One stride of additional padding above moves the output down by one row."""
@@ -116,6 +118,7 @@ def test_padding_translates_the_output(bconv2d, geometry, x, w):
     agree(here, moved[:, 1 : 1 + rows, 2 : 2 + columns], bconv2d(x, w, **here.options))
 
 
+@pytest.mark.at_most(1)
 @relation
 def test_complementing_both_operands_changes_nothing(bconv2d, geometry, x, w):
     """(-a)(-b) = ab, and excluded taps have no sign; complementing one operand negates every sum."""
@@ -124,6 +127,7 @@ def test_complementing_both_operands_changes_nothing(bconv2d, geometry, x, w):
     agree(geometry, -answer, bconv2d(-x, w, **geometry.options))
 
 
+@pytest.mark.at_most(1)
 @relation
 def test_permuted_filters_permute_output_channels(bconv2d, geometry, x, w):
     """Input channels may be permuted; output channels follow the order of the filters."""
@@ -134,6 +138,7 @@ def test_permuted_filters_permute_output_channels(bconv2d, geometry, x, w):
     agree(geometry, answer[..., filters], bconv2d(x, w[..., filters], **geometry.options))
 
 
+@pytest.mark.at_most(1)
 @relation
 def test_sums_over_parts_of_the_channels_add_up(bconv2d, geometry, x, w):
     """Sums over parts of the channels add up, so no term is counted per word or once per convolution."""
@@ -146,6 +151,7 @@ def test_sums_over_parts_of_the_channels_add_up(bconv2d, geometry, x, w):
     agree(geometry, bconv2d(x, w, **geometry.options), split[0] + split[1])
 
 
+@pytest.mark.at_most(1)
 @relation
 def test_sums_over_filter_rows_add_up(bconv2d, geometry, x, w):
     """The sums of single filter rows, each with its own padding, add up."""

@@ -144,7 +144,7 @@ def test_edge_operands_and_bulk_random_operands_agree_with_the_twin(form):
     assert [(row, g, e) for row, g, e in zip(rows, got, expected, strict=True) if g != e][:3] == []
 
 
-@pytest.mark.at_most(8)
+@pytest.mark.at_most(3)
 @every_form
 @given(data=st.data())
 def test_any_operands_agree_with_the_twin(form, data):
@@ -286,6 +286,7 @@ def expect_agreement(operation, value, member_mask, active):
                 assert got == (expected[lane] if len(got) > 1 else (expected[lane],)), where
 
 
+@pytest.mark.at_most(7)
 @every_operation
 def test_bulk_warps_agree_with_the_twin(operation):
     rng = np.random.default_rng(7)
@@ -301,7 +302,7 @@ def test_bulk_warps_agree_with_the_twin(operation):
         expect_agreement(operation, value[:2], ALL, lanes_of(mask))
 
 
-@pytest.mark.at_most(7)
+@pytest.mark.at_most(3)
 @every_operation
 @settings(max_examples=50)
 @given(data=st.data())

@@ -236,7 +236,7 @@ def cancel(a, b, c, types, rng):
 # ------------------------------------------------------------------------------------------- tests
 
 
-@pytest.mark.at_most(42)
+@pytest.mark.at_most(13)
 @every_form
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_float_products_equal_the_model(cc, types, shape, kind):

@@ -49,6 +49,7 @@ def test_the_simulator_reproduces_hardware_outputs(case, part):
     assert replay(part, case, lambda item: case.answers["gpu"](item, simwarp.Device())) == []
 
 
+@pytest.mark.at_most(6)
 @pytest.mark.gate_cases("*-others-listing")
 @pytest.mark.parametrize("tier", ["reference", "listing"])
 def test_the_other_tiers_reproduce_hardware_outputs(case, part, tier):

@@ -70,6 +70,7 @@ def test_the_simulator_gives_the_recorded_bits(k):
     assert sha256(answer) == GOLDEN["first"][k]
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("planted", recorder.PLANTED, ids=str)
 def test_the_simulator_decomposition_gives_the_recorded_bits(planted):

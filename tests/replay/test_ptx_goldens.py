@@ -39,6 +39,7 @@ def test_the_simulator_reproduces_hardware_outputs_of_a_form_of_each_row(name, p
     compare_with_goldens(name, first_of_rows(name, part))
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.slow
 @pytest.mark.gate_cases("memory", "control")
 @pytest.mark.parametrize("name", FAMILIES)

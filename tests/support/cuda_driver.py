@@ -14,14 +14,8 @@ from reference.types.launch import Dim
 class CudaDriver:
     """The driver; a call that it does not keep is looked up in `cuda.bindings.driver`.
 
-    Attributes
-    ----------
-    set : list of (str, int)
-        The attributes of functions that were set.
-    launched : list of tuples
-        The arguments of each launch.
-    nodes : list of (str, str, object)
-        The attributes of kernel nodes that were set: node, attribute, value.
+    ``set`` has the attributes of functions that were set, ``launched`` the arguments of each launch,
+    ``nodes`` the attributes of kernel nodes that were set: node, attribute, value.
     """
 
     def __init__(self, real: Any, required: Dim = (0, 0, 0), clusters: int = 1) -> None:

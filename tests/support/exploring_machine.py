@@ -20,7 +20,7 @@ from gpu.machine import Routine, Tile, Worker
 from support.shuffled_machine import view
 
 PATIENCE = 1000
-"""How often workers may be resumed without an operation that completes."""
+"""The most resumptions of workers without an operation that completes."""
 
 
 class ScheduleError(Exception):
@@ -204,7 +204,7 @@ class ExploringMachine:
         self.settle()
 
     def note(self, *what: int) -> None:
-        """What the workers have seen decides what they do."""
+        """Note an observation of the workers: the next steps depend on it."""
         self.log = hash((self.log, *what))
 
     def choose(self, count: int) -> int:
@@ -268,7 +268,7 @@ class ExploringMachine:
 
 @dataclass
 class Report:
-    """How many schedules were run to their ends, how many merged into others, and whether these are all."""
+    """The numbers of schedules that ran to their ends, and that merged into others; whether these are all."""
 
     complete: int = 0
     merged: int = 0

@@ -77,13 +77,9 @@ class FakeEvent:
 
 
 class FakeDriver:
-    """The driver; ``failing`` is a call's name, which of its calls fails, and the status.
+    """The driver; ``failing`` is a call's name, the number of the call that fails, and the status.
 
-    Attributes
-    ----------
-    calls : dict of str to int
-    lost : str
-        The status of all later calls, once one has failed with a status after which nothing works.
+    ``lost`` is the status of all later calls, once one has failed with a status after which nothing works.
     """
 
     def __init__(
@@ -146,7 +142,7 @@ class FakeDriver:
         return 2 if name in (*makes, *more, *loads, "cuPointerGetAttribute", "cuDeviceGetName") else 1
 
     def is_clean(self) -> bool:
-        """Whether nothing is left behind, contexts included."""
+        """True if nothing is left behind, contexts included."""
         held = (self.allocations, self.registrations, self.streams, self.events, self.modules, self.stack)
         return not any(held) and not any(self.retained)
 
@@ -266,11 +262,11 @@ class FakeDriver:
         return self.real.CUresult.CUDA_ERROR_INVALID_VALUE
 
     def host(self, address: int, nbytes: int) -> Any:
-        """What a copy of host memory uses."""
+        """The registration that a copy of host memory uses."""
         spans = (*self.registrations.copy().items(), *self.foreign)
-        found = next((a for a, b in spans if a <= address and address + nbytes <= b), None)
-        demand(found is not None, "copy of host memory that one registration does not hold")
-        return ("host", found)
+        registration = next((a for a, b in spans if a <= address and address + nbytes <= b), None)
+        demand(registration is not None, "copy of host memory that one registration does not hold")
+        return ("host", registration)
 
     # ---- streams and events
 

@@ -18,14 +18,14 @@ from support.fake_driver import FakeDriver
 
 @dataclass
 class Gpus:
-    """What a machine was made on."""
+    """The fakes that a machine runs on."""
 
     driver: FakeDriver
     cublas: FakeCublas
     cudnn: FakeCudnn
 
     def is_clean(self) -> bool:
-        """Whether nothing is left behind after the machine was closed."""
+        """True if nothing is left behind after the machine was closed."""
         return self.driver.is_clean() and not any(
             (self.cublas.handles, self.cudnn.handles, self.cudnn.descriptors)
         )

@@ -14,19 +14,9 @@ from simwarp.device import DeviceArray
 class LazyDevice(simwarp.Device):
     """A device whose copies in a stream and launches are queued.
 
-    Parameters
-    ----------
-    order : sequence of int
-        Which stream goes first where several can: 0 is the default one, others count from 1.
-    eager : bool
-        Whether work is done as soon as its stream allows, or only when the host waits.
-    pinned_memory : bool
-        Whether host arrays count as page-locked.
-
-    Attributes
-    ----------
-    done : list of (int, str)
-        The stream and the kind of all that was done.
+    ``order`` is the priority of streams, where several can go: 0 is the default one, others count from 1. If
+    ``eager``, work is done as soon as its stream allows, else only when the host waits. Host arrays count as
+    page-locked with ``pinned_memory``. ``done`` has the stream and the kind of all work that was done.
     """
 
     def __init__(self, order=(0, 1, 2), *, eager=False, pinned_memory=True):
@@ -41,7 +31,7 @@ class LazyDevice(simwarp.Device):
             pass
 
     def until(self, reached):
-        """Do work until something holds."""
+        """Do work until a condition holds."""
         while not reached():
             assert self._step(), "streams wait for one another for ever"
 

@@ -53,7 +53,7 @@ class Layer:
         }[routine]
 
     def run(self, routine: str, machine: Any, *, on_device: Collection[str] = (), **call: Any) -> Any:
-        """The result of a routine, in memory that was NaN; arguments with some names lie on the device."""
+        """Run a routine into memory full of NaN; the arguments named in ``on_device`` lie on the device."""
         x, w, y = self.operands()
         like = {"conv2d": y, "conv2d_backward_data": x, "conv2d_backward_filter": w}[routine]
         if call.get("pool"):
@@ -68,7 +68,7 @@ class Layer:
             return get(getattr(gpu.outofcore, routine)(*operands, *shape, **given))
 
     def error(self, routine: str, result: Any, **fused: Any) -> float:
-        """The error of a result, in units of what it may be off."""
+        """The error of a result, as a share of its bound."""
         return error_of(routine, result, *self.arguments(routine), **self.options, **fused)
 
 
@@ -92,7 +92,7 @@ def parts_of(routine: str, layer: Layer, pieces: Pieces) -> int:
 
 
 def is_whole(routine: str, pieces: Pieces, layer: Layer) -> bool:
-    """Whether the sums of a routine are not cut."""
+    """True if the sums of a routine are not cut."""
     groups = layer.options.get("groups", 1)
     return {
         "conv2d": pieces.channels >= layer.images[1] // groups,

@@ -1,4 +1,4 @@
-"""What `mpiexec -n 2` runs: products over processes, and errors that both raise. Rank 0 prints "right"."""
+"""The program of `mpiexec -n 2`: products over processes, and errors of both. Rank 0 prints "right"."""
 
 from __future__ import annotations
 

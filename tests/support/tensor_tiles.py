@@ -69,7 +69,7 @@ def launch(body, tensor_map, out, given=None, device=None, **options):
 
 
 def tile_of(device, tensor_map, body, size, span=0):
-    """The first ``span`` bytes of the tile, zero before, after a kernel that waits for ``size`` bytes."""
+    """Run a kernel that waits for ``size`` bytes; the first ``span`` bytes of its tile, first zero."""
     span = span or size
     out = device.upload(np.zeros(span, np.uint8), "out")
     cleared = each_word(span, "@%p3 st.shared.u32 [%r2], 0;") + FENCE if span != size else ""

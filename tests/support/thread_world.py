@@ -20,7 +20,7 @@ class Meeting:
 
 
 class World:
-    """What the processes of one communicator share; every collective operation has a number."""
+    """The shared state of the processes of one communicator; every collective operation has a number."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -98,7 +98,7 @@ class Broadcast:
 
 
 def run_processes(size: int, program: Callable[[ThreadProcess], Any]) -> Sequence[Any]:
-    """What the program returns or raises in each process."""
+    """Run a program in processes; the result or the exception of each."""
     world, found = World(size), [None] * size
 
     def work(rank: int) -> None:

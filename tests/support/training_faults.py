@@ -93,7 +93,7 @@ def statistics_of_the_last_piece(patch: Patch) -> None:
 
 
 def weight_after_its_update(patch: Patch) -> None:
-    """The gradient by what batch normalization reads takes the weight of the next step."""
+    """The input gradient of batch normalization takes the weight of the next step."""
     data = Kernels._norm_data
 
     def wrong(self: Any, stage: Any, at: Any) -> Any:
@@ -180,7 +180,7 @@ def lifetimes_ignored(patch: Patch) -> None:
 
 
 def host_lifetimes_ignored(patch: Patch) -> None:
-    """What goes to the host overwrites what is still needed there."""
+    """A tensor that goes to the host overwrites one that is still needed there."""
     pack = plan.pack
 
     def wrong(blocks: Any) -> Any:
@@ -192,7 +192,7 @@ def host_lifetimes_ignored(patch: Patch) -> None:
 
 
 def places_taken_before_they_are_read(patch: Patch) -> None:
-    """What takes the place of a tensor is written over the piece that is read."""
+    """The successor of a tensor in memory is written over the piece that is read."""
     leads = plan.TrainingPlan._leads
     patch.setattr(plan.TrainingPlan, "_leads", lambda *args: dict.fromkeys(leads(*args), 0))
 

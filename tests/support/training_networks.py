@@ -181,7 +181,7 @@ def gradients_of(sample: Sample, weights: dict[str, Any]) -> tuple[float, dict[s
 
 
 def tape_of(network: Network, weights: dict[str, Any], x: Any) -> list[tuple[str, Any, Any, Any]]:
-    """For each layer the start of its parameters' names, itself, what it reads and its result."""
+    """For each layer the start of its parameters' names, itself, its input and its result."""
     tape: list[tuple[str, Any, Any, Any]] = []
     x, number = x.astype(float), 0
     for layer in network.layers:
@@ -212,7 +212,7 @@ def forward(layer: Any, x: Any, weights: dict[str, Any], number: int) -> tuple[A
 def backward(
     layer: Any, gradient: Any, x: Any, y: Any, weights: dict[str, Any], name: str
 ) -> tuple[Any, dict[str, Any]]:
-    """The gradient by what a layer reads, and those by its parameters."""
+    """The gradients of a layer by its input and by its parameters."""
     if isinstance(layer, Flatten):
         return gradient.reshape(x.shape), {}
     if isinstance(layer, MaxPool):

@@ -91,7 +91,7 @@ def assert_training_is_right(machine: Any, name: str, cut: str) -> None:
 
 
 def both_of(machine: Any, routine: Routine, rng: Any) -> list[list[Any]]:
-    """What a routine computes on the host and on a device, from the same drawn numbers."""
+    """The results of a routine on the host and on a device, from the same random numbers."""
     tiles, end = dict[Tile, Tile](), 0
     memory = machine.allocate(0, 1 << 19)
     for tile in dict.fromkeys((*routine.reads, *routine.writes)):
@@ -110,7 +110,7 @@ def both_of(machine: Any, routine: Routine, rng: Any) -> list[list[Any]]:
     writes = [np.array(view_of(data, tile), order="F") for tile in own.writes]
     routine.compute([np.asfortranarray(one) for one in reads], writes)
     after = launched_on(machine, own, data, Tile(memory, 0, end, 1, end, np.dtype(np.uint8)))
-    found = [np.array(view_of(after, tile), order="F") for tile in own.writes]
+    results = [np.array(view_of(after, tile), order="F") for tile in own.writes]
     for tile in own.writes:
         view_of(after, tile)[...] = view_of(data, tile)
     assert after.tobytes() == data.tobytes(), f"{routine.name} writes beside its tiles"
@@ -118,7 +118,7 @@ def both_of(machine: Any, routine: Routine, rng: Any) -> list[list[Any]]:
     doubled = range(9)[DOUBLES.get(type(routine), {}).get("writes", slice(0))]
     return [
         [one.reshape(-1).view(np.float64) if at in doubled else one for at, one in enumerate(side)]
-        for side in (writes, found)
+        for side in (writes, results)
     ]
 
 

@@ -109,7 +109,7 @@ def counted(target: str, source: str) -> str:
 
 
 def expected(size: int, copy: str) -> str:
-    """A copy of so many bytes that the mbarrier counts, and the wait for it."""
+    """A copy, whose ``size`` bytes the mbarrier expects, and the wait for it."""
     return (
         f"mbarrier.arrive.expect_tx.shared.b64 %rd8, [bar], {size};\n{copy}"
         "AGAIN: mbarrier.try_wait.parity.shared.b64 %p2, [bar], 0; @!%p2 bra AGAIN;\n"
@@ -282,7 +282,7 @@ def _copies(access: Access, right: bool, **options: object) -> None:
 
 
 def _proxies(access: Access, right: bool, **options: object) -> None:
-    """What an ordinary instruction wrote is read by a copy."""
+    """A copy reads what an ordinary instruction wrote."""
     fence = "fence.proxy.async;\n" * right + "bar.sync 0;\n"
     copy = Access("shared", "read", f"{TO_GLOBAL} [%out], [%rd1], 16; {COMMITTED}", 16)
     if access.kind == "write":

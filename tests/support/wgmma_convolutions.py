@@ -58,7 +58,7 @@ def rule(dots):
 
 
 def added(x, w, sum_of, device, blocks, **options):
-    """The sums of a convolution by so many blocks and their bits, and what both should be."""
+    """The sums of a convolution by so many blocks and their bits, and the expected ones."""
     shape = conv_shape(x.shape, w.shape, **options)
     images, filters = placed(x, "x", WGMMA, device), placed(w, "w", WGMMA, device)
     launch = Launch(WGMMA, shape, "none", sum_of, (9, 0), blocks)
@@ -98,7 +98,7 @@ def check(x, w, pools=(None, "or", "and"), device=None, **options):
 
 
 def launched(tile, x, w, kind, pool, device, blocks, **options):
-    """The convolution by one tile and so many blocks, and what it should be."""
+    """The convolution by one tile and so many blocks, and the expected one."""
     shape = conv_shape(x.shape, w.shape, **options)
     images, filters = placed(x, "x", WGMMA, device), placed(w, "w", WGMMA, device)
     launch = Launch(WGMMA, shape, pool, kind, (9, 0), blocks)

@@ -26,6 +26,7 @@ class Clocked(simwarp.Machine):
         return "simulated"
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("kind", cases.CALLS)
 @pytest.mark.parametrize("prefix", cases.DTYPES)
 def test_answers_are_checked(kind, prefix):

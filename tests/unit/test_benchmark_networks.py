@@ -21,7 +21,7 @@ def device(monkeypatch):
     return simwarp.Device((8, 0))
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_network_has_a_latency_and_two_rates(device):
     few, many, host = networks.rows_of(device, ["mlp"])
     assert (few.case, few.unit, few.better, few.target) == ("net/mlp/2", "ms", "lower", 0.5)
@@ -70,6 +70,7 @@ def test_peers_are_rates_where_ours_are():
     assert (row.ours, row.peers) == (200, {"torch": 800})
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize(
     "make",
     [

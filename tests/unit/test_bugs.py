@@ -355,6 +355,7 @@ def test_a_program_contains_the_launch_and_the_expected_result():
     assert len(re.findall("cudaMalloc", text)) == 3
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc of the CUDA toolkit")
 @pytest.mark.parametrize(("name", "variant"), [("misaligned_vector", "buggy"), ("wrong_mask", "fixed")])
@@ -363,7 +364,7 @@ def test_a_program_compiles(name, variant, tmp_path):
 
 
 @pytest.mark.at_most(1)
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc of the CUDA toolkit")
 @pytest.mark.gate_cases(but=("few_releases", "large_box"))
 @pytest.mark.parametrize("name", ASYNCHRONOUS)

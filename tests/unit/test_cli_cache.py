@@ -1,7 +1,9 @@
 """The cache of compiled PTX: its size limit, and `simwarp cache`."""
 
+import base64
 import json
 import os
+import random
 
 import pytest
 
@@ -11,7 +13,7 @@ from reference.errors import SchemeError
 from simwarp.cli import main
 
 KEYS = [f"{number:064x}" for number in range(8)]
-TEXT = "x" * 2**18  # four of these with their headers exceed 1 MiB
+TEXT = base64.b85encode(random.Random(1).randbytes(2**18)).decode()  # four of these exceed 1 MiB, compressed
 
 
 @pytest.fixture(autouse=True)
@@ -66,6 +68,16 @@ def test_the_folder_is_scanned_only_near_the_limit(monkeypatch):
     for count, key in zip((1, 1, 1, 2), KEYS, strict=False):
         write(key, Entry(TEXT))
         assert len(looks) == count
+    assert usage()[1] <= 2**20
+
+
+def test_room_is_made_for_many_entries_at_a_time(monkeypatch):
+    monkeypatch.setenv("SIMWARP_CACHE_MIB", "1")
+    looks, look = [], gpu.compiler.cache._entries
+    monkeypatch.setattr("gpu.compiler.cache._entries", lambda: looks.append(1) or look())
+    for number in range(120):  # the limit is passed after some 80
+        write(f"{number:064x}", Entry(TEXT[: 2**14]))
+    assert len(looks) <= 8
     assert usage()[1] <= 2**20
 
 

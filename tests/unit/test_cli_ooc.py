@@ -230,7 +230,7 @@ def check_figure_12(rows, batches):
     assert all(0.09 < row["overhead"] < 0.13 for row in beyond)
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_network_beyond_the_memory_costs_a_tenth_more():
     check_figure_12([paper.FIGURES["figure12"][index]() for index in (0, 4)], [256])
 

@@ -100,7 +100,7 @@ def test_vgg16_is_planned_and_timed_without_values(capsys: Any) -> None:
     assert facts["device_bytes"] <= 16 * 10**9
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_vgg16_with_batch_normalization_is_planned(capsys: Any) -> None:
     facts = report(capsys, "vgg16bn", "--explain", "--json")
     assert facts["segments"] == 14

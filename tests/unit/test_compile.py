@@ -52,7 +52,7 @@ def test_architectures_compile_and_run(ptx_cache, arch):
     np.testing.assert_array_equal(x.download(), 42 * np.arange(32))
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", [(7, 5), (8, 0), (9, 0)])
 def test_product_kernels_run_for_every_architecture(arch):

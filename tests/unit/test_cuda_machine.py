@@ -90,7 +90,7 @@ def test_drawn_calls_are_right_and_leave_nothing_behind(gpus, routine):
         assert found.is_clean()
 
 
-@pytest.mark.at_most(13)
+@pytest.mark.at_most(4)
 @pytest.mark.parametrize("routine", ROUTINES)
 @pytest.mark.parametrize("prefix", "sdcz")
 def test_every_flag_of_every_routine_is_right(gpus, routine, prefix):

@@ -315,7 +315,7 @@ def test_cells_do_not_overlap_and_stay_inside(picture):
             assert x1 <= u0 or u1 <= x0 or y1 <= v0 or v1 <= y0, (label, other)
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_drawing_is_deterministic():
     program = (
         "from simwarp import draw\n"

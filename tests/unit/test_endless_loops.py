@@ -192,7 +192,7 @@ def test_a_long_loop_that_ends_is_not_reported(name, schedule, monkeypatch):
         assert launch(ENDS, name, 1024, schedule=schedule) == {1024}
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize("name", ["narrow", "timed", "ragged"])

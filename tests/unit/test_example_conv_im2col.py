@@ -94,7 +94,7 @@ def test_any_number_of_stages(stages, schedule):
 
 
 @pytest.mark.at_most(1)
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.gate_cases("*-lowest pc")
 @pytest.mark.singly
 @every_schedule
@@ -173,7 +173,7 @@ def test_a_mutant_of_the_kernel_is_named(line, replacement, kinds, schedule, mon
         result_of_mutant(schedule)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.singly
 @every_schedule
@@ -202,6 +202,7 @@ def change_box(change, monkeypatch):
     monkeypatch.setattr(module, "Im2col", lambda *args, **kwargs: change(made(*args, **kwargs)))
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.singly
 @every_schedule
@@ -236,6 +237,7 @@ def change_map(options, monkeypatch):
     )
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.singly
 @every_schedule

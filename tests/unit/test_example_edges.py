@@ -70,7 +70,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
     runpy.run_path(str(EXAMPLE), run_name="__main__")
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_the_script_saves_the_edges_of_a_device(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], edges: ModuleType
 ) -> None:

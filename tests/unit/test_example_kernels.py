@@ -370,7 +370,7 @@ def run_script(name, monkeypatch, *args):
     return stopped.value.code
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_script_runs_as_a_program():
     command = [sys.executable, "examples/kernels/histogram.py", "--device", "sim", "--json"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

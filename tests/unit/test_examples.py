@@ -41,7 +41,7 @@ def test_every_example_is_short(path: Path) -> None:
     assert 10 <= sum(bool(line.strip()) for line in code.splitlines()) <= 50
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_the_digits_example_recognises_digits() -> None:
     printed = run(ROOT / "examples" / "digits.py").stdout
     accuracy = re.search(r"of 500 digits recognised: ([\d.]+)%$", printed, re.MULTILINE)

@@ -330,7 +330,7 @@ def test_operands_with_undefined_results_are_replaced():
 # Mutants
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases(but=("swap",))
 @pytest.mark.parametrize("name", list(fuzz.MUTATIONS))
 def test_each_mutation_changes_the_program_but_not_its_outputs(programs, name):
@@ -396,7 +396,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases(but=("the carry is lost",))
 @pytest.mark.parametrize("fault", list(FAULTS))
 def test_a_planted_fault_is_found_and_shrunk(fault):

@@ -298,6 +298,7 @@ def test_a_golden_with_a_flipped_byte_is_damaged(tmp_path):
         load(tmp_path / "bmm.json")
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize(
     "kept", [[], [0], [0, 1, 2], [1, 2, 3, 4], [0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 7]], ids=str
 )

@@ -127,7 +127,7 @@ GEOMETRIES = {
 }
 
 
-@pytest.mark.at_most(8)
+@pytest.mark.at_most(3)
 @pytest.mark.slow_cases(
     "same-bconv32",
     "same-bconv64",
@@ -160,7 +160,7 @@ def test_every_number_of_channels_equals_the_reference(device, c, scheme):
     assert_all_outputs(*operands(1, (3, 2), c, (2, 2), 3), scheme, device)
 
 
-@pytest.mark.at_most(6)
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("o", [1, 31, 32, 33, 63, 64, 65, 97])
 def test_every_number_of_filters_equals_the_reference(device, o, scheme):
@@ -288,7 +288,7 @@ def test_arrays_may_have_any_order(device):
         assert_dots(gpu.bconv2d(given, w, scheme="bconv32", device=device), expected)
 
 
-@pytest.mark.at_most(13)
+@pytest.mark.at_most(5)
 @pytest.mark.parametrize("word", [32, 64])
 @pytest.mark.parametrize("scheme", [*SCHEMES, "auto"])
 @pytest.mark.parametrize("packed", ["x", "w", "xw"])

@@ -60,7 +60,7 @@ def test_channels_of_zeros_are_added_around_others(channels, before, kind):
     assert not differs(x, w, of_kind(kind, channels, before))
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(3)
 @pytest.mark.slow_cases("*-random")
 @pytest.mark.gate_cases("sums-random", "bits-random", "pooled-random")  # "pooled, bits" does what they do
 @pytest.mark.parametrize("schedule", ["lowest pc", "stack", "random"])

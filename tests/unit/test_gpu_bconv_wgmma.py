@@ -209,6 +209,7 @@ def test_dtypes_that_cannot_be_are_refused(options, error):
 # Plans
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("which", EVERY_TILE)
 def test_shared_memory_of_every_tile_fits_a_block(which):
     kind, pool, tile = EVERY_TILE[which]

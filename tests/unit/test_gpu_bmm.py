@@ -257,7 +257,7 @@ def test_bmm64_is_right_around_its_counter_bound(device, monkeypatch, k, output)
     assert names == ["bmm64" if k <= LIMIT else "bmms64"] == [choose_scheme("bmm64", k).name]
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_beyond_its_bound_bmm64_would_overflow(device, monkeypatch):
     monkeypatch.setattr(product, "scheme_for", lambda name, *_: SCHEMES[name])
     a, b, packed_a, packed_b = extremes(LIMIT + 1, 64)
@@ -266,6 +266,7 @@ def test_beyond_its_bound_bmm64_would_overflow(device, monkeypatch):
     assert not np.array_equal(c, reference.bmm(a, b))
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["bmm32", "bmms32"])
 def test_the_other_schemes_have_unbounded_k(device, scheme):
@@ -522,7 +523,7 @@ def test_thresholds_of_another_device_are_refused(device):
 # Packing
 
 
-@pytest.mark.at_most(8)
+@pytest.mark.at_most(3)
 @pytest.mark.slow_cases("shape4-32-msb-row-int8")
 @pytest.mark.pairwise
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -565,6 +566,7 @@ def launched(monkeypatch):
     return names
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", ["row", "column"])
 def test_rows_that_start_at_16_bytes_are_loaded_as_vectors(eager, monkeypatch, dtype, layout):
@@ -682,6 +684,7 @@ def test_lists_are_read_as_float64(device):
 # NaN
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 @pytest.mark.parametrize(("culprit", "at"), [("a", (0, 0)), ("a", (32, 69)), ("b", (69, 34)), ("b", (3, 0))])
 def test_nan_in_a_host_array_is_reported_with_its_index(device, dtype, culprit, at):

@@ -170,7 +170,7 @@ DEEP = (
 )
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.singly
 @pytest.mark.parametrize("count", [1, 8, 13])
@@ -179,7 +179,7 @@ def test_a_network_gives_what_the_definition_gives(cc, count):
     check(network(*DEEP), count, Device(cc))
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["bconv32", "btc1", "btc2", "wgmma"])
 def test_convolutions_have_the_chosen_scheme(scheme):

@@ -104,7 +104,7 @@ CHAINS = {
 }
 
 
-@pytest.mark.at_most(7)
+@pytest.mark.at_most(3)
 @pytest.mark.pairwise
 @pytest.mark.gate_cases("*-31-*", "*-64-*")
 @pytest.mark.parametrize("name", CHAINS)

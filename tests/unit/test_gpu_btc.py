@@ -73,6 +73,7 @@ def test_every_size_and_architecture_equals_the_reference(arch, scheme, sizes):
     assert_bits(packed, dots, thresholds, flip)
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("scheme", TENSOR_CORE_SCHEMES)
 @pytest.mark.parametrize(("transpose_a", "transpose_b"), [(False, True), (True, False), (True, True)])
 def test_transposed_real_and_packed_operands_equal_the_reference(scheme, transpose_a, transpose_b):
@@ -121,6 +122,7 @@ def test_output_bits_are_the_left_operand_of_the_next_product(scheme):
     np.testing.assert_array_equal(second.download(), reference.bmm(signs, c))
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("output", ["int", "bits"])
 @pytest.mark.parametrize("scheme", TENSOR_CORE_SCHEMES.values(), ids=TENSOR_CORE_SCHEMES)
 def test_products_use_the_instructions_of_the_chip(scheme, output):

@@ -87,6 +87,7 @@ def test_builders_have_the_same_names_as_in_the_reference():
         assert getattr(build, make.__name__) is make
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 @settings(max_examples=20)

@@ -205,7 +205,7 @@ def singular_matrices():
     yield "indefinite by rounding", np.array([[1.0, 1.0], [1.0, 1.0 - 2.0**-53]])
 
 
-@pytest.mark.at_most(5)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases(
     "float32-more columns than rows", "float32-rank one, odd size", "float64-more columns than rows"
 )
@@ -273,7 +273,7 @@ def tensors(dtype):
     }
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("float32-order 3", "*-order 4", "float64-order 3")
 @pytest.mark.parametrize("name", ["order 2", "order 3", "order 4"])
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -320,7 +320,7 @@ def assert_close(result, expected, dtype):
     assert_unit_columns(result, 1e-6 if dtype == np.float32 else 1e-14)
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("float32-0.1", "float64-0.0", "float64-0.1", "float32-0.0")
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -392,6 +392,7 @@ def test_duplicate_coordinates_are_summed_first():
         np.testing.assert_allclose(result.fits, expected.fits, rtol=0, atol=1e-12)
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("format_name", ["coo", "mm-csf"])
 def test_deterministic_runs_give_the_same_bits(format_name):

@@ -120,7 +120,7 @@ def test_geometries_in_windows(name, without_regions):
     sums(pixels(given), conv(*filters, **options), threshold(filters[3], 900))
 
 
-@pytest.mark.at_most(5)
+@pytest.mark.at_most(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_geometries_in_large_tiles(name, large_tiles):

@@ -31,7 +31,7 @@ def assert_lines(given, x, axis, device):
     np.testing.assert_array_equal(ones.download(), np.bitwise_count(padded).sum(1))
 
 
-@pytest.mark.at_most(13)
+@pytest.mark.at_most(3)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("axis", [0, 1])

@@ -39,6 +39,7 @@ def test_products_on_warpgroups(output):
     assert loads_of_constants(plan.ptx) == []
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("output", ["int", "int16", "bits"])
 @pytest.mark.parametrize("c", [64, 512, 1100])
 def test_convolutions_on_warpgroups(c, output):

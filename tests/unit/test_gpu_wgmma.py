@@ -132,7 +132,7 @@ def test_a_team_that_does_not_wait_for_its_turn_is_found():
         device.launch(plan, (a.words, a.ones, b.words, b.ones, device.allocate((128, 64), np.int32)))
 
 
-@pytest.mark.at_most(6)
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("n", [1, 2, 4, 7, 8, 12])
 @pytest.mark.parametrize("output", ["int32", "int16", "float16"])
 def test_rows_of_every_pitch_are_stored_as_boxes_or_pairs(n, output):

@@ -75,6 +75,7 @@ def test_cub_scan_equals_numpy(how, n):
     assert np.array_equal(out.download(), x.cumsum())
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("how", LARGE)
 @pytest.mark.parametrize("n", SIZES)
 def test_cub_select_equals_numpy(how, n):

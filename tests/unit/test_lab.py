@@ -23,7 +23,7 @@ def small(**options):
     return Asking(simwarp.Device, small=True, **options)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases(
     *(
         "bconv2d*",
@@ -145,7 +145,7 @@ def test_differences_are_written_beside_the_recording(tmp_path):
     assert report.read_text() == "popc.b32: 1 of 2\n\nbfind: 2 of 2\n"
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_several_processes_give_the_results_of_one():
     tasks = [(opcode, True) for opcode in tiles.OPCODES[:3]]
     one, two = (list(small(processes=n).map(tiles.compare, tasks)) for n in (1, 2))

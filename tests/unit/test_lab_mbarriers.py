@@ -98,7 +98,7 @@ class Broken(simwarp.Device):
         return super().load(text, *rest, **options)
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_program_that_a_device_cannot_execute_loses_no_other(monkeypatch):
     monkeypatch.setattr(Asking, "number", lambda self, full, small: 3)
     found = mbarriers.ask(Asking(Broken, small=True))

@@ -116,7 +116,7 @@ class Broken(simwarp.Device):
         return super().tensor_map(array, box, **options)
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_copy_that_a_device_cannot_execute_loses_no_other(monkeypatch):
     monkeypatch.setattr(tensor_maps, "KERNELS", [LOAD])
     monkeypatch.setattr(Asking, "number", lambda self, full, small: small if full != 1 else 1)

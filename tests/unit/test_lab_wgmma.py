@@ -95,7 +95,7 @@ class Broken(simwarp.Device):
         return super().load(text, *rest, **options)
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_form_that_a_device_cannot_execute_loses_no_other(monkeypatch):
     opcodes = [f"{MMA}.m64n{n}k32.s32.u8.u8" for n in (8, 16)]
     monkeypatch.setattr(wgmma, "OPCODES", opcodes)

@@ -22,7 +22,7 @@ def texts():
     return recorded()
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["plain.txt", "terminal.txt", "fields.json"])
 def test_each_kind_has_its_recorded_message(texts, name):

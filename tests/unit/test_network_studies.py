@@ -244,7 +244,7 @@ def test_scheme_says_which_layer_refuses_what():
     }
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_scheme_measures_convolutions_without_the_sums_that_are_joined_to_them(monkeypatch):
     monkeypatch.setattr(studies, "CONVOLUTIONS", ("bconv32", "wgmma"))
     monkeypatch.setattr(studies, "PRODUCTS", ())

@@ -285,6 +285,7 @@ def counted(listing):
     return kernels
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.skipif(
     not shutil.which("ptxas") or not shutil.which("cuobjdump"), reason="needs ptxas and cuobjdump 13.0"
 )

@@ -28,7 +28,7 @@ def test_some_inputs_agree_with_the_definition() -> None:
     assert found(range(30)) == []
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.gate_cases("1000")
 @pytest.mark.parametrize("count", [250, 1000])
 def test_many_inputs_agree_with_the_definition(count: int) -> None:

@@ -175,6 +175,7 @@ def test_undecodable_passes_are_marked():
     assert numbers(np.stack([backwards, stuck, ~stuck], axis=1)).tolist() == [UNCLEAR, NOWHERE, NOWHERE]
 
 
+@pytest.mark.at_most(7)
 @pytest.mark.parametrize("opcode", SYNTHETIC)
 def test_the_maps_of_a_synthetic_chip_are_confirmed(opcode):
     finding = probe(opcode, SyntheticChip(fragments_of(opcode)))

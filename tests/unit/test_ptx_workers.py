@@ -29,7 +29,7 @@ setp.eq.u32 %p2, %r4, 0;
 END: """
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("2", "64", "3")
 @pytest.mark.parametrize("count", [2, 3, 64])
 def test_any_number_of_workers_gives_equal_results_and_counts(count):

@@ -282,6 +282,7 @@ def test_an_unused_stride_or_dilation_may_be_any_number():
 # --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.at_most(4)
 @pytest.mark.parametrize(("x", "w", "stride", "padding", "dilation"), GEOMETRIES)
 @pytest.mark.usefixtures("path")
 def test_convolutions_equal_torch(x, w, stride, padding, dilation):
@@ -300,6 +301,7 @@ def test_convolutions_equal_torch(x, w, stride, padding, dilation):
     np.testing.assert_array_equal(y, theirs.permute(0, 2, 3, 1).numpy())
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("taps", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("dilation", [1, 2, 3])
 @pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths:UserWarning")

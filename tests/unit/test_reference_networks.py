@@ -128,7 +128,7 @@ def test_multiply_adds_are_counted(make, expected):
     assert sum(multiply_adds(layer, given) for _, layer, given in follow(make())) == expected
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_vgg16_has_the_multiply_adds_that_everyone_counts():
     counted = sum(multiply_adds(layer, given) for _, layer, given in follow(vgg16()))
     assert counted == 15_346_630_656 + 123_633_664
@@ -154,6 +154,7 @@ def small(name):
     return SMALL[name]()
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("name", SMALL)
 def test_no_layer_has_equal_bits(name):
     network = small(name)

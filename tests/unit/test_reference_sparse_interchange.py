@@ -63,6 +63,7 @@ def same(left, right):
 # --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.at_most(5)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_conversions_to_libraries_round_trip(pair, shape, dtype):
@@ -211,6 +212,7 @@ def test_pydata_fill_values_other_than_0_are_refused(fill):
 # --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_torch_has_the_same_elements(shape, dtype):

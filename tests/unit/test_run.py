@@ -441,6 +441,7 @@ def test_host_code_in_comments_is_ignored(write):
     assert str(path.parent) not in str(caught.value)
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize(
     ("header", "advice"),
     [
@@ -504,6 +505,7 @@ def test_malformed_ptx_is_refused(write):
 # Headers
 
 
+@pytest.mark.at_most(12)
 @pytest.mark.slow_cases("span", "tuple", "type_traits", "utility", "variant")
 @pytest.mark.parametrize("header", sorted(HEADERS))
 def test_each_header_compiles_by_itself_and_twice(write, header):

@@ -113,7 +113,7 @@ def factors_of(shape, dtype=np.float64):
     return [generator.standard_normal((n, 3)).astype(dtype) for n in shape]
 
 
-@pytest.mark.at_most(9)
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("name", TENSORS)
 def test_mttkrp_has_the_bits_of_the_tensor_converted_by_hand(name):
     tensor, coo = TENSORS[name]()

@@ -58,6 +58,7 @@ def faults_of(body, checks="report", launches=1, grid=2, **options):
     return device.faults
 
 
+@pytest.mark.at_most(4)
 @pytest.mark.parametrize("name", WRONG)
 def test_a_read_only_load_of_what_the_launch_writes_is_found_under_every_schedule(name):
     chunks = (64, 32768) if "block" in name or "bulk" in name else (32768,)

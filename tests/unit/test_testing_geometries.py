@@ -75,6 +75,7 @@ def test_strategy_and_counter_draw_from_the_same_recipes():
 # ---------------------------------------------------------------------------------------------- classes
 
 
+@pytest.mark.at_most(4)
 @pytest.mark.parametrize("name", CLASSES)
 @settings(max_examples=30)
 @given(data=st.data())

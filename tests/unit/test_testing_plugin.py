@@ -141,6 +141,7 @@ def test_tests_run_without_the_plugin(project):
     assert refused.ret == pytest.ExitCode.USAGE_ERROR
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("installed", [True, False])
 def test_our_conftest_loads_the_plugin_once(project, installed, monkeypatch):

@@ -396,7 +396,7 @@ def test_a_step_of_vgg16_is_near_the_time_in_core(topology: Any, accumulation: b
 
 
 @pytest.mark.at_most(1)
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.parametrize("topology", [H100, H200])
 def test_batch_normalization_out_of_core_is_near_the_time_in_core(topology: Any) -> None:
     machine = Machine(topology, values=False)

@@ -38,6 +38,7 @@ def test_kernels_compute_large_planes(gpus) -> None:
     assert made.is_clean()
 
 
+@pytest.mark.gate
 @pytest.mark.at_most(2)
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("name", ["mixed", pytest.param("normalized", marks=pytest.mark.slow)])

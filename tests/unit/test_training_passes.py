@@ -90,6 +90,7 @@ def same(found: dict[str, Any], expected: dict[str, Any]) -> bool:
     return all(np.array_equal(found[name], expected[name]) for name in expected)
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("name", ALL)
 def test_gradients_are_those_of_the_definitions(name: str) -> None:
     # As in test_training: about 20 roundings of 2**-24, 4 times as much for terms that cancel. The terms of a
@@ -225,6 +226,7 @@ def steps(passes: Passes, case: Case, count: int) -> None:
         passes.backward(passes.forward(case.x, case.parameters).number, case.dy)
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("kind", ["in", "out"])
 @pytest.mark.parametrize("after", [0, 1, 5, 12, 20])
 def test_a_copy_that_fails_leaves_nothing(kind: Any, after: int) -> None:

@@ -76,6 +76,7 @@ def test_every_element_of_an_answer_is_explained(element, meaning):
     assert meaning in CASE.explain(item, (element % size,), 0)
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", [(7, 5), (9, 0)])
 def test_the_listed_kernels_compile(arch):

@@ -126,6 +126,7 @@ def test_a_gemm_whose_products_overlap_with_the_next_loads(schedule):
     assert np.array_equal(found, expected)
 
 
+@pytest.mark.at_most(4)
 @every_schedule
 @pytest.mark.parametrize(
     ("change", "kind"),

@@ -24,33 +24,12 @@ _BINS = np.dtype([("warps", np.uint64, 33), ("places", np.uint32, 34), ("groups"
 def b_csf(coo: Coo, modes: Sequence[int] | None = None, *, split: int = 128, share: int = 512) -> BCsf:
     """Build a B-CSF tensor as one balanced tree of three levels: slices, fibers, nonzeros.
 
-    Parameters
-    ----------
-    coo : Coo
-    modes : sequence of int, optional
-        First the mode of the slices, last that of the leaves; by dimension if not given.
-    split : int
-        The most nonzeros of a fiber; longer ones are cut.
-    share : int
-        The nonzeros of a slice that one warp takes; twice as many warps for each further bin.
+    ``modes`` are all modes, from the slices to the leaves; by dimension, the shortest first, if not given.
+    Fibers longer than ``split`` nonzeros are cut. One warp takes ``share`` nonzeros of a slice, and each
+    further bin takes twice as many warps. FormatError if coordinates occur twice; ShapeError for other modes,
+    numbers below 1 or dimensions above 2**32. Source: MM-CSF (SC'19), section 3.1, figure 2(c) and algorithm
+    2.
 
-    Returns
-    -------
-    BCsf
-
-    Raises
-    ------
-    FormatError
-        If coordinates occur twice.
-    ShapeError
-        If ``modes`` are not all modes, a dimension is above 2**32, or ``split`` or ``share`` is less than 1.
-
-    Notes
-    -----
-    Source: MM-CSF (SC'19), section 3.1, figure 2(c) and algorithm 2.
-
-    Examples
-    --------
     >>> made = b_csf(Coo([[0, 0, 1], [1, 1, 0], [0, 4, 2]], [5.0, 6.0, 7.0], (2, 3, 5)), share=1)
     >>> made.slice_pointers.tolist(), made.order.tolist(), made.bins
     ([0, 1, 2], [1, 0], (0, 1, 2))
@@ -59,29 +38,10 @@ def b_csf(coo: Coo, modes: Sequence[int] | None = None, *, split: int = 128, sha
 
 
 def b_csf_all(coo: Coo, *, split: int = 128, share: int = 512) -> PerMode:
-    """Build one B-CSF tree for each mode, with that mode's slices.
+    """Build one B-CSF tree for each mode, with that mode's slices; see `b_csf`.
 
-    Parameters
-    ----------
-    coo : Coo
-    split, share : int
-        As in `b_csf`.
-
-    Returns
-    -------
-    PerMode of BCsf
-
-    Raises
-    ------
-    FormatError, ShapeError
-        As `b_csf`.
-
-    Notes
-    -----
     Source: MM-CSF (SC'19), section 3.2.
 
-    Examples
-    --------
     >>> trees = b_csf_all(Coo([[0, 0, 1], [1, 1, 0], [0, 4, 2]], [5.0, 6.0, 7.0], (2, 3, 5)))
     >>> [tree.slices.tolist() for tree in trees.tensors]
     [[0, 1], [0, 1], [0, 2, 4]]

@@ -17,8 +17,6 @@ LEAST = 1 << 16
 def compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a loop to machine code that runs without the GIL.
 
-    Examples
-    --------
     >>> def total(numbers):
     ...     sum = 0
     ...     for number in numbers:
@@ -33,17 +31,10 @@ def compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def in_parts(n: int, work: Callable[[int, int], Result]) -> list[Result]:
-    """Call ``work(begin, end)`` on consecutive parts of n elements, one thread per part.
+    """Call ``work(begin, end)`` on consecutive parts of n elements, one thread per part; its results.
 
     There are as many parts as Numba has threads (``numba.set_num_threads``), or fewer for a small n.
 
-    Returns
-    -------
-    list
-        The results, in the order of the parts.
-
-    Examples
-    --------
     >>> in_parts(5, lambda begin, end: (begin, end))
     [(0, 5)]
     """

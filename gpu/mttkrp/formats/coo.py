@@ -33,25 +33,10 @@ _C_TYPES = {
 def coalesce(coo: Coo) -> Coo:
     """Sum the values of equal coordinates, and sort the nonzeros by mode 0, 1, ….
 
-    Parameters
-    ----------
-    coo : Coo
+    Values are added in the order of ``coo``, in their own type; a sum of 0 is stored, and coordinates become
+    uint32. ShapeError for a dimension above 2**32; NotANumberError if a sum overflows, unless
+    ``coo.nonfinite``.
 
-    Returns
-    -------
-    Coo
-        With uint32 coordinates. Values are added in the order of ``coo``, in their own type; a sum of 0 is
-        stored.
-
-    Raises
-    ------
-    ShapeError
-        For a dimension above 2**32.
-    NotANumberError
-        If a sum overflows, unless ``coo.nonfinite``.
-
-    Examples
-    --------
     >>> once = coalesce(Coo([[1, 0, 1], [2, 0, 2]], [5.0, 6.0, 7.0], (2, 3)))
     >>> once.coords.tolist(), once.values.tolist()
     ([[0, 1], [0, 2]], [6.0, 12.0])

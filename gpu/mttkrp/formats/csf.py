@@ -20,29 +20,10 @@ SPLIT = 128
 def csf(coo: Coo, modes: Sequence[int] | None = None) -> Csf:
     """Build a CSF tensor as one tree.
 
-    Parameters
-    ----------
-    coo : Coo
-    modes : sequence of int, optional
-        From the root to the leaves; by dimension if not given, the shortest first (CSF-ONE).
-
-    Returns
-    -------
-    Csf
-
-    Raises
-    ------
-    FormatError
-        If coordinates occur twice.
-    ShapeError
-        If ``modes`` are not all modes, or a dimension is above 2**32.
-
-    Notes
-    -----
+    ``modes`` are all modes, from the root to the leaves; by dimension, the shortest first, if not given
+    (CSF-ONE). FormatError if coordinates occur twice; ShapeError for other modes or dimensions above 2**32.
     Source: MM-CSF (SC'19), section 3.1 and figure 2(b).
 
-    Examples
-    --------
     >>> tree = csf(Coo([[0, 0, 1], [1, 1, 0], [0, 4, 2]], [5.0, 6.0, 7.0], (2, 3, 5)))
     >>> [nodes.tolist() for nodes in tree.indices], [ends.tolist() for ends in tree.pointers]
     ([[0, 1], [1, 0], [0, 4, 2]], [[0, 1, 2], [0, 2, 3]])
@@ -51,27 +32,10 @@ def csf(coo: Coo, modes: Sequence[int] | None = None) -> Csf:
 
 
 def csf_all(coo: Coo) -> PerMode:
-    """Build one CSF tree for each mode, with that mode at the root.
+    """Build one CSF tree for each mode, with that mode at the root; see `csf`.
 
-    Parameters
-    ----------
-    coo : Coo
-
-    Returns
-    -------
-    PerMode of Csf
-
-    Raises
-    ------
-    FormatError, ShapeError
-        As `csf`.
-
-    Notes
-    -----
     Source: MM-CSF (SC'19), section 3.2 and algorithm 3.
 
-    Examples
-    --------
     >>> trees = csf_all(Coo([[0, 0, 1], [1, 1, 0], [0, 4, 2]], [5.0, 6.0, 7.0], (2, 3, 5)))
     >>> [tree.modes for tree in trees.tensors]
     [(0, 1, 2), (1, 0, 2), (2, 0, 1)]

@@ -24,36 +24,19 @@ Builder: TypeAlias = Callable[[Coo], SparseTensor]
 
 @dataclass(frozen=True)
 class Format:
-    """A format of sparse tensors, its builders and its kernel.
+    """A format of sparse tensors, its builders and its kernel."""
 
-    Attributes
-    ----------
-    kind : type
-        Its dataclass in `reference.types`, which checks its invariants.
-    columns : callable
-        Takes a tensor on the host; returns coordinates (d, M) and values in the format's own order.
-    builders : mapping
-        Functions that build the format from a Coo, by their names in `FORMATS`.
-    work : callable, optional
-        Takes a tensor on the device, a mode and a `Setting`; returns the launches. None without a kernel.
-    source, summary : str
-        The file of the kernel, and the work of its groups or warps.
-    macros : dict
-        Macros of the source that other formats lack, in the variant that `simwarp verify` compiles.
-    is_for_one_mode : bool
-        Whether a tensor gives only the result of the first of its ``modes``.
-    for_kernels : callable, optional
-        Converts a tensor on the host to a format with a kernel, if its own has none.
-    """
-
-    kind: type
-    columns: Callable[[Any], Columns]
-    builders: Mapping[str, Builder] = field(default_factory=dict[str, Builder])
+    kind: type  # its dataclass in `reference.types`
+    columns: Callable[[Any], Columns]  # tensor on the host → coordinates (d, M), values
+    builders: Mapping[str, Builder] = field(default_factory=dict[str, Builder])  # by their names in `FORMATS`
+    # tensor on the device, mode, setting → launches; None without a kernel
     work: Callable[[Any, int, Setting], Work] | None = None
-    source: str = ""
-    summary: str = ""
+    source: str = ""  # file of the kernel
+    summary: str = ""  # the work of its groups or warps
+    # macros of this source alone, as `simwarp verify` compiles it
     macros: dict[str, str | int] = field(default_factory=dict[str, str | int])
-    is_for_one_mode: bool = False
+    is_for_one_mode: bool = False  # a tensor gives only the result of the first of its modes
+    # a tensor on the host → one of a format that has a kernel
     for_kernels: Callable[[Any], Any] | None = None
 
 

@@ -22,30 +22,10 @@ from reference.types.sparse import FLAGS, flag_bits
 def f_coo(coo: Coo, mode: int, *, partition: int = 64) -> FCoo:
     """Build an F-COO tensor: sorted and flagged for the result of one mode.
 
-    Parameters
-    ----------
-    coo : Coo
-    mode : int
-    partition : int
-        The number of nonzeros that a group takes: a multiple of 32.
+    A group takes ``partition`` nonzeros, a multiple of 32. FormatError if coordinates occur twice; ShapeError
+    for another mode or partition, or a dimension above 2**32. Source: MM-CSF (SC'19), sections 3 and 6.8;
+    F-COO (CLUSTER'17).
 
-    Returns
-    -------
-    FCoo
-
-    Raises
-    ------
-    FormatError
-        If coordinates occur twice.
-    ShapeError
-        If ``mode`` is not a mode, ``partition`` is another number, or a dimension is above 2**32.
-
-    Notes
-    -----
-    Source: MM-CSF (SC'19), sections 3 and 6.8; F-COO (CLUSTER'17).
-
-    Examples
-    --------
     >>> made = f_coo(Coo([[0, 0, 1], [1, 1, 0], [0, 4, 2]], [5.0, 6.0, 7.0], (2, 3, 5)), 0)
     >>> made.products.tolist(), bin(made.flags[0]), made.rows.tolist()
     ([[1, 1, 0], [0, 4, 2]], '0b101', [0, 1])
@@ -56,25 +36,8 @@ def f_coo(coo: Coo, mode: int, *, partition: int = 64) -> FCoo:
 
 
 def f_coo_all(coo: Coo, *, partition: int = 64) -> PerMode:
-    """Build one F-COO tensor for each mode.
+    """Build one F-COO tensor for each mode; see `f_coo`.
 
-    Parameters
-    ----------
-    coo : Coo
-    partition : int
-        As in `f_coo`.
-
-    Returns
-    -------
-    PerMode of FCoo
-
-    Raises
-    ------
-    FormatError, ShapeError
-        As `f_coo`.
-
-    Examples
-    --------
     >>> copies = f_coo_all(Coo([[0, 0, 1], [1, 1, 0], [0, 4, 2]], [5.0, 6.0, 7.0], (2, 3, 5)))
     >>> [copy.rows.tolist() for copy in copies.tensors]
     [[0, 1], [0, 1], [0, 2, 4]]
@@ -129,7 +92,7 @@ def _work(tensor: FCoo, mode: int, setting: Setting) -> Work:
 
 
 def _aligned(address: int, words: int, device: Device) -> Any:
-    """The address if it is a multiple of 16, else a copy of the words there, which is aligned."""
+    """The address if it is a multiple of 16, else an aligned copy of its words."""
     if address % 16 == 0:
         return address
     copied = device.allocate((words,), np.uint32, "aligned copy")
@@ -139,7 +102,7 @@ def _aligned(address: int, words: int, device: Device) -> Any:
 
 
 def _slot_rows(tensor: FCoo) -> npt.NDArray[np.int64]:
-    """The result row of each slot.
+    """The result row of each slot, -1 for slots never written.
 
     Slot 2p is for the segment that begins before partition p and ends in or after it, slot 2p + 1 for the one
     that begins in it and ends after it.

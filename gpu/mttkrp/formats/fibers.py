@@ -17,40 +17,19 @@ from reference.types import Coo, Fibers
 from reference.types.arguments import check_number
 
 SHARE = 64
-"""The nonzeros that a group should take, about."""
+"""The approximate nonzeros of a group."""
 
 ENOUGH_GROUPS = 1 << 16
 """The number of groups that keep a large chip busy."""
 
 
 def fibers(coo: Coo, modes: Sequence[int], *, split: int = 128) -> Fibers:
-    """Build a tensor of fibers along the last of ``modes``.
+    """Build a tensor of fibers along the last of ``modes``, sorted by the others.
 
-    Parameters
-    ----------
-    coo : Coo
-    modes : sequence of int
-        All modes; fibers are sorted by all except the last.
-    split : int
-        The most nonzeros of a fiber; longer ones are cut.
+    ``modes`` are all modes; fibers longer than ``split`` nonzeros are cut. FormatError if coordinates occur
+    twice; ShapeError for other modes, a ``split`` below 1 or dimensions above 2**32. Source: MM-CSF (SC'19),
+    section 5.1.
 
-    Returns
-    -------
-    Fibers
-
-    Raises
-    ------
-    FormatError
-        If coordinates occur twice.
-    ShapeError
-        If ``modes`` are not all modes, a dimension is above 2**32, or ``split`` is less than 1.
-
-    Notes
-    -----
-    Source: MM-CSF (SC'19), section 5.1.
-
-    Examples
-    --------
     >>> made = fibers(Coo([[0, 0, 1], [1, 1, 0], [0, 4, 2]], [5.0, 6.0, 7.0], (2, 3, 5)), (0, 1, 2))
     >>> made.uppers.tolist(), made.pointers.tolist(), made.leaves.tolist()
     ([[0, 1], [1, 0]], [0, 2, 3], [0, 4, 2])

@@ -16,31 +16,11 @@ from reference.types.arguments import check_block
 
 
 def hi_coo(coo: Coo, *, block: int = 128) -> HiCoo:
-    """Build a HiCOO tensor: its nonzeros in blocks of equal side.
+    """Build a HiCOO tensor: its nonzeros in cubic blocks of side ``block``, a power of two from 2 to 256.
 
-    Parameters
-    ----------
-    coo : Coo
-    block : int
-        The side of a block, in indices of each mode: a power of two, 2 to 256.
+    FormatError if coordinates occur twice; ShapeError for another block or dimensions above 2**32. Source:
+    HiCOO (SC'18); MM-CSF (SC'19), section 3.
 
-    Returns
-    -------
-    HiCoo
-
-    Raises
-    ------
-    FormatError
-        If coordinates occur twice.
-    ShapeError
-        If ``block`` is another number, or a dimension is above 2**32.
-
-    Notes
-    -----
-    Source: HiCOO (SC'18); MM-CSF (SC'19), section 3.
-
-    Examples
-    --------
     >>> made = hi_coo(Coo([[0, 5, 1], [4, 1, 0]], [5.0, 6.0, 7.0], (6, 6)), block=4)
     >>> made.block_coords.tolist(), made.offsets.tolist(), made.values.tolist()
     ([[0, 0, 1], [0, 1, 0]], [[1, 0, 1], [0, 0, 1]], [7.0, 5.0, 6.0])

@@ -27,38 +27,13 @@ def mm_csf(
 ) -> MmCsf:
     """Build an MM-CSF tensor: fibers in several directions, with every nonzero in its longest one.
 
-    Parameters
-    ----------
-    coo : Coo
-    split : int
-        The most nonzeros of a fiber; longer ones are cut, after the nonzeros have been assigned.
-    lengths : "dynamic" or "static"
-        Dynamic: nonzeros are assigned in lexicographic order by mode 0, 1, …, and each shortens its fibers in
-        the other directions. Static: lengths do not change.
-    directions : sequence of int, optional
-        The leaf modes to choose from; all if not given.
+    Nonzeros choose among the leaf modes ``directions`` (all if not given); of equally long fibers they take
+    the one in the direction with fewer fibers, then the lower mode. With "dynamic" lengths they choose in
+    lexicographic order by mode 0, 1, …, and each shortens its fibers in the other directions; "static"
+    lengths do not change. Then fibers longer than ``split`` nonzeros are cut. FormatError if coordinates
+    occur twice; ShapeError for dimensions above 2**32, a ``split`` below 1 or directions that are not
+    different modes; SchemeError for other lengths. Source: MM-CSF (SC'19), section 4 and algorithm 5.
 
-    Returns
-    -------
-    MmCsf
-
-    Raises
-    ------
-    FormatError
-        If coordinates occur twice.
-    ShapeError
-        If a dimension is above 2**32, ``split`` is less than 1, or directions are not different modes.
-    SchemeError
-        If ``lengths`` is another word.
-
-    Notes
-    -----
-    Of equally long fibers, a nonzero takes the one in the direction with fewer fibers, then the lower mode.
-
-    Source: MM-CSF (SC'19), section 4 and algorithm 5.
-
-    Examples
-    --------
     >>> coords = [[0, 1, 2, 2], [0, 0, 0, 1], [3, 3, 3, 1]]
     >>> made = mm_csf(Coo(coords, [5.0, 6.0, 7.0, 8.0], (3, 2, 4)))
     >>> [(part.modes, part.leaves.tolist()) for part in made.partitions]

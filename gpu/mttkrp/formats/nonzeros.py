@@ -20,44 +20,24 @@ from reference.types.arguments import by_dimension, check_coo, check_modes, root
 class Nonzeros:
     """Nonzeros of a tensor, all or some, sorted lexicographically by the indices of ``modes``.
 
-    Attributes
-    ----------
-    coords : (d, M) uint32
-        In lexicographic order by mode 0, 1, ….
-    values : (M,) array
-    shape : tuple of int
-    modes : tuple of int
-    order : (m,) uint32
-        The positions of the chosen nonzeros in ``coords`` and ``values``, sorted by ``modes``.
-
-    Examples
-    --------
     >>> nonzeros = nonzeros_of(Coo([[0, 1, 0], [2, 0, 1]], [5.0, 6.0, 7.0], (2, 3)))
     >>> nonzeros.values, arranged(nonzeros, (1, 0)).order
     (array([7., 5., 6.]), array([2, 0, 1], dtype=uint32))
     """
 
-    coords: Indices
-    values: npt.NDArray[Any]
+    coords: Indices  # (d, M), in lexicographic order by mode 0, 1, …
+    values: npt.NDArray[Any]  # (M,)
     shape: tuple[int, ...]
     modes: tuple[int, ...]
-    order: Indices
+    order: Indices  # (m,): positions of these nonzeros in coords and values, sorted by modes
 
 
 def nonzeros_of(coo: Coo) -> Nonzeros:
     """The nonzeros of a Coo, sorted by mode 0, 1, …; refuses duplicate coordinates.
 
-    Raises
-    ------
-    DtypeError
-        If ``coo`` is not a Coo.
-    ShapeError
-        If a dimension is above 2**32.
-    FormatError
-        If its arrays lie on a device, or coordinates occur twice; the message has them.
+    DtypeError if ``coo`` is not a Coo; FormatError if its arrays lie on a device; ShapeError for dimensions
+    above 2**32.
 
-    Examples
-    --------
     >>> nonzeros_of(Coo([[1, 0, 1], [2, 0, 2]], [5.0, 6.0, 7.0], (2, 3)))
     Traceback (most recent call last):
     ...
@@ -79,8 +59,6 @@ def nonzeros_of(coo: Coo) -> Nonzeros:
 def in_natural_order(coo: Coo) -> tuple[Indices, npt.NDArray[Any]]:
     """The uint32 coordinates and the values of a Coo, sorted stably by mode 0, 1, ….
 
-    Examples
-    --------
     >>> coords, values = in_natural_order(Coo([[1, 0, 1], [2, 0, 2]], [5.0, 6.0, 7.0], (2, 3)))
     >>> coords.tolist(), values.tolist()
     ([[0, 1, 1], [0, 2, 2]], [6.0, 5.0, 7.0])
@@ -96,8 +74,6 @@ def in_natural_order(coo: Coo) -> tuple[Indices, npt.NDArray[Any]]:
 def arranged(nonzeros: Nonzeros, modes: Sequence[int]) -> Nonzeros:
     """The same nonzeros, sorted by the modes in another order.
 
-    Examples
-    --------
     >>> nonzeros = nonzeros_of(Coo([[0, 1, 0], [2, 0, 1]], [5.0, 6.0, 7.0], (2, 3)))
     >>> arranged(nonzeros, (1, 0)).modes
     (1, 0)
@@ -121,8 +97,8 @@ def per_mode(coo: Coo, build: Callable[[Nonzeros], Any]) -> PerMode:
 
 def _first_descent(coords: Indices) -> int:
     """The first nonzero that does not follow its predecessor in lexicographic order; M without one."""
-    found = in_parts(coords.shape[1], lambda begin, end: int(compiled(_find_descent)(coords, begin, end)))
-    return next((z for z in found if z), coords.shape[1])
+    descents = in_parts(coords.shape[1], lambda begin, end: int(compiled(_find_descent)(coords, begin, end)))
+    return next((z for z in descents if z), coords.shape[1])
 
 
 def _find_descent(coords: Any, begin: int, end: int) -> int:

@@ -17,20 +17,9 @@ Depths: TypeAlias = npt.NDArray[np.uint8]
 def depths_of(coords: Indices, modes: Sequence[int], order: Indices) -> Depths:
     """The depth of each nonzero: the first level at which it differs from its predecessor, d for duplicates.
 
-    Parameters
-    ----------
-    coords : (d, M) uint32
-    modes : sequence of modes, one for each level
-    order : (M,) uint32
-        The permutation that sorts the nonzeros lexicographically by ``modes``.
+    ``modes`` has one mode for each level; ``order`` sorts the nonzeros lexicographically by them. The depth
+    of the first nonzero is 0.
 
-    Returns
-    -------
-    (M,) array of uint8
-        The depth of the first nonzero is 0.
-
-    Examples
-    --------
     >>> coords = np.array([[0, 0, 0, 2], [1, 1, 3, 0]], np.uint32)
     >>> depths_of(coords, (0, 1), np.arange(4, dtype=np.uint32))
     array([0, 2, 1, 0], dtype=uint8)
@@ -44,14 +33,8 @@ def depths_of(coords: Indices, modes: Sequence[int], order: Indices) -> Depths:
 def starts_of(depths: Depths, level: int, split: int = 0) -> Indices:
     """The start of each run with equal indices down to a level, and the end of the last run.
 
-    Runs are cut into pieces of at most ``split`` nonzeros, if it is not 0.
+    Runs are cut into pieces of at most ``split`` nonzeros, unless it is 0.
 
-    Returns
-    -------
-    (runs + 1,) array of uint32
-
-    Examples
-    --------
     >>> starts_of(np.array([0, 1, 1, 0, 1], np.uint8), 0)
     array([0, 3, 5], dtype=uint32)
     >>> starts_of(np.array([0, 1, 1, 0, 1], np.uint8), 0, split=2)
@@ -68,8 +51,6 @@ def starts_of(depths: Depths, level: int, split: int = 0) -> Indices:
 def ranks_of(outer: Indices, inner: Indices) -> Indices:
     """The position in ``inner`` of each element of ``outer``, an ascending subset of it.
 
-    Examples
-    --------
     >>> ranks_of(np.array([0, 3, 5], np.uint32), np.array([0, 2, 3, 5], np.uint32))
     array([0, 2, 3], dtype=uint32)
     """
@@ -81,8 +62,6 @@ def ranks_of(outer: Indices, inner: Indices) -> Indices:
 def numbers_of(starts: Indices, order: Indices, numbers: Indices) -> None:
     """Write the number of each nonzero's run to ``numbers``, at the nonzero's position in the tensor.
 
-    Examples
-    --------
     >>> numbers = np.empty(3, np.uint32)
     >>> numbers_of(np.array([0, 2, 3], np.uint32), np.array([2, 0, 1], np.uint32), numbers)
     >>> numbers

@@ -19,20 +19,9 @@ WIDEST = 16
 def sorted_by(coords: Indices, bits: Sequence[tuple[int, int]], order: Indices | None = None) -> Indices:
     """The permutation that sorts nonzeros stably by a key of single bits, by LSD radix sort.
 
-    Parameters
-    ----------
-    coords : (d, M) uint32
-    bits : sequence of (mode, bit)
-        The key, from its most significant bit: bit 0 is an index's least significant one.
-    order : (M,) uint32, optional
-        The present order of the nonzeros; default: that of ``coords``.
+    The key lists (mode, bit) from its most significant bit; bit 0 is an index's least significant one.
+    ``order`` is the present order of the nonzeros, by default that of ``coords``.
 
-    Returns
-    -------
-    (M,) array of uint32
-
-    Examples
-    --------
     >>> sorted_by(np.array([[3, 1, 2, 1]], np.uint32), [(0, 1), (0, 0)])
     array([1, 3, 2, 0], dtype=uint32)
     """
@@ -49,8 +38,6 @@ def sorted_by(coords: Indices, bits: Sequence[tuple[int, int]], order: Indices |
 def bits_of(coords: Indices, modes: Sequence[int]) -> list[tuple[int, int]]:
     """The key of a lexicographic order by modes, as (mode, bit), without bits that are 0 in every index.
 
-    Examples
-    --------
     >>> bits_of(np.array([[3, 1], [0, 0], [0, 4]], np.uint32), (2, 1, 0))
     [(2, 2), (2, 1), (2, 0), (0, 1), (0, 0)]
     """
@@ -60,19 +47,11 @@ def bits_of(coords: Indices, modes: Sequence[int]) -> list[tuple[int, int]]:
 def resorted(
     coords: Indices, modes: Sequence[int], have: Sequence[int], order: Indices | None = None
 ) -> Indices:
-    """The permutation that sorts by ``modes`` nonzeros that are sorted by ``have``.
+    """The permutation that sorts nonzeros by ``modes``; ``order`` sorts them by ``have``.
 
-    The last modes need no sort if they are in the same order in ``have``.
+    The default ``order`` is that of ``coords``. The last modes need no sort if they are in the same order in
+    ``have``.
 
-    Parameters
-    ----------
-    coords : (d, M) uint32
-    modes, have : sequences of all modes
-    order : (M,) uint32, optional
-        The lexicographic order by ``have``; default: that of ``coords``.
-
-    Examples
-    --------
     >>> resorted(np.array([[0, 0, 1], [0, 1, 0]], np.uint32), (1, 0), have=(0, 1))
     array([0, 2, 1], dtype=uint32)
     """
@@ -84,10 +63,8 @@ def resorted(
 
 
 def taken(array: npt.NDArray[Any], order: Indices) -> npt.NDArray[Any]:
-    """The elements of a vector in a given order, gathered by several threads.
+    """The elements of a vector at the positions ``order``, gathered by several threads.
 
-    Examples
-    --------
     >>> taken(np.array([5.0, 6.0, 7.0]), np.array([2, 0], np.uint32))
     array([7., 5.])
     """

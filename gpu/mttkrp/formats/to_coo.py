@@ -14,25 +14,11 @@ from reference.types import Coo, PerMode, SparseTensor
 
 
 def to_coo(tensor: SparseTensor) -> Coo:
-    """Convert a tensor of any format to a Coo.
+    """Convert a tensor of any format, on the host, to a Coo.
 
-    Parameters
-    ----------
-    tensor : any of `reference.types.SparseTensor`
-        On the host.
+    Coordinates are uint32, in lexicographic order by mode 0, 1, …; stored zeros are kept. DtypeError if
+    ``tensor`` is not a sparse tensor.
 
-    Returns
-    -------
-    Coo
-        With uint32 coordinates in lexicographic order by mode 0, 1, …; stored zeros are kept.
-
-    Raises
-    ------
-    DtypeError
-        If ``tensor`` is not a sparse tensor.
-
-    Examples
-    --------
     >>> from gpu.mttkrp.formats import mm_csf
     >>> to_coo(mm_csf(Coo([[1, 0], [2, 0]], [5.0, 6.0], (2, 3)))).coords.tolist()
     [[0, 1], [0, 2]]

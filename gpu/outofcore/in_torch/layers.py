@@ -1,4 +1,4 @@
-"""What each layer of PyTorch is in a `Network`, or an error that names it."""
+"""Converts layers of PyTorch to those of a `Network`; the error for one without a counterpart names it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ACTIVATIONS: dict[Any, tuple[Activation, Any]] = {
     nn.Tanh: ("tanh", torch.tanh),
     nn.Sigmoid: ("sigmoid", torch.sigmoid),
 }
-"""What `Network` calls them, and how torch computes them."""
+"""Activation of torch → its name in `Network`, and torch's function for it."""
 _HOOKS = "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"
 
 
@@ -47,24 +47,12 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Sequence:
-    """A sequential model.
+    """A sequential model."""
 
-    Attributes
-    ----------
-    layers : tuple of Layer
-        The last one without its activation.
-    places : tuple of Place
-        The layers of torch that they are; of ``Flatten`` none.
-    is_flat : bool
-        Whether the result has two axes.
-    activation : callable, optional
-        That of the last layer, as torch computes it: its gradient then is torch's, too.
-    """
-
-    layers: tuple[Layer, ...]
-    places: tuple[Place, ...]
-    is_flat: bool
-    activation: Callable[[Any], Any] | None
+    layers: tuple[Layer, ...]  # the last one without its activation
+    places: tuple[Place, ...]  # their layers in torch; ``Flatten`` has none
+    is_flat: bool  # the result has two axes
+    activation: Callable[[Any], Any] | None  # of the last layer, computed by torch, which so has its gradient
 
 
 def leaves(module: Any, name: str = "") -> Iterator[Place]:
@@ -80,7 +68,7 @@ def leaves(module: Any, name: str = "") -> Iterator[Place]:
 
 
 def is_sequential(module: Any) -> bool:
-    """Whether a container calls one layer after the other."""
+    """True if a container calls one layer after the other."""
     return cast("Any", type(module)).forward is nn.Sequential.forward
 
 
@@ -97,17 +85,10 @@ def sequence_of(children: dict[str, Any], *, is_flat: bool | None = None) -> Seq
 
 
 class _Reader:
-    """The layers read so far.
+    """Reads layers one by one: those so far, and the places of those that compute something.
 
-    Attributes
-    ----------
-    is_flat : bool, optional
-        Whether the next layer reads rows of numbers; None before the first one.
-    layers : list of Layer
-    places : list of Place
-        Of the layers that compute something.
-    pending : type, optional
-        The activation behind the last of them.
+    ``is_flat``: the next layer reads rows of numbers; None before the first one. ``pending`` is the type of
+    the activation behind the last layer.
     """
 
     def __init__(self, is_flat: bool | None) -> None:
@@ -177,7 +158,7 @@ def _misplaced(place: Place, needs_rows: bool) -> SchemeError:
 
 
 def _layer(place: Place) -> Layer:
-    """What a layer is."""
+    """Convert a layer."""
     make = _MAKERS.get(type(place.module))
     if make is None:
         names = [kind.__name__ for kind in (*_MAKERS, *ACTIVATIONS, nn.Identity, nn.Dropout, nn.Sequential)]

@@ -127,7 +127,7 @@ class OutOfCore(torch.nn.Module):
         self.close()
 
     def close(self) -> None:
-        """Give all memory back, also what a backward pass would need; a later forward pass takes it anew."""
+        """Free all memory, also that which a backward pass needs; a later forward pass takes it anew."""
         if self._passes is not None:
             self._passes.close()
             self._passes = None
@@ -185,11 +185,11 @@ class OutOfCore(torch.nn.Module):
 
     def _plan(self, network: Network, batch: int) -> TrainingPlan:
         """The plan of a batch, made once."""
-        found = self._plans.get((network, batch))
-        if found is None:
-            found = planned(network, batch, self._machine, self._budget, self._options)
-            self._plans[network, batch] = found
-        return found
+        plan = self._plans.get((network, batch))
+        if plan is None:
+            plan = planned(network, batch, self._machine, self._budget, self._options)
+            self._plans[network, batch] = plan
+        return plan
 
     def _opened(self, network: Network, batch: int) -> Passes:
         """The passes of a network and a batch; those of others are closed."""
@@ -206,13 +206,7 @@ class OutOfCore(torch.nn.Module):
 class _Run:
     """One forward pass, and its backward pass.
 
-    Parameters
-    ----------
-    passes : Passes
-    names : tuple of str
-        Of the parameters.
-    running : dict, optional
-        Running means and variances, if they normalize.
+    ``names`` are of the parameters; ``running`` has the running means and variances, if layers normalize.
     """
 
     def __init__(self, passes: Passes, names: tuple[str, ...], running: Any) -> None:

@@ -1,4 +1,4 @@
-"""The search for what a plan keeps, where: changes of single decisions, the best first.
+"""The search for the tensors that a plan keeps, on device or host: the best single changes first.
 
 Behind the last change that helps, what takes the most memory of the device for the longest time is kept away
 from it while other changes are tried: so what blocks better plans finds its way out.
@@ -20,38 +20,24 @@ from gpu.outofcore.workspace import aligned
 LEAST_GAIN = 2e-4
 TRIES, KICKS = 4, 12
 ROUNDS = (2, 1 << 10)
-"""The most changes of a round, each of a search: neither finds the best plan of every network."""
+"""The most changes of a round, for two searches: neither finds the best plan of every network."""
 RESULTS: tuple[Result, ...] = get_args(Result)
 Change: TypeAlias = tuple[int, Segment, tuple[tuple[Key, bool], ...]]
-"""The index of a segment, the segment in its place, and keys with whether they are on the device then."""
+"""The index of a segment, its replacement, and keys: True if they are then on the device."""
 
 
 class Trial(NamedTuple):
-    """A plan that is tried.
+    """A plan that the search tries."""
 
-    Attributes
-    ----------
-    plan : TrainingPlan
-        Its segments are cut anyhow.
-    phases : list of Phase
-        All of them, cut anyhow.
-    lives : list of tuple of Life
-        `TrainingPlan.lives` of each segment.
-    cuts : tuple of Cut
-        The best one of each phase.
-    seconds : float
-        With these.
-    """
-
-    plan: TrainingPlan
-    phases: list[Phase]
-    lives: list[tuple[Life, ...]]
-    cuts: tuple[Cut, ...] = ()
-    seconds: float = math.inf
+    plan: TrainingPlan  # its cuts are arbitrary
+    phases: list[Phase]  # all of the plan, with arbitrary cuts
+    lives: list[tuple[Life, ...]]  # `TrainingPlan.lives` of each segment
+    cuts: tuple[Cut, ...] = ()  # the best one of each phase
+    seconds: float = math.inf  # with these cuts
 
     @property
     def enough(self) -> float:
-        """The most seconds of a plan that is better."""
+        """The most seconds that count as an improvement."""
         return self.seconds * (1 - LEAST_GAIN)
 
     def cut(self) -> TrainingPlan:
@@ -69,15 +55,9 @@ class Trial(NamedTuple):
 
 
 class Improvement:
-    """The search with all segments given.
+    """The search with all segments fixed, for the network and batch of ``plan``.
 
-    Parameters
-    ----------
-    plan : TrainingPlan
-        Any with the same network and batch.
-    cuts : Cuts
-    free : int
-        The bytes of the device for all that is not there during the whole step.
+    ``free`` are the bytes of the device for memory that is not in use during the whole step.
     """
 
     def __init__(self, plan: TrainingPlan, cuts: Cuts, free: int) -> None:
@@ -90,14 +70,14 @@ class Improvement:
         start = self._packed(_as_trial(plan))
         if start is None:
             return plan
-        found = list[Trial]()
+        trials = list[Trial]()
         for most in ROUNDS:
             self._most = most
-            found.append(self._kicked(self._improved(start)))
-        return min(found, key=lambda trial: trial.seconds).cut()
+            trials.append(self._kicked(self._improved(start)))
+        return min(trials, key=lambda trial: trial.seconds).cut()
 
     def _improved(self, trial: Trial, is_tried: Callable[[Change], bool] = lambda change: True) -> Trial:
-        """The plan after the best changes of each round, as long as one helps."""
+        """The plan after the best change of each round, as long as one helps."""
         while True:
             enough, found = trial.enough, list[tuple[float, Change]]()
             for change in filter(is_tried, _changes(trial.plan)):
@@ -115,7 +95,7 @@ class Improvement:
                 return trial
 
     def _kicked(self, trial: Trial) -> Trial:
-        """The plan after changes that begin with something on the device that is not there."""
+        """The plan after changes that first take a tensor off the device, the largest lives first."""
         tried = set[Key]()
         while len(tried) < KICKS:
             lives = self._lives(trial)
@@ -129,7 +109,7 @@ class Improvement:
         return trial
 
     def _improved_without(self, trial: Trial, key: Key) -> Trial | None:
-        """The plan after changes while something is not on the device, then with it allowed there again."""
+        """The plan after changes without a tensor on the device, and then with it allowed there again."""
         at = next(index for index, of in enumerate(trial.lives) if key in (life[0] for life in of))
         other = self._tried(trial, (at, trial.plan.segments[at], ((key, False),)), math.inf)
         other = other and self._packed(other)
@@ -137,24 +117,24 @@ class Improvement:
             return None
         place = key, True
         without = self._improved(other, lambda change: place not in change[2])
-        found = self._improved(without, lambda change: place in change[2])
-        return without if found is without else self._improved(found)
+        again = self._improved(without, lambda change: place in change[2])
+        return without if again is without else self._improved(again)
 
     def _packed(self, trial: Trial, enough: float = math.inf) -> Trial | None:
-        """The plan with the best cuts for which all blocks find a place; None if that takes too long."""
+        """The plan with the best cuts for which all blocks fit in the slab; None if it is too slow."""
         excess = 0
         for _ in range(TRIES):
-            found = self._fitted(trial, enough, excess)
-            if found is None:
+            fitted = self._fitted(trial, enough, excess)
+            if fitted is None:
                 return None
-            plan = found.cut()
+            plan = fitted.cut()
             if plan.device.nbytes <= plan.budget:
-                return found
+                return fitted
             excess += plan.device.nbytes - plan.budget
         return None
 
     def _tried(self, trial: Trial, change: Change, enough: float) -> Trial | None:
-        """A plan with a change and the best cuts for it; None if it does not fit, or takes too long."""
+        """A plan with a change and its best cuts; None if it is impossible, does not fit or is too slow."""
         at, segment, places = change
         old, keys = trial.plan, {key for key, _ in places}
         on_device = (old.on_device - keys) | {key for key, is_there in places if is_there}
@@ -173,7 +153,7 @@ class Improvement:
         return self._fitted(Trial(plan, phases, lives), enough)
 
     def _fitted(self, trial: Trial, enough: float, excess: int = 0) -> Trial | None:
-        """The best cuts for what a plan keeps where; None if they do not fit, or take too long."""
+        """The best cuts for the places of a plan's tensors; None if none fits or all are too slow."""
         seconds, cuts, lives = 0.0, list[Cut](), self._lives(trial)
         free = self._free_bytes(trial, lives, excess)
         takes = {lives[key][0]: (key, other) for key, other in takers(lives, self._nbytes).items()}
@@ -192,7 +172,7 @@ class Improvement:
         return trial._replace(cuts=tuple(reversed(cuts)), seconds=seconds)
 
     def _free_bytes(self, trial: Trial, lives: Mapping[Key, tuple[int, int]], excess: int) -> list[int]:
-        """What each phase has for its block."""
+        """The bytes that each phase has for its block."""
         changes = [self._free - excess] + [0] * len(trial.phases)
         for key, (first, last) in lives.items():
             nbytes = self._nbytes(key)
@@ -201,7 +181,7 @@ class Improvement:
         return list(accumulate(changes[:-1]))
 
     def _lives(self, trial: Trial) -> dict[Key, tuple[int, int]]:
-        """What stays on the device."""
+        """The first and the last phase of each tensor that stays on the device."""
         on_device = trial.plan.on_device
         return merged(life for of in trial.lives for life in of if life[0] in on_device)
 
@@ -212,7 +192,7 @@ class Improvement:
 
 
 def _touched(plan: TrainingPlan, old: TrainingPlan, at: int, tensors: set[int]) -> Iterator[int]:
-    """The segments whose phases are others after a change of one of them, and of where tensors are."""
+    """The segments whose phases differ after a change of segment ``at`` and of the places of ``tensors``."""
     below = 0
     for index, sources in enumerate(plan.sources):
         top = plan.top(index)
@@ -227,14 +207,14 @@ def _as_trial(plan: TrainingPlan) -> Trial:
 
 
 def _both(plan: TrainingPlan, index: int) -> tuple[Phase, Phase]:
-    """The phases of a segment; before a loss, the backward phase is both."""
+    """The forward and the backward phase of a segment; the backward one twice if there is no other."""
     backward = plan.phase(index, is_forward=False)
     goes_forward = plan.goes_forward(plan.segments[index])
     return plan.phase(index, is_forward=True) if goes_forward else backward, backward
 
 
 def _changes(plan: TrainingPlan) -> Iterator[Change]:
-    """All changes of one decision: where a result or a gradient is kept, if it is."""
+    """All changes of one decision: keep a result or gradient on the device, on the host, or not at all."""
     places = False, True
     for index, segment in enumerate(plan.segments):
         last, inner = segment.last, plan.inner(segment)

@@ -18,7 +18,7 @@ from reference.files import open_input, write_output
 
 Array = npt.NDArray[Any]
 State = dict[str, tuple[Array, Array]]
-"""Each parameter and its velocity by name."""
+"""Name → a parameter and its velocity."""
 FORMAT = 1
 _UNREADABLE = (
     BadZipFile,
@@ -33,17 +33,9 @@ _UNREADABLE = (
 
 
 class Checkpoint(NamedTuple):
-    """What a checkpoint holds.
+    """The contents of a checkpoint."""
 
-    Attributes
-    ----------
-    training : mapping
-        What describes the training: network, batch, optimizer, seed.
-    steps : int
-    state : State
-    """
-
-    training: Mapping[str, Any]
+    training: Mapping[str, Any]  # network, batch, optimizer, seed
     steps: int
     state: State
 

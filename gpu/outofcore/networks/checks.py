@@ -41,7 +41,7 @@ def images_of(given: Any, network: Network) -> Array:
 
 
 def labels_of(given: Any, count: int, classes: int) -> Array:
-    """The labels of so many images, checked."""
+    """The labels of ``count`` images, checked."""
     labels = as_array(given, "labels", "one integer for each image")
     if labels.dtype.kind not in "iu":
         raise DtypeError(f"labels are of {labels.dtype}\nintegers are needed\nconvert them")
@@ -61,14 +61,14 @@ def parameters_of(given: Mapping[str, Any], network: Network) -> dict[str, Array
             f"parameters {', '.join(sorted(given))}\nthe network has {', '.join(network.parameters)}\n"
             "give all of them"
         )
-    found = {name: np.array(given[name], order="C") for name in network.parameters}
+    arrays = {name: np.array(given[name], order="C") for name in network.parameters}
     for name, shape in network.parameters.items():
-        if found[name].shape != shape or found[name].dtype != np.float32:
+        if arrays[name].shape != shape or arrays[name].dtype != np.float32:
             raise ShapeError(
-                f"{name} is {found[name].dtype} of shape {found[name].shape}\nit is float32 of {shape}\n"
+                f"{name} is {arrays[name].dtype} of shape {arrays[name].shape}\nit is float32 of {shape}\n"
                 "convert it"
             )
-    return found
+    return arrays
 
 
 def check_segments(plan: TrainingPlan, *, accumulation: bool) -> None:
@@ -120,7 +120,7 @@ def _check_passing(plan: TrainingPlan, index: int) -> None:
 
 
 def _check_places(plan: TrainingPlan) -> None:
-    """What stays on the device is known, and no phase that has it cuts rows."""
+    """Refuse unknown tensors on the device, and phases that cut the rows of one."""
     known = {key for key, _, _ in plan.lifetimes()} - {("x", 0)}
     if not plan.on_device <= known:
         raise SchemeError(

@@ -9,32 +9,26 @@ from gpu.outofcore.planners import candidates
 
 MUCH_WORSE = 1.05
 Timed = tuple[float, Cut]
-"""A cut behind its seconds."""
+"""Seconds, and the cut that takes them."""
 
 
 class Cuts:
-    """The best cuts of phases, each found once.
-
-    Parameters
-    ----------
-    plan : TrainingPlan
-        Any that has the phases.
-    """
+    """The best cuts of phases, each searched once, for any plan that has the phases."""
 
     def __init__(self, plan: TrainingPlan) -> None:
         self._plan, self._images = plan, candidates(plan.batch)
         self._found: dict[tuple[int, int, int], Timed | None] = {}
 
     def best(self, phase: Phase, limit: int, extra: int = 0) -> Timed | None:
-        """The fastest cut whose block a limit holds, of rows only if whole images do not fit.
+        """The fastest cut whose block fits in ``limit`` bytes, of rows only if whole images do not fit.
 
         ``extra`` bytes are needed for each image of a piece beside the block.
         """
         key = id(phase.shared), limit, extra  # plans keep their phases
         if key not in self._found:
-            found = self._of_images(phase, limit, extra)
+            cut = self._of_images(phase, limit, extra)
             self._found[key] = (
-                self._of_rows(phase, limit) if found is None and not phase.tensors.on_device else found
+                self._of_rows(phase, limit) if cut is None and not phase.tensors.on_device else cut
             )
         return self._found[key]
 

@@ -1,4 +1,4 @@
-"""What GPUs need to know of a network's routines: the memory beside their tiles, and their rates."""
+"""Workspaces and rates of a network's routines on GPUs."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _LAUNCH_SECONDS = 1e-5
 _PROBE_BYTES = 1 << 30
 _TIMES, _RUNS = 3, 8
 _FINISH_BYTES, _SUM_BYTES, _ADD_BYTES = 8, 4, 20
-"""What routines beside cuDNN's move: for each result, bias and activation, and the gradient of the bias;
+"""Bytes that routines beside cuDNN's move: for each result, bias and activation, and the bias's gradient;
 for each weight, sums of terms."""
 _MOVED_BYTES = 6
-"""Of routines that only move memory, for each operation: they have two where they read two and write one."""
+"""Bytes that a routine moves for each operation: two operations read two numbers and write one."""
 _OTHERS = {
     "moments": 2,
     "batch_norm forward": 8,
@@ -44,29 +44,19 @@ _OTHERS = {
     "average_pool forward": 5,
     "average_pool data": 5,
 }
-"""Of those that move other bytes, by their kind; windows of pooling have 2 x 2 pixels."""
+"""The same by kind, for routines that move other bytes; pooling has windows of 2 x 2 pixels."""
 
 
 @dataclass(frozen=True)
 class Engines:
-    """How convolutions are computed.
+    """Properties of the engines for convolutions."""
 
-    Attributes
-    ----------
-    need_memory : bool
-        Whether they need a workspace: on GPUs.
-    transforms : bool
-        Whether GPUs may transform images, as Winograd and FFT do.
-    tf32 : bool
-        Whether operands are rounded to TF32.
-    """
-
-    need_memory: bool = False
-    transforms: bool = False
-    tf32: bool = False
+    need_memory: bool = False  # they need a workspace: on GPUs
+    transforms: bool = False  # Winograd and FFT are allowed on GPUs
+    tf32: bool = False  # operands are rounded to TF32
 
     def transform(self, stage: Stage) -> bool:
-        """Whether GPUs may transform the images of a stage: filters of one pixel gain nothing."""
+        """True if GPUs may transform a stage's images; not for filters of one pixel, which gain nothing."""
         return self.transforms and not self.tf32 and math.prod(stage.filters[2:]) > 1
 
 
@@ -133,10 +123,7 @@ def workspace_bytes(phase: Phase, op: Op, engines: Engines) -> int:
 class StepRates(Rates):
     """Rates of a step: those of routines that move memory, and of each stage with weights.
 
-    Attributes
-    ----------
-    stages : tuple
-        The kind of a routine, with its seconds beside its operations and its operations per second.
+    ``stages`` has kinds of routines, each with its fixed seconds and its operations per second.
     """
 
     stages: tuple[tuple[str, tuple[float, float]], ...] = field(default=(), kw_only=True)

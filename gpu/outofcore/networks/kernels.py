@@ -30,14 +30,7 @@ Four = tuple[int, int, int, int]
 
 
 class Kernels:
-    """The routines of a phase.
-
-    Parameters
-    ----------
-    plan : TrainingPlan
-    phase : Phase
-    space : Space
-    """
+    """The routines of a phase."""
 
     def __init__(self, plan: Planned, phase: Phase, space: Space) -> None:
         self._plan, self._phase, self._space = plan, phase, space
@@ -69,7 +62,7 @@ class Kernels:
         return (self._max_pool if stage.kind == "max_pool" else self._average_pool)(stage, at)
 
     def _how(self, stage: Stage) -> dict[str, Any]:
-        """What concerns GPUs."""
+        """Keyword arguments of a stage's routine that matter on GPUs."""
         return {
             "workspace": self._space.workspace,
             "transforms": self._plan.engines.transform(stage),
@@ -278,7 +271,7 @@ def update_of(tiles: tuple[Tile, Tile, Tile], sgd: SGD) -> Update:
 
 
 class _At:
-    """The tensors of a piece, and what concerns the rate of the routine."""
+    """The tensors of a piece, with ``costs``, the routine's arguments for its rate."""
 
     def __init__(self, space: Space, piece: Piece, number: int, costs: dict[str, Any]) -> None:
         self._space, self.piece, self._number, self.costs = space, piece, number, costs
@@ -297,7 +290,7 @@ class _At:
 
 
 def _as_read(stage: Stage, shape: Four) -> Four:
-    """The shape of images as a stage reads them: a dense one reads each as pixels of one channel each."""
+    """The shape of images as a stage reads them: for a dense one, each number is a channel of one pixel."""
     return (shape[0], shape[1] * shape[2] * shape[3], 1, 1) if stage.kind == "dense" else shape
 
 

@@ -213,17 +213,17 @@ class Network:
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
-        """What is computed, layer by layer; `Flatten` is none."""
-        found: list[Stage] = []
+        """The layers that compute something, with their sizes; `Flatten` does not."""
+        stages: list[Stage] = []
         shape, is_flat = self.image, False
         for layer in self.layers:
             if isinstance(layer, Flatten):
                 is_flat = True
             else:
-                stage = _stage(len(found) + 1, layer, shape, is_flat)
-                found.append(stage)
+                stage = _stage(len(stages) + 1, layer, shape, is_flat)
+                stages.append(stage)
                 shape = stage.shape
-        return tuple(found)
+        return tuple(stages)
 
     @property
     def classes(self) -> int:
@@ -244,11 +244,11 @@ class Network:
         return {f"{stage.name}.running": (stage.shape[0],) for stage in norms}
 
     def normalizes(self, number: int) -> bool:
-        """Whether a stage exists and is `BatchNorm`."""
+        """True if a stage exists and is `BatchNorm`."""
         return 1 <= number <= len(self.stages) and self.stages[number - 1].kind == "batch_norm"
 
     def pools_relu(self, tensor: int) -> bool:
-        """Whether max pooling reads a result of relu, so that its gradient takes relu's with it."""
+        """True if max pooling reads a result of relu, so that its gradient takes relu's with it."""
         stages = self.stages
         is_pooled = 1 <= tensor < len(stages) and stages[tensor].kind == "max_pool"
         return is_pooled and stages[tensor - 1].activation == "relu"

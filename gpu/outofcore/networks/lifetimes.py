@@ -14,16 +14,9 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(frozen=True)
 class Block(Generic[K]):
-    """A block.
+    """A block of memory that lives from time ``first`` to time ``last``, both included.
 
-    Attributes
-    ----------
-    key : hashable
-    nbytes : int
-    first, last : int
-        The times between which it lives, both included.
-    takes : hashable, optional
-        A block whose last time is its first one, and that it may overlap if it does not start behind it.
+    A block whose last time is its first may overlap the block ``takes``, unless it starts behind it.
     """
 
     key: K
@@ -34,7 +27,7 @@ class Block(Generic[K]):
 
 
 class Packed(NamedTuple, Generic[K]):
-    """Where blocks start, and the bytes of all."""
+    """The start of each block, and the bytes of all together."""
 
     offsets: dict[K, int]
     nbytes: int
@@ -43,7 +36,7 @@ class Packed(NamedTuple, Generic[K]):
 def pack(blocks: Sequence[Block[K]]) -> Packed[K]:
     """Put blocks, the largest first, where the first gap is between those that live at the same time.
 
-    Those that live all the time come before others, which so have one gap between them and the end.
+    Those that live all the time come before others, so that they have one gap between them and the end.
 
     >>> pack([Block("a", 256, 0, 1), Block("b", 512, 1, 2), Block("c", 256, 2, 3)])
     Packed(offsets={'b': 0, 'a': 512, 'c': 512}, nbytes=768)
@@ -61,7 +54,7 @@ def pack(blocks: Sequence[Block[K]]) -> Packed[K]:
 
 
 def _start(block: Block[K], near: Sequence[tuple[int, Block[K]]]) -> int:
-    """Where a block may start among those that live at the same time."""
+    """The least start of a block among those that live at the same time."""
     for start, of in near:
         if block.key == of.takes or (block.takes is not None and block.takes == of.key):
             end = start + aligned(block.nbytes)

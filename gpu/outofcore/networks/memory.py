@@ -1,4 +1,4 @@
-"""Where tensors and parameters are while a phase runs: tiles of the device, matrices of the host."""
+"""The memory of a phase's tensors and parameters: tiles of the device, matrices of the host."""
 
 from __future__ import annotations
 
@@ -23,14 +23,7 @@ DOUBLE = np.dtype(np.float64)
 
 @dataclass(eq=False)
 class Buffer:
-    """A buffer of the device.
-
-    Attributes
-    ----------
-    offset : int
-    filled, computed, stored : Event, optional
-        The last copy into it, routine on it, and copy out of it.
-    """
+    """A buffer of the device: its last copy in, routine and copy out."""
 
     offset: int
     filled: Event | None = None
@@ -39,16 +32,7 @@ class Buffer:
 
 
 class Held(NamedTuple):
-    """Rows of images on the device, contiguous.
-
-    Attributes
-    ----------
-    memory : Memory
-    offset : int
-    images, channels : int
-    rows : range
-    width : int
-    """
+    """Rows of images on the device, contiguous."""
 
     memory: Memory
     offset: int
@@ -58,17 +42,17 @@ class Held(NamedTuple):
     width: int
 
     def tile(self, rows: range) -> Tile:
-        """Some of its rows: a column for each image and channel."""
+        """Some of its rows as a tile: a column for each image and channel."""
         start = self.offset + (rows.start - self.rows.start) * self.width * ITEM
         count, apart = len(rows) * self.width, len(self.rows) * self.width
         return Tile(self.memory, start, count, self.images * self.channels, apart, FLOAT)
 
     def column(self) -> Tile:
-        """All elements."""
+        """All elements as one column."""
         return _column(self.memory, self.offset, self.images * self.channels * len(self.rows) * self.width)
 
     def columns(self) -> Tile:
-        """A column for each image, of one row."""
+        """Rows of one pixel as a tile: a column of channels for each image."""
         return Tile(self.memory, self.offset, self.channels, self.images, self.channels, FLOAT)
 
     def shape(self, rows: range) -> tuple[int, int, int, int]:
@@ -77,16 +61,7 @@ class Held(NamedTuple):
 
 
 class Space:
-    """The device's memory in one phase.
-
-    Parameters
-    ----------
-    plan : TrainingPlan
-    phase : Phase
-    index : int
-        Its block in the slab.
-    memory : Memory
-    """
+    """The device's memory in one phase; ``index`` is its block in the slab."""
 
     def __init__(self, plan: Planned, phase: Phase, index: int, memory: Memory) -> None:
         self._plan, self._phase, self._memory = plan, phase, memory
@@ -111,11 +86,11 @@ class Space:
             self._start = plan.device.offsets["parameters"]
 
     def buffer(self, key: Key, number: int) -> Buffer | None:
-        """The buffer of a key in a piece; None of what stays on the device."""
+        """The buffer of a key in a piece; None for a tensor that stays on the device."""
         return self._buffers[key, number % self._depths[key]] if key in self._depths else None
 
     def copied(self, key: Key, number: int) -> Buffer:
-        """The buffer of what is copied."""
+        """The buffer of a tensor that is copied."""
         buffer = self.buffer(key, number)
         assert buffer is not None
         return buffer
@@ -129,7 +104,7 @@ class Space:
         return Tile(self._memory, self.copied(key, number).offset, count, 1, count, dtype)
 
     def held(self, key: Key, piece: Piece, number: int) -> Held:
-        """What the device holds of a tensor in a piece."""
+        """The part of a tensor that the device holds for a piece."""
         channels, height, width = self._plan.network.shape(key.tensor)
         images = len(piece.images)
         if (buffer := self.buffer(key, number)) is None:
@@ -140,7 +115,7 @@ class Space:
         return Held(self._memory, buffer.offset, images, channels, rows, width)
 
     def moments(self, stage: int) -> tuple[Tile, Tile, Tile, Tile]:
-        """Of a batch normalization: sums, gradients by weight and bias, the weight before the step."""
+        """Tiles of a batch normalization: sums, gradients by weight and bias, the weight before the step."""
         channels = self._plan.network.shape(stage)[0]
         start = self._plan.device.offsets["moments"] + self._plan.moments[0][stage]
         sums, *others = (
@@ -169,17 +144,10 @@ def _column(memory: Memory, offset: int, elements: int) -> Tile:
 
 @dataclass
 class HostMemory:
-    """The host's slab.
+    """The host's slab, of bytes.
 
-    Behind the tensors are two states of all parameters and velocities: that before a step, and that after it.
-    So a step that fails leaves the former.
-
-    Attributes
-    ----------
-    plan : TrainingPlan
-    slab : ndarray of uint8
-    current : int
-        The state before the next step.
+    Behind the tensors are two states of all parameters and velocities: that before a step, number
+    ``current``, and that after it. So a step that fails leaves the former.
     """
 
     plan: Planned
@@ -218,7 +186,7 @@ class HostMemory:
         return self._array(base + one.w, FLOAT, shape), self._array(base + one.velocity, FLOAT, shape)
 
     def gradient(self, name: str) -> Array:
-        """The gradient by a parameter, of double precision, where a loss needs the next state."""
+        """The gradient by a parameter, of double precision; without a loss, in the next state's memory."""
         base = self._start + (self.current + 1) % 2 * self._size
         return self._array(base + _offsets(self.plan)[name].w, DOUBLE, self.plan.network.parameters[name])
 

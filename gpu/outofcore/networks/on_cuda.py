@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from gpu.outofcore.networks import routines
 
 BLOCKS = 2048
-"""So many blocks share sums, if there are as many images."""
+"""The blocks that share sums, or fewer for fewer images."""
 _PAIR = 16
 """Bytes of two sums."""
 _MOST_PARTS = 65535
 _LARGEST, _MOST_PIXELS = 1 << 30, (1 << 31) - (1 << 25)
-"""Pixels of planes that are joined, and of any: kernels count in 32 bits, up to a step beyond the last."""
+"""The most pixels of joined planes, and of any plane: kernels count in 32 bits, a step beyond the last."""
 
 
 def parts_bytes(channels: int) -> int:
@@ -97,7 +97,7 @@ def queue_activation_gradient(queue: Queue, of: routines.ActivationGradient) -> 
 
 
 def _joined(tile: Tile, tiles: tuple[Tile, ...]) -> Tile:
-    """A tile with fewer and longer columns if no tile has gaps, so that blocks have enough to do."""
+    """Join columns of a tile into longer ones, unless a tile has gaps, so that blocks have enough to do."""
     count = math.gcd(tile.columns, 4096)
     if any(one.stride != one.rows for one in tiles) or count * tile.rows >= _LARGEST:
         return tile
@@ -126,7 +126,7 @@ def choose_filter_gradient(queue: Queue, of: routines.FilterGradient) -> None:
 def _terms(of: routines.FilterGradient) -> tuple[Tile, Tile, TileRoutine]:
     """The terms of a piece, in the workspace; dy without gaps, there too; the routine that computes them.
 
-    Engines take up to twice as long for planes with gaps: those of strips of rows.
+    For planes with gaps, those of strips of rows, engines take up to twice as long.
     """
     filters, space, dy = of.stage.filters, of.workspace, of.reads[1]
     assert space is not None
@@ -186,7 +186,7 @@ def queue_norm_parameter_gradient(queue: Queue, of: routines.NormParameterGradie
 
 
 def queue_norm_gradient(queue: Queue, of: routines.NormGradient) -> None:
-    """Queue the gradient by what batch normalization reads."""
+    """Queue the gradient by the input of batch normalization."""
     tiles = zip((*of.reads[:2], *of.writes), of.shapes, strict=True)
     arrays = (one for tile, shape in tiles for one in _planes(queue, tile, shape))
     sums, *others = (np.uint64(queue.address(tile)) for tile in of.reads[2:])
@@ -261,7 +261,7 @@ def _sum(
     sums: tuple[int, int],
     weight: tuple[int, int] = (0, 0),
 ) -> None:
-    """Queue sums of each channel: of parts of the images in the workspace, which are added in order."""
+    """Queue the sums of each channel: partial sums go to the workspace and are added in a fixed order."""
     images, channels, rows, columns = shape
     assert of.workspace is not None
     pixels, most = rows * columns, -(-BLOCKS // channels)

@@ -19,7 +19,7 @@ Where: TypeAlias = Literal["auto", "device", "host"]
 @shortened
 @dataclass(frozen=True)
 class TrainingOptions:
-    """How a step of training is planned.
+    """Options for planning a step of training.
 
     Parameters
     ----------

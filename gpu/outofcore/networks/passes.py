@@ -25,31 +25,15 @@ Array = npt.NDArray[Any]
 
 
 class Forward(NamedTuple):
-    """What a forward pass computed.
+    """The results of a forward pass."""
 
-    Attributes
-    ----------
-    number : int
-        Of the pass, for its backward pass.
-    result : ndarray of float32, (batch, channels, rows, columns)
-    moments : dict
-        Mean and unbiased variance of the batch by the name of each batch normalization that uses them.
-    """
-
-    number: int
-    result: Array
-    moments: dict[str, Pair]
+    number: int  # of the pass, for its backward pass
+    result: Array  # (batch, channels, rows, columns) float32
+    moments: dict[str, Pair]  # batch normalization → mean and unbiased variance of the batch
 
 
 class Passes:
-    """The passes of a plan on a machine, which take its memory when they need it.
-
-    Parameters
-    ----------
-    machine : Machine
-    plan : TrainingPlan
-        Of a network without a loss.
-    """
+    """The passes of a plan without a loss on a machine, which take its memory when they need it."""
 
     def __init__(self, machine: Machine, plan: TrainingPlan) -> None:
         self.plan, self._slabs = plan, Slabs(machine, plan)

@@ -25,15 +25,10 @@ T = TypeVar("T")
 
 
 class Key(NamedTuple):
-    """What a buffer holds.
+    """The contents of a buffer.
 
-    Attributes
-    ----------
-    kind : str
-        "x": an activation, "g": a gradient by it, behind its own activation function; "r": an activation that
-        a backward phase computes again for the next one; "labels"; "loss"; "moments": the sums of a batch
-        normalization.
-    tensor : int
+    Kinds: "x", an activation; "g", a gradient by it, behind its own activation function; "r", an activation
+    that a backward phase computes again for the next one; "moments", the sums of a batch normalization.
     """
 
     kind: Literal["x", "g", "r", "labels", "loss", "moments"]
@@ -47,16 +42,11 @@ Action: TypeAlias = Literal[
 
 
 class Op(NamedTuple):
-    """An operation on each piece.
+    """An operation on each piece; ``key`` is copied or computed, or for "filters" the gradient that is read.
 
-    Attributes
-    ----------
-    action : str
-        A copy to the device or to the host; a stage's result; sums for batch normalization, and the gradient
-        by what that reads; the gradients by a stage's parameters, and by what it reads; the gradient of an
-        activation function, in place; the loss with its gradient.
-    key : Key
-        What is copied or computed; of "filters" the gradient that is read.
+    Actions: a copy to the device or to the host; a stage's result; sums for batch normalization, and the
+    gradient by its input; the gradients by a stage's parameters, and by its input; the gradient of an
+    activation function, in place; the loss with its gradient.
     """
 
     action: Action
@@ -78,28 +68,18 @@ class Cut(NamedTuple):
 
 
 class Costs(NamedTuple):
-    """What a phase costs by the model.
-
-    Attributes
-    ----------
-    pieces : int
-    bytes_in, bytes_out : int
-    into, compute, out : float
-        Seconds of all copies to the device, of all routines, of all copies to the host.
-    both : float
-        Of all copies in both directions at once.
-    """
+    """The costs of a phase by the model; times in seconds."""
 
     pieces: int
     bytes_in: int
     bytes_out: int
-    into: float
-    compute: float
-    out: float
-    both: float
+    into: float  # of all copies to the device
+    compute: float  # of all routines
+    out: float  # of all copies to the host
+    both: float  # of all copies in both directions at once
 
     def seconds(self, depth: int) -> float:
-        """The first piece, and the others at the slowest of three; with one buffer, the sum."""
+        """The first piece in sequence, the others at the pace of the slowest; with one buffer, the sum."""
         total = self.into + self.compute + self.out
         if depth == 1:
             return total
@@ -108,46 +88,24 @@ class Costs(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What a phase does whose pieces have all images.
+    """The work of a phase whose pieces have all images."""
 
-    Attributes
-    ----------
-    loads, stores : int
-        Copies of all strips.
-    bytes_in, bytes_out : int
-    routines : dict
-        By their kind for rates: their number in all strips, and their operations.
-    """
-
-    loads: int
-    stores: int
+    loads: int  # copies of all strips
+    stores: int  # copies of all strips
     bytes_in: int
     bytes_out: int
-    routines: dict[str, tuple[int, int]]
+    routines: dict[str, tuple[int, int]]  # kind for rates → number in all strips, operations
 
 
 class Tensors(NamedTuple):
-    """What a phase begins with and leaves behind.
+    """The tensors that a phase begins with and leaves behind."""
 
-    Attributes
-    ----------
-    kept : frozenset of int
-        Of a forward phase, the activations that it stores; of a backward one, those that it may load.
-    on_device : frozenset of Key
-        What stays on the device for the whole batch.
-    source : int
-        The activation that a forward phase begins with.
-    top, below : int
-        The first gradient of a backward phase, which it loads, and the one that it stores.
-    again : frozenset of int
-        The activations that come from the backward phase before, or that are stored for the next one.
-    """
-
-    kept: frozenset[int]
-    on_device: frozenset[Key]
-    source: int
-    top: int = 0
-    below: int = 0
+    kept: frozenset[int]  # activations: stored by a forward phase, may be loaded by a backward one
+    on_device: frozenset[Key]  # stays on the device for the whole batch
+    source: int  # the activation that a forward phase begins with
+    top: int = 0  # the first gradient of a backward phase, which it loads
+    below: int = 0  # the gradient that a backward phase stores
+    # activations from the backward phase before, or stored for the next one
     again: frozenset[int] = frozenset()
 
 
@@ -160,48 +118,32 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class Phase:
-    """A phase.
-
-    Attributes
-    ----------
-    network : Network
-    batch : int
-    kind : str
-        "forward" or "backward"; the backward phase of the last segment computes it forward, too.
-    first, last : int
-        The stages of the segment.
-    cut : Cut
-    depth : int
-        The buffers of what is copied.
-    tensors : Tensors
-    engines : Engines
-        How convolutions are computed.
-    """
+    """A pass through a segment; the backward phase of the last segment computes it forward, too."""
 
     network: Network
     batch: int
     kind: Literal["forward", "backward"]
-    first: int
-    last: int
+    first: int  # stage of the segment
+    last: int  # stage of the segment
     cut: Cut
-    depth: int
+    depth: int  # buffers of each tensor that is copied
     tensors: Tensors
-    engines: Engines = SIMULATED
+    engines: Engines = SIMULATED  # for convolutions
     shared: dict[Any, Any] = field(default_factory=dict[Any, Any], repr=False, compare=False)
-    """What phases share that differ only in their cut."""
+    """Results shared by phases that differ only in their cut."""
 
     @property
     def is_last(self) -> bool:
-        """Whether the loss follows."""
+        """True if the loss follows."""
         return self.network.loss is not None and self.last == len(self.network.stages)
 
     @property
     def feeds_norm(self) -> bool:
-        """Whether batch normalization follows."""
+        """True if batch normalization follows."""
         return self.network.normalizes(self.last + 1)
 
     def _once(self, name: str, found: Callable[[], T]) -> T:
-        """What phases with pieces of as many rows have in common."""
+        """Compute a value once for all phases with as many rows in a piece."""
         key = name, self.cut.rows
         if key not in self.shared:
             self.shared[key] = found()
@@ -228,7 +170,7 @@ class Phase:
 
     @cached_property
     def ops(self) -> tuple[Op, ...]:
-        """The operations on a piece, in order; a strip may not need some of them."""
+        """The operations on a piece, in order; strips without rows for one skip it."""
         return self._once(
             "ops", lambda: tuple(self._forward() if self.kind == "forward" else self._backward())
         )
@@ -279,7 +221,7 @@ class Phase:
             yield Op(action, key)
 
     def storage(self, key: Key) -> Key:
-        """What a buffer's rows are copied from or to."""
+        """The key of the memory that a buffer's rows are copied from or to."""
         return Key("r", key.tensor) if key.kind == "x" and key.tensor in self.tensors.again else key
 
     @property
@@ -318,12 +260,12 @@ class Phase:
     # ------------------------------------------------------------------------------------------ memory
 
     def nbytes(self, key: Key, images: int, rows: int) -> int:
-        """The bytes of rows of what a buffer holds."""
+        """The bytes of some rows of a buffer's tensor."""
         return nbytes_of(self.network, key, images, rows)
 
     @cached_property
     def buffers(self) -> Packed[tuple[Key, int]]:
-        """Where buffers start: what is copied has several, all else shares memory where lifetimes allow."""
+        """Offsets of buffers: several for a copied tensor; all others share memory where lifetimes allow."""
         images = min(self.cut.images, self.batch)
         return pack(
             [
@@ -335,11 +277,11 @@ class Phase:
 
     @property
     def least_bytes(self) -> int:
-        """The bytes that buffers have at one time, at least, and the workspace."""
+        """A lower bound of the block's bytes: the most of buffers in use at one time, and the workspace."""
         return min(self.cut.images, self.batch) * self._once("least", self._least) + self.workspace
 
     def _least(self) -> int:
-        """The bytes of buffers at one time, of an image."""
+        """The most bytes of buffers in use at one time, for each image."""
         at = [0] * (len(self.ops) + 1)
         for key, rows, first, last, copies in self._lives:
             size = copies * self.nbytes(key, 1, rows)
@@ -349,7 +291,7 @@ class Phase:
 
     @cached_property
     def _lives(self) -> tuple[tuple[Key, int, int, int, int], ...]:
-        """For each key with buffers: the rows of one, its first and its last operation, and their number."""
+        """Each key with buffers: rows of a buffer, first and last operation that use it, their number."""
         return self._once("lives", lambda: tuple(self._found_lives()))
 
     def _found_lives(self) -> Iterator[tuple[Key, int, int, int, int]]:
@@ -360,8 +302,8 @@ class Phase:
                     life[key] = life.get(key, (index, index))[0], index
         copied = {op.key for op in self.ops if op.action in ("load", "store")}
         for key, times in life.items():
-            found = self._held_rows(key)
-            rows = int(found.sizes.max()) if found else 1
+            ranges = self._held_rows(key)
+            rows = int(ranges.sizes.max()) if ranges else 1
             is_copied = key in copied
             first, last = (0, len(self.ops) - 1) if is_copied else times
             yield key, rows, first, last, self.depth if is_copied else 1
@@ -395,11 +337,11 @@ class Phase:
         return kind_of(self.stage(op), op.action) if op.action in ROUTINES else op.action
 
     def stage(self, op: Op) -> Stage:
-        """The stage of an operation: of gradients by what it reads, and of its moments, the one behind."""
+        """The stage of an operation; for a gradient by a stage's input and for moments, the one behind."""
         return self.network.stages[op.key.tensor - (op.action in ("forward", "filters"))]
 
     def costs(self, rates: Rates, images: int | None = None) -> Costs:
-        """What the phase costs, without its parameters; ``images``: with so many in a piece."""
+        """The costs of the phase, without its parameters, with ``images`` in a piece."""
         work, parts = self._once("work", self._work), -(-self.batch // (images or self.cut.images))
         into = rates.into(work.bytes_in, parts * work.loads)
         out = rates.out(work.bytes_out, parts * work.stores)
@@ -431,14 +373,14 @@ class Phase:
         return Work(counts["load"], counts["store"], sums["load"], sums["store"], routines)
 
     def _worked(self, op: Op) -> tuple[int, int]:
-        """How many strips have an operation, and the rows of all."""
+        """The number of strips that have an operation, and the rows of all."""
         if len(self.strips) == 1 and op.key.kind in "xg":
             return 1, self.network.shape(op.key.tensor + (op.action == "data"))[1]
         sizes = self.worked_rows(op)
         return int(np.count_nonzero(sizes)), int(sizes.sum())
 
     def worked_rows(self, op: Op) -> npt.NDArray[np.int64]:
-        """For each strip the rows of an operation as `worked` counts them."""
+        """The rows of an operation in each strip, as `worked` counts them."""
         kind, tensor = op.key
         if kind not in "xg":
             return np.ones(len(self.strips), np.int64)
@@ -451,13 +393,13 @@ class Phase:
         return of.sizes
 
     def worked(self, op: Op, strip: Strip) -> int:
-        """The rows that a routine's operations count: of a gradient by what a stage reads, the stage's."""
+        """The rows by which a routine's operations are counted; for a gradient by an input, the result's."""
         of = strip.gradients[op.key.tensor + 1] if op.action == "data" else self.rows(op, strip)
         return len(of)
 
 
 def nbytes_of(network: Network, key: Key, images: int, rows: int) -> int:
-    """The bytes of rows of what a buffer holds."""
+    """The bytes of some rows of a buffer's tensor."""
     if key.kind in ("labels", "loss"):
         return images * (ITEM if key.kind == "labels" else 2 * ITEM)
     channels, _, width = network.shape(key.tensor)

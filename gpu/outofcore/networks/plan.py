@@ -1,4 +1,4 @@
-"""The plan of a step of training: segments, pieces, what is kept where, and all memory."""
+"""The plan of a step of training: segments, pieces, the place of each tensor, and all memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from reference.types.timeline import Timeline
 from reference.values import shortened
 
 Life: TypeAlias = tuple[Key, int, int]
-"""What lives from one phase to another."""
+"""The contents of a buffer, with the first and the last phase that need them."""
 NONE = frozenset[int]()
 Result: TypeAlias = Literal["kept", "passed", "again"]
 
@@ -65,7 +65,7 @@ class Segment:
 @shortened
 @dataclass(frozen=True)
 class TrainingPlan:
-    """What a step of training does.
+    """The plan of a step of training.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ class TrainingPlan:
 
     @cached_property
     def phases(self) -> tuple[Phase, ...]:
-        """Forward phases of all segments that have one, then the backward phases, the last first."""
+        """The forward phases of the segments, then the backward phases, of the last segment first."""
         count = len(self.segments)
         return (
             *(
@@ -130,7 +130,7 @@ class TrainingPlan:
         return *self.phases[: count - 1], self.phase(count - 1, is_forward=True)
 
     def goes_forward(self, segment: Segment) -> bool:
-        """Whether a step has a forward phase of a segment: the loss makes that of the last one needless."""
+        """True if a segment has a forward phase in a step; the last one has none before a loss."""
         return self.network.loss is None or segment.last < len(self.network.stages)
 
     def phase(self, index: int, *, is_forward: bool) -> Phase:
@@ -151,7 +151,7 @@ class TrainingPlan:
         return self._phase(segment, Tensors(kept, self.on_device & near, backward, top, below, again))
 
     def _phase(self, segment: Segment, tensors: Tensors) -> Phase:
-        """A phase, which those with another cut share some of."""
+        """A phase; phases that differ only in their cut share results."""
         kind: Literal["forward", "backward"] = "backward" if tensors.top else "forward"
         cut = segment.backward if tensors.top else segment.forward
         alike = self.known.setdefault((kind, segment.first, segment.last, tensors, self.depth), {})
@@ -165,15 +165,15 @@ class TrainingPlan:
 
     @cached_property
     def sources(self) -> list[tuple[int, int]]:
-        """The last activation before each segment that its forward phase finds, and its backward phase."""
-        found, passed, kept = list[tuple[int, int]](), 0, 0
+        """The activations that the forward and the backward phase of each segment begin with."""
+        sources, passed, kept = list[tuple[int, int]](), 0, 0
         for segment in self.segments:
-            found.append((max(passed, kept), kept))
+            sources.append((max(passed, kept), kept))
             kept = max((tensor for tensor in segment.kept if tensor < segment.last), default=kept)
             if segment.result == "kept":
                 kept = segment.last
             passed = 0 if segment.result == "again" else segment.last
-        return found
+        return sources
 
     def recut(self, phase: Phase, cut: Cut) -> Phase:
         """A phase with other pieces."""
@@ -183,12 +183,12 @@ class TrainingPlan:
         return alike[cut]
 
     def _again(self, index: int) -> frozenset[int]:
-        """What the backward phase of a segment loads from the one before, or stores for the next one."""
+        """Activations that a segment's backward phase loads from the one before, or stores for the next."""
         near = self.segments[max(index - 1, 0) : index + 1]
         return frozenset(one.last for one in near if one.result != "kept" and one.last in one.kept)
 
     def _kept_above(self, index: int) -> frozenset[int]:
-        """What the next segment keeps and the backward phase of this one has a use for."""
+        """Activations that the next segment keeps and the backward phase of this one uses."""
         between = range(self.segments[index].last + 1, self.top(index))
         if not between:
             return NONE
@@ -203,24 +203,24 @@ class TrainingPlan:
         return after if segment.above is None else segment.above
 
     def tops(self, index: int) -> tuple[int, ...]:
-        """The gradients that the backward phase of a segment may load: no stage between has weights."""
+        """The gradients that a segment's backward phase may begin with: no stage between them has weights."""
         first = self.segments[index].last + self.network.normalizes(self.segments[index].last + 1)
-        found = [first]
+        gradients = [first]
         for stage in self.network.stages[first : self.top(index + 1)]:
             if stage.has_weights:
                 break
-            found.append(stage.number)
-        return tuple(found)
+            gradients.append(stage.number)
+        return tuple(gradients)
 
     def inner(self, segment: Segment) -> range:
-        """What a segment can keep."""
+        """The activations that a segment can keep."""
         if not self.goes_forward(segment):
             return range(0)
         return range(segment.first, segment.last + self.network.normalizes(segment.last + 1))
 
     @property
     def accumulates(self) -> bool:
-        """Whether only the batch is cut, over the whole network: gradient accumulation."""
+        """True if only the batch is cut, over the whole network: gradient accumulation."""
         return len(self.segments) == 1 and len(self.phases[0].strips) == 1
 
     @property
@@ -229,13 +229,13 @@ class TrainingPlan:
         return 2 * len(self.segments) - 1 - (self.network.loss is not None)
 
     def lifetimes(self) -> Iterator[Life]:
-        """What lives from phase to phase, with its first and its last phase."""
+        """The tensors that live from phase to phase, each with its first and its last phase."""
         every = (life for index in range(len(self.segments)) for life in self.lives(index))
-        found = merged([(Key("x", 0), 0, self.end), *every])
-        yield from ((key, *life) for key, life in found.items())
+        lifetime = merged([(Key("x", 0), 0, self.end), *every])
+        yield from ((key, *life) for key, life in lifetime.items())
 
     def lives(self, index: int) -> Iterator[Life]:
-        """What lives because of a segment, or of what the one behind keeps; a key may have several lives."""
+        """Lives that a segment needs, or the next one by what it keeps; a key may have several."""
         segment, backward = self.segments[index], self.end - index
         last, top = segment.last, self.top(index)
         if last == len(self.network.stages):
@@ -279,7 +279,7 @@ class TrainingPlan:
         return Packed({key: start + leads.get(key, 0) for key, start in offsets.items()}, nbytes)
 
     def _leads(self, lives: Mapping[Key, Sequence[int]], takes: Mapping[Key, Key]) -> dict[Any, int]:
-        """How far behind its block's start a tensor is, so that what takes its place is a piece ahead."""
+        """Bytes from a block's start to its tensor: the tensor that takes its place must be a piece ahead."""
         leads = dict.fromkeys(lives, 0)
         for key in sorted(takes, key=lambda one: -lives[one][0]):
             images = min(self.phases[lives[key][0]].cut.images, self.batch)
@@ -296,24 +296,24 @@ class TrainingPlan:
 
     @property
     def results(self) -> tuple[Key, ...]:
-        """What the host reads and writes beside images: labels and loss or the last gradient, and others."""
+        """Tensors of the host beside images: the result, labels and loss or the last gradient, and others."""
         last = len(self.network.stages)
         images = (Key("g", 0),) if self.network.image_gradient else ()
         return Key("x", last), *((LABELS, LOSS) if self.network.loss else (Key("g", last),)), *images
 
     @cached_property
     def moments(self) -> tuple[dict[int, int], int]:
-        """Where the sums of each batch normalization start, by its stage, and their bytes.
+        """Offsets of the sums of each batch normalization, by its stage, and the bytes of all.
 
         For each channel these are the sums of x and of its squares, the two gradients, and the weight before
         its update, all of double precision.
         """
-        found, start = dict[int, int](), 0
+        offsets, start = dict[int, int](), 0
         for stage in self.network.stages:
             if stage.kind == "batch_norm":
-                found[stage.number] = start
+                offsets[stage.number] = start
                 start += aligned(5 * 2 * ITEM * stage.shape[0])
-        return found, start
+        return offsets, start
 
     def nbytes(self, key: Key) -> int:
         """The bytes of a tensor for the whole batch."""
@@ -355,37 +355,37 @@ class TrainingPlan:
         """
         if not self.resident:
             return tuple(self.names(phase) for phase in self.phases)
-        found, later = list[tuple[str, ...]](), set[str]()
+        updates, later = list[tuple[str, ...]](), set[str]()
         for phase in reversed(self.phases):
             used = *self.names(phase), *self.names_again(phase)
-            found.append(tuple(name for name in used if name not in later))
+            updates.append(tuple(name for name in used if name not in later))
             later.update(used)
-        return tuple(reversed(found))
+        return tuple(reversed(updates))
 
     def parameters(
         self, names: tuple[str, ...], parts: Parts = "all", start: int = 0
     ) -> tuple[dict[str, Parameter], int]:
         """The parameters of a block, and the bytes of all; without a loss they have no velocities."""
-        found = dict[str, Parameter]()
+        blocks = dict[str, Parameter]()
         shapes = self.network.parameters | self.network.running
         for name in names:
             elements = math.prod(shapes[name])
             size = aligned(ITEM * elements)
             velocity = size if self.network.loss or parts == "state" else 0
-            found[name] = Parameter(elements, start, start + size, start + size + velocity)
+            blocks[name] = Parameter(elements, start, start + size, start + size + velocity)
             gradient = aligned(2 * ITEM * elements) if parts == "all" else 0
             start += size if parts == "w" else size + velocity + gradient
-        return found, start
+        return blocks, start
 
     # -------------------------------------------------------------------------------------------- time
 
     @cached_property
     def seconds(self) -> float:
-        """The closed form, by which the planner chooses."""
+        """The predicted seconds of a step, in closed form; the planner minimises them."""
         return sum(self.phase_seconds(phase) for phase in self.phases)
 
     def phase_seconds(self, phase: Phase, images: int | None = None) -> float:
-        """The closed form of a phase; ``images``: with so many in a piece."""
+        """The predicted seconds of a phase, in closed form, with ``images`` in a piece."""
         seconds = phase.costs(self.rates, images).seconds(self.depth)
         if self.resident:
             return seconds
@@ -396,14 +396,14 @@ class TrainingPlan:
 
     @cached_property
     def in_core_seconds(self) -> float:
-        """The routines of a step in one piece, which copies nothing: what a device that holds all takes."""
-        last, found = len(self.network.stages), list[Segment]()
+        """The seconds of a step's routines in one piece: the step on a device that holds everything."""
+        last, segments = len(self.network.stages), list[Segment]()
         ends = [number - 1 for number in self.moments[0]] + [last]
         for first, end in zip([1, *(one + 1 for one in ends)], ends, strict=False):
             rows = self.network.shape(end)[1], self.network.shape(target_of(self.network, first))[1]
             segment = Segment(first, end, Cut(self.batch, rows[0]), Cut(self.batch, rows[1]))
-            found.append(replace(segment, kept=frozenset(self.inner(segment))))
-        plan = replace(self, segments=tuple(found), known={})
+            segments.append(replace(segment, kept=frozenset(self.inner(segment))))
+        plan = replace(self, segments=tuple(segments), known={})
         return sum(phase.costs(self.rates).compute for phase in plan.phases)
 
     @cached_property
@@ -420,17 +420,17 @@ class TrainingPlan:
 
 
 def merged(lives: Iterable[Life]) -> dict[Key, tuple[int, int]]:
-    """One life of each key."""
-    found: dict[Key, tuple[int, int]] = {}
+    """Merge the lives of each key into one."""
+    lifetime: dict[Key, tuple[int, int]] = {}
     for key, first, last in lives:
-        begin, end = found.get(key, (first, last))
-        found[key] = min(begin, first), max(end, last)
-    return found
+        begin, end = lifetime.get(key, (first, last))
+        lifetime[key] = min(begin, first), max(end, last)
+    return lifetime
 
 
 def takers(lives: Mapping[Key, tuple[int, int]], nbytes: Callable[[Key], int]) -> dict[Key, Key]:
-    """What is written piece by piece where something not smaller is read for the last time, and that."""
-    found, ending = dict[Key, Key](), dict[int, list[Key]]()
+    """Tensors that overwrite, piece by piece, a no smaller one at its last use: {new: old}."""
+    taken, ending = dict[Key, Key](), dict[int, list[Key]]()
     for key, (first, last) in lives.items():
         if first < last:
             ending.setdefault(last, []).append(key)
@@ -439,6 +439,6 @@ def takers(lives: Mapping[Key, tuple[int, int]], nbytes: Callable[[Key], int]) -
         read = ending[lives[key][0]]
         other = next((one for one in read if nbytes(one) >= nbytes(key)), None)
         if other is not None:
-            found[key] = other
+            taken[key] = other
             read.remove(other)
-    return found
+    return taken

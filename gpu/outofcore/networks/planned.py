@@ -1,4 +1,4 @@
-"""What a step of training uses of its plan, and where a plan puts parameters."""
+"""The interface of a plan for the steps of training, and the offsets of parameters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpu.outofcore.networks.phases import Key, Phase
 
 
 class Parameter(NamedTuple):
-    """Where a weight or a bias is in a block of parameters, in bytes: itself, velocity, gradient.
+    """Offsets of a weight or a bias in a block of parameters, in bytes: itself, velocity, gradient.
 
     The gradient is of double precision. Some blocks have less: see `Parts`.
     """
@@ -24,11 +24,11 @@ class Parameter(NamedTuple):
 
 
 Parts: TypeAlias = Literal["w", "state", "all"]
-"""What a block of parameters has: themselves, with velocities, and with gradients, too."""
+"""The contents of a block of parameters: weights and biases; with velocities; with gradients, too."""
 
 
 class Planned(Protocol):
-    """What kernels, memory and work use of `gpu.outofcore.networks.plan.TrainingPlan`, which describes it."""
+    """The part of `gpu.outofcore.networks.plan.TrainingPlan` that kernels, memory and work use."""
 
     @property
     def network(self) -> Network: ...

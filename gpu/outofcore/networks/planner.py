@@ -1,4 +1,4 @@
-"""The search for a plan: segments by dynamic programming, then what is kept, and the pieces, step by step.
+"""The search for a plan: segments by dynamic programming, then kept tensors and pieces, step by step.
 
 The goal is the least time by the closed form, within the budget. A segment's time depends on no other segment
 while all that is kept goes to the host: so borders are found one segment after the other. From there the best
@@ -22,7 +22,7 @@ from gpu.outofcore.rates import Rates
 from reference.errors import LaunchError
 
 SHARES = (1.0, 0.25)
-"""Parts of the free memory that pieces may take at first."""
+"""Shares of the free memory that pieces may take in the first plans."""
 ANY = Cut(1, 1)
 FEW = 8
 """Networks with no more stages may be cut behind each one, others behind the smallest results."""
@@ -57,21 +57,14 @@ def training_plan(
 
 
 def _smallest(network: Network) -> tuple[Segment, ...]:
-    """Each stage by itself, image by image and row by row; dense ones read whole images."""
+    """The smallest segments: one stage each, image by image and row by row; dense ones read whole images."""
     whole = max(network.shape(tensor)[1] for tensor in range(len(network.stages) + 1))
     cuts = (Cut(1, whole if stage.kind == "dense" else 1) for stage in network.stages)
     return tuple(Segment(number, number, cut, cut) for number, cut in enumerate(cuts, 1))
 
 
 class _Search:
-    """The search with parameters in one place.
-
-    Parameters
-    ----------
-    plan : TrainingPlan
-        Without segments.
-    accumulation : bool
-    """
+    """The search with parameters in one place, from a plan without segments."""
 
     def __init__(self, plan: TrainingPlan, accumulation: bool) -> None:
         self._plan, self._accumulation = plan, accumulation
@@ -85,13 +78,13 @@ class _Search:
         for borders in dict.fromkeys((self._few(), tuple(range(1, self._last)))):
             starts = [self._start((0, *borders, self._last), int(share * self._free)) for share in SHARES]
             alike = {_uncut(plan): plan for plan in starts if plan is not None}
-            found = [Improvement(plan, self._cuts, self._free).best(plan) for plan in alike.values()]
-            if found:
-                return min(found, key=lambda plan: plan.seconds)
+            plans = [Improvement(plan, self._cuts, self._free).best(plan) for plan in alike.values()]
+            if plans:
+                return min(plans, key=lambda plan: plan.seconds)
         return None
 
     def _few(self) -> tuple[int, ...]:
-        """Borders where little is copied: results smaller than the one before, no larger than the next."""
+        """Borders with few bytes to copy: results smaller than the one before, no larger than the next."""
         every = range(1, self._last)
         norms = {n for n in every if self._network.normalizes(n + 1)}
         if self._last <= FEW:
@@ -121,37 +114,37 @@ class _Search:
         return plan if plan.device.nbytes <= plan.budget else None
 
     def _segment(self, first: int, last: int, limit: int) -> tuple[float, Segment] | None:
-        """The best segment of some stages, with its seconds."""
+        """The fastest segment of stages ``first`` to ``last`` within ``limit`` bytes, with its seconds."""
         inner = frozenset(self._plan.inner(Segment(first, last, ANY, ANY)))
         starts = dict.fromkeys((frozenset[int](), inner))
-        found = [one for kept in starts if (one := self._with_cuts(first, last, kept, limit))]
-        if found and inner:
-            better = self._keeping(min(found, key=lambda one: one[0])[1], inner)
-            found += [one] if (one := self._with_cuts(first, last, better, limit)) else []
-        return min(found, key=lambda one: one[0], default=None)
+        segments = [one for kept in starts if (one := self._with_cuts(first, last, kept, limit))]
+        if segments and inner:
+            better = self._keeping(min(segments, key=lambda one: one[0])[1], inner)
+            segments += [one] if (one := self._with_cuts(first, last, better, limit)) else []
+        return min(segments, key=lambda one: one[0], default=None)
 
     def _with_cuts(
         self, first: int, last: int, kept: frozenset[int], limit: int
     ) -> tuple[float, Segment] | None:
         """A segment with the best cuts, and its seconds."""
         plan, index = self._alone(Segment(first, last, ANY, ANY, kept))
-        seconds, found = 0.0, plan.segments[index]
+        seconds, segment = 0.0, plan.segments[index]
         for is_forward in (True, False):
             best = self._cuts.best(plan.phase(index, is_forward=is_forward), limit)
             if best is None:
                 return None
-            seconds += best[0] if plan.goes_forward(found) or not is_forward else 0.0
-            found = _with(found, is_forward, best[1])
-        return seconds, found
+            seconds += best[0] if plan.goes_forward(segment) or not is_forward else 0.0
+            segment = _with(segment, is_forward, best[1])
+        return seconds, segment
 
     def _alone(self, segment: Segment) -> tuple[TrainingPlan, int]:
-        """A plan with a segment that is in no way connected with others, and where it is there."""
+        """A plan with a segment independent of all others, and the segment's index."""
         before = (Segment(1, segment.first - 1, ANY, ANY),) if segment.first > 1 else ()
         after = (Segment(segment.last + 1, self._last, ANY, ANY),) if segment.last < self._last else ()
         return replace(self._plan, segments=(*before, segment, *after)), len(before)
 
     def _keeping(self, segment: Segment, inner: frozenset[int]) -> frozenset[int]:
-        """What a segment best keeps if it is cut a little finer, by the best of all single changes."""
+        """The best activations to keep in a segment cut a little finer, by the best of single changes."""
         fine = replace(segment, forward=_finer(segment.forward), backward=_finer(segment.backward))
 
         def seconds(kept: frozenset[int]) -> float:

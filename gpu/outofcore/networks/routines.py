@@ -30,54 +30,28 @@ Shape = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Routine:
-    """What all have: tiles are matrices of rows x columns for each image and channel.
-
-    Attributes
-    ----------
-    name : str
-    reads, writes : tuple of Tile
-    shapes : tuple of Shape
-        (images, channels, rows, columns) of the tiles of images among ``reads``, then of ``writes``.
-    operations : float
-    kind : str
-        For rates: that of the operation and its stage; "" for those that move memory.
-    workspace : Tile, optional
-        Memory for the computation, which GPUs use.
-    """
+    """The base of the routines: tiles are matrices of rows x columns for each image and channel."""
 
     name: str
     reads: tuple[Tile, ...]
     writes: tuple[Tile, ...]
-    shapes: tuple[Shape, ...]
+    shapes: tuple[Shape, ...]  # (images, channels, rows, columns) of image tiles: reads, then writes
     operations: float
+    # for rates: of the operation and its stage; "" for those that move memory
     kind: str = field(default="", kw_only=True)
-    workspace: Tile | None = field(default=None, kw_only=True)
+    workspace: Tile | None = field(default=None, kw_only=True)  # for the computation, which GPUs use
 
 
 @dataclass(frozen=True)
 class StageRoutine(TileRoutine):
-    """The convolution of a stage, or its gradient of data.
-
-    Attributes
-    ----------
-    kind : str
-        As of `Routine`.
-    """
+    """The convolution of a stage, or its gradient of data; ``kind`` is as of `Routine`."""
 
     kind: str = ""
 
 
 @dataclass(frozen=True)
 class Pool(Routine):
-    """Pooling.
-
-    Attributes
-    ----------
-    stage : Stage
-    window : Window
-    outputs : range
-        The rows of the result.
-    """
+    """Pooling; ``outputs`` are the rows of the result."""
 
     stage: Stage
     window: Window
@@ -94,31 +68,20 @@ class Pool(Routine):
         if self.stage.kind == "max_pool":
             y[...] = maxima(taps, x, y.shape)
             return
-        found = np.zeros(y.shape)
+        sums = np.zeros(y.shape)
         for _, _, pixels, outputs in taps:
-            found[outputs] += x[pixels]
-        y[...] = found / pixels_inside(self.stage, self.outputs)
+            sums[outputs] += x[pixels]
+        y[...] = sums / pixels_inside(self.stage, self.outputs)
 
 
 @dataclass(frozen=True)
 class MaxPoolGradient(Routine):
-    """The gradient of max pooling, from its gradient and its images; of equal pixels the first one gets it.
-
-    Attributes
-    ----------
-    stage : Stage
-    window : Window
-        Of the images that are read.
-    skip : int
-        Their rows above those of the gradient that is written.
-    of_relu : bool
-        Whether the images are results of relu, whose gradient follows.
-    """
+    """The gradient of max pooling, from its gradient and its images; the first of equal pixels gets it."""
 
     stage: Stage
-    window: Window
-    skip: int
-    of_relu: bool
+    window: Window  # of the images that are read
+    skip: int  # their rows above those of the gradient that is written
+    of_relu: bool  # the images are results of relu, whose gradient follows
 
     def queue_on(self, queue: Queue) -> None:
         """Queue it on a GPU."""
@@ -130,32 +93,23 @@ class MaxPoolGradient(Routine):
             _images(array, shape) for array, shape in zip((*reads, *writes), self.shapes, strict=True)
         )
         y = maxima(self.window.taps(x.shape, self.stage.filters, dy.shape), x, dy.shape)
-        found, is_open = np.zeros(x.shape), np.ones(dy.shape, np.bool_)
+        sums, is_open = np.zeros(x.shape), np.ones(dy.shape, np.bool_)
         for _, _, pixels, outputs in self.window.taps(x.shape, self.stage.filters, dy.shape):
             is_same = (x[pixels] == y[outputs]) | (np.isnan(x[pixels]) & np.isnan(y[outputs]))
             is_first = is_open[outputs] & is_same
-            found[pixels] += np.where(is_first, dy[outputs], 0.0)
+            sums[pixels] += np.where(is_first, dy[outputs], 0.0)
             is_open[outputs] &= ~is_first
         rows = slice(self.skip, self.skip + dx.shape[2])
-        dx[...] = np.where(x[:, :, rows] > 0, found[:, :, rows], 0.0) if self.of_relu else found[:, :, rows]
+        dx[...] = np.where(x[:, :, rows] > 0, sums[:, :, rows], 0.0) if self.of_relu else sums[:, :, rows]
 
 
 @dataclass(frozen=True)
 class AveragePoolGradient(Routine):
-    """The gradient of average pooling, from its gradient.
-
-    Attributes
-    ----------
-    stage : Stage
-    window : Window
-        Of the gradient that is written.
-    outputs : range
-        The rows of the gradient that is read.
-    """
+    """The gradient of average pooling, from its gradient."""
 
     stage: Stage
-    window: Window
-    outputs: range
+    window: Window  # of the gradient that is written
+    outputs: range  # rows of the gradient that is read
 
     def queue_on(self, queue: Queue) -> None:
         """Queue it on a GPU."""
@@ -165,20 +119,15 @@ class AveragePoolGradient(Routine):
         """Compute it."""
         dy, dx = _images(reads[0], self.shapes[0]), _images(writes[0], self.shapes[1])
         part = dy / pixels_inside(self.stage, self.outputs)
-        found = np.zeros(dx.shape)
+        gradient = np.zeros(dx.shape)
         for _, _, pixels, outputs in self.window.taps(dx.shape, self.stage.filters, dy.shape):
-            found[pixels] += part[outputs]
-        dx[...] = found
+            gradient[pixels] += part[outputs]
+        dx[...] = gradient
 
 
 @dataclass(frozen=True)
 class ActivationGradient(Routine):
-    """The gradient of an activation, in place, from its result.
-
-    Attributes
-    ----------
-    activation : str
-    """
+    """The gradient of an activation, in place, from its result."""
 
     activation: Activation
 
@@ -188,12 +137,12 @@ class ActivationGradient(Routine):
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
         """Compute it."""
-        y, found = reads[1].astype(np.float64), writes[0].astype(np.float64)
+        y, gradient = reads[1].astype(np.float64), writes[0].astype(np.float64)
         if self.activation == "relu":
-            found = np.where(y > 0, found, 0.0)
+            gradient = np.where(y > 0, gradient, 0.0)
         else:
-            found *= 1 - y * y if self.activation == "tanh" else y * (1 - y)
-        writes[0][...] = found
+            gradient *= 1 - y * y if self.activation == "tanh" else y * (1 - y)
+        writes[0][...] = gradient
 
 
 @dataclass(frozen=True)
@@ -201,16 +150,7 @@ class FilterGradient(Routine):
     """The gradients by filters and bias, added to accumulators of double precision.
 
     The accumulators are tiles of float32 with two elements for each number, because the products are of
-    float32, and a device's rate goes by the dtype that is written.
-
-    Attributes
-    ----------
-    stage : Stage
-    window : Window
-    starts : bool
-        Whether these are the first terms.
-    transforms, tf32 : bool
-        As of `TileRoutine`.
+    float32, and a device's rate goes by the dtype that is written. ``starts``: these are the first terms.
     """
 
     stage: Stage
@@ -256,15 +196,9 @@ class FilterGradient(Routine):
 
 @dataclass(frozen=True)
 class Moments(Routine):
-    """The sums of each channel's pixels and of their squares, added to accumulators of double precision.
+    """The sums of each channel's pixels and of their squares, added to accumulators of double precision."""
 
-    Attributes
-    ----------
-    starts : bool
-        Whether these are the first terms.
-    """
-
-    starts: bool
+    starts: bool  # these are the first terms
 
     def queue_on(self, queue: Queue) -> None:
         """Queue it on a GPU."""
@@ -281,17 +215,10 @@ class Moments(Routine):
 
 @dataclass(frozen=True)
 class Norm(Routine):
-    """Batch normalization, and the activation behind it.
-
-    Attributes
-    ----------
-    stage : Stage
-    count : int
-        The pixels of a channel in the whole batch.
-    """
+    """Batch normalization, and the activation behind it."""
 
     stage: Stage
-    count: int
+    count: int  # pixels of a channel in the whole batch
 
     def queue_on(self, queue: Queue) -> None:
         """Queue it on a GPU."""
@@ -301,8 +228,8 @@ class Norm(Routine):
         """Compute it."""
         x, y = _images(reads[0], self.shapes[0]), _images(writes[0], self.shapes[1])
         gamma, beta = (array.reshape(-1, 1, 1).astype(np.float64) for array in reads[2:])
-        found = gamma * normalized(x, reads[1], self.count, self.stage.epsilon)[0] + beta
-        y[...] = ACTIVATE[self.stage.activation](found) if self.stage.activation else found
+        result = gamma * normalized(x, reads[1], self.count, self.stage.epsilon)[0] + beta
+        y[...] = ACTIVATE[self.stage.activation](result) if self.stage.activation else result
 
 
 @dataclass(frozen=True)
@@ -310,17 +237,11 @@ class NormParameterGradient(Routine):
     """The gradients by the parameters of batch normalization, added to accumulators of double precision.
 
     It keeps the weight, which is updated before `NormGradient` needs it.
-
-    Attributes
-    ----------
-    stage : Stage
-    count : int
-    starts : bool
     """
 
     stage: Stage
-    count: int
-    starts: bool
+    count: int  # pixels of a channel in the whole batch
+    starts: bool  # these are the first terms
 
     def queue_on(self, queue: Queue) -> None:
         """Queue it on a GPU."""
@@ -334,22 +255,16 @@ class NormParameterGradient(Routine):
             sums[0][...], sums[1][...] = 0.0, 0.0
             sums[2][...] = reads[3].reshape(-1)
         gradient = dy.astype(np.float64, order="C")
-        found = normalized(x, reads[2], self.count, self.stage.epsilon)[0]
-        add_rows(sums[:2], (np.multiply(gradient, found, order="C"), gradient))
+        normal = normalized(x, reads[2], self.count, self.stage.epsilon)[0]
+        add_rows(sums[:2], (np.multiply(gradient, normal, order="C"), gradient))
 
 
 @dataclass(frozen=True)
 class NormGradient(Routine):
-    """The gradient by what batch normalization reads, from sums over the whole batch.
-
-    Attributes
-    ----------
-    stage : Stage
-    count : int
-    """
+    """The gradient by the input of batch normalization, from sums over the whole batch."""
 
     stage: Stage
-    count: int
+    count: int  # pixels of a channel in the whole batch
 
     def queue_on(self, queue: Queue) -> None:
         """Queue it on a GPU."""
@@ -359,19 +274,14 @@ class NormGradient(Routine):
         """Compute it."""
         dy, x = (_images(array, shape) for array, shape in zip(reads[:2], self.shapes[:2], strict=True))
         weights, biases, gamma = (doubles(array)[:, None, None] for array in reads[3:])
-        found, factor = normalized(x, reads[2], self.count, self.stage.epsilon)
-        centred = dy - (biases + found * weights) * (1 / self.count)
+        normal, factor = normalized(x, reads[2], self.count, self.stage.epsilon)
+        centred = dy - (biases + normal * weights) * (1 / self.count)
         _images(writes[0], self.shapes[2])[...] = gamma * factor * centred
 
 
 @dataclass(frozen=True)
 class Loss(Routine):
-    """The cross-entropy of the softmax for each image, and its gradient by the logits of the whole batch.
-
-    Attributes
-    ----------
-    batch : int
-    """
+    """The cross-entropy of the softmax for each image, and its gradient by the logits of the whole batch."""
 
     batch: int
 
@@ -394,12 +304,7 @@ class Loss(Routine):
 
 @dataclass(frozen=True)
 class Update(Routine):
-    """A step of gradient descent: `reference.training.sgd`, with the velocity rounded before its use.
-
-    Attributes
-    ----------
-    rate, momentum, decay : float
-    """
+    """A step of gradient descent: `reference.training.sgd`, with the velocity rounded before its use."""
 
     rate: float = field(kw_only=True)
     momentum: float = field(kw_only=True)
@@ -418,7 +323,7 @@ class Update(Routine):
 
 
 def normalized(x: Array, moments: Array, count: int, epsilon: float) -> tuple[Double, Double]:
-    """Images normalized by the sums of the whole batch, and the factor: a division would take longer."""
+    """Images normalized by the sums of the whole batch, and the factor, by which they are multiplied."""
     sums, squares = doubles(moments).reshape(2, -1, 1, 1)
     mean = sums / count
     factor = 1 / np.sqrt(np.maximum(squares / count - mean * mean, 0.0) + epsilon)

@@ -16,19 +16,9 @@ from gpu.outofcore.networks.work import Work
 
 
 class Slabs:
-    """The two slabs, taken and given back together.
+    """The two slabs, taken and freed together; ``host`` is None before `open` and after `close`.
 
-    Parameters
-    ----------
-    machine : Machine
-    plan : TrainingPlan
-
-    Attributes
-    ----------
-    host : HostMemory, optional
-        None before `open` and after `close`.
-    holds_parameters : bool
-        Whether work has run, which loads resident parameters.
+    ``holds_parameters``: work has run, which loads resident parameters.
     """
 
     def __init__(self, machine: Machine, plan: TrainingPlan) -> None:
@@ -39,7 +29,7 @@ class Slabs:
         self.holds_parameters = False
 
     def open(self, current: int, fill: Callable[[HostMemory], object]) -> HostMemory:
-        """The host's memory; if there is none, slabs are taken, and the current state is filled first."""
+        """The host's memory; if there is none, allocate both slabs after ``fill`` has written the state."""
         if self.host is None:
             slab = np.empty(host_bytes(self._plan), np.uint8)
             write_array(slab, 0)  # memory that is there is page-locked faster
@@ -67,7 +57,7 @@ class Slabs:
             raise
 
     def close(self) -> None:
-        """Give both back, if there are any; what is there decides, so that it may be called again."""
+        """Free both slabs, if there are any; an interrupted call may be repeated."""
         try:
             for memory in self._machine.allocated(0):
                 if memory is self._device:
@@ -78,7 +68,7 @@ class Slabs:
         self._device, self._slab, self.host, self.holds_parameters = None, None, None, False
 
     def run(self, work: Callable[[Work, bool], Iterator[Event]]) -> None:
-        """Run work; it gets whether it must load resident parameters."""
+        """Run work; its second argument is True if it must load resident parameters."""
         assert self._device is not None
         assert self.host is not None
         made = Work(self._machine, self._plan, self._device, self.host)

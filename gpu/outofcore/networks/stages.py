@@ -20,32 +20,17 @@ Kind: TypeAlias = Literal["conv", "dense", "max_pool", "average_pool", "batch_no
 
 @dataclass(frozen=True)
 class Stage:
-    """A layer of a network.
+    """A layer of a network."""
 
-    Attributes
-    ----------
-    number : int
-        From 1; its result is the tensor of that number, and it reads the one before.
-    kind : str
-    reads, shape : (channels, rows, columns)
-        Of an image that it reads, and of its result.
-    plane : ConvShape
-        Its windows.
-    groups : int
-    activation : str, optional
-    epsilon, momentum : float
-        Of batch normalization.
-    """
-
-    number: int
+    number: int  # from 1; its result is the tensor of that number, its input the one before
     kind: Kind
-    reads: Shape
-    shape: Shape
-    plane: ConvShape
+    reads: Shape  # (channels, rows, columns) of an image that it reads
+    shape: Shape  # (channels, rows, columns) of its result
+    plane: ConvShape  # its windows
     groups: int = 1
     activation: Activation | None = None
-    epsilon: float = 0.0
-    momentum: float = 0.0
+    epsilon: float = 0.0  # of batch normalization
+    momentum: float = 0.0  # of batch normalization
 
     @property
     def name(self) -> str:
@@ -54,7 +39,7 @@ class Stage:
 
     @property
     def has_weights(self) -> bool:
-        """Whether it is a convolution or dense."""
+        """True if it is a convolution or dense."""
         return self.kind in ("conv", "dense")
 
     @property
@@ -65,14 +50,14 @@ class Stage:
 
     @property
     def parameters(self) -> dict[str, tuple[int, ...]]:
-        """The shapes of its weights and its bias for users."""
+        """The shapes of its weights and its bias, as users pass them."""
         bias = (self.shape[0],)
         if self.has_weights:
             return {"w": self.filters[:2] if self.kind == "dense" else self.filters, "bias": bias}
         return {"w": bias, "bias": bias} if self.kind == "batch_norm" else {}
 
     def window(self, rows: range, outputs: range) -> Window:
-        """Its windows on pieces: rows of what it reads, and of its result."""
+        """The convolution of pieces with these rows of its input and of its result."""
         plane = self.plane
         return Window(
             (offset(plane, rows, outputs), plane.pad_left),
@@ -138,7 +123,7 @@ def stage_of(
 
 
 def _is_outside(plane: ConvShape) -> bool:
-    """Whether the first or the last window along an axis has no pixel of the image."""
+    """True if the first or the last window along an axis has no pixel of the image."""
     return (
         plane.pad_top >= plane.filter_height
         or plane.pad_left >= plane.filter_width

@@ -23,7 +23,7 @@ from gpu.outofcore.networks.stages import Stage
 
 Ints = npt.NDArray[np.int64]
 Rows = Mapping[int, range]
-"""By the number of the tensor."""
+"""Number of a tensor → its rows."""
 
 
 class Ranges(NamedTuple):
@@ -40,33 +40,16 @@ class Ranges(NamedTuple):
 
 @dataclass(frozen=True)
 class Strip:
-    """The rows of each tensor in a piece.
+    """The rows of each tensor in a piece, by tensor; a tensor that the piece does not need is left out."""
 
-    Attributes
-    ----------
-    held : Rows
-        Of activations, by tensor. Those that a piece does not need are left out.
-    gradients : Rows
-        Of gradients.
-    owned : Rows
-        Of activations in a forward phase, of gradients in a backward one; may be empty.
-    """
-
-    held: Rows
-    gradients: Rows
-    owned: Rows
+    held: Rows  # of activations
+    gradients: Rows  # of gradients
+    owned: Rows  # activations of a forward phase, gradients of a backward one; may be empty
 
 
 @dataclass(frozen=True)
 class Strips:
-    """All strips of a phase, in order.
-
-    Attributes
-    ----------
-    count : int
-    held, gradients, owned : mapping of int to Ranges
-        As of `Strip`, by tensor.
-    """
+    """All strips of a phase, in order, by tensor; see `Strip`."""
 
     count: int
     held: Mapping[int, Ranges]
@@ -104,9 +87,8 @@ def backward_strips(
 ) -> Strips:
     """The strips of a backward pass through stages ``last`` to ``first``, by the rows of its last gradient.
 
-    It is that of what the first stage reads, except where that is not computed, as mostly of the images: then
-    it is that of the first stage's result. The first gradient is that of ``top``. What is not kept is
-    computed again.
+    That is the gradient by the first stage's input, or by its result if the former is not computed, as mostly
+    for the images. The first gradient is that of ``top``. Activations that are not kept are computed again.
     """
     target = target_of(network, first)
     of = {target: _cut(network.shape(target)[1], rows)}
@@ -122,9 +104,10 @@ def backward_strips(
 
 
 def target_of(network: Network, first: int) -> int:
-    """The last gradient that the backward pass of a segment computes.
+    """The tensor of the last gradient that the backward pass of a segment computes.
 
-    That of what batch normalization reads needs sums over the whole batch, and is left to the segment before.
+    The gradient by the input of batch normalization needs sums over the whole batch: the segment before has
+    it.
     """
     has_none = first == 1 and not network.image_gradient
     return first if has_none or network.normalizes(first) else first - 1
@@ -163,12 +146,12 @@ def _held(
 
 
 def read_rows(stage: Stage, outputs: range, height: int) -> range:
-    """The rows that rows of a stage's result need."""
+    """The rows that a stage reads for some rows of its result."""
     return range(height) if stage.kind == "dense" else image_rows(stage.plane, outputs)
 
 
 def hull(*ranges: range) -> range:
-    """The least range that holds all.
+    """The least range that holds all ranges.
 
     >>> hull(range(2, 4), range(7, 8))
     range(2, 8)
@@ -177,34 +160,34 @@ def hull(*ranges: range) -> range:
 
 
 def _read(stage: Stage, outputs: Ranges, height: int) -> Ranges:
-    """`read_rows` of all strips; none for none. A single strip has all rows."""
+    """`read_rows` of all strips; a single strip has all rows, and an empty range stays empty."""
     if len(outputs.starts) == 1:
         return _whole(height)
     if stage.kind == "dense":
-        found = _whole(height, len(outputs.starts))
+        rows = _whole(height, len(outputs.starts))
     else:
-        found = _clipped(*image_bounds(stage.plane, *outputs), height)
+        rows = _clipped(*image_bounds(stage.plane, *outputs), height)
     is_empty = outputs.stops <= outputs.starts
     if not is_empty.any():
-        return found
-    return Ranges(np.where(is_empty, height, found.starts), np.where(is_empty, 0, found.stops))
+        return rows
+    return Ranges(np.where(is_empty, height, rows.starts), np.where(is_empty, 0, rows.stops))
 
 
 def _written(stage: Stage, rows: Ranges, height: int) -> Ranges:
-    """The rows of a stage's result that need rows of what it reads."""
+    """The rows of a stage's result that need some rows of its input."""
     if stage.kind == "dense" or len(rows.starts) == 1:
         return _whole(height, len(rows.starts))
     return _clipped(*output_bounds(stage.plane, *rows), height)
 
 
 def _clipped(starts: Ints, stops: Ints, size: int) -> Ranges:
-    """The rows that exist, at least one, as `gpu.outofcore.halo` has them."""
+    """The rows that exist, at least one: `gpu.outofcore.halo` for all strips."""
     first = np.minimum(np.maximum(starts, 0), size - 1)
     return Ranges(first, np.maximum(np.minimum(stops, size), first + 1))
 
 
 def _hull(ranges: list[Ranges]) -> Ranges:
-    """The least ranges that hold all, where an empty one starts at the end and stops at 0."""
+    """The least range of each strip that holds all; an empty one starts at the end and stops at 0."""
     if len(ranges) == 1 or len(ranges[0].starts) == 1:
         return ranges[0]
     starts, stops = ranges[0]
@@ -214,7 +197,7 @@ def _hull(ranges: list[Ranges]) -> Ranges:
 
 
 def covering(ranges: Ranges, size: int) -> Ranges:
-    """Ranges in order, each grown down to the next one, so that they cover the axis.
+    """Extend ranges down to the next one, so that they cover the axis.
 
     >>> covering(Ranges(np.array([1, 4]), np.array([2, 6])), 8)
     Ranges(starts=array([0, 4]), stops=array([4, 8]))
@@ -226,7 +209,7 @@ def covering(ranges: Ranges, size: int) -> Ranges:
 
 
 def owners(ranges: Ranges, size: int) -> Ranges:
-    """Each row to the last of the ranges that hold it.
+    """Assign each row to the last of the ranges that hold it.
 
     >>> owners(Ranges(np.array([0, 2]), np.array([4, 6])), 6)
     Ranges(starts=array([0, 2]), stops=array([2, 6]))
@@ -241,7 +224,7 @@ def owners(ranges: Ranges, size: int) -> Ranges:
 
 
 def _cut(size: int, piece: int) -> Ranges:
-    """An axis, cut."""
+    """Cut an axis into ranges of ``piece``."""
     starts = np.arange(0, size, piece)
     return Ranges(starts, np.minimum(starts + piece, size))
 

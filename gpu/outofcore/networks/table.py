@@ -32,7 +32,7 @@ def table_of(plan: TrainingPlan) -> str:
 
 
 def heading(plan: TrainingPlan) -> str:
-    """What a plan is, in words."""
+    """A plan's segments, batch and memory in words."""
     kind = "gradient accumulation: only the batch is cut" if plan.accumulates else "segment by segment"
     where = "device" if plan.resident else "host"
     return (
@@ -74,7 +74,7 @@ def _row(plan: TrainingPlan, phase: Phase) -> tuple[str, ...]:
 
 
 def _recomputes(plan: TrainingPlan, phase: Phase) -> bool:
-    """Whether a backward phase computes what a forward phase has computed."""
+    """True if a backward phase repeats results of a forward phase."""
     return phase.kind == "backward" and not phase.is_last
 
 

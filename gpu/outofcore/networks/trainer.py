@@ -43,7 +43,7 @@ IMAGES = Key("x", 0)
 
 @dataclass(frozen=True)
 class TrainingProgress:
-    """Where a training is, after a step.
+    """The progress of a training after a step.
 
     Attributes
     ----------
@@ -195,7 +195,7 @@ class Trainer:
 
     @property
     def _shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shapes of all that a state has pairs of."""
+        """The shapes of parameters and running moments, of which a state has pairs."""
         return self._plan.network.parameters | self._plan.network.running
 
     # ------------------------------------------------------------------------------------------- steps
@@ -250,7 +250,7 @@ class Trainer:
                 after[...] = (1 - stage.momentum) * before.astype(np.float64) + stage.momentum * new
 
     def _count(self, seconds: float, loads: bool) -> None:
-        """Note what a step did; the first one may have loaded all parameters."""
+        """Set the statistics of a step; ``loads``: it loaded the resident parameters."""
         timeline = predict(self._plan, loads=True) if loads else self._plan.timeline
         self.statistics = Statistics(timeline.nbytes("in"), timeline.nbytes("out"), seconds, timeline.seconds)
 
@@ -364,13 +364,13 @@ class Trainer:
         InputFileError
             For a file that cannot be read, is corrupt, or is of another training.
         """
-        found = checkpoints.load(path, self._training, self._shapes)
+        checkpoint = checkpoints.load(path, self._training, self._shapes)
         self.close()
-        self.steps, self._state = found.steps, found.state
+        self.steps, self._state = checkpoint.steps, checkpoint.state
 
     @property
     def _training(self) -> dict[str, Any]:
-        """What describes the training in a checkpoint."""
+        """The description of the training in a checkpoint."""
         network = self._plan.network
         return {
             "network": network.digest,

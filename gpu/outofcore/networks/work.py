@@ -26,13 +26,7 @@ from gpu.outofcore.pipeline import AHEAD, Queues
 class Work:
     """The work of one step, or of the logits of a batch, on a machine's first device.
 
-    Parameters
-    ----------
-    machine : Queues
-    plan : TrainingPlan
-    memory : Memory
-        The device's slab.
-    host : HostMemory
+    ``memory`` is the device's slab.
     """
 
     def __init__(self, machine: Queues, plan: Planned, memory: Memory, host: HostMemory) -> None:
@@ -41,7 +35,7 @@ class Work:
         self._queued: deque[Event] = deque()
 
     def step(self, sgd: SGD | None, *, loads: bool, part: slice = slice(None)) -> Iterator[Event]:
-        """The phases of a step, or some of them; yields the events that the host waits for.
+        """Queue the phases of a step, or some of them; yields the events that the host waits for.
 
         ``loads``: resident parameters come first. Without ``sgd`` gradients go to the host.
         """
@@ -83,7 +77,7 @@ class Work:
         yield self._machine.record(self._stores)
 
     def prepared(self) -> Iterator[PreparedRoutine]:
-        """The routines of a step, and of logits, that choose how GPUs compute them."""
+        """The routines of a step, and of logits, that choose an engine of cuDNN."""
         phases = [*enumerate(self._plan.phases), (len(self._plan.segments) - 1, self._plan.forward[-1])]
         for index, phase in phases:
             kernels = Kernels(self._plan, phase, Space(self._plan, phase, index, self._memory))
@@ -115,7 +109,7 @@ class Work:
     def _compute(
         self, phase: Phase, space: Space, kernels: Kernels, op: Op, piece: Piece, number: int
     ) -> None:
-        """Queue a routine; it waits for copies into what it reads, and for copies of what it overwrites."""
+        """Queue a routine; it waits for copies of its operands, and of results that it overwrites."""
         copied = [(key, found) for key in phase.uses(op) if (found := space.buffer(key, number))]
         for key, buffer in copied:
             self._wait(self._computes, buffer.filled)

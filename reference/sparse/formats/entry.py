@@ -24,27 +24,16 @@ WORD = 4
 
 @dataclass(frozen=True)
 class Format:
-    """The registry entry of a sparse format.
+    """The registry entry of a sparse format; its functions take a tensor on the host."""
 
-    Attributes
-    ----------
-    kind : type
-        Its dataclass in `reference.types`, which checks its invariants.
-    coordinates : callable
-        Takes a tensor on the host; returns coordinates (order, M) and values, in any order.
-    paper_bytes : callable
-        Takes a tensor on the host; returns the bytes of its indices and pointers by the paper's formula. Not
-        used for a format that is made of others, whose bytes are added.
-    builders : mapping
-        Functions that build the format from a Coo, by the names under which formats are compared.
-    """
-
-    kind: type[SparseTensor]
+    kind: type[SparseTensor]  # its dataclass in `reference.types`
+    # coordinates (order, M) and values, in any order
     coordinates: Callable[[Any], tuple[Coordinates, Coordinates]]
+    # of indices and pointers by the paper's formula; unused for a format of formats
     paper_bytes: Callable[[Any], int] = lambda tensor: 0
     builders: Mapping[str, Callable[[Coo], SparseTensor]] = field(
         default_factory=dict[str, Callable[[Coo], SparseTensor]]
-    )
+    )  # by the names under which formats are compared
 
 
 def for_every_mode(coo: Coo, build: Callable[[tuple[int, ...]], Any]) -> PerMode:

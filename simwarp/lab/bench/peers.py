@@ -1,4 +1,4 @@
-"""What else multiplies ±1 on a GPU: torch's libraries and CuPy, on ±1 as numbers, if they are installed."""
+"""Other libraries that multiply ±1 on a GPU, as numbers: torch's and CuPy, if they are installed."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from simwarp.lab.network_studies import Timer
 
 
 class LeftOutError(Exception):
-    """Why a peer cannot be had."""
+    """The reason why a peer is not measured."""
 
 
 def found(name: str) -> Any:
-    """A library that sees a GPU."""
+    """Import a library; LeftOutError if it is missing or finds no GPU."""
     try:
         library = import_module(name)
     except ImportError as error:
@@ -123,4 +123,4 @@ class Cupy:
 
 
 PEERS: tuple[Callable[[], Any], ...] = (Torch, Cupy)
-"""What makes each peer, or raises LeftOutError."""
+"""The function that makes each peer, or raises LeftOutError."""

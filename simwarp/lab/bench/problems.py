@@ -1,4 +1,4 @@
-"""What is measured: products and convolutions of random ±1, our calls, and parts of the answers."""
+"""The problems of the benchmark: products and convolutions of random ±1, our calls, parts of the answers."""
 
 from __future__ import annotations
 
@@ -26,44 +26,20 @@ WINDOW = 3
 
 @dataclass(frozen=True)
 class Case:
-    """A call whose answer is checked, and whose time is taken.
-
-    Attributes
-    ----------
-    who : str
-    operands, output : str
-        What the call takes, as it lies on the device, and what it gives.
-    call : callable
-        Queues the work, and returns its result.
-    right : callable
-        Whether a result is what it must be.
-    moved : float
-        Bytes of operands and output, each once.
-    meter : Timer or Counter, optional
-        What measures the kernels alone; None if the call cannot be captured.
-    wait : callable
-        Waits for all work.
-    """
+    """A call whose answer is checked, and whose time is taken."""
 
     who: str
-    operands: str
-    output: str
-    call: Callable[[], Any]
-    right: Callable[[Any], bool]
-    moved: float
-    meter: Any
-    wait: Callable[[], None]
+    operands: str  # the format on the device
+    output: str  # the format of the result
+    call: Callable[[], Any]  # queues the work, and returns its result
+    right: Callable[[Any], bool]  # the check of a result
+    moved: float  # bytes of operands and output, each once
+    meter: Any  # a Timer or Counter of the kernels alone; None if the call cannot be captured
+    wait: Callable[[], None]  # waits for all work
 
 
 class Product:
-    """The product of two matrices of ±1, of n x n.
-
-    Attributes
-    ----------
-    operations : float
-        Two for each pair of elements.
-    a, b : (n, n) int8
-    """
+    """The product of two int8 matrices of ±1, n x n; ``operations`` counts two for each pair of elements."""
 
     def __init__(self, n: int) -> None:
         _check_size(n, n)
@@ -74,11 +50,11 @@ class Product:
         self._dots = (self.a[self._rows].astype(np.float32) @ self.b.astype(np.float32)).astype(np.int32)
 
     def moved(self, bytes_in: float, bytes_out: float) -> float:
-        """Bytes of both operands and the output, whose elements have so many each."""
+        """Bytes of operands and output, whose elements have ``bytes_in`` and ``bytes_out``."""
         return self.n**2 * (2 * bytes_in + bytes_out)
 
     def is_right(self, c: Any) -> bool:
-        """Whether some rows are those of the answer, rounded if they are floats."""
+        """True if some rows are those of the answer, rounded if they are floats."""
         return _agree(c[self._rows], self._dots)
 
     def ours(self, device: Any, meter: Any) -> Iterator[Case]:
@@ -106,12 +82,8 @@ class Product:
 class Convolution:
     """The convolution of images by as many filters as channels, of 3 x 3 taps, SAME.
 
-    Attributes
-    ----------
-    operations : float
-        Two for each pair of elements, the border counted like any other pixel.
-    x : (N, H, W, C) int8
-    w : (3, 3, C, C) int8
+    ``x`` is (N, H, W, C) and ``w`` (3, 3, C, C), int8; ``operations`` counts two for each pair of elements,
+    the border counted like any other pixel.
     """
 
     def __init__(self, channels: int, images: int = 16, side: int = 64) -> None:
@@ -132,11 +104,11 @@ class Convolution:
         return dots.astype(np.int32).reshape(2, -1, self.channels)
 
     def moved(self, bytes_in: float, bytes_out: float) -> float:
-        """Bytes of images, filters and output, whose elements have so many each."""
+        """Bytes of operands and output, whose elements have ``bytes_in`` and ``bytes_out``."""
         return bytes_in * (self.x.size + self.w.size) + bytes_out * self.x.size
 
     def is_right(self, y: Any) -> bool:
-        """Whether some pixels are those of the answer, rounded if they are floats."""
+        """True if some pixels are those of the answer, rounded if they are floats."""
         return _agree(y[-1, :2], self._dots)
 
     def ours(self, device: Any, meter: Any) -> Iterator[Case]:
@@ -199,7 +171,7 @@ def _signs(rng: np.random.Generator, shape: tuple[int, ...]) -> Signs:
 
 
 def _agree(found: Any, dots: npt.NDArray[np.int32]) -> bool:
-    """Whether numbers are some dot products; floats may be off by less than the distance of two of them."""
+    """True if numbers equal dot products; floats may be off by less than the distance of two of these."""
     if found.dtype.kind == "i":
         return np.array_equal(found, dots)
     return bool((np.abs(found.astype(np.float64) - dots) <= 0.5 + np.abs(dots) / 1024).all())

@@ -29,7 +29,7 @@ class WrongAnswerError(SimwarpError):
 
 @dataclass(frozen=True)
 class Measured:
-    """A case with what measures its call and its kernels."""
+    """A case with the timings of its call and of its kernels."""
 
     problem: Problem
     case: Case
@@ -63,7 +63,7 @@ def timed(
 
 
 def counted(kind: str, sizes: Sequence[int], device: Any, progress: Progress) -> Facts:
-    """What the simulator executes for our calls: it has no times, and no peers."""
+    """The instructions of our calls on the simulator: it has no times, and no peers."""
     rows = list[Facts]()
     for done, size in enumerate(sizes):
         progress(done, len(sizes))
@@ -100,7 +100,7 @@ def _problem(kind: str, size: int) -> Problem:
 
 
 def _peers(makers: Iterable[Callable[[], Any]]) -> tuple[list[Any], dict[str, str]]:
-    """The peers that can be had, and why the others cannot."""
+    """The installed peers, and the reasons why the others are left out."""
     have, left_out = list[Any](), dict[str, str]()
     for make in makers:
         try:
@@ -132,7 +132,7 @@ def _measured(rounds: Rounds, problem: Problem, case: Case) -> Measured:
 
 
 def _row(problem: Problem, case: Case) -> Facts:
-    """What a row is about, without its times."""
+    """The case and the work of a row, without its times."""
     about = {"case": problem.name, "who": case.who, "operands": case.operands, "output": case.output}
     work = {
         "operations": problem.operations,

@@ -17,8 +17,6 @@ VERSION = 1
 def generate(seed: int, number: int, vocabulary: Vocabulary | None = None) -> Program:
     """Generate program ``number`` of a seed, by default with the opcodes of all rows that programs can use.
 
-    Examples
-    --------
     >>> generate(0, 7) == generate(0, 7) != generate(0, 8)
     True
     """

@@ -1,7 +1,5 @@
 """Searches for programs on which two devices disagree or one fails, and shrinks them.
 
-Examples
---------
 >>> from simwarp import Device
 >>> from simwarp.lab.fuzz import generate, mutate
 >>> two = [Witness("simulator", Device()), Witness("mutants", Device(chunk_lanes=32), mutate)]
@@ -130,7 +128,7 @@ def hunt(
 
 
 def _disagree(left: bytes | None, right: bytes | None) -> bool:
-    """Whether two digests differ, or one is of a fault; an unknown answer agrees with any."""
+    """True if two digests differ, or one is of a fault; an unknown answer agrees with any."""
     return None not in (left, right) and (not right or left != right)
 
 

@@ -1,7 +1,5 @@
 """Draws the parts of programs: statements, opcodes, registers, numbers, addresses.
 
-Examples
---------
 >>> from simwarp.lab.fuzz.vocabulary import find
 >>> region_of(find("ld.param.u64")[1]), region_of(find("atom.shared.add.u32")[1])
 ('numbers', 'shared')

@@ -1,7 +1,5 @@
 """The layout of a program's memories, and the registers that hold their addresses.
 
-Examples
---------
 >>> tally_of("atom.relaxed.gpu.global.add.s32"), tally_of("atom.shared.exch.b32")
 ('add.b32', '')
 >>> own_at(0), own_at(2)

@@ -1,7 +1,5 @@
 """Mutates programs without changing their outputs, to test a compiler or a scheduler.
 
-Examples
---------
 A branch becomes a predicate:
 
 >>> from simwarp.lab.fuzz.program import Condition
@@ -102,8 +100,6 @@ MUTATIONS: dict[str, Mutation] = {
 def mutate(program: Program, seed: int = 0, vocabulary: Vocabulary | None = None) -> Program:
     """Apply each mutation to a program, one to three times.
 
-    Examples
-    --------
     >>> from simwarp.lab.fuzz import generate
     >>> mutate(generate(0, 3)) == mutate(generate(0, 3)) != generate(0, 3)
     True
@@ -116,18 +112,12 @@ def mutate(program: Program, seed: int = 0, vocabulary: Vocabulary | None = None
 
 
 def unveil(program: Program) -> Program:
-    """The program without hiding its results from the compiler, to test the compiler.
-
-    Examples
-    --------
-    >>> unveil(Program(0, 0, ())).veiled
-    False
-    """
+    """The program without hiding its results from the compiler, to test the compiler."""
     return replace(program, veiled=False)
 
 
 def are_independent(one: Statement, other: Statement) -> bool:
-    """Whether swapping two neighbouring statements cannot change a result."""
+    """True if swapping two neighbouring statements cannot change a result."""
     if not (one.flat and other.flat):
         return False
     in_memory = [s for s in (one, other) if isinstance(s, Load | Store | Atomic)]

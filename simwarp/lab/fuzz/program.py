@@ -3,8 +3,6 @@
 All registers are initialised, so that removing or moving a statement keeps the others legal. The final
 values of the registers are the program's output.
 
-Examples
---------
 A barrier in one side of a divergent branch, and one after the branch:
 
 >>> from simwarp.lab.fuzz.statements import If, Sync
@@ -62,7 +60,7 @@ class Condition:
 
     @property
     def splits(self) -> bool:
-        """Whether the condition may differ between lanes of a warp."""
+        """True if the condition may differ between lanes of a warp."""
         return self.kind not in ("warp", "block")
 
 
@@ -95,7 +93,7 @@ class Statement(ABC):
 
     @classmethod
     def fits(cls, scope: Scope) -> bool:
-        """Whether a scope allows this kind of statement."""
+        """True if a scope allows this kind of statement."""
         if (cls.group == "block" and not scope.block) or (cls.inside and not scope.depth):
             return False
         return cls.flat or not scope.flat
@@ -116,7 +114,7 @@ class Statement(ABC):
 
     @property
     def splits(self) -> bool:
-        """Whether lanes of a warp may diverge at this statement."""
+        """True if lanes of a warp may diverge at this statement."""
         return False
 
     def opened(self) -> list[Body]:
@@ -170,17 +168,17 @@ def walk(body: Sequence[Statement], converged: bool = True) -> Iterator[tuple[St
 
 
 def needs_mask(body: Sequence[Statement]) -> bool:
-    """Whether a body has a statement that needs the mask of the executing lanes."""
+    """True if a body has a statement that needs the mask of the executing lanes."""
     return any(statement.waits == "warp" for statement, _ in walk(body))
 
 
 def needs_block(body: Sequence[Statement]) -> bool:
-    """Whether a body has a statement that all threads of the block must execute."""
+    """True if a body has a statement that all threads of the block must execute."""
     return any(statement.waits == "block" for statement, _ in walk(body))
 
 
 def is_divergent(program: Program) -> bool:
-    """Whether lanes of a warp exchange values while other lanes may have diverged."""
+    """True if lanes of a warp exchange values while other lanes may have diverged."""
     return any(
         statement.waits == "warp" and bool(statement.touched()[1]) and not converged
         for statement, converged in walk(program.body)

@@ -1,7 +1,5 @@
 """The registers of generated programs.
 
-Examples
---------
 >>> register_class("f32"), register_class("s8"), register_class("pred")
 ('b32', 'b16', 'pred')
 """

@@ -1,7 +1,5 @@
 """Runs programs on a device: inputs, launch, and outputs.
 
-Examples
---------
 >>> from simwarp import Device
 >>> from simwarp.lab.fuzz import generate
 >>> words, memory, numbers = inputs(Program(0, 0, (), blocks=2, block=32))

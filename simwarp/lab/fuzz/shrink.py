@@ -15,8 +15,6 @@ def shrink(program: Program, differs: Callable[[Program], bool], *, trials: int 
     Each step first tries to remove as much as possible, and restarts from the program that still differs.
     The result is deterministic.
 
-    Examples
-    --------
     >>> from simwarp.lab.fuzz.program import Condition
     >>> from simwarp.lab.fuzz.statements import If, Warp
     >>> from simwarp.lab.fuzz.writer import module_text

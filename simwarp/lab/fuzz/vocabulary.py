@@ -3,8 +3,6 @@
 Seed and vocabulary determine a program. A recording stores its vocabulary, so that new rows do not change
 the programs of old recordings.
 
-Examples
---------
 >>> all_rows()["leave"]
 {'ret': ('ret', 'ret.uni'), 'exit': ('exit',)}
 >>> row, form = find("shfl.sync.bfly.b32")
@@ -140,7 +138,7 @@ def _purpose_of_pure(row: Row) -> Purpose:
 
 
 def _is_certain(opcode: str) -> bool:
-    """Whether the compiler keeps an opcode's meaning: it may contract some, and assumes others uniform."""
+    """True if the compiler keeps an opcode's meaning: it may contract some, and assumes others uniform."""
     _, form = find(opcode)
     base = opcode.split(".")[0]
     refused = (

@@ -2,8 +2,6 @@
 
 The processes also compile in parallel, which takes most of the time on hardware.
 
-Examples
---------
 >>> from simwarp import Device
 >>> from simwarp.lab.fuzz import generate
 >>> workers = Workers(Device, count=1)

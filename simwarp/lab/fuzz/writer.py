@@ -3,8 +3,6 @@ r"""Writes programs as PTX; each kind of statement writes itself with the help o
 Before lanes diverge, a ballot stores in a register the mask of the lanes on each side. So the member mask of
 each ``.sync`` instruction names exactly the lanes that will execute it, whatever the scheduling.
 
-Examples
---------
 The lanes of one side of a branch synchronise:
 
 >>> from simwarp.lab.fuzz.statements import Sync

@@ -26,37 +26,27 @@ KINDS = ("in", "routine", "out")
 class Request:
     """A call without its arrays.
 
-    Attributes
-    ----------
-    routine : str
-    images, filters : tuple of int
-        In the layout.
-    keywords : dict
-        Bias, activation, stride, padding, dilation, groups and layout, of `gpu.outofcore.explain`.
-    limits : dict
-        ``memory_budget``, ``pieces`` and ``options``.
-
-    Examples
-    --------
     >>> import simwarp
     >>> Request("conv2d", (8, 64, 28, 28), (64, 64, 3, 3)).plan(simwarp.Machine()).problem.batch
     8
     """
 
     routine: str
-    images: tuple[int, ...]
-    filters: tuple[int, ...]
+    images: tuple[int, ...]  # shape in the layout
+    filters: tuple[int, ...]  # shape in the layout
     keywords: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Bias, activation, stride … of `gpu.outofcore.explain`."""
     limits: dict[str, Any] = field(default_factory=dict[str, Any])
+    """``memory_budget``, ``pieces`` and ``options``."""
 
     def plan(self, machine: Any) -> gpu.outofcore.Plan:
-        """What the call will do on a machine."""
+        """The plan of the call on a machine."""
         sizes = self.images, self.filters
         return gpu.outofcore.explain(self.routine, *sizes, device=machine, **self.keywords, **self.limits)
 
 
 def ran(plan: gpu.outofcore.Plan, machine: Any) -> gpu.outofcore.Statistics:
-    """What a simulated machine without values did for a plan."""
+    """Run a plan on a simulated machine without values; its statistics."""
     counts = gpu.outofcore.Statistics()
     compute(machine, plan, _arrays(plan, lambda shape: unbacked(shape, np.float32, "C")), counts)
     return counts

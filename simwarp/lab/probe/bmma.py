@@ -29,16 +29,11 @@ _WORD, _WORDS, _SIDE, _K = 32, 4, 8, 128
 class BmmaMaps:
     """The fragment maps of ``m8n8k128``; -1 where the probe found no such map.
 
-    Attributes
-    ----------
-    a, b : int (8, 4)
-        The lane that holds word w of row i of A, or of column i of B.
-    c, d : dict of str to int (8, 8, 2)
-        "row", "col": lane and register of element (i, j), as `wmma.load.c` loads it from a tile of that
-        layout, and `wmma.store.d` stores it.
-    factors : dict of str to int (8, 8, 4, 2)
-        "xor", "and": the lanes of the words of A and B that are multiplied bit by bit into element (i, j)
-        of D, for the four words of A's row in the order of k.
+    ``a`` and ``b``, (8, 4), are the lane that holds word w of row i of A, or of column i of B. ``c`` and
+    ``d``, (8, 8, 2), have for "row" and "col" the lane and register of element (i, j), as `wmma.load.c` loads
+    it from a tile of that layout, and `wmma.store.d` stores it. ``factors``, (8, 8, 4, 2), have for "xor" and
+    "and" the lanes of the words of A and B that are multiplied bit by bit into element (i, j) of D, for the
+    four words of A's row in the order of k.
     """
 
     a: Lanes

@@ -16,23 +16,14 @@ _WORDS = {NOWHERE: "nothing", UNCLEAR: "bits that are not one element"}
 
 @dataclass(frozen=True)
 class Difference:
-    """The first slot of an operand where a device and `simwarp.fragments` disagree.
+    """The first slot of an operand where a device and `simwarp.fragments` disagree."""
 
-    Attributes
-    ----------
-    operand : str
-        "a", "b", "c", "d" or "r".
-    lane, register, bit : int
-    found, expected : str
-        The element that the device holds there, and that of `simwarp.fragments`, in words.
-    """
-
-    operand: str
+    operand: str  # "a", "b", "c", "d" or "r"
     lane: int
     register: int
     bit: int
-    found: str
-    expected: str
+    found: str  # the element that the device holds there, in words
+    expected: str  # that of `simwarp.fragments`
 
     def __str__(self) -> str:
         return (
@@ -45,26 +36,19 @@ class Difference:
 class FoundOperand:
     """The map of an operand that a probe found.
 
-    Attributes
-    ----------
-    operand, type : str
-    layout : Layout
-        The map of `simwarp.fragments`.
-    found : int32 (lanes, registers, slots)
-        The number of the element that each slot holds, (matrix · rows + row) · columns + column; negative
-        where no element is held (see `simwarp.lab.probe.passes`).
-    difference : Difference or None
+    ``found``, int32 (lanes, registers, slots), is the number of the element that each slot holds, (matrix ·
+    rows + row) · columns + column; negative for an empty slot (see `simwarp.lab.probe.passes`).
     """
 
     operand: str
     type: str
-    layout: Layout
+    layout: Layout  # the map of `simwarp.fragments`
     found: Numbers
     difference: Difference | None
 
     @property
     def agreed(self) -> bool:
-        """Whether the found map is that of `simwarp.fragments`."""
+        """True if the found map is that of `simwarp.fragments`."""
         return self.difference is None
 
     def to_json(self) -> dict[str, Any]:
@@ -80,32 +64,21 @@ class FoundOperand:
 
 @dataclass(frozen=True)
 class Finding:
-    """The maps that a probe found for one form of an instruction.
+    """The maps that a probe found for one form of an instruction."""
 
-    Attributes
-    ----------
-    opcode : str
-        As `simwarp.fragments.all_opcodes` spells it.
-    operands : tuple of FoundOperand
-    digest : str
-        SHA-256 of the device's answers; "" where it does not execute the form.
-    refusal : str
-        Why the device does not execute the form, or "".
-    """
-
-    opcode: str
+    opcode: str  # in the spelling of `simwarp.fragments.all_opcodes`
     operands: tuple[FoundOperand, ...] = ()
-    digest: str = ""
-    refusal: str = ""
+    digest: str = ""  # SHA-256 of the device's answers; "" where it does not execute the form
+    refusal: str = ""  # the reason why the device does not execute the form, or ""
 
     @property
     def executed(self) -> bool:
-        """Whether the device executes the instruction."""
+        """True if the device executes the instruction."""
         return not self.refusal
 
     @property
     def agreed(self) -> bool:
-        """Whether the device executes the instruction with the maps of `simwarp.fragments`."""
+        """True if the device executes the instruction with the maps of `simwarp.fragments`."""
         return self.executed and all(operand.agreed for operand in self.operands)
 
     @property

@@ -25,55 +25,30 @@ BMMA = (
 
 
 def forms_named(words: list[str]) -> list[str]:
-    """The forms that some words name; without words, all forms.
+    """The forms that some words name; without words, all forms; FragmentError for a word that names none.
 
-    Parameters
-    ----------
-    words : list of str
-        Each an opcode in PTX's spelling, or the beginning of one ("wmma.load", "mma.sync"), or "bmma" for the
-        forms of section 4 of the paper on bit tensor cores.
+    A word is an opcode in PTX's spelling, or the beginning of one ("wmma.load", "mma.sync"), or "bmma" for
+    the forms of section 4 of the paper on bit tensor cores.
 
-    Raises
-    ------
-    FragmentError
-        If a word names no form.
-
-    Examples
-    --------
     >>> forms_named(["movmatrix", "ldmatrix.sync.aligned.m8n8.x1"])[:2]
     ['movmatrix.sync.aligned.m8n8.trans.b16', 'ldmatrix.sync.aligned.m8n8.x1.b16']
     """
     if not words:
         return list(all_opcodes())
-    named: list[str] = []
+    forms: list[str] = []
     for word in words:
         begun = [opcode for opcode in all_opcodes() if f"{opcode}.".startswith(f"{word}.")]
-        named += BMMA if word == "bmma" else begun or [fragments_of(word).opcode]
-    return list(dict.fromkeys(named))
+        forms += BMMA if word == "bmma" else begun or [fragments_of(word).opcode]
+    return list(dict.fromkeys(forms))
 
 
 def probe(form: str | Fragments, device: Any) -> Finding:
     """Find the fragment maps of an instruction by experiment, and compare them with `simwarp.fragments`.
 
-    Parameters
-    ----------
-    form : str or Fragments
-        An opcode in PTX's spelling, or fragments to compare with instead of those of `simwarp.fragments`.
-    device
-        A `simwarp.Device` or a `gpu.CudaDevice`.
+    ``form`` is an opcode in PTX's spelling, else FragmentError, or fragments to compare with instead. The
+    finding has each operand's map with its first difference; or the reason why the device, a `simwarp.Device`
+    or a `gpu.CudaDevice`, refuses the instruction.
 
-    Returns
-    -------
-    Finding
-        Each operand's map with its first difference; or the reason why the device refuses the instruction.
-
-    Raises
-    ------
-    FragmentError
-        If there is no such instruction.
-
-    Examples
-    --------
     >>> import simwarp
     >>> finding = probe("ldmatrix.sync.aligned.m8n8.x4.b16", simwarp.Device())
     >>> finding.agreed, str(finding.operands[0].layout)

@@ -34,15 +34,10 @@ Maps: TypeAlias = dict[str, Numbers]
 class Relation:
     """The registers that a product multiplies and adds.
 
-    Attributes
-    ----------
-    met : int32 (holders of A, holders of D)
-        For an element of A and one of D: the holder of the element of B that is multiplied with A's and
-        added to D's, or `NOWHERE`.
-    added : int32 (holders of D,)
-        The holder of the element of C that is added to D's.
-
-    A holder is the number of a slot: (lane · registers + register) · slots + slot.
+    A holder is the number of a slot: (lane · registers + register) · slots + slot. ``met``, int32 (holders of
+    A, holders of D), has for an element of A and one of D the holder of the element of B that is multiplied
+    with A's and added to D's, or `NOWHERE`; ``added``, int32 (holders of D,), the holder of the element of C
+    that is added to D's.
     """
 
     met: Numbers

@@ -24,24 +24,14 @@ MOST = (1 << 20) - 1
 
 @dataclass(kw_only=True)
 class Barrier:
-    """The counts of a barrier.
+    """The counts of a barrier."""
 
-    Attributes
-    ----------
-    expected, pending : int
-        The arrivals that each phase expects, and those that the current one still waits for.
-    bytes : int
-        Those that the phase waits for; negative if more came than were expected so far.
-    phase : int
-    states : dict
-        By name, the states that arrivals gave: the phase of each.
-    """
-
-    expected: int = 0
-    pending: int = 0
-    bytes: int = 0
+    expected: int = 0  # arrivals of each phase
+    pending: int = 0  # arrivals that the current phase waits for
+    bytes: int = 0  # that the phase waits for; negative if more came than were expected so far
     phase: int = 0
     states: dict[str, int] = field(default_factory=dict[str, int])
+    """By name, the phase of a state that an arrival returned."""
 
     def make(self, count: int) -> None:
         """Begin again, as after mbarrier.init."""
@@ -83,9 +73,9 @@ class Barrier:
         return [state for state, phase in self.states.items() if phase >= self.phase - 1]
 
     def passed(self, state: str) -> bool:
-        """Whether the phase of a state is complete."""
+        """True if the phase of a state is complete."""
         return self.states[state] < self.phase
 
     def passed_parity(self, parity: int) -> bool:
-        """Whether the latest phase of a parity is complete."""
+        """True if the latest phase of a parity is complete."""
         return parity != self.phase % 2

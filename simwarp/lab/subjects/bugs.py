@@ -197,13 +197,13 @@ def limited(command: list[str], seconds: float = SECONDS) -> str:
 
 
 def ending(output: str) -> str:
-    """How a program ended, by its output: "right", "wrong", "error" or "never"."""
+    """The end of a program, by its output: "right", "wrong", "error" or "never"."""
     printed = re.findall(r"^(right|wrong|never)$", output, re.MULTILINE)
     return printed[-1] if printed else "error"
 
 
 def findings(output: str, name: str) -> dict[str, Any]:
-    """Whether a tool found a bug, its first message, and the lines of the kernel's file in its output."""
+    """The verdict of a tool, its first message, and the lines of the kernel's file in its output."""
     messages = [found[1].strip() for found in re.finditer(r"^=========(.*)$", output, re.MULTILINE)]
     messages = [text for text in messages if text and not re.match("COMPUTE-SANITIZER|.*SUMMARY:", text)]
     counts = [int(count) for count in re.findall(r"SUMMARY: (\d+)", output)]

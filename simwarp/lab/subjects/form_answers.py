@@ -63,7 +63,7 @@ class Answer:
 
 
 def chosen(sets: int, count: int) -> npt.NDArray[np.intp]:
-    """The indices of the operand tuples with raw answers: evenly spread over edge values and random ones."""
+    """The indices of ``count`` operand tuples, evenly spread over edge values and random ones."""
     return np.arange(count) * sets // count
 
 
@@ -78,7 +78,7 @@ def digest(probe: Probe, answer: Words) -> bytes:
 
 
 def whole(probe: Probe) -> bool:
-    """Whether the recording has all raw answers of a form, since devices may differ."""
+    """True if the recording has all raw answers of a form, since devices may differ."""
     row, _ = find(probe.form)
     plan = strategy(row)
     return row.fidelity == "bounded" or (plan is not None and plan.holds is not None)

@@ -83,17 +83,17 @@ def text_digest(program: Program) -> bytes:
 def compare(
     chip: Any, numbers: Sequence[int]
 ) -> tuple[list[tuple[bytes, bytes]], dict[str, Counter[str]], list[str]]:
-    """Compare programs: digests of texts and of the chip's results, what was counted, and differences."""
+    """Compare programs: digests of texts and of the chip's results, counts, and differences."""
     programs = [generate(SEED, number) for number in numbers]
     rows, differences = list[tuple[bytes, bytes]](), list[str]()
     counts, opcodes = Counter[str](), Counter[str]()
-    for program, found in zip(programs, answers(chip, programs), strict=True):
-        rows.append((text_digest(program), digest(found)))
+    for program, results in zip(programs, answers(chip, programs), strict=True):
+        rows.append((text_digest(program), digest(results)))
         counts.update(
-            results=found.size, of_the_model=BLOCKS * sum(int(who.sum()) for _, who, _ in program.known)
+            results=results.size, of_the_model=BLOCKS * sum(int(who.sum()) for _, who, _ in program.known)
         )
         opcodes.update(re.findall(r"mbarrier\.[\w.:]+|cp\.async\.bulk[\w.:]+", program.body))
-        text = _difference(program, found, simulated(program))
+        text = _difference(program, results, simulated(program))
         if text:
             counts["mismatches"] += 1
             differences.append(text)
@@ -124,7 +124,7 @@ def ask(asking: Asking) -> Answers:
     lost: list[str] = []
 
     def perform_all(parts: Sequence[Sequence[int]]) -> list[int]:
-        """Compare programs; returns those of the parts that were lost, with the reason of the last."""
+        """Compare programs; return the numbers of those that were lost, and note the reasons."""
         again: list[int] = []
         found = perform(asking.make, compare, [(part,) for part in parts], asking.processes)
         for part, answer in zip(asking.each(parts), found, strict=True):

@@ -28,22 +28,14 @@ _SPINS = 1 << 14
 
 @dataclass(frozen=True)
 class Program:
-    """A kernel ``program(data, results)``.
-
-    Attributes
-    ----------
-    number, threads, slots : int
-        Each thread has one word of results in each slot.
-    body : str
-    known : list of (int, array, int)
-        By slot: which threads store a word there, and the word.
-    """
+    """A kernel ``program(data, results)``; each thread has one word of results in each slot."""
 
     number: int
     threads: int
     slots: int
     body: str
     known: list[tuple[int, npt.NDArray[np.bool_], int]]
+    """By slot: the threads that store a word there, and the word."""
 
 
 def module(programs: Sequence[Program]) -> str:
@@ -62,20 +54,12 @@ def generate(seed: int, number: int) -> Program:
 
 @dataclass
 class _Barrier(Barrier):
-    """A barrier, or one of each thread of a group, as a program uses it.
-
-    Attributes
-    ----------
-    group : str
-        The predicate of the threads that have one each; "" for a barrier of the block.
-    owner : int
-        The thread whose registers hold the states.
-    """
+    """A barrier, or one of each thread of a group, as a program uses it."""
 
     number: int
-    group: str
+    group: str  # predicate of the threads that have one each; "" for a barrier of the block
     members: npt.NDArray[np.bool_]
-    owner: int = 0
+    owner: int = 0  # the thread whose registers hold the states
 
     @property
     def base(self) -> str:
@@ -235,7 +219,7 @@ class _Writer:
         self._draw.choice(kinds)(barrier)
 
     def _close(self, barrier: _Barrier) -> None:
-        """What the barrier is in the end."""
+        """Complete the last phase of the barrier, and test it."""
         self._arrive(barrier)
         self._test(barrier)
 

@@ -39,7 +39,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Item:
-    """A product: sizes (m, n, k), scheme, and what it gives."""
+    """A product: sizes (m, n, k), scheme, and kind of output."""
 
     number: int
     kind: str

@@ -42,7 +42,7 @@ _NAN = 0x7FF7
 
 
 def expected(kernel: Kernel, copy: Copy) -> Array:
-    """What the simulator's maps of boxes make of a copy."""
+    """The bytes after a copy, by the simulator's maps of boxes."""
     tensor, reduces = copy.tensor, kernel.operation not in ("load", "store")
     width = tensor.itemsize if reduces else 0
     units = units_of(tensor, copy.coordinates, copy.offsets, width, kernel.operation != "load")
@@ -82,7 +82,7 @@ def digest_of(digests: Sequence[bytes]) -> str:
 
 
 def _sort(copy: Copy) -> str:
-    """Whether a copy is inside its tensor, across its edge or outside."""
+    """The position of a copy: inside its tensor, across its edge or outside."""
     inside = units_of(copy.tensor, copy.coordinates, copy.offsets).inside
     return "inside" if inside.all() else "across an edge" if inside.any() else "outside"
 
@@ -90,21 +90,21 @@ def _sort(copy: Copy) -> str:
 def compare(
     chip: Any, kernel: Kernel, numbers: Sequence[int]
 ) -> tuple[list[bytes], dict[str, Counter[str]], list[str]]:
-    """Compare copies of a kernel: digests of the chip's bytes, what was counted, and differences."""
+    """Compare copies of a kernel: digests of the chip's bytes, counts, and differences."""
     copies = [by_chance.drawn(kernel, number) for number in numbers]
-    found = by_chance.answers(chip, kernel, copies)
+    results = by_chance.answers(chip, kernel, copies)
     run = by_chance.answers(Device(), kernel, [copies[i] for i, n in enumerate(numbers) if n < EXECUTED])
     sorts = {name: Counter[str]() for name in ("counts", *SORTS)}
-    sorts["counts"].update(copies=len(found), executed=len(run), mismatches=0)
+    sorts["counts"].update(copies=len(results), executed=len(run), mismatches=0)
     differences = list[str]()
-    for i, (copy, answer) in enumerate(zip(copies, found, strict=True)):
+    for i, (copy, answer) in enumerate(zip(copies, results, strict=True)):
         _count(sorts, copy)
         text = _difference(answer, expected(kernel, copy), "")
         text = text or (_difference(answer, run[i], " runs the PTX and") if i < len(run) else "")
         if text:
             sorts["counts"]["mismatches"] += 1
             differences.append(f"{kernel.name}, copy {numbers[i]}: {text}\n{_described(copy)}")
-    return [digest(answer) for answer in found], sorts, differences[:SHOWN]
+    return [digest(answer) for answer in results], sorts, differences[:SHOWN]
 
 
 def _count(sorts: dict[str, Counter[str]], copy: Copy) -> None:
@@ -115,7 +115,7 @@ def _count(sorts: dict[str, Counter[str]], copy: Copy) -> None:
 
 
 def _difference(chip: Array | str, right: Array | str, how: str) -> str:
-    """How a chip's bytes differ from the simulator's; "" if they do not."""
+    """The first difference of a chip's bytes from the simulator's, in words; "" without one."""
     if isinstance(chip, str):
         return chip
     if isinstance(right, str):
@@ -196,7 +196,7 @@ def ask(asking: Asking) -> Answers:
 
 
 def _recorded(found: dict[tuple[str, int], bytes], kernel: Kernel, count: int) -> dict[str, Any]:
-    """What is recorded of a kernel: how many copies, a digest of all and of those that tests replay."""
+    """The recording of a kernel: the number of copies, a digest of all and of those that tests replay."""
     digests = [found.get((kernel.name, number), b"") for number in range(count)]
     return {
         "copies": sum(map(bool, digests)),

@@ -73,23 +73,12 @@ KERNELS = tuple(
 
 
 class Copy(NamedTuple):
-    """One copy.
+    """One copy; ``memory`` and ``shared`` are the bytes of the tensor and of shared memory before it."""
 
-    Attributes
-    ----------
-    tensor : TensorMap
-        At address 0.
-    coordinates, offsets : tuple of int
-    start : int
-        Of the tile, in shared memory.
-    memory, shared : bytes in uint8
-        What the tensor's array and shared memory hold before.
-    """
-
-    tensor: TensorMap
+    tensor: TensorMap  # at address 0
     coordinates: tuple[int, ...]
     offsets: tuple[int, ...]
-    start: int
+    start: int  # of the tile, in shared memory
     memory: Array
     shared: Array
 
@@ -136,7 +125,7 @@ def _tiled(draw: Draw, kernel: Kernel) -> TensorMap:
 
 
 def _images(draw: Draw, kernel: Kernel) -> TensorMap:
-    """An im2col map: images, and the corners of where a filter may be."""
+    """An im2col map: images, and the corners between which a filter moves."""
     kind, swizzle, inner = _row(draw, kernel)
     pixels = draw.integer(
         1, min(draw.choice((8, 64, 1024)), TILE // (swizzle or inner * DATA_TYPES[kind][0]))
@@ -311,7 +300,7 @@ def answers(device: Any, kernel: Kernel, copies: Sequence[Copy]) -> list[Array |
 
 
 def _map(device: Any, array: Any, tensor: TensorMap) -> bytes | str:
-    """The device's map of an array, or why it refuses."""
+    """The device's map of an array, or its reason to refuse it."""
     box = tensor.im2col
     images = box and Im2col(box.lower[::-1], box.upper[::-1], box.channels, box.pixels)
     try:
@@ -332,7 +321,7 @@ def _map(device: Any, array: Any, tensor: TensorMap) -> bytes | str:
 
 
 def _table(copies: Sequence[Copy]) -> npt.NDArray[np.int32]:
-    """What the instructions need beside the maps."""
+    """The operands of the instructions beside the maps: coordinates, offsets, start and bytes."""
     table = np.zeros((len(copies), _COLUMNS), np.int32)
     for row, copy in zip(table, copies, strict=True):
         row[: len(copy.coordinates)] = copy.coordinates

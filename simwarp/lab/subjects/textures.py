@@ -57,31 +57,15 @@ _DIMENSIONS = {"linear": 1, "1d": 1, "2d": 2, "3d": 3, "a1d": 1, "a2d": 2, "cube
 
 @dataclass(frozen=True)
 class Case:
-    """A texture and the reads of one launch.
+    """A texture and the reads of one launch."""
 
-    Attributes
-    ----------
-    geometry : str
-        A name of `_DIMENSIONS`.
-    operation : str
-        "tex", "fetch" (integer coordinates), or "tld4.r" … "tld4.a".
-    texels : array
-        The host array that becomes an image, or linear memory.
-    channels : int
-    options : dict
-        Those of `gpu.device.Device.texture`.
-    places : (places, coordinates) array
-        A layer first; floats, or int32 for integer coordinates.
-    layers : (places,) array of int32
-    """
-
-    geometry: str
-    operation: str
-    texels: Array
+    geometry: str  # a name of `_DIMENSIONS`
+    operation: str  # "tex", "fetch" (integer coordinates), or "tld4.r" … "tld4.a"
+    texels: Array  # the host array that becomes an image, or linear memory
     channels: int
-    options: dict[str, Any]
-    places: Array
-    layers: Array
+    options: dict[str, Any]  # of `gpu.device.Device.texture`
+    places: Array  # (places, coordinates), a layer first; floats, or int32 for integer coordinates
+    layers: Array  # (places,) of int32
 
     @property
     def opcode(self) -> str:
@@ -231,7 +215,7 @@ def again(device: Any) -> str:
 
 
 def compare(chip: Any, numbers: Sequence[int]) -> tuple[list[Array], dict[str, Counter[str]], list[str]]:
-    """Compare cases: the chip's answers, what was counted, and differences.
+    """Compare cases: the chip's answers, the counts, and the differences.
 
     Cubes are counted apart: there a chip divides by an approximate reciprocal.
     """
@@ -239,19 +223,19 @@ def compare(chip: Any, numbers: Sequence[int]) -> tuple[list[Array], dict[str, C
     answers, differences = list[Array](), list[str]()
     for number in numbers:
         case = drawn(number)
-        found, mine = answer(chip, case), answer(Device(), case)
-        wrong, of = int((found != mine).any(axis=1).sum()), "cube_" * ("cube" in case.geometry)
+        theirs, ours = answer(chip, case), answer(Device(), case)
+        wrong, of = int((theirs != ours).any(axis=1).sum()), "cube_" * ("cube" in case.geometry)
         sorts["counts"].update({"textures": 1, f"{of}reads": PLACES, f"{of}mismatches": wrong})
         for name, sort in zip(SORTS, _sorts(case), strict=True):
             sorts[name][sort] += 1
-        answers.append(found)
+        answers.append(theirs)
         if wrong and not of:
-            differences.append(_described(number, case, found, mine))
+            differences.append(_described(number, case, theirs, ours))
     return answers, sorts, differences[:SHOWN]
 
 
 def _sorts(case: Case) -> tuple[str, ...]:
-    """What a case is counted by."""
+    """The sorts that a case counts for: geometry, dtype, filter and operation."""
     return case.geometry, str(case.texels.dtype), case.options["filter_mode"], case.operation.split(".")[0]
 
 

@@ -92,7 +92,7 @@ def compare(chip: Any, opcode: str, small: bool) -> tuple[dict[str, Any], list[s
 
 
 def _answers(chip: Any, form: Form, chunk: int, tiles: Tiles) -> Array:
-    """A chip's answers to a chunk; what it raises says which."""
+    """A chip's answers to a chunk; an error has a note that names the chunk."""
     try:
         return by_chance.answers(chip, form, chunk % len(form.variants), tiles)
     except Exception as error:

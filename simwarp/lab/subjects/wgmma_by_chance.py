@@ -34,7 +34,7 @@ Array = npt.NDArray[Any]
 
 
 class Variant(NamedTuple):
-    """What is written in an instruction beside its opcode: where A is, majors, signs."""
+    """The choices of an instruction beside its opcode: A in shared memory or registers, majors, signs."""
 
     shared: bool
     k_major: tuple[bool, bool]
@@ -47,7 +47,7 @@ class Variant(NamedTuple):
 
 @dataclass(frozen=True)
 class Form:
-    """An opcode, and what follows from it."""
+    """An opcode, and its types, shapes and variants."""
 
     opcode: str
 
@@ -98,24 +98,12 @@ class Form:
 
 
 class Tiles(NamedTuple):
-    """The tiles of some blocks.
+    """The tiles of some blocks."""
 
-    Attributes
-    ----------
-    words : dict
-        Of A (blocks, 64, k), B's columns (blocks, n, k), and C (blocks, 64, n).
-    descriptors : (blocks, 2) uint64
-        Of A and B, in memory that begins at 0.
-    places : (blocks, 128 + 2 n) uint32
-        The addresses of the chunks of A and B.
-    keeps : (blocks,) bool
-        Whether C is added.
-    """
-
-    words: dict[str, Array]
-    descriptors: Array
-    places: Array
-    keeps: Array
+    words: dict[str, Array]  # of A (blocks, 64, k), B's columns (blocks, n, k), and C (blocks, 64, n)
+    descriptors: Array  # of A and B, (blocks, 2) uint64, in memory that begins at 0
+    places: Array  # addresses of the chunks of A and B, (blocks, 128 + 2 n) uint32
+    keeps: Array  # (blocks,) bool: C is added
 
     def some(self, which: Array) -> Tiles:
         """The tiles of some of the blocks."""
@@ -165,7 +153,7 @@ def _laid_out(form: Form, variant: Variant, draw: Draw, number: int) -> tuple[Ar
 def _placed(
     draw: Draw, extent: int, k_major: bool, span: int, start: int, end: int
 ) -> tuple[int, npt.NDArray[np.uint64]]:
-    """A matrix between two addresses: a random descriptor, and where its chunks are."""
+    """A matrix between two addresses: a random descriptor, and the addresses of its chunks."""
     for gaps in (*[True] * _TRIES, False):
         word = (_k_major if k_major else _mn_major)(draw, extent, span, start, gaps)
         along = K_BYTES // CHUNK if k_major else K_BYTES // 2
@@ -291,13 +279,10 @@ def _product(form: Form, variant: Variant) -> str:
 
 
 def answers(device: Any, form: Form, number: int, tiles: Tiles) -> Array:
-    """Multiply tiles by variant ``number`` on a device; returns the accumulators.
-
-    Their shape is (blocks, 128, registers).
-    """
+    """Multiply tiles by variant ``number`` on a device; the accumulators, (blocks, 128, registers)."""
     variant, words = form.variants[number], tiles.words
     left = _chunks(words["a"], variant.k_major[0]) if variant.shared else form.layouts["a"].pack(words["a"])
-    given = (
+    operands = (
         left,
         _chunks(words["b"], variant.k_major[1]),
         form.layouts["d"].pack(words["c"]),
@@ -305,7 +290,7 @@ def answers(device: Any, form: Form, number: int, tiles: Tiles) -> Array:
         tiles.descriptors,
         tiles.keeps.astype(np.uint32),
     )
-    arrays = [device.upload(np.ascontiguousarray(one)) for one in given]
+    arrays = [device.upload(np.ascontiguousarray(one)) for one in operands]
     device.load(module(form)).kernel(f"variant{number}")((len(left), 1, 1), (LANES, 1, 1), *arrays)
     sums: Array = arrays[2].download()
     for array in arrays:

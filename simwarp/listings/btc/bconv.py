@@ -63,37 +63,21 @@ def BTC_Conv2d(
     fsb: bool,
     options: Options,
 ) -> None:
-    """Listing 6: bit convolution on the bit tensor core, designs 1 and 2.
+    """Listing 6: bit convolution on the bit tensor core, designs 1 and 2 (``fsb``).
 
-    Parameters
-    ----------
-    input : (in_height, in_width, batch, in_channels / 32), uint32
-        HWNC; with fsb (in_height, in_width, batch / 8, in_channels / 128, 8, 4).
-    filter : (filter_height, filter_width, out_channels, in_channels / 32), uint32
-        Each tap's (C, O) column by column; with fsb (…, out_channels / 8, in_channels / 128, 8, 4).
-    output : (out_height, out_width, batch, out_channels), int32
-        PQNO; with thresholds of out_channels / 32 words, uint32.
-    p : ConvLayerParam
-        The true sizes.
-    sizes : Padded
-        Batch and channels with padding.
-    fsb : bool
-        Design 2.
-    options : Options
+    ``input`` is HWNC, uint32 (in_height, in_width, batch, in_channels / 32), ``filter`` KKOC, uint32
+    (filter_height, filter_width, out_channels, in_channels / 32); with fsb both end in tiles, (…, batch / 8,
+    in_channels / 128, 8, 4). ``output`` is PQNO, int32, or uint32 of out_channels / 32 words with thresholds.
+    ``p`` has the true sizes, ``sizes`` the padded batch and channels; both operands have 0 past the true
+    in_channels, and n counts those.
 
-    Notes
-    -----
-    Other than in print: ``in_channels > 7`` and ``out_channels > 3`` are shifts, ``in_channels >> 7``
-    steps of 128 and ``out_channels >> 3`` tiles of 8. Products are products, where the text we have shows
-    minus signs and sums (``(ay*in_width+ax)*batch*ins*4+bn*ins*32+c*4`` and the like, and
-    ``in_channels*filter_height*filter_width-exclude*in_channels-(2*c_frag.x[i])``), and blockIdx.z runs
-    over ``out_channels/8 * batch/8``. The filter is KKOC, as in the comment of line 29, not KKCO as in the
-    text: rows run along O, and bits along C.
-
-    The sizes are fields of one object. Batch and channels are padded; both operands have 0 past the true
-    in_channels, and n counts those. Dilation is added, and so are thresholds, as in listing 5. For design 2
-    the paper changes ``ldm`` to 128; the step from one c to the next changes too, from 4 words to the 32 of
-    a tile.
+    Other than in print: ``in_channels > 7`` and ``out_channels > 3`` are shifts, ``in_channels >> 7`` steps
+    of 128 and ``out_channels >> 3`` tiles of 8. Products are products, where the text we have shows minus
+    signs and sums (``(ay*in_width+ax)*batch*ins*4+bn*ins*32+c*4`` and the like, and
+    ``in_channels*filter_height*filter_width-exclude*in_channels-(2*c_frag.x[i])``), and blockIdx.z runs over
+    ``out_channels/8 * batch/8``. The filter is KKOC, as in the comment of line 29, not KKCO as in the text.
+    Dilation and thresholds, as in listing 5, are added. For design 2 the paper changes ``ldm`` to 128; the
+    step from one c to the next changes too, from 4 words to the 32 of a tile.
 
     Grid: (out_width, out_height, out_channels / 8 * batch / 8), blocks of one warp; shared, for bits: Cs.
     """

@@ -47,28 +47,16 @@ def BMM(
 ) -> None:
     """Listing 3, design 1: each warp loads its tiles from rows of A and columns of B.
 
-    Parameters
-    ----------
-    A : (A_height, A_width / 32), uint32
-    B : (B_width, A_width / 32), uint32
-        Column by column.
-    C : (A_height, B_width), int32; with thresholds (A_height, B_width / 32), uint32
-    A_width : int
-        In bits, a multiple of 128.
-    B_width : int
-        A multiple of 8; for bits, of 32.
-    n : int
-        The length of the products, without padding.
-    options : Options
+    A is uint32 (A_height, A_width / 32), B uint32 (B_width, A_width / 32), column by column, C int32
+    (A_height, B_width), or uint32 (A_height, B_width / 32) with thresholds. A_width is in bits, a multiple of
+    128, B_width a multiple of 8, for bits of 32; n is the length of the products without padding.
 
-    Notes
-    -----
     Other than in print: ``bx`` is ``blockIdx.x*blockDim.y+threadIdx.y``, the warp's number; with
     ``threadIdx.x`` it would be the thread's, and the lanes of a warp would load from 32 addresses. Products
-    are products (``A+bx*8*A_width/32``, ``C+(bx*8*B_width+by*8)``), where the text we have shows minus
-    signs. The amendment ``A_width-2*c_frag.x[i]`` and the store follow the loop over i; inside it, every
-    step would amend and store partial sums. A_height is not used and left out; n is added, since with A_width
-    padding would count as equal elements. With thresholds, bits are stored as in listing 5.
+    are products (``A+bx*8*A_width/32``, ``C+(bx*8*B_width+by*8)``), where the text we have shows minus signs.
+    The amendment ``A_width-2*c_frag.x[i]`` and the store follow the loop over i; inside it, every step would
+    amend and store partial sums. A_height is not used and left out; n is added, since with A_width padding
+    would count as equal elements. With thresholds, bits are stored as in listing 5.
 
     Grid: (A_height / 16, B_width / 8), blocks of 32 × 2: two warps.
     """
@@ -93,22 +81,16 @@ def BMMs(
 ) -> Generator[None]:
     """Listing 4, design 2: one warp loads 32 × 128 bits of A and of B for the 16 warps of its block.
 
-    Parameters
-    ----------
-    A, B, C, A_width, B_width, n, options
-        As of `BMM`; A_height and B_width are multiples of 32.
+    The operands are those of `BMM`; A_height and B_width are multiples of 32.
 
-    Notes
-    -----
-    Other than in print, where its name is BMM, too: the loop has ``A_width/128`` steps, not
-    ``A_width/32``, and rows of A and of B are as many ``uint4`` apart
-    (``[(bx*32+laneid)*(A_width/128)+k]``), not A_width and B_width. The amendment is
-    ``n-2*c_frag.x[i]``, not ``A_width/128-…``, and it and the store follow the loop. A block is
-    ``dim3(32,4,4)``, which gives 16 warps and a ``threadIdx.z``. The store has a product instead of a
-    minus sign, as in `BMM`.
+    Other than in print, where its name is BMM, too: the loop has ``A_width/128`` steps, not ``A_width/32``,
+    and rows of A and of B are as many ``uint4`` apart (``[(bx*32+laneid)*(A_width/128)+k]``), not A_width and
+    B_width. The amendment is ``n-2*c_frag.x[i]``, not ``A_width/128-…``, and it and the store follow the
+    loop. A block is ``dim3(32,4,4)``, which gives 16 warps and a ``threadIdx.z``. The store has a product
+    instead of a minus sign, as in `BMM`.
 
-    Grid: (A_height / 32, B_width / 32), blocks of 32 × 4 × 4: 16 warps. Shared: As and Bs, 32 rows of
-    128 bits each.
+    Grid: (A_height / 32, B_width / 32), blocks of 32 × 4 × 4: 16 warps. Shared: As and Bs, 32 rows of 128
+    bits each.
     """
     laneid, (bx, by, _) = warp.lane, warp.block
     wx, wy = int(warp.thread.y[0]), int(warp.thread.z[0])  # the same in all lanes
@@ -141,16 +123,9 @@ def BMMb(
 ) -> None:
     """Listing 5, design 3: both operands in FSB format, the output in bits.
 
-    Parameters
-    ----------
-    A : (A_height / 8, A_width / 128, 8, 4), uint32
-    B : (B_width / 8, A_width / 128, 8, 4), uint32
-        The transpose of (K, N), in tiles of 8 × 128.
-    C, A_width, B_width, n, options
-        As of `BMM`.
+    A is uint32 (A_height / 8, A_width / 128, 8, 4), and B, the transpose of (K, N), uint32 (B_width / 8,
+    A_width / 128, 8, 4); the rest is as in `BMM`.
 
-    Notes
-    -----
     Other than in print: the loads in print are those of listing 3, not of the FSB format: here tile i of tile
     row bx is 32 words, ``A+(bx*A_width/128+i)*8*128/32``, and ``ldm`` is 128. ``bx``, the products, the
     amendment and n are as in `BMM`.
@@ -159,10 +134,10 @@ def BMMb(
     would overwrite each other's. Its rows are 8 apart, not B_width. The amendment is made once, not twice
     (line 15 and lines 18 and 19). ``__ballot`` takes a member mask today (``__ballot_sync``), and the store
     to ``Cs`` needs a ``__syncwarp()`` after it, which warps here do not. The comparison is of signed
-    integers: with the unsigned A_width of the authors' program no difference is negative, and all bits are
-    1. ``>= 0`` is a threshold for each column. ``Cb`` is ``(uchar*)C``, declared in the scope where it is
-    used; ``-laneid`` is inside the index, ``p0.elements[3-laneid]``. That and ``FLIPBITS`` are for words with
-    the first bit in the most significant place; print lacks the reversal of the votes (``__brev``).
+    integers: with the unsigned A_width of the authors' program no difference is negative, and all bits are 1.
+    ``>= 0`` is a threshold for each column. ``Cb`` is ``(uchar*)C``, declared in the scope where it is used;
+    ``-laneid`` is inside the index, ``p0.elements[3-laneid]``. That and ``FLIPBITS`` are for words with the
+    first bit in the most significant place; print lacks the reversal of the votes (``__brev``).
 
     Grid: (A_height / 16, B_width / 8), blocks of 32 × 2: two warps. Shared: Cs.
     """

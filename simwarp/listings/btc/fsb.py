@@ -16,8 +16,6 @@ general format:
 
 Source: BTC (TPDS), section 5.1, figure 14.
 
-Examples
---------
 >>> address = fsb_address(*np.indices((4, 8)), (4, 8), (2, 4))
 >>> np.argsort(address.ravel()).tolist()[:16]
 [0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15]
@@ -51,41 +49,18 @@ WORD = 32
 def fsb_address(
     row: Whole, column: Whole, shape: tuple[int, int], tile: tuple[int, int] = TILE, order: Layout = "row"
 ) -> Whole:
-    """The address of element (row, column) in FSB format, in bits from the start.
+    """The address of element (row, column) in FSB format, in bits from the start; row and column broadcast.
 
-    With tiles of (BH, BW), ``tiles_down = ceil(H / BH)`` and ``tiles_across = ceil(W / BW)``:
+    With tiles of (BH, BW), ``tiles_down = ceil(H / BH)`` and ``tiles_across = ceil(W / BW)`` it is
 
-    * ``order="row"``: tiles are in row-major order, and so are the bits of a tile,
-      ``(row // BH * tiles_across + column // BW) * BH * BW + row % BH * BW + column % BW``;
-    * ``order="column"``: both are in column-major order,
-      ``(column // BW * tiles_down + row // BH) * BH * BW + column % BW * BH + row % BH``.
+        (row // BH * tiles_across + column // BW) * BH * BW + row % BH * BW + column % BW   order "row"
+        (column // BW * tiles_down + row // BH) * BH * BW + column % BW * BH + row % BH     order "column"
 
-    A matrix in column order equals its transpose in row order, with the tile transposed.
+    A matrix in column order equals its transpose in row order, with the tile transposed. A side below 1, or
+    an element outside the matrix, raises ShapeError.
 
-    Parameters
-    ----------
-    row, column : int, or arrays of int that broadcast
-    shape : (H, W)
-        Of the matrix, without padding.
-    tile : (BH, BW)
-        Rows and columns of a tile.
-    order : "row" or "column"
-        The order of tiles, and of bits in a tile.
+    Source: BTC (TPDS), section 5.1, figure 14, which writes widths first: its "4 × 2" is BH = 2, BW = 4.
 
-    Raises
-    ------
-    ShapeError
-        For a shape or tile with a side below 1, or an element outside.
-    SchemeError
-        For another order.
-
-    Notes
-    -----
-    Source: BTC (TPDS), section 5.1, figure 14. The paper writes widths first: "an array of 8 × 4 bits
-    (H = 4, W = 8)", "a tile size of 4 × 2 (BH = 2, BW = 4)", "128 × 8".
-
-    Examples
-    --------
     >>> fsb_address(1, 128, (8, 256)), fsb_address(128, 1, (256, 8), (128, 8), "column")
     (1152, 1152)
     """
@@ -102,37 +77,14 @@ def fsb_address(
 
 
 def to_fsb(bits: npt.ArrayLike, tile: tuple[int, int] = TILE, order: Layout = "row") -> Words:
-    """Convert a bit matrix to FSB format.
+    """Convert a bit matrix (H, W), of bool or of 0 and 1 as uint8, to FSB format: `fsb_words` uint32 words.
 
-    The element with `fsb_address` a is bit ``a % 32``, counted from the least significant, of word ``a //
-    32``. Both sides are padded to whole tiles with 0.
-
-    Parameters
-    ----------
-    bits : array_like of bool or uint8, (H, W)
-        0 or 1.
-    tile : (BH, BW)
-    order : "row" or "column"
-
-    Returns
-    -------
-    uint32 (words,)
-        ``words = ceil(ceil(H / BH) * ceil(W / BW) * BH * BW / 32)``
-
-    Raises
-    ------
-    ShapeError, DtypeError, SchemeError
-        If ``bits`` is not a bit matrix, a tile side is below 1, or the order is unknown.
-
-    Notes
-    -----
-    The paper pads rows to a multiple of BW bits; here the number of rows is padded to a multiple of BH too,
-    as section 6.2 requires.
+    The element with `fsb_address` a is bit ``a % 32``, counted from the least significant, of word
+    ``a // 32``. Both sides are padded to whole tiles with 0, as section 6.2 requires; section 5.1 pads only
+    rows, to a multiple of BW bits. Anything but a bit matrix raises ShapeError or DtypeError.
 
     Source: BTC (TPDS), section 5.1, figure 14; section 6.2.
 
-    Examples
-    --------
     >>> [hex(word) for word in to_fsb(np.eye(4, 8, dtype=np.uint8), (2, 4))]
     ['0x840021']
     >>> to_fsb(np.ones((9, 129), np.uint8)).shape
@@ -152,33 +104,11 @@ def to_fsb(bits: npt.ArrayLike, tile: tuple[int, int] = TILE, order: Layout = "r
 def from_fsb(
     words: Words, shape: tuple[int, int], tile: tuple[int, int] = TILE, order: Layout = "row"
 ) -> Bits:
-    """Convert words in FSB format to a bit matrix: the inverse of `to_fsb`.
+    """Convert words in FSB format to a bit matrix, uint8 (H, W): the inverse of `to_fsb`.
 
-    Parameters
-    ----------
-    words : uint32 (words,)
-    shape : (H, W)
-        Of the matrix, without padding.
-    tile : (BH, BW)
-    order : "row" or "column"
+    Words of another type or number than the matrix needs raise FormatError. Source: BTC (TPDS), section 5.1,
+    figure 14.
 
-    Returns
-    -------
-    uint8 (H, W)
-
-    Raises
-    ------
-    FormatError
-        For words of another type or number than the matrix needs.
-    ShapeError, SchemeError
-        As `fsb_address`.
-
-    Notes
-    -----
-    Source: BTC (TPDS), section 5.1, figure 14.
-
-    Examples
-    --------
     >>> from_fsb(to_fsb([[True, False, True]]), (1, 3)).tolist()
     [[1, 0, 1]]
     """
@@ -194,29 +124,12 @@ def from_fsb(
 
 
 def rows_to_fsb(rows: Words) -> Words:
-    """Rearrange packed rows tile by tile: `to_fsb` for a batch of packed matrices.
+    """Rearrange packed rows, uint32 (…, H, words), tile by tile: `to_fsb` for a batch of packed matrices.
 
-    Parameters
-    ----------
-    rows : uint32 (…, H, words)
-        Rows of the matrices, a multiple of 8 of them and of 4 words.
+    In the result, (…, H // 8, words // 4, 8, 4), word k of row h is at ``[h // 8, k // 4, h % 8, k % 4]``.
+    Rows that are not whole tiles, 8 rows of 4 words, raise ShapeError. Source: BTC (TPDS), sections 5.1 and
+    5.3.
 
-    Returns
-    -------
-    uint32 (…, H // 8, words // 4, 8, 4)
-        Word k of row h is at ``[h // 8, k // 4, h % 8, k % 4]``.
-
-    Raises
-    ------
-    ShapeError
-        For rows that are not whole tiles.
-
-    Notes
-    -----
-    Source: BTC (TPDS), sections 5.1 and 5.3.
-
-    Examples
-    --------
     >>> rows_to_fsb(np.arange(64, dtype=np.uint32).reshape(8, 8))[0, :, 1].tolist()
     [[8, 9, 10, 11], [12, 13, 14, 15]]
     """
@@ -230,15 +143,8 @@ def rows_to_fsb(rows: Words) -> Words:
 
 
 def fsb_words(shape: tuple[int, int], tile: tuple[int, int] = TILE) -> int:
-    """The number of 32-bit words, with padding, of a bit matrix in FSB format.
+    """The 32-bit words, with padding, of a bit matrix in FSB format; ShapeError for a side below 1.
 
-    Raises
-    ------
-    ShapeError
-        For a shape or tile with a side below 1.
-
-    Examples
-    --------
     >>> fsb_words((8, 128)), fsb_words((9, 128)), fsb_words((4, 8), (2, 4))
     (32, 64, 1)
     """

@@ -29,21 +29,11 @@ TILE_SIZE = TILE_SIDE * TILE_SIDE
 
 
 class Options(NamedTuple):
-    """Parameters of the kernels that the listings do not have.
+    """Parameters of the kernels that the listings do not have."""
 
-    Attributes
-    ----------
-    operation : "xor" or "and"
-        The operation of the tensor core.
-    fused : Fused or None
-        The thresholds, for bits; None for sums.
-    first : "lsb" or "msb"
-        The bit order of the output.
-    """
-
-    operation: Operation = "xor"
-    fused: Fused | None = None
-    first: First = "lsb"
+    operation: Operation = "xor"  # of the tensor core
+    fused: Fused | None = None  # thresholds, for an output of bits
+    first: First = "lsb"  # bit order of the output
 
     def shared(self, warps: int) -> dict[str, tuple[Any, int]]:
         """The shared memory that `store_tile` needs, for a block of these warps."""
@@ -106,8 +96,6 @@ def FLIPBITS(n: Any, b: int) -> Any:
 
     Other than in print: ``(1u<<(b))-1``; ``1u<<(b)-1`` would flip a single bit.
 
-    Examples
-    --------
     >>> [FLIPBITS(n, 2) for n in range(6)]
     [3, 2, 1, 0, 7, 6]
     """

@@ -55,24 +55,12 @@ def slice_alg(
 ) -> None:
     """Algorithm 2, slice-alg of B-CSF: a block per slice, whose warps share its fibers.
 
-    Parameters
-    ----------
-    slicePtr : (slices + 1,)
-    sliceInds : (slices,)
-    fiberPtr : (fibers + 1,)
-    fiberInds : one (fibers,) for each level between slice and nonzero
-    indK, vals : (nonzeros,)
-    B : one (dimension, R) for each level between slice and nonzero
-    C : (K, R), the factor of the nonzeros' mode
-    A : (I, R), the output, added to
+    ``slicePtr`` and ``fiberPtr`` have one element more than there are slices and fibers. ``fiberInds``, each
+    (fibers,), and B, each (dimension, R), have one array for each level between slice and nonzero. C is the
+    factor of the nonzeros' mode, (K, R), A the output, (I, R), which is added to.
 
-    Notes
-    -----
-    Other than in print: ``tmp`` and ``tmp_2`` start at 0 for every fiber and every slice. The arrays of
-    pointers have one element more than there are slices and fibers. Each warp adds the sum of its own
-    fibers, so writes are atomic.
-
-    Grid: a block for each slice, of any number of warps.
+    Other than in print: ``tmp`` and ``tmp_2`` start at 0 for every fiber and every slice. Each warp adds the
+    sum of its own fibers, so writes are atomic. Grid: a block for each slice, of any number of warps.
     """
     slice = warp.block.x
     i = index(warp, sliceInds, slice)
@@ -102,23 +90,12 @@ def opt_slice_alg(
 ) -> None:
     """Algorithm 6, opt-slice-alg of MM-CSF: a block per ``fibersGrp`` fibers, of one slice or several.
 
-    Parameters
-    ----------
-    sliceInds : (fibers,)
-        The index of each fiber's slice.
-    fiberPtr, fiberInds, indK, vals, B, C, A, R
-        As for `slice_alg`.
-    fibersGrp : int
-        The fibers of a block.
+    ``sliceInds``, (fibers,), is the index of each fiber's slice; the other arrays are those of `slice_alg`.
 
-    Notes
-    -----
     Other than in print: the last fiber of a group writes too, since the sum would be lost if the next group
     continued the slice; and it does not read the slice of the next fiber, since the last fiber of all has
     none. ``tmp`` starts at 0 for every fiber and ``tmp_2`` after every write. The last group may have fewer
-    fibers.
-
-    Grid: a block for each group of fibers, of any number of warps, which take nonzeros in turn.
+    fibers. Grid: a block for each group of fibers, of any number of warps, which take nonzeros in turn.
     """
     fiber, fibers = warp.block.x * fibersGrp, sliceInds.size
     end = min(fiber + fibersGrp, fibers)
@@ -150,23 +127,13 @@ def fiber_alg(
 ) -> None:
     """Algorithm 7, fiber-alg: a block per fiber, which adds to the row of the fiber's own index.
 
-    Parameters
-    ----------
-    fiberPtr : (fibers + 1,)
-    sliceInds : one (fibers,) for each level above the nonzeros except the output's
-    fiberInds : (fibers,)
-        The index of each fiber in the output's mode.
-    indK, vals : (nonzeros,)
-    A : one (dimension, R) for each level above the nonzeros except the output's
-    C : (K, R), the factor of the nonzeros' mode
-    B : (J, R), the output, added to
+    ``fiberInds``, (fibers,), is the index of each fiber in the output's mode. ``sliceInds``, each (fibers,),
+    and A, each (dimension, R), have one array for each level above the nonzeros except the output's. C is the
+    factor of the nonzeros' mode, (K, R), B the output, (J, R), which is added to.
 
-    Notes
-    -----
     Other than in print: ``tmp`` starts at 0, and the output is B. The write is atomic, as in the paper's
-    text, since other fibers and other warps of the block add to the same row.
-
-    Grid: a block for each fiber, of any number of warps, which take nonzeros in turn.
+    text, since other fibers and other warps of the block add to the same row. Grid: a block for each fiber,
+    of any number of warps, which take nonzeros in turn.
     """
     fiber = warp.block.x
     j = index(warp, fiberInds, fiber)
@@ -189,20 +156,12 @@ def nonzero_alg(
 ) -> None:
     """Algorithm 8, nonzero-alg: a block per fiber, each of whose nonzeros adds to a row of its own.
 
-    Parameters
-    ----------
-    fiberPtr : (fibers + 1,)
-    inds : sliceInds and fiberInds, one (fibers,) for each level above the nonzeros
-    indK, vals : (nonzeros,)
-    matrices : A and B, one (dimension, R) for each level above the nonzeros
-    C : (K, R), the output, added to
+    ``inds``, sliceInds and fiberInds, each (fibers,), and ``matrices``, A and B, each (dimension, R), have
+    one array for each level above the nonzeros. C is the output, (K, R), which is added to.
 
-    Notes
-    -----
     The text we have shows only the title; section 5.3 describes the rest: the nonzeros of a fiber share row i
-    of A and row j of B, so (S + F) R elements are read and M R written, in parallel as in algorithm 7.
-
-    Grid: a block for each fiber, of any number of warps, which take nonzeros in turn.
+    of A and row j of B, so (S + F) R elements are read and M R written, in parallel as in algorithm 7. Grid:
+    a block for each fiber, of any number of warps, which take nonzeros in turn.
     """
     fiber = warp.block.x
     row = times_rows(warp, ones(vals.dtype, R), inds, matrices, fiber, R)

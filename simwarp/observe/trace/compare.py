@@ -266,7 +266,7 @@ class _Comparison:
         raise ValueError("the rows are alike")
 
     def same_event(self, i: int, k: int) -> bool:
-        """Whether two rows are the same instruction or access, so that their data is comparable."""
+        """True if two rows are the same instruction or access, so that their data is comparable."""
         same = all(self.a.rows[name][i] == self.b.rows[name][k] for name in _LAYOUT)
         return same and bool(self.identity_a[i] == self.identity_b[k])
 

@@ -92,12 +92,12 @@ class TracedInstruction:
         return np.dtype([(f"word{i}", f"<u{width}") for i, width in enumerate(widths)])
 
     def stands_at(self, line: str | int) -> bool:
-        """Whether the instruction is on a line: "mm.cu:42", "src/mm.cu:42", or 17 or "ptx:17" of the PTX."""
+        """True if the instruction is on a line: "mm.cu:42", "src/mm.cu:42", or 17 or "ptx:17" of the PTX."""
         file, _, number = str(line).rpartition(":")
         if file in ("", "ptx"):
             return number == str(self.line)
-        known = f"/{self.source_file}".endswith(f"/{file.lstrip('/')}")
-        return known and number == str(self.source_line)
+        same_file = f"/{self.source_file}".endswith(f"/{file.lstrip('/')}")
+        return same_file and number == str(self.source_line)
 
 
 _NO_INSTRUCTION = TracedInstruction(0, "", "")

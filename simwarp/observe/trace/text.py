@@ -32,17 +32,10 @@ _VERBS = {"load": "reads", "store": "writes", "atomic": "updates", "reduction": 
 
 
 def table(title: str, records: Iterable[Record], lanes: Sequence[int], lines: Sequence[str | int]) -> str:
-    """A text table of records: one line for each, and one for each memory access.
+    """A text table of records: the title, one line for each record, and one for each memory access.
 
-    Parameters
-    ----------
-    title : str
-        The first line.
-    records : iterable of Record
-    lanes : sequence of int
-        The lanes whose values are shown; if empty, the first three.
-    lines : sequence of int and str
-        Show only steps of these lines; if empty, all steps.
+    It shows the values of ``lanes``, of the first three if there are none, and only steps of ``lines``, of
+    all if there are none.
     """
     rows: list[tuple[str, ...]] = [_HEADINGS]
     for record in records:

@@ -41,7 +41,7 @@ class FragmentDifference(AssertionError):  # noqa: N818 - pytest prints the name
     wrong, total : int
         The number of wrong elements, and of all elements in the registers of all warps.
     pattern : str
-        What the wrong elements of that warp and matrix have in common.
+        The pattern of the wrong elements of that warp and matrix.
     """
 
     opcode: str
@@ -193,7 +193,7 @@ def operand_of(opcode: str, name: str) -> Operand:
 
 
 def _slots(words: Registers, bits: int) -> npt.NDArray[np.bool_]:
-    """Which elements in the registers are not 0, as booleans (…, registers, elements per register)."""
+    """A mask of the elements that are not 0, (…, registers, elements per register)."""
     width = words.dtype.itemsize * 8
     mask = words.dtype.type((1 << bits) - 1)
     shifts = np.arange(0, width, bits, dtype=words.dtype)

@@ -96,7 +96,7 @@ def _moved(expected: Matrix, got: Matrix, wrong: Matrix, k: str) -> str:
 
 
 def _is_everywhere(expected: Matrix, got: Matrix, move: Move) -> bool:
-    """Whether a permutation explains all elements."""
+    """True if a permutation explains all elements."""
     rows, columns = move(*np.indices(expected.shape))
     inside = (rows < expected.shape[0]) & (columns < expected.shape[1])
     return bool(inside.all()) and np.array_equal(expected[rows, columns], got)

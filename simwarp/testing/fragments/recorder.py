@@ -31,18 +31,12 @@ if TYPE_CHECKING:
 class Execution:
     """One execution of a matrix instruction by one warp.
 
-    Attributes
-    ----------
-    opcode : str
-    place : Place
-        The kernel, block, warp and lines.
-    registers : mapping of str to (32, registers) words
-        The registers of each operand: sources before the execution, destinations after it. An operand is
-        missing if its registers were no longer known; see `record_fragments`.
+    ``registers`` has those of each operand, (32, registers): sources before the execution, destinations after
+    it. An operand is missing if its registers were no longer known; see `record_fragments`.
     """
 
     opcode: str
-    place: Place
+    place: Place  # kernel, block, warp and lines
     registers: Mapping[str, Registers]
 
     def matrix(self, operand: str) -> npt.NDArray[Any]:
@@ -167,44 +161,32 @@ class FragmentRecorder(Observer):
             self._launches[-1].setdefault(warp, []).append((step.instruction, execution))
 
     def executions(self, block: Block = 0, warp: int = 0, line: str = "", launch: int = 0) -> list[Execution]:
-        """The recorded executions of a warp, in order.
+        """The recorded executions of a warp of a block, in order; ReportError if there are none.
 
-        Parameters
-        ----------
-        block : int or (x, y, z)
-        warp : int
-            The number of the warp in the block.
-        line : str
-            Select the instructions of one line: "gemm.cu:57" (any suffix of the path) or "ptx:17".
-        launch : int
-            The number of the launch, counted from the first after the recorder was made.
-
-        Raises
-        ------
-        ReportError
-            If nothing was recorded for them.
+        ``line`` selects the instructions of one line: "gemm.cu:57" (any suffix of the path) or "ptx:17".
+        ``launch`` counts from the first after the recorder was made.
         """
         if not 0 <= launch < len(self._launches):
             raise ReportError(
                 f"there was no launch {launch}\n{len(self._launches)} were recorded\nlaunch the kernel first"
             )
         warps = self._launches[launch]
-        kept = warps.get((block_number(block, self._grids[launch]), warp), [])
-        found = [execution for instruction, execution in kept if _stands_at(instruction, line)]
-        if not found:
+        recorded = warps.get((block_number(block, self._grids[launch]), warp), [])
+        executions = [execution for instruction, execution in recorded if _stands_at(instruction, line)]
+        if not executions:
             raise ReportError(
                 f"no matrix instructions of block {block}, warp {warp}" + f" at {line}" * bool(line) + "\n"
                 f"recorded were {len(warps)} warps, at {', '.join(sorted(self._lines)) or 'no line'}\n"
                 "choose one of these, or record other instructions"
             )
-        return found
+        return executions
 
 
 def _stands_at(instruction: Instruction, line: str) -> bool:
-    """Whether an instruction is on a line: "gemm.cu:57", "ptx:17", or "" for any line."""
+    """True if an instruction is on a line: "gemm.cu:57", "ptx:17", or "" for any line."""
     source = instruction.source
-    known = f"/{source.file}:{source.line}" if source else ""
-    return not line or line == f"ptx:{instruction.line}" or known.endswith(f"/{line.lstrip('/')}")
+    place = f"/{source.file}:{source.line}" if source else ""
+    return not line or line == f"ptx:{instruction.line}" or place.endswith(f"/{line.lstrip('/')}")
 
 
 def _word(value: Any) -> Registers:

@@ -149,7 +149,7 @@ class Tally(Statement):
 
     @classmethod
     def fits(cls, scope: Scope) -> bool:
-        """Whether a scope allows a tally: tallies are not nested."""
+        """True if a scope allows a tally: tallies are not nested."""
         return super().fits(scope) and not scope.tally
 
     @classmethod

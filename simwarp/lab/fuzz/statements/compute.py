@@ -1,7 +1,5 @@
 """Statements of instructions that only compute on registers.
 
-Examples
---------
 The PTX ISA does not define division by zero, so the lowest bit of the divisor is set first:
 
 >>> from simwarp.lab.fuzz.program import Program

@@ -1,7 +1,5 @@
 """Control flow statements: branches, loops, exits, and calls.
 
-Examples
---------
 A divergent branch with one side:
 
 >>> from simwarp.lab.fuzz.program import Program
@@ -93,7 +91,7 @@ class If(Statement):
 
     @property
     def splits(self) -> bool:
-        """Whether lanes of a warp may take different sides."""
+        """True if lanes of a warp may take different sides."""
         return self.test.splits
 
     def write(self, writer: Writer, mask: str) -> None:
@@ -207,7 +205,7 @@ class Loop(Statement):
 
     @property
     def splits(self) -> bool:
-        """Whether lanes of a warp may leave the loop after different numbers of iterations."""
+        """True if lanes of a warp may leave the loop after different numbers of iterations."""
         return not isinstance(self.trips, int)
 
     def write(self, writer: Writer, mask: str) -> None:
@@ -245,7 +243,7 @@ class Exit(Statement):
 
     @classmethod
     def fits(cls, scope: Scope) -> bool:
-        """Whether a scope is the outermost body, where lanes may exit."""
+        """True if a scope is the outermost body, where lanes may exit."""
         return scope.top
 
     @classmethod

@@ -1,7 +1,5 @@
 """Statements of warp instructions, which lanes execute together.
 
-Examples
---------
 The PTX ISA does not define which other lanes are active, so only the lane's own bit is kept:
 
 >>> from simwarp.lab.fuzz.program import Program
