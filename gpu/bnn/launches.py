@@ -32,7 +32,6 @@ from reference.types.network import (
     Conv,
     Dense,
     Flatten,
-    PadChannels,
     Pixels,
     Pool,
     Reals,
@@ -332,11 +331,10 @@ class Chain:
         self.defines += ("BITS", *vectors(self.gives)) if self.has_bits else ()
         eights = [site.values[path].shape[-1] for path in (*step.reads, step.writes[-1])]
         self.view = ()
-        pool, before = view_of(step.layers)
-        if pool or PadChannels in layers:
+        given, (pool, before) = site.values[step.reads[-1]], view_of(step.layers)
+        if pool or given.shape[-1] != self.gives.shape[-1]:
             pool = pool or Pool("max", (1, 1), (1, 1))
             eights.append(before)
-            given = site.values[step.reads[-1]]
             self.defines += ("VIEWED", f"POOL_{pool.kind.upper()}", *_window(pool))
             self.view = (_view(pool, before, given, self.gives),)
         self.defines += ("ALIGNED",) if all(count % _EIGHT == 0 for count in eights) else ()

@@ -300,12 +300,18 @@ CASES = [
         explain=_explain,
         lead=_lead,
         kernels=kernels,
-        covering=176 * schemes,
+        covering=covering,
         picture=picture,
     )
-    for name, draw, schemes, kernels, listing in (
-        ("bconv2d", partial(_draw, SCHEMES), 4, _kernels, {"listing": _by_listing}),
-        ("bconv2d-wgmma", partial(_draw, WARPGROUP_SCHEMES), 1, _warpgroup_kernels, {"listing": _by_listing}),
-        ("bconv2d-groups", _draw_in_groups, 5, _group_kernels, {}),
+    for name, draw, covering, kernels, listing in (
+        ("bconv2d", partial(_draw, SCHEMES), 704, _kernels, {"listing": _by_listing}),
+        (
+            "bconv2d-wgmma",
+            partial(_draw, WARPGROUP_SCHEMES),
+            176,
+            _warpgroup_kernels,
+            {"listing": _by_listing},
+        ),
+        ("bconv2d-groups", _draw_in_groups, 80, _group_kernels, {}),
     )
 ]
