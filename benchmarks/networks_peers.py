@@ -9,19 +9,19 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from reference.types.network import (
+from reference.types.layers import (
     Affine,
     Clip,
     Conv,
     Dense,
     Flatten,
     Layer,
-    Network,
     PadChannels,
     Pool,
     Residual,
     Threshold,
 )
+from reference.types.network import Network
 from reference.types.network_values import Value, after, input_value
 
 BURSTS, WARM, RUNS = 7, 2, 5

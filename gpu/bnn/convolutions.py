@@ -21,8 +21,8 @@ from gpu.device import planned
 from gpu.host import unknown
 from gpu.preparation import prepare
 from reference.types import PackedTensor
-from reference.types.network import Conv, Residual, Threshold
-from reference.types.network import Pool as PoolLayer
+from reference.types.layers import Conv, Residual, Threshold
+from reference.types.layers import Pool as PoolLayer
 from reference.types.network_values import Value
 
 WGMMA = WARPGROUP_SCHEMES["wgmma"]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu.bconv.geometry import ConvShape
-from reference.types.network import Threshold
+from reference.types.layers import Threshold
 from reference.types.network_values import INT16_MAX, INT16_MIN, INT32_MAX, Value
 
 Numbers: TypeAlias = npt.NDArray[np.int64]

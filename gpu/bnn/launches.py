@@ -26,18 +26,8 @@ from gpu.device import Array, Dim
 from gpu.preparation import prepare
 from reference.errors import SchemeError
 from reference.types import PackedBits, PackedTensor
-from reference.types.network import (
-    Answer,
-    BitPlanes,
-    Conv,
-    Dense,
-    Flatten,
-    Pixels,
-    Pool,
-    Reals,
-    Signs,
-    Threshold,
-)
+from reference.types.layers import Conv, Dense, Flatten, Pool, Threshold
+from reference.types.network import Answer, BitPlanes, Pixels, Reals, Signs
 from reference.types.network_values import Value
 
 _THREADS = 256

@@ -24,20 +24,8 @@ from gpu.bnn.tiles import (
 )
 from gpu.bnn.weights import packed_filters
 from reference.errors import SchemeError
-from reference.types.network import (
-    Affine,
-    BitPlanes,
-    Clip,
-    Conv,
-    Dense,
-    Flatten,
-    Pixels,
-    Pool,
-    Reals,
-    Residual,
-    Signs,
-    Threshold,
-)
+from reference.types.layers import Affine, Clip, Conv, Dense, Flatten, Pool, Residual, Threshold
+from reference.types.network import BitPlanes, Pixels, Reals, Signs
 from reference.types.network_values import INT16_MAX, INT16_MIN, INT32_MAX, Value
 
 Constants: TypeAlias = Mapping[str, npt.NDArray[Any]]

@@ -8,22 +8,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from gpu.bnn.stages import COMPUTED_AS, ORDER
-from reference.types.network import (
-    Affine,
-    BitPlanes,
-    Conv,
-    Dense,
-    Flatten,
-    Input,
-    Layer,
-    Network,
-    Pixels,
-    Pool,
-    Reals,
-    Residual,
-    Signs,
-    Threshold,
-)
+from reference.types.layers import Affine, Conv, Dense, Flatten, Layer, Pool, Residual, Threshold
+from reference.types.network import BitPlanes, Input, Network, Pixels, Reals, Signs
 from reference.types.network_values import Value, follow, input_value
 
 Values: TypeAlias = dict[str, Value]

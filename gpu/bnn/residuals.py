@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from gpu.bnn.convolutions import WGMMA, convolution_scheme, has_sum
 from gpu.bnn.plan import Step, is_halved
 from gpu.bnn.site import Site, fits_int16
-from reference.types.network import Conv, PadChannels, Pool, Residual, Threshold
+from reference.types.layers import Conv, PadChannels, Pool, Residual, Threshold
 
 
 def with_sums(steps: Iterable[Step], site: Site) -> list[Step]:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu.bnn.tiles import UNIT
-from reference.types.network import Affine, Clip, Layer, PadChannels, Pool, Residual, Threshold
+from reference.types.layers import Affine, Clip, Layer, PadChannels, Pool, Residual, Threshold
 from reference.types.network_values import INT32_MAX, INT32_MIN
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from gpu.bconv.geometry import ConvShape, conv_shape
 from gpu.bnn.weights import Bits, shape_of, signs_of
-from reference.types.network import Conv, Dense
+from reference.types.layers import Conv, Dense
 from reference.types.network_values import Value
 
 UNIT = 64

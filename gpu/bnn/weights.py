@@ -10,7 +10,7 @@ import numpy.typing as npt
 from gpu.bconv.packing import lines_of
 from gpu.device import is_array
 from reference.types import PackedBits, PackedTensor
-from reference.types.network import Conv, Dense
+from reference.types.layers import Conv, Dense
 
 Bits: TypeAlias = npt.NDArray[np.uint8]
 

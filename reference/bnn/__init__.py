@@ -6,8 +6,9 @@ from reference.bnn.inference import run, values
 from reference.bnn.keras_models import from_keras
 from reference.bnn.networks import alexnet, mlp, resnet14, resnet18, vgg16, vgg_cifar
 from reference.bnn.text_weights import from_text
-from reference.types import network
-from reference.types.network import *  # noqa: F403 - a layer is exported where it is defined
+from reference.types import layers, network
+from reference.types.layers import *  # noqa: F403 - a layer is exported where it is defined
+from reference.types.network import *  # noqa: F403
 
 __all__ = [
     "alexnet",
@@ -24,6 +25,7 @@ __all__ = [
     "vgg16",
     "vgg_cifar",
 ]
+__all__ += layers.__all__
 __all__ += network.__all__
 
 

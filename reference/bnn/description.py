@@ -16,7 +16,8 @@ import numpy.typing as npt
 from reference import bits, tensors
 from reference.errors import FormatError, SchemeError
 from reference.types.fields import is_integer
-from reference.types.network import LAYERS, BitPlanes, Layer, Network, Pixels, Reals, Residual, Signs
+from reference.types.layers import LAYERS, Layer, Residual
+from reference.types.network import BitPlanes, Network, Pixels, Reals, Signs
 from reference.types.packed import PackedBits, PackedTensor
 
 Array: TypeAlias = npt.NDArray[Any]

@@ -17,20 +17,19 @@ from reference.bmm import bmm
 from reference.bnn.images import checked_images, first_value
 from reference.conv_geometry import ConvGeometry, conv_geometry, inside
 from reference.tensors import unpack_tensor
-from reference.types.network import (
+from reference.types.layers import (
     Affine,
-    Answer,
     Clip,
     Conv,
     Dense,
     Flatten,
     Layer,
-    Network,
     PadChannels,
     Pool,
     Residual,
     Threshold,
 )
+from reference.types.network import Answer, Network
 
 Array: TypeAlias = npt.NDArray[Any]
 

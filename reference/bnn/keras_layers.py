@@ -16,7 +16,8 @@ from reference.bnn.streams import Builder, Stream
 from reference.errors import ExportError, FormatError
 from reference.tensors import pack_tensor
 from reference.types.fields import is_integer
-from reference.types.network import Conv, Dense, PerSide, Pool
+from reference.types.layer_values import PerSide
+from reference.types.layers import Conv, Dense, Pool
 
 Array: TypeAlias = npt.NDArray[Any]
 Take: TypeAlias = Callable[[str, Mapping[str, tuple[int, ...]]], dict[str, Array]]

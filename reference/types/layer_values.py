@@ -21,6 +21,9 @@ INT16_MIN, INT16_MAX = -(2**15), 2**15 - 1
 INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 LARGEST_SIZE = 2**31 - 1
 
+OF_BOOL, OF_INT32, OF_FLOAT32 = ({"dtype": dtype} for dtype in (np.bool_, np.int32, np.float32))
+"""Of a field that is a vector with one number for each channel."""
+
 
 @dataclass(frozen=True)
 class Value:

@@ -25,17 +25,8 @@ from reference.types.layer_values import (
     are_counts,
     check_vectors,
 )
-from reference.types.network import (
-    LAYERS,
-    BitPlanes,
-    Input,
-    Layer,
-    Network,
-    Pixels,
-    Reals,
-    Residual,
-    Signs,
-)
+from reference.types.layers import LAYERS, Layer, Residual
+from reference.types.network import BitPlanes, Input, Network, Pixels, Reals, Signs
 from reference.types.packed import PackedBits, PackedTensor
 
 

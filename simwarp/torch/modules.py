@@ -16,7 +16,8 @@ from reference.bnn.chains import Clamp, Normalise, linear, rationals
 from reference.bnn.streams import Builder, Stream
 from reference.errors import ExportError
 from reference.tensors import pack_tensor
-from reference.types.network import Conv, Dense, Input, Pixels, Pool, Reals, Signs
+from reference.types.layers import Conv, Dense, Pool
+from reference.types.network import Input, Pixels, Reals, Signs
 from simwarp.torch.images import ImagePixels, ImageReals, ImageSigns
 from simwarp.torch.layers import BinaryConv2d, BinaryLinear, Sign
 from simwarp.torch.pytorch import torch

@@ -247,24 +247,24 @@ def test_a_new_sparse_format_needs_a_type_a_module_and_an_entry_per_tier(tree: T
 
 def test_a_new_network_layer_needs_a_class_an_answer_what_computes_it_and_a_draw(tree: Tree) -> None:
     """The new layer turns the sign of integers."""
-    network = "reference/types/network.py"
+    layers = "reference/types/layers.py"
     tree.insert(
-        network,
+        layers,
         "@dataclass(frozen=True, eq=False)\nclass PadChannels(",
         "@dataclass(frozen=True, eq=False)\n"
         "class Negate(Layer):\n"
         '    """Integers with the other sign, times a number of each channel.\n\n'
         "    Attributes\n    ----------\n    scale : array of int32, (C,)\n"
         '    """\n\n'
-        "    scale: Any = field(metadata=_INT32)\n\n"
+        "    scale: Any = field(metadata=OF_INT32)\n\n"
         "    def gives(self, value: Value) -> Value:\n"
         '        check_value(value, "integers")\n'
         '        scale = check_vectors(self, value.shape[-1])["scale"]\n'
         "        ends = np.stack([-scale * value.low, -scale * value.high])\n"
         '        return Value("integers", value.shape, int(ends.min()), int(ends.max()))\n\n\n',
     )
-    tree.insert(network, "    PadChannels,\n    Residual,\n)", "    Negate,\n")
-    tree.insert(network, '    "Network",\n', '    "Negate",\n')
+    tree.insert(layers, "    PadChannels,\n    Residual,\n)", "    Negate,\n")
+    tree.insert(layers, '    "PadChannels",\n', '    "Negate",\n')
     answers = "reference/bnn/inference.py"
     tree.insert(
         answers, "    PadChannels: _pad_channels,\n", "    Negate: lambda layer, x: -layer.scale * x,\n"

@@ -11,7 +11,7 @@ from gpu.bnn.plan import steps_of, values_of
 from gpu.bnn.stages import COMPUTED_AS
 from reference.bnn import Residual, Threshold
 from reference.bnn.inference import ANSWERS
-from reference.types.network import LAYERS
+from reference.types.layers import LAYERS
 from reference.types.network_values import follow
 from simwarp.verify import CASES, Draw, check, simulator
 
