@@ -8,22 +8,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from blas3_cases import ALPHA, BETA, CALLS, Case
+from blas3_cases import ALPHA, BETA, Case
 
-from gpu.cuda_machine.cublas import SIDE, UPLO, scalar
+from gpu.blas3.on_cuda import library_arguments
+from gpu.blas3.table import LETTERS, ROWS
+from gpu.cuda_machine.cublas import FLAGS, scalar, type_of
 from gpu.machine import Tile
 
 TILES = (2048, 4096, 8192)
-_LETTERS: dict[str, Any] = {"i": ctypes.c_int, "z": ctypes.c_size_t, "p": ctypes.c_void_p}
-SIGNATURES = {
-    "gemm": "iizzzppzpzppz",
-    "symm": "iizzppzpzppz",
-    "syrk": "iizzppzppz",
-    "syr2k": "iizzppzpzppz",
-    "trmm": "iiiizzppzpzpz",
-    "trsm": "iiiizzppzpz",
-}
-"""Signatures of cublasXt behind the handle: flags, sizes, pointers."""
 
 
 class Xt:
@@ -42,8 +34,9 @@ class Xt:
     def run(self, case: Case) -> None:
         """Compute a case, in place except TRMM; returns when the host has the result."""
         function = getattr(self._library, f"cublasXt{case.name[0].upper()}{case.kind}")
-        function.argtypes = [ctypes.c_void_p, *(_LETTERS[letter] for letter in SIGNATURES[case.kind])]
-        status = function(self._handle, *arguments(case))
+        given = arguments(case)
+        function.argtypes = [ctypes.c_void_p, *map(type_of, given)]
+        status = function(self._handle, *given.values())
         if status:
             raise SystemExit(f"cublasXt{case.name}: status {status}")
 
@@ -56,21 +49,15 @@ class Xt:
             raise SystemExit(f"{name}: status {status}")
 
 
-def arguments(case: Case) -> list[Any]:
+def arguments(case: Case) -> dict[str, Any]:
     """The arguments of cublasXt for a case, behind the handle; TRMM writes C."""
-    n, flags, prefix = case.n, CALLS[case.kind][1], case.name[0]
-    at = {name: (x.__array_interface__["data"][0], n) for name, x in case.matrices.items()}
-    alpha, beta = scalar(prefix, ALPHA), scalar(prefix, BETA)
-    if case.kind == "gemm":
-        return [0, 0, n, n, n, alpha, *at["a"], *at["b"], beta, *at["c"]]
-    if case.kind == "symm":
-        return [SIDE["L"], UPLO["L"], n, n, alpha, *at["a"], *at["b"], beta, *at["c"]]
-    if case.kind == "syrk":
-        return [UPLO["L"], 0, n, n, alpha, *at["a"], beta, *at["c"]]
-    if case.kind == "syr2k":
-        return [UPLO["L"], 0, n, n, alpha, *at["a"], *at["b"], beta, *at["c"]]
-    triangle = [SIDE["L"], UPLO[flags["uplo"]], 0, 0, n, n, alpha, *at["a"], *at["b"]]
-    return [*triangle, case.of.c.__array_interface__["data"][0], n] if case.kind == "trmm" else triangle
+    n, prefix = case.n, case.name[0]
+    letters = dict.fromkeys(LETTERS, "N") | {"side": "L", "uplo": "L"}
+    values: dict[str, Any] = {flag: FLAGS[flag][letter] for flag, letter in letters.items()}
+    values |= {"m": n, "n": n, "k": n, "alpha": scalar(prefix, ALPHA), "beta": scalar(prefix, BETA)}
+    for name, x in zip("abc", case.of.arrays, strict=True):
+        values |= {name: x.__array_interface__["data"][0], f"ld{name}": n}
+    return {name: values[name] for name in library_arguments(ROWS[case.kind])}
 
 
 def xt_seconds(xt: Xt, case: Case, tile: int, calls: int) -> list[float]:

@@ -28,7 +28,7 @@ from ptx_cases import Sample, check_equal, gemm, multiply, pack, packed, popc, s
 
 import reference
 from gpu.compile import compiler_version
-from simwarp.engine.schedule import Scheduler
+from simwarp.engine.schedule.scheduler import Scheduler
 
 SPEED = "M thread-instructions/s"
 PEER_REPETITIONS = 3

@@ -56,6 +56,7 @@ STUDIES = ROOT / "benchmarks" / "results" / "h100" / "studies"
 """What ``simwarp net study`` wrote."""
 TRACES = ROOT / "benchmarks" / "results" / "h100" / "traces"
 """What ``simwarp blas trace --json`` wrote."""
+ROUTINES_MARKER = "<!-- blas routines -->"
 EFFICIENCY_MARKER = "<!-- blas efficiency -->"
 EFFICIENCY_HEADER = (
     "| routine | paper, BLASX | `paper()`, 2 GPUs | 3 GPUs | default, 2 GPUs | 3 GPUs |\n" + "|---" * 6 + "|"
@@ -102,6 +103,8 @@ def filled(markdown: str) -> str:
     if LABELLED_MARKER in markdown:
         found = [json.loads(path.read_text())["rows"] for path in LABELLED_RESULTS if path.exists()]
         markdown = markdown.replace(LABELLED_MARKER, labelled_tables([row for rows in found for row in rows]))
+    if ROUTINES_MARKER in markdown:
+        markdown = markdown.replace(ROUTINES_MARKER, routines_table())
     if EFFICIENCY_MARKER in markdown:
         rows = json.loads((SIMULATED / "blas-everest.json").read_text())["rows"]
         markdown = markdown.replace(EFFICIENCY_MARKER, efficiency_table(rows))
@@ -378,6 +381,15 @@ def efficiency_table(rows: Iterable[Mapping[str, Any]]) -> str:
             if (of := found[routine, variant, devices])
         )
         lines.append(f"| {routine.upper()} | {printed} | {' | '.join(means)} |")
+    return "\n".join(lines)
+
+
+def routines_table() -> str:
+    """The routines of level-3 BLAS: dtypes, formula, arguments before those for the machine."""
+    lines = ["| routine | computes | arguments |", "|---|---|---|"]
+    for row in import_module("gpu.blas3.table").ROWS.values():
+        names, arguments = f"`[{row.prefixes}]{row.name}`", f"`{', '.join(row.arguments)}`"
+        lines.append(f"| {names} | {row.computed} | {arguments} |")
     return "\n".join(lines)
 
 

@@ -16,6 +16,7 @@ from gpu.cuda.streams import torch_stream_of
 from gpu.device import Array, Device, check_device, is_array, is_foreign
 from reference.errors import CaptureError, DtypeError, FormatError, NotANumberError, SchemeError, ShapeError
 from reference.types import PackedBits, PackedTensor
+from reference.types.packed import WORD_DTYPES
 from reference.values import not_an_array
 
 ELEMENTS = {"float64": "FLOAT64", "float32": "FLOAT32", "float16": "FLOAT16", "int8": "INT8"}
@@ -23,8 +24,6 @@ ELEMENTS = {"float64": "FLOAT64", "float32": "FLOAT32", "float16": "FLOAT16", "i
 
 _DTYPES = frozenset(map(np.dtype, ELEMENTS))
 """The same types in this machine's byte order; a dtype is looked up faster than its name."""
-
-WORD_DTYPES = {32: np.dtype(np.uint32), 64: np.dtype(np.uint64)}
 
 Packed = TypeVar("Packed", PackedBits, PackedTensor)
 Made = TypeVar("Made")
@@ -129,15 +128,16 @@ def to_device(x: Any, name: str, device: Device) -> Array:
 
 def check_words(x: PackedBits | PackedTensor, name: str, shape: tuple[int, ...], described: str) -> None:
     """Refuse packed words whose kind of array, shape or type does not fit their description."""
+    dtype = WORD_DTYPES[x.word]
     if not (is_array(x.words) or issubclass(type(x.words), np.ndarray)):
         raise FormatError(
             f"the words of {name} are a {type(x.words).__name__}\n"
-            f"{described} has uint{x.word} {shape}\ngive a NumPy array or an array of this device"
+            f"{described} has {dtype} {shape}\ngive a NumPy array or an array of this device"
         )
-    if tuple(x.words.shape) != shape or x.words.dtype != WORD_DTYPES[x.word]:
+    if tuple(x.words.shape) != shape or x.words.dtype != dtype:
         raise FormatError(
             f"{name} has words of {x.words.dtype} {tuple(x.words.shape)}\n"
-            f"{described} has uint{x.word} {shape}\nrepack it, or correct its description"
+            f"{described} has {dtype} {shape}\nrepack it, or correct its description"
         )
 
 

@@ -13,14 +13,9 @@ import numpy.typing as npt
 
 from reference.bits import Bits, add_differences, compiled, real_array, sign_bits
 from reference.conv_geometry import ConvGeometry, Padding, PerAxis, conv_geometry, inside
-from reference.tensors import (
-    FILTER_LAYOUTS,
-    IMAGE_LAYOUTS,
-    check_packed_tensor,
-    pack_tensor_bits,
-    unpack_tensor,
-)
+from reference.tensors import check_packed_tensor, pack_tensor_bits, unpack_tensor
 from reference.types import PackedTensor, TensorLayout
+from reference.types.packed import FILTER_LAYOUTS, IMAGE_LAYOUTS
 
 Dots: TypeAlias = npt.NDArray[np.int32]
 

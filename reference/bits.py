@@ -8,7 +8,7 @@ Source: BSTC (SC'19), equation 1 (binarization), section 4 (bit-packing, bit-unp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -16,15 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from reference.errors import DtypeError, FormatError, NotANumberError, ShapeError
-from reference.types import First, Layout, PackedBits, PackedTensor, Word
-from reference.types.arguments import check_option
+from reference.types import First, Layout, PackedBits, PackedTensor, TensorLayout, Word
 from reference.types.fields import as_array
+from reference.types.packed import LAYOUTS, WORD_DTYPES, check_format, parts_of, words_shape
 
 Bits: TypeAlias = npt.NDArray[np.uint8]
 
 _REAL = (np.float64, np.float32, np.float16, np.int8)
-MATRICES: tuple[Layout, ...] = ("row", "column")
-"""The layouts of packed matrices."""
 
 
 def binarize(x: npt.ArrayLike) -> Bits:
@@ -74,21 +72,22 @@ def pack(x: npt.ArrayLike, *, layout: Layout = "row", word: Word = 32, first: Fi
     * ``layout="row"``: ``words`` is (ceil(rows / W), columns);
       ``binarize(x)[r, c] == (words[r // W, c] >> p(r % W)) & 1``.
 
-    Bits past the edge of the matrix are 0. The words of a stack of matrices have one more axis in front.
+    Bits past the edge of the matrix are 0. The words of a stack of matrices have one more axis in front, and
+    words of more than 64 bits one at the end; see `reference.types.PackedBits`.
 
     Parameters
     ----------
     x : array_like of float64, float32, float16 or int8, (rows, columns) or (B, rows, columns)
     layout : {"row", "column"}
         "column" for a left operand of `bmm`, "row" for a right one: then words hold elements along K.
-    word : {32, 64}
+    word : a word size of `reference.types.PackedBits`
     first : {"msb", "lsb"}
         Whether the first of the W elements is in the most or the least significant bit. BSTC uses "msb".
 
     Returns
     -------
     PackedBits
-        ``words`` of uint32 or uint64, C order.
+        ``words`` of uint32, or of uint64 for longer words, C order.
 
     Raises
     ------
@@ -155,11 +154,7 @@ def unpack(packed: PackedBits) -> Bits:
            [0, 1, 1]], dtype=uint8)
     """
     check_packed(packed)
-    by_column = packed.layout == "column"
-    bits = bits_of(
-        packed.words.swapaxes(-1, -2), packed.shape[-1 if by_column else -2], packed.word, packed.first
-    )
-    return np.ascontiguousarray(bits if by_column else bits.swapaxes(-1, -2))
+    return unpacked_words(packed.words, packed)
 
 
 def real_array(x: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
@@ -191,22 +186,45 @@ def sign_bits(array: npt.NDArray[Any], name: str) -> Bits:
 
 def pack_bits(bits: Bits, layout: Layout, word: Word, first: First) -> PackedBits:
     """Pack a matrix or stack of bits 0 and 1, without the checks of `pack`."""
-    words = words_of(bits if layout == "column" else bits.swapaxes(-1, -2), word, first)
-    return PackedBits(np.ascontiguousarray(words.swapaxes(-1, -2)), bits.shape, layout, word, first)
+    return PackedBits(packed_words(bits, layout, word, first), bits.shape, layout, word, first)
 
 
-def words_of(bits: Bits, word: Word, first: First) -> npt.NDArray[Any]:
-    """Pack the bits along the last axis into words."""
-    octets = np.packbits(bits, axis=-1, bitorder=_BIT_ORDER[first])
-    padded = np.zeros((*bits.shape[:-1], -(-bits.shape[-1] // word) * (word // 8)), np.uint8)
+def packed_words(bits: Bits, layout: Layout | TensorLayout, word: Word, first: First) -> npt.NDArray[Any]:
+    """Pack bits into words in the order of a layout, not cut into tiles yet."""
+    order, along = _axes(layout, bits.ndim)
+    octets = np.packbits(np.moveaxis(bits, along, -1), axis=-1, bitorder=_BIT_ORDER[first])
+    *lines, count = *octets.shape[:-1], -(-bits.shape[along] // word)
+    padded = np.zeros((*lines, count * (word // 8)), np.uint8)
     padded[..., : octets.shape[-1]] = octets
-    return padded.view(_serial(word, first)).astype(word_dtype(word))
+    numbers = padded.view(_serial(word, first)).astype(WORD_DTYPES[word])
+    words = _turned(numbers.reshape(*lines, count, *parts_of(word)), word, first)
+    words = np.moveaxis(words, bits.ndim - 1, along)
+    return np.ascontiguousarray(words.transpose(*order, *range(bits.ndim, words.ndim)))
 
 
-def bits_of(words: npt.NDArray[Any], count: int, word: Word, first: First) -> Bits:
-    """Unpack the first ``count`` bits of the words along the last axis."""
-    octets = words.astype(_serial(word, first), order="C").view(np.uint8)
-    return np.unpackbits(octets, axis=-1, count=count, bitorder=_BIT_ORDER[first])
+def unpacked_words(words: npt.NDArray[Any], packed: PackedBits | PackedTensor) -> Bits:
+    """Unpack words in the order of a layout; the inverse of `packed_words`."""
+    word, first, dimensions = packed.word, packed.first, len(packed.shape)
+    order, along = _axes(packed.layout, dimensions)
+    words = words.transpose(*np.argsort(order), *range(dimensions, words.ndim))
+    words = _turned(np.moveaxis(words, along, dimensions - 1), word, first)
+    octets = words.astype(_serial(word, first), order="C").reshape(*words.shape[: dimensions - 1], -1)
+    bits = np.unpackbits(
+        octets.view(np.uint8), axis=-1, count=packed.shape[along], bitorder=_BIT_ORDER[first]
+    )
+    return np.ascontiguousarray(np.moveaxis(bits, -1, along))
+
+
+def _axes(layout: Layout | TensorLayout, dimensions: int) -> tuple[tuple[int, ...], int]:
+    """The order of the axes in the words, and the axis along which bits are packed; a stack's is first."""
+    form = LAYOUTS[layout]
+    stack = dimensions - len(form.order)
+    return (*range(stack), *(stack + axis for axis in form.order)), stack + form.along
+
+
+def _turned(words: npt.NDArray[Any], word: Word, first: First) -> npt.NDArray[Any]:
+    """Exchange the order of a word's numbers in memory, the lowest bits first, and that of its elements."""
+    return words[..., ::-1] if parts_of(word) and first == "msb" else words
 
 
 # With "msb" the first element is the top bit of the word: big-endian bits in big-endian bytes.
@@ -214,20 +232,8 @@ _BIT_ORDER: dict[First, Any] = {"msb": "big", "lsb": "little"}
 
 
 def _serial(word: Word, first: First) -> np.dtype[Any]:
-    """The dtype of words whose bytes, in memory order, hold the elements in order."""
-    return word_dtype(word).newbyteorder(_BIT_ORDER[first])
-
-
-def word_dtype(word: Word) -> np.dtype[Any]:
-    """The dtype of packed words of 32 or 64 bits."""
-    return np.dtype(np.uint32 if word == 32 else np.uint64)
-
-
-def check_format(layout: object, word: object, first: object, layouts: Sequence[object] = MATRICES) -> None:
-    """Raise SchemeError unless layout, word and first are a format of packed bits, in ``layouts``."""
-    options = {"layout": (layout, layouts), "word": (word, (32, 64)), "first": (first, ("msb", "lsb"))}
-    for option, (given, known) in options.items():
-        check_option(option, given, known, "layout, word and first are the format of packed bits")
+    """The dtype of numbers whose bytes, in memory order, hold the elements in order."""
+    return WORD_DTYPES[word].newbyteorder(_BIT_ORDER[first])
 
 
 def _check_matrix(shape: tuple[int, ...], name: str) -> None:
@@ -251,12 +257,6 @@ def check_packed(packed: Any) -> None:
     check_words(packed, "the packed matrix", f"a {' x '.join(map(str, packed.shape))} matrix", shape)
 
 
-def words_shape(layout: Layout, word: Word, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of the packed words of a matrix or stack of ``shape``."""
-    along, across = shape[:-3:-1] if layout == "column" else shape[-2:]
-    return *shape[:-2], -(-along // word), across
-
-
 def check_words(packed: PackedBits | PackedTensor, name: str, whole: str, shape: tuple[int, ...]) -> None:
     """Raise FormatError unless the words are a host array of the shape and dtype that the format requires."""
     words: Any = packed.words
@@ -265,7 +265,7 @@ def check_words(packed: PackedBits | PackedTensor, name: str, whole: str, shape:
             f"the words of {name} are a {type(words).__name__}, not a NumPy array\n"
             "the reference reads NumPy arrays\ncopy them to the host first"
         )
-    dtype = word_dtype(packed.word)
+    dtype = WORD_DTYPES[packed.word]
     if words.shape != shape or words.dtype != dtype:
         raise FormatError(
             f"the words of {name} are {words.dtype.str} {words.shape}\n"

@@ -12,31 +12,21 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from reference.bits import Bits, bits_of, check_format, check_words, real_array, sign_bits, words_of
+from reference.bits import Bits, check_words, packed_words, real_array, sign_bits, unpacked_words
 from reference.errors import DtypeError, FormatError, SchemeError, ShapeError
 from reference.types import First, PackedTensor, TensorLayout, Word
 from reference.types.arguments import check_option
 from reference.types.fields import is_integer
+from reference.types.packed import IMAGE_LAYOUTS, LAYOUTS, TENSOR_LAYOUTS, check_format, words_shape
 
 Axes: TypeAlias = Literal["NHWC", "HWNC", "NCHW", "HWIO", "HWOI", "OIHW", "KKCO", "OCKK"]
 Scalar = TypeVar("Scalar", bound=np.generic)
-
-IMAGE_LAYOUTS: tuple[TensorLayout, ...] = ("NHWC", "HWNC", "HWNC-FSB")
-FILTER_LAYOUTS: tuple[TensorLayout, ...] = ("HWOI", "HWIO", "HWOI-FSB")
-_LAYOUTS = (*IMAGE_LAYOUTS, *FILTER_LAYOUTS)
 
 # The axes of each order in TensorFlow's letters. BTC writes K for both axes of the window and C for I.
 _AXES: dict[str, str] = {
     **{axes: axes for axes in ("NHWC", "HWNC", "NCHW", "HWIO", "HWOI", "OIHW")},
     **{"KKCO": "HWIO", "OCKK": "OIHW"},
 }
-
-# The permutation of the tensor's axes that each layout stores; FSB layouts then tile the last two.
-_ORDER = {
-    **{"NHWC": (0, 1, 2, 3), "HWNC": (1, 2, 0, 3), "HWNC-FSB": (1, 2, 0, 3)},
-    **{"HWOI": (0, 1, 3, 2), "HWIO": (0, 1, 2, 3), "HWOI-FSB": (0, 1, 3, 2)},
-}
-_TILE_ROWS, _TILE_WORDS = 8, 4
 
 
 def to_layout(array: npt.NDArray[Scalar], source: Axes, target: Axes) -> npt.NDArray[Scalar]:
@@ -124,19 +114,19 @@ def pack_tensor(
         Images (N, H, W, C) or filters (R, S, C, O), always in this order of axes. `to_layout` converts
         other orders.
     layout : {"NHWC", "HWNC", "HWNC-FSB"} for images, {"HWOI", "HWIO", "HWOI-FSB"} for filters
-    word : {32, 64}
+    word : a word size of `reference.types.PackedBits`
         32 in the FSB layouts.
     first : {"lsb", "msb"}
 
     Returns
     -------
     PackedTensor
-        ``words`` of uint32 or uint64, C order.
+        ``words`` of uint32, or of uint64 for longer words, C order.
 
     Raises
     ------
     SchemeError
-        For an unknown ``layout``, ``word`` or ``first``, or 64-bit words in an FSB layout.
+        For an unknown ``layout``, ``word`` or ``first``, or longer words in an FSB layout.
     ShapeError
         If ``x`` does not have four dimensions, each at least 1.
     DtypeError, NotANumberError
@@ -154,7 +144,7 @@ def pack_tensor(
     >>> pack_tensor(np.ones((3, 3, 200, 20)), layout="HWOI-FSB").words.shape
     (3, 3, 3, 2, 8, 4)
     """
-    check_tensor_format(layout, word, first)
+    check_format(layout, word, first, TENSOR_LAYOUTS)
     array = real_array(x, "x")
     _check_shape(array.shape, layout, "x")
     return pack_tensor_bits(sign_bits(array, "x"), layout, word, first)
@@ -191,23 +181,19 @@ def unpack_tensor(packed: PackedTensor) -> Bits:
     [[[[1, 0, 0]]]]
     """
     check_packed_tensor(packed, "the packed tensor")
-    words, order, axis = packed.words, _ORDER[packed.layout], _channels(packed.layout)
-    if packed.layout.endswith("FSB"):
-        words = from_tiles(words, packed.shape[order[2]], words.shape[3] * _TILE_WORDS)
-    lines = np.moveaxis(np.transpose(words, np.argsort(order)), axis, -1)
-    bits = bits_of(lines, packed.shape[axis], packed.word, packed.first)
-    return np.ascontiguousarray(np.moveaxis(bits, -1, axis))
+    words, form = packed.words, LAYOUTS[packed.layout]
+    if form.tile:
+        words = from_tiles(words, packed.shape[form.order[2]], words.shape[3] * words.shape[5])
+    return unpacked_words(words, packed)
 
 
 def pack_tensor_bits(bits: Bits, layout: TensorLayout, word: Word, first: First) -> PackedTensor:
     """Pack images or filters of bits 0 and 1, without the checks of `pack_tensor`."""
-    axis = _channels(layout)
-    words = np.moveaxis(words_of(np.moveaxis(bits, axis, -1), word, first), -1, axis)
-    words = np.transpose(words, _ORDER[layout])
-    if layout.endswith("FSB"):
-        words = to_tiles(words, _TILE_ROWS, _TILE_WORDS)
+    words, tile = packed_words(bits, layout, word, first), LAYOUTS[layout].tile
+    if tile:
+        words = to_tiles(words, tile[0], tile[1] // word)
     n, h, w, c = bits.shape
-    return PackedTensor(np.ascontiguousarray(words), (n, h, w, c), layout, word, first)
+    return PackedTensor(words, (n, h, w, c), layout, word, first)
 
 
 def to_tiles(matrices: npt.NDArray[Scalar], tile_rows: int, tile_columns: int) -> npt.NDArray[Scalar]:
@@ -231,38 +217,10 @@ def from_tiles(tiles: npt.NDArray[Scalar], rows: int, columns: int) -> npt.NDArr
     return np.ascontiguousarray(padded[..., :rows, :columns])
 
 
-def _channels(layout: TensorLayout) -> int:
-    """The axis of the packed channels in an unpacked tensor: C of images or of filters."""
-    return 3 if layout in IMAGE_LAYOUTS else 2
-
-
-def words_shape(layout: TensorLayout, word: Word, shape: tuple[int, int, int, int]) -> tuple[int, ...]:
-    """The shape of the packed words of a tensor of ``shape``."""
-    sizes, axis = list(shape), _channels(layout)
-    sizes[axis] = -(-sizes[axis] // word)
-    *outer, lines, words = (sizes[axis] for axis in _ORDER[layout])
-    if layout.endswith("FSB"):
-        return *outer, -(-lines // _TILE_ROWS), -(-words // _TILE_WORDS), _TILE_ROWS, _TILE_WORDS
-    return *outer, lines, words
-
-
-def check_tensor_format(
-    layout: object, word: object, first: object, layouts: tuple[TensorLayout, ...] = _LAYOUTS
-) -> None:
-    """Raise SchemeError unless layout, word and first are a format of packed tensors, in ``layouts``."""
-    check_format(layout, word, first, layouts)
-    if word == 64 and layout in ("HWNC-FSB", "HWOI-FSB"):
-        raise SchemeError(
-            f"there is no layout={layout!r} with word=64\n"
-            "a tile is 8 by 128 bits, in words of 32 bits\n"
-            "choose word=32"
-        )
-
-
 def _check_shape(shape: tuple[int, ...], layout: TensorLayout, name: str) -> None:
     """Raise ShapeError unless a shape has four dimensions of at least 1."""
     if len(shape) != 4 or min(shape) < 1:
-        axes = "images (N, H, W, C)" if layout in IMAGE_LAYOUTS else "filters (R, S, C, O)"
+        axes = f"{'images' if layout in IMAGE_LAYOUTS else 'filters'} {LAYOUTS[layout].axes}"
         raise ShapeError(
             f"{name} has shape {shape}\n"
             f"layout={layout!r} needs {axes}, each dimension at least 1\n"
@@ -270,14 +228,14 @@ def _check_shape(shape: tuple[int, ...], layout: TensorLayout, name: str) -> Non
         )
 
 
-def check_packed_tensor(packed: Any, name: str, layouts: tuple[TensorLayout, ...] = _LAYOUTS) -> None:
+def check_packed_tensor(packed: Any, name: str, layouts: tuple[TensorLayout, ...] = TENSOR_LAYOUTS) -> None:
     """Raise unless ``packed`` is a PackedTensor that can be unpacked, with one of ``layouts``."""
     if not isinstance(packed, PackedTensor):
         raise DtypeError(
             f"{name}: expected a PackedTensor, got {type(packed).__name__}\n"
             "pack real images or filters with `pack_tensor(x, layout=…)`"
         )
-    check_tensor_format(packed.layout, packed.word, packed.first)
+    check_format(packed.layout, packed.word, packed.first, TENSOR_LAYOUTS)
     if packed.layout not in layouts:
         raise FormatError(
             f"{name} is packed with layout={packed.layout!r}\n"

@@ -18,10 +18,11 @@ import numpy.typing as npt
 
 from reference.bits import Bits, pack
 from reference.errors import DtypeError, NotANumberError, ShapeError
-from reference.tensors import IMAGE_LAYOUTS, check_tensor_format, pack_tensor_bits
+from reference.tensors import pack_tensor_bits
 from reference.types import First, Layout, PackedBits, PackedTensor, TensorLayout, Word
 from reference.types.arguments import check_option
 from reference.types.fields import as_array
+from reference.types.packed import IMAGE_LAYOUTS, check_format
 from reference.values import not_an_array, shortened
 
 Pool: TypeAlias = Literal["or", "and"]
@@ -146,7 +147,7 @@ def threshold_tensor(
     >>> threshold_tensor(np.tile(dots, (1, 2, 1, 1)), [0, 0], pool="or").words.tolist()
     [[[[3]]]]
     """
-    check_tensor_format(layout, word, first, IMAGE_LAYOUTS)
+    check_format(layout, word, first, IMAGE_LAYOUTS)
     bits = threshold_bits(dots, thresholds, flip, ("N", "P", "Q", "O")).astype(np.uint8)
     return pack_tensor_bits(bits if pool is None else pool_bits(bits, pool), layout, word, first)
 

@@ -8,13 +8,14 @@ from typing import Any, Literal
 import numpy as np
 
 from gpu.bconv.geometry import Pool
-from gpu.bconv.packing import MEANINGS, pack_on_device, words_shape
+from gpu.bconv.packing import MEANINGS, pack_on_device
 from gpu.bconv.prepared import PreparedTensor
 from gpu.compile import Ptx, compile_file
 from gpu.device import Array, Device, LaunchPlan, launch
-from gpu.host import WORD_DTYPES, words_to_device
+from gpu.host import words_to_device
 from reference.errors import FormatError, SchemeError
 from reference.types import PackedTensor, TensorLayout, Word
+from reference.types.packed import WORD_DTYPES, words_shape
 
 _THREADS = 256
 _PART = 16
@@ -38,7 +39,7 @@ def split(x: Any, name: Literal["x", "w"], groups: int, word: Word, device: Devi
     kernel = "split_images" if name == "x" else "split_filters"
     sizes = (lines, of_line, channels if name == "x" else filters, words, groups, part)
     _launch(device, kernel, groups * count, (None, None, *sizes), packed.words, parts)
-    of_part = words_shape(shape, layout, word), WORD_DTYPES[word]
+    of_part = words_shape(layout, word, shape), WORD_DTYPES[word]
     return [
         PackedTensor(parts.view(*of_part, offset=4 * part * group), shape, layout, word, "lsb")
         for group in range(groups)

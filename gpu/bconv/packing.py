@@ -14,7 +14,6 @@ from gpu.compile import Ptx, compile_file
 from gpu.device import Device, LaunchPlan, is_array, launch
 from gpu.host import (
     ELEMENTS,
-    WORD_DTYPES,
     check_words,
     choose_device,
     downloaded,
@@ -26,14 +25,18 @@ from gpu.host import (
 )
 from reference.errors import FormatError, SchemeError
 from reference.types import First, PackedTensor, TensorLayout, Word
+from reference.types.packed import (
+    FILTER_LAYOUTS,
+    FIRSTS,
+    IMAGE_LAYOUTS,
+    LAYOUTS,
+    WORD_DTYPES,
+    WORDS,
+    parts_of,
+    words_shape,
+)
 
-LAYOUTS: dict[str, tuple[TensorLayout, ...]] = {
-    "x": ("NHWC", "HWNC", "HWNC-FSB"),
-    "w": ("HWOI", "HWIO", "HWOI-FSB"),
-}
-"""The layouts of packed images (x) and of packed filters (w)."""
-
-MEANINGS = {"x": "(N, H, W, C)", "w": "(R, S, C, O)"}
+MEANINGS = {"x": LAYOUTS["NHWC"].axes, "w": LAYOUTS["HWOI"].axes}
 
 
 def pack_tensor(
@@ -53,7 +56,7 @@ def pack_tensor(
     x : (N, H, W, C) images or (R, S, C, O) filters, of float64, float32, float16 or int8
         A host array, or a device array (this device's, or any with a CUDA array interface or DLPack).
     layout : "NHWC" for images, "HWOI" for filters
-    word : 32 or 64
+    word : a word size of `reference.types.PackedTensor`
     first : "lsb"
     device : Device, optional
         Default: the operand's own, or the first CUDA device.
@@ -82,7 +85,7 @@ def pack_tensor(
     """
     for option, given, known in (
         ("layout", layout, ("NHWC", "HWOI")),
-        ("word", word, (32, 64)),
+        ("word", word, WORDS),
         ("first", first, ("lsb",)),
     ):
         if given not in known:
@@ -90,7 +93,7 @@ def pack_tensor(
                 f"{option}={given!r} is not packed on a device\n{' and '.join(map(repr, known))} can be\n"
                 "choose one, or use reference.pack_tensor"
             )
-    x = tensor(x, "x", MEANINGS["x" if layout == "NHWC" else "w"])
+    x = tensor(x, "x", LAYOUTS[layout].axes)
     device = in_stream(choose_device(device, x), None, x)
     packed = pack_on_device(x, "x", layout, word, device)
     if on_device(x):
@@ -108,8 +111,8 @@ def pack_on_device(x: Any, name: str, layout: TensorLayout, word: Word, device: 
     """Pack checked images ("NHWC") or filters ("HWOI"); the words stay on the device."""
     source = to_device(x, name, device)
     shape = cast("tuple[int, int, int, int]", tuple(source.shape))
-    words = device.allocate(words_shape(shape, layout, word), WORD_DTYPES[word], f"words of {name}")
-    channels = shape[3 if layout == "NHWC" else 2]
+    words = device.allocate(words_shape(layout, word, shape), WORD_DTYPES[word], f"words of {name}")
+    channels = shape[LAYOUTS[layout].along]
     pieces = -(-channels // word) * (word // 32)
     if layout == "NHWC":
         kernel, sizes = "pack_images", (shape[0] * shape[1] * shape[2], channels, pieces)
@@ -130,21 +133,11 @@ def packing_ptx(element: str, arch: tuple[int, int]) -> Ptx:
     return compile_file("bconv/pack_tensor.cu", {f"ELEMENT_{ELEMENTS[element]}": ""}, arch)
 
 
-def words_shape(shape: tuple[int, int, int, int], layout: str, word: int) -> tuple[int, ...]:
-    """The shape of the words of a packed tensor in a given layout and word size."""
-    images = layout in LAYOUTS["x"]
-    n, h, w, c = shape if images else (shape[3], shape[0], shape[1], shape[2])
-    if layout.endswith("FSB"):
-        return h, w, -(-n // 8), -(-c // 128), 8, 4
-    words = -(-c // word)
-    return {"NHWC": (n, h, w, words), "HWIO": (h, w, words, n)}.get(layout, (h, w, n, words))
-
-
 def check_packed(x: PackedTensor, name: str) -> None:
     """Refuse a packed tensor whose words do not fit its shape, layout and word size."""
     check_sizes(x.shape, name, MEANINGS[name])
     _check_format(x, name)
-    check_words(x, name, words_shape(x.shape, x.layout, x.word), _described(x, name))
+    check_words(x, name, words_shape(x.layout, x.word, x.shape), _described(x, name))
     if not is_array(x.words):
         _refuse_padding(x, name)
     elif x.words.pointer % 16:
@@ -161,10 +154,12 @@ def _described(x: PackedTensor, name: str) -> str:
 
 def _check_format(x: PackedTensor, name: str) -> None:
     """Refuse a layout, word size or bit order that this operand cannot have."""
+    layouts = IMAGE_LAYOUTS if name == "x" else FILTER_LAYOUTS
+    words = LAYOUTS[x.layout].words if x.layout in layouts else WORDS
     for option, given, known in (
-        ("layout", x.layout, LAYOUTS[name]),
-        ("word", x.word, (32,) if str(x.layout).endswith("FSB") else (32, 64)),
-        ("first", x.first, ("lsb", "msb")),
+        ("layout", x.layout, layouts),
+        ("word", x.word, words),
+        ("first", x.first, FIRSTS),
     ):
         if given not in known:
             raise FormatError(
@@ -177,8 +172,9 @@ def _refuse_padding(x: PackedTensor, name: str) -> None:
     """Refuse 1 bits past the last channel, image or filter, which kernels would count like any other."""
     lines = lines_of(x)
     n, channels = (x.shape[0], x.shape[3]) if name == "x" else (x.shape[3], x.shape[2])
-    full, rest = divmod(channels, x.word)
-    past = ((1 << x.word) - 1) >> rest << rest if x.first == "lsb" else ((1 << x.word) - 1) >> rest
+    width = 8 * lines.dtype.itemsize
+    full, rest = divmod(channels, width)
+    past = ((1 << width) - 1) >> rest << rest if x.first == "lsb" else ((1 << width) - 1) >> rest
     one: Any = lines.dtype.type
     partial = rest and (lines[..., full] & one(past)).any()
     if partial or lines[..., full + bool(rest) :].any() or (x.layout != "NHWC" and lines[..., n:, :].any()):
@@ -189,37 +185,37 @@ def _refuse_padding(x: PackedTensor, name: str) -> None:
 
 
 def lines_of(x: PackedTensor) -> npt.NDArray[Any]:
-    """View host words of any layout as (…, images, filters or pixels, words along the channels)."""
+    """View host words of any layout as (…, images, filters or pixels, numbers in the order of channels)."""
     words: npt.NDArray[Any] = np.asarray(x.words)
-    if x.layout == "HWIO":
-        return words.swapaxes(2, 3)
-    if x.layout.endswith("FSB"):
+    if LAYOUTS[x.layout].tile:
         h, w, eights, units = words.shape[:4]
         return words.transpose(0, 1, 2, 4, 3, 5).reshape(h, w, 8 * eights, 4 * units)
-    return words
+    lines = words.swapaxes(2, 3) if x.layout == "HWIO" else words
+    if not parts_of(x.word):
+        return lines
+    return lines[..., :: -1 if x.first == "msb" else 1].reshape(*lines.shape[:-2], -1)
 
 
 def regrouped(x: PackedTensor, name: str, word: Word) -> PackedTensor:
     """The same bits in words of another size, for layouts with the channels last.
 
-    On a device, pairs of 32-bit words are viewed as 64-bit words, so their number must be even; on the host a
-    word is added.
+    On a device other words are a view of the memory, which must have their size; on the host zeros are added.
     """
     if x.word == word:
         return x
     channels = x.shape[3 if name == "x" else 2]
-    expected = words_shape(x.shape, x.layout, word)
-    halves = -(-channels // 32)
+    expected = words_shape(x.layout, word, x.shape)
+    pieces = -(-channels // 32)
     if is_array(x.words):
-        if halves % 2:
+        if math.prod(expected) * (word // 8) != x.words.nbytes:
             raise FormatError(
                 f"{name} is on the device, {_described(x, name)}\n"
-                f"the scheme takes words of {word}, which are {'more' if word == 64 else 'fewer'} bytes\n"
-                f"repack it with word={word}, or choose a scheme for {x.word}"
+                f"the scheme takes words of {word}, which are {'more' if word > x.word else 'fewer'} bytes\n"
+                f"repack it with word={word}" + f", or choose a scheme for {x.word}" * (not parts_of(x.word))
             )
         words = x.words.view(expected, np.dtype(f"u{word // 8}"))
         return PackedTensor(words, x.shape, x.layout, word, x.first)
-    halved = np.ascontiguousarray(x.words, dtype=f"<u{x.word // 8}").view("<u4")
+    halved = np.ascontiguousarray(x.words, WORD_DTYPES[x.word].newbyteorder("<")).view("<u4")
     padded = np.zeros((*expected[:-1], expected[-1] * (word // 32)), "<u4")
-    padded[..., :halves] = halved[..., :halves]
+    padded[..., :pieces] = halved.reshape(*expected[:-1], -1)[..., :pieces]
     return PackedTensor(padded.view(f"u{word // 8}"), x.shape, x.layout, word, x.first)

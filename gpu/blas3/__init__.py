@@ -1,38 +1,8 @@
 """Level-3 BLAS over all devices of a machine, from host memory (BLASX)."""
 
+from gpu.blas3 import doors
 from gpu.blas3.compositions import cholesky, matmul, solve_triangular
-from gpu.blas3.doors import (
-    cgemm,
-    chemm,
-    cher2k,
-    cherk,
-    csymm,
-    csyr2k,
-    csyrk,
-    ctrmm,
-    ctrsm,
-    dgemm,
-    dsymm,
-    dsyr2k,
-    dsyrk,
-    dtrmm,
-    dtrsm,
-    sgemm,
-    ssymm,
-    ssyr2k,
-    ssyrk,
-    strmm,
-    strsm,
-    zgemm,
-    zhemm,
-    zher2k,
-    zherk,
-    zsymm,
-    zsyr2k,
-    zsyrk,
-    ztrmm,
-    ztrsm,
-)
+from gpu.blas3.doors import *  # noqa: F403 - a routine that is added is exported
 from gpu.blas3.explain import explain
 from gpu.blas3.options import Options
 from gpu.blas3.patched import Routing, patched
@@ -49,43 +19,14 @@ __all__ = [
     "ProcessGrid",
     "Routing",
     "Statistics",
-    "cgemm",
-    "chemm",
-    "cher2k",
-    "cherk",
     "cholesky",
-    "csymm",
-    "csyr2k",
-    "csyrk",
-    "ctrmm",
-    "ctrsm",
-    "dgemm",
-    "dsymm",
-    "dsyr2k",
-    "dsyrk",
-    "dtrmm",
-    "dtrsm",
     "explain",
     "matmul",
     "patched",
-    "sgemm",
     "solve_triangular",
-    "ssymm",
-    "ssyr2k",
-    "ssyrk",
-    "strmm",
-    "strsm",
     "summa",
-    "zgemm",
-    "zhemm",
-    "zher2k",
-    "zherk",
-    "zsymm",
-    "zsyr2k",
-    "zsyrk",
-    "ztrmm",
-    "ztrsm",
 ]
+__all__ += doors.__all__
 
 
 def __dir__() -> list[str]:

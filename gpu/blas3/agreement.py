@@ -10,8 +10,9 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from gpu.blas3.arguments import Array, is_whole, operand, refuse, scalar
-from gpu.blas3.problem import PREFIX_OF, Name
+from gpu.blas3.problem import PREFIX_OF
 from gpu.blas3.processes import Communicator, ProcessGrid
+from gpu.blas3.table import Name
 from gpu.host_memory import overlap
 from reference.errors import DtypeError, FormatError, LaunchError, SchemeError, ShapeError
 
@@ -20,32 +21,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Part:
-    """What one process was called with.
+    """The arguments of one process."""
 
-    Attributes
-    ----------
-    shapes : dict of name to (int, int)
-        Of its blocks.
-    common : dict of str to str
-        What must be the same on all processes.
-    """
-
-    shapes: dict[str, tuple[int, int]]
-    common: dict[str, str]
+    shapes: dict[str, tuple[int, int]]  # of its blocks
+    common: dict[str, str]  # the arguments that must be the same on all processes
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the columns of A and the rows of B are.
+    """The distribution of the columns of A and the rows of B; K is the last cut of both."""
 
-    Attributes
-    ----------
-    a_cuts, b_cuts : tuple of int
-        The first column of A of each column of the grid, the first row of B of each row, and K.
-    """
-
-    a_cuts: tuple[int, ...]
-    b_cuts: tuple[int, ...]
+    a_cuts: tuple[int, ...]  # the first column of A of each column of the grid
+    b_cuts: tuple[int, ...]  # the first row of B of each row of the grid
 
 
 def part_of(alpha: Any, a: Any, b: Any, beta: Any, c: Any, panel: Any, grid: ProcessGrid, size: int) -> Part:

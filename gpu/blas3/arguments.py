@@ -10,36 +10,20 @@ import numpy.typing as npt
 
 from gpu.blas3.device_matrix import DeviceMatrix, device_matrix, is_on_device
 from gpu.blas3.layouts import Call, Matrix, arranged, is_column_major
-from gpu.blas3.problem import HERMITIAN, PREFIX_OF, PREFIXES, RANK_K, TRIANGULAR, Name, Problem, flipped
+from gpu.blas3.problem import PREFIX_OF, Problem, flipped
+from gpu.blas3.table import PREFIXES, ROWS, Name, Row
 from gpu.device_tensor import share
 from gpu.machine import Machine
 from reference.errors import DtypeError, FormatError, SchemeError, ShapeError, SimwarpError
 
 Array = npt.NDArray[Any]
 
-_WITH_TWO = ("uplo", "trans_a", "n", "k", "alpha", "a", "lda", "b", "ldb", "beta", "c", "ldc")
-_WITH_ONE = ("uplo", "trans_a", "n", "k", "alpha", "a", "lda", "beta", "c", "ldc")
-_ON_A_SIDE = ("side", "uplo", "m", "n", "alpha", "a", "lda", "b", "ldb", "beta", "c", "ldc")
-_IN_PLACE = ("side", "uplo", "trans_a", "diag", "m", "n", "alpha", "a", "lda", "b", "ldb")
-FORTRAN: dict[str, tuple[str, ...]] = {
-    "gemm": ("trans_a", "trans_b", "m", "n", "k", "alpha", "a", "lda", "b", "ldb", "beta", "c", "ldc"),
-    "symm": _ON_A_SIDE,
-    "hemm": _ON_A_SIDE,
-    "syrk": _WITH_ONE,
-    "herk": _WITH_ONE,
-    "syr2k": _WITH_TWO,
-    "her2k": _WITH_TWO,
-    "trmm": _IN_PLACE,
-    "trsm": _IN_PLACE,
-}
-"""The arguments of each routine in the order of the Fortran interface."""
-
 
 def refuse(
     kind: type[SimwarpError], routine: str, argument: str, found: str, needed: str, advice: str
 ) -> NoReturn:
     """Raise an error that names the argument and its position."""
-    position = FORTRAN[routine[1:]].index(argument) + 1
+    position = ROWS[routine[1:]].positions.index(argument) + 1
     raise kind(f"{routine}, argument {position} ({argument}): {found}\n{needed}\n{advice}")
 
 
@@ -73,7 +57,7 @@ def operand(routine: str, name: Name, given: Any, device: Machine | None = None)
 def _kin(routine: str, dtype: np.dtype[Any]) -> str:
     """The routine of a dtype, if it has one."""
     prefix = PREFIX_OF.get(dtype)
-    known = prefix is not None and not (routine[1:] in HERMITIAN and prefix in "sd")
+    known = prefix is not None and prefix in ROWS[routine[1:]].prefixes
     return f"{prefix}{routine[1:]}" if known else "another routine"
 
 
@@ -101,41 +85,35 @@ def call_of(
 
     Raises ShapeError, DtypeError, FormatError or SchemeError with the argument's name and position.
     """
-    kind, dtype = routine[1:], np.dtype(PREFIXES[routine[0]])
-    is_real = dtype.kind == "f"
-    sizes = sizes_of(kind, matrices, flags)
-    problem = Problem(
-        kind,
-        dtype,
-        *sizes,
-        alpha=scalar(routine, "alpha", alpha, is_real=is_real or kind == "herk"),
-        beta=0.0
-        if kind in TRIANGULAR
-        else scalar(routine, "beta", beta, is_real=is_real or kind in ("herk", "her2k")),
-        **flags,
-    )
+    row, dtype = ROWS[routine[1:]], np.dtype(PREFIXES[routine[0]])
+    scalars = {"alpha": alpha, "beta": beta} if row.result == "c" else {"alpha": alpha}
+    numbers = {
+        name: scalar(routine, name, number, is_real=dtype.kind == "f" or name in row.real)
+        for name, number in scalars.items()
+    }
+    sizes = sizes_of(row, matrices, flags)
+    problem = Problem(row.name, dtype, *sizes, **{"beta": 0.0} | numbers, **flags)
     _check_trans(routine, problem)
     _check_shapes(routine, problem, matrices)
     _check_result(routine, problem, matrices)
     return arranged(problem, dict(matrices))
 
 
-def sizes_of(kind: str, matrices: Mapping[Name, Matrix], flags: Mapping[str, Any]) -> tuple[int, int, int]:
+def sizes_of(row: Row, matrices: Mapping[Name, Matrix], flags: Mapping[str, Any]) -> tuple[int, int, int]:
     """M, N and K as the first operands have them; they are not checked yet."""
     rows, columns = flipped(matrices["a"].shape, flags.get("trans_a", "N"))
-    if kind == "gemm":
-        return rows, flipped(matrices["b"].shape, flags.get("trans_b", "N"))[1], columns
-    if kind in RANK_K:
+    if row.is_triangle:
         return rows, rows, columns
+    if row.form == "general":
+        return rows, flipped(matrices["b"].shape, flags.get("trans_b", "N"))[1], columns
     m, n = matrices["b"].shape
     return m, n, m if flags.get("side", "L") == "L" else n
 
 
 def _check_trans(routine: str, problem: Problem) -> None:
     """Raise SchemeError for a transpose that a rank-k update does not have."""
-    if problem.routine not in RANK_K or problem.dtype.kind == "f":
-        return
-    if problem.trans_a not in ("N", problem.adjoint):
+    known = problem.row.letters(is_real=problem.dtype.kind == "f").get("trans_a")
+    if known and problem.trans_a not in known:
         needed = "a Hermitian update" if problem.adjoint == "C" else "a symmetric update"
         advice = f"choose {problem.adjoint!r}, or 'N'"
         refuse(SchemeError, routine, "trans_a", f"{problem.trans_a!r}", f"{needed} has no such form", advice)

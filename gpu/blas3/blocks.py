@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy.typing as npt
 
-from gpu.blas3.problem import Name
+from gpu.blas3.table import Name
 
 Span: TypeAlias = tuple[int, int]
 """The first row or column, and one past the last."""

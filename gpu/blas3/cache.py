@@ -20,36 +20,17 @@ Place = TypeVar("Place")
 
 @dataclass(eq=False)
 class Entry(Generic[Key, Place]):
-    """A tile in the cache.
+    """A tile in the cache."""
 
-    Attributes
-    ----------
-    key : hashable
-        The host's block.
-    place
-        Its device memory.
-    readers : int
-        The number of uses whose end has not been seen.
-    is_found : bool
-        Whether the cache finds it: not after it was dropped.
-    """
-
-    key: Key
-    place: Place
-    readers: int = 1
-    is_found: bool = True
+    key: Key  # the host's block
+    place: Place  # its device memory
+    readers: int = 1  # uses whose end has not been seen
+    is_found: bool = True  # whether the cache finds it: not after it was dropped
 
 
 class TileCache(Generic[Key, Place]):
-    """The tiles of one device.
+    """The tiles of one device; ``give_back`` receives the place of each tile that is evicted or dropped.
 
-    Parameters
-    ----------
-    give_back : callable
-        Receives the place of a tile that was evicted or dropped.
-
-    Examples
-    --------
     >>> given_back = []
     >>> cache = TileCache(given_back.append)
     >>> first = cache.insert("A00", 0)

@@ -1,21 +1,9 @@
-"""Docstrings of the doors, from one table."""
+"""Docstrings of the doors, from the table of routines."""
 
 from __future__ import annotations
 
-from gpu.blas3.problem import PREFIXES
-from gpu.blas3.signatures import POSITIONAL
+from gpu.blas3.table import PREFIXES, ROWS
 
-_COMPUTED = {
-    "gemm": "alpha op(A) op(B) + beta C",
-    "symm": "alpha A B + beta C, or alpha B A + beta C, with A symmetric",
-    "hemm": "alpha A B + beta C, or alpha B A + beta C, with A Hermitian",
-    "syrk": "one triangle of alpha A Aᵀ + beta C, or of alpha Aᵀ A + beta C",
-    "herk": "one triangle of alpha A Aᴴ + beta C, or of alpha Aᴴ A + beta C",
-    "syr2k": "one triangle of alpha (A Bᵀ + B Aᵀ) + beta C, or of the form with AᵀB",
-    "her2k": "one triangle of alpha A Bᴴ + conj(alpha) B Aᴴ + beta C, or of the form with AᴴB",
-    "trmm": "alpha op(A) B, or alpha B op(A), with A triangular",
-    "trsm": "X of op(A) X = alpha B, or of X op(A) = alpha B, with A triangular",
-}
 _ARGUMENTS = {
     "alpha": "alpha : number",
     "a": "a : array of {dtype}\n"
@@ -32,25 +20,10 @@ _ARGUMENTS = {
     "overwrite_c": "overwrite_c : {{0, 1}}\n    1: compute in C, as always on a device. 0: copy it first.",
     "overwrite_b": "overwrite_b : {{0, 1}}\n    1: compute in B, as always on a device. 0: copy it first.",
 }
-_OPERANDS = {
-    "syrk": "[[1.0], [2.0]]",
-    "herk": "[[1.0], [2.0]]",
-    "trmm": "[[1.0, 2.0], [0.0, 4.0]], [[1.0], [1.0]]",
-    "trsm": "[[1.0, 2.0], [0.0, 4.0]], [[4.0], [4.0]]",
-    "syr2k": "[[1.0], [2.0]], [[3.0], [4.0]]",
-    "her2k": "[[1.0], [2.0]], [[3.0], [4.0]]",
+_OF_C = {
+    "lower": "lower : {{0, 1}}\n    Compute the upper or the lower triangle of C; the other one is kept."
 }
-_RESULTS = {
-    "gemm": "[4.0, 8.0]",
-    "symm": "[4.0, 8.0]",
-    "hemm": "[4.0, 8.0]",
-    "syrk": "[2.0, 4.0, 0.0, 8.0]",
-    "herk": "[2.0, 4.0, 0.0, 8.0]",
-    "syr2k": "[12.0, 20.0, 0.0, 32.0]",
-    "her2k": "[12.0, 20.0, 0.0, 32.0]",
-    "trmm": "[6.0, 8.0]",
-    "trsm": "[4.0, 2.0]",
-}
+"""What differs where one triangle of C is written."""
 _TEMPLATE = """Compute {computed}.
 
 Parameters
@@ -103,12 +76,13 @@ def docstring(routine: str) -> str:
     >>> docstring("dtrmm").splitlines()[-1]
     '[6.0, 8.0]'
     """
-    kind, dtype = routine[1:], PREFIXES[routine[0]]
+    row, dtype = ROWS[routine[1:]], PREFIXES[routine[0]]
+    arguments = _ARGUMENTS | _OF_C if row.is_triangle else _ARGUMENTS
     return _TEMPLATE.format(
-        computed=_COMPUTED[kind],
-        parameters="\n".join(_ARGUMENTS[name].format(dtype=dtype) for name in POSITIONAL[kind]),
+        computed=row.computed,
+        parameters="\n".join(arguments[name].format(dtype=dtype) for name in row.arguments),
         dtype=dtype,
         routine=routine,
-        operands=_OPERANDS.get(kind, "[[2.0, 0.0], [0.0, 4.0]], [[1.0], [1.0]]"),
-        result=_RESULTS[kind],
+        operands=row.example,
+        result=row.answer,
     )

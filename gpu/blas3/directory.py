@@ -18,8 +18,6 @@ Key = TypeVar("Key", bound=Hashable)
 class Directory(Generic[Key]):
     """The holders of all blocks.
 
-    Examples
-    --------
     >>> directory = Directory()
     >>> directory.read("B00", 0), directory.read("B00", 1), directory.state("B00")
     (None, None, 'S')

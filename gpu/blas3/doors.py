@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import Parameter, Signature
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -11,10 +12,15 @@ from gpu.blas3.descriptions import docstring
 from gpu.blas3.device_matrix import DeviceMatrix
 from gpu.blas3.execute import execute
 from gpu.blas3.layouts import Call, Matrix, is_column_major
-from gpu.blas3.problem import PREFIXES, RANK_K, TRIANGULAR, Name
-from gpu.blas3.signatures import KEYWORDS, flags_of, signature_of
+from gpu.blas3.table import LETTERS, PREFIXES, ROWS, Name, flag_of
 from gpu.machine import check_machine
-from reference.errors import FormatError
+from reference.errors import FormatError, SchemeError
+
+KEYWORDS = ("device", "tile", "memory_budget", "options", "statistics")
+"""Arguments that SciPy does not have."""
+_REQUIRED = ("alpha", "a", "b")
+_DEFAULTS: dict[str, Any] = {"beta": 0.0, "c": None}
+"""Of everything else the default is 0."""
 
 
 class Door(Protocol):
@@ -43,6 +49,43 @@ def door(routine: str) -> Door:
     return cast("Door", call)
 
 
+def signature_of(kind: str) -> Signature:
+    """SciPy's signature of a routine, and `KEYWORDS`.
+
+    >>> str(signature_of("trsm")).partition(", *")[0]
+    '(alpha, a, b, side=0, lower=0, trans_a=0, diag=0, overwrite_b=0'
+    """
+    parameters = [
+        Parameter(
+            name,
+            Parameter.POSITIONAL_OR_KEYWORD,
+            default=Parameter.empty if name in _REQUIRED else _DEFAULTS.get(name, 0),
+        )
+        for name in ROWS[kind].arguments
+    ]
+    parameters += [Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in KEYWORDS]
+    return Signature(parameters)
+
+
+def flags_of(routine: str, given: dict[str, Any]) -> dict[str, str]:
+    """The flags' letters from SciPy's integers.
+
+    >>> flags_of("dsymm", {"alpha": 1.0, "side": 1, "lower": 0})
+    {'side': 'R', 'uplo': 'U'}
+    """
+    flags: dict[str, str] = {}
+    for name, value in given.items():
+        argument = flag_of(name)
+        if argument not in LETTERS:
+            continue
+        letters = LETTERS[argument]
+        if value not in range(len(letters)):
+            meaning = ", ".join(f"{number} for {letter}" for number, letter in enumerate(letters))
+            refuse(SchemeError, routine, argument, f"{name}={value!r}", meaning, "choose one of them")
+        flags[argument] = letters[int(value)]
+    return flags
+
+
 def _called(routine: str, given: dict[str, Any]) -> Any:
     """Check the arguments, make the result, and compute it."""
     call, result = prepared(routine, given)
@@ -55,17 +98,13 @@ def prepared(routine: str, given: dict[str, Any]) -> tuple[Call, Matrix]:
 
     Raises ShapeError, DtypeError, FormatError or SchemeError with the argument's name and position.
     """
-    kind = routine[1:]
-    flags = flags_of(routine, given)
-    names: tuple[Name, ...] = ("a", "b")
+    row, flags = ROWS[routine[1:]], flags_of(routine, given)
     device = given.get("device")
     if device is not None:
         check_machine(device)
-    matrices: dict[Name, Matrix] = {
-        name: operand(routine, name, given[name], device) for name in names if name in given
-    }
+    matrices: dict[Name, Matrix] = {name: operand(routine, name, given[name], device) for name in row.inputs}
     beta = given.get("beta", 0.0)
-    if kind in TRIANGULAR:
+    if row.result == "b":
         matrices["b"] = matrices["b"] if given["overwrite_b"] else _copied(routine, "b", matrices["b"])
     elif given["c"] is None:
         beta = 0.0
@@ -74,7 +113,7 @@ def prepared(routine: str, given: dict[str, Any]) -> tuple[Call, Matrix]:
         c = operand(routine, "c", given["c"], device)
         matrices["c"] = c if given["overwrite_c"] else _copied(routine, "c", c)
     call = call_of(routine, given["alpha"], beta, matrices, flags)
-    return call, matrices["b" if kind in TRIANGULAR else "c"]
+    return call, matrices[row.result]
 
 
 def _copied(routine: str, name: Name, x: Matrix) -> Array:
@@ -87,39 +126,62 @@ def _copied(routine: str, name: Name, x: Matrix) -> Array:
 
 def _new(routine: str, matrices: dict[Name, Matrix], flags: dict[str, str]) -> Array:
     """A result in the layout of the last operand, with which no operand of that layout has to be copied."""
-    kind = routine[1:]
-    shape = sizes_of(kind, matrices, flags)[:2]
+    row = ROWS[routine[1:]]
+    shape = sizes_of(row, matrices, flags)[:2]
     order = "F" if is_column_major([*matrices.values()][-1]) else "C"
-    make = np.zeros if kind in RANK_K else np.empty
+    make = np.zeros if row.is_triangle else np.empty
     return make(shape, PREFIXES[routine[0]], order=order)
 
 
+__all__: list[str] = ["cgemm", "dgemm", "sgemm", "zgemm"]
 sgemm = door("sgemm")
 dgemm = door("dgemm")
 cgemm = door("cgemm")
 zgemm = door("zgemm")
+
+__all__ += ["cgemmt", "dgemmt", "sgemmt", "zgemmt"]
+sgemmt = door("sgemmt")
+dgemmt = door("dgemmt")
+cgemmt = door("cgemmt")
+zgemmt = door("zgemmt")
+
+__all__ += ["csymm", "dsymm", "ssymm", "zsymm"]
 ssymm = door("ssymm")
 dsymm = door("dsymm")
 csymm = door("csymm")
 zsymm = door("zsymm")
+
+__all__ += ["chemm", "zhemm"]
 chemm = door("chemm")
 zhemm = door("zhemm")
+
+__all__ += ["csyrk", "dsyrk", "ssyrk", "zsyrk"]
 ssyrk = door("ssyrk")
 dsyrk = door("dsyrk")
 csyrk = door("csyrk")
 zsyrk = door("zsyrk")
+
+__all__ += ["cherk", "zherk"]
 cherk = door("cherk")
 zherk = door("zherk")
+
+__all__ += ["csyr2k", "dsyr2k", "ssyr2k", "zsyr2k"]
 ssyr2k = door("ssyr2k")
 dsyr2k = door("dsyr2k")
 csyr2k = door("csyr2k")
 zsyr2k = door("zsyr2k")
+
+__all__ += ["cher2k", "zher2k"]
 cher2k = door("cher2k")
 zher2k = door("zher2k")
+
+__all__ += ["ctrmm", "dtrmm", "strmm", "ztrmm"]
 strmm = door("strmm")
 dtrmm = door("dtrmm")
 ctrmm = door("ctrmm")
 ztrmm = door("ztrmm")
+
+__all__ += ["ctrsm", "dtrsm", "strsm", "ztrsm"]
 strsm = door("strsm")
 dtrsm = door("dtrsm")
 ctrsm = door("ctrsm")

@@ -7,17 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from gpu.blas3.arguments import FORTRAN
 from gpu.blas3.options import Options
 from gpu.blas3.plan import Plan, plan_of
-from gpu.blas3.problem import HERMITIAN, PREFIXES, RANK_K, SYMMETRIC, TRIANGULAR, Problem
+from gpu.blas3.problem import Problem
+from gpu.blas3.table import NAMES, PREFIXES, ROWS
 from gpu.device import name_of
 from reference.errors import DtypeError, ShapeError
 from reference.types.arguments import check_option
 from reference.types.fields import is_integer
 
-NAMES = tuple(prefix + kind for kind in FORTRAN for prefix in ("cz" if kind in HERMITIAN else "sdcz"))
-"""The BLAS names of all routines."""
 PLENTY = 1 << 62
 
 
@@ -44,7 +42,7 @@ def explain(
     m, n : int
         Rows and columns of the result; ``n`` is by default ``m``.
     k : int, optional
-        The length of the sums of a product or a rank-k update; by default ``m``.
+        The length of the sums, where that is an argument; by default ``m``.
     alpha, beta : number
         With ``beta`` 0, C is not moved to a device.
     tile, memory_budget, options
@@ -62,7 +60,7 @@ def explain(
     SchemeError
         For an unknown routine.
     ShapeError
-        For a negative size, or a rank-k update whose result is not square.
+        For a negative size, or a result that is not square, of which one triangle is written.
     DtypeError
         For devices that are not a number.
     LaunchError
@@ -79,22 +77,21 @@ def explain(
     (73.0, 8.6, 256)
     """
     check_option("routine", routine, NAMES, "these are the routines of level 3")
-    kind, n = routine[1:], m if n is None else n
-    side = flags.get("side", "L")
-    if kind in (*SYMMETRIC, *TRIANGULAR):
-        k = m if side == "L" else n
+    row, n = ROWS[routine[1:]], m if n is None else n
+    if not row.has_k:
+        k = m if flags.get("side", "L") == "L" else n
     k = m if k is None else k
-    if min(m, n, k) < 0 or (kind in RANK_K and m != n):
+    if min(m, n, k) < 0 or (row.is_triangle and m != n):
         raise ShapeError(
-            f"{routine} of {m} x {n} with sums of {k}\nsizes are 0 or more, and a rank-k update is square\n"
-            "give other sizes"
+            f"{routine} of {m} x {n} with sums of {k}\nsizes are 0 or more,"
+            " and a result of which one triangle is written is square\ngive other sizes"
         )
     if not is_integer(devices) or devices < 1:
         raise DtypeError(
             f"devices is {name_of(devices)}\na plan needs only their number\n"
             "pass an int from 1 on, such as machine.devices"
         )
-    problem = Problem(kind, np.dtype(PREFIXES[routine[0]]), m, n, k, alpha, beta, **flags)
+    problem = Problem(row.name, np.dtype(PREFIXES[routine[0]]), m, n, k, alpha, beta, **flags)
     budget = PLENTY if memory_budget is None else memory_budget
     budgets = [budget] * devices if isinstance(budget, int) else budget
     return plan_of(problem, tile, budgets, options or Options())

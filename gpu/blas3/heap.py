@@ -8,16 +8,8 @@ from gpu.blas3.policy_error import PolicyError
 
 
 class Heap:
-    """Segments of one allocation.
+    """Segments of one allocation, of sizes rounded up to a multiple of ``alignment``.
 
-    Parameters
-    ----------
-    nbytes : int
-    alignment : int
-        Sizes are rounded up to a multiple of it.
-
-    Examples
-    --------
     >>> heap = Heap(1024)
     >>> heap.allocate(300), heap.allocate(300), heap.allocate(1)
     (0, 512, None)

@@ -6,7 +6,7 @@ from gpu.blas3.blocks import Block
 from gpu.blas3.device_matrix import DeviceMatrix
 from gpu.blas3.layouts import Call
 from gpu.blas3.options import Options
-from gpu.blas3.problem import Name
+from gpu.blas3.table import Name
 from gpu.machine import Machine, Tile
 from reference.errors import LaunchError
 

@@ -7,7 +7,6 @@ a transpose, nor for a transposed B of SYMM: such an operand is copied into the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, cast
 
@@ -15,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu.blas3.device_matrix import DeviceMatrix
-from gpu.blas3.problem import HERMITIAN, RANK_K, SYMMETRIC, Name, Problem, Trans
+from gpu.blas3.problem import Problem, Trans
+from gpu.blas3.table import Name
 from reference.errors import FormatError
 
 Array = npt.NDArray[Any]
@@ -26,13 +26,7 @@ _OTHER_TRIANGLE: dict[str, Any] = {"L": "U", "U": "L"}
 
 @dataclass(frozen=True)
 class Call:
-    """A problem and its matrices, all column-major; the result is computed in place.
-
-    Attributes
-    ----------
-    problem : Problem
-    matrices : dict of name to Matrix
-    """
+    """A problem and its matrices, all column-major; the result is computed in place."""
 
     problem: Problem
     matrices: dict[Name, Matrix]
@@ -62,18 +56,17 @@ def arranged(problem: Problem, matrices: dict[Name, Matrix]) -> Call:
         problem = replace(problem, trans_a=_real(problem.trans_a), trans_b=_real(problem.trans_b))
     result = matrices[problem.result]
     is_turned = not is_column_major(result)
-    arranged_problem, operands = _arrangement(problem.routine)(problem, matrices, is_turned)
-    if is_turned and problem.routine not in RANK_K:
+    arrange = {
+        "general": _general,
+        "symmetric": _symmetric,
+        "rank_k": _rank_k,
+        "triangular": _triangular,
+    }[problem.row.form]
+    arranged_problem, operands = arrange(problem, matrices, is_turned)
+    if is_turned:
         arranged_problem = replace(arranged_problem, m=problem.n, n=problem.m, side=_OTHER[problem.side])
     views: dict[Name, Matrix] = {**operands, problem.result: result.T if is_turned else result}
     return Call(arranged_problem, views)
-
-
-def _arrangement(routine: str) -> Callable[..., tuple[Problem, dict[Name, Matrix]]]:
-    """The function for the operands of a routine."""
-    if routine == "gemm":
-        return _general
-    return _symmetric if routine in SYMMETRIC else _rank_k if routine in RANK_K else _triangular
 
 
 def _real(trans: Trans) -> Trans:
@@ -109,11 +102,12 @@ def _operand(x: Matrix, trans: Trans, is_turned: bool) -> tuple[Matrix, Trans, b
 def _general(
     problem: Problem, given: dict[Name, Matrix], is_turned: bool
 ) -> tuple[Problem, dict[Name, Matrix]]:
-    """GEMM: Cᵀ is op(B)ᵀ op(A)ᵀ."""
+    """GEMM: Cᵀ is op(B)ᵀ op(A)ᵀ, and a triangle of it the other one."""
     a, trans_a, _ = _operand(given["a"], problem.trans_a, is_turned)
     b, trans_b, _ = _operand(given["b"], problem.trans_b, is_turned)
     if is_turned:
-        return replace(problem, trans_a=trans_b, trans_b=trans_a), {"a": b, "b": a}
+        uplo = _OTHER_TRIANGLE[problem.uplo]
+        return replace(problem, trans_a=trans_b, trans_b=trans_a, uplo=uplo), {"a": b, "b": a}
     return replace(problem, trans_a=trans_a, trans_b=trans_b), {"a": a, "b": b}
 
 
@@ -123,7 +117,7 @@ def _symmetric(
     """SYMM and HEMM: Cᵀ is Bᵀ Aᵀ, and a row-major A has its other triangle stored."""
     a, b = given["a"], given["b"]
     is_row = _is_row_major(a, is_turned)
-    if problem.routine in HERMITIAN and is_row != is_turned:
+    if problem.row.hermitian and is_row != is_turned:
         a, is_row = _copied(a, is_turned), is_turned
     if _is_row_major(b, is_turned) != is_turned:
         b = _copied(b, is_turned)
@@ -136,7 +130,7 @@ def _rank_k(
 ) -> tuple[Problem, dict[Name, Matrix]]:
     """Rank-k updates: Cᵀ has its other triangle stored, and is conj(C) if Hermitian."""
     operands = [given[name] for name in ("a", "b") if name in given]
-    is_hermitian = problem.routine in HERMITIAN
+    is_hermitian = problem.row.hermitian
     is_row = is_turned if is_hermitian else _is_row_major(operands[0], is_turned)
     views = [x if _is_row_major(x, is_row) == is_row else _copied(x, is_row) for x in operands]
     views = [x.T if is_row else x for x in views]

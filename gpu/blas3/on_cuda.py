@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any
 
-from gpu.blas3.problem import HERMITIAN, PREFIX_OF, RANK_K, TRIANGULAR
+from gpu.blas3.problem import PREFIX_OF
+from gpu.blas3.table import LETTERS, ROWS, Row
 from gpu.blas3.tasks import Kernel
-from gpu.cuda_machine.cublas import DIAG, SIDE, TRANS, UPLO, scalar
+from gpu.cuda_machine.cublas import FLAGS, scalar
 from gpu.cuda_machine.memory import Place
 from gpu.cuda_machine.queues import Queue
 from gpu.machine import Tile
-
-Pointer: TypeAlias = tuple[int, int]
-"""An address and a leading dimension, as BLAS has them."""
 
 _REAL = {"s": "s", "d": "d", "c": "s", "z": "d"}
 
@@ -21,83 +19,132 @@ _REAL = {"s": "s", "d": "d", "c": "s", "z": "d"}
 def queue_kernel(queue: Queue, kernel: Kernel, operands: Sequence[Tile], output: Tile) -> None:
     """Queue a kernel on tiles of the queue's device."""
     prefix = PREFIX_OF[output.dtype]
-    result = queue.address(output), output.stride
-    pointers = [(queue.address(tile), tile.stride) for tile in operands]
     if not operands:
-        _scale(queue, prefix, kernel, output, result)
-    elif kernel.name == "gemm":
-        _general(queue, prefix, kernel, operands[0], pointers, output, result)
+        _scale(queue, prefix, kernel, output)
     elif kernel.name == "geam":  # which may be in place where C is its B
-        alpha, beta = scalar(prefix, kernel.alpha), scalar(prefix, kernel.beta)
-        queue.call(prefix, "geam", 0, 0, *output.shape, alpha, *pointers[0], beta, *result, *result)
-    elif kernel.name in TRIANGULAR:
-        _triangular(queue, prefix, kernel, pointers, output, result)
-    elif kernel.name in RANK_K:
-        _rank_k(queue, prefix, kernel, operands[0], pointers, output, result)
+        _add(queue, prefix, kernel.alpha, operands[0], kernel.beta, output)
+    elif kernel.name == "gemmt":
+        _multiply_triangle(queue, prefix, kernel, operands, output)
     else:
-        flags = SIDE[kernel.side], UPLO[kernel.uplo], *output.shape
-        scalars = scalar(prefix, kernel.alpha), scalar(prefix, kernel.beta)
-        queue.call(prefix, kernel.name, *flags, scalars[0], *pointers[0], *pointers[1], scalars[1], *result)
+        _multiply(queue, prefix, kernel, operands, output)
 
 
-def _general(
-    queue: Queue, prefix: str, kernel: Kernel, a: Tile, pointers: list[Pointer], output: Tile, result: Pointer
+def library_arguments(row: Row) -> tuple[str, ...]:
+    """The names of the arguments of NVIDIA's libraries: those of Fortran, and C of TRMM."""
+    return (*row.positions, "c", "ldc") if row.name == "trmm" else row.positions
+
+
+def _multiply(queue: Queue, prefix: str, kernel: Kernel, operands: Sequence[Tile], output: Tile) -> None:
+    """A routine of cuBLAS."""
+    row = ROWS[kernel.name]
+    if row.is_triangle and row.hermitian and kernel.beta:  # cuBLAS reads what BLAS does not
+        _make_diagonal_real(queue, output)
+    values = _values(queue, prefix, kernel, operands, output)
+    queue.call(prefix, kernel.name, **{name: values[name] for name in library_arguments(row)})
+
+
+def _values(
+    queue: Queue, prefix: str, kernel: Kernel, operands: Sequence[Tile], output: Tile
+) -> dict[str, Any]:
+    """The values of all arguments that a routine of cuBLAS may have."""
+    a, row = operands[0], ROWS[kernel.name]
+    values: dict[str, Any] = {flag: FLAGS[flag][getattr(kernel, flag)] for flag in LETTERS}
+    values |= {"m": output.rows, "n": output.columns, "k": a.columns if kernel.trans_a == "N" else a.rows}
+    for name in ("alpha", "beta"):
+        values[name] = scalar(_REAL[prefix] if name in row.real else prefix, getattr(kernel, name))
+    for name, tile in {"b": output, "c": output, **dict(zip("ab", operands, strict=False))}.items():
+        values |= {name: queue.address(tile), f"ld{name}": tile.stride}
+    return values
+
+
+_BATCHED = "trans_a trans_b m n k alpha a lda stride_a b ldb stride_b beta c ldc stride_c count"
+
+
+def _multiply_triangle(
+    queue: Queue, prefix: str, kernel: Kernel, operands: Sequence[Tile], output: Tile
 ) -> None:
-    """GEMM."""
-    k = a.columns if kernel.trans_a == "N" else a.rows
-    flags = TRANS[kernel.trans_a], TRANS[kernel.trans_b], *output.shape, k
-    alpha, beta = scalar(prefix, kernel.alpha), scalar(prefix, kernel.beta)
-    queue.call(prefix, "gemm", *flags, alpha, *pointers[0], *pointers[1], beta, *result)
+    """GEMM into one triangle, which cuBLAS lacks: the diagonal, and squares beside it of 1, 2, 4 … rows.
+
+    Squares of one size are one batched call, whose last one may be narrower and is another call. Nothing else
+    of the tile is written, and no memory is needed.
+    """
+    order, item, is_upper = output.rows, output.dtype.itemsize, kernel.uplo == "U"
+    values = _values(queue, prefix, kernel, operands, output)
+    down = 1 if kernel.trans_a == "N" else operands[0].stride  # to the next row of op(A)
+    right = operands[1].stride if kernel.trans_b == "N" else 1  # to the next column of op(B)
+
+    def multiply(row: int, column: int, m: int, n: int, apart: int, count: int) -> None:
+        """``count`` parts of C, each ``apart`` rows and columns behind the one before."""
+        part = values | {"m": m, "n": n, "count": count}
+        for name, first, step in (
+            ("a", row * down, down),
+            ("b", column * right, right),
+            ("c", row + column * output.stride, 1 + output.stride),
+        ):
+            part |= {name: values[name] + first * item, f"stride_{name}": apart * step}
+        queue.call(prefix, "gemmStridedBatched", **{name: part[name] for name in _BATCHED.split()})
+
+    multiply(0, 0, 1, 1, 1, order)
+    side = 1
+    while side < order:
+        count, rest = divmod(order, 2 * side)
+        if count:
+            multiply(*((0, side) if is_upper else (side, 0)), side, side, 2 * side, count)
+        if rest > side:
+            first, more = order - rest, order - rest + side
+            at = (first, more, side, rest - side) if is_upper else (more, first, rest - side, side)
+            multiply(*at, 2 * side, 1)
+        side *= 2
 
 
-def _rank_k(
-    queue: Queue, prefix: str, kernel: Kernel, a: Tile, pointers: list[Pointer], output: Tile, result: Pointer
+def _add(
+    queue: Queue, prefix: str, alpha: complex, a: Tile, beta: complex, output: Tile, parts: int = 1
 ) -> None:
-    """SYRK, HERK, SYR2K, HER2K; the last has a complex alpha and a real beta, HERK both real."""
-    k = a.columns if kernel.trans_a == "N" else a.rows
-    flags = UPLO[kernel.uplo], TRANS[kernel.trans_a], output.rows, k
-    alpha = scalar(_REAL[prefix] if kernel.name == "herk" else prefix, kernel.alpha)
-    beta = scalar(_REAL[prefix] if kernel.name in HERMITIAN else prefix, kernel.beta)
-    operands = [number for pointer in pointers for number in pointer]
-    if kernel.name in HERMITIAN and kernel.beta:  # cuBLAS reads what BLAS does not
-        _make_diagonal_real(queue, output, result)
-    queue.call(prefix, kernel.name, *flags, alpha, *operands, beta, *result)
+    """``alpha A + beta C``; of complex tiles as ``parts`` real numbers with ``parts=2``."""
+    address, ld = queue.address(output), output.stride * parts
+    queue.call(
+        prefix,
+        "geam",
+        trans_a=FLAGS["trans_a"]["N"],
+        trans_b=FLAGS["trans_b"]["N"],
+        m=output.rows * parts,
+        n=output.columns,
+        alpha=scalar(prefix, alpha),
+        a=queue.address(a),
+        lda=a.stride * parts,
+        beta=scalar(prefix, beta),
+        b=address,
+        ldb=ld,
+        c=address,
+        ldc=ld,
+    )
 
 
-def _make_diagonal_real(queue: Queue, output: Tile, result: Pointer) -> None:
+def _make_diagonal_real(queue: Queue, output: Tile) -> None:
     """Clear the imaginary parts of the diagonal."""
     item = output.dtype.itemsize
-    queue.clear(Place(result[0] + item // 2, (result[1] + 1) * item), item // 2, output.columns)
+    place = Place(queue.address(output) + item // 2, (output.stride + 1) * item)
+    queue.clear(place, item // 2, output.columns)
 
 
-def _triangular(
-    queue: Queue, prefix: str, kernel: Kernel, pointers: list[Pointer], output: Tile, result: Pointer
-) -> None:
-    """TRMM from B to another tile, and TRSM in place."""
-    flags = SIDE[kernel.side], UPLO[kernel.uplo], TRANS[kernel.trans_a], DIAG[kernel.diag], *output.shape
-    operands = [number for pointer in pointers for number in pointer]
-    queue.call(prefix, kernel.name, *flags, scalar(prefix, kernel.alpha), *operands, *result)
-
-
-def _scale(queue: Queue, prefix: str, kernel: Kernel, output: Tile, result: Pointer) -> None:
-    """``beta C``; of a rank-k update's diagonal tile in one triangle.
+def _scale(queue: Queue, prefix: str, kernel: Kernel, output: Tile) -> None:
+    """``beta C``; where a routine writes one triangle, in that one.
 
     Each call does what cuBLAS documents: an update with K = 0 or alpha = 0 is not, so triangles are scaled
     column by column. A real beta multiplies real numbers, two for each complex one: otherwise 0 times a part
     that is infinite, or that BLAS does not read, would get into the other part.
     """
     (rows, columns), item = output.shape, output.dtype.itemsize
-    place = Place(result[0], result[1] * item)
+    place = Place(queue.address(output), output.stride * item)
     parts = 1
     if output.dtype.kind == "c" and not complex(kernel.beta).imag:
         prefix, parts = _REAL[prefix], 2
-    if kernel.name not in RANK_K:
+    row = ROWS[kernel.name]
+    if not row.is_triangle:
         if kernel.beta == 0:
             queue.clear(place, rows * item, columns)
         else:
-            beta, zero = scalar(prefix, kernel.beta), scalar(prefix, 0)
-            tile = result[0], result[1] * parts
-            queue.call(prefix, "geam", 0, 0, rows * parts, columns, beta, *tile, zero, *tile, *tile)
+            _add(queue, prefix, kernel.beta, output, 0, output, parts)
         return
     for column in range(columns):
         first, count = (0, column + 1) if kernel.uplo == "U" else (column, rows - column)
@@ -105,6 +152,6 @@ def _scale(queue: Queue, prefix: str, kernel: Kernel, output: Tile, result: Poin
         if kernel.beta == 0:
             queue.clear(Place(start, place.pitch), count * item, 1)
         elif kernel.beta != 1:
-            queue.call(prefix, "scal", count * parts, scalar(prefix, kernel.beta), start, 1)
-    if kernel.name in HERMITIAN:
-        _make_diagonal_real(queue, output, result)
+            queue.call(prefix, "scal", n=count * parts, alpha=scalar(prefix, kernel.beta), x=start, incx=1)
+    if row.hermitian:
+        _make_diagonal_real(queue, output)

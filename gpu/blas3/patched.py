@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 
 from gpu.blas3.execute import execute
-from gpu.blas3.explain import NAMES
 from gpu.blas3.on_host import LARGEST
 from gpu.blas3.options import Options
 from gpu.blas3.routines import blas
 from gpu.blas3.routing import Found, product_of, routine_of
+from gpu.blas3.table import NAMES
 from gpu.machine import Machine, check_machine
 from reference.errors import MissingExtraError, ShapeError
 from reference.values import shortened
@@ -244,7 +244,9 @@ def _replacements() -> Iterator[tuple[Any, str, Any, Any]]:
     except MissingExtraError:
         return
     for name in NAMES:
-        original = getattr(routines, name)
+        original = getattr(routines, name, None)
+        if original is None:  # SciPy has no GEMMT
+            continue
         yield routines, name, original, _routine(name, original)
     original = routines.get_blas_funcs
     replacement = _functions(original)

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from gpu.blas3.blocks import Block
 from gpu.blas3.options import Options
-from gpu.blas3.problem import TRIANGULAR, Problem
+from gpu.blas3.problem import Problem
 from gpu.blas3.queue_order import in_squares
 from gpu.blas3.taskizer import taskize
 from gpu.blas3.tasks import Output, Task
@@ -181,7 +181,7 @@ def _with_tile(problem: Problem, tile: int, budgets: Sequence[int], options: Opt
     """The plan with a tile size."""
     across = problem.n if problem.side == "L" else problem.m
     width = tile
-    if problem.routine in TRIANGULAR:  # its tasks are block columns or rows
+    if problem.row.form == "triangular":  # its tasks are block columns or rows
         width = min(tile, max(-(-across // (4 * len(budgets))), min(LEAST_WIDTH, tile)))
     tasks = taskize(problem, tile, width, adds_late=options.addend == "late")
     streams = max(1, min(options.streams, -(-len(tasks) // len(budgets))))  # a task for every device

@@ -12,48 +12,31 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from gpu.blas3.table import PREFIXES, ROWS, Name, Row
+
 Side: TypeAlias = Literal["L", "R"]
 Uplo: TypeAlias = Literal["U", "L"]
 Trans: TypeAlias = Literal["N", "T", "C"]
 Diag: TypeAlias = Literal["N", "U"]
-Name: TypeAlias = Literal["a", "b", "c"]
 Shape: TypeAlias = tuple[int, int]
 
-PREFIXES = {"s": "float32", "d": "float64", "c": "complex64", "z": "complex128"}
 PREFIX_OF = {np.dtype(dtype): prefix for prefix, dtype in PREFIXES.items()}
-
-SYMMETRIC = ("symm", "hemm")
-RANK_K = ("syrk", "herk", "syr2k", "her2k")
-TRIANGULAR = ("trmm", "trsm")
-HERMITIAN = ("hemm", "herk", "her2k")
-ROUTINES = ("gemm", *SYMMETRIC, *RANK_K, *TRIANGULAR)
 
 
 @dataclass(frozen=True)
 class Problem:
     """A call's routine, sizes, flags and scalars; all matrices are column-major.
 
-    Attributes
-    ----------
-    routine : str
-    dtype : numpy.dtype
-    m, n : int
-        Rows and columns of the result.
-    k : int
-        The length of the sums: of `gemm` and rank-k updates, their K; else the order of A.
-    alpha, beta : complex
-        ``beta`` of `trmm` and `trsm` is 0.
-    side, uplo, trans_a, trans_b, diag
-        Flags that a routine does not have are at their defaults.
+    Flags that a routine does not have are at their defaults.
     """
 
     routine: str
     dtype: np.dtype[Any]
-    m: int
-    n: int
-    k: int
+    m: int  # rows of the result
+    n: int  # columns of the result
+    k: int  # the length of the sums: K where it is an argument, else the order of A
     alpha: complex
-    beta: complex
+    beta: complex  # 0 for `trmm` and `trsm`
     side: Side = "L"
     uplo: Uplo = "U"
     trans_a: Trans = "N"
@@ -66,30 +49,31 @@ class Problem:
         return PREFIX_OF[self.dtype] + self.routine
 
     @property
+    def row(self) -> Row:
+        """The routine's row of the table."""
+        return ROWS[self.routine]
+
+    @property
     def result(self) -> Name:
         """The matrix that is written."""
-        return "b" if self.routine in TRIANGULAR else "c"
+        return self.row.result
 
     @property
     def adjoint(self) -> Trans:
         """The flag of the transpose that the routine's symmetry is about."""
-        return "C" if self.routine in HERMITIAN else "T"
+        return "C" if self.row.hermitian else "T"
 
     @property
     def shapes(self) -> dict[str, Shape]:
         """The shape of each matrix."""
-        of_a, of_b = (self.m, self.k), (self.k, self.n)
-        if self.routine in RANK_K:
+        result, square = (self.m, self.n), (self.k, self.k)
+        of_a, of_b = flipped((self.m, self.k), self.trans_a), flipped((self.k, self.n), self.trans_b)
+        if self.row.form in ("symmetric", "triangular"):
+            of_a, of_b = square, result
+        elif self.row.form == "rank_k":
             of_b = of_a
-        elif self.routine != "gemm":
-            of_a, of_b = (self.k, self.k), (self.m, self.n)
-        shapes = {"a": flipped(of_a, self.trans_a) if self.routine not in TRIANGULAR else of_a}
-        if self.routine not in ("syrk", "herk"):
-            trans_b = self.trans_a if self.routine in RANK_K else self.trans_b
-            shapes["b"] = flipped(of_b, trans_b)
-        if self.result == "c":
-            shapes["c"] = (self.m, self.n)
-        return shapes
+        inputs: dict[str, Shape] = dict(zip(self.row.inputs, (of_a, of_b), strict=False))
+        return inputs | {self.result: result}
 
     @property
     def is_scaling(self) -> bool:
@@ -103,11 +87,9 @@ class Problem:
         factor = 4.0 if self.dtype.kind == "c" else 1.0
         if self.is_scaling:
             return factor * m * n
-        if self.routine in ("syrk", "herk"):
-            return factor * n * (n + 1) * k
-        if self.routine in TRIANGULAR:
-            return factor * m * n * k
-        return factor * 2 * m * n * k * (1 + (1 / n) if self.routine in RANK_K else 1)
+        if self.row.is_triangle:
+            return factor * self.row.products * n * (n + 1) * k
+        return factor * (1 if self.row.form == "triangular" else 2) * m * n * k
 
 
 def flipped(shape: Shape, trans: Trans) -> Shape:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpu.blas3.blocks import Block, Span, spans, stored
-from gpu.blas3.problem import HERMITIAN, RANK_K, SYMMETRIC, Problem, Trans
+from gpu.blas3.problem import Problem, Trans
 from gpu.blas3.tasks import Kernel, Output, Step
 
 FIRST = 4
@@ -17,16 +17,15 @@ ENOUGH = 4
 
 def outputs_of(problem: Problem, tile: int, *, adds_late: bool = False) -> Iterator[Output]:
     """The tiles of a product that are written, block row after block row."""
-    steps_of = _symmetric if problem.routine in SYMMETRIC else _general
-    is_triangle = problem.routine in RANK_K
+    steps_of = {"general": _general, "symmetric": _symmetric, "rank_k": _rank_k}[problem.row.form]
+    is_triangle = problem.row.is_triangle
+    adds_late = adds_late and not is_triangle
     for row in spans(problem.m, tile):
         for column in spans(problem.n, tile):
             if is_triangle and (row > column if problem.uplo == "U" else row < column):
                 continue
             if problem.is_scaling:
                 steps = _scaling(problem, row, column)
-            elif is_triangle:
-                steps = _with_beta(problem, _rank_k(problem, row, column, tile), row, column, is_late=False)
             else:
                 found = steps_of(problem, row, column, tile)
                 is_first = max(row[0], column[0]) < FIRST * tile
@@ -37,8 +36,8 @@ def outputs_of(problem: Problem, tile: int, *, adds_late: bool = False) -> Itera
 
 def _scaling(problem: Problem, row: Span, column: Span) -> tuple[Step, ...]:
     """``beta C`` without reads of A and B; none if it changes nothing."""
-    is_diagonal = problem.routine in RANK_K and row == column
-    if problem.beta == 1 and not (is_diagonal and problem.routine in HERMITIAN):
+    is_diagonal = problem.row.is_triangle and row == column
+    if problem.beta == 1 and not (is_diagonal and problem.row.hermitian):
         return ()
     name = problem.routine if is_diagonal else "gemm"
     return (Step(Kernel(name, 0.0, problem.beta, uplo=problem.uplo)),)
@@ -64,9 +63,10 @@ def _with_beta(
 def _general(
     problem: Problem, row: Span, column: Span, tile: int
 ) -> Iterator[tuple[Kernel, tuple[Block, ...]]]:
-    """``alpha Σ op(A)[i,k] op(B)[k,j]``."""
+    """``alpha Σ op(A)[i,k] op(B)[k,j]``, of GEMMT's diagonal tiles in one triangle."""
     a, b = problem.trans_a, problem.trans_b
-    kernel = Kernel("gemm", problem.alpha, 0.0, trans_a=a, trans_b=b)
+    name = "gemmt" if problem.row.is_triangle and row == column else "gemm"
+    kernel = Kernel(name, problem.alpha, 0.0, uplo=problem.uplo, trans_a=a, trans_b=b)
     for k in spans(problem.k, tile):
         yield kernel, (stored("a", row, k, a), stored("b", k, column, b))
 
@@ -98,8 +98,8 @@ def _rank_k(
     """``alpha Σ A[i,k] A[j,k]ᵀ``, or with B the two products of a rank-2k update."""
     trans, alpha = problem.trans_a, problem.alpha
     other: Trans = problem.adjoint if trans == "N" else "N"
-    is_double = "2" in problem.routine
-    conjugated = complex(alpha).conjugate() if problem.routine in HERMITIAN else alpha
+    is_double = problem.row.products == 2
+    conjugated = complex(alpha).conjugate() if problem.row.hermitian else alpha
     for k in spans(problem.k, tile):
         a, a_of_column = stored("a", row, k, trans), stored("a", column, k, trans)
         b, b_of_column = stored("b", row, k, trans), stored("b", column, k, trans)

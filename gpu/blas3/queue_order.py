@@ -10,7 +10,7 @@ follow one another in a snake, so that the next one shares its row or its column
 
 from __future__ import annotations
 
-from gpu.blas3.problem import TRIANGULAR, Problem
+from gpu.blas3.problem import Problem
 from gpu.blas3.tasks import Task
 
 
@@ -23,7 +23,7 @@ def place(i: int, j: int, side: int) -> tuple[int, int, int, bool, int]:
 
 def in_squares(tasks: list[Task], problem: Problem, tile: int, tiles: int) -> list[Task]:
     """Tasks in the order of squares for devices with memory for so many tiles, numbered anew."""
-    if problem.routine in TRIANGULAR or not tasks:
+    if problem.row.form == "triangular" or not tasks:
         return tasks
     along = -(-max(problem.k, 1) // tile)
     side = max(1, tiles // (2 * along))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -12,25 +12,18 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu.blas3.on_cuda import queue_kernel
-from gpu.blas3.problem import HERMITIAN, PREFIX_OF, RANK_K, TRIANGULAR
+from gpu.blas3.problem import PREFIX_OF
+from gpu.blas3.table import LETTERS, ROWS
 from gpu.blas3.tasks import Kernel
 from gpu.machine import Tile
 from reference.errors import MissingExtraError
 
 Array = npt.NDArray[Any]
-_TRANS = {"N": 0, "T": 1, "C": 2}
 
 
 @dataclass(frozen=True)
 class TileRoutine:
-    """A kernel and its tiles: a `gpu.machine.Routine`.
-
-    Attributes
-    ----------
-    kernel : Kernel
-    operands : tuple of Tile
-    output : Tile
-    """
+    """A kernel and its tiles: a `gpu.machine.Routine`."""
 
     kernel: Kernel
     operands: tuple[Tile, ...]
@@ -71,16 +64,13 @@ def operations_of(kernel: Kernel, operands: Sequence[tuple[int, int]], output: T
     factor = 4.0 if output.dtype.kind == "c" else 1.0
     if not operands:
         return factor * m * n
-    rows, columns = operands[0]
-    if kernel.name in RANK_K:
-        k = columns if kernel.trans_a == "N" else rows
-        return factor * n * (n + 1) * k * (2 if "2" in kernel.name else 1)
-    if kernel.name in TRIANGULAR:
-        return factor * m * n * rows
     if kernel.name == "geam":
         return factor * 2 * m * n
-    k = columns if kernel.trans_a == "N" else rows
-    return factor * 2 * m * n * (k if kernel.name == "gemm" else rows)
+    rows, columns = operands[0]
+    row, k = ROWS[kernel.name], columns if kernel.trans_a == "N" else rows
+    if row.is_triangle:
+        return factor * row.products * n * (n + 1) * k
+    return factor * (1 if row.form == "triangular" else 2) * m * n * k
 
 
 def compute(kernel: Kernel, operands: Sequence[Array], output: Array) -> None:
@@ -92,10 +82,8 @@ def compute(kernel: Kernel, operands: Sequence[Array], output: Array) -> None:
         product = scaled(kernel.alpha, operands[0])
         output[...] = product + scaled(kernel.beta, output) if kernel.beta else product
         return
-    if kernel.name in TRIANGULAR:
-        result = _triangular(kernel, operands, output)
-    else:
-        result = _product(kernel, operands, output)
+    into = _in_b if ROWS[kernel.name].result == "b" else _in_c
+    result = into(kernel, operands, output)
     if result is not output:
         output[...] = result
 
@@ -114,15 +102,21 @@ def blas() -> Any:
 
 
 def _scale(kernel: Kernel, output: Array) -> None:
-    """``beta C``, of a rank-k update's diagonal tile in one triangle."""
-    if kernel.name not in RANK_K:
+    """``beta C``; where a routine writes one triangle, in that one."""
+    row = ROWS[kernel.name]
+    if not row.is_triangle:
         output[...] = 0 if kernel.beta == 0 else scaled(kernel.beta, output)
         return
-    if kernel.name in HERMITIAN:  # the imaginary part there counts as 0, and may be NaN
+    if row.hermitian:  # the imaginary part there counts as 0, and may be NaN
         np.fill_diagonal(output, np.real(np.diagonal(output)).copy())
-    kept = np.tri(len(output), dtype=np.bool_)
-    kept = kept.T if kernel.uplo == "U" else kept
+    kept = _triangle(len(output), kernel.uplo)
     output[kept] = 0 if kernel.beta == 0 else scaled(kernel.beta, output[kept])
+
+
+def _triangle(order: int, uplo: str) -> npt.NDArray[np.bool_]:
+    """Which elements are in the triangle that a routine writes."""
+    lower = np.tri(order, dtype=np.bool_)
+    return lower.T if uplo == "U" else lower
 
 
 def scaled(number: complex, x: Array) -> Array:
@@ -135,33 +129,29 @@ def scaled(number: complex, x: Array) -> Array:
     return product
 
 
-def _product(kernel: Kernel, operands: Sequence[Array], output: Array) -> Array:
+def _in_c(kernel: Kernel, operands: Sequence[Array], output: Array) -> Array:
     """A product, plus ``beta C``."""
-    function = getattr(blas(), PREFIX_OF[output.dtype] + kernel.name)
-    flags: dict[str, int]
+    if kernel.name == "gemmt":  # SciPy has none
+        whole = output.copy(order="F")
+        compute(replace(kernel, name="gemm"), operands, whole)
+        np.copyto(output, whole, where=_triangle(len(output), kernel.uplo))
+        return output
     beta = kernel.beta
-    if kernel.name == "gemm":
-        if output.dtype.kind == "c" and not complex(beta).imag and beta not in (0, 1):
-            output[...], beta = scaled(beta, output), 1.0  # a tile of HERK, whose beta is real
-        flags = {"trans_a": _TRANS[kernel.trans_a], "trans_b": _TRANS[kernel.trans_b]}
-    elif kernel.name in RANK_K:
-        flags = {"trans": _TRANS[kernel.trans_a], "lower": int(kernel.uplo == "L")}
-    else:
-        flags = {"side": int(kernel.side == "R"), "lower": int(kernel.uplo == "L")}
+    if kernel.name == "gemm" and output.dtype.kind == "c" and not complex(beta).imag and beta not in (0, 1):
+        output[...], beta = scaled(beta, output), 1.0  # a tile of HERK, whose beta is real
+    function, flags = _function(kernel, output)
     return function(kernel.alpha, *operands, beta=beta, c=output, overwrite_c=1, **flags)
 
 
-def _triangular(kernel: Kernel, operands: Sequence[Array], output: Array) -> Array:
-    """A product out of place, or a solution in place."""
-    function = getattr(blas(), PREFIX_OF[output.dtype] + kernel.name)
-    right = output if kernel.name == "trsm" else operands[1]
-    return function(
-        kernel.alpha,
-        operands[0],
-        right,
-        side=int(kernel.side == "R"),
-        lower=int(kernel.uplo == "L"),
-        trans_a=_TRANS[kernel.trans_a],
-        diag=int(kernel.diag == "U"),
-        overwrite_b=int(kernel.name == "trsm"),
-    )
+def _in_b(kernel: Kernel, operands: Sequence[Array], output: Array) -> Array:
+    """TRMM out of place, or TRSM in place."""
+    function, flags = _function(kernel, output)
+    is_solution = kernel.name == "trsm"
+    right = output if is_solution else operands[1]
+    return function(kernel.alpha, operands[0], right, overwrite_b=int(is_solution), **flags)
+
+
+def _function(kernel: Kernel, output: Array) -> tuple[Any, dict[str, int]]:
+    """SciPy's routine, and its flags."""
+    letters = {flag: getattr(kernel, flag) for flag in LETTERS}
+    return getattr(blas(), PREFIX_OF[output.dtype] + kernel.name), ROWS[kernel.name].numbers(letters)

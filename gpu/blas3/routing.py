@@ -10,10 +10,10 @@ from typing import Any, Literal, TypeAlias, cast
 import numpy as np
 
 from gpu.blas3.arguments import Array, is_whole, sizes_of
-from gpu.blas3.doors import prepared
+from gpu.blas3.doors import KEYWORDS, flags_of, prepared, signature_of
 from gpu.blas3.layouts import Call
-from gpu.blas3.problem import PREFIX_OF, PREFIXES, RANK_K, TRIANGULAR
-from gpu.blas3.signatures import KEYWORDS, flags_of, signature_of
+from gpu.blas3.problem import PREFIX_OF
+from gpu.blas3.table import PREFIXES, ROWS
 from reference.errors import DtypeError, FormatError, SchemeError, ShapeError
 
 Reason: TypeAlias = Literal["arguments", "layout", "operands", "size"]
@@ -42,9 +42,9 @@ def product_of(arguments: tuple[Any, ...], keywords: Mapping[str, Any], above: i
 
 def routine_of(routine: str, arguments: tuple[Any, ...], keywords: Mapping[str, Any], above: int) -> Found:
     """A call of SciPy's routine; the result is column-major, as SciPy's is."""
-    kind = routine[1:]
+    row = ROWS[routine[1:]]
     try:
-        bound = _signature(kind).bind(*arguments, **keywords)
+        bound = _signature(row.name).bind(*arguments, **keywords)
     except TypeError:
         return "arguments"
     bound.apply_defaults()
@@ -56,12 +56,12 @@ def routine_of(routine: str, arguments: tuple[Any, ...], keywords: Mapping[str, 
         return "operands"
     if not all(_is_usual(routine, name, x) for name, x in given.items() if name not in ("a", "b", "c")):
         return "arguments"
-    m, n, k = sizes_of(kind, cast("Any", operands), flags_of(routine, given))
+    m, n, k = sizes_of(row, cast("Any", operands), flags_of(routine, given))
     if m * n * k <= above**3:
         return "size"
-    written = "b" if kind in TRIANGULAR else "c"
+    written = row.result
     if given[written] is None:
-        make = np.zeros if kind in RANK_K else np.empty
+        make = np.zeros if row.is_triangle else np.empty
         given |= {"beta": 0.0, "c": make((m, n), PREFIXES[routine[0]], order="F")}
     elif not (given[f"overwrite_{written}"] and given[written].flags.f_contiguous):
         given[written] = np.array(given[written], order="F")  # SciPy overwrites no other array either
@@ -85,7 +85,7 @@ def _is_usual(routine: str, name: str, value: Any) -> bool:
     """Whether a scalar is a number that SciPy takes as it is, or a flag an integer that it has."""
     if name not in ("alpha", "beta"):
         return is_whole(value) and value in range(3 if name.startswith("trans") else 2)
-    is_real = routine[0] in "sd" or routine[1:] == "herk" or (routine[1:] == "her2k" and name == "beta")
+    is_real = routine[0] in "sd" or name in ROWS[routine[1:]].real
     kinds = (int, float, np.integer, np.floating)
     return isinstance(value, kinds if is_real else (*kinds, complex, np.complexfloating))
 

@@ -26,22 +26,7 @@ _POOLS = {"heap": HeapPool, "native": NativePool}
 
 
 class Run:
-    """What the workers of one call share.
-
-    Parameters
-    ----------
-    machine : Machine
-    call : Call
-    plan : Plan
-    options : Options
-
-    Attributes
-    ----------
-    workers : dict of int to DeviceWorker
-        By their devices.
-    finished : set of Block
-        Blocks of the result whose write-back the host has seen to end.
-    """
+    """The state that the workers of one call share."""
 
     def __init__(self, machine: Machine, call: Call, plan: Plan, options: Options) -> None:
         self.machine, self.options = machine, options
@@ -49,8 +34,8 @@ class Run:
         self.streams = plan.streams
         self.stations = Stations(plan.tasks, machine.devices, options.station, steal=options.steal)
         self.directory: Directory[Block] = Directory()
-        self.workers: dict[int, DeviceWorker] = {}
-        self.finished: set[Block] = set()
+        self.workers: dict[int, DeviceWorker] = {}  # by their devices
+        self.finished: set[Block] = set()  # of the result, whose write-back the host has seen to end
         self._served = [0] * machine.devices
         self._tiles = sum(len(task.outputs) for task in plan.tasks)
         everyone = range(machine.devices)

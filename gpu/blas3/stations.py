@@ -11,13 +11,7 @@ from gpu.blas3.tasks import Task
 
 @dataclass
 class Slot:
-    """A task in a reservation station.
-
-    Attributes
-    ----------
-    task : Task
-    priority : float
-    """
+    """A task in a reservation station."""
 
     task: Task
     priority: float = 0.0
@@ -29,16 +23,9 @@ class Slot:
 
 
 class Stations:
-    """Tasks that no device has begun.
+    """Tasks that no device has begun: a global queue, and for each device a station of ``size`` slots.
 
-    Parameters
-    ----------
-    tasks : iterable of Task
-    devices : int
-    size : int
-        The slots of a station.
-    steal : bool
-        Whether a device whose station is empty takes tasks from another's.
+    With ``steal`` a device whose station is empty takes tasks from another's.
     """
 
     def __init__(self, tasks: Iterable[Task], devices: int, size: int, *, steal: bool) -> None:

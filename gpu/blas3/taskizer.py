@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpu.blas3 import products, triangular
-from gpu.blas3.problem import TRIANGULAR, Problem
+from gpu.blas3.problem import Problem
 from gpu.blas3.tasks import Task
 
 
@@ -19,7 +19,7 @@ def taskize(problem: Problem, tile: int, width: int | None = None, *, adds_late:
     """
     if problem.m == 0 or problem.n == 0:
         return []
-    if problem.routine in TRIANGULAR:
+    if problem.row.form == "triangular":
         found = triangular.tasks_of(problem, tile, width or tile)
     else:
         found = ((output,) for output in products.outputs_of(problem, tile, adds_late=adds_late))

@@ -12,23 +12,14 @@ from dataclasses import dataclass
 
 from gpu.blas3.blocks import Block
 from gpu.blas3.problem import Diag, Side, Trans, Uplo
+from gpu.blas3.table import ROWS
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A tile routine's name, flags and scalars.
+    """A tile routine's name, flags and scalars; without operands it scales the result by ``beta``."""
 
-    Attributes
-    ----------
-    name : str
-        A routine of BLAS, or "geam" of cuBLAS: ``alpha A + beta C``. Without operands it scales the result by
-        ``beta``.
-    alpha, beta : complex
-    side, uplo, trans_a, trans_b, diag
-        Flags of the routine.
-    """
-
-    name: str
+    name: str  # a routine of BLAS, or "geam" of cuBLAS: ``alpha A + beta C``
     alpha: complex
     beta: complex
     side: Side = "L"
@@ -39,40 +30,26 @@ class Kernel:
 
     @property
     def updates(self) -> bool:
-        """Whether it reads the tile that it writes; rank-k updates keep one triangle of it."""
-        return self.beta != 0 or self.name in ("syrk", "herk", "syr2k", "her2k", "trsm")
+        """Whether it reads the tile that it writes; a triangle keeps the other one of it."""
+        row = ROWS.get(self.name)
+        return self.beta != 0 or self.name == "trsm" or (row is not None and row.is_triangle)
 
 
 @dataclass(frozen=True)
 class Step:
-    """One tile routine on the task's present tile.
-
-    Attributes
-    ----------
-    kernel : Kernel
-    reads : tuple of Block
-        A, or A and B.
-    """
+    """One tile routine on the task's present tile."""
 
     kernel: Kernel
-    reads: tuple[Block, ...] = ()
+    reads: tuple[Block, ...] = ()  # A, or A and B
 
 
 @dataclass(frozen=True)
 class Output:
-    """A tile of the result, and the steps that compute it.
-
-    Attributes
-    ----------
-    block : Block
-    steps : tuple of Step
-    is_reused : bool
-        Whether later tiles of the task read the finished one.
-    """
+    """A tile of the result, and the steps that compute it."""
 
     block: Block
     steps: tuple[Step, ...]
-    is_reused: bool = False
+    is_reused: bool = False  # whether later tiles of the task read the finished one
 
     @property
     def is_loaded(self) -> bool:
@@ -82,16 +59,9 @@ class Output:
 
 @dataclass(frozen=True)
 class Task:
-    """The outputs that one device computes, one after the other.
+    """The outputs that one device computes, one after the other."""
 
-    Attributes
-    ----------
-    number : int
-        Its place in the global queue.
-    outputs : tuple of Output
-    """
-
-    number: int
+    number: int  # its place in the global queue
     outputs: tuple[Output, ...]
 
     def steps(self) -> Iterator[tuple[Output, Step]]:

@@ -22,20 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Copy:
-    """A block's copy on a device.
-
-    Attributes
-    ----------
-    tile : Tile
-    ready : Event
-        Its values are there.
-    stream : Stream
-        The one that filled it.
-    """
+    """A block's copy on a device."""
 
     tile: Tile
-    ready: Event
-    stream: Stream
+    ready: Event  # its values are there
+    stream: Stream  # filled the tile
 
 
 Held: TypeAlias = Entry[Block, Copy]
@@ -49,61 +40,27 @@ IN_A_ROW = 8
 
 @dataclass
 class Lane:
-    """A stream and its task.
-
-    Attributes
-    ----------
-    stream : Stream
-    steps : iterator
-        The steps that are not queued yet.
-    buffer : Tile, optional
-        The output that is being computed.
-    queued : deque of Event
-        The ends of queued steps.
-    tasks : deque of Event
-        The ends of tasks whose steps are all queued.
-    """
+    """A stream and its task."""
 
     stream: Stream
-    steps: deque[tuple[Output, Step]] = field(default_factory=deque[tuple[Output, Step]])
-    buffer: Tile | None = None
-    queued: deque[Event] = field(default_factory=deque[Event])
-    tasks: deque[Event] = field(default_factory=deque[Event])
+    steps: deque[tuple[Output, Step]] = field(default_factory=deque[tuple[Output, Step]])  # not queued yet
+    buffer: Tile | None = None  # the output that is being computed
+    queued: deque[Event] = field(default_factory=deque[Event])  # ends of queued steps
+    tasks: deque[Event] = field(default_factory=deque[Event])  # ends of tasks whose steps are all queued
 
 
 @dataclass
 class Pending:
-    """What a queued step uses, until its end was seen.
-
-    Attributes
-    ----------
-    end : Event
-    held : list of Entry
-        Tiles that it reads.
-    buffers : list of Tile
-        Outputs that nobody needs after it.
-    written : list of Block
-        Blocks that it has written back.
-    """
+    """What a queued step uses, until its end was seen."""
 
     end: Event
-    held: list[Held]
-    buffers: list[Tile]
-    written: list[Block]
+    held: list[Held]  # tiles that it reads
+    buffers: list[Tile]  # outputs that nobody needs after it
+    written: list[Block]  # blocks that it has written back
 
 
 class DeviceWorker:
-    """The host's part of one device.
-
-    Parameters
-    ----------
-    run : Run
-        What the devices share.
-    device : int
-    pool : Pool
-    statistics : DeviceStatistics
-        Counts on.
-    """
+    """The host's part of one device."""
 
     def __init__(self, run: Run, device: int, pool: Pool, statistics: DeviceStatistics) -> None:
         self._run, self._machine, self.device, self.pool = run, run.machine, device, pool
@@ -420,3 +377,7 @@ class DeviceWorker:
         for block in pending.written:
             self._run.directory.written(block)
             self._run.finish(block)
+            home = self._run.home(block)
+            if home is not None and home.memory.device != self.device and block in self.cache:
+                owner = home.memory.device  # has it, too, when our copy is evicted
+                self._run.workers[owner].hold(block, home, pending.end, self._deliveries[owner])

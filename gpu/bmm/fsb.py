@@ -12,14 +12,15 @@ from gpu.bmm.packing import matrix, pack_on_device
 from gpu.bmm.stacks import matrices
 from gpu.compile import Ptx, compile_file
 from gpu.device import Array, Device, LaunchPlan, launch
-from gpu.host import WORD_DTYPES, choose_device, unknown
+from gpu.host import choose_device, unknown
 from reference.types import Layout, PackedBits
+from reference.types.packed import FSB_TILE, words_shape
 from reference.values import not_an_array, shortened
 
 Order: TypeAlias = Literal["row", "column"]
 Format: TypeAlias = Literal["fsb", "lines"]
 
-TILE_LINES, TILE_BITS = 8, 128
+TILE_LINES, TILE_BITS = FSB_TILE
 _WORDS = TILE_BITS // 32
 _LAYOUTS: dict[Order, Layout] = {"row": "column", "column": "row"}
 """BSTC's layout of words that run along rows or columns: words along rows are column-major."""
@@ -121,10 +122,11 @@ def unpack_fsb(packed: FsbBits) -> PackedBits:
     """
     device: Device = packed.words.device
     lines, bits = packed.shape if packed.order == "row" else packed.shape[::-1]
-    words: Array = device.allocate((-(-bits // 32), lines), np.uint32, "words")
+    layout = _LAYOUTS[packed.order]
+    words: Array = device.allocate(words_shape(layout, 32, packed.shape), np.uint32, "words")
     plan = partial(_plan, "restore", "fsb", lines, (None, None, lines, bits), device)
     launch(device, ("restore", lines, bits), plan, packed.words, words)
-    return PackedBits(words, packed.shape, _LAYOUTS[packed.order], 32, "lsb")
+    return PackedBits(words, packed.shape, layout, 32, "lsb")
 
 
 def arrange(packed: PackedBits, name: str, format: Format, device: Device) -> tuple[Array, Array]:
@@ -137,8 +139,8 @@ def arrange(packed: PackedBits, name: str, format: Format, device: Device) -> tu
     lines, bits = of_one if packed.layout == "column" else of_one[::-1]
     pieces, tiles = -(-bits // TILE_BITS), -(-lines // TILE_LINES)
     shape = (tiles, pieces, TILE_LINES, _WORDS) if format == "fsb" else (lines, pieces, _WORDS)
-    words: Array = device.allocate((*stack, *shape), WORD_DTYPES[32], f"tiles of {name}")
-    ones: Array = device.allocate((*stack, lines), WORD_DTYPES[32], f"ones of {name}")
+    words: Array = device.allocate((*stack, *shape), np.uint32, f"tiles of {name}")
+    ones: Array = device.allocate((*stack, lines), np.uint32, f"ones of {name}")
     sizes = lines, tiles * TILE_LINES if format == "fsb" else lines, bits
     plan = partial(_plan, "arrange", format, lines, (None, None, None, *sizes), device)
     for each in matrices(stack, packed.words, words, ones):

@@ -9,7 +9,7 @@ import numpy as np
 from gpu.bmm.stacks import matrices
 from gpu.compile import Ptx, compile_file
 from gpu.device import Array, Device, Dim, LaunchPlan, launch, planned
-from gpu.host import ELEMENTS, WORD_DTYPES, nan_flag, to_device
+from gpu.host import ELEMENTS, nan_flag, to_device
 
 MOST_WARPS = 8
 """Warps of a block that packs rows; they share a row if rows are few and long."""
@@ -36,8 +36,8 @@ def pack_lines(x: Any, name: str, axis: int, device: Device) -> tuple[tuple[int,
     source = to_device(x, name, device)
     *stack, rows, _ = shape = tuple(source.shape)
     lines, bits = shape[-2:] if axis == 0 else shape[:-3:-1]
-    words: Array = device.allocate((*stack, lines, -(-bits // 128), 4), WORD_DTYPES[32], f"lines of {name}")
-    ones: Array = device.allocate((*stack, lines), WORD_DTYPES[32], f"ones of {name}")
+    words: Array = device.allocate((*stack, lines, -(-bits // 128), 4), np.uint32, f"lines of {name}")
+    ones: Array = device.allocate((*stack, lines), np.uint32, f"ones of {name}")
     parts = matrices(tuple(stack), source, words, ones)
     if stack and axis == 0 and (count := stack[0] * rows) <= _MOST_ROWS:
         parts = [tuple(x.view((count, *x.shape[2:])) for x in (source, words, ones))]

@@ -13,9 +13,10 @@ from gpu.bmm.schemes import AnyScheme
 from gpu.bmm.threshold import vector_on_device
 from gpu.bmm.warpgroups import WarpgroupScheme
 from gpu.device import Device
-from gpu.host import WORD_DTYPES, unknown
+from gpu.host import unknown
 from reference.errors import DtypeError, SchemeError
 from reference.types.launch import dtype_of
+from reference.types.packed import WORD_DTYPES, words_shape
 
 _NUMBERS = ("int32", "int16", "float16", "float32")
 
@@ -74,7 +75,8 @@ class Output:
                 device.allocate((m,), np.int64, "classes"),
             )
         if self.is_bits:
-            return (device.allocate((*stack, -(-n // scheme.word), m), WORD_DTYPES[scheme.word], "c"),)
+            shape = words_shape("column", scheme.word, (*stack, m, n))
+            return (device.allocate(shape, WORD_DTYPES[scheme.word], "c"),)
         return (device.allocate((*stack, m, n), DTYPES[self.kind], "c"),)
 
 

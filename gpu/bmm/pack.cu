@@ -4,7 +4,7 @@
 //   -DELEMENT_FLOAT64 | -DELEMENT_FLOAT32 | -DELEMENT_FLOAT16 | -DELEMENT_INT8
 //
 // Two layouts (figure 4): pack_column puts consecutive elements of a row into a word, pack_row those
-// of a column. A warp makes 32-bit pieces; two of them are a 64-bit word. Each kernel has a twin whose
+// of a column. A warp makes 32-bit pieces, of which a word is one, two or four. Each kernel has a twin whose
 // lanes load 16 bytes at once, for matrices whose rows all start at a multiple of 16 bytes.
 //
 // Past the edge of the matrix a lane loads the last element again, and its bit is made 0. A NaN has no
@@ -35,7 +35,7 @@ __device__ inline bool is_one(Element x) { return x <= sign; }  // positive, or 
 __device__ inline bool is_nan(Element x) { return (x & (sign - 1)) > infinity; }
 #endif
 
-enum : unsigned { per_vector = 16 / sizeof(Element) };
+enum : unsigned { per_vector = 16 / sizeof(Element), of_warp = warp_size * per_vector };  // elements of a row
 
 struct Matrix {
     const Element* elements;
@@ -127,8 +127,8 @@ pack_column_vector(const Element* __restrict__ elements, unsigned* __restrict__ 
                    int* __restrict__ nan_flag)
 {
     const Matrix matrix = {elements, rows, columns};
-    const unsigned lanes_per_piece = 32 / per_vector, batch = 8;
-    const unsigned across = divide_up(matrix.columns, warp_size * per_vector);
+    const unsigned lanes_per_piece = 32 / per_vector, batch = 8, whole = word_size > of_warp ? word_size : of_warp;
+    const unsigned across = divide_up(matrix.columns, whole) * (whole / of_warp);
     const unsigned warp = number_of_this_warp(), lane = lane_of_this_thread();
     const unsigned first_row = warp / across * warp_size;
     if (first_row >= matrix.rows) return;

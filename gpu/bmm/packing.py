@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from gpu.bmm.schemes import WARPS_PER_BLOCK
 from gpu.bmm.stacks import matrices
@@ -13,7 +14,6 @@ from gpu.compile import Ptx, compile_file
 from gpu.device import Array, Device, LaunchPlan, launch
 from gpu.host import (
     ELEMENTS,
-    WORD_DTYPES,
     choose_device,
     downloaded,
     in_stream,
@@ -21,10 +21,10 @@ from gpu.host import (
     on_device,
     signs,
     to_device,
-    unknown,
 )
 from reference.errors import ShapeError
 from reference.types import First, Layout, PackedBits, Word
+from reference.types.packed import WORD_DTYPES, check_format, parts_of, words_shape
 
 LARGEST = 2**31 - 1
 """The largest dimension of a matrix, because kernels count in 32 bits."""
@@ -84,8 +84,8 @@ def pack_on_device(x: Any, name: str, layout: Layout, word: Word, first: First, 
     """Pack a checked matrix or stack; the words stay on the device."""
     source = to_device(x, name, device)
     *stack, rows, columns = source.shape
-    of_one = (-(-columns // word), rows) if layout == "column" else (-(-rows // word), columns)
-    words: Array = device.allocate((*stack, *of_one), WORD_DTYPES[word], f"words of {name}")
+    shape = words_shape(layout, word, tuple(source.shape))
+    words: Array = device.allocate(shape, WORD_DTYPES[word], f"words of {name}")
     for real, packed in matrices(tuple(stack), source, words):
         launch(
             device,
@@ -111,9 +111,11 @@ def packing_plan(source: Array, layout: Layout, word: Word, multiprocessors: int
     """
     rows, columns = source.shape
     per_vector = 16 // np.dtype(source.dtype).itemsize
-    # A word of 64 bits is two pieces of 32 for the kernel, even if the second one lies past the edge.
+    of_warp = 32 * per_vector
+    # A word is pieces of 32 bits for the kernel, even if some lie past the edge.
     down = -(-rows // (word if layout == "row" else 32)) * (word // 32 if layout == "row" else 1)
-    across = -(-columns // (32 * per_vector))
+    whole = max(word, of_warp) if layout == "column" else of_warp
+    across = -(-columns // whole) * (whole // of_warp)
     if columns % per_vector == 0 and source.pointer % 16 == 0 and down * across >= 8 * multiprocessors:
         return f"pack_{layout}_vector", down * across
     across = -(-columns // word) * (word // 32) if layout == "column" else -(-columns // 32)
@@ -122,8 +124,18 @@ def packing_plan(source: Array, layout: Layout, word: Word, multiprocessors: int
 
 def packing_ptx(element: str, word: Word, first: First, arch: tuple[int, int]) -> Ptx:
     """The packing kernels for one element type and word format, compiled."""
-    defines = {f"ELEMENT_{ELEMENTS[element]}": "", f"WORD_{word}": "", f"FIRST_{first.upper()}": ""}
+    size = {"WORD": word} if parts_of(word) else {f"WORD_{word}": ""}
+    defines = {f"ELEMENT_{ELEMENTS[element]}": "", **size, f"FIRST_{first.upper()}": ""}
     return compile_file("bmm/pack.cu", defines, arch)
+
+
+def numbers_of(x: PackedBits, word: Word) -> npt.NDArray[Any]:
+    """Cut words on the host into numbers of ``word`` bits, (…, along, lines), in the order of elements."""
+    words = np.ascontiguousarray(x.words, WORD_DTYPES[x.word].newbyteorder("<"))
+    whole = words if parts_of(x.word) else words[..., None]
+    numbers = whole.view(f"<u{word // 8}")[..., :: -1 if x.first == "msb" else 1]
+    *outer, count, lines, each = numbers.shape
+    return np.ascontiguousarray(numbers.swapaxes(-1, -2)).reshape(*outer, count * each, lines)
 
 
 def matrix(x: Any, name: str, *, stacks: bool = False) -> Any:
@@ -138,14 +150,3 @@ def check_shape(shape: tuple[int, ...], name: str, *, stacks: bool = False) -> N
             f"{name} has shape {shape}\na matrix with both dimensions from 1 to {LARGEST} is needed\n"
             "reshape it, multiply it in parts, or leave the call out where there is nothing to compute"
         )
-
-
-def check_format(layout: str, word: int, first: str) -> None:
-    """Refuse layouts, word sizes and bit orders that do not exist."""
-    for option, given, known in (
-        ("layout", layout, ("row", "column")),
-        ("word", word, (32, 64)),
-        ("first", first, ("msb", "lsb")),
-    ):
-        if given not in known:
-            raise unknown(option, given, map(repr, known))

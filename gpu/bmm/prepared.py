@@ -13,7 +13,7 @@ import numpy as np
 from gpu.bmm.choice import Format, fastest_scheme
 from gpu.bmm.fsb import TILE_BITS, TILE_LINES, FsbBits, arrange
 from gpu.bmm.lines import pack_lines
-from gpu.bmm.packing import LARGEST, check_format, check_shape, matrix, pack_on_device
+from gpu.bmm.packing import LARGEST, check_shape, matrix, numbers_of, pack_on_device
 from gpu.bmm.schemes import AnyScheme, Scheme, choose_scheme
 from gpu.bmm.skinny import SkinnyScheme
 from gpu.bmm.stacks import matrices
@@ -21,7 +21,6 @@ from gpu.bmm.warpgroups import WarpgroupScheme
 from gpu.compile import compile_file
 from gpu.device import Array, Device, LaunchPlan, is_array, launch
 from gpu.host import (
-    WORD_DTYPES,
     Prepared,
     check_role,
     check_words,
@@ -33,6 +32,7 @@ from gpu.host import (
 )
 from reference.errors import FormatError
 from reference.types import First, Layout, PackedBits
+from reference.types.packed import check_format, parts_of, words_shape
 
 Role: TypeAlias = Literal["a", "b"]
 
@@ -155,10 +155,10 @@ def operand(x: Any, name: Role, *, transposed: bool) -> Any:
     check_shape(x.shape, name, stacks=True)
     check_format(x.layout, x.word, x.first)
     *stack, rows, columns = x.shape
-    along, lines = (columns, rows) if x.layout == "column" else (rows, columns)
+    along = columns if x.layout == "column" else rows
     what = f"{f'a stack of {stack[0]}' if stack else 'a'} {rows} x {columns} matri{'ces' if stack else 'x'}"
     described = f"{what} packed {x.layout}-major-{x.word}"
-    check_words(x, name, (*stack, -(-along // x.word), lines), described)
+    check_words(x, name, words_shape(x.layout, x.word, x.shape), described)
     if not is_array(x.words):
         _refuse_padding(x, name, -along % x.word)
     return x
@@ -217,7 +217,7 @@ def _counted(x: PreparedMatrix, scheme: AnyScheme, device: Device) -> PreparedMa
     adds = isinstance(scheme, WarpgroupScheme) and 1 < x.parts <= MOST_PARTS
     if adds or isinstance(scheme, SkinnyScheme) or x.parts == 1 or x.form != "lines":
         return x
-    ones: Array = device.allocate(x.words.shape[:-2], WORD_DTYPES[32], "ones")
+    ones: Array = device.allocate(x.words.shape[:-2], np.uint32, "ones")
     lines, pieces = prod(ones.shape), x.words.shape[-2]
 
     def plan() -> LaunchPlan:
@@ -257,7 +257,7 @@ def _of_tiles(x: FsbBits, name: Role, transposed: bool) -> PreparedMatrix:
         )
     expected = (-(-lines // TILE_LINES), -(-bits // TILE_BITS), TILE_LINES, TILE_BITS // 32)
     for what, array, shape in (("words", x.words, expected), ("ones", x.ones, (lines,))):
-        if not is_array(array) or tuple(array.shape) != shape or array.dtype != WORD_DTYPES[32]:
+        if not is_array(array) or tuple(array.shape) != shape or array.dtype != np.uint32:
             raise FormatError(
                 f"the {what} of {name} do not fit its shape {x.shape}\n"
                 f"a device array of uint32 {shape} is needed\npack it with gpu.bmm.pack_fsb"
@@ -268,8 +268,9 @@ def _of_tiles(x: FsbBits, name: Role, transposed: bool) -> PreparedMatrix:
 def _refuse_padding(x: PackedBits, name: str, spare: int) -> None:
     """Refuse 1 bits past the edge, which kernels would count like any other."""
     ones = (1 << spare) - 1
-    past = np.dtype(x.words.dtype).type(ones if x.first == "msb" else ones << (x.word - spare))
-    if spare and (x.words[..., -1, :] & past).any():
+    past = ones if x.first == "msb" else ones << (x.word - spare)
+    numbers = np.frombuffer(past.to_bytes(x.word // 8, "little"), x.words.dtype.newbyteorder("<"))
+    if spare and (x.words.take(-1, len(x.shape) - 2) & numbers).any():
         raise FormatError(
             f"{name} has bits past the edge of its {x.shape} matrix that are not 0\n"
             "kernels count them like any other\nclear them"
@@ -286,14 +287,18 @@ def _packed(x: Any, name: Role, transposed: bool, scheme: AnyScheme, device: Dev
             f"{name} is packed with layout={x.layout!r}, whose words do not run along K\n"
             f"repack it with layout={layout!r}, or transpose it"
         )
-    if x.word != scheme.word:
+    if x.word != scheme.word and (is_array(x.words) or not parts_of(x.word)):
+        instead = "download its words" if parts_of(x.word) else f"choose a scheme for {x.word}"
         raise FormatError(
             f"{name} is packed in words of {x.word} bits, {scheme.name} takes {scheme.word}\n"
-            f"repack it with word={scheme.word}, or choose a scheme for {x.word}"
+            f"repack it with word={scheme.word}, or {instead}"
         )
     if not isinstance(scheme, Scheme) and x.first != scheme.first:
         raise FormatError(
             f"{name} is packed with first={x.first!r}, {scheme.name} takes {scheme.first!r}\n"
             f"repack it with first={scheme.first!r}, or choose a scheme for CUDA cores"
         )
+    if x.word != scheme.word:
+        count = words_shape(layout, scheme.word, x.shape)[-2]
+        x = replace(x, words=numbers_of(x, scheme.word)[..., :count, :], word=scheme.word)
     return words_to_device(x, name, device)

@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu.bconv.packing import lines_of
+from gpu.bmm.packing import numbers_of
 from gpu.device import is_array
-from reference.types import PackedBits, PackedTensor
+from reference.types import First, PackedBits, PackedTensor
 from reference.types.layers import Conv, Dense
 
 Bits: TypeAlias = npt.NDArray[np.uint8]
@@ -67,7 +68,8 @@ def _bits_of_matrix(weights: PackedBits) -> Bits:
     """The bits (F, O) of packed weights."""
     rows, columns = weights.shape
     along = rows if weights.layout == "row" else columns
-    bits = _bits_of_words(_on_host(weights.words), weights).swapaxes(1, 2)  # (words, bits, lines)
+    host = PackedBits(_on_host(weights.words), weights.shape, weights.layout, weights.word, weights.first)
+    bits = _bits_of_numbers(numbers_of(host, 32), weights.first).swapaxes(1, 2)  # (numbers, bits, lines)
     lines = bits.reshape(-1, bits.shape[2])[:along]
     return lines if weights.layout == "row" else lines.T
 
@@ -76,15 +78,15 @@ def _bits_of_filters(filters: PackedTensor) -> Bits:
     """The bits (R, S, C, O) of packed filters."""
     _, _, channels, outputs = filters.shape
     host = PackedTensor(_on_host(filters.words), filters.shape, filters.layout, filters.word, filters.first)
-    bits = _bits_of_words(lines_of(host)[:, :, :outputs], filters)
+    bits = _bits_of_numbers(lines_of(host)[:, :, :outputs], filters.first)
     return bits.reshape(*bits.shape[:3], -1)[..., :channels].swapaxes(2, 3)
 
 
-def _bits_of_words(words: Any, packed: PackedBits | PackedTensor) -> Bits:
-    """The bits of words, in a new last dimension, the first one first."""
-    little = np.ascontiguousarray(words, f"<u{packed.word // 8}")[..., None].view(np.uint8)
+def _bits_of_numbers(numbers: npt.NDArray[Any], first: First) -> Bits:
+    """The bits of unsigned numbers, in a new last dimension, the first one first."""
+    little = np.ascontiguousarray(numbers, numbers.dtype.newbyteorder("<"))[..., None].view(np.uint8)
     bits = np.unpackbits(little, axis=-1, bitorder="little")
-    return bits if packed.first == "lsb" else bits[..., ::-1]
+    return bits if first == "lsb" else bits[..., ::-1]
 
 
 def _on_host(words: Any) -> Any:

@@ -7,30 +7,24 @@ cuBLAS is then all that has to be installed, and the same library has cublasXt, 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
 from reference.errors import MachineError
 
-_LETTERS: dict[str, Any] = {"i": ctypes.c_int, "l": ctypes.c_int64, "p": ctypes.c_void_p}
-SIGNATURES = {
-    "gemm": "iilllpplplppl",
-    "symm": "iillpplplppl",
-    "hemm": "iillpplplppl",
-    "syrk": "iillpplppl",
-    "herk": "iillpplppl",
-    "syr2k": "iillpplplppl",
-    "her2k": "iillpplplppl",
-    "trmm": "iiiillpplplpl",
-    "trsm": "iiiillpplpl",
-    "geam": "iillpplpplpl",
-    "scal": "lppl",
+_TRANS = {"N": 0, "T": 1, "C": 2}
+FLAGS = {
+    "side": {"L": 0, "R": 1},
+    "uplo": {"L": 0, "U": 1},
+    "trans_a": _TRANS,
+    "trans_b": _TRANS,
+    "diag": {"N": 0, "U": 1},
 }
-"""The arguments behind the handle: i for flags, l for sizes and leading dimensions, p for pointers."""
-TRANS = {"N": 0, "T": 1, "C": 2}
-UPLO = {"L": 0, "U": 1}
-SIDE = {"L": 0, "R": 1}
-DIAG = {"N": 0, "U": 1}
+"""The numbers of flags, by their names in the Fortran interface."""
+_EXTENSIONS = ("geam", "gemmStridedBatched")
+"""Functions that BLAS does not have, which are of one version."""
+_SCALARS_AND_MATRICES = ("alpha", "beta", "a", "b", "c", "x")
 _DEFAULT_MATH = 0
 
 
@@ -87,18 +81,21 @@ class Cublas:
         """Destroy a handle."""
         self._check("cublasDestroy", self._destroy(handle), device)
 
-    def call(self, handle: int, device: int, prefix: str, routine: str, *args: Any) -> None:
-        """Queue a routine in the handle's stream; `RoutineError` if cuBLAS refuses it."""
+    def call(self, handle: int, device: int, prefix: str, routine: str, **arguments: Any) -> None:
+        """Queue a routine in the handle's stream; `RoutineError` if cuBLAS refuses it.
+
+        The arguments are in the routine's order, under their names in the Fortran interface.
+        """
         function = self._functions.get((prefix, routine))
         if function is None:
-            function = self._functions[prefix, routine] = self._function(prefix, routine)
-        if status := function(handle, *args):
+            function = self._functions[prefix, routine] = self._function(prefix, routine, arguments)
+        if status := function(handle, *arguments.values()):
             self._check(symbol(prefix, routine), status, device)
 
-    def _function(self, prefix: str, routine: str) -> Any:
+    def _function(self, prefix: str, routine: str, names: Iterable[str]) -> Any:
         """A function with its signature."""
         function = getattr(self.library, symbol(prefix, routine))
-        function.argtypes = [ctypes.c_void_p, *(_LETTERS[letter] for letter in SIGNATURES[routine])]
+        function.argtypes = [ctypes.c_void_p, *map(type_of, names)]
         function.restype = ctypes.c_int
         return function
 
@@ -118,9 +115,16 @@ class Cublas:
         )
 
 
+def type_of(name: str) -> Any:
+    """The C type of an argument: a flag, a pointer, or a size or leading dimension."""
+    if name in FLAGS:
+        return ctypes.c_int
+    return ctypes.c_void_p if name in _SCALARS_AND_MATRICES else ctypes.c_int64
+
+
 def symbol(prefix: str, routine: str) -> str:
     """The function's name in the library, with 64-bit sizes."""
-    return f"cublas{prefix.upper()}{routine}{'' if routine == 'geam' else '_v2'}_64"
+    return f"cublas{prefix.upper()}{routine}{'' if routine in _EXTENSIONS else '_v2'}_64"
 
 
 @lru_cache(1024)

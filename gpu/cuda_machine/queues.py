@@ -44,11 +44,11 @@ class Queue:
         self.handle = 0
         self.recorded, self.reached = 0, 0
 
-    def call(self, prefix: str, routine: str, *args: Any) -> None:
-        """Queue a routine of cuBLAS: ``prefix`` is s, d, c or z, ``args`` are those behind the handle."""
+    def call(self, prefix: str, routine: str, **arguments: Any) -> None:
+        """Queue a routine of cuBLAS for s, d, c or z; see `Cublas.call`."""
         if not self.handle:
             self.handle = self._machine.cublas.create(int(self.stream), self.device)
-        self._machine.cublas.call(self.handle, self.device, prefix, routine, *args)
+        self._machine.cublas.call(self.handle, self.device, prefix, routine, **arguments)
 
     @property
     def layers(self) -> Layers:

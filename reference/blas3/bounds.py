@@ -10,20 +10,39 @@ Source: Higham, Accuracy and Stability of Numerical Algorithms, second edition, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from reference.blas3.arguments import Matrix, is_stored, matrices, op, triangle, wide
-from reference.blas3.products import gemm, hemm, her2k, herk, symm, syr2k, syrk
-from reference.blas3.triangular import trmm, trsm
 from reference.types.arguments import check_option
 
-ROUTINES: dict[str, Callable[..., Matrix]] = {
-    f.__name__: f for f in (gemm, symm, hemm, syrk, herk, syr2k, her2k, trmm, trsm)
-}
+Routine = TypeVar("Routine", bound=Callable[..., Matrix])
+
+ROUTINES: dict[str, Callable[..., Matrix]] = {}
 """The definitions by their names."""
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """A decorator that registers a definition in `ROUTINES`, with what bounds the errors of a result."""
+
+    products: int = 0  # an element sums the terms of so many along K; with 0, as many terms as A is wide
+    like: str = ""  # gives the terms' sizes from absolute values; by default the same routine
+    triangle: bool = False  # whether one triangle is computed, and the other one is C's, to the bit
+    real_diagonal: str = ""  # the matrix whose diagonal is real
+    solves: bool = False  # whether a result is judged by its residual
+
+    def __call__(self, routine: Routine) -> Routine:
+        """Register a routine under its name."""
+        ROUTINES[routine.__name__], _BOUNDS[routine.__name__] = routine, self
+        return routine
+
+
+_BOUNDS: dict[str, Bounded] = {}
 
 
 def error_of(routine: str, result: npt.ArrayLike, alpha: complex, *operands: Any, **flags: Any) -> float:
@@ -34,7 +53,7 @@ def error_of(routine: str, result: npt.ArrayLike, alpha: complex, *operands: Any
     routine : str
         A name of `ROUTINES`.
     result : array_like
-        What is judged. Of a rank-k update the other triangle must be C's, to the bit.
+        What is judged. Where one triangle is computed, the other one must be C's, to the bit.
     alpha, *operands, **flags
         The routine's arguments.
 
@@ -60,11 +79,15 @@ def error_of(routine: str, result: npt.ArrayLike, alpha: complex, *operands: Any
         return float("inf")
     if given.size == 0:
         return 0.0
-    if routine == "trsm":
+    of = _BOUNDS[routine]
+    if of.solves:
         return _residual(given, alpha, *operands, **flags)
-    bound = _gamma(routine, operands, flags, given.dtype) * _terms(routine, alpha, operands, flags)
+    arguments = signature(ROUTINES[routine]).bind(alpha, *operands, **flags).arguments
+    sizes = {name: _size(value, name == of.real_diagonal) for name, value in arguments.items()}
+    terms = ROUTINES[of.like or routine](**sizes).astype(np.longdouble) * (1 + 2.0**-50)
+    bound = _gamma(of, arguments, given.dtype) * terms  # a bound of 0 stands for an exact 0: no underflow
     error = np.abs(wide(given, given) - wide(definition, given))
-    if routine in ("syrk", "herk", "syr2k", "her2k"):
+    if of.triangle:
         stored = is_stored(len(given), flags.get("uplo", "U"))
         if not np.array_equal(given[~stored], definition[~stored], equal_nan=True):
             return float("inf")
@@ -84,31 +107,23 @@ def _residual(solution: Matrix, alpha: complex, a: Any, b: Any, **flags: Any) ->
     return _largest(np.abs(product - right), _gamma_of(count, a.dtype) * (terms + np.abs(right)))
 
 
-def _terms(routine: str, alpha: complex, operands: tuple[Any, ...], flags: dict[str, Any]) -> Matrix:
-    """The sum of absolute values of all terms: the routine itself, of absolute values in double precision.
-
-    Underflow to 0 is left out: a bound of 0 stands for an exact 0.
-    """
-    wide_operands = [
-        np.abs(x).astype(np.float64) if np.ndim(x) == 2 else x if x is None else abs(x) for x in operands
-    ]
-    real = {"her2k": "syr2k", "herk": "syrk", "hemm": "symm"}.get(routine, routine)
-    at = {"hemm": 0, "herk": 2, "her2k": 3}.get(routine, len(operands))  # of the Hermitian operand
-    hermitian = wide_operands[at] if at < len(operands) else None
-    if hermitian is not None:  # its diagonal is real
-        np.fill_diagonal(hermitian, np.abs(np.real(np.diagonal(operands[at]))))
-    flags = {name: "T" if value == "C" else value for name, value in flags.items()}
-    return ROUTINES[real](abs(alpha), *wide_operands, **flags).astype(np.longdouble) * (1 + 2.0**-50)
+def _size(value: Any, is_diagonal_real: bool) -> Any:
+    """The absolute values of a matrix or number, in double precision; a flag that does not conjugate."""
+    if value is None or isinstance(value, str):
+        return "T" if value == "C" else value
+    if np.ndim(value) != 2:
+        return abs(value)
+    sizes = np.abs(value).astype(np.float64)
+    if is_diagonal_real:
+        np.fill_diagonal(sizes, np.abs(np.real(np.diagonal(value))))
+    return sizes
 
 
-def _gamma(routine: str, operands: tuple[Any, ...], flags: dict[str, Any], dtype: Any) -> float:
+def _gamma(of: Bounded, arguments: dict[str, Any], dtype: Any) -> float:
     """γ_n for the roundings that an element goes through."""
-    shape = np.shape(operands[0])
-    transposed = flags.get("trans_a", flags.get("trans", "N")) != "N"
-    length = {"gemm": shape[0 if transposed else 1]}.get(routine)
-    if routine in ("syrk", "herk", "syr2k", "her2k"):
-        length = shape[0 if transposed else 1] * (2 if "2" in routine else 1)
-    terms = length if length is not None else shape[0]
+    shape = np.shape(arguments["a"])
+    transposed = arguments.get("trans_a", arguments.get("trans", "N")) != "N"
+    terms = of.products * shape[0 if transposed else 1] if of.products else shape[0]
     # and: alpha, beta's product, its sum, the last rounding; more for complex ones
     return _gamma_of(terms + 4 + 3 * (np.dtype(dtype).kind == "c"), dtype)
 

@@ -26,9 +26,13 @@ from reference.blas3.arguments import (
     symmetric,
     wide,
 )
+from reference.blas3.bounds import Bounded
 from reference.errors import DtypeError, SchemeError, ShapeError
 
+__all__ = ["gemm", "gemmt", "hemm", "her2k", "herk", "symm", "syr2k", "syrk"]
 
+
+@Bounded(products=1)
 def gemm(
     alpha: complex,
     a: npt.ArrayLike,
@@ -82,6 +86,57 @@ def gemm(
     return _plus(wide(alpha, a) * product, beta, rest, (m, n), a)
 
 
+@Bounded(products=1, triangle=True)
+def gemmt(
+    alpha: complex,
+    a: npt.ArrayLike,
+    b: npt.ArrayLike,
+    beta: complex = 0.0,
+    c: npt.ArrayLike | None = None,
+    *,
+    uplo: Uplo = "U",
+    trans_a: Trans = "N",
+    trans_b: Trans = "N",
+) -> Matrix:
+    """Compute one triangle of ``alpha * op(A) op(B) + beta * C``.
+
+    Parameters
+    ----------
+    alpha, a, b, beta, trans_a, trans_b
+        As of `gemm`; the product is (N, N).
+    c : (N, N), optional
+        Its other triangle is returned as it is.
+    uplo : {"U", "L"}
+
+    Returns
+    -------
+    array, (N, N)
+
+    Raises
+    ------
+    ShapeError
+        For a product that is not square, and as of `gemm`.
+    DtypeError, SchemeError
+        As of `gemm`.
+
+    Notes
+    -----
+    Source: the reference BLAS, which calls it GEMMTR; Intel MKL and OpenBLAS call it GEMMT.
+
+    Examples
+    --------
+    >>> gemmt(1.0, [[1.0], [2.0]], [[3.0, 4.0]])
+    array([[3., 4.],
+           [0., 8.]])
+    """
+    check_flags(uplo=uplo)
+    product = gemm(alpha, a, b, beta, c, trans_a=trans_a, trans_b=trans_b)
+    order = square(product, "the product")
+    before = np.zeros_like(product) if c is None else matrices(c=c)[0]
+    return np.where(is_stored(order, uplo), product, before)
+
+
+@Bounded()
 def symm(
     alpha: complex,
     a: npt.ArrayLike,
@@ -127,6 +182,7 @@ def symm(
     return _symmetric_product(alpha, a, b, beta, c, side, uplo, hermitian=False)
 
 
+@Bounded(like="symm", real_diagonal="a")
 def hemm(
     alpha: complex,
     a: npt.ArrayLike,
@@ -162,6 +218,7 @@ def hemm(
     return _symmetric_product(alpha, a, b, beta, c, side, uplo, hermitian=True)
 
 
+@Bounded(products=1, triangle=True)
 def syrk(
     alpha: complex,
     a: npt.ArrayLike,
@@ -205,6 +262,7 @@ def syrk(
     return _rank_k(alpha, a, None, beta, c, uplo, trans, hermitian=False)
 
 
+@Bounded(products=1, like="syrk", triangle=True, real_diagonal="c")
 def herk(
     alpha: float,
     a: npt.ArrayLike,
@@ -241,6 +299,7 @@ def herk(
     return _rank_k(alpha, a, None, beta, c, uplo, trans, hermitian=True)
 
 
+@Bounded(products=2, triangle=True)
 def syr2k(
     alpha: complex,
     a: npt.ArrayLike,
@@ -281,6 +340,7 @@ def syr2k(
     return _rank_k(alpha, a, b, beta, c, uplo, trans, hermitian=False)
 
 
+@Bounded(products=2, like="syr2k", triangle=True, real_diagonal="c")
 def her2k(
     alpha: complex,
     a: npt.ArrayLike,

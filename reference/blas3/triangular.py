@@ -23,9 +23,13 @@ from reference.blas3.arguments import (
     triangle,
     wide,
 )
+from reference.blas3.bounds import Bounded
 from reference.errors import NotANumberError, ShapeError
 
+__all__ = ["trmm", "trsm"]
 
+
+@Bounded()
 def trmm(
     alpha: complex,
     a: npt.ArrayLike,
@@ -71,6 +75,7 @@ def trmm(
     return (wide(alpha, a) * product).astype(a.dtype)
 
 
+@Bounded(solves=True)
 def trsm(
     alpha: complex,
     a: npt.ArrayLike,

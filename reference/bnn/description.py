@@ -18,7 +18,14 @@ from reference.errors import FormatError, SchemeError
 from reference.types.fields import is_integer
 from reference.types.layers import LAYERS, Layer, Residual
 from reference.types.network import BitPlanes, Network, Pixels, Reals, Signs
-from reference.types.packed import PackedBits, PackedTensor
+from reference.types.packed import (
+    FILTER_LAYOUTS,
+    WORD_DTYPES,
+    PackedBits,
+    PackedTensor,
+    check_format,
+    words_shape,
+)
 
 Array: TypeAlias = npt.NDArray[Any]
 Json: TypeAlias = dict[str, Any]
@@ -90,7 +97,7 @@ class Writer:
         if isinstance(packed, PackedBits):
             bits.check_packed(packed)
         else:
-            tensors.check_packed_tensor(packed, name, tensors.FILTER_LAYOUTS)
+            tensors.check_packed_tensor(packed, name, FILTER_LAYOUTS)
         self.arrays[name] = np.ascontiguousarray(packed.words)
         return {key: getattr(packed, key) for key in _FORMAT}
 
@@ -168,16 +175,16 @@ class Reader:
 
     def _matrix(self, given: Any, where: str) -> PackedBits:
         size, layout, word, first = _format(given, where, 2)
-        bits.check_format(layout, word, first)
-        words = self.take(where, bits.words_shape(layout, word, size), bits.word_dtype(word))
+        check_format(layout, word, first)
+        words = self.take(where, words_shape(layout, word, size), WORD_DTYPES[word])
         ones = np.ones((size[0], 1) if layout == "row" else (1, size[1]), np.uint8)
         _check_padding(words, bits.pack_bits(ones, layout, word, first), where)
         return PackedBits(words, size, layout, word, first)
 
     def _filters(self, given: Any, where: str) -> PackedTensor:
         size, layout, word, first = _format(given, where, 4)
-        tensors.check_tensor_format(layout, word, first, tensors.FILTER_LAYOUTS)
-        words = self.take(where, tensors.words_shape(layout, word, size), bits.word_dtype(word))
+        check_format(layout, word, first, FILTER_LAYOUTS)
+        words = self.take(where, words_shape(layout, word, size), WORD_DTYPES[word])
         ones = np.ones((1, 1, *size[2:]), np.uint8)
         _check_padding(words, tensors.pack_tensor_bits(ones, layout, word, first), where)
         return PackedTensor(words, size, layout, word, first)

@@ -15,7 +15,7 @@ def layout_command(
     rows: Annotated[int | None, typer.Option(help="Rows of the matrix.")] = None,
     cols: Annotated[int | None, typer.Option(help="Columns of the matrix.")] = None,
     shape: Annotated[str, typer.Option(help="Both: 5x40, in place of --rows and --cols.")] = "",
-    word: Annotated[int, typer.Option(help="Bits in a word: 32 or 64.")] = 32,
+    word: Annotated[int, typer.Option(help="Bits in a word.")] = 32,
     first: Annotated[str, typer.Option(help="The bit of the first element in a word: msb or lsb.")] = "msb",
     svg: Svg = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the picture's data.")] = False,

@@ -17,6 +17,7 @@ from math import sqrt
 from typing import TYPE_CHECKING, Any, Self
 
 from simwarp.engine.events import Observer
+from simwarp.ptx.kinds import MATRIX, WARPGROUP_PRODUCT
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -29,7 +30,7 @@ _UNITS = {"f16": 2.0**-11, "bf16": 2.0**-8, "f32": 2.0**-24, "f64": 2.0**-53, "a
 """Half of the distance of neighbours, relative to a number, by type of arithmetic."""
 _RTOL, _MOST_RTOL, _ATOL = 1e-5, 2.5e-4, 1e-8
 _SAFETY = 2
-_LANES_OF_PRODUCTS = {"matrix": 32, "warpgroup product": 128}
+_LANES_OF_PRODUCTS = {MATRIX: 32, WARPGROUP_PRODUCT: 128}
 _ASSUMED = {"f32": 1024}
 """Operations for an element of an output on hardware, which counts none."""
 
@@ -53,7 +54,7 @@ def _of_step(step: Step) -> tuple[str, float]:
     """The type of a step's operations on floats, and how many one lane executes."""
     from simwarp.observe.traffic import operations
 
-    if step.kind in ("atomic", "reduction"):
+    if step.kind.is_atomic:
         return step.form.T.removesuffix("x2"), 1
     if step.kind in _LANES_OF_PRODUCTS:
         return _of_product(step.instruction.opcode, _LANES_OF_PRODUCTS[step.kind])

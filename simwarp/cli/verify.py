@@ -41,7 +41,10 @@ def verify_command(
     budget: Annotated[float, typer.Option(min=0.1, help="Seconds for all cases together.")] = 120.0,
     inputs: Annotated[
         list[str] | None,
-        typer.Option(metavar="N|CASE=N", help="The most inputs of each case, or of one; may be repeated."),
+        typer.Option(
+            metavar="N|CASE=N|CASE=all",
+            help="The most inputs of each case, or of one; all: every combination once. May be repeated.",
+        ),
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=0, help="Processes; 0: one on each core.")] = 0,
     device: Annotated[Where, typer.Option(help="Where the production kernels run.")] = Where.sim,
@@ -71,7 +74,7 @@ def verify_command(
         "seed": seed,
         "budget": budget,
         "only_input": only_input,
-        "inputs": _by_case(inputs or [], [one.name for one in chosen]),
+        "inputs": _by_case(inputs or [], {one.name: one.covering for one in chosen}),
         "tiers": [CUDA] if device is Where.cuda else None,
         "processes": 1 if CUDA in devices else jobs or cores(),
     }
@@ -87,15 +90,23 @@ def verify_command(
     return 0 if outcome.agreed else 1
 
 
-def _by_case(texts: list[str], cases: list[str]) -> dict[str, int]:
-    """The most inputs of each case, of texts ``N`` and ``CASE=N``; one of a case counts before the other."""
+def _by_case(texts: list[str], cases: dict[str, int]) -> dict[str, int]:
+    """The most inputs of each case, of texts ``N`` and ``CASE=N``; one of a case counts before the other.
+
+    ``all`` are those that cover the case's combinations, which are given for each case.
+    """
     found: dict[str, int] = {}
     for text in sorted(texts, key=lambda text: "=" in text):
         case, _, number = text.rpartition("=")
-        if not number.isdecimal() or int(number) < 1:
-            raise SchemeError(f"--inputs {text}\ngive a number from 1 on, or one of a case: bmm=120")
         if case and case not in cases:
             raise SchemeError(f"--inputs {text}: there is no case {case!r}\nchoose among {', '.join(cases)}")
+        if number == "all" and cases.get(case):
+            number = str(cases[case])
+        if not number.isdecimal() or int(number) < 1:
+            raise SchemeError(
+                f"--inputs {text}\ngive a number from 1 on, or one of a case: bmm=120;"
+                " or all combinations of a case that has some: blas3=all"
+            )
         found |= dict.fromkeys([case] if case else cases, int(number))
     return found
 

@@ -26,7 +26,7 @@ from simwarp.device.graph import Graph, capture, refuse
 from simwarp.device.streams import Event, InStream, Stream, no_stream_of
 from simwarp.device.textures import DeviceImage, Handle, Handles, SurfaceHandle, own, texture_of
 from simwarp.elements import Shape
-from simwarp.engine.host_functions import Heap
+from simwarp.engine.schedule.host_functions import Heap
 from simwarp.faults import KernelFault
 from simwarp.memory import Memory
 from simwarp.observe import Observer

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from reference.types.launch import Dim, Extent, cluster_of
 from simwarp.chips.chips import LOCAL, Chip
-from simwarp.engine.register_pool import at_entry
+from simwarp.engine.sync.register_pool import at_entry
 from simwarp.faults import LaunchError
 from simwarp.lanes import WARP_SIZE
 from simwarp.observe.occupancy import Occupancy, occupancy, registers_of

@@ -10,8 +10,9 @@ from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
-from reference.errors import SchemeError, ShapeError
+from reference.errors import ShapeError
 from reference.types import First, Layout, Word
+from reference.types.packed import check_format, parts_of, words_shape
 from simwarp.draw.picture import Cell, Picture, boxes, ends, span, with_gaps
 from simwarp.draw.svg import drawn
 
@@ -28,7 +29,7 @@ def layout(
     Parameters
     ----------
     layout : {"row", "column"}
-    word : {32, 64}
+    word : a word size of `reference.types.PackedBits`
     rows, columns : int
         Of the matrix; if they are not multiples of the word, the padding is shown.
     first : {"msb", "lsb"}
@@ -82,6 +83,15 @@ def place(
     return along // word * lines + line, word - 1 - i if first == "msb" else i
 
 
+def element(index: tuple[int, ...], bit: int, *, layout: Layout, word: Word, first: First) -> tuple[int, ...]:
+    """The element, (row, column) or (matrix, row, column), of a bit of ``words[index]``: `place` inverted."""
+    is_long = bool(parts_of(word))
+    bit += 64 * index[-1] if is_long else 0
+    *matrix, block, line = index[:-1] if is_long else index
+    along = block * word + (word - 1 - bit if first == "msb" else bit)
+    return (*matrix, line, along) if layout == "column" else (*matrix, along, line)
+
+
 def layout_picture(
     layout: Layout, *, word: Word = 32, rows: int, columns: int, first: First = "msb"
 ) -> Picture:
@@ -129,8 +139,9 @@ def layout_picture(
         title="the first and the last word, bit by bit" if len(words) > 1 else "the word, bit by bit",
         corner="bit",
     )
+    of_several = "".join(f" A word is {parts} uint64, the lowest bits first." for parts in parts_of(word))
     notes = [
-        f"Dn is word n in memory; words has shape ({blocks}, {lines}).",
+        f"Dn is word n in memory; words has shape {words_shape(layout, word, (rows, columns))}.{of_several}",
         f"Element (r, c) is in words[{f'c // {word}, r' if by_column else f'r // {word}, c'}].",
         f'first="{first}": the first of {word} elements is in the {_SIGNIFICANT[first]} significant bit.',
     ]
@@ -142,14 +153,7 @@ def layout_picture(
 
 def _check(layout: object, word: object, rows: object, columns: object, first: object) -> None:
     """Raise SchemeError for an unknown option, ShapeError for an empty matrix."""
-    options = (
-        ("layout", layout, ("row", "column")),
-        ("word", word, (32, 64)),
-        ("first", first, ("msb", "lsb")),
-    )
-    for option, given, known in options:
-        if given not in known:
-            raise SchemeError(f"there is no {option}={given!r}: choose {known[0]!r} or {known[1]!r}")
+    check_format(layout, word, first)
     for name, size in (("rows", rows), ("columns", columns)):
         if not isinstance(size, Integral) or size < 1:
             raise ShapeError(f"{name}={size!r}: give a matrix at least one row and one column")

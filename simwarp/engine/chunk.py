@@ -15,17 +15,17 @@ import numpy as np
 import numpy.typing as npt
 
 from simwarp.engine import special_registers
-from simwarp.engine.async_copies import AsyncCopies
-from simwarp.engine.async_products import AsyncProducts
-from simwarp.engine.calls import Activations
-from simwarp.engine.foreign_pointers import Foreign
-from simwarp.engine.mbarriers import MBarriers
+from simwarp.engine.asynchronous.copies import AsyncCopies
+from simwarp.engine.asynchronous.swizzled_tiles import SwizzledTiles
+from simwarp.engine.asynchronous.transfers import Transfers
 from simwarp.engine.places import callers_of
-from simwarp.engine.register_pool import RegisterPool
-from simwarp.engine.registers_in_flight import InFlight
-from simwarp.engine.swizzled_tiles import SwizzledTiles
-from simwarp.engine.transfers import Transfers
-from simwarp.engine.undefined import DividedByZero, Unwritten, all_undefined, of_result, use
+from simwarp.engine.schedule.calls import Activations
+from simwarp.engine.sync.mbarriers import MBarriers
+from simwarp.engine.sync.register_pool import RegisterPool
+from simwarp.engine.tensor_core.async_products import AsyncProducts
+from simwarp.engine.tensor_core.registers_in_flight import InFlight
+from simwarp.engine.undefined.foreign_pointers import Foreign
+from simwarp.engine.undefined.values import DividedByZero, Unwritten, all_undefined, of_result, use
 from simwarp.faults import KernelFault, MemoryFault, Place
 from simwarp.lanes import WARP_SIZE
 from simwarp.memory import Memory
@@ -36,7 +36,7 @@ from simwarp.ptx.spaces import RESERVED
 
 if TYPE_CHECKING:
     from simwarp.engine.components import Missing, Origin, Undefined
-    from simwarp.engine.missing_lanes import Attendance
+    from simwarp.engine.schedule.missing_lanes import Attendance
     from simwarp.engine.state import Launch, Mask
 
 _where: Callable[..., Any] = np.where
@@ -244,7 +244,7 @@ class Chunk:
             self.bits[slot] = bits
         return undefined if undefined is not None and undefined.any() else None
 
-    # ---- undefined values: see `simwarp.engine.undefined` --------------------------------------------------
+    # ---- undefined values: see `simwarp.engine.undefined.values` ---------------------------------------
 
     def undefined_now(self) -> Mask | None:
         """Lanes that read an undefined operand in the current step."""

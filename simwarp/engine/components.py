@@ -25,7 +25,7 @@ _Warps: TypeAlias = npt.NDArray[np.intp]
 Ways: TypeAlias = Mapping[int, tuple[Mapping[int, int], Mapping[int, int]]]
 """Step where lanes leave for good → its edges past all barriers, and past all warp operations."""
 
-# ---- undefined values: see `simwarp.engine.undefined` ------------------------------------------------
+# ---- undefined values: see `simwarp.engine.undefined.values` -----------------------------------------
 
 
 class Undefined(Protocol):
@@ -37,7 +37,7 @@ class Undefined(Protocol):
 
 
 class Foreign(Protocol):
-    """Origin of foreign pointers: the step that loaded them; see `simwarp.engine.foreign_pointers`."""
+    """Origin of foreign pointers: the step that loaded them; see `engine.undefined.foreign_pointers`."""
 
     @property
     def step(self) -> Step: ...
@@ -106,7 +106,7 @@ class Copies(Protocol):
 
 
 class Transfer(Protocol):
-    """An operation of the asynchronous proxy; `simwarp.engine.transfers.Transfer` describes it."""
+    """An operation of the asynchronous proxy; `engine.asynchronous.transfers.Transfer` describes it."""
 
     @property
     def step(self) -> Step: ...
@@ -131,7 +131,7 @@ class Transfers(Protocol):
     def in_flight(self) -> bool: ...
 
     def issue(self, chunk: Chunk, transfer: Any) -> None:
-        """Begin a `simwarp.engine.transfers.Transfer` whose addresses have been checked."""
+        """Begin a `simwarp.engine.asynchronous.transfers.Transfer` whose addresses have been checked."""
 
     def commit(self, chunk: Chunk) -> None:
         """End the current bulk group of each executing thread."""
@@ -229,7 +229,7 @@ class Opening(Protocol):
 
 
 class Barriers(Protocol):
-    """The barriers of the blocks in a chunk; `simwarp.engine.barriers.Barriers` describes the arrays."""
+    """The barriers of the blocks in a chunk; `simwarp.engine.sync.barriers.Barriers` describes the arrays."""
 
     @property
     def waits_at(self) -> _Lanes: ...
@@ -306,7 +306,7 @@ class Attendance(Protocol):
 
 
 class Activation(Protocol):
-    """One execution of a call; `simwarp.engine.calls` describes its members."""
+    """One execution of a call; `simwarp.engine.schedule.calls` describes its members."""
 
     lanes: int
 
@@ -357,7 +357,7 @@ class Write(Protocol):
 
 
 class Journal(Protocol):
-    """The changes of memory since it began, and what some loads read; see `simwarp.engine.journal`.
+    """The changes of memory since it began, and what some loads read; see `simwarp.engine.memory.journal`.
 
     An operation that writes memory calls `note` first, one that reads a clock sets ``timed``, and a load
     whose number is in ``loads`` calls `read`.
@@ -420,7 +420,7 @@ class Lent(Protocol):
         ...
 
     def note(self, chunk: Chunk, memory: Memory, given: Any, threads: _Lanes) -> None:
-        """Record which stored values, `simwarp.engine.foreign_pointers.Cells`, are a lender's addresses."""
+        """Record which stored values, `Cells` of foreign pointers, are a lender's addresses."""
 
     def forget(self, memory: Memory, at: Any, width: int) -> None:
         """Forget the recorded words that a store overwrites."""

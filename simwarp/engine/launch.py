@@ -1,7 +1,7 @@
 """The executor: runs a `Program` over a grid, whole blocks at a time, all their warps at once.
 
-`Launch` holds the grid, parameters and memory of one launch; `simwarp.engine.schedule` selects the lanes that
-execute each step, and `simwarp.engine.accesses` executes their memory accesses.
+`Launch` holds the grid, parameters and memory of one launch; `simwarp.engine.schedule.scheduler` selects the
+lanes that execute each step, and `simwarp.engine.memory.accesses` executes their memory accesses.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ import numpy as np
 import numpy.typing as npt
 
 from simwarp.checks import POISONING, Checks
-from simwarp.engine import workers
+from simwarp.engine.asynchronous.tensor_maps import ChangedMaps
 from simwarp.engine.chunk import Chunk
 from simwarp.engine.events import Observer, OrderListener
-from simwarp.engine.foreign_pointers import Lent
-from simwarp.engine.host_functions import Heap
+from simwarp.engine.memory.reach import Frames, Reach, Windows
 from simwarp.engine.places import Geometry
-from simwarp.engine.reach import Frames, Reach, Windows
-from simwarp.engine.schedule import LaunchEnded, Scheduler
-from simwarp.engine.schedule_random import RandomScheduler, shuffled
-from simwarp.engine.schedule_stack import StackScheduler
-from simwarp.engine.tensor_maps import ChangedMaps
+from simwarp.engine.schedule import workers
+from simwarp.engine.schedule.host_functions import Heap
+from simwarp.engine.schedule.random_scheduler import RandomScheduler, shuffled
+from simwarp.engine.schedule.scheduler import LaunchEnded, Scheduler
+from simwarp.engine.schedule.stack_scheduler import StackScheduler
+from simwarp.engine.undefined.foreign_pointers import Lent
 from simwarp.faults import KernelFault
 from simwarp.lanes import WARP_SIZE
 from simwarp.memory import Memory

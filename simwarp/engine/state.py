@@ -1,9 +1,9 @@
 """What an operation may use: of the warps in flight, of their launch and of the scheduler.
 
-A kind of step is a function of a `Chunk` and the step, or of a `Scheduler`, the number of the step and the
-step (``DATA`` and ``CONTROL`` in `simwarp.engine.schedule`). It may read what is a property here, write what
-is an attribute, and use nothing else. `simwarp.engine.chunk`, ``launch`` and ``schedule`` have the classes; a
-module that needs only the type imports it from here. This module, `simwarp.engine.components` and
+`simwarp.engine.operations` has a function for each kind of step: of a `Chunk` and the step, or of a
+`Scheduler`, the number of the step and the step. It may read what is a property here, write what is an
+attribute, and use nothing else. `simwarp.engine.chunk`, ``launch`` and ``schedule.scheduler`` have the
+classes; who needs only the type imports it from here. This module, `simwarp.engine.components` and
 `simwarp.engine.events` import no other module of the engine.
 
 Lanes are numbered through the chunk, and threads through the launch. A chunk may be a part of another one,

@@ -4,6 +4,7 @@
 ``pack32_column``, ``pack32_row``        listings 1 and 2
 ``pack64_column``, ``pack64_row``        listings 1 and 2 with 64-bit words, section 4
 ``unpack32``, ``unpack64``               bit-unpacking, section 4
+``pack128_column``, ``pack128_row``      words of 128 bits, as two of 64, our own; ``unpack128``
 ``bmm``                                  listings 3 and 4: four approaches, either layout of A and B
 ``bmm32``, ``bmm64``                     listings 4 and 5; with ``thresholds=`` listing 7 (-32B, -64B)
 ``bmms32``, ``bmms64``                   their loops spread over warps (S-32, S-64, S-32B, S-64B)
@@ -47,8 +48,11 @@ from simwarp.listings.packing import (
     pack32_row,
     pack64_column,
     pack64_row,
+    pack128_column,
+    pack128_row,
     unpack32,
     unpack64,
+    unpack128,
 )
 from simwarp.listings.wgmma import wgmma_bmm
 from simwarp.listings.wgmma_conv import wgmma_bconv
@@ -88,10 +92,13 @@ __all__ = [
     "pack32_row",
     "pack64_column",
     "pack64_row",
+    "pack128_column",
+    "pack128_row",
     "product_of",
     "skinny_bmm",
     "unpack32",
     "unpack64",
+    "unpack128",
     "wgmma_bconv",
     "wgmma_bmm",
 ]

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from reference.errors import DtypeError, FormatError, NotANumberError, SchemeError, ShapeError
 from reference.types import PackedBits, PackedTensor, Word
+from reference.types.packed import FIRSTS, LAYOUTS, WORD_DTYPES, words_shape
 
 Array: TypeAlias = npt.NDArray[Any]
 Packed = TypeVar("Packed", PackedBits, PackedTensor)
@@ -24,22 +25,18 @@ _REAL = (np.float64, np.float32, np.float16, np.int8)
 
 
 class _Format(NamedTuple):
-    """A layout of packed bits: its axes, and the axis along which bits are packed."""
+    """A layout of packed bits in messages: its axes, what its words hold, and the scheme that takes it."""
 
     axes: str
-    axis: int
-    """Of the array of elements."""
-    of_words: int
-    """The same axis in the array of words."""
     unit: str
     scheme: str
 
 
 FORMATS = {
-    "column": _Format("(rows, columns)", 1, 0, "columns", "BMM"),
-    "row": _Format("(rows, columns)", 0, 0, "rows", "BMM"),
-    "NHWC": _Format("(batch, height, width, channels)", 3, 3, "channels", "BConv"),
-    "HWIO": _Format("(height, width, in_channels, out_channels)", 2, 2, "channels", "BConv"),
+    "column": _Format("(rows, columns)", "columns", "BMM"),
+    "row": _Format("(rows, columns)", "rows", "BMM"),
+    "NHWC": _Format("(batch, height, width, channels)", "channels", "BConv"),
+    "HWIO": _Format("(height, width, in_channels, out_channels)", "channels", "BConv"),
 }
 
 
@@ -80,7 +77,7 @@ def check_packed(
     """Raise unless packed bits have this layout, fitting words and, ``to_multiply``, zeros past the edge."""
     form, shape = FORMATS[layout], tuple(packed.shape)
     scheme = f"{form.scheme}-{word}" if to_multiply else "this listing"
-    if (packed.layout, packed.word) != (layout, word) or packed.first not in ("msb", "lsb"):
+    if (packed.layout, packed.word) != (layout, word) or packed.first not in FIRSTS:
         raise FormatError(
             f"{name} is packed layout={packed.layout!r}, word={packed.word}, first={packed.first!r}\n"
             f"{scheme} needs layout={layout!r}, word={word}, first='msb' (or 'lsb' in both operands)\n"
@@ -93,9 +90,8 @@ def check_packed(
             f"{name} has words that are not a NumPy array\nlistings run on the host\ncopy the words there"
         )
     words: Array = packed.words
-    length, dtype = shape[form.axis], np.dtype(f"uint{word}")
-    others = [*shape[: form.axis], *shape[form.axis + 1 :]]
-    expected = (*others[: form.of_words], -(-length // word), *others[form.of_words :])
+    along = LAYOUTS[layout].along
+    length, dtype, expected = shape[along], WORD_DTYPES[word], words_shape(packed.layout, word, shape)
     if words.dtype != dtype or words.shape != expected:
         raise FormatError(
             f"{name} has words {words.dtype} {words.shape}, but a shape of {shape} needs {dtype} {expected}\n"
@@ -103,7 +99,8 @@ def check_packed(
         )
     padding = -length % word
     past_the_edge = ((1 << padding) - 1) << (word - padding if packed.first == "lsb" else 0)
-    if to_multiply and np.any(words.take(-1, form.of_words) & dtype.type(past_the_edge)):
+    last = words.take(-1, LAYOUTS[layout].order.index(along))
+    if to_multiply and np.any(last & dtype.type(past_the_edge)):
         raise FormatError(
             f"{name} has bits past its {length} {form.unit} that are not 0\n"
             "they would count wherever the operands differ in them\n"

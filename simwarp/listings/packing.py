@@ -33,11 +33,13 @@ import numpy.typing as npt
 
 from reference.errors import DtypeError, FormatError
 from reference.types import Layout, PackedBits, Word
+from reference.types.packed import parts_of, words_shape
 from simwarp.lanes import WARP_SIZE, brev
 from simwarp.listings.checks import check_packed, real
 from simwarp.warp import GlobalArray, Warp, launch
 
 WORD = 64
+"""The longest word of a kernel; a longer one is several of them."""
 lines_of = partial(wraps, assigned=(), updated=())
 """Decorator of a 64-bit kernel that runs the 32-bit one on longer words: faults name the latter's lines."""
 
@@ -235,6 +237,32 @@ def pack64_row(matrix: npt.ArrayLike) -> PackedBits:
     return pack(real(matrix, "matrix"), "row", 64)
 
 
+def pack128_column(matrix: npt.ArrayLike) -> PackedBits:
+    """Binarize and pack 128 elements of a row per word, as two words of `pack64_column`; not in the paper.
+
+    As `pack32_column`, with 128 and 127 in place of 32 and 31, and words of two uint64, the lower half first.
+
+    Examples
+    --------
+    >>> [hex(half) for half in pack128_column([[1.0, -1.0, -0.0, -2.0]]).words[0, 0]]
+    ['0x0', '0xa000000000000000']
+    """
+    return pack(real(matrix, "matrix"), "column", 128)
+
+
+def pack128_row(matrix: npt.ArrayLike) -> PackedBits:
+    """Binarize and pack 128 elements of a column per word, as two words of `pack64_row`; not in the paper.
+
+    As `pack32_row`, with 128 and 127 in place of 32 and 31, and words of two uint64, the lower half first.
+
+    Examples
+    --------
+    >>> [hex(half) for half in pack128_row([[1.0], [-2.0]]).words[0, 0]]
+    ['0x0', '0x8000000000000000']
+    """
+    return pack(real(matrix, "matrix"), "row", 128)
+
+
 _KERNELS = {
     ("column", 32): (PackTo32Col, WARP_SIZE, WARP_SIZE),
     ("row", 32): (PackTo32Row, WARP_SIZE, WARP_SIZE),
@@ -246,13 +274,25 @@ _KERNELS = {
 
 def pack(matrix: npt.NDArray[Any], layout: Layout, word: Word) -> PackedBits:
     """Pack a matrix that `real` has checked, by the kernel of the layout and word size."""
-    kernel, down, across = _KERNELS[layout, word]
+    of_kernel: Word = 32 if word == 32 else WORD
+    kernel, down, across = _KERNELS[layout, of_kernel]
     height, width = matrix.shape
-    shape = (-(-width // word), height) if layout == "column" else (-(-height // word), width)
-    B = GlobalArray("B", shape, f"uint{word}")
+    B = GlobalArray("B", words_shape(layout, of_kernel, (height, width)), f"uint{of_kernel}")
     grid = -(-height // down), -(-width // across)
     launch(kernel, grid, WARP_SIZE, GlobalArray.of("A", matrix, read_only=True), B, height, width)
-    return PackedBits(B.numpy(), (height, width), layout, word, first="msb")
+    words = joined(B.numpy(), *parts_of(word)) if parts_of(word) else B.numpy()
+    return PackedBits(words, (height, width), layout, word, first="msb")
+
+
+def joined(words: npt.NDArray[Any], parts: int) -> npt.NDArray[Any]:
+    """Join words (n, lines) to longer ones (ceil(n / parts), lines, parts), the first elements last."""
+    whole = np.pad(words, ((0, -len(words) % parts), (0, 0))).reshape(-1, parts, words.shape[1])
+    return np.ascontiguousarray(whole[:, ::-1].swapaxes(1, 2))
+
+
+def parted(words: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The inverse of `joined`, with the words that pad."""
+    return words[..., ::-1].swapaxes(1, 2).reshape(-1, words.shape[1])
 
 
 # ---- Unpacking -------------------------------------------------------------------------------------
@@ -364,6 +404,20 @@ def unpack64(packed: PackedBits) -> npt.NDArray[np.int32]:
     return _unpack(packed, 64)
 
 
+def unpack128(packed: PackedBits) -> npt.NDArray[np.int32]:
+    """Unpack 128-bit words to a matrix of +1 and -1; for debugging.
+
+    As `unpack32`, with 128 and 127 in place of 32 and 31.
+
+    Examples
+    --------
+    >>> from simwarp.listings import pack128_column
+    >>> unpack128(pack128_column([[0.5, -2.0, -1.0, 7.0]])).tolist()
+    [[1, -1, -1, 1]]
+    """
+    return _unpack(packed, 128)
+
+
 def _unpack(packed: Any, word: Word) -> npt.NDArray[np.int32]:
     if not isinstance(packed, PackedBits):
         raise DtypeError(
@@ -378,8 +432,9 @@ def _unpack(packed: Any, word: Word) -> npt.NDArray[np.int32]:
         )
     rows, columns = packed.shape
     sizes = (rows, columns, columns, 1) if by_column else (columns, rows, 1, columns)
+    words = parted(packed.words) if parts_of(word) else packed.words
     C = GlobalArray("C", (rows, columns), np.int32)
     kernel = UnpackFrom32 if word == 32 else UnpackFrom64
-    grid = -(-sizes[0] // WARP_SIZE), -(-sizes[1] // word)
-    launch(kernel, grid, WARP_SIZE, GlobalArray.of("B", packed.words, read_only=True), C, *sizes)
+    grid = -(-sizes[0] // WARP_SIZE), -(-sizes[1] // (8 * words.itemsize))
+    launch(kernel, grid, WARP_SIZE, GlobalArray.of("B", words, read_only=True), C, *sizes)
     return C.numpy()

@@ -12,6 +12,7 @@ from simwarp.observe.line_counts import CountingObserver
 from simwarp.observe.operand_classes import classes
 from simwarp.observe.overwritten import Overwritten
 from simwarp.ptx.instructions import ROWS
+from simwarp.ptx.kinds import ATOMIC, PURE, REDUCTION, STORE, WARP
 from simwarp.ptx.rows import storage
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from simwarp.program.program import Step
     from simwarp.ptx.rows import OperandSpec
 
-_COMPUTING = {"pure", "warp", "store", "atomic", "reduction"}
+_COMPUTING = {PURE, WARP, STORE, ATOMIC, REDUCTION}
 """The kinds of row whose operand values are classified."""
 _HALVES = {"f16x2": "f16", "bf16x2": "bf16", "u16x2": "u16", "s16x2": "s16"}
 _UNWRITTEN = ("carry", "rank")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simwarp.observe.line_counts import CountingObserver, Counts, LineTable, line_of
+from simwarp.ptx.kinds import BRANCH, INDEXED_BRANCH
 
 if TYPE_CHECKING:
     from simwarp.engine.events import Chunk, Mask
@@ -95,9 +96,9 @@ class Divergence(CountingObserver):
 def _ways(chunk: Chunk, step: Step, mask: Mask, present: Mask) -> Any:
     """The number of distinct targets of each warp's lanes at a branch; None for other instructions."""
     on = (present & ~mask).any(axis=1)
-    if step.kind == "branch" and step.guard is not None:
+    if step.kind is BRANCH and step.guard is not None:
         return mask.any(axis=1) + on.astype(int)
-    if step.kind != "indexed branch":
+    if step.kind is not INDEXED_BRANCH:
         return None
     index = np.broadcast_to(step.sources[0](chunk), mask.shape)
     ways = on.astype(int)

@@ -23,6 +23,7 @@ from simwarp.observe.matrix_counts import MatrixInstructions
 from simwarp.observe.registers import destination
 from simwarp.program.liveness import registers_in
 from simwarp.program.program import Program
+from simwarp.ptx.kinds import MATRIX
 
 if TYPE_CHECKING:
     from simwarp.engine.events import Chunk, Launch, Mask
@@ -107,7 +108,7 @@ class Fidelity(CountingObserver):
             self.lines[kind].add(line_of(step.instruction), count)
         if kind == "bounded":
             self.bounds[step.row.bound] += count
-        if step.kind == "matrix":
+        if step.kind is MATRIX:
             self.matrix.add(step.instruction.opcode, self._cc, count // WARP_SIZE, line_of(step.instruction))
 
     def to_json(self) -> dict[str, Any]:

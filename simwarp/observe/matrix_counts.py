@@ -15,6 +15,7 @@ from simwarp.chips.lowering import Lowering, lowering
 from simwarp.fragments import fragments_of
 from simwarp.lanes import WARP_SIZE
 from simwarp.observe.line_counts import CountingObserver, Counts, LineCounts, LineTable, line_of, listed
+from simwarp.ptx.kinds import WARPGROUP_PRODUCT
 
 if TYPE_CHECKING:
     from simwarp.engine.events import Chunk, Mask
@@ -117,7 +118,7 @@ class Products(CountingObserver):
 
     def on_step(self, chunk: Chunk, step: Step, mask: Mask) -> None:
         """Count the products that a step issues; lanes without their warpgroup issue none."""
-        if step.kind != "warpgroup product":
+        if step.kind is not WARPGROUP_PRODUCT:
             return
         of_block = -(-chunk.warps_per_block // _WARPS)
         number = chunk.block_in_chunk * of_block + chunk.warp_in_block // _WARPS

@@ -13,6 +13,7 @@ import numpy as np
 
 from simwarp.lanes import WARP_SIZE
 from simwarp.program.liveness import registers_in
+from simwarp.ptx.kinds import CALL, RETURN
 from simwarp.ptx.syntax import Address, Operand
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class Overwritten:
 
     def note(self, chunk: Chunk, step: Step, mask: Mask) -> None:
         """Save the register values after a step."""
-        if step.kind in ("call", "return"):
+        if step.kind in (CALL, RETURN):
             self._chunk, self._values = None, {}
             return
         if not chunk.is_part:

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from simwarp.program.liveness import live_registers
 from simwarp.program.program import Program, Step
+from simwarp.ptx.kinds import EXIT, LOAD, RETURN
 from simwarp.ptx.rows import DTYPES, OperandSpec
 from simwarp.ptx.syntax import Group, Immediate, Operand, Pair, Register, Vector
 
@@ -44,7 +45,7 @@ def registers_of(program: Program) -> int:
 
 def _alone(step: Step, first: int) -> Step:
     """A step with numbers relative to its function's first step, and a return as an exit."""
-    kind = "exit" if step.kind == "return" else step.kind
+    kind = EXIT if step.kind is RETURN else step.kind
     table = tuple(at - first for at in step.table)
     return replace(step, kind=kind, number=step.number - first, target=step.target - first, table=table)
 
@@ -122,7 +123,7 @@ def destination(step: Step) -> str:
 def _is_copy(step: Step, copies: set[str]) -> bool:
     if step.guard is not None:
         return False
-    if step.kind == "load":
+    if step.kind is LOAD:
         return step.symbol != "" and step.form.vector == 1
     if not step.row.traits & {"move", "generic"}:
         return False

@@ -13,6 +13,7 @@ from typing import Any
 from simwarp.observe.line_counts import line_of, sorted_lines
 from simwarp.observe.traffic import operations
 from simwarp.ptx.instructions import TABLE
+from simwarp.ptx.kinds import LOAD, STORE
 from simwarp.ptx.rows import Form
 from simwarp.ptx.spaces import space_of
 from simwarp.ptx.syntax import Address, Instruction, Symbol
@@ -42,11 +43,11 @@ class LineCost:
             return
         row, form = found
         space = space_of(instruction.opcode.split(".")) or "generic"
-        if row.kind == "load" and not _reads_parameter(instruction):
+        if row.kind is LOAD and not _reads_parameter(instruction):
             self.loaded[space] += _bytes(form)
-        elif row.kind == "store":
+        elif row.kind is STORE:
             self.stored[space] += _bytes(form)
-        elif row.kind in ("atomic", "reduction"):
+        elif row.kind.is_atomic:
             self.atomics[space] += 1
         counted = operations(row, form.T)
         if counted is not None:

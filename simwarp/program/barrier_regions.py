@@ -11,6 +11,7 @@ from collections.abc import Container
 from typing import TYPE_CHECKING
 
 from simwarp.program.graphs import reachable
+from simwarp.ptx.kinds import BARRIER
 from simwarp.ptx.syntax import Immediate
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def with_several_counts(program: Linked) -> frozenset[int]:
     """The barriers that a program may use with several thread counts; 0 counts all threads."""
     uses: dict[int | None, set[int | None]] = {}
     for step in program.steps:
-        if step.kind == "barrier":
+        if step.kind is BARRIER:
             number, *counts = _operands(step)
             uses.setdefault(number, set()).update(counts or [0])
     anywhere = uses.pop(None, set())
@@ -54,7 +55,7 @@ def _barriers(program: Linked) -> set[int]:
     whole: dict[int, int] = {}
     others: list[int | None] = []
     for step in program.steps:
-        if step.kind != "barrier":
+        if step.kind is not BARRIER:
             continue
         number, *counts = _operands(step)
         if number is None or counts or step.guard is not None or step.form.has("arrive"):

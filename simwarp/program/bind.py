@@ -29,6 +29,7 @@ from simwarp.program.program import Routine, Step
 from simwarp.program.steps import Argument, Call
 from simwarp.ptx.instructions import TABLE
 from simwarp.ptx.instructions.textures import geometry_of
+from simwarp.ptx.kinds import CALL, EXIT, LOAD, MBARRIER, PURE, RETURN, STORE, SURFACE_LOAD
 from simwarp.ptx.rows import DTYPES, Form, OperandSpec, Row, storage
 from simwarp.ptx.spaces import space_of, to_generic
 from simwarp.ptx.special_registers import TYPES
@@ -96,11 +97,11 @@ class Binder:
             raise refusals.unsupported(instruction, f"{message}\n{advice}")
         step = Step(instruction, row, form, partial(row.function, form), row.kind)
         self.row = row
-        if row.kind == "return" and self.is_entry:
-            step.kind = "exit"
+        if row.kind is RETURN and self.is_entry:
+            step.kind = EXIT
         if instruction.guard is not None:
             step.guard = self.reader(instruction, instruction.guard, "pred")
-        if row.kind == "call":
+        if row.kind is CALL:
             step.call = self.call(step)
         else:
             self.operands(step)
@@ -134,7 +135,7 @@ class Binder:
                 raise self.misfit(step)
             operand = rest.pop(0)
             if spec.name == "bar":
-                step.barrier = Step(step.instruction, row, step.form, step.function, "mbarrier")
+                step.barrier = Step(step.instruction, row, step.form, step.function, MBARRIER)
                 self.address(step.barrier, operand, "shared" if space_of(step.form.modifiers) else "generic")
             elif spec.kind == "tensor":
                 self.tensor(step, operand)
@@ -145,7 +146,7 @@ class Binder:
             elif spec.kind == "offsets":
                 step.offsets = self.vector(step, operand, self.dimensions(step) - 2, "u16")
             elif spec.memory and step.base is not None:
-                step.source = Step(step.instruction, row, step.form, step.function, "load")
+                step.source = Step(step.instruction, row, step.form, step.function, LOAD)
                 self.address(step.source, operand, _source_space(step.form))
             elif spec.memory:
                 self.address(step, operand)
@@ -156,19 +157,19 @@ class Binder:
             elif spec.is_fragment or (spec.kind == "matrix" and isinstance(operand, Vector)):
                 sources.append(self.fragment(step, operand, replace(spec, kind="fragment")))
             else:
-                self.follows = row.kind in ("pure", "store") or (row.moves and not sources)
+                self.follows = row.kind in (PURE, STORE) or (row.moves and not sources)
                 sources.append(self.source(step, operand, spec))
                 self.follows = False
         step.sources = tuple(sources)
-        if row.kind == "pure" and row.ignores is not None:
+        if row.kind is PURE and row.ignores is not None:
             ignores = partial(row.ignores, step.form)
             step.compute = careful_computation(
                 step.function, ignores, sources, step.destinations, len(row.destinations)
             )
-        elif row.kind == "pure" and row.unspecified is not None:
+        elif row.kind is PURE and row.unspecified is not None:
             unspecified = partial(row.unspecified, step.form)
             step.compute = computation_with_gaps(step.function, unspecified, sources, step.destinations)
-        elif row.kind == "pure":
+        elif row.kind is PURE:
             step.compute = computation(step.function, sources, step.destinations, len(row.destinations))
         if rest:
             raise self.misfit(step)
@@ -353,7 +354,7 @@ class Binder:
         step.coordinates = self.vector(step, operand.more[0], self.dimensions(step), "s32")
         access = step
         if step.base is not None:
-            access = step.source = Step(step.instruction, step.row, step.form, step.function, "load")
+            access = step.source = Step(step.instruction, step.row, step.form, step.function, LOAD)
         self.address(access, Address(operand.base), "global")
 
     def texture(self, step: Step, operand: Operand, spec: OperandSpec) -> None:
@@ -523,7 +524,7 @@ def _coordinates(step: Step, *, layers: bool = True) -> int:
 
 def _alone(step: Step, operand: Any) -> Any:
     """The element of a vector of one, as textures and surfaces have them."""
-    one = step.handle is not None or step.row.kind == "surface load"
+    one = step.handle is not None or step.row.kind is SURFACE_LOAD
     return (
         operand.elements[0] if one and isinstance(operand, Vector) and len(operand.elements) == 1 else operand
     )

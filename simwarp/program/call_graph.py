@@ -6,6 +6,7 @@ from functools import cached_property
 
 from simwarp.program.graphs import reachable
 from simwarp.ptx.instructions import TABLE
+from simwarp.ptx.kinds import CALL
 from simwarp.ptx.spaces import FUNCTIONS
 from simwarp.ptx.syntax import Function, Module, Reference, Symbol
 
@@ -66,7 +67,7 @@ class CallGraph:
         for instruction in function.instructions:
             symbols = [o.name for o in instruction.operands if isinstance(o, Symbol)]
             found = TABLE.find(instruction.opcode)
-            if found is not None and found[0].kind == "call":
+            if found is not None and found[0].kind is CALL:
                 names.add(functions[symbols[0]].name if symbols and symbols[0] in functions else "")
             else:
                 named.update(symbols)

@@ -8,14 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from simwarp.program.liveness import registers_in
-from simwarp.ptx.rows import LOADS
+from simwarp.ptx.kinds import BRANCH, CALL, FENCE, LOAD, PURE, STORE
 from simwarp.ptx.syntax import Immediate, Register, Vector
 
 if TYPE_CHECKING:
     from simwarp.program.program import Program, Step
-
-_GO_ON = frozenset(("pure", "load", "store", "atomic", "reduction", "fence"))
-"""The kinds of step after which every lane executes the next step."""
 
 
 class Copies(NamedTuple):
@@ -53,7 +50,7 @@ def _blocks(program: Program) -> list[list[Step]]:
     starts = {routine.first for routine in program.routines.values()}
     for step in program.steps:
         starts |= {step.target, *step.table}
-        if step.kind not in _GO_ON:
+        if not (step.kind.access or step.kind in (PURE, FENCE)):  # others may part lanes
             starts.add(step.number + 1)
     cuts = sorted(start for start in starts if 0 <= start < len(program.steps))
     return [program.steps[a:b] for a, b in zip(cuts, [*cuts[1:], len(program.steps)], strict=True)]
@@ -65,7 +62,7 @@ def _copied(block: list[Step]) -> list[int]:
     copies: list[int] = []
     words = 0
     for step in block:
-        if step.kind == "store":
+        if step.kind is STORE:
             values = _values(step)
             if values and all(name in loaded for name in values):
                 copies.append(step.number)
@@ -73,9 +70,9 @@ def _copied(block: list[Step]) -> list[int]:
         elif step.row.destinations:
             written = set(registers_in(step.instruction.operands[:1]))
             loaded -= written
-            if step.kind in LOADS and step.base is not None and step.space != "shared":
+            if step.kind.loads and step.base is not None and step.space != "shared":
                 loaded |= written
-    again = block[-1].kind == "branch" and block[-1].target == block[0].number
+    again = block[-1].kind is BRANCH and block[-1].target == block[0].number
     return copies if words > 1 or again else []
 
 
@@ -96,7 +93,7 @@ def _fields(steps: list[Step]) -> list[int]:
         before = len(kept) + len(found)
         for step in steps:
             operands, traits = step.instruction.operands, step.row.traits
-            if step.kind == "load" and step.base is not None:
+            if step.kind is LOAD and step.base is not None:
                 kept |= set(registers_in(operands[:1]))
             elif traits & {"mask", "insert"}:
                 masks = "mask" in traits
@@ -108,19 +105,19 @@ def _fields(steps: list[Step]) -> list[int]:
                     found |= written
             elif traits & {"move", "convert"} and set(registers_in(operands[1:])) & found:
                 found |= set(registers_in(operands[:1]))
-    return [step.number for step in steps if step.kind == "store" and set(_values(step)) & found]
+    return [step.number for step in steps if step.kind is STORE and set(_values(step)) & found]
 
 
 def _fills(steps: list[Step]) -> list[tuple[int, int]]:
     """The vector stores of a function, with the indices of elements that no instruction writes."""
     written: set[str] = set()
     for step in steps:
-        if step.row.destinations or step.kind == "call":
-            written |= set(registers_in(step.instruction.operands[: None if step.kind == "call" else 1]))
+        if step.row.destinations or step.kind is CALL:
+            written |= set(registers_in(step.instruction.operands[: None if step.kind is CALL else 1]))
     return [
         (step.number, i)
         for step in steps
-        if step.kind == "store" and step.form.vector > 1
+        if step.kind is STORE and step.form.vector > 1
         for i, name in enumerate(_values(step))
         if name not in written
     ]

@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from simwarp.program.graphs import Graph, reachable, reverse
-from simwarp.ptx.rows import ENDS_BLOCK, WRITES
+from simwarp.ptx.kinds import BRANCH, EXIT, RETURN, TRAP
 
 if TYPE_CHECKING:
     from simwarp.program.steps import Linked, Step
@@ -33,7 +33,6 @@ Edges = dict[int, dict[int, int]]
 
 _OF_OTHERS = ("global", "shared")
 """State spaces that other threads can read."""
-_PARTS = ENDS_BLOCK - {"trap"}
 
 
 def ways_out(program: Linked, *meets: Callable[[Step], bool]) -> list[Edges]:
@@ -73,9 +72,9 @@ class _Graph:
     def ways(self, at: int) -> list[int]:
         """The successors of a step; one past the last step stands for the end of the kernel."""
         kind, ways = self.steps[at].kind, self.steps[at].following
-        if kind == "exit":
+        if kind is EXIT:
             ways.append(len(self.steps))
-        if kind == "return":
+        if kind is RETURN:
             ways += self.sites[self.owner[at]]
         return ways
 
@@ -91,7 +90,7 @@ class _Graph:
     @cached_property
     def comes_back(self) -> set[int]:
         """The steps from which the function's return can be reached."""
-        return self.leading_to(at for at, step in enumerate(self.steps) if step.kind == "return")
+        return self.leading_to(at for at, step in enumerate(self.steps) if step.kind is RETURN)
 
     @cached_property
     def writes(self) -> set[int]:
@@ -99,7 +98,7 @@ class _Graph:
         return {
             at
             for at, step in enumerate(self.steps)
-            if step.kind in WRITES and step.guard is None and step.space in _OF_OTHERS
+            if step.kind.writes and step.guard is None and step.space in _OF_OTHERS
         }
 
 
@@ -113,8 +112,10 @@ class _Ways:
     def parts(self, at: int) -> bool:
         """Whether lanes can diverge at a step, or return to different callers."""
         step = self.steps[at]
-        guarded = step.guard is not None and (step.kind in _PARTS or at in self.meetings)
-        return guarded or bool(step.table) or step.kind == "return"
+        guarded = step.guard is not None and (
+            at in self.meetings or (bool(step.kind.ends) and step.kind is not TRAP)
+        )
+        return guarded or bool(step.table) or step.kind is RETURN
 
     # ---- what lies ahead -------------------------------------------------------------------------------
 
@@ -150,12 +151,12 @@ class _Ways:
         graph, step = self.graph, self.steps[at]
         if at in graph.writes:
             return True
-        if step.kind == "return" and step.guard is None:
+        if step.kind is RETURN and step.guard is None:
             sites = graph.sites[graph.owner[at]]
             return bool(sites) and all(works[site] for site in sites)
-        if step.kind in ("exit", "trap") or self.parts(at):
+        if step.kind.ends == "kernel" or self.parts(at):
             return False
-        if step.kind == "branch":
+        if step.kind is BRANCH:
             return works[step.target]
         if step.call is None or step.call.address is not None:
             return works[at + 1]
@@ -184,7 +185,7 @@ class _Ways:
             if at in seen:
                 continue
             seen.add(at)
-            if self.steps[at].kind in WRITES and self.steps[at].space == "generic":
+            if self.steps[at].kind.writes and self.steps[at].space == "generic":
                 edges.setdefault(at, {})[at + 1] = WORKS
             for way in self._onwards(at):
                 if self.parts(at) and works[way]:

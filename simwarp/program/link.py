@@ -17,7 +17,8 @@ from simwarp.program.call_graph import CallGraph
 from simwarp.program.frames import local_variables
 from simwarp.program.program import HOST_FUNCTIONS, Program, Routine, Step
 from simwarp.program.refusals import with_source
-from simwarp.ptx.rows import DTYPES, ENDS_BLOCK
+from simwarp.ptx.kinds import BRANCH, INDEXED_BRANCH
+from simwarp.ptx.rows import DTYPES
 from simwarp.ptx.spaces import WINDOW as WHOLE_WINDOW
 from simwarp.ptx.syntax import Address, Function, Group, Instruction, Module, Operand, Symbol, Variable
 
@@ -133,7 +134,7 @@ class _Linker:
         """Mark backward branches whose loop, or a function called in it, polls memory or has a barrier."""
         polling, meeting = (self.steps_that(program, does) for does in (_polls, _meets))
         for i, step in enumerate(program.steps):
-            if step.kind in ("branch", "indexed branch"):
+            if step.kind in (BRANCH, INDEXED_BRANCH):
                 start = min(step.table, default=step.target)
                 step.polls = polling[i] > polling[min(start, i)]
                 step.meets = meeting[i] > meeting[min(start, i)]
@@ -296,7 +297,7 @@ def _frame_size(layout: Layout) -> int:
 
 def _ends(steps: list[Step]) -> bool:
     """Whether the last step always ends the function."""
-    return bool(steps) and steps[-1].guard is None and steps[-1].kind in ENDS_BLOCK
+    return bool(steps) and steps[-1].guard is None and bool(steps[-1].kind.ends)
 
 
 def is_compiled(function: Function) -> bool:
@@ -308,12 +309,12 @@ def is_compiled(function: Function) -> bool:
 
 def _polls(step: Step) -> bool:
     """Whether a step reads memory that other threads may write meanwhile."""
-    return step.kind in ("atomic", "mbarrier") or any(map(step.form.has, ("volatile", "relaxed", "acquire")))
+    return step.kind.polls or any(map(step.form.has, ("volatile", "relaxed", "acquire")))
 
 
 def _meets(step: Step) -> bool:
     """Whether a step waits for lanes of other warps."""
-    return step.kind in ("barrier", "cluster barrier", "warpgroup product", "register count")
+    return step.kind.together not in ("", "warp")
 
 
 def _names(function: Function) -> set[str]:

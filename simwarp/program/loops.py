@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from simwarp.program.graphs import reachable, reverse
 from simwarp.program.liveness import registers_in
+from simwarp.ptx.kinds import BRANCH, EXIT, FENCE, INDEXED_BRANCH, MBARRIER, RETURN, TRAP, WARP, WARP_BARRIER
 from simwarp.ptx.syntax import Address, Operand
 
 if TYPE_CHECKING:
@@ -27,11 +28,10 @@ _MOST_STEPS = 4096
 """Most steps of a loop that is analysed."""
 _CLOCKS = ("%clock", "%globaltimer", "%pm")
 _CARRY = "%carry"
-_ACCESSES = ("load", "store", "atomic", "reduction", "mbarrier")
 _COME_BACK = ("vprintf", "malloc", "free")
 """The functions of the host after which a lane goes on."""
-_KNOWN = (*_ACCESSES, "branch", "indexed branch", "exit", "return", "trap", "fence", "warp", "warp barrier")
-"""The kinds of step, beyond those that compute registers, whose effects the slice knows."""
+_KNOWN = (BRANCH, INDEXED_BRANCH, EXIT, RETURN, TRAP, FENCE, WARP, WARP_BARRIER)
+"""The kinds of step, beyond accesses and those that compute registers, whose effects the slice knows."""
 
 
 class Loop(NamedTuple):
@@ -105,10 +105,13 @@ class _Slice:
                 self._chosen.update(self._writers.get(name, ()))
             if size == len(self._chosen) + len(self._read):
                 self._chosen |= self._undecided()
-        known = all(step.compute is not None or step.kind in _KNOWN for step in self._steps.values())
-        known &= all(step.kind != "mbarrier" or _is_test(step) for step in self._steps.values())
+        known = all(
+            step.compute is not None or step.kind in _KNOWN or _accesses(step)
+            for step in self._steps.values()
+        )
+        known &= all(step.kind is not MBARRIER or _is_test(step) for step in self._steps.values())
         chosen = [self._steps[n] for n in self._chosen]
-        known &= not any(step.kind == "warp" and step.row.fidelity == "open" for step in chosen)
+        known &= not any(step.kind is WARP and step.row.fidelity == "open" for step in chosen)
         known &= not any(name.startswith(_CLOCKS) for name in self._read)
         loads = frozenset(step.number for step in chosen if self._is_relevant_load(step))
         bits = sum(1 << self._slots[name] for name in self._read if name in self._slots)
@@ -122,14 +125,14 @@ class _Slice:
 
     def _is_relevant_load(self, step: Step) -> bool:
         """Whether other steps of the slice read what a step loads."""
-        return step.kind in _ACCESSES and not self._read.isdisjoint(_written(step))
+        return _accesses(step) and not self._read.isdisjoint(_written(step))
 
     def _reads(self, step: Step) -> Iterator[str]:
         """The registers that a step of the slice reads for it."""
         instruction = step.instruction
         operands = instruction.operands[1:] if step.row.destinations else instruction.operands
         data = step.number in self._followed or self._is_relevant_load(step)
-        if step.kind in _ACCESSES and not data:
+        if _accesses(step) and not data:
             operands = tuple(operand for operand in operands if isinstance(operand, Address))
         yield from registers_in((*operands, instruction.guard))
         if (
@@ -162,9 +165,13 @@ class _Slice:
         }
 
 
+def _accesses(step: Step) -> bool:
+    return step.kind.access or step.kind is MBARRIER
+
+
 def _ends(step: Step) -> bool:
     """Whether a step may end a lane or the launch, or leave the function."""
-    return step.kind in ("exit", "return", "trap")
+    return step.kind.ends in ("call", "kernel")
 
 
 def _may_end(program: Program, function: str) -> bool:
@@ -182,13 +189,13 @@ def _may_end(program: Program, function: str) -> bool:
         step for name in names & program.routines.keys() for step in program.steps_of(program.routines[name])
     )
     return bool(names - program.routines.keys() - {*_COME_BACK}) or any(
-        s.kind in ("exit", "trap") for s in steps
+        step.kind.ends == "kernel" for step in steps
     )
 
 
 def _matters(step: Step) -> bool:
     """Whether a step may stop a lane: by a wrong address, or to wait for others."""
-    return step.base is not None or step.kind in ("warp", "warp barrier") or _CARRY in _written(step)
+    return step.base is not None or step.kind.masked or _CARRY in _written(step)
 
 
 def _is_test(step: Step) -> bool:

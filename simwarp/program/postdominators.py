@@ -14,15 +14,10 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from simwarp.program.graphs import Graph, reverse
-from simwarp.ptx.rows import ENDS_BLOCK
+from simwarp.ptx.kinds import BRANCH, CALL, EXIT, RETURN
 
 if TYPE_CHECKING:
     from simwarp.program.steps import Step
-
-_WAITS = (
-    *("barrier", "cluster barrier", "warp", "warp barrier", "matrix", "matrix load", "matrix store"),
-    *("warpgroup product", "warpgroup order", "register count"),
-)
 
 _Size = tuple[bool, int]
 """Of a way out: whether lanes wait for others there, and its number of steps."""
@@ -36,9 +31,9 @@ def reconvergence(steps: Sequence[Step]) -> dict[int, int]:
     meets: dict[int, int] = {}
     for block, last in enumerate(graph.last_steps):
         step = steps[last]
-        if step.table or (step.guard is not None and step.kind in ("branch", "return")):
+        if step.table or (step.guard is not None and step.kind in (BRANCH, RETURN)):
             meets[last] = graph.first_step(above.get(block, graph.root))
-    calls = {step.number: step.number + 1 for step in steps if step.kind == "call"}
+    calls = {step.number: step.number + 1 for step in steps if step.kind is CALL}
     return meets | calls
 
 
@@ -112,7 +107,7 @@ class _FlowGraph:
             for last in self.last_steps
         ]
         for number, last in enumerate(self.last_steps):
-            if steps[last].kind == "return":
+            if steps[last].kind is RETURN:
                 self.following[number].append(self.back)
         self.following += [[self.root], [self.root], []]
 
@@ -123,12 +118,12 @@ class _FlowGraph:
     def _ways(self, at: int) -> Iterable[int]:
         """The successors of a step; one past the last step stands for an exit."""
         step = self.steps[at]
-        ways = [*step.following, *([len(self.steps)] if step.kind == "exit" else [])]
+        ways = [*step.following, *([len(self.steps)] if step.kind is EXIT else [])]
         return [len(self.steps) if self._is_exit(way) else way for way in ways]
 
     def _is_exit(self, at: int) -> bool:
         """Whether a step ends the kernel for all lanes that reach it."""
-        return at < len(self.steps) and self.steps[at].kind == "exit" and self.steps[at].guard is None
+        return at < len(self.steps) and self.steps[at].kind is EXIT and self.steps[at].guard is None
 
     def forget_ways_out(self) -> None:
         """Drop edges by which lanes only leave the kernel, short ways first, but not a block's last edge."""
@@ -159,14 +154,14 @@ class _FlowGraph:
     def _size(self, region: set[int]) -> _Size:
         """The size of a way out, by which the ways are sorted."""
         steps = [s for b in region for s in self.steps[self._firsts[b] : self.last_steps[b] + 1]]
-        return any(step.kind in _WAITS for step in steps), len(steps)
+        return any(step.kind.together for step in steps), len(steps)
 
 
 def _first_steps(steps: Sequence[Step]) -> list[int]:
     """The first step of each basic block, ascending."""
     firsts = {0}
     for at, step in enumerate(steps):
-        if step.kind in ENDS_BLOCK:
+        if step.kind.ends:
             firsts.add(at + 1)
-            firsts.update((step.target,) if step.kind == "branch" else step.table)
+            firsts.update((step.target,) if step.kind is BRANCH else step.table)
     return sorted(first for first in firsts if first < len(steps))

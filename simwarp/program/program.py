@@ -18,13 +18,13 @@ from simwarp.program.liveness import EVERY_REGISTER, live_registers
 from simwarp.program.postdominators import reconvergence
 from simwarp.program.steps import Routine, Step
 from simwarp.program.waits import Unheeded, unheeded
+from simwarp.ptx import kinds
 from simwarp.ptx.mangled_names import plain_variable
-from simwarp.ptx.rows import TRANSFERS
 from simwarp.ptx.syntax import Register, Variable
 
 
 class HostFunction(NamedTuple):
-    """The bytes of the arguments and results of a function that `simwarp.engine.host_functions` runs."""
+    """The bytes of the arguments and results of a function that `engine.schedule.host_functions` runs."""
 
     arguments: tuple[int, ...]
     returns: tuple[int, ...] = ()
@@ -137,18 +137,19 @@ class Program:
     @cached_property
     def copies_asynchronously(self) -> bool:
         """Whether it has asynchronous copies, or waits for them."""
-        return any(step.kind in ("async copy", "async group") for step in self.steps)
+        return any(step.kind in (kinds.ASYNC_COPY, kinds.ASYNC_GROUP) for step in self.steps)
 
     @cached_property
     def has_volatile_accesses(self) -> bool:
         """Whether it reads or writes memory by volatile or relaxed accesses that are not atomic."""
         words = ("volatile", "relaxed", "mmio")
-        return any(step.kind in ("load", "store") and any(map(step.form.has, words)) for step in self.steps)
+        plain = (step.form for step in self.steps if step.kind.access and not step.kind.updates)
+        return any(form.has(word) for form in plain for word in words)
 
     @cached_property
     def changes_register_counts(self) -> bool:
         """Whether its warps release or request registers."""
-        return any(step.kind == "register count" for step in self.steps)
+        return any(step.kind is kinds.REGISTER_COUNT for step in self.steps)
 
     @cached_property
     def launches_dependents(self) -> bool:
@@ -163,7 +164,7 @@ class Program:
     @cached_property
     def has_mbarriers(self) -> bool:
         """Whether it has barriers in shared memory."""
-        return any(step.kind == "mbarrier" or step.barrier is not None for step in self.steps)
+        return any(step.kind is kinds.MBARRIER or step.barrier is not None for step in self.steps)
 
     @cached_property
     def mixed_barriers(self) -> frozenset[int]:
@@ -178,12 +179,12 @@ class Program:
     @cached_property
     def has_transfers(self) -> bool:
         """Whether it has operations of the asynchronous proxy: bulk copies and reductions."""
-        return any(step.kind in TRANSFERS for step in self.steps)
+        return any(step.kind.transfers for step in self.steps)
 
     @cached_property
     def has_warpgroup_products(self) -> bool:
         """Whether it has asynchronous matrix products, or waits for them."""
-        return any(step.kind in ("warpgroup product", "warpgroup order") for step in self.steps)
+        return any(step.kind in (kinds.WARPGROUP_PRODUCT, kinds.WARPGROUP_ORDER) for step in self.steps)
 
     @cached_property
     def reserves_shared(self) -> bool:
@@ -208,7 +209,7 @@ class Program:
         """Step where lanes leave for good → its edges past all barriers, and past all warp operations."""
         block, warp = ways_out(
             self,
-            lambda step: step.kind == "barrier" and not step.form.has("arrive"),
-            lambda step: step.kind in ("warp", "warp barrier"),
+            lambda step: step.kind is kinds.BARRIER and not step.form.has("arrive"),
+            lambda step: step.kind.masked,
         )
         return {at: (block.get(at, {}), warp.get(at, {})) for at in (block | warp)}

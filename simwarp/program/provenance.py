@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from simwarp.program.frames import start_of
 from simwarp.program.liveness import registers_in
+from simwarp.ptx.kinds import CALL, STORE
 from simwarp.ptx.rows import DTYPES
 from simwarp.ptx.syntax import Address, Immediate, Operand, Register, Symbol, Vector
 
@@ -109,7 +110,7 @@ class _Origins:
         """The step numbers that `lending_steps` returns."""
         found, lends = set[int](), False
         for step in self.program.steps:
-            if step.kind == "store" and DTYPES[step.form.T] in ("u8", "i8"):
+            if step.kind is STORE and DTYPES[step.form.T] in ("u8", "i8"):
                 self.enter(step)
                 value = self.of(step.instruction.operands[1:])
                 lends |= value >= SHARED
@@ -120,7 +121,7 @@ class _Origins:
     def given(self, step: Step) -> list[tuple[str, Origins]]:
         """The registers that a step writes, and the origins of their values."""
         operands = step.instruction.operands
-        if step.kind == "call":
+        if step.kind is CALL:
             return [(name, ANYTHING) for name in registers_in(operands)]
         if not step.row.destinations or not operands:
             return []

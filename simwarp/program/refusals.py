@@ -10,6 +10,7 @@ from simwarp.fragments import FragmentError, fragments_of
 from simwarp.fragments.opcodes import MAPS
 from simwarp.program.program import Step
 from simwarp.ptx.instructions import TABLE
+from simwarp.ptx.kinds import ASYNC_COPY, BARRIER, PURE, REGISTER_COUNT, TENSOR_MAP, WARP, WARPGROUP_PRODUCT
 from simwarp.ptx.rows import DTYPES, OperandSpec
 from simwarp.ptx.syntax import Address, Immediate, Instruction, Operand, Register, SourceLine, Symbol, Vector
 
@@ -25,8 +26,6 @@ _NEWER = frozenset(
 """Modifiers of tensor copies that sm_90 does not have."""
 _FLOATS = frozenset(("f16", "f32", "f64"))
 _INTEGERS = frozenset(sign + width for sign in "us" for width in ("8", "16", "32", "64"))
-_TYPED = ("pure", "load", "store", "atomic", "reduction", "warp")
-"""The kinds of row whose register types were checked against ptxas."""
 _GENERIC = ("global", "shared", "local")
 """The state spaces that generic addresses can point to."""
 
@@ -74,7 +73,9 @@ def misuse(instruction: Instruction, message: str, subject: str = "") -> PtxSynt
 
 def check_class(step: Step, operand: Operand | None, spec: OperandSpec, types: dict[str, str]) -> None:
     """Refuse a float register for an integer operand, and vice versa (PTX ISA 9.4.1)."""
-    if not isinstance(operand, Register) or operand.name not in types or step.row.kind not in _TYPED:
+    if not isinstance(operand, Register) or operand.name not in types:
+        return
+    if not (step.row.kind.access or step.row.kind in (PURE, WARP)):  # not checked against ptxas
         return
     kind = step.form.T if spec.kind == "B" else step.form.resolve(spec.kind)
     bits = step.instruction.opcode.rpartition(".")[2].startswith("b")
@@ -92,7 +93,7 @@ def check_class(step: Step, operand: Operand | None, spec: OperandSpec, types: d
 
 def check_barrier(step: Step, operand: Operand, spec: OperandSpec) -> None:
     """Refuse a literal barrier number past 15, or a literal thread count that is not a multiple of 32."""
-    if step.row.kind != "barrier" or not isinstance(operand, Immediate):
+    if step.row.kind is not BARRIER or not isinstance(operand, Immediate):
         return
     value = operand.value
     if spec.name == "barrier" and not 0 <= value < 16:
@@ -105,9 +106,9 @@ def check_copy(step: Step, operand: Operand, spec: OperandSpec) -> None:
     """Refuse asynchronous copies of other sizes than PTX has."""
     if spec.name != "size" or not isinstance(operand, Immediate):
         return
-    if step.row.kind == "tensor map":
+    if step.row.kind is TENSOR_MAP:
         sizes = (128,)
-    elif step.row.kind == "async copy":
+    elif step.row.kind is ASYNC_COPY:
         sizes = (16,) if step.form.has("cg") else (4, 8, 16)
     else:
         return
@@ -118,7 +119,7 @@ def check_copy(step: Step, operand: Operand, spec: OperandSpec) -> None:
 
 def check_product(step: Step, operand: Operand, spec: OperandSpec) -> None:
     """Refuse immediate operands of a warpgroup's product that PTX does not have."""
-    if step.row.kind != "warpgroup product" or spec.kind != "number" or not isinstance(operand, Immediate):
+    if step.row.kind is not WARPGROUP_PRODUCT or spec.kind != "number" or not isinstance(operand, Immediate):
         return
     allowed = {"scale": (-1, 1), "trans": (0, 1)}.get(spec.name[:-2], (operand.value,))
     if operand.value not in allowed:
@@ -131,7 +132,7 @@ def check_product(step: Step, operand: Operand, spec: OperandSpec) -> None:
 
 def check_registers(step: Step, operand: Operand) -> None:
     """Refuse a number of registers per thread that ``setmaxnreg`` does not take."""
-    if step.row.kind != "register count" or not isinstance(operand, Immediate):
+    if step.row.kind is not REGISTER_COUNT or not isinstance(operand, Immediate):
         return
     if not 24 <= operand.value <= 256 or operand.value % 8:
         raise misuse(

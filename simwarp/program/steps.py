@@ -8,7 +8,8 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from simwarp.program.operands import Compute, Read, Write
-from simwarp.ptx.rows import ENDS_BLOCK, Form, Row
+from simwarp.ptx.kinds import BRANCH, PURE, Kind
+from simwarp.ptx.rows import Form, Row
 from simwarp.ptx.syntax import Instruction
 
 
@@ -18,8 +19,8 @@ class Step:
 
     Attributes
     ----------
-    kind : str
-        The row's kind, except that a "return" of the kernel itself is an "exit".
+    kind : Kind
+        The row's kind, except that a return of the kernel itself is an exit.
     sources, destinations
         Closures in the order of the row's operands; None for a destination ``_``.
     guard
@@ -55,7 +56,7 @@ class Step:
     row: Row
     form: Form
     function: Callable[..., Any]
-    kind: str = ""
+    kind: Kind = PURE
     sources: tuple[Read, ...] = ()
     destinations: tuple[Write | None, ...] = ()
     guard: Read | None = None
@@ -80,8 +81,8 @@ class Step:
     @property
     def following(self) -> list[int]:
         """The steps of the same function that can come next."""
-        ways = [*((self.target,) if self.kind == "branch" else ()), *self.table]
-        if self.guard is not None or self.kind not in ENDS_BLOCK:
+        ways = [*((self.target,) if self.kind is BRANCH else ()), *self.table]
+        if self.guard is not None or not self.kind.ends:
             ways.append(self.number + 1)
         return ways
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from simwarp.program.graphs import reachable
 from simwarp.program.liveness import live_registers, registers_in
+from simwarp.ptx.kinds import BRANCH, FENCE, INDEXED_BRANCH, MBARRIER, TRAP
 from simwarp.ptx.syntax import Immediate, Operand, Register
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 _MOST_STATES = 20_000
 """States of one walk, after which a test counts as heeded."""
-_BETWEEN = frozenset(("branch", "indexed branch", "fence", "trap", "mbarrier"))
+_BETWEEN = frozenset((BRANCH, INDEXED_BRANCH, FENCE, TRAP, MBARRIER))
 """Kinds of step, beside computations, that access no data."""
 
 _Known = frozenset[tuple[str, int]]
@@ -35,7 +36,7 @@ class Unheeded(NamedTuple):
 
 def is_test(step: Step) -> bool:
     """Whether a step tests a phase of a barrier in shared memory."""
-    return step.kind == "mbarrier" and (step.form.has("test_wait") or step.form.has("try_wait"))
+    return step.kind is MBARRIER and (step.form.has("test_wait") or step.form.has("try_wait"))
 
 
 def unheeded(program: Linked) -> Unheeded:
@@ -89,7 +90,7 @@ class _Paths:
         guard = step.instruction.guard
         holds = None if guard is None else _read(guard, known)
         ways = step.following
-        if step.kind == "branch" and holds is not None:
+        if step.kind is BRANCH and holds is not None:
             ways = [step.target if holds else at + 1]
         if step.row.destinations and step.instruction.operands:
             _compute(step, known, holds)

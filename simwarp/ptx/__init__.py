@@ -2,7 +2,7 @@
 
 ================  ==============================================================================
 the text          `parse` and `grammar`; `syntax` (their result); `mangled_names`
-the instructions  `rows` (the form of a row), `instructions` (all rows), `forms` (their spellings)
+the instructions  `rows` (the form of a row), `kinds` (of their steps), `instructions` (all rows), `forms`
 registers         `special_registers` (names and types)
 memory            `spaces` (windows of generic addresses), `same_address` (lanes that share an address)
 ================  ==============================================================================

@@ -46,6 +46,8 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from simwarp.ptx.kinds import PURE, Kind
+
 Fidelity: TypeAlias = Literal["exact", "bounded", "open", "unsupported"]
 Function: TypeAlias = Callable[..., Any]
 
@@ -78,17 +80,6 @@ DTYPES: dict[str, np.dtype[Any]] = {
     **{kind: np.dtype("u4") for kind in ("tf32", "f16x2", "bf16x2", "u16x2", "s16x2")},
 }
 """PTX type → the NumPy type it is computed in; a word for packed pairs and types that NumPy lacks."""
-LOADS = frozenset(("load", "matrix load"))
-"""The kinds of row that only read memory."""
-TRANSFERS = frozenset(("bulk copy", "bulk reduction", "tensor copy", "tensor reduction"))
-"""The kinds of row that begin an operation of the asynchronous proxy."""
-WRITES = (
-    frozenset(("store", "matrix store", "atomic", "reduction", "async copy", "tensor map", "surface store"))
-    | TRANSFERS
-)
-"""The kinds of row that write memory."""
-ENDS_BLOCK = frozenset(("branch", "indexed branch", "exit", "return", "trap"))
-"""The kinds of row after which lanes may not execute the next step."""
 
 
 def storage(type_name: str) -> np.dtype[Any]:
@@ -180,11 +171,8 @@ class Row:
         Section of the PTX ISA.
     types : tuple of str
         The choices of T.
-    kind : str
-        How the executor runs it: "pure" (registers to registers), "warp" (across lanes), "load", "store",
-        "atomic", "reduction", "matrix", "matrix load", "matrix store", "warpgroup product",
-        "warpgroup order", "fence" (also hints), or one of the
-        kinds of control flow and barriers in `simwarp.engine.schedule`.
+    kind : Kind
+        What all steps of its kind do, see `simwarp.ptx.kinds`.
     fidelity : str
         "exact": to the last bit; "bounded": within ``bound``; "open": the PTX ISA leaves the result
         unspecified in documented cases.
@@ -239,7 +227,7 @@ class Row:
     sources: tuple[OperandSpec, ...] = ()
     name: str = ""
     traits: frozenset[str] = frozenset()
-    kind: str = "pure"
+    kind: Kind = PURE
     fidelity: Fidelity = "exact"
     minimum_sm: int = 50
     architecture: str = ""
@@ -290,7 +278,6 @@ PARTS = re.compile(r"\{([^}]*)\}|<([^>]*)>|(\.?[A-Za-z0-9_:]+)")
 """The parts of a spelling: an optional choice, a required choice, or a word."""
 
 
-_ACCESSES = ("load", "store", "atomic", "reduction")
 _ORDERS = ("weak", "volatile", "relaxed", "acquire", "release", "acq_rel")
 _SCOPES = ("cta", "cluster", "gpu", "sys")
 
@@ -358,7 +345,7 @@ class Table:
         if opcode not in self._found:
             for row in self._by_base.get(opcode.split(".")[0], []):
                 form = row.match(opcode)
-                if form is None and row.kind in _ACCESSES:
+                if form is None and row.kind.access:
                     form = row.match(in_order(opcode))
                 if form is not None:
                     self._found[opcode] = (row, form)

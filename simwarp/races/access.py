@@ -23,13 +23,12 @@ Addresses = npt.NDArray[np.uint64]
 WEAK, FOR_BLOCK, STRONG = range(3)
 """Strength of an access: weak, strong within a block (``.cta``), strong for all (PTX ISA 9.0, 8.4)."""
 
-REDUCTIONS = ("atomic", "reduction", "bulk reduction", "tensor reduction")
 _STRONG = {"volatile", "relaxed", "acquire", "release", "mmio"}
 
 
 def strength(step: Step) -> int:
     """The strength of an instruction's accesses: `WEAK`, `FOR_BLOCK` or `STRONG`."""
-    return _strength(step.kind, step.form.modifiers)
+    return _strength(step.kind.updates, step.form.modifiers)
 
 
 def is_volatile(step: Step) -> bool:
@@ -38,9 +37,9 @@ def is_volatile(step: Step) -> bool:
 
 
 @cache
-def _strength(kind: str, modifiers: tuple[str, ...]) -> int:
-    """The strength of accesses by an instruction of a kind with these modifiers."""
-    if kind not in REDUCTIONS and not _STRONG.intersection(modifiers):
+def _strength(updates: bool, modifiers: tuple[str, ...]) -> int:
+    """The strength of accesses by an instruction with these modifiers."""
+    if not updates and not _STRONG.intersection(modifiers):
         return WEAK
     return FOR_BLOCK if "cta" in modifiers else STRONG
 

@@ -18,7 +18,6 @@ import numpy.typing as npt
 
 from simwarp.faults import DependentAccess, Place
 from simwarp.lanes import WARP_SIZE
-from simwarp.ptx.rows import LOADS
 from simwarp.races.access import WEAK, Lanes, held, strength
 from simwarp.races.detector import Races
 from simwarp.races.shadow import THREAD, Shadow, Units
@@ -91,7 +90,7 @@ class Dependents(Races):
         super().__init__(launch)
         self._before, self._racing, program = before, self.watched, launch.program
         steps = [*program.steps, *(step.source for step in program.steps if step.source is not None)]
-        loads = {step.number for step in steps if step.kind in LOADS and step.base is not None}
+        loads = {step.number for step in steps if step.kind.loads and step.base is not None}
         self.watched = loads | self._racing
         self._footprint = Footprint(launch) if program.launches_dependents else None
         self._hides = launch.schedule == "lowest pc" or (launch.schedule == "random" and launch.seed % 2 == 0)

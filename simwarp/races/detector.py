@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from simwarp.lanes import WARP_SIZE
+from simwarp.ptx.kinds import ATOMIC, REDUCTION, STORE
 from simwarp.races.access import (
     FOR_BLOCK,
-    REDUCTIONS,
     STRONG,
     WEAK,
     Access,
@@ -137,7 +137,7 @@ class Races(Synchronisation):
         if shadow.last_read >= access.past:
             for read in shadow.readers():
                 self._compare(access, shadow, units, read.take(units), "read")
-        if access.step.kind == "atomic" and (shadow.observed is not None or not access.sure):
+        if access.step.kind is ATOMIC and (shadow.observed is not None or not access.sure):
             shadow.observe(units, access.time)
         if access.sure:
             shadow.update(units, recorded.of_units(units), access.time)
@@ -207,7 +207,7 @@ class Races(Synchronisation):
             self.order,
             shadow,
             access.time,
-            reads=access.step.kind != "store" and access.step.kind != "reduction",
+            reads=access.step.kind not in (STORE, REDUCTION),
             writes=access.kind != "read",
             replaces=access.kind == "write",
             acquires=form.has("acquire") or form.has("acq_rel"),
@@ -343,4 +343,4 @@ class Races(Synchronisation):
 
 def _kind(step: Step, kind: str) -> str:
     """The kind of a step's access; "atomic" for reads and writes of atomic operations."""
-    return "atomic" if step.kind in REDUCTIONS else kind
+    return "atomic" if step.kind.updates else kind

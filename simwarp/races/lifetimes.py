@@ -14,6 +14,7 @@ import numpy as np
 
 from simwarp.faults import BlockLifetime
 from simwarp.lanes import WARP_SIZE
+from simwarp.ptx.kinds import MBARRIER
 
 if TYPE_CHECKING:
     from simwarp.engine.events import Chunk, Mask, OrderedAccess
@@ -66,7 +67,7 @@ class Lifetimes:
                 self._report(chunk, owner, visit, "not have started")
             self._known.add((warp, owner))
             form = access.step.form
-            weak = access.step.kind == "mbarrier" and (form.has("relaxed") or form.has("cta"))
+            weak = access.step.kind is MBARRIER and (form.has("relaxed") or form.has("cta"))
             if not ends or weak:  # a wait for the phase of such an arrival orders nothing, but waits
                 continue
             if not self._live[owner]:

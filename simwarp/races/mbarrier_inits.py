@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simwarp.lanes import WARP_SIZE
+from simwarp.ptx.kinds import MBARRIER
 from simwarp.races.shadow import THREAD
 
 if TYPE_CHECKING:
@@ -55,5 +56,5 @@ class InitialisedBarriers:
             for at, (thread, entry) in enumerate(zip(threads.tolist(), before.tolist(), strict=True)):
                 step, fences = steps[int(entry >> 32) - 1], self._known.get(thread // WARP_SIZE, {})
                 fenced = entry >> 32 < fences.get((entry & THREAD) // WARP_SIZE, 0)
-                found[at] = fenced and step.kind == "mbarrier" and step.form.has("init")
+                found[at] = fenced and step.kind is MBARRIER and step.form.has("init")
         return found

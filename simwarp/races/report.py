@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from simwarp.faults import CopyInFlight, Race
 from simwarp.lanes import WARP_SIZE
+from simwarp.ptx.kinds import CALL, MBARRIER
 
 if TYPE_CHECKING:
     from simwarp.engine.events import Agent, Chunk
@@ -91,12 +92,12 @@ def race(chunk: Chunk, conflict: Conflict, width: int) -> Race:
     level = _level(chunk, conflict)
     together = conflict.step is chunk.step and conflict.earlier == conflict.later == "write"
     advice = _WRONG_SCOPE if conflict.both_strong else _ONE_INSTRUCTION if together else _ADVICE[level]
-    if "mbarrier" in (conflict.step.kind, chunk.step.kind):
+    if MBARRIER in (conflict.step.kind, chunk.step.kind):
         advice = _INITIALISE
     does, did, done = _DOES[conflict.later], _DID[conflict.earlier], _DONE[conflict.earlier]
-    if "call" in (conflict.step.kind, chunk.step.kind):
-        does = "free" if chunk.step.kind == "call" else does
-        did = done = "freed" if conflict.step.kind == "call" else did
+    if CALL in (conflict.step.kind, chunk.step.kind):
+        does = "free" if chunk.step.kind is CALL else does
+        did = done = "freed" if conflict.step.kind is CALL else did
         advice = _FREE
     more = ", without synchronisation"
     if conflict.note:

@@ -9,7 +9,6 @@ PTX ISA 9.0, proxy-preserved base causality order). No barrier, fence or atomic 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy.typing as npt
 
 from simwarp.faults import Place, StaleRead
 from simwarp.lanes import WARP_SIZE
+from simwarp.ptx.kinds import LOAD, SURFACE_STORE
 from simwarp.races.shadow import THREAD, put
 
 if TYPE_CHECKING:
@@ -25,20 +25,16 @@ if TYPE_CHECKING:
     from simwarp.races.shadow import Entries, Shadow, Units
 
 CONSTANTS = "constants"
-TEXELS = frozenset(("texture", "texture gather", "surface load"))
-"""The kinds of step that read texels."""
 
 _READS = {
     CONSTANTS: "read-only load",
     "texture": "texture fetch",
-    "texture gather": "texture fetch",
-    "surface load": "surface read",
+    "surface": "surface read",
 }
 _RULES = {
     CONSTANTS: "its cache is for memory that nobody writes from the launch's start to its end",
     "texture": "the texture's cache does not see what the same launch writes",
-    "texture gather": "the texture's cache does not see what the same launch writes",
-    "surface load": "the surface's cache sees only what its own block writes through surfaces",
+    "surface": "the surface's cache sees only what its own block writes through surfaces",
 }
 _PLAIN = "use a plain load: drop const or __restrict__ from the pointer, or __ldg() from it; no barrier helps"
 _APART = "write to other memory than the launch reads so, or read it in the next launch; no barrier helps"
@@ -48,15 +44,10 @@ Positions = npt.NDArray[np.intp]
 
 def source_of(step: Step) -> str:
     """The cache that a step reads through: a key of `_READS`, or "" for memory that is coherent."""
-    return _source(step.kind, "constant" in step.row.traits, step.form.modifiers)
-
-
-@cache
-def _source(kind: str, constant: bool, modifiers: tuple[str, ...]) -> str:
-    """`source_of` a step of a kind, of which all or those with ``.nc`` load constants."""
-    if kind in TEXELS:
-        return kind
-    return CONSTANTS if kind == "load" and (constant or "nc" in modifiers) else ""
+    if step.kind.cache:
+        return step.kind.cache
+    constant = step.kind is LOAD and ("constant" in step.row.traits or "nc" in step.form.modifiers)
+    return CONSTANTS if constant else ""
 
 
 class StaleReads:
@@ -81,7 +72,7 @@ class StaleReads:
                 continue
             before = written.take(units)
             at = np.flatnonzero(before)
-            if at.size and source == "surface load":
+            if at.size and source == "surface":
                 at = at[~self._own(access, before[at], at)]
             if at.size:
                 stale = True
@@ -109,7 +100,7 @@ class StaleReads:
         per_block = access.chunk.warps_per_block * WARP_SIZE
         mine = access.threads[at % access.lanes.size] // per_block
         kinds = [self._steps[int(time) - 1].kind for time in (before >> 32).tolist()]
-        stores = np.array([kind == "surface store" for kind in kinds], np.bool_)
+        stores = np.array([kind is SURFACE_STORE for kind in kinds], np.bool_)
         return stores & ((before & THREAD) // per_block == mine)
 
     def _by_step(self, entries: Entries, at: Positions) -> list[tuple[int, int]]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
-from simwarp.engine.reach import addresses_of
+from simwarp.engine.memory.reach import addresses_of
 from simwarp.program.barrier_regions import meeting
 from simwarp.program.provenance import ANYTHING, SHARED, Origins, known_origins, symbols_of
-from simwarp.ptx.rows import LOADS, WRITES
+from simwarp.ptx.kinds import LOAD
 from simwarp.races.access import WEAK, strength
-from simwarp.races.stale_reads import CONSTANTS, TEXELS, source_of
+from simwarp.races.stale_reads import CONSTANTS, source_of
 
 if TYPE_CHECKING:
     from simwarp.engine.events import Launch
@@ -45,11 +45,13 @@ class RaceFilter:
     def __init__(self, program: Program, variables: Iterable[str]) -> None:
         sources = [step.source for step in program.steps if step.source is not None]
         steps = [
-            step for step in (*program.steps, *sources) if step.kind in LOADS | WRITES and _is_common(step)
+            step
+            for step in (*program.steps, *sources)
+            if (step.kind.loads or step.kind.writes) and _is_common(step)
         ]
         self.constants = [step for step in steps if source_of(step) == CONSTANTS]
-        self._texels = {step.number for step in program.steps if step.kind in TEXELS}
-        loads = [step for step in steps if step.kind in LOADS and not source_of(step)]
+        self._texels = {step.number for step in program.steps if step.kind.cache}
+        loads = [step for step in steps if step.kind.loads and not source_of(step)]
         self.loads = {step.number for step in loads}
         self.signals = any(map(_orders, program.steps))
         self.strong = (
@@ -57,7 +59,7 @@ class RaceFilter:
         )
         self._splits = len(program.routines) == 1
         self._origins = known_origins(program, frozenset(variables))
-        stores = [step for step in steps if step.kind in WRITES]
+        stores = [step for step in steps if step.kind.writes]
         in_shared = {step.number for step in loads if self._may_be(step, "shared")}
         shared_stores = {step.number for step in stores if self._may_be(step, "shared")}
         remote = any("remote" in step.row.traits for step in program.steps)
@@ -114,7 +116,7 @@ def _is_common(step: Step) -> bool:
 
 def _orders(step: Step) -> bool:
     """Whether a step other than a barrier may order accesses of several threads."""
-    if step.kind == "load" and strength(step) != WEAK:
+    if step.kind is LOAD and strength(step) != WEAK:
         return True
     return "fence" in step.row.traits or bool(_ORDERS.intersection(step.form.modifiers))
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from reference.errors import DtypeError
 from reference.types import PackedBits
 from simwarp import draw
+from simwarp.draw.formats import element
 
 
 def assert_same_bits(expected: Any, got: Any) -> None:
@@ -88,12 +89,11 @@ def _describe(x: npt.NDArray[Any], y: npt.NDArray[Any], packed: PackedBits | Non
 
 
 def _element(packed: PackedBits, at: tuple[int, ...], bits: list[int]) -> str:
-    """The first matrix element among wrong bits of a word, by the inverse of PackedBits' formula."""
-    word, line = at
-    along = word * packed.word + min(packed.word - 1 - i if packed.first == "msb" else i for i in bits)
-    row, column = (line, along) if packed.layout == "column" else (along, line)
-    if row < packed.shape[0] and column < packed.shape[1]:
-        return f"the first wrong matrix element is ({row}, {column})"
+    """The first matrix element among wrong bits of a word, which comes first."""
+    bit = max(bits) if packed.first == "msb" else min(bits)
+    found = element(at, bit, layout=packed.layout, word=packed.word, first=packed.first)
+    if all(i < size for i, size in zip(found, packed.shape, strict=True)):
+        return f"the first wrong matrix element is {found}"
     return f"the first wrong bit is padding, past the edge of the {packed.shape} matrix, and must be 0"
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from math import prod
 from typing import Any, NamedTuple, TypeAlias, TypedDict, cast
 
 import numpy as np
@@ -20,6 +21,7 @@ from reference.threshold import INT32_MAX, INT32_MIN
 from reference.types import First, Layout, PackedBits, Word
 from reference.types.arguments import check_option
 from reference.types.fields import is_integer
+from reference.types.packed import FIRSTS, MATRIX_LAYOUTS, WORD_DTYPES, WORDS, parts_of, words_shape
 from simwarp import lanes
 from simwarp.testing import profiles
 from simwarp.testing.geometries import conv_geometries as conv_geometries
@@ -36,10 +38,6 @@ except ImportError as error:
 
 Size: TypeAlias = "int | st.SearchStrategy[int] | None"
 """A dimension: an int, a strategy for ints, or None for `sizes`."""
-
-LAYOUTS: tuple[Layout, ...] = ("row", "column")
-WORDS: tuple[Word, ...] = (32, 64)
-FIRSTS: tuple[First, ...] = ("msb", "lsb")
 
 _LANE_DTYPES = ("bool", *(f"{sign}int{bits}" for bits in (8, 16, 32, 64) for sign in ("", "u")))
 
@@ -437,21 +435,21 @@ def _numbers(dtype: str) -> st.SearchStrategy[Any]:
 def _packed(draw: st.DrawFn, shape: tuple[int, int], form: Format) -> PackedBits:
     """Draw a packed matrix."""
     layout, word, first = form["layout"], form["word"], form["first"]
-    along, across = shape[::-1] if layout == "column" else shape
-    dtype = np.uint32 if word == 32 else np.uint64
-    count = -(-along // word)
-    unused, ones = count * word - along, (1 << word) - 1
+    dtype, of_words = WORD_DTYPES[word], words_shape(layout, word, shape)
+    unused, ones = -shape[layout == "column"] % word, int(np.iinfo(dtype).max)
 
     def all_ones(seed: int) -> npt.NDArray[Any]:
-        return np.full((count, across), ones, dtype)
+        return np.full(of_words, ones, dtype)
 
     def anything(seed: int) -> npt.NDArray[Any]:
-        return Draw(seed, "bit_matrices", 0).words(count * across)
+        return Draw(seed, "bit_matrices", 0).words(prod(of_words))
 
     # Drawn with the first element in the lowest bit, so that small words differ in the first elements.
-    words = _array(draw, (count, across), dtype, st.integers(0, ones), [all_ones, anything])
-    words[-1] &= dtype(ones >> unused)
-    words = lanes.brev(words) if first == "msb" else words
+    words = _array(draw, of_words, dtype, st.integers(0, ones), [all_ones, anything])
+    inside = ((1 << word) - 1 >> unused).to_bytes(word // 8, "little")
+    words[-1] &= np.frombuffer(inside, dtype.newbyteorder("<"))
+    if first == "msb":
+        words = lanes.brev(words)[..., :: -1 if parts_of(word) else 1]
     return PackedBits(words, shape, layout, word, first)
 
 
@@ -469,7 +467,7 @@ def _powers(least: int, most: int) -> list[int]:
 
 def _formats(layout: Layout | None, word: Word | None, first: First | None) -> st.SearchStrategy[Format]:
     """The formats with these options; None for all values of an option."""
-    known = {"layout": (layout, LAYOUTS), "word": (word, WORDS), "first": (first, FIRSTS)}
+    known = {"layout": (layout, MATRIX_LAYOUTS), "word": (word, WORDS), "first": (first, FIRSTS)}
     options: dict[str, st.SearchStrategy[Any]] = {}
     for name, (given, choices) in known.items():
         check_option(name, choices[0] if given is None else given, choices, "it selects the drawn formats")

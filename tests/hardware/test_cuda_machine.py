@@ -14,7 +14,7 @@ import pytest
 import gpu
 from gpu.blas3.execute import execute
 from gpu.blas3.plan import plan_of
-from gpu.blas3.problem import ROUTINES
+from gpu.blas3.table import ROWS
 from gpu.cuda_machine import DriverError, default_machine
 from reference.errors import DeviceMemoryError
 from support.blas3_calls import draw_call, draw_options, judged, product
@@ -36,7 +36,7 @@ def is_clean(machine):
 
 
 @pytest.mark.parametrize("largest", [13, 300])
-@pytest.mark.parametrize("routine", ROUTINES)
+@pytest.mark.parametrize("routine", ROWS)
 def test_drawn_calls_are_right(machine, routine, largest):
     draw = random.Random(f"hardware {routine} {largest}")
     for _ in range(60 if largest == 13 else 6):

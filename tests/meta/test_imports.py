@@ -308,7 +308,7 @@ PTX = ("simwarp.ptx", "simwarp.fragments", "simwarp.products", "simwarp.floats",
 """What PTX is."""
 GROUND = ("simwarp.lanes", "simwarp.faults", "reference")
 WATCHERS = ("simwarp.races", "simwarp.observe")
-HEARD = tuple(f"simwarp.engine.{name}" for name in ("events", "chunk", "launch", "reach"))
+HEARD = tuple(f"simwarp.engine.{name}" for name in ("events", "chunk", "launch", "memory.reach"))
 """What a watcher may know of the engine: its events, and the state that they tell of."""
 
 
@@ -375,8 +375,8 @@ def test_a_planted_import_cycle_is_reported() -> None:
     [
         ("simwarp.ptx.rows", "simwarp.engine.chunk"),
         ("simwarp.chips.lowering", "simwarp.program.program"),
-        ("simwarp.races.order", "simwarp.engine.schedule"),
-        ("simwarp.observe.divergence", "simwarp.engine.sync"),
+        ("simwarp.races.order", "simwarp.engine.schedule.scheduler"),
+        ("simwarp.observe.divergence", "simwarp.engine.sync.waiting"),
         ("simwarp.testing.plugin", "simwarp.lab.fuzz"),
         ("simwarp.verify.runner", "simwarp.lab"),
     ],

@@ -99,6 +99,53 @@ def test_a_new_instruction_needs_a_row_and_a_twin(tree: Tree) -> None:
     assert len(tree.touched) == 2
 
 
+def test_a_new_kind_of_step_needs_an_object_an_entry_a_row_and_a_twin(tree: Tree) -> None:
+    """The new kind loads a word and leaves 0 there, as two accesses: the race detector sees both."""
+    tree.append("simwarp/ptx/kinds.py", '\nTAKE = Kind("take", access=True, loads=True, writes=True)\n')
+    tree.write(
+        "simwarp/engine/memory/taking.py",
+        '"""A load that leaves 0."""\n\n'
+        "import numpy as np\n"
+        "from simwarp.engine.memory.accesses import read_memory, write_memory\n"
+        "from simwarp.ptx.rows import DTYPES\n\n\n"
+        "def take(chunk, step):\n"
+        '    """Load a word per lane, and write 0."""\n'
+        "    dtype = DTYPES[step.form.T]\n"
+        "    (values,) = read_memory(chunk, step, dtype, 1)\n"
+        "    write_memory(chunk, step, np.zeros(chunk.mask.shape, dtype))\n"
+        "    step.destinations[0](chunk, values)\n",
+    )
+    operations = "simwarp/engine/operations.py"
+    tree.insert(operations, "from simwarp.engine.schedule ", "from simwarp.engine.memory import taking\n")
+    tree.insert(operations, "    kinds.ATOMIC: ", "    kinds.TAKE: taking.take,\n")
+    tree.append(
+        "simwarp/ptx/instructions/memory.py",
+        "\n\nfrom simwarp.ptx.kinds import TAKE\n\n"
+        'row("take{.global|.shared}.T", "d:T = [a]", T="b32 b64", kind=TAKE, section="9.7.9.99", '
+        'summary="load and leave 0")(nothing)\n',
+    )
+    tree.append("tests/oracles/scalar_ptx.py", '\n\nTWINS["take"] = lambda opcode, old: (old, 0)\n')
+    passed = tree.tests("tests/unit/test_ptx_rows.py", "take")
+    assert " passed" in passed
+    passed = tree.tests("tests/meta/test_kinds.py", "executes or control")
+    assert " passed" in passed
+    code = (
+        "import simwarp, numpy as np\n"
+        "ptx = '''.version 8.8\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 x) {\n"
+        ".reg .b32 %r<2>; .reg .b64 %a<2>; ld.param.u64 %a0, [x];\n"
+        "mov.u32 %r0, %tid.x; shr.u32 %r0, %r0, BY;\n"
+        "mad.wide.u32 %a0, %r0, 4, %a0; take.global.b32 %r1, [%a0]; ret; }'''\n"
+        "for by in '06':\n"
+        "    device = simwarp.Device(checks='report')\n"
+        "    x = device.upload(np.ones(64, np.int32))\n"
+        "    device.load(ptx.replace('BY', by)).kernel('k')((1, 1, 1), (64, 1, 1), x)\n"
+        "    print(int(x.download().sum()), sorted({type(fault).__name__ for fault in device.faults}))\n"
+    )
+    assert tree.python("-c", code) == "0 []\n63 ['Race']\n"
+    assert "take.global.b64" in tree.python("-m", "simwarp", "coverage", "--json")
+    assert len(tree.touched - {"simwarp/engine/memory/taking.py"}) == 4
+
+
 def test_a_new_command_needs_a_file_and_one_line(tree: Tree) -> None:
     tree.write(
         "simwarp/cli/warps.py",
@@ -243,6 +290,109 @@ def test_a_new_sparse_format_needs_a_type_a_module_and_an_entry_per_tier(tree: T
     answer = tree.python("-c", code)
     assert answer == "PreparedSparse(Backwards of shape (4, 3)) True\nTrue [5.0, 7.0, 2.0]\n"
     assert len(tree.touched) == 5
+
+
+def test_a_new_packing_format_needs_one_entry(tree: Tree) -> None:
+    """Words of 256 bits, and images whose columns come first."""
+    types = "reference/types/packed.py"
+    tree.insert(types, "]\nFirst: TypeAlias", ", 256")
+    tree.insert(types, "]\nFilterLayout: TypeAlias", ', "WHNC"')
+    tree.insert(types, '    "HWOI": Arrangement', '    "WHNC": Arrangement(_IMAGES, (2, 1, 0, 3), 3),\n')
+    code = (
+        "import numpy as np, gpu, reference, simwarp\n"
+        "from hypothesis import find\n"
+        "from simwarp import draw\n"
+        "from simwarp.testing.strategies import bit_matrices, layouts\n"
+        "x = np.random.default_rng(1).choice([-1, 1], (30, 520)).astype('int8')\n"
+        "form, device = {'layout': 'column', 'word': 256, 'first': 'msb'}, simwarp.Device()\n"
+        "packed = reference.pack(x, **form)\n"
+        "assert packed.words.shape == (3, 30, 4) and packed.words[2, 4, 3] >> 63 == (x[4, 512] > 0)\n"
+        "assert (reference.unpack(packed) == (x > 0)).all()\n"
+        "assert (gpu.bmm(packed, x.T, device=device) == x.astype(int) @ x.T).all()\n"
+        "assert 'column-major-256' in draw.layout(rows=3, columns=9, **form)\n"
+        "assert find(layouts(), lambda form: form['word'] == 256)['layout'] == 'row'\n"
+        "assert find(bit_matrices(2, 2, word=256), lambda x: True).words.shape == (1, 2, 4)\n"
+        "x = x.reshape(2, 3, 5, -1)\n"
+        "images = reference.pack_tensor(x, layout='WHNC', word=256)\n"
+        "assert images.words.shape == (5, 3, 2, 3, 4)\n"
+        "assert images.words[4, 2, 1, 0, 0] & 1 == (x[1, 2, 4, 0] > 0)\n"
+        "assert (reference.unpack_tensor(images) == (x > 0)).all()\n"
+        "for call in (lambda: reference.pack(x, word=16), lambda: reference.pack_tensor(x, layout='NCHW'),\n"
+        "             lambda: gpu.bconv2d(images, np.ones((1, 1, 520, 1)), device=device)):\n"
+        "    try:\n"
+        "        call()\n"
+        "    except reference.errors.FormatError as error:\n"
+        "        print(str(error).splitlines()[0])\n"
+        "    except reference.errors.SchemeError as error:\n"
+        "        print(str(error).splitlines()[2])\n"
+    )
+    assert tree.python("-c", code).splitlines() == [
+        "choose 32 or 64 or 128 or 256",
+        "choose 'NHWC' or 'HWNC' or 'HWNC-FSB' or 'WHNC' or 'HWOI' or 'HWIO' or 'HWOI-FSB'",
+        "x of (N, H, W, C) = (2, 3, 5, 520) is packed with layout='WHNC', first='lsb'",
+    ]
+    report = tree.python("-m", "simwarp", "verify", "--case", "pack-256", "--inputs", "4", "--json")
+    assert '"mismatches": 0' in report
+    assert tree.touched == {types}
+
+
+def test_a_new_blas_routine_needs_a_row_its_names_and_a_definition(tree: Tree) -> None:
+    """The new routine is GEMM whose sums run from the end of K; so it has steps of its own, too."""
+    row = (
+        '    Row("gemmr", "trans_a trans_b m n k alpha a lda b ldb beta c ldc",\n'
+        '        "trans_a trans_b", "general", "alpha op(A) op(B) + beta C", _PAIR, "[4.0, 8.0]"),\n'
+    )
+    tree.insert("gpu/blas3/table.py", '    Row("symm"', row)
+    names = [f"{prefix}gemmr" for prefix in "sdcz"]
+    tree.append("gpu/blas3/doors.py", f"\n__all__ += {names}\n")
+    tree.append("gpu/blas3/doors.py", "".join(f'{name} = door("{name}")\n' for name in names))
+    steps = (
+        '    if problem.routine == "gemmr":\n'
+        "        for k in spans(problem.k, tile)[::-1]:\n"
+        '            yield kernel, (stored("a", row, k, a), stored("b", k, column, b))\n'
+        "        return\n"
+    )
+    tree.insert(
+        "gpu/blas3/products.py", "    for k in spans(problem.k, tile):\n        yield kernel, (st", steps
+    )
+    definition = (
+        "@Bounded(products=1)\n"
+        'def gemmr(alpha, a, b, beta=0.0, c=None, *, trans_a="N", trans_b="N"):\n'
+        '    """GEMM from the end of K."""\n'
+        "    return gemm(alpha, a, b, beta, c, trans_a=trans_a, trans_b=trans_b)\n\n\n"
+    )
+    reference = "reference/blas3/products.py"
+    tree.insert(reference, "@Bounded()\ndef symm(", definition)
+    tree.insert(reference, '"hemm", "her2k"', '"gemmr", ')
+    code = (
+        "import doctest, inspect, numpy as np, gpu.blas3, reference.blas3, simwarp\n"
+        "from simwarp.verify.cases.blas3 import CASES, VARIANTS\n"
+        "from simwarp.verify.compare import check, simulator\n"
+        "from gpu.blas3 import sgemmr, zgemmr\n"
+        "print(str(inspect.signature(zgemmr)).partition(', *')[0])\n"
+        "example = doctest.DocTestFinder().find(sgemmr, 'sgemmr', globs={})[0]\n"
+        "print(doctest.DocTestRunner().run(example).failed, 'dgemmr' in dir(gpu.blas3))\n"
+        "print(gpu.blas3.explain('dgemmr', 64, tile=32).tasks[0].outputs[0].steps[0].reads[0].columns)\n"
+        "new = [k for k, (name, _) in enumerate(VARIANTS) if name.endswith('gemmr')]\n"
+        "wrong = [check(CASES[0], 0, k, {'simulator': simulator}).mismatches for k in new[::5]]\n"
+        "print(len(new), wrong == [[]] * len(wrong))\n"
+        "try:\n"
+        "    gpu.blas3.dgemmr(1.0, np.ones((2, 3)), np.ones((4, 5)))\n"
+        "except simwarp.errors.ShapeError as error:\n"
+        "    print(str(error).splitlines()[0])\n"
+        "a, b = np.full((2, 3), 0.1), np.full((3, 2), 0.3)\n"
+        "errors = [reference.blas3.error_of('gemmr', a @ b * x, 1.0, a, b) for x in (1, 1 + 1e-14)]\n"
+        "print(errors[0] <= 1 < errors[1])\n"
+    )
+    assert tree.python("-c", code).splitlines() == [
+        "(alpha, a, b, beta=0.0, c=None, trans_a=0, trans_b=0, overwrite_c=0",
+        "0 True",
+        "(32, 64)",
+        "36 True",
+        "dgemmr, argument 9 (b): shape (4, 5)",
+        "True",
+    ]
+    assert len(tree.touched) == 4
 
 
 def test_a_new_network_layer_needs_a_class_an_answer_what_computes_it_and_a_draw(tree: Tree) -> None:

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simwarp.lab.evidence.catalogue import MATRIX
 from simwarp.lab.evidence.forms import required
 from simwarp.lab.evidence.operands import FLOATS, edges, width
 from simwarp.lab.evidence.probe import BLOCK
 from simwarp.ptx.instructions import ROWS, TABLE
+from simwarp.ptx.kinds import MATRIX, MATRIX_LOAD, MATRIX_STORE, PURE, STORE, WARP
 from support import run_ptx_rows as rows
 
 
@@ -33,7 +33,7 @@ def block(sets):
     return np.array([sets[i % len(sets)] for i in range(BLOCK)], np.uint64)
 
 
-@pytest.mark.parametrize("name", computed("pure", "store"))
+@pytest.mark.parametrize("name", computed(PURE, STORE))
 @settings(max_examples=8)
 @given(data=st.data())
 def test_single_lane_rows_equal_their_twins(simwarp_device, name, data):
@@ -47,7 +47,7 @@ def test_single_lane_rows_equal_their_twins(simwarp_device, name, data):
     assert rows.differences(probe, operands, got) == []
 
 
-@pytest.mark.parametrize("name", computed("warp"))
+@pytest.mark.parametrize("name", computed(WARP))
 @settings(max_examples=20)
 @given(data=st.data())
 def test_warp_rows_equal_their_twins(simwarp_device, name, data):
@@ -98,7 +98,7 @@ def registers(probe, column):
 
 
 @pytest.mark.slow_cases("*-mma.f64", "*-mma.m8n8k4.f16")
-@pytest.mark.parametrize("name", computed(*MATRIX))
+@pytest.mark.parametrize("name", computed(MATRIX, MATRIX_LOAD, MATRIX_STORE))
 @settings(max_examples=8)
 @given(data=st.data())
 def test_matrix_rows_equal_their_twins(simwarp_device, name, data):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import simwarp
-from simwarp.engine.schedule_random import Dice
+from simwarp.engine.schedule.random_scheduler import Dice
 from simwarp.lab import fuzz
 from simwarp.program.postdominators import immediate_dominators
 

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 import simwarp
 from oracles.vector_clocks import VectorClocks
 from simwarp.faults import Race
+from simwarp.ptx.kinds import BARRIER, FENCE, WARP_BARRIER
 
 SIZE = 64
 """Bytes of the two arrays, ``cells`` in shared and ``out`` in global memory."""
@@ -468,13 +469,13 @@ class Recorder(simwarp.observe.Observer):
 
     def on_step(self, chunk, step, mask):
         action, threads = self.actions.get(step.instruction.line), self.threads(chunk, np.flatnonzero(mask))
-        if isinstance(action, Fence) and step.kind == "fence":
+        if isinstance(action, Fence) and step.kind is FENCE:
             for thread in threads:
                 self.clocks.fence(thread, action.scope)
-        elif isinstance(action, Arrival) and step.kind == "barrier":
+        elif isinstance(action, Arrival) and step.kind is BARRIER:
             for thread in threads:
                 self.arrivals[self.clocks.blocks[thread], action.number].append(self.clocks.arrive(thread))
-        elif isinstance(action, WarpBarrier) and step.kind == "warp barrier":
+        elif isinstance(action, WarpBarrier) and step.kind is WARP_BARRIER:
             together = defaultdict(list)
             for thread in threads:
                 together[thread // 32, thread % 32 < action.border].append(thread)

@@ -20,7 +20,8 @@ from reference import (
     unpack_tensor,
 )
 from reference.bconv import _tap_by_tap, _word_by_word
-from reference.tensors import FILTER_LAYOUTS, IMAGE_LAYOUTS, pack_tensor_bits
+from reference.tensors import pack_tensor_bits
+from reference.types.packed import FILTER_LAYOUTS, IMAGE_LAYOUTS
 
 CHANNELS = st.one_of(st.integers(1, 5), st.sampled_from((31, 32, 33, 63, 64, 65, 127, 129)))
 PAIR = st.tuples(st.integers(0, 4), st.integers(0, 4))

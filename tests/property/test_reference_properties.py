@@ -14,7 +14,7 @@ DTYPES = st.one_of(npst.floating_dtypes(sizes=(16, 32, 64), endianness="?"), st.
 FORMATS = st.fixed_dictionaries(
     {
         "layout": st.sampled_from(("row", "column")),
-        "word": st.sampled_from((32, 64)),
+        "word": st.sampled_from((32, 64, 128)),
         "first": st.sampled_from(("msb", "lsb")),
     }
 )

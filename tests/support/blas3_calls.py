@@ -12,8 +12,10 @@ import numpy.typing as npt
 from gpu.blas3.arguments import call_of
 from gpu.blas3.layouts import Call
 from gpu.blas3.options import Options
-from gpu.blas3.problem import HERMITIAN, PREFIXES, RANK_K, SYMMETRIC, TRIANGULAR, Problem
+from gpu.blas3.problem import Problem
+from gpu.blas3.table import PREFIXES, ROWS
 from reference.blas3 import error_of
+from simwarp.verify.cases.blas3 import poison
 
 Array = npt.NDArray[Any]
 
@@ -28,7 +30,7 @@ class Drawn:
 
     @property
     def result(self) -> str:
-        return "b" if self.routine[1:] in TRIANGULAR else "c"
+        return ROWS[self.routine[1:]].result
 
     def call(self) -> Call:
         return call_of(self.routine, self.alpha, self.beta, self.matrices, self.flags)
@@ -36,32 +38,20 @@ class Drawn:
 
 def draw_call(draw: random.Random, kind: str, largest: int = 13) -> Drawn:
     """Draw flags, scalars, sizes, layouts and matrices of a routine."""
-    prefix = draw.choice("cz" if kind in HERMITIAN else "sdcz")
+    row = ROWS[kind]
+    prefix = draw.choice(row.prefixes)
     is_complex = prefix in "cz"
-    flags = draw_flags(draw, kind, is_complex)
+    letters = row.letters(is_real=not is_complex)
+    flags: dict[str, Any] = {flag: draw.choice(those) for flag, those in letters.items()}
     m, n, k = (draw.choice([0, 1, *range(2, largest)]) for _ in range(3))
-    k = (m if flags.get("side") == "L" else n) if kind in (*SYMMETRIC, *TRIANGULAR) else k
-    m = n if kind in RANK_K else m
-    alpha = draw_scalar(draw, is_complex and kind != "herk")
-    beta = draw_scalar(draw, is_complex and kind not in ("herk", "her2k"))
+    k = k if row.has_k else m if flags["side"] == "L" else n
+    m = n if row.is_triangle else m
+    alpha = draw_scalar(draw, is_complex and "alpha" not in row.real)
+    beta = draw_scalar(draw, is_complex and "beta" not in row.real)
     problem = Problem(kind, np.dtype(PREFIXES[prefix]), m, n, k, alpha, beta, **flags)
     matrices = {name: draw_matrix(draw, shape, problem.dtype) for name, shape in problem.shapes.items()}
     poison(problem, matrices)
     return Drawn(prefix + kind, alpha, beta, flags, matrices)
-
-
-def draw_flags(draw: random.Random, kind: str, is_complex: bool) -> dict[str, Any]:
-    flags: dict[str, Any] = {}
-    if kind == "gemm":
-        return {"trans_a": draw.choice("NTC"), "trans_b": draw.choice("NTC")}
-    if kind in RANK_K:
-        adjoint = "C" if kind in HERMITIAN else "T"
-        flags["trans_a"] = draw.choice(["N", adjoint] if is_complex else "NTC")
-    if kind in (*SYMMETRIC, *TRIANGULAR):
-        flags["side"] = draw.choice("LR")
-    if kind in TRIANGULAR:
-        flags |= {"trans_a": draw.choice("NTC"), "diag": draw.choice("NU")}
-    return flags | {"uplo": draw.choice("UL")}
 
 
 def draw_scalar(draw: random.Random, is_complex: bool) -> Any:
@@ -83,40 +73,18 @@ def draw_matrix(draw: random.Random, shape: tuple[int, int], dtype: Any) -> Arra
     return x
 
 
-def poison(problem: Problem, matrices: dict[str, Array]) -> None:
-    """NaN in the triangle, diagonal or result that must not be read; a safe diagonal to divide by."""
-    a = matrices["a"]
-    if problem.routine in (*SYMMETRIC, *TRIANGULAR):
-        is_kept = np.tri(len(a), dtype=bool)
-        a[~(is_kept.T if problem.uplo == "U" else is_kept)] = np.nan
-    if problem.routine in TRIANGULAR:
-        at = np.arange(len(a))
-        a[at, at] = np.nan if problem.diag == "U" else a[at, at] + np.copysign(len(a), a[at, at].real)
-    if problem.routine == "hemm":
-        a.imag[np.arange(len(a)), np.arange(len(a))] = np.nan
-    if "c" in matrices and problem.beta == 0:
-        matrices["c"][...] = np.nan
-    elif problem.routine in RANK_K:
-        c = matrices["c"]
-        is_kept = np.tri(len(c), dtype=bool)
-        c[~(is_kept.T if problem.uplo == "U" else is_kept)] = np.nan
-        if problem.routine in HERMITIAN:
-            c.imag[np.arange(len(c)), np.arange(len(c))] = np.nan
-
-
 def judged(drawn: Drawn, before: dict[Any, Array], result: Array) -> float:
     """The error of a result in units of the bound."""
     kind = drawn.routine[1:]
-    flags = dict(drawn.flags)
-    if kind in RANK_K:
+    flags, row = dict(drawn.flags), ROWS[kind]
+    if "trans_a" in flags and "trans_b" not in flags:
         flags["trans"] = flags.pop("trans_a")
-    if kind in TRIANGULAR:
-        flags["trans"] = flags.pop("trans_a")
-        # the oracle computes with absolute values of the whole matrix: give it zeros for poison
-        return error_of(kind, result, drawn.alpha, np.nan_to_num(before["a"]), before["b"], **flags)
-    operands = [np.nan_to_num(before["a"]) if kind in SYMMETRIC else before["a"]]
+    # the oracle computes with absolute values of the whole matrix: give it zeros for poison
+    is_poisoned = row.form in ("symmetric", "triangular")
+    operands = [np.nan_to_num(before["a"]) if is_poisoned else before["a"]]
     operands += [before["b"]] if "b" in before else []
-    return error_of(kind, result, drawn.alpha, *operands, drawn.beta, before["c"], **flags)
+    operands += [drawn.beta, before["c"]] if "c" in before else []
+    return error_of(kind, result, drawn.alpha, *operands, **flags)
 
 
 def draw_options(draw: random.Random) -> Options:

@@ -68,7 +68,8 @@ class FakeCublas:
         if own is not None:
             return own(*args)
         prefix, routine = name[6], name[7:].removesuffix("_64").removesuffix("_v2")
-        demand(name.endswith("geam_64" if routine == "geam" else "_v2_64"), f"{name} does not exist")
+        is_extension = routine in ("geam", "gemmStridedBatched")
+        demand(name.endswith("_v2_64") != is_extension, f"{name} does not exist")
         handle = self.handles[args[0]]
         demand(handle.context == self.driver.current(), "another context is current than that of the handle")
         self._routine(handle, routine, Matrices(self, prefix), *args[1:])
@@ -135,6 +136,19 @@ class Matrices:
             put(z, alpha * (op(x, ta) @ op(y, tb)), beta)
 
         return run
+
+    def gemmStridedBatched(  # noqa: N802
+        self, ta, tb, m, n, k, alpha, a, lda, step_a, b, ldb, step_b, beta, c, ldc, step_c, count
+    ):
+        item = self.dtype.itemsize
+        runs = [
+            self.gemm(
+                *(ta, tb, m, n, k, alpha, a + i * step_a * item, lda, b + i * step_b * item, ldb),
+                *(beta, c + i * step_c * item, ldc),
+            )
+            for i in range(count)
+        ]
+        return lambda: [run() for run in runs]
 
     def symm(self, side, uplo, m, n, alpha, a, lda, b, ldb, beta, c, ldc, hermitian=False):
         order = m if side == 0 else n

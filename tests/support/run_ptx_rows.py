@@ -14,6 +14,7 @@ from simwarp.lab.evidence.memory import space
 from simwarp.lab.evidence.operands import width
 from simwarp.lab.evidence.probe import BLOCK, ROOM, module
 from simwarp.ptx.instructions import TABLE
+from simwarp.ptx.kinds import LOAD, MATRIX, MATRIX_LOAD, MATRIX_STORE, STORE, WARP
 
 TWINS, BOUNDED, widen = {**twins.TWINS, **matrices.TWINS}, twins.BOUNDED, twins.widen
 ADDRESSES = ("cvta", "cvta.to", "isspacep", "mapa", "getctarank")
@@ -39,9 +40,9 @@ def some_sets(probe):
     """A sample of a probe's operand sets, edges and random ones; all sets if they depend on each other."""
     every = catalogue.operands_of(probe)
     row, _ = TABLE.find(probe.form)
-    if row.kind == "warp" or probe.at_once or probe.baked:
+    if row.kind is WARP or probe.at_once or probe.baked:
         return every
-    if row.kind in catalogue.MATRIX:
+    if row.kind.fragments:
         return some_warps(probe, every)
     return every[np.arange(BLOCK) * len(every) // BLOCK]
 
@@ -90,16 +91,16 @@ def in_question(form, probe, got):
 def expected(row, form, probe, operands):
     """Words of all results for each operand set; None if the twin leaves it open or the lane has exited."""
     twin, sets = TWINS[row.name], operands.tolist()
-    if row.kind == "warp":
+    if row.kind is WARP:
         return [e for k in range(0, len(sets), 32) for e in _of_warp(twin, probe.form, sets[k : k + 32])]
-    if row.kind in catalogue.MATRIX:
+    if row.kind.fragments:
         return _of_matrices(twin, row, probe, sets)
     results = [twin(_placed(row, form, i), *given) for i, given in enumerate(sets)]
     words = [flat(as_tuple(r)) for r in results]
     if row.base == "lop3" and "lop3." + form.opcode.split(".")[1] != "lop3.b32":
         words = [w[0::2] + w[1::2] for w in words]  # the twin's pairs, by result
         words = [[w[i] for t in range(0, 256, 5) for i in (t, 256 + t)] for w in words]
-    if row.kind == "load":
+    if row.kind is LOAD:
         return [[widen(form.T, w, _register(c)) for w, c in _repeated(e, probe.results)] for e in words]
     if row.base == "cvt":
         least = 8 if form.T in ("u8", "s8") else 64
@@ -107,7 +108,7 @@ def expected(row, form, probe, operands):
             [widen(form.T, w, min(least, _register(c))) for w, c in _repeated(e, probe.results)]
             for e in words
         ]
-    if row.kind == "store":
+    if row.kind is STORE:
         return [[w for w, _ in _repeated(e, probe.results)] for e in words]
     return words
 
@@ -161,12 +162,12 @@ def _stored(twin, row, probe, sets):
     return [[word for memory in words for word in memory[lane]] for lane in range(32)]
 
 
-_OF_MATRICES = {"matrix": _product, "matrix load": _loaded, "matrix store": _stored}
+_OF_MATRICES = {MATRIX: _product, MATRIX_LOAD: _loaded, MATRIX_STORE: _stored}
 
 
 def _placed(row, form, i):
     """The opcode as the twin needs it: generic addresses of odd threads point to shared memory."""
-    if row.kind in ("atomic", "reduction") and not space(form) and form.vector == 1 and i % 2:
+    if row.kind.is_atomic and not space(form) and form.vector == 1 and i % 2:
         return form.opcode.replace(row.base, f"{row.base}.shared", 1)
     return form.opcode
 

@@ -1,5 +1,6 @@
 """The benchmark of level-3 BLAS: its rows on GPUs that are not there, its checks, its model."""
 
+import ctypes
 import time
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 import simwarp
 from benchmark_scripts import scripts
+from gpu.cuda_machine.cublas import type_of
 from simwarp.machine import H200x2
 from support.fake_gpus import gpus
 
@@ -59,10 +61,20 @@ def test_a_row_has_times_peers_and_bytes(gpus, monkeypatch, row):
     assert bench.row(row).params["pinning_seconds"] >= 0
 
 
-def test_arguments_of_cublasxt_fit_their_signatures():
+def test_arguments_of_cublasxt_are_those_of_its_header():
+    """Flags, sizes and pointers in the order of ``cublasXt.h``."""
+    letters = {ctypes.c_int: "i", ctypes.c_int64: "z", ctypes.c_void_p: "p"}
     operands = cases.Operands(8, "d")
-    for kind, letters in peers.SIGNATURES.items():
-        assert len(peers.arguments(cases.Case(operands, kind))) == len(letters)
+    kinds = ("gemm", "symm", "syrk", "syr2k", "trmm", "trsm")
+    found = {kind: peers.arguments(cases.Case(operands, kind)) for kind in kinds}
+    assert {kind: "".join(letters[type_of(name)] for name in names) for kind, names in found.items()} == {
+        "gemm": "iizzzppzpzppz",
+        "symm": "iizzppzpzppz",
+        "syrk": "iizzppzppz",
+        "syr2k": "iizzppzpzppz",
+        "trmm": "iiiizzppzpzpz",
+        "trsm": "iiiizzppzpz",
+    }
 
 
 def test_a_simulated_machine_is_probed_as_it_is(monkeypatch):

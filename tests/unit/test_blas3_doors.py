@@ -14,7 +14,7 @@ import scipy.linalg.blas
 import gpu.blas3
 import simwarp
 from gpu.blas3 import routines
-from gpu.blas3.explain import NAMES
+from gpu.blas3.table import NAMES, PREFIXES
 from reference.errors import (
     DtypeError,
     FormatError,
@@ -25,9 +25,11 @@ from reference.errors import (
     SchemeError,
     ShapeError,
 )
+from simwarp.machine import H200x2
 from support.offenders import every_case
 from support.shuffled_machine import ShuffledMachine
 
+IN_SCIPY = [name for name in NAMES if hasattr(scipy.linalg.blas, name)]
 RNG = np.random.default_rng(20)
 
 
@@ -40,7 +42,11 @@ def scipy_call(routine: str, *args: Any, **keywords: Any) -> Any:
     return getattr(scipy.linalg.blas, routine)(*args, **keywords)
 
 
-@every_case("routine", NAMES)
+def test_scipy_has_all_but_gemmt() -> None:
+    assert {name[1:] for name in NAMES if name not in IN_SCIPY} == {"gemmt"}
+
+
+@every_case("routine", IN_SCIPY)
 def test_signatures_are_those_of_scipy(routine: str) -> None:
     first = getattr(scipy.linalg.blas, routine).__doc__.split("\n")[0]
     names = first.partition("(")[2].rstrip(")").replace("[", "").replace("]", "").split(",")
@@ -48,11 +54,11 @@ def test_signatures_are_those_of_scipy(routine: str) -> None:
     assert [p.name for p in ours if p.kind is p.POSITIONAL_OR_KEYWORD] == names
 
 
-@pytest.mark.parametrize("routine", NAMES)
+@pytest.mark.parametrize("routine", IN_SCIPY)
 @pytest.mark.parametrize("device", [None, ShuffledMachine(2)])
 def test_answers_are_those_of_scipy(routine: str, device: Any) -> None:
     draw = random.Random(routine)
-    dtype = gpu.blas3.problem.PREFIXES[routine[0]]
+    dtype = PREFIXES[routine[0]]
     parameters = inspect.signature(getattr(gpu.blas3, routine)).parameters
     for _ in range(3):
         arrays = {name: matrix(7, 7, dtype, draw.choice("CF")) for name in "abc" if name in parameters}
@@ -70,6 +76,49 @@ def test_answers_are_those_of_scipy(routine: str, device: Any) -> None:
         np.testing.assert_allclose(got, expected, rtol=2e-3 if dtype in ("float32", "complex64") else 1e-10)
         for name, x in arrays.items():
             np.testing.assert_array_equal(x, before[name])
+
+
+@pytest.mark.pairwise
+@pytest.mark.parametrize("prefix", PREFIXES)
+@pytest.mark.parametrize("device", [None, ShuffledMachine(2), simwarp.Machine(H200x2)])
+@pytest.mark.parametrize(
+    ("n", "k", "alpha", "beta"),
+    [(17, 9, 1.5, 0.5), (17, 9, 1.5, 0.0), (13, 0, 1.0, 2.0), (8, 3, 0.0, 0.0), (1, 2, 1.0, 1.0)],
+)
+def test_gemmt_is_one_triangle_of_the_dense_product(
+    prefix: str, device: Any, n: int, k: int, alpha: float, beta: float
+) -> None:
+    """The other triangle keeps its bits: a negative zero, a subnormal, a NaN with its payload."""
+    draw, dtype = random.Random(f"{prefix} {n} {beta}"), PREFIXES[prefix]
+    lower, trans_a, trans_b = draw.randint(0, 1), draw.randint(0, 2), draw.randint(0, 2)
+    a = matrix(*((k, n) if trans_a else (n, k)), dtype, draw.choice("CF"))
+    b = matrix(*((n, k) if trans_b else (k, n)), dtype, draw.choice("CF"))
+    c = matrix(n, n, dtype, draw.choice("CF"))
+    kept = np.tri(n, dtype=bool) if lower else np.tri(n, dtype=bool).T
+    op = [np.asarray, np.transpose, lambda x: x.conj().T]
+    expected = alpha * op[trans_a](a) @ op[trans_b](b) + beta * c
+    special = np.frombuffer(np.uint64([1 << 63, 1, 0x7FFC_BEEF_7FFC_BEEF, 0xFFF8_0000_FFC0_0001]), dtype)
+    c[~kept] = np.resize(special, np.count_nonzero(~kept))
+    c[kept] = np.nan if beta == 0 else c[kept]
+    before = c.copy()
+    flags = {"trans_a": trans_a, "trans_b": trans_b, "lower": lower, "overwrite_c": 1}
+    keywords = {} if device is None else {"device": device, "tile": 5}
+    got = getattr(gpu.blas3, prefix + "gemmt")(alpha, a, b, beta, c, **flags, **keywords)
+    assert got is c
+    tolerance = 1e-4 if prefix in "sc" else 1e-12
+    np.testing.assert_allclose(got[kept], expected[kept], rtol=tolerance, atol=tolerance)
+    assert got[~kept].tobytes() == before[~kept].tobytes()
+
+
+def test_gemmt_without_c_has_zeros_in_the_other_triangle() -> None:
+    a, b = matrix(7, 4), matrix(4, 7)
+    got = gpu.blas3.dgemmt(1.0, a, b, lower=1, device=ShuffledMachine(2), tile=2)
+    np.testing.assert_allclose(got, np.tril(a @ b))
+
+
+def test_gemmt_of_a_product_that_is_not_square_is_refused() -> None:
+    with pytest.raises(ShapeError, match=r"dgemmt, argument 9 \(b\): shape \(4, 6\)\n\(4, 7\) is needed"):
+        gpu.blas3.dgemmt(1.0, matrix(7, 4), matrix(4, 6))
 
 
 def test_an_overwritten_result_is_the_given_array() -> None:

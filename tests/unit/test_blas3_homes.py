@@ -78,6 +78,21 @@ def test_triangular_routines_are_in_place_on_the_device() -> None:
             assert counts.total("bytes_in") == counts.total("bytes_out") == 0 < counts.total("bytes_peer")
 
 
+@pytest.mark.parametrize("size", [19, 30, 45])
+def test_a_solution_whose_copy_was_evicted_is_read_at_home(size: int) -> None:
+    """The other device keeps a finished tile until it needs the room; then only the home has it."""
+    a, b = matrices(2, size)
+    a += size * np.eye(size)
+    options = blas3.Options(streams=1, ahead=4, station=1)
+    needed = blas3.explain("dtrsm", size, tile=8, devices=2, uplo="L", options=options).needed
+    machine = Machine(H200x2)
+    right = put(machine, b, 0)
+    keywords: Any = {"device": machine, "tile": 8, "memory_budget": needed, "options": options}
+    blas3.dtrsm(1.0, a, right, lower=1, overwrite_b=1, **keywords)
+    expected = blas3.dtrsm(1.0, a, b, lower=1, device=Machine(H200x2), tile=8)
+    np.testing.assert_array_equal(get(machine, right), expected)
+
+
 def test_one_device_with_all_its_matrices_copies_nothing() -> None:
     machine, counts = Machine(), blas3.Statistics()
     a, b, c = matrices(3)

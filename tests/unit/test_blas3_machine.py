@@ -13,8 +13,8 @@ from gpu.blas3 import run as runs
 from gpu.blas3.execute import execute
 from gpu.blas3.options import Options
 from gpu.blas3.plan import plan_of
-from gpu.blas3.problem import ROUTINES
 from gpu.blas3.statistics import Statistics
+from gpu.blas3.table import ROWS
 from simwarp.machine import (
     EIGHT,
     EVEREST,
@@ -49,7 +49,7 @@ def check(draw: random.Random, routine: str, seed: int) -> None:
 
 
 @pytest.mark.at_most(6)
-@pytest.mark.parametrize("routine", ROUTINES)
+@pytest.mark.parametrize("routine", ROWS)
 def test_calls_on_simulated_machines_are_right(routine: str) -> None:
     draw = random.Random(f"machine of {routine}")
     for seed in range(10):
@@ -57,7 +57,7 @@ def test_calls_on_simulated_machines_are_right(routine: str) -> None:
 
 
 @pytest.mark.gate
-@pytest.mark.parametrize("routine", ROUTINES)
+@pytest.mark.parametrize("routine", ROWS)
 def test_many_calls_on_simulated_machines_are_right(routine: str) -> None:
     draw = random.Random(f"machines of {routine}")
     for seed in range(250):
@@ -74,7 +74,7 @@ def test_a_lost_device_or_copy_leaves_nothing_behind(injection: Any) -> None:
 
 @pytest.mark.at_most(2)
 @pytest.mark.gate_cases("symm", "hemm", "herk", "syr2k", "her2k")  # tasks of gemm and syrk
-@pytest.mark.parametrize("routine", ROUTINES)
+@pytest.mark.parametrize("routine", ROWS)
 def test_the_others_finish_what_a_lost_device_leaves(routine: str) -> None:
     draw, lost = random.Random(f"losses of {routine}"), 0
     for seed in range(40):

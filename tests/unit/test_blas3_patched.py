@@ -15,12 +15,12 @@ import scipy.linalg.blas as blas
 import gpu
 import simwarp
 from gpu.blas3 import patched
-from gpu.blas3.explain import NAMES
-from gpu.blas3.problem import PREFIXES
-from gpu.blas3.signatures import POSITIONAL
+from gpu.blas3.table import NAMES as OURS
+from gpu.blas3.table import PREFIXES, ROWS
 from reference.errors import NoGpuError, ShapeError
 from support.shuffled_machine import InjectedError, ShuffledMachine
 
+NAMES = [name for name in OURS if hasattr(blas, name)]
 RNG = np.random.default_rng(20)
 ORIGINALS = {
     (module, name): getattr(module, name)
@@ -56,7 +56,7 @@ def assert_same(found: Any, expected: Any) -> None:
 
 
 def draw_call(draw: random.Random, routine: str) -> tuple[list[Any], dict[str, Any]]:
-    dtype, names = PREFIXES[routine[0]], POSITIONAL[routine[1:]]
+    dtype, names = PREFIXES[routine[0]], ROWS[routine[1:]].arguments
     keywords: dict[str, Any] = {
         name: matrix(7, 7, dtype, draw.choice("CF")) for name in "abc" if name in names
     }

@@ -10,8 +10,8 @@ import pytest
 from gpu.blas3.execute import execute
 from gpu.blas3.options import Options
 from gpu.blas3.plan import plan_of
-from gpu.blas3.problem import ROUTINES
 from gpu.blas3.statistics import Statistics
+from gpu.blas3.table import ROWS
 from reference.errors import LaunchError, SchemeError
 from support.blas3_calls import draw_call, draw_options, judged, product
 from support.shuffled_machine import InjectedError, ShuffledMachine
@@ -30,7 +30,7 @@ def check(draw: random.Random, routine: str, seed: int) -> None:
     assert not machine.pinned
 
 
-@pytest.mark.parametrize("routine", ROUTINES)
+@pytest.mark.parametrize("routine", ROWS)
 def test_any_order_of_events_gives_the_right_result(routine: str) -> None:
     draw = random.Random(f"runtime of {routine}")
     for seed in range(12):
@@ -40,7 +40,7 @@ def test_any_order_of_events_gives_the_right_result(routine: str) -> None:
 @pytest.mark.at_most(4)
 @pytest.mark.slow
 @pytest.mark.gate_cases("400-*")
-@pytest.mark.parametrize("routine", ROUTINES)
+@pytest.mark.parametrize("routine", ROWS)
 @pytest.mark.parametrize("count", [100, 400])
 def test_many_orders_of_events_give_the_right_result(routine: str, count: int) -> None:
     draw = random.Random(f"long runtime of {routine}")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpu.blas3 import products
+from gpu.blas3 import products, routines
 from gpu.cuda_machine import CudaMachine
 from simwarp.verify.cases import blas3
 from simwarp.verify.cases.blas3 import CASES, VARIANTS, differs
@@ -35,7 +35,7 @@ def test_every_variant_agrees_with_the_definition() -> None:
 
 def test_the_first_inputs_cover_every_variant() -> None:
     drawn = [CASE.draw(Draw(0, "blas3", k)) for k in range(CASE.covering)]
-    assert len({(item.routine, *item.flags.values()) for item in drawn}) == 308
+    assert len({(item.routine, *item.flags.values()) for item in drawn}) == 380
 
 
 def test_a_wrong_number_is_located() -> None:
@@ -62,6 +62,12 @@ def test_beta_applied_at_each_step_is_reported(monkeypatch: pytest.MonkeyPatch) 
     messages = found(range(36))
     assert any("simulator differs from reference in" in message for message in messages)
     assert any("element" in message for message in messages)
+
+
+def test_a_product_in_both_triangles_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = [k for k, (routine, _) in enumerate(VARIANTS) if routine.endswith("gemmt")]
+    monkeypatch.setattr(routines, "_triangle", lambda order, uplo: np.ones((order, order), np.bool_))
+    assert any(found(range(k, k + 1)) for k in ours)
 
 
 def test_a_cuda_device_takes_machines_of_one_and_more_gpus(

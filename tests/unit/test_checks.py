@@ -7,7 +7,7 @@ import simwarp
 from reference import SchemeError
 from simwarp import faults
 from simwarp.checks import KINDS, STRICT, Checks
-from simwarp.engine import schedule
+from simwarp.engine.schedule import scheduler
 from support import small_kernels as small
 
 run, fault_of, line_of, STORE = small.run, small.fault_of, small.line_of, small.STORE
@@ -119,7 +119,7 @@ every_kind = pytest.mark.parametrize("kind", CASES)
 @pytest.fixture(autouse=True)
 def short_turns(monkeypatch):
     """Loops yield 64 times as often, so that a livelock is found as much sooner."""
-    monkeypatch.setattr(schedule, "_TURN", 1024)
+    monkeypatch.setattr(scheduler, "_TURN", 1024)
 
 
 def device(**options):

@@ -22,6 +22,7 @@ from gpu.bmm.warpgroups import WARPGROUP_SCHEMES
 from reference.errors import NoGpuError
 from reference.version import __version__
 from simwarp.cli import commands, main
+from simwarp.cli.verify import _by_case
 from simwarp.faults import OutOfBounds, Place
 from simwarp.lab.subjects import SUBJECTS, cases
 from simwarp.testing import load
@@ -99,6 +100,10 @@ def test_verify_prints_json(capsys):
         ("pack-lsb", "simulator", 20, 0),
     ]
     assert sum(r["seconds"] for r in rows) <= seconds
+
+
+def test_all_inputs_of_a_case_are_its_combinations():
+    assert _by_case(["blas3=all", "5"], {"bmm": 160, "blas3": 308}) == {"bmm": 5, "blas3": 308}
 
 
 def test_verify_runs_several_cases(capsys):
@@ -198,7 +203,7 @@ def test_verify_reports_a_wrong_tier_as_json(capsys):
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (["--case", "unknown"], ["'unknown'", "pack-row, pack-lsb, pack-lines, bmm"]),
+        (["--case", "unknown"], ["'unknown'", "pack-row, pack-lsb, pack-128, pack-lines, bmm"]),
         (["--budget", "0"], ["--budget"]),
         (["--budget", "soon"], ["--budget"]),
         (["--input", "-1"], ["--input"]),
@@ -206,6 +211,8 @@ def test_verify_reports_a_wrong_tier_as_json(capsys):
         (["--inputs", "0"], ["--inputs 0"]),
         (["--inputs", "many"], ["--inputs many", "bmm=120"]),
         (["--inputs", "bmm=0"], ["--inputs bmm=0"]),
+        (["--inputs", "pack-lsb=all"], ["--inputs pack-lsb=all", "blas3=all"]),
+        (["--inputs", "all"], ["--inputs all", "one of a case"]),
         (["--case", "bmm", "--inputs", "pack-row=9"], ["--inputs pack-row=9", "choose among bmm"]),
         (["--seed", "x"], ["--seed"]),
         (["--device", "tpu"], ["--device", "sim"]),
@@ -501,17 +508,17 @@ def test_an_interrupted_recording_is_resumed(capsys, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("options", "part"),
+    ("options", "parts"),
     [
-        (["colum"], "there is no layout colum: choose 'row' or 'column'"),
-        (["row", "--word", "16"], "there is no --word 16: choose 32 or 64"),
-        (["row", "--first", "last"], "there is no --first last: choose 'msb' or 'lsb'"),
-        (["row", "--rows", "0"], "--rows 0: give a matrix at least one row"),
-        (["row", "--cols", "-1"], "--cols -1: give a matrix at least one row"),
+        (["colum"], ["there is no layout colum", "choose 'row' or 'column'"]),
+        (["row", "--word", "16"], ["there is no --word 16", "choose 32 or 64 or 128"]),
+        (["row", "--first", "last"], ["there is no --first last", "choose 'msb' or 'lsb'"]),
+        (["row", "--rows", "0"], ["--rows 0: give a matrix at least one row"]),
+        (["row", "--cols", "-1"], ["--cols -1: give a matrix at least one row"]),
     ],
 )
-def test_layout_errors_name_command_line_options(capsys, options, part):
-    refused(capsys, ["layout", "--rows", "4", "--cols", "70", *options], part)
+def test_layout_errors_name_command_line_options(capsys, options, parts):
+    refused(capsys, ["layout", "--rows", "4", "--cols", "70", *options], *parts)
 
 
 def test_the_shape_of_a_layout_is_given_once(capsys):

@@ -10,7 +10,7 @@ import pytest
 import gpu
 import simwarp
 from gpu import blas3
-from gpu.blas3.problem import ROUTINES
+from gpu.blas3.table import ROWS
 from reference.errors import InputFileError, LaunchError, NoGpuError, SchemeError, ShapeError
 from reference.types.timeline import Record, Timeline
 from simwarp.cli import main
@@ -190,10 +190,10 @@ def test_values_are_computed_and_checked(capsys, monkeypatch):
     assert found.out == ""
 
 
-@pytest.mark.parametrize("kind", ROUTINES)
+@pytest.mark.parametrize("kind", ROWS)
 def test_every_routine_is_traced_with_values(kind):
     on = host(TOPOLOGIES["H200x2"], values=True)
-    request = Request.of("c" + kind, 40, uplo="L" if kind != "gemm" else None)
+    request = Request.of("c" + kind, 40, uplo="L" if "uplo" in ROWS[kind].positions else None)
     assert report.run(request, 16, on, variant("paper"), values=True)["seconds"] > 0
 
 

@@ -6,8 +6,9 @@ import gc
 import mmap
 import random
 import re
+from itertools import product as product_of
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -18,7 +19,8 @@ from gpu import device_tensor
 from gpu.blas3 import execute as execution
 from gpu.blas3.execute import execute
 from gpu.blas3.plan import plan_of
-from gpu.blas3.problem import PREFIXES, ROUTINES, Problem
+from gpu.blas3.problem import Problem
+from gpu.blas3.table import PREFIXES, ROWS
 from gpu.cuda_machine import CudaMachine, DriverError, RoutineError, allocations, pins
 from gpu.machine import Tile
 from reference.errors import (
@@ -35,26 +37,12 @@ from reference.errors import (
     TileBoundsError,
     UnpinnedError,
 )
-from support.blas3_calls import Drawn, draw_call, draw_matrix, draw_options, judged, poison, product
+from simwarp.verify.cases.blas3 import poison
+from support.blas3_calls import Drawn, draw_call, draw_matrix, draw_options, judged, product
 from support.fake_driver import DriverFaultError, FakeDriver
 from support.fake_gpus import closed, gpus
 
 __all__ = ["gpus"]
-
-FLAGS: dict[str, list[dict[str, Any]]] = {
-    "gemm": [{"trans_a": a, "trans_b": b} for a in "NTC" for b in "NTC"],
-    "symm": [{"side": side, "uplo": uplo} for side in "LR" for uplo in "UL"],
-    "syrk": [{"uplo": uplo, "trans_a": trans} for uplo in "UL" for trans in "NT"],
-    "herk": [{"uplo": uplo, "trans_a": trans} for uplo in "UL" for trans in "NC"],
-    "trmm": [
-        {"side": side, "uplo": uplo, "trans_a": trans, "diag": diag}
-        for side in "LR"
-        for uplo in "UL"
-        for trans in "NTC"
-        for diag in "NU"
-    ],
-}
-FLAGS |= {"hemm": FLAGS["symm"], "syr2k": FLAGS["syrk"], "her2k": FLAGS["herk"], "trsm": FLAGS["trmm"]}
 
 
 def compute(drawn: Drawn, machine: CudaMachine, tile: int, options: Any = None, budget: int = 1) -> float:
@@ -72,7 +60,7 @@ def compute(drawn: Drawn, machine: CudaMachine, tile: int, options: Any = None, 
 
 
 @pytest.mark.at_most(4)
-@pytest.mark.parametrize("routine", ROUTINES)
+@pytest.mark.parametrize("routine", ROWS)
 def test_drawn_calls_are_right_and_leave_nothing_behind(gpus, routine):
     draw = random.Random(f"gpus of {routine}")
     for seed in range(8):
@@ -91,21 +79,41 @@ def test_drawn_calls_are_right_and_leave_nothing_behind(gpus, routine):
 
 
 @pytest.mark.at_most(4)
-@pytest.mark.parametrize("routine", ROUTINES)
+@pytest.mark.parametrize("routine", ROWS)
 @pytest.mark.parametrize("prefix", "sdcz")
 def test_every_flag_of_every_routine_is_right(gpus, routine, prefix):
-    if routine.startswith("he") and prefix in "sd":
+    if prefix not in ROWS[routine].prefixes:
         pytest.skip("real matrices are not Hermitian")
     gpus(2)
     machine, draw = CudaMachine(), random.Random(routine + prefix)
-    given = FLAGS[routine]  # of the many, one half for each dtype
+    row = ROWS[routine]
+    letters = row.letters(is_real=prefix in "sd")
+    given = [dict(zip(letters, chosen, strict=True)) for chosen in product_of(*letters.values())]
+    # of the many, one half for each dtype
     for flags in given["sdcz".index(prefix) % 2 :: 2] if len(given) > 9 else given:
-        n = 5 if routine in ("gemm", *ROUTINES[1:3]) or routine[0] == "t" else 7
+        n = 7 if row.is_triangle else 5
         k = {"L": 7, "R": n}.get(flags.get("side", ""), 4)
-        problem = Problem(routine, np.dtype(PREFIXES[prefix]), 7, n, k, 0.7, 0.5, **flags)
+        problem = Problem(routine, np.dtype(PREFIXES[prefix]), 7, n, k, 0.7, 0.5, **cast("Any", flags))
         matrices = {name: draw_matrix(draw, shape, problem.dtype) for name, shape in problem.shapes.items()}
         poison(problem, matrices)
         assert compute(Drawn(prefix + routine, 0.7, 0.5, flags, matrices), machine, 3) <= 1, flags
+
+
+@pytest.mark.parametrize("lower", [0, 1])
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+def test_a_triangle_is_written_and_nothing_else(gpus, lower, beta):
+    found = gpus(2)
+    machine, draw = CudaMachine(), np.random.default_rng(lower)
+    for order in range(1, 14):
+        a, b, c = (np.asfortranarray(draw.standard_normal(s)) for s in ((order, 5), (order, 5), (order,) * 2))
+        before, kept = c.copy(), np.tri(order, dtype=bool) if lower else np.tri(order, dtype=bool).T
+        gpu.blas3.dgemmt(
+            2.0, a, b, beta, c, trans_b=1, lower=lower, overwrite_c=1, device=machine, tile=1 + order * 3 // 4
+        )
+        np.testing.assert_allclose(c[kept], (2.0 * a @ b.T + beta * before)[kept], atol=1e-12)
+        assert (c[~kept] == before[~kept]).all()
+    machine.close()
+    assert found.is_clean()
 
 
 def test_results_are_those_of_one_device_bit_by_bit(gpus):

@@ -5,8 +5,8 @@ import pytest
 
 import simwarp
 from gpu.compile import compile
-from simwarp.engine import livelock
-from simwarp.engine import schedule as scheduling
+from simwarp.engine.schedule import livelock
+from simwarp.engine.schedule import scheduler as scheduling
 from simwarp.faults import Livelock, NeedsIndependentProgress, OutOfBounds, RunawayKernel
 
 BUDGET = 400_000

@@ -62,7 +62,7 @@ class StandIn(simwarp.Device):
     driver_version = "580.0"
 
 
-TILES = {name for name, row in ROWS.items() if row.kind.startswith("matrix")}
+TILES = {name for name, row in ROWS.items() if row.kind.fragments}
 """Of matrix instructions whole tiles are compared with hardware: see tests/record_tiles.py."""
 
 

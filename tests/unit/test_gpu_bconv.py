@@ -288,8 +288,8 @@ def test_arrays_may_have_any_order(device):
         assert_dots(gpu.bconv2d(given, w, scheme="bconv32", device=device), expected)
 
 
-@pytest.mark.at_most(5)
-@pytest.mark.parametrize("word", [32, 64])
+@pytest.mark.at_most(6)
+@pytest.mark.parametrize("word", [32, 64, 128])
 @pytest.mark.parametrize("scheme", [*SCHEMES, "auto"])
 @pytest.mark.parametrize("packed", ["x", "w", "xw"])
 def test_packed_operands_equal_the_reference(device, packed, scheme, word):
@@ -328,11 +328,13 @@ def test_device_operands_give_a_device_array(device, kinds):
     assert_bits(bits, reference.threshold_tensor(dots, [0] * 35))
 
 
-@pytest.mark.parametrize(("channels", "word"), [(64, 32), (64, 64), (33, 32), (33, 64)])
+@pytest.mark.parametrize(
+    ("channels", "word"), [(64, 32), (64, 64), (33, 32), (33, 64), (128, 128), (70, 128)]
+)
 def test_words_on_the_device_are_accepted_by_schemes_of_the_other_word_size(device, channels, word):
     x, w = operands(1, (2, 2), channels, (2, 2), 3)
     packed = gpu.pack_tensor(device.upload(x), layout="NHWC", word=word)
-    other = "bconv64" if word == 32 else "bconv32"
+    other = "bconv32" if word == 64 or channels == 128 else "bconv64"
     np.testing.assert_array_equal(gpu.bconv2d(packed, w, scheme=other).download(), reference.bconv2d(x, w))
 
 
@@ -341,6 +343,10 @@ def test_unsuitable_words_on_the_device_are_refused(device):
     with pytest.raises(FormatError) as caught:
         gpu.bconv2d(packed, values(2, 2, 65, 3), scheme="bconv64")
     explains(caught, "(1, 2, 2, 65)", "word=64")
+    packed = gpu.pack_tensor(device.upload(values(1, 2, 2, 65)), layout="NHWC", word=128)
+    with pytest.raises(FormatError) as caught:
+        gpu.bconv2d(packed, values(2, 2, 65, 3), scheme="bconv32")
+    explains(caught, "(1, 2, 2, 65)", "fewer bytes", "repack it with word=32")
 
 
 @pytest.mark.parametrize("pool", POOLS)
@@ -421,7 +427,7 @@ def test_thresholds_on_the_device_select_the_device(device):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("word", [32, 64])
+@pytest.mark.parametrize("word", [32, 64, 128])
 @pytest.mark.parametrize("layout", ["NHWC", "HWOI"])
 def test_packing_equals_the_reference(device, layout, word, dtype):
     for shape in [(1, 1, 1, 1), (2, 3, 33, 5), (3, 1, 5, 64), (1, 2, 65, 130)]:

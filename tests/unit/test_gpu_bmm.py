@@ -529,7 +529,7 @@ def test_thresholds_of_another_device_are_refused(device):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", ["row", "column"])
 @pytest.mark.parametrize("first", ["msb", "lsb"])
-@pytest.mark.parametrize("word", [32, 64])
+@pytest.mark.parametrize("word", [32, 64, 128])
 @pytest.mark.parametrize(
     "shape",
     [
@@ -546,7 +546,7 @@ def test_packing_equals_the_reference(eager, dtype, layout, first, shape, word):
     )
     words = packed.words if on_host else packed.words.download()
     assert (packed.shape, packed.layout, packed.word, packed.first) == (shape, layout, word, first)
-    assert words.dtype == np.dtype(f"u{word // 8}")
+    assert words.dtype == expected.words.dtype
     np.testing.assert_array_equal(words, expected.words)
 
 
@@ -599,6 +599,8 @@ def test_a_misaligned_matrix_takes_the_scalar_kernel(eager, monkeypatch, dtype, 
     [  # 70 rows of float32
         ("column", 32, 64, ("pack_column_vector", 3)),
         ("column", 64, 132, ("pack_column_vector", 3 * 2)),
+        ("column", 128, 132, ("pack_column_vector", 3 * 2)),
+        ("column", 256, 132, ("pack_column_vector", 3 * 2)),  # a word takes two vectors of all lanes
         ("row", 32, 132, ("pack_row_vector", 3 * 2)),
         ("row", 64, 132, ("pack_row_vector", 4 * 2)),
         ("column", 32, 65, ("pack_column", 3 * 3)),
@@ -874,7 +876,7 @@ def test_an_unknown_scheme_is_refused(device, scheme):
         ({"layout": None}, "'row' or 'column'"),
         ({"first": "middle"}, "'msb' or 'lsb'"),
         ({"first": 0}, "'msb' or 'lsb'"),
-        ({"word": 16}, "32 or 64"),
+        ({"word": 16}, "32 or 64 or 128"),
         ({"word": None}, "32 or 64"),
     ],
 )
@@ -901,6 +903,11 @@ def packed(**changes):
             ["words of 64 bits", "bmm32 takes 32", "word=32"],
         ),
         (packed(word=64), FormatError, ["words of uint32 (3, 33)", "column-major-64 has uint64 (2, 33)"]),
+        (
+            packed(word=128),
+            FormatError,
+            ["words of uint32 (3, 33)", "column-major-128 has uint64 (1, 33, 2)"],
+        ),
         (packed(words=packed().words.view(np.int32)), FormatError, ["int32"]),
         (packed(words=packed().words.astype(">u4")), FormatError, [">u4"]),
         (packed(words=packed().words.T), FormatError, ["(33, 3)", "(3, 33)"]),
@@ -923,6 +930,41 @@ def test_packed_operands_of_other_formats_are_refused(device, operand, error, pa
     with pytest.raises(error) as caught:
         gpu.bmm(operand, values(70, 35), scheme="bmm32", device=device)
     explains(caught, *parts)
+
+
+@pytest.mark.parametrize(("scheme", "first"), [("auto", "lsb"), ("bmm32", "msb"), ("bmms64", "msb")])
+def test_host_words_of_128_bits_are_cut_into_those_of_the_scheme(device, scheme, first):
+    a, b = values(33, 300), values(300, 35)
+    x, y = (
+        reference.pack(m, layout=layout, word=128, first=first) for m, layout in ((a, "column"), (b, "row"))
+    )
+    np.testing.assert_array_equal(gpu.bmm(x, y, scheme=scheme, device=device), reference.bmm(a, b))
+    stack = reference.pack(np.stack([a, -a]), layout="column", word=128, first=first)
+    products = gpu.bmm(stack, y, scheme=scheme, device=device)
+    np.testing.assert_array_equal(products, [reference.bmm(a, b), reference.bmm(-a, b)])
+    dirty = x.words.copy()
+    part, bit = (1, 63) if first == "lsb" else (0, 0)  # of the last element
+    dirty[-1, 7, part] |= np.uint64(1 << bit)
+    with pytest.raises(FormatError) as caught:
+        gpu.bmm(replace(x, words=dirty), y, scheme=scheme, device=device)
+    explains(caught, "a has bits past the edge of its (33, 300) matrix")
+
+
+def test_device_words_of_128_bits_are_no_operands_of_kernels(device):
+    x = gpu.pack(device.upload(values(33, 300)), layout="column", word=128)
+    with pytest.raises(FormatError) as caught:
+        gpu.bmm(x, values(300, 35), scheme="bmm32")
+    explains(caught, "a is packed in words of 128 bits, bmm32 takes 32", "word=32", "download its words")
+
+
+def test_words_of_128_bits_last_first_are_lines_word_for_word(device):
+    """The rows of FSB tiles and the pieces of lines are words of 128 bits."""
+    x = values(9, 300)
+    words = reference.pack(x, layout="column", word=128, first="lsb").words
+    lines = gpu.prepare(x, "a", scheme="btc2", device=device).words.download()
+    np.testing.assert_array_equal(words.swapaxes(0, 1).copy().view(np.uint32), lines)
+    tiles = gpu.bmm.pack_fsb(x, device=device).words.download()
+    np.testing.assert_array_equal(tiles[0, :, 3], lines[3])
 
 
 def test_a_right_operand_not_packed_along_k_is_refused(device):

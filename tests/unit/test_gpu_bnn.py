@@ -278,7 +278,7 @@ def test_full_words_are_flattened_without_a_launch():
     assert ("6",) not in [step.step.paths for step in launched]
 
 
-@pytest.mark.parametrize("word", [32, 64])
+@pytest.mark.parametrize("word", [32, 64, 128])
 @pytest.mark.parametrize("first", ["lsb", "msb"])
 def test_weights_of_any_format_become_that_of_kernels(word, first):
     matrix, filters = signs(70, 5), signs(2, 3, 37, 9)

@@ -122,7 +122,7 @@ def test_shorts_of_warpgroups():
     np.testing.assert_array_equal(y, by_loops(x, w, 2, **SKEWED))
 
 
-@pytest.mark.parametrize("word", [32, 64])
+@pytest.mark.parametrize("word", [32, 64, 128])
 @pytest.mark.parametrize("scheme", ["bconv32", "bconv64"])
 def test_packed_operands_of_host_and_device(word, scheme):
     x, w = operands(66, 4, 2)

@@ -26,9 +26,12 @@ from simwarp.listings import (
     pack32_row,
     pack64_column,
     pack64_row,
+    pack128_column,
+    pack128_row,
     product_of,
     unpack32,
     unpack64,
+    unpack128,
 )
 from simwarp.warp import GlobalArray, Warp, launch
 from support.offenders import every_case
@@ -42,7 +45,10 @@ PACK = {
     ("row", 32): pack32_row,
     ("column", 64): pack64_column,
     ("row", 64): pack64_row,
+    ("column", 128): pack128_column,
+    ("row", 128): pack128_row,
 }
+UNPACK = {32: unpack32, 64: unpack64, 128: unpack128}
 SCHEMES = {bmm32: 32, bmm64: 64, bmms32: 32, bmms64: 64}
 """The four row-by-row products and their words."""
 
@@ -115,6 +121,14 @@ def test_packing_64_equals_a_loop_over_bits(shape):
         np.testing.assert_array_equal(packed.words, expected, strict=True)
 
 
+def test_packing_128_equals_the_reference():
+    for shape in ((1, 1), (5, 130), (33, 63), (3, 260)):
+        x = reals(*shape)
+        for matrix, layout in itertools.product((x, x.T), ("row", "column")):
+            expected = reference.pack(matrix, layout=layout, word=128).words
+            np.testing.assert_array_equal(PACK[layout, 128](matrix).words, expected, strict=True)
+
+
 @pytest.mark.slow
 def test_one_positive_element_is_one_bit_of_64():
     for r, c in ((0, 0), (31, 31), (32, 63), (63, 32), (64, 0), (0, 64), (69, 77)):
@@ -159,7 +173,7 @@ def test_a_size_beyond_the_matrix_is_out_of_bounds():
 @every_case(("layout", "word"), PACK)
 def test_unpacking_gives_the_signs(shape, layout, word):
     x = reals(*shape)
-    unpacked = (unpack32 if word == 32 else unpack64)(PACK[layout, word](x))
+    unpacked = UNPACK[word](PACK[layout, word](x))
     assert unpacked.tolist() == [[1 if v >= 0 else -1 for v in row] for row in x.tolist()]
     assert unpacked.dtype == np.int32
 

@@ -73,7 +73,13 @@ def pointwise(rng, channels):
     return Conv(pack_tensor(signs(rng, 1, 1, channels, channels), layout="HWOI"))
 
 
-FORMATS = [("HWOI", 32, "lsb"), ("HWIO", 64, "msb"), ("HWOI-FSB", 32, "lsb"), ("HWOI", 64, "msb")]
+FORMATS = [
+    ("HWOI", 32, "lsb"),
+    ("HWIO", 64, "msb"),
+    ("HWOI-FSB", 32, "lsb"),
+    ("HWOI", 64, "msb"),
+    ("HWIO", 128, "msb"),
+]
 
 
 def layer(rng, value):
@@ -112,7 +118,8 @@ def drawn(seed, kind, depth):
     for _ in range(depth):
         layers = (*layers, layer(rng, flowing(given, layers)))
     last = flowing(given, (*layers, Flatten()))
-    weights = pack(signs(rng, last.shape[0], 3), layout="row" if rng.random() < 0.8 else "column")
+    form = {"layout": "row" if rng.random() < 0.8 else "column", "word": 128 if rng.random() < 0.5 else 32}
+    weights = pack(signs(rng, last.shape[0], 3), **form)
     scale, offset = rng.standard_normal((2, 3)).astype(np.float32)
     classes = ("á", "b", "") if rng.random() < 0.5 else ()
     network = Network("drawn ±1", given, (*layers, Flatten(), Dense(weights)), scale, offset, classes, "α")

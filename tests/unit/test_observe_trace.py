@@ -10,7 +10,7 @@ import pytest
 
 import simwarp
 from reference.errors import InputFileError, SchemeError
-from simwarp.engine.schedule import Scheduler
+from simwarp.engine.schedule.scheduler import Scheduler
 from simwarp.faults import OutOfBounds
 from simwarp.observe.trace import Trace, TraceError, compare, differences, load
 from simwarp.observe.trace.model import ROW

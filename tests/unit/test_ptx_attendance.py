@@ -8,8 +8,8 @@ import pytest
 
 import simwarp
 from gpu.compile import compile
-from simwarp.engine.missing_lanes import _numbers
-from simwarp.engine.sync import _is_partition
+from simwarp.engine.schedule.missing_lanes import _numbers
+from simwarp.engine.sync.waiting import _is_partition
 from simwarp.faults import (
     EarlyExit,
     InactiveSource,

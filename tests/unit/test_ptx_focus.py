@@ -5,7 +5,7 @@ import pytest
 
 import simwarp
 from simwarp.engine.chunk import Chunk
-from simwarp.engine.schedule import Scheduler
+from simwarp.engine.schedule.scheduler import Scheduler
 from simwarp.faults import Deadlock, OutOfBounds, RunawayKernel, Trap, UninitialisedRegister
 from simwarp.observe import Observer, WriteObserver
 from support import small_kernels as small

@@ -13,6 +13,7 @@ from simwarp.program.frames import local_variables
 from simwarp.program.link import link
 from simwarp.program.liveness import live_registers
 from simwarp.program.provenance import known_origins, lending_steps
+from simwarp.ptx.kinds import BARRIER, BRANCH
 from simwarp.ptx.parse import parse
 from support import small_kernels as small
 
@@ -168,7 +169,7 @@ def test_a_loop_with_a_non_polling_call_is_not_a_polling_loop():
         "AGAIN: call (%r2), f, (%in); setp.eq.u32 %p1, %r2, 0; @%p1 bra AGAIN; call (%r2), look, (%in); ret;"
     )
     module = parse(text(body, before=functions))
-    (branch,) = (s for s in link(module, module.entries["k"]).steps if s.kind == "branch")
+    (branch,) = (s for s in link(module, module.entries["k"]).steps if s.kind is BRANCH)
     assert not branch.polls
 
 
@@ -204,7 +205,7 @@ def test_paths_around_a_barrier_end_at_an_exit_or_a_store():
         """.reg .pred %p, %q; .reg .b64 %a; mov.b64 %a, 0; @%p bra END; @%q bra OTHER; bar.sync 0; bra END;
         OTHER: st.global.u32 [%a], 1; END:"""
     )
-    ways = ways_out(program, lambda step: step.kind == "barrier")
+    ways = ways_out(program, lambda step: step.kind is BARRIER)
     assert ways == [{1: {6: 1}, 2: {5: 2}}]
 
 

@@ -17,8 +17,8 @@ from simwarp.lab.evidence.forms import required
 from simwarp.lab.evidence.judge import comparable, judge
 from simwarp.lab.evidence.launch import ask, batches
 from simwarp.lab.subjects.form_answers import trapped
+from simwarp.ptx import kinds
 from simwarp.ptx.instructions import ROWS
-from simwarp.ptx.rows import TRANSFERS
 from support import run_ptx_rows as rows
 
 COMPUTING = [name for name in ROWS if name in rows.TWINS or name in rows.BOUNDED]
@@ -251,21 +251,22 @@ def through_two_phases(opcode, count, given):
 
 REDUCES = {"add", "inc", "dec", "min", "max", "and", "or", "xor"}
 EXPECTED = {
-    "mbarrier": through_two_phases,
-    "async copy": copied,
-    **dict.fromkeys(TRANSFERS, moved_in_bulk),
-    "bulk group": moved_in_bulk,
-    **dict.fromkeys(("tensor copy", "tensor reduction", "tensor map"), moved_as_tensor),
-    "async group": copied_in_groups,
-    "branch": branched,
-    "indexed branch": indexed,
-    "call": called,
-    "exit": branched,
-    "return": branched,
-    "warp barrier": met,
-    "cluster barrier": met,
-    "fence": same,
-    "register count": same,
+    kinds.MBARRIER: through_two_phases,
+    kinds.ASYNC_COPY: copied,
+    kinds.BULK_COPY: moved_in_bulk,
+    kinds.BULK_REDUCTION: moved_in_bulk,
+    kinds.BULK_GROUP: moved_in_bulk,
+    **dict.fromkeys((kinds.TENSOR_COPY, kinds.TENSOR_REDUCTION, kinds.TENSOR_MAP), moved_as_tensor),
+    kinds.ASYNC_GROUP: copied_in_groups,
+    kinds.BRANCH: branched,
+    kinds.INDEXED_BRANCH: indexed,
+    kinds.CALL: called,
+    kinds.EXIT: branched,
+    kinds.RETURN: branched,
+    kinds.WARP_BARRIER: met,
+    kinds.CLUSTER_BARRIER: met,
+    kinds.FENCE: same,
+    kinds.REGISTER_COUNT: same,
 }
 BY_NAME = dict.fromkeys(
     ("cp.async.mbarrier.arrive", "cp.async.mbarrier.arrive.noinc", "cp.async.bulk.prefetch.L2.global"),

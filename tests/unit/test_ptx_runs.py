@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 import simwarp
-from simwarp.engine.accesses import _take_turns
+from simwarp.engine.memory.accesses import _take_turns
 from simwarp.memory import Memory
 from simwarp.ptx.forms import spellings
 from simwarp.ptx.instructions import TABLE
+from simwarp.ptx.kinds import ATOMIC
 from simwarp.ptx.rows import DTYPES
 from simwarp.ptx.same_address import Runs
 from support.offenders import check_each
@@ -28,7 +29,7 @@ def opcodes():
     return [
         opcode
         for row in TABLE.rows.values()
-        if row.kind == "atomic"
+        if row.kind is ATOMIC
         for opcode in shortest(spellings(row))
         if not {"v2", "v4", "v8"} & set(opcode.split("."))
     ]

@@ -11,9 +11,9 @@ import pytest
 import gpu
 import simwarp
 from gpu.bmm.schemes import SCHEMES
-from simwarp.engine.livelock import Progress
-from simwarp.engine.schedule_random import Dice, shuffled
-from simwarp.engine.schedule_stack import Stacks
+from simwarp.engine.schedule.livelock import Progress
+from simwarp.engine.schedule.random_scheduler import Dice, shuffled
+from simwarp.engine.schedule.stack_scheduler import Stacks
 from simwarp.faults import (
     Deadlock,
     InactiveSource,
@@ -29,6 +29,7 @@ from simwarp.lab.subjects import kernels
 from simwarp.observe import Observer
 from simwarp.program.link import link
 from simwarp.program.postdominators import immediate_dominators, reconvergence
+from simwarp.ptx.kinds import BRANCH, CALL, RETURN
 from simwarp.ptx.parse import parse
 from simwarp.testing import assert_same_bits
 from simwarp.verify import Draw
@@ -166,9 +167,9 @@ def test_reconvergence_points_within_a_function_are_found():
     module = parse(text("call f;\n" + STORE, function + "\n @%p ret;\n mov.u32 %r, 60; ret; }"))
     steps = link(module, module.entries["k"]).steps
     meets = reconvergence(steps)
-    call = next(step.number for step in steps if step.kind == "call")
-    branch = next(step.number for step in steps if step.kind == "branch")
-    guarded = next(s.number for s in steps if s.kind == "return" and s.guard is not None)
+    call = next(step.number for step in steps if step.kind is CALL)
+    branch = next(step.number for step in steps if step.kind is BRANCH)
+    guarded = next(s.number for s in steps if s.kind is RETURN and s.guard is not None)
     assert meets == {branch: len(steps), guarded: len(steps), call: call + 1}
 
 
@@ -178,8 +179,8 @@ def test_reconvergence_of_an_exiting_side_is_the_return():
     )
     module = parse(text("call f;\n" + STORE, function))
     steps = link(module, module.entries["k"]).steps
-    branch = next(step.number for step in steps if step.kind == "branch")
-    assert steps[reconvergence(steps)[branch]].kind == "return"
+    branch = next(step.number for step in steps if step.kind is BRANCH)
+    assert steps[reconvergence(steps)[branch]].kind is RETURN
 
 
 @pytest.mark.parametrize("n", [1, 500])
@@ -686,7 +687,7 @@ def test_stack_entries_are_pushed_and_popped_per_warp():
 
 @pytest.mark.parametrize("counter", ["%clock", "%globaltimer_lo"])
 def test_a_loop_that_waits_for_a_counter_is_not_a_livelock(counter, monkeypatch):
-    monkeypatch.setattr("simwarp.engine.schedule._TURN", 64)
+    monkeypatch.setattr("simwarp.engine.schedule.scheduler._TURN", 64)
     body = f"""mov.u32 %r3, {counter};
 AGAIN: mov.u32 %r4, {counter}; sub.u32 %r4, %r4, %r3; setp.lt.u32 %p1, %r4, 400000; @%p1 bra AGAIN;
 mov.u32 %r2, 7;"""

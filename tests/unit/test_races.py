@@ -9,8 +9,8 @@ import simwarp
 from gpu.compile import compile
 from simwarp.engine.chunk import Chunk
 from simwarp.engine.events import OrderedAccess
-from simwarp.engine.host_functions import Heap
 from simwarp.engine.launch import Launch
+from simwarp.engine.schedule.host_functions import Heap
 from simwarp.faults import Note, Race
 from simwarp.memory import Memory
 from simwarp.program.link import link

@@ -20,7 +20,7 @@ from reference import (
     excluded_taps,
     pack_tensor,
 )
-from reference.tensors import FILTER_LAYOUTS, IMAGE_LAYOUTS
+from reference.types.packed import FILTER_LAYOUTS, IMAGE_LAYOUTS
 from support.offenders import every_case
 
 # (x, w, stride, padding, dilation), one or more of every kind of geometry.

@@ -17,10 +17,11 @@ from reference import (
     pack,
     unpack,
 )
+from support.packed_integers import as_integers, dtype_of
 
 FLOATS = [np.float16, np.float32, np.float64]
-FORMATS = list(itertools.product(("row", "column"), (32, 64), ("msb", "lsb")))
-EDGES = [1, 2, 7, 31, 32, 33, 63, 64, 65, 97]
+FORMATS = list(itertools.product(("row", "column"), (32, 64, 128), ("msb", "lsb")))
+EDGES = [1, 2, 7, 31, 32, 33, 63, 64, 65, 97, 127, 128, 129]
 
 
 def signs(rows, columns, seed=0):
@@ -153,8 +154,8 @@ def test_packed_words_equal_a_loop_over_bits(layout, word, first):
     for rows, columns in [(1, 1), (2, 3), (3, 65), (65, 3), *zip(EDGES, reversed(EDGES), strict=True)]:
         x = signs(rows, columns, seed=rows)
         packed = pack(x, layout=layout, word=word, first=first)
-        assert packed.words.tolist() == words_by_hand(x.tolist(), layout, word, first)
-        assert packed.words.dtype == np.dtype(f"u{word // 8}")
+        assert as_integers(packed).tolist() == words_by_hand(x.tolist(), layout, word, first)
+        assert packed.words.dtype == dtype_of(word)
         assert packed.words.flags.c_contiguous
         assert (packed.shape, packed.layout) == ((rows, columns), layout)
         assert (packed.word, packed.first) == (word, first)
@@ -163,14 +164,15 @@ def test_packed_words_equal_a_loop_over_bits(layout, word, first):
 
 @pytest.mark.parametrize(("layout", "word", "first"), FORMATS)
 def test_a_single_element_is_a_single_bit(layout, word, first):
-    for r, c in [(0, 0), (31, 63), (32, 64), (66, 70)]:
-        x = np.full((67, 71), -1.0)
+    for r, c in [(0, 0), (31, 63), (32, 64), (66, 70), (127, 128), (128, 127), (131, 129)]:
+        x = np.full((132, 130), -1.0)
         x[r, c] = 1.0
         packed = pack(x, layout=layout, word=word, first=first)
         along, line = (c, r) if layout == "column" else (r, c)
         bit = along % word if first == "lsb" else word - 1 - along % word
-        assert np.argwhere(packed.words).tolist() == [[along // word, line]]
-        assert int(packed.words[along // word, line]) == 2**bit
+        words = as_integers(packed)
+        assert np.argwhere(words).tolist() == [[along // word, line]]
+        assert words[along // word, line] == 2**bit
 
 
 def test_the_defaults_are_row_major_32_msb():
@@ -200,7 +202,7 @@ def test_unpack_ignores_padding_and_memory_order(layout, word, first):
     ("option", "message"),
     [
         ({"layout": "diagonal"}, "layout='diagonal'\n.*\nchoose 'row' or 'column'"),
-        ({"word": 16}, "word=16\n.*\nchoose 32 or 64"),
+        ({"word": 16}, "word=16\n.*\nchoose 32 or 64 or 128"),
         ({"first": "big"}, "first='big'\n.*\nchoose 'msb' or 'lsb'"),
     ],
 )
@@ -240,6 +242,29 @@ def test_pack_checks_its_elements():
 def test_words_that_do_not_fit_are_refused(words):
     with pytest.raises(FormatError, match=r"3 x 5 matrix with layout='row', word=32 needs .u4 \(1, 5\)"):
         unpack(PackedBits(words, (3, 5), "row"))
+
+
+def test_words_of_128_bits_are_pairs_of_those_of_64(tmp_path):
+    """Least significant first their memory is that of one word of 64 after the other."""
+    x = signs(200, 33)
+    for layout, first in itertools.product(("row", "column"), ("lsb", "msb")):
+        long, short = (pack(x, layout=layout, word=word, first=first) for word in (128, 64))
+        count, lines = short.words.shape
+        pairs = long.words[..., :: 1 if first == "lsb" else -1].swapaxes(1, 2).reshape(-1, lines)
+        np.testing.assert_array_equal(pairs[:count], short.words)
+        assert not pairs[count:].any()
+        np.savez(tmp_path / "words.npz", words=long.words)
+        with np.load(tmp_path / "words.npz") as kept:
+            assert replace(long, words=kept["words"]) == long
+        assert replace(long, words=np.from_dlpack(long.words)) == long
+    assert "dtype=uint64" in repr(pack(x[:1, :1], word=128))
+
+
+def test_words_of_128_bits_that_do_not_fit_are_refused():
+    packed = pack(signs(3, 5), word=128)
+    for wrong in (packed.words[..., 0], packed.words.view(np.uint32), packed.words.swapaxes(1, 2)):
+        with pytest.raises(FormatError, match=r"word=128 needs .u8 \(1, 5, 2\)"):
+            unpack(replace(packed, words=wrong))
 
 
 def test_words_outside_a_numpy_array_are_refused():

@@ -8,7 +8,7 @@ import pytest
 from scipy.linalg import blas
 
 from reference import DtypeError, NotANumberError, SchemeError, ShapeError
-from reference.blas3 import ROUTINES, error_of, gemm, her2k, herk, symm, syrk, trmm, trsm
+from reference.blas3 import ROUTINES, error_of, gemm, gemmt, her2k, herk, symm, syrk, trmm, trsm
 
 RNG = np.random.default_rng(3)
 PREFIX = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
@@ -179,6 +179,7 @@ REFUSED = {
     "singular": (lambda: trsm(1.0, np.zeros((3, 3)), B), NotANumberError, r"a\[0, 0\] is 0"),
     "trans": (lambda: herk(1.0, A + 0j, trans="T"), SchemeError, "choose 'N' or 'C'"),
     "beta": (lambda: herk(1.0, A + 0j, 1j, np.eye(2) + 0j), DtypeError, "needs real ones"),
+    "triangle": (lambda: gemmt(1.0, A, B), ShapeError, "a square matrix is needed"),
     "routine": (lambda: error_of("gemv", A, 1.0, A), SchemeError, "no routine='gemv'"),
 }
 
@@ -190,5 +191,23 @@ def test_arguments_that_do_not_fit_are_refused(case):
         call()
 
 
-def test_all_nine_routines_are_there():
-    assert [*ROUTINES] == ["gemm", "symm", "hemm", "syrk", "herk", "syr2k", "her2k", "trmm", "trsm"]
+@pytest.mark.parametrize("dtype", PREFIX)
+@pytest.mark.parametrize("uplo", "UL")
+def test_gemmt_is_one_triangle_of_scipys_gemm(dtype, uplo):
+    a, b, c = matrix(dtype, 5, 3), matrix(dtype, 5, 3), matrix(dtype, 5, 5)
+    alpha, beta = number(dtype), number(dtype)
+    kept = np.tri(5, dtype=bool) if uplo == "L" else np.tri(5, dtype=bool).T
+    found = gemmt(alpha, a, b, beta, c, uplo=uplo, trans_b="C")
+    whole = of_scipy("gemm", dtype, alpha, a, b, beta, c, trans_b="C")
+    expected = np.where(kept, whole, c).astype(dtype)
+    assert error_of("gemmt", expected, alpha, a, b, beta, c, uplo=uplo, trans_b="C") <= 1
+    assert (found[~kept] == c[~kept]).all()
+    expected[~kept] += 1
+    assert error_of("gemmt", expected, alpha, a, b, beta, c, uplo=uplo, trans_b="C") == np.inf
+    expected[~kept] = c[~kept]
+    expected[kept] *= 1 + 1e-3
+    assert error_of("gemmt", expected, alpha, a, b, beta, c, uplo=uplo, trans_b="C") > 1
+
+
+def test_all_ten_routines_are_there():
+    assert [*ROUTINES] == ["gemm", "gemmt", "symm", "hemm", "syrk", "herk", "syr2k", "her2k", "trmm", "trsm"]

@@ -20,10 +20,12 @@ from reference import (
     to_layout,
     unpack_tensor,
 )
-from reference.tensors import FILTER_LAYOUTS, IMAGE_LAYOUTS, from_tiles, to_tiles
+from reference.tensors import from_tiles, to_tiles
+from reference.types.packed import FILTER_LAYOUTS, IMAGE_LAYOUTS
 from support.offenders import every_case
+from support.packed_integers import as_integers, dtype_of
 
-ORDINARY = itertools.product(("NHWC", "HWNC", "HWOI", "HWIO"), (32, 64), ("lsb", "msb"))
+ORDINARY = itertools.product(("NHWC", "HWNC", "HWOI", "HWIO"), (32, 64, 128), ("lsb", "msb"))
 TILED = itertools.product(("HWNC-FSB", "HWOI-FSB"), (32,), ("lsb", "msb"))
 FORMATS = [*ORDINARY, *TILED]
 SHAPES = [(1, 1, 1, 1), (2, 3, 4, 5), (9, 2, 1, 33), (8, 1, 2, 128), (3, 2, 2, 64), (17, 1, 1, 129)]
@@ -84,9 +86,9 @@ def test_packed_words_equal_a_loop_over_bits(layout, word, first, shape):
     x = reals(shape_for(layout, shape))
     packed = pack_tensor(x, layout=layout, word=word, first=first)
     expected = words_by_hand(x, layout, word, first)
-    assert packed.words.shape == expected.shape
-    assert packed.words.tolist() == expected.tolist()
-    assert packed.words.dtype == np.dtype(f"u{word // 8}")
+    assert packed.words.shape == expected.shape + (2,) * (word == 128)
+    assert as_integers(packed).tolist() == expected.tolist()
+    assert packed.words.dtype == dtype_of(word)
     assert packed.words.flags.c_contiguous
     assert (packed.shape, packed.layout) == (x.shape, layout)
     assert (packed.word, packed.first) == (word, first)
@@ -147,13 +149,13 @@ def test_tiles_equal_a_loop_over_elements(shape):
 # --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow_cases("option2-no word=16*?n.**?nchoose 32 or 64")
+@pytest.mark.slow_cases("option2-no word=16*?n.**?nchoose 32 or 64 or 128")
 @pytest.mark.parametrize(
     ("option", "message"),
     [
         ({"layout": "NCHW"}, "no layout='NCHW'"),
         ({"layout": "FSB"}, "no layout='FSB'"),
-        ({"word": 16}, r"no word=16\n.*\nchoose 32 or 64"),
+        ({"word": 16}, r"no word=16\n.*\nchoose 32 or 64 or 128"),
         ({"first": "big"}, r"no first='big'\n.*\nchoose 'msb' or 'lsb'"),
         ({"layout": "HWNC-FSB", "word": 64}, "no layout='HWNC-FSB' with word=64"),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import simwarp
-from simwarp.engine.register_pool import at_entry
+from simwarp.engine.sync.register_pool import at_entry
 from simwarp.faults import (
     Deadlock,
     PtxSyntaxError,

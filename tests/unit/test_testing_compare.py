@@ -54,6 +54,17 @@ def test_the_named_element_of_a_packed_matrix_is_the_changed_one(expected, data)
     assert f"the first wrong matrix element is ({row}, {column})\n" in complaint(expected, got)
 
 
+def test_a_difference_in_words_of_128_bits_or_a_stack_names_its_element():
+    x = np.ones((2, 3, 150), np.int8)
+    y = x.copy()
+    y[1, 2, 140] = -1
+    for first in ("msb", "lsb"):
+        one, other = (reference.pack(m, layout="column", word=128, first=first) for m in (x[1], y[1]))
+        assert "the first wrong matrix element is (2, 140)\n" in complaint(one, other)
+        one, other = (reference.pack(m, layout="row", first=first) for m in (x, y))
+        assert "the first wrong matrix element is (1, 2, 140)\n" in complaint(one, other)
+
+
 def test_different_formats_are_reported():
     x = np.ones((3, 3))
     message = complaint(reference.pack(x), reference.pack(x, layout="column"))

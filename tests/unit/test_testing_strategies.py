@@ -139,7 +139,8 @@ def test_layouts_are_valid_arguments_of_pack(form):
 def test_layouts_reach_every_format_and_shrink_to_the_default():
     assert smallest(layouts()) == {"layout": "row", "word": 32, "first": "msb"}
     assert smallest(layouts(), lambda form: form["word"] == 64)["layout"] == "row"
-    happens(layouts(), lambda form: tuple(form.values()) == ("column", 64, "lsb"))
+    for word in (64, 128):
+        happens(layouts(), lambda form: tuple(form.values()) == ("column", word, "lsb"))  # noqa: B023
 
 
 @given(x=real_matrices())
@@ -200,6 +201,7 @@ def test_bit_matrices_have_the_requested_format():
     packed = smallest(bit_matrices(40, 7, layout="column", word=64, first="lsb"))
     assert (packed.shape, packed.layout, packed.word, packed.first) == ((40, 7), "column", 64, "lsb")
     assert packed.words.shape == (1, 40)
+    happens(bit_matrices(2, 150, layout="column", word=128), lambda x: x.words[1, 0].tolist() == [0, 1 << 63])
     happens(bit_matrices(40, 7), lambda x: reference.unpack(x).all())
     happens(bit_matrices(40, 7), lambda x: 0.3 < reference.unpack(x).mean() < 0.7)
 

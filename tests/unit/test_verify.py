@@ -296,6 +296,19 @@ def test_packing_inputs_cover_word_sizes_and_row_alignments(name):
     assert {item.first for item in items} == {"lsb" if name == "pack-lsb" else "msb"}
 
 
+def test_inputs_of_long_words_cover_layouts_orders_and_row_alignments():
+    case = CASES["pack-128"]
+    items = [case.draw(Draw(0, case.name, k)) for k in range(100)]
+    assert {item.word for item in items} == {128}
+    formats = {(item.layout, item.first, str(item.x.dtype)) for item in items}
+    assert formats == set(itertools.product(("row", "column"), ("msb", "lsb"), DTYPES))
+    plans = {packing_plan(simulator().upload(x.x), x.layout, x.word, 1)[0] for x in items}
+    assert len(plans) == 4
+    item = replace(items[0], x=np.ones((3, 150)), layout="column", first="lsb")
+    assert case.explain(item, (1, 2, 0), 12) == "element (2, 140) = 1.0"
+    assert case.explain(replace(item, first="msb"), (0, 2, 0), 0) == "element (2, 127) = 1.0"
+
+
 def test_inputs_of_lines_cover_every_kernel_and_type():
     items = [CASES["pack-lines"].draw(Draw(0, "pack-lines", k)) for k in range(100)]
     plans = {

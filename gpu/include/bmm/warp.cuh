@@ -1,6 +1,6 @@
 // What the kernels of this folder share: the warp, its tile, and the order of bits in a word.
 //
-//   -DWORD_32 | -DWORD_64        the word size of packed matrices
+//   -DWORD_32 | -DWORD_64 | -DWORD=128   the word size of packed matrices
 //   -DFIRST_MSB | -DFIRST_LSB    where the first of a word's elements goes
 
 #pragma once
@@ -8,13 +8,13 @@
 enum : unsigned { warp_size = 32, all_lanes = 0xffffffffu };
 
 #if defined(WORD_64)
+#define WORD 64
 typedef unsigned long long Word;
-enum : unsigned { word_halves = 2 };
-#else
+#elif !defined(WORD)  // more than 64 are several numbers, without a type
+#define WORD 32
 typedef unsigned Word;
-enum : unsigned { word_halves = 1 };
 #endif
-enum : unsigned { word_size = 32 * word_halves };
+enum : unsigned { word_size = WORD, word_halves = WORD / 32 };
 
 typedef unsigned long long Index;  // into matrices, which may have more than 2^32 elements
 

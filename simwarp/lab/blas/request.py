@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 import gpu.blas3
-from gpu.blas3.arguments import FORTRAN
-from gpu.blas3.explain import NAMES
-from gpu.blas3.problem import PREFIXES, RANK_K, TRIANGULAR, Name, Problem
+from gpu.blas3.problem import Problem
+from gpu.blas3.table import LETTERS, NAMES, ROWS, Name
 from reference.blas3 import error_of
 from reference.errors import SchemeError
 from reference.types.arguments import check_option
@@ -20,25 +19,15 @@ from simwarp.lab.network_studies import room
 from simwarp.lab.unbacked import unbacked
 
 Matrices: TypeAlias = dict[Name, npt.NDArray[Any]]
-LETTERS = {"side": "LR", "uplo": "UL", "trans_a": "NTC", "trans_b": "NTC", "diag": "NU"}
 
 
 @dataclass(frozen=True)
 class Request:
-    """A call without its matrices.
+    """A call without its matrices."""
 
-    Attributes
-    ----------
-    routine : str
-        A BLAS name.
-    problem : Problem
-    flags : dict of str to str
-        The letters of those that were given.
-    """
-
-    routine: str
+    routine: str  # the BLAS name
     problem: Problem
-    flags: dict[str, str]
+    flags: dict[str, str]  # the letters of the flags that were given
 
     @classmethod
     def of(
@@ -60,10 +49,10 @@ class Request:
         check_option("routine", routine, NAMES, "these are the routines of level 3")
         given: dict[str, Any] = {name: letter for name, letter in flags.items() if letter is not None}
         _check_flags(routine, given)
-        kind = routine[1:]
-        if k is not None and kind != "gemm" and kind not in RANK_K:
+        row = ROWS[routine[1:]]
+        if k is not None and not row.has_k:
             raise SchemeError(f"{routine} has no K={k}\nits sums are as long as A is wide\nleave K out")
-        beta = 0.0 if kind in TRIANGULAR else beta
+        beta = beta if row.result == "c" else 0.0
         # one tile: only the problem is wanted here
         plan = gpu.blas3.explain(routine, m, n, k, alpha=alpha, beta=beta, tile=1 << 40, **given)
         return cls(routine, plan.problem, given)
@@ -92,7 +81,7 @@ class Request:
                 name: self._numbers(shape) if values else unbacked(shape, self.problem.dtype)
                 for name, shape in self.problem.shapes.items()
             }
-        if values and self.problem.routine in TRIANGULAR:
+        if values and self.problem.row.form == "triangular":
             np.einsum("ii->i", found["a"])[...] += 2 * self.problem.k
         return found
 
@@ -108,7 +97,7 @@ class Request:
         """How far a result is from that of the matrices, in units of what rounding may cause."""
         problem = self.problem
         flags: dict[str, Any] = dict(self.flags)
-        if problem.routine != "gemm" and "trans_a" in flags:
+        if "trans_a" in flags and "trans_b" not in flags:
             flags["trans"] = flags.pop("trans_a")
         operands: list[Any] = [matrices[name] for name in ("a", "b") if name in matrices]
         operands += [problem.beta, matrices["c"]] if "c" in matrices else []
@@ -117,14 +106,14 @@ class Request:
 
 def _check_flags(routine: str, given: dict[str, str]) -> None:
     """Raise SchemeError for a flag that the routine does not have, and for an unknown letter."""
+    row = ROWS[routine[1:]]
+    known = row.letters(is_real=routine[0] in "sd")
     for name, letter in given.items():
-        if name not in FORTRAN[routine[1:]]:
-            has = ", ".join(name for name in FORTRAN[routine[1:]] if name in LETTERS)
+        if name not in known:
+            has = ", ".join(name for name in row.positions if name in known)
             raise SchemeError(f"{routine} has no flag {name}={letter}\nit has {has}\nleave the flag out")
         check_option(name, letter, tuple(LETTERS[name]), "flags have the letters of BLAS")
-    real = np.dtype(PREFIXES[routine[0]]).kind == "f"
-    other = "T" if routine[1:] in ("herk", "her2k") else "C"
-    if routine[1:] in RANK_K and not real and given.get("trans_a") == other:
-        raise SchemeError(
-            f"{routine} has no trans_a={other}\nit has N and {'TC'.replace(other, '')}\nchoose one of them"
-        )
+        if letter not in known[name]:
+            raise SchemeError(
+                f"{routine} has no {name}={letter}\nit has {' and '.join(known[name])}\nchoose one of them"
+            )

@@ -21,29 +21,15 @@ _COUNTS = ("tasks", "stolen", "hits", "peer_hits", "misses", "evictions", "stall
 
 
 class Grid(NamedTuple):
-    """What is run: each routine with each size, number of devices, tile and policy.
+    """The runs: each routine with each size, number of devices, tile and policy."""
 
-    Attributes
-    ----------
-    topology : str
-        Of the simulated machine.
-    routines : sequence of str
-    sizes : sequence of int
-    devices : sequence of int, or None
-        None is all devices.
-    tiles : sequence of int
-    variants : sequence of str
-    device : str
-        "sim", or "cuda" for GPUs.
-    """
-
-    topology: str
+    topology: str  # of the simulated machine
     routines: Sequence[str]
     sizes: Sequence[int]
-    devices: Sequence[int] | None
+    devices: Sequence[int] | None  # None: all
     tiles: Sequence[int]
     variants: Sequence[str]
-    device: str = "sim"
+    device: str = "sim"  # or "cuda": GPUs
 
 
 def measured(grid: Grid, progress: Progress) -> Facts:

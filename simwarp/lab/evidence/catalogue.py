@@ -12,23 +12,21 @@ from simwarp.lab.evidence.forms import required
 from simwarp.lab.evidence.judge import find
 from simwarp.lab.evidence.operands import Words
 from simwarp.lab.evidence.probe import Probe
+from simwarp.ptx import kinds
 from simwarp.ptx.instructions import ROWS
+from simwarp.ptx.kinds import Kind
 from simwarp.ptx.rows import Row
 
-AUTOMATIC: dict[str, Make] = {
-    "pure": registers.pure,
-    "warp": registers.warp,
-    "load": memory.load,
-    "store": memory.store,
-    "atomic": memory.atomic,
-    "reduction": memory.atomic,
-    "matrix": matrix.product,
-    "matrix load": matrix.load,
-    "matrix store": matrix.store,
+AUTOMATIC: dict[Kind, Make] = {
+    kinds.PURE: registers.pure,
+    kinds.WARP: registers.warp,
+    kinds.LOAD: memory.load,
+    kinds.STORE: memory.store,
+    kinds.MATRIX: matrix.product,
+    kinds.MATRIX_LOAD: matrix.load,
+    kinds.MATRIX_STORE: matrix.store,
 }
 """By kind of row, the function that writes its probes from the row's syntax alone."""
-MATRIX = ("matrix", "matrix load", "matrix store")
-"""The kinds of rows with matrix fragments as operands."""
 
 
 def probes(rows: Iterable[Row] = ROWS.values()) -> list[Probe]:
@@ -43,7 +41,7 @@ def probe_of(opcode: str) -> Probe:
     make = maker(row)
     if make is None:
         raise SchemeError(
-            f"the row {row.name!r} (kind {row.kind!r}) has no probe\n"
+            f"the row {row.name!r} (kind {row.kind.name!r}) has no probe\n"
             "write one in simwarp/lab/evidence/control.py"
         )
     return make(row, form)
@@ -51,20 +49,21 @@ def probe_of(opcode: str) -> Probe:
 
 def maker(row: Row) -> Make | None:
     """The function that writes a row's probes, found by its name, else its kind; None without one."""
-    return control.BY_NAME.get(row.name) or AUTOMATIC.get(row.kind) or control.BY_KIND.get(row.kind)
+    made = control.BY_NAME.get(row.name) or AUTOMATIC.get(row.kind) or control.BY_KIND.get(row.kind)
+    return made or (memory.atomic if row.kind.access else None)
 
 
 @cache
 def operands_of(probe: Probe) -> Words:
     """The operand tuples of a probe: uint64 (tuples, operands)."""
     row, form = find(probe.form)
-    if row.kind == "warp" and maker(row) is registers.warp:
+    if row.kind is kinds.WARP and maker(row) is registers.warp:
         return warps.operands(probe, form)
-    if row.kind == "warpgroup product":
+    if row.kind is kinds.WARPGROUP_PRODUCT:
         return warpgroups.operands(probe, form)
-    if row.kind in MATRIX:
+    if row.kind.fragments:
         return matrix.operands(probe, form)
     if probe.baked:
         return memory.constant_operands(probe)
     drawn = operands.tuples(probe.operands, probe.form, probe.count)
-    return memory.matching_swaps(form, drawn) if row.kind in ("atomic", "reduction") else drawn
+    return memory.matching_swaps(form, drawn) if row.kind.is_atomic else drawn

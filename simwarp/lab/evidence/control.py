@@ -12,7 +12,9 @@ from dataclasses import replace
 from simwarp.lab.evidence import addresses, bulk_copies, mbarriers, tensor_maps, textures, warpgroups
 from simwarp.lab.evidence.probe import BLOCK, Probe, Writer
 from simwarp.lanes import WARP_SIZE
-from simwarp.ptx.rows import TRANSFERS, Form, Row
+from simwarp.ptx import kinds
+from simwarp.ptx.kinds import Kind
+from simwarp.ptx.rows import Form, Row
 
 Make = Callable[[Row, Form], Probe]
 """A function that writes the probe of one form of a row."""
@@ -86,7 +88,7 @@ def trap(row: Row, form: Form) -> Probe:
 
 def waiting(row: Row, form: Form) -> Probe:
     """Probe a barrier: each thread loads a word that another stored before it; odd threads arrive later."""
-    if row.kind == "warp barrier":
+    if row.kind is kinds.WARP_BARRIER:
         return _exchange(form, [f"{form.opcode} -1;"], WARP_SIZE)
     return _exchange(form, [f"{form.opcode} 0;"], BLOCK)
 
@@ -237,32 +239,33 @@ def _writer(form: Form, registers: str = "", takes: str = "b32 a") -> Writer:
     return writer
 
 
-BY_KIND: dict[str, Make] = {
-    "branch": branch,
-    "indexed branch": indexed_branch,
-    "call": call,
-    "return": leave,
-    "exit": leave,
-    "trap": trap,
-    "barrier": barrier,
-    "warp barrier": waiting,
-    "cluster barrier": cluster_barrier,
-    "fence": without_effect,
-    "register count": register_count,
-    "async copy": async_copy,
-    "async group": async_group,
-    "mbarrier": mbarriers.mbarrier,
-    **dict.fromkeys(TRANSFERS, bulk_copies.transfer),
-    "tensor copy": tensor_maps.copy,
-    "tensor reduction": tensor_maps.reduction,
-    "tensor map": tensor_maps.change,
-    "bulk group": bulk_copies.group,
-    "warpgroup product": warpgroups.product,
-    "warpgroup order": warpgroups.product,
-    **dict.fromkeys(("texture", "texture gather"), textures.read),
-    "surface load": textures.load,
-    "surface store": textures.store,
-    **dict.fromkeys(("texture query", "surface query"), textures.query),
+BY_KIND: dict[Kind, Make] = {
+    kinds.BRANCH: branch,
+    kinds.INDEXED_BRANCH: indexed_branch,
+    kinds.CALL: call,
+    kinds.RETURN: leave,
+    kinds.EXIT: leave,
+    kinds.TRAP: trap,
+    kinds.BARRIER: barrier,
+    kinds.WARP_BARRIER: waiting,
+    kinds.CLUSTER_BARRIER: cluster_barrier,
+    kinds.FENCE: without_effect,
+    kinds.REGISTER_COUNT: register_count,
+    kinds.ASYNC_COPY: async_copy,
+    kinds.ASYNC_GROUP: async_group,
+    kinds.MBARRIER: mbarriers.mbarrier,
+    kinds.BULK_COPY: bulk_copies.transfer,
+    kinds.BULK_REDUCTION: bulk_copies.transfer,
+    kinds.TENSOR_COPY: tensor_maps.copy,
+    kinds.TENSOR_REDUCTION: tensor_maps.reduction,
+    kinds.TENSOR_MAP: tensor_maps.change,
+    kinds.BULK_GROUP: bulk_copies.group,
+    kinds.WARPGROUP_PRODUCT: warpgroups.product,
+    kinds.WARPGROUP_ORDER: warpgroups.product,
+    **dict.fromkeys((kinds.TEXTURE, kinds.TEXTURE_GATHER), textures.read),
+    kinds.SURFACE_LOAD: textures.load,
+    kinds.SURFACE_STORE: textures.store,
+    **dict.fromkeys((kinds.TEXTURE_QUERY, kinds.SURFACE_QUERY), textures.query),
 }
 """By kind of row, the function that writes its probes."""
 

@@ -16,6 +16,7 @@ from simwarp.lab.evidence.matrix import register
 from simwarp.lab.evidence.operands import Words
 from simwarp.lab.evidence.probe import BLOCK, Probe, Writer
 from simwarp.lab.evidence.styles import styles_of
+from simwarp.ptx.kinds import WARPGROUP_PRODUCT
 from simwarp.ptx.rows import Form, Row
 from simwarp.verify.draw import Draw
 
@@ -28,7 +29,7 @@ _PLAIN = "wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8"
 
 def product(row: Row, form: Form) -> Probe:
     """Probe a product, with and without A in registers; for a fence or a wait, one of bytes."""
-    opcode = form.opcode if row.kind == "warpgroup product" else _PLAIN
+    opcode = form.opcode if row.kind is WARPGROUP_PRODUCT else _PLAIN
     fragments = fragments_of(opcode)
     n, registers = fragments.shape.n, fragments.operands["d"].layout.registers
     writer = Writer(form.opcode, least=32)

@@ -21,8 +21,10 @@ from functools import cache
 from typing import TypeAlias
 
 from simwarp.chips.chips import RECORDED
+from simwarp.ptx import kinds
 from simwarp.ptx.forms import forms
 from simwarp.ptx.instructions import ROWS, TABLE
+from simwarp.ptx.kinds import Kind
 from simwarp.ptx.rows import DTYPES, Fidelity, Form, Row
 
 SM = RECORDED.sm
@@ -102,23 +104,32 @@ def guard_of(row: Row, operand: str, kind: str) -> tuple[str, int] | None:
 
 def purpose_of(row: Row) -> Purpose:
     """The purpose of a row; "" if programs do not use it."""
-    if row.kind == "pure":
+    if row.kind is kinds.PURE:
         return _purpose_of_pure(row)
-    if row.kind == "barrier":
+    if row.kind is kinds.BARRIER:
         return "poll" if row.destinations else "arrive" if ".arrive" in row.spelling else "barrier"
     if row.sources and row.sources[0].name == "map":  # programs have no tensor maps
         return ""
-    if row.kind == "fence" and len(row.sources) > 2:  # bulk prefetches, with a cache policy
+    if row.kind is kinds.FENCE and len(row.sources) > 2:  # bulk prefetches, with a cache policy
         return ""
-    if row.kind == "fence":
+    if row.kind is kinds.FENCE:
         return "hint" if row.sources and row.sources[0].memory else "fence"
     return "load once" if row.base == "ldu" else _PURPOSES.get(row.kind, "")
 
 
-_PURPOSES: dict[str, Purpose] = {
-    **{kind: kind for kind in ("warp", "load", "store", "atomic", "warp barrier", "call", "trap")},
-    **dict.fromkeys(("return", "exit"), "leave"),
-    **{"reduction": "atomic", "cluster barrier": "cluster", "indexed branch": "switch"},
+_PURPOSES: dict[Kind, Purpose] = {
+    kinds.WARP: "warp",
+    kinds.LOAD: "load",
+    kinds.STORE: "store",
+    kinds.ATOMIC: "atomic",
+    kinds.REDUCTION: "atomic",
+    kinds.WARP_BARRIER: "warp barrier",
+    kinds.CLUSTER_BARRIER: "cluster",
+    kinds.CALL: "call",
+    kinds.RETURN: "leave",
+    kinds.EXIT: "leave",
+    kinds.TRAP: "trap",
+    kinds.INDEXED_BRANCH: "switch",
 }
 """By kind of row, its purpose."""
 

@@ -43,6 +43,7 @@ from simwarp.lab.fuzz.memory import BASES, OWN, PARAMETERS, RECORD, SET, SETS, T
 from simwarp.lab.fuzz.program import Address, Condition, Operand, Program, Statement
 from simwarp.lab.fuzz.registers import CLASS, REGISTERS, register_class
 from simwarp.lab.fuzz.vocabulary import find
+from simwarp.ptx.kinds import BARRIER, WARP_BARRIER
 from simwarp.ptx.rows import Form, OperandSpec
 from simwarp.verify.draw import Draw
 
@@ -94,7 +95,7 @@ class Writer:
     def sync(self, opcode: str, mask: str) -> None:
         """Append an instruction without a result, with the operand that it requires."""
         row, _ = find(opcode)
-        operand = {"warp barrier": f" {mask}", "barrier": " 0"}.get(row.kind, " 5" * bool(row.sources))
+        operand = {WARP_BARRIER: f" {mask}", BARRIER: " 0"}.get(row.kind, " 5" * bool(row.sources))
         self.write(opcode + operand)
 
     # ---- programs ------------------------------------------------------------------------------------

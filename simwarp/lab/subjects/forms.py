@@ -24,6 +24,7 @@ from simwarp.lab.evidence.probe import Probe
 from simwarp.lab.recording import Answers, Asking, Subject
 from simwarp.lab.subjects.form_answers import pack, question, trapped
 from simwarp.ptx.instructions import ROWS
+from simwarp.ptx.kinds import MATRIX_LOAD, MATRIX_STORE
 from simwarp.ptx.rows import Row
 
 _SECTIONS = {
@@ -42,7 +43,7 @@ def family(row: Row) -> str:
     """The family of a row; its recording is ``ptx-<family>``."""
     if row.base == "cvt":
         return "floating"
-    if row.kind in ("matrix load", "matrix store"):
+    if row.kind in (MATRIX_LOAD, MATRIX_STORE):
         return "tiles"
     return _BY_SECTION.get(".".join(row.section.split(".")[:3]), "control")
 

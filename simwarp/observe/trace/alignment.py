@@ -93,7 +93,7 @@ def _source_keys(a: Recording, b: Recording) -> list[list[list[object]]]:
 
 def _writes_memory(opcode: str) -> bool:
     found = TABLE.find(opcode)
-    return found is not None and found[0].kind in ("store", "atomic", "reduction")
+    return found is not None and found[0].kind.access and found[0].kind.writes
 
 
 def _renamed(a: Recording, b: Recording) -> dict[str, str]:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from simwarp.observe.registers import typed_registers
 from simwarp.observe.trace.model import TracedInstruction
+from simwarp.ptx.kinds import MATRIX_STORE, REDUCTION, STORE
 from simwarp.ptx.rows import DTYPES, storage
 from simwarp.ptx.syntax import Group, Instruction, Pair
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from simwarp.engine.events import Chunk, Mask
     from simwarp.program.program import Program, Step
 
-_SHOWS_SOURCES = ("store", "matrix store", "reduction")
+_SHOWS_SOURCES = (STORE, MATRIX_STORE, REDUCTION)
 """Kinds of row that write no register: a trace holds their stored operands instead."""
 
 
@@ -91,7 +92,7 @@ def _registers(program: Program, step: Step) -> Iterator[tuple[str, str]]:
     elif step.kind in _SHOWS_SOURCES:
         stored = [spec for spec in step.row.sources if not spec.memory]
         for operand, spec in zip(operands[1:], stored, strict=False):
-            if spec.is_fragment or not step.kind.startswith("matrix"):
+            if spec.is_fragment or not step.kind.fragments:
                 whole = spec.is_fragment or form.vector > 1
                 yield from typed_registers(operand, form.resolve(spec.kind), whole=whole)
     elif specs := step.row.destinations:

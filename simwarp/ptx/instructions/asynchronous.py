@@ -1,7 +1,7 @@
 """PTX ISA 9.7.9.25: asynchronous copies.
 
-When those of a thread happen is in `simwarp.engine.async_copies`, when those of the asynchronous proxy do in
-`simwarp.engine.transfers`.
+When those of a thread happen is in `simwarp.engine.asynchronous.copies`, when those of the asynchronous proxy
+do in `simwarp.engine.asynchronous.transfers`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 from simwarp.ptx.instructions.atomic import atom, atom_f32, atom_f64, atom_half
 from simwarp.ptx.instructions.memory import hint, wide_vector
 from simwarp.ptx.instructions.table import nothing, row
+from simwarp.ptx.kinds import ASYNC_COPY, ASYNC_GROUP, BULK_COPY, BULK_GROUP, BULK_REDUCTION
 from simwarp.ptx.rows import Form, Function
 
 
@@ -19,7 +20,7 @@ from simwarp.ptx.rows import Form, Function
     "cp.async<.ca|.cg><.shared|.shared::cta>.global{.L2::cache_hint}{.L2::64B|.L2::128B|.L2::256B}",
     "[d], [a], size:number, count:count*, policy:b64*",
     name="cp.async",
-    kind="async copy",
+    kind=ASYNC_COPY,
     section="9.7.9.25.3",
     minimum_sm=80,
     summary="copy 4, 8 or 16 bytes to shared memory at a moment before a wait for the copy ends",
@@ -32,7 +33,7 @@ row(
     "cp.async.mbarrier.arrive<.noinc>{.shared|.shared::cta}.b64",
     "[a]",
     name="cp.async.mbarrier.arrive.noinc",
-    kind="async group",
+    kind=ASYNC_GROUP,
     section="9.7.13.15",
     minimum_sm=80,
     summary="let the end of the thread's copies so far be one of the arrivals that a barrier expects",
@@ -41,12 +42,12 @@ row(
     "cp.async.mbarrier.arrive{.shared|.shared::cta}.b64",
     "[a]",
     name="cp.async.mbarrier.arrive",
-    kind="async group",
+    kind=ASYNC_GROUP,
     section="9.7.13.15",
     minimum_sm=80,
     summary="let a phase of a barrier wait for the thread's copies so far, too",
 )(nothing)
-_groups = partial(row, kind="async group", minimum_sm=80)
+_groups = partial(row, kind=ASYNC_GROUP, minimum_sm=80)
 
 
 @_groups(
@@ -76,7 +77,7 @@ def group(form: Form) -> None:
 COUNTED, GROUPED = ".mbarrier::complete_tx::bytes", ".bulk_group"
 STORED, POLICY = "<.global><.shared::cta>", "{.L2::cache_hint}"
 """Words of spellings: who waits for a copy, where a store reads and writes, and that L2 is given a policy."""
-_bulk = partial(row, kind="bulk copy", section="9.7.9.25.4", minimum_sm=90)
+_bulk = partial(row, kind=BULK_COPY, section="9.7.9.25.4", minimum_sm=90)
 _bulk(
     f"cp.async.bulk<.shared::cluster><.global>{COUNTED}<.multicast::cluster>{POLICY}",
     "[d], [a], size:u32, [bar], blocks:b16, policy:b64*",
@@ -120,13 +121,13 @@ for _word, _syntax, _summary in (
         f"cp.async.bulk.{_word}",
         _syntax,
         name=f"cp.async.bulk.{_word}".replace("<.read>", ".read"),
-        kind="bulk group",
+        kind=BULK_GROUP,
         section="9.7.9.25.4",
         minimum_sm=90,
         summary=_summary,
     )(nothing)
 
-_reduce = partial(row, kind="bulk reduction", section="9.7.9.25.4", minimum_sm=90)
+_reduce = partial(row, kind=BULK_REDUCTION, section="9.7.9.25.4", minimum_sm=90)
 
 
 def _reductions(
@@ -178,7 +179,7 @@ row(
     "[d], b:T, [bar]",
     T="b32 b64 u32 u64 s32 s64 f32 f64",
     name="st.async",
-    kind="bulk copy",
+    kind=BULK_COPY,
     section="9.7.9.12",
     minimum_sm=90,
     lacks=wide_vector,

@@ -16,6 +16,7 @@ from simwarp import floats
 from simwarp.ptx.instructions.float_formats import FORMATS, keep_payload, pack, split, words
 from simwarp.ptx.instructions.memory import ORDERS, SCOPE, SCOPES, SHARED
 from simwarp.ptx.instructions.table import row, where
+from simwarp.ptx.kinds import ATOMIC, REDUCTION
 from simwarp.ptx.rows import Form, Function
 from simwarp.ptx.same_address import Runs
 
@@ -80,7 +81,7 @@ def _both(
         _atomic(
             f"red{_WEAK_ORDER}{space}{alone}{_WEAK_ORDER}{kinds}",
             "[a], b:T",
-            kind="reduction",
+            kind=REDUCTION,
             section="9.7.13.6",
             name=f"red ({name})",
             summary=summary,
@@ -89,7 +90,7 @@ def _both(
         return _atomic(
             f"atom{_ORDER}{space}{operation}{_ORDER}{kinds}",
             "d:T = [a], b:T",
-            kind="atomic",
+            kind=ATOMIC,
             section="9.7.13.5",
             name=f"atom ({name})",
             summary=f"{summary}; d: what was there before",
@@ -229,7 +230,7 @@ def atom_half(form: Form, old: Any, b: Any, *, shared: bool) -> Any:
     f"atom{_ORDER}{_SPACE}<.cas>{_ORDER}.T",
     "d:T = [a], b:T, c:T",
     T="b16 b32 b64",
-    kind="atomic",
+    kind=ATOMIC,
     section="9.7.13.5",
     name="atom (cas)",
     together=_comparing,

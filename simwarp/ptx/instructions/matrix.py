@@ -1,7 +1,7 @@
 """PTX ISA 9.7.14: matrix instructions of a warp, on fragments.
 
 `simwarp.fragments` has the forms and layouts, `simwarp.products` the bit-exact products,
-`simwarp.engine.tensor_core` the execution by a warp.
+`simwarp.engine.tensor_core.warps` the execution by a warp.
 
 The PTX ISA leaves open how floats are added; they are added as the device's chip adds them.
 """
@@ -14,6 +14,7 @@ from typing import Any
 from simwarp.fragments.forms import GROUPS, SECTIONS, Group
 from simwarp.ptx.instructions.fragment_products import multiply, transpose
 from simwarp.ptx.instructions.table import operand, row
+from simwarp.ptx.kinds import MATRIX, MATRIX_LOAD, MATRIX_STORE, Kind
 from simwarp.ptx.rows import Form
 
 
@@ -26,14 +27,14 @@ def _transposed(form: Form, cc: tuple[int, int], a: Any) -> Any:
 
 
 # Instruction → operands, kind and function; X stands for the operand in the name of a wmma.load.
-_INSTRUCTIONS: dict[str, tuple[str, str, Callable[..., Any]]] = {
-    "mma": ("d:fragment = a:fragment, b:fragment, c:fragment", "matrix", _product),
-    "wmma.mma": ("d:fragment = a:fragment, b:fragment, c:fragment", "matrix", _product),
-    "wmma.load": ("X:fragment = [p], stride:u32*", "matrix load", operand),
-    "wmma.store": ("[p], d:fragment, stride:u32*", "matrix store", operand),
-    "ldmatrix": ("r:fragment = [p]", "matrix load", operand),
-    "stmatrix": ("[p], r:fragment", "matrix store", operand),
-    "movmatrix": ("d:fragment = a:fragment", "matrix", _transposed),
+_INSTRUCTIONS: dict[str, tuple[str, Kind, Callable[..., Any]]] = {
+    "mma": ("d:fragment = a:fragment, b:fragment, c:fragment", MATRIX, _product),
+    "wmma.mma": ("d:fragment = a:fragment, b:fragment, c:fragment", MATRIX, _product),
+    "wmma.load": ("X:fragment = [p], stride:u32*", MATRIX_LOAD, operand),
+    "wmma.store": ("[p], d:fragment, stride:u32*", MATRIX_STORE, operand),
+    "ldmatrix": ("r:fragment = [p]", MATRIX_LOAD, operand),
+    "stmatrix": ("[p], r:fragment", MATRIX_STORE, operand),
+    "movmatrix": ("d:fragment = a:fragment", MATRIX, _transposed),
 }
 
 
@@ -66,7 +67,7 @@ def _declare(group: Group) -> None:
     matrix, summary = "", _SUMMARIES.get(group.name) or _SUMMARIES.get(words[-1], "")
     if group.instruction in ("wmma.load", "wmma.store"):
         matrix = words[2]
-        way = "from" if kind == "matrix load" else "to"
+        way = "from" if kind is MATRIX_LOAD else "to"
         summary = f"a warp's fragment of {matrix.upper()} {way} memory"
     row(
         group.spelling,

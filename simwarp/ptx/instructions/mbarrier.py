@@ -1,4 +1,4 @@
-"""PTX ISA 9.7.13.15: barriers in shared memory; what they do is in `simwarp.engine.mbarriers`."""
+"""PTX ISA 9.7.13.15: barriers in shared memory; what they do is in `simwarp.engine.sync.mbarriers`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from simwarp.ptx.instructions.table import nothing, row
+from simwarp.ptx.kinds import MBARRIER
 
 PENDING_BITS = 20
 """The low bits of a state word, which hold the pending count; PTX leaves the layout open."""
@@ -20,7 +21,7 @@ def _half_ordered(words: Sequence[str], _: str, __: str) -> bool:
     return bool(has & {"release", "relaxed", "acquire"}) != bool(has & {"cta", "cluster"})
 
 
-_row = partial(row, kind="mbarrier", section="9.7.13.15", minimum_sm=80, lacks=_half_ordered)
+_row = partial(row, kind=MBARRIER, section="9.7.13.15", minimum_sm=80, lacks=_half_ordered)
 _sm_90 = partial(_row, minimum_sm=90)
 
 _row(

@@ -1,4 +1,4 @@
-"""PTX ISA 9.7.9: loads, stores and address conversions; `simwarp.engine.accesses` executes the accesses."""
+"""PTX ISA 9.7.9: loads, stores and address conversions; `simwarp.engine.memory.accesses` executes them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from simwarp.ptx.instructions.table import nothing, operand, row, where
+from simwarp.ptx.kinds import FENCE, LOAD, STORE
 from simwarp.ptx.rows import Form
 from simwarp.ptx.spaces import BLOCK_BITS, from_generic, is_in, space_of, to_generic
 
@@ -66,7 +67,7 @@ row(
     f"{{.nc}}{{.ca|.cg|.cs|.lu|.cv}}{_EVICTION}{{.L2::64B|.L2::128B|.L2::256B}}{{.v2|.v4}}.T",
     "d:T = [a]",
     T=_MEMORY,
-    kind="load",
+    kind=LOAD,
     wider=True,
     clash=_access_clash,
     lacks=wide_vector,
@@ -77,7 +78,7 @@ row(
     "ldu{.global}{.v2|.v4}.T",
     "d:T = [a]",
     T=_MEMORY,
-    kind="load",
+    kind=LOAD,
     traits="constant",
     wider=True,
     lacks=wide_vector,
@@ -89,7 +90,7 @@ row(
     f"{{.wb|.cg|.cs|.wt}}{_EVICTION}{{.v2|.v4}}.T",
     "[a], b:T",
     T=_MEMORY,
-    kind="store",
+    kind=STORE,
     wider=True,
     clash=_access_clash,
     lacks=wide_vector,
@@ -103,7 +104,7 @@ def _prefetch_clash(words: Sequence[str]) -> bool:
     return "local" in words and not {"L2::evict_last", "L2::evict_normal"}.isdisjoint(words)
 
 
-hint = partial(row, kind="fence", summary="a hint; changes nothing")
+hint = partial(row, kind=FENCE, summary="a hint; changes nothing")
 
 hint("applypriority{.global}.L2::evict_normal", "[a], size:number", section="9.7.9.16")(nothing)
 hint("prefetchu.L1", "[a]", section="9.7.9.15")(nothing)

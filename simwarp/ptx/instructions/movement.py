@@ -6,6 +6,7 @@ from typing import Any
 
 from simwarp import lanes
 from simwarp.ptx.instructions.table import operand, row
+from simwarp.ptx.kinds import WARP
 from simwarp.ptx.rows import Form
 
 row(
@@ -23,7 +24,7 @@ row(
 @row(
     "shfl.sync<.idx|.up|.down|.bfly>.b32",
     "d:b32 | p:pred = a:b32, b:u32, c:u32, m:u32",
-    kind="warp",
+    kind=WARP,
     moves=True,
     section="9.7.9.6",
     summary="another lane's a; p: whether the source lane is in range",

@@ -1,10 +1,11 @@
-"""PTX ISA 9.7.13: barriers and fences, which `simwarp.engine.sync` executes."""
+"""PTX ISA 9.7.13: barriers and fences, which `simwarp.engine.sync.waiting` executes."""
 
 from __future__ import annotations
 
 from functools import partial
 
 from simwarp.ptx.instructions.table import nothing, row
+from simwarp.ptx.kinds import BARRIER, CLUSTER_BARRIER, FENCE, WARP_BARRIER
 
 
 def _barrier(name: str, operation: str, syntax: str, summary: str) -> None:
@@ -14,7 +15,7 @@ def _barrier(name: str, operation: str, syntax: str, summary: str) -> None:
         row(
             f"{base}{{.cta}}{operation}{aligned}{result}",
             syntax,
-            kind="barrier",
+            kind=BARRIER,
             aligned=not aligned,
             section="9.7.13.1",
             name=f"{base}.{name}",
@@ -33,12 +34,12 @@ _barrier("sync", ".sync", "barrier:u32, threads:u32*", _SYNC)
 row(
     "bar.warp.sync",
     "m:u32",
-    kind="warp barrier",
+    kind=WARP_BARRIER,
     section="9.7.13.2",
     summary="wait for the lanes of the mask that have not exited",
 )(nothing)
 
-_cluster = partial(row, kind="cluster barrier", section="9.7.13.3", minimum_sm=90)
+_cluster = partial(row, kind=CLUSTER_BARRIER, section="9.7.13.3", minimum_sm=90)
 _cluster(
     "barrier.cluster<.wait>{.acquire}{.aligned}",
     "",
@@ -52,7 +53,7 @@ _cluster(
     summary="be counted at the barrier of the cluster",
 )(nothing)
 
-_fence = partial(row, kind="fence", section="9.7.13.4", traits="fence")
+_fence = partial(row, kind=FENCE, section="9.7.13.4", traits="fence")
 _order = partial(_fence, summary="order memory accesses; here they are in order already")
 _order("fence.mbarrier_init.release.cluster", "", minimum_sm=90, traits="fence initialisation")(nothing)
 _fence(
@@ -79,7 +80,7 @@ _order("membar<.cta|.gl|.sys>", "")(nothing)
 row(
     "griddepcontrol<.launch_dependents|.wait>",
     "",
-    kind="fence",
+    kind=FENCE,
     section="9.7.13.13",
     minimum_sm=90,
     traits="grid",

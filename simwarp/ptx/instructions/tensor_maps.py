@@ -1,6 +1,6 @@
 """PTX ISA 9.7.9.25.5, 9.7.9.26 and 9.7.13.16: copies through tensor maps, and changes of these.
 
-What they do is in `simwarp.engine.tensor_copies` and `simwarp.engine.tensor_maps`.
+What they do is in `simwarp.engine.asynchronous.tensor_copies` and `simwarp.engine.asynchronous.tensor_maps`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from simwarp.ptx.instructions.asynchronous import COUNTED, GROUPED, POLICY, STOR
 from simwarp.ptx.instructions.atomic import atom, atom_f32, atom_half
 from simwarp.ptx.instructions.memory import hint
 from simwarp.ptx.instructions.table import nothing, row
+from simwarp.ptx.kinds import TENSOR_COPY, TENSOR_MAP, TENSOR_REDUCTION
 from simwarp.ptx.rows import Form
 
 _ANY, _IMAGES = "<.1d|.2d|.3d|.4d|.5d>", "<.3d|.4d|.5d>"
@@ -33,7 +34,7 @@ def _flat_images(words: Sequence[str], _: str, __: str) -> bool:
     return "im2col_no_offs" in words and not {"1d", "2d"}.isdisjoint(words)
 
 
-_copy = partial(row, kind="tensor copy", section="9.7.9.25.5", minimum_sm=90)
+_copy = partial(row, kind=TENSOR_COPY, section="9.7.9.25.5", minimum_sm=90)
 _copy(
     f"cp.async.bulk.tensor{_ANY}{_SHARED}{{.tile}}{COUNTED}{POLICY}",
     "[d], [map:tensor], [bar], policy:b64*",
@@ -94,7 +95,7 @@ def _declare(operations: str) -> Any:
         f"cp.reduce.async.bulk.tensor{_ANY}{STORED}<{operations}>{_TILES}{GROUPED}{POLICY}",
         "[map:tensor], [a], policy:b64*",
         name=f"cp.reduce.async.bulk.tensor ({operations.replace('.', '').replace('|', ', ')})",
-        kind="tensor reduction",
+        kind=TENSOR_REDUCTION,
         section="9.7.9.25.5",
         minimum_sm=90,
         lacks=_flat_images,
@@ -119,7 +120,7 @@ def tensor_reduction(form: Form, old: Any, new: Any, kind: str) -> Any:
 
 _replace = partial(
     row,
-    kind="tensor map",
+    kind=TENSOR_MAP,
     section="9.7.9.26",
     minimum_sm=90,
     architecture="sm_90a",
@@ -151,7 +152,7 @@ _replace(
     "[a], value:number",
     name="tensormap.replace (modes)",
 )(nothing)
-_fence = partial(row, kind="tensor map", minimum_sm=90)
+_fence = partial(row, kind=TENSOR_MAP, minimum_sm=90)
 _fence(
     f"fence.proxy.tensormap::generic<.acquire>{_SCOPES}",
     "[a], size:number",

@@ -1,6 +1,6 @@
 """PTX ISA 9.7.10 and 9.7.11: reads of textures, reads and writes of surfaces, and their sizes.
 
-`simwarp.engine.textures` executes them. A texture or surface is named by its 64-bit handle, as CUDA's
+`simwarp.engine.memory.textures` executes them. A texture or surface is named by its 64-bit handle, as CUDA's
 ``cudaTextureObject_t`` and ``cudaSurfaceObject_t``; variables of type ``.texref`` are not supported.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from simwarp.ptx import kinds
 from simwarp.ptx.instructions.table import nothing, row
 from simwarp.ptx.rows import Form
 
@@ -35,7 +36,7 @@ def _wide(words: Sequence[str], kind: str, _: str) -> bool:
     return "v4" in words and kind == "b64"
 
 
-_texture = partial(row, kind="texture", section="9.7.10.3", T=_TYPES, lacks=_cube_of_integers)
+_texture = partial(row, kind=kinds.TEXTURE, section="9.7.10.3", T=_TYPES, lacks=_cube_of_integers)
 _texture(
     f"tex{{.base}}{_ANY}<.v4>.T.U",
     "d:T|p:pred = [t:texture]",
@@ -58,7 +59,7 @@ _texture(
 _texture(
     "tld4<.r|.g|.b|.a><.2d|.a2d|.cube|.acube><.v4>.T.f32",
     "d:T|p:pred = [t:texture]",
-    kind="texture gather",
+    kind=kinds.TEXTURE_GATHER,
     section="9.7.10.4",
     name="tld4",
     summary="one channel of the four texels that a linear filter would mix",
@@ -68,7 +69,7 @@ _surface = partial(row, T=_BITS, wider=True, lacks=_wide)
 _surface(
     f"suld.b{_PLANES}{{.ca|.cg|.cs|.cv}}{{.v2|.v4}}.T{_BOUNDARIES}",
     "d:T = [s:surface]",
-    kind="surface load",
+    kind=kinds.SURFACE_LOAD,
     section="9.7.11.1",
     name="suld.b",
     summary="the bits of a surface; x counts bytes",
@@ -76,7 +77,7 @@ _surface(
 _surface(
     f"sust.b{_PLANES}{{.wb|.cg|.cs|.wt}}{{.v2|.v4}}.T{_BOUNDARIES}",
     "[s:surface], b:T",
-    kind="surface store",
+    kind=kinds.SURFACE_STORE,
     section="9.7.11.2",
     name="sust.b",
     summary="write bits to a surface; x counts bytes",
@@ -85,7 +86,7 @@ _surface(
 row(
     "txq<.width|.height|.depth>.b32",
     "d:b32 = [t:handle]",
-    kind="texture query",
+    kind=kinds.TEXTURE_QUERY,
     section="9.7.10.5",
     name="txq",
     summary="a size of a texture in texels, or its layers",
@@ -93,7 +94,7 @@ row(
 row(
     "suq<.width|.height|.depth>.b32",
     "d:b32 = [s:handle]",
-    kind="surface query",
+    kind=kinds.SURFACE_QUERY,
     section="9.7.11.4",
     name="suq",
     summary="a size of a surface in texels, or its layers",

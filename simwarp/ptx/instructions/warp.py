@@ -9,14 +9,15 @@ import numpy as np
 
 from simwarp import lanes
 from simwarp.ptx.instructions.table import row
+from simwarp.ptx.kinds import WARP
 from simwarp.ptx.rows import Form
 
 _VOTES = {"any": lanes.vote_any, "all": lanes.vote_all, "uni": lanes.vote_uni}
 
 
-_vote = partial(row, kind="warp", section="9.7.13.9")
-_match = partial(row, kind="warp", section="9.7.13.10", T="b32 b64", minimum_sm=70)
-_redux = partial(row, kind="warp", section="9.7.13.12", minimum_sm=80)
+_vote = partial(row, kind=WARP, section="9.7.13.9")
+_match = partial(row, kind=WARP, section="9.7.13.10", T="b32 b64", minimum_sm=70)
+_redux = partial(row, kind=WARP, section="9.7.13.12", minimum_sm=80)
 
 
 @_vote(
@@ -57,7 +58,7 @@ def match_all(form: Form, active: Any, a: Any, m: Any) -> Any:
 @row(
     "activemask.b32",
     "d:u32 =",
-    kind="warp",
+    kind=WARP,
     fidelity="open",
     section="9.7.13.11",
     summary="the lanes that execute this together; which ones they are is free",
@@ -82,7 +83,7 @@ def redux(form: Form, active: Any, a: Any, m: Any) -> Any:
 @row(
     "elect.sync",
     "d:u32 | p:pred = m:u32",
-    kind="warp",
+    kind=WARP,
     traits="pair",
     fidelity="open",
     minimum_sm=90,

@@ -1,7 +1,7 @@
 """PTX ISA 9.7.15: asynchronous matrix products of a warpgroup.
 
 `simwarp.fragments` has the forms, the maps of registers and the descriptors, `simwarp.products` the bit-exact
-products; `simwarp.engine.warpgroups` executes them, and `simwarp.engine.async_products` says when.
+products; `simwarp.engine.tensor_core.warpgroups` executes them, and its neighbour `async_products` says when.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 from simwarp.fragments.forms import GROUPS, SECTIONS, Group
 from simwarp.ptx.instructions.fragment_products import multiply_tiles
 from simwarp.ptx.instructions.table import nothing, row
+from simwarp.ptx.kinds import WARPGROUP_ORDER, WARPGROUP_PRODUCT
 from simwarp.ptx.rows import Form
 
 
@@ -41,7 +42,7 @@ def _declare(group: Group) -> None:
         group.spelling,
         f"d:fragment, a:matrix, b:b64, scale_d:pred{immediates}",
         name=group.name,
-        kind="warpgroup product",
+        kind=WARPGROUP_PRODUCT,
         fidelity="exact" if ".s32" in group.spelling else "open",
         section=SECTIONS[group.instruction],
         minimum_sm=group.minimum_sm,
@@ -54,7 +55,7 @@ for _group in GROUPS:
     if _group.instruction == "wgmma":
         _declare(_group)
 
-_order = partial(row, kind="warpgroup order", minimum_sm=90, architecture="sm_90a")
+_order = partial(row, kind=WARPGROUP_ORDER, minimum_sm=90, architecture="sm_90a")
 _order(
     "wgmma.fence.sync.aligned",
     "",

@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 import gpu.blas3
-from gpu.blas3.problem import HERMITIAN, PREFIXES, RANK_K, SYMMETRIC, TRIANGULAR, Problem
+from gpu.blas3.problem import Problem
+from gpu.blas3.table import PREFIXES, ROWS, Row
 from gpu.cuda_machine import default_machine
 from reference.blas3 import ROUTINES, error_of
 from simwarp.device.device import Device
@@ -35,20 +36,11 @@ REACHING = (0, 1, 2)
 
 @dataclass(frozen=True)
 class Matrix:
-    """The values of an operand, and how they lie in memory.
-
-    Attributes
-    ----------
-    values : array
-    order : str
-        "C" or "F".
-    spare : int
-        By how many elements a line is longer than the matrix.
-    """
+    """The values of an operand, and their layout in memory."""
 
     values: Array
-    order: str
-    spare: int
+    order: str  # "C" or "F"
+    spare: int  # elements by which a line is longer than the matrix
 
     def placed(self) -> Array:
         """A new array with the values."""
@@ -78,9 +70,9 @@ class Input:
     homes: dict[str, int]
 
     @property
-    def kind(self) -> str:
+    def row(self) -> Row:
         """The routine without the letter of its dtype."""
-        return self.routine[1:]
+        return ROWS[self.routine[1:]]
 
     @property
     def is_complex(self) -> bool:
@@ -100,21 +92,11 @@ def _order(order: str) -> Any:
 
 def _variants() -> Iterator[tuple[str, dict[str, Any]]]:
     """All routines with all flags."""
-    for kind in ROUTINES:
-        for prefix in "cz" if kind in HERMITIAN else "sdcz":
-            flags: dict[str, str] = {}
-            if kind == "gemm":
-                flags |= {"trans_a": "NTC", "trans_b": "NTC"}
-            if kind in RANK_K:
-                flags |= {"trans_a": "NC" if kind in HERMITIAN else "NT" if prefix in "cz" else "NTC"}
-            if kind in (*SYMMETRIC, *TRIANGULAR):
-                flags |= {"side": "LR"}
-            if kind in TRIANGULAR:
-                flags |= {"trans_a": "NTC", "diag": "NU"}
-            if kind != "gemm":
-                flags |= {"uplo": "UL"}
-            for letters in product(*flags.values()):
-                yield prefix + kind, dict(zip(flags, letters, strict=True))
+    for row in ROWS.values():
+        for prefix in row.prefixes:
+            flags = row.letters(is_real=prefix in "sd")
+            for chosen in product(*flags.values()):
+                yield prefix + row.name, dict(zip(flags, chosen, strict=True))
 
 
 VARIANTS = tuple(_variants())
@@ -124,15 +106,15 @@ VARIANTS = tuple(_variants())
 def _draw(draw: Draw) -> Input:
     """Draw an input."""
     routine, flags = VARIANTS[draw.k % len(VARIANTS)]
-    kind, is_complex = routine[1:], routine[0] in "cz"
+    row, is_complex = ROWS[routine[1:]], routine[0] in "cz"
     m, n, k = (draw.choice((0, 1, draw.integer(2, 12), draw.integer(2, 40))) for _ in range(3))
-    m = n if kind in RANK_K else m
-    k = (m if flags["side"] == "L" else n) if kind in (*SYMMETRIC, *TRIANGULAR) else k
-    alpha = _scalar(draw, is_complex and kind != "herk")
-    beta = 0.0 if kind in TRIANGULAR else _scalar(draw, is_complex and kind not in ("herk", "her2k"))
-    problem = Problem(kind, np.dtype(PREFIXES[routine[0]]), m, n, k, alpha, beta, **flags)
+    m = n if row.is_triangle else m
+    k = k if row.has_k else m if flags["side"] == "L" else n
+    alpha = _scalar(draw, is_complex and "alpha" not in row.real)
+    beta = _scalar(draw, is_complex and "beta" not in row.real) if row.result == "c" else 0.0
+    problem = Problem(row.name, np.dtype(PREFIXES[routine[0]]), m, n, k, alpha, beta, **flags)
     values = {name: _values(draw, shape, problem.dtype) for name, shape in problem.shapes.items()}
-    _poison(problem, values)
+    poison(problem, values)
     matrices = {name: Matrix(x, draw.choice("CF"), draw.choice((0, 0, 0, 3))) for name, x in values.items()}
     item = Input(
         routine,
@@ -176,26 +158,38 @@ def _values(draw: Draw, shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
     return (numbers.view(np.complex128) if parts == 2 else numbers).reshape(shape).astype(dtype)
 
 
-def _poison(problem: Problem, values: dict[str, Array]) -> None:
-    """Put NaN where the routine must not read, and a safe diagonal where it divides."""
-    a = values["a"]
-    at = np.arange(len(a))
-    if problem.routine in (*SYMMETRIC, *TRIANGULAR):
+def poison(problem: Problem, values: dict[str, Array]) -> None:
+    """Put NaN where the routine must not read, and a safe diagonal where it divides.
+
+    The triangle of C that stays as it is has NaN for odd sizes alone, since NaN hides what is added to it.
+    """
+    a, c = values["a"], values.get("c")
+    at, row = np.arange(len(a)), problem.row
+    if row.form in ("symmetric", "triangular"):
         _poison_triangle(a, problem.uplo)
-    if problem.routine in TRIANGULAR:
+    if row.form == "triangular":
         a[at, at] = np.nan if problem.diag == "U" else a[at, at] + 2 * len(a)
-    if problem.routine == "hemm":
-        a.view(np.real(a).dtype)[at, 2 * at + 1] = np.nan
-    if "c" in values and problem.beta == 0:
-        values["c"][...] = np.nan
-    elif problem.routine in RANK_K:
-        _poison_triangle(values["c"], problem.uplo)
+    if row.form == "symmetric" and row.hermitian:
+        _poison_imaginary(a)
+    if c is not None and problem.beta == 0:
+        c[...] = np.nan
+    elif c is not None and row.is_triangle:
+        if problem.n % 2:
+            _poison_triangle(c, problem.uplo)
+        if row.hermitian:
+            _poison_imaginary(c)
 
 
 def _poison_triangle(x: Array, uplo: str) -> None:
     """Put NaN into the triangle that is not stored."""
     lower = np.tri(len(x), dtype=np.bool_)
     x[~(lower.T if uplo == "U" else lower)] = np.nan
+
+
+def _poison_imaginary(x: Any) -> None:
+    """Put NaN into the imaginary parts of the diagonal."""
+    at = np.arange(len(x))
+    x.imag[at, at] = np.nan
 
 
 def _options(draw: Draw) -> gpu.blas3.Options:
@@ -226,7 +220,7 @@ def _options(draw: Draw) -> gpu.blas3.Options:
 def _arguments(item: Input) -> tuple[list[Any], dict[str, Any]]:
     """The arguments of the reference."""
     flags: dict[str, Any] = dict(item.flags)
-    if item.kind != "gemm" and "trans_a" in flags:
+    if "trans_a" in flags and "trans_b" not in flags:
         flags["trans"] = flags.pop("trans_a")
     operands: list[Any] = [_clean(item.matrices["a"].values)]
     operands += [item.matrices["b"].values] if "b" in item.matrices else []
@@ -242,7 +236,7 @@ def _clean(a: Array) -> Array:
 
 def _by_reference(item: Input) -> Array:
     operands, flags = _arguments(item)
-    return _shown(ROUTINES[item.kind](item.alpha, *operands, **flags))
+    return _shown(ROUTINES[item.row.name](item.alpha, *operands, **flags))
 
 
 def _by_gpu(item: Input, device: Any) -> Array:
@@ -318,15 +312,8 @@ def _pinned(machine: Any, array: Array) -> Generator[None]:
 
 def _computed(item: Input, machine: Any, arrays: dict[str, Any]) -> Any:
     """The result of the call on these matrices."""
-    flags = item.flags
-    keywords: dict[str, Any] = {name: "NTC".index(flags[name]) for name in flags if "trans" in name}
-    if item.kind in RANK_K:
-        keywords["trans"] = keywords.pop("trans_a")
-    keywords |= {"side": "LR".index(flags["side"])} if "side" in flags else {}
-    keywords |= {"lower": "UL".index(flags["uplo"])} if "uplo" in flags else {}
-    keywords |= {"diag": "NU".index(flags["diag"])} if "diag" in flags else {}
+    keywords: dict[str, Any] = {**item.row.numbers(item.flags), f"overwrite_{item.row.result}": 1}
     keywords |= {"beta": item.beta} if "c" in arrays else {}
-    keywords["overwrite_c" if "c" in arrays else "overwrite_b"] = 1
     least = _least_budget(item, machine.devices)
     return getattr(gpu.blas3, item.routine)(
         item.alpha,
@@ -341,9 +328,9 @@ def _computed(item: Input, machine: Any, arrays: dict[str, Any]) -> Any:
 
 def _least_budget(item: Input, devices: int) -> int:
     """The least bytes for each device's tiles."""
-    rows, columns = item.matrices["c" if "c" in item.matrices else "b"].values.shape
+    rows, columns = item.matrices[item.row.result].values.shape
     k = None
-    if item.kind == "gemm" or item.kind in RANK_K:
+    if item.row.has_k:
         k = item.matrices["a"].values.shape[1 if item.flags["trans_a"] == "N" else 0]
     plan = gpu.blas3.explain(
         item.routine,
@@ -370,7 +357,7 @@ def differs(item: Input, expected: Array, got: Array) -> npt.NDArray[np.bool_]:
     """Which numbers are wrong: none within the bound, else those that are most wrong."""
     operands, flags = _arguments(item)
     result = got.view(item.matrices["a"].values.dtype)
-    if error_of(item.kind, result, item.alpha, *operands, **flags) <= 1:
+    if error_of(item.row.name, result, item.alpha, *operands, **flags) <= 1:
         return np.zeros(got.shape, np.bool_)
     apart = np.abs(got.astype(np.float64) - expected)
     apart[np.isnan(got) & np.isnan(expected)] = 0

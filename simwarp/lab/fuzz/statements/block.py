@@ -86,7 +86,7 @@ class Sync(Statement):
     def waits(self) -> Group:
         """The threads that wait at the barrier."""
         kind = find(self.opcodes[0])[0].kind
-        return "warp" if kind == "warp barrier" else "block" if kind in ("barrier", "cluster barrier") else ""
+        return "warp" if kind.together == "warp" else "block" if kind.together else ""
 
     def write(self, writer: Writer, mask: str) -> None:
         """Write the barriers, fence or trap as PTX."""

@@ -1,0 +1,1 @@
+"""Accesses to memory and texels by the executing lanes: addresses, reach, values and journal."""

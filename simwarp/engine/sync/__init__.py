@@ -1,0 +1,1 @@
+"""Where lanes wait for one another: warp operations, barriers, mbarriers, grid sync and registers."""
