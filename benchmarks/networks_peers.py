@@ -9,19 +9,19 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from reference.types.network import (
+from reference.types.layers import (
     Affine,
     Clip,
     Conv,
     Dense,
     Flatten,
     Layer,
-    Network,
     PadChannels,
     Pool,
     Residual,
     Threshold,
 )
+from reference.types.network import Network
 from reference.types.network_values import Value, after, input_value
 
 BURSTS, WARM, RUNS = 7, 2, 5
@@ -86,7 +86,8 @@ def _module(layer: Layer, value: Value) -> Any:
         case Conv(filters=filters, stride=stride, padding=((top, _), (left, _)), dilation=dilation):
             sizes = filters.shape[:2]
             outputs = filters.shape[3]
-            return nn.Conv2d(channels, outputs, sizes, stride, (top, left), dilation, bias=False)
+            how = stride, (top, left), dilation, layer.groups
+            return nn.Conv2d(channels, outputs, sizes, *how, bias=False)
         case Dense(weights=weights):
             return nn.Linear(*weights.shape, bias=False)
         case Threshold():
@@ -107,7 +108,8 @@ def _module(layer: Layer, value: Value) -> Any:
             return nn.ZeroPad3d((0, 0, 0, 0, before, behind))
         case Residual(body=body, shortcut=shortcut):
             return _sum(_sequence(body, value), _sequence(shortcut, value))
-    raise TypeError(layer)
+        case _:
+            raise TypeError(layer)
 
 
 def _sequence(layers: tuple[Layer, ...], value: Value) -> Any:

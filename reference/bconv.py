@@ -53,7 +53,8 @@ def bconv2d(
     stride, dilation : int or (vertical, horizontal), at least 1
     padding : {"SAME", "VALID"}, int, (vertical, horizontal) or ((top, bottom), (left, right)), at least 0
         The names are TensorFlow's; see `conv_geometry`.
-    groups : 1
+    groups : int
+        Filter o reads the channels of group ``o // (O / groups)`` only; w has C / groups channels.
 
     Returns
     -------
@@ -70,7 +71,7 @@ def bconv2d(
     FormatError
         For a PackedTensor whose words do not fit its shape or format, or that holds filters as ``x``.
     SchemeError
-        For an unknown name of padding, groups other than 1, or an unknown format.
+        For an unknown name of padding, groups below 1, or an unknown format.
 
     Notes
     -----
@@ -84,12 +85,24 @@ def bconv2d(
     array([[4, 6, 4],
            [6, 9, 6],
            [4, 6, 4]], dtype=int32)
+
+    Two groups of two channels and one filter each:
+
+    >>> w = np.ones((1, 1, 2, 2)) * [1, -1]
+    >>> bconv2d(np.ones((1, 1, 1, 4)), w, groups=2).ravel()
+    array([ 2, -2], dtype=int32)
     """
     x, w = _operand(x, "x", IMAGE_LAYOUTS), _operand(w, "w", FILTER_LAYOUTS)
     geometry = conv_geometry(
         x.shape, w.shape, stride=stride, padding=padding, dilation=dilation, groups=groups
     )
-    bits_x, bits_w = _bits(x, "x"), _bits(w, "w")
+    images, filters = (np.split(_bits(one, name), groups, axis=-1) for one, name in ((x, "x"), (w, "w")))
+    found = [_bconv2d(*bits, geometry) for bits in zip(images, filters, strict=True)]
+    return found[0] if groups == 1 else np.concatenate(found, axis=-1)
+
+
+def _bconv2d(bits_x: Bits, bits_w: Bits, geometry: ConvGeometry) -> Dots:
+    """The convolution of the bits of one group."""
     if _is_small(geometry):
         return _tap_by_tap(bits_x, bits_w, geometry)
     words_x = pack_tensor_bits(bits_x, "NHWC", 64, "lsb").words

@@ -111,11 +111,13 @@ def conv_geometry(
     stride, dilation : int or (vertical, horizontal), at least 1
     padding : {"SAME", "VALID"}, int, (vertical, horizontal) or ((top, bottom), (left, right)), at least 0
         Names in capitals or small letters.
-    groups : 1
+    groups : int
+        C and O are shared by so many groups, and w has C / groups channels.
 
     Returns
     -------
     ConvGeometry
+        With groups that of one: its channels and its filters.
 
     Raises
     ------
@@ -124,7 +126,7 @@ def conv_geometry(
         length, is not of ints or is out of range, P or Q would be less than 1, or more than 2**31 - 1
         elements in x, w or y, terms in a sum (R * S * C), or rows or columns of the padded image.
     SchemeError
-        For an unknown name of padding, or groups other than 1.
+        For an unknown name of padding, or groups below 1.
 
     Notes
     -----
@@ -136,15 +138,19 @@ def conv_geometry(
     >>> g.out_height, g.pad_top  # 3 rows in all, where 7 // 2 on either side would be 6
     (56, 1)
     """
-    if type(groups) is not int or groups != 1:
+    if type(groups) is not int or groups < 1:
         raise SchemeError(
-            f"groups={groups!r} is not supported\n"
-            "every filter reads all channels\n"
-            "leave groups at 1, and call once per group with its channels of x and filters of w"
+            f"groups={groups!r}\nit is the number of groups of channels\ngive an int of 1 or more"
         )
     batch, height, width, channels = _four(x_shape, "x", "(N, H, W, C)")
     filter_height, filter_width, w_channels, filters = _four(w_shape, "w", "(R, S, C, O)")
-    if channels != w_channels:
+    if groups > 1 and (channels != groups * w_channels or filters % groups):
+        raise ShapeError(
+            f"x {x_shape} and w {w_shape} do not fit in {groups} groups\n"
+            f"each group has {w_channels} input channels of w, and as many filters as the others\n"
+            f"give w as (R, S, C / {groups}, O), with C and O multiples of {groups}"
+        )
+    if channels != groups * w_channels:
         raise ShapeError(
             f"x {x_shape} and w {w_shape} do not fit\n"
             f"the channels of x ({channels}) must be the input channels of w ({w_channels})\n"
@@ -160,7 +166,7 @@ def conv_geometry(
         ("x", batch * height * width * channels),
         ("w", filter_height * filter_width * channels * filters),
         ("y", batch * out_height * out_width * filters),
-        ("a sum, R * S * C,", filter_height * filter_width * channels),
+        ("a sum, R * S * C,", filter_height * filter_width * w_channels),
     ):
         if count > LARGEST:
             raise ShapeError(
@@ -171,7 +177,7 @@ def conv_geometry(
     # A step larger than the largest padded image is only ever multiplied by 0.
     steps = (min(step, LARGEST) for step in (stride_h, stride_w, dilation_h, dilation_w))
     return ConvGeometry(
-        *(batch, height, width, channels, filter_height, filter_width, filters),
+        *(batch, height, width, w_channels, filter_height, filter_width, filters // groups),
         *(out_height, out_width, pad_top, pad_left, *steps),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal, TypeAlias, cast
@@ -11,8 +11,9 @@ import numpy as np
 
 from gpu.bconv.direct import Sum
 from gpu.bconv.geometry import ConvShape, Pool, conv_shape
+from gpu.bconv.groups import joined, parts_of_output, split
 from gpu.bconv.prepared import PreparedTensor, choose_scheme, operand, placed
-from gpu.bconv.schemes import AnyScheme
+from gpu.bconv.schemes import EVERY_SCHEME, AnyScheme
 from gpu.bconv.warpgroups import WarpgroupScheme
 from gpu.bmm.threshold import rule_on_device
 from gpu.device import Device, LaunchPlan, planned
@@ -55,7 +56,8 @@ def bconv2d(
     padding : {"SAME", "VALID"}, int, (vertical, horizontal) or ((top, bottom), (left, right))
         Names as in TensorFlow, in capitals or small letters; numbers as in PyTorch.
     groups : int
-        Only 1.
+        Filter o reads the channels of group ``o // (O / groups)`` only: w has C / groups channels, and C and
+        O are multiples. Each group is a convolution of its own, so operands are not prepared.
     scheme : str
         "bconv32", "bconv64", "btc1", "btc2", "wgmma" (on the warpgroups of Hopper, sm_90a), or "auto": that
         of a prepared operand, else the choice of `gpu.bconv.plan`, the fastest for chip, geometry and format.
@@ -100,7 +102,7 @@ def bconv2d(
            [6, 9, 6],
            [4, 6, 4]], dtype=int32)
     """
-    plain = thresholds is None and flip is None and pool is None and dtype is None
+    plain = thresholds is None and flip is None and pool is None and dtype is None and groups == 1
     if plain and type(x) is PreparedTensor and type(w) is PreparedTensor:
         y = _on_their_device(x, w, (stride, padding, dilation, groups), scheme, device, stream)
         if y is not None:
@@ -110,26 +112,74 @@ def bconv2d(
     pooling = _pooling(pool, thresholds, shape)
     device = in_stream(choose_device(device, x, w, thresholds, flip), stream, x, w, thresholds, flip)
     bits = thresholds is not None
-    chosen = choose_scheme(scheme, x, w, device, lambda: shape, bits=bits)
+    chosen = choose_scheme(scheme, x, w, device, lambda: shape, bits=bits and groups == 1)
     x_stays, w_stays = on_device(x), on_device(w)
     stays = x_stays or w_stays
     if x_stays != w_stays:  # the result is not downloaded, so a NaN in the host operand is checked for here
         refuse_nan(x=x, w=w)
-    rule = rule_on_device(thresholds, flip, shape.filters, device)
-    images, filters = placed(x, "x", chosen, device), placed(w, "w", chosen, device)
+    rule = rule_on_device(thresholds, flip, w.shape[3], device)
     output = _output(dtype, chosen, shape, bits=bits)
-    launch = planned(
-        device.plans,
-        ("bconv2d", chosen.name, shape, pooling, output),
-        lambda: Launch(chosen, shape, pooling, output, *_chip(device)),
-    )
-    y = launch.output_on(device)
-    launch(device, images, filters, y, rule)
+    if groups == 1:
+        images, filters = placed(x, "x", chosen, device), placed(w, "w", chosen, device)
+        y = _convolved(chosen, shape, pooling, output, images, filters, rule, device)
+    else:
+        parts = filters_of_groups(w, groups, chosen, device)
+        y = convolved_in_groups(x, parts, shape, pooling, output, rule, device)
     result = y if stays else downloaded(y, x=x, w=w)
     if not rule:
         return result
-    batch, height, width, _ = launch.size
-    return PackedTensor(result, (batch, height, width, shape.filters), "NHWC", 32, "lsb")
+    batch, height, width, _ = y.shape
+    return PackedTensor(result, (batch, height, width, w.shape[3]), "NHWC", 32, "lsb")
+
+
+def _convolved(
+    scheme: AnyScheme,
+    shape: ConvShape,
+    pool: Pool,
+    output: Output,
+    images: PreparedTensor,
+    filters: PreparedTensor,
+    rule: tuple[Any, ...],
+    device: Device,
+) -> Any:
+    """Launch the convolution of placed operands; returns the output on the device."""
+    launch = _launch(scheme, shape, pool, output, device)
+    y = launch.output_on(device)
+    launch(device, images, filters, y, rule)
+    return y
+
+
+def filters_of_groups(w: Any, groups: int, scheme: AnyScheme, device: Device) -> tuple[PreparedTensor, ...]:
+    """The filters of each group, arranged for a scheme."""
+    return tuple(placed(part, "w", scheme, device) for part in split(w, "w", groups, scheme.word, device))
+
+
+def convolved_in_groups(
+    x: Any,
+    filters: Sequence[PreparedTensor],
+    shape: ConvShape,
+    pool: Pool,
+    output: Output,
+    rule: tuple[Any, ...],
+    device: Device,
+) -> Any:
+    """Convolve the channels of each group with its filters, one after the other; ``shape`` is that of one.
+
+    Thresholds and pools are those of the launch that joins the groups.
+    """
+    scheme = EVERY_SCHEME[filters[0].scheme]
+    launch = _launch(scheme, shape, "none", "int" if output == "bits" else output, device)
+    whole, parts = parts_of_output(launch.size, launch.dtype, len(filters), device)
+    images = split(x, "x", len(filters), scheme.word, device)
+    for part, of_group, y in zip(images, filters, parts, strict=True):
+        launch(device, placed(part, "x", scheme, device), of_group, y)
+    return joined(whole, launch.size, rule, pool, device)
+
+
+def _launch(scheme: AnyScheme, shape: ConvShape, pool: Pool, output: Output, device: Device) -> Launch:
+    """The launch of a convolution, made once for a device."""
+    key = "bconv2d", scheme.name, shape, pool, output
+    return planned(device.plans, key, lambda: Launch(scheme, shape, pool, output, *_chip(device)))
 
 
 Output: TypeAlias = Literal["int", "int16", "bits"] | Sum
@@ -161,8 +211,12 @@ class Launch:
 
     def output_on(self, device: Device) -> Any:
         """Allocate the output; the launch overwrites all of it."""
-        dtype = np.dtype(np.int16) if isinstance(self.output, Sum) else _DTYPES[self.output]
-        return device.allocate(self.size, dtype, "y")
+        return device.allocate(self.size, self.dtype, "y")
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The output's dtype."""
+        return np.dtype(np.int16) if isinstance(self.output, Sum) else _DTYPES[self.output]
 
     def __call__(
         self,

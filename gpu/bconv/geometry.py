@@ -90,14 +90,15 @@ def conv_shape(
     dilation: Any = 1,
     groups: Any = 1,
 ) -> ConvShape:
-    """Check the geometry of a convolution; the options are those of `gpu.bconv2d`."""
-    if type(groups) is not int or groups != 1:
-        raise SchemeError(
-            f"groups={groups!r} is not supported\nevery filter reads all channels\n"
-            "split the channels, and call once for each group"
-        )
+    """Check the geometry of a convolution; the options are those of `gpu.bconv2d`.
+
+    With groups it is that of one: its channels and its filters.
+    """
     batch, height, width, channels = check_sizes(images, "x", "(N, H, W, C)")
     rows, columns, of_filters, count = check_sizes(filters, "w", "(R, S, C, O)")
+    if type(groups) is not int or groups != 1:
+        _check_groups(groups, channels, of_filters, count)
+        channels, count = of_filters, count // groups
     if channels != of_filters:
         raise ShapeError(
             f"x is {images} and w is {filters}: C is {channels} in one and {of_filters} in the other\n"
@@ -114,8 +115,22 @@ def conv_shape(
         *(stride_h if out_height > 1 else 1, stride_w if out_width > 1 else 1),
         *(gap_h if rows > 1 else 1, gap_w if columns > 1 else 1),
     )
-    _check_counts(shape)
+    _check_counts(shape, groups)
     return shape
+
+
+def _check_groups(groups: Any, channels: int, of_filters: int, filters: int) -> None:
+    """Refuse groups that do not share channels and filters evenly."""
+    if type(groups) is not int or groups < 1:
+        raise SchemeError(
+            f"groups={groups!r}\nchannels are shared by that many groups\ngive an integer from 1 on"
+        )
+    if channels != groups * of_filters or filters % groups:
+        raise ShapeError(
+            f"groups={groups}: x has {channels} channels, w {filters} filters of {of_filters}\n"
+            "each filter reads the channels of its group, and each group has as many filters\n"
+            f"give w of shape (R, S, C / {groups}, O), with C and O multiples of {groups}"
+        )
 
 
 def check_sizes(sizes: Any, name: str, meaning: str) -> tuple[int, int, int, int]:
@@ -139,10 +154,10 @@ def _integers(given: Any) -> tuple[int, ...]:
         return ()
 
 
-def _check_counts(shape: ConvShape) -> None:
+def _check_counts(shape: ConvShape, groups: int) -> None:
     """Refuse outputs and dot products that are larger than kernels can count."""
-    output = shape.batch, shape.out_height, shape.out_width, shape.filters
-    outputs = shape.pixels * shape.filters
+    output = shape.batch, shape.out_height, shape.out_width, shape.filters * groups
+    outputs = shape.pixels * shape.filters * groups
     if outputs > LARGEST:
         advice = "split the batch, or make padding smaller"
         raise _too_many(outputs, f"the output would be {output}", advice)

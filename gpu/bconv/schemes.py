@@ -183,6 +183,7 @@ def plan(
     stride: Any = 1,
     padding: Any = "SAME",
     dilation: Any = 1,
+    groups: int = 1,
     layouts: tuple[str, str] = ("NHWC", "HWOI"),
     word: Word = 32,
     compute_capability: tuple[int, int] = (9, 0),
@@ -196,7 +197,7 @@ def plan(
         The shape of the images.
     w : (R, S, C, O)
         The shape of the filters.
-    stride, padding, dilation
+    stride, padding, dilation, groups
         As of `gpu.bconv2d`.
     layouts : (str, str)
         Layouts of packed images and filters; real ones are packed in the scheme's.
@@ -220,7 +221,7 @@ def plan(
     >>> found.scheme.name, found.reason
     ('btc1', 'sm_80 has bit tensor cores, and C = 128 fills their 128 bits by 100 %')
     """
-    shape = conv_shape(x, w, stride=stride, padding=padding, dilation=dilation)
+    shape = conv_shape(x, w, stride=stride, padding=padding, dilation=dilation, groups=groups)
     return plan_shape(shape, layouts, word, compute_capability, bits=bits)
 
 

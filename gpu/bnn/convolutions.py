@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from gpu.bconv.convolution import Launch as Convolution
-from gpu.bconv.convolution import bconv2d
+from gpu.bconv.convolution import bconv2d, convolved_in_groups, filters_of_groups
 from gpu.bconv.direct import ROWS, TEAMS, Sum
 from gpu.bconv.geometry import ConvShape, Pool, conv_shape
 from gpu.bconv.prepared import placed
@@ -15,13 +15,14 @@ from gpu.bconv.schemes import EVERY_SCHEME, plan
 from gpu.bconv.warpgroups import WARPGROUP_SCHEMES, sums_of
 from gpu.bnn.plan import Step
 from gpu.bnn.site import Launch, Site, fits_int16
+from gpu.bnn.stages import view_of
 from gpu.bnn.weights import filters_along_c
 from gpu.device import planned
 from gpu.host import unknown
 from gpu.preparation import prepare
 from reference.types import PackedTensor
-from reference.types.network import Conv, PadChannels, Residual, Threshold
-from reference.types.network import Pool as PoolLayer
+from reference.types.layers import Conv, Residual, Threshold
+from reference.types.layers import Pool as PoolLayer
 from reference.types.network_values import Value
 
 WGMMA = WARPGROUP_SCHEMES["wgmma"]
@@ -33,6 +34,8 @@ def convolution_of_bits(site: Site, step: Step) -> Launch:
     kinds: dict[type, Any] = {type(each): each for each in step.layers[1:]}
     bits = Threshold in kinds and Residual not in kinds
     scheme = convolution_scheme(site, step.paths[0], layer, site.values[step.reads[0]], bits=bits)
+    if layer.groups > 1:
+        return InGroups(site, step, scheme)
     filters: Any = prepare(filters_along_c(layer.filters), "w", scheme=scheme, device=site.device)
     if scheme == WGMMA.name:
         return OnWarpgroups(site, step, filters)
@@ -46,6 +49,34 @@ def convolution_of_bits(site: Site, step: Step) -> Launch:
 
 def _convolution(filters: Any, options: dict[str, Any], x: Any) -> tuple[Any]:
     return (bconv2d(x, filters, **options),)
+
+
+@dataclass(eq=False)
+class InGroups:
+    """A convolution of bits in groups, which one launch joins; with a threshold and a pool to bits."""
+
+    site: Site
+    step: Step
+    scheme: str
+
+    def __post_init__(self) -> None:
+        site, kinds = self.site, {type(each): each for each in self.step.layers}
+        layer: Any = kinds[Conv]
+        rule, pool = kinds.get(Threshold), kinds.get(PoolLayer)
+        scheme, words = EVERY_SCHEME[self.scheme], filters_along_c(layer.filters)
+        self.filters = filters_of_groups(words, layer.groups, scheme, site.device)
+        self.rule = site.rule(rule) if isinstance(rule, Threshold) else ()
+        self.pool: Any = pool.kind if isinstance(pool, PoolLayer) else "none"
+        self.layer, self.options = layer, {**_options(layer), "groups": layer.groups}
+
+    def __call__(self, x: Any) -> tuple[Any]:
+        """Launch the kernels."""
+        shape = conv_shape(x.shape, self.layer.filters.shape, **self.options)
+        output = "bits" if self.rule else "int"
+        y = convolved_in_groups(x, self.filters, shape, self.pool, output, self.rule, self.site.device)
+        if not self.rule:
+            return (y,)
+        return (PackedTensor(y, (*y.shape[:3], self.layer.filters.shape[3]), "NHWC", 32, "lsb"),)
 
 
 @dataclass(eq=False)
@@ -95,8 +126,8 @@ def launched(step: Step, site: Site, batch: int) -> tuple[ConvShape, Pool, Any]:
     kinds: dict[type, Any] = {type(each): each for each in step.layers}
     shape = conv_shape((batch, *x.shape), layer.filters.shape, **_options(layer))
     if others:
-        before = int(getattr(kinds.get(PadChannels), "before", 0))
-        return shape, "none", Sum(others[0].shape[-1], before, Threshold in kinds, PoolLayer in kinds)
+        pool, before = view_of(step.layers)
+        return shape, "none", Sum(others[0].shape[-1], before, Threshold in kinds, pool is not None)
     if Threshold in kinds:
         return shape, kinds[PoolLayer].kind if PoolLayer in kinds else "none", "bits"
     return shape, "none", "int16" if fits_int16(site.values[step.writes[0]]) else "int"
@@ -123,9 +154,12 @@ def convolution_scheme(site: Site, path: str, layer: Conv, given: Value, *, bits
             stride=layer.stride,
             padding=layer.padding,
             dilation=layer.dilation,
+            groups=layer.groups,
             compute_capability=site.device.compute_capability,
-            bits=bits,
+            bits=bits and layer.groups == 1,
         ).scheme.name
+        if layer.groups > 1:
+            return name
         odd = -(-given.shape[2] // 32) % 2
         return "bconv32" if name == "bconv64" and odd else name  # its words are pairs of the images' words
     if name not in EVERY_SCHEME:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu.bconv.geometry import ConvShape
-from reference.types.network import Threshold
+from reference.types.layers import Threshold
 from reference.types.network_values import INT16_MAX, INT16_MIN, INT32_MAX, Value
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
@@ -117,11 +117,11 @@ def order_of(shape: ConvShape, planes: int) -> Order:
     return Order(padded, np.empty(0, np.int64), np.empty(0, np.int64), 0)
 
 
-def pieces_of(bits: npt.NDArray[np.uint8], order: Order) -> npt.NDArray[np.int8]:
-    """Filters of bits (K, O) as bytes of ±1: for 64 filters and each step two pieces of each lane."""
-    blocks = -(-bits.shape[1] // FILTERS)
-    signs = np.zeros((len(bits) + 1, blocks * FILTERS), np.int8)  # the last line is number -1
-    signs[:-1, : bits.shape[1]] = 2 * bits.astype(np.int8) - 1
+def pieces_of(weights: npt.NDArray[np.int8], order: Order) -> npt.NDArray[np.int8]:
+    """Filters (K, O) of ±1 and 0 in pieces: for 64 filters and each step two of each lane."""
+    blocks = -(-weights.shape[1] // FILTERS)
+    signs = np.zeros((len(weights) + 1, blocks * FILTERS), np.int8)  # the last line is number -1
+    signs[:-1, : weights.shape[1]] = weights
     # (step, quad's lane, number, block, word, filter's quad, tile, filter of two)
     parts = signs[order.numbers].reshape(-1, 4, _GROUP, blocks, FILTERS // 32, 4, 4, 2)
     return np.ascontiguousarray(parts.transpose(3, 0, 4, 5, 7, 1, 6, 2))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -20,27 +20,15 @@ from gpu.bnn.convolutions import convolution_of_bits
 from gpu.bnn.dots import THREADS, is_far, order_of, pieces_of, planes_of, rule_of, tiles_of
 from gpu.bnn.plan import Step
 from gpu.bnn.site import Launch, Site, blocks_of, vectors, width
-from gpu.bnn.weights import bits_of, matrix_along_k
+from gpu.bnn.stages import STAGES, view_of
+from gpu.bnn.weights import matrix_along_k, shape_of, signs_of
 from gpu.device import Array, Dim
 from gpu.preparation import prepare
 from reference.errors import SchemeError
 from reference.types import PackedBits, PackedTensor
-from reference.types.network import (
-    Affine,
-    Answer,
-    BitPlanes,
-    Clip,
-    Conv,
-    Dense,
-    Flatten,
-    PadChannels,
-    Pixels,
-    Pool,
-    Reals,
-    Signs,
-    Threshold,
-)
-from reference.types.network_values import INT32_MAX, INT32_MIN, Value
+from reference.types.layers import Conv, Dense, Flatten, Pool, Threshold
+from reference.types.network import Answer, BitPlanes, Pixels, Reals, Signs
+from reference.types.network_values import Value
 
 _THREADS = 256
 _FEW_THREADS = 128
@@ -77,30 +65,38 @@ def _takes_lines(site: Site, path: str, layer: Dense) -> bool:
 
 
 def launch_of(step: Step, site: Site) -> Launch:
-    """The launch of a step; uploads its weights."""
-    made, values = step.writes, site.values
-    gives = tuple(values[path] for path in made)
-    given = values.get(step.reads[0])
-    match step.layers:
-        case [(Pixels() | Reals()) as images, (Conv() | Dense()) as layer, *rule]:
-            return Dots(site, layer, values["input"], gives, rule, images)
-        case [(Conv() | Dense()) as layer, *rest]:
-            assert given is not None
-            if given.kind == "integers":
-                return Dots(site, layer, given, gives, rest, None)
-            if isinstance(layer, Dense):
-                return Products(site, layer, step, rest)
-            return convolution_of_bits(site, step)
-        case [Pixels() | Reals() as images]:
-            return Integers(site, images)
-        case [Signs() | BitPlanes() as images, *_]:
-            return Bits(site, images, step.writes[0])
-        case [Pool(kind="or" | "and") as pool]:
-            return Pools(site, pool, values[made[0]])
-        case [Flatten()]:
-            return Flattened(site, values[made[0]], made[0] in site.lined)
-        case _:
-            return Chain(site, step)
+    """The launch of a step, by its first layer; uploads its weights."""
+    return LAUNCHES[type(step.layers[0])](site, step)
+
+
+def _of_numbers(site: Site, step: Step) -> Launch:
+    """Images as integers, perhaps with the products that take them."""
+    images: Any = step.layers[0]
+    if len(step.layers) == 1:
+        return Integers(site, images)
+    layer: Any = step.layers[1]
+    return Dots(site, layer, site.values["input"], _gives(site, step), step.layers[2:], images)
+
+
+def _products(site: Site, step: Step) -> Launch:
+    """A convolution or a dense layer, of integers or of bits."""
+    layer: Any = step.layers[0]
+    given = site.values[step.reads[0]]
+    if given.kind == "integers":
+        return Dots(site, layer, given, _gives(site, step), step.layers[1:], None)
+    if isinstance(layer, Dense):
+        return Products(site, layer, step, step.layers[1:])
+    return convolution_of_bits(site, step)
+
+
+def _gives(site: Site, step: Step) -> tuple[Value, ...]:
+    return tuple(site.values[path] for path in step.writes)
+
+
+def _pool(site: Site, step: Step) -> Launch:
+    """Windows of bits, or of integers with the layers after it."""
+    pool: Any = step.layers[0]
+    return Pools(site, pool, _gives(site, step)[0]) if pool.kind in ("or", "and") else Chain(site, step)
 
 
 def _source(site: Site, images: Pixels | Reals) -> tuple[str, tuple[Any, ...]]:
@@ -181,10 +177,9 @@ class Dots:
 
     def __post_init__(self) -> None:
         site, shape = self.site, self._shape(1)
-        weights = self.layer.filters if isinstance(self.layer, Conv) else self.layer.weights
         self.planes, unsigned = planes_of(self.given)
         self.order = order_of(shape, self.planes)
-        self.filters = site.device.upload(pieces_of(bits_of(weights), self.order), "filters")
+        self.filters = site.device.upload(pieces_of(signs_of(self.layer), self.order), "filters")
         in_regions = bool(self.order.pixel_bytes)
         self.groups = (site.vector(self.order.groups, "groups"),) if in_regions else ()
         largest = shape.dot_length * max(-self.given.low, self.given.high)
@@ -227,7 +222,7 @@ class Dots:
             features, outputs = layer.weights.shape
             return conv_shape((batch, 1, 1, features), (1, 1, features, outputs), padding="VALID")
         options = {"stride": layer.stride, "padding": layer.padding, "dilation": layer.dilation}
-        return conv_shape((batch, *self.given.shape), layer.filters.shape, **options)
+        return conv_shape((batch, *self.given.shape), shape_of(layer), **options)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -260,10 +255,12 @@ class Bits:
     """Images as bits: of pixels, or of vectors."""
 
     site: Site
-    images: Signs | BitPlanes
-    path: str
+    step: Step
 
     def __post_init__(self) -> None:
+        images: Any = self.step.layers[0]
+        self.images: Signs | BitPlanes = images
+        self.path = self.step.writes[0]
         self.gives, self.rule, self.fours = self.site.values[self.path], (), ()
         if isinstance(self.images, Signs):
             self.rule = (self.site.vector(self.images.thresholds, "thresholds"),)
@@ -303,7 +300,7 @@ class Bits:
 
 @dataclass(eq=False)
 class Chain:
-    """Layers on integers, in the order of `gpu.bnn.plan.STAGES`, of each at most one."""
+    """Layers on integers, in the order of `gpu.bnn.stages.STAGES`, of each at most one."""
 
     site: Site
     step: Step
@@ -313,23 +310,21 @@ class Chain:
         layers: dict[type, Any] = {type(layer): layer for layer in step.layers}
         self.numbers, self.gives = (site.values[path] for path in (step.writes[0], step.writes[-1]))
         self.kept, self.has_bits = self.numbers.kind == "integers", self.gives.kind == "bits"
-        self.defines, self.vectors, self.limits = (), (), ()
-        if Affine in layers:
-            affine = layers[Affine]
-            self.defines += ("AFFINE",)
-            self.vectors = site.vector(affine.scale, "scale"), site.vector(affine.offset, "offset")
-        if Clip in layers:
-            self.defines += ("CLIP",)
-            self.limits = _limits(layers[Clip])
+        found = [(STAGES[type(layer)], layer) for layer in step.layers]
+        self.defines = tuple(stage.macro for stage, _ in found if stage.macro)
+        self.arguments = tuple(
+            site.vector(each, name) if isinstance(each, np.ndarray) else each
+            for stage, layer in found
+            for name, each in stage.arguments(layer).items()
+        )
         self.rule = site.rule(layers[Threshold]) if self.has_bits else ()
         self.defines += ("BITS", *vectors(self.gives)) if self.has_bits else ()
         eights = [site.values[path].shape[-1] for path in (*step.reads, step.writes[-1])]
         self.view = ()
-        if Pool in layers or PadChannels in layers:
-            pool = layers.get(Pool, Pool("max", (1, 1), (1, 1)))
-            before = int(getattr(layers.get(PadChannels), "before", 0))
+        given, (pool, before) = site.values[step.reads[-1]], view_of(step.layers)
+        if pool or given.shape[-1] != self.gives.shape[-1]:
+            pool = pool or Pool("max", (1, 1), (1, 1))
             eights.append(before)
-            given = site.values[step.reads[-1]]
             self.defines += ("VIEWED", f"POOL_{pool.kind.upper()}", *_window(pool))
             self.view = (_view(pool, before, given, self.gives),)
         self.defines += ("ALIGNED",) if all(count % _EIGHT == 0 for count in eights) else ()
@@ -343,7 +338,7 @@ class Chain:
         widths = (width(what, array) for what, some in arrays.items() for array in some)
         rows, channels = batch * prod(self.gives.shape[:-1]), self.gives.shape[-1]
         words: Any = (*self.rule, *(each.words for each in bits))
-        args = (x, *self.vectors, *self.limits, *other, *self.view, *made, *words, rows, channels)
+        args = (x, *self.arguments, *other, *self.view, *made, *words, rows, channels)
         site.launch("integers", "integers", (*self.defines, *widths), self._shape(rows, channels), *args)
         return (*made, *bits)
 
@@ -355,12 +350,6 @@ class Chain:
         down = min(_THREADS // across, rows)
         most = max(1, self.site.device.multiprocessors * _BLOCKS // beside)
         return (min(-(-rows // down), most), beside, 1), (across, down, 1)
-
-
-def _limits(clip: Any) -> tuple[int, int]:
-    """The limits of a clip as int32."""
-    low, high = clip.low, clip.high
-    return INT32_MIN if low is None else int(low), INT32_MAX if high is None else int(high)
 
 
 def _window(pool: Pool) -> tuple[str, str]:
@@ -413,22 +402,37 @@ class Flattened:
     """
 
     site: Site
-    gives: Value
-    lined: bool
+    step: Step
 
     def __call__(self, x: Any) -> tuple[Any]:
         """Launch the kernel."""
+        (made,) = self.step.writes
+        gives = self.site.values[made]
         if isinstance(x, PackedBits | PreparedMatrix):
             return (x,)
         if not isinstance(x, PackedTensor):
-            return (x.view((x.shape[0], *self.gives.shape)),)
+            return (x.view((x.shape[0], *gives.shape)),)
         batch, height, width, channels = x.shape
-        (count,) = self.gives.shape
-        if self.lined and channels % 32 == count % TILE_BITS == 0:
+        (count,) = gives.shape
+        if made in self.site.lined and channels % 32 == count % TILE_BITS == 0:
             lines = x.words.view((batch, count // TILE_BITS, TILE_BITS // 32))
             return (PreparedMatrix(lines, None, (batch, count), "a", False, "btc2", "lines", "lsb"),)
-        bits = self.site.bits(batch, self.gives)
+        bits = self.site.bits(batch, gives)
         shape = blocks_of(prod(bits.words.shape))
         args = (x.words, bits.words, batch, height * width, channels)
         self.site.launch("flatten", "flatten", (), shape, *args)
         return (bits,)
+
+
+LAUNCHES: dict[type, Callable[[Site, Step], Launch]] = {
+    Pixels: _of_numbers,
+    Reals: _of_numbers,
+    Signs: Bits,
+    BitPlanes: Bits,
+    Conv: _products,
+    Dense: _products,
+    Flatten: Flattened,
+    **dict.fromkeys(STAGES, Chain),
+    Pool: _pool,
+}
+"""What launches a step, by its first layer."""

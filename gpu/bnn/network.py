@@ -24,7 +24,8 @@ from gpu.device import Array, Device, is_array
 from gpu.host import choose_device, unknown
 from reference.errors import DtypeError, SchemeError, ShapeError
 from reference.types import PackedBits, PackedTensor
-from reference.types.network import Answer, Conv, Dense, Network
+from reference.types.layers import Conv, Dense
+from reference.types.network import Answer, Network
 from reference.types.network_values import follow
 
 LARGEST = 2**31 - 1

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from gpu.bnn.plan import IMAGES, STAGES, Step, Values, is_halved
+from gpu.bnn.plan import IMAGES, Step, Values, is_halved
+from gpu.bnn.stages import STAGES, pairs, view_of
 from gpu.bnn.tiles import (
     FILTERS_OF_TILE,
     SHORTS,
@@ -21,22 +22,11 @@ from gpu.bnn.tiles import (
     units_of_bits,
     units_of_shorts,
 )
-from reference.types.network import (
-    Affine,
-    BitPlanes,
-    Clip,
-    Conv,
-    Dense,
-    Flatten,
-    PadChannels,
-    Pixels,
-    Pool,
-    Reals,
-    Residual,
-    Signs,
-    Threshold,
-)
-from reference.types.network_values import INT16_MAX, INT16_MIN, INT32_MAX, INT32_MIN, Value
+from gpu.bnn.weights import packed_filters
+from reference.errors import SchemeError
+from reference.types.layers import Affine, Clip, Conv, Dense, Flatten, Pool, Residual, Threshold
+from reference.types.network import BitPlanes, Pixels, Reals, Signs
+from reference.types.network_values import INT16_MAX, INT16_MIN, INT32_MAX, Value
 
 Constants: TypeAlias = Mapping[str, npt.NDArray[Any]]
 
@@ -148,7 +138,7 @@ class Lowering:
     def __init__(self, values: Values, steps: Iterable[Step]) -> None:
         self.operations: list[Operation] = []
         self.sizes: dict[str, int] = {}
-        self._values, self._same = values, dict[str, str]()
+        self._values, self._same = dict(values), dict[str, str]()
         for step in steps:
             self._add_step(step)
 
@@ -157,34 +147,55 @@ class Lowering:
         return self._same.get(path, path)
 
     def _add_step(self, step: Step) -> None:
-        layers, value = step.layers, self._values[step.writes[-1]]
-        match layers:
-            case [(Pixels() | Reals()) as images, (Conv() | Dense()), *_]:
-                shorts = self._shorts(IMAGES, self._values["input"], _source_of(images))
-                self._products(step, layers[1:], shorts, self._values["input"])
-            case [(Conv() | Dense()), *_]:
-                given = self._values[step.reads[0]]
-                x = self.name(step.reads[0])
-                if given.kind == "integers":
-                    x = self._shorts(x, given, {})
-                self._products(step, layers, x, given)
-            case [(Pixels() | Reals()) as images]:
-                self._numbers(step, value, _source_of(images), ())
-            case [Signs() as images, *_]:
-                ordered = _in_order(images.thresholds)
-                rule = Threshold(np.tile(ordered, value.shape[-1] // len(ordered)), 0)
-                self._numbers(step, value, _source_of(images), (rule,))
-            case [BitPlanes(), *_]:
-                fields = {"seen_channels": value.shape[-1] // 8}
-                self._add("bits_of_planes", step, {}, value, _words(value), fields=fields)
-            case [Pool() as pool] if value.kind == "bits":
-                self._pool(step, pool, value)
-            case [Flatten()]:
-                self._flatten(step, value)
-            case [layer, *_] if type(layer) in STAGES:
-                self._numbers(step, value, {}, layers)
-            case _:
-                raise AssertionError(step)
+        add = OPERATIONS.get(type(step.layers[0]))
+        if add is None:
+            raise SchemeError(
+                f'way="whole" has no operation for layer {step.paths[0]} ({type(step.layers[0]).__name__})\n'
+                'one kernel computes all layers\nuse way="layers"'
+            )
+        add(self, step)
+
+    def add_images(self, step: Step) -> None:
+        """Images as integers, perhaps with the products that take them."""
+        images: Any = step.layers[0]
+        layers, source = step.layers, _source_of(images)
+        if len(layers) == 1:
+            self._numbers(step, source, ())
+            return
+        given = self._values["input"]
+        self._products(step, layers[1:], self._shorts(IMAGES, given, source), given)
+
+    def add_products(self, step: Step) -> None:
+        """A convolution or a dense layer."""
+        given, x = self._values[step.reads[0]], self.name(step.reads[0])
+        if given.kind == "bits" and getattr(step.layers[0], "groups", 1) > 1:
+            x, given = self._numbers_of_bits(x, given)
+        x = self._shorts(x, given, {}) if given.kind == "integers" else x
+        self._products(step, step.layers, x, given)
+
+    def add_signs(self, step: Step) -> None:
+        """Images as bits, by the order of floats."""
+        images: Any = step.layers[0]
+        value, ordered = self._values[step.writes[-1]], _in_order(images.thresholds)
+        rule = Threshold(np.tile(ordered, value.shape[-1] // len(ordered)), 0)
+        self._numbers(step, _source_of(images), (rule,))
+
+    def add_planes(self, step: Step) -> None:
+        """Images as bits of their bytes."""
+        value = self._values[step.writes[-1]]
+        fields = {"seen_channels": value.shape[-1] // 8}
+        self._add("bits_of_planes", step, {}, value, _words(value), fields=fields)
+
+    def add_chain(self, step: Step) -> None:
+        """Layers on integers; or a pool of bits, word by word."""
+        value = self._values[step.writes[-1]]
+        if isinstance(pool := step.layers[0], Pool) and pool.kind in ("or", "and"):
+            words = _words(value) // prod(value.shape[:2])
+            fields = {**_windows(pool, self._values[step.reads[0]], value), "seen_channels": words}
+            count = prod(value.shape[:2]) * words
+            self._add("bits_pooled", step, {"x": step.reads[0]}, value, count, fields=fields)
+        else:
+            self._numbers(step, {}, step.layers)
 
     def _add(
         self,
@@ -233,12 +244,32 @@ class Lowering:
         )
         return made
 
+    def _numbers_of_bits(self, name: str, given: Value) -> tuple[str, Value]:
+        """Bits as numbers of ±1, made once; filters of bits cannot be 0 between groups.
+
+        The sum of two products is 2 x[c]: one adds all channels, the other takes those other than c away.
+        """
+        made, channels = f"{name} as numbers", given.shape[-1]
+        self._values |= {
+            f"{made}, all": replace(given, kind="integers", low=-channels, high=channels),
+            f"{made}, twice": replace(given, kind="integers", low=-2, high=2),
+            made: replace(given, kind="integers"),
+        }
+        if made not in self.sizes:
+            filters = np.stack([np.ones((channels, channels)), np.eye(channels)]).astype(np.uint8)
+            every, one = (Conv(packed_filters(bits[None, None])) for bits in filters)
+            ends = f"{made}, all", f"{made}, twice"
+            self._add_step(Step((every,), ends[:1], (name,), ends[:1]))
+            self._add_step(Step((one, Residual(())), ends[1:], (name, ends[0]), ends[1:]))
+            self._add_step(Step((Clip(-1, 1),), (made,), ends[1:], (made,)))
+        return made, self._values[made]
+
     def _products(self, step: Step, layers: Sequence[Any], x: str, given: Value) -> None:
         """A convolution or dense layer, with a sum, a threshold and a pool."""
         layer, rest, value = layers[0], layers[1:], self._values[step.writes[-1]]
-        shape, bits = geometry_of(layer, given)
-        of_bits = given.kind == "bits"
-        weights, taps = (units_of_bits if of_bits else units_of_shorts)(bits, shape)
+        shape, signs = geometry_of(layer, given)
+        of_bits, bits = given.kind == "bits", (signs > 0).astype(np.uint8)
+        weights, taps = units_of_bits(bits, shape) if of_bits else units_of_shorts(signs, shape)
         constants: dict[str, Any] = {"weights": weights, "taps": taps}
         if of_bits:
             constants |= border_of(bits, shape)
@@ -269,8 +300,9 @@ class Lowering:
     # Everything else
     # ----------------------------------------------------------------------------------------------
 
-    def _numbers(self, step: Step, value: Value, source: Mapping[str, Any], layers: Sequence[Any]) -> None:
+    def _numbers(self, step: Step, source: Mapping[str, Any], layers: Sequence[Any]) -> None:
         """Layers on integers, or integers of images; as bits if there is a threshold."""
+        value = self._values[step.writes[-1]]
         fields, constants = _parted({**source, **_stages(layers)})
         reads: dict[str, str] = dict(zip(("x", "addend"), step.reads, strict=False))
         if reads["x"] == IMAGES:
@@ -287,24 +319,13 @@ class Lowering:
     def _view(self, step: Step, layers: Sequence[Any], value: Value) -> dict[str, Any]:
         """How the last value that a step reads is seen: through windows, behind channels of zeros."""
         given = self._values[step.reads[-1]]
-        fields: dict[str, Any] = {"seen_channels": given.shape[-1]}
-        for layer in layers:
-            if isinstance(layer, PadChannels):
-                fields["before"] = int(layer.before)
-            if isinstance(layer, Pool):
-                fields |= _windows(layer, given, value)
-        return fields
+        pool, before = view_of(layers)
+        windows = _windows(pool, given, value) if pool else {}
+        return {"seen_channels": given.shape[-1], "before": before, **windows}
 
-    def _pool(self, step: Step, pool: Pool, value: Value) -> None:
-        """A pool of bits, word by word."""
-        words = _words(value) // prod(value.shape[:2])
-        fields = {**_windows(pool, self._values[step.reads[0]], value), "seen_channels": words}
-        count = prod(value.shape[:2]) * words
-        self._add("bits_pooled", step, {"x": step.reads[0]}, value, count, fields=fields)
-
-    def _flatten(self, step: Step, value: Value) -> None:
+    def add_flatten(self, step: Step) -> None:
         """Vectors of pixels; nothing has to be done where there are no gaps between them."""
-        given = self._values[step.reads[0]]
+        given, value = (self._values[path] for path in (step.reads[0], step.writes[-1]))
         if value.kind == "integers" or given.shape[-1] % UNIT == 0 or prod(given.shape[:-1]) == 1:
             self._same[step.writes[0]] = self.name(step.reads[0])
             return
@@ -326,7 +347,7 @@ def _words(value: Value) -> int:
 def _source_of(images: Pixels | Reals | Signs) -> dict[str, Any]:
     """The fields and constants of a step that reads images."""
     if isinstance(images, Pixels):
-        return {"source": SOURCES.index("bytes"), "affine": _pairs(images.scale, images.offset)}
+        return {"source": SOURCES.index("bytes"), "affine": pairs(images.scale, images.offset)}
     if isinstance(images, Reals):
         return {"source": SOURCES.index("reals"), "unit": 2.0**images.fraction}
     return {"source": SOURCES.index("ordered_floats")}
@@ -334,16 +355,8 @@ def _source_of(images: Pixels | Reals | Signs) -> dict[str, Any]:
 
 def _stages(layers: Sequence[Any]) -> dict[str, Any]:
     """The fields and constants of layers on integers."""
-    found: dict[str, Any] = {}
-    for layer in layers:
-        if isinstance(layer, Affine):
-            found["affine"] = _pairs(layer.scale, layer.offset)
-        if isinstance(layer, Clip):
-            found["low"] = INT32_MIN if layer.low is None else int(layer.low)
-            found["high"] = INT32_MAX if layer.high is None else int(layer.high)
-        if isinstance(layer, Threshold):
-            found["rule"] = _rule(layer)
-    return found
+    parts = [STAGES[type(layer)].fields(layer) for layer in layers]
+    return {name: value for part in parts for name, value in part.items()}
 
 
 def _windows(pool: Pool, given: Value, value: Value) -> dict[str, int]:
@@ -366,18 +379,20 @@ def _parted(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return {name: value for name, value in given.items() if name not in constants}, constants
 
 
-def _pairs(first: Any, second: Any) -> npt.NDArray[np.int32]:
-    return np.stack(np.broadcast_arrays(first, second), axis=-1).astype(np.int32)
-
-
-def _rule(threshold: Threshold) -> npt.NDArray[np.int32]:
-    """Thresholds and flips as pairs; past the last channel nothing is a one."""
-    pairs = _pairs(threshold.thresholds, np.asarray(threshold.flip))
-    rest = np.tile(np.array([[INT32_MAX, 0]], np.int32), (-len(pairs) % UNIT, 1))
-    return np.concatenate([pairs, rest])
-
-
 def _in_order(floats: Any) -> npt.NDArray[np.int32]:
     """Integers in the order of floats, and 0 for both zeros: in_order of elements.cuh."""
     bits = (np.asarray(floats, np.float32) + np.float32(0)).view(np.int32)
     return np.where(bits < 0, bits ^ np.int32(INT32_MAX), bits)
+
+
+OPERATIONS: dict[type, Callable[[Lowering, Step], None]] = {
+    Pixels: Lowering.add_images,
+    Reals: Lowering.add_images,
+    Signs: Lowering.add_signs,
+    BitPlanes: Lowering.add_planes,
+    Conv: Lowering.add_products,
+    Dense: Lowering.add_products,
+    Flatten: Lowering.add_flatten,
+    **dict.fromkeys(STAGES, Lowering.add_chain),
+}
+"""What adds the operations of a step, by its first layer."""

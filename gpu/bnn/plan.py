@@ -7,33 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from reference.types.network import (
-    Affine,
-    BitPlanes,
-    Clip,
-    Conv,
-    Dense,
-    Flatten,
-    Input,
-    Layer,
-    Network,
-    PadChannels,
-    Pixels,
-    Pool,
-    Reals,
-    Residual,
-    Signs,
-    Threshold,
-)
+from gpu.bnn.stages import COMPUTED_AS, ORDER
+from reference.types.layers import Affine, Conv, Dense, Flatten, Layer, Pool, Residual, Threshold
+from reference.types.network import BitPlanes, Input, Network, Pixels, Reals, Signs
 from reference.types.network_values import Value, follow, input_value
 
 Values: TypeAlias = dict[str, Value]
 """What each layer gives, by its path; the input has the path "input"."""
-
-STAGES: dict[type, int] = {
-    layer: stage for stage, layer in enumerate((Pool, PadChannels, Affine, Clip, Residual, Threshold))
-}
-"""The order of layers on integers that one launch computes, of each at most one."""
 
 IMAGES = "images"
 """The name of what the first step reads."""
@@ -74,7 +54,7 @@ def steps_of(network: Network, values: Values) -> list[Step]:
     """The steps of a network; the last one gives the sums."""
     plain = [
         Step((network.input,), ("input",), (IMAGES,), ("input",)),
-        *_one_by_one(network.layers, "input", ""),
+        *_one_by_one(network.layers, "input", "", values),
     ]
     users = Counter(path for step in plain for path in step.reads)
     users[plain[-1].writes[-1]] += 1  # the answer
@@ -98,16 +78,18 @@ def steps_of(network: Network, values: Values) -> list[Step]:
     return joined
 
 
-def _one_by_one(layers: tuple[Layer, ...], given: str, prefix: str) -> Iterator[Step]:
+def _one_by_one(layers: tuple[Layer, ...], given: str, prefix: str, values: Values) -> Iterator[Step]:
     """A step for each layer; those of a residual come before it."""
     for i, layer in enumerate(layers):
         path, reads = f"{prefix}{i}", (given,)
         if isinstance(layer, Residual):
             ends: list[str] = []
             for name, way in (("body", layer.body), ("shortcut", layer.shortcut)):
-                yield from _one_by_one(way, given, f"{path}.{name}.")
+                yield from _one_by_one(way, given, f"{path}.{name}.", values)
                 ends.append(f"{path}.{name}.{len(way) - 1}" if way else given)
             reads = tuple(ends)
+        computed = COMPUTED_AS.get(type(layer))
+        layer = computed(layer, values[path].shape[-1]) if computed else layer
         yield Step((layer,), (path,), reads, (path,))
         given = path
 
@@ -135,7 +117,7 @@ def _joined(before: Step, step: Step, given: str, alone: bool, values: Values) -
 
 def _is_chain(step: Step, values: Values) -> bool:
     """Whether all layers are on integers, which one launch computes if they are in the order of `STAGES`."""
-    return type(step.layers[0]) in STAGES and values[step.reads[0]].kind == "integers"
+    return type(step.layers[0]) in ORDER and values[step.reads[0]].kind == "integers"
 
 
 def _chained(before: Step, step: Step, given: str, alone: bool) -> Step | None:
@@ -143,20 +125,20 @@ def _chained(before: Step, step: Step, given: str, alone: bool) -> Step | None:
 
     A residual takes in windows and zeros of its shortcut, and an affine step and a clip of its body.
     """
-    stages = [STAGES[type(layer)] for layer in (*before.layers, step.layers[-1])]
+    stages = [ORDER[type(layer)] for layer in (*before.layers, step.layers[-1])]
     if stages != sorted(set(stages)):
         return None
-    is_threshold = stages[-1] == STAGES[Threshold]
+    is_threshold = stages[-1] == ORDER[Threshold]
     if not alone and not is_threshold:
         return None
     if isinstance(step.layers[-1], Residual):
         body = given == step.reads[0]
-        if any((stage >= STAGES[Affine]) != body for stage in stages[:-1]):
+        if any((stage >= ORDER[Affine]) != body for stage in stages[:-1]):
             return None
     layers, paths = zip(
         *sorted(
             zip((*before.layers, *step.layers), (*before.paths, *step.paths), strict=True),
-            key=lambda each: STAGES[type(each[0])],
+            key=lambda each: ORDER[type(each[0])],
         ),
         strict=True,
     )

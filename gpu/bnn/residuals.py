@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from gpu.bnn.convolutions import WGMMA, convolution_scheme, has_sum
 from gpu.bnn.plan import Step, is_halved
 from gpu.bnn.site import Site, fits_int16
-from reference.types.network import Conv, PadChannels, Pool, Residual, Threshold
+from reference.types.layers import Conv, PadChannels, Pool, Residual, Threshold
 
 
 def with_sums(steps: Iterable[Step], site: Site) -> list[Step]:
@@ -71,6 +71,7 @@ def _adds(before: Step, step: Step, users: Counter[str], site: Site) -> bool:
     if (
         len(before.layers) != 1
         or not isinstance(before.layers[0], Conv)
+        or before.layers[0].groups > 1
         or before.writes[0] not in step.reads
     ):
         return False

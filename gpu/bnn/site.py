@@ -15,7 +15,7 @@ from gpu.bnn.plan import Values
 from gpu.compile import compile_file
 from gpu.device import Array, Device, Dim, LaunchPlan, is_array, launch
 from reference.types import PackedBits, PackedTensor
-from reference.types.network import Conv, Dense, Threshold
+from reference.types.layers import Conv, Dense, Threshold
 from reference.types.network_values import INT16_MAX, INT16_MIN, Value
 
 Launch: TypeAlias = Callable[..., tuple[Any, ...]]

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu.bconv.geometry import ConvShape, conv_shape
-from gpu.bnn.weights import Bits, bits_of
-from reference.types.network import Conv, Dense
+from gpu.bnn.weights import Bits, shape_of, signs_of
+from reference.types.layers import Conv, Dense
 from reference.types.network_values import Value
 
 UNIT = 64
@@ -20,14 +20,14 @@ SHORTS = 4
 FILTERS_OF_TILE = 32
 
 
-def geometry_of(layer: Conv | Dense, given: Value) -> tuple[ConvShape, Bits]:
-    """The geometry of one image, and the bits (R, S, C, O) of the filters."""
+def geometry_of(layer: Conv | Dense, given: Value) -> tuple[ConvShape, npt.NDArray[np.int8]]:
+    """The geometry of one image, and the filters (R, S, C, O) of ±1, and 0 between groups."""
     if isinstance(layer, Dense):
-        bits = bits_of(layer.weights)[None, None]
-        return conv_shape((1, 1, 1, *given.shape), bits.shape, padding="VALID"), bits
-    bits = bits_of(layer.filters).reshape(layer.filters.shape)
+        signs = signs_of(layer)[None, None]
+        return conv_shape((1, 1, 1, *given.shape), signs.shape, padding="VALID"), signs
+    signs = signs_of(layer).reshape(shape_of(layer))
     options = {"stride": layer.stride, "padding": layer.padding, "dilation": layer.dilation}
-    return conv_shape((1, *given.shape), bits.shape, **options), bits
+    return conv_shape((1, *given.shape), signs.shape, **options), signs
 
 
 def units_of_bits(bits: Bits, shape: ConvShape) -> tuple[Any, Any]:
@@ -39,9 +39,9 @@ def units_of_bits(bits: Bits, shape: ConvShape) -> tuple[Any, Any]:
     return np.ascontiguousarray(parts.transpose(3, 0, 4, 6, 1, 5, 2)), _taps(shape, UNIT, len(words))
 
 
-def units_of_shorts(bits: Bits, shape: ConvShape) -> tuple[Any, Any]:
-    """The same for products of bytes, with 1 and -1: a lane has two units after one another."""
-    signs = _filled((2 * bits.astype(np.int8) - 1).view(np.uint8), SHORTS, 8)
+def units_of_shorts(filters: npt.NDArray[np.int8], shape: ConvShape) -> tuple[Any, Any]:
+    """The same for products of bytes: a lane has two units after one another."""
+    signs = _filled(filters.view(np.uint8), SHORTS, 8)
     parts = signs.reshape(-1, 4, 2, SHORTS, signs.shape[-1] // FILTERS_OF_TILE, 2, 2, 8)
     return np.ascontiguousarray(parts.transpose(4, 0, 5, 7, 1, 6, 2, 3)), _taps(shape, SHORTS, len(signs))
 

@@ -11,6 +11,7 @@ from gpu.bconv.packing import lines_of
 from gpu.bmm.packing import numbers_of
 from gpu.device import is_array
 from reference.types import First, PackedBits, PackedTensor
+from reference.types.layers import Conv, Dense
 
 Bits: TypeAlias = npt.NDArray[np.uint8]
 
@@ -26,17 +27,32 @@ def filters_along_c(filters: PackedTensor) -> PackedTensor:
     """Filters as words of 32 bits along their channels, the first bit lowest: `gpu.bconv2d`'s w."""
     if (filters.layout, filters.word, filters.first) == ("HWOI", 32, "lsb"):
         return filters
-    bits = np.moveaxis(_bits_of_filters(filters), 2, 0)  # (C, R, S, O)
+    return packed_filters(_bits_of_filters(filters))
+
+
+def packed_filters(filters: Bits) -> PackedTensor:
+    """Bits (R, S, C, O) as words of 32 bits along C, the first bit lowest."""
+    shape, bits = filters.shape, np.moveaxis(filters, 2, 0)  # (C, R, S, O)
     words = _words_along_k(bits.reshape(len(bits), -1)).reshape(-1, *bits.shape[1:])
-    return PackedTensor(np.ascontiguousarray(np.moveaxis(words, 0, 3)), filters.shape, "HWOI", 32, "lsb")
+    return PackedTensor(np.ascontiguousarray(np.moveaxis(words, 0, 3)), shape, "HWOI", 32, "lsb")
 
 
-def bits_of(weights: PackedBits | PackedTensor) -> Bits:
-    """The bits (K, O) of weights (F, O) or filters (R, S, C, O)."""
-    if isinstance(weights, PackedBits):
-        return _bits_of_matrix(weights)
-    bits = _bits_of_filters(weights)
-    return bits.reshape(-1, bits.shape[3])
+def signs_of(layer: Conv | Dense) -> npt.NDArray[np.int8]:
+    """The weights of a layer, 1 and -1, (K, O); in groups 0 for the channels of other groups."""
+    if isinstance(layer, Dense):
+        return 2 * _bits_of_matrix(layer.weights).astype(np.int8) - 1
+    signs = 2 * _bits_of_filters(layer.filters).astype(np.int8) - 1
+    rows, columns, channels, outputs = signs.shape
+    groups, each = layer.groups, np.arange(layer.groups)
+    whole = np.zeros((rows * columns, groups, channels, groups, outputs // groups), np.int8)
+    whole[:, each, :, each] = np.moveaxis(signs.reshape(rows * columns, channels, groups, -1), 2, 0)
+    return whole.reshape(-1, outputs)
+
+
+def shape_of(layer: Conv) -> tuple[int, int, int, int]:
+    """The shape of filters over the channels of all groups."""
+    rows, columns, channels, outputs = layer.filters.shape
+    return rows, columns, channels * layer.groups, outputs
 
 
 def _words_along_k(bits: Bits) -> npt.NDArray[np.uint32]:

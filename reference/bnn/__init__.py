@@ -6,46 +6,11 @@ from reference.bnn.inference import run, values
 from reference.bnn.keras_models import from_keras
 from reference.bnn.networks import alexnet, mlp, resnet14, resnet18, vgg16, vgg_cifar
 from reference.bnn.text_weights import from_text
-from reference.types.network import (
-    Affine,
-    Answer,
-    BitPlanes,
-    Clip,
-    Conv,
-    Dense,
-    EnsembleAnswer,
-    Flatten,
-    Input,
-    Layer,
-    Network,
-    PadChannels,
-    Pixels,
-    Pool,
-    Reals,
-    Residual,
-    Signs,
-    Threshold,
-)
+from reference.types import layers, network
+from reference.types.layers import *  # noqa: F403 - a layer is exported where it is defined
+from reference.types.network import *  # noqa: F403
 
 __all__ = [
-    "Affine",
-    "Answer",
-    "BitPlanes",
-    "Clip",
-    "Conv",
-    "Dense",
-    "EnsembleAnswer",
-    "Flatten",
-    "Input",
-    "Layer",
-    "Network",
-    "PadChannels",
-    "Pixels",
-    "Pool",
-    "Reals",
-    "Residual",
-    "Signs",
-    "Threshold",
     "alexnet",
     "from_keras",
     "from_text",
@@ -60,6 +25,8 @@ __all__ = [
     "vgg16",
     "vgg_cifar",
 ]
+__all__ += layers.__all__
+__all__ += network.__all__
 
 
 def __dir__() -> list[str]:

@@ -14,18 +14,8 @@ import numpy.typing as npt
 
 from reference.bits import pack
 from reference.tensors import pack_tensor
-from reference.types.network import (
-    Affine,
-    Conv,
-    Dense,
-    Flatten,
-    Input,
-    Layer,
-    PadChannels,
-    Pool,
-    Residual,
-    Threshold,
-)
+from reference.types.layers import Affine, Conv, Dense, Flatten, Layer, PadChannels, Pool, Residual, Threshold
+from reference.types.network import Input
 
 Array: TypeAlias = npt.NDArray[Any]
 

@@ -6,8 +6,8 @@ the layer with path ``3.body.0`` is ``layers.3.body.0.field``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Collection
+from dataclasses import Field, dataclass, field, fields
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -16,23 +16,8 @@ import numpy.typing as npt
 from reference import bits, tensors
 from reference.errors import FormatError, SchemeError
 from reference.types.fields import is_integer
-from reference.types.network import (
-    Affine,
-    BitPlanes,
-    Clip,
-    Conv,
-    Dense,
-    Flatten,
-    Layer,
-    Network,
-    PadChannels,
-    Pixels,
-    Pool,
-    Reals,
-    Residual,
-    Signs,
-    Threshold,
-)
+from reference.types.layers import LAYERS, Layer, Residual
+from reference.types.network import BitPlanes, Network, Pixels, Reals, Signs
 from reference.types.packed import (
     FILTER_LAYOUTS,
     WORD_DTYPES,
@@ -52,18 +37,7 @@ DEEPEST = 8
 """The most residuals within one another."""
 
 _INPUTS = {kind.__name__: kind for kind in (Pixels, Reals, Signs, BitPlanes)}
-_LAYERS = {
-    kind.__name__: kind
-    for kind in (Conv, Dense, Threshold, Pool, Flatten, Affine, Clip, PadChannels, Residual)
-}
-_VECTORS: dict[type, dict[str, Any]] = {
-    Pixels: {"scale": np.int32, "offset": np.int32},
-    Signs: {"thresholds": np.float32},
-    Threshold: {"thresholds": np.int32, "flip": np.bool_},
-    Affine: {"scale": np.int32, "offset": np.int32},
-    Network: {"scale": np.float32, "offset": np.float32},
-}
-"""The fields that are arrays of one dimension, and their dtypes."""
+_LAYERS = {kind.__name__: kind for kind in LAYERS}
 _TEXTS = ("name", "about")
 _FORMAT = ("shape", "layout", "word", "first")
 _WAYS = ("body", "shortcut")
@@ -86,7 +60,7 @@ class Writer:
             "classes": [_text(name, "a name in classes") for name in network.classes],
             "input": self._one(network.input, "input."),
             "layers": self._layers(network.layers, "layers.", DEEPEST),
-            **{name: self._vector(getattr(network, name), name) for name in _VECTORS[Network]},
+            **{name: self._vector(getattr(network, name), name) for name in _vectors(Network)},
         }
 
     def _layers(self, layers: tuple[Layer, ...], prefix: str, deeper: int) -> list[Json]:
@@ -101,11 +75,12 @@ class Writer:
         return {"type": "Residual", **ways}
 
     def _one(self, given: Any, prefix: str) -> Json:
-        kind = cast("type[Any]", type(given))
-        vectors = _VECTORS.get(kind, {})
-        made: Json = {"type": kind.__name__}
+        vectors = _vectors(given)
+        made: Json = {"type": type(given).__name__}
         for one in fields(given):
             value: Any = getattr(given, one.name)
+            if one.metadata.get("later") and value == one.default:
+                continue
             if one.name in vectors:
                 value = self._vector(value, prefix + one.name)
             elif isinstance(value, PackedBits | PackedTensor):
@@ -148,14 +123,13 @@ class Reader:
         if not is_integer(version):
             raise FormatError(f"version is {_shown(version)}, not a number")
         classes = _list(found["classes"], "classes")
-        vectors = _VECTORS[Network]
         return Network(
             name=_text(found["name"], "name"),
             about=_text(found["about"], "about"),
             classes=tuple(_text(name, "a name in classes") for name in classes),
             input=self._one(found["input"], _INPUTS, "input"),
             layers=self._layers(found["layers"], "layers", DEEPEST),
-            **{name: self._vector(found[name], name, dtype) for name, dtype in vectors.items()},
+            **{name: self._vector(found[name], name, dtype) for name, dtype in _vectors(Network).items()},
         )
 
     def _layers(self, given: Any, where: str, deeper: int) -> tuple[Layer, ...]:
@@ -176,16 +150,17 @@ class Reader:
         kind = kinds.get(name) if isinstance(name, str) else None
         if kind is None:
             raise FormatError(f"{where} has the type {_shown(name)}: known are {', '.join(kinds)}")
-        names = [one.name for one in fields(kind)]
-        found = _fields(given, {"type", *names}, where)
-        return kind(**{name: self._value(kind, name, found[name], f"{where}.{name}") for name in names})
+        later = {one.name for one in fields(kind) if one.metadata.get("later")}
+        known = {one.name: one for one in fields(kind)}
+        found = _fields(given, {"type", *known}, where, later)
+        held = {name: one for name, one in known.items() if name in found}
+        return kind(**{name: self._value(one, found[name], f"{where}.{name}") for name, one in held.items()})
 
-    def _value(self, kind: type, name: str, given: Any, where: str) -> Any:
-        if name in _VECTORS.get(kind, {}):
-            return self._vector(given, where, _VECTORS[kind][name])
-        if name in ("filters", "weights"):
-            return self._filters(given, where) if kind is Conv else self._matrix(given, where)
-        return _plain(given, where)
+    def _value(self, one: Field[Any], given: Any, where: str) -> Any:
+        if "dtype" in one.metadata:
+            return self._vector(given, where, one.metadata["dtype"])
+        packed = {"PackedBits": self._matrix, "PackedTensor": self._filters}.get(str(one.type))
+        return packed(given, where) if packed else _plain(given, where)
 
     def _vector(self, size: Any, name: str, dtype: Any) -> Array:
         if not is_integer(size) or size < 1:
@@ -239,12 +214,17 @@ def _tag(given: Any, name: str) -> Any:
     return cast("Json", given).get(name) if isinstance(given, dict) else None
 
 
-def _fields(given: Any, names: set[str], where: str) -> Json:
-    """A JSON object with exactly these fields."""
+def _vectors(given: Any) -> dict[str, Any]:
+    """The fields that are arrays of one dimension, and their dtypes."""
+    return {one.name: one.metadata["dtype"] for one in fields(given) if "dtype" in one.metadata}
+
+
+def _fields(given: Any, names: set[str], where: str, later: Collection[str] = ()) -> Json:
+    """A JSON object with exactly these fields; it may lack those that layers had later."""
     if not isinstance(given, dict):
         raise FormatError(f"{where} is {_shown(given)}, not an object")
     found = cast("Json", given)
-    for what, wrong in (("lacks", names - found.keys()), ("has an unknown", found.keys() - names)):
+    for what, wrong in (("lacks", names - found.keys() - {*later}), ("has an unknown", found.keys() - names)):
         if wrong:
             raise FormatError(f"{where} {what} field {_shown(min(wrong))}")
     return found

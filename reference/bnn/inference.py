@@ -5,7 +5,7 @@ Source: BSTC (SC'19), section 6; BTC (TPDS'20), section 6.1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,22 +16,20 @@ from reference.bits import unpack
 from reference.bmm import bmm
 from reference.bnn.images import checked_images, first_value
 from reference.conv_geometry import ConvGeometry, conv_geometry, inside
-from reference.errors import DtypeError
 from reference.tensors import unpack_tensor
-from reference.types.network import (
+from reference.types.layers import (
     Affine,
-    Answer,
     Clip,
     Conv,
     Dense,
     Flatten,
     Layer,
-    Network,
     PadChannels,
     Pool,
     Residual,
     Threshold,
 )
+from reference.types.network import Answer, Network
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -140,28 +138,11 @@ def _values(layers: tuple[Layer, ...], value: Array, prefix: str) -> Iterator[tu
 
 def _apply(layer: Layer, value: Array) -> Array:
     """What a layer gives: bits as uint8, integers as int32."""
-    match layer:
-        case Conv():
-            return _conv(layer, value)
-        case Dense(weights=weights):
-            if value.dtype == np.uint8:
-                return bmm(_signs(value), weights)
-            return _product(value, 2 * unpack(weights).astype(np.int64) - 1)
-        case Threshold(thresholds=thresholds, flip=flip):
-            return ((value >= thresholds) ^ flip).astype(np.uint8)
-        case Pool():
-            return _pool(layer, value)
-        case Flatten():
-            return value.reshape(len(value), -1)
-        case Affine(scale=scale, offset=offset):
-            return (value.astype(np.int64) * scale + offset).astype(np.int32)
-        case Clip(low=low, high=high):
-            return value if low is None and high is None else np.clip(value, low, high)
-        case PadChannels(before=before, after=after):
-            return np.pad(value, ((0, 0), (0, 0), (0, 0), (before, after)))
-        case Residual(body=body, shortcut=shortcut):
-            return _through(body, value) + _through(shortcut, value)
-    raise DtypeError(f"{type(layer).__name__} is not a layer")  # pragma: no cover - Network has checked it
+    return ANSWERS[type(layer)](layer, value)
+
+
+def _residual(layer: Residual, value: Array) -> Array:
+    return _through(layer.body, value) + _through(layer.shortcut, value)
 
 
 def _through(layers: tuple[Layer, ...], value: Array) -> Array:
@@ -171,14 +152,41 @@ def _through(layers: tuple[Layer, ...], value: Array) -> Array:
 
 
 def _conv(layer: Conv, value: Array) -> Array:
+    names = "stride", "padding", "dilation", "groups"
+    options: dict[str, Any] = {name: getattr(layer, name) for name in names}
     if value.dtype == np.uint8:
-        return bconv2d(
-            _signs(value), layer.filters, stride=layer.stride, padding=layer.padding, dilation=layer.dilation
-        )
-    geometry = conv_geometry(
-        value.shape, layer.filters.shape, stride=layer.stride, padding=layer.padding, dilation=layer.dilation
-    )
-    return _tap_by_tap(value, 2 * unpack_tensor(layer.filters).astype(np.int64) - 1, geometry)
+        return bconv2d(_signs(value), layer.filters, **options)
+    geometry = conv_geometry(value.shape, layer.filters.shape, **options)
+    weights = 2 * unpack_tensor(layer.filters).astype(np.int64) - 1
+    groups = zip(*(np.split(each, layer.groups, axis=-1) for each in (value, weights)), strict=True)
+    return np.concatenate([_tap_by_tap(x, w, geometry) for x, w in groups], axis=-1)
+
+
+def _dense(layer: Dense, value: Array) -> Array:
+    if value.dtype == np.uint8:
+        return bmm(_signs(value), layer.weights)
+    return _product(value, 2 * unpack(layer.weights).astype(np.int64) - 1)
+
+
+def _threshold(layer: Threshold, value: Array) -> Array:
+    return ((value >= layer.thresholds) ^ layer.flip).astype(np.uint8)
+
+
+def _flatten(layer: Flatten, value: Array) -> Array:
+    return value.reshape(len(value), -1)
+
+
+def _affine(layer: Affine, value: Array) -> Array:
+    return (value.astype(np.int64) * layer.scale + layer.offset).astype(np.int32)
+
+
+def _clip(layer: Clip, value: Array) -> Array:
+    low, high = layer.low, layer.high
+    return value if low is None and high is None else np.clip(value, low, high)
+
+
+def _pad_channels(layer: PadChannels, value: Array) -> Array:
+    return np.pad(value, ((0, 0), (0, 0), (0, 0), (layer.before, layer.after)))
 
 
 def _tap_by_tap(x: Array, w: Array, g: ConvGeometry) -> Array:
@@ -218,3 +226,17 @@ def _pool(layer: Pool, value: Array) -> Array:
 def _signs(bits: Array) -> npt.NDArray[np.int8]:
     """±1 of bits."""
     return (2 * bits.astype(np.int8) - 1).astype(np.int8)
+
+
+ANSWERS: dict[type[Layer], Callable[[Any, Array], Array]] = {
+    Conv: _conv,
+    Dense: _dense,
+    Threshold: _threshold,
+    Pool: _pool,
+    Flatten: _flatten,
+    Affine: _affine,
+    Clip: _clip,
+    PadChannels: _pad_channels,
+    Residual: _residual,
+}
+"""Each layer's answer: what it makes of a value."""

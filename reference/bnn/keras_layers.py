@@ -16,7 +16,8 @@ from reference.bnn.streams import Builder, Stream
 from reference.errors import ExportError, FormatError
 from reference.tensors import pack_tensor
 from reference.types.fields import is_integer
-from reference.types.network import Conv, Dense, PerSide, Pool
+from reference.types.layer_values import PerSide
+from reference.types.layers import Conv, Dense, Pool
 
 Array: TypeAlias = npt.NDArray[Any]
 Take: TypeAlias = Callable[[str, Mapping[str, tuple[int, ...]]], dict[str, Array]]
@@ -100,14 +101,20 @@ class Part:
 
 def _convolution(builder: Builder, x: Stream, part: Part, take: Take) -> Stream:
     part.only("data_format", "channels_last")
-    part.only("groups", 1)
     part.only("padding", "valid", "same")
     part.only("pad_values", 0, 1, -1)
     size, stride, dilation = (part.two(name, (1, 1)) for name in ("kernel_size", "strides", "dilation_rate"))
     x = _quantized(builder, x, part)
-    weights, bias = _weights(part, (*size, _channels_of(x, 3), part.count("filters")), take)
+    channels, filters, groups = _channels_of(x, 3), part.count("filters"), _groups(part)
+    if channels % groups or filters % groups:
+        raise ExportError(
+            f"groups is {groups}, of {channels} channels and {filters} filters\n"
+            "each group has as many channels and filters as the others",
+            part.name,
+        )
+    weights, bias = _weights(part, (*size, channels // groups, filters), take)
     padding = _padding(x, part, tuple((n - 1) * d + 1 for n, d in zip(size, dilation, strict=True)), stride)
-    layer = Conv(pack_tensor(weights, layout="HWOI"), stride, padding, dilation)
+    layer = Conv(pack_tensor(weights, layout="HWOI"), stride, padding, dilation, groups)
     value = int(part.number("pad_values", 0))
     if value and padding != ((0, 0), (0, 0)):
         sums = np.where(weights >= 0, 1, -1).sum((0, 1, 2))
@@ -115,6 +122,10 @@ def _convolution(builder: Builder, x: Stream, part: Part, take: Take) -> Stream:
     else:
         x = builder.product(x, layer)
     return _finished(builder, x, part, bias)
+
+
+def _groups(part: Part) -> int:
+    return 1 if part.settings.get("groups") is None else part.count("groups")
 
 
 def _product(builder: Builder, x: Stream, part: Part, take: Take) -> Stream:

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from reference.threshold import integer_thresholds
-from reference.types.network import Affine, Input, Pixels, Signs, Threshold
+from reference.types.layers import Affine, Threshold
+from reference.types.network import Input, Pixels, Signs
 
 Array: TypeAlias = npt.NDArray[Any]
 

@@ -26,7 +26,7 @@ from reference.bnn.chains import (
     slopes,
 )
 from reference.errors import ExportError, RangeError
-from reference.types.network import (
+from reference.types.layers import (
     Affine,
     Clip,
     Conv,

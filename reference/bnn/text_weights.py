@@ -22,7 +22,8 @@ from reference.errors import InputFileError, SchemeError
 from reference.files import open_input
 from reference.threshold import integer_thresholds
 from reference.types.arguments import check_option
-from reference.types.network import Affine, Conv, Dense, Input, Network, Pixels, Reals, Signs, Threshold
+from reference.types.layers import Affine, Conv, Dense, Threshold
+from reference.types.network import Input, Network, Pixels, Reals, Signs
 from reference.types.network_values import follow
 
 Array: TypeAlias = npt.NDArray[Any]

@@ -7,16 +7,24 @@ input, so all tiers agree to the last bit. `reference.types.network_values` foll
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeAlias, cast
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
 
-from reference.types.fields import is_integer
-from reference.types.packed import PackedBits, PackedTensor
+from reference.types.layer_values import OF_FLOAT32, OF_INT32
+from reference.types.layers import Layer
 from reference.values import not_an_array, shortened
 
-PerSide: TypeAlias = tuple[tuple[int, int], tuple[int, int]]
-"""((top, bottom), (left, right))."""
-PoolKind: TypeAlias = Literal["or", "and", "max", "sum"]
+__all__ = [
+    "Answer",
+    "BitPlanes",
+    "EnsembleAnswer",
+    "Input",
+    "Network",
+    "Pixels",
+    "Reals",
+    "Signs",
+]
+"""What `reference.bnn` exports."""
 
 
 @not_an_array("pass its scale or its offset")
@@ -36,8 +44,8 @@ class Pixels:
     """
 
     shape: tuple[int, ...]
-    scale: Any
-    offset: Any
+    scale: Any = field(metadata=OF_INT32)
+    offset: Any = field(metadata=OF_INT32)
 
 
 @shortened
@@ -69,7 +77,7 @@ class Signs:
     """
 
     shape: tuple[int, ...]
-    thresholds: Any
+    thresholds: Any = field(metadata=OF_FLOAT32)
 
 
 @shortened
@@ -83,173 +91,6 @@ class BitPlanes:
     """
 
     shape: tuple[int, ...]
-
-
-def _spread(layer: Any, *pairs: str) -> None:
-    """Write one number as a pair for both axes, and a padding for each side; values are checked later."""
-    for name in (*pairs, "padding"):
-        given: Any = getattr(layer, name)
-        if is_integer(given):
-            object.__setattr__(layer, name, (given, given))
-    padding = cast("tuple[Any, ...]", layer.padding)
-    if isinstance(padding, tuple) and len(padding) == 2 and all(map(is_integer, padding)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        object.__setattr__(layer, "padding", tuple((pixels, pixels) for pixels in padding))
-
-
-@not_an_array("pass the words of its filters")
-@shortened
-@dataclass(frozen=True, eq=False)
-class Conv:
-    """Cross-correlation with filters of ±1; taps outside the image contribute nothing. Gives integers.
-
-    Of bits it is `reference.bconv2d`; of integers each is added or subtracted.
-
-    Attributes
-    ----------
-    filters : PackedTensor of filters, (R, S, C, O)
-    stride, dilation : (vertical, horizontal)
-        An int is for both.
-    padding : ((top, bottom), (left, right))
-        (vertical, horizontal) and an int are for opposite sides, and for all.
-    """
-
-    filters: PackedTensor
-    stride: tuple[int, int] = (1, 1)
-    padding: PerSide = ((0, 0), (0, 0))
-    dilation: tuple[int, int] = (1, 1)
-
-    def __post_init__(self) -> None:
-        _spread(self, "stride", "dilation")
-
-
-@not_an_array("pass the words of its weights")
-@shortened
-@dataclass(frozen=True, eq=False)
-class Dense:
-    """A fully connected layer: the product of vectors (N, F) with weights of ±1. Gives integers.
-
-    Attributes
-    ----------
-    weights : PackedBits, (F, O)
-    """
-
-    weights: PackedBits
-
-
-@not_an_array("pass its thresholds or its flip")
-@shortened
-@dataclass(frozen=True, eq=False)
-class Threshold:
-    """Bits of integers: ``(x[..., j] >= thresholds[j]) ^ flip[j]``.
-
-    `reference.integer_thresholds` makes them of a batch normalisation.
-
-    Attributes
-    ----------
-    thresholds : array of int32, (C,)
-    flip : array of bool, (C,)
-    """
-
-    thresholds: Any
-    flip: Any
-
-
-@dataclass(frozen=True, eq=False)
-class Pool:
-    """OR or AND of the bits, the maximum or the sum of the integers, of each window of pixels.
-
-    Pixels outside the image are left out. An average is a sum, whose divisor belongs to what follows.
-
-    Attributes
-    ----------
-    kind : {"or", "and", "max", "sum"}
-    window, stride : (vertical, horizontal)
-        An int is for both.
-    padding : ((top, bottom), (left, right))
-        (vertical, horizontal) and an int are for opposite sides, and for all. Less than the window, so that
-        each window has a pixel.
-    """
-
-    kind: PoolKind
-    window: tuple[int, int] = (2, 2)
-    stride: tuple[int, int] = (2, 2)
-    padding: PerSide = ((0, 0), (0, 0))
-
-    def __post_init__(self) -> None:
-        _spread(self, "window", "stride")
-
-
-@dataclass(frozen=True, eq=False)
-class Flatten:
-    """Pixels (N, H, W, C) as vectors (N, H * W * C), in C order.
-
-    Examples
-    --------
-    A network of PyTorch flattens (N, C, H, W): its weights (C * H * W, O) have to be permuted.
-
-    >>> import numpy as np
-    >>> x = np.arange(8).reshape(1, 2, 2, 2)  # pixel (h, w) holds 4 h + 2 w and the number after it
-    >>> x.reshape(1, -1)
-    array([[0, 1, 2, 3, 4, 5, 6, 7]])
-    """
-
-
-@not_an_array("pass its scale or its offset")
-@shortened
-@dataclass(frozen=True, eq=False)
-class Affine:
-    """Integers ``scale[c] * x[..., c] + offset[c]``: a batch normalisation in units of a power of two.
-
-    Attributes
-    ----------
-    scale, offset : array of int32, (C,)
-    """
-
-    scale: Any
-    offset: Any
-
-
-@dataclass(frozen=True, eq=False)
-class Clip:
-    """Integers limited to low … high: ReLU is ``Clip(0)``, hardtanh has both limits.
-
-    Attributes
-    ----------
-    low, high : int, optional
-    """
-
-    low: int | None = None
-    high: int | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class PadChannels:
-    """Integers with channels of zeros before and after: the shortcut of type A where channels grow.
-
-    Attributes
-    ----------
-    before, after : int
-    """
-
-    before: int
-    after: int
-
-
-@shortened
-@dataclass(frozen=True, eq=False)
-class Residual:
-    """The sum of two ways from one value: ``body(x) + shortcut(x)``, integers.
-
-    Without layers a way gives its input, which then has to be integers. Type A of the papers: a shortcut of
-    ``Pool("max")`` and `PadChannels`, or none; type B: `Threshold` and a 1×1 `Conv`.
-
-    Attributes
-    ----------
-    body, shortcut : tuple of layers
-    """
-
-    body: tuple[Layer, ...]
-    shortcut: tuple[Layer, ...] = ()
 
 
 @not_an_array("pass its logits or its classes")
@@ -292,7 +133,6 @@ class EnsembleAnswer(NamedTuple):
 
 
 Input: TypeAlias = Pixels | Reals | Signs | BitPlanes
-Layer: TypeAlias = Conv | Dense | Threshold | Pool | Flatten | Affine | Clip | PadChannels | Residual
 
 
 @not_an_array("pass an array of its layers")
@@ -324,8 +164,8 @@ class Network:
     name: str
     input: Input
     layers: tuple[Layer, ...]
-    scale: Any
-    offset: Any
+    scale: Any = field(metadata=OF_FLOAT32)
+    offset: Any = field(metadata=OF_FLOAT32)
     classes: tuple[str, ...] = ()
     about: str = ""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
-from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -206,24 +205,19 @@ def _scored(network: Network, answer: Answer, image: int, index: int) -> dict[st
 
 def _facts(network: Network) -> dict[str, Any]:
     """A network as plain data, without its weights."""
-    from reference.bnn import Conv, Dense, Threshold
-    from reference.types.network_values import follow, input_value, multiply_adds
+    from reference.bnn import Threshold
+    from reference.types.network_values import follow, input_value, multiply_adds, weights_of
 
     rows: list[dict[str, Any]] = []
     for path, layer, given in follow(network):
-        match layer:
-            case Conv(filters=weights) | Dense(weights=weights):
-                bits = prod(weights.shape)
-            case _:
-                bits = 0
         rows.append(
             {
                 "path": path,
                 "type": type(layer).__name__,
-                "detail": _detail(layer),
+                "detail": layer.detail,
                 "gives": given.kind,
                 "shape": list(given.shape),
-                "weights": bits,
+                "weights": weights_of(layer),
                 "thresholds": given.shape[-1] if isinstance(layer, Threshold) else 0,
                 "multiply_adds": multiply_adds(layer, given),
             }
@@ -239,23 +233,6 @@ def _facts(network: Network) -> dict[str, Any]:
         "multiply_adds": sum(row["multiply_adds"] for row in rows),
         "layers": rows,
     }
-
-
-def _detail(layer: Any) -> str:
-    """The parameters of a layer in words."""
-    from reference import bnn
-
-    match layer:
-        case bnn.Conv(filters=filters, stride=stride):
-            return f"{filters.shape[0]}×{filters.shape[1]}, stride {stride[0]}×{stride[1]}"
-        case bnn.Pool(kind=kind, window=window, stride=stride):
-            return f"{kind} of {window[0]}×{window[1]}, stride {stride[0]}×{stride[1]}"
-        case bnn.Clip(low=low, high=high):
-            return f"{'' if low is None else low} … {'' if high is None else high}"
-        case bnn.PadChannels(before=before, after=after):
-            return f"{before} before, {after} after"
-        case _:
-            return ""
 
 
 def _show_classes(rows: list[dict[str, Any]]) -> None:

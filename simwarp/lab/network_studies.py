@@ -23,7 +23,8 @@ from gpu.bnn.plan import Step, steps_of, values_of
 from gpu.bnn.residuals import is_sum
 from gpu.bnn.site import Site, bytes_of
 from reference.errors import DtypeError, FormatError, LaunchError, SchemeError, ShapeError
-from reference.types.network import Conv, Dense, Network, Reals, Residual
+from reference.types.layers import Conv, Dense, Residual
+from reference.types.network import Network, Reals
 
 Work: TypeAlias = Callable[[], Any]
 Facts: TypeAlias = dict[str, Any]

@@ -6,6 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 from reference.errors import DtypeError, SchemeError
 from reference.types.arguments import check_option
+from reference.types.fields import is_integer
 from simwarp.torch.pytorch import torch
 
 Gradient: TypeAlias = Literal["clip", "identity", "polynomial"]
@@ -73,8 +74,8 @@ class BinaryConv2d(torch.nn.Conv2d):
 
     Parameters
     ----------
-    in_channels, out_channels, kernel_size, stride, padding, dilation
-        As for ``torch.nn.Conv2d``. There are no groups.
+    in_channels, out_channels, kernel_size, stride, padding, dilation, groups
+        As for ``torch.nn.Conv2d``.
     bias : bool
         False by default: a batch normalisation has its own.
     padding_value : {0, -1, 1}
@@ -101,8 +102,12 @@ class BinaryConv2d(torch.nn.Conv2d):
         *,
         padding_value: Literal[0, -1, 1] = 0,
     ) -> None:
-        if groups != 1:
-            raise SchemeError(f"groups is {groups}: bits are convolved over all channels; give groups=1")
+        if not is_integer(groups) or groups < 1 or in_channels % groups or out_channels % groups:
+            raise SchemeError(
+                f"groups is {groups!r}, of {in_channels} channels and {out_channels} filters\n"
+                "each group has as many channels and filters as the others\n"
+                "give a number that divides both"
+            )
         if padding_value not in (0, -1, 1):
             raise SchemeError(f"padding_value is {padding_value!r}: choose 0, -1 or 1")
         torch.nn.Conv2d.__init__(
@@ -113,6 +118,7 @@ class BinaryConv2d(torch.nn.Conv2d):
             stride,
             padding=padding,
             dilation=dilation,
+            groups=groups,
             bias=bias,
         )
         self.padding_value: Literal[0, -1, 1] = padding_value
@@ -126,7 +132,7 @@ class BinaryConv2d(torch.nn.Conv2d):
         """Cross-correlate a tensor with the signs of the weights."""
         x = torch.nn.functional.pad(x, self.sides, value=float(self.padding_value))
         weight = _SignWithGradient.apply(self.weight, "identity")
-        return torch.nn.functional.conv2d(x, weight, self.bias, self.stride, 0, self.dilation)
+        return torch.nn.functional.conv2d(x, weight, self.bias, self.stride, 0, self.dilation, self.groups)
 
     def extra_repr(self) -> str:
         """The sizes, for the model's text."""

@@ -16,7 +16,8 @@ from reference.bnn.chains import Clamp, Normalise, linear, rationals
 from reference.bnn.streams import Builder, Stream
 from reference.errors import ExportError
 from reference.tensors import pack_tensor
-from reference.types.network import Conv, Dense, Input, Pixels, Pool, Reals, Signs
+from reference.types.layers import Conv, Dense, Pool
+from reference.types.network import Input, Pixels, Reals, Signs
 from simwarp.torch.images import ImagePixels, ImageReals, ImageSigns
 from simwarp.torch.layers import BinaryConv2d, BinaryLinear, Sign
 from simwarp.torch.pytorch import torch
@@ -82,6 +83,7 @@ def _convolution(builder: Builder, x: Stream, module: Any) -> Stream:
         _two(module.stride),
         ((top, bottom), (left, right)),
         _two(module.dilation),
+        module.groups,
     )
     if module.padding_value and any(module.sides):
         sums = np.where(weights >= 0, 1, -1).sum((0, 1, 2))

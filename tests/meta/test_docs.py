@@ -356,7 +356,7 @@ def test_names_are_read_where_a_package_cannot_be_imported(monkeypatch: pytest.M
 
     own, read = page_module(), page_module()
     monkeypatch.setattr(read, "import_module", missing)
-    assert read.names_of("reference.bnn") == own.names_of("reference.bnn")
+    assert read.names_of("gpu.bnn") == own.names_of("gpu.bnn")
     assert "export" in own.names_of("simwarp.torch")
 
 

@@ -393,3 +393,61 @@ def test_a_new_blas_routine_needs_a_row_its_names_and_a_definition(tree: Tree) -
         "True",
     ]
     assert len(tree.touched) == 4
+
+
+def test_a_new_network_layer_needs_a_class_an_answer_what_computes_it_and_a_draw(tree: Tree) -> None:
+    """The new layer turns the sign of integers."""
+    layers = "reference/types/layers.py"
+    tree.insert(
+        layers,
+        "@dataclass(frozen=True, eq=False)\nclass PadChannels(",
+        "@dataclass(frozen=True, eq=False)\n"
+        "class Negate(Layer):\n"
+        '    """Integers with the other sign, times a number of each channel.\n\n'
+        "    Attributes\n    ----------\n    scale : array of int32, (C,)\n"
+        '    """\n\n'
+        "    scale: Any = field(metadata=OF_INT32)\n\n"
+        "    def gives(self, value: Value) -> Value:\n"
+        '        check_value(value, "integers")\n'
+        '        scale = check_vectors(self, value.shape[-1])["scale"]\n'
+        "        ends = np.stack([-scale * value.low, -scale * value.high])\n"
+        '        return Value("integers", value.shape, int(ends.min()), int(ends.max()))\n\n\n',
+    )
+    tree.insert(layers, "    PadChannels,\n    Residual,\n)", "    Negate,\n")
+    tree.insert(layers, '    "PadChannels",\n', '    "Negate",\n')
+    answers = "reference/bnn/inference.py"
+    tree.insert(
+        answers, "    PadChannels: _pad_channels,\n", "    Negate: lambda layer, x: -layer.scale * x,\n"
+    )
+    tree.insert(answers, "    PadChannels,\n", "    Negate,\n")
+    stages = "gpu/bnn/stages.py"
+    entry = "    Negate: lambda layer, channels: Affine(-layer.scale, np.zeros(channels, np.int32)),\n"
+    tree.insert(stages, "}\n" + '"""Layers without code', entry)
+    tree.insert(stages, "PadChannels, Pool, Residual", "Negate, ")
+    cases = "simwarp/verify/cases/bnn.py"
+    tree.insert(
+        cases,
+        "    _line_of_pools,\n",
+        "    lambda draw, value: Negate(_numbers(draw, value.shape[-1], 5)),\n",
+    )
+    tree.insert(cases, "    Network,\n", "    Negate,\n")
+    code = (
+        "import numpy as np, gpu.bnn, reference.bnn as bnn, simwarp\n"
+        "from reference import pack\n"
+        "ones, none = np.ones(2, np.int32), np.zeros(2, np.int32)\n"
+        "dense = bnn.Dense(pack([[1.0, -1.0], [-1.0, 1.0]], layout='row'))\n"
+        "layers = bnn.Negate(3 * ones), bnn.Clip(-9), dense\n"
+        "logits = np.ones(2, np.float32), np.zeros(2, np.float32)\n"
+        "net = bnn.Network('negated', bnn.Pixels((2,), ones, none), layers, *logits)\n"
+        "bnn.save(net, 'net.safetensors')\n"
+        "net, x = bnn.load('net.safetensors'), np.array([[1, 200]], np.uint8)\n"
+        "found = [bnn.run(net, x)]\n"
+        "for way in ('layers', 'whole'):\n"
+        "    found.append(gpu.bnn.run(net, x, way=way, device=simwarp.Device()))\n"
+        "print([each.sums.tolist() for each in found])\n"
+    )
+    assert tree.python("-c", code) == "[[[6, -6]], [[6, -6]], [[6, -6]]]\n"
+    assert "Negate" in tree.python("-m", "simwarp", "net", "info", "net.safetensors")
+    report = tree.python("-m", "simwarp", "verify", "--case", "bnn-layers", "--inputs", "4", "--json")
+    assert '"mismatches": 0' in report
+    assert len(tree.touched) == 4

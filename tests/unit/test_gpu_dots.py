@@ -253,7 +253,8 @@ def test_filters_of_lanes():
     """A lane's piece is four tiles of filters, each with four numbers of k."""
     bits = RNG.integers(0, 2, (20, 40), np.uint8)
     shape = conv_shape((1, 1, 1, 20), (1, 1, 20, 40), padding="VALID")
-    pieces = pieces_of(bits, order_of(shape, 1)).reshape(1, 2, 2, 32, 4, 4)  # block, step, word, lane
+    pieces = pieces_of(2 * bits.astype(np.int8) - 1, order_of(shape, 1))
+    pieces = pieces.reshape(1, 2, 2, 32, 4, 4)  # block, step, word, lane
     assert (
         pieces[0, 0, 0, 4 * 2 + 1, 3, 2] == 2 * int(bits[4 + 2, 8 + 2 * 3]) - 1
     )  # filter 8 (2 // 2) + 2 * 3 + 2 % 2

@@ -187,8 +187,13 @@ def _layer(kind, settings, held, given):
         )
         spans = [(n - 1) * d + 1 for n, d in zip(size, dilation, strict=True)]
         x = padded(x, settings, spans, strides, settings.get("pad_values", 0))
-        y = np.einsum("npqrsc,rsco->npqo", windows(x, size, strides, dilation), sign(held["kernel"]))
-        return y + held.get("bias", 0)
+        groups = settings.get("groups", 1)
+        parts = (np.split(each, groups, axis=-1) for each in (x, sign(held["kernel"])))
+        y = [
+            np.einsum("npqrsc,rsco->npqo", windows(part, size, strides, dilation), kernel)
+            for part, kernel in zip(*parts, strict=True)
+        ]
+        return np.concatenate(y, axis=-1) + held.get("bias", 0)
     size = settings["pool_size"]
     strides = settings.get("strides") or size
     if kind == "MaxPooling2D":
@@ -282,6 +287,17 @@ def drawn(seed):
     return made, images
 
 
+@pytest.mark.parametrize("value", [0.0, 1.0, -1.0])
+def test_convolutions_in_groups(value, tmp_path):
+    """The latent kernel has the channels of one group; padding with ±1 is put right for each filter."""
+    made = Made((5, 4, 4)).conv(2, 6, quantizer=None, padding="same", groups=2).norm(6)
+    made.conv(2, 9, (2, 3), padding="same", pad_values=value, groups=3).norm(9)
+    made.conv(1, 18, groups=9, bias=True, kernel_size=[3, 3]).norm(18).pool("Flatten").dense(108, 5).norm(5)
+    network = from_keras(to_npz(tmp_path / "x.npz", made))
+    assert [layer.groups for layer in network.layers if hasattr(layer, "groups")] == [2, 3, 9]
+    check(network, made, quarters(np.random.default_rng(2), 4, 5, 4, 4))
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_drawn_models(seed, tmp_path):
     made, images = drawn(seed)
@@ -370,7 +386,7 @@ REFUSED = {
     "latent": ({"kernel_quantizer": None}, "(QuantConv2D): its weights are not ±1: kernel_qu"),
     "scaled": ({"kernel_quantizer": "magnitude_aware_sign"}, "(QuantConv2D): its weights are not ±1"),
     "heaviside": ({"input_quantizer": "ste_heaviside"}, "(QuantConv2D): input_quantizer is 'ste_heaviside'"),
-    "groups": ({"groups": 2}, "(QuantConv2D): groups is 2"),
+    "groups": ({"groups": 2}, "(QuantConv2D): groups is 2, of 2 channels and 3 filters"),
     "layout": ({"data_format": "channels_first"}, "(QuantConv2D): data_format is 'channels_first'"),
     "padding": ({"padding": "causal"}, "(QuantConv2D): padding is 'causal'"),
     "halves": ({"padding": "same", "pad_values": 0.5}, "(QuantConv2D): pad_values is 0.5"),

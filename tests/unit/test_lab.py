@@ -28,7 +28,7 @@ def small(**options):
     *(
         "bconv2d*",
         "bmm*",
-        "bnn",
+        "bnn*",
         "pack-column",
         "mttkrp-tensors",
         "kernels",
@@ -44,7 +44,7 @@ def small(**options):
     ),
 )
 @pytest.mark.gate_cases(
-    "bnn",
+    "bnn*",
     "mttkrp-tensors",
     "bconv2d-wgmma",
     "wgmma",

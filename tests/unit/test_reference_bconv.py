@@ -407,9 +407,10 @@ def spread(*shape):
         (ShapeError, (X, W), {"dilation": 2**40}, "padded image's height would be"),
         (SchemeError, (X, W), {"padding": "full"}, "no padding='full'\n.*\nchoose 'SAME', 'VALID', an int"),
         (SchemeError, (X, W), {"padding": ""}, "no padding=''"),
-        (SchemeError, (X, W), {"groups": 3}, "groups=3 is not supported"),
-        (SchemeError, (X, W), {"groups": 0}, "groups=0 is not supported"),
-        (SchemeError, (X, W), {"groups": None}, "groups=None is not supported"),
+        (ShapeError, (X, W), {"groups": 3}, "do not fit in 3 groups\neach group has"),
+        (SchemeError, (X, W), {"groups": 0}, "groups=0\n.*\ngive an int of 1 or more"),
+        (SchemeError, (X, W), {"groups": True}, "groups=True\n"),
+        (SchemeError, (X, W), {"groups": None}, "groups=None\n"),
         (FormatError, (pack_tensor(W, layout="HWOI"), W), {}, "x is packed with layout='HWOI'\n.*'NHWC' or"),
         (FormatError, (X, pack_tensor(X, layout="HWNC")), {}, "w is packed with layout='HWNC'\n.*'HWOI' or"),
         (

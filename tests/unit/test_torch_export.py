@@ -10,7 +10,7 @@ import importlib
 import numpy as np
 import pytest
 
-from reference import ExportError, NotANumberError, RangeError, SchemeError, ShapeError
+from reference import ExportError, NotANumberError, RangeError, ShapeError
 from reference.bnn import Affine, Clip, Conv, Dense, Flatten, PadChannels, Pool, Residual, Threshold, run
 from reference.types.network_values import follow
 
@@ -506,13 +506,25 @@ def test_dilation_and_padding_same():
     assert network.layers[0].dilation == (2, 1)
 
 
-def test_groups_are_refused():
+def test_groups_of_other_convolutions_are_refused():
     with pytest.raises(
         ExportError, match=r"^1 \(Conv2d\): its weights are not ±1: use simwarp\.torch\.BinaryConv2d"
     ):
         check(nn.Sequential(st.ImageReals(2), nn.Conv2d(2, 4, 3, groups=2)), (2, 5, 6))
-    with pytest.raises(SchemeError, match="groups is 2"):
-        st.BinaryConv2d(2, 4, 3, groups=2)
+
+
+@pytest.mark.parametrize("value", [0, -1, 1])
+def test_groups_of_binary_convolutions(value):
+    model = nn.Sequential(
+        st.ImageReals(2),
+        st.BinaryConv2d(4, 6, 3, padding=1, groups=2),
+        st.Sign(),
+        st.BinaryConv2d(6, 12, (2, 3), padding=1, groups=6, padding_value=value),
+        nn.Flatten(),
+        st.BinaryLinear(12 * 6 * 6, 3),
+    )
+    network = check(model, (4, 5, 6))
+    assert [layer.groups for layer in network.layers if isinstance(layer, Conv)] == [2, 6]
 
 
 # --------------------------------------------------------------------------------------------------

@@ -122,8 +122,11 @@ def test_what_layers_refuse(torch, layers):
         layers.Sign("tanh")
     with pytest.raises(DtypeError, match=r"int64: begin the model with"):
         layers.Sign()(torch.tensor([1]))
-    with pytest.raises(SchemeError, match="groups is 2"):
-        layers.BinaryConv2d(4, 4, 3, groups=2)
+    for channels, filters, groups in ((4, 6, 4), (3, 4, 2), (4, 4, 0), (4, 4, 2.0)):
+        with pytest.raises(
+            SchemeError, match=rf"groups is {groups}, of {channels} channels and {filters} filters"
+        ):
+            layers.BinaryConv2d(channels, filters, 3, groups=groups)
     with pytest.raises(SchemeError, match="padding_value is 2"):
         layers.BinaryConv2d(4, 4, 3, padding_value=2)
     with pytest.raises(RangeError, match=r"-40000 … 25280: beyond int16"):

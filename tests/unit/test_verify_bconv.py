@@ -250,7 +250,7 @@ def test_the_recording_holds_20000_geometries_without_mismatch():
 
 
 def test_the_case_is_registered_with_its_tiers():
-    assert [case.name for case in bconv2d.CASES] == ["bconv2d", "bconv2d-wgmma"]
+    assert [case.name for case in bconv2d.CASES] == ["bconv2d", "bconv2d-wgmma", "bconv2d-groups"]
     assert bconv2d.CASES[0] is CASE
     assert set(CASE.answers) == {"reference", "listing", "gpu"}
     assert hasattr(gpu, "bconv2d")

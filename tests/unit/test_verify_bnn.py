@@ -5,8 +5,13 @@ from collections import Counter
 import pytest
 
 import gpu.bnn.launches
+from gpu.bnn.launches import LAUNCHES
+from gpu.bnn.operations import OPERATIONS
 from gpu.bnn.plan import steps_of, values_of
+from gpu.bnn.stages import COMPUTED_AS
 from reference.bnn import Residual, Threshold
+from reference.bnn.inference import ANSWERS
+from reference.types.layers import LAYERS
 from reference.types.network_values import follow
 from simwarp.verify import CASES, Draw, check, simulator
 
@@ -35,6 +40,22 @@ def test_networks_have_every_input_layer_shortcut_and_sign():
     assert set(ways) == {(), ("Pool", "PadChannels"), ("Threshold", "Conv"), ("Clip",)}
     assert len(flips) == 4
     assert {len(drawn(k).network.layers) for k in range(99)} >= {3, 4, 5, 6, 7, 8}
+
+
+def test_every_layer_has_an_answer_what_computes_it_and_a_line():
+    drawn = Counter[type]()
+    for k in range(60):
+        network = CASES["bnn-layers"].draw(Draw(0, "bnn-layers", k)).network
+        drawn.update(type(layer) for _, layer, _ in follow(network))
+    assert drawn.keys() == set(LAYERS) == ANSWERS.keys()
+    for known in (LAUNCHES, OPERATIONS):
+        assert set(LAYERS) <= known.keys() | COMPUTED_AS.keys()
+
+
+@pytest.mark.at_most(3)
+@pytest.mark.parametrize("k", [0, 4, 7, 14, 19])
+def test_a_network_of_lines_agrees_on_the_simulator(k):
+    assert check(CASES["bnn-layers"], 0, k, {"simulator": simulator}).mismatches == []
 
 
 @pytest.mark.at_most(3)

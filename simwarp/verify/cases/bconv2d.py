@@ -1,8 +1,8 @@
 """The cases of the ±1 convolution: every scheme, class of geometry, output and kind of operand.
 
 The number of an input determines all four, so that the first 704 inputs cover every combination, or the first
-176 of the scheme on warpgroups, a case of its own. For a pooled output, geometries of the class are drawn
-until one has at least 2 × 2 output pixels.
+176 of the scheme on warpgroups, a case of its own, as convolutions in groups are. For a pooled output,
+geometries of the class are drawn until one has at least 2 × 2 output pixels.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -21,8 +21,9 @@ import gpu
 import reference
 from gpu.bconv import SCHEMES
 from gpu.bconv.geometry import conv_shape
+from gpu.bconv.groups import groups_ptx
 from gpu.bconv.packing import packing_ptx
-from gpu.bconv.schemes import AnyScheme, Pool, convolution_ptx
+from gpu.bconv.schemes import EVERY_SCHEME, AnyScheme, Pool, convolution_ptx
 from gpu.bconv.warpgroups import WARPGROUP_SCHEMES
 from gpu.bmm.lines import lines_ptx
 from reference.tensors import to_tiles
@@ -60,6 +61,7 @@ class Input:
     thresholds: npt.NDArray[np.int32] | None = None
     flip: npt.NDArray[np.bool_] | None = None
     pool: Literal["or", "and"] | None = None
+    groups: int = 1
 
     @property
     def options(self) -> dict[str, Any]:
@@ -84,6 +86,29 @@ def _draw(schemes: Mapping[str, AnyScheme], draw: Draw) -> Input:
         return Input(x, w, geometry, scheme)
     thresholds, flip = _rule(draw, geometry)
     return Input(x, w, geometry, scheme, thresholds, flip, output if pooled else None)  # pyright: ignore[reportArgumentType]
+
+
+def _draw_in_groups(draw: Draw) -> Input:
+    """Draw an input in groups, each with the channels and filters of what is drawn; sometimes one of each."""
+    number, which = divmod(draw.k, len(EVERY_SCHEME))
+    output, kinds = OUTPUTS[number % 4], _KINDS[number // 4 % 4]
+    one = draw_geometry(draw, CLASSES[draw.k % 11])
+    while output in ("or", "and") and min(one.out) < 2:
+        one = draw_geometry(draw, CLASSES[draw.k % 11])
+    groups, most = draw.choice((2, 3, 5)), draw.choice((1, 8, 33))
+    channels, filters = (min(count, most) for count in one.filters[2:])
+    geometry = replace(
+        one,
+        images=(*one.images[:3], groups * channels),
+        filters=(*one.filters[:2], channels, groups * filters),
+    )
+    x, w = (
+        _operand(draw, kinds[0], geometry.images, ("NHWC",)),
+        _operand(draw, kinds[1], geometry.filters, ("HWOI",)),
+    )
+    rule = (None, None) if output == "int32" else _rule(draw, geometry)
+    pool: Any = output if output in ("or", "and") else None
+    return Input(x, w, geometry, list(EVERY_SCHEME)[which], *rule, pool, groups)
 
 
 def _rule(draw: Draw, geometry: Geometry) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
@@ -131,7 +156,7 @@ def _packed(draw: Draw, shape: tuple[int, int, int, int], layout: TensorLayout, 
 
 def dots(item: Input) -> npt.NDArray[np.int32]:
     """The dot products of an input, by the reference."""
-    return reference.bconv2d(item.x, item.w, **item.geometry.options)
+    return reference.bconv2d(item.x, item.w, **item.geometry.options, groups=item.groups)
 
 
 def _by_reference(item: Input) -> npt.NDArray[Any]:
@@ -165,7 +190,8 @@ def _signs(bits: npt.NDArray[np.uint8]) -> npt.NDArray[np.int8]:
 
 
 def _by_gpu(item: Input, device: gpu.Device) -> npt.NDArray[Any]:
-    answer = gpu.bconv2d(item.x, item.w, **item.options, scheme=item.scheme, pool=item.pool, device=device)
+    how: dict[str, Any] = {"scheme": item.scheme, "pool": item.pool, "groups": item.groups, "device": device}
+    answer = gpu.bconv2d(item.x, item.w, **item.options, **how)
     return answer.words if isinstance(answer, PackedTensor) else answer
 
 
@@ -181,7 +207,8 @@ def _describe(item: Input) -> str:
     output = (
         "int32" if item.thresholds is None else "bits" if item.pool is None else f"bits pooled by {item.pool}"
     )
-    return f"{item.scheme}, {one(item.x)} by {one(item.w)} to {output}: {item.geometry}"
+    groups = "" if item.groups == 1 else f", in {item.groups} groups"
+    return f"{item.scheme}, {one(item.x)} by {one(item.w)} to {output}: {item.geometry}{groups}"
 
 
 def meaning(item: Input, element: tuple[int, ...], bit: int) -> tuple[int, int, int, int]:
@@ -199,7 +226,7 @@ def _explain(item: Input, element: tuple[int, ...], bit: int) -> str:
         return f"bit of channel {o} of output pixel ({p}, {q}) of image {n}, which is padding"
     taps, outside = geometry.filters[0] * geometry.filters[1], int(geometry.excluded[p, q])
     dot = int(dots(item)[n, p, q, o])
-    products = (taps - outside) * geometry.images[3]
+    products = (taps - outside) * geometry.filters[2]
     text = (
         f"channel {o} of output pixel ({p}, {q}) of image {n}: {outside} of {taps} taps outside, "
         f"popc {(products - dot) // 2} of {products}, so {dot}"
@@ -255,10 +282,17 @@ def _warpgroup_kernels(arch: tuple[int, int]) -> dict[str, str]:
     return found | {ptx.name: ptx.sha256 for ptx in (lines_ptx(dtype, arch) for dtype in DTYPES)}
 
 
+def _group_kernels(arch: tuple[int, int]) -> dict[str, str]:
+    """The kernels that cut operands and join outputs; those between belong to other cases."""
+    pools: tuple[Pool, ...] = ("none", "or", "and")
+    compiled = [groups_ptx("int", pool, arch) for pool in pools]
+    return {ptx.name: ptx.sha256 for ptx in compiled}
+
+
 CASES = [
     Case(
         name=name,
-        draw=partial(_draw, schemes),
+        draw=draw,
         shape=_shape,
         describe=_describe,
         answers={"reference": _by_reference, **listing, "gpu": _by_gpu},
@@ -266,11 +300,18 @@ CASES = [
         explain=_explain,
         lead=_lead,
         kernels=kernels,
-        covering=176 * len(schemes),
+        covering=covering,
         picture=picture,
     )
-    for name, schemes, kernels, listing in (
-        ("bconv2d", SCHEMES, _kernels, {"listing": _by_listing}),
-        ("bconv2d-wgmma", WARPGROUP_SCHEMES, _warpgroup_kernels, {"listing": _by_listing}),
+    for name, draw, covering, kernels, listing in (
+        ("bconv2d", partial(_draw, SCHEMES), 704, _kernels, {"listing": _by_listing}),
+        (
+            "bconv2d-wgmma",
+            partial(_draw, WARPGROUP_SCHEMES),
+            176,
+            _warpgroup_kernels,
+            {"listing": _by_listing},
+        ),
+        ("bconv2d-groups", _draw_in_groups, 80, _group_kernels, {}),
     )
 ]

@@ -1,4 +1,7 @@
-"""The case of binarized networks: random small ones, compared launch by launch.
+"""The cases of binarized networks: random small ones, compared launch by launch.
+
+GPUs have been recorded with what ``bnn`` draws, so that stays as it is; ``bnn-layers`` draws from a table
+with a line for each layer.
 
 An answer is one vector: what each launch gives, one after the other, then sums, logits and classes, all as
 int64. So the first element that differs is of the first launch that is wrong.
@@ -9,8 +12,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -41,8 +45,9 @@ from reference.bnn import (
     Signs,
     Threshold,
 )
-from reference.errors import RangeError
+from reference.errors import RangeError, ShapeError
 from reference.types import PackedBits, PackedTensor
+from reference.types.network_values import Value, after, input_value
 from simwarp.verify.case import Case
 from simwarp.verify.draw import Draw
 
@@ -84,11 +89,11 @@ def _inside_launches(steps: Sequence[Step]) -> set[str]:
 # --------------------------------------------------------------------------------------------------
 
 
-def _draw(draw: Draw) -> Item:
+def _draw(network_of: Callable[[Draw], Network], draw: Draw) -> Item:
     """Draw a network; one whose integers might leave int32 is drawn again."""
     while True:
         try:
-            network = _network(draw)
+            network = network_of(draw)
         except RangeError:
             continue
         shape = (draw.integer(1, 3), *network.input.shape)
@@ -112,6 +117,22 @@ def _network(draw: Draw) -> Network:
     layers.append(_dense(draw, math.prod(shape), classes))
     scale, offset = _scales(draw, classes)
     return Network("drawn", given, tuple(layers), scale, offset)
+
+
+def _network_of_lines(draw: Draw) -> Network:
+    """Draw layers by their lines, of which those that do not fit are left out."""
+    given = _input(draw)
+    value, layers = input_value(given), list[Layer]()
+    for _ in range(draw.integer(2, 9)):
+        try:
+            layer = draw.choice(LINES if draw.integer(0, 1) else LINES[:2])(draw, value)
+            value = after(layer, value)
+        except ShapeError:
+            continue
+        layers.append(layer)
+    flat, classes = math.prod(value.shape), draw.integer(1, 40)
+    layers += [Flatten()] * (len(value.shape) == 3) + [_dense(draw, flat, classes)]
+    return Network("drawn", given, tuple(layers), *_scales(draw, classes))
 
 
 def _scales(draw: Draw, classes: int) -> tuple[Any, Any]:
@@ -214,6 +235,15 @@ def _conv(draw: Draw, shape: Shape, outputs: int) -> tuple[Conv, Shape]:
     return Conv(filters, stride, padding, (gaps[0], gaps[1])), (*size, outputs)
 
 
+def _line_of_convolutions(draw: Draw, value: Value) -> Layer:
+    """Draw a convolution, often in groups that share the channels evenly."""
+    shape = _of_image(value)
+    groups = draw.choice([1, *(n for n in (2, 3, 4, shape[2]) if shape[2] % n == 0)])
+    channels, outputs = shape[2] // groups, groups * draw.integer(1, max(1, 40 // groups))
+    layer, _ = _conv(draw, (*shape[:2], channels), outputs)
+    return replace(layer, groups=groups)
+
+
 def _pool(draw: Draw, shape: Shape, kind: Any, bits: bool) -> tuple[Layer, Shape, bool]:
     """Draw a pool; half of them have the windows that are joined to a convolution."""
     if draw.integer(0, 1) and min(shape[:2]) >= 2:
@@ -226,6 +256,32 @@ def _pool(draw: Draw, shape: Shape, kind: Any, bits: bool) -> tuple[Layer, Shape
         for n, pads, span, step in zip(shape[:2], padding, window, stride, strict=True)
     )
     return Pool(kind, window, stride, (padding[0], padding[1])), (*size, shape[2]), bits
+
+
+def _of_image(value: Value) -> Shape:
+    """The shape of an image, which some lines need."""
+    if len(value.shape) != 3:
+        raise ShapeError(f"a vector of {value.shape}: images are needed")
+    return value.shape
+
+
+def _line_of_pools(draw: Draw, value: Value) -> Layer:
+    bits = value.kind == "bits"
+    return _pool(draw, _of_image(value), draw.choice(("or", "and") if bits else ("max", "sum")), bits)[0]
+
+
+LINES: tuple[Callable[[Draw, Value], Layer], ...] = (
+    _line_of_convolutions,
+    lambda draw, value: _threshold(draw, value.shape[-1]),
+    lambda draw, value: _dense(draw, value.shape[0], draw.integer(1, 70)),
+    lambda draw, value: Affine(*(_numbers(draw, value.shape[-1], most) for most in (5, 99))),
+    lambda draw, value: Clip(draw.choice((None, -40, 0)), draw.choice((None, 9, 300))),
+    lambda draw, value: PadChannels(draw.integer(0, 9), draw.integer(0, 9)),
+    lambda draw, value: Flatten(),
+    lambda draw, value: _residual(draw, _of_image(value))[0],
+    _line_of_pools,
+)
+"""A line for each layer: draws one for a value, or has a ShapeError. The first two are drawn most."""
 
 
 def _padding(draw: Draw, most: int) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -356,8 +412,8 @@ _HALVES = ("POOL_MAX", "WINDOW_H=2", "WINDOW_W=2")
 
 CASES = [
     Case(
-        name="bnn",
-        draw=_draw,
+        name=name,
+        draw=partial(_draw, network_of),
         shape=_shape,
         describe=_describe,
         answers={"reference": _by_reference, "gpu": _by_gpu},
@@ -366,5 +422,6 @@ CASES = [
         lead=lambda item, bits: min(bits),
         kernels=_kernels,
     )
+    for name, network_of in (("bnn", _network), ("bnn-layers", _network_of_lines))
 ]
 """The cases of the harness."""
