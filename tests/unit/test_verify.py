@@ -103,6 +103,8 @@ def test_inputs_of_every_case_are_pinned():
         "float64 16 x 1152, row-major-32, first msb",
         "float32 2 x 79, column-major-32, first lsb",
         "float16 24 x 1587, row-major-32, first lsb",
+        "float64 31 x 32, column-major-128, first lsb",
+        "float64 18 x 1588, row-major-128, first msb",
         "float16 31 x 16, row-major-32, first lsb",
         "int8 30 x 1171, column-major-32, first lsb",
         "bmm32, packed 67 x 13 by packed 13 x 101 to int32",
@@ -123,11 +125,17 @@ def test_inputs_of_every_case_are_pinned():
         "stride 1,2, dilation 1,1",
         "wgmma, packed NHWC by packed HWOI to int32: 2 x 7 x 4 x 31 by 4 x 2 to 1 channels, padding SAME, "
         "stride 3,1, dilation 1,2",
+        "bconv32, float16 by float16 to int32: 3 x 10 x 5 x 99 by 4 x 3 to 3 channels, padding VALID, "
+        "stride 2,2, dilation 3,2, in 3 groups",
+        "wgmma, float64 by int8 to int32: 2 x 8 x 6 x 66 by 3 x 3 to 62 channels, padding SAME, "
+        "stride 1,2, dilation 2,1, in 2 groups",
         "coo, mode 0 of 9 x 1 with 1 nonzeros (tiny), R = 1, float32",
         "f-coo, mode 2 of 2442 x 2057 x 2512 with 160 nonzeros (hypersparse), R = 64, float32, deterministic",
         "3 images of BitPlanes (7, 8, 3): Pool, Flatten, Dense; bconv32 and auto",
         "3 images of Reals (5, 6, 2): Threshold, Pool, Conv, Threshold, Conv, Flatten, Dense; "
         "bconv32 and bmms32",
+        "1 images of Reals (7, 4, 3): Pool, Conv, Residual, Conv, Flatten, Dense; btc1 and mma",
+        "1 images of BitPlanes (4, 5, 4): Conv, Conv, Flatten, Threshold, Dense; bconv32 and mma",
         "sgemm trans_a=N trans_b=N, alpha 0.0, beta -1.0, a 1 x 18 F, b 18 x 1 C, c 1 x 1 F, tiles of 5, "
         "H200, 1 x the least budget",
         "sgemm trans_a=T trans_b=T, alpha -1.0, beta 0.75, a 1 x 4 C, b 8 x 1 C, c 4 x 8 C, tiles of 8, "
