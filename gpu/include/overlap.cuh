@@ -1,7 +1,7 @@
 // Launches that overlap, from sm_90 on; on other chips a launch begins when the one before has ended.
 //
 // Kernels that wait have no __restrict__ pointers: with them, what only reads becomes a load of constant memory, which the
-// compiler may move before the wait (tests/unit/test_gpu_overlap.py).
+// compiler may move before the wait (tests/unit/gpu/test_gpu_overlap.py).
 
 #pragma once
 

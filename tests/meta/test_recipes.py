@@ -92,7 +92,7 @@ def test_a_new_instruction_needs_a_row_and_a_twin(tree: Tree) -> None:
         "tests/meta/test_rows.py", "twin or every_row or evidence or (form and 9.7.1 and not slow)"
     )
     assert " passed" in passed
-    passed = tree.tests("tests/unit/test_ptx_rows.py", "zeros")
+    passed = tree.tests("tests/unit/ptx/test_ptx_rows.py", "zeros")
     assert " passed" in passed
     counted = tree.python("-m", "simwarp", "coverage", "--json")
     assert "zeros.b32" in counted
@@ -125,7 +125,7 @@ def test_a_new_kind_of_step_needs_an_object_an_entry_a_row_and_a_twin(tree: Tree
         'summary="load and leave 0")(nothing)\n',
     )
     tree.append("tests/oracles/scalar_ptx.py", '\n\nTWINS["take"] = lambda opcode, old: (old, 0)\n')
-    passed = tree.tests("tests/unit/test_ptx_rows.py", "take")
+    passed = tree.tests("tests/unit/ptx/test_ptx_rows.py", "take")
     assert " passed" in passed
     passed = tree.tests("tests/meta/test_kinds.py", "executes or control")
     assert " passed" in passed
@@ -220,9 +220,9 @@ def test_a_new_check_needs_an_exception_a_kind_and_a_place(tree: Tree) -> None:
     tree.insert("simwarp/findings/rules.py", '    "bounds": Rule(', rule)
     tree.insert("tests/support/ways_table.py", '"division", "members"', '"partial", ')
     tested = (
-        "tests/unit/test_self_check.py::test_each_kind_has_a_planter_or_a_reason",
-        "tests/unit/test_findings.py::test_each_check_has_a_rule",
-        "tests/unit/test_ways.py::test_every_kind_of_check_has_a_column_or_judges_something_else",
+        "tests/unit/run/test_self_check.py::test_each_kind_has_a_planter_or_a_reason",
+        "tests/unit/races/test_findings.py::test_each_check_has_a_rule",
+        "tests/unit/races/test_ways.py::test_every_kind_of_check_has_a_column_or_judges_something_else",
     )
     tree.python("-m", "pytest", "-q", "-p", "no:cacheprovider", *tested)
     assert len(tree.touched) == 6

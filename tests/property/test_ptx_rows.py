@@ -1,6 +1,6 @@
 """PTX rows against their scalar twins: one warp of operands at a time, so that a failure shrinks.
 
-`tests/unit/test_ptx_rows.py` crosses the edges of every form.
+`tests/unit/ptx/test_ptx_rows.py` crosses the edges of every form.
 """
 
 import numpy as np
