@@ -15,9 +15,9 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from reference.devices.launch import Dim, Extent
+from reference.devices.tensor_map import Im2col
 from reference.errors import DtypeError
-from reference.types.launch import Dim, Extent
-from reference.types.tensor_map import Im2col
 
 Made = TypeVar("Made")
 
@@ -228,7 +228,7 @@ class Device(Protocol):
         Raises
         ------
         ShapeError, DtypeError, SchemeError
-            For what the copy engine cannot take; see `reference.types.tensor_map.TensorMap`.
+            For what the copy engine cannot take; see `reference.devices.tensor_map.TensorMap`.
 
         Examples
         --------

@@ -58,8 +58,8 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from reference.devices.launch import Extent, sizes
 from reference.errors import DtypeError, SchemeError, ShapeError
-from reference.types.launch import Extent, sizes
 from simwarp import lanes
 from simwarp.arrays import Array, GlobalArray, SharedArray
 from simwarp.faults import (

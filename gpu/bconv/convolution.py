@@ -20,7 +20,7 @@ from gpu.device import Device, LaunchPlan, planned
 from gpu.host import choose_device, downloaded, in_stream, on_device, refuse_nan, unknown
 from reference.errors import DtypeError, SchemeError, ShapeError
 from reference.types import PackedTensor
-from reference.types.launch import dtype_of
+from reference.types.arguments import dtype_of
 
 
 def bconv2d(

@@ -17,7 +17,7 @@ from gpu.bconv.geometry import ConvShape, Pool
 from gpu.bmm.warpgroups import BITS, MOST_SHARED, OPTIONS, SPAN, Tile, map_of_lines
 from gpu.compile import compile_file
 from gpu.device import LaunchPlan
-from reference.types.tensor_map import TensorMap
+from reference.devices.tensor_map import TensorMap
 
 ROWS, COLUMNS, TEAMS = 64, (128, 64), 4
 """Outputs of a tile, filters of a block, and its warpgroups, if it has tiles for them."""

@@ -15,7 +15,7 @@ from gpu.bmm.warpgroups import WarpgroupScheme
 from gpu.device import Device
 from gpu.host import unknown
 from reference.errors import DtypeError, SchemeError
-from reference.types.launch import dtype_of
+from reference.types.arguments import dtype_of
 from reference.types.packed import WORD_DTYPES, words_shape
 
 _NUMBERS = ("int32", "int16", "float16", "float32")

@@ -10,9 +10,9 @@ import numpy as np
 
 from gpu.compile import Ptx, compile_file
 from gpu.device import LaunchPlan
+from reference.devices.tensor_map import TensorMap
 from reference.errors import SchemeError, ShapeError
 from reference.types import First, Word
-from reference.types.tensor_map import TensorMap
 
 SPAN = 128
 """Bytes of a line in a step along k, and of a row of a box."""

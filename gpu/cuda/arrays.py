@@ -11,8 +11,8 @@ import numpy.typing as npt
 from gpu.cuda import contexts
 from gpu.cuda.capture import refuse_in_capture
 from gpu.cuda.copies import pinned
+from reference.devices.launch import Extent, shape_of, uploadable
 from reference.errors import ShapeError
-from reference.types.launch import Extent, shape_of, uploadable
 
 if TYPE_CHECKING:
     from gpu.cuda.device import CudaDevice

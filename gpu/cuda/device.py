@@ -24,11 +24,12 @@ from gpu.cuda.tensor_map import encoded
 from gpu.cuda.textures import CudaHandle, CudaImage, CudaSurface, surface_of, texture_of
 from gpu.cuda.views import view_of
 from gpu.device import Device, LaunchChain, LaunchPlan, name_of
+from reference.devices.launch import Extent, shape_of, uploadable
+from reference.devices.tensor_map import Im2col, tensor_map_of
+from reference.devices.texture import image_of, sampler_of
 from reference.errors import DtypeError, MissingExtraError, NoGpuError, ShapeError
+from reference.types.arguments import dtype_of
 from reference.types.fields import is_integer
-from reference.types.launch import Extent, dtype_of, shape_of, uploadable
-from reference.types.tensor_map import Im2col, tensor_map_of
-from reference.types.texture import image_of, sampler_of
 
 
 class CudaDevice:

@@ -16,8 +16,8 @@ import numpy as np
 from gpu.cuda.capture import CAPTURES, queue_of_capture
 from gpu.cuda.driver import load
 from gpu.cuda.launch import Function, configuration, refuse
+from reference.devices.launch import Dim, Extent, number, three
 from reference.errors import DtypeError
-from reference.types.launch import Dim, Extent, number, three
 
 _CODES = {
     **{"b1": "?", "i1": "b", "u1": "B", "i2": "h", "u2": "H", "f2": "e"},

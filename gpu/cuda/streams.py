@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from gpu.cuda.capture import CAPTURES
 from gpu.cuda.launch import checked, refuse
+from reference.devices.launch import Extent, uploadable
 from reference.errors import CaptureError, DtypeError, LaunchError
-from reference.types.launch import Extent, uploadable
 
 if TYPE_CHECKING:
     from gpu.device import LaunchChain, LaunchPlan

@@ -1,12 +1,12 @@
-"""Tensor maps on a GPU: `reference.types.tensor_map.TensorMap` encoded by the driver."""
+"""Tensor maps on a GPU: `reference.devices.tensor_map.TensorMap` encoded by the driver."""
 
 from __future__ import annotations
 
 import ctypes
 from typing import Any
 
+from reference.devices.tensor_map import DATA_TYPES, FILLS, INTERLEAVES, PROMOTIONS, SWIZZLES, TensorMap
 from reference.errors import NoGpuError, ShapeError
-from reference.types.tensor_map import DATA_TYPES, FILLS, INTERLEAVES, PROMOTIONS, SWIZZLES, TensorMap
 
 _SIZE = 128
 

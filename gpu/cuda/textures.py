@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from gpu.cuda.capture import refuse_in_capture
 from gpu.finalizers import when_gone
+from reference.devices.launch import uploadable
+from reference.devices.texture import ADDRESS_MODES, FILTER_MODES, Image, Sampler, linear_of
 from reference.errors import DtypeError, ShapeError
-from reference.types.launch import uploadable
-from reference.types.texture import ADDRESS_MODES, FILTER_MODES, Image, Sampler, linear_of
 
 _FORMATS = {
     "uint8": "UNSIGNED_INT8",

@@ -12,7 +12,7 @@ import numpy as np
 from gpu.compile import compile_file
 from gpu.cuda_machine.contexts import Contexts
 from gpu.cuda_machine.driver import Driver, DriverStream
-from reference.types.launch import Dim
+from reference.devices.launch import Dim
 
 Argument: TypeAlias = bytes | float | int | np.generic
 """A structure, a double, an int32, or a number of NumPy; addresses are ``uint64``."""

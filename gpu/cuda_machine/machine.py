@@ -28,6 +28,7 @@ from gpu.cuda_machine.recording import Recorder
 from gpu.cuda_machine.system import system
 from gpu.finalizers import undisturbed
 from gpu.machine import Routine, Tile
+from reference.devices.timeline import Timeline
 from reference.errors import (
     DeviceLostError,
     DeviceMemoryError,
@@ -36,7 +37,6 @@ from reference.errors import (
     ShapeError,
     UnpinnedError,
 )
-from reference.types.timeline import Timeline
 
 _RESERVE = 1 << 30
 """Bytes that a budget leaves for cuBLAS, cuDNN and others, or a sixteenth of small devices."""

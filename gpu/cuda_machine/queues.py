@@ -16,8 +16,8 @@ from gpu.cuda_machine.driver import Driver
 from gpu.cuda_machine.kernels import Argument
 from gpu.cuda_machine.memory import Place, place_of
 from gpu.machine import Routine, Tile
+from reference.devices.launch import Dim
 from reference.errors import MachineError
-from reference.types.launch import Dim
 
 if TYPE_CHECKING:
     from gpu.cuda_machine.layers import Layers

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from gpu.cuda_machine.contexts import Contexts
 from gpu.cuda_machine.driver import Driver, DriverStream
-from reference.types.timeline import Record, Timeline
+from reference.devices.timeline import Record, Timeline
 
 _TRIES = 5
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from gpu.machine import Event, Routine, Stream, Tile
 from gpu.outofcore.rates import Rates
-from reference.types.timeline import Record, Timeline
+from reference.devices.timeline import Record, Timeline
 
 Array: TypeAlias = npt.NDArray[Any]
 Kind: TypeAlias = Literal["in", "out", "routine"]

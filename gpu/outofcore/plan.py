@@ -15,9 +15,9 @@ from gpu.outofcore.planners import SEARCHES, whole
 from gpu.outofcore.predicted import predict
 from gpu.outofcore.problem import Problem
 from gpu.outofcore.rates import Rates
+from reference.devices.timeline import Timeline
 from reference.errors import LaunchError, ShapeError
 from reference.types.fields import is_integer
-from reference.types.timeline import Timeline
 from reference.values import shortened
 
 SMALLEST = Pieces(1, 1, 1, 1)

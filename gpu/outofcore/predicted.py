@@ -17,7 +17,7 @@ from gpu.outofcore.pieces import Task
 from gpu.outofcore.pipeline import Pipeline
 from gpu.outofcore.problem import FLOAT, Problem, Tensor
 from gpu.outofcore.rates import Rates
-from reference.types.timeline import Timeline
+from reference.devices.timeline import Timeline
 
 Array = npt.NDArray[Any]
 

@@ -13,7 +13,7 @@ from simwarp.cli.files import read_array
 from simwarp.cli.output import integers
 
 if TYPE_CHECKING:
-    from reference.types.launch import Dim
+    from reference.devices.launch import Dim
 
 _NAMED = re.compile(r"([A-Za-z_$%][\w$]*|[0-9]+)=(.*)", re.DOTALL)
 _MADE = re.compile(r"(out|zeros):([^:]+):([0-9x×,]+)")
@@ -108,7 +108,7 @@ def name_all(words: Sequence[Word]) -> dict[str, Word]:
 
 def read_extent(option: str, text: str) -> Dim:
     """The x, y and z of ``--grid`` or ``--block``, from one to three numbers."""
-    from reference.types.launch import three
+    from reference.devices.launch import three
 
     found = integers(text)
     if not 1 <= len(found) <= 3 or min(found) < 1:

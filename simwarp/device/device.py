@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO, cast
 import numpy as np
 import numpy.typing as npt
 
+from reference.devices.launch import Extent, shape_of, uploadable
+from reference.devices.tensor_map import Im2col, TensorMap, tensor_map_of
+from reference.devices.texture import image_of, sampler_of
 from reference.errors import DtypeError, SchemeError
-from reference.types.launch import Extent, dtype_of, shape_of, uploadable
-from reference.types.tensor_map import Im2col, TensorMap, tensor_map_of
-from reference.types.texture import image_of, sampler_of
+from reference.types.arguments import dtype_of
 from simwarp.checks import Checks
 from simwarp.device.array import DeviceArray, Owner, check_room
 from simwarp.device.graph import Graph, capture, refuse

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from reference.types.launch import Dim, Extent, cluster_of
+from reference.devices.launch import Dim, Extent, cluster_of
 from simwarp.chips.chips import LOCAL, Chip
 from simwarp.engine.sync.register_pool import at_entry
 from simwarp.faults import LaunchError

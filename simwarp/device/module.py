@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from reference.devices.launch import Dim, Extent, three
 from reference.errors import HostMemoryError
-from reference.types.launch import Dim, Extent, three
 from simwarp.chips.chips import CONSTANTS, check_size, chip_of
 from simwarp.device.array import DeviceArray
 from simwarp.device.device import is_integer

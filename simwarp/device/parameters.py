@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from reference.types.launch import number
+from reference.devices.launch import number
 from simwarp.faults import LaunchError
 from simwarp.program.link import size_of
 from simwarp.program.program import Program

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from reference.devices.texture import Image, Sampler, linear_of
 from reference.errors import DtypeError, ShapeError
-from reference.types.texture import Image, Sampler, linear_of
 from simwarp.device.array import DeviceArray, Owner, check_room
 from simwarp.elements import Shape
 from simwarp.textures import Surface, Texels, Texture

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from reference.types.timeline import Record, Timeline
+from reference.devices.timeline import Record, Timeline
 from simwarp.draw.roofline import si
 from simwarp.draw.svg import STYLE, element, text_element
 from simwarp.draw.text import printable

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from reference.devices.texture import ADDRESS_MODES, FILTER_MODES, FORMATS, READ_MODES, Sampler
 from reference.errors import DtypeError, ShapeError
-from reference.types.texture import ADDRESS_MODES, FILTER_MODES, FORMATS, READ_MODES, Sampler
 from simwarp.device.device import Device
 from simwarp.textures import Surface, Texels, Texture
 

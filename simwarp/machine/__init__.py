@@ -3,7 +3,7 @@
 `Machine` implements the protocol of `gpu.machine` in NumPy.
 """
 
-from reference.types.timeline import Profile, Record, Timeline
+from reference.devices.timeline import Profile, Record, Timeline
 from simwarp.machine.faults import (
     AccessError,
     CopyError,

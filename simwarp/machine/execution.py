@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from reference.types.timeline import Record, Timeline
+from reference.devices.timeline import Record, Timeline
 from simwarp.machine.clock import Clock
 from simwarp.machine.engines import Engine
 from simwarp.machine.faults import CopyError, DeviceLostError

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy.typing as npt
 
+from reference.devices.timeline import Timeline
 from reference.errors import DtypeError, LaunchError, SchemeError, ShapeError
-from reference.types.timeline import Timeline
 from simwarp.machine.conflicts import error_of
 from simwarp.machine.execution import Execution
 from simwarp.machine.faults import AccessError, DeviceMemoryError, FreedMemoryError, MemoryInUseError

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu.device import check_device
+from reference.devices.launch import Dim, Extent, three
 from reference.errors import HostMemoryError, SchemeError, SimwarpError
-from reference.types.launch import Dim, Extent, three
 from reference.values import not_an_array, shortened
 from simwarp.chips.chips import multiprocessors_of
 from simwarp.device.array import DeviceArray

@@ -9,8 +9,9 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from reference.devices.launch import host_array, shape_of
 from reference.errors import DtypeError
-from reference.types.launch import dtype_of, host_array, shape_of
+from reference.types.arguments import dtype_of
 from reference.values import not_an_array, shortened
 
 

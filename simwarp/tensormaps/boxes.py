@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from reference.devices.tensor_map import TensorMap
 from reference.errors import ShapeError
-from reference.types.tensor_map import TensorMap
 from reference.values import shortened
 
 _Numbers = npt.NDArray[np.int64]

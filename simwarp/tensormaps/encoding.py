@@ -14,8 +14,16 @@ from struct import Struct
 from typing import Any
 from zlib import crc32
 
+from reference.devices.tensor_map import (
+    DATA_TYPES,
+    FILLS,
+    INTERLEAVES,
+    PROMOTIONS,
+    SWIZZLES,
+    Im2col,
+    TensorMap,
+)
 from reference.errors import FormatError
-from reference.types.tensor_map import DATA_TYPES, FILLS, INTERLEAVES, PROMOTIONS, SWIZZLES, Im2col, TensorMap
 
 SIZE = 128
 """Bytes of a tensor map."""

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from reference.types.texture import Sampler
+from reference.devices.texture import Sampler
 from reference.values import not_an_array, shortened
 from simwarp.textures.positions import Axis
 

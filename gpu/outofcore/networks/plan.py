@@ -16,7 +16,7 @@ from gpu.outofcore.networks.planned import Parameter, Parts
 from gpu.outofcore.networks.strips import target_of
 from gpu.outofcore.rates import Rates
 from gpu.outofcore.workspace import aligned
-from reference.types.timeline import Timeline
+from reference.devices.timeline import Timeline
 from reference.values import shortened
 
 Life: TypeAlias = tuple[Key, int, int]

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from reference.devices.tensor_map import DATA_TYPES
 from reference.errors import SchemeError, SimwarpError
-from reference.types.tensor_map import DATA_TYPES
 from simwarp import tensormaps
 from simwarp.engine.asynchronous import tensor_maps
 from simwarp.engine.asynchronous.bulk_copies import barrier_of, in_turn, multicast, of_lane
@@ -24,7 +24,7 @@ from simwarp.ptx.instructions.tensor_maps import REDUCTIONS
 from simwarp.ptx.rows import DTYPES
 
 if TYPE_CHECKING:
-    from reference.types.tensor_map import TensorMap
+    from reference.devices.tensor_map import TensorMap
     from simwarp.engine.state import Chunk
     from simwarp.memory import Memory
     from simwarp.program.program import Step

@@ -23,7 +23,7 @@ from simwarp.lanes import WARP_SIZE
 from simwarp.ptx.spaces import NAMES, WINDOWS
 
 if TYPE_CHECKING:
-    from reference.types.tensor_map import TensorMap
+    from reference.devices.tensor_map import TensorMap
     from simwarp.engine.memory.accesses import Place
     from simwarp.engine.state import Chunk
     from simwarp.memory import Memory

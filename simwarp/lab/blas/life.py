@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from reference.types.timeline import Record, Timeline
+from reference.devices.timeline import Record, Timeline
 from simwarp.draw.machine import Mark
 from simwarp.lab.network_studies import Facts
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from reference.types.tensor_map import Im2col
+from reference.devices.tensor_map import Im2col
 from simwarp.lab.evidence.operands import Column, width
 
 BLOCK = 128

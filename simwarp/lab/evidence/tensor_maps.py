@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from reference.types.tensor_map import Im2col
+from reference.devices.tensor_map import Im2col
 from simwarp.lab.evidence.probe import BLOCK, Probe, Tensor, Writer
 from simwarp.ptx.rows import Form, Row
 

@@ -14,7 +14,7 @@ from gpu.host_memory import shown
 from gpu.outofcore.networks.plan import TrainingPlan
 from gpu.outofcore.networks.rehearsal import rehearse
 from gpu.outofcore.run import compute
-from reference.types.timeline import Timeline
+from reference.devices.timeline import Timeline
 from simwarp.lab.machines import Host
 from simwarp.lab.network_studies import Facts, room
 from simwarp.lab.unbacked import unbacked

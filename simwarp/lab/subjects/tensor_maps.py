@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from reference.types.tensor_map import DATA_TYPES
+from reference.devices.tensor_map import DATA_TYPES
 from simwarp.device.device import Device
 from simwarp.fragments.swizzles import swizzled
 from simwarp.lab.crew import Lost, perform

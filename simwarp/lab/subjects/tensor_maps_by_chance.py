@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from reference.devices.tensor_map import DATA_TYPES, FILLS, PROMOTIONS, SWIZZLES, Im2col, TensorMap, extent_of
 from reference.errors import ShapeError
-from reference.types.tensor_map import DATA_TYPES, FILLS, PROMOTIONS, SWIZZLES, Im2col, TensorMap, extent_of
 from simwarp.ptx.instructions.tensor_maps import REDUCTIONS
 from simwarp.tensormaps import tile_bytes
 from simwarp.verify.draw import Draw

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from reference.types.texture import FORMATS
+from reference.devices.texture import FORMATS
 from simwarp.device.device import Device
 from simwarp.lab.crew import Lost, perform
 from simwarp.lab.evidence.probe import head

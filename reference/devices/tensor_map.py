@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy.typing as npt
 
+from reference.devices.launch import Extent, shape_of
 from reference.errors import DtypeError, SchemeError, ShapeError
-from reference.types.launch import Extent, dtype_of, shape_of
+from reference.types.arguments import dtype_of
 from reference.values import shortened
 
 DATA_TYPES: dict[str, tuple[int, str]] = {
