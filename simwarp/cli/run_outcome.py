@@ -14,6 +14,7 @@ from rich.console import Console
 from simwarp.cli.files import write_array
 from simwarp.cli.output import print_json
 from simwarp.cli.run_words import Word
+from simwarp.device.schedules import Differences
 from simwarp.draw.report import to_text
 from simwarp.faults import KernelFault
 from simwarp.findings import Finding, verdict
@@ -22,7 +23,6 @@ from simwarp.ptx.mangled_names import readable
 from simwarp.run.kernel import Result, Work
 from simwarp.run.not_seen import NotSeen
 from simwarp.run.outcome import Unwritten, styled
-from simwarp.schedules import Differences
 
 
 @dataclass
