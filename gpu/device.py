@@ -38,7 +38,7 @@ class Array(Protocol):
 
     @property
     def pointer(self) -> int:
-        """The address of the first element."""
+        """The device address of the array's first element."""
         ...
 
     @property
@@ -70,7 +70,7 @@ class Array(Protocol):
 
 
 class Kernel(Protocol):
-    """A kernel that can be launched."""
+    """A compiled kernel that can be launched."""
 
     def __call__(
         self,

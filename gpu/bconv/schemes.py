@@ -116,7 +116,7 @@ class TensorCoreScheme(Scheme):
         return btc.whole_units(packed.words, device)
 
     def defines(self, shape: ConvShape) -> Defines:
-        """The macros of the source."""
+        """The macros that the kernel's source is compiled with for this geometry."""
         fsb: Defines = {"FSB": ""} if self.lines_of_tile == FSB_LINES else {}
         return {"SCHEME": self.name, **fsb, "TILE": btc.tile_of(shape)}
 

@@ -124,7 +124,7 @@ class HostNumber(CudaArray):
         super().__init__(device, self._host.ctypes.data, (1,), np.dtype(np.int32), keep=self._host)
 
     def upload(self, host: npt.NDArray[Any], stream: Any = None) -> None:
-        """Write the number."""
+        """Write the number to the page-locked memory."""
         self._host[:] = host
 
     def download(self, stream: Any = None) -> npt.NDArray[Any]:

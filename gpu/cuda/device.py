@@ -290,7 +290,7 @@ class CudaDevice:
         (chain.bound or self.bound(chain, chain.plans))(arrays)
 
     def bound(self, owner: LaunchPlan | LaunchChain, plans: Sequence[LaunchPlan]) -> BoundChain:
-        """A plan or chain with its kernels loaded."""
+        """Load the kernels of a plan or chain on the device; keep them with their owner."""
         if owner.bound is None:
             kernels = [(self.kernel(plan.ptx, plan.name), plan) for plan in plans]
             owner.bound = BoundChain([BoundLaunch(*each, self.compute_capability) for each in kernels])
@@ -329,7 +329,7 @@ class CudaDevice:
         wait_for(0)
 
     def event(self) -> CudaEvent:
-        """A new event."""
+        """Create a CUDA event."""
         return CudaEvent()
 
     def defer(self, check: Callable[[], None]) -> None:

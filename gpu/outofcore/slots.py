@@ -11,7 +11,7 @@ from gpu.outofcore.pieces import Piece
 
 @dataclass(eq=False)
 class Slot:
-    """A buffer."""
+    """A device buffer for one piece of a tensor."""
 
     offset: int  # bytes from the start of the call's memory
     filled: Event | None = None  # the copy into it
