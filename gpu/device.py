@@ -63,7 +63,7 @@ class Array(Protocol):
         """
 
     def view(self, shape: Extent, dtype: npt.DTypeLike | None = None, offset: int = 0) -> Any:
-        """The same bytes, from byte ``offset`` on, with another shape or dtype."""
+        """View the array's memory from byte ``offset`` on with another shape or dtype."""
 
     def free(self) -> None:
         """Return the array's memory to the device."""

@@ -246,7 +246,7 @@ def _fitting(
 
 
 def _boxes(kind: Kind, filters: int, columns: int) -> tuple[int, ...]:
-    """How many boxes a warp may have: for all of its outputs, if they are added to what boxes bring."""
+    """The numbers of boxes that a warp may have; residual sums need a box for each of its outputs."""
     if isinstance(kind, Sum):
         whole = (
             filters % 8 == kind.channels % 8 == kind.before % 8 == 0

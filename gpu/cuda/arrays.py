@@ -96,7 +96,7 @@ class CudaArray:
         contexts.driver().memcpy_dtoh_async(host, self.pointer, stream)
 
     def view(self, shape: Extent, dtype: npt.DTypeLike | None = None, offset: int = 0) -> CudaArray:
-        """The same bytes, from byte ``offset`` on, with another shape or dtype."""
+        """View the array's memory from byte ``offset`` on with another shape or dtype."""
         dtype = self.dtype if dtype is None else np.dtype(dtype)
         shape = shape if isinstance(shape, tuple) else shape_of("view", shape)
         other = CudaArray(self.device, self.pointer + offset, shape, dtype, keep=self)

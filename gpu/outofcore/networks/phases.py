@@ -79,7 +79,7 @@ class Costs(NamedTuple):
     both: float  # of all copies in both directions at once
 
     def seconds(self, depth: int) -> float:
-        """The first piece in sequence, the others at the pace of the slowest; with one buffer, the sum."""
+        """Predicted seconds; after the first piece, copies and routines overlap; with one buffer, never."""
         total = self.into + self.compute + self.out
         if depth == 1:
             return total

@@ -176,7 +176,7 @@ class TrainingPlan:
         return sources
 
     def recut(self, phase: Phase, cut: Cut) -> Phase:
-        """The same phase, cut into pieces of other sizes."""
+        """Replace a phase's cut, which sets its pieces' sizes."""
         alike = phase.shared["alike"]
         if cut not in alike:
             alike[cut] = replace(phase, cut=cut)
