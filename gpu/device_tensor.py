@@ -67,7 +67,7 @@ class DeviceTensor:
 
     @property
     def itemsize(self) -> int:
-        """The bytes of an element."""
+        """The bytes of one element of the tensor."""
         return self.dtype.itemsize
 
     @property

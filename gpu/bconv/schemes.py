@@ -68,7 +68,7 @@ class Scheme:
     def operands(
         self, images: Any, filters: Any, shape: ConvShape, device: Device, kernel: str
     ) -> tuple[Array, ...]:
-        """The operands of a kernel; ``shape`` has a batch of 1."""
+        """The kernel's arrays: words of images, words of filters and, for some schemes, addends."""
         addends = (filters.addends(shape, device),) if self.lines_of_tile else ()
         return images.words, filters.words, *addends
 

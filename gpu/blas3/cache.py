@@ -72,7 +72,7 @@ class TileCache(Generic[Key, Place]):
         return entry
 
     def release(self, entry: Entry[Key, Place]) -> None:
-        """Count one user of a cached tile less."""
+        """Decrement the number of users of a cached tile."""
         if entry.readers <= 0:
             raise PolicyError(f"{entry.key} is released\nit has no reader\nrelease each use once")
         entry.readers -= 1

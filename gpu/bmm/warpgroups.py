@@ -52,7 +52,7 @@ class Tile:
 
     @property
     def step(self) -> float:
-        """Clocks of a step: of its products, or of the copies of its lines."""
+        """Predicted clocks of one k step: the longer of its products and its copies."""
         area, edge = self.rows * self.columns, self.rows + self.columns
         return self.measured or max(area * 8 * SPAN / _PRODUCT, edge * SPAN / _COPY)
 

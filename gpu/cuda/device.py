@@ -309,7 +309,7 @@ class CudaDevice:
         return is_pinned(host)
 
     def stream(self, *, independent: bool = False) -> Any:
-        """A new stream; an independent one does not wait for the default one, nor that for it."""
+        """Create a stream; an independent one does not synchronise with the default stream."""
         return contexts.driver().Stream(1 if independent else 0)  # CU_STREAM_NON_BLOCKING
 
     def in_stream(self, stream: Any) -> Any:

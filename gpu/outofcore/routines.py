@@ -44,7 +44,7 @@ class TileRoutine:
 
     @property
     def filters(self) -> int:
-        """The filters of a group of `conv2d`, which devices compute in steps; 0 for its gradients."""
+        """The filters of a group, which `conv2d` computes in steps; 0 for gradients."""
         return self.shapes[1][0] // self.window.groups if self.name == "conv2d" else 0
 
     @property

@@ -34,7 +34,7 @@ class Slots:
 
     @property
     def first(self) -> Slot:
-        """The buffer that is filled first, before any is."""
+        """The buffer that the first piece is copied to."""
         return self._empty[-1]
 
     def find(self, piece: Piece) -> Slot | None:

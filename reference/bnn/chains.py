@@ -122,7 +122,7 @@ def _rule_with(steps: Sequence[Step], j: int, bits: int) -> tuple[int, bool] | N
 
 
 def _met_by_limits(clamp: Clamp, bound: Interval, up: bool) -> str | None:
-    """"always", "never" or "no" (neither), as a clamp's limits meet a bound; None if undecided."""
+    """Return "always", "never" or "no" (neither), as a clamp's limits meet a bound; None if undecided."""
     near, far = (clamp.low, clamp.high) if up else (clamp.high, clamp.low)
     sign = 1 if up else -1
     sides = [None if limit is None else _side(limit, bound) for limit in (near, far)]

@@ -124,7 +124,7 @@ def choose_filter_gradient(queue: Queue, of: routines.FilterGradient) -> None:
 
 
 def _terms(of: routines.FilterGradient) -> tuple[Tile, Tile, TileRoutine]:
-    """The terms of a piece, in the workspace; dy without gaps, there too; the routine that computes them.
+    """Workspace for a piece's terms, dy copied there without gaps, and the routine that computes the terms.
 
     For planes with gaps, those of strips of rows, engines take up to twice as long.
     """

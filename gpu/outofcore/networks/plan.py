@@ -197,7 +197,7 @@ class TrainingPlan:
         return following.kept & {*between} - gone
 
     def top(self, index: int) -> int:
-        """The first gradient of the backward phase of a segment."""
+        """The number of the activation whose gradient a segment's backward phase begins with."""
         segment = self.segments[index]
         after = segment.last + self.network.normalizes(segment.last + 1)
         return after if segment.above is None else segment.above
