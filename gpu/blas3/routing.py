@@ -27,7 +27,7 @@ Found: TypeAlias = tuple[Call, Array] | Reason
 
 
 def product_of(arguments: tuple[Any, ...], keywords: Mapping[str, Any], above: int) -> Found:
-    """A call of `numpy.matmul` or `numpy.dot`; the result is row-major, as theirs is."""
+    """Check a call of `numpy.matmul` or `numpy.dot`; the result is row-major, as NumPy's is."""
     if keywords or len(arguments) != 2:
         return "arguments"
     a, b = arguments

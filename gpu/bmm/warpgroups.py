@@ -52,7 +52,7 @@ class Tile:
 
     @property
     def step(self) -> float:
-        """Predicted clocks of one k step: the longer of its products and its copies."""
+        """Clocks of one k step, as measured, or else the longer of its products' and its copies' time."""
         area, edge = self.rows * self.columns, self.rows + self.columns
         return self.measured or max(area * 8 * SPAN / _PRODUCT, edge * SPAN / _COPY)
 

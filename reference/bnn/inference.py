@@ -99,7 +99,7 @@ def answer(network: Network, sums: npt.NDArray[np.int32]) -> Answer:
 
 
 def values(network: Network, images: npt.ArrayLike) -> Iterator[tuple[str, Array]]:
-    """What each layer gives, with its path: bits as uint8, integers as int32.
+    """Yield each layer's path and output: bits as uint8, integers as int32.
 
     The first is the input's, with the path "input". Layers of a residual come before it; paths are those of
     `reference.types.network_values.follow`.
