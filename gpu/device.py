@@ -38,7 +38,7 @@ class Array(Protocol):
 
     @property
     def pointer(self) -> int:
-        """The address of the first element."""
+        """The device address of the array's first element."""
         ...
 
     @property
@@ -63,14 +63,14 @@ class Array(Protocol):
         """
 
     def view(self, shape: Extent, dtype: npt.DTypeLike | None = None, offset: int = 0) -> Any:
-        """The same bytes, from byte ``offset`` on, with another shape or dtype."""
+        """View the array's memory from byte ``offset`` on with another shape or dtype."""
 
     def free(self) -> None:
         """Return the array's memory to the device."""
 
 
 class Kernel(Protocol):
-    """A kernel that can be launched."""
+    """A compiled kernel that can be launched."""
 
     def __call__(
         self,

@@ -247,7 +247,7 @@ def shared_of(tile: Tile, kind: str, tables: int) -> int:
 
 
 def tables_of(kinds: int) -> int:
-    """How many tables a kernel has for so many kinds of windows; 0 if they are too many."""
+    """The number of threshold tables of a kernel for ``kinds`` kinds of windows; 0 if too many."""
     return next((tables for tables in KINDS if kinds <= tables), 0)
 
 

@@ -291,7 +291,7 @@ class CudaDevice:
         (chain.bound or self.bound(chain, chain.plans))(arrays)
 
     def bound(self, owner: LaunchPlan | LaunchChain, plans: Sequence[LaunchPlan]) -> BoundChain:
-        """A plan or chain with its kernels loaded."""
+        """Load the kernels of a plan or chain on the device; keep them with their owner."""
         if owner.bound is None:
             kernels = [(self.kernel(plan.ptx, plan.name), plan) for plan in plans]
             owner.bound = BoundChain([BoundLaunch(*each, self.compute_capability) for each in kernels])
@@ -310,7 +310,7 @@ class CudaDevice:
         return is_pinned(host)
 
     def stream(self, *, independent: bool = False) -> Any:
-        """A new stream; an independent one does not wait for the default one, nor that for it."""
+        """Create a stream; an independent one does not synchronise with the default stream."""
         return contexts.driver().Stream(1 if independent else 0)  # CU_STREAM_NON_BLOCKING
 
     def in_stream(self, stream: Any) -> Any:
@@ -330,7 +330,7 @@ class CudaDevice:
         wait_for(0)
 
     def event(self) -> CudaEvent:
-        """A new event."""
+        """Create a CUDA event."""
         return CudaEvent()
 
     def defer(self, check: Callable[[], None]) -> None:

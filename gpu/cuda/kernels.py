@@ -161,7 +161,7 @@ class Packing:
         return values
 
     def write(self, buffer: Any, args: Sequence[Any]) -> None:
-        """Write the arguments into a parameter buffer."""
+        """Write the kernel's arguments into a parameter buffer."""
         self.struct.pack_into(buffer, 0, *self.values(args))
 
 

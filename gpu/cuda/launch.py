@@ -111,7 +111,7 @@ def configuration(
 
 
 def set_cluster_of(node: Any, cluster: Dim) -> None:
-    """Set the cluster of a graph's kernel node."""
+    """Set the cluster dimensions of a kernel node in a graph."""
     from cuda.bindings import driver
 
     value = driver.CUkernelNodeAttrValue()

@@ -34,7 +34,7 @@ def encoded(tensor: TensorMap, capability: tuple[int, int]) -> bytes:
 
 
 def _encode(driver: Any, tensor: TensorMap) -> Any:
-    """The driver's status and map."""
+    """Encode a tensor map with the driver; return its status and the map."""
     shape, strides = (
         [driver.cuuint64_t(n) for n in values] for values in (tensor.shape, tensor.strides or (16,))
     )

@@ -20,7 +20,7 @@ _TRIES = 5
 
 @dataclass(slots=True)
 class Span:
-    """An operation, between two events."""
+    """A recorded operation between two timing events."""
 
     queue: DriverStream
     stream: int
@@ -90,7 +90,7 @@ class Recorder:
             self._free.setdefault(device, []).append(event)
 
     def close(self, release: Any) -> None:
-        """Destroy all events."""
+        """Destroy all timing events."""
         self._spans.clear()
         self._free.clear()
         while self._events:

@@ -24,7 +24,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Slab:
-    """Memory without content, for a predicted call."""
+    """Device memory without content, for a call that is only predicted."""
 
     nbytes: int
     device: int = 0
