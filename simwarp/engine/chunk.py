@@ -182,7 +182,7 @@ class Chunk:
     # ---- which lanes execute -----------------------------------------------------------------------
 
     def enter(self, mask: Mask, alone: bool, needed: int = EVERY_REGISTER) -> None:
-        """Make these the executing lanes."""
+        """Set the executing lanes; ``alone`` if no other lane is live, ``needed`` as one bit per slot."""
         self.mask, self.alone, self.needed = mask, alone, 0 if alone else needed
         self.count = int(np.count_nonzero(mask))
         self.active = None if self.count == mask.size else mask
@@ -192,7 +192,7 @@ class Chunk:
     # ---- registers ---------------------------------------------------------------------------------
 
     def write(self, slot: int, value: Any) -> None:
-        """Write a register in the executing lanes."""
+        """Write the register in a slot, in the executing lanes only."""
         if self.products is not None:
             self.products.registers.check_write(self, slot)
         undefined = self.undefined_now()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @shortened
 @dataclass(frozen=True)
 class WriteEvent:
-    """A write to global memory.
+    """A write to global memory: its lanes, addresses and values.
 
     Attributes
     ----------
@@ -145,7 +145,7 @@ class Observer:
         """A launch has ended normally."""
 
     def wants(self, event: str) -> bool:
-        """Whether this observer overrides an event."""
+        """Whether this observer overrides the method of an event, such as "on_step"."""
         return getattr(type(self), event) is not getattr(Observer, event)
 
 
@@ -198,10 +198,10 @@ class OrderListener(Protocol):
     watched: set[int]
 
     def enter(self, chunk: Chunk, /) -> None:
-        """A chunk begins; the previous one has ended."""
+        """Begin a chunk of blocks; the previous chunk has ended."""
 
     def access(self, access: OrderedAccess, /) -> None:
-        """Some lanes access memory."""
+        """Lanes read, write or update global or shared memory."""
 
     def block_barrier(
         self, chunk: Chunk, mask: Mask, whole: bool, arrived: Mask | None, mixed: bool, /
@@ -209,7 +209,7 @@ class OrderListener(Protocol):
         """Lanes pass a barrier of their block; the lanes of ``arrived`` arrived without waiting."""
 
     def block_arrive(self, chunk: Chunk, mask: Mask, /) -> None:
-        """Lanes arrive at a barrier without waiting."""
+        """Lanes arrive at a barrier of their block without waiting (``barrier.arrive``)."""
 
     def moment(self, step: Step, /) -> int:
         """The time of an event that accesses nothing, for `follows`."""
@@ -248,10 +248,10 @@ class OrderListener(Protocol):
         ...
 
     def cluster_wait(self, chunk: Chunk, mask: Mask, /) -> None:
-        """Lanes pass the barrier of their cluster."""
+        """Lanes pass ``barrier.cluster.wait``, the barrier of their cluster."""
 
     def leave(self, chunk: Chunk, mask: Mask, /) -> None:
-        """Lanes exit."""
+        """Lanes exit the kernel."""
 
     def issue(self, access: OrderedAccess, agent: Agent, phase: int | None = None, /) -> int:
         """Lanes begin an asynchronous access, of an agent; returns its time.

@@ -23,7 +23,7 @@ _LINE = re.compile(r'\s*#\s*(?:line\s+)?(\d+)(?:\s+"([^"]*)")?')
 
 
 class Geometry(NamedTuple):
-    """What the places of a launch depend on."""
+    """Maps threads of a launch to the places (block, thread, source line) that faults show."""
 
     kernel: str
     grid: Dim

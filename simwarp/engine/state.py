@@ -430,7 +430,7 @@ class Scheduler(Protocol):
     def cluster_barrier(self) -> ClusterBarrier: ...
 
     def taken(self, step: Step) -> Mask:
-        """The executing lanes whose guard holds."""
+        """The executing lanes for which the guard predicate of a step holds."""
         ...
 
     def executed(self, step: Step, mask: Mask) -> None:
@@ -440,10 +440,10 @@ class Scheduler(Protocol):
         """Make the lanes of ``mask`` the current group and the executing lanes."""
 
     def put(self, pc: int, mask: Mask, loops: bool = False) -> None:
-        """Put lanes into the group at a step."""
+        """Add lanes to the group of lanes whose next step is ``pc``."""
 
     def park(self, pc: int, mask: Mask) -> None:
-        """Make lanes wait at a step."""
+        """Make lanes wait at step ``pc``."""
 
     def unpark(self, pc: int, mask: Mask) -> Mask:
         """Release the lanes of ``mask`` that wait at a step; returns them."""

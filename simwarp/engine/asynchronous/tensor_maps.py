@@ -55,11 +55,11 @@ class ChangedMaps:
         """Address and block → the map's bytes at its last use or acquire."""
 
     def change(self, chunk: Chunk, step: Step, address: int, lane: int, released: bool) -> None:
-        """Record that a lane changed a map."""
+        """Record that a lane changed the tensor map at an address."""
         self._changes[address] = _Change(_block(chunk, lane), step, _thread(chunk, lane), released)
 
     def release(self, chunk: Chunk) -> None:
-        """Release the changes of the executing blocks."""
+        """Mark as released the map changes that threads of the executing blocks made."""
         blocks = set(chunk.block[chunk.mask.any(axis=1), 0].tolist())
         for change in self._changes.values():
             change.released |= change.block in blocks
@@ -165,7 +165,7 @@ def _copy(chunk: Chunk, step: Step, source: Step, place: Place, lane: int) -> No
 
 
 def _replace(chunk: Chunk, step: Step, place: Place, lane: int) -> None:
-    """Replace a field of a map."""
+    """Execute ``tensormap.replace``: replace one field of the tensor map at a lane's address."""
     at = _address(chunk, place, lane)
     data = _bytes(chunk, place.memory, at, lane)
     if data is None:
@@ -211,7 +211,7 @@ def _write(chunk: Chunk, step: Step, place: Place, lane: int, data: bytes) -> No
 
 
 def _address(chunk: Chunk, place: Place, lane: int) -> int:
-    """The executing lane's address in a memory."""
+    """The address that a lane accesses in the memory of ``place``."""
     return int(of_lane(chunk, place.address, lane))
 
 

@@ -35,7 +35,7 @@ class Write:
         self.changed |= old.tobytes() != new.tobytes()
 
     def now(self) -> _Bytes:
-        """The current values."""
+        """(n,) uint8: the current values of the written bytes."""
         return self.memory.read(self.bytes, np.dtype(np.uint8))
 
 
@@ -83,7 +83,7 @@ class Journal:
         return write
 
     def read(self, memory: Memory, addresses: Addresses, width: int) -> None:
-        """Record that a load of ``loads`` reads bytes."""
+        """Record the bytes that a load reads, if its step is in ``loads``."""
         key = id(memory.whole), width, addresses.tobytes()
         if not self.full and key not in self.reads:
             self.reads[key] = memory.whole

@@ -51,7 +51,7 @@ def read_texture(chunk: Chunk, step: Step) -> None:
 
 
 def _read(chunk: Chunk, step: Step, texture: Texture, given: list[Array]) -> list[Array]:
-    """The four words of each executing lane."""
+    """The four components (r, g, b, a) that each executing lane reads from a texture, one array each."""
     layer = given.pop(0) if geometry_of(step.form).startswith("a") else None
     places = given[: 3 if "cube" in texture.texels.geometry else _dimensions(texture.texels)]
     if step.kind is TEXTURE_GATHER:
@@ -66,7 +66,7 @@ def _read(chunk: Chunk, step: Step, texture: Texture, given: list[Array]) -> lis
 
 
 def _dimensions(texels: Texels) -> int:
-    """The coordinates of a texel within its layer."""
+    """The number of coordinates of a texel within its layer."""
     return 1 if texels.geometry == "linear" else int(texels.geometry.removeprefix("a")[0])
 
 
@@ -176,7 +176,7 @@ def _clamped(step: Step, z: Array, texels: Texels) -> Array:
 def _report_outside(
     chunk: Chunk, texels: Texels, outside: Mask, place: tuple[Array, Array, Array], width: int
 ) -> None:
-    """Report accesses outside a surface."""
+    """Report lanes whose surface access is outside the surface."""
     lane = int(outside.argmax())
     x, y, z = (int(np.broadcast_to(part, outside.shape).flat[lane]) for part in place)
     sizes = f"{texels.width * texels.unit} bytes x {texels.height} x {texels.depth}"

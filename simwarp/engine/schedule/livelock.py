@@ -153,7 +153,7 @@ def _same_masks(a: Mapping[int, Mask], b: Mapping[int, Mask]) -> bool:
 
 
 def _stood(before: Mapping[int, Mask], pc: int, lanes: Mask) -> bool:
-    """Whether all lanes stood at a step before."""
+    """Whether all of ``lanes`` were at step ``pc`` in an earlier state, given the masks by step."""
     return pc in before and not bool((lanes & ~before[pc]).any())
 
 

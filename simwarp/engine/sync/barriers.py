@@ -49,7 +49,7 @@ class _Uses:
 
 
 class Barriers:
-    """The barriers of the blocks in a chunk.
+    """The numbered barriers (``barrier.sync``) of the blocks in a chunk, and the lanes that wait at each.
 
     Attributes
     ----------
@@ -237,7 +237,7 @@ class ClusterBarrier:
         self.settle()
 
     def check_wait(self, mask: Mask) -> None:
-        """Report lanes that wait without having arrived."""
+        """Report lanes at ``barrier.cluster.wait`` without a ``barrier.cluster.arrive`` before."""
         alone = "barrier.cluster.wait without an arrive before it"
         self._find(mask & ~self._waits, alone, "let each thread arrive before it waits")
 
@@ -246,7 +246,7 @@ class ClusterBarrier:
             self.chunk.found(BarrierFault(what, "", advice), int(lanes.argmax()))
 
     def pass_(self, mask: Mask) -> None:
-        """Record that lanes pass their wait."""
+        """Record that lanes pass ``barrier.cluster.wait``."""
         self._waits = self._waits & ~mask
         if self.chunk.launch.races is not None:
             self.chunk.launch.races.cluster_wait(self.chunk, mask)

@@ -73,7 +73,7 @@ class _Barrier:
 
 
 class MBarriers:
-    """The barriers in a chunk's shared memory."""
+    """The mbarrier objects in a chunk's shared memory, and their phases."""
 
     def __init__(self, chunk: Chunk) -> None:
         self._shared = chunk.shared
@@ -267,7 +267,7 @@ class MBarriers:
         return refused
 
     def _disregard(self, chunk: Chunk, lanes: _Lanes, address: int, words: str) -> None:
-        """Remember a wait that orders nothing."""
+        """Remember a wait that did not find its phase complete, to name it in a later fault of the warp."""
         warps = chunk.warp[lanes // WARP_SIZE, 0]
         for warp in set(warps.tolist()):
             old = self._unheeded.get(warp)
@@ -356,7 +356,7 @@ class MBarriers:
         barrier.counted += count
 
     def _catch_up(self, chunk: Chunk, address: int) -> None:
-        """Let the copies happen that a barrier counts."""
+        """Move the bytes of all copies that the mbarrier at an address counts."""
         if chunk.transfers is not None:
             chunk.transfers.deliver(chunk, address)
         if chunk.copies is not None:
@@ -404,7 +404,7 @@ class MBarriers:
         return chunk.program.shared_place(address % chunk.shared_stride)
 
     def _find(self, chunk: Chunk, lane: Any, what: str, values: str, advice: str = "") -> None:
-        """Report a fault of one lane."""
+        """Report a fault of one lane at an mbarrier."""
         advice = advice or _EXPECT
         chunk.found(BarrierFault(what, values, advice), int(lane))
 
@@ -415,7 +415,7 @@ def _order(step: Step) -> tuple[bool, bool]:
 
 
 def operate(chunk: Chunk, step: Step) -> None:
-    """Execute an instruction on barriers in shared memory."""
+    """Execute an ``mbarrier`` instruction."""
     assert chunk.mbarriers is not None
     if step.base is None:
         results = np.bitwise_and(step.sources[0](chunk), _WORD.type(_MOST)).astype(np.uint32)

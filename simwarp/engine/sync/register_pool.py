@@ -50,13 +50,13 @@ def at_entry(program: Program, chip: Chip) -> int | None:
 
 
 def count_of(step: Step) -> int:
-    """The registers per thread that a ``setmaxnreg`` names."""
+    """The number of registers per thread that a ``setmaxnreg`` requests."""
     (operand,) = step.instruction.operands
     return operand.value if isinstance(operand, Immediate) else 0
 
 
 def _named(step: Step) -> str:
-    """A ``setmaxnreg`` with its count, as text."""
+    """The text of a ``setmaxnreg`` with its count, for messages."""
     return f"{step.instruction.opcode} {count_of(step)}"
 
 
@@ -99,7 +99,7 @@ class RegisterPool:
         return True
 
     def _group(self, warp: int) -> range:
-        """The warps of a warp's warpgroup."""
+        """The numbers of the warps in the same warpgroup as a warp."""
         block, within = divmod(warp, self._per_block)
         first = block * self._per_block + within // _WARPGROUP * _WARPGROUP
         return range(first, min(first + _WARPGROUP, (block + 1) * self._per_block))
@@ -138,7 +138,7 @@ class RegisterPool:
     def _report(
         self, chunk: Chunk, place: Place, values: str, warp: int, note: tuple[str, Place] | None = None
     ) -> None:
-        """Report the warpgroup of a warp once."""
+        """Report the warpgroup of ``warp``, unless it was reported before."""
         first = self._group(warp)[0]
         if first not in self._broken:
             self._broken.add(first)

@@ -106,7 +106,7 @@ class AsyncProducts:
 
     @property
     def in_flight(self) -> bool:
-        """Whether there are products that nobody waited for."""
+        """Whether some ``wgmma`` products have been issued and not yet waited for."""
         return bool(self._products)
 
     def forget(self) -> None:
@@ -153,7 +153,7 @@ class AsyncProducts:
         self._fences.fence(chunk, _executing(chunk))
 
     def commit(self, chunk: Chunk) -> None:
-        """End the current group of each executing warp."""
+        """Close the current ``wgmma`` group of each executing warp."""
         self._commits[_executing(chunk)] += 1
         self._some_happen(chunk)
 
@@ -263,7 +263,7 @@ class AsyncProducts:
 
     @staticmethod
     def _agents(chunk: Chunk, made: _Product) -> _Warps:
-        """(n,): whose accesses those of each warpgroup are.
+        """(n,): the number of the agent to which the race detector attributes each warpgroup's accesses.
 
         Warpgroups of different blocks may share an agent, since they read different memory, unless other
         blocks of a cluster can write there.
@@ -300,7 +300,7 @@ class AsyncProducts:
         self._put_back(chunk, held)
 
     def _put_back(self, chunk: Chunk, held: _Held | None) -> None:
-        """Write accumulators to their registers."""
+        """Write accumulators back to their registers, and record them as the latest ones."""
         if held is not None:
             self._written = held.write(chunk)
             self._fences.note_results(chunk, held.plan.d, held.warps[held.here])
@@ -352,7 +352,7 @@ class _Held:
         return self.now & (self.rows >= 0)
 
     def continues(self, made: _Product, some: _Warps, now: _Some) -> bool:
-        """Whether a product has these registers and warps."""
+        """Whether a product has the accumulator registers and warps of the accumulators held here."""
         same = made.plan.d == self.plan.d and made.plan.shape == self.plan.shape
         return same and np.array_equal(made.warps[some], self.warps) and np.array_equal(now, self.now)
 
@@ -371,7 +371,7 @@ class _Held:
             self._flush(chunk)
 
     def _flush(self, chunk: Chunk) -> None:
-        """Do the multiplications that were put off."""
+        """Compute the postponed multiplications, all at once."""
         if self.factors:
             left, right = zip(*self.factors, strict=True)
             a = left[0] if len(left) == 1 else np.concatenate(left, axis=-1)
@@ -406,7 +406,7 @@ class _Written(NamedTuple):
     d: _Tiles
 
     def remain(self, chunk: Chunk, plan: Plan, warps: _Warps) -> bool:
-        """Whether they are the accumulators of a product, and no instruction has written there since."""
+        """Whether a product has these accumulators and no instruction has written their registers since."""
         same = plan.d == self.plan.d and plan.shape == self.plan.shape and np.array_equal(warps, self.warps)
         return same and all(
             chunk.registers[slot] is value for slot, value in zip(plan.d, self.values, strict=True)
@@ -444,7 +444,7 @@ def _gather(chunk: Chunk, registers: list[Any], rows: _Warps) -> npt.NDArray[np.
 
 
 def _executing(chunk: Chunk) -> _Warps:
-    """The executing warps, numbered through the whole chunk."""
+    """(n,): the warps with an executing lane, numbered through the whole chunk."""
     return chunk.warp[chunk.mask.any(axis=1), 0]
 
 

@@ -29,7 +29,7 @@ _Warps = npt.NDArray[np.intp]
 
 @dataclass
 class _Accumulators:
-    """Registers that are in flight together.
+    """Accumulator registers of one ``wgmma`` product, in flight together.
 
     Attributes
     ----------
@@ -122,7 +122,7 @@ class RegistersInFlight:
         return made
 
     def _hide(self, chunk: Chunk, made: _Accumulators) -> None:
-        """Make accumulators undefined where they are in flight."""
+        """Mark accumulators as undefined in the warps where their product is in flight."""
         ready = np.broadcast_to(made.latest[chunk.warp] == 0, chunk.live.shape)
         for slot in made.slots:
             defined, origin = chunk.partial.get(slot), chunk.origins.get(slot)

@@ -72,7 +72,7 @@ def product(scheduler: Scheduler, pc: int, step: Step) -> int | None:
 
 
 def order(chunk: Chunk, step: Step) -> None:
-    """``wgmma.fence``, ``commit_group`` and ``wait_group``."""
+    """Execute ``wgmma.fence``, ``commit_group`` or ``wait_group``."""
     products = chunk.products
     assert products is not None
     name = step.row.name.split(".")[1]
@@ -124,7 +124,7 @@ class Chunks(NamedTuple):
 
 
 class Plan:
-    """What the instruction of a product fixes.
+    """Operands, shape and types of a ``wgmma`` instruction, decoded once per step.
 
     Attributes
     ----------
@@ -218,7 +218,7 @@ def chunks_of(chunk: Chunk, plan: Plan, words: Any, warps: _Warps, name: str) ->
 
 
 def _check_fields(chunk: Chunk, found: Descriptors, words: _Words, warps: _Warps, name: str) -> None:
-    """Report descriptors with reserved bits."""
+    """Report matrix descriptors whose reserved bits are set."""
     bad = found.reserved != 0
     if bad.any():
         which = int(bad.argmax())
@@ -282,7 +282,7 @@ def _examine(chunk: Chunk, at: _Words, warps: _Warps) -> None:
 
 
 def lanes_of(chunk: Chunk, warps: _Warps) -> Mask:
-    """The lanes of some warps."""
+    """(warps, 32) bool: the lanes of some warps of the chunk."""
     mask = np.zeros_like(chunk.mask)
     mask[warps.reshape(-1)] = True
     return mask

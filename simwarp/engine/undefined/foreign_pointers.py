@@ -77,7 +77,7 @@ class Cells(NamedTuple):
         return Cells(self.at[which], self.values[which], self.threads[which], self.steps[which])
 
     def and_then(self, later: Cells) -> Cells:
-        """These words followed by those of a later store."""
+        """These words followed by those of a later store, ``later``."""
         pairs: Any = zip(self, later, strict=True)
         return Cells(*map(np.concatenate, pairs))
 
@@ -117,7 +117,7 @@ class Lent:
     # ---- words in memory ---------------------------------------------------------------------------
 
     def forget(self, memory: Memory, at: Any, width: int) -> None:
-        """Forget the recorded words that a store overwrites."""
+        """Remove the recorded words that a store overwrites."""
         known = self.cells.get(memory.whole)
         if known is None:
             return
