@@ -115,7 +115,7 @@ class _Uncut(Console):
     """A console that breaks no lines: the terminal wraps those that do not fit."""
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print objects without cropping their lines."""
+        """Print objects with their lines uncut, however wide the console is."""
         options.setdefault("crop", False)
         super().print(*objects, **options)
 

@@ -18,7 +18,7 @@ BY_LINE = {"divergence": "thread_instructions", "sectors": "sectors", "banks": "
 
 @dataclass(frozen=True)
 class LineShare:
-    """The counts of one source line.
+    """The thread-instructions and other counts of one source line.
 
     ``counts`` has "thread_instructions", "sectors" and "wavefronts", as far as they were observed.
     """

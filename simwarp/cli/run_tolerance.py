@@ -42,7 +42,7 @@ class FloatOperations(Observer):
         self.numbers: Counter[str] = Counter()
 
     def on_step(self, chunk: Chunk, step: Step, mask: Mask) -> None:
-        """Count the operations of a step."""
+        """Count the floating-point operations that the lanes of ``mask`` executed in a step."""
         import numpy as np
 
         kind, number = _of_step(step)
@@ -103,7 +103,7 @@ class Tolerance:
         return cls(_SAFETY * sqrt(sum(squares.values())) * largest, rtol, reason)
 
     def __str__(self) -> str:
-        """The tolerance, for a message."""
+        """The tolerance as text, for a message."""
         reason = f" = {self.reason}" if self.reason else ""
         absolute = f"{self.atol:.3g}{reason}" if self.atol else ""
         relative = f"{self.rtol:.3g} of each element" if self.rtol else ""

@@ -38,7 +38,7 @@ class LimitError(LaunchError):
 
 @dataclass(frozen=True)
 class Geometry:
-    """The sizes that a launch asks for."""
+    """The grid, block and shared memory that a launch requests."""
 
     grid: Dim
     block: Dim
@@ -48,7 +48,7 @@ class Geometry:
 
     @property
     def threads(self) -> int:
-        """The threads of a block."""
+        """The number of threads per block."""
         return math.prod(self.block)
 
 

@@ -35,7 +35,7 @@ class Section:
 
 @dataclass
 class Elf:
-    """An ELF file."""
+    """The sections and symbols of an ELF file."""
 
     data: bytes
     machine: str  # by its name in `platform.machine`

@@ -29,7 +29,7 @@ BUILD_WITH = "nvcc -cudart shared -gencode arch=compute_{cc},code=compute_{cc}"
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry of a fatbin."""
+    """An entry of a fatbin: PTX or SASS for one architecture."""
 
     kind: int  # `PTX`, `SASS`, or another one that this module does not know
     arch: int  # 90 for compute_90

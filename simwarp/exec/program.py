@@ -117,7 +117,7 @@ def execute(
 
 
 def check_program(program: Path, cc: tuple[int, int]) -> None:
-    """Refuse a file that cannot be run.
+    """Raise an error for a program that ``simwarp exec`` cannot run.
 
     Parameters
     ----------

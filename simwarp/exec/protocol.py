@@ -91,7 +91,7 @@ class Request(IntEnum):
 
 
 class Kind(IntEnum):
-    """The pages of an allocation."""
+    """The kind of an allocation: device, managed, pinned or registered host memory."""
 
     DEVICE = 1
     MANAGED = 2
@@ -101,7 +101,7 @@ class Kind(IntEnum):
 
 @dataclass
 class Message:
-    """A request as it came from the runtime."""
+    """A request that the runtime in the program sent: a CUDA call with its arguments and data."""
 
     request: Request
     arguments: Sequence[int]
@@ -164,7 +164,7 @@ def receive(end: socket.socket) -> Message | None:
 
 
 def send(end: socket.socket, reply: Reply) -> None:
-    """Send a reply."""
+    """Send a reply to the runtime, over its socket."""
     text = reply.text.encode()
     values = (*reply.values, *[0] * (MOST_VALUES - len(reply.values)))
     end.sendall(_REPLY.pack(reply.error, len(text), len(reply.data), *values) + text)
