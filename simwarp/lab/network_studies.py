@@ -50,7 +50,7 @@ class Meter(Protocol):
         ...
 
     def about(self) -> Facts:
-        """The method of measuring."""
+        """The method of measuring, as fields of a study's report."""
         ...
 
 
@@ -89,7 +89,7 @@ class Timer:
         return median(on_device), median(waited)
 
     def about(self) -> Facts:
-        """The sizes of the bursts."""
+        """The method of measuring: bursts, runs per burst and idle seconds between them."""
         return {
             "idle_seconds": GAP,
             "runs_not_counted": WARM,
@@ -110,7 +110,7 @@ class Counter:
         self.device = device
 
     def cost(self, work: Work, together: int = 1) -> Facts:
-        """Thread-instructions and launches of one run."""
+        """The thread-instructions and launches of one run of some work."""
         launches, executed = self.device.launches, self.device.executed
         work()
         return {
@@ -119,7 +119,7 @@ class Counter:
         }
 
     def about(self) -> Facts:
-        """The definition of an instruction."""
+        """The method of counting: instructions of threads whose predicate held, of one run."""
         return {"instructions": "of threads whose predicate held", "runs": 1}
 
 
@@ -261,19 +261,19 @@ def residual_bytes(network: Network) -> int:
 
 
 def _facts(study: str, network: str, meter: Meter, images: int, rows: list[Facts], **others: Any) -> Facts:
-    """A study as plain data."""
+    """The results of a study as a JSON object: network, device, method and rows."""
     cc = "sm_{}{}".format(*meter.device.compute_capability)
     about = {"study": study, "network": network, "device": meter.device.name, "chip": cc, "images": images}
     return {**about, "unit": meter.unit, "measured": meter.about(), **others, "rows": rows}
 
 
 def _why(error: Exception) -> str:
-    """A message without its advice, in one line."""
+    """An error's message in one line, without the advice in its last line."""
     return "; ".join(str(error).splitlines()[:-1])
 
 
 def _about_step(step: Step) -> Facts:
-    """The layers of a step, for a row."""
+    """The layers that a step of a network computes, as fields of a row."""
     return {
         "path": step.paths[-1],
         "layers": [type(layer).__name__ for layer in step.layers],
@@ -282,12 +282,12 @@ def _about_step(step: Step) -> Facts:
 
 
 def _doubled(most: int) -> list[int]:
-    """1, 2, 4 … and the most."""
+    """The powers of two below ``most``, and ``most``."""
     return [*(2**i for i in range((most - 1).bit_length())), most]
 
 
 def _upload(network: Network, meter: Meter, count: int) -> Any:
-    """Random images on the device."""
+    """Upload ``count`` random images in the input format of a network."""
     rng = np.random.default_rng(0)
     shape = (count, *network.input.shape)
     if isinstance(network.input, Reals):
@@ -300,7 +300,7 @@ def _upload(network: Network, meter: Meter, count: int) -> Any:
 
 @contextmanager
 def room(what: str, advice: str) -> Generator[None]:
-    """Make the driver's errors of memory a ShapeError."""
+    """Raise ShapeError with ``advice`` if the block runs out of memory on the host or device."""
     try:
         yield
     except Exception as error:
@@ -310,5 +310,5 @@ def room(what: str, advice: str) -> Generator[None]:
 
 
 def _room(images: int) -> AbstractContextManager[None]:
-    """Room for the images of a batch."""
+    """Raise ShapeError if the memory does not suffice for a batch of images."""
     return room(f"{images} images", "give fewer by --images")

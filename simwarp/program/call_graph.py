@@ -12,7 +12,7 @@ from simwarp.ptx.syntax import Function, Module, Reference, Symbol
 
 
 class CallGraph:
-    """The calls of a module's kernels and functions.
+    """For each kernel and function of a module, the functions that it calls.
 
     Attributes
     ----------

@@ -43,7 +43,7 @@ def ways_out(program: Linked, *meets: Callable[[Step], bool]) -> list[Edges]:
 
 
 class _Graph:
-    """The control-flow graph of a program, functions included.
+    """The control-flow graph of a program, with the steps of its functions.
 
     Attributes
     ----------

@@ -82,7 +82,7 @@ class _Paths:
         }
 
     def _following(self, state: _State) -> Iterator[_State]:
-        """The states that can come next."""
+        """Yield the states in which the program can be after one more step."""
         at, pairs = state
         if at >= len(self._steps) or at in self._heeded:
             return

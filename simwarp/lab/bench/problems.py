@@ -166,7 +166,7 @@ def _check_size(size: int, k: int) -> None:
 
 
 def _signs(rng: np.random.Generator, shape: tuple[int, ...]) -> Signs:
-    """Random ±1."""
+    """Random signs, an array of ±1."""
     return 2 * rng.integers(0, 2, shape, dtype=np.int8) - 1
 
 

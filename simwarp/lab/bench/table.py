@@ -124,7 +124,7 @@ def _cases(problem: Problem, device: Any, peers: Sequence[Any], left_out: dict[s
 
 
 def _measured(rounds: Rounds, problem: Problem, case: Case) -> Measured:
-    """A case, with its measurements in every round."""
+    """A case whose call, and kernels if it has a meter, are timed in every round."""
     call = rounds.timing(partial(medians, case.call, case.wait))
     if case.meter is None:
         return Measured(problem, case, call, None)
@@ -154,7 +154,7 @@ def _times(one: Measured) -> Facts:
 
 
 def _facts(kind: str, device: Any, rows: list[Facts], **others: Any) -> Facts:
-    """A benchmark as plain data."""
+    """The results of a benchmark as a JSON object: device, versions and rows."""
     versions = {"simwarp": simwarp.__version__, "nvrtc": compiler_version().removeprefix("NVRTC ")}
     cc = "sm_{}{}".format(*device.compute_capability)
     return {"bench": kind, "device": device.name, "chip": cc, "versions": versions, **others, "rows": rows}

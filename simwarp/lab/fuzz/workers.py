@@ -46,7 +46,7 @@ class Workers:
         return [digest or b"" for digest in found]
 
     def close(self) -> None:
-        """Stop the processes."""
+        """Stop the worker processes."""
         self._crew.close()
 
     def _digests(self, modules: Sequence[Sequence[Program]]) -> list[bytes | None]:

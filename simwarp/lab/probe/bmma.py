@@ -43,7 +43,7 @@ class BmmaMaps:
     factors: dict[str, Lanes]
 
     def to_json(self) -> dict[str, Any]:
-        """The maps as nested lists."""
+        """The maps as nested lists, for JSON."""
         tables = {"c": self.c, "d": self.d, "factors": self.factors}
         lists = {name: {key: x.tolist() for key, x in maps.items()} for name, maps in tables.items()}
         return {"a": self.a.tolist(), "b": self.b.tolist(), **lists}

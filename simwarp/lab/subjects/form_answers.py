@@ -53,7 +53,7 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True)
 class Answer:
-    """The recorded answer of hardware to one probe."""
+    """The recorded answer of hardware to one probe of an instruction form."""
 
     form: str
     question: bytes  # the SHA-256 of kernel and operands

@@ -40,7 +40,7 @@ Array = npt.NDArray[np.uint32]
 
 
 def answers(device: Any, programs: Sequence[Program]) -> list[Array]:
-    """The results of programs, (blocks, slots, threads) each."""
+    """The results of programs that a device ran, (blocks, slots, threads) each."""
     loaded, found = device.load(module(programs)), list[Array]()
     for program in programs:
         words = Draw(SEED, "data of mbarriers", program.number).words(BLOCKS * DATA_WORDS // 2)

@@ -56,7 +56,7 @@ _ATOMIC: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def _operation(form: Form) -> str:
-    """The operation among the modifiers of a form."""
+    """The operation that an ``atom`` or ``red`` opcode names, such as "add"."""
     return next(m for m in form.modifiers if m in _ATOMIC)
 
 
