@@ -37,32 +37,32 @@ class Fault(Protocol):
 
     @property
     def what(self) -> str:
-        """The event, without its place."""
+        """The event that the message reports, without its place."""
         ...
 
     @property
     def values(self) -> str:
-        """The values that show it."""
+        """The values that prove the fault, such as an index and a size; "" if there are none."""
         ...
 
     @property
     def advice(self) -> str:
-        """The advice."""
+        """The advice that ends the message; "" if there is none."""
         ...
 
     @property
     def element(self) -> str:
-        """The element of an array."""
+        """The accessed element of an array, such as "x[128]"; "" if it is not known."""
         ...
 
     @property
     def check(self) -> str:
-        """Its kind among the checks."""
+        """The kind of check that found the fault, such as "bounds"."""
         ...
 
     @property
     def kind(self) -> str:
-        """Its kind, in words."""
+        """The kind of fault in words, such as "out of bounds"."""
         ...
 
     @property
@@ -72,12 +72,12 @@ class Fault(Protocol):
 
     @property
     def place(self) -> Place:
-        """The place of the event."""
+        """The place of the event: source line, PTX line and thread."""
         ...
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """The other places."""
+        """Further places that the message lists, each with a label."""
         ...
 
 
@@ -116,7 +116,7 @@ def message(fault: Fault, paths: Mapping[str, str] = MappingProxyType({})) -> It
 
 
 def plain(fault: Fault) -> str:
-    """A fault's message without colours."""
+    """A fault's whole message as text without colours."""
     return "\n".join("".join(text for text, _ in line).rstrip() for line in message(fault))
 
 

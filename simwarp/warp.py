@@ -500,7 +500,7 @@ class Warp:
         return register.view(f"u{register.dtype.itemsize}")
 
     def _index(self, array: Array, index: PerLane) -> npt.NDArray[Any]:
-        """The indices of the active lanes."""
+        """The elements of an index register in the active lanes; DtypeError unless it has integers."""
         register = self._register(array.name, index)
         if register.dtype.kind not in "iu":
             raise DtypeError(

@@ -53,7 +53,7 @@ class Windows(NamedTuple):
 
     @classmethod
     def of(cls, p: ConvLayerParam) -> Windows:
-        """The windows of a convolution."""
+        """The input pixels that each output pixel of a convolution reads."""
         image, row, column, r, s = np.ogrid[
             : p.batch, : p.out_height, : p.out_width, : p.filter_height, : p.filter_width
         ]
@@ -145,7 +145,7 @@ def gathered(images: Bytes, windows: Windows, row: int, first: int) -> Bytes:
 
 
 def _tile(images: Bytes, windows: Windows, row: int, lines: Bytes) -> npt.NDArray[np.int32]:
-    """The sums of a tile in registers."""
+    """The int32 sums of one tile of the output, in the order of the warpgroup's accumulator registers."""
     sums = np.zeros(ROW.shape, np.int32)
     for first in range(0, lines.shape[1], SPAN // CHUNK):
         boxes = np.zeros((COLUMNS, SPAN // CHUNK, CHUNK), np.uint8)  # what lies outside a map is zeros

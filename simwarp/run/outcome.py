@@ -52,7 +52,7 @@ class Unwritten:
 
     @property
     def finding(self) -> Finding:
-        """The unwritten elements as a finding."""
+        """The unwritten elements of an output as a finding, for the reports."""
         return Finding(
             str(self),
             type(self).__name__,

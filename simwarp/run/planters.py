@@ -189,7 +189,7 @@ def _is_test(at: Statement) -> bool:
 
 
 def _is_copy(at: Statement) -> bool:
-    """True for an asynchronous copy."""
+    """Whether a statement is an asynchronous copy (``cp.async…``)."""
     return at.opcode.startswith("cp.async.") and bool(re.search(r"\.(?:shared|global)", at.opcode))
 
 

@@ -94,7 +94,7 @@ class Texture:
     linear: bool = False
 
     def on(self, device: Any, name: str) -> Any:
-        """The texture on a device."""
+        """Upload the texture's array to a device, and make a texture handle for it."""
         host = on_host(self.array, name)
         options = {
             "address_mode": self.address_mode,

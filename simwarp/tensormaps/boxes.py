@@ -148,7 +148,7 @@ def _widest(start: int, row: int, end: int) -> int:
 
 
 def _row_bytes(tensor: TensorMap) -> int:
-    """The bytes of a row of the box."""
+    """The bytes of one row of a tensor map's box in shared memory."""
     return tensor.interleave or tensor.inner * tensor.itemsize
 
 

@@ -128,7 +128,7 @@ def replaced(tensor: TensorMap, field: str, value: int, ordinal: int = 0) -> Ten
 
 
 def _need(what: str, value: int, most: int) -> None:
-    """Refuse a value beyond the last one."""
+    """Raise FormatError unless a value for a field of a tensor map is from 0 to ``most``."""
     if not 0 <= value <= most:
         raise FormatError(
             f"a tensor map's {what} replaced by {value}\nexpected 0 to {most}\ngive a value of that range"
@@ -147,5 +147,5 @@ def _of_rank(tensor: TensorMap, rank: int) -> TensorMap:
 
 
 def _padded(values: tuple[int, ...], count: int, value: int = 0) -> tuple[int, ...]:
-    """The values, then others up to a count."""
+    """A tuple extended to ``count`` elements, each new one ``value``."""
     return (*values, *(value,) * (count - len(values)))

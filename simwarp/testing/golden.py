@@ -44,7 +44,7 @@ _HEADER.update({"version": int, "gpu": dict, "arch": list, "trial": bool})
 
 @dataclass(frozen=True)
 class Recording:
-    """The recording of one subject."""
+    """The recorded hardware answers of one subject: arrays and their metadata."""
 
     meta: dict[str, Any]  # the fields of `header`, and plain data
     arrays: dict[str, npt.NDArray[Any]]
@@ -53,7 +53,7 @@ class Recording:
 @shortened
 @dataclass(frozen=True)
 class Golden:
-    """The recording of a case.
+    """The recorded hardware outputs of a verification case.
 
     Attributes
     ----------

@@ -33,7 +33,7 @@ _FAR = 1 << 38
 
 @dataclass(frozen=True)
 class Axis:
-    """One dimension of a texture: its texels, and the mode beyond them."""
+    """One dimension of a texture: its size in texels, and the address mode for coordinates outside."""
 
     size: int
     mode: str
@@ -46,7 +46,7 @@ class Axis:
 
     @property
     def bits(self) -> int:
-        """Bits of the fraction of a normalised coordinate."""
+        """The fraction bits of a normalised coordinate in fixed point."""
         return _BITS + (self.size > _LONG)
 
     def nearest(self, coordinate: Array) -> Array:
@@ -95,7 +95,7 @@ def _integers(values: Array) -> Array:
 
 
 class Tap(NamedTuple):
-    """One texel of each lane."""
+    """One texel that each lane reads, with its weight in the filter."""
 
     place: tuple[Array, Array, Array]  # (x, y, z)
     weight: Array  # in 1/256
@@ -105,7 +105,7 @@ class Tap(NamedTuple):
 
 
 def one_tap(axes: tuple[Axis, Axis, Axis], numbers: tuple[Array, Array, Array]) -> Tap:
-    """The texels with these numbers, alone."""
+    """The texels with these numbers along x, y and z, each with the whole weight of the filter."""
     found = [axis.texel(number) for axis, number in zip(axes, numbers, strict=True)]
     (x, in_x), (y, in_y), (z, in_z) = found
     inside = in_x & in_y & in_z

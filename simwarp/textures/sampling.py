@@ -122,13 +122,13 @@ def values(texture: Texture, found: Sequence[Tap], texels: Sequence[Array], *, f
 
 
 def component(texture: Texture, channel: int, found: Sequence[Tap], texels: Sequence[Array]) -> list[Array]:
-    """One channel of each of four texels, as 32-bit words; the filter passes each of them alone."""
+    """One channel of each of four texels, as 32-bit words, each as a filter of that texel alone gives it."""
     pairs = zip(found, texels, strict=True)
     return [_mean(texture, [tap], [_channel(texture, channel, tap, texel)]) for tap, texel in pairs]
 
 
 def _channel(texture: Texture, channel: int, tap: Tap, texel: Array) -> Array:
-    """One channel of a tap's texels; the border's where it is outside."""
+    """One channel of a tap's texels; the border colour where the tap is outside the texture."""
     dtype = texture.texels.dtype
     if channel >= len(texel):
         return np.zeros(tap.weight.size, dtype)
@@ -140,7 +140,7 @@ def _channel(texture: Texture, channel: int, tap: Tap, texel: Array) -> Array:
 
 
 def border(texture: Texture, channel: int) -> Any:
-    """The border's colour in the texture's format."""
+    """One channel of the border colour, converted to the texture's dtype."""
     dtype, colour = texture.texels.dtype, np.float32(texture.sampler.border[channel])
     if dtype == np.float32:
         return colour
@@ -156,7 +156,7 @@ def border(texture: Texture, channel: int) -> Any:
 
 
 def _alone(texture: Texture, tap: Tap, given: Array) -> Array:
-    """One channel of a single tap, as words."""
+    """One channel of a single tap as 32-bit words; 0 where no texel is read."""
     return np.where(tap.read, _words(texture, given), np.uint32(0))
 
 

@@ -45,7 +45,7 @@ class Workers:
         self.busy: dict[Connection, tuple[int, int]] = {}
 
     def give(self, case: int, k: int) -> None:
-        """Send an input to an idle process."""
+        """Send input ``k`` of a case to an idle process."""
         line = self.idle.pop()
         self.busy[line] = case, k
         line.send((case, k))

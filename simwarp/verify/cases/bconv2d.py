@@ -70,7 +70,7 @@ class Input:
 
 
 def _draw(schemes: Mapping[str, AnyScheme], draw: Draw) -> Input:
-    """Draw an input for one of the schemes."""
+    """Draw a random convolution of ±1 for one of the schemes."""
     # As 4 and 11 are coprime, k modulo both covers every pair of scheme and class.
     number, which = divmod(draw.k, len(schemes))
     scheme, name = list(schemes)[which], CLASSES[draw.k % 11]

@@ -222,7 +222,7 @@ def _residual(draw: Draw, shape: Shape) -> tuple[Layer, Shape, bool]:
 
 
 def _conv(draw: Draw, shape: Shape, outputs: int) -> tuple[Conv, Shape]:
-    """Draw a convolution that fits an image."""
+    """Draw a convolution layer that fits an image of this shape; returns it and the shape of its output."""
     stride, padding = (draw.integer(1, 3), draw.integer(1, 3)), _padding(draw, 2)
     taps, gaps, size = list[int](), list[int](), list[int]()
     for n, step, pads in zip(shape[:2], stride, padding, strict=True):

@@ -51,7 +51,7 @@ class Input:
 
 
 def _draw(draw: Draw) -> Input:
-    """Draw an input."""
+    """Draw a random MTTKRP: a sparse tensor, factor matrices and a mode."""
     # As 7, 5 and 11 are coprime, k modulo each covers every triple of format, rank and kind.
     k, pairs = draw.k, len(FORMATS) * len(RANKS)
     name, rank, kind = FORMATS[k % len(FORMATS)], RANKS[k % len(RANKS)], KINDS[k % len(KINDS)]
