@@ -18,7 +18,7 @@ from simwarp.machine.topology import Route, Topology
 
 
 class Execution:
-    """Runs the streams of a machine.
+    """Runs the operations in a machine's streams, in simulated time.
 
     ``seed`` orders operations that are ready at the same time, and draws the jitter; None for the order of
     queueing. Each duration is multiplied by a random factor between 1 / (1 + jitter) and 1 + jitter.
@@ -56,7 +56,7 @@ class Execution:
     # ------------------------------------------------------------------------------------------ streams
 
     def add(self, stream: Stream, item: Operation | Event | Wait) -> None:
-        """Queue an item."""
+        """Queue an operation, event or wait in a stream."""
         if isinstance(item, Operation):
             self.queued += 1
         stream.items.append(item)
@@ -92,18 +92,18 @@ class Execution:
             item.streams, item.tasks = [], []
 
     def unfinished(self) -> int:
-        """The operations that are queued or run."""
+        """The number of operations that are queued or running."""
         queued = sum(isinstance(item, Operation) for stream in self._active for item in stream.items)
         return queued + sum(stream.busy for stream in self._active)
 
     def blocked(self) -> list[Stream]:
-        """The streams that wait for an event."""
+        """The streams that stand at a wait for an event that has not happened."""
         return [stream for stream in self._active if stream.blocked]
 
     # ---------------------------------------------------------------------------------------- operations
 
     def dispatch(self) -> None:
-        """Start what can start now."""
+        """Start the next operation on every engine that is free."""
         touched, self._touched = self._touched, {}
         for engine in touched:
             if operation := engine.take():
@@ -211,7 +211,7 @@ class Execution:
         )
 
     def lost_error(self, loss: DeviceLost) -> DeviceLostError:
-        """The error of a device that has failed."""
+        """The error for a device that has failed, with the operations that it ran."""
         running = [one.running for one in self._engines.values() if one.running]
         of_it = [str(one) for one in running if one.stream.device == loss.device]
         return DeviceLostError(
@@ -249,7 +249,7 @@ class Execution:
         return self._random.random() if self._seeded else 0.0
 
     def choose(self, count: int) -> int:
-        """One of so many: random with a seed, else the first."""
+        """A number below ``count``: random if the machine has a seed, else 0."""
         return self._random.randrange(count) if self._seeded else 0
 
     def _stretch(self) -> float:

@@ -29,7 +29,7 @@ class Flow:
 
 
 class Pipe:
-    """A bandwidth, and the copies that share it."""
+    """A bandwidth in bytes per second, and the copies that share it."""
 
     def __init__(self, bytes_per_second: float) -> None:
         self.bytes_per_second = bytes_per_second
@@ -37,7 +37,7 @@ class Pipe:
 
 
 class Links:
-    """The bandwidths of a topology.
+    """The bandwidths and latencies of a topology's links.
 
     >>> from simwarp.machine.topology import H200
     >>> Links(H200).latency(Route("in", 0))

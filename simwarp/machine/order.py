@@ -25,7 +25,7 @@ class Known:
 
 
 class Order:
-    """The vector clocks of one machine."""
+    """The vector clocks of one machine: which operations are ordered before which."""
 
     def __init__(self) -> None:
         self.epoch = 0

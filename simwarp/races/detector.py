@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class _Issued(NamedTuple):
-    """An asynchronous access in parts, one per allocation.
+    """An asynchronous access, split into one part per allocation.
 
     Attributes
     ----------

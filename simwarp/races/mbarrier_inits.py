@@ -33,7 +33,7 @@ class InitialisedBarriers:
         """By warp: the fences that it knows."""
 
     def fence(self, warps: Iterable[int], time: int) -> None:
-        """Record that warps execute ``fence.mbarrier_init``."""
+        """Record that warps execute ``fence.mbarrier_init`` at a time."""
         self._fences.update(dict.fromkeys(warps, time))
 
     def publish(self, phase: tuple[int, int], warp: int) -> None:

@@ -113,18 +113,18 @@ class Order:
     # ---- agents -------------------------------------------------------------------------------------
 
     def entry_of(self, agent: Agent, time: int) -> int:
-        """The `Shadow` entry of an agent's access."""
+        """The `Shadow` entry, an int64, for an asynchronous access by an agent at a time."""
         self._agents_since = min(self._agents_since, time)
         self._words.add(agent[0])
         number = self._agents.setdefault(agent, self._warps_of_launch + len(self._agents))
         return time << 32 | number << _WARP_BITS
 
     def are_agents(self, threads: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-        """Whether threads of `Shadow` entries are agents."""
+        """Whether thread numbers of `Shadow` entries belong to agents of asynchronous accesses."""
         return threads >> _WARP_BITS >= self._warps_of_launch
 
     def has_agents(self, word: str) -> bool:
-        """Whether there are agents of this word."""
+        """Whether any agent of this kind, such as "mbarrier", has made an asynchronous access."""
         return word in self._words
 
     def are_of(self, word: str, threads: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
@@ -335,12 +335,12 @@ class Order:
         return self._published[scope, warp]
 
     def publish(self, signal: Signal, warp: int, publication: Publication, wide: bool) -> None:
-        """Add a warp's clock to a signal."""
+        """Add the clock that a warp publishes to a signal, for its own block only unless ``wide``."""
         launch_warp = int(self._launch_warp[warp])
         signal.publish(launch_warp, launch_warp // self._per_block, publication, wide)
 
     def acquire(self, warp: int, signal: Signal, wide: bool = True) -> None:
-        """Join a signal's clock into a warp's clock."""
+        """Join the clock of a signal into the clock of the warp that acquires it."""
         launch_warp = int(self._launch_warp[warp])
         heard, known = signal.acquired(launch_warp // self._per_block, wide), self._known[warp]
         if heard is not None:
@@ -422,7 +422,7 @@ class Order:
                 self._published.pop((scope, warp), None)
 
     def launch_warp(self, warp: int) -> int:
-        """The number of a warp in the launch."""
+        """The number within the launch of a warp numbered in the chunk."""
         return int(self._launch_warp[warp])
 
     def has_fenced(self, warps: npt.NDArray[np.int64]) -> bool:

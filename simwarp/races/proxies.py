@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Proxies:
-    """The issuers of asynchronous accesses in a chunk.
+    """The threads of a chunk that issued asynchronous accesses, and the fences between them.
 
     Attributes
     ----------
@@ -112,6 +112,6 @@ class Proxies:
         chunk.found(fault, int(access.lanes[lane]))
 
     def _in_chunk(self, threads: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Whether threads are in the chunk."""
+        """Whether threads, numbered in the launch, belong to the chunk."""
         warps = threads // WARP_SIZE
         return self._warps[np.minimum(np.searchsorted(self._warps, warps), self._warps.size - 1)] == warps

@@ -53,7 +53,7 @@ NOTES = {
 
 @dataclass(frozen=True)
 class Conflict:
-    """Two racing accesses.
+    """Two accesses to the same byte that race.
 
     Attributes
     ----------

@@ -94,7 +94,7 @@ class Synchronisation:
             self._arrivals.setdefault(warp, []).append(self.order.now(warp, self._time))
 
     def moment(self, step: Step) -> int:
-        """The time of an event that accesses nothing."""
+        """The time of an event that is not a memory access, such as a wait, for `follows`."""
         return self._tick(step)
 
     def follows(
@@ -190,7 +190,7 @@ class Synchronisation:
             self.order.publish(signal, warp, publication, for_all)
 
     def leave(self, chunk: Chunk, mask: Mask) -> None:
-        """Record that lanes exit."""
+        """Record that lanes exit the kernel."""
         if self._lifetimes is not None:
             self._lifetimes.leave(chunk, mask)
 
@@ -207,7 +207,7 @@ class Synchronisation:
         self.order.publish_done(self._phases.setdefault(phase, Signal()), agent, time, block)
 
     def proxy_fence(self, chunk: Chunk, mask: Mask) -> None:
-        """Record that lanes execute ``fence.proxy.async``."""
+        """Record that lanes execute ``fence.proxy.async``, which orders normal and asynchronous accesses."""
         time = self._tick(chunk.step)  # who published before it, published no fence
         for warp in np.flatnonzero(mask.any(axis=1)).tolist():
             whole = not (chunk.live[warp] & ~mask[warp]).any()

@@ -53,7 +53,7 @@ class VectorClock:
         return np.zeros(0, np.int64) if self._fenced is None else self._fenced
 
     def joined(self, other: VectorClock | None) -> VectorClock:
-        """The maximum of two clocks."""
+        """The element-by-element maximum of two vector clocks."""
         if other is None or other is self or other in self._parents:
             return self
         return other if self in other._parents else VectorClock(max(self._warps, other._warps), (self, other))
@@ -131,7 +131,7 @@ class Signal:
         return other
 
     def add(self, other: Signal) -> None:
-        """Add all clocks published at another place."""
+        """Add all clocks that another signal holds."""
         if other._everywhere is not None:
             self._everywhere = other._everywhere.joined(self._everywhere)
         for block, clock in other._by_block.items():
