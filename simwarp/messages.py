@@ -82,7 +82,7 @@ class Fault(Protocol):
 
 
 class _Quoted(NamedTuple):
-    """A line of source, or of PTX: its number, its text, and where the caret stands."""
+    """A line of CUDA C++ or PTX: its number, its text, and the columns of the caret."""
 
     number: int
     text: str
@@ -174,7 +174,7 @@ def _source(place: Place | Caller, paths: Mapping[str, str]) -> str:
 
 
 def _who(place: Place, known: Place | None = None) -> str:
-    """The thread of a place, in words; what ``known`` has in common with it is left out."""
+    """The thread of a place as text, without the parts that it shares with the place ``known``."""
     parts: list[str] = []
     if place.kernel and (known is None or known.kernel != place.kernel):
         parts.append(f"kernel {abridged(place.kernel)}")
@@ -198,7 +198,7 @@ def _verb(text: str) -> str:
 
 
 def _excerpt(place: Place, array: str, verb: str) -> Iterator[Line]:
-    """The line of a place, with a caret below: the array's element if it is there, else the statement."""
+    """The source line of a place, with a caret below the array element, or else below the statement."""
     if place.source_text:
         text = place.source_text
         indent = len(text) - len(text.lstrip())
@@ -231,7 +231,7 @@ def _untabbed(text: str, start: int, end: int) -> tuple[str, int, int]:
 
 
 def _element(text: str, array: str, verb: str) -> tuple[int, int] | None:
-    """First column of ``array[…]`` in a line, and the one behind it; None unless just one can be meant."""
+    """The first and end column of ``array[…]`` in a source line; None if it occurs not once."""
     if not array:
         return None
     opened = re.finditer(rf"\b{re.escape(array)}\[", text)

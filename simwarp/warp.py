@@ -645,7 +645,7 @@ def _run_block(kernel: Callable[..., object], warps: list[Warp], args: tuple[obj
 
 
 def _reaches_barrier(warp: Warp, run: _Run) -> bool:
-    """Run a warp to its next barrier, or to its end; whether it reached a barrier."""
+    """Run a warp to its next barrier or its end; returns whether it reached a barrier."""
     ended = object()
     if next(run, ended) is ended:
         return False

@@ -103,7 +103,7 @@ def _listings(source: Source, kernel: Function) -> Iterator[Listing]:
 
 
 def _text_of(source: Source, line: str) -> str:
-    """The text of a source line, "" if it is not at hand."""
+    """The text of a source line; "" if the file is not known."""
     file, _, number = line.rpartition(":")
     lines = source.files.get(file, "").splitlines()
     return lines[int(number) - 1] if int(number) <= len(lines) else ""

@@ -49,7 +49,7 @@ BUDGET = 10**8
 
 @dataclass(frozen=True)
 class LaunchOptions:
-    """The values of the options that describe a launch, except those of its device."""
+    """The values of the options that describe a launch: file, kernel, arguments, grid and block."""
 
     file: Path
     kernel: str | None

@@ -79,7 +79,7 @@ def _cells(row: LineShare, totals: Mapping[str, int]) -> Iterator[str]:
 
 
 def _text(files: Mapping[str, str], line: str) -> str:
-    """The text of a source line without its indentation, "" if it is not at hand."""
+    """The text of a source line without its indentation; "" if the file is not known."""
     file, number = _place(line)
     lines = files.get(file, "").splitlines()
     return lines[number - 1].strip() if number <= len(lines) else ""

@@ -36,7 +36,7 @@ _ASSUMED = {"f32": 1024}
 
 
 class FloatOperations(Observer):
-    """Counts the operations of floats in a run by type, those of tensor cores and of atomics among them."""
+    """Counts the floating-point operations of a run by type, including tensor cores and atomics."""
 
     def __init__(self) -> None:
         self.numbers: Counter[str] = Counter()
@@ -82,7 +82,7 @@ class Tolerance:
 
     @classmethod
     def of(cls, got: npt.NDArray[Any], expected: Expected, operations: Mapping[str, int] | None) -> Self:
-        """The tolerance of an output; ``operations`` are those of the run, by type, None if not counted."""
+        """The tolerance of an output, from the run's ``operations`` by type (None: not counted)."""
         import numpy as np
 
         largest = float(np.abs(expected.array[np.isfinite(expected.array)]).max(initial=0))

@@ -55,7 +55,7 @@ class Module:
             self._initialise(self._arrays[name], variable)
 
     def _check_target(self, syntax: Syntax) -> None:
-        """Refuse a module whose target is newer than this device or, with suffix ``a``, another one."""
+        """Raise an error for a module whose target is newer than this device, or of another ``a`` variant."""
         major, minor = self.device.compute_capability
         have, wanted = 10 * major + minor, target_number(syntax)
         if wanted > have or (syntax.target.endswith("a") and wanted != have):

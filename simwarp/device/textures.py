@@ -100,7 +100,7 @@ class Handles(Mapping[int, Texture | Surface]):
         self._numbers = itertools.count(1)
 
     def add(self, found: Texture | Surface, source: Any = None) -> Handle:
-        """A handle; it keeps the image or array alive that it is made of."""
+        """Register a texture or surface under a new handle, which keeps its image or array alive."""
         return self._known(Handle(next(self._numbers), found, source))
 
     def surface(self, image: DeviceImage) -> SurfaceHandle:

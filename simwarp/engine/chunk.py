@@ -161,7 +161,7 @@ class Chunk:
                     self.bits[slot] = bits
 
     def _put_back(self, slot: int, value: Any, defined: Mask | None, warps: npt.NDArray[np.intp]) -> None:
-        """Copy the value of a part's register, and the lanes where it is defined, to these warps."""
+        """Copy a register of a part, and its mask of defined lanes, back to these warps of the chunk."""
         old = self.registers[slot]
         if old is None:
             self.partial[slot] = np.zeros_like(self.live)
@@ -312,7 +312,7 @@ class Chunk:
         return cast("Undefined", origin).fault(self, lane)
 
     def check_defined(self, slot: int, dtype: np.dtype[Any]) -> Any:
-        """Read a register; report a fault if it is undefined in an executing lane."""
+        """Read the register in a slot; report a fault if it is undefined in an executing lane."""
         missing = self._missing(slot)
         if missing is not None:
             use(self, missing, self._origin(slot))

@@ -43,7 +43,7 @@ class Foreign(Protocol):
     def step(self) -> Step: ...
 
     def of(self, threads: _Lanes) -> tuple[_Warps, npt.NDArray[np.bool_]]:
-        """For each thread the position of its load, and whether there is one."""
+        """For each thread the index of the load that gave it a foreign pointer, and whether there is one."""
         ...
 
 
@@ -164,7 +164,7 @@ class MBarriers(Protocol):
         """Count the bytes of a transfer that has happened."""
 
     def expect_late(self, chunk: Chunk, address: int, count: int) -> bool:
-        """Expect as many more arrivals in this phase; whether there is a barrier."""
+        """Add ``count`` arrivals to an mbarrier's current phase; returns whether there is an mbarrier."""
         ...
 
     def arrive_late(self, chunk: Chunk, address: int, count: int, time: int) -> None:
@@ -197,7 +197,7 @@ class Tiles(Protocol):
     """The swizzles of the tiles in a chunk's shared memory that tensor maps filled."""
 
     def fill(self, chunk: Chunk, transfer: Transfer) -> None:
-        """Record the swizzle of what a transfer wrote to shared memory."""
+        """Record the swizzle mode of the shared-memory bytes that a transfer wrote."""
 
     def forget(self, addresses: _Addresses) -> None:
         """Forget the swizzle of bytes that an ordinary instruction wrote."""
@@ -342,7 +342,7 @@ class Geometry(Protocol):
     """Maps threads of a launch to the places (block, thread, source line) that faults show."""
 
     def place(self, thread: int, step: Step, callers: tuple[Caller, ...] = ()) -> Place:
-        """The place of a thread of the launch at a step; ``callers`` are those of its function."""
+        """The place of a thread at a step; ``callers`` are the calls that led to the step's function."""
         ...
 
 
@@ -377,7 +377,7 @@ class Journal(Protocol):
     def note(
         self, memory: Memory, addresses: _Addresses, width: int, step: Step | None = None, data: Any = None
     ) -> Write | None:
-        """Record that bytes are about to be overwritten, by ``data`` if it is known."""
+        """Record that bytes are about to be overwritten; ``data`` is the new value if it is known."""
         ...
 
     def read(self, memory: Memory, addresses: _Addresses, width: int) -> None:

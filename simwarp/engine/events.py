@@ -139,7 +139,7 @@ class Observer:
         """The lanes of ``mask`` passed a barrier of their block."""
 
     def on_fault(self, fault: KernelFault) -> None:
-        """A fault was found; unless the checks only collect it, it is raised next."""
+        """A fault was found; it is raised next, unless checks collect it."""
 
     def on_end(self, launch: Launch) -> None:
         """A launch has ended normally."""
@@ -216,7 +216,7 @@ class OrderListener(Protocol):
         ...
 
     def follows(self, warps: npt.NDArray[np.intp], others: npt.NDArray[np.intp], times: Any, /) -> Any:
-        """Whether events of other warps, at some times, are ordered before what warps do next."""
+        """Whether events of warps ``others`` at ``times`` are ordered before the next ones of ``warps``."""
         ...
 
     def warp_barrier(self, chunk: Chunk, mask: Mask, members: Any, /) -> None:
@@ -244,7 +244,7 @@ class OrderListener(Protocol):
     def mbarrier_settled(
         self, chunk: Chunk, lanes: npt.NDArray[np.int64], phase: tuple[int, int], /
     ) -> npt.NDArray[np.bool_]:
-        """For each lane, whether all that completed a phase is ordered before what it does next."""
+        """For each lane, whether everything that completed a phase is ordered before its next access."""
         ...
 
     def cluster_wait(self, chunk: Chunk, mask: Mask, /) -> None:
@@ -267,7 +267,7 @@ class OrderListener(Protocol):
         """An agent's accesses up to a time end within a phase of a barrier in shared memory."""
 
     def proxy_fence(self, chunk: Chunk, mask: Mask, /) -> None:
-        """Lanes make their writes, and those that they know, visible to asynchronous accesses."""
+        """Lanes execute ``fence.proxy.async``: asynchronous accesses then see the writes that they know."""
 
     def grid_control(self, chunk: Chunk, mask: Mask, waits: bool, /) -> None:
-        """Lanes wait for the grids before; or they allow the grids that depend on this one to start."""
+        """Lanes execute ``griddepcontrol.wait`` if ``waits``, else ``griddepcontrol.launch_dependents``."""

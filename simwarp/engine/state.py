@@ -225,7 +225,7 @@ class Chunk(Registers, Protocol):
     def tiles(self) -> Tiles | None: ...
 
     def enter(self, mask: Mask, alone: bool, needed: int = ...) -> None:
-        """Make these the executing lanes; who narrows them puts the mask, ``alone`` and ``needed`` back."""
+        """Set the executing lanes; a caller that narrows them must restore all three values afterwards."""
 
     def undefined_bits(self, slot: int) -> npt.NDArray[Any] | None:
         """The undefined bits of a register, by lane; None if there are none."""

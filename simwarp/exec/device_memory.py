@@ -41,7 +41,7 @@ class Shared:
     skipped: int  # bytes of the pages before the allocation
 
     def mark_written(self) -> None:
-        """Mark the pages that somebody touched as written: the host does not say what it writes."""
+        """Mark the touched pages as written, since the runtime does not report host writes."""
         at, allocation = 0, self.allocation
         while not allocation.complete and at < len(self.pages):
             try:
@@ -117,7 +117,7 @@ class DeviceMemory:
         return found.base, found.size, Kind.DEVICE if shared is None else shared.kind
 
     def mark_written(self) -> None:
-        """Mark what the host may have written in shared pages, before a launch."""
+        """Before a launch, mark the shared pages that the host may have written."""
         for one in self.shared.values():
             one.mark_written()
 

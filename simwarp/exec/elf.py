@@ -24,7 +24,7 @@ _UNDEFINED = 0
 
 @dataclass(frozen=True)
 class Section:
-    """A section: its type, where its bytes lie in the file, and the section that it refers to."""
+    """A section of an ELF file: its type, its place in the file, and the section that it refers to."""
 
     name: str
     type: int

@@ -99,7 +99,7 @@ def image_text(image: bytes, cc: tuple[int, int]) -> str:
 
 
 def ptx_of(fatbins: Sequence[Sequence[Entry]], cc: tuple[int, int]) -> str:
-    """The PTX of fatbins that are one module: of one, or of those that ``-rdc=true`` left to be linked.
+    """The PTX text of one module: of a single fatbin, or linked from several (``-rdc=true``).
 
     FormatError if none has PTX for the chip.
     """

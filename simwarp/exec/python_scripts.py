@@ -68,7 +68,7 @@ def _settings() -> dict[str, str]:
 
 
 def _roots() -> Iterator[Path]:
-    """Roots of CUDA: the one that the user names, those of packages, a toolkit."""
+    """CUDA root folders: ``CUDA_HOME``, then those of Python packages, then ``/usr/local/cuda``."""
     if os.environ.get("CUDA_HOME"):
         yield Path(os.environ["CUDA_HOME"]).absolute()
     for include in cuda_folders():

@@ -70,7 +70,7 @@ class Report:
     )
 
     def add(self, fault: KernelFault) -> None:
-        """Add a finding, and print it if it is a new one."""
+        """Add a finding; print it if it has not occurred before."""
         same = self._same.setdefault(_key(fault), [])
         same.append(fault)
         if len(same) == 1:
@@ -188,7 +188,7 @@ class Report:
 
 
 def _key(fault: KernelFault) -> object:
-    """The identity of a finding: its class, its kind of access if it has no place, and its lines."""
+    """The identity of a finding: class, lines, and without a place its kind of access."""
     places = [place for place in (fault.place, getattr(fault, "other", None)) if isinstance(place, Place)]
     lines = [
         (

@@ -250,7 +250,7 @@ class Server:
             raise RequestError(Error.InvalidValue)
 
     def _show_collected(self) -> None:
-        """Add to the report what checks collected and did not raise."""
+        """Add the faults that checks collected without raising them to the report."""
         collected = self.device.faults
         for fault in collected[self._shown :]:
             self.report.add(fault)

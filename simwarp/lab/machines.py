@@ -66,7 +66,7 @@ def topology_of(name: str, devices: int | None = None) -> Topology:
 
 
 def first(topology: Topology, devices: int) -> Topology:
-    """The first devices of a topology, with their links and what these share."""
+    """A topology of the first ``devices`` devices of another one, with the links between them."""
     whole = len(topology.gpus)
     if not 1 <= devices <= whole:
         raise LaunchError(f"{devices} devices of {topology.name}\nit has {whole}\ngive 1 to {whole}")

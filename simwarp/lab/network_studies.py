@@ -102,7 +102,7 @@ class Timer:
 
 
 class Counter:
-    """Counts what the simulator executes: a simulator has no time."""
+    """Counts the thread-instructions and launches that the simulator executes, in place of seconds."""
 
     unit = "instructions"
 
@@ -129,7 +129,7 @@ class Counter:
 
 
 def breakdown(network: Network, meter: Meter, images: int, progress: Progress) -> Facts:
-    """Each launch of a network alone, its share of their sum, and all of them together."""
+    """Measure each launch of a network alone, its share of their sum, and all launches together."""
     with _room(images):
         prepared = gpu.bnn.prepare(network, device=meter.device)
         given = _upload(network, meter, images)
@@ -209,7 +209,7 @@ def batch(network: Network, meter: Meter, images: int, progress: Progress) -> Fa
 
 
 def scheme(network: Network, meter: Meter, images: int, progress: Progress) -> Facts:
-    """Each scheme of `gpu.bconv2d` and `gpu.bmm` for each layer of bits: its cost, or why it does not run."""
+    """Measure each scheme of `gpu.bconv2d` and `gpu.bmm` for each binary layer, or record its refusal."""
     values = values_of(network)
     with _room(images):
         words = {"Dense": "bmm32"}  # every scheme arranges words; lines are for some
@@ -245,7 +245,7 @@ def _alone(step: Step) -> Step:
 
 
 def residual_bytes(network: Network) -> int:
-    """Bytes of the integers of one image that residuals read and write; without them there are none."""
+    """Bytes of integers per image that residual connections read and write; 0 without residuals."""
     values = values_of(network)
     total = 0
     for step in steps_of(network, values):

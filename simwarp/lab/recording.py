@@ -175,7 +175,7 @@ def architecture(device: Any) -> str:
 
 
 def enter(table: Path, chip: str, origin: Mapping[str, Any], forms: Mapping[str, Any]) -> None:
-    """Replace a chip's entries for some forms in a table; those of other chips and forms stay."""
+    """Replace a chip's entries for some forms in a table file; other chips and forms stay."""
     known: dict[str, dict[str, Any]] = {"meta": {}, "forms": {}}
     known |= json.loads(table.read_text()) if table.exists() else {}
     for form, entry in forms.items():

@@ -64,7 +64,7 @@ class Prediction:
         return 2 * self.n**3 / self.seconds / 1e12
 
     def efficiency(self, one: Prediction) -> float:
-        """The rate of a host, as a part of that of one host alone."""
+        """The rate per host divided by that of the one-host prediction ``one``."""
         return self.tflops / self.hosts / one.tflops
 
 

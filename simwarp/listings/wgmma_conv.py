@@ -169,7 +169,7 @@ def _chunks(words: npt.NDArray[np.uint32]) -> Bytes:
 
 
 def _ones(chunks: Bytes) -> Integers:
-    """The ones of each pixel, or of each tap of each filter."""
+    """The number of one bits of each pixel, or of each tap of each filter."""
     return popc(chunks.view(np.uint32)).sum(axis=(1, 2), dtype=np.int64)
 
 

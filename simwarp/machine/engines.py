@@ -16,7 +16,7 @@ class Engine:
         self._count = 0
 
     def add(self, operation: Operation, now: float, tie: float) -> None:
-        """Add an operation that is ready; ``tie`` orders those that became ready at the same time."""
+        """Add an operation that is ready; ``tie`` orders operations that became ready at the same time."""
         heapq.heappush(self._ready, (now, tie, self._count, operation))
         self._count += 1
 

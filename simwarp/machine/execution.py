@@ -64,7 +64,7 @@ class Execution:
         self._reach(stream)
 
     def _reach(self, stream: Stream) -> None:
-        """Go on in a stream, and in those that wait for an event that it reaches."""
+        """Process a stream's items up to its next operation, and those of streams that its events release."""
         work = deque([stream])
         while work:
             current = work.popleft()
@@ -205,7 +205,7 @@ class Execution:
         return True
 
     def lost(self, device: int) -> DeviceLost | None:
-        """The loss of a device, if it has failed by now."""
+        """The injected loss of a device, if it has happened by now; else None."""
         return next(
             (one for one in self._losses if one.device == device and one.seconds <= self.clock.now), None
         )
@@ -223,7 +223,7 @@ class Execution:
         )
 
     def stop(self) -> None:
-        """Drop what is queued, and let what runs end."""
+        """Drop all queued operations, and let running ones end."""
         self._stopping = True
         for stream in self._active:
             for item in stream.items:
@@ -245,7 +245,7 @@ class Execution:
     # -------------------------------------------------------------------------------------------- luck
 
     def tie(self) -> float:
-        """The order of what is ready at the same time: random with a seed."""
+        """A key for the order of operations that are ready at the same time: random with a seed, else 0."""
         return self._random.random() if self._seeded else 0.0
 
     def choose(self, count: int) -> int:

@@ -69,14 +69,14 @@ class Links:
         return _settled(flow.pipes, now)
 
     def end(self, flow: Flow, now: float) -> Iterator[tuple[Flow, float]]:
-        """End a copy; return the other copies whose end changes, with their new ends."""
+        """End a copy; yield the other copies whose end time changes, with the new end."""
         for pipe in flow.pipes:
             del pipe.flows[flow]
         return _settled(flow.pipes, now)
 
 
 def _settled(pipes: tuple[Pipe, ...], now: float) -> Iterator[tuple[Flow, float]]:
-    """Set the rates of all copies in these pipes; yield those that change, with their new ends."""
+    """Share the pipes' bandwidth among their copies; yield each copy whose end changes, with the new end."""
     for flow in {flow: None for pipe in pipes for flow in pipe.flows}:
         rate = min(pipe.bytes_per_second / len(pipe.flows) for pipe in flow.pipes)
         if rate != flow.rate:

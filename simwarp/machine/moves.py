@@ -113,7 +113,7 @@ def between(source: TileLike, target: TileLike) -> Moves:
 
 
 def computed(routine: RoutineLike) -> Moves:
-    """A routine: it computes at its start, into copies of the tiles that it writes."""
+    """The moves of a routine: it computes at its start into copies, which are stored at its end."""
     results: list[npt.NDArray[Any]] = []
 
     def begin() -> None:

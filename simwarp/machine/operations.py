@@ -92,7 +92,7 @@ class Event:
 
     @property
     def done(self) -> bool:
-        """True if all work before it has ended; if so, what the host queues from now on comes after it."""
+        """Whether all work before the event has ended; if so, later work of the host is ordered after it."""
         if self.happened:
             self.machine.order.host_saw(self)
         return self.happened

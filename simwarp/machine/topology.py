@@ -78,7 +78,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Link:
-    """One direction of a link: a copy takes the latency, and then its bytes over the bandwidth.
+    """One direction of a link: a copy takes the latency plus its bytes divided by the bandwidth.
 
     Attributes
     ----------
@@ -186,7 +186,7 @@ class Topology:
         return self.routes()[route]
 
     def host_bandwidths(self, device: int) -> tuple[float, float, float]:
-        """Bytes per second of a device's copies from the host alone, to it alone, and of both in sum.
+        """A device's bandwidths from the host, to the host, and both at once in sum, in bytes per second.
 
         Examples
         --------

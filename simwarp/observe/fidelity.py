@@ -89,7 +89,7 @@ class Fidelity(CountingObserver):
         self._unchecked |= {kind for kind in kinds if launch.checks.action(kind) == "off"}
 
     def on_fault(self, fault: KernelFault) -> None:
-        """Note that results may differ from those of hardware."""
+        """Record that results may differ from hardware after a fault."""
         self._faulty |= fault.severity == "error"
 
     def on_end(self, launch: Launch) -> None:

@@ -81,7 +81,7 @@ class MatrixInstructions:
 
 @cache
 def _known(opcode: str, cc: Capability) -> tuple[Lowering, bool]:
-    """The lowering of an opcode, and whether it is known; if not, the opcode is its own family."""
+    """The lowering of a matrix instruction on a chip, and whether it is known."""
     try:
         return lowering(opcode, cc), True
     except SchemeError:

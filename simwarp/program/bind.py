@@ -494,7 +494,7 @@ class Binder:
         return bits
 
     def writer(self, step: Step, operand: Operand | None, spec: OperandSpec) -> Write | None:
-        """A closure that writes a value of the operand's type to a destination; None if it is not wanted."""
+        """A closure that writes a value to a destination operand; None if the operand is ``_``."""
         if spec.is_fragment:
             kind = OperandSpec(spec.name, step.form.resolve(spec.kind))
             registers = self.fragment_registers(step, operand, spec)

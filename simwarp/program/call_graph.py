@@ -54,7 +54,7 @@ class CallGraph:
         }
 
     def reached(self, start: str) -> set[str]:
-        """The functions called from ``start``, directly or not; itself only if it is recursive."""
+        """The functions called from ``start``, directly or not; with ``start`` only if it is recursive."""
         return reachable(self._callees_of(start), self._callees_of)
 
     def _callees_of(self, name: str) -> set[str]:

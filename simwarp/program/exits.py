@@ -147,7 +147,7 @@ class _Ways:
         return works
 
     def _works(self, at: int, works: list[bool]) -> bool:
-        """Whether lanes at a step write something before they diverge, by what is known of later steps."""
+        """Whether lanes at a step write something before they diverge, given the answers for later steps."""
         graph, step = self.graph, self.steps[at]
         if at in graph.writes:
             return True

@@ -124,7 +124,7 @@ class _Slice:
         return step.call is not None and _may_end(self._program, step.call.function)
 
     def _is_relevant_load(self, step: Step) -> bool:
-        """Whether other steps of the slice read what a step loads."""
+        """Whether a step is a load whose result other steps of the slice read."""
         return _accesses(step) and not self._read.isdisjoint(_written(step))
 
     def _reads(self, step: Step) -> Iterator[str]:

@@ -268,7 +268,7 @@ class _Reader:
         return found[0]
 
     def _take(self, letter: str) -> bool:
-        """Skip a letter if it is next; returns whether it was."""
+        """Skip a letter of the mangled name if it is the next one; returns whether it was."""
         taken = self.text.startswith(letter, self.at)
         self.at += taken
         return taken

@@ -283,7 +283,7 @@ _SCOPES = ("cta", "cluster", "gpu", "sys")
 
 
 def in_order(opcode: str) -> str:
-    """An opcode with its memory order and scope before its state space, as the PTX ISA has them.
+    """An opcode with memory order and scope before the state space, the order in the PTX ISA.
 
     ptxas takes them in any order, and CUTLASS writes some behind the state space.
 

@@ -23,7 +23,7 @@ def all_differ(addresses: npt.NDArray[np.uint64]) -> bool:
 
 
 class Runs:
-    """Accesses sorted by address, those of one address (a run) in the order of their turns.
+    """Accesses sorted by address; a run is the accesses to one address, in the order of their turns.
 
     Attributes
     ----------

@@ -172,7 +172,7 @@ class Dependents(Races):
         allocation: Allocation,
         part: tuple[Lanes, npt.NDArray[np.bool_], Any],
     ) -> None:
-        """Report lanes that touch, before their wait, what another launch wrote, or write what it read."""
+        """Report lanes that, before ``griddepcontrol.wait``, conflict with another launch's accesses."""
         (lanes, early, offsets), shadow = part, footprint.shadows[allocation]
         units = shadow.units(offsets, access.width)
         written = entries = shadow.written.take(units)
@@ -225,14 +225,14 @@ class Dependents(Races):
             self._left_open = True
 
     def _pass(self, chunk: Chunk, mask: Mask, came: Mask, warps_together: int) -> None:
-        """The lanes of ``mask`` follow the waits of those that ``came`` to a barrier of so many warps."""
+        """Lanes of ``mask`` inherit the grid waits of the lanes that came to the same barrier."""
         warps = chunk.warp[:, 0]
         waited, groups = self._waited[warps], warps // warps_together
         having = np.unique(groups[(waited & came).any(axis=1)])
         self._waited[warps] = waited | (mask & np.isin(groups, having)[:, None])
 
     def _pass_flag(self, access: OrderedAccess) -> None:
-        """Let strong accesses carry a wait from the thread that writes an address to those that read it."""
+        """Let strong accesses pass a grid wait from an address's writer to its readers."""
         at, addresses = self._at(access), access.addresses
         if access.kind != "write" and self._flags:
             self._waited[at] |= np.isin(addresses, np.array(list(self._flags), np.uint64))
@@ -250,7 +250,7 @@ class Dependents(Races):
         super().block_barrier(chunk, mask, whole, arrived, mixed)
 
     def warp_barrier(self, chunk: Chunk, mask: Mask, members: Any) -> None:
-        """Lanes pass ``bar.warp.sync``; those of one warp count as one group."""
+        """Lanes pass ``bar.warp.sync``; the lanes of one warp count as one group."""
         if self._before:
             self._pass(chunk, mask, mask, 1)
         super().warp_barrier(chunk, mask, members)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class InitialisedBarriers:
-    """Which warps know which initialisations; warps are numbered in the launch."""
+    """The mbarrier initialisations that each warp knows; warps are numbered in the launch."""
 
     def __init__(self) -> None:
         self._fences: dict[int, int] = {}

@@ -138,7 +138,7 @@ class Order:
         return VectorClock(self._clock_size, (), ((number, number + 1, time + 1),))
 
     def learn(self, warps: list[int], clock: VectorClock) -> None:
-        """Join a clock into those of some warps; equal ones stay one."""
+        """Join a vector clock into the clocks of some warps; warps with equal clocks share the result."""
         joined: dict[VectorClock | None, VectorClock] = {clock: clock}
         for warp in warps:
             known: VectorClock | None = self._known[warp]
@@ -276,7 +276,7 @@ class Order:
             self._share(warps)
 
     def _forget_narrow_fences(self, warps: Warps) -> None:
-        """Forget fences for the block: what they publish, all warps of it know from the barrier they pass."""
+        """Forget fences of block scope whose publications all warps of the block know from a barrier."""
         self._fence[0, warps] = 0
         self._fenced[warps] = self._fence[1, warps] != 0
         self._forget_fence(0, warps)
@@ -355,7 +355,7 @@ class Order:
         return signals[warps]
 
     def signal_of(self, warp: int, publications: Iterable[tuple[Publication, bool]]) -> Signal:
-        """A new signal, for several offsets, with a warp's publications, each with whether it is wide."""
+        """A new signal, for several offsets, with the publications of a warp, each block-wide or global."""
         signal = Signal()
         signal.shared = True
         for publication, wide in publications:
@@ -415,7 +415,7 @@ class Order:
         self._forget_fence(scope, warps)
 
     def _forget_fence(self, scope: int, warps: Warps) -> None:
-        """Forget what was derived from the last fence of a scope."""
+        """Discard the data derived from the last fence of a scope by these warps."""
         self._at_fences[:, warps] = None
         if self._published:
             for warp in warps.tolist():
@@ -447,7 +447,7 @@ class Order:
             self._most_groups.pop(warp, None)
 
     def _advance(self, warp: int, signal: Signal | None, heard: VectorClock, includes: bool) -> None:
-        """Join an acquired clock into a warp's clock, or replace the latter if it is included."""
+        """Join an acquired clock into a warp's clock, or replace the warp's clock if it is included."""
         known: Any = self._known[warp]
         if heard is known:
             return
@@ -459,7 +459,7 @@ class Order:
 
 
 def _add(pending: dict[_Place, _PendingRead], place: _Place, heard: _PendingRead) -> None:
-    """Add a read to those that wait at a place; a later one of the same signal replaces it."""
+    """Add a read to those pending at a place; it replaces an earlier read of the same signal."""
     old = pending.get(place)
     if old is not None and (old.signal is None or old.signal is not heard.signal or old.wide > heard.wide):
         from_all, from_block = _join(heard.from_all, old.from_all), _join(heard.from_block, old.from_block)

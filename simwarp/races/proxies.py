@@ -88,7 +88,7 @@ class Proxies:
         self._report(access, shadow, first, writer, steps[time - 1], unseen.size)
 
     def _report(self, access: Access, shadow: Shadow, at: int, writer: int, step: Step, count: int) -> None:
-        """Report an asynchronous read, the unit at position ``at``, of what a thread wrote by a step."""
+        """Report an asynchronous read of a unit, at position ``at``, that a thread wrote without a fence."""
         chunk, lane = access.chunk, at % access.lanes.size
         shared = shadow.allocation in chunk.shared.allocations
         offset = int(access.offsets[lane])

@@ -37,18 +37,18 @@ def threads_of(entries: Entries) -> npt.NDArray[np.uint32]:
 
 
 def put(into: Entries, units: Units, entries: Entries) -> None:
-    """Set the entries of units, one per unit, or one for all of them, which NumPy is slow to broadcast."""
+    """Set the shadow entries of units: one entry per unit, or one for all."""
     into[units] = entries if entries.size > 1 else int(entries[0])
 
 
 def is_set(objects: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Which elements of an array of objects are not None."""
+    """Mask of the elements of an object array that are not None."""
     nothing: Any = None
     return np.not_equal(objects, nothing)
 
 
 class _Pages:
-    """Where the entries of each page of units lie: in a slot of as many entries."""
+    """The pages of units that have shadow entries, and the slot where each page's entries are stored."""
 
     def __init__(self, units: int) -> None:
         self._slots = np.full(-(-units // _PAGE), -1, np.int64)
@@ -199,7 +199,7 @@ class Shadow:
         return found if found is not None and is_set(found).any() else None
 
     def signal(self, offsets: npt.NDArray[np.int64], signals: npt.NDArray[Any] | Signal | None) -> None:
-        """Set the signals at offsets: one for all, or one or None for each; the last one of equal offsets."""
+        """Set the signals at offsets: one for all, or one (or None) each; of equal offsets the last wins."""
         places = self._places(offsets // self.unit)
         if self.signals is None:
             self.signals = np.full(self._empty().size, None, np.object_)

@@ -93,7 +93,7 @@ class RaceFilter:
         return self.meeting | self.strong | self._texels | meeting | stale
 
     def _which_meet(self, launch: Launch, loads: Iterable[Step], written: _Reached) -> set[int]:
-        """The numbers of the loads that may reach what is written."""
+        """The step numbers of the loads that may read an allocation in ``written``."""
         origins = {step.number: self._origins[step.number] for step in loads}
         reached = {one: _reached(launch, one) for one in set(origins.values())}
         return {number for number, one in origins.items() if _meet(reached[one], written)}

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Synchronisation:
-    """The half of an `OrderListener` of `simwarp.engine.events` that receives what orders accesses."""
+    """The methods of an `OrderListener` (`simwarp.engine.events`) for events that order accesses."""
 
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
@@ -100,7 +100,7 @@ class Synchronisation:
     def follows(
         self, warps: npt.NDArray[np.intp], others: npt.NDArray[np.intp], times: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.bool_]:
-        """Whether events of other warps of the chunk are ordered before what warps do next."""
+        """Whether events of warps ``others`` at ``times`` are ordered before the next ones of ``warps``."""
         of_launch = np.array([[self.order.launch_warp(int(one)) for one in some] for some in (warps, others)])
         threads, earlier = of_launch.reshape(2, -1) * WARP_SIZE
         return self.order.ordered(warps, threads, earlier + (times << 32))

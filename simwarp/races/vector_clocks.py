@@ -21,7 +21,7 @@ Fact: TypeAlias = tuple[int, int, int]
 
 
 class VectorClock:
-    """The maximum of its parents' clocks and of some facts, evaluated when its times are read.
+    """A vector clock: the maximum of its parents' clocks and new times, evaluated when it is read.
 
     Beside it goes a second clock, of what a proxy fence has followed: the maximum of its parents' second
     clocks and of the first clocks of ``fences``, those of the warps that executed one.
@@ -48,7 +48,7 @@ class VectorClock:
 
     @property
     def fenced(self) -> npt.NDArray[np.int64]:
-        """(warps,) int64: as `times`, what a proxy fence has followed; empty if there was none."""
+        """(warps,) int64: per warp the time up to which a proxy fence followed; empty if there was none."""
         self._evaluate()
         return np.zeros(0, np.int64) if self._fenced is None else self._fenced
 

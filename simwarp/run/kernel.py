@@ -363,7 +363,7 @@ def _run_on(device: Any, work: Work) -> Result:
 
 
 def _downloaded(argument: Argument) -> npt.NDArray[Any]:
-    """An array after the launch; without a copy if its device memory is this launch's alone."""
+    """Copy an array to the host after the launch, unless its memory is already there."""
     is_own = argument.before is not None or argument.to_fill
     if is_own and isinstance(argument.value, DeviceArray):
         return argument.value.detach()

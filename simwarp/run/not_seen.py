@@ -290,7 +290,7 @@ def _tail(work: Work, arguments: Sequence[Argument]) -> str | None:
 
 
 def _compared(work: Work) -> set[str]:
-    """The parameters whose value a comparison takes as it is."""
+    """The parameters that are compared directly, such as n in ``i < n``."""
     loaded: dict[str, str] = {}
     found: set[str] = set()
     for instruction in work.kernel.instructions:
@@ -345,7 +345,7 @@ def _order(work: Work) -> str | None:
 
 
 def _ordered(instructions: Sequence[Instruction]) -> Iterator[tuple[Instruction, str]]:
-    """Instructions that depend on the order of threads, with what they do."""
+    """Yield instructions whose result depends on the order of threads, each with a description."""
     named = Counter(name for i in instructions for name in registers_in((*i.operands, i.guard)))
     for instruction in instructions:
         head, *parts = instruction.opcode.split(".")

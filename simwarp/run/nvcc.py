@@ -81,7 +81,7 @@ def compile_kernels(
 
 
 def architecture(cc: tuple[int, int]) -> str:
-    """The virtual architecture for a chip, with what that chip alone has."""
+    """The virtual architecture for a chip with its own features, such as "compute_90a"."""
     return f"compute_{10 * cc[0] + cc[1]}{'a' if cc >= (9, 0) else ''}"
 
 

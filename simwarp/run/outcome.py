@@ -84,7 +84,7 @@ def find_unwritten(arguments: Sequence[Argument]) -> tuple[Unwritten, ...]:
 
 
 def styled(lines: Iterable[Line]) -> Text:
-    """Lines of styled pieces, such as those of a finding, for a console of `rich`."""
+    """Lines of (text, style) pieces, such as those of a finding, as a `rich` text."""
     from rich.text import Text
 
     pieces = (((text, STYLES.get(style, "")) for text, style in line) for line in lines)

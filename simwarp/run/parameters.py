@@ -360,7 +360,7 @@ def _split(tokens: Sequence[str]) -> list[list[str]]:
 
 
 def _name_of(tokens: list[str]) -> str | None:
-    """The name of a parameter, "" if it is unnamed, None if that is ambiguous."""
+    """The name in the tokens of a parameter; "" if it is unnamed, None if it is ambiguous."""
     if "..." in tokens:
         return None
     text = " ".join(tokens)

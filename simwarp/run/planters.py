@@ -45,7 +45,7 @@ def _is_barrier(statement: Statement) -> bool:
 
 
 def _begins(*heads: str) -> Callable[[Statement], bool]:
-    """A predicate of opcodes: those that begin with one of some parts."""
+    """A predicate of statements: whether the opcode begins with one of ``heads``."""
     return lambda statement: any(f"{statement.opcode}.".startswith(f"{head}.") for head in heads)
 
 

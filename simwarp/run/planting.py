@@ -127,7 +127,7 @@ class Code:
     statements: Sequence[Statement]
 
     def ran(self, matches: Callable[[Statement], bool]) -> list[Statement]:
-        """The executed statements that match; those of the user's own file come first."""
+        """The executed statements that match; statements of the user's own file come first."""
         found = [statement for statement in self.statements if matches(statement)]
         return sorted(found, key=self._is_foreign)
 

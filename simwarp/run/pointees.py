@@ -82,7 +82,7 @@ class Pointee(NamedTuple):
         return 1 in (lanes, self.lanes) or lanes % self.lanes == 0 or self.lanes % lanes == 0
 
     def number(self, value: Any) -> Any:
-        """A number as a NumPy scalar of this type; OverflowError if it does not fit, TypeError for others."""
+        """A number as a NumPy scalar of this type; OverflowError if too large, TypeError if not a number."""
         if isinstance(value, np.generic):
             value = cast("Any", value).item()
         if self.name.startswith(("int", "uint", "bool")):

@@ -127,7 +127,7 @@ def _of_kind(kind: str, code: Code, make: _Maker) -> Planted:
 
 
 def _chosen(plants: Iterator[Plant]) -> Iterator[Plant]:
-    """Some plants that may be harmless, then some that are not."""
+    """Yield a few plants that may be harmless, then a few that are surely faults."""
     every = list(plants)
     yield from islice((plant for plant in every if not plant.sure), _MOST)
     yield from islice((plant for plant in every if plant.sure), _MOST_SURE)

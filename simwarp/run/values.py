@@ -113,7 +113,7 @@ class Texture:
 @shortened
 @dataclass(frozen=True)
 class Surface:
-    """A host array or `Out` that a kernel reads and writes as a surface; it is among the outputs.
+    """A host array or `Out` that a kernel accesses as a surface; it is one of the outputs.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ _ELEMENT_TYPES = (
 
 
 def encode(tensor: TensorMap) -> bytes:
-    """The bytes of a map; it is not checked.
+    """The 128 bytes of a tensor map, without a check of its fields.
 
     >>> tensor = TensorMap("float32", 0x1000, (64, 32), (256,), (32, 8), (1, 1), swizzle=128)
     >>> len(encode(tensor)), decode(encode(tensor)) == tensor
@@ -96,7 +96,7 @@ def _numbers(data: bytes) -> list[int]:
 
 
 def replaced(tensor: TensorMap, field: str, value: int, ordinal: int = 0) -> TensorMap:
-    """The map with one field replaced, named and numbered as by ``tensormap.replace``; it is not checked.
+    """The tensor map with one field replaced, as ``tensormap.replace`` does, without a check.
 
     FormatError for a value or an ordinal that the field does not have.
     """

@@ -86,7 +86,7 @@ def _placed(
 
 
 def _nearest_layer(layer: Array, count: int) -> Array:
-    """The layer with a number of 32 bits without sign; the last one stands for those behind it."""
+    """The layer with an unsigned 32-bit number, clamped to the last layer."""
     return np.minimum(layer.astype(np.uint32), count - 1).astype(np.int64)
 
 
@@ -161,7 +161,7 @@ def _alone(texture: Texture, tap: Tap, given: Array) -> Array:
 
 
 def _mean(texture: Texture, found: Sequence[Tap], given: Sequence[Array]) -> Array:
-    """The mean of one channel of the taps as the filter makes it, as words; integers pass it as they are."""
+    """The filtered mean of one channel of the taps, as 32-bit words; integers stay as they are."""
     if not texture.is_float:
         return _words(texture, given[0])
     dtype, weights = texture.texels.dtype, np.array([tap.weight for tap in found])

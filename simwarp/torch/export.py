@@ -197,7 +197,7 @@ class _Walk:
 
 
 class _Tracer(torch.fx.Tracer):
-    """Keeps modules of ours whole, as it does torch's."""
+    """A tracer that keeps simwarp's modules whole, as torch's own."""
 
     def is_leaf_module(self, m: Any, module_qualified_name: str) -> bool:
         """Whether the tracer keeps a module as one node, without tracing inside."""

@@ -176,7 +176,7 @@ def _save(path: Path | str | None, model: Any, optimiser: Any, settings: Any, hi
 
 
 def _resumed(path: Path | str | None, model: Any, optimiser: Any, settings: Any) -> list[Epoch]:
-    """Load a checkpoint if there is one; the epochs that it has behind it."""
+    """Load a checkpoint, if there is one; returns the epochs trained before it."""
     if path is None or not Path(path).exists():
         return []
     try:

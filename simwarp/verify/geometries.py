@@ -272,7 +272,7 @@ def _affordable(geometry: Geometry) -> Geometry:
 
 
 def _plain(x: _Numbers) -> Geometry:
-    """Make a geometry of the numbers; enlarge the image where it is too small for a window."""
+    """A geometry from drawn numbers; the image is enlarged where it is too small for a window."""
     top, left = zip(x.before, x.after, strict=True)
     geometry = Geometry(
         (x.batch, *x.size, x.channels),

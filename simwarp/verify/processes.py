@@ -38,7 +38,7 @@ def cores() -> int:
 
 
 class Workers:
-    """Processes, each with at most one input: connections of idle ones, and the inputs of busy ones."""
+    """Worker processes with at most one input each, and the connections of idle and busy ones."""
 
     def __init__(self, lines: dict[Connection, ForkProcess]) -> None:
         self.idle, self._lines = list(lines), lines

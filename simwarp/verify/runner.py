@@ -203,7 +203,7 @@ def verify(
 def _side_by_side(
     runs: Sequence[_Run], processes: int, following: Callable[[], _Run | None], tell: Callable[[], None]
 ) -> None:
-    """Run inputs on several processes; count them in order, so that the result is that of one process."""
+    """Run inputs on several processes, and count the results in order, as one process would."""
     with started(lambda case, k: runs[case].ask(k), processes) as workers:
         while True:
             while workers.idle and (run := following()):

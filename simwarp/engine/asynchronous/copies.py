@@ -169,7 +169,7 @@ class AsyncCopies:
             chunk.mbarriers.arrive_late(chunk, address, lanes.size, time)
 
     def leave(self, chunk: Chunk, mask: Mask) -> None:
-        """Report threads that exit before their copies have ended; those that an mbarrier counts may."""
+        """Report threads that exit with copies in flight, except copies that an mbarrier counts."""
         exiting = np.zeros(self._commits.size, np.bool_)
         exiting[_whole_lanes(chunk, np.flatnonzero(mask))] = True
         for number, copy in list(self._copies.items()):

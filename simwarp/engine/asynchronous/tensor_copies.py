@@ -161,7 +161,7 @@ def _fill(tensor: TensorMap, width: int) -> Any:
 
 
 def _check_exact(chunk: Chunk, tensor: TensorMap, memory: Memory, units: Units, lane: int) -> None:
-    """Report elements that a map's data type cannot hold: what a chip makes of them is not documented."""
+    """Report elements that a map's data type cannot hold, whose conversion by a chip is not documented."""
     if tensor.data_type in ("tfloat32", *(name for name in DATA_TYPES if name not in _PLAIN)):
         at = units.addresses[units.inside]
         words = memory.read(at, np.dtype(f"V{units.width}")).view(np.uint8)

@@ -93,7 +93,7 @@ class ChangedMaps:
 
 
 def read(chunk: Chunk, access: Step, lane: int) -> TensorMap | None:
-    """The map that an access of the executing lane names, checked; None if it is not one."""
+    """The tensor map at a lane's address, checked; None if the bytes there are not a valid map."""
     assert access.base is not None
     address = int(of_lane(chunk, access.base(chunk), lane))
     space = NAMES.get(address >> 40, "global")
@@ -224,7 +224,7 @@ def _thread(chunk: Chunk, lane: int) -> int:
 
 
 def _lines(error: SimwarpError) -> tuple[str, str, str]:
-    """The lines of an error as those of a fault."""
+    """An error's message as the parts of a fault: first line, values, and advice joined by ";"."""
     what, values, *advice = str(error).split("\n")
     return what, values, "; ".join(advice)
 

@@ -334,7 +334,7 @@ class Transfers:
                     self._happen(chunk, transfer)
 
     def finish(self, chunk: Chunk) -> None:
-        """Let all transfers happen: the chunk has ended; report those that nobody waited for."""
+        """Complete all transfers at the end of the chunk; report those that no thread waited for."""
         for transfer in self._all():
             self._happen(chunk, transfer)
             if transfer.barrier is not None:
@@ -404,5 +404,5 @@ class Transfers:
 
 
 def _agent(transfer: Transfer, word: str) -> Agent:
-    """Who performs a transfer, for the race detector; ``word`` if the issuing thread waits for it."""
+    """The agent of a transfer for the race detector: its mbarrier, or ``word`` and the issuing thread."""
     return (word, transfer.thread) if transfer.barrier is None else ("mbarrier", transfer.barrier)

@@ -168,7 +168,7 @@ def _numbers(
 
 
 def _clamped(step: Step, z: Array, texels: Texels) -> Array:
-    """The nearest slice; a layer has no sign, so that the last one stands for a negative one."""
+    """Slice numbers clamped to the texture; layers are unsigned, so that -1 means the last one."""
     last = texels.depth - 1
     return np.where(z < 0, last if geometry_of(step.form).startswith("a") else 0, np.minimum(z, last))
 
@@ -238,7 +238,7 @@ def _goes_on(step: Step, found: Texture | Surface) -> bool:
 
 
 def _problem(step: Step, number: int, found: Texture | Surface | None) -> tuple[str, str, str] | None:
-    """Why a step cannot use what a handle stands for, as the lines of a fault; None if it can."""
+    """The lines of a fault if a step cannot use the object behind a handle; None if it can."""
     base, takes = step.row.base, "surface" if step.kind in _OF_SURFACES else "texture"
     if found is None:
         return (

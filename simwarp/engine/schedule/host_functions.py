@@ -333,7 +333,7 @@ def _free(chunk: Chunk, arguments: list[Words]) -> None:
 
 
 def _end(chunk: Chunk, lane: int, address: int) -> None:
-    """Show the checks that a lane frees a block: it is a write of all its bytes."""
+    """Show the checks that a lane frees a heap block, as a write of all its bytes."""
     memory: Memory = chunk.launch.memory
     block = chunk.launch.heap.block(address)
     if block is None:

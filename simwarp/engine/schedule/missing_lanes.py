@@ -71,12 +71,12 @@ class _Gone:
         return None
 
     def report(self, warps: Any, lanes: Mask) -> Mask:
-        """Exclude lanes from later reports; returns those of them that returned early."""
+        """Exclude lanes from later reports; returns the lanes that returned early from the kernel."""
         self._reported[warps] |= lanes
         return lanes & self._early[warps]
 
     def left_at(self, warps: Any, warp: int, lane: int) -> int:
-        """The number of the step where a lane left the others; -1 if it ran to the end with them."""
+        """The step where a lane left its warp's other lanes; -1 if it ran to the end with them."""
         return int(self._left_at[warps][warp, lane]) - 1
 
 
@@ -184,7 +184,7 @@ class Attendance:
         members: Any = None,
         met: Mask | None = None,
     ) -> None:
-        """Report missed lanes, first those that skipped the meeting, then those that returned early."""
+        """Report lanes that missed a barrier or warp operation: skipped it, or returned early."""
         if not missed.any():
             return
         early = gone.report(_warps(chunk), missed)

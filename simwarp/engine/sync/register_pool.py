@@ -105,7 +105,7 @@ class RegisterPool:
         return range(first, min(first + _WARPGROUP, (block + 1) * self._per_block))
 
     def _compare(self, chunk: Chunk, step: Step, warp: int) -> None:
-        """Record what a warp executes; report it if other warps of the warpgroup execute something else."""
+        """Record a warp's ``setmaxnreg``; report it if other warps of the warpgroup execute another one."""
         this, mine = step, self._done[warp]
         mine.append(this)
         for other in self._group(warp):
@@ -120,7 +120,7 @@ class RegisterPool:
                 self._report(chunk, self._place(chunk, warp, this), values, warp)
 
     def leave(self, chunk: Chunk, mask: Mask) -> None:
-        """Report warps that exit without what others of their warpgroup execute."""
+        """Report warps that exit without a ``setmaxnreg`` that other warps of their warpgroup executed."""
         going = mask.any(axis=1) & ~(chunk.live & ~mask).any(axis=1)
         for row in np.flatnonzero(going).tolist():
             warp = int(chunk.warp[row, 0])

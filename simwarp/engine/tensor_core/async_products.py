@@ -110,7 +110,7 @@ class AsyncProducts:
         return bool(self._products)
 
     def forget(self) -> None:
-        """Drop what refers to the chunk, so that its memory is free without a garbage collection."""
+        """Drop references to the chunk, so that its memory is freed without a garbage collection."""
         for plan in self._plans.values():
             plan.known.clear()
 
@@ -237,7 +237,7 @@ class AsyncProducts:
 
     @staticmethod
     def _notify_reads(chunk: Chunk, made: _Product, rows: _Warps) -> None:
-        """Notify the observers of the reads of shared memory, as those of each warpgroup's lane 0."""
+        """Notify observers of a product's reads of shared memory, attributed to each warpgroup's lane 0."""
         for at in (made.b,) if made.plan.a else (made.a, made.b):
             inside = at != warpgroups.NOWHERE
             lanes = np.broadcast_to(rows[:, :1, None] * WARP_SIZE, at.shape)[inside]
@@ -338,7 +338,7 @@ class _Held:
 
     @classmethod
     def of(cls, chunk: Chunk, made: _Product, some: _Warps, now: _Some, before: _Written | None) -> _Held:
-        """The accumulators of some warpgroups of a product; ``before`` are those that were written last."""
+        """The accumulators of some warpgroups of a product, from ``before`` if they were written last."""
         plan, warps = made.plan, made.warps[some]
         rows = _rows(chunk, warps)
         if before is not None and before.remain(chunk, plan, warps):
@@ -379,7 +379,7 @@ class _Held:
             self.d, self.factors = self.plan.step.function(chunk.launch.cc, a, b, self.d), []
 
     def write(self, chunk: Chunk) -> _Written | None:
-        """Write the accumulators to their registers; returns them if these are of all warps."""
+        """Write the accumulators to their registers; returns them if they are those of all warps."""
         self._flush(chunk)
         tiles: npt.NDArray[np.uint32] = self.d.view(np.uint32).reshape(len(self.d), -1)
         held = tiles.take(self.plan.d_places, axis=-1, mode="wrap")  # which does not check the indices
@@ -414,7 +414,7 @@ class _Written(NamedTuple):
 
 
 def _reads(chunk: Chunk, plan: Plan, at: npt.NDArray[np.uint64], rows: _Warps, mine: _Some) -> OrderedAccess:
-    """The reads of the chunks of some warpgroups, each as those of its lane 0."""
+    """The reads of shared memory by some warpgroups, attributed to lane 0 of each."""
     inside = (at[mine] != warpgroups.NOWHERE).reshape(-1)
     lanes = np.repeat(rows[mine, 0] * WARP_SIZE, at[0].size)[inside]
     flat = at[mine].reshape(-1)[inside]

@@ -49,7 +49,7 @@ class InFlight(NamedTuple):
     slot: int
 
     def read(self, chunk: Chunk, lanes: Mask) -> Mask | None:
-        """Read it in lanes where it is undefined; returns those in which the result is, too."""
+        """Read the accumulator in undefined lanes; returns the lanes where the result is undefined, too."""
         return self.registers.read(chunk, self.slot, lanes)
 
     def fault(self, chunk: Chunk, lane: int) -> KernelFault:
@@ -247,7 +247,7 @@ class RegistersInFlight:
             self.check_write(chunk, slot)
 
     def fault(self, chunk: Chunk, slot: int, lane: int, what: str) -> KernelFault:
-        """The fault for a lane that uses a register in flight; another one if it is not in flight there."""
+        """The fault for a lane that uses a register in flight, or uses it undefined for another reason."""
         warp, name = int(chunk.warp[lane // WARP_SIZE, 0]), self._program.registers[slot]
         made, inputs = self._accumulators.get(slot), self._inputs.get(slot)
         number = 0 if made is None else int(made.latest[warp])

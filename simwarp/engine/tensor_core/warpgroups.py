@@ -37,7 +37,7 @@ _Words = npt.NDArray[np.uint64]
 
 
 def product(scheduler: Scheduler, pc: int, step: Step) -> int | None:
-    """``wgmma.mma_async``: issue it for each warpgroup whose 128 lanes are all here; the others wait."""
+    """Issue ``wgmma.mma_async`` for each warpgroup whose 128 lanes are all here; other lanes wait."""
     chunk = scheduler.chunk
     assert chunk.products is not None
     if (
@@ -174,7 +174,7 @@ class Plan:
 
 
 def agreed(chunk: Chunk, value: Any, warps: _Warps, what: str) -> npt.NDArray[Any]:
-    """(n,): a value of which each of n warpgroups has one; report those whose lanes do not agree."""
+    """(n,): the value that all lanes of each of n warpgroups have; report warpgroups whose lanes disagree."""
     if np.ndim(value) == 0:
         return np.full(len(warps), value)
     each = np.broadcast_to(value, chunk.mask.shape)[warps].reshape(len(warps), _LANES)

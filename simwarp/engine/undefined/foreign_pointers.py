@@ -48,7 +48,7 @@ class Foreign(NamedTuple):
     steps: _Threads
 
     def of(self, threads: _Threads) -> tuple[npt.NDArray[np.intp], Mask]:
-        """For each thread the position of its load, and whether there is one."""
+        """For each thread the index of the load that gave it a foreign pointer, and whether there is one."""
         return _find(self.threads, threads)
 
     @staticmethod

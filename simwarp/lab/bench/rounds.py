@@ -70,7 +70,7 @@ class Rounds:
 
 
 def medians(call: Callable[[], Any], wait: Callable[[], None]) -> tuple[float, float]:
-    """The medians, in seconds, of some calls with their results, and until they return."""
+    """Median seconds of repeated calls: until the result is there, and until the call returns."""
     for _ in range(WARM_CALLS):
         call()
     wait()

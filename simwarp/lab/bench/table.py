@@ -63,7 +63,7 @@ def timed(
 
 
 def counted(kind: str, sizes: Sequence[int], device: Any, progress: Progress) -> Facts:
-    """The instructions of our calls on the simulator: it has no times, and no peers."""
+    """The instructions of our own calls on the simulator, without times and other libraries."""
     rows = list[Facts]()
     for done, size in enumerate(sizes):
         progress(done, len(sizes))
@@ -111,7 +111,7 @@ def _peers(makers: Iterable[Callable[[], Any]]) -> tuple[list[Any], dict[str, st
 
 
 def _cases(problem: Problem, device: Any, peers: Sequence[Any], left_out: dict[str, str]) -> Iterator[Case]:
-    """Our calls, and then the peers'; what a peer's library refuses is left out."""
+    """Yield the cases of our library, then of the others; a case that its library refuses is left out."""
     yield from problem.ours(device, Timer(device))
     for peer in peers:
         try:

@@ -94,7 +94,7 @@ class Request:
         return found
 
     def error(self, matrices: Matrices, result: npt.NDArray[Any]) -> float:
-        """How far a result is from that of the matrices, in units of what rounding may cause."""
+        """The error of a result against NumPy's, in units of the rounding error that is allowed."""
         problem = self.problem
         flags: dict[str, Any] = dict(self.flags)
         if "trans_a" in flags and "trans_b" not in flags:

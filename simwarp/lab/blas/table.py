@@ -88,7 +88,7 @@ def _row(grid: Grid, routine: str, size: int, devices: int, tile: int, name: str
 
 
 def _add_efficiencies(rows: Sequence[Facts], *, is_uniform: bool) -> None:
-    """Add the parallel efficiency to each row: its rate over that of one device times the devices.
+    """Add to each row its parallel efficiency: its rate over the one-device rate times the devices.
 
     None without a row of one device, and on a machine of different devices.
     """

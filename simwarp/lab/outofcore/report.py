@@ -62,7 +62,7 @@ def _arrays(plan: gpu.outofcore.Plan, made: Callable[[Any], Any]) -> dict[str, A
 
 
 def planned(plan: gpu.outofcore.Plan, on: Host) -> Facts:
-    """A plan, and what the model predicts, without the timeline."""
+    """The plan of a call and the model's predicted times as a JSON object, without the timeline."""
     problem = plan.problem
     return {
         "routine": problem.routine,

@@ -142,7 +142,7 @@ def _factor_table(maps: BmmaMaps) -> list[str]:
 
 
 def _cell(maps: BmmaMaps, factors: Lanes, i: int, j: int) -> str:
-    """The holder of element (i, j) of D; "others" if its factors are not those of row i and column j."""
+    """The lane and register of element (i, j) of D; "others" if its factors are not row i and column j."""
     shared = np.stack([factors[i, 0, :, 0], factors[0, j, :, 1]], axis=1)
     return _held(*maps.d["row"][i, j]) if np.array_equal(factors[i, j], shared) else "others"
 

@@ -292,7 +292,7 @@ class _Writer:
         self._transact(barrier, "expect_tx", self._draw.choice((1, 16, 512, self._draw.integer(1, 5000))))
 
     def _complete(self, barrier: _Barrier) -> None:
-        """Count bytes as arrived: some of those expected, or early ones."""
+        """Write a ``complete_tx`` of some expected bytes, or of bytes that are expected later."""
         if barrier.bytes > 0:
             self._transact(barrier, "complete_tx", self._draw.integer(1, barrier.bytes))
         elif barrier.pending:
@@ -315,7 +315,7 @@ class _Writer:
     # ---- many threads ---------------------------------------------------------------------------------
 
     def _crowd(self, barrier: _Barrier) -> None:
-        """Arrivals of all threads, or of one warp; if they complete the phase, all threads wait for it."""
+        """Write arrivals of all threads or of one warp; if they complete the phase, all threads wait."""
         warp = self._draw.integer(-1, self._threads // 32 - 1)
         many = self._threads if warp < 0 else 32
         most = barrier.room // many
@@ -379,7 +379,7 @@ class _Writer:
     # ---- copies ----------------------------------------------------------------------------------------
 
     def _copies(self, barrier: _Barrier) -> None:
-        """Copies that complete the phase; those that wait for it read what came."""
+        """Write bulk copies that complete the phase; the threads that wait for it read the copied bytes."""
         if barrier.bytes or barrier.room < 1:
             self._operations(barrier)
             return

@@ -196,7 +196,7 @@ def ask(asking: Asking) -> Answers:
 
 
 def _recorded(found: dict[tuple[str, int], bytes], kernel: Kernel, count: int) -> dict[str, Any]:
-    """The recording of a kernel: the number of copies, a digest of all and of those that tests replay."""
+    """The recording of a kernel: the number of copies, a digest of all, and one of the replayed copies."""
     digests = [found.get((kernel.name, number), b"") for number in range(count)]
     return {
         "copies": sum(map(bool, digests)),

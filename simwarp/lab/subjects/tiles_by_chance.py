@@ -263,7 +263,7 @@ def zeros(draw: Draw, form: Operands) -> Words:
 
 
 def special(draw: Draw, form: Operands) -> Words:
-    """Infinities, NaN, largest and least numbers among others, rare in some tiles and frequent in others."""
+    """Tiles with infinities, NaN, largest and least numbers, rare in some tiles and frequent in others."""
     made = anywhere(draw, form)
     for name, elements in made.items():
         format = form.format(name)

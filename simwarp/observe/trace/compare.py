@@ -208,7 +208,7 @@ class _Comparison:
         return min((one for one in every if one is not None), key=lambda one: one.number, default=None)
 
     def of_rows(self, key: Key, a: Integers, b: Integers, lane: int | None = None) -> Difference | None:
-        """The first difference of some rows of a warp, or of one lane of them."""
+        """The first difference between rows of a warp in both recordings, or between one lane of them."""
         first, second, rest, other_rest = align(self.by, self.identity_a[a], self.identity_b[b])
         first, second = a[first], b[second]
         at = self.first_unlike(first, second, lane)

@@ -420,7 +420,7 @@ class Recording:
         return [Written(name, kind, words[field]) for (name, kind), field in fields]
 
     def words(self, rows: Integers, lane: int | None = None) -> Bytes:
-        """The concatenated data of some rows, or of one lane of them, which must be in every row's mask."""
+        """The concatenated register data of rows, or of one lane, which must be in each row's mask."""
         begins, sizes = self.starts[rows], self.starts[rows + 1] - self.starts[rows]
         if lane is not None:
             sizes = self.rows["item"][rows].astype(np.int64)

@@ -76,7 +76,7 @@ def _parameters(cursor: Cursor, spaces: tuple[str, ...]) -> list[Variable]:
 
 
 def directives(cursor: Cursor, function: Function) -> None:
-    """Read performance and cluster directives; skip those that only tune the compilation."""
+    """Read performance and cluster directives; skip directives that only tune the compilation."""
     while word := cursor.directive():
         if word == ".pragma":
             skip_pragma(cursor)

@@ -89,7 +89,7 @@ class Cursor:
         return self.lines[self.at]
 
     def take(self) -> str:
-        """Consume and return the next token, whatever it is."""
+        """Consume and return the next token of any kind."""
         text = self.texts[self.at]
         if not text:
             raise self.error("expected another token")
@@ -97,7 +97,7 @@ class Cursor:
         return text
 
     def accept(self, text: str) -> bool:
-        """Consume a token if it is next; returns whether it was."""
+        """Consume the next token if it is ``text``; returns whether it was."""
         if self.texts[self.at] == text:
             self.at += 1
             return True

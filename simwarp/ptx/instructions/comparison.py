@@ -162,7 +162,7 @@ def setp_pair(form: Form, a: Any, b: Any, c: Any = None) -> Any:
 
 
 def _not_selected(form: Form, a: Any, b: Any, c: Any) -> tuple[Any, Any, bool]:
-    """Per operand, the lanes where c selects the other one."""
+    """For a and b of a select, the lanes where c selects the other operand; False for c."""
     first = c if c.dtype == np.bool_ else _number(form, form.U, c) >= 0
     return ~first, first, False
 

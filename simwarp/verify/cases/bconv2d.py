@@ -89,7 +89,7 @@ def _draw(schemes: Mapping[str, AnyScheme], draw: Draw) -> Input:
 
 
 def _draw_in_groups(draw: Draw) -> Input:
-    """Draw an input in groups, each with the channels and filters of what is drawn; sometimes one of each."""
+    """Draw a grouped convolution, sometimes depthwise (one channel and filter per group)."""
     number, which = divmod(draw.k, len(EVERY_SCHEME))
     output, kinds = OUTPUTS[number % 4], _KINDS[number // 4 % 4]
     one = draw_geometry(draw, CLASSES[draw.k % 11])

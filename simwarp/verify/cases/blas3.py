@@ -159,7 +159,7 @@ def _values(draw: Draw, shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
 
 
 def poison(problem: Problem, values: dict[str, Array]) -> None:
-    """Put NaN where the routine must not read, and a safe diagonal where it divides.
+    """Put NaN where the routine must not read, and a diagonal away from 0 where the routine divides.
 
     The triangle of C that stays as it is has NaN for odd sizes alone, since NaN hides what is added to it.
     """
@@ -354,7 +354,7 @@ def _shown(result: Array) -> Array:
 
 
 def differs(item: Input, expected: Array, got: Array) -> npt.NDArray[np.bool_]:
-    """Which numbers are wrong: none within the bound, else those that are most wrong."""
+    """Mask of wrong elements: none if the error is within the bound, else the worst ones."""
     operands, flags = _arguments(item)
     result = got.view(item.matrices["a"].values.dtype)
     if error_of(item.row.name, result, item.alpha, *operands, **flags) <= 1:

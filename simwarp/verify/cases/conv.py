@@ -222,7 +222,7 @@ def _geometry(draw: Draw) -> tuple[tuple[int, int, int], dict[str, Any], tuple[i
 
 
 def _pieces(draw: Draw, *most: int) -> Pieces | None:
-    """Draw sizes of pieces, often whole axes; None for those of the planner."""
+    """Draw sizes of pieces, often whole axes; None for the planner's sizes."""
     if draw.integer(0, 3) == 0:
         return None
     return Pieces(*(draw.choice((WHOLE, draw.integer(1, size), 1)) for size in most))

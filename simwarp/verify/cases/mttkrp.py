@@ -87,7 +87,7 @@ def in_format(item: Input) -> SparseTensor:
 
 
 def differs(item: Input, expected: npt.NDArray[Any], got: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Which elements differ by more than the bound on rounding errors, or are NaN."""
+    """Mask of the elements that are NaN or differ by more than the bound on rounding errors."""
     bound = reference.mttkrp_bound(item.tensor, item.factors, item.mode, item.tensor.values.dtype)
     return ~(abs(got.astype(np.float64) - expected) <= bound)
 

@@ -109,7 +109,7 @@ class BarrierVote(Instruction):
 
 @dataclass(frozen=True)
 class ArriveAndSync(Statement):
-    """Some warps only arrive at a barrier, the others wait there for all; then all wait at another."""
+    """Some warps only arrive at a barrier where the others wait; then all wait at a second barrier."""
 
     arrive: str
     sync: str
