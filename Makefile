@@ -16,7 +16,7 @@ BIN := $(VENV)/bin
 # uv takes a third of pip's time; pip is there where uv cannot be had.
 install = $(BIN)/uv pip install --quiet --python $(1)/python $(2) || $(1)/python -m pip install --quiet $(2)
 TESTS := cli,compile,test
-PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist=worksteal
+PYTEST := $(BIN)/python -m pytest --dist=worksteal -n
 READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 
@@ -32,11 +32,11 @@ verify: $(READY)
 	$(BIN)/python examples/networks/recognise.py
 
 test: $(READY)
-	$(PYTEST) -m "not slow and not gate"
+	$(PYTEST) $(JOBS) -m "not slow and not gate"
 
-# What `make test` leaves out, and CI runs.
+# What `make test` leaves out, and CI runs. A worker more than cores: many of these wait for processes.
 test-slow: $(READY)
-	$(PYTEST) -m "slow and not gate"
+	$(PYTEST) $$(($(JOBS) + 1)) -m "slow and not gate"
 
 # torch by pip, which is told its index and its limits; its newest builds bring CUDA's libraries.
 TORCH ?= torch==2.13.0
@@ -48,7 +48,7 @@ test-torch: $(READY)
 	$(TORCH_BIN)/python -m pytest -n $(JOBS) --dist=worksteal -k "torch or triton" -m "not gpu and not gate"
 
 test-all: $(READY)
-	$(PYTEST)
+	$(PYTEST) $(JOBS)
 
 # The oldest versions that pyproject.toml allows; uv resolves them, which pip cannot.
 test-minimum:
