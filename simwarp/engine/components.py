@@ -161,7 +161,7 @@ class MBarriers(Protocol):
         ...
 
     def count(self, chunk: Chunk, transfer: Transfer) -> None:
-        """Count the bytes of a transfer that has happened."""
+        """Subtract the bytes of a completed transfer from those that its mbarrier expects."""
 
     def expect_late(self, chunk: Chunk, address: int, count: int) -> bool:
         """Add ``count`` arrivals to an mbarrier's current phase; returns whether there is an mbarrier."""

@@ -170,7 +170,7 @@ def sync(network: Network, meter: Meter, images: int, progress: Progress) -> Fac
 
 
 def shortcut(networks: Mapping[str, Network], meter: Meter, images: int, progress: Progress) -> Facts:
-    """A residual network with each kind of shortcut: its cost, and the bytes that go beside the bits."""
+    """Measure a residual network with each kind of shortcut: its cost, and the bytes of its residuals."""
     rows: list[Facts] = []
     for done, (name, network) in enumerate(networks.items()):
         progress(done, len(networks))

@@ -85,7 +85,7 @@ def _reverse_postorder(following: Graph, root: int) -> list[int]:
 
 
 class _FlowGraph:
-    """The basic blocks of a program, followed by three nodes: left by exit, left by return, left by either.
+    """The control-flow graph: a program's basic blocks, and end nodes for exit, for return and for both.
 
     Attributes
     ----------

@@ -58,7 +58,7 @@ class _Issued(NamedTuple):
 
     @property
     def valid(self) -> bool:
-        """Whether the units of all shadows are still as wide."""
+        """Whether no shadow's units have become narrower since the parts were computed."""
         return all(units.size * s.unit == one.offsets.size * one.width for one, _, s, units in self.parts)
 
 

@@ -111,7 +111,7 @@ class Scheduler:
                 self.stop(self.deadlock())
 
     def choose(self) -> tuple[int, Group] | None:
-        """Remove and return the group that runs next; None when a part has had its last turn."""
+        """Remove and return the group of lanes that runs next; None if a part's turns are used up."""
         turns, pc = min((group.turns, pc) for pc, group in self.groups.items())
         return None if turns > self.last_turn else (pc, self.groups.pop(pc))
 

@@ -186,7 +186,7 @@ class Barriers:
             self._report_counts(which, mask, int(here[row[at]]), int(other[at]), uses)
 
     def _report_counts(self, which: int, mask: Mask, warp: int, other: int, uses: _Uses) -> None:
-        """Report a warp that uses a barrier with another count than another warp."""
+        """Report a warp that uses a barrier with another thread count than warp ``other``."""
         chunk, lane = self.chunk, warp * WARP_SIZE + int(mask[warp].argmax())
         place = chunk.place_of(int(chunk.thread[other, 0]), uses.steps[other])
         fault = BarrierFault(

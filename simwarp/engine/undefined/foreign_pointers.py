@@ -133,7 +133,7 @@ class Lent:
             self.cells.pop(memory, None)
 
     def lenders(self, chunk: Chunk) -> tuple[_Threads, _Threads]:
-        """(warps, 32) each: the thread and the step that each address to be stored came from.
+        """(warps, 32) each: the thread and the step from which each stored address came.
 
         Call it after the store's operand was read.
         """

@@ -259,7 +259,7 @@ def _pool(draw: Draw, shape: Shape, kind: Any, bits: bool) -> tuple[Layer, Shape
 
 
 def _of_image(value: Value) -> Shape:
-    """The shape of an image, which some lines need."""
+    """The shape (H, W, C) of a value that is an image; ShapeError for a vector."""
     if len(value.shape) != 3:
         raise ShapeError(f"a vector of {value.shape}: images are needed")
     return value.shape
