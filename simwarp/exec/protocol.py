@@ -188,7 +188,7 @@ def unpack_reply(end: socket.socket) -> Reply | None:
 
 
 def _exactly(end: socket.socket, size: int) -> bytearray | None:
-    """``size`` bytes; None if the other end is closed before."""
+    """Read exactly ``size`` bytes from a socket; None if the other end is closed first."""
     found = bytearray(size)
     view, have = memoryview(found), 0
     while have < size:

@@ -466,7 +466,7 @@ def _powers(least: int, most: int) -> list[int]:
 
 
 def _formats(layout: Layout | None, word: Word | None, first: First | None) -> st.SearchStrategy[Format]:
-    """The formats with these options; None for all values of an option."""
+    """A strategy for packed formats with these options; None draws every value of an option."""
     known = {"layout": (layout, MATRIX_LAYOUTS), "word": (word, WORDS), "first": (first, FIRSTS)}
     options: dict[str, st.SearchStrategy[Any]] = {}
     for name, (given, choices) in known.items():

@@ -30,7 +30,7 @@ _MEMBERS = "name only lanes that reach it, by __ballot_sync() before the branch,
 
 
 class _Gone:
-    """The lanes of a chunk that left the others for good."""
+    """The lanes of a chunk that have left their warp's or block's other lanes and cannot rejoin them."""
 
     def __init__(self, chunk: Chunk, strict: bool) -> None:
         self._born, self._strict, self.shape = chunk.live, strict, chunk.live.shape

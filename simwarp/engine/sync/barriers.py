@@ -160,7 +160,7 @@ class Barriers:
         return number % BARRIERS, -(-count // WARP_SIZE) * WARP_SIZE
 
     def _compare_counts(self, step: Step, which: int, mask: Mask, count: _Counts) -> None:
-        """Report threads that use a barrier with another count than others that may come meanwhile.
+        """Report threads that use a barrier with another thread count than threads that may arrive too.
 
         They wait there, have arrived, or used it at a moment that nothing orders before this one.
         """

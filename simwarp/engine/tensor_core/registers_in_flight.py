@@ -220,7 +220,7 @@ class RegistersInFlight:
         return rest if rest.any() else None
 
     def copied(self, chunk: Chunk, source: int, slot: int, lanes: Mask) -> None:
-        """A ``mov`` copies an accumulator in flight to a register, which is in flight, too."""
+        """Mark the destination of a ``mov`` from an accumulator in flight as in flight, too."""
         warps = chunk.warp[(lanes & self.lanes(chunk, source)).any(axis=1), 0]
         latest, old = np.zeros(self._size, np.int64), self._accumulators.get(slot)
         if old is not None:

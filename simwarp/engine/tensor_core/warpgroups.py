@@ -267,7 +267,7 @@ def _outside(
 
 
 def _examine(chunk: Chunk, at: _Words, warps: _Warps) -> None:
-    """Report chunks that a copy in flight writes, and uninitialised ones."""
+    """Report 16-byte chunks of shared memory that a copy in flight writes, or that are uninitialised."""
     memory, flat = chunk.shared, at.reshape(-1)
     if chunk.copies is not None and chunk.copies.in_flight:
         lanes = np.repeat(warps[:, 0] * WARP_SIZE, flat.size // len(warps))
