@@ -49,7 +49,7 @@ class HasText(Protocol):
 
     @property
     def text(self) -> str:
-        """The PTX text."""
+        """The PTX text of the module."""
         ...
 
 
@@ -171,7 +171,7 @@ class Device:
 
     @property
     def name(self) -> str:
-        """The device's name in reports."""
+        """The device's name in reports, such as "simwarp simulator (sm_90)"."""
         major, minor = self.compute_capability
         return f"simwarp simulator (sm_{major}{minor})"
 
@@ -389,7 +389,7 @@ class Device:
         """Wait for the launches so far, which are already done."""
 
     def event(self) -> Event:
-        """Create an event."""
+        """Create an event, which can be recorded in a stream."""
         return Event()
 
     def adopt(self, foreign: Any) -> DeviceArray:

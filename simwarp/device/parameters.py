@@ -50,7 +50,7 @@ def scalar(kernel: Parameters, position: int, value: Any) -> Any:
 
 
 def is_pointer(parameter: Variable) -> bool:
-    """True if a parameter can hold an address."""
+    """Whether a kernel parameter can hold an address."""
     return parameter.count == 1 and parameter.type in ("u64", "s64", "b64")
 
 

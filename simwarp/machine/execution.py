@@ -18,7 +18,7 @@ from simwarp.machine.topology import Route, Topology
 
 
 class Execution:
-    """Runs the streams of a machine.
+    """Runs the operations in a machine's streams, in simulated time.
 
     ``seed`` orders operations that are ready at the same time, and draws the jitter; None for the order of
     queueing. Each duration is multiplied by a random factor between 1 / (1 + jitter) and 1 + jitter.
@@ -56,7 +56,7 @@ class Execution:
     # ------------------------------------------------------------------------------------------ streams
 
     def add(self, stream: Stream, item: Operation | Event | Wait) -> None:
-        """Queue an item."""
+        """Queue an operation, event or wait in a stream."""
         if isinstance(item, Operation):
             self.queued += 1
         stream.items.append(item)
@@ -64,7 +64,7 @@ class Execution:
         self._reach(stream)
 
     def _reach(self, stream: Stream) -> None:
-        """Go on in a stream, and in those that wait for an event that it reaches."""
+        """Process a stream's items up to its next operation, and those of streams that its events release."""
         work = deque([stream])
         while work:
             current = work.popleft()
@@ -92,18 +92,18 @@ class Execution:
             item.streams, item.tasks = [], []
 
     def unfinished(self) -> int:
-        """The operations that are queued or run."""
+        """The number of operations that are queued or running."""
         queued = sum(isinstance(item, Operation) for stream in self._active for item in stream.items)
         return queued + sum(stream.busy for stream in self._active)
 
     def blocked(self) -> list[Stream]:
-        """The streams that wait for an event."""
+        """The streams that stand at a wait for an event that has not happened."""
         return [stream for stream in self._active if stream.blocked]
 
     # ---------------------------------------------------------------------------------------- operations
 
     def dispatch(self) -> None:
-        """Start what can start now."""
+        """Start the next operation on every engine that is free."""
         touched, self._touched = self._touched, {}
         for engine in touched:
             if operation := engine.take():
@@ -205,13 +205,13 @@ class Execution:
         return True
 
     def lost(self, device: int) -> DeviceLost | None:
-        """The loss of a device, if it has failed by now."""
+        """The injected loss of a device, if it has happened by now; else None."""
         return next(
             (one for one in self._losses if one.device == device and one.seconds <= self.clock.now), None
         )
 
     def lost_error(self, loss: DeviceLost) -> DeviceLostError:
-        """The error of a device that has failed."""
+        """The error for a device that has failed, with the operations that it ran."""
         running = [one.running for one in self._engines.values() if one.running]
         of_it = [str(one) for one in running if one.stream.device == loss.device]
         return DeviceLostError(
@@ -223,7 +223,7 @@ class Execution:
         )
 
     def stop(self) -> None:
-        """Drop what is queued, and let what runs end."""
+        """Drop all queued operations, and let running ones end."""
         self._stopping = True
         for stream in self._active:
             for item in stream.items:
@@ -245,11 +245,11 @@ class Execution:
     # -------------------------------------------------------------------------------------------- luck
 
     def tie(self) -> float:
-        """The order of what is ready at the same time: random with a seed."""
+        """A key for the order of operations that are ready at the same time: random with a seed, else 0."""
         return self._random.random() if self._seeded else 0.0
 
     def choose(self, count: int) -> int:
-        """One of so many: random with a seed, else the first."""
+        """A number below ``count``: random if the machine has a seed, else 0."""
         return self._random.randrange(count) if self._seeded else 0
 
     def _stretch(self) -> float:

@@ -143,7 +143,7 @@ class Machine:
         return Route("peer", self._device(device), self._device(peer)) in self.execution.links
 
     def seconds(self) -> float:
-        """The machine's clock."""
+        """The machine's simulated time, in seconds."""
         return self.execution.clock.now
 
     def allocated(self, device: int) -> tuple[DeviceMemory, ...]:
@@ -156,7 +156,7 @@ class Machine:
         return self._host.pinned()
 
     def queued(self) -> int:
-        """The number of operations that have not ended."""
+        """The number of queued operations that have not ended."""
         return self.execution.unfinished()
 
     # ------------------------------------------------------------------------------------------ memory
@@ -246,7 +246,7 @@ class Machine:
     # ------------------------------------------------------------------------------------------ streams
 
     def stream(self, device: int) -> Stream:
-        """A new stream of a device."""
+        """Create a stream of a device."""
         self._usable(device)
         return Stream(self, device, self._number("stream"))
 

@@ -56,7 +56,7 @@ def adapt(kernel: object, name: str | None, args: Arguments, cc: tuple[int, int]
 
 
 def _of_numba(kernel: Any, args: Arguments, cc: tuple[int, int]) -> Adapted:
-    """Compile a kernel of numba for its arguments."""
+    """Compile a Numba CUDA kernel to PTX for the types of its arguments."""
     cuda: Any = import_module("numba.cuda")
     function, name = kernel.py_func, kernel.py_func.__name__
     values = _in_order(function, args)
@@ -104,7 +104,7 @@ def _numba_type(name: str, value: Any) -> Any:
 
 
 def _numba_parameters(name: str, value: Any) -> list[Any]:
-    """The parameters of the PTX for one argument."""
+    """The values of the PTX parameters by which Numba passes one argument."""
     if not hasattr(value, "shape") or isinstance(value, np.generic):
         return [value]
     shape, itemsize = _shape(value), np.dtype(value.dtype).itemsize

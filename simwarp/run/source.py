@@ -267,7 +267,7 @@ def from_text(
 
 
 def _with_instance(kernel: str | None, name: str, text: str, build: Callable[..., tuple[str, str]]) -> Source:
-    """A source as it is built; if it lacks ``kernel``, with that instance of a template, if there is one."""
+    """Build a source; if it lacks ``kernel``, build it with that instance of a template, if one exists."""
     ptx, log = build()
     source = replace(from_ptx(ptx, name, text), log=log)
     if kernel is None or "<" not in kernel or choose(kernel, source.entries):
@@ -291,7 +291,7 @@ def with_named_files(ptx: str) -> Loadable:
 
 
 def _with_lines_of_calls(ptx: str) -> str:
-    """PTX whose inline assembly has the line of its call; LLVM adds one for each line of the assembly."""
+    """The PTX with every line of an inline assembly attributed to the line of its ``asm`` statement."""
     locations = re.compile(r"\.loc\s[^\n]*")
 
     def at_the_first(assembly: re.Match[str]) -> str:

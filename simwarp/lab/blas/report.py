@@ -95,7 +95,7 @@ def traced(
     values: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Facts:
-    """The plan of a call, what a new machine did for it, and the timeline."""
+    """Run a call on a new machine; returns its plan, the devices' work and the timeline as a JSON object."""
     facts = planned(request, tile, on, options) | run(
         request, tile, on, replace(options, progress=progress), values=values
     )

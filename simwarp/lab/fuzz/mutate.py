@@ -35,7 +35,7 @@ Mutation: TypeAlias = Callable[[Program, Draw, Vocabulary], Program]
 
 
 def insert_dead(program: Program, draw: Draw, vocabulary: Vocabulary) -> Program:
-    """Insert a branch that no lane takes."""
+    """The program with a branch inserted, at a random place, that no lane takes."""
     body, put = draw.choice(list(bodies(program, predicated=False)))
     at = draw.integer(0, len(body))
     dead = DeadBranch.draw(Maker(draw, vocabulary, KINDS), Scope(depth=2, block=False))

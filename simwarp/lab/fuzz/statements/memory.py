@@ -18,7 +18,7 @@ _NEAR = {"cta", "cluster"}
 
 
 class Load(Instruction):
-    """A load from memory into registers."""
+    """A load from memory, a parameter or constants into registers."""
 
     weight, purpose, flat = 6, "load", True
 
@@ -44,7 +44,7 @@ class Store(Instruction):
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
-        """Draw a store to the thread's own memory."""
+        """Draw a store to memory that only the thread itself accesses."""
         row, form = find(maker.opcode("store"))
         sources = maker.vector(maker.kind(form.T, row), form.vector)
         return cls(form.opcode, (), (sources,), maker.own(form, "global", "shared", "local"))
