@@ -228,6 +228,41 @@ def test_a_new_check_needs_an_exception_a_kind_and_a_place(tree: Tree) -> None:
     assert len(tree.touched) == 6
 
 
+def test_a_new_fault_of_a_machine_needs_a_class_and_its_name(tree: Tree) -> None:
+    """The new fault fails every second copy, and slows the others down."""
+    tree.append(
+        "simwarp/machine/injections.py",
+        "\n\n@dataclass(frozen=True)\n"
+        "class LosesCopies(Injection):\n"
+        '    """Every second copy of a device fails, and the others take twice as long."""\n\n'
+        "    device: int\n\n"
+        "    def fails_copy(self, route, number):\n"
+        "        return number % 2 == 1\n\n"
+        "    def slows(self, route):\n"
+        "        return 2.0 if route else 1.0\n",
+    )
+    tree.append(
+        "simwarp/machine/__init__.py",
+        '\nfrom simwarp.machine.injections import LosesCopies\n\n__all__ += ["LosesCopies"]\n',
+    )
+    code = (
+        "import simwarp\n"
+        "from simwarp.machine import CopyError, LosesCopies\n"
+        "from support.machines import column, pinned, small, spans, tile\n"
+        "machine = simwarp.Machine(small(2), injections=[LosesCopies(1)])\n"
+        "a = pinned(machine, column())\n"
+        "for device in (0, 0, 1, 1):\n"
+        "    machine.copy_in(machine.stream(device), a, tile(machine, device))\n"
+        "try:\n"
+        "    machine.run([])\n"
+        "except CopyError as error:\n"
+        "    print(error.device, error.seconds, sorted(spans(machine)))\n"
+    )
+    spans = [("in", 0.0, 5.0), ("in", 0.0, 10.0), ("in", 5.0, 10.0)]
+    assert tree.python("-c", code) == f"1 20.0 {spans}\n"
+    assert len(tree.touched) == 2
+
+
 def test_a_new_scheme_needs_an_entry_and_a_listing(tree: Tree) -> None:
     """The new kernel is `bmm.cu` with fewer rows per warp."""
     entry = 'Scheme("bmmq32", 32, 8, "four warps for each tile of 32 x 32"),'
