@@ -263,6 +263,47 @@ def test_a_new_fault_of_a_machine_needs_a_class_and_its_name(tree: Tree) -> None
     assert len(tree.touched) == 2
 
 
+def test_a_new_statement_of_the_fuzzer_needs_a_class_its_name_and_a_purpose(tree: Tree) -> None:
+    """The new statement has a row that programs lacked."""
+    tree.append(
+        "simwarp/lab/fuzz/statements/warp.py",
+        "\n\nclass Transpose(Instruction):\n"
+        '    """Each warp transposes a matrix."""\n\n'
+        '    weight, purpose, group = 20, "transpose", "block"\n\n'
+        "    @classmethod\n"
+        "    def draw(cls, maker, scope):\n"
+        '        return cls(maker.opcode("transpose"), maker.vector("b32", 1), maker.vector("b32", 1))\n',
+    )
+    tree.append(
+        "simwarp/lab/fuzz/statements/__init__.py",
+        "from simwarp.lab.fuzz.statements.warp import Transpose\n\nKINDS += (Transpose,)\n",
+    )
+    purpose = '    if row.base == "movmatrix":\n        return "transpose"\n'
+    tree.insert(
+        "simwarp/lab/fuzz/vocabulary.py", "    if row.kind is kinds.FENCE and len(row.sources)", purpose
+    )
+    code = (
+        "import simwarp\n"
+        "from pathlib import Path\n"
+        "from simwarp.lab import fuzz\n"
+        "from simwarp.lab.fuzz.program import walk\n"
+        "def kinds(program):\n"
+        "    return [type(statement).__name__ for statement, _ in walk(program.body)]\n"
+        "programs = (fuzz.generate(0, k) for k in range(20))\n"
+        "some = [program for program in programs if 'Transpose' in kinds(program)][:2]\n"
+        "digests = fuzz.outputs(simwarp.Device(), some)\n"
+        "mutants = [fuzz.mutate(program) for program in some]\n"
+        "print(fuzz.outputs(simwarp.Device(chunk_lanes=32), mutants) == digests != [b'', b''])\n"
+        "small = fuzz.shrink(some[0], lambda program: 'Transpose' in kinds(program))\n"
+        "print(fuzz.coverage(some)['movmatrix'] > 0, kinds(small), small.body[0].sources)\n"
+        "from simwarp.lab.subjects.programs import load\n"
+        "recorded = load(Path('tests/golden/sm_90/fuzz.npz'))\n"
+        "print(all('Transpose' not in kinds(recorded.program(k)) for k in range(50)))\n"
+    )
+    assert tree.python("-c", code) == "True\nTrue ['Transpose'] ('%r0',)\nTrue\n"
+    assert len(tree.touched) == 3
+
+
 def test_a_new_scheme_needs_an_entry_and_a_listing(tree: Tree) -> None:
     """The new kernel is `bmm.cu` with fewer rows per warp."""
     entry = 'Scheme("bmmq32", 32, 8, "four warps for each tile of 32 x 32"),'

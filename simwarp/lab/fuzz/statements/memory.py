@@ -20,7 +20,7 @@ _NEAR = {"cta", "cluster"}
 class Load(Instruction):
     """A load from memory into registers."""
 
-    weight, purpose, flat = 6, "load", True
+    weight, purpose, flat, accesses = 6, "load", True, "reads"
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
@@ -40,7 +40,7 @@ class Load(Instruction):
 class Store(Instruction):
     """A store of registers to the thread's own memory."""
 
-    weight, purpose, flat = 6, "store", True
+    weight, purpose, flat, accesses = 6, "store", True, "writes"
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
@@ -53,7 +53,7 @@ class Store(Instruction):
 class Atomic(Instruction):
     """An atomic operation on the thread's own memory, or on a tally without using its result."""
 
-    weight, purpose, flat = 6, "atomic", True
+    weight, purpose, flat, accesses = 6, "atomic", True, "writes"
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
