@@ -304,6 +304,49 @@ def test_a_new_statement_of_the_fuzzer_needs_a_class_its_name_and_a_purpose(tree
     assert len(tree.touched) == 3
 
 
+@pytest.mark.skipif(os.name != "posix" or not shutil.which("cc"), reason="the runtime needs a C compiler")
+def test_a_new_function_of_the_cuda_runtime_needs_itself_and_what_it_asks(tree: Tree) -> None:
+    """The new function asks how many findings there are, which no request did."""
+    tree.append(
+        "simwarp/exec/runtime/errors.c",
+        "\ncudaError_t cudaLogsCurrent(cudaLogIterator *found, unsigned flags)\n"
+        "{\n"
+        "    struct call call = {.request = ASK_FINDINGS};\n"
+        "    cudaError_t error = flags ? cudaErrorInvalidValue : ask(&call);\n"
+        "    *found = (cudaLogIterator)call.values[0];\n"
+        "    FINISH(error);\n"
+        "}\n",
+    )
+    request = '    FINDINGS = 41\n    """→ the number of findings."""\n'
+    tree.insert("simwarp/exec/protocol.py", "\n\nclass Kind(IntEnum):", request)
+    tree.append(
+        "simwarp/exec/server.py",
+        "\n    def _findings(self, message: Message) -> Reply:\n"
+        "        return Reply(values=[len(self.report.findings)])\n",
+    )
+    script = (
+        "import ctypes\n"
+        "runtime, count = ctypes.CDLL('libcudart.so.13'), ctypes.c_uint()\n"
+        "for flags in (0, 0, 1):\n"
+        "    error = runtime.cudaLogsCurrent(ctypes.byref(count), flags)\n"
+        "    print(error, count.value, flush=True)\n"
+        "    runtime.cudaFree(ctypes.c_void_p(256))\n"
+        "print(runtime.cudaLogsUnregisterCallback(None), flush=True)\n"
+    )
+    (tree.folder / "script.py").write_text(script)
+    code = (
+        "from pathlib import Path\n"
+        "from simwarp.exec import execute\n"
+        "report = execute(Path('script.py'), quiet=True)\n"
+        "print(dict(report.missing), report.failed['cudaLogsCurrent', 'cudaErrorInvalidValue'])\n"
+    )
+    assert tree.python("-c", code).splitlines() == [
+        *("0 0", "0 1", "1 0", "801"),
+        "{'cudaLogsUnregisterCallback': 1} 1",
+    ]
+    assert len(tree.touched) == 3
+
+
 def test_a_new_scheme_needs_an_entry_and_a_listing(tree: Tree) -> None:
     """The new kernel is `bmm.cu` with fewer rows per warp."""
     entry = 'Scheme("bmmq32", 32, 8, "four warps for each tile of 32 x 32"),'
