@@ -35,6 +35,8 @@ class Adapted(NamedTuple):
     source: Source
     kernel: str | None
     args: Arguments
+    shared: int = 0
+    """Bytes of dynamic shared memory that the kernel says it needs."""
 
 
 def adapt(kernel: object, name: str | None, args: Arguments, cc: tuple[int, int]) -> Adapted | None:
@@ -134,7 +136,8 @@ def _of_triton(kernel: Any, args: Arguments) -> Adapted:
     if isinstance(args, Mapping):
         args = [args[parameter] for parameter in names if parameter in args]
     bound = [Given(value, None, name) for value, name in zip_longest(args, names[: len(args)], fillvalue="")]
-    return Adapted(source, name, [*bound, *([0] * (len(entry.parameters) - len(names)))])
+    shared = getattr(getattr(kernel, "metadata", None), "shared", 0)
+    return Adapted(source, name, [*bound, *([0] * (len(entry.parameters) - len(names)))], shared)
 
 
 def _source(ptx: str, name: str) -> Source:

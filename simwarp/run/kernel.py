@@ -290,7 +290,8 @@ def run(
     cc = of_device.get("cc", (9, 0)) if device is None else device.compute_capability
     adapted = None if isinstance(source, Source | str | PathLike) else adapt(source, kernel, args, cc)
     if adapted is not None:
-        source, kernel, args = adapted
+        source, kernel, args, needed = adapted
+        shared = shared or needed
     elif isinstance(source, str) and "__global__" in source:
         source = from_text(source, cc=cc, defines=defines, include=include, options=options, kernel=kernel)
     elif not isinstance(source, Source):
