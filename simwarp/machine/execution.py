@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 from reference.devices.timeline import Record, Timeline
 from simwarp.machine.clock import Clock
 from simwarp.machine.engines import Engine
 from simwarp.machine.faults import CopyError, DeviceLostError
-from simwarp.machine.injections import CopyFails, DeviceLost, Injection, Slow
+from simwarp.machine.injections import Injection
 from simwarp.machine.links import Flow, Links
 from simwarp.machine.operations import Event, Operation, Stream, Task, Wait
 from simwarp.machine.topology import Route, Topology
@@ -44,13 +45,7 @@ class Execution:
         self._touched: dict[Engine, None] = {}
         self._active: dict[Stream, None] = {}
         self._copies: dict[tuple[str, int], int] = {}
-        self._failing = {
-            (one.kind, one.device, one.after) for one in injections if isinstance(one, CopyFails)
-        }
-        self._slow = {one.device: one.factor for one in injections if isinstance(one, Slow)}
-        self._losses = sorted(
-            (one for one in injections if isinstance(one, DeviceLost)), key=lambda one: one.seconds
-        )
+        self._injections = sorted(injections, key=lambda one: one.lost_at)
         self._stopping = False
 
     # ------------------------------------------------------------------------------------------ streams
@@ -119,14 +114,15 @@ class Execution:
             error.add_note(f"in {operation}, which started at {self.clock.now} s")
             raise
         engine.running = operation
-        if (route := operation.route) is None:
-            seconds = operation.seconds * self._slow.get(operation.stream.device, 1.0) * self._stretch()
+        route, device = operation.route, operation.stream.device
+        stretch = math.prod(one.slows(route) for one in self.injected(device)) * self._stretch()
+        if route is None:
+            seconds = operation.seconds * stretch
             self.clock.at(self.clock.now + seconds, partial(self._end, engine, operation))
             return
         number = self._copies.get(route[:2], 0)
         self._copies[route[:2]] = number + 1
-        fails = (*route[:2], number) in self._failing
-        stretch = self._stretch()
+        fails = any(one.fails_copy(route, number) for one in self.injected(device))
         flow = Flow(operation, operation.nbytes * stretch, partial(self._end, engine, operation, fails))
         begin = self.clock.now + self.links.latency(route) * stretch
         self.clock.at(begin, partial(self._begin_flow, flow))
@@ -198,28 +194,31 @@ class Execution:
         moment = self.clock.next()
         if moment is None:
             return False
-        if loss := next((one for one in self._losses if self.clock.now < one.seconds <= moment), None):
-            self.clock.now = loss.seconds
+        now = self.clock.now
+        if loss := next((one for one in self._injections if now < one.lost_at <= moment), None):
+            self.clock.now = loss.lost_at
             raise self.lost_error(loss)
         self.clock.advance()
         return True
 
-    def lost(self, device: int) -> DeviceLost | None:
-        """The injected loss of a device, if it has happened by now; else None."""
-        return next(
-            (one for one in self._losses if one.device == device and one.seconds <= self.clock.now), None
-        )
+    def injected(self, device: int) -> Iterator[Injection]:
+        """The injected faults of a device."""
+        return (one for one in self._injections if one.device == device)
 
-    def lost_error(self, loss: DeviceLost) -> DeviceLostError:
+    def lost(self, device: int) -> Injection | None:
+        """The injected loss of a device, if it has happened by now; else None."""
+        return next((one for one in self.injected(device) if one.lost_at <= self.clock.now), None)
+
+    def lost_error(self, loss: Injection) -> DeviceLostError:
         """The error for a device that has failed, with the operations that it ran."""
         running = [one.running for one in self._engines.values() if one.running]
         of_it = [str(one) for one in running if one.stream.device == loss.device]
         return DeviceLostError(
             f"device {loss.device} is lost",
-            f"it failed at {loss.seconds} s, while it ran {', '.join(of_it) or 'nothing'}",
+            f"it failed at {loss.lost_at} s, while it ran {', '.join(of_it) or 'nothing'}",
             "leave out the device, and repeat what it had not copied to the host",
             device=loss.device,
-            seconds=loss.seconds,
+            seconds=loss.lost_at,
         )
 
     def stop(self) -> None:

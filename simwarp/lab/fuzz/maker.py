@@ -124,11 +124,14 @@ class Maker:
 
     def address(self, form: Form, *regions: Any) -> Address:
         """Draw an address in one of the regions, aligned for the access."""
+        return self.place(size_of(form), *regions, generic=not region_of(form))
+
+    def place(self, size: int, *regions: Any, generic: bool = False) -> Address:
+        """Draw an address of so many aligned bytes in one of the regions."""
         region = self.draw.choice(regions)
-        size = size_of(form)
         index = self.register("b32") if region != "numbers" and self.chance(30) else ""
         room = RECORD if region == "inputs" else size if index else OWN
-        return Address(region, size * self.draw.integer(0, room // size - 1), index, not region_of(form))
+        return Address(region, size * self.draw.integer(0, room // size - 1), index, generic)
 
     def own(self, form: Form, *generic: str) -> Address:
         """Draw an address in the thread's own memory; a generic address is in one of the given regions."""

@@ -90,6 +90,7 @@ class Statement(ABC):
     flat: ClassVar[bool] = False  # whether it may be predicated, and swapped with a neighbour
     group: ClassVar[Group] = ""  # the threads that must always execute it together
     inside: ClassVar[tuple[str, ...]] = ()  # the fields that hold other statements
+    accesses: ClassVar[Literal["", "reads", "writes"]] = ""  # of memory, if it is flat
 
     @classmethod
     def fits(cls, scope: Scope) -> bool:
