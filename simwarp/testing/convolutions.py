@@ -169,7 +169,7 @@ def _packed(draw: st.DrawFn, shape: Sequence[int], layout: TensorLayout, word: W
     else:
         height, width, channels, filters = shape
         outer, lines = [height, width, filters], 2
-    matrix = parts.packed(draw, (channels, prod(outer)), {"layout": "column", "word": word, "first": "lsb"})
+    matrix = parts.packed(draw, (channels, prod(outer)), {"layout": "row", "word": word, "first": "lsb"})
     words = matrix.words.T.reshape(*outer, -1)
     if layout.endswith("FSB"):
         words = to_tiles(np.moveaxis(words, lines, 2), 8, 4)

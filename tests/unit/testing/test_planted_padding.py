@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 
 import reference
-from simwarp.testing.strategies import conv_operands, thresholds
+from simwarp.testing.strategies import conv_geometries, conv_operands, packed_tensors, thresholds
+from simwarp.verify.geometry_classes import SMALL_CLASSES
 
 
 def words_of(signs):
@@ -200,6 +201,7 @@ def layers(draw):
     return drawn.geometry, dots, *draw(thresholds(dots))
 
 
+@pytest.mark.slow
 def test_a_threshold_that_counts_taps_outside_is_found():
     def wrong(drawn):
         geometry, dots, at_least, flip = drawn
@@ -209,3 +211,24 @@ def test_a_threshold_that_counts_taps_outside_is_found():
     geometry, dots, _, _ = smallest(layers(), wrong, seed=0)
     assert geometry.excluded.any()
     assert dots.size <= 2
+
+
+@settings(max_examples=25)
+@given(conv_operands(conv_geometries(*SMALL_CLASSES), dtypes=()))
+def test_packed_operands_have_the_geometrys_shapes(drawn):
+    x, w, geometry = drawn
+    assert (x.shape, w.shape) == (geometry.images, geometry.filters)
+    real = (reference.unpack_tensor(one).astype(np.int8) * 2 - 1 for one in (x, w))
+    expected = reference.bconv2d(*real, **geometry.options)
+    np.testing.assert_array_equal(expected, reference.bconv2d(x, w, **geometry.options))
+
+
+@settings(max_examples=25)
+@given(st.data(), st.sampled_from(["NHWC", "HWOI", "HWNC-FSB", "HWOI-FSB"]))
+def test_packed_tensors_unpack_to_what_packs_again(data, layout):
+    x = data.draw(
+        packed_tensors((2, 3, 40, 9) if layout.startswith("HWOI") else (2, 3, 9, 40), layout=layout)
+    )
+    signs = reference.unpack_tensor(x).astype(np.int8) * 2 - 1
+    again = reference.pack_tensor(signs, layout=layout, word=x.word)
+    np.testing.assert_array_equal(again.words, x.words)
