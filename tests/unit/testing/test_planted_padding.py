@@ -182,6 +182,7 @@ def test_the_convolution_without_a_bug_is_right(drawn):
 
 
 @pytest.mark.slow
+@pytest.mark.at_most(8)
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_bug_of_padding_is_found_and_shrunk(bug):
     found = smallest(OPERANDS, lambda drawn: is_wrong(drawn, bug), seed=0)
