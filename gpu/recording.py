@@ -19,6 +19,15 @@ Allocation: TypeAlias = tuple[Any, ...]
 """The arguments of `Device.allocate`."""
 
 
+def shared(arrays: Sequence[Any]) -> tuple[int, ...]:
+    """Which arrays of a call are one, as the first position of each; () if all differ.
+
+    It belongs to the key of a recorded call: a later call with other arrays there must not take one for both.
+    """
+    pointers = [array.pointer for array in arrays]
+    return () if len(set(pointers)) == len(pointers) else tuple(map(pointers.index, pointers))
+
+
 class Recording:
     """A device that records the allocations and launches of a call."""
 
@@ -52,7 +61,7 @@ class Recording:
             self.launch(plan, each)
 
     def _number(self, array: Any) -> int:
-        """The position of an array among those of the call; -1 for the NaN flag, which is the device's."""
+        """The first position of an array among those of the call; -1 for the NaN flag, which is the device's."""
         return next((i for i, known in enumerate(self._arrays) if known is array), -1)
 
     def keep(self, result: Any, key: Hashable, finish: Callable[[Any], Any] | None = None) -> None:

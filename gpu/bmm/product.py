@@ -19,7 +19,7 @@ from gpu.bmm.threshold import rule_on_device
 from gpu.bmm.warpgroups import WarpgroupScheme, check_chip
 from gpu.device import Device, LaunchChain, LaunchPlan, is_array, launch, planned
 from gpu.host import choose_device, downloaded, in_stream, on_device, refuse_nan, to_device
-from gpu.recording import Recording, play
+from gpu.recording import Recording, play, shared
 from reference.errors import FormatError, ShapeError
 from reference.types import PackedBits
 from reference.types.packed import First
@@ -370,12 +370,13 @@ def _known(
     b_kind, b_arrays, other = _placed_already(b)
     if a_kind is None or b_kind is None or other is not home or (device is not None and device is not home):
         return None, None, ()
-    key = "bmm", a_kind, b_kind, transpose_a, transpose_b, scheme
-    if rule[0] is rule[1] is None:
-        return key, home, (*a_arrays, *b_arrays)
-    if not all(is_array(each) and each.device is home for each in rule):
-        return None, None, ()
-    return (*key, *((each.shape, each.dtype) for each in rule)), home, (*a_arrays, *b_arrays, *rule)
+    key, arrays = ("bmm", a_kind, b_kind, transpose_a, transpose_b, scheme), (*a_arrays, *b_arrays)
+    if not rule[0] is rule[1] is None:
+        if not all(is_array(each) and each.device is home for each in rule):
+            return None, None, ()
+        key = *key, *((each.shape, each.dtype) for each in rule)
+        arrays = *arrays, *rule
+    return (*key, *shared(arrays)), home, arrays
 
 
 def _is_whole(a: Any, b: Any, scheme: AnyScheme) -> bool:

@@ -261,6 +261,18 @@ def test_a_cached_call_is_not_reused_for_different_operands(device):
         gpu.bmm(packed, gpu.pack(right), device=simwarp.Device())
 
 
+def test_a_product_of_a_matrix_by_itself_is_not_played_for_two_matrices(device):
+    """The recorded launches of a call with one array in two places would take the first for both."""
+    square, other = signs(40, 40), signs(40, 40, seed=1)
+    s, t = device.upload(square), device.upload(other)
+    for x, y, a, b in ((s, s, square, square), (s, t, square, other), (t, t, other, other)):
+        np.testing.assert_array_equal(gpu.bmm(x, y).download(), reference.bmm(a, b))
+        # the words of a matrix in columns are those of its transpose in rows
+        left, right = gpu.pack(x, layout="column"), gpu.pack(y, layout="column")
+        right = PackedBits((left if x is y else right).words, (40, 40), "row", 32, "msb")
+        np.testing.assert_array_equal(gpu.bmm(left, right).download(), reference.bmm(a, b.T))
+
+
 # Prepared operands give what unprepared ones give
 
 
