@@ -49,16 +49,20 @@ def choose_device(device: Device | None, *operands: Any) -> Device:
     """The given device, else that of the first operand that has one, else the first CUDA device."""
     if device is not None:
         check_device(device)
-    arrays = (x.words if isinstance(x, _PACKED) else x for x in operands if x is not None)
-    homes: list[Device] = [x.device for x in arrays if is_array(x)]
-    chosen = device if device is not None else homes[0] if homes else default_device()
-    for home in homes:
+    chosen = device
+    for operand in operands:
+        x = operand.words if isinstance(operand, _PACKED) else operand
+        if x is None or not is_array(x):
+            continue
+        home: Device = x.device
+        if chosen is None:
+            chosen = home
         if home is not chosen and key_of_memory(home) != key_of_memory(chosen):
             raise DtypeError(
                 f"an operand is on {home.name}, and the call is for {chosen.name}, another device\n"
                 "all operands must be on one device\ndownload it first, or leave out device="
             )
-    return chosen
+    return default_device() if chosen is None else chosen
 
 
 def in_stream(device: Device, stream: Any, *operands: Any) -> Device:
@@ -66,6 +70,19 @@ def in_stream(device: Device, stream: Any, *operands: Any) -> Device:
     if stream is None and operands and hasattr(device, "ordinal"):
         stream = torch_stream_of(*operands)
     return device if stream is None else cast("Device", device.in_stream(stream))
+
+
+def adopted(device: Device | None, stream: Any, *operands: Any) -> tuple[Any, Any, tuple[Any, ...]]:
+    """Device, stream and operands of a call, whose arrays of other libraries become the device's own.
+
+    The device is then that of the call's stream, and the stream None.
+    """
+    foreign = [x is not None and is_foreign(x) for x in operands]
+    if True not in foreign:
+        return device, stream, operands
+    device = in_stream(choose_device(device, *operands), stream, *operands)
+    pairs = zip(operands, foreign, strict=True)
+    return device, None, tuple([device.adopt(x) if taken else x for x, taken in pairs])
 
 
 def key_of_memory(device: Any) -> Any:

@@ -22,8 +22,8 @@ from gpu.cuda.kernels import CudaKernel, CudaModule
 from gpu.cuda.streams import in_stream, wait_for
 from gpu.cuda.tensor_map import encoded
 from gpu.cuda.textures import CudaHandle, CudaImage, CudaSurface, surface_of, texture_of
-from gpu.cuda.views import view_of
-from gpu.device import Device, LaunchChain, LaunchPlan, name_of
+from gpu.cuda.views import place_of, view_of
+from gpu.device import Device, LaunchChain, LaunchPlan, Wanted, name_of
 from reference.devices.launch import Extent, shape_of, uploadable
 from reference.devices.tensor_map import Im2col, tensor_map_of
 from reference.devices.texture import image_of, sampler_of
@@ -137,6 +137,14 @@ class CudaDevice:
             memory = take(size)
         return CudaArray(self, memory, shape, dtype)
 
+    def allocate_all(self, wanted: Sequence[Wanted]) -> list[CudaArray]:
+        """Reserve several arrays."""
+        return [self.allocate(each.shape, each.dtype, each.name) for each in wanted]
+
+    def array_at(self, address: int, shape: tuple[int, ...], dtype: np.dtype[Any], keep: Any) -> CudaArray:
+        """The array at an address in memory that ``keep`` owns."""
+        return CudaArray(self, address, shape, dtype, keep=keep)
+
     def trim(self) -> None:
         """Return the memory of freed arrays to the driver."""
         self._held.clear()
@@ -176,6 +184,9 @@ class CudaDevice:
             If it is on another device, has elements that NumPy does not know or that are not aligned, or its
             library does not share it.
         """
+        known = place_of(foreign)
+        if known is not None and known[0] == self.ordinal:
+            return CudaArray(self, *known[1:], keep=foreign)
         what = f"a device array ({type(foreign).__name__})"
         view, dtype = view_of(foreign)
         if view.device_id != self.ordinal:

@@ -1081,8 +1081,6 @@ def test_the_simulator_refuses_device_arrays_of_other_libraries(device):
     with pytest.raises(DtypeError) as caught:
         gpu.bmm(Foreign((2, 2)), np.ones((2, 2)), device=device)
     explains(caught, "Foreign", "copy it to the host")
-    with pytest.raises(ShapeError, match=r"b has shape \(2, 2, 2, 2\)"):
-        gpu.bmm(np.ones((2, 2)), Foreign((2, 2, 2, 2)), device=device)
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import itertools
 import sys
 import weakref
@@ -271,6 +272,78 @@ def test_a_product_of_a_matrix_by_itself_is_not_played_for_two_matrices(device):
         left, right = gpu.pack(x, layout="column"), gpu.pack(y, layout="column")
         right = PackedBits((left if x is y else right).words, (40, 40), "row", 32, "msb")
         np.testing.assert_array_equal(gpu.bmm(left, right).download(), reference.bmm(a, b.T))
+
+
+@pytest.mark.slow_cases("wgmma-packed", "wgmma-float")
+@pytest.mark.parametrize("kind", ["float", "packed"])
+@pytest.mark.parametrize("scheme", ["bconv64", "btc1", "wgmma"])
+def test_a_convolution_by_prepared_filters_is_recorded_at_its_second_call(scheme, kind):
+    """The first call makes the addends, which later ones take; each has its own images and rule."""
+    device = simwarp.Device()
+    w = signs(3, 3, 40, 8, seed=9)
+    filters = gpu.prepare(w, "w", scheme=scheme, device=device)
+    counts: dict[bool, list[int]] = {False: [], True: []}
+    for seed in range(4):
+        x = signs(2, 4, 5, 40, seed=seed).astype(np.float32)
+        images = device.upload(x)
+        word = CONVOLUTIONS[scheme].word
+        if kind == "packed":
+            images = gpu.pack_tensor(images, layout="NHWC", word=word)
+        limits, flips = np.arange(8, dtype=np.int32) - seed, np.arange(8, dtype=np.uint8) % (seed + 1) == 0
+        rule = {"thresholds": device.upload(limits), "flip": device.upload(flips.astype(np.uint8))}
+        expected = reference.bconv2d(x, w)
+        for bits in (False, True):
+            before = device.launches
+            y = gpu.bconv2d(images, filters, pool="or" if bits else None, **(rule if bits else {}))
+            counts[bits].append(device.launches - before)
+            if bits:
+                packed = reference.threshold_tensor(expected, limits, flips, pool="or")
+                assert (y.shape, y.layout, y.first) == (packed.shape, packed.layout, packed.first)
+                np.testing.assert_array_equal(y.words.download(), packed.words)
+            else:
+                np.testing.assert_array_equal(y.download(), expected)
+    for launches in counts.values():
+        assert len(set(launches[1:])) == 1
+    assert [hasattr(call, "plan") for call in filters.calls.values()] == [True, True]
+    gone = weakref.ref(device)
+    del device, filters, images, rule, y
+    gc.collect()
+    assert gone() is None
+
+
+def test_recorded_convolutions_tell_calls_apart(device):
+    filters = gpu.prepare(signs(2, 2, 5, 3, seed=9), "w", scheme="btc1", device=device)
+    w = signs(2, 2, 5, 3, seed=9)
+    x = signs(1, 6, 6, 5)
+    for _ in range(3):
+        for each in (x, x.astype(np.float16), np.concatenate([x, -x])):
+            for options in ({}, {"stride": 2}, {"padding": "VALID"}, {"dilation": 2}):
+                y = gpu.bconv2d(device.upload(each), filters, **options)
+                np.testing.assert_array_equal(y.download(), reference.bconv2d(each, w, **options))
+        with pytest.raises(SchemeError, match="pool='none'"):
+            gpu.bconv2d(device.upload(x), filters, pool="none")
+        with pytest.raises(ShapeError, match="stride"):
+            gpu.bconv2d(device.upload(x), filters, stride=(1, 1.0))
+    bad = np.full((1, 6, 6, 5), np.nan, np.float32)
+    for _ in range(3):
+        gpu.bconv2d(device.upload(bad), filters)
+        with pytest.raises(NotANumberError):
+            device.synchronize()
+
+
+@pytest.mark.parametrize("of", ["matrix", "stack", "images", "filters"])
+def test_packing_is_recorded_and_takes_the_new_operand(device, of):
+    shape = {"matrix": (5, 70), "stack": (2, 5, 70)}.get(of, (2, 3, 4, 33))
+    for seed in range(4):
+        x = signs(*shape, seed=seed)
+        if len(shape) < 4:
+            packed, expected = gpu.pack(device.upload(x), layout="column"), reference.pack(x, layout="column")
+        else:
+            layout = "NHWC" if of == "images" else "HWOI"
+            packed = gpu.pack_tensor(device.upload(x), layout=layout)
+            expected = reference.pack_tensor(x, layout=layout)
+        assert (packed.shape, packed.layout, packed.word) == (expected.shape, expected.layout, expected.word)
+        np.testing.assert_array_equal(packed.words.download(), expected.words)
 
 
 # Prepared operands give what unprepared ones give
