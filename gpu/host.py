@@ -224,16 +224,17 @@ def nan_flag(device: Device) -> Array:
     if flag is not known:
         # Weak, as an array holds its device; the deferred check keeps the flag alive.
         device.plans[_FLAG] = ref(flag)
-        device.defer(partial(_check_flag, device, flag))
+        # The plans alone: a device that stands for a stream or a recording holds a call's arrays.
+        device.defer(partial(_check_flag, device.plans, flag))
     return flag
 
 
 _FLAG = "nan flag"
 
 
-def _check_flag(device: Device, flag: Array) -> None:
+def _check_flag(plans: dict[Any, Any], flag: Array) -> None:
     """Raise an error if the flag is set, and clear it."""
-    device.plans.pop(_FLAG, None)
+    plans.pop(_FLAG, None)
     if flag.download()[0]:
         flag.upload(np.zeros(1, np.int32))
         raise NotANumberError(
