@@ -107,6 +107,7 @@ def test_edge_operands_equal_the_twin(operation, rounding, format):
     agree(operation, format, rows, rounding)
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("f32", "f64")
 @both_floats
 @given(data=st.data(), rounding=st.sampled_from(ROUNDINGS))
@@ -116,6 +117,7 @@ def test_any_operands_equal_the_twin(format, data, rounding):
         agree(operation, format, [row[:count] for row in rows], rounding)
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @both_floats
 @given(data=st.data(), rounding=st.sampled_from(ROUNDINGS))
@@ -177,6 +179,7 @@ def test_results_at_the_ends_of_the_float64_range_equal_the_twin(rounding):
 # ---------------------------------------------------------------------------- modifiers, integral
 
 
+@pytest.mark.at_most(1)
 @both_floats
 @given(data=st.data())
 def test_flush_and_saturate_equal_the_twin(format, data):
@@ -208,6 +211,7 @@ def test_round_integral_equals_the_twin(format, rounding):
     assert_same(format, got, expected, [(word,) for word in column])
 
 
+@pytest.mark.at_most(4)
 @both_floats
 @every_rounding
 @every_case("integer", INTEGERS)
@@ -301,7 +305,7 @@ def around_small(format, small):
     )
 
 
-@pytest.mark.at_most(5)
+@pytest.mark.at_most(2)
 @pytest.mark.slow_cases("e5m2-f32")
 @both_floats
 @every_small
@@ -359,6 +363,7 @@ def test_half_arithmetic_on_edges_equals_the_twin(operation, format, rounding):
     agree_in_half(operation, format, rows, rounding)
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @both_halves
 @given(data=st.data(), rounding=st.sampled_from(ROUNDINGS))

@@ -129,7 +129,7 @@ def test_many_drawn_plans_give_the_bits_of_the_training_in_one_piece(data: st.Da
     check_plan(data)
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @settings(max_examples=40)
 @given(networks())
 def test_the_least_budget_that_an_error_names_is_enough(network: Network) -> None:

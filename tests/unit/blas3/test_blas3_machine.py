@@ -73,7 +73,7 @@ def test_a_lost_device_or_copy_leaves_nothing_behind(injection: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.gate_cases("symm", "hemm", "herk", "syr2k", "her2k")  # tasks of gemm and syrk
 @pytest.mark.parametrize("routine", ROWS)
 def test_the_others_finish_what_a_lost_device_leaves(routine: str) -> None:

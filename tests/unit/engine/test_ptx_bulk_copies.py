@@ -571,6 +571,7 @@ def cuda_text(bytes_="0", fence="ptx::fence_proxy_async(ptx::space_shared)"):
     return compile(CUDA.replace("BYTES", bytes_).replace("FENCE", fence), "twice.cu")
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @every_schedule
 def test_the_bulk_copies_of_libcudacxx_run(schedule):

@@ -46,7 +46,7 @@ def test_gemm_cp_async_equals_numpy(shape, schedule):
     assert_same_bits(product(a, b), got)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("stages", [2, 4])
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_gemm_cp_async_takes_any_number_of_stages(stages, schedule):
@@ -118,7 +118,7 @@ def run_script(name, monkeypatch, *args):
 
 
 @pytest.mark.at_most(1)
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.gate_cases(but=("gemm_cp_async", "gemm_b1_stream_k"))
 @pytest.mark.parametrize("name", NAMES)
 def test_the_script_succeeds(name, monkeypatch, capsys):

@@ -38,14 +38,14 @@ def assert_right(gemm, shape, schedule="lowest pc", **options):
 # ---- multicast -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @mostly_gate
 @pytest.mark.parametrize("shape", [(1, 1, 1), (7, 65, 300), (33, 100, 1100), (65, 129, 513)])
 def test_multicast_equals_numpy(shape, schedule):
     assert_right(multicast.gemm, shape, schedule)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @mostly_gate
 @pytest.mark.parametrize(("cluster", "stages"), [(1, 2), (2, 1), (2, 5), (4, 2), (8, 3)])
 def test_multicast_takes_any_number_of_blocks_and_stages(cluster, stages, schedule):
@@ -76,7 +76,7 @@ def test_stream_k_equals_numpy(shape, schedule):
     assert_right(stream_k.gemm, shape, schedule)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @mostly_gate
 @pytest.mark.parametrize(("cluster", "clusters"), [(1, 1), (2, 1), (2, 3), (4, 1), (8, 1), (8, 2)])
 def test_stream_k_takes_any_number_of_blocks(cluster, clusters, schedule):
@@ -104,7 +104,7 @@ def assert_found(module, line, replacement, kinds, schedule, shape, monkeypatch,
         module.gemm(device, *operands(*shape), **options)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.singly
 @every_schedule
@@ -133,7 +133,7 @@ STORED = "        ptx::cp_async_bulk_wait_group_read(ptx::n32_t<0>());  // the l
 FENCED = "        ptx::fence_proxy_async(ptx::space_shared);\n        __syncthreads();"
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.singly
 @every_schedule

@@ -150,7 +150,7 @@ RELEASES = (
 
 
 @pytest.mark.slow
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("status", ["INVALID_VALUE", "OUT_OF_MEMORY", "ILLEGAL_ADDRESS"])
 def test_each_failed_call_of_the_driver_is_one_typed_error(gpus, status):
     counted = gpus(2)

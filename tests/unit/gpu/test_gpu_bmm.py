@@ -93,7 +93,7 @@ def explains(caught, *parts):
 # Products
 
 
-@pytest.mark.at_most(9)
+@pytest.mark.at_most(4)
 @pytest.mark.slow_cases("False-False-sizes0")
 @pytest.mark.pairwise
 @pytest.mark.parametrize("sizes", SIZES)
@@ -239,7 +239,7 @@ def extremes(k, word):
     return a, b, reference.pack(a, layout="column", word=word), reference.pack(b, word=word)
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.gate_cases(but=("65535-int",))
 @pytest.mark.parametrize(
     ("k", "output"), [(LIMIT - 1, "bits"), (LIMIT, "int"), (LIMIT + 1, "int"), (LIMIT + 2, "bits")]
@@ -267,7 +267,7 @@ def test_beyond_its_bound_bmm64_would_overflow(device, monkeypatch):
 
 
 @pytest.mark.at_most(1)
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.parametrize("scheme", ["bmm32", "bmms32"])
 def test_the_other_schemes_have_unbounded_k(device, scheme):
     a, b, packed_a, packed_b = extremes(LIMIT + 1, SCHEMES[scheme].word)
@@ -286,7 +286,7 @@ def test_fallback_schemes_have_the_same_word_and_unbounded_k():
 # Output as bits
 
 
-@pytest.mark.at_most(6)
+@pytest.mark.at_most(3)
 @pytest.mark.slow_cases("bmm64-None")
 @pytest.mark.parametrize("flip", [None, [False] * 4, [True] * 4, [False, True, False, True]])
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -399,7 +399,7 @@ class Used(simwarp.Device):
         return array
 
 
-@pytest.mark.at_most(5)
+@pytest.mark.at_most(2)
 @pytest.mark.slow_cases("bmm64-0")
 @pytest.mark.parametrize("fill", [0x00, 0xFF, 0xA5])
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -580,6 +580,7 @@ def test_rows_that_start_at_16_bytes_are_loaded_as_vectors(eager, monkeypatch, d
     assert names == [f"pack_{layout}_vector", f"pack_{layout}", f"pack_{layout}"]
 
 
+@pytest.mark.at_most(4)
 @pytest.mark.slow_cases("row-float64")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", ["row", "column"])

@@ -34,6 +34,7 @@ def stacked_rule(dots, **form):
     return (thresholds, flip), np.stack(words)
 
 
+@pytest.mark.gate
 @settings(max_examples=20)
 @given(
     st.tuples(SIDE, SIDE, SIDE),
@@ -114,6 +115,7 @@ def test_bits_of_a_stack_are_the_next_product_s_a(scheme, of_b):
     np.testing.assert_array_equal(c, reference.bmm(bits, w), strict=True)
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("of_b", [None, 3])
 def test_every_output_of_warpgroups_is_stacked(of_b):
     device, a, b = DEVICES[9, 0], operand(3, 5, 40), operand(of_b, 40, 35)

@@ -143,7 +143,7 @@ SMALL = {
 }
 
 
-@pytest.mark.at_most(4)
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.slow_cases(
     "conv of pixels with a stride", "signs of*", "wide integers by dense", "bit planes of*", "and"
@@ -180,7 +180,7 @@ def test_a_network_gives_what_the_definition_gives(cc, count):
 
 
 @pytest.mark.at_most(1)
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.parametrize("scheme", ["bconv32", "btc1", "btc2", "wgmma"])
 def test_convolutions_have_the_chosen_scheme(scheme):
     check(network(*DEEP), 2, schemes={"Conv": scheme, "10": "btc3", "12": "mma"})
@@ -229,7 +229,7 @@ RESIDUAL = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_convolution_adds_its_shortcut_and_gives_what_the_definition_gives():
     """Sums of a first layer and of residuals beside their bits, one pooled, and one that is not kept."""
     prepared = check(network(*RESIDUAL), 2, Device((9, 0)))
@@ -468,7 +468,7 @@ def test_images_on_another_device_are_refused():
 # --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.slow_cases(
     "conv of pixels with a stride", "signs of*", "wide integers by dense", "bit planes of*", "and"
@@ -483,7 +483,7 @@ def test_a_layer_gives_in_one_launch_what_the_definition_gives(name):
 
 
 @pytest.mark.at_most(1)
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.singly
 @pytest.mark.parametrize("count", [1, 8, 13])
 @pytest.mark.parametrize("cc", [(8, 0), (9, 0), (10, 0)])
@@ -493,14 +493,14 @@ def test_a_network_gives_in_one_launch_what_the_definition_gives(cc, count, mult
 
 
 @pytest.mark.at_most(1)
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.gate_cases("alexnet", "vgg16", "resnet14", "resnet18, *")
 @pytest.mark.parametrize("name", SIX)
 def test_the_papers_networks_give_in_one_launch_what_the_definition_gives(name):
     check(SIX[name](), 2, Device(multiprocessors=4), way="whole")
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.gate_cases("stack-*", "*-deep")
 @pytest.mark.parametrize("layers", [SMALL["residual of pools"], DEEP], ids=["small", "deep"])
 @pytest.mark.parametrize("schedule", ["stack", "random"])

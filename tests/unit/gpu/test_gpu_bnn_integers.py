@@ -120,6 +120,7 @@ def test_a_chain_gives_what_the_definition_gives(name, channels, bits):
         assert dtypes["0"] == f"int{bits}"
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("channels", [32, 33])
 def test_sums_of_warpgroups_have_16_bits(channels):
     net = network(

@@ -43,7 +43,7 @@ def same(answer, given, network=PIXELS):
         np.testing.assert_array_equal(got, wanted)
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.singly
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("eager", [False, True])
@@ -68,7 +68,7 @@ def test_a_piece_comes_while_another_runs():
     assert kinds.count("there") == 4
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("forgotten", ["came.wait", "ran.wait", "returned.synchronize"])
 def test_a_wait_that_is_forgotten_shows(forgotten, monkeypatch):
     """On a device that does what no wait forbids, a kernel reads what is not there, or the host does."""
@@ -140,6 +140,7 @@ class Stopped(LazyDevice):
                 raise self.error
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("a fault")])
 def test_what_ends_a_run_leaves_nothing_on_its_way(error):
     device = Stopped(error)
@@ -279,6 +280,7 @@ def calls_of(run):
     return count
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("*-whole")
 @pytest.mark.parametrize(("network", "way"), [(PIXELS, "layers"), (SIGNS, "layers"), (PIXELS, "whole")])
 def test_the_first_run_of_a_prepared_number_of_images_only_launches(network, way):

@@ -61,7 +61,7 @@ def assert_unit_columns(result, tolerance):
 # Kernels
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("size11-float64", "size12-float32", "size15-*", "size14-*", "size13-*")
 @pytest.mark.parametrize(("size", "dtype"), STEPS)
 def test_one_update_step_equals_numpy(size, dtype):
@@ -105,7 +105,7 @@ def test_one_update_step_equals_numpy(size, dtype):
     np.testing.assert_allclose(left, (4 * square - 2 * product) / largest, rtol=1e-6)
 
 
-@pytest.mark.at_most(4)
+@pytest.mark.at_most(2)
 @pytest.mark.slow_cases("shape0-1-coo-float32", "shape3-5-mm-csf-float64", "shape6-3-csf-all-float32")
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_every_order_equals_the_reference(name, dtype):
     assert_close(result, expected, dtype)
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("f-coo", "hicoo")
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_every_format_equals_the_reference(format_name):
@@ -480,6 +480,7 @@ def test_an_interrupted_run_leaves_the_device_usable():
     assert cpd_als(coo, 2, iterations=1, device=device).fits == pytest.approx(expected.fits, abs=1e-12)
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("seed", [0, 5, 2**64 - 1])
 def test_the_start_is_drawn_from_the_seed(seed):
     coo = FORMATS["coo"](sparse((5, 6), 20))
@@ -577,6 +578,7 @@ def test_a_long_call_shows_a_sign_of_life_on_a_terminal(monkeypatch):
 PLACES = np.array([[0, 1, 1], [0, 1, 0], [0, 1, 1]])
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("scale", [1e160, 1e-170, 5e-324])
 def test_very_large_and_very_small_values_are_decomposed_as_by_the_definition(scale):
     tensor = Coo(PLACES, np.array([1.0, 2.0, 1.0]) * scale, (2, 2, 2))

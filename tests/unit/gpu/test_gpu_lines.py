@@ -117,6 +117,7 @@ def test_few_long_columns_get_several_blocks_each(rows, columns, grid):
     assert lines_plan(x, 1, 8) == ("lines_of_columns_vector", grid, (512, 1, 1))
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("dtype", ["float16", "int8"])
 @pytest.mark.parametrize("columns", [3, 132])
 def test_blocks_that_share_columns_count_their_ones_together(dtype, columns):

@@ -213,7 +213,7 @@ def test_float_strides_are_refused_although_equal_to_cached_ones(device):
         gpu.bconv2d(x, w, groups=True)
 
 
-@pytest.mark.at_most(4)
+@pytest.mark.at_most(2)
 @pytest.mark.slow_cases("bmm64-float")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("scheme", ["bmm64", "btc1", "btc3"])
@@ -240,7 +240,7 @@ def test_a_cached_call_uses_the_new_operands(scheme, kind):
             device.synchronize()
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_cached_call_is_not_reused_for_different_operands(device):
     """A call depends on shapes, types, layouts, schemes, transposition, alignment and memory."""
     a, b = signs(40, 40), signs(40, 40, seed=1)
@@ -408,7 +408,7 @@ def test_packed_tiles_are_prepared_without_conversion(device, transposed):
         gpu.bmm(left, right, scheme="btc3", transpose_a=not transposed)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("1-bconv32", "1-btc2")
 @pytest.mark.parametrize("scheme", CONVOLUTIONS)
 @pytest.mark.parametrize("channels", [1, 37, 128])
@@ -438,7 +438,7 @@ def test_border_addends_are_computed_once_per_geometry(device):
     assert len(filters.kept) == 1
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("False-hicoo")
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("deterministic", [False, True])

@@ -39,7 +39,7 @@ def words_of(dots, thresholds, flip=None):
     return reference.threshold(dots, thresholds, flip, word=32, first="lsb").words
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("multiprocessors", [1, 132])  # four and eight warps
 @pytest.mark.parametrize("arch", ARCHITECTURES)

@@ -654,7 +654,7 @@ GOLDEN = Path(__file__).parents[2] / "golden"
 REPLAYED = 300
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.parametrize("file", sorted(GOLDEN.glob("sm_*/fuzz.npz")), ids=lambda file: file.parent.name)
 def test_the_simulator_agrees_with_a_recording(file):
     recording = load(file)

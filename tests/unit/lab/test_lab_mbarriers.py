@@ -29,7 +29,7 @@ WORDS = (
 
 
 @pytest.mark.slow
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("schedule", mbarriers.SCHEDULES)
 def test_the_simulator_gives_what_the_model_knows(schedule):
     programs = [generate(3, number) for number in range(3)]

@@ -364,7 +364,7 @@ def test_bmm64_is_right_up_to_its_bound():
         bmm64(*long(65536, [0]), thresholds=[0])
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_above_its_bound_a_bmm64_counter_overflows():
     """With K = 65536 the lower counter wraps to 0 and the upper one is too large by 1."""
     a, b = long(65536, [*[0] * 32, 65536])

@@ -290,6 +290,7 @@ def test_the_stack_schedule_gives_the_same_trace(name):
     assert compare(lowest, stack) is None
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.slow_cases("loops")
 @pytest.mark.parametrize("name", KERNELS)
 def test_traces_by_lane_do_not_depend_on_the_schedule(name):

@@ -123,7 +123,7 @@ def test_matrices_have_the_elements_of_a_piece_in_order(layout: Any) -> None:
 # ------------------------------------------------------------------------------------ model and plans
 
 
-@pytest.mark.at_most(5)
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("groups", [1, 3])
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("routine", FORMS)

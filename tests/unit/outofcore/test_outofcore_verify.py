@@ -63,7 +63,7 @@ def test_a_wrong_number_is_located() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize(
     ("plant", "text"),
     [

@@ -69,6 +69,7 @@ def test_computing_again_on_a_gpu_is_that_of_the_simulated_machine(gpus, paramet
         np.testing.assert_allclose(found[name], array, 1e-4, 1e-5, err_msg=name)
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("budget", [None, 70_000])
 def test_logits_on_a_gpu_are_those_of_the_simulated_machine(gpus, budget: int | None) -> None:

@@ -77,7 +77,7 @@ def assert_sound(model, shape, rank):
 # --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.at_most(5)
+@pytest.mark.at_most(2)
 @pytest.mark.slow_cases("2-(2, 3, 2, 2, 1, 2, 2, 2)")
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("rank", [1, 2])
@@ -432,7 +432,7 @@ def test_progress_is_reported_and_an_exception_stops_the_run():
 # --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("shape0-2")
 @pytest.mark.parametrize(
     ("shape", "rank"),

@@ -194,7 +194,7 @@ def test_the_convolution_without_a_bug_is_right(drawn):
 
 
 @pytest.mark.slow
-@pytest.mark.at_most(8)
+@pytest.mark.at_most(4)
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_bug_of_padding_is_found_and_shrunk(bug):
     found = first_of_seeds(OPERANDS, lambda drawn: is_wrong(drawn, bug))
@@ -214,7 +214,7 @@ def layers(draw):
     return drawn.geometry, dots, *draw(thresholds(dots))
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_threshold_that_counts_taps_outside_is_found():
     def wrong(drawn):
         geometry, dots, at_least, flip = drawn

@@ -154,6 +154,7 @@ def test_geometries_shrink_to_one_pixel():
     assert smallest(conv_geometries()) == ONE
 
 
+@pytest.mark.at_most(5)
 @pytest.mark.parametrize("name", SMALL_CLASSES)
 def test_every_class_shrinks_to_a_small_geometry(name):
     geometry = smallest(conv_geometries(name))
@@ -162,6 +163,7 @@ def test_every_class_shrinks_to_a_small_geometry(name):
     assert max(h, w, *geometry.filters[:2], *geometry.out, *geometry.pads[0], *geometry.pads[1]) <= 3
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize(
     ("name", "taps"),
     [("large window", 6), ("window of one line", 9), ("first layer", 121), ("many taps outside", 20)],

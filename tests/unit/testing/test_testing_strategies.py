@@ -40,7 +40,7 @@ def happens(strategy, condition):
 # ------------------------------------------------------------------------------------------------ lanes
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("dtype", [np.uint32, np.uint64, np.int32, np.int64, np.uint16, bool])
 @given(data=st.data())
 def test_lane_words_are_32_words_of_the_type(dtype, data):
@@ -160,7 +160,7 @@ def test_real_matrices_shrink_to_one_zero(dtype):
     assert negative.dtype == dtype
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("float32")
 @pytest.mark.parametrize("dtype", DTYPES[:3])
 def test_real_matrices_contain_special_values(dtype):

@@ -161,7 +161,7 @@ def has_bits(k):
     return draw_input(k).thresholds is not None
 
 
-@pytest.mark.at_most(4)
+@pytest.mark.at_most(2)
 @pytest.mark.slow_cases(
     "forgotten exclude-bconv32",
     "forgotten exclude, tensor cores-btc1",
@@ -235,6 +235,7 @@ def test_a_missing_exclude_is_harmless_without_padding(plant):
             assert f"{outside} of " in found.meaning
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_a_second_launch_gives_the_same_result(scheme):
     """The kernel is idempotent: output of the first launch does not affect the second."""

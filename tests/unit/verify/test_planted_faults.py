@@ -205,6 +205,7 @@ def test_uncorrected_k_padding_is_found(plant_fault, scheme):
     assert_product_traced(found, scheme, (0, 0), 65)
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("scheme", ["bmm32", "bmm64", "bmms32"])
 def test_a_write_past_c_is_found(plant_fault, scheme):
     plant_fault("write past C")
@@ -228,7 +229,7 @@ def test_a_write_past_c_is_raised_as_a_fault(plant_fault):
     assert caught.value.place.lane == 0
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_signed_16_bit_counter_is_found(plant_fault):
     k = 2**15 + 100
     a, b = np.ones((3, k), np.int8), np.ones((k, 70), np.int8)
@@ -246,7 +247,7 @@ def test_a_signed_16_bit_counter_is_found(plant_fault):
     assert_product_traced(found, "bmm64", (0, 3), 70)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("bmm32-A", "bmm64-A")
 @pytest.mark.parametrize("side", ["A", "B"])
 @pytest.mark.parametrize("scheme", ["bmm32", "bmm64"])
@@ -279,6 +280,7 @@ def ask_for_bits(item, wrong):
     assert found.meaning == f"bit of C[{row}, {column}]" + ("" if column < n else ", which is padding")
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.slow_cases("bmm64")
 @pytest.mark.parametrize("scheme", TILES)
 def test_an_unsigned_threshold_compare_is_found(plant_fault, scheme):
@@ -289,6 +291,7 @@ def test_an_unsigned_threshold_compare_is_found(plant_fault, scheme):
     ask_for_bits(item, words_of(wrong, TILES[scheme][1]))
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.slow_cases("bmm64-flip inverted-invert")
 @pytest.mark.parametrize(("fault", "taken"), [("flip ignored", np.zeros_like), ("flip inverted", np.invert)])
 @pytest.mark.parametrize("scheme", ["bmm64", "bmms32"])
@@ -403,7 +406,7 @@ def correct(path, case, k):
     return wrong_about(case, k) == []
 
 
-@pytest.mark.at_most(4)
+@pytest.mark.at_most(2)
 @pytest.mark.gate_cases("signed 16-bit counter")
 @pytest.mark.slow_cases("brev left out")
 @pytest.mark.parametrize("name", FAULTS)

@@ -222,7 +222,7 @@ def correct(function, k):
     return wrong_about(k) == []
 
 
-@pytest.mark.at_most(4)
+@pytest.mark.at_most(2)
 @pytest.mark.slow_cases("columns past*", "rows without*", "half of*-coo", "last nonzero of a whole piece*")
 @pytest.mark.parametrize(("name", "of"), EACH)
 def test_the_harness_finds_only_the_planted_fault(plant, name, of):

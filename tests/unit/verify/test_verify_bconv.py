@@ -126,7 +126,7 @@ def test_all_tiers_agree(k):
     assert set(found.seconds) == {"reference", "listing", "simulator"}
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("2-cc0", "3-cc0", "6-*")
 @pytest.mark.parametrize("cc", [(7, 5), (8, 0)])
 @pytest.mark.parametrize("k", [2, 3, 6, 11])

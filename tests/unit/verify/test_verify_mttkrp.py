@@ -286,7 +286,7 @@ def test_every_kernel_has_a_digest():
 
 
 @pytest.mark.slow
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("of", ["csf-one", "csf-all", "mm-csf"])
 def test_groups_with_several_fibers_agree(monkeypatch, of):
     """Forced by a small number of groups, as only large tensors have such groups."""
