@@ -130,17 +130,21 @@ class LaunchChain:
 
 @dataclass(frozen=True)
 class Wanted:
-    """An array that a call allocates: its result, with memory of its own, or one that it alone uses."""
+    """An array that a call allocates."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     name: str
-    is_result: bool
+
+    @cached_property
+    def nbytes(self) -> int:
+        """The size of the array in bytes."""
+        return math.prod(self.shape) * self.dtype.itemsize
 
     @cached_property
     def room(self) -> int:
         """The bytes from the array to the next one in memory that they share."""
-        return -(-math.prod(self.shape) * self.dtype.itemsize // 256) * 256
+        return self.nbytes + -self.nbytes % 256
 
 
 class Device(Protocol):
@@ -185,8 +189,8 @@ class Device(Protocol):
     def allocate(self, shape: Extent, dtype: npt.DTypeLike, name: str = "") -> Any:
         """Reserve an array; its contents are undefined until written."""
 
-    def allocate_all(self, wanted: Sequence[Wanted]) -> list[Any]:
-        """Reserve the arrays of a call; those that are not its result may share memory."""
+    def reserve(self, workspace: Sequence[Wanted], result: Wanted) -> list[Any]:
+        """Reserve what a recorded call allocates: its own arrays, which may share memory, and its result."""
         ...
 
     def upload(self, host: Any, name: str = "") -> Any:
@@ -436,11 +440,11 @@ def is_array(x: Any) -> bool:
 
 def is_foreign(x: Any) -> bool:
     """True if ``x`` is another library's device array (torch, CuPy, Numba …)."""
-    if isinstance(x, np.ndarray) or is_array(x):
-        return False
     of_gpu = getattr(x, "is_cuda", None)  # of a torch tensor, whose CUDA array interface takes 5 us to make
     if of_gpu.__class__ is bool:
         return cast("bool", of_gpu)
+    if isinstance(x, np.ndarray) or is_array(x):
+        return False
     try:
         if hasattr(x, "__cuda_array_interface__"):
             return True

@@ -51,8 +51,10 @@ def choose_device(device: Device | None, *operands: Any) -> Device:
         check_device(device)
     chosen = device
     for operand in operands:
+        if operand is None:
+            continue
         x = operand.words if isinstance(operand, _PACKED) else operand
-        if x is None or not is_array(x):
+        if not is_array(x):
             continue
         home: Device = x.device
         if chosen is None:
@@ -77,12 +79,23 @@ def adopted(device: Device | None, stream: Any, *operands: Any) -> tuple[Any, An
 
     The device is then that of the call's stream, and the stream None.
     """
-    foreign = [x is not None and is_foreign(x) for x in operands]
-    if True not in foreign:
+    foreign: list[Any] = []
+    for x in operands:
+        if x.__class__ in _OWN:
+            continue
+        if is_foreign(x):
+            foreign.append(x)
+        elif isinstance(x, _PACKED) or is_array(x):
+            _OWN.add(x.__class__)
+    if not foreign:
         return device, stream, operands
-    device = in_stream(choose_device(device, *operands), stream, *operands)
-    pairs = zip(operands, foreign, strict=True)
-    return device, None, tuple([device.adopt(x) if taken else x for x, taken in pairs])
+    device = in_stream(choose_device(device, *operands), stream, *foreign)
+    arrays = {id(x): device.adopt(x) for x in foreign}
+    return device, None, tuple([arrays.get(id(x), x) for x in operands])
+
+
+_OWN: set[type] = {type(None), np.ndarray}
+"""Classes of operands that are not other libraries' device arrays, so that a warm call need not ask."""
 
 
 def key_of_memory(device: Any) -> Any:

@@ -40,9 +40,8 @@ class Recording:
     def __init__(self, device: Device, arrays: Sequence[Any]) -> None:
         self._device = device
         self._arrays = list(arrays)  # kept alive, so that no two have the same address
-        self._allocations: list[Any] = []
+        self._made: list[tuple[Any, str]] = []
         self._launches: list[tuple[LaunchPlan, Sequence[Any]]] = []
-        self._early = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._device, name)
@@ -50,15 +49,12 @@ class Recording:
     def allocate(self, shape: tuple[int, ...], dtype: npt.DTypeLike, name: str = "") -> Any:
         """Allocate an array, and record the allocation."""
         array = self._device.allocate(shape, dtype, name)
-        self._arrays.append(array)
-        self._allocations.append((array, name))
+        self._made.append((array, name))
         return array
 
     def launch(self, plan: LaunchPlan, arrays: Sequence[Any]) -> None:
         """Launch a plan's kernel, and record the launch."""
         self._device.launch(plan, arrays)
-        if not self._launches:
-            self._early = len(self._allocations)
         self._launches.append((plan, arrays))
 
     def launch_all(self, chain: LaunchChain, arrays: Sequence[Sequence[Any]]) -> None:
@@ -79,28 +75,21 @@ class Recording:
 
         ``constants`` are arrays that every later call takes, too. A call with any other array is not stored.
         """
+        workspace = [each for each in self._made if each[0].pointer != result.pointer]
+        last = [each for each in self._made if each[0].pointer == result.pointer]
+        numbered = [*self._arrays, *(array for array, _ in workspace), result]
         known = {array.pointer: array for array in constants}
-        known |= {array.pointer: place for place, array in reversed([*enumerate(self._arrays, 1)])}
-        launches = list[tuple[LaunchPlan, Places]]()
-        for plan, given in self._launches:
-            places = tuple(self._place(each, known) for each in given)
-            if any(place is None for place in places):
-                return
-            launches.append((plan, places))
-        (plan, places), *rest = launches
-        wanted = [
-            Wanted(x.shape, x.dtype, name, x.pointer == result.pointer) for x, name in self._allocations
-        ]
+        known |= {array.pointer: place for place, array in reversed([*enumerate(numbered, 1)])}
+        places = [tuple(self._place(x, known) for x in given) for _, given in self._launches]
+        if not last or any(place is None for each in places for place in each):
+            return
         call = _Call(
-            early=wanted[: self._early],
-            plan=plan,
-            places=places,
-            late=wanted[self._early :],
-            chain=LaunchChain(tuple(plan for plan, _ in rest)),
-            rest=[each for _, each in rest],
-            packs=any(place is _FLAG for _, places in launches for place in places),
-            result=known[result.pointer],
-            finish=finish,
+            [Wanted(x.shape, x.dtype, name) for x, name in workspace],
+            Wanted(last[0][0].shape, last[0][0].dtype, last[0][1]),
+            LaunchChain(tuple(plan for plan, _ in self._launches)),
+            places,
+            any(place is _FLAG for each in places for place in each),
+            finish,
         )
         planned(calls, key, lambda: call, most)
 
@@ -114,20 +103,16 @@ class Recording:
 
 @dataclass(eq=False)
 class _Call:
-    """A recorded call.
+    """A recorded call: what it allocates, and its launches with the places of their arrays.
 
-    The first launch starts before the late allocations, so that the GPU has work; the other launches follow
-    as a chain. ``packs`` is True if a launch takes the NaN flag.
+    ``packs`` is True if a launch takes the NaN flag.
     """
 
-    early: list[Wanted]
-    plan: LaunchPlan
-    places: Places
-    late: list[Wanted]
+    workspace: list[Wanted]
+    result: Wanted
     chain: LaunchChain
-    rest: list[Places]
+    places: list[Places]
     packs: bool
-    result: int
     finish: Callable[[Any], Any] | None
 
 
@@ -140,16 +125,12 @@ def play(calls: dict[Any, Any], key: Hashable, device: Device, arrays: Sequence[
     call = calls.get(key)
     if not isinstance(call, _Call):
         return None
-    known = [None, *arrays, *device.allocate_all(call.early)]
-    if call.packs:
-        known[_FLAG] = nan_flag(device)
-    device.launch(call.plan, [known[i] if i.__class__ is int else i for i in call.places])
-    known += device.allocate_all(call.late)
-    if call.rest:
-        rest = [[known[i] if i.__class__ is int else i for i in places] for places in call.rest]
-        device.launch_all(call.chain, rest)
-    result = known[call.result]
-    return result if call.finish is None else call.finish(result)
+    flag = nan_flag(device) if call.packs else None
+    known = [flag, *arrays, *device.reserve(call.workspace, call.result)]
+    device.launch_all(
+        call.chain, [[known[i] if i.__class__ is int else i for i in places] for places in call.places]
+    )
+    return known[-1] if call.finish is None else call.finish(known[-1])
 
 
 def repeated(

@@ -119,11 +119,9 @@ def bmm(
     array([[1]], dtype=int32)
     """
     transposed, plain = (transpose_a, transpose_b), dtype is scales is None and not prepared
+    taken = adopted(device, stream, a, b, thresholds, flip, scales)
+    device, stream, (a, b, thresholds, flip, scales) = taken
     key, home, arrays = _known(a, b, transposed, scheme, (thresholds, flip), device)
-    if key is None:
-        taken = adopted(device, stream, a, b, thresholds, flip, scales)
-        device, stream, (a, b, thresholds, flip, scales) = taken
-        key, home, arrays = _known(a, b, transposed, scheme, (thresholds, flip), device)
     known = play(home.plans, key, in_stream(home, stream), arrays) if plain and key is not None else None
     if known is not None:
         return known

@@ -59,6 +59,8 @@ class CudaDevice:
     """
 
     queue = 0
+    default_of_torch: Any = None
+    """The device for work in the default stream in memory of torch's, once there was some."""
 
     def __init__(self, ordinal: int = 0) -> None:
         if not is_integer(ordinal) or ordinal < 0:
@@ -128,22 +130,38 @@ class CudaDevice:
         except TypeError:
             dtype = dtype_of("allocate", dtype)
         size = int(math.prod(shape)) * dtype.itemsize or 1
-        take = self._pool.allocate if memory_of is None else memory_of
-        try:
-            memory = take(size)
-        except contexts.driver().MemoryError:  # release the pools and what streams hold, and try again
-            self._context.synchronize()
-            self.trim()
-            memory = take(size)
+        memory = self._taken(self._pool.allocate if memory_of is None else memory_of, size)
         return CudaArray(self, memory, shape, dtype)
 
-    def allocate_all(self, wanted: Sequence[Wanted]) -> list[CudaArray]:
-        """Reserve several arrays."""
-        return [self.allocate(each.shape, each.dtype, each.name) for each in wanted]
+    def reserve(self, workspace: Sequence[Wanted], result: Wanted) -> list[CudaArray]:
+        """Reserve what a recorded call allocates; its workspace is one piece of the pool."""
+        return self.reserved(workspace, result, self._taken(self._pool.allocate, result.nbytes or 1), 0)
 
-    def array_at(self, address: int, shape: tuple[int, ...], dtype: np.dtype[Any], keep: Any) -> CudaArray:
-        """The array at an address in memory that ``keep`` owns."""
-        return CudaArray(self, address, shape, dtype, keep=keep)
+    def reserved(
+        self, workspace: Sequence[Wanted], result: Wanted, memory: Any, queue: int
+    ) -> list[CudaArray]:
+        """Arrays in one piece of the pool of a stream, and one in an allocation of its own."""
+        arrays: list[CudaArray] = []
+        if workspace:
+            pool = self._pool if queue == 0 else self.pool(queue)
+            piece = self._taken(pool.allocate, sum([each.room for each in workspace]) or 1)
+            address = int(piece)
+            for each in workspace:
+                arrays.append(CudaArray(self, address, each.shape, each.dtype, keep=piece))
+                address += each.room
+        arrays.append(CudaArray(self, memory, result.shape, result.dtype))
+        for array in arrays:
+            array.queue = queue
+        return arrays
+
+    def _taken(self, take: Callable[[int], Any], size: int) -> Any:
+        """Allocate; where memory is short, release the pools and what streams hold, and try again."""
+        try:
+            return take(size)
+        except contexts.driver().MemoryError:
+            self._context.synchronize()
+            self.trim()
+            return take(size)
 
     def trim(self) -> None:
         """Return the memory of freed arrays to the driver."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +46,8 @@ def in_stream(device: Any, stream: Any) -> Any:
     """A device for work in a stream; in its own capture, and in the default stream, the device itself."""
     current = stream.__class__ is TorchStream
     address = stream.cuda_stream if current else pointer_of(stream)
+    if current and not address and device.default_of_torch and CAPTURES.graph is None:
+        return device.default_of_torch
     queue, number, captured = _handle(address), 0, False
     if address not in _DEFAULT:
         from cuda.bindings import driver
@@ -72,7 +73,10 @@ def in_stream(device: Any, stream: Any) -> Any:
     of_torch = torch if torch and (current or isinstance(stream, torch.cuda.Stream)) else None
     if CAPTURES.graph is not None or (address in _DEFAULT and of_torch is None):
         return device
-    return InStream(device, stream, queue, number, of_torch, captured)
+    there = InStream(device, stream, queue, number, of_torch, captured)
+    if current and not address:
+        device.default_of_torch = there
+    return there
 
 
 @lru_cache
@@ -113,20 +117,13 @@ class InStream:
             self._together.append(array)
         return array
 
-    def allocate_all(self, wanted: Sequence[Wanted]) -> list[Any]:
-        """Reserve the arrays of a call; what it alone uses shares memory, as torch takes 4 us for a piece."""
-        if self._torch is None or self.capturing or len(wanted) < 2:
-            return [self.allocate(each.shape, each.dtype, each.name) for each in wanted]
-        memory = self._memory(sum([each.room for each in wanted if not each.is_result]))
-        address, arrays = int(memory), list[Any]()
-        for each in wanted:
-            if each.is_result:
-                arrays.append(self.allocate(each.shape, each.dtype, each.name))
-                continue
-            arrays.append(array := self._device.array_at(address, each.shape, each.dtype, memory))
-            array.queue = self.queue
-            address += each.room
-        return arrays
+    def reserve(self, workspace: Sequence[Wanted], result: Wanted) -> list[Any]:
+        """Reserve what a recorded call allocates; torch, which takes 4 us, is asked for the result alone."""
+        if self.capturing:
+            return [self.allocate(each.shape, each.dtype, each.name) for each in (*workspace, result)]
+        memory = self._memory(result.nbytes or 1)
+        reserved: list[Any] = self._device.reserved(workspace, result, memory, self.queue)
+        return reserved
 
     def _memory(self, size: int) -> Any:
         if self._torch is None:
@@ -220,11 +217,11 @@ class TorchMemory:
         self.tensor = None
 
 
-@dataclass(frozen=True)
 class TorchStream:
     """The stream that is torch's current one in a call, by its address."""
 
-    cuda_stream: int
+    def __init__(self, address: int) -> None:
+        self.cuda_stream = address
 
 
 @contextmanager

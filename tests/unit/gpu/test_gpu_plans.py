@@ -304,7 +304,7 @@ def test_a_convolution_by_prepared_filters_is_recorded_at_its_second_call(scheme
                 np.testing.assert_array_equal(y.download(), expected)
     for launches in counts.values():
         assert len(set(launches[1:])) == 1
-    assert [hasattr(call, "plan") for call in filters.calls.values()] == [True, True]
+    assert [hasattr(call, "chain") for call in filters.calls.values()] == [True, True]
     gone = weakref.ref(device)
     del device, filters, images, rule, y
     gc.collect()
