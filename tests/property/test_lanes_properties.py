@@ -398,6 +398,7 @@ def expect_shuffle(value, b, c, mode):
     assert np.all(result.defined)
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("mode", SHUFFLES)
 def test_shuffles_agree_for_every_width_and_distance(mode):
     value = lanes.LANE * np.uint32(0x01010101)

@@ -40,7 +40,7 @@ def test_elements_have_distinct_addresses(shape, tile, order):
     assert addresses.max() < fsb_words(shape, tile) * 32
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @settings(max_examples=40)
 @given(st.tuples(SIDE, SIDE, SIDE), SEED, st.sampled_from((btc_bmm1, btc_bmm2, btc_bmm3)), st.data())
 def test_products_equal_the_reference(sizes, seed, design, data):

@@ -47,6 +47,7 @@ def test_single_lane_rows_equal_their_twins(simwarp_device, name, data):
     assert rows.differences(probe, operands, got) == []
 
 
+@pytest.mark.at_most(5)
 @pytest.mark.parametrize("name", computed(WARP))
 @settings(max_examples=20)
 @given(data=st.data())

@@ -549,7 +549,7 @@ def test_programs_with_block_barriers_have_exactly_the_reported_races(kernel, de
     check_real_races_are_reported(recorder)
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @given(kernels(counted=True))
 @settings(max_examples=150)
 def test_programs_with_any_barrier_and_full_warps_have_exactly_the_reported_races(kernel):

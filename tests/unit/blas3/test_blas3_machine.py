@@ -48,7 +48,7 @@ def check(draw: random.Random, routine: str, seed: int) -> None:
     assert is_clean(machine)
 
 
-@pytest.mark.at_most(6)
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("routine", ROWS)
 def test_calls_on_simulated_machines_are_right(routine: str) -> None:
     draw = random.Random(f"machine of {routine}")

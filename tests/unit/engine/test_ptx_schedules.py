@@ -192,7 +192,7 @@ def test_dominators_of_a_straight_chain_are_its_predecessors(n):
 # ---- the stack: the same results -------------------------------------------------------------------------
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("random-jacobi", "random-bitonic_sort", "random-gemm*")
 @pytest.mark.parametrize("name", kernels.names())
 @pytest.mark.parametrize("schedule", ["stack", "random"])
@@ -614,7 +614,7 @@ def test_generated_programs_agree_under_50_seeds(number):
     assert found == {right}
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_livelocks_are_not_searched_while_the_order_is_random(monkeypatch):
     """A repeated state proves a livelock only under a deterministic order."""
     seen = []

@@ -105,7 +105,7 @@ def test_many_tiles_of_pixels_and_filters(stride, schedule):
     assert_right(device, (3, 13, 11, 24), (70, 5, 3, 24), stride, (2, 1))
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_the_convolution_runs_on_a_gpu_too(simwarp_device):
     assert_right(simwarp_device, (3, 9, 8, 72), (70, 5, 3, 72), 2, (2, 1))
 
@@ -140,7 +140,7 @@ def assert_wrong(result):
     assert not np.array_equal(result, convolution(*operands(IMAGES, FILTERS), STRIDE, PADDING))
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @mostly_gate
 @pytest.mark.parametrize(
     ("line", "replacement", "kinds"),

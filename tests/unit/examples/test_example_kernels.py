@@ -182,6 +182,7 @@ def add_up_in_tensor_core(a, b):
     return sums.astype(np.float32)
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize(("m", "n", "k"), TENSOR_SHAPES)
 def test_gemm_f16_equals_the_tensor_core_model(simwarp_device, m, n, k):
     a, b = reals(m, k).astype(np.float16), reals(k, n, k=1).astype(np.float16)
@@ -214,6 +215,7 @@ def test_gemm_b1_equals_numpy(simwarp_device, m, n, k):
     assert_same_bits(right, example("gemm_b1").gemm_b1(simwarp_device, a, b))
 
 
+@pytest.mark.at_most(4)
 @pytest.mark.parametrize(("m", "n", "k"), [*TENSOR_SHAPES, (48, 80, 32), (17, 24, 40)])
 def test_gemm_s8_equals_numpy(simwarp_device, m, n, k):
     a, b = (

@@ -37,7 +37,7 @@ def product(a, b):
     return (a @ b / 64).astype(np.float32)
 
 
-@pytest.mark.at_most(5)
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("shape", RAGGED)
 def test_gemm_cp_async_equals_numpy(shape, schedule):
@@ -78,7 +78,7 @@ def mutant(line, replacement):
     return compile(source.replace(line, replacement), "mutant.cu", arch=(8, 0))
 
 
-@pytest.mark.at_most(5)
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize(
     ("line", "replacement", "kind"),
@@ -140,6 +140,7 @@ def test_a_script_prints_json(monkeypatch, capsys):
     }
 
 
+@pytest.mark.gate
 def test_a_script_draws_timelines(monkeypatch, capsys):
     assert run_script("gemm_cp_async", monkeypatch, "--timeline", "--shape", "5", "6", "70") == 0
     verdict, _, _, *rows = capsys.readouterr().out.splitlines()[1:]

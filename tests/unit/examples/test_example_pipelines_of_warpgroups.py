@@ -74,6 +74,7 @@ def test_products_of_halves_take_any_number_of_stages_and_blocks(stages, blocks,
     assert_right(f16, (140, 130, 150), schedule, stages=stages, blocks=blocks)
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("module", [b1, f16], ids=["b1", "f16"])
 def test_products_run_on_a_gpu_too(module, simwarp_device):
     a, b, c = (signs if module is b1 else halves)(200, 150, 300)
@@ -183,6 +184,7 @@ def test_mutants_of_the_output_are_found(mistake, schedule, monkeypatch):
         run_mutant(f16, line, replacement, schedule, monkeypatch, (20, 140, 70))
 
 
+@pytest.mark.at_most(1)
 @every_schedule
 def test_a_descriptor_that_leaves_the_pattern_of_the_swizzle_is_found(schedule, monkeypatch):
     with pytest.raises(WrongDescriptor):
@@ -191,7 +193,7 @@ def test_a_descriptor_that_leaves_the_pattern_of_the_swizzle_is_found(schedule, 
         )
 
 
-@pytest.mark.at_most(4)
+@pytest.mark.at_most(2)
 @every_schedule
 @pytest.mark.parametrize("module", [b1, f16], ids=["b1", "f16"])
 def test_products_without_the_swizzle_of_the_maps_are_found(module, schedule, monkeypatch):

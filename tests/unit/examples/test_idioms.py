@@ -106,7 +106,7 @@ def test_cub_run_lengths_equal_numpy(how, n):
     assert np.array_equal(lengths.download()[: starts.size], sizes)
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("how", LARGE)
 @pytest.mark.parametrize("n", SIZES)
 def test_cub_histogram_equals_numpy(how, n):
@@ -169,6 +169,7 @@ def test_tiles_of_a_block_sum_separately(how, size):
     assert np.array_equal(out.download(), x.reshape(-1, size).sum(axis=1).repeat(size))
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("how", COMPILED)
 def test_scratch_of_multi_warp_tiles_does_not_overlap_shared_variables(how):
     k = Kernels("groups.cu", how)
@@ -234,6 +235,7 @@ def test_decoupled_look_back_equals_cumsum(how, schedule):
     assert np.array_equal(out.download(), x.cumsum())
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("how", COMPILED)
 def test_a_bounded_queue_delivers_each_item_once(how, schedule):

@@ -155,7 +155,7 @@ def test_few_rows_as_floats_are_for_warpgroups_and_as_lines_for_skinny(launched)
 # Prepared operands
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize(("chip", "kernels"), [(HOPPER, ("skinny", "wgmma")), (ADA, ("skinny", "mma"))])
 @pytest.mark.parametrize("scheme", ["auto", *LINES])
 def test_lines_serve_every_scheme_that_takes_lines(launched, scheme, chip, kernels):

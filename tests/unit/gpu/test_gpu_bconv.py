@@ -160,7 +160,7 @@ def test_every_number_of_channels_equals_the_reference(device, c, scheme):
     assert_all_outputs(*operands(1, (3, 2), c, (2, 2), 3), scheme, device)
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("o", [1, 31, 32, 33, 63, 64, 65, 97])
 def test_every_number_of_filters_equals_the_reference(device, o, scheme):
@@ -351,6 +351,7 @@ def test_unsuitable_words_on_the_device_are_refused(device):
     explains(caught, "(1, 2, 2, 65)", "fewer bytes", "repack it with word=32")
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("pool", POOLS)
 @pytest.mark.parametrize(("one", "other"), [("bconv32", "bconv64"), ("bconv64", "bconv32")])
 def test_two_layers_equal_the_reference(device, one, other, pool):

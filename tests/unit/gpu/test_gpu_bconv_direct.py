@@ -116,6 +116,7 @@ def test_an_odd_line_has_no_pairs(monkeypatch):
         gpu.bconv2d(signs(*shape[0]), signs(*shape[1]), scheme="wgmma", device=simwarp.Device((9, 0)))
 
 
+@pytest.mark.gate
 def test_filters_serve_lines_with_and_without_pairs(monkeypatch):
     """One launch spreads their taps when a line is odd or windows are copied; images of pairs stay."""
     device, launches = simwarp.Device((9, 0)), []
@@ -144,7 +145,7 @@ def test_filters_serve_lines_with_and_without_pairs(monkeypatch):
     assert launched_for(10) == ["to_units", "count_ones", "wgmma"]
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("schedule", ["lowest pc", "stack", pytest.param("random", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("output", OUTPUTS)
@@ -183,6 +184,7 @@ def test_a_block_has_warpgroups_for_its_tiles(tiles, teams):
     assert (made.patch.tiles, made.tile.teams) == (tiles, teams)
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize(
     ("x", "w", "options"),
     [
@@ -198,7 +200,7 @@ def test_what_does_not_fit_is_for_copied_windows(x, w, options):
     assert WGMMA.plan(conv_shape(x, w, **options), "int", "none", (9, 0), 132).name == "wgmma"
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize(
     ("c", "pool", "name"),
     [

@@ -71,7 +71,7 @@ def test_every_tile_equals_the_reference(which, filters):
     np.testing.assert_array_equal(*launched(tile, x, w, kind, pool, simwarp.Device((9, 0)), 2), strict=True)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.pairwise
 @pytest.mark.gate_cases("*-500-random", "*-1100-random")
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -126,6 +126,7 @@ def test_prepared_operands_serve_every_geometry_with_one_launch(monkeypatch):
     assert launches == ["wgmma"]
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("word", [32, 64])
 @pytest.mark.parametrize("c", [70, 128])
 def test_packed_operands_equal_the_reference(word, c):
@@ -184,6 +185,7 @@ def test_dot_products_of_16_bits_equal_the_reference(o):
         np.testing.assert_array_equal(y, reference.bconv2d(x, w, **options).astype(np.int16), strict=True)
 
 
+@pytest.mark.gate
 def test_16_bits_hold_dot_products_of_32767():
     x, w = np.ones((1, 1, 1, 32768), np.int8), np.ones((1, 1, 32768, 2), np.int8)
     w[..., 1] = -1
@@ -210,7 +212,7 @@ def test_dtypes_that_cannot_be_are_refused(options, error):
 # Plans
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("which", EVERY_TILE)
 def test_shared_memory_of_every_tile_fits_a_block(which):
     kind, pool, tile = EVERY_TILE[which]

@@ -100,7 +100,7 @@ def test_packed_stacks_of_every_form_are_multiplied(scheme):
     np.testing.assert_array_equal(c.download(), reference.bmm(a, b), strict=True)
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("scheme", ["bmm32", "btc3", "wgmma"])
 @pytest.mark.parametrize("of_b", [None, 3])
 def test_bits_of_a_stack_are_the_next_product_s_a(scheme, of_b):

@@ -272,6 +272,7 @@ def test_residuals_are_joined_where_the_chip_has_warpgroups_and_the_scheme_is_th
         assert ("1.body.3",) in [step.writes for step, _ in prepared._steps]
 
 
+@pytest.mark.gate
 def test_full_words_are_flattened_without_a_launch():
     prepared = gpu.bnn.prepare(network(*RESIDUAL), device=Device((9, 0)))
     launched = prepared.launches(prepared.device.upload(images(prepared.network.input, 2)))
@@ -393,6 +394,7 @@ def test_schemes_of_layers_that_have_none_are_refused(path):
         gpu.bnn.prepare(net, schemes={path: "btc1"}, device=Device())
 
 
+@pytest.mark.gate
 def test_a_captured_run_has_a_launch_for_each_step_and_the_answer():
     net = network(*DEEP)
     prepared, given = gpu.bnn.prepare(net, schemes=CHEAP, device=Device((8, 0))), images(net.input, 2)
@@ -402,6 +404,7 @@ def test_a_captured_run_has_a_launch_for_each_step_and_the_answer():
     assert len(place.batch.graph._launches) == len(prepared._steps) + 1
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("cc", [(8, 0), (9, 0)])
 def test_launches_overlap_on_chips_that_can(cc, monkeypatch):
     launches = []
@@ -418,6 +421,7 @@ def test_launches_overlap_on_chips_that_can(cc, monkeypatch):
     assert overlap == ({"bits_of_images", "integers", "dots", "answer"} if cc >= (9, 0) else set())
 
 
+@pytest.mark.gate
 def test_bits_of_64_channels_are_the_next_convolutions_images_as_they_are(monkeypatch):
     launches = []
     launch = Device.launch

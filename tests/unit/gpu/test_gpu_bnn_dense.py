@@ -108,6 +108,7 @@ def test_a_network_of_dense_layers_gives_what_the_definition_gives(chip, batch):
         assert names[1:] == [hidden, hidden, hidden, "skinny"]
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("batch", [3, 20])
 def test_a_warm_run_is_a_graph_of_the_images_and_the_products(batch):
     net, device = reference.bnn.mlp(width=8), Device((9, 0))

@@ -104,6 +104,7 @@ def test_a_copy_waits_for_what_had_its_memory_before():
     assert kinds.index("launch") < kinds.index("there")
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("pinned", [False, True])
 def test_images_that_are_not_page_locked_are_copied_before(pinned):
     device = LazyDevice((0, 1, 2), pinned_memory=pinned)
@@ -205,6 +206,7 @@ def test_a_batch_of_a_stream_that_is_refused_ends_it():
         assert not prepared._pieces._taken
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("at", [0, 4, 8])
 def test_a_nan_of_a_piece_is_refused_by_its_place_among_all(at):
     device = LazyDevice()
@@ -245,6 +247,7 @@ def test_pieces_have_a_size(monkeypatch):
         prepared.run(prepared.device.upload(images(2)), pieces=2)
 
 
+@pytest.mark.gate
 def test_few_buffers_are_kept():
     prepared = prepared_on(Device())
     for count in range(1, 12):

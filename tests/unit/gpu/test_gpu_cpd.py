@@ -225,7 +225,7 @@ def test_singular_matrices_use_the_pseudo_inverse(name, dtype):
     assert np.isfinite(model.factors[0].download()).all()
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_the_pseudo_inverse_of_a_regular_matrix_is_its_inverse():
     """The eigenvalue kernel gives what the Cholesky kernel would have."""
     rank = 10
@@ -295,7 +295,7 @@ def test_every_format_equals_the_reference(format_name):
     assert_close(result, expected, np.float64)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("format_name", ["csf-one", "f-coo", "mm-csf"])
 def test_tensors_on_the_device_are_decomposed(format_name):
     coo, rank = tensors(np.float64)["order 3"]
@@ -320,6 +320,7 @@ def assert_close(result, expected, dtype):
     assert_unit_columns(result, 1e-6 if dtype == np.float32 else 1e-14)
 
 
+@pytest.mark.gate
 @pytest.mark.at_most(1)
 @pytest.mark.slow_cases("float32-0.1", "float64-0.0", "float64-0.1", "float32-0.0")
 @pytest.mark.parametrize("noise", [0.0, 0.1])
@@ -338,7 +339,7 @@ def test_planted_factors_are_recovered(noise, dtype):
     assert abs(1 - exact_residual(coo, result) - result.fits[-1]) < precision
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_rank_above_a_dimension_equals_the_reference():
     coo = sparse((3, 11, 10), 90)
     expected = reference_cpd_als(coo, 5, iterations=3, tolerance=0)
@@ -393,7 +394,7 @@ def test_duplicate_coordinates_are_summed_first():
 
 
 @pytest.mark.at_most(1)
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.parametrize("format_name", ["coo", "mm-csf"])
 def test_deterministic_runs_give_the_same_bits(format_name):
     coo, rank = tensors(np.float32)["order 3"]

@@ -121,7 +121,7 @@ def test_geometries_in_windows(name, without_regions):
     sums(pixels(given), conv(*filters, **options), threshold(filters[3], 900))
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_geometries_in_large_tiles(name, large_tiles):
@@ -129,6 +129,7 @@ def test_geometries_in_large_tiles(name, large_tiles):
     sums(pixels(given), conv(*filters, **options), threshold(filters[3], 900))
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("passes", [1, 2, 4])
 def test_tiles_of_several_passes(passes, monkeypatch, large_tiles):
     monkeypatch.setattr(gpu.bnn.dots, "_FORMS", ((2, passes),))
@@ -164,6 +165,7 @@ def test_ends_of_planes(name, regions, monkeypatch):
     sums(given, conv(2, 2, 3, 9))
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("regions", [True, False], ids=["regions", "windows"])
 def test_sums_of_all_32_bits(regions, monkeypatch):
     if not regions:
@@ -225,6 +227,7 @@ def test_dense_layers_of_large_tiles(large_tiles):
     sums(pixels((300,)), Dense(pack(signs(300, 40), layout="row")), threshold(40, 900), 130)
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("shape", [(5, 7, 3), (40,)])
 def test_reals(shape):
     layer = conv(2, 3, 3, 20) if len(shape) == 3 else Dense(pack(signs(40, 20), layout="row"))

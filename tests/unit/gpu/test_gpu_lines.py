@@ -31,7 +31,7 @@ def assert_lines(given, x, axis, device):
     np.testing.assert_array_equal(ones.download(), np.bitwise_count(padded).sum(1))
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("axis", [0, 1])
@@ -134,7 +134,7 @@ def test_blocks_that_share_columns_count_their_ones_together(dtype, columns):
         np.testing.assert_array_equal(c.download(), reference.bmm(a, x))
 
 
-@pytest.mark.at_most(7)
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 @pytest.mark.parametrize("columns", [47, 48])

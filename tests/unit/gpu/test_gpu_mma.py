@@ -44,7 +44,7 @@ def device_of(tile, cc=(8, 0), **options):
     return simwarp.Device(cc, multiprocessors={"large": 1, "small": 132}[tile], **options)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.singly
 @pytest.mark.parametrize("tile", ["large", "small"])
 @pytest.mark.parametrize("arch", ARCHITECTURES)
@@ -131,6 +131,7 @@ def test_copies_and_fragments_have_no_bank_conflict(tile):
     assert device.report.bank_conflicts.total == before
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("output", ["int", "bits"])
 @pytest.mark.parametrize("tile", [MMA, MMA.smaller], ids=["large", "small"])
 def test_kernels_use_the_instructions_of_the_chip(tile, output):

@@ -111,7 +111,7 @@ LENGTHS = {
 }
 
 
-@pytest.mark.at_most(4)
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("name", LENGTHS)
 def test_every_fiber_length_equals_the_reference(name):
     coo = of_lengths(LENGTHS[name])
@@ -119,6 +119,7 @@ def test_every_fiber_length_equals_the_reference(name):
     assert_right(b_csf(coo, (0, 1, 2), share=64), coo, 32, modes=[0])
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("run", [1, 3])
 @pytest.mark.parametrize("groups", [4, 32])
 def test_fibers_at_the_ends_of_groups_warps_and_blocks_equal_the_reference(groups, run, monkeypatch):

@@ -141,6 +141,7 @@ def test_a_warm_bmm_opens_no_file(device, no_files, scheme, kind):
     assert no_files(of_bmm(device, scheme, kind)) == []
 
 
+@pytest.mark.at_most(6)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("scheme", ["bconv32", "btc1", "btc2", "wgmma"])
 def test_a_warm_bconv2d_opens_no_file(device, no_files, scheme, kind):
@@ -152,6 +153,7 @@ def test_a_warm_bmm_of_host_arrays_to_bits_opens_no_file(device, no_files):
     assert no_files(lambda: gpu.bmm(a, b, thresholds=np.zeros(5, int), device=device)) == []
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("prepared", [False, True])
 @pytest.mark.parametrize("name", ["coo", "f-coo", "mm-csf"])
 def test_a_warm_mttkrp_opens_no_file(device, no_files, name, prepared):
@@ -167,7 +169,7 @@ def test_warm_packing_opens_no_file(device, no_files):
     assert no_files(lambda: gpu.pack_tensor(images, layout="NHWC")) == []
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_warm_decomposition_opens_no_file(device, no_files):
     assert no_files(lambda: gpu.cpd_als(tensor(), 1, iterations=2, device=device)) == []
 
@@ -359,7 +361,7 @@ def test_packing_is_recorded_and_takes_the_new_operand(device, of):
 # Prepared operands give what unprepared ones give
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("sizes0-bmm64")
 @pytest.mark.parametrize("scheme", PRODUCTS)
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (7, 129, 3), (31, 64, 67), (130, 257, 33)])

@@ -246,7 +246,7 @@ def test_shared_memory_of_every_tile_fits_a_block(output):
         assert tile.shared(output) <= 227 * 1024
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("n", [5, 130, 700])
 @pytest.mark.parametrize("scheme", ["wgmma", "skinny"])
 @pytest.mark.parametrize("most", [2, 32])

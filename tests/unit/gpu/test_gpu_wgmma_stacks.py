@@ -181,6 +181,7 @@ def test_every_mutant_is_found(monkeypatch, tmp_path, name):
         mutated(which)
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("which", sorted({which for which, _, _ in MUTANTS.values()}))
 def test_the_kernel_itself_is_right(which):
     mutated(which)

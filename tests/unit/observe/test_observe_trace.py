@@ -257,6 +257,7 @@ KERNELS = {
 }
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("name", KERNELS)
 def test_chunks_do_not_change_the_trace(name, tmp_path):
     body, options = KERNELS[name]

@@ -94,7 +94,7 @@ def test_ctrl_c_exits_like_other_commands(capsys: Any, monkeypatch: pytest.Monke
     assert capsys.readouterr().err.endswith("stopped\n")
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_vgg16_is_planned_and_timed_without_values(capsys: Any) -> None:
     arguments = "vgg16", "--explain", "--topology", "H100", "--no-accumulation"
     facts = report(capsys, *arguments, "--json")

@@ -166,7 +166,7 @@ def test_pieces_with_gaps_that_engines_do_not_take_are_copied_within_the_device(
     assert moves(filters) == 4  # of x, and of the two parts of the result
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("planner", ["greedy", "steepest", "exhaustive"])
 @pytest.mark.parametrize("routine", FORMS)
 def test_planners_cut_nothing_that_lies_on_the_device(routine: str, planner: Any) -> None:
@@ -308,6 +308,7 @@ def test_a_gpu_reads_and_writes_tensors_where_they_lie(gpus, routine: str, name:
         assert found.is_clean()
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 def test_a_gpu_fuses_bias_and_activation_where_the_result_lies(gpus, layout: str) -> None:
     layer, bias = Layer(options={"layout": layout}), np.linspace(-2, 2, 6, dtype=np.float32)
@@ -346,6 +347,7 @@ class Shared:
         return {"shape": self.shape, "typestr": self.dtype.str, "data": (self.ptr, False), "version": 3}
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("routine", FORMS)
 def test_arrays_of_other_libraries_are_used_where_they_lie(gpus, monkeypatch: Any, routine: str) -> None:
     monkeypatch.setattr(device_tensor, "view_of", lambda array: (array, array.dtype))

@@ -50,7 +50,7 @@ def check(layer: Layer, pool: Pool, pieces: Pieces | None, machine: Machine, **c
     return found
 
 
-@pytest.mark.at_most(4)
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("name", POOLS)
 def test_a_split_has_the_bits_of_pooling_the_result(name: str) -> None:
     bias = np.linspace(-1, 1, 6, dtype=np.float32)
@@ -120,7 +120,7 @@ def test_budgets_are_kept_and_whole_sums_do_not_change_a_bit() -> None:
 # --------------------------------------------------------------------------------------------- traffic
 
 
-@pytest.mark.at_most(5)
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("name", POOLS)
 def test_only_the_pooled_result_is_copied_and_the_model_counts_it(name: str) -> None:
     pool, counts, bare = POOLS[name], Statistics(), Statistics()

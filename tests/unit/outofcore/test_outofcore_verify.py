@@ -89,7 +89,7 @@ def test_a_planted_fault_is_reported(plant: Any, text: str, monkeypatch: pytest.
     assert any(text in message for message in messages), messages
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_cuda_device_stands_for_a_gpu(gpus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for k in range(20):
         gpus(1, k)

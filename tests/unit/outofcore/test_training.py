@@ -178,7 +178,7 @@ def test_logits_normalize_by_running_means() -> None:
         assert np.array_equal(trainer.logits(sample.x[2:4]), found[2:4])  # no image depends on another one
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("accumulation", [True, False])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_planner_fits_each_budget_and_does_not_change_a_bit(name: str, accumulation: bool) -> None:
@@ -197,7 +197,7 @@ def test_the_planner_fits_each_budget_and_does_not_change_a_bit(name: str, accum
         assert same_bits(sample.trained(Machine(seed=3, jitter=20.0), budget=budget, **options), expected)
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_gradient_that_three_segments_share_stays_on_the_device_for_none_that_cuts_its_rows() -> None:
     layers = Conv(2, 2, dilation=2), BatchNorm(activation="tanh"), BatchNorm(), MaxPool(), Flatten(), Dense(3)
     sample = Sample(Network((2, 9, 6), layers), 3)

@@ -169,7 +169,7 @@ def launch(source, name, n, **options):
     return set(out.download()[:block].tolist())
 
 
-@pytest.mark.at_most(7)
+@pytest.mark.at_most(3)
 @SCHEDULES
 @pytest.mark.parametrize("name", PLANTED)
 def test_an_endless_loop_is_named_whatever_it_counts(name, schedule, monkeypatch):

@@ -135,6 +135,7 @@ POOLS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("options", POOLS, ids=str)
 def test_gradients_of_pooling_are_its_differences(options: dict[str, Any]) -> None:
     x = normal(2, 3, 6, 5)

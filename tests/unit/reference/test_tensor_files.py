@@ -369,7 +369,7 @@ def outcome(parse, text):
         return error.line, str(error)
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @given(st.lists(LINES, max_size=8))
 def test_the_loadtxt_parser_equals_the_plain_parser(lines):
     text = "".join(f"{line}\n" for line in lines).encode()
@@ -680,6 +680,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_killed_conversion_keeps_the_old_file(tmp_path, number):
     count = 400_000

@@ -77,7 +77,7 @@ def test_strategy_and_counter_draw_from_the_same_recipes():
 # ---------------------------------------------------------------------------------------------- classes
 
 
-@pytest.mark.at_most(4)
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("name", CLASSES)
 @settings(max_examples=30)
 @given(data=st.data())
@@ -99,7 +99,7 @@ def test_every_class_is_drawn_without_being_named(name):
     happens(conv_geometries(), lambda geometry: name not in classes_of(geometry))
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_every_drawn_geometry_has_a_class():
     counts = Counter(name for geometry in drawn(1760) for name in classes_of(geometry))
     assert all(counts[name] >= 100 for name in CLASSES)
@@ -175,6 +175,7 @@ def test_classes_of_large_windows_shrink_to_their_least_window(name, taps):
     assert max(geometry.out) <= 2
 
 
+@pytest.mark.gate
 def test_an_excluded_tap_shrinks_to_a_few_pixels():
     geometry = smallest(conv_geometries(), lambda g: g.excluded.any() and not g.excluded.all())
     assert (geometry.images[0], geometry.images[3], geometry.filters[3]) == (1, 1, 1)

@@ -190,7 +190,7 @@ def test_the_harness_finds_only_the_planted_fault(plant, name, scheme):
     assert [k for k in inputs if k <= last and of_scheme(k) == scheme and not correct(fault.path, k)] == []
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("exclude counted per channel word", "exclude counted per channel word, tensor cores")
 @pytest.mark.parametrize("name", [name for name, fault in FAULTS.items() if not fault.bits])
 def test_the_ci_profile_finds_the_planted_fault(plant, name):
@@ -220,7 +220,7 @@ def convolutions_agree(scheme):
     agree()
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_missing_exclude_is_harmless_without_padding(plant):
     fault = FAULTS["forgotten exclude"]
     plant(fault.path, fault.old, fault.new)

@@ -192,6 +192,7 @@ def test_a_shuffle_from_the_wrong_lane_is_found(plant_fault):
     assert found.register.startswith("%r")
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["bmm32", "bmms64"])
 def test_uncorrected_k_padding_is_found(plant_fault, scheme):
@@ -302,6 +303,7 @@ def test_a_wrong_sign_of_gamma_is_found(plant_fault, scheme, fault, taken):
     ask_for_bits(item, words_of(wrong, TILES[scheme][1]))
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("scheme", ["bmm32", "bmms64"])
 def test_reversed_output_words_are_found(plant_fault, scheme):
     item = rule_input(70, 101, 45, scheme)
@@ -377,6 +379,7 @@ def test_stale_output_is_an_uninitialised_read(plant_fault):
 # -------------------------------------------------------------------------------------------- packing
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("32")
 @pytest.mark.parametrize("word", [32, 64])
 def test_a_missing_brev_is_found(plant_fault, word):

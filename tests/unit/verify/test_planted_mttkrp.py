@@ -268,6 +268,7 @@ def test_constant_factors_hide_exchanged_factors(plant):
         assert differs(each, expected, got).any() == seen
 
 
+@pytest.mark.at_most(7)
 @pytest.mark.parametrize("deterministic", [False, True])
 @pytest.mark.parametrize("of", FORMATS)
 def test_a_second_call_gives_the_same_result(of, deterministic):

@@ -72,7 +72,7 @@ def test_networks_agree_on_the_simulator(start):
         assert check(CASE, 0, k, {"simulator": simulator}).mismatches == []
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_values_inside_launches_of_a_chip_are_not_compared():
     """On sm_90 a convolution adds its residual: its own integers leave no launch."""
     item = CASE.draw(Draw(9, "bnn", 750))
