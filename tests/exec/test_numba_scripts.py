@@ -44,6 +44,7 @@ def test_the_module_names_the_python_line_of_a_race(tmp_path: Path) -> None:
     assert f"numba_race.py:{lines.index('    tile[i] = x[i]') + 1}: written here" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_script_that_is_not_there_is_refused(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "simwarp.numba", str(tmp_path / "none.py")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -51,6 +52,7 @@ def test_a_script_that_is_not_there_is_refused(tmp_path: Path) -> None:
     assert "none.py cannot be read" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["contexts", "numba_linked", "numba_registers"])
 def test_a_script_that_checks_itself_ends_right(name: str) -> None:
     report = execute(SCRIPTS / f"{name}.py", quiet=True)

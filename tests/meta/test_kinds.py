@@ -45,6 +45,7 @@ def is_kind_of_step(node):
     return ast.unparse(node.value).rpartition(".")[2] not in OTHERS
 
 
+@pytest.mark.slow
 def test_no_module_compares_the_kind_of_a_step_with_a_word():
     folders = ("ptx", "program", "engine", "races", "observe", "device", "lab/evidence", "lab/fuzz")
     found = [

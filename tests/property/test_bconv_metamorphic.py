@@ -73,6 +73,7 @@ def agree(geometry, expected, got):
     assert_same_convolution(geometry, np.ascontiguousarray(expected), np.ascontiguousarray(got))
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @relation
 def test_an_unpadded_convolution_is_a_crop_of_the_padded_one(bconv2d, geometry, x, w):
@@ -92,6 +93,7 @@ def test_an_unpadded_convolution_is_a_crop_of_the_padded_one(bconv2d, geometry, 
     assert not with_padding[:, 0, 0].any()  # a window outside the image has the sum 0
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @relation
 def test_a_removed_tap_equals_a_tap_outside_the_image(bconv2d, geometry, x, w):
@@ -108,6 +110,7 @@ def test_a_removed_tap_equals_a_tap_outside_the_image(bconv2d, geometry, x, w):
         agree(shorter, before[:, untouched], after[:, untouched])
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @relation
 def test_padding_translates_the_output(bconv2d, geometry, x, w):
@@ -120,6 +123,7 @@ def test_padding_translates_the_output(bconv2d, geometry, x, w):
     agree(here, moved[:, 1 : 1 + rows, 2 : 2 + columns], bconv2d(x, w, **here.options))
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @relation
 def test_complementing_both_operands_changes_nothing(bconv2d, geometry, x, w):
@@ -129,6 +133,7 @@ def test_complementing_both_operands_changes_nothing(bconv2d, geometry, x, w):
     agree(geometry, -answer, bconv2d(-x, w, **geometry.options))
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @relation
 def test_permuted_filters_permute_output_channels(bconv2d, geometry, x, w):
@@ -140,6 +145,7 @@ def test_permuted_filters_permute_output_channels(bconv2d, geometry, x, w):
     agree(geometry, answer[..., filters], bconv2d(x, w[..., filters], **geometry.options))
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @relation
 def test_sums_over_parts_of_the_channels_add_up(bconv2d, geometry, x, w):
@@ -153,6 +159,7 @@ def test_sums_over_parts_of_the_channels_add_up(bconv2d, geometry, x, w):
     agree(geometry, bconv2d(x, w, **geometry.options), split[0] + split[1])
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @relation
 def test_sums_over_filter_rows_add_up(bconv2d, geometry, x, w):
@@ -171,6 +178,7 @@ def test_sums_over_filter_rows_add_up(bconv2d, geometry, x, w):
     agree(geometry, answer, total if rows and not np.isscalar(total) else np.zeros_like(answer))
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @relation
 def test_images_of_a_batch_are_independent(bconv2d, geometry, x, w):
@@ -181,6 +189,7 @@ def test_images_of_a_batch_are_independent(bconv2d, geometry, x, w):
     agree(geometry, one, both[-1:])
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @relation
 def test_mirrored_operands_mirror_the_output(bconv2d, geometry, x, w):

@@ -180,6 +180,7 @@ def test_results_at_the_ends_of_the_float64_range_equal_the_twin(rounding):
 # ---------------------------------------------------------------------------- modifiers, integral
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @both_floats
 @given(data=st.data())

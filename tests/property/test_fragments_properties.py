@@ -32,6 +32,7 @@ def random_lines(draw):
     return " ".join(words), bits
 
 
+@pytest.mark.slow
 @given(random_lines(), st.integers(0, 2**32 - 1))
 def test_any_map_in_this_notation_is_a_bijection(line_and_bits, seed):
     line, bits = line_and_bits
@@ -91,6 +92,7 @@ def test_modifiers_are_accepted_in_any_order(opcode, random):
     assert fragments_of(".".join([name, *spelled])) is fragments_of(opcode)
 
 
+@pytest.mark.slow
 @given(st.sampled_from(OPCODES), st.data())
 def test_a_missing_modifier_gives_an_error_of_three_lines(opcode, data):
     words = opcode.split(".")

@@ -44,6 +44,7 @@ def test_every_shrinking_attempt_is_a_legal_program(program, salt):
     assert sum(1 for _ in walk(small.body)) <= sum(1 for _ in walk(program.body))
 
 
+@pytest.mark.slow
 @given(programs)
 @settings(max_examples=60)
 def test_every_generated_opcode_has_a_row(program):

@@ -411,6 +411,7 @@ def test_shuffles_agree_for_every_width_and_distance(mode):
             expect_shuffle(value, lanes.LANE * np.uint32(step), c, mode)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("mode", SHUFFLES)
 @given(

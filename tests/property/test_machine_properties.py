@@ -193,6 +193,7 @@ SEEDS = st.none() | st.integers(0, 1 << 20)
 JITTER = st.sampled_from([0.0, 0.3, 3.0])
 
 
+@pytest.mark.slow
 @given(st.lists(steps(), max_size=14), st.sets(st.integers(0, 13), max_size=3), SEEDS, JITTER)
 def test_an_ordered_program_gives_the_answer_of_numpy(program, host_waits, seed, jitter) -> None:
     run = Run(machine(seed, jitter), program)
@@ -202,6 +203,7 @@ def test_an_ordered_program_gives_the_answer_of_numpy(program, host_waits, seed,
         assert (values[place] == value).all(), place
 
 
+@pytest.mark.slow
 @given(st.lists(steps(), min_size=2, max_size=14), st.integers(0), SEEDS, JITTER)
 def test_a_dropped_wait_is_a_race_unless_other_waits_order_the_two(program, which, seed, jitter) -> None:
     waits = [(earlier, later) for later in range(len(program)) for earlier in needed(program, later)]

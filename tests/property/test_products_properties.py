@@ -255,6 +255,7 @@ def compare(types, rule, a, b, c):
         assert wrong.size == 0, (wrong[0], hex(d[warp][tuple(wrong[0])]), hex(expected[tuple(wrong[0])]))
 
 
+@pytest.mark.slow
 @given(st.sampled_from(FORMS), st.sampled_from(KINDS), st.integers(0, 2**32))
 def test_float_tiles_of_any_class_equal_the_model(form, kind, seed):
     cc, types, shape = form
@@ -333,6 +334,7 @@ def ends(dtype):
     return [limits.min, limits.max, limits.max, 0, 1, 77]
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(["rn", "rz", "rm", "rp"]), st.sampled_from([4, 8]), st.booleans(), st.integers(0, 2**32)
 )

@@ -29,6 +29,7 @@ def reached(graph, without=None):
     return found
 
 
+@pytest.mark.slow
 @given(graphs())
 @settings(max_examples=200)
 def test_immediate_dominators_satisfy_their_definition(graph):

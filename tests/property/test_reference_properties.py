@@ -89,6 +89,7 @@ def test_transposing_both_swaps_them(pair):
     np.testing.assert_array_equal(bmm(b, a, transpose_a=True, transpose_b=True), bmm(a, b).T)
 
 
+@pytest.mark.slow
 @given(operands())
 def test_complementing_an_operand_negates(pair):
     a, b = pair

@@ -58,6 +58,7 @@ def test_the_other_tiers_reproduce_hardware_outputs(case, part, tier):
     assert replay(part, case, case.answers[tier]) == []
 
 
+@pytest.mark.slow
 def test_a_wrong_output_is_reported(case, golden):
     def wrong(item):
         answer = case.answers["reference"](item).copy()

@@ -19,6 +19,7 @@ def golden():
     return recorded("mbarriers")
 
 
+@pytest.mark.slow
 def test_enough_programs_were_recorded_without_a_difference(golden):
     assert golden.meta["seed"] == mbarriers.SEED, AGAIN
     assert golden.meta["count"] == len(golden.arrays["digests"]) >= 5_000

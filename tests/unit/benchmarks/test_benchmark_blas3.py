@@ -78,6 +78,7 @@ def test_arguments_of_cublasxt_are_those_of_its_header():
     }
 
 
+@pytest.mark.slow
 def test_a_simulated_machine_is_probed_as_it_is(monkeypatch):
     found = probe.Probe(Clocked(H200x2, monkeypatch), 1024).topology()
     for route, link in H200x2.routes().items():

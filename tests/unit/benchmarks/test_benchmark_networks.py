@@ -42,6 +42,7 @@ def test_a_network_has_a_latency_and_two_rates(device):
     assert host.peers.keys() == {"link", "on device"} | beside
 
 
+@pytest.mark.slow
 def test_a_wrong_answer_for_images_of_the_host_ends_the_run(device):
     prepared = networks.gpu.bnn.prepare(mlp(width=32), device=device)
     images = np.zeros((3, 28, 28, 1), np.uint8)

@@ -159,6 +159,7 @@ def test_todays_order_is_faster_than_the_papers() -> None:
     assert ours.total("bytes_in") <= paper.total("bytes_in")
 
 
+@pytest.mark.slow
 def test_cache_and_peers_pay() -> None:
     by_option = {
         name: seconds(Machine(H200x4, values=False), Options(**option)).seconds

@@ -121,6 +121,7 @@ def test_a_float32_file_is_decomposed_in_float32(capsys):
     assert json.loads(capsys.readouterr().out)["dtype"] == "float32"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 def test_duplicate_coordinates_are_summed():
     lines = Path("x.tns").read_text().splitlines()

@@ -36,6 +36,7 @@ def test_help_of_all_commands_imports_none_of_them():
     }
 
 
+@pytest.mark.slow
 def test_help_of_each_command_imports_neither_numpy_nor_the_simulator():
     # One process for all: what one of them imports is missed by none.
     found = loaded(f"from simwarp.cli import main\nfor name in {NAMES!r}: main([name, '--help'])")

@@ -223,6 +223,7 @@ def test_too_many_bytes_name_the_line_that_expects_them():
     assert expected.place.source_line == bug.other_lines[0]
 
 
+@pytest.mark.slow
 def test_a_stale_parity_waits_for_ever_where_copies_arrive_at_once():
     """Under "stack" the second copy has completed its phase before the wait for the parity of the first."""
     fault = fault_of("stale_parity", schedule="stack")

@@ -76,6 +76,7 @@ def test_the_convolution_equals_its_definition(images, filters, stride, padding,
     assert_right(simwarp.Device(schedule=schedule), images, filters, stride, padding)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @every_schedule
 @pytest.mark.parametrize("channels", [1, 5, 8, 40, 56, 64, slow(65), slow(72), slow(130)])
@@ -140,6 +141,7 @@ def assert_wrong(result):
     assert not np.array_equal(result, convolution(*operands(IMAGES, FILTERS), STRIDE, PADDING))
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @mostly_gate
 @pytest.mark.parametrize(

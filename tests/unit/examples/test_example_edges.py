@@ -44,6 +44,7 @@ def test_the_filters_are_signs_with_zero_sum(edges: ModuleType) -> None:
     assert len({filter_.tobytes() for filter_ in np.moveaxis(edges.w, 3, 0)}) == 4
 
 
+@pytest.mark.slow
 def test_the_reference_has_the_same_edges(edges: ModuleType) -> None:
     assert np.array_equal(reference.bconv2d(edges.x, edges.w), edges.convolve(border=0))
 

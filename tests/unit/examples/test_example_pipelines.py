@@ -46,6 +46,7 @@ def test_gemm_cp_async_equals_numpy(shape, schedule):
     assert_same_bits(product(a, b), got)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("stages", [2, 4])
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -170,6 +171,7 @@ def test_a_result_that_depends_on_the_schedule_is_reported():
     assert "DIFFERENT" in outcome.to_text()
 
 
+@pytest.mark.slow
 def test_the_findings_of_a_mutant_are_reported(monkeypatch):
     monkeypatch.setattr(module, "ptx", lambda *_: mutant("__syncthreads();  ", "__syncwarp();"))
     outcome = pipelines.simulate(module.EXAMPLE, (20, 10, 40), 0)

@@ -38,6 +38,7 @@ def assert_right(gemm, shape, schedule="lowest pc", **options):
 # ---- multicast -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @mostly_gate
 @pytest.mark.parametrize("shape", [(1, 1, 1), (7, 65, 300), (33, 100, 1100), (65, 129, 513)])
@@ -45,6 +46,7 @@ def test_multicast_equals_numpy(shape, schedule):
     assert_right(multicast.gemm, shape, schedule)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @mostly_gate
 @pytest.mark.parametrize(("cluster", "stages"), [(1, 2), (2, 1), (2, 5), (4, 2), (8, 3)])
@@ -76,6 +78,7 @@ def test_stream_k_equals_numpy(shape, schedule):
     assert_right(stream_k.gemm, shape, schedule)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @mostly_gate
 @pytest.mark.parametrize(("cluster", "clusters"), [(1, 1), (2, 1), (2, 3), (4, 1), (8, 1), (8, 2)])

@@ -58,6 +58,7 @@ def test_products_equal_numpy(module, shape, schedule):
     assert_right(module, shape, schedule)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.singly
 @every_schedule
@@ -66,6 +67,7 @@ def test_products_of_bits_take_any_number_of_stages_and_blocks(stages, blocks, s
     assert_right(b1, (140, 260, 1100), schedule, stages=stages, blocks=blocks)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.singly
 @every_schedule
@@ -81,6 +83,7 @@ def test_products_run_on_a_gpu_too(module, simwarp_device):
     assert np.array_equal(c, module.gemm(simwarp_device, a, b))
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("module", [b1, f16], ids=["b1", "f16"])
 def test_stages_are_filled_while_others_are_read(module):
@@ -149,6 +152,7 @@ OF_RING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @mostly_gate
 @pytest.mark.parametrize("mistake", OF_RING)
@@ -175,6 +179,7 @@ OF_OUTPUT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @mostly_gate
 @pytest.mark.parametrize("mistake", OF_OUTPUT)
@@ -201,6 +206,7 @@ def test_products_without_the_swizzle_of_the_maps_are_found(module, schedule, mo
         run_mutant(module, "1ull << 62", "0ull << 62", schedule, monkeypatch, (4, 4, 130))
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize(
     ("module", "line", "replacement"),

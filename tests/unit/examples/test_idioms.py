@@ -157,6 +157,7 @@ def test_cub_radix_sort_equals_numpy(how, n):
 # ---------------------------------------------------------------------------------------- cooperative groups
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.gate_cases("512-G")
 @pytest.mark.parametrize("how", COMPILED)
@@ -254,6 +255,7 @@ def test_the_last_block_sums_the_partial_results(how, schedule):
     assert out.download()[0] == x.sum()
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(2)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("how", COMPILED)

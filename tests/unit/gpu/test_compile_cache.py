@@ -195,6 +195,7 @@ def test_a_deleted_working_directory_does_not_stop_compilation(ptx_cache, tmp_pa
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.slow
 def test_package_files_are_compiled_by_path(ptx_cache, compilations):
     source = (importlib.resources.files("gpu") / "bmm/pack.cu").read_text()
     defines = {"ELEMENT_INT8": "", "WORD_64": "", "FIRST_LSB": ""}

@@ -670,6 +670,7 @@ def test_wrong_uses_of_the_driver_are_found(gpus):
         driver.cuEventRecord(event, queue)
 
 
+@pytest.mark.slow
 def test_devices_as_fast_as_the_host_share_the_work(gpus, monkeypatch):
     """On GPUs the first worker took all tasks, as none of its steps ever made it wait."""
     gpus(2)

@@ -85,6 +85,7 @@ def test_a_scheme_of_the_table_runs_on_its_chips():
         assert fastest_scheme(chip, (99, 99, 9), "int32", "lines", own=("btc1",)).form == "lines"
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize(
     ("chip", "kernels"),
@@ -180,6 +181,7 @@ def test_other_prepared_operands_keep_their_scheme(launched, scheme, kernel):
     assert launched[-1] == kernel
 
 
+@pytest.mark.slow
 def test_lines_on_a_chip_that_prefers_words_keep_their_scheme():
     right = prepare(signs(70, 21), "b", scheme="btc2", device=simwarp.Device(BLACKWELL))
     chosen = functools.partial(fastest_scheme, BLACKWELL, (18, 21, 70), "int32", right.form)
@@ -252,6 +254,7 @@ def test_a_recorded_rule_is_not_taken_for_another(ready):
     assert gpu.bmm(*pairs[0]).dtype == np.int32  # no bits of the recorded call
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("stride", [1, 9])
 def test_a_repeated_convolution_is_one_launch(launched, stride):

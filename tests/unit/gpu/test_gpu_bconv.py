@@ -127,6 +127,7 @@ GEOMETRIES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.slow_cases(
     "same-bconv32",
@@ -152,6 +153,7 @@ def test_every_geometry_equals_the_reference(device, name, scheme):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(2)
 @pytest.mark.slow_cases("65-bconv32", "127-bconv32")
 @pytest.mark.parametrize("scheme", BSTC)
@@ -167,6 +169,7 @@ def test_every_number_of_filters_equals_the_reference(device, o, scheme):
     assert_all_outputs(*operands(1, (2, 3), 5, (2, 2), o), scheme, device)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.slow_cases(
     "0-5-bconv32", "0-5-bconv64", "0-37-bconv32", "0-37-bconv64", "4-5-bconv32", "4-5-bconv64"
@@ -239,6 +242,7 @@ PADDINGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(2)
 @pytest.mark.parametrize("given", PADDINGS)
 def test_a_padding_is_written_as_frameworks_write_it(device, given):
@@ -387,6 +391,7 @@ def test_results_do_not_depend_on_old_memory(scheme, fill):
     assert_all_outputs(*operands(1, (5, 5), 35, (3, 3), 33), scheme, Used(fill))
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("scheme", BSTC)
 def test_a_second_launch_gives_the_same_result(device, monkeypatch, scheme):

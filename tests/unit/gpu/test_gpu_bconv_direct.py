@@ -71,6 +71,7 @@ PAIRED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.singly
 @pytest.mark.parametrize("output", OUTPUTS)
@@ -84,6 +85,7 @@ def test_pixels_that_share_16_bytes_equal_the_reference(name, c, filters, output
     assert not differs(x, w, output, 2, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize(
     "k",
@@ -145,6 +147,7 @@ def test_filters_serve_lines_with_and_without_pairs(monkeypatch):
     assert launched_for(10) == ["to_units", "count_ones", "wgmma"]
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("schedule", ["lowest pc", "stack", pytest.param("random", marks=pytest.mark.slow)])
@@ -305,12 +308,14 @@ def assert_right(which):
     assert not differs(signs(*images), signs(*filters, k=1), output, 1, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("name", MUTANTS)
 def test_every_mutant_is_found(monkeypatch, tmp_path, name):
     check_found(MUTANTS[name], assert_right, monkeypatch, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("which", CONVOLUTIONS)
 def test_the_kernel_itself_is_right(which):

@@ -25,6 +25,7 @@ def _no_patches(monkeypatch):
     monkeypatch.setattr(warpgroups, "direct_of", lambda *_: None)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.slow_cases("five by five")
 @pytest.mark.parametrize("name", GEOMETRIES)
@@ -35,6 +36,7 @@ def test_every_geometry_equals_the_reference(name):
     check(signs(*images), signs(height, width, images[3], filters, k=1), pools=(pool,), **options)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("c", [1, 60, 128, 129, 200, 256, 257, 384, 512, 700, 1024, 1030])
 def test_every_number_of_channels_equals_the_reference(c):
@@ -42,6 +44,7 @@ def test_every_number_of_channels_equals_the_reference(c):
     check(signs(1, 3, 4, c), signs(2, 3, c, 5, k=1), pools=("or",))
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("o", [1, 2, 4, 7, 64, 70, 300])
 def test_every_number_of_filters_equals_the_reference(o):
@@ -60,6 +63,7 @@ EVERY_TILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.slow_cases("*-200", "*-301")
 @pytest.mark.gate_cases("*-200")  # 72 end in the first tile of columns, 301 in the second of the widest
@@ -71,6 +75,7 @@ def test_every_tile_equals_the_reference(which, filters):
     np.testing.assert_array_equal(*launched(tile, x, w, kind, pool, simwarp.Device((9, 0)), 2), strict=True)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.pairwise
 @pytest.mark.gate_cases("*-500-random", "*-1100-random")
@@ -86,6 +91,7 @@ def test_blocks_that_compute_several_tiles_are_right_under_every_schedule(schedu
     np.testing.assert_array_equal(*launched(tile, x, w, kind, pool, device, 1), strict=True)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("k", range(8))
 def test_random_geometries_equal_the_reference(k):
@@ -105,6 +111,7 @@ def test_random_geometries_equal_the_reference(k):
 # Operands
 
 
+@pytest.mark.slow
 def test_prepared_operands_serve_every_geometry_with_one_launch(monkeypatch):
     device = simwarp.Device((9, 0))
     x, w = signs(2, 5, 6, 70), signs(3, 3, 70, 20, k=1)
@@ -136,6 +143,7 @@ def test_packed_operands_equal_the_reference(word, c):
     np.testing.assert_array_equal(y, reference.bconv2d(x, w))
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("pool", [None, "or"])
 @pytest.mark.parametrize("o", [33, 128])
@@ -175,6 +183,7 @@ def test_thresholds_at_the_ends_of_dots_and_int32_are_exact():
 # Sums of 16 bits
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("o", [1, 33, pytest.param(128, marks=pytest.mark.slow)])
 def test_dot_products_of_16_bits_equal_the_reference(o):
@@ -369,12 +378,14 @@ def convolve(which):
     np.testing.assert_array_equal(got, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("name", MUTANTS)
 def test_every_mutant_is_found(monkeypatch, tmp_path, name):
     check_found(MUTANTS[name], convolve, monkeypatch, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("which", CONVOLUTIONS)
 def test_the_kernel_itself_is_right(which):

@@ -797,6 +797,7 @@ def test_operands_that_are_not_matrices_are_refused(device, shape):
         explains(caught, f"{name} has shape {shape}")
 
 
+@pytest.mark.slow
 def test_ragged_rows_are_refused(device):
     with pytest.raises(ShapeError) as caught:
         gpu.bmm([[1.0], [1.0, 2.0]], [[1.0]], device=device)

@@ -115,6 +115,7 @@ def test_bits_of_a_stack_are_the_next_product_s_a(scheme, of_b):
     np.testing.assert_array_equal(c, reference.bmm(bits, w), strict=True)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("of_b", [None, 3])
 def test_every_output_of_warpgroups_is_stacked(of_b):
@@ -138,6 +139,7 @@ def launched(device, *operands, **options):
     return device.launches - before
 
 
+@pytest.mark.slow
 def test_warpgroups_take_a_stack_in_one_launch_and_other_schemes_matrix_by_matrix():
     device = simwarp.Device((9, 0))
     a, b, one, few = (

@@ -291,6 +291,7 @@ def test_weights_of_any_format_become_that_of_kernels(word, first):
         np.testing.assert_array_equal(got.words, pack_tensor(filters, layout="HWOI").words)
 
 
+@pytest.mark.slow
 def test_runs_of_several_sizes_and_of_device_arrays_repeat():
     net, device = network(*SMALL["conv of pixels"]), Device()
     prepared = gpu.bnn.prepare(net, schemes=CHEAP, device=device)
@@ -472,6 +473,7 @@ def test_images_on_another_device_are_refused():
 # --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.slow_cases(

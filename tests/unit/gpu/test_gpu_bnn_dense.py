@@ -95,6 +95,7 @@ def test_images_that_begin_between_vectors_are_read_number_by_number():
         np.testing.assert_array_equal(sums.download(), reference.bnn.run(net, images).sums)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("batch", [1, 8, 13, 33])
 @pytest.mark.parametrize("chip", [(7, 5), (8, 0), (9, 0)])
@@ -108,6 +109,7 @@ def test_a_network_of_dense_layers_gives_what_the_definition_gives(chip, batch):
         assert names[1:] == [hidden, hidden, hidden, "skinny"]
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("batch", [3, 20])
 def test_a_warm_run_is_a_graph_of_the_images_and_the_products(batch):
@@ -141,6 +143,7 @@ def test_the_last_product_gives_logits_and_classes(chip, batch, hidden, classes)
         assert (names[-1] == "answer") == (classes > 16)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("scheme", ["btc1", "btc2", "mma", "skinny", "wgmma", "btc3", "bmm32"])
 def test_every_scheme_takes_what_the_launch_before_gives(scheme):
@@ -150,6 +153,7 @@ def test_every_scheme_takes_what_the_launch_before_gives(scheme):
     check(net, gpu.bnn.prepare(net, schemes={"Dense": scheme}, device=device), images)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("batch", [3, 20])
 @pytest.mark.parametrize("schedule", ["stack", "random"])

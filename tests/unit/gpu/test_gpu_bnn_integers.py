@@ -120,6 +120,7 @@ def test_a_chain_gives_what_the_definition_gives(name, channels, bits):
         assert dtypes["0"] == f"int{bits}"
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("channels", [32, 33])
 def test_sums_of_warpgroups_have_16_bits(channels):
@@ -179,6 +180,7 @@ def test_what_others_need_is_stored_before_they_read_it():
     check(net, images_of(2, 2, 3, 8))
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("rows", [1, 600])
 def test_blocks_go_down_the_rows(rows):

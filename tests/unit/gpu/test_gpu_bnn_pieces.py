@@ -43,6 +43,7 @@ def same(answer, given, network=PIXELS):
         np.testing.assert_array_equal(got, wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.singly
 @pytest.mark.parametrize("order", ORDERS)
@@ -68,6 +69,7 @@ def test_a_piece_comes_while_another_runs():
     assert kinds.count("there") == 4
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("forgotten", ["came.wait", "ran.wait", "returned.synchronize"])
 def test_a_wait_that_is_forgotten_shows(forgotten, monkeypatch):
@@ -104,6 +106,7 @@ def test_a_copy_waits_for_what_had_its_memory_before():
     assert kinds.index("launch") < kinds.index("there")
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("pinned", [False, True])
 def test_images_that_are_not_page_locked_are_copied_before(pinned):
@@ -141,6 +144,7 @@ class Stopped(LazyDevice):
                 raise self.error
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("a fault")])
 def test_what_ends_a_run_leaves_nothing_on_its_way(error):
@@ -172,6 +176,7 @@ def test_a_stream_answers_batch_after_batch():
     assert list(prepared.stream([])) == []
 
 
+@pytest.mark.slow
 def test_a_stream_has_no_end_and_others_may_run_meanwhile():
     device = LazyDevice((2, 0, 1))
     prepared, taken = prepared_on(device), []
@@ -283,6 +288,7 @@ def calls_of(run):
     return count
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.slow_cases("*-whole")
 @pytest.mark.parametrize(("network", "way"), [(PIXELS, "layers"), (SIGNS, "layers"), (PIXELS, "whole")])
@@ -299,6 +305,7 @@ def test_the_first_run_of_a_prepared_number_of_images_only_launches(network, way
     assert calls_of(lambda: unprepared.run(given)) > 1.5 * warm
 
 
+@pytest.mark.slow
 def test_every_piece_of_a_prepared_number_of_images_is_captured(monkeypatch):
     monkeypatch.setattr(gpu.bnn.network, "PIECE", 70 * 3)
     device = LazyDevice((0, 1, 2))

@@ -48,6 +48,7 @@ def assert_bits(packed, dots, thresholds, flip=None):
 # Products
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(2)
 @pytest.mark.pairwise
 @pytest.mark.slow_cases(

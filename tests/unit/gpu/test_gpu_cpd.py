@@ -105,6 +105,7 @@ def test_one_update_step_equals_numpy(size, dtype):
     np.testing.assert_allclose(left, (4 * square - 2 * product) / largest, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(2)
 @pytest.mark.slow_cases("shape0-1-coo-float32", "shape3-5-mm-csf-float64", "shape6-3-csf-all-float32")
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -273,6 +274,7 @@ def tensors(dtype):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.slow_cases("float32-order 3", "*-order 4", "float64-order 3")
 @pytest.mark.parametrize("name", ["order 2", "order 3", "order 4"])
@@ -284,6 +286,7 @@ def test_every_order_equals_the_reference(name, dtype):
     assert_close(result, expected, dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.slow_cases("f-coo", "hicoo")
 @pytest.mark.parametrize("format_name", FORMATS)
@@ -412,6 +415,7 @@ def test_deterministic_runs_give_the_same_bits(format_name):
 # The iteration
 
 
+@pytest.mark.slow
 def test_progress_is_reported_until_convergence():
     coo, _ = planted((5, 4), 1, 0.1)
     reported = []
@@ -424,6 +428,7 @@ def test_progress_is_reported_until_convergence():
     assert changes[-1] < 1e-4 <= changes[:-1].min()
 
 
+@pytest.mark.slow
 def test_the_iteration_limit_ends_the_run():
     coo, _ = planted((5, 4), 1, 0.1)
     result = cpd_als(coo, 1, iterations=2, tolerance=0, device=simwarp.Device())
@@ -447,6 +452,7 @@ def test_the_fit_of_an_exact_model_is_accurate():
         assert abs(1 - expected - result.fits[-1]) <= 2.0**-52
 
 
+@pytest.mark.slow
 def test_two_numbers_are_downloaded_in_an_iteration(monkeypatch):
     sizes, download = [], DeviceArray.download
 
@@ -468,6 +474,7 @@ def test_two_numbers_are_downloaded_in_an_iteration(monkeypatch):
     assert [sizes[a:b] for a, b in itertools.pairwise([0, *marks])] == [[16]] * 2
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_leaves_the_device_usable():
     coo, _ = planted((5, 4), 2, 0.1)
     device = simwarp.Device()
@@ -481,6 +488,7 @@ def test_an_interrupted_run_leaves_the_device_usable():
     assert cpd_als(coo, 2, iterations=1, device=device).fits == pytest.approx(expected.fits, abs=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("seed", [0, 5, 2**64 - 1])
 def test_the_start_is_drawn_from_the_seed(seed):
@@ -550,6 +558,7 @@ def test_bad_arguments_are_refused(options, error, part):
     assert str(caught.value).count("\n") == 2
 
 
+@pytest.mark.slow
 def test_an_overflow_of_float32_is_reported():
     coo = Coo(GOOD.coords, (GOOD.values * 1e3).astype(np.float32), GOOD.shape)
     with pytest.raises(NotANumberError, match="too large for float32") as caught:
@@ -557,6 +566,7 @@ def test_an_overflow_of_float32_is_reported():
     assert str(caught.value).count("\n") == 2
 
 
+@pytest.mark.slow
 def test_a_long_call_shows_a_sign_of_life_on_a_terminal(monkeypatch):
     class Terminal(io.StringIO):
         def isatty(self):
@@ -579,6 +589,7 @@ def test_a_long_call_shows_a_sign_of_life_on_a_terminal(monkeypatch):
 PLACES = np.array([[0, 1, 1], [0, 1, 0], [0, 1, 1]])
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("scale", [1e160, 1e-170, 5e-324])
 def test_very_large_and_very_small_values_are_decomposed_as_by_the_definition(scale):

@@ -136,6 +136,7 @@ def test_tiles_of_several_passes(passes, monkeypatch, large_tiles):
     sums(pixels((20, 33, 3)), conv(3, 3, 3, 40, padding=((1, 1), (1, 1))), threshold(40, 900), 3)
 
 
+@pytest.mark.slow
 def test_large_tiles_of_windows(without_regions, large_tiles):
     sums(pixels((9, 9, 3)), conv(3, 3, 3, 40), threshold(40, 900), 3)
 
@@ -214,6 +215,7 @@ def test_integers_of_16_bits_in_and_out(outputs, regions, monkeypatch):
     np.testing.assert_array_equal(got.download(), np.einsum("npqcrs,rsco->npqo", windows, filters))
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("features", [1, 15, 257, 530])
 @pytest.mark.parametrize("bits", [False, True], ids=["sums", "bits"])

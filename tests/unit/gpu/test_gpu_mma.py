@@ -44,6 +44,7 @@ def device_of(tile, cc=(8, 0), **options):
     return simwarp.Device(cc, multiprocessors={"large": 1, "small": 132}[tile], **options)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.singly
 @pytest.mark.parametrize("tile", ["large", "small"])
@@ -72,6 +73,7 @@ def test_the_ring_is_right_under_every_schedule(k, schedule, tile):
     np.testing.assert_array_equal(c, reference.bmm(a, b))
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("transpose_a", [False, True])
 @pytest.mark.parametrize("transpose_b", [False, True])

@@ -105,6 +105,7 @@ def test_every_rank_equals_the_reference(name, rank):
     assert_right(FLAT[name](coo), coo, rank, deterministic=k // 2 % 2 == 0, modes=[k % 3])
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.slow_cases(but=("coo-shape0", "hicoo-shape0", "f-coo-shape1"))
 @pytest.mark.parametrize("shape", [(40, 3), (2, 9, 4, 5), (3, 2, 5, 3, 4)])
@@ -115,6 +116,7 @@ def test_every_order_equals_the_reference(name, shape):
         assert_right(FLAT[name](coo), coo, 8, deterministic=mode % 2 == 1, modes=[mode])
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.slow_cases("hicoo")
 @pytest.mark.parametrize("name", FLAT)

@@ -64,6 +64,7 @@ def long_runs(monkeypatch):
     monkeypatch.setattr(OF_FIBERS, "ENOUGH_GROUPS", 1)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.slow_cases("1-float32")
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -86,6 +87,7 @@ def test_every_order_equals_the_reference(order, long_runs):
     assert_right(b_csf_all(coo, split=2, share=3), coo, 6, order in (3, 6, 8), modes=[order // 2])
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(2)
 @pytest.mark.slow_cases("shape3-True")
 @pytest.mark.parametrize(
@@ -180,6 +182,7 @@ def test_deterministic_results_are_the_same_under_every_schedule(build, long_run
             np.testing.assert_array_equal(results[0].view(np.uint32), other.view(np.uint32))
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize(("name", "seed"), SCHEDULES[1:])
 def test_sums_in_any_order_are_right(name, seed, long_runs):
@@ -225,6 +228,7 @@ def test_the_fibers_per_group_depend_on_the_sizes():
     assert run_of_group(fibers=100_000, nonzeros=100_000) == 1
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(
     st.lists(st.lists(st.integers(1, 11), min_size=1, max_size=9), min_size=1, max_size=9),

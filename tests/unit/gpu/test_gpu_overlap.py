@@ -48,6 +48,7 @@ def test_convolutions_on_warpgroups(c, output):
     assert loads_of_constants(plan.ptx) == []
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("make", [mlp, alexnet, resnet14])
 def test_networks(make, monkeypatch):

@@ -177,6 +177,7 @@ def test_a_warm_decomposition_opens_no_file(device, no_files):
 # Plans
 
 
+@pytest.mark.slow
 def test_each_device_has_its_own_plans():
     one, other = simwarp.Device((8, 0)), simwarp.Device((9, 0))
     a, b = signs(3, 40), signs(40, 5, seed=1)
@@ -410,6 +411,7 @@ def test_packed_tiles_are_prepared_without_conversion(device, transposed):
         gpu.bmm(left, right, scheme="btc3", transpose_a=not transposed)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.slow_cases("1-bconv32", "1-btc2")
 @pytest.mark.parametrize("scheme", CONVOLUTIONS)
@@ -440,6 +442,7 @@ def test_border_addends_are_computed_once_per_geometry(device):
     assert len(filters.kept) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.slow_cases("False-hicoo")
 @pytest.mark.parametrize("name", FORMATS)

@@ -39,6 +39,7 @@ def words_of(dots, thresholds, flip=None):
     return reference.threshold(dots, thresholds, flip, word=32, first="lsb").words
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("multiprocessors", [1, 132])  # four and eight warps
@@ -74,6 +75,7 @@ def test_transposed_packed_and_prepared_operands_equal_the_reference(sizes, tran
     np.testing.assert_array_equal(c.download(), dots)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("schedule", ["stack", "random"])
 @pytest.mark.parametrize("sizes", [(12, 17, 2100), (17, 3, 2100)])

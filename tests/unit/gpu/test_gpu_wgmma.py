@@ -86,6 +86,7 @@ def test_every_tile_and_output_equals_the_reference(which, shape):
     np.testing.assert_array_equal(got, expected(a, b, output), strict=True)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.singly
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -100,6 +101,7 @@ def test_blocks_that_compute_several_tiles_are_right_under_every_schedule(schedu
     np.testing.assert_array_equal(got, expected(a, b, output), strict=True)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.singly
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -113,6 +115,7 @@ def test_teams_that_take_turns_are_right_under_every_schedule(schedule, output, 
     np.testing.assert_array_equal(got, expected(a, b, output), strict=True)
 
 
+@pytest.mark.slow
 def test_a_team_that_does_not_wait_for_its_turn_is_found():
     """Stages that are to be full two turns from now look full: their barriers tell parities."""
     header = "bmm/warpgroup_tile.cuh"
@@ -198,6 +201,7 @@ def test_a_prepared_product_is_one_launch(monkeypatch):
     assert [plan.name for plan in launches] == ["wgmma"]
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.gate_cases("*-random")
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -265,6 +269,7 @@ def test_prepared_bits_are_the_next_products_operand(scheme, n, most, monkeypatc
         np.testing.assert_array_equal(gpu.bmm(hidden, c, scheme=other).download(), dots)
 
 
+@pytest.mark.slow
 def test_dot_products_of_every_dtype():
     device = simwarp.Device((9, 0))
     a, b = values(9, 300), values(300, 12, 1)
@@ -312,6 +317,7 @@ def test_outputs_that_do_not_exist_are_refused(options, kind, parts):
         gpu.bmm(values(3, 4), values(4, 2), device=simwarp.Device((9, 0)), **({"scheme": "wgmma"} | options))
 
 
+@pytest.mark.slow
 def test_int16_refuses_a_k_that_may_overflow():
     a = np.ones((1, 32768), np.int8)
     device = simwarp.Device((9, 0))

@@ -51,6 +51,7 @@ def check(device, counts, sizes, output):
     np.testing.assert_array_equal(got, expected.astype(output), strict=True)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.pairwise
 @pytest.mark.gate_cases("*-counts1", "*-counts5")  # like (7, 7) and (None, 2)
@@ -62,6 +63,7 @@ def test_every_output_of_every_stack_equals_the_reference(sizes, output, counts)
     check(simwarp.Device((9, 0), multiprocessors=2), counts, sizes, output)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.slow_cases("*-128x*")
 @pytest.mark.gate_cases("int16-128x*")  # differ from int32 in their stores alone
@@ -79,6 +81,7 @@ def test_every_tile_takes_stacks(monkeypatch, output, tile):
         check(simwarp.Device((9, 0), multiprocessors=3), (3, 3), (70, n, 300), output)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.gate_cases("lines-random")
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -87,6 +90,7 @@ def test_stacks_are_right_under_every_schedule(schedule, output):
     check(simwarp.Device((9, 0), schedule=schedule, multiprocessors=2), (3, 3), (66, 40, 1100), output)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("n", [24, 21])
 def test_blocks_share_a_long_k_of_few_matrices(n):
@@ -95,6 +99,7 @@ def test_blocks_share_a_long_k_of_few_matrices(n):
     check(device, (2, 2), (20, n, 9000), "int32")
 
 
+@pytest.mark.slow
 def test_bits_of_a_stack_whose_ones_come_in_parts_meet_a_stack():
     device = simwarp.Device((9, 0))
     a, b, c = operand(2, 20, 70), operand(2, 70, 200, 1), operand(2, 200, 24, 2)

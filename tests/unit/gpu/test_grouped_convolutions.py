@@ -72,6 +72,7 @@ def halves():
 # --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_each_half_of_the_filters_reads_its_half_of_the_channels():
     x, w = halves()
     wanted = np.broadcast_to([36, 36, 36, -36, -36, -36], (1, 2, 3, 6))
@@ -99,6 +100,7 @@ def test_torch_has_the_same_sums():
         np.testing.assert_array_equal(found, y.permute(0, 2, 3, 1).numpy())
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(2)
 @pytest.mark.parametrize("scheme", EVERY_SCHEME)
 @pytest.mark.parametrize("sizes", SIZES)
@@ -115,6 +117,7 @@ def test_every_scheme_and_output(scheme, sizes):
         np.testing.assert_array_equal(bits.words, expected.words)
 
 
+@pytest.mark.slow
 def test_shorts_of_warpgroups():
     x, w = operands(6, 4, 2)
     y = gpu.bconv2d(x, w, groups=2, scheme="wgmma", dtype=np.int16, device=simwarp.Device(), **SKEWED)
@@ -233,6 +236,7 @@ NETWORKS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(3)
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize(

@@ -99,6 +99,7 @@ def in_groups():
     return {name for name in ROWS if name.startswith((*copies, *maps, *textures, "wgmma"))}
 
 
+@pytest.mark.slow
 def test_every_row_is_generated(programs):
     counts = fuzz.coverage(programs)
     untouched = [name for name, count in counts.items() if not count and name not in TILES | in_groups()]
@@ -571,6 +572,7 @@ def test_programs_whose_mutants_differ_on_hardware_are_left_out(tmp_path, monkey
     assert replay(recording, simwarp.Device()) == []
 
 
+@pytest.mark.slow
 def test_a_changed_digest_is_reported(recorded):
     recording = load(recorded)
     digests = recording.digests.copy()
@@ -781,6 +783,7 @@ def test_the_command_prints_the_ptx_and_both_outputs(capsys, tmp_path):
     assert "1 counterexample: PTX and words are in" in printed
 
 
+@pytest.mark.slow
 def test_the_command_replays_a_recording(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr("gpu.cuda.default_device", StandIn)
     monkeypatch.setattr("gpu.cuda.default_device", StandIn)

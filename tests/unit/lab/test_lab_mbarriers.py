@@ -39,6 +39,7 @@ def test_the_simulator_gives_what_the_model_knows(schedule):
         assert mbarriers.unexpected(program, answer) is None, program.number
 
 
+@pytest.mark.slow
 def test_no_result_depends_on_the_schedule():
     programs = [generate(4, number) for number in range(2)]
     first, *others = (
@@ -51,6 +52,7 @@ def test_no_result_depends_on_the_schedule():
     assert all(other == first for other in others)
 
 
+@pytest.mark.slow
 def test_programs_have_every_operation_and_the_model_knows_most_results():
     programs = [generate(mbarriers.SEED, number) for number in range(300)]
     words = Counter(

@@ -415,6 +415,7 @@ def test_the_command_prints_a_table_of_many_forms(capsys):
     assert printed[1].split() == ["wmma.load.a", "31", "31", "0", "0"]
 
 
+@pytest.mark.slow
 def test_the_command_prints_json(capsys):
     assert probe_command(["bmma"], as_json=True) == 0
     report = json.loads(capsys.readouterr().out)

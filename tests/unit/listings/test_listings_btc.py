@@ -299,6 +299,7 @@ def test_one_warp_loads_the_tiles_of_16_warps():
     assert len(a) == len(b) == 2 * 2  # blocks, and steps of 128
 
 
+@pytest.mark.slow
 def test_every_sum_is_stored_once():
     for design in DESIGNS:
         with watch("C", 9) as places:

@@ -169,6 +169,7 @@ def test_a_size_beyond_the_matrix_is_out_of_bounds():
         assert caught.value.place.line == line_of(kernel, "warp.load(A")
 
 
+@pytest.mark.slow
 @every_case("shape", SHAPES)
 @every_case(("layout", "word"), PACK)
 def test_unpacking_gives_the_signs(shape, layout, word):

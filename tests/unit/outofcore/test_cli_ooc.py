@@ -267,6 +267,7 @@ def test_unknown_figures_are_refused_before_any_run(capsys):
     assert capsys.readouterr().err.startswith("the figure 'figure99' is unknown\n")
 
 
+@pytest.mark.slow
 def test_bench_prints_a_line_for_each_row(capsys, monkeypatch, tmp_path):
     monkeypatch.setitem(paper.FIGURES, "table4", paper.FIGURES["table4"][3:4])
     monkeypatch.setitem(paper.FIGURES, "figure13", paper.FIGURES["figure13"][-1:])

@@ -119,6 +119,7 @@ def test_a_caller_waits_longer_than_the_device_works(monkeypatch):
 # --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_breakdown_has_a_row_for_each_launch_and_their_shares():
     meter = Stopwatch(simwarp.Device((7, 5)), 3e-6, 4e-6, 1e-6, 6e-6)
     found = studies.breakdown(small(), meter, 2, silent)

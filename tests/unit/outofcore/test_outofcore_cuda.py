@@ -52,6 +52,7 @@ def test_a_split_is_within_the_bound_and_leaves_nothing_behind(gpus, routine: st
         assert found.is_clean()
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])

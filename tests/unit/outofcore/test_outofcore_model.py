@@ -74,6 +74,7 @@ def test_the_predicted_timeline_is_the_clock_s_where_copies_share_bandwidth(k: i
         assert abs(plan.seconds / found.seconds - 1) < 0.25
 
 
+@pytest.mark.slow
 @every_case("depth", [1, 2, 3])
 @every_case("topology", [H200, P100, EVEREST])
 @every_case("routine", ROUTINES)

@@ -118,6 +118,7 @@ def test_nothing_is_copied_and_no_buffer_is_needed_if_all_arrays_lie_there(routi
     assert f"buffers: none; 0 bytes of 0 bytes; {', '.join('wxy')} on the device" in str(plan)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("routine", FORMS)
 def test_the_model_counts_what_moves(routine: str) -> None:
@@ -166,6 +167,7 @@ def test_pieces_with_gaps_that_engines_do_not_take_are_copied_within_the_device(
     assert moves(filters) == 4  # of x, and of the two parts of the result
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("planner", ["greedy", "steepest", "exhaustive"])
 @pytest.mark.parametrize("routine", FORMS)

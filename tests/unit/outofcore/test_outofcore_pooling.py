@@ -85,6 +85,7 @@ def drawn(draw: Draw) -> tuple[Layer, Pool, Pieces]:
     return Layer(images, window, options), pool, Pieces(*sizes)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_drawn_layers_have_the_bits_of_pooling_the_result(seed: int) -> None:

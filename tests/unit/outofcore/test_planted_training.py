@@ -91,6 +91,7 @@ CASES = [
 """The fault, where it is planted, and the errors that find it."""
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("parameters", ["device", "host"])
 @pytest.mark.parametrize("segments", [STRIPS, IMAGES], ids=["strips", "images"])

@@ -61,6 +61,7 @@ def in_core(name: str) -> tuple[Sample, dict[str, Any]]:
 # ------------------------------------------------------------------------------------------------- bits
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_pieces_of_images_do_not_change_a_bit(name: str) -> None:
@@ -81,6 +82,7 @@ def layered(count: int, rows: int, kept: frozenset[int]) -> tuple[Segment, ...]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("parameters", ["device", "host"])
 @pytest.mark.parametrize("rows", [1, 2, 3, 99])
@@ -178,6 +180,7 @@ def test_logits_normalize_by_running_means() -> None:
         assert np.array_equal(trainer.logits(sample.x[2:4]), found[2:4])  # no image depends on another one
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("accumulation", [True, False])
 @pytest.mark.parametrize("name", NETWORKS)
@@ -384,6 +387,7 @@ def test_no_memory_is_taken_inside_a_step() -> None:
     sample.trained(machine, 3, segments=SEGMENTS)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("topology", [H100, H200])
 @pytest.mark.parametrize("accumulation", [True, False])

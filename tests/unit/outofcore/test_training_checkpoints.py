@@ -25,6 +25,7 @@ def trainer(machine: Machine | None = None, **changes: Any) -> Trainer:
     return Trainer(device=machine or Machine(), **given)
 
 
+@pytest.mark.slow
 def test_a_resumed_training_has_the_bits_of_one_without_a_stop(tmp_path: Path) -> None:
     whole, path = trainer(), tmp_path / "net.npz"
     losses = whole.train(IMAGES, LABELS, epochs=4)

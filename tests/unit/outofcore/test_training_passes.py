@@ -117,6 +117,7 @@ def test_no_budget_changes_a_bit(name: str) -> None:
         assert same(case.found(machine, budget, accumulation=accumulation), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("parameters", ["device", "host"])
 @pytest.mark.parametrize("rows", [1, 2, 3])
@@ -148,6 +149,7 @@ def assert_no_place_changes_a_bit(
 RESULTS = ("kept", "passed", "again")
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.singly
 @pytest.mark.parametrize("parameters", ["device", "host"])

@@ -97,6 +97,7 @@ def test_reads_equal_exact_arithmetic(shape, mode, normalized, rng):
             assert abs(Fraction(float(got)) - right) <= bound, (at, got, float(right))
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(-20, 20, width=32), min_size=1, max_size=32), st.sampled_from(MODES), st.booleans())
 def test_a_linear_read_is_near_the_exact_mean(places, mode, normalized):
     """The weight is rounded to 1/256, and a normalised coordinate to 2^-21."""

@@ -54,6 +54,7 @@ def test_a_script_that_hides_a_package_itself_is_named(tmp_path):
     assert f"{tmp_path / 'gpu.py'} hides simwarp's package 'gpu'" in done.stderr
 
 
+@pytest.mark.slow
 def test_files_of_other_names_do_not_hide_packages(tmp_path):
     (tmp_path / "gpu").mkdir()  # without __init__.py: a data folder, which ranks after a package
     (tmp_path / "gpus.py").write_text("raise SystemExit")

@@ -435,6 +435,7 @@ def test_progress_is_reported_and_an_exception_stops_the_run():
 # --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.slow_cases("shape0-2")
 @pytest.mark.parametrize(

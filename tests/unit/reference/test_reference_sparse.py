@@ -499,6 +499,7 @@ def test_index_bytes_of_a_third_order_tensor_equal_the_paper():
     assert index_bytes(f_coo_all(coo)) == 3 * (8 * m + -(-(m + -(-m // 8)) // 8))
 
 
+@pytest.mark.slow
 @given(tensor=tensors(most_order=5))
 def test_held_bytes_count_every_index_array(tensor):
     """All arrays of the format except the values."""

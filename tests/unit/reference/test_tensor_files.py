@@ -168,6 +168,7 @@ def test_read_progress_ends_with_the_whole_file(monkeypatch, file):
     assert len(calls) > 1
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(2)
 @pytest.mark.parametrize("blank", [b"\n", b" \t\r\n"], ids=["newlines", "blanks"])
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])

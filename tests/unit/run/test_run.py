@@ -329,6 +329,7 @@ def test_the_compute_capability_selects_the_architecture(write):
         assert result.outputs[0][0] == 100 * cc[0] + 10 * cc[1]
 
 
+@pytest.mark.slow
 def test_macros_include_folders_and_options_reach_the_compiler(write, tmp_path):
     write("inside/sub/tile.cuh", '#include "size.cuh"\n')
     size = write("inside/sub/size.cuh", "#define TILE 3\n")
@@ -401,6 +402,7 @@ template <typename T, int N> __global__ void fill(T* x) { x[threadIdx.x] = N; }
 HOST = "#include <vector>\nint main() { std::vector<int> v(3); return v.size() - 3; }"
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("host", ["", pytest.param(HOST, marks=needs_nvcc)])
 def test_an_instance_of_a_template_is_made_when_it_is_asked_for(write, host):

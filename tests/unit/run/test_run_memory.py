@@ -127,6 +127,7 @@ def peak_of(work):
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_a_launch_keeps_one_copy_of_an_array_and_one_mark_of_a_byte_to_fill(rows):
     size = 32 * MIB
     x = np.ones(size, np.int8)

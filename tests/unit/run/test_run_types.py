@@ -235,6 +235,7 @@ struct P { char c; double d; };
 """
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("linkage", ['extern "C"', ""])
 def test_halves_and_structures_are_given_on_the_command_line(write, capsys, linkage):

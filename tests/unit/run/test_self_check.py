@@ -116,6 +116,7 @@ def test_each_planted_fault_is_named(name):
     assert impossible == {*KINDS} - named
 
 
+@pytest.mark.slow
 def test_faults_are_planted_in_a_build_without_optimisation():
     text, grid, block, args, expected = CASES["warps"]
     found = states(work_of(text, grid, block, args, options=["-G"]))

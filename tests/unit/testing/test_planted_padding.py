@@ -187,6 +187,7 @@ def first_of_seeds(strategy, wrong):
     return smallest(strategy, wrong, 2)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(OPERANDS)
 def test_the_convolution_without_a_bug_is_right(drawn):

@@ -47,6 +47,7 @@ def some_operands():
     return [(opcode, name) for opcode in all_opcodes()[::17] for name in fragments_of(opcode).operands]
 
 
+@pytest.mark.slow
 @every_case(("opcode", "name"), some_operands)
 def test_one_flipped_bit_is_named(opcode, name):
     operand = fragments_of(opcode).operands[name]

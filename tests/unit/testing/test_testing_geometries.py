@@ -85,6 +85,7 @@ def test_members_belong_to_their_class(name, data):
     assert name in classes_of(data.draw(conv_geometries(name)))
 
 
+@pytest.mark.slow
 def test_counter_draws_cover_every_class_and_differ():
     geometries = drawn(2200)
     for k, geometry in enumerate(geometries):
@@ -154,6 +155,7 @@ def test_geometries_shrink_to_one_pixel():
     assert smallest(conv_geometries()) == ONE
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(5)
 @pytest.mark.parametrize("name", SMALL_CLASSES)
 def test_every_class_shrinks_to_a_small_geometry(name):
@@ -163,6 +165,7 @@ def test_every_class_shrinks_to_a_small_geometry(name):
     assert max(h, w, *geometry.filters[:2], *geometry.out, *geometry.pads[0], *geometry.pads[1]) <= 3
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(2)
 @pytest.mark.parametrize(
     ("name", "taps"),

@@ -83,6 +83,7 @@ def test_cuda_and_both_select_the_gpu(project):
     result.stdout.no_fnmatch_line("*on Device")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("a_driver")
 def test_hypothesis_examples_share_the_device_of_their_test(project):
     project.makepyfile(
@@ -197,6 +198,7 @@ def python(program):
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_kit_imports_without_hypothesis_and_pytest():
     printed = python(
         "import sys; sys.modules.update(hypothesis=None, pytest=None)\n"

@@ -40,6 +40,7 @@ def happens(strategy, condition):
 # ------------------------------------------------------------------------------------------------ lanes
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("dtype", [np.uint32, np.uint64, np.int32, np.int64, np.uint16, bool])
 @given(data=st.data())
@@ -162,6 +163,7 @@ def test_real_matrices_shrink_to_one_zero(dtype):
     assert negative.dtype == dtype
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.slow_cases("float32")
 @pytest.mark.parametrize("dtype", DTYPES[:3])
@@ -191,6 +193,7 @@ def test_bit_matrices_are_valid_packed_operands(packed):
     np.testing.assert_array_equal(packed.words, again.words)  # so bits past the edge are 0
 
 
+@pytest.mark.slow
 def test_bit_matrices_shrink_to_one_zero_bit():
     packed = smallest(bit_matrices())
     assert (packed.shape, packed.layout, packed.word, packed.first) == ((1, 1), "row", 32, "msb")
@@ -199,6 +202,7 @@ def test_bit_matrices_shrink_to_one_zero_bit():
     assert smallest(bit_matrices(first="lsb"), lambda x: x.words.any()).words.tolist() == [[1]]
 
 
+@pytest.mark.slow
 def test_bit_matrices_have_the_requested_format():
     packed = smallest(bit_matrices(40, 7, layout="column", word=64, first="lsb"))
     assert (packed.shape, packed.layout, packed.word, packed.first) == ((40, 7), "column", 64, "lsb")

@@ -46,6 +46,7 @@ def golden(tmp_path, recorded):
     return load(tmp_path / "bmm.json")
 
 
+@pytest.mark.slow
 def test_a_recording_writes_two_files(tmp_path):
     folder = tmp_path / "new" / "folder"
     written = record(BMM, StandIn(cc=(8, 0)), folder, inputs=3, seed=3)
@@ -71,6 +72,7 @@ def test_a_recording_writes_two_files(tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_the_outputs_are_raw_words(golden):
     assert sorted(golden.outputs) == [0, 1, 2, 3, 4]
     for k in (0, 2):

@@ -161,6 +161,7 @@ def has_bits(k):
     return draw_input(k).thresholds is not None
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(2)
 @pytest.mark.slow_cases(
     "forgotten exclude-bconv32",

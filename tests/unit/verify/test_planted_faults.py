@@ -206,6 +206,7 @@ def test_uncorrected_k_padding_is_found(plant_fault, scheme):
     assert_product_traced(found, scheme, (0, 0), 65)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("scheme", ["bmm32", "bmm64", "bmms32"])
 def test_a_write_past_c_is_found(plant_fault, scheme):
@@ -248,6 +249,7 @@ def test_a_signed_16_bit_counter_is_found(plant_fault):
     assert_product_traced(found, "bmm64", (0, 3), 70)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.slow_cases("bmm32-A", "bmm64-A")
 @pytest.mark.parametrize("side", ["A", "B"])

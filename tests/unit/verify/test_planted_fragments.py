@@ -223,6 +223,7 @@ def assert_found(found, operand, lane, register, bit, element):
 # ---- the faults ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_exchanged_k_halves_of_a_are_found(plant_fault):
     plant_fault("k halves of A exchanged")
     gemm = GemmF16()
@@ -399,6 +400,7 @@ def test_the_correct_twin_is_not_reported(plant, name):
     GEMMS[FAULTS[name].kernel]().check()
 
 
+@pytest.mark.slow
 def test_the_twins_are_right_and_every_product_is_checked():
     for name, products in (("gemm_f16", 2 * 4 * 8 * 8), ("gemm_b1", 2 * 4 * 8 * 2), ("gemm_s8", 5 * 3 * 3)):
         gemm = GEMMS[name]()

@@ -222,6 +222,7 @@ def correct(function, k):
     return wrong_about(k) == []
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(2)
 @pytest.mark.slow_cases("columns past*", "rows without*", "half of*-coo", "last nonzero of a whole piece*")
 @pytest.mark.parametrize(("name", "of"), EACH)
@@ -247,6 +248,7 @@ def test_the_harness_finds_only_the_planted_fault(plant, name, of):
 # ------------------------------------------------------------------------ what other checks would not see
 
 
+@pytest.mark.slow
 def test_at_most_32_columns_hide_the_fault_across_columns(plant):
     """For at most 32 columns, one accumulator per lane suffices."""
     fault = FAULTS["columns past the 32nd added to the first ones"]

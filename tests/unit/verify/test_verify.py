@@ -803,6 +803,7 @@ def found(outcome):
     return plain
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("processes", [2, 5])
 def test_any_number_of_processes_gives_the_same_outcome(processes):

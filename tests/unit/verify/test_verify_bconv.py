@@ -234,6 +234,7 @@ def test_kernels_of_every_scheme_and_output_are_named():
     assert all(len(digest) == 64 for digest in names.values())
 
 
+@pytest.mark.slow
 def test_the_recording_holds_20000_geometries_without_mismatch():
     """The first outputs of ``simwarp record bconv2d-geometries`` equal the reference."""
     recorded = lab.recorded("bconv2d-geometries").meta

@@ -22,6 +22,7 @@ def drawn(k):
     return CASE.draw(Draw(0, "bnn", k))
 
 
+@pytest.mark.slow
 def test_networks_have_every_input_layer_shortcut_and_sign():
     kinds, ways, flips = Counter(), Counter(), set()
     for k in range(200):
@@ -52,12 +53,14 @@ def test_every_layer_has_an_answer_what_computes_it_and_a_line():
         assert set(LAYERS) <= known.keys() | COMPUTED_AS.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("k", [0, 4, 7, 14, 19])
 def test_a_network_of_lines_agrees_on_the_simulator(k):
     assert check(CASES["bnn-layers"], 0, k, {"simulator": simulator}).mismatches == []
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("k", [3, 7, 28, 33, 48])
 def test_a_network_agrees_on_the_simulator(k):
