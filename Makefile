@@ -27,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # So many inputs have every scheme, transpose, output, layout, class of geometry and routine.
 verify: $(READY)
-	$(BIN)/simwarp verify --inputs 40 --inputs bmm=80 --inputs bnn=30 --inputs bnn-layers=20 --inputs blas3=all --budget 900 --jobs $(JOBS)
+	$(BIN)/simwarp verify --inputs 40 --inputs bmm=80 --inputs bnn=30 --inputs bnn-layers=20 --inputs bconv2d-windows=10 --inputs blas3=all --budget 900 --jobs $(JOBS)
 	$(BIN)/python examples/digits.py
 	$(BIN)/python examples/networks/recognise.py
 
