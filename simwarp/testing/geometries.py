@@ -20,7 +20,15 @@ from simwarp.testing import profiles
 from simwarp.testing.compare import difference
 from simwarp.verify.draw import Draw
 from simwarp.verify.geometries import Geometry, Pair, window_picture
-from simwarp.verify.geometry_classes import CLASSES, LARGE_CLASSES, classes_of, draw_geometry, pair_of
+from simwarp.verify.geometry_classes import (
+    CLASSES,
+    LARGE_CLASSES,
+    MOST_LARGE_TAPS,
+    classes_of,
+    draw_geometry,
+    pair_of,
+    taps_of_windows,
+)
 
 try:
     from hypothesis import assume
@@ -111,7 +119,8 @@ def _by_number(draw: st.DrawFn, known: Geometry | None) -> Geometry:
         return number(low, high, lambda g: of_known(g)[0]), number(low, high, lambda g: of_known(g)[1])
 
     batch = number(1, 9, lambda g: g.images[0])
-    size = pair(1, 4096, lambda g: (g.images[1], g.images[2]))
+    more = profiles.more_pixels()
+    size = pair(1, _MOST_PIXELS + more, lambda g: (g.images[1], g.images[2]))
     taps = pair(1, 17, lambda g: (g.filters[0], g.filters[1]))
     channels = number(1, 5000, lambda g: g.filters[2])
     filters = number(1, 40, lambda g: g.filters[3])
@@ -125,7 +134,9 @@ def _by_number(draw: st.DrawFn, known: Geometry | None) -> Geometry:
             fits = zip(size, geometry.spans, geometry.pads, strict=True)
             size = pair_of(max(n, span - sum(pads)) for n, span, pads in fits)
             geometry = replace(geometry, images=(batch, *size, channels))
-        assume(_work(geometry) <= _MOST_WORK * (1 + profiles.more_pixels() ** 2))
+        assume(max(*size, *geometry.out) <= _MOST_PIXELS + more)
+        assume(taps_of_windows(geometry) <= MOST_LARGE_TAPS * (1 + more**2))
+        assume(_work(geometry) <= _MOST_WORK * (1 + more**2))
     return geometry
 
 
@@ -137,8 +148,8 @@ def _work(geometry: Geometry) -> int:
 
 _SEEDS = 24
 """The bytes of a seed. Hypothesis makes most examples by changing a number of another, so these are many."""
-_MOST_WORK = 10**8
-"""Beyond the work of any class."""
+_MOST_PIXELS, _MOST_WORK = 40, 5 * 10**7
+"""The limits of all classes: rows or columns of an image or an output, and work."""
 
 
 def assert_same_convolution(

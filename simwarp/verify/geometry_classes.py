@@ -135,7 +135,7 @@ _FILTERS = (1, 2, 3, 6, 8, 9, 16, 20, 31, 32, 33, 40)
 _PRIME_CHANNELS = (1, 2, 3, 4, 5, 7, 31, 37, 61, 67, 127)
 _PRIME_FILTERS = (1, 2, 3, 4, 5, 7, 17, 31, 37)
 _AXES = ((0, 1), (0,), (1,))
-_MOST_TAPS, _MOST_LARGE_TAPS = 300, 4000
+_MOST_TAPS, MOST_LARGE_TAPS = 300, 4000
 """The limits of taps of all output pixels: for more than two images, and of an image with a large window."""
 _LARGE = (6, 7, 8, 9, 11, 13, 15, 16, 17)
 """Rows and columns of large windows; copies by im2col reach 15."""
@@ -226,7 +226,7 @@ def draw_geometry(draw: Chooser, name: str) -> Geometry:
 def _affordable(geometry: Geometry) -> Geometry:
     """Reduce the number of images, by steps of two, until the taps are few enough to simulate."""
     batch, *image = geometry.images
-    taps = _taps_of_windows(geometry)
+    taps = taps_of_windows(geometry)
     while batch > 2 and batch * taps > _MOST_TAPS:
         batch -= 2
     return replace(geometry, images=(batch, *image))
@@ -236,13 +236,13 @@ def _with_fewer_windows(geometry: Geometry) -> Geometry:
     """At most two images; enlarge the stride until the taps are few enough to simulate."""
     batch, *image = geometry.images
     geometry = replace(geometry, images=(min(batch, 2), *image))
-    while (windows := max(geometry.out)) > 1 and _taps_of_windows(geometry) > _MOST_LARGE_TAPS:
+    while (windows := max(geometry.out)) > 1 and taps_of_windows(geometry) > MOST_LARGE_TAPS:
         stride = (n + (out == windows) for n, out in zip(geometry.stride, geometry.out, strict=True))
         geometry = replace(geometry, stride=pair_of(stride))
     return geometry
 
 
-def _taps_of_windows(geometry: Geometry) -> int:
+def taps_of_windows(geometry: Geometry) -> int:
     """The number of taps of all windows over an image."""
     return geometry.filters[0] * geometry.filters[1] * geometry.out[0] * geometry.out[1]
 

@@ -73,6 +73,7 @@ def agree(geometry, expected, got):
     assert_same_convolution(geometry, np.ascontiguousarray(expected), np.ascontiguousarray(got))
 
 
+@pytest.mark.at_most(1)
 @relation
 def test_an_unpadded_convolution_is_a_crop_of_the_padded_one(bconv2d, geometry, x, w):
     """Output pixels whose windows lie inside the image equal those of VALID padding."""
@@ -170,7 +171,7 @@ def test_sums_over_filter_rows_add_up(bconv2d, geometry, x, w):
     agree(geometry, answer, total if rows and not np.isscalar(total) else np.zeros_like(answer))
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @relation
 def test_images_of_a_batch_are_independent(bconv2d, geometry, x, w):
     """An image does not affect others, neither within a tile of eight nor at its end."""
@@ -180,6 +181,7 @@ def test_images_of_a_batch_are_independent(bconv2d, geometry, x, w):
     agree(geometry, one, both[-1:])
 
 
+@pytest.mark.at_most(1)
 @relation
 def test_mirrored_operands_mirror_the_output(bconv2d, geometry, x, w):
     """With images and filters upside down, padding above and below swap, and the output is upside down."""

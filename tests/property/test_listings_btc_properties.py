@@ -40,7 +40,7 @@ def test_elements_have_distinct_addresses(shape, tile, order):
     assert addresses.max() < fsb_words(shape, tile) * 32
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @settings(max_examples=40)
 @given(st.tuples(SIDE, SIDE, SIDE), SEED, st.sampled_from((btc_bmm1, btc_bmm2, btc_bmm3)), st.data())
 def test_products_equal_the_reference(sizes, seed, design, data):
@@ -57,7 +57,7 @@ def test_products_equal_the_reference(sizes, seed, design, data):
     np.testing.assert_array_equal(bits.words, expected.words, strict=True)
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @settings(max_examples=40)
 @given(conv_geometries(*SMALL_CLASSES), SEED, st.sampled_from((btc_bconv1, btc_bconv2)), st.data())
 def test_convolutions_equal_the_reference(geometry, seed, bconv, data):

@@ -161,7 +161,7 @@ def has_bits(k):
     return draw_input(k).thresholds is not None
 
 
-@pytest.mark.at_most(4)
+@pytest.mark.at_most(2)
 @pytest.mark.slow_cases(
     "forgotten exclude-bconv32",
     "forgotten exclude, tensor cores-btc1",
@@ -190,7 +190,7 @@ def test_the_harness_finds_only_the_planted_fault(plant, name, scheme):
     assert [k for k in inputs if k <= last and of_scheme(k) == scheme and not correct(fault.path, k)] == []
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("exclude counted per channel word", "exclude counted per channel word, tensor cores")
 @pytest.mark.parametrize("name", [name for name, fault in FAULTS.items() if not fault.bits])
 def test_the_ci_profile_finds_the_planted_fault(plant, name):
@@ -220,7 +220,7 @@ def convolutions_agree(scheme):
     agree()
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_missing_exclude_is_harmless_without_padding(plant):
     fault = FAULTS["forgotten exclude"]
     plant(fault.path, fault.old, fault.new)
@@ -235,6 +235,7 @@ def test_a_missing_exclude_is_harmless_without_padding(plant):
             assert f"{outside} of " in found.meaning
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_a_second_launch_gives_the_same_result(scheme):
     """The kernel is idempotent: output of the first launch does not affect the second."""

@@ -168,6 +168,7 @@ def test_inputs_of_a_case_do_not_overlap():
     assert not set(first.tolist()) & set(second.tolist())
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize(("low", "high"), [(1, 1), (1, 9), (-3, 3), (1001, 1600)])
 def test_drawn_integers_reach_both_ends(low, high):
     draw = Draw(0, "range", 0)
@@ -534,7 +535,7 @@ def bits_of(word, first):
     raise AssertionError
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("listing-msb-64", "gpu-msb-64")
 @pytest.mark.parametrize("word", [32, 64])
 @pytest.mark.parametrize("first", ["msb", "lsb"])
@@ -802,6 +803,7 @@ def found(outcome):
     return plain
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("processes", [2, 5])
 def test_any_number_of_processes_gives_the_same_outcome(processes):
     def cases():
