@@ -162,8 +162,7 @@ def _made(lowering: Any, opcode: str, cc: tuple[int, int]) -> str:
 
 def kernels_of(operation: str) -> str:
     """The scheme that "auto" takes for each kind of call, on each chip from which on the choice differs."""
-    chip_tables = [import_module(f"gpu.{name}").PREFERRED for name in ("bmm.choice", "bconv.schemes")]
-    chips = sorted({chip for table in chip_tables for chip in table if chip >= (7, 5)})
+    chips = sorted(chip for chip in import_module("gpu.chips").CHIPS if chip >= (7, 5))
     cell, kinds = (_product, PRODUCTS) if operation == "bmm" else (_convolution, CONVOLUTIONS)
     lines = ["| | " + " | ".join(f"from sm_{major}{minor}" for major, minor in chips) + " |"]
     lines.append("|---" * (len(chips) + 1) + "|")

@@ -26,7 +26,6 @@ _DTYPES = frozenset(map(np.dtype, ELEMENTS))
 """The same types in this machine's byte order; a dtype is looked up faster than its name."""
 
 Packed = TypeVar("Packed", PackedBits, PackedTensor)
-Made = TypeVar("Made")
 
 
 @not_an_array("pass words.download() of it, or the operand that was prepared")
@@ -101,11 +100,6 @@ _OWN: set[type] = {type(None), np.ndarray}
 def key_of_memory(device: Any) -> Any:
     """A key of a device's memory, equal for several objects of one GPU."""
     return getattr(device, "ordinal", device)
-
-
-def for_chip(table: dict[tuple[int, int], Made], capability: tuple[int, int]) -> Made:
-    """The table's entry for the largest compute capability up to this one."""
-    return table[max(chip for chip in table if chip <= capability)]
 
 
 def signs(x: Any, name: str, what: str, check_shape: Callable[[tuple[int, ...], str], object]) -> Any:

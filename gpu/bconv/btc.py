@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from gpu.bconv.geometry import ConvShape
+from gpu.chips import chip_of
 from gpu.compile import compile_file
 from gpu.device import Array, Device, LaunchPlan, launch
 from reference.errors import ShapeError
@@ -221,5 +222,6 @@ def _to_units(
 
 def _plan(name: str, threads: int, args: tuple[Any, ...], device: Device) -> LaunchPlan:
     ptx = compile_file("bconv/btc_operands.cu", arch=device.compute_capability).text
-    grid, overlaps = (-(-threads // _THREADS), 1, 1), name in _WAITING and device.compute_capability >= (9, 0)
+    overlaps = name in _WAITING and chip_of(device.compute_capability).sm_90
+    grid = -(-threads // _THREADS), 1, 1
     return LaunchPlan(ptx, name, grid, (_THREADS, 1, 1), args, dependent=overlaps)

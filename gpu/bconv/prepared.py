@@ -11,15 +11,15 @@ from typing import Any, Literal, TypeAlias
 from gpu.bconv.btc import is_paired, ones_of, unpaired_lines, whole_units
 from gpu.bconv.geometry import ConvShape, conv_shape
 from gpu.bconv.packing import MEANINGS, check_packed, pack_on_device, regrouped, tensor
-from gpu.bconv.schemes import EVERY_SCHEME, PREFERRED, AnyScheme, plan_shape
+from gpu.bconv.schemes import EVERY_SCHEME, AnyScheme, plan_shape
 from gpu.bconv.warpgroups import WarpgroupScheme
 from gpu.bmm.warpgroups import check_chip
+from gpu.chips import chip_of
 from gpu.device import Array, Device, planned
 from gpu.host import (
     Prepared,
     check_role,
     choose_device,
-    for_chip,
     in_stream,
     prepared_for,
     refuse_nan,
@@ -178,7 +178,7 @@ def _alone(x: Any, role: Role, device: Device) -> ConvShape:
     """A geometry by which to choose the scheme of one operand, if the other one does not matter."""
     if role == "w":
         return conv_shape((1, *x.shape[:3]), x.shape)
-    if "bconv64" in for_chip(PREFERRED, device.compute_capability) and x.shape[3] > 32:
+    if "bconv64" in chip_of(device.compute_capability).convolutions and x.shape[3] > 32:
         raise SchemeError(
             "scheme='auto' for x depends on w on this device\n"
             "bconv32 is for up to 32 filters, bconv64 for more\n"

@@ -11,9 +11,9 @@ from gpu.bconv import btc
 from gpu.bconv.geometry import ConvShape, Pool, conv_shape
 from gpu.bconv.warpgroups import MOST_TAPS, WARPGROUP_SCHEMES, WarpgroupScheme
 from gpu.bmm.warpgroups import LARGEST_BITS
+from gpu.chips import chip_of
 from gpu.compile import Ptx, compile_file
 from gpu.device import Array, Device, Dim, LaunchPlan
-from gpu.host import for_chip
 from reference.types import PackedTensor, TensorLayout, Word
 from reference.values import shortened
 
@@ -151,14 +151,6 @@ AnyScheme: TypeAlias = Scheme | WarpgroupScheme
 EVERY_SCHEME: dict[str, AnyScheme] = SCHEMES | WARPGROUP_SCHEMES
 """The schemes of `gpu.bconv2d`, by name."""
 
-PREFERRED: dict[tuple[int, int], tuple[str, ...]] = {
-    (0, 0): ("bconv64", "bconv32"),
-    (7, 5): ("btc1", "bconv32"),
-    (9, 0): ("wgmma", "btc1"),
-    (10, 0): ("bconv64", "bconv32"),  # these chips emulate the bit tensor cores
-}
-"""Chip → the schemes for it and the chips up to the next one, the fastest first."""
-
 
 @shortened
 @dataclass(frozen=True)
@@ -240,25 +232,25 @@ def plan_shape(
         return Plan(SCHEMES["bconv64"], "an operand is packed in words of 64 bits, which only bconv64 takes")
     reasons = (
         (name, _reason(name, shape, compute_capability, bits=bits))
-        for name in for_chip(PREFERRED, compute_capability)
+        for name in chip_of(compute_capability).convolutions
     )
     return next(Plan(EVERY_SCHEME[name], reason) for name, reason in reasons if reason)
 
 
 def _reason(name: str, shape: ConvShape, capability: tuple[int, int], *, bits: bool) -> str:
     """The reason why a preferred scheme is for a geometry, or ""; the last of a chip is for every one."""
-    chip = f"sm_{capability[0]}{capability[1]}"
+    chip, own = f"sm_{capability[0]}{capability[1]}", chip_of(capability)
     filled = 100 * shape.channels // (128 * -(-shape.channels // 128))
     if name == "wgmma":
         fits = max(shape.filter_height, shape.filter_width) <= MOST_TAPS
         return "" if not fits or (bits and shape.dot_length > LARGEST_BITS) else f"{chip} has warpgroups"
     if name == "btc1":
         has = f"{chip} has bit tensor cores, and C = {shape.channels} fills their 128 bits by {filled} %"
-        return has if filled > 25 or capability >= (9, 0) else ""  # sm_90 has wgmma for few channels
-    if (7, 5) <= capability < (10, 0):
+        return has if filled > 25 or name == own.convolutions[-1] else ""
+    if own.bit_tensor_cores == "has":
         return f"C = {shape.channels} would fill the 128 bits of a bit tensor core by {filled} %"
     enough = name == "bconv32" or (shape.channels > 32 and shape.filters > 32)
-    return f"{chip} {'has no' if capability < (7, 5) else 'emulates'} bit tensor cores" if enough else ""
+    return f"{chip} {own.bit_tensor_cores} bit tensor cores" if enough else ""
 
 
 def convolution_ptx(scheme: Scheme, shape: ConvShape, output: str, pool: Pool, arch: tuple[int, int]) -> Ptx:

@@ -7,19 +7,10 @@ from typing import Literal, TypeAlias
 from gpu.bmm.schemes import AnyScheme, Scheme, choose_scheme
 from gpu.bmm.skinny import SkinnyScheme
 from gpu.bmm.warpgroups import WarpgroupScheme
-from gpu.host import for_chip
+from gpu.chips import chip_of
 
 Format: TypeAlias = Literal["real", "lines", "lsb32", "msb32", "64"]
 """Real matrices, prepared lines with their ones, or packed words of 32 bits in either order or of 64."""
-
-PREFERRED: dict[tuple[int, int], tuple[str, ...]] = {
-    (0, 0): ("bmm32", "bmms64"),
-    (7, 5): ("btc2", "bmm32", "bmms64"),
-    (8, 0): ("skinny", "mma", "bmm32", "bmms64"),
-    (9, 0): ("skinny", "wgmma", "btc2", "bmm32", "bmms64"),
-    (10, 0): ("bmm32", "bmms64"),  # these chips emulate the bit tensor cores
-}
-"""Chip → the schemes for it and the chips up to the next one, the fastest first."""
 
 
 def fastest_scheme(
@@ -34,7 +25,7 @@ def fastest_scheme(
     ``own`` is the scheme of a prepared operand, the last resort. If none gives the output, the first one that
     suits the sizes, which then refuses it.
     """
-    names = (*for_chip(PREFERRED, capability), *own)
+    names = (*chip_of(capability).products, *own)
     taking = [scheme for scheme in (choose_scheme(name, 0) for name in names) if _takes(scheme, form)]
     suited = [scheme for scheme in taking if _suits(scheme, *sizes)] or taking
     return next((scheme for scheme in suited if gives(scheme, output, sizes[1])), suited[0])

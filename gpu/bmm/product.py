@@ -17,6 +17,7 @@ from gpu.bmm.skinny import SkinnyScheme
 from gpu.bmm.stacks import matrices, stack_of
 from gpu.bmm.threshold import rule_on_device
 from gpu.bmm.warpgroups import WarpgroupScheme, check_chip
+from gpu.chips import chip_of
 from gpu.device import Device, LaunchChain, LaunchPlan, is_array, launch, planned
 from gpu.host import (
     adopted,
@@ -290,7 +291,7 @@ def multiply(
     >>> made[0].download()
     array([[5]], dtype=int32)
     """
-    early = early and device.compute_capability >= (9, 0)
+    early = early and chip_of(device.compute_capability).sm_90
     if isinstance(scheme, WarpgroupScheme):
         _launch(a, b, made, scheme, output, device, early)
         return

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from gpu.bmm.skinny import SKINNY_SCHEMES, SkinnyScheme
 from gpu.bmm.warpgroups import WARPGROUP_SCHEMES, WarpgroupScheme
+from gpu.chips import chip_of
 from gpu.compile import Ptx, compile_file
 from gpu.device import Dim
 from gpu.host import unknown
@@ -124,7 +125,7 @@ class TensorCoreScheme:
 
     def check(self, capability: tuple[int, int]) -> None:
         """Refuse chips without asynchronous copies if the scheme needs them."""
-        if self.stages and capability < (8, 0):
+        if self.stages and not chip_of(capability).sm_80:
             raise SchemeError(
                 f"scheme={self.name!r} on sm_{capability[0]}{capability[1]}\n"
                 "its asynchronous copies begin with sm_80\nchoose btc2"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from gpu.chips import chip_of
 from gpu.compile import Ptx, compile_file
 from gpu.device import LaunchPlan
 from reference.errors import SchemeError
@@ -50,7 +51,7 @@ class SkinnyScheme:
 
     def check(self, m: int, n: int, capability: tuple[int, int]) -> None:
         """Refuse outputs of (m, n) with too many rows and columns, and chips without the instruction."""
-        if capability < (8, 0):
+        if not chip_of(capability).sm_80:
             raise SchemeError(
                 f"scheme={self.name!r} on sm_{capability[0]}{capability[1]}\n"
                 "its products of 16 x 8 x 256 bits begin with sm_80\nchoose btc1"

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from gpu.chips import CHIPS
 from gpu.compile import Ptx, compile_file
 from gpu.device import LaunchPlan
 from reference.devices.tensor_map import TensorMap
@@ -271,7 +272,8 @@ WARPGROUP_SCHEMES = {scheme.name: scheme for scheme in (WarpgroupScheme(),)}
 
 def check_chip(scheme: Any, capability: tuple[int, int], other: str = "btc3") -> None:
     """Refuse a scheme on warpgroups, of products or convolutions, on a chip that lacks its instructions."""
-    if scheme.name == "wgmma" and capability != (9, 0):
+    own = CHIPS.get(capability)  # what ends in a is on no other chip of the generation
+    if scheme.name == "wgmma" and not (own and own.sm_90a):
         chip = f"sm_{capability[0]}{capability[1]}"
         raise SchemeError(
             f"scheme={scheme.name!r} on {chip}\nits instructions are those of sm_90a alone\nchoose {other}"

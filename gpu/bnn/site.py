@@ -12,6 +12,7 @@ import numpy as np
 from gpu.bmm.fsb import TILE_BITS
 from gpu.bmm.prepared import PreparedMatrix
 from gpu.bnn.plan import Values
+from gpu.chips import chip_of
 from gpu.compile import compile_file
 from gpu.device import Array, Device, Dim, LaunchPlan, is_array, launch
 from reference.types import PackedBits, PackedTensor
@@ -63,7 +64,7 @@ class Site:
 
         def made() -> LaunchPlan:
             ptx = compile_file(f"bnn/{source}.cu", macros(defines), self.device.compute_capability)
-            overlaps = self.device.compute_capability >= (9, 0)
+            overlaps = chip_of(self.device.compute_capability).sm_90
             return LaunchPlan(ptx.text, name, *shape, fixed, shared, dependent=overlaps)
 
         launch(self.device, ("bnn", source, name, defines, shape, shared, key), made, *arrays)

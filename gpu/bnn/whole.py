@@ -22,6 +22,7 @@ from gpu.bnn.operations import (
 )
 from gpu.bnn.plan import Values, steps_of
 from gpu.bnn.tiles import UNIT
+from gpu.chips import chip_of
 from gpu.compile import compile_file
 from gpu.device import Array, Device, LaunchPlan, launch, planned
 from reference.errors import SchemeError
@@ -89,7 +90,7 @@ class Whole:
     """A network that one persistent kernel computes, step by step."""
 
     def __init__(self, network: Network, values: Values, device: Device, flag: Array) -> None:
-        if device.compute_capability < (8, 0):
+        if not chip_of(device.compute_capability).sm_80:
             major, minor = device.compute_capability
             raise SchemeError(
                 f'way="whole" on sm_{major}{minor}: its products are instructions of sm_80\nuse way="layers"'

@@ -18,7 +18,7 @@ from gpu.device import Device, is_array
 from gpu.host import choose_device, moved_to
 from gpu.mttkrp.checks import check_rank, check_tensor
 from gpu.mttkrp.formats import coalesce
-from gpu.mttkrp.plan import for_kernels, plan
+from gpu.mttkrp.plan import Plan, for_kernels
 from gpu.mttkrp.upload import arrays_of, download, on_device, scaled
 from reference.errors import NotANumberError, ShapeError
 from reference.types import Coo, Cpd, PerMode, SparseTensor
@@ -126,7 +126,7 @@ def cpd_als(
     shape, dtype = tensor.shape, np.dtype(values[0].dtype)
     given = None if start is None else _checked(start, shape, rank)
     placed = on_device(tensor, device)
-    mttkrps = [plan(placed, n, rank, dtype, device, deterministic) for n in range(len(shape))]
+    mttkrps = [Plan(placed, n, rank, dtype, device, deterministic, checked=True) for n in range(len(shape))]
     model = Model(shape, rank, dtype, device)
     for n, dimension in enumerate(shape[1:], 1):
         factor = _seeded((dimension, rank), seed, n) if given is None else given[n]

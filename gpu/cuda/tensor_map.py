@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+from gpu.chips import chip_of
 from reference.devices.tensor_map import DATA_TYPES, FILLS, INTERLEAVES, PROMOTIONS, SWIZZLES, TensorMap
 from reference.errors import NoGpuError, ShapeError
 
@@ -19,7 +20,7 @@ def encoded(tensor: TensorMap, capability: tuple[int, int]) -> bytes:
     """
     from cuda.bindings import driver
 
-    if capability < (9, 0):
+    if not chip_of(capability).sm_90:
         raise NoGpuError(
             f"tensor maps need sm_90, the device is sm_{capability[0]}{capability[1]}\n"
             "run on a Hopper GPU or newer, or on simwarp.Device()"

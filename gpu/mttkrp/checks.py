@@ -32,10 +32,15 @@ def check_tensor(tensor: Any) -> Any:
     build the format again from a Coo
     """
     tensor = check_kind(tensor)
+    check_arrays(tensor)
+    return tensor
+
+
+def check_arrays(tensor: Any) -> None:
+    """Refuse a tensor of a known kind whose host arrays do not fit one another."""
     for part in tensor.parts or (tensor,):
         if not hasattr(part.values, "pointer") and not is_foreign(part.values):
             part.check_arrays()
-    return tensor
 
 
 def check_kind(tensor: Any) -> Any:

@@ -100,7 +100,7 @@ def mttkrp(
     if isinstance(tensor, PreparedSparse):
         launch = tensor.plan(mode, rank, dtype, deterministic, vector=aligned)
     else:
-        launch = Plan(tensor, mode, rank, dtype, device, deterministic, vector=aligned)
+        launch = Plan(tensor, mode, rank, dtype, device, deterministic, vector=aligned, checked=True)
     out = device.allocate((tensor.shape[mode], rank), dtype, "out")
     launch(placed, out)
     return out if stays else out.download()

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu.device import Array, Device, LaunchChain
-from gpu.mttkrp.checks import check_dtype, check_kind, check_rank, check_tensor
+from gpu.mttkrp.checks import check_arrays, check_dtype, check_kind, check_rank
 from gpu.mttkrp.formats import OF_TYPE
 from gpu.mttkrp.kernels import Launch, Setting, Work, sink_of
 from gpu.mttkrp.reduction import clearing, reduction
@@ -71,6 +71,8 @@ class Plan:
         As for `plan`.
     vector : bool
         Whether factors and result start at multiples of 16 bytes, as all arrays do that devices allocate.
+    checked : bool
+        Whether the tensor's kind and fields have been checked. Its host arrays are checked here.
 
     Attributes
     ----------
@@ -89,8 +91,9 @@ class Plan:
         deterministic: bool = False,
         *,
         vector: bool = True,
+        checked: bool = False,
     ) -> None:
-        tensor = check_kind(tensor)
+        tensor = tensor if checked else check_kind(tensor)
         self.shape: tuple[int, ...] = tensor.shape
         self.mode = check_mode(mode, len(self.shape))
         parts = [on_device(part, device) for part in _parts(tensor, self.mode)]
@@ -193,7 +196,7 @@ def _parts(tensor: Any, mode: int) -> Sequence[Any]:
             f"its modes are {tensor.modes}, and the result's mode must be the first\n"
             "build it for the other mode, or for all modes (PerMode)"
         )
-    check_tensor(tensor)
+    check_arrays(tensor)
     return tensor.parts or (for_kernels(tensor),)
 
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from gpu.device import Device, planned
 from gpu.host import Prepared, choose_device
-from gpu.mttkrp.checks import check_kind
+from gpu.mttkrp.checks import check_arrays, check_kind
 from gpu.mttkrp.formats import FORMATS
 from gpu.mttkrp.plan import Plan
-from gpu.mttkrp.upload import arrays_of, upload
+from gpu.mttkrp.upload import arrays_of, on_device
 from reference.errors import FormatError, SchemeError
 from reference.types import Coo
 
@@ -43,7 +43,8 @@ class PreparedSparse(Prepared):
         key = mode, rank, dtype, deterministic, vector
         cached = self.plans.get(key)
         if cached is None:
-            make = partial(Plan, self.tensor, mode, rank, dtype, self.device, deterministic, vector=vector)
+            plan = partial(Plan, vector=vector, checked=True)
+            make = partial(plan, self.tensor, mode, rank, dtype, self.device, deterministic)
             cached = planned(self.plans, key, make, MOST_PLANS)
         return cached
 
@@ -62,9 +63,10 @@ def prepare_sparse(tensor: Any, *, scheme: str = "auto", device: Device | None =
     tensor = check_kind(tensor)
     if scheme != "auto":
         tensor = _in_format(tensor, scheme)
-    arrays = tuple(arrays_of(tensor))
-    device = choose_device(device, *arrays)
-    placed = upload(tensor, device)
+    device = choose_device(device, *arrays_of(tensor))
+    if scheme == "auto":  # another format was built from a Coo, which was checked when it was made
+        check_arrays(tensor)
+    placed = on_device(tensor, device)
     values = next(array for array in arrays_of(placed) if array.dtype.kind == "f")
     return PreparedSparse(placed, tensor.shape, device, values)
 

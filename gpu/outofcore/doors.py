@@ -13,6 +13,8 @@ from gpu.outofcore.problem import Activation, Layout
 from gpu.outofcore.run import called, machine_for
 from gpu.outofcore.statistics import Statistics
 
+_GEOMETRY = ("stride", "padding", "dilation", "groups", "layout")
+
 
 def conv2d(
     x: Any,
@@ -111,26 +113,9 @@ def conv2d(
         images = operand(x, "x", machine)
         operands = {"x": images, "w": operand(w, "w", machine, images.dtype)}
         operands |= {} if bias is None else {"bias": operand(bias, "bias", machine, images.dtype)}
-        problem = problem_of(
-            "conv2d",
-            images.shape,
-            operands["w"].shape,
-            stride=stride,
-            padding=padding,
-            dilation=dilation,
-            groups=groups,
-            layout=layout,
-            has_bias=bias is not None,
-            activation=activation,
-            pool=pool,
-            dtype=images.dtype,
-        )
-        if bias is not None:
-            check_bias(problem, operands["bias"])
-        y = output(out, problem, operands, machine)
-        arrays = {**operands, problem.result: y}
-        called(problem, machine, arrays, statistics, memory_budget, pieces, options)
-        return y if out is None else out
+        shapes, how = (images.shape, operands["w"].shape), (statistics, memory_budget, pieces, options)
+        geometry = stride, padding, dilation, groups, layout
+        return _computed("conv2d", shapes, geometry, operands, out, machine, how, activation, pool)
 
 
 def conv2d_backward_data(
@@ -188,22 +173,9 @@ def conv2d_backward_data(
     with machine_for(device, "conv2d_backward_data") as machine:
         dy = operand(gradient, "gradient", machine)
         operands = {"gradient": dy, "w": operand(w, "w", machine, dy.dtype)}
-        problem = problem_of(
-            "conv2d_backward_data",
-            shape,
-            operands["w"].shape,
-            stride=stride,
-            padding=padding,
-            dilation=dilation,
-            groups=groups,
-            layout=layout,
-            dtype=dy.dtype,
-        )
-        check_shape(problem, "y", dy.shape, "gradient")
-        dx = output(out, problem, operands, machine)
-        arrays = {"x": dx, "w": operands["w"], "y": dy}
-        called(problem, machine, arrays, statistics, memory_budget, pieces, options)
-        return dx if out is None else out
+        shapes, how = (shape, operands["w"].shape), (statistics, memory_budget, pieces, options)
+        geometry = stride, padding, dilation, groups, layout
+        return _computed("conv2d_backward_data", shapes, geometry, operands, out, machine, how)
 
 
 def conv2d_backward_filter(
@@ -263,21 +235,38 @@ def conv2d_backward_filter(
     """
     with machine_for(device, "conv2d_backward_filter") as machine:
         images = operand(x, "x", machine)
-        dy = operand(gradient, "gradient", machine, images.dtype)
-        operands = {"x": images, "gradient": dy}
-        problem = problem_of(
-            "conv2d_backward_filter",
-            images.shape,
-            shape,
-            stride=stride,
-            padding=padding,
-            dilation=dilation,
-            groups=groups,
-            layout=layout,
-            dtype=dy.dtype,
-        )
-        check_shape(problem, "y", dy.shape, "gradient")
-        dw = output(out, problem, operands, machine)
-        arrays = {"x": images, "w": dw, "y": dy}
-        called(problem, machine, arrays, statistics, memory_budget, pieces, options)
-        return dw if out is None else out
+        operands = {"x": images, "gradient": operand(gradient, "gradient", machine, images.dtype)}
+        shapes, how = (images.shape, shape), (statistics, memory_budget, pieces, options)
+        geometry = stride, padding, dilation, groups, layout
+        return _computed("conv2d_backward_filter", shapes, geometry, operands, out, machine, how)
+
+
+def _computed(
+    routine: str,
+    shapes: tuple[Any, Any],
+    geometry: tuple[Any, ...],
+    operands: dict[str, Any],
+    out: Any,
+    machine: Machine,
+    how: tuple[Any, ...],
+    activation: Activation | None = None,
+    pool: MaxPool | AveragePool | None = None,
+) -> Any:
+    """Compute the result of checked operands, for shapes of images and filters; ``how`` goes to `called`."""
+    problem = problem_of(
+        routine,
+        *shapes,
+        **dict(zip(_GEOMETRY, geometry, strict=True)),
+        has_bias="bias" in operands,
+        activation=activation,
+        pool=pool,
+        dtype=next(iter(operands.values())).dtype,
+    )
+    if "bias" in operands:
+        check_bias(problem, operands["bias"])
+    if "gradient" in operands:
+        check_shape(problem, "y", operands["gradient"].shape, "gradient")
+    result = output(out, problem, operands, machine)
+    arrays = {"y" if name == "gradient" else name: x for name, x in operands.items()}
+    called(problem, machine, {**arrays, problem.result: result}, *how)
+    return result if out is None else out

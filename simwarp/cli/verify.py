@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -30,6 +31,10 @@ TIERS = {
 
 
 def verify_command(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Python files with cases of your own, to run instead: see `simwarp new case`."),
+    ] = None,
     case: Annotated[list[str] | None, typer.Option(help="Only this case; repeat for several.")] = None,
     seed: Annotated[int, typer.Option(help="The seed of the stream of inputs.")] = 0,
     only_input: Annotated[
@@ -53,11 +58,13 @@ def verify_command(
     """Run every tier on the same inputs and compare the results bit for bit."""
     from simwarp.verify import CASES, simulator, verify
     from simwarp.verify.compare import CUDA, SIMULATOR, small
+    from simwarp.verify.own import cases_of
     from simwarp.verify.processes import cores
 
+    known = {name: one for file in files for name, one in cases_of(file).items()} if files else CASES
     for name in case or []:
-        if name not in CASES:
-            raise SchemeError(f"there is no case {name!r}\nchoose among {', '.join(CASES)}")
+        if name not in known:
+            raise SchemeError(f"there is no case {name!r}\nchoose among {', '.join(known)}")
     devices: dict[str, Callable[[], Any]] = {}
     if device is not Where.cuda:
         devices[SIMULATOR] = simulator
@@ -69,7 +76,7 @@ def verify_command(
             f"--jobs {jobs} with --device {device.value}\n"
             "a CUDA device is used by one process at a time\nleave --jobs out"
         )
-    chosen = [CASES[name] for name in case or CASES]
+    chosen = [known[name] for name in case or known]
     arguments: dict[str, Any] = {
         "seed": seed,
         "budget": budget,

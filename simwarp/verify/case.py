@@ -51,6 +51,8 @@ class Case:
     differs : callable, optional
         Takes (input, expected, got); returns which elements are wrong, as booleans. For floats, whose last
         bits depend on the order of a sum. By default, elements that are not equal are wrong.
+    file : str
+        The file that holds a case of a user, for the command that replays an input.
     """
 
     name: str
@@ -65,6 +67,67 @@ class Case:
     covering: int = 0
     picture: Callable[[Any, tuple[int, ...], int], str] | None = None
     differs: Callable[[Any, npt.NDArray[Any], npt.NDArray[Any]], npt.NDArray[np.bool_]] | None = None
+    file: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        draw: Callable[[Draw], Any],
+        reference: Callable[[Any], Any],
+        kernel: Callable[[Any, Any], Any],
+        *,
+        output: str = "",
+        bound: Callable[[Any], Any] | None = None,
+        listing: Callable[[Any], Any] | None = None,
+        name: str = "",
+    ) -> Case:
+        """A case of your own, from three functions.
+
+        Parameters
+        ----------
+        draw : callable
+            Takes a `Draw`; returns an input, for instance a dict of arrays and numbers.
+        reference : callable
+            Takes an input; returns the array that is right.
+        kernel : callable
+            Takes an input and a device, the simulator or a GPU; returns the kernel's array, or the result of
+            `simwarp.run` on that device, of which ``output`` is taken.
+        output : str, optional
+            The name of the array that the kernel writes. With it a report says who wrote a wrong element.
+        bound : callable, optional
+            Takes an input; returns how far an element may be off, as a number or an array. By default no
+            element may be off, and a NaN is.
+        listing : callable, optional
+            Takes an input; returns the array of another implementation on the host, which is compared, too.
+        name : str, optional
+            By default that of the variable that holds the case, in a file of ``simwarp verify FILE``.
+
+        Raises
+        ------
+        DtypeError
+            For what is not a function.
+
+        Examples
+        --------
+        >>> import simwarp
+        >>> from simwarp.verify import simulator, verify
+        >>> source = '''
+        ... extern "C" __global__ void twice(const int* x, int* y, int n) {
+        ...     int i = blockIdx.x * blockDim.x + threadIdx.x;
+        ...     if (i < n) y[i] = 2 * x[i];
+        ... }'''
+        >>> def kernel(x, device):
+        ...     arguments = {"x": x, "y": simwarp.Out(np.int32, len(x)), "n": len(x)}
+        ...     return simwarp.run(source, grid=-(-len(x) // 64), block=64, args=arguments, device=device)
+        >>> def draw(d):
+        ...     return d.matrix(1, d.integer(1, 200), "int8")[0].astype(np.int32)
+        >>> twice = Case.of(draw, lambda x: 2 * x, kernel, output="y", name="twice")
+        >>> verify([twice], {"simulator": simulator}, inputs=3).agreed
+        True
+        """
+        from simwarp.verify.own import case_of
+
+        return case_of(draw, reference, kernel, output, bound, listing, name)
 
     def alike(self, expected: npt.NDArray[Any], got: npt.NDArray[Any]) -> bool:
         """True if two answers have equal shapes, and equal dtypes unless the case has ``differs``.

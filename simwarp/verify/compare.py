@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -57,6 +58,8 @@ class Mismatch:
         A drawing of the element's part of the problem; "" if the case has none.
     traced : bool
         Whether the writer was looked for.
+    file : str
+        The file that holds a case of a user; "" for one of simwarp's.
     """
 
     case: str
@@ -76,12 +79,14 @@ class Mismatch:
     fault: str = ""
     picture: str = ""
     traced: bool = True
+    file: str = ""
 
     @property
     def command(self) -> str:
         """The ``simwarp verify`` command that runs the mismatched input again."""
         device = " --device cuda" if self.tier == CUDA else ""
-        return f"simwarp verify --case {self.case} --seed {self.seed} --input {self.input}{device}"
+        file = f"{shlex.quote(self.file)} " if self.file else ""
+        return f"simwarp verify {file}--case {self.case} --seed {self.seed} --input {self.input}{device}"
 
     def __str__(self) -> str:
         first = f"{self.case}, input {self.input} ({self.problem}): {self.tier} differs from {ORACLE}"
@@ -169,6 +174,7 @@ def check(case: Case, seed: int, k: int, devices: Devices, tiers: Sequence[str] 
             answer = "gpu" if tier in devices else tier
             found = {} if case.equal(item, expected, got) else _difference(case, answer, item, expected, got)
         if found:
+            found["file"] = case.file
             checked.mismatches.append(Mismatch(case.name, seed, k, tier, case.describe(item), **found))
         checked.seconds[tier] = time.perf_counter() - start
     return checked

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpu.chips import CHIPS, Chip
 from support.offenders import check_each, every_case
 from support.pages import page_module
 from support.sources import PACKAGES, ROOT, module_name, parsed, source_files
@@ -460,29 +461,24 @@ def columns_of(table: str) -> dict[str, list[str]]:
     return {head: [line[i] for line in lines[2:]] for i, head in enumerate(lines[0])}
 
 
-@pytest.mark.parametrize(
-    ("operation", "module"), [("bmm", "gpu.bmm.choice"), ("bconv2d", "gpu.bconv.schemes")]
-)
-def test_the_page_of_kernels_has_every_preference(operation: str, module: str) -> None:
+@pytest.mark.parametrize(("operation", "of"), [("bmm", "products"), ("bconv2d", "convolutions")])
+def test_the_page_of_kernels_has_every_preference(operation: str, of: str) -> None:
     page = (ROOT / "docs" / "which-kernel.md").read_text()
     assert page.count(f"<!-- kernels of {operation} -->") == 1
     table = page_module().kernels_of(operation)
     assert table in page_module().on_page_markdown(page, page=None, config=None, files=None)
-    columns, preferred = columns_of(table), load(module).PREFERRED
-    for chip, names in preferred.items():
+    columns = columns_of(table)
+    for chip, entry in CHIPS.items():
         if chip >= (7, 5):
             shown = {cell.strip("`") for cell in columns[f"from sm_{chip[0]}{chip[1]}"]}
-            assert set(names) <= shown
+            assert set(getattr(entry, of)) <= shown
 
 
 def test_the_page_of_kernels_follows_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, operation, names in (
-        ("gpu.bmm.choice", "bmm", ("btc1", "bmm32", "bmms64")),
-        ("gpu.bconv.schemes", "bconv2d", ("bconv32",)),
-    ):
-        monkeypatch.setitem(load(module).PREFERRED, (8, 9), names)
+    monkeypatch.setitem(CHIPS, (8, 9), Chip(("btc1", "bmm32", "bmms64"), ("bconv32",), "emulates"))
+    for operation, name in (("bmm", "btc1"), ("bconv2d", "bconv32")):
         cells = columns_of(page_module().kernels_of(operation))["from sm_89"]
-        assert cells[0] == f"`{names[0]}`"
+        assert cells[0] == f"`{name}`"
 
 
 def speed(case: str, ours: float, target: float | None = None, **peers: float) -> dict[str, Any]:

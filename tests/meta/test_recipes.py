@@ -168,13 +168,20 @@ def test_a_new_command_needs_a_file_and_one_line(tree: Tree) -> None:
     assert len(tree.touched) == 2
 
 
-def test_a_new_chip_needs_one_entry(tree: Tree) -> None:
+def test_a_new_chip_needs_an_entry_and_one_of_production(tree: Tree) -> None:
     entry = "Chip((10, 3), 64 * KIB, 40 * KIB, warps=32, blocks=16, sums=Sums(25, 32, 13)),"
     tree.insert("simwarp/chips/chips.py", "        Chip((12, 0),", f"        {entry}\n")
+    entry = 'CHIPS[10, 3] = Chip(("btc2", "bmm32"), ("btc1", "bconv32"), "has")'
+    tree.append("gpu/chips.py", f"\n\n{entry}\n")
     code = (
-        "import simwarp, numpy as np\n"
+        "import gpu.bconv, simwarp, numpy as np\n"
+        "from gpu.bmm.choice import fastest_scheme\n"
         "from gpu.compile import compile\n"
         "device = simwarp.Device(cc=(10, 3))\n"
+        "product = fastest_scheme(device.compute_capability, (9, 9, 9), 'int32', 'real')\n"
+        "images, filters = (1, 8, 8, 128), (3, 3, 128, 128)\n"
+        "convolution = gpu.bconv.plan(images, filters, compute_capability=(10, 3)).scheme\n"
+        "print(product.name, convolution.name)\n"
         "source = 'extern \"C\" __global__ void f(int* x) { extern __shared__ int s[]; *x = 1; }'\n"
         "kernel = device.load(compile(source, 'f.cu').text).kernel('f')\n"
         "x = device.allocate((1,), np.int32)\n"
@@ -184,8 +191,8 @@ def test_a_new_chip_needs_one_entry(tree: Tree) -> None:
         "except Exception as error:\n"
         "    print(type(error).__name__, x.download().tolist())\n"
     )
-    assert tree.python("-c", code) == "LimitError [1]\n"
-    assert len(tree.touched) == 1
+    assert tree.python("-c", code) == "btc2 btc1\nLimitError [1]\n"
+    assert len(tree.touched) == 2
 
 
 @pytest.mark.gate

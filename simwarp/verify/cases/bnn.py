@@ -26,6 +26,7 @@ from gpu.bnn.operations import fused
 from gpu.bnn.plan import Step, steps_of, values_of
 from gpu.bnn.site import macros
 from gpu.bnn.whole import MACROS
+from gpu.chips import chip_of
 from gpu.compile import compile_file
 from reference.bnn import (
     Affine,
@@ -330,7 +331,7 @@ def _by_gpu(item: Item, device: gpu.Device) -> npt.NDArray[np.int64]:
 
     Before sm_80 networks do not run whole; their layers give these values, too.
     """
-    whole = item.way == "whole" and device.compute_capability >= (8, 0)
+    whole = item.way == "whole" and chip_of(device.compute_capability).sm_80
     options: dict[str, Any] = {"way": "whole"} if whole else {"schemes": item.schemes}
     prepared = gpu.bnn.prepare(item.network, device=device, **options)
     values = dict(prepared.values(item.images))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 
 import numpy as np
@@ -10,12 +11,16 @@ import pytest
 import gpu
 import reference
 import simwarp
+from gpu.bconv.schemes import EVERY_SCHEME
 from gpu.bmm import product
-from gpu.bmm.choice import PREFERRED, fastest_scheme
+from gpu.bmm.choice import fastest_scheme
+from gpu.bmm.product import check_scheme
 from gpu.bmm.schemes import choose_scheme
+from gpu.chips import CHIPS, chip_of
 from gpu.preparation import prepare
 from reference.errors import FormatError, SchemeError
 from support.offenders import every_case
+from support.sources import ROOT, parsed, source_files
 
 TURING, AMPERE, ADA, HOPPER, BLACKWELL = (7, 5), (8, 0), (8, 9), (9, 0), (12, 0)
 LINES = ("btc1", "btc2", "mma", "skinny", "wgmma")
@@ -78,11 +83,25 @@ def test_the_choice_is_by_chip_sizes_output_and_format(chip, sizes, output, form
 
 
 def test_a_scheme_of_the_table_runs_on_its_chips():
-    for names in PREFERRED.values():
-        assert all(choose_scheme(name, 1).name == name for name in names)
-    for chip in (*PREFERRED, (8, 6), BLACKWELL):
-        assert "wgmma" not in PREFERRED[max(c for c in PREFERRED if c <= chip)] or chip == HOPPER
+    for entry in CHIPS.values():
+        assert all(choose_scheme(name, 1).name == name for name in entry.products)
+        assert all(name in EVERY_SCHEME for name in entry.convolutions)
+    for chip in (*CHIPS, (8, 6), BLACKWELL):
+        for name in {*chip_of(chip).products, *chip_of(chip).convolutions} & {"mma", "skinny", "wgmma"}:
+            check_scheme(choose_scheme(name, 1), (9, 9, 9), "int32", chip)
         assert fastest_scheme(chip, (99, 99, 9), "int32", "lines", own=("btc1",)).form == "lines"
+
+
+def test_only_the_table_of_chips_compares_compute_capabilities():
+    compared = [
+        f"{path.relative_to(ROOT)}: {ast.unparse(node)}"
+        for path in source_files("gpu")
+        if path.name != "chips.py"
+        for node in ast.walk(parsed(path.read_text()))
+        if isinstance(node, ast.Compare)
+        and any(ast.unparse(side).endswith("capability") for side in (node.left, *node.comparators))
+    ]
+    assert not compared
 
 
 @pytest.mark.slow
