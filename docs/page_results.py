@@ -23,6 +23,9 @@ BITS_STYLE = ".simwarp-picture .ours{fill:var(--one)}.simwarp-picture .peer{fill
 SPEEDS_MARKER = re.compile(r"<!-- speeds (\S+) (\S+) (.*?) -->")
 """Files in benchmarks/results, of which the last one counts; the unit of the rows; a title."""
 TRACES_MARKER = re.compile(r"<!-- traces (\S+) -->")
+FIGURE_MARKER = re.compile(r"<!-- figure (\S+) (\S+) (\S+?)(?: of ([^>]*?))? -->")
+"""A file in benchmarks/results, a case, a format; of a peer, or of ours."""
+UNITS = {"us": "µs"}
 STUDY_MARKER = re.compile(r"<!-- study (\S+) -->")
 BAR, BAR_START, BAR_END = 18, 250, 560
 """Height of a bar of a picture, and where the longest one begins and ends."""
@@ -92,6 +95,7 @@ def filled(markdown: str) -> str:
         found = [bits_results(json.loads(path.read_text())) for path in BITS_RESULTS if path.exists()]
         markdown = markdown.replace(BITS_MARKER, "\n\n".join(found) or "*Not measured yet.*")
     markdown = SPEEDS_MARKER.sub(lambda found: speeds(found[1].split(","), found[2], found[3]), markdown)
+    markdown = FIGURE_MARKER.sub(lambda found: figure(found[1], found[2], found[3], found[4]), markdown)
     markdown = STUDY_MARKER.sub(lambda found: study(found[1]), markdown)
     markdown = TRACES_MARKER.sub(lambda found: traces(found[1].split(",")), markdown)
     if MTTKRP_MARKER in markdown:
@@ -111,6 +115,19 @@ def filled(markdown: str) -> str:
     if OUTOFCORE_MARKER in markdown:
         markdown = markdown.replace(OUTOFCORE_MARKER, outofcore_table(outofcore_results()["rows"]))
     return markdown
+
+
+def figure(name: str, case: str, form: str, peer: str | None = None) -> str:
+    """The measured figure of one row with its unit; a row or peer that is not there is an error."""
+    rows = json.loads((ROOT / "benchmarks" / "results" / name).read_text())["rows"]
+    found = [row for row in rows if row["case"] == case]
+    if len(found) != 1 or (peer and peer not in found[0]["peers"]):
+        raise LookupError(
+            f"{name} has {len(found)} rows {case} ({peer or 'ours'}), and a page shows one; "
+            "give a case and a peer of the file, or take the sentence out"
+        )
+    value = found[0]["peers"][peer] if peer else found[0]["ours"]
+    return f"{value:{form}} {UNITS.get(found[0]['unit'], found[0]['unit'])}"
 
 
 def results_table(results: Iterable[Mapping[str, Any]]) -> str:

@@ -1,0 +1,58 @@
+"""Measured figures in the sentences of the pages come from the files of results."""
+
+import re
+
+import pytest
+
+from support.pages import page_module
+from support.sources import ROOT
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+MEASURED = re.compile(r"\d (?:µs|ms|s|TOPS|GB/s|TFLOPS)(?![\w/])|\d times (?:as|the|faster)\b")
+BY_HAND = {
+    "README.md": 2,
+    "benchmarks.md": 17,
+    "blas3.md": 13,
+    "gpu.md": 3,
+    "machines.md": 1,
+    "mttkrp.md": 1,
+    "networks.md": 12,
+    "outofcore.md": 18,
+    "tensor-cores.md": 1,
+    "training.md": 19,
+}
+"""Figures by hand in each page's sentences; a number may only become smaller."""
+
+
+def by_hand(page: str) -> int:
+    """How many figures of time, speed or ratio stand in the sentences of a page."""
+    prose = re.sub(r"^```.*?^```|^\|.*?$|`[^`\n]*`|<!--.*?-->", "", page, flags=re.MULTILINE | re.DOTALL)
+    return len(MEASURED.findall(prose))
+
+
+def test_figures_by_hand_only_become_fewer() -> None:
+    counts = {page.name: by_hand(page.read_text()) for page in PAGES}
+    assert {name: count for name, count in counts.items() if count} == BY_HAND
+
+
+def test_the_figures_of_the_pages_have_rows() -> None:
+    made = page_module("page_results")
+    markers = [marker for page in PAGES for marker in made.FIGURE_MARKER.findall(page.read_text())]
+    assert len(markers) >= 5
+    assert all(re.match(r"[\d,.]+ \S", made.figure(*marker)) for marker in markers)
+    assert sum(page.read_text().count("<!-- figure ") for page in PAGES) == len(markers)
+
+
+def test_a_figure_has_its_unit_and_a_missing_row_is_an_error() -> None:
+    made = page_module("page_results")
+    peer, ours = "bmm-bits/8192 ,.0f of fp-cuda", "first-call .1f"
+    marked = f"<!-- figure h200/bits.json {peer} -->, <!-- figure h200/bits.json {ours} -->"
+    assert made.filled(marked) == "7,428 TOPS, 0.6 s"
+    for missing in ("none .0f", "first-call .0f of nobody"):
+        with pytest.raises(LookupError, match="a page shows one"):
+            made.filled(f"<!-- figure h200/bits.json {missing} -->")
+
+
+def test_figures_by_hand_are_counted_in_sentences_alone() -> None:
+    page = "It takes 3 µs, 2.5 times as long.\n\n| 4 ms |\n\n```\n5 s\n```\n"
+    assert by_hand(f"{page}<!-- figure a 1 s -->, `6 s`, 7 sizes\n") == 2
