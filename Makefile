@@ -3,6 +3,7 @@
 #   make verify     all tiers against one another, then the digits example
 #   make test       the tests and the docstring examples, except those marked slow or gate
 #   make test-slow  those marked slow
+#   make test-torch those that need PyTorch or Triton, with both, on the CPU
 #   make test-all   all of them
 #   make test-minimum   the tests, with the least version of each dependency
 #   make gate       what a release needs: all tests, types, pages, a recording of every PTX form, more inputs
@@ -12,12 +13,14 @@ VENV ?= .venv
 JOBS ?= $(shell nproc)
 
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python
-PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist=worksteal
+# uv takes a third of pip's time; pip is there where uv cannot be had.
+install = $(BIN)/uv pip install --quiet --python $(1)/python $(2) || $(1)/python -m pip install --quiet $(2)
+TESTS := cli,compile,test
+PYTEST := $(BIN)/python -m pytest --dist=worksteal -n
 READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 
-.PHONY: verify test test-slow test-all test-minimum gate lint types docs build clean
+.PHONY: verify test test-slow test-torch test-all test-minimum gate lint types docs build clean
 .DELETE_ON_ERROR:
 # Images of containers often set it; every process and every worker would compile our modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -29,21 +32,30 @@ verify: $(READY)
 	$(BIN)/python examples/networks/recognise.py
 
 test: $(READY)
-	$(PYTEST) -m "not slow and not gate"
+	$(PYTEST) $(JOBS) -m "not slow and not gate"
 
-# What `make test` leaves out, and CI runs.
+# What `make test` leaves out, and CI runs. A worker more than cores: many of these wait for processes.
 test-slow: $(READY)
-	$(PYTEST) -m "slow and not gate"
+	$(PYTEST) $$(($(JOBS) + 1)) -m "slow and not gate"
+
+# torch by pip, which is told its index and its limits; its newest builds bring CUDA's libraries.
+TORCH ?= torch==2.13.0
+TORCH_BIN := $(VENV)/torch/bin
+test-torch: $(READY)
+	$(PYTHON) -m venv $(VENV)/torch
+	$(TORCH_BIN)/python -m pip install --quiet '$(TORCH)' 'triton>=3.4,<4'
+	$(call install,$(TORCH_BIN),-e '.[$(TESTS)]')
+	$(TORCH_BIN)/python -m pytest -n $(JOBS) --dist=worksteal -k "torch or triton" -m "not gpu and not gate"
 
 test-all: $(READY)
-	$(PYTEST)
+	$(PYTEST) $(JOBS)
 
 # The oldest versions that pyproject.toml allows; uv resolves them, which pip cannot.
 test-minimum:
 	$(PYTHON) -m venv $(VENV)-minimum
 	$(VENV)-minimum/bin/python -m pip install --quiet uv
 	$(VENV)-minimum/bin/uv pip install --quiet --python $(VENV)-minimum/bin/python --resolution lowest-direct \
-	    -e '.[cli,compile,test]'
+	    -e '.[$(TESTS)]'
 	$(VENV)-minimum/bin/python -m pytest -n $(JOBS) --dist=worksteal -m "not slow and not gate"
 
 gate: lint types docs test-all
@@ -71,12 +83,11 @@ $(BIN)/python:
 	    { echo 'simwarp needs Python 3.11 or newer: make PYTHON=python3.12 ...' >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-# uv takes a third of pip's time; pip is there where uv cannot be had.
 $(READY): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet uv || true
-	$(INSTALL) -e '.[cli,compile,test]' || $(BIN)/python -m pip install --quiet -e '.[cli,compile,test]'
+	$(call install,$(BIN),-e '.[$(TESTS)]')
 	@touch $@
 
 $(READY_DEV): pyproject.toml | $(READY)
-	$(INSTALL) -e '.[dev]' || $(BIN)/python -m pip install --quiet -e '.[dev]'
+	$(call install,$(BIN),-e '.[dev]')
 	@touch $@

@@ -23,8 +23,8 @@ from gpu.bmm.warpgroups import BITS, WARPGROUP_SCHEMES, Tile
 from gpu.compile import compile
 from gpu.cuda.tensor_map import encoded
 from gpu.device import LaunchPlan
+from reference.devices.tensor_map import TensorMap
 from reference.types import PackedTensor
-from reference.types.tensor_map import TensorMap
 
 WGMMA, SKINNY, WGMMA_OF_IMAGES = WARPGROUP_SCHEMES["wgmma"], SKINNY_SCHEMES["skinny"], EVERY_SCHEME["wgmma"]
 CHIP = (9, 0)

@@ -19,7 +19,7 @@ import numpy as np
 from bits_cases import BATCH, SIDE, WINDOW, Case, bits_of, burst, integer_product, launch_of, sets_of, some_of
 
 from gpu.device import LaunchPlan
-from reference.types.tensor_map import TensorMap
+from reference.devices.tensor_map import TensorMap
 from simwarp.lab.bench.peers import LeftOutError
 from simwarp.lab.bench.peers import found as library
 

@@ -17,8 +17,8 @@ from reference.errors import CompileError, SimwarpError
 from simwarp.checks import KINDS
 from simwarp.device import DeviceArray
 from simwarp.device.module import Module
+from simwarp.device.schedules import SCHEDULES, Schedule
 from simwarp.faults import KernelFault, NeedsIndependentProgress
-from simwarp.schedules import SCHEDULES, Schedule
 
 BUDGET = 200_000
 """Steps of a launch: these kernels are small, and some never end."""

@@ -190,7 +190,7 @@ def _compiled(
     arch: tuple[int, int],
     options: tuple[str, ...],
 ) -> Ptx:
-    """Compile a file of a package; see `compile_file`."""
+    """Compile a source file of a package; see `compile_file`."""
     return compile((package / path).read_text(), path, dict(defines), arch, options=options)
 
 
@@ -225,7 +225,7 @@ def _relative(path: str, names: Sequence[str]) -> str:
 
 @cache
 def _nvrtc() -> Any:
-    """Import NVRTC's bindings, and try them."""
+    """Import NVRTC's bindings, and compile an empty source to try them."""
     try:
         from cuda.bindings import nvrtc
 
@@ -327,7 +327,7 @@ def _run_here(
     folder: Path | None,
     instances: Sequence[str],
 ) -> tuple[str, str]:
-    """Compile one source in this process; see `_run`."""
+    """Compile one source with NVRTC in this process; see `_run`."""
     keep_handlers(lambda: _compile_nothing(nvrtc))
     names = [header.encode() for header in headers]
     texts = [text.encode() for text in headers.values()]
@@ -352,7 +352,7 @@ def _run_here(
 
 
 def _compile_nothing(nvrtc: Any) -> None:
-    """Compile an empty source."""
+    """Compile an empty source, which fails if NVRTC does not work."""
     _, program = nvrtc.nvrtcCreateProgram(b"", b"nothing.cu", 0, [], [])
     nvrtc.nvrtcCompileProgram(program, 1, [b"--minimal"])
     nvrtc.nvrtcDestroyProgram(program)

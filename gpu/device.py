@@ -15,9 +15,9 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from reference.devices.launch import Dim, Extent
+from reference.devices.tensor_map import Im2col
 from reference.errors import DtypeError
-from reference.types.launch import Dim, Extent
-from reference.types.tensor_map import Im2col
 
 Made = TypeVar("Made")
 
@@ -38,7 +38,7 @@ class Array(Protocol):
 
     @property
     def pointer(self) -> int:
-        """The address of the first element."""
+        """The device address of the array's first element."""
         ...
 
     @property
@@ -63,14 +63,14 @@ class Array(Protocol):
         """
 
     def view(self, shape: Extent, dtype: npt.DTypeLike | None = None, offset: int = 0) -> Any:
-        """The same bytes, from byte ``offset`` on, with another shape or dtype."""
+        """View the array's memory from byte ``offset`` on with another shape or dtype."""
 
     def free(self) -> None:
         """Return the array's memory to the device."""
 
 
 class Kernel(Protocol):
-    """A kernel that can be launched."""
+    """A compiled kernel that can be launched."""
 
     def __call__(
         self,
@@ -228,7 +228,7 @@ class Device(Protocol):
         Raises
         ------
         ShapeError, DtypeError, SchemeError
-            For what the copy engine cannot take; see `reference.types.tensor_map.TensorMap`.
+            For what the copy engine cannot take; see `reference.devices.tensor_map.TensorMap`.
 
         Examples
         --------

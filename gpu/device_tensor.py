@@ -67,7 +67,7 @@ class DeviceTensor:
 
     @property
     def itemsize(self) -> int:
-        """The bytes of an element."""
+        """The bytes of one element of the tensor."""
         return self.dtype.itemsize
 
     @property
@@ -120,14 +120,14 @@ def tensor_of(given: Any, device: Machine | None) -> DeviceTensor:
 
 @dataclass(frozen=True)
 class _Nowhere:
-    """The memory of a tensor without elements."""
+    """An empty memory for a tensor without elements."""
 
     device: int = 0
     nbytes: int = 0
 
 
 def _borrowed(address: int, nbytes: int, device: Any) -> Memory:
-    """The memory of another library's array."""
+    """Wrap another library's device memory, by its address and size in bytes."""
     if device is not None:
         return device.borrow(address, nbytes)
     with DEFAULT_LOCK:

@@ -22,16 +22,16 @@ from reference.values import not_an_array, shortened
 
 
 class Memory(Protocol):
-    """Memory of a device."""
+    """Device memory that tiles are parts of."""
 
     @property
     def device(self) -> int:
-        """The number of the device."""
+        """The number of the device that has the memory."""
         ...
 
     @property
     def nbytes(self) -> int:
-        """Its size in bytes."""
+        """The size of the memory in bytes."""
         ...
 
 
@@ -50,7 +50,7 @@ class Tile:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """The tile's numbers of rows and columns."""
         return self.rows, self.columns
 
     @property
@@ -64,22 +64,22 @@ class Routine(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The routine's name in timelines and errors."""
         ...
 
     @property
     def operations(self) -> float:
-        """Its floating-point operations."""
+        """The number of floating-point operations of the routine."""
         ...
 
     @property
     def reads(self) -> tuple[Tile, ...]:
-        """The tiles that it reads."""
+        """The tiles that the routine reads."""
         ...
 
     @property
     def writes(self) -> tuple[Tile, ...]:
-        """The tiles that it writes."""
+        """The tiles that the routine writes."""
         ...
 
     def compute(self, reads: Sequence[npt.NDArray[Any]], writes: Sequence[npt.NDArray[Any]]) -> None:
@@ -90,11 +90,11 @@ class Routine(Protocol):
 
 
 class Event(Protocol):
-    """A point in a stream's work."""
+    """A point in a stream, reached when all work queued before it has ended."""
 
     @property
     def done(self) -> bool:
-        """True if all work before it has ended."""
+        """True if all work queued before the event has ended."""
         ...
 
 
@@ -103,7 +103,7 @@ class Stream(Protocol):
 
     @property
     def device(self) -> int:
-        """The number of its device."""
+        """The number of the device that the stream is on."""
         ...
 
 
@@ -112,7 +112,7 @@ Worker = Iterator[Event]
 
 
 class Machine(Protocol):
-    """Several devices and their host."""
+    """Several devices and the host that they belong to."""
 
     @property
     def devices(self) -> int:
@@ -149,7 +149,7 @@ class Machine(Protocol):
         ...
 
     def stream(self, device: int) -> Stream:
-        """A new stream of a device."""
+        """Create a stream on a device."""
         ...
 
     def copy_in(self, stream: Stream, source: npt.NDArray[Any], target: Tile) -> None:
@@ -178,7 +178,7 @@ class Machine(Protocol):
         """
 
     def seconds(self) -> float:
-        """The machine's clock."""
+        """The machine's clock in seconds."""
         ...
 
 

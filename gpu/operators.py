@@ -128,7 +128,7 @@ def _device(index: int) -> Any:
 
 
 def _operator(name: str, schema: str, run: Any, fake: Any) -> Any:
-    """Register an operator with torch."""
+    """Register a function as a torch operator, with its schema and shape function."""
     made = torch.library.custom_op(name, run, mutates_args=(), device_types="cuda", schema=schema)
     made.register_fake(fake)
     return made

@@ -40,7 +40,7 @@ class Recording:
         return array
 
     def launch(self, plan: LaunchPlan, arrays: Sequence[Any]) -> None:
-        """Launch a plan, and record the launch."""
+        """Launch a plan's kernel, and record the launch."""
         self._device.launch(plan, arrays)
         if not self._launches:
             self._early = len(self._allocations)

@@ -1,4 +1,7 @@
-"""Definitions of all operations in plain NumPy, without lanes, tiles or devices."""
+"""Definitions of all operations in plain NumPy, without lanes, tiles or devices.
+
+The vocabulary of all tiers lies beside them: `types`, `devices`, `errors`, `files`, `lazy` and `values`.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -102,7 +102,7 @@ def bconv2d(
 
 
 def _bconv2d(bits_x: Bits, bits_w: Bits, geometry: ConvGeometry) -> Dots:
-    """The convolution of the bits of one group."""
+    """Convolve the bits of one group's images and filters."""
     if _is_small(geometry):
         return _tap_by_tap(bits_x, bits_w, geometry)
     words_x = pack_tensor_bits(bits_x, "NHWC", 64, "lsb").words
@@ -121,12 +121,12 @@ def _operand(
 
 
 def _bits(operand: npt.NDArray[Any] | PackedTensor, name: str) -> Bits:
-    """The bits of an operand."""
+    """Unpack a packed operand to bits, or take the sign bits of numbers."""
     return unpack_tensor(operand) if isinstance(operand, PackedTensor) else sign_bits(operand, name)
 
 
 def _is_small(g: ConvGeometry) -> bool:
-    """Whether the NumPy version is faster and fits into memory."""
+    """True if the NumPy version is faster than Numba's and its arrays fit into memory."""
     taps = g.filter_height * g.filter_width
     outputs = g.batch * g.out_height * g.out_width * g.filters
     elements = outputs + g.batch * g.height * g.width * g.channels + taps * g.channels * g.filters
@@ -156,7 +156,7 @@ def _word_by_word(words_x: npt.NDArray[np.uint64], words_w: npt.NDArray[np.uint6
 def _xor_popc(
     words_x: Any, words_w: Any, channels: int, out: Any, pad: Any, stride: Any, dilation: Any
 ) -> Any:
-    """The loop of `_word_by_word`."""
+    """The Numba-compiled loops of `_word_by_word`, over outputs, taps and words."""
     batch, height, width, steps = words_x.shape
     filter_height, filter_width, _, filters = words_w.shape
     y = np.zeros((batch, out[0], out[1], filters), np.int32)

@@ -96,7 +96,7 @@ def _product(bits_a: Bits, bits_b: Bits) -> Product:
 
 
 def _bits(operand: npt.NDArray[Any] | PackedBits, name: str, transpose: bool) -> Bits:
-    """The bits of op(operand)."""
+    """The bits of op(operand), unpacked or taken from the signs of numbers."""
     bits = unpack(operand) if isinstance(operand, PackedBits) else sign_bits(operand, name)
     return bits.swapaxes(-1, -2) if transpose else bits
 
@@ -134,7 +134,7 @@ def _product_numba(words_a: npt.NDArray[np.uint64], words_b: npt.NDArray[np.uint
 
 
 def _xor_popc(words_a: Any, words_b: Any, k: int) -> Any:
-    """The loop of `_product_numba`."""
+    """The Numba-compiled loops of `_product_numba`, over rows, columns and words."""
     (steps, m), n = words_a.shape, words_b.shape[1]
     product = np.zeros((m, n), np.int32)
     for i in range(m):

@@ -302,7 +302,7 @@ def _per_axis(given: Any, name: str) -> tuple[int, int]:
 
 
 def _two_whole(pair: Any) -> tuple[int, int]:
-    """Two ints; TypeError or ValueError for anything else."""
+    """Check that a value is a pair of ints; raise TypeError or ValueError otherwise."""
     first, second = pair
     return operator.index(first), operator.index(second)
 

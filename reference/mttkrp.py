@@ -202,7 +202,7 @@ def _alike(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _nonzero_by_nonzero(rows: Any, indices: Any, values: Any, matrices: Any, y: Any) -> None:
-    """The loop of `_add_terms_numba`."""
+    """The Numba-compiled loop of `_add_terms_numba` over nonzeros."""
     rank = y.shape[1]
     term = np.empty(rank, np.float64)
     for z in range(values.size):

@@ -47,7 +47,7 @@ def short_repr(value: object) -> str:
 
 
 def _pieces(value: Any, items: int, letters: int) -> Iterator[str]:
-    """The parts of a value's repr, in order."""
+    """Yield the parts of a value's repr, in order."""
     kind = cast("type[Any]", type(value))
     if kind.__repr__ is short_repr:
         names = value._fields if issubclass(kind, tuple) else [f.name for f in fields(value) if f.repr]

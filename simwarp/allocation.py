@@ -157,11 +157,11 @@ class Allocation:
         return np.zeros(end - begin, np.bool_) if self.complete else self._written[begin:end] == 0
 
     def read(self, addresses: Addresses, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-        """Read the values at addresses, unchecked."""
+        """Read the values at addresses, without a check of bounds, alignment or initialisation."""
         return self.view(dtype).take(self.index(addresses, dtype.itemsize))
 
     def write(self, addresses: Addresses, values: npt.NDArray[Any]) -> None:
-        """Write values to addresses, unchecked."""
+        """Write values to addresses, without a check of bounds or alignment."""
         index = self.index(addresses, values.dtype.itemsize)
         self.view(values.dtype)[index] = values
         if not self.complete:
@@ -180,7 +180,7 @@ class Allocation:
         return ~self._written[self._each(addresses, width)]
 
     def _each(self, addresses: Addresses, width: int) -> npt.NDArray[np.int64]:
-        """The index of each accessed byte, (n, width)."""
+        """(n, width): the index in the allocation of each accessed byte."""
         return self.index(addresses, 1)[:, None] + np.arange(width)
 
     def _check_live(self) -> None:
@@ -199,7 +199,7 @@ def _zeros(size: int, shared: bool) -> npt.NDArray[np.uint8]:
 
 
 def count_of_bytes(count: int) -> str:
-    """A number of bytes in English, for messages."""
+    """A number of bytes with its unit, "1 byte" or "8 bytes", for messages."""
     return "1 byte" if count == 1 else f"{count} bytes"
 
 

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from reference.devices.launch import Extent, sizes
 from reference.errors import DtypeError
-from reference.types.launch import Extent, sizes
 from simwarp.memory import Memory
 
 

@@ -171,13 +171,13 @@ class Checks:
             known.count += fault.count
 
     def clear(self) -> None:
-        """Forget the collected faults."""
+        """Remove the collected faults."""
         self.faults.clear()
         self._known.clear()
 
 
 def for_all(action: str) -> dict[str, str]:
-    """One action for all kinds except `STRICT`; notes only for the kinds that have any."""
+    """The same action for every kind of check except `STRICT`; a strict one only for kinds with notes."""
     of_errors, strict = _parts(action)
     ordinary = [kind for kind in KINDS if kind not in STRICT]
     return {kind: action if strict and kind in NOTED else of_errors for kind in ordinary}

@@ -85,7 +85,7 @@ class KernelFault(SimwarpError):
 
     @property
     def kind(self) -> str:
-        """Its kind, in words: the name of its class."""
+        """The kind of fault in words, made from the name of its class."""
         return messages.words_of(type(self).__name__)
 
     def at(self, **fields: object) -> KernelFault:
@@ -94,7 +94,7 @@ class KernelFault(SimwarpError):
         return self
 
     def note(self, label: str, place: Place) -> None:
-        """Add a second place."""
+        """Add another place to the message, with a label."""
         self.notes = (*self.notes, Note(label, place))
 
     def note_standing(self, what: str, standing: Iterable[tuple[int, Place]]) -> None:

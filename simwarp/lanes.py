@@ -696,7 +696,7 @@ def _each_lane(value: Any) -> Words:
 
 
 def _gather(array: Words, source: Any) -> Words:
-    """The element of each lane's source lane."""
+    """For each lane, the element that its source lane holds."""
     if isinstance(source, slice):
         return array[..., source]
     if source.ndim == 1:  # the same lanes in every warp

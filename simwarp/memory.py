@@ -40,7 +40,7 @@ _Part = tuple[Allocation, npt.NDArray[np.intp]]  # an allocation, and the positi
 
 
 class Memory:
-    """An address space that holds allocations.
+    """A simulated address space, such as global memory, and the allocations in it.
 
     ``space``, "global", "shared" …, is for faults. Allocations start at multiples of ``alignment``, itself a
     multiple of `ALIGNMENT`, and so does the space: ShapeError for another ``start``. Processes forked later
@@ -66,7 +66,7 @@ class Memory:
 
     @property
     def allocations(self) -> list[Allocation]:
-        """The live allocations, by address."""
+        """The live allocations, in order of their addresses."""
         self._drop_released()
         return list(self._table[1])
 
@@ -241,7 +241,7 @@ class Memory:
         return found
 
     def _writable(self, addresses: Addresses, width: int) -> Iterator[_Part]:
-        """The aligned accesses of each writable allocation."""
+        """Yield each writable allocation with the indices of its aligned accesses."""
         for allocation, part in self._parts(addresses, width):
             if not allocation.read_only:
                 yield allocation, part[~_misaligned(addresses[part], width)]
@@ -333,7 +333,7 @@ class Memory:
         return mask
 
     def unwritten(self, address: int, width: int) -> UninitialisedRead:
-        """The fault of a read of uninitialised bytes."""
+        """The fault for a read of bytes that were never written."""
         return self._fault(UninitialisedRead, _NEVER_WRITTEN, address, width)
 
     def _fault(self, kind: type[_Fault], what: str, address: int, width: int, position: int = 0) -> _Fault:

@@ -37,32 +37,32 @@ class Fault(Protocol):
 
     @property
     def what(self) -> str:
-        """The event, without its place."""
+        """The event that the message reports, without its place."""
         ...
 
     @property
     def values(self) -> str:
-        """The values that show it."""
+        """The values that prove the fault, such as an index and a size; "" if there are none."""
         ...
 
     @property
     def advice(self) -> str:
-        """The advice."""
+        """The advice that ends the message; "" if there is none."""
         ...
 
     @property
     def element(self) -> str:
-        """The element of an array."""
+        """The accessed element of an array, such as "x[128]"; "" if it is not known."""
         ...
 
     @property
     def check(self) -> str:
-        """Its kind among the checks."""
+        """The kind of check that found the fault, such as "bounds"."""
         ...
 
     @property
     def kind(self) -> str:
-        """Its kind, in words."""
+        """The kind of fault in words, such as "out of bounds"."""
         ...
 
     @property
@@ -72,17 +72,17 @@ class Fault(Protocol):
 
     @property
     def place(self) -> Place:
-        """The place of the event."""
+        """The place of the event: source line, PTX line and thread."""
         ...
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """The other places."""
+        """Further places that the message lists, each with a label."""
         ...
 
 
 class _Quoted(NamedTuple):
-    """A line of source, or of PTX: its number, its text, and where the caret stands."""
+    """A line of CUDA C++ or PTX: its number, its text, and the columns of the caret."""
 
     number: int
     text: str
@@ -116,7 +116,7 @@ def message(fault: Fault, paths: Mapping[str, str] = MappingProxyType({})) -> It
 
 
 def plain(fault: Fault) -> str:
-    """A fault's message without colours."""
+    """A fault's whole message as text without colours."""
     return "\n".join("".join(text for text, _ in line).rstrip() for line in message(fault))
 
 
@@ -174,7 +174,7 @@ def _source(place: Place | Caller, paths: Mapping[str, str]) -> str:
 
 
 def _who(place: Place, known: Place | None = None) -> str:
-    """The thread of a place, in words; what ``known`` has in common with it is left out."""
+    """The thread of a place as text, without the parts that it shares with the place ``known``."""
     parts: list[str] = []
     if place.kernel and (known is None or known.kernel != place.kernel):
         parts.append(f"kernel {abridged(place.kernel)}")
@@ -198,7 +198,7 @@ def _verb(text: str) -> str:
 
 
 def _excerpt(place: Place, array: str, verb: str) -> Iterator[Line]:
-    """The line of a place, with a caret below: the array's element if it is there, else the statement."""
+    """The source line of a place, with a caret below the array element, or else below the statement."""
     if place.source_text:
         text = place.source_text
         indent = len(text) - len(text.lstrip())
@@ -231,7 +231,7 @@ def _untabbed(text: str, start: int, end: int) -> tuple[str, int, int]:
 
 
 def _element(text: str, array: str, verb: str) -> tuple[int, int] | None:
-    """First column of ``array[…]`` in a line, and the one behind it; None unless just one can be meant."""
+    """The first and end column of ``array[…]`` in a source line; None if it occurs not once."""
     if not array:
         return None
     opened = re.finditer(rf"\b{re.escape(array)}\[", text)

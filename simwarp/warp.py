@@ -58,8 +58,8 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from reference.devices.launch import Extent, sizes
 from reference.errors import DtypeError, SchemeError, ShapeError
-from reference.types.launch import Extent, sizes
 from simwarp import lanes
 from simwarp.arrays import Array, GlobalArray, SharedArray
 from simwarp.faults import (
@@ -500,7 +500,7 @@ class Warp:
         return register.view(f"u{register.dtype.itemsize}")
 
     def _index(self, array: Array, index: PerLane) -> npt.NDArray[Any]:
-        """The indices of the active lanes."""
+        """The elements of an index register in the active lanes; DtypeError unless it has integers."""
         register = self._register(array.name, index)
         if register.dtype.kind not in "iu":
             raise DtypeError(
@@ -645,7 +645,7 @@ def _run_block(kernel: Callable[..., object], warps: list[Warp], args: tuple[obj
 
 
 def _reaches_barrier(warp: Warp, run: _Run) -> bool:
-    """Run a warp to its next barrier, or to its end; whether it reached a barrier."""
+    """Run a warp to its next barrier or its end; returns whether it reached a barrier."""
     ended = object()
     if next(run, ended) is ended:
         return False

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import signal
 from collections.abc import Generator
 from pathlib import Path
@@ -43,6 +44,17 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that needs torch or Triton has that word in its name, by which `make test-torch` selects."""
+    report = yield
+    library = re.search(r"torch|triton", str(report.longrepr)) if report.skipped else None
+    if library and not item.get_closest_marker("gpu") and not re.search(r"torch|triton", item.nodeid):
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} needs {library[0]}: say so in its name, or make test-torch omits it"
+    return report
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 from pipelines import Example, divide_up, eighths, main, pitched, ptx
 
-from reference.types.tensor_map import Im2col
+from reference.devices.tensor_map import Im2col
 from simwarp.verify import Draw
 
 ARCH = (9, 0)

@@ -22,8 +22,8 @@ import simwarp
 from gpu.compile import Ptx, compile
 from gpu.cuda import default_device
 from reference import NoGpuError
+from simwarp.device.schedules import Schedule, compare_schedules
 from simwarp.observe.pipeline import Pipeline
-from simwarp.schedules import Schedule, compare_schedules
 from simwarp.verify import Draw
 
 SCHEDULES = (Schedule("lowest pc"), Schedule("stack"), Schedule("random", 0), Schedule("random", 1))

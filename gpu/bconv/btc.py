@@ -58,7 +58,7 @@ class Borders:
 
     @classmethod
     def of(cls, shape: ConvShape) -> Borders:
-        """The borders of a geometry."""
+        """The output rows and columns whose windows have all taps inside the image, for a geometry."""
         s = shape
         down = _whole(s.height, s.filter_height, s.pad_top, s.stride_h, s.dilation_h, s.out_height)
         across = _whole(s.width, s.filter_width, s.pad_left, s.stride_w, s.dilation_w, s.out_width)

@@ -20,7 +20,7 @@ from gpu.device import Device, LaunchPlan, planned
 from gpu.host import choose_device, downloaded, in_stream, on_device, refuse_nan, unknown
 from reference.errors import DtypeError, SchemeError, ShapeError
 from reference.types import PackedTensor
-from reference.types.launch import dtype_of
+from reference.types.arguments import dtype_of
 
 
 def bconv2d(
@@ -248,7 +248,7 @@ class Launch:
 
 
 def _chip(device: Device) -> tuple[tuple[int, int], int]:
-    """What a launch takes from its device."""
+    """The compute capability and the number of multiprocessors of a device."""
     return device.compute_capability, device.multiprocessors
 
 
@@ -329,7 +329,7 @@ def _is_plain(given: tuple[Any, ...]) -> bool:
 def _new_shape(
     make: Callable[..., ConvShape], x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: Any
 ) -> ConvShape:
-    """Check a geometry; ``make`` is `conv_shape`."""
+    """Build the `ConvShape` of a convolution by ``make``, which is `conv_shape`."""
     return make(x, w, stride=stride, padding=padding, dilation=dilation, groups=groups)
 
 
@@ -337,7 +337,7 @@ _known_shape = lru_cache(maxsize=1024)(_new_shape)
 
 
 def _pooling(pool: str | None, thresholds: Any, shape: ConvShape) -> Pool:
-    """Check the argument ``pool`` of `bconv2d`."""
+    """Check `bconv2d`'s argument ``pool`` against its thresholds and its output shape; return it."""
     if pool is None:
         return "none"
     if pool not in ("or", "and"):

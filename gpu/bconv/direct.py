@@ -17,7 +17,7 @@ from gpu.bconv.geometry import ConvShape, Pool
 from gpu.bmm.warpgroups import BITS, MOST_SHARED, OPTIONS, SPAN, Tile, map_of_lines
 from gpu.compile import compile_file
 from gpu.device import LaunchPlan
-from reference.types.tensor_map import TensorMap
+from reference.devices.tensor_map import TensorMap
 
 ROWS, COLUMNS, TEAMS = 64, (128, 64), 4
 """Outputs of a tile, filters of a block, and its warpgroups, if it has tiles for them."""
@@ -61,13 +61,13 @@ class Sum:
 
     @property
     def macros(self) -> dict[str, str]:
-        """Those of the kernel."""
+        """The macros that the kernel is compiled with to add a residual to its sums."""
         has = {"ADDED": True, "ADDED_BITS": self.bits, "POOL_MAX": self.pooled}
         return {name: "" for name, given in has.items() if given}
 
     @property
     def pool(self) -> str:
-        """The kernel's pooling."""
+        """The pooling that the kernel does, "max" or "none"."""
         return "max" if self.pooled else "none"
 
 
@@ -118,7 +118,7 @@ class Patch:
 
     @property
     def pixels(self) -> int:
-        """Pixels of the images."""
+        """The number of pixels of a patch over all of its images."""
         return self.images * self.height * self.width
 
     def of_block(self, filters: int, columns: int, multiprocessors: int) -> int:
@@ -130,7 +130,7 @@ class Patch:
         return -(-self.pixels * pixel // _ATOM) * _ATOM
 
     def argument(self, pixel: int, before: int) -> np.void:
-        """The kernel's argument."""
+        """The patch as the kernel's struct of uint32 sizes."""
         sizes = self.images, self.down, self.across, self.height, self.width, self.bytes(pixel)
         tiles = self.tiles_down, self.tiles_across, self.tiles
         return np.void(np.array((*sizes, *tiles, before), np.uint32).tobytes())
@@ -161,7 +161,7 @@ def pixel_of(shape: ConvShape) -> int:
 
 
 def line_of(shape: ConvShape) -> int:
-    """The bytes of a filter, whole units."""
+    """The bytes of one filter, rounded up to whole units."""
     return -(-shape.filter_height * shape.filter_width * pixel_of(shape) // _UNIT) * _UNIT
 
 
@@ -210,7 +210,7 @@ def plan_direct(
 
 
 def _patches(shape: ConvShape, pool: str) -> list[Patch]:
-    """The patches of all boxes of outputs."""
+    """The patches of input pixels, one for each size of output box that a warp may have."""
     least = 1 if pool == "none" else 2
     sides = [2**i for i in range(7)]
     patches = [
@@ -246,7 +246,7 @@ def _fitting(
 
 
 def _boxes(kind: Kind, filters: int, columns: int) -> tuple[int, ...]:
-    """How many boxes a warp may have: for all of its outputs, if they are added to what boxes bring."""
+    """The numbers of boxes that a warp may have; residual sums need a box for each of its outputs."""
     if isinstance(kind, Sum):
         whole = (
             filters % 8 == kind.channels % 8 == kind.before % 8 == 0

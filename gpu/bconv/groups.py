@@ -57,7 +57,7 @@ def parts_of_output(
 
 
 def joined(parts: Array, size: tuple[int, ...], rule: tuple[Any, ...], pool: Pool, device: Device) -> Array:
-    """What groups gave of ``size``, as one output; with a rule as bits."""
+    """Join the groups' outputs of shape ``size`` along channels; with thresholds (``rule``), as bits."""
     groups, part = parts.shape
     images, height, width, filters = size
     element = {2: "short", 4: "int"}[np.dtype(parts.dtype).itemsize]

@@ -68,7 +68,7 @@ class Scheme:
     def operands(
         self, images: Any, filters: Any, shape: ConvShape, device: Device, kernel: str
     ) -> tuple[Array, ...]:
-        """The operands of a kernel; ``shape`` has a batch of 1."""
+        """The kernel's arrays: words of images, words of filters and, for some schemes, addends."""
         addends = (filters.addends(shape, device),) if self.lines_of_tile else ()
         return images.words, filters.words, *addends
 
@@ -116,7 +116,7 @@ class TensorCoreScheme(Scheme):
         return btc.whole_units(packed.words, device)
 
     def defines(self, shape: ConvShape) -> Defines:
-        """The macros of the source."""
+        """The macros that the kernel's source is compiled with for this geometry."""
         fsb: Defines = {"FSB": ""} if self.lines_of_tile == FSB_LINES else {}
         return {"SCHEME": self.name, **fsb, "TILE": btc.tile_of(shape)}
 

@@ -31,9 +31,9 @@ from gpu.bmm.warpgroups import (
 from gpu.compile import compile_file
 from gpu.device import Array, Device, LaunchPlan
 from gpu.host import to_device
+from reference.devices.tensor_map import Im2col, TensorMap
 from reference.errors import SchemeError
 from reference.types import PackedTensor, TensorLayout, Word
-from reference.types.tensor_map import Im2col, TensorMap
 
 TILES: dict[str, tuple[Tile, ...]] = {
     "int32": (Tile(128, 256, 2, 3, 2), Tile(128, 128, 2, 5, 2, 2, 690), Tile(64, 64, 1, 6, 2)),
@@ -247,7 +247,7 @@ def shared_of(tile: Tile, kind: str, tables: int) -> int:
 
 
 def tables_of(kinds: int) -> int:
-    """How many tables a kernel has for so many kinds of windows; 0 if they are too many."""
+    """The number of threshold tables of a kernel for ``kinds`` kinds of windows; 0 if too many."""
     return next((tables for tables in KINDS if kinds <= tables), 0)
 
 

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Part:
-    """The arguments of one process."""
+    """The arguments that one process passes to `summa`."""
 
     shapes: dict[str, tuple[int, int]]  # of its blocks
     common: dict[str, str]  # the arguments that must be the same on all processes
@@ -36,7 +36,7 @@ class Layout:
 
 
 def part_of(alpha: Any, a: Any, b: Any, beta: Any, c: Any, panel: Any, grid: ProcessGrid, size: int) -> Part:
-    """The arguments of this process, checked by themselves."""
+    """Check one process's own arguments, without those of other processes, and return them."""
     routine = PREFIX_OF.get(getattr(c, "dtype", np.dtype("O")), "d") + "gemm"
     blocks: dict[Name, Array] = {"a": a, "b": b, "c": c}
     for name, x in blocks.items():
@@ -71,7 +71,7 @@ def _check_block(routine: str, name: Name, x: Any) -> None:
 
 
 def gathered(comm: Communicator, own: T | Exception) -> list[T]:
-    """What all processes have; the first error of any of them is raised on all."""
+    """Gather one value from each process; an error of one process is raised on all."""
     everything: list[T | Exception] = comm.allgather(own)
     for rank, one in enumerate(everything):
         if isinstance(one, Exception):

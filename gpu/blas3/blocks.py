@@ -13,7 +13,7 @@ Span: TypeAlias = tuple[int, int]
 
 
 class Block(NamedTuple):
-    """A part of a host matrix."""
+    """A rectangular block of a host matrix, by its rows and columns."""
 
     matrix: Name
     rows: Span
@@ -21,11 +21,11 @@ class Block(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """The numbers of rows and columns of the block."""
         return self.rows[1] - self.rows[0], self.columns[1] - self.columns[0]
 
     def of(self, matrix: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """The view of its matrix."""
+        """The block as a view of its host matrix."""
         return matrix[self.rows[0] : self.rows[1], self.columns[0] : self.columns[1]]
 
 

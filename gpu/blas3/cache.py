@@ -20,7 +20,7 @@ Place = TypeVar("Place")
 
 @dataclass(eq=False)
 class Entry(Generic[Key, Place]):
-    """A tile in the cache."""
+    """A tile in a device's cache, with its number of users."""
 
     key: Key  # the host's block
     place: Place  # its device memory
@@ -72,7 +72,7 @@ class TileCache(Generic[Key, Place]):
         return entry
 
     def release(self, entry: Entry[Key, Place]) -> None:
-        """End one use."""
+        """Decrement the number of users of a cached tile."""
         if entry.readers <= 0:
             raise PolicyError(f"{entry.key} is released\nit has no reader\nrelease each use once")
         entry.readers -= 1
@@ -97,6 +97,6 @@ class TileCache(Generic[Key, Place]):
             self._give_back(entry.place)
 
     def clear(self) -> None:
-        """Drop all tiles."""
+        """Drop all tiles from the cache."""
         for key in [*self._entries]:
             self.drop(key)

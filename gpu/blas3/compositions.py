@@ -190,7 +190,7 @@ def cholesky(a: npt.ArrayLike, lower: bool = False, *, block: int = 2048, **keyw
 
 
 def _matrix(given: npt.ArrayLike, name: str) -> Array:
-    """A matrix of a dtype that BLAS has."""
+    """Check that an argument is a matrix of a dtype that BLAS computes, and return it."""
     x = np.asarray(given)
     if x.ndim != 2:
         raise ShapeError(f"{name} has shape {x.shape}\na matrix is needed\nreshape it")
@@ -202,5 +202,5 @@ def _matrix(given: npt.ArrayLike, name: str) -> Array:
 
 
 def _routine(x: Array, kind: str) -> doors.Door:
-    """The routine for an array's dtype."""
+    """The BLAS routine of a kind (e.g. "gemm") for an array's dtype."""
     return getattr(doors, PREFIX_OF[x.dtype] + kind)

@@ -32,13 +32,13 @@ class Directory(Generic[Key]):
         self._writers: dict[Key, int] = {}
 
     def state(self, key: Key) -> State:
-        """The state of a block."""
+        """The coherence state of a block's copies."""
         if key in self._writers:
             return "M"
         return ("I", "E", "S")[min(len(self.holders(key)), 2)]
 
     def holders(self, key: Key) -> frozenset[int]:
-        """The devices that have a copy."""
+        """The devices that hold a copy of the block."""
         return frozenset(self._holders.get(key, ()))
 
     def read(self, key: Key, device: int) -> None:
@@ -52,7 +52,7 @@ class Directory(Generic[Key]):
         self._holders.setdefault(key, set()).add(device)
 
     def evicted(self, key: Key, device: int) -> None:
-        """A device has lost its copy."""
+        """Note that a device has evicted its copy of a block."""
         holders = self._holders.get(key, set())
         if device not in holders:
             raise PolicyError(f"device {device} evicts {key}\nit has no copy\nevict each copy once")
@@ -71,6 +71,6 @@ class Directory(Generic[Key]):
         return frozenset(self._holders.pop(key, ()))
 
     def written(self, key: Key) -> None:
-        """The write-back has ended."""
+        """Note that a block's write-back to the host has ended."""
         if self._writers.pop(key, None) is None:
             raise PolicyError(f"the write-back of {key} has ended\nnobody has written it\nwrite first")

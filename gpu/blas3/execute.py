@@ -35,7 +35,7 @@ def execute(
 
 
 def _gpus(call: Call) -> CudaMachine:
-    """All GPUs of the computer."""
+    """A machine of all GPUs of this computer."""
     try:
         return default_machine()
     except (MissingExtraError, NoGpuError) as error:
@@ -55,7 +55,7 @@ def _in_tiles(
     options: Options,
     statistics: Statistics | None,
 ) -> None:
-    """Compute a call on a machine."""
+    """Compute a BLAS call tile by tile on the devices of a machine."""
     budgets = _budgets(device, memory_budget)
     plan = plan_of(call.problem, tile, budgets, options)
     found = compute(device, call, plan, options) if plan.tasks else Statistics()

@@ -12,7 +12,7 @@ from reference.errors import LaunchError
 
 
 def home_of(matrices: dict[Name, DeviceMatrix], block: Block) -> Tile | None:
-    """Where a block lies, if that is on a device."""
+    """The tile of a block in a matrix on a device; None if the matrix is on the host."""
     matrix = matrices.get(block.matrix)
     return None if matrix is None else matrix.part(block.rows, block.columns)
 

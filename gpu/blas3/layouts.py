@@ -33,17 +33,17 @@ class Call:
 
     @property
     def on_host(self) -> dict[Name, Array]:
-        """The matrices in the host's memory."""
+        """The matrices in host memory, by name."""
         return {name: x for name, x in self.matrices.items() if not isinstance(x, DeviceMatrix)}
 
     @property
     def on_devices(self) -> dict[Name, DeviceMatrix]:
-        """The matrices on devices."""
+        """The matrices in device memory, by name."""
         return {name: x for name, x in self.matrices.items() if isinstance(x, DeviceMatrix)}
 
 
 def is_column_major(x: Matrix) -> bool:
-    """Whether BLAS can take a matrix with a leading dimension."""
+    """True if a matrix is column-major, so that BLAS takes it without a copy."""
     (rows, columns), (down, right) = x.shape, x.strides
     if x.size == 0:
         return True
@@ -70,7 +70,7 @@ def arranged(problem: Problem, matrices: dict[Name, Matrix]) -> Call:
 
 
 def _real(trans: Trans) -> Trans:
-    """The flag of a real matrix."""
+    """The transpose flag for a real matrix: "T" instead of "C"."""
     return "T" if trans == "C" else trans
 
 
@@ -80,7 +80,7 @@ def _is_row_major(x: Matrix, is_turned: bool) -> bool:
 
 
 def _copied(x: Matrix, is_turned: bool) -> Array:
-    """A copy in the layout of the result."""
+    """A copy of a matrix in the memory layout of the result."""
     if isinstance(x, DeviceMatrix):
         raise FormatError(
             f"a matrix of {x.shape} on device {x.memory.device} is {'column' if is_turned else 'row'}-major\n"

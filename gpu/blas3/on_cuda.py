@@ -35,7 +35,7 @@ def library_arguments(row: Row) -> tuple[str, ...]:
 
 
 def _multiply(queue: Queue, prefix: str, kernel: Kernel, operands: Sequence[Tile], output: Tile) -> None:
-    """A routine of cuBLAS."""
+    """Queue the cuBLAS call of one tile product."""
     row = ROWS[kernel.name]
     if row.is_triangle and row.hermitian and kernel.beta:  # cuBLAS reads what BLAS does not
         _make_diagonal_real(queue, output)
@@ -121,7 +121,7 @@ def _add(
 
 
 def _make_diagonal_real(queue: Queue, output: Tile) -> None:
-    """Clear the imaginary parts of the diagonal."""
+    """Set the imaginary parts of a tile's diagonal to 0."""
     item = output.dtype.itemsize
     place = Place(queue.address(output) + item // 2, (output.stride + 1) * item)
     queue.clear(place, item // 2, output.columns)

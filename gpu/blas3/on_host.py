@@ -13,14 +13,14 @@ LARGEST = 1000
 
 
 def is_small(call: Call) -> bool:
-    """Whether a call is not worth a device: all its matrices are on the host."""
+    """True if all matrices are on the host and too small to be worth a device."""
     if call.on_devices:
         return False
     return max(call.problem.m, call.problem.n, call.problem.k) <= LARGEST
 
 
 def compute_on_host(call: Call) -> None:
-    """Compute a call in place."""
+    """Compute a BLAS call on the host, into its output matrix."""
     matrices, problem = call.on_host, call.problem
     for task in taskize(problem, max(problem.m, problem.n, problem.k, 1)):
         for output, step in task.steps():

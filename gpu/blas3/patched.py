@@ -123,7 +123,7 @@ def patched(
 
 @dataclass
 class _Patch:
-    """One block: the arguments of `patched`, and the block around it."""
+    """One ``with patched(...)`` block: its arguments, and the block around it."""
 
     device: Machine | None
     above: int
@@ -135,7 +135,7 @@ class _Patch:
     is_open: bool = True
 
     def call(self, function: _Replaced, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
-        """Compute a call, or pass it on."""
+        """Compute a call on the devices, or pass it on to the original function."""
         found = function.find(arguments, keywords, self.above)
         if isinstance(found, str):
             self.routing.passed[function.name, found] += 1
@@ -187,7 +187,7 @@ def _routine(routine: str, original: Any) -> _Replaced:
 
 
 def _functions(original: Any) -> Any:
-    """The function in the place of `scipy.linalg.blas.get_blas_funcs`."""
+    """Build the replacement of `scipy.linalg.blas.get_blas_funcs`."""
 
     @wraps(original)
     def get_blas_funcs(names: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -215,7 +215,7 @@ _OPEN: list[list[tuple[Any, str, Any, Any]]] = []
 
 
 def _install() -> None:
-    """Replace the functions, if no other block has."""
+    """Replace NumPy's and SciPy's functions, unless another block has already done so."""
     with _LOCK:
         replacements = [] if _OPEN else list(_replacements())
         for module, name, _, replacement in replacements:
@@ -235,7 +235,7 @@ def _remove() -> None:
 
 
 def _replacements() -> Iterator[tuple[Any, str, Any, Any]]:
-    """What is replaced; without SciPy only NumPy's functions."""
+    """Module, name, original and replacement of each patched function; without SciPy only NumPy's."""
     for name in ("matmul", "dot"):
         original = getattr(np, name)
         yield np, name, original, _Replaced(f"numpy.{name}", original, product_of)

@@ -66,7 +66,7 @@ class Plan:
 
     @cached_property
     def _reads(self) -> set[Block]:
-        """All blocks that steps read, each once."""
+        """The distinct blocks that the steps of all tasks read."""
         return {block for task in self.tasks for block in task.reads()}
 
     @cached_property
@@ -108,11 +108,11 @@ class Plan:
         return min(self.budgets[device], max(everything, 4 * self.needed))
 
     def _outputs(self) -> Iterator[Output]:
-        """All outputs."""
+        """The output tiles of all tasks."""
         return (output for task in self.tasks for output in task.outputs)
 
     def _nbytes(self, block: Block) -> int:
-        """The bytes of a block."""
+        """The size of a block in bytes."""
         return block.shape[0] * block.shape[1] * self.problem.dtype.itemsize
 
     def __str__(self) -> str:
@@ -173,12 +173,12 @@ def _rounded(size: float) -> int:
 
 
 def _tasks(problem: Problem, size: int) -> int:
-    """The number of tiles of the result."""
+    """The number of result tiles for a tile size."""
     return -(-problem.m // size) * -(-problem.n // size)
 
 
 def _with_tile(problem: Problem, tile: int, budgets: Sequence[int], options: Options) -> Plan:
-    """The plan with a tile size."""
+    """The plan of a problem with a given tile size."""
     across = problem.n if problem.side == "L" else problem.m
     width = tile
     if problem.row.form == "triangular":  # its tasks are block columns or rows

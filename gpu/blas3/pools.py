@@ -14,7 +14,7 @@ from gpu.machine import Machine, Memory, Tile
 
 
 class Pool(Protocol):
-    """Memory for tiles."""
+    """A device's memory from which tiles are allocated."""
 
     def allocate(self, shape: tuple[int, int]) -> Tile | None:
         """A tile without values; None if there is no room."""
@@ -35,19 +35,19 @@ class HeapPool:
         self._heap = Heap(nbytes)
 
     def allocate(self, shape: tuple[int, int]) -> Tile | None:
-        """A segment of the heap."""
+        """Allocate a tile from the heap; None if it does not fit."""
         offset = self._heap.allocate(self._segment)
         if offset is None:
             return None
         return Tile(self._memory, offset, *shape, shape[0], self._dtype)
 
     def free(self, tile: Tile) -> None:
-        """Return the segment."""
+        """Return a tile's memory to the heap."""
         self._heap.free(tile.offset)
 
 
 class NativePool:
-    """An allocation of the machine for each tile."""
+    """A pool that asks the machine for a new allocation for each tile."""
 
     def __init__(
         self, machine: Machine, device: int, nbytes: int, segment: int, dtype: np.dtype[Any]
@@ -57,7 +57,7 @@ class NativePool:
         self._live: dict[int, Memory] = {}
 
     def allocate(self, shape: tuple[int, int]) -> Tile | None:
-        """Memory of the machine."""
+        """Allocate a tile from the machine; None if it does not fit."""
         if self._segment > self._left:
             return None
         memory = self._machine.allocate(self._device, self._segment)
@@ -66,6 +66,6 @@ class NativePool:
         return Tile(memory, 0, *shape, shape[0], self._dtype)
 
     def free(self, tile: Tile) -> None:
-        """Return its memory."""
+        """Return a tile's memory to the machine."""
         self._machine.free(self._live.pop(id(tile.memory)))
         self._left += self._segment

@@ -45,17 +45,17 @@ class Problem:
 
     @property
     def name(self) -> str:
-        """The BLAS name."""
+        """The routine's BLAS name with the dtype's letter, e.g. "dgemm"."""
         return PREFIX_OF[self.dtype] + self.routine
 
     @property
     def row(self) -> Row:
-        """The routine's row of the table."""
+        """The routine's row in the table of BLAS routines."""
         return ROWS[self.routine]
 
     @property
     def result(self) -> Name:
-        """The matrix that is written."""
+        """The name of the matrix that the routine writes."""
         return self.row.result
 
     @property
@@ -65,7 +65,7 @@ class Problem:
 
     @property
     def shapes(self) -> dict[str, Shape]:
-        """The shape of each matrix."""
+        """The shape of each matrix, by name."""
         result, square = (self.m, self.n), (self.k, self.k)
         of_a, of_b = flipped((self.m, self.k), self.trans_a), flipped((self.k, self.n), self.trans_b)
         if self.row.form in ("symmetric", "triangular"):
@@ -77,7 +77,7 @@ class Problem:
 
     @property
     def is_scaling(self) -> bool:
-        """Whether A and B are not read: alpha is 0 or the sums have no terms."""
+        """True if A and B are not read, since alpha is 0 or K is 0."""
         return self.alpha == 0 or self.k == 0
 
     @property
@@ -93,5 +93,5 @@ class Problem:
 
 
 def flipped(shape: Shape, trans: Trans) -> Shape:
-    """The shape of op(X)."""
+    """The shape of op(X), for X of a shape: swapped if transposed."""
     return shape if trans == "N" else (shape[1], shape[0])

@@ -14,10 +14,10 @@ Array = npt.NDArray[Any]
 
 
 class Request(Protocol):
-    """An operation that is under way."""
+    """A non-blocking MPI operation that is under way."""
 
     def Wait(self) -> Any:  # noqa: N802 - mpi4py's name
-        """Return when it has ended."""
+        """Block until the operation has ended."""
 
 
 class Communicator(Protocol):
@@ -25,16 +25,16 @@ class Communicator(Protocol):
 
     @property
     def rank(self) -> int:
-        """The number of this process."""
+        """The rank of this process in the communicator."""
         ...
 
     @property
     def size(self) -> int:
-        """The number of processes."""
+        """The number of processes in the communicator."""
         ...
 
     def allgather(self, sendobj: Any) -> list[Any]:
-        """The objects of all processes."""
+        """Gather one object of each process, in order of rank."""
         ...
 
     def Split(self, color: int, key: int) -> Communicator:  # noqa: N802
@@ -46,11 +46,11 @@ class Communicator(Protocol):
         ...
 
     def Free(self) -> None:  # noqa: N802
-        """Release it."""
+        """Release the communicator."""
 
 
 def world() -> Communicator:
-    """The communicator of all processes of MPI."""
+    """The communicator of all MPI processes."""
     try:
         return import_module("mpi4py.MPI").COMM_WORLD
     except (ImportError, RuntimeError) as error:  # mpi4py raises RuntimeError without an MPI library
@@ -72,7 +72,7 @@ class OneProcess:
     size = 1
 
     def allgather(self, sendobj: Any) -> list[Any]:
-        """The object.
+        """The list of the one process's object.
 
         Examples
         --------
@@ -101,7 +101,7 @@ class OneProcess:
         return self
 
     def Wait(self) -> None:  # noqa: N802
-        """Return.
+        """Return at once.
 
         Examples
         --------
@@ -192,6 +192,6 @@ class ProcessGrid:
 
 
 def _part(length: int, parts: int, index: int) -> slice:
-    """One of several parts whose lengths differ by 1 at most, the longer ones first."""
+    """The slice of part ``index`` of ``parts`` nearly equal parts; the longer ones are first."""
     each, more = divmod(length, parts)
     return slice(index * each + min(index, more), (index + 1) * each + min(index + 1, more))

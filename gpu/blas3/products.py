@@ -50,7 +50,7 @@ def _with_beta(
     column: Span,
     is_late: bool,
 ) -> tuple[Step, ...]:
-    """Steps of which the first applies beta, and the others add; or, late, a last one adds ``beta C``."""
+    """Apply beta in the first of the steps that add to one tile, or in a last step that adds ``beta C``."""
     found = [Step(replace(kernel, beta=1.0), reads) for kernel, reads in steps]
     is_late = is_late and problem.beta != 0 and len(found) >= ENOUGH
     first = found[0]

@@ -23,7 +23,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class TileRoutine:
-    """A kernel and its tiles: a `gpu.machine.Routine`."""
+    """A BLAS kernel and the tiles that it reads and writes, as a `gpu.machine.Routine`."""
 
     kernel: Kernel
     operands: tuple[Tile, ...]
@@ -31,7 +31,7 @@ class TileRoutine:
 
     @property
     def name(self) -> str:
-        """The BLAS name."""
+        """The kernel's BLAS name with the dtype's letter, e.g. "dgemm"."""
         return PREFIX_OF[self.output.dtype] + (self.kernel.name if self.operands else "scal")
 
     @property
@@ -46,11 +46,11 @@ class TileRoutine:
 
     @property
     def writes(self) -> tuple[Tile, ...]:
-        """The output."""
+        """The one tile that the kernel writes."""
         return (self.output,)
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
-        """Compute it with SciPy."""
+        """Compute the kernel on host arrays with SciPy."""
         compute(self.kernel, reads[: len(self.operands)], writes[0])
 
     def queue_on(self, queue: Any) -> None:
@@ -90,7 +90,7 @@ def compute(kernel: Kernel, operands: Sequence[Array], output: Array) -> None:
 
 @cache
 def blas() -> Any:
-    """SciPy's BLAS."""
+    """Import SciPy's module of BLAS routines."""
     try:
         return import_module("scipy.linalg.blas")
     except ImportError as error:
@@ -114,7 +114,7 @@ def _scale(kernel: Kernel, output: Array) -> None:
 
 
 def _triangle(order: int, uplo: str) -> npt.NDArray[np.bool_]:
-    """Which elements are in the triangle that a routine writes."""
+    """A boolean mask of the lower (or, for "U", upper) triangle of a square matrix."""
     lower = np.tri(order, dtype=np.bool_)
     return lower.T if uplo == "U" else lower
 
@@ -130,7 +130,7 @@ def scaled(number: complex, x: Array) -> Array:
 
 
 def _in_c(kernel: Kernel, operands: Sequence[Array], output: Array) -> Array:
-    """A product, plus ``beta C``."""
+    """Compute ``alpha op(A) op(B) + beta C`` with SciPy, into the output C."""
     if kernel.name == "gemmt":  # SciPy has none
         whole = output.copy(order="F")
         compute(replace(kernel, name="gemm"), operands, whole)
@@ -144,7 +144,7 @@ def _in_c(kernel: Kernel, operands: Sequence[Array], output: Array) -> Array:
 
 
 def _in_b(kernel: Kernel, operands: Sequence[Array], output: Array) -> Array:
-    """TRMM out of place, or TRSM in place."""
+    """Compute TRMM into another matrix, or TRSM in place, with SciPy."""
     function, flags = _function(kernel, output)
     is_solution = kernel.name == "trsm"
     right = output if is_solution else operands[1]
@@ -152,6 +152,6 @@ def _in_b(kernel: Kernel, operands: Sequence[Array], output: Array) -> Array:
 
 
 def _function(kernel: Kernel, output: Array) -> tuple[Any, dict[str, int]]:
-    """SciPy's routine, and its flags."""
+    """SciPy's BLAS function for a kernel, and its integer flag arguments."""
     letters = {flag: getattr(kernel, flag) for flag in LETTERS}
     return getattr(blas(), PREFIX_OF[output.dtype] + kernel.name), ROWS[kernel.name].numbers(letters)

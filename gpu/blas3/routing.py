@@ -27,7 +27,7 @@ Found: TypeAlias = tuple[Call, Array] | Reason
 
 
 def product_of(arguments: tuple[Any, ...], keywords: Mapping[str, Any], above: int) -> Found:
-    """A call of `numpy.matmul` or `numpy.dot`; the result is row-major, as theirs is."""
+    """Check a call of `numpy.matmul` or `numpy.dot`; the result is row-major, as NumPy's is."""
     if keywords or len(arguments) != 2:
         return "arguments"
     a, b = arguments
@@ -76,13 +76,13 @@ def _signature(kind: str) -> Signature:
 
 
 def _is_plain(x: Any, dtype: Any) -> bool:
-    """Whether an operand is a matrix of NumPy's own type and of this dtype."""
+    """True if an operand is a two-dimensional ``numpy.ndarray`` of this dtype, not of a subclass."""
     kind: Any = x.__class__
     return kind is np.ndarray and x.ndim == 2 and x.dtype == dtype and x.flags.aligned
 
 
 def _is_usual(routine: str, name: str, value: Any) -> bool:
-    """Whether a scalar is a number that SciPy takes as it is, or a flag an integer that it has."""
+    """True if a scalar argument is a number, or a valid integer flag, that SciPy accepts unchanged."""
     if name not in ("alpha", "beta"):
         return is_whole(value) and value in range(3 if name.startswith("trans") else 2)
     is_real = routine[0] in "sd" or name in ROWS[routine[1:]].real

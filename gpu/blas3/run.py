@@ -48,11 +48,11 @@ class Run:
             self.options.progress(len(self.finished), self._tiles)
 
     def host(self, block: Block) -> npt.NDArray[Any]:
-        """The block's elements on the host."""
+        """A view of the block's elements in host memory."""
         return block.of(self._on_host[block.matrix])
 
     def home(self, block: Block) -> Tile | None:
-        """Where a block lies, if that is on a device."""
+        """The tile of a block in a matrix on a device; None if the matrix is on the host."""
         return home_of(self._on_devices, block)
 
     def go_home(self, blocks: Iterable[Block]) -> None:
@@ -63,7 +63,7 @@ class Run:
                 self.workers[home.memory.device].hold(block, home)
 
     def is_at_peer(self, block: Block, device: int) -> bool:
-        """Whether a device can copy a block from a peer."""
+        """True if a device can copy a block from another device."""
         reached = self._reached[device]
         return (
             bool(reached)
@@ -87,7 +87,7 @@ class Run:
         return self.workers[chosen]
 
     def _can_serve(self, peer: int, block: Block) -> bool:
-        """Whether a peer's copy may be read: it has arrived, or the options allow to wait for it."""
+        """True if another device's copy has arrived, or if the options allow waiting for it."""
         return self.options.peer == "arriving" or self.workers[peer].has_arrived(block)
 
 
@@ -129,7 +129,7 @@ def _despite_losses(
 def _run(
     run: Run, call: Call, plan: Plan, devices: Sequence[int], counts: Sequence[DeviceStatistics]
 ) -> None:
-    """Run the workers of some devices."""
+    """Run the workers of the given devices until all tasks are done."""
     machine, make = run.machine, _POOLS[run.options.allocation]
     with leaving_nothing(machine, _distinct(call)):
         for device in devices:

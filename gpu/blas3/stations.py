@@ -11,7 +11,7 @@ from gpu.blas3.tasks import Task
 
 @dataclass
 class Slot:
-    """A task in a reservation station."""
+    """A task in a reservation station, with its priority."""
 
     task: Task
     priority: float = 0.0
@@ -54,7 +54,7 @@ class Stations:
             slot.priority = priority(slot.task)
 
     def take(self, device: int, count: int) -> list[Task]:
-        """Up to ``count`` tasks of the highest priority."""
+        """Take up to ``count`` tasks of the highest priority from a device's station."""
         station = self._stations[device]
         station.sort(key=lambda slot: slot.rank)
         taken, station[:] = station[:count], station[count:]
@@ -62,9 +62,9 @@ class Stations:
 
     @property
     def left(self) -> int:
-        """The number of tasks."""
+        """The number of tasks that no device has begun."""
         return len(self._queue) + sum(map(len, self._stations))
 
     def waiting(self, device: int) -> list[Task]:
-        """The tasks of a station."""
+        """The tasks in a device's reservation station."""
         return [slot.task for slot in self._stations[device]]

@@ -44,12 +44,12 @@ class Row:
 
     @cached_property
     def positions(self) -> tuple[str, ...]:
-        """The arguments of the Fortran interface."""
+        """The argument names of the Fortran interface, in order."""
         return tuple(self.fortran.split())
 
     @cached_property
     def result(self) -> Name:
-        """The matrix that is written."""
+        """The name of the matrix that the routine writes."""
         return "c" if "c" in self.positions else "b"
 
     @cached_property
@@ -59,27 +59,27 @@ class Row:
 
     @cached_property
     def is_triangle(self) -> bool:
-        """Whether one triangle of a square result is written, and the other one stays as it is."""
+        """True if the routine writes one triangle of a square result and leaves the other one."""
         return "m" not in self.positions
 
     @cached_property
     def has_k(self) -> bool:
-        """Whether K is an argument, and not the order of A."""
+        """True if the routine has an argument K; otherwise K is the order of A."""
         return "k" in self.positions
 
     @cached_property
     def products(self) -> int:
-        """How many products it adds up."""
+        """The number of matrix products that the routine adds up."""
         return 2 if self.form == "rank_k" and "b" in self.positions else 1
 
     @cached_property
     def prefixes(self) -> str:
-        """The letters of its dtypes."""
+        """The BLAS prefix letters of the dtypes that the routine has."""
         return "cz" if self.hermitian else "sdcz"
 
     @cached_property
     def arguments(self) -> tuple[str, ...]:
-        """The arguments in SciPy's order."""
+        """The routine's argument names in the order of SciPy's signature."""
         added = ("beta", "c") if self.result == "c" else ()
         return "alpha", *self.inputs, *added, *self.flags.split(), f"overwrite_{self.result}"
 
@@ -101,7 +101,7 @@ class Row:
 
 
 def flag_of(name: str) -> str:
-    """Our name of a flag of SciPy."""
+    """Translate the name of a flag in SciPy to the name used here."""
     return _FLAG.get(name, name)
 
 

@@ -30,14 +30,14 @@ class Kernel:
 
     @property
     def updates(self) -> bool:
-        """Whether it reads the tile that it writes; a triangle keeps the other one of it."""
+        """True if a step reads the tile that it writes; a triangular result keeps its other triangle."""
         row = ROWS.get(self.name)
         return self.beta != 0 or self.name == "trsm" or (row is not None and row.is_triangle)
 
 
 @dataclass(frozen=True)
 class Step:
-    """One tile routine on the task's present tile."""
+    """One BLAS kernel applied to an output tile."""
 
     kernel: Kernel
     reads: tuple[Block, ...] = ()  # A, or A and B
@@ -53,7 +53,7 @@ class Output:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the first step reads the old tile."""
+        """True if the output tile's old values are copied in, since the first step reads them."""
         return self.steps[0].kernel.updates
 
 

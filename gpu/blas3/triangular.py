@@ -29,12 +29,12 @@ def is_upper(problem: Problem) -> bool:
 
 
 def reads_later(problem: Problem) -> bool:
-    """Whether tile i needs the tiles behind it, not those before it."""
+    """True if tile i of B depends on the tiles after it rather than on those before it."""
     return is_upper(problem) == (problem.side == "L")
 
 
 def _zeros(problem: Problem, panel: Span, along: list[Span]) -> Iterator[Output]:
-    """Zeros without reads."""
+    """Output tiles of zeros, which read no operand."""
     for span in along:
         yield Output(_block(problem, span, panel), (Step(Kernel("gemm", 0.0, 0.0)),))
 
@@ -67,12 +67,12 @@ def _needed(problem: Problem, i: Span, along: list[Span]) -> list[Span]:
 
 
 def _block(problem: Problem, along: Span, panel: Span) -> Block:
-    """A tile of B."""
+    """The block of B at one position along A's order and one panel of the other axis."""
     return Block("b", along, panel) if problem.side == "L" else Block("b", panel, along)
 
 
 def _diagonal(problem: Problem, name: str, alpha: complex, i: Span, rest: tuple[Block, ...]) -> Step:
-    """The step with the triangular tile."""
+    """The TRMM or TRSM step with the triangular tile A[i,i]."""
     kernel = Kernel(
         name,
         alpha,
@@ -86,7 +86,7 @@ def _diagonal(problem: Problem, name: str, alpha: complex, i: Span, rest: tuple[
 
 
 def _product(problem: Problem, alpha: complex, beta: complex, i: Span, k: Span, panel: Span) -> Step:
-    """The step with a full tile of A."""
+    """The GEMM step with the full tile A[i,k]."""
     trans: Trans = problem.trans_a
     b = _block(problem, k, panel)
     if problem.side == "L":

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Copy:
-    """A block's copy on a device."""
+    """A device's copy of a block, and the event after which it is valid."""
 
     tile: Tile
     ready: Event  # its values are there
@@ -40,7 +40,7 @@ IN_A_ROW = 8
 
 @dataclass
 class Lane:
-    """A stream and its task."""
+    """A stream with the task that it computes."""
 
     stream: Stream
     steps: deque[tuple[Output, Step]] = field(default_factory=deque[tuple[Output, Step]])  # not queued yet
@@ -51,7 +51,7 @@ class Lane:
 
 @dataclass
 class Pending:
-    """What a queued step uses, until its end was seen."""
+    """The tiles and buffers that a queued step holds until its event has happened."""
 
     end: Event
     held: list[Held]  # tiles that it reads
@@ -60,7 +60,7 @@ class Pending:
 
 
 class DeviceWorker:
-    """The host's part of one device."""
+    """The host-side loop that feeds one device with tasks."""
 
     def __init__(self, run: Run, device: int, pool: Pool, statistics: DeviceStatistics) -> None:
         self._run, self._machine, self.device, self.pool = run, run.machine, device, pool
@@ -84,7 +84,7 @@ class DeviceWorker:
         self._run.directory.read(block, self.device)
 
     def has_arrived(self, block: Block) -> bool:
-        """Whether the values of a cached tile are there."""
+        """True if the device has a cached copy of the block and its copy has ended."""
         copy = self.cache.place(block)
         return copy is not None and copy.ready.done
 
@@ -93,7 +93,7 @@ class DeviceWorker:
     # ----------------------------------------------------------------------------------------------
 
     def work(self) -> Iterator[Event]:
-        """Compute tasks until there are none."""
+        """Compute tasks until none is left; yield each event to wait for."""
         if self._run.options.advance == "batch":
             yield from self._in_batches()
         else:
@@ -153,12 +153,12 @@ class DeviceWorker:
         return True
 
     def _has_tasks(self) -> bool:
-        """Fill the reservation station."""
+        """Fill the device's reservation station; return whether it has tasks."""
         self.statistics.stolen += self._run.stations.fill(self.device)
         return bool(self._run.stations.waiting(self.device))
 
     def _tasks(self, count: int) -> list[Task]:
-        """The next tasks."""
+        """Take up to ``count`` next tasks from the device's station."""
         if self._run.options.order == "priority":
             self._run.stations.refresh(self.device, self._priority)
         tasks = self._run.stations.take(self.device, count)
@@ -369,7 +369,7 @@ class DeviceWorker:
         return len(self._pending) + len(self.loans) < before
 
     def _retire(self, pending: Pending) -> None:
-        """Release what a step used."""
+        """Release the tiles and buffers that a finished step used."""
         for entry in pending.held:
             self.cache.release(entry)
         for buffer in pending.buffers:

@@ -41,7 +41,7 @@ def fastest_scheme(
 
 
 def gives(scheme: AnyScheme, output: str, n: int = 1) -> bool:
-    """Whether a scheme gives that kind of output, with so many columns; see `gpu.bmm.output.Output`."""
+    """True if a scheme can write an output of this kind with ``n`` columns; see `gpu.bmm.output.Output`."""
     if output == "answer":
         return isinstance(scheme, SkinnyScheme) and n <= scheme.most
     if output == "lines":
@@ -50,7 +50,7 @@ def gives(scheme: AnyScheme, output: str, n: int = 1) -> bool:
 
 
 def _takes(scheme: AnyScheme, form: Format) -> bool:
-    """Whether a scheme takes operands of that format as they are, or packs them itself."""
+    """True if a scheme reads operands of this format, or packs them itself."""
     if form == "real":
         return True
     if form == "lines":
@@ -61,6 +61,6 @@ def _takes(scheme: AnyScheme, form: Format) -> bool:
 
 
 def _suits(scheme: AnyScheme, m: int, n: int, k: int) -> bool:
-    """Whether a scheme is for an output of (m, n) and dot products of that length."""
+    """True if a scheme supports outputs of shape (m, n) with dot products of length k."""
     few = not isinstance(scheme, SkinnyScheme) or min(m, n) <= scheme.most
     return few and (scheme.largest_k is None or k <= scheme.largest_k)

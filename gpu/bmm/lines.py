@@ -47,7 +47,7 @@ def pack_lines(x: Any, name: str, axis: int, device: Device) -> tuple[tuple[int,
 
 
 def _pack(source: Array, words: Array, ones: Array, axis: int, device: Device) -> None:
-    """Pack the lines of one matrix."""
+    """Pack the rows or columns of one matrix into words of bits on the device."""
     rows, columns = source.shape
     key = ("lines", rows, columns, source.dtype, source.pointer % 16, axis)
     plan = planned(device.plans, key, lambda: _plan(source, axis, device))

@@ -15,7 +15,7 @@ from gpu.bmm.warpgroups import WarpgroupScheme
 from gpu.device import Device
 from gpu.host import unknown
 from reference.errors import DtypeError, SchemeError
-from reference.types.launch import dtype_of
+from reference.types.arguments import dtype_of
 from reference.types.packed import WORD_DTYPES, words_shape
 
 _NUMBERS = ("int32", "int16", "float16", "float32")
@@ -40,12 +40,12 @@ class Output:
 
     @property
     def is_bits(self) -> bool:
-        """Whether dot products become bits."""
+        """True if the kernel writes bits of thresholded dot products."""
         return self.kind in ("words", "lines")
 
     @property
     def is_scaled(self) -> bool:
-        """Whether dot products are multiplied by scales."""
+        """True if the kernel multiplies dot products by scales."""
         return bool(self.rule) and self.kind.startswith("float")
 
     def allocate(
@@ -85,7 +85,7 @@ DTYPES = {name: np.dtype(name) for name in _NUMBERS}
 
 
 def kind_of(dtype: Any, *, bits: bool, prepared: bool) -> str:
-    """The kind of an output."""
+    """The kind of a product's output: its dtype's name, "words" or, if prepared, "lines" of bits."""
     if bits and dtype is not None:
         raise SchemeError("thresholds and dtype are given\nthe output is bits\nleave one out")
     if prepared and not bits:

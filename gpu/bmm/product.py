@@ -126,7 +126,7 @@ def bmm(
 
 
 class _Request(NamedTuple):
-    """What a call asks for: operands whose shapes fit, on their device and in their stream."""
+    """The checked operands of a product, with their device and stream."""
 
     a: Any
     b: Any
@@ -138,7 +138,7 @@ class _Request(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """How a call is computed: scheme, output, and the rows of a stack of A that is one matrix, or None."""
+    """A call's scheme, output, and rows of a stack of A taken as one matrix (None if not)."""
 
     scheme: AnyScheme
     output: Output
@@ -206,7 +206,7 @@ def _run(request: _Request, plan: _Plan, device: Device) -> tuple[tuple[Any, ...
 
 
 def _packed(request: _Request, plan: _Plan, first: First) -> Callable[[Any], PackedBits]:
-    """What makes `PackedBits` of words of the answer."""
+    """A function that wraps the answer's words as `PackedBits`."""
     m, n, _ = request.sizes
     return partial(
         PackedBits, shape=(*request.stack, m, n), layout="column", word=plan.scheme.word, first=first
@@ -379,7 +379,7 @@ def _known(
 
 
 def _is_whole(a: Any, b: Any, scheme: AnyScheme) -> bool:
-    """Whether stacks go to the launch as they were given: nothing is made matrix by matrix."""
+    """True if one launch takes both stacks as given, without preparing single matrices."""
     return type(a) is type(b) is PreparedMatrix and isinstance(scheme, WarpgroupScheme)
 
 

@@ -62,7 +62,7 @@ class SkinnyScheme:
             )
 
     def macros(self, few: int, warps: int, output: str, *, swapped: bool) -> dict[str, str | int]:
-        """The macros of the source."""
+        """The macros that the kernel's source is compiled with."""
         named = {"FEW": few, "WARPS": warps, "FORMAT_LINES": "", "WORD_32": "", "FIRST_LSB": ""}
         return {**named, **dict.fromkeys(OUTPUTS[output], ""), **({"SWAPPED": ""} if swapped else {})}
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from gpu.compile import Ptx, compile_file
 from gpu.device import LaunchPlan
+from reference.devices.tensor_map import TensorMap
 from reference.errors import SchemeError, ShapeError
 from reference.types import First, Word
-from reference.types.tensor_map import TensorMap
 
 SPAN = 128
 """Bytes of a line in a step along k, and of a row of a box."""
@@ -52,7 +52,7 @@ class Tile:
 
     @property
     def step(self) -> float:
-        """Clocks of a step: of its products, or of the copies of its lines."""
+        """Clocks of one k step, as measured, or else the longer of its products' and its copies' time."""
         area, edge = self.rows * self.columns, self.rows + self.columns
         return self.measured or max(area * 8 * SPAN / _PRODUCT, edge * SPAN / _COPY)
 
@@ -70,7 +70,7 @@ class Tile:
 
     @property
     def registers(self) -> bool:
-        """Whether the multiplying warpgroups need registers of the serving one."""
+        """True if the multiplying warpgroups need registers released by the producer warpgroup."""
         return self.teams > 1 or self.rows // self.consumers * self.columns // _WARPGROUP > 128
 
     def macros(self, output: str, *, boxes: bool, group: int) -> dict[str, str | int]:
@@ -97,14 +97,14 @@ class Tile:
         )
 
     def note(self, output: str, *, scaled: bool = False, tables: int = 1, own_columns: bool = False) -> int:
-        """The bytes of a note; `Notes` there."""
+        """The bytes in shared memory of the kernel's struct ``Notes``."""
         of_columns = self.columns // 32 if output in BITS else self.columns * scaled
         of_columns += self.columns if tables == 1 else tables * (self.columns + _BANKS) + self.rows
         return 4 * (2 + self.rows + of_columns) + 8 * self.rows * own_columns
 
     @property
     def boxes_of_warps(self) -> int:
-        """The bytes of all boxes."""
+        """The bytes in shared memory of all warps' output boxes."""
         return self.consumers * 4 * self.boxes * _BOX_ROWS * SPAN
 
 
@@ -185,7 +185,7 @@ class WarpgroupScheme:
         return fastest(TILES[output], (m, n), steps, output, multiprocessors, matrices=matrices)
 
     def parts(self, m: int, n: int, k: int, multiprocessors: int, matrices: int = 1) -> int:
-        """How many tiles lie beside one another in lines of C; each counts the ones of its columns."""
+        """The number of tiles in one row of tiles of C, each of which counts the ones of its columns."""
         bits = -(-n // (8 * _UNIT)) * 8 * _UNIT
         return -(-bits // self.tile(m, n, k, "lines", multiprocessors, matrices).columns)
 
@@ -299,7 +299,7 @@ def map_of_outputs(m: int, n: int, output: str, matrices: int = 1) -> TensorMap 
 
 
 def _check_stack(tile: Tile, m: int, n: int, matrices: int) -> None:
-    """Refuse stacks whose lines a launch cannot number."""
+    """Raise an error for a stack with more lines than a launch can number."""
     lines = matrices * max(-(-m // tile.rows) * tile.rows, n)
     if matrices > 1 and lines >= 2**32:
         raise ShapeError(

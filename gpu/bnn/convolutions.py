@@ -70,7 +70,7 @@ class InGroups:
         self.layer, self.options = layer, {**_options(layer), "groups": layer.groups}
 
     def __call__(self, x: Any) -> tuple[Any]:
-        """Launch the kernels."""
+        """Launch the convolution's kernels; return the output array."""
         shape = conv_shape(x.shape, self.layer.filters.shape, **self.options)
         output = "bits" if self.rule else "int"
         y = convolved_in_groups(x, self.filters, shape, self.pool, output, self.rule, self.site.device)
@@ -98,7 +98,7 @@ class OnWarpgroups:
         self.rule = self.site.rule(rule) if rule else ()
 
     def __call__(self, x: Any, *other: Any) -> tuple[Any, ...]:
-        """Launch the kernel."""
+        """Launch the convolution's kernel; return its output arrays."""
         site, device = self.site, self.site.device
         shape, pool, output = launched(self.step, site, x.shape[0])
         chip = device.compute_capability, device.multiprocessors
@@ -134,7 +134,7 @@ def launched(step: Step, site: Site, batch: int) -> tuple[ConvShape, Pool, Any]:
 
 
 def has_sum(step: Step, site: Site) -> bool:
-    """Whether a launch adds a step's residual, whatever the batch: also where all warpgroups have tiles."""
+    """True if a launch adds a step's residual for every batch size, even where all warpgroups have tiles."""
     shape, _, output = launched(step, site, 1)
     enough = -(-ROWS * TEAMS // (shape.out_height * shape.out_width))
     return sums_of(replace(shape, batch=enough), output, 1) is not None

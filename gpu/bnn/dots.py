@@ -53,12 +53,12 @@ class Order:
 
     @property
     def steps(self) -> int:
-        """Steps of a window."""
+        """The number of k steps of the MMA in one window."""
         return len(self.numbers) // _STEP
 
     @property
     def groups(self) -> npt.NDArray[np.uint32]:
-        """Where groups lie, as the kernel reads it."""
+        """The packed positions of a window's groups (line << 16 | offset), as the kernel reads them."""
         return (self.lines << 16 | self.bytes // _GROUP).astype(np.uint32)
 
 
@@ -75,7 +75,7 @@ class Region:
 
     @property
     def bytes(self) -> int:
-        """Bytes of a plane."""
+        """The bytes of one plane of the region in shared memory."""
         return self.lines * self.line_bytes
 
 
@@ -128,7 +128,7 @@ def pieces_of(weights: npt.NDArray[np.int8], order: Order) -> npt.NDArray[np.int
 
 
 def is_far(largest: int) -> bool:
-    """Whether a sum less its threshold may not fit into int32; sums are from -largest to largest."""
+    """True if sums in [-largest, largest] less a threshold may overflow int32."""
     return largest >= 2**30
 
 
@@ -171,7 +171,7 @@ def tiles_of(shape: ConvShape, order: Order, planes: int, multiprocessors: int) 
 
 
 def _blocks(row_tiles: int, order: Order) -> int:
-    """Blocks of a multiprocessor whose registers fit."""
+    """The number of blocks whose registers fit on a multiprocessor."""
     return 4 if row_tiles == 1 or (order.pixel_bytes and order.steps <= _HELD) else 3
 
 
@@ -202,7 +202,7 @@ def _order_in_regions(shape: ConvShape) -> Order:
 
 
 def _is_aligned(shape: ConvShape, order: Order) -> bool:
-    """Whether every window begins with a word of shared memory."""
+    """True if every window begins at a word boundary of shared memory."""
     return shape.stride_w * order.pixel_bytes % _GROUP == 0
 
 

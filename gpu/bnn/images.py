@@ -44,12 +44,12 @@ def checked_images(given: Input, images: Any) -> Any:
 
 
 def dtypes_of(given: Input) -> tuple[str, ...]:
-    """The dtypes of images that an input takes."""
+    """The dtypes of images that an input layer accepts."""
     return _DTYPES[type(given)]
 
 
 def can_be_strange(given: Input, images: Any) -> bool:
-    """Whether images may hold a number that the kernels report: a NaN, an infinity, one beyond int16."""
+    """True if images may hold a number that kernels report: NaN, infinity, or one beyond int16."""
     return isinstance(given, Reals | Signs) and np.dtype(images.dtype) == np.float32
 
 

@@ -57,7 +57,7 @@ def lined(steps: Iterable[Step], site: Site) -> frozenset[str]:
 
 
 def _takes_lines(site: Site, path: str, layer: Dense) -> bool:
-    """Whether a product's scheme takes lines, of whatever batch."""
+    """True if a product's scheme reads its operand as lines of bits, for every batch size."""
     name, (k, n) = _product_scheme(site, path, layer), layer.weights.shape
     if name != "auto":
         return choose_scheme(name, k).form == "lines"
@@ -196,7 +196,7 @@ class Dots:
         )
 
     def __call__(self, x: Array) -> tuple[Any, ...]:
-        """Launch the kernel."""
+        """Launch the kernel of this step; return its output arrays."""
         site, batch = self.site, x.shape[0]
         sums = tuple(site.integers(batch, value) for value in self.gives if value.kind == "integers")
         bits = tuple(site.bits(batch, value) for value in self.gives if value.kind == "bits")
@@ -232,7 +232,7 @@ class Dots:
 
 @dataclass(eq=False)
 class Integers:
-    """Images as integers."""
+    """The launch that converts images to integers."""
 
     site: Site
     images: Pixels | Reals
@@ -241,7 +241,7 @@ class Integers:
         self.macro, self.source = _source(self.site, self.images)
 
     def __call__(self, x: Array) -> tuple[Any]:
-        """Launch the kernel."""
+        """Launch the kernel of this step; return its output array."""
         y = self.site.integers(x.shape[0], self.site.values["input"])
         count = prod(x.shape)
         args = (x, *self.source, y, count, x.shape[-1])
@@ -252,7 +252,7 @@ class Integers:
 
 @dataclass(eq=False)
 class Bits:
-    """Images as bits: of pixels, or of vectors."""
+    """The launch that packs images as bits, of pixels or of vectors."""
 
     site: Site
     step: Step
@@ -330,7 +330,7 @@ class Chain:
         self.defines += ("ALIGNED",) if all(count % _EIGHT == 0 for count in eights) else ()
 
     def __call__(self, x: Array, *other: Array) -> tuple[Any, ...]:
-        """Launch the kernel."""
+        """Launch the kernel of this step; return its output arrays."""
         site, batch = self.site, x.shape[0]
         made = (site.integers(batch, self.numbers),) if self.kept else ()
         bits = (site.bits(batch, self.gives),) if self.has_bits else ()
@@ -353,12 +353,12 @@ class Chain:
 
 
 def _window(pool: Pool) -> tuple[str, str]:
-    """The macros of a window's sizes."""
+    """The macros for a pooling window's height and width."""
     return f"WINDOW_H={pool.window[0]}", f"WINDOW_W={pool.window[1]}"
 
 
 def _view(pool: Pool, before: int, given: Value, gives: Value) -> np.void:
-    """The argument `View` of integers.cu."""
+    """The kernel argument of type `View` (see integers.cu): sizes, stride and padding of the windows."""
     (top, _), (left, _) = pool.padding
     sizes = (*given.shape, before, *gives.shape[:2], *_stride(pool, gives), top, left)
     return np.void(np.array(sizes, np.uint32).tobytes())
@@ -376,14 +376,14 @@ def _stride(pool: Pool, gives: Value) -> tuple[int, ...]:
 
 @dataclass(eq=False)
 class Pools:
-    """Windows of pixels of bits as one pixel."""
+    """The launch that pools packed pixels over windows."""
 
     site: Site
     layer: Pool
     gives: Value
 
     def __call__(self, x: Any) -> tuple[Any]:
-        """Launch the kernel."""
+        """Launch the kernel of this step; return its output array."""
         y: Any = self.site.bits(x.shape[0], self.gives)
         (top, _), (left, _) = self.layer.padding
         stride = _stride(self.layer, self.gives)

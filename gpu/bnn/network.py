@@ -283,7 +283,7 @@ class PreparedNetwork:
 
     @property
     def _most(self) -> int:
-        """The most images that run together."""
+        """The largest number of images that one forward pass computes together."""
         values = self._values.values()
         sizes = [prod(self.network.input.shape), *(prod(value.shape) for value in values)]
         return max(1, min(LARGEST // max(sizes), MOST_BYTES // self._bytes))
@@ -317,7 +317,7 @@ class PreparedNetwork:
         self.device.synchronize()
 
     def _batch_of_host(self, batch: Any) -> Any:
-        """A batch of a stream, checked."""
+        """Check one batch of a stream of host images."""
         images = self._checked(batch)
         if is_array(images):
             raise DtypeError(
@@ -372,7 +372,7 @@ class PreparedNetwork:
         return graph
 
     def _forward(self, images: Array) -> Answer:
-        """Launch all steps, and the answer."""
+        """Launch the kernels of all steps for device images, and compute the answer."""
         if self.whole is not None:
             return self.whole.run(images)
         *_, (_, given) = self._values_of(images)
@@ -402,7 +402,7 @@ class PreparedNetwork:
                     values.pop(path, None)
 
     def _flagged(self, images: Any) -> bool:
-        """Whether a kernel met a number of the images that is refused; lowers the flag."""
+        """True if a kernel found an invalid number in the images; clears the device flag."""
         if not can_be_strange(self.network.input, images) or not self._flag.download()[0]:
             return False
         self._flag.upload(np.zeros(1, np.int32))
@@ -421,13 +421,13 @@ def empty_answer(network: Network, count: int) -> Answer:
 
 
 def _address(value: Any) -> int:
-    """Where a value is on the device."""
+    """The device address of a value's array."""
     value = value.sums if isinstance(value, Answer) else value
     return int((value.words if isinstance(value, _BITS) else value).pointer)
 
 
 def _on_host(value: Any) -> Any:
-    """A value as `reference.bnn.values` has it."""
+    """Download a value, in the format of `reference.bnn.values`."""
     value = value.sums if isinstance(value, Answer) else value
     if not isinstance(value, _BITS):
         return value.download().astype(np.int32, copy=False)

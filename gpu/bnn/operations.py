@@ -166,7 +166,7 @@ class Lowering:
         self._products(step, layers[1:], self._shorts(IMAGES, given, source), given)
 
     def add_products(self, step: Step) -> None:
-        """A convolution or a dense layer."""
+        """Add the operation of a convolution or a dense layer."""
         given, x = self._values[step.reads[0]], self.name(step.reads[0])
         if given.kind == "bits" and getattr(step.layers[0], "groups", 1) > 1:
             x, given = self._numbers_of_bits(x, given)
@@ -174,14 +174,14 @@ class Lowering:
         self._products(step, step.layers, x, given)
 
     def add_signs(self, step: Step) -> None:
-        """Images as bits, by the order of floats."""
+        """Add the operation that packs the signs of float images as bits."""
         images: Any = step.layers[0]
         value, ordered = self._values[step.writes[-1]], _in_order(images.thresholds)
         rule = Threshold(np.tile(ordered, value.shape[-1] // len(ordered)), 0)
         self._numbers(step, _source_of(images), (rule,))
 
     def add_planes(self, step: Step) -> None:
-        """Images as bits of their bytes."""
+        """Add the operation that splits the bytes of images into planes of bits."""
         value = self._values[step.writes[-1]]
         fields = {"seen_channels": value.shape[-1] // 8}
         self._add("bits_of_planes", step, {}, value, _words(value), fields=fields)
@@ -227,7 +227,7 @@ class Lowering:
     # ----------------------------------------------------------------------------------------------
 
     def _shorts(self, name: str, given: Value, source: Mapping[str, Any]) -> str:
-        """Integers as shorts, made once; their name."""
+        """Add an operation that converts integers to shorts, once; return the result's name."""
         made = f"{name} as shorts"
         if made in self.sizes:
             return made
@@ -317,7 +317,7 @@ class Lowering:
             )
 
     def _view(self, step: Step, layers: Sequence[Any], value: Value) -> dict[str, Any]:
-        """How the last value that a step reads is seen: through windows, behind channels of zeros."""
+        """The kernel's fields for a step's last input: pooling windows and channels of zeros before it."""
         given = self._values[step.reads[-1]]
         pool, before = view_of(layers)
         windows = _windows(pool, given, value) if pool else {}
@@ -354,13 +354,13 @@ def _source_of(images: Pixels | Reals | Signs) -> dict[str, Any]:
 
 
 def _stages(layers: Sequence[Any]) -> dict[str, Any]:
-    """The fields and constants of layers on integers."""
+    """The kernel's fields and constant arrays for layers on integers."""
     parts = [STAGES[type(layer)].fields(layer) for layer in layers]
     return {name: value for part in parts for name, value in part.items()}
 
 
 def _windows(pool: Pool, given: Value, value: Value) -> dict[str, int]:
-    """The fields of windows of pixels."""
+    """The kernel's fields for pooling windows: input size, window, stride, padding and operation."""
     (above, _), (beside, _) = pool.padding
     strides = [step if size > 1 else 1 for step, size in zip(pool.stride, value.shape[:2], strict=True)]
     return {
@@ -372,7 +372,7 @@ def _windows(pool: Pool, given: Value, value: Value) -> dict[str, int]:
 
 
 def _parted(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Fields and constants."""
+    """Split a dictionary into scalar fields and constant arrays."""
     constants: dict[str, Any] = {
         name: value for name, value in given.items() if isinstance(value, np.ndarray)
     }

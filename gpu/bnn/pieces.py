@@ -114,7 +114,7 @@ class Pieces:
         return _Piece(images, first, key, place)
 
     def _start(self, piece: _Piece, run: Callable[[Batch], Answer]) -> None:
-        """Queue a piece's copies and launches."""
+        """Queue the copies and launches of one piece of the batch."""
         place = piece.place
         source = self._page_locked(piece)
         place.ran.wait(self._there)

@@ -43,7 +43,7 @@ class Step:
 
 
 def values_of(network: Network) -> Values:
-    """What each layer gives for one image."""
+    """The shape and kind of each layer's output for one image."""
     return {
         "input": input_value(network.input),
         **{path: value for path, _, value in follow(network)},
@@ -116,7 +116,7 @@ def _joined(before: Step, step: Step, given: str, alone: bool, values: Values) -
 
 
 def _is_chain(step: Step, values: Values) -> bool:
-    """Whether all layers are on integers, which one launch computes if they are in the order of `STAGES`."""
+    """True if one launch computes all layers of a step: on integers and in the order of `STAGES`."""
     return type(step.layers[0]) in ORDER and values[step.reads[0]].kind == "integers"
 
 
@@ -147,7 +147,7 @@ def _chained(before: Step, step: Step, given: str, alone: bool) -> Step | None:
 
 
 def is_halved(pool: Pool) -> bool:
-    """Whether a pool has the windows that an epilogue of convolutions joins."""
+    """True if a pool has the 2×2 windows that a convolution's epilogue can pool."""
     return pool.window == pool.stride == (2, 2) and pool.padding == ((0, 0), (0, 0))
 
 

@@ -31,7 +31,7 @@ def with_sums(steps: Iterable[Step], site: Site) -> list[Step]:
 
 
 def is_sum(step: Step) -> bool:
-    """Whether a step is a convolution and a residual."""
+    """True if a step is a convolution followed by a residual sum."""
     return {Conv, Residual} <= {type(layer) for layer in step.layers}
 
 
@@ -39,7 +39,7 @@ _NOTHING = Step((), (), (), ())
 
 
 def _users(steps: Iterable[Step]) -> Counter[str]:
-    """How many steps take each value; the last one gives the answer."""
+    """The number of steps that read each value; the last value is read by the answer."""
     some = [step for step in steps if step is not _NOTHING]
     return Counter((*(path for step in some for path in step.reads), some[-1].writes[-1]))
 
@@ -64,7 +64,7 @@ def _move_pool(steps: list[Step], i: int, site: Site) -> None:
 
 
 def _adds(before: Step, step: Step, users: Counter[str], site: Site) -> bool:
-    """Whether one launch can do a convolution and a residual with its sum, and perhaps with a threshold."""
+    """True if one launch can do a convolution, the residual sum after it and a threshold, if any."""
     values, kinds = site.values, [type(layer) for layer in step.layers]
     if [kind for kind in kinds if kind not in (PadChannels, Threshold)] != [Residual]:
         return False

@@ -28,7 +28,7 @@ class _Threads:
         self._threads = ThreadPoolExecutor(len(devices), "device")
 
     def all(self, works: Sequence[Callable[[], Made]]) -> list[Made]:
-        """What the work of each device gives; an error is raised when all have ended."""
+        """Run each device's function in its thread and wait for all; return the results in order."""
         running = list[Future[Made]]()
         try:
             for device, work in zip(self.devices, works, strict=False):  # few images leave devices idle
@@ -41,7 +41,7 @@ class _Threads:
 
 
 def _on(device: Device, work: Callable[[], Made]) -> Made:
-    """What some work of a device gives, in this thread."""
+    """Call ``work`` with the device current in this thread; return its result."""
     with device.current():
         return work()
 
@@ -154,7 +154,7 @@ class PreparedEnsemble:
         return EnsembleAnswer(members, total, total.argmax(axis=1))
 
     def _dealt(self, works: Sequence[Sequence[Callable[[], Made]]]) -> list[Made]:
-        """What each device's works give, in the order of the networks, which are dealt to the devices."""
+        """Run each device's functions in turn; return the results in the order of the networks."""
         made = self._threads.all([partial(_in_turn, of_device) for of_device in works])
         return [made[i % self._turns][i // self._turns] for i in range(sum(map(len, works)))]
 

@@ -69,12 +69,12 @@ class Site:
         launch(self.device, ("bnn", source, name, defines, shape, shared, key), made, *arrays)
 
     def integers(self, batch: int, value: Value) -> Array:
-        """Allocate integers of some images."""
+        """Allocate the integers of one value for ``batch`` images."""
         dtype = np.int16 if fits_int16(value) else np.int32
         return self.device.allocate((batch, *value.shape), dtype, "integers")
 
     def bits(self, batch: int, value: Value) -> PackedBits | PackedTensor:
-        """Allocate bits of some images."""
+        """Allocate the packed bits of one value for ``batch`` images."""
         words = -(-value.shape[-1] // 32)
         if len(value.shape) == 1:
             array = self.device.allocate((words, batch), np.uint32, "bits")
@@ -91,7 +91,7 @@ class Site:
         return PreparedMatrix(words, ones, (batch, bits), "a", False, "btc2", "lines", "lsb")
 
     def rule(self, threshold: Threshold) -> tuple[Array, Array]:
-        """Thresholds and flips on the device."""
+        """Upload a threshold layer's thresholds and flips."""
         return (
             self.device.upload(np.ascontiguousarray(threshold.thresholds), "thresholds"),
             self.device.upload(np.asarray(threshold.flip).astype(np.uint8), "flip"),
@@ -112,19 +112,19 @@ def macros(defines: Iterable[str]) -> dict[str, str]:
 
 
 def blocks_of(count: int, of_block: int = _THREADS, threads: int = _THREADS) -> tuple[Dim, Dim]:
-    """Grid and block for a number of elements."""
+    """The grid and block of a launch with one thread per element."""
     return (-(-count // of_block), 1, 1), (threads, 1, 1)
 
 
 def bytes_of(value: Value) -> int:
-    """The bytes of a value of one image."""
+    """The bytes of one image's value on the device."""
     if value.kind == "integers":
         return prod(value.shape) * (2 if fits_int16(value) else 4)
     return prod(value.shape[:-1]) * -(-value.shape[-1] // 32) * 4
 
 
 def fits_int16(value: Value) -> bool:
-    """Whether integers have 16 bits between layers."""
+    """True if integers between layers are stored as int16."""
     return value.low >= INT16_MIN and value.high <= INT16_MAX
 
 

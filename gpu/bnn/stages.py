@@ -46,7 +46,7 @@ def _rule(threshold: Threshold) -> npt.NDArray[np.int32]:
 
 
 def _limits(clip: Clip) -> dict[str, int]:
-    """The limits of a clip as int32."""
+    """The kernel's fields for a clip's low and high limits, as int32."""
     low, high = clip.low, clip.high
     return {"low": INT32_MIN if low is None else int(low), "high": INT32_MAX if high is None else int(high)}
 
@@ -69,7 +69,7 @@ ORDER = {layer: stage for stage, layer in enumerate(STAGES)}
 
 
 def view_of(layers: Iterable[Any]) -> tuple[Pool | None, int]:
-    """How layers see the last value that they read: through a pool's windows, behind channels of zeros."""
+    """The pool and the number of zero channels through which layers read their last input."""
     kinds: dict[type, Any] = {type(layer): layer for layer in layers}
     return kinds.get(Pool), int(kinds[PadChannels].before) if PadChannels in kinds else 0
 

@@ -40,7 +40,7 @@ def units_of_bits(bits: Bits, shape: ConvShape) -> tuple[Any, Any]:
 
 
 def units_of_shorts(filters: npt.NDArray[np.int8], shape: ConvShape) -> tuple[Any, Any]:
-    """The same for products of bytes: a lane has two units after one another."""
+    """As `units_of_bits` for filters of int8, of which a lane has two consecutive units; and their taps."""
     signs = _filled(filters.view(np.uint8), SHORTS, 8)
     parts = signs.reshape(-1, 4, 2, SHORTS, signs.shape[-1] // FILTERS_OF_TILE, 2, 2, 8)
     return np.ascontiguousarray(parts.transpose(4, 0, 5, 7, 1, 6, 2, 3)), _taps(shape, SHORTS, len(signs))

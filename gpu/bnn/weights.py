@@ -65,7 +65,7 @@ def _words_along_k(bits: Bits) -> npt.NDArray[np.uint32]:
 
 
 def _bits_of_matrix(weights: PackedBits) -> Bits:
-    """The bits (F, O) of packed weights."""
+    """Unpack weights to a matrix (F, O) of bits."""
     rows, columns = weights.shape
     along = rows if weights.layout == "row" else columns
     host = PackedBits(_on_host(weights.words), weights.shape, weights.layout, weights.word, weights.first)

@@ -86,7 +86,7 @@ class _Table:
 
 
 class Whole:
-    """A network whose steps one kernel goes through."""
+    """A network that one persistent kernel computes, step by step."""
 
     def __init__(self, network: Network, values: Values, device: Device, flag: Array) -> None:
         if device.compute_capability < (8, 0):
@@ -115,7 +115,7 @@ class Whole:
 
     @property
     def barriers(self) -> int:
-        """The barriers of the grid in a launch."""
+        """The number of grid-wide barriers in one launch."""
         return len(self._levels) - 1
 
     def run(self, images: Array, *, waits: bool = True) -> Answer:
@@ -124,7 +124,7 @@ class Whole:
         return answer
 
     def values(self, images: Array) -> Iterator[tuple[str, Any]]:
-        """What each step gives, with its path; nothing shares memory with another."""
+        """Yield each step's path and output value, in arrays that share no memory."""
         _, table, arena = self._launched(images, keep=True)
         memory = arena.download()
         for path in (path for step in self._steps for path in step.writes):
@@ -136,7 +136,7 @@ class Whole:
         return {path for path, value in self._values.items() if value.kind == "bits"}
 
     def _launched(self, images: Array, *, keep: bool, waits: bool = True) -> tuple[Answer, _Table, Array]:
-        """Launch the kernel."""
+        """Launch the kernel; return the answer, the table of steps and the memory of all values."""
         device, batch = self._device, images.shape[0]
         of_table = batch, np.dtype(images.dtype).name, keep, waits
         table = planned(self._tables, of_table, lambda: self._table(*of_table), _MOST_TABLES)
@@ -179,7 +179,7 @@ class Whole:
     def _row(
         self, operation: Operation, shape: dict[str, int], places: dict[str, int], batch: int, dtype: str
     ) -> Any:
-        """A step of the kernel."""
+        """One step as a row of the kernel's table of operations."""
         row: Any = np.zeros((), STEP)
         for name in (*_OF_ARENA, *_OF_CONSTANTS):
             row[name] = _NOWHERE
@@ -229,7 +229,7 @@ def _joined(operations: Sequence[Operation]) -> tuple[dict[Operation, dict[str, 
 def _arranged(
     levels: Sequence[Sequence[Operation]], sizes: Mapping[str, int], batch: int, *, keep: bool
 ) -> tuple[dict[str, int], int]:
-    """Where values are, and the bytes of all; memory is used again behind the last level that reads it."""
+    """The offset of each value in one buffer and the buffer's bytes; memory is reused after the last read."""
     spans: dict[str, list[int]] = {}
     for level, operations in enumerate(levels):
         for operation in operations:

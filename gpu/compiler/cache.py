@@ -144,7 +144,7 @@ def _remove(path: Path) -> bool:
 
 
 def _path(key: str) -> Path:
-    """The file of a key's entry."""
+    """The path of the cache file for a key."""
     return cache_folder() / f"{key}.ptx"
 
 

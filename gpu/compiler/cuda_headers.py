@@ -58,7 +58,7 @@ def cuda_folders() -> tuple[Path, ...]:
 
 @cache
 def _folders(toolkit: str) -> tuple[Path, ...]:
-    """The folders of headers; see `cuda_folders`."""
+    """The folders with CUDA's headers; see `cuda_folders`."""
     spec = importlib.util.find_spec("nvidia")
     packages = [Path(folder) / "cu13" for folder in spec.submodule_search_locations or []] if spec else []
     candidates = [root / "include" for root in (*packages, Path(toolkit).absolute())]

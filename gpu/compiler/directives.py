@@ -34,7 +34,7 @@ _UNCLEAR = re.compile(r"'|\\\"|//|/\*|\*/")
 
 
 class Asked(NamedTuple):
-    """The name of a file in a directive."""
+    """A file name in an ``#include`` or similar directive."""
 
     name: str
     quoted: bool  # in quotation marks: the source's folder is searched first
@@ -68,7 +68,7 @@ def named(text: str) -> tuple[tuple[Asked, ...], tuple[Asked, ...], bool]:
 
 
 def _asked(form: re.Pattern[str], text: str) -> tuple[Asked, ...]:
-    """The names in directives of one form."""
+    """The file names in all directives of one form in a source."""
     return tuple(
         Asked(quoted or angled, bool(quoted), bool(later)) for later, quoted, angled in form.findall(text)
     )

@@ -63,7 +63,7 @@ def read_options(options: Sequence[str]) -> Options:
 
 
 def _add(found: Options, name: str, value: str) -> None:
-    """Add the line of an option."""
+    """Add one compiler option to the options found so far."""
     line = _LINES[name]
     if line:
         found.text.append(line.format(value.replace("=", " ", 1) if "define" in line else value))

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from gpu.cuda import contexts
 from gpu.cuda.capture import refuse_in_capture
 from gpu.cuda.copies import pinned
+from reference.devices.launch import Extent, shape_of, uploadable
 from reference.errors import ShapeError
-from reference.types.launch import Extent, shape_of, uploadable
 
 if TYPE_CHECKING:
     from gpu.cuda.device import CudaDevice
@@ -96,7 +96,7 @@ class CudaArray:
         contexts.driver().memcpy_dtoh_async(host, self.pointer, stream)
 
     def view(self, shape: Extent, dtype: npt.DTypeLike | None = None, offset: int = 0) -> CudaArray:
-        """The same bytes, from byte ``offset`` on, with another shape or dtype."""
+        """View the array's memory from byte ``offset`` on with another shape or dtype."""
         dtype = self.dtype if dtype is None else np.dtype(dtype)
         shape = shape if isinstance(shape, tuple) else shape_of("view", shape)
         other = CudaArray(self.device, self.pointer + offset, shape, dtype, keep=self)
@@ -124,7 +124,7 @@ class HostNumber(CudaArray):
         super().__init__(device, self._host.ctypes.data, (1,), np.dtype(np.int32), keep=self._host)
 
     def upload(self, host: npt.NDArray[Any], stream: Any = None) -> None:
-        """Write the number."""
+        """Write the number to the page-locked memory."""
         self._host[:] = host
 
     def download(self, stream: Any = None) -> npt.NDArray[Any]:

@@ -31,7 +31,7 @@ class CudaGraph:
 
     @property
     def executable(self) -> Any:
-        """The driver's graph that can be launched."""
+        """The driver's executable graph."""
         if self._executable is None:
             raise CaptureError(
                 "launch of a graph whose capture has not ended\n"
@@ -77,7 +77,7 @@ class CudaGraph:
 
 
 class _Captures(threading.local):
-    """The capture of a thread."""
+    """The capture that each thread has under way."""
 
     graph: CudaGraph | None = None  # receives the thread's launches
     queue: Any = 0  # the captured CUstream

@@ -12,7 +12,8 @@ import numpy.typing as npt
 from gpu.cuda.launch import checked, refuse
 from gpu.cuda.streams import pointer_of
 from gpu.finalizers import when_gone
-from reference.types.launch import Extent, dtype_of, shape_of
+from reference.devices.launch import Extent, shape_of
+from reference.types.arguments import dtype_of
 
 _EVENT = "an event"
 _PORTABLE = 1

@@ -24,11 +24,12 @@ from gpu.cuda.tensor_map import encoded
 from gpu.cuda.textures import CudaHandle, CudaImage, CudaSurface, surface_of, texture_of
 from gpu.cuda.views import view_of
 from gpu.device import Device, LaunchChain, LaunchPlan, name_of
+from reference.devices.launch import Extent, shape_of, uploadable
+from reference.devices.tensor_map import Im2col, tensor_map_of
+from reference.devices.texture import image_of, sampler_of
 from reference.errors import DtypeError, MissingExtraError, NoGpuError, ShapeError
+from reference.types.arguments import dtype_of
 from reference.types.fields import is_integer
-from reference.types.launch import Extent, dtype_of, shape_of, uploadable
-from reference.types.tensor_map import Im2col, tensor_map_of
-from reference.types.texture import image_of, sampler_of
 
 
 class CudaDevice:
@@ -290,7 +291,7 @@ class CudaDevice:
         (chain.bound or self.bound(chain, chain.plans))(arrays)
 
     def bound(self, owner: LaunchPlan | LaunchChain, plans: Sequence[LaunchPlan]) -> BoundChain:
-        """A plan or chain with its kernels loaded."""
+        """Load the kernels of a plan or chain on the device; keep them with their owner."""
         if owner.bound is None:
             kernels = [(self.kernel(plan.ptx, plan.name), plan) for plan in plans]
             owner.bound = BoundChain([BoundLaunch(*each, self.compute_capability) for each in kernels])
@@ -309,7 +310,7 @@ class CudaDevice:
         return is_pinned(host)
 
     def stream(self, *, independent: bool = False) -> Any:
-        """A new stream; an independent one does not wait for the default one, nor that for it."""
+        """Create a stream; an independent one does not synchronise with the default stream."""
         return contexts.driver().Stream(1 if independent else 0)  # CU_STREAM_NON_BLOCKING
 
     def in_stream(self, stream: Any) -> Any:
@@ -329,7 +330,7 @@ class CudaDevice:
         wait_for(0)
 
     def event(self) -> CudaEvent:
-        """A new event."""
+        """Create a CUDA event."""
         return CudaEvent()
 
     def defer(self, check: Callable[[], None]) -> None:

@@ -37,12 +37,12 @@ def load() -> Any:
 
 @cache
 def _bindings() -> Any:
-    """The driver's functions."""
+    """Import the CUDA driver's Python bindings."""
     return import_module("cuda.bindings.driver")
 
 
 class Error(Exception):
-    """A refusal of the driver."""
+    """An error code that the CUDA driver returned."""
 
 
 class LogicError(Error):
@@ -50,11 +50,11 @@ class LogicError(Error):
 
 
 class LaunchError(Error):
-    """A launch that failed."""
+    """A kernel launch that failed."""
 
 
 class MemoryError(Error):
-    """Too little free memory."""
+    """The device has too little free memory."""
 
 
 def _call(name: str, *arguments: Any) -> Any:
@@ -74,7 +74,7 @@ def _error(name: str, status: Any, log: str = "") -> Error:
 
 
 def init() -> None:
-    """Initialise the driver."""
+    """Initialise the CUDA driver."""
     try:
         _call("cuInit", 0)
     except RuntimeError as error:  # libcuda is missing
@@ -107,15 +107,15 @@ class Device:
         return int(_call("cuDeviceGetCount"))
 
     def name(self) -> str:
-        """The chip's name."""
+        """The device's name, e.g. ``"NVIDIA H200"``."""
         return str(_call("cuDeviceGetName", 256, self._device).partition(b"\0")[0].decode())
 
     def get_attribute(self, number: int) -> int:
-        """An attribute, by the driver's number."""
+        """The value of a device attribute, by the driver's number for it."""
         return int(_call("cuDeviceGetAttribute", _bindings().CUdevice_attribute(number), self._device))
 
     def compute_capability(self) -> tuple[int, int]:
-        """Major and minor number."""
+        """The device's compute capability, (major, minor)."""
         attributes = device_attribute
         return (
             self.get_attribute(attributes.COMPUTE_CAPABILITY_MAJOR),
@@ -128,23 +128,23 @@ class Device:
 
 
 class Context:
-    """A context of the driver."""
+    """A CUDA context."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
 
     def push(self) -> None:
-        """Make it the thread's current one."""
+        """Make this context the thread's current one."""
         _call("cuCtxPushCurrent", self._handle)
 
     @staticmethod
     def pop() -> None:
-        """Make the one before current again."""
+        """Pop the current context, so that the one before it is current again."""
         _call("cuCtxPopCurrent")
 
     @staticmethod
     def synchronize() -> None:
-        """Wait for all work of the current one."""
+        """Wait for all work in the current context."""
         _call("cuCtxSynchronize")
 
 
@@ -157,7 +157,7 @@ class Stream:
         when_gone(self, _bindings().cuStreamDestroy, stream)
 
     def synchronize(self) -> None:
-        """Wait for its work."""
+        """Wait for all work in the stream."""
         _call("cuStreamSynchronize", self.handle)
 
 
@@ -190,7 +190,7 @@ class DeviceMemoryPool:
         self._holds = True
 
     def allocate(self, size: int) -> Allocation:
-        """Reserve ``size`` bytes, rounded up."""
+        """Allocate at least ``size`` bytes of device memory from the pool."""
         step = 1 << max(size.bit_length() - 3, 9)  # at most a quarter is wasted
         size = -(-size // step) * step
         try:
@@ -206,7 +206,7 @@ class DeviceMemoryPool:
             self._held[size].append(pointer)
 
     def free_held(self) -> None:
-        """Return waiting allocations to the driver."""
+        """Free the pool's unused allocations in the driver."""
         with self._current():
             for pointers in list(self._held.values()):
                 while pointers:
@@ -227,7 +227,7 @@ class DeviceMemoryPool:
 
 
 class Allocation:
-    """Memory of a pool; ``int`` gives its address."""
+    """Device memory from a pool; ``int`` gives its address."""
 
     def __init__(self, pool: DeviceMemoryPool, size: int, pointer: int) -> None:
         self._pool: DeviceMemoryPool | None = pool
@@ -237,7 +237,7 @@ class Allocation:
         return self._pointer
 
     def free(self) -> None:
-        """Return it to the pool."""
+        """Return the allocation to its pool."""
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.take_back(self._size, self._pointer)

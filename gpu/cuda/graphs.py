@@ -13,7 +13,7 @@ from gpu.cuda.kernels import Buffer, CudaKernel, Packing
 from gpu.cuda.launch import checked, configuration, let_overlap, refuse, set_cluster_of
 from gpu.cuda.tensor_map import encoded
 from gpu.device import LaunchPlan
-from reference.types.tensor_map import TensorMap
+from reference.devices.tensor_map import TensorMap
 
 _MOST_MAPS = 64
 """Encoded tensor maps that a launch keeps for each argument."""

@@ -16,8 +16,8 @@ import numpy as np
 from gpu.cuda.capture import CAPTURES, queue_of_capture
 from gpu.cuda.driver import load
 from gpu.cuda.launch import Function, configuration, refuse
+from reference.devices.launch import Dim, Extent, number, three
 from reference.errors import DtypeError
-from reference.types.launch import Dim, Extent, number, three
 
 _CODES = {
     **{"b1": "?", "i1": "b", "u1": "B", "i2": "h", "u2": "H", "f2": "e"},
@@ -161,7 +161,7 @@ class Packing:
         return values
 
     def write(self, buffer: Any, args: Sequence[Any]) -> None:
-        """Write the arguments into a parameter buffer."""
+        """Write the kernel's arguments into a parameter buffer."""
         self.struct.pack_into(buffer, 0, *self.values(args))
 
 

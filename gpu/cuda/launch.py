@@ -6,8 +6,8 @@ import math
 from typing import Any, NoReturn
 
 from gpu.cuda.driver import load
+from reference.devices.launch import Dim, Extent, cluster_of
 from reference.errors import LaunchError
-from reference.types.launch import Dim, Extent, cluster_of
 
 _MOST_IN_CLUSTER = 16
 """Most blocks of a cluster that a GPU may allow, with the opt-in that `Function.admit` makes."""
@@ -111,7 +111,7 @@ def configuration(
 
 
 def set_cluster_of(node: Any, cluster: Dim) -> None:
-    """Set the cluster of a graph's kernel node."""
+    """Set the cluster dimensions of a kernel node in a graph."""
     from cuda.bindings import driver
 
     value = driver.CUkernelNodeAttrValue()

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from gpu.cuda.capture import CAPTURES
 from gpu.cuda.launch import checked, refuse
+from reference.devices.launch import Extent, uploadable
 from reference.errors import CaptureError, DtypeError, LaunchError
-from reference.types.launch import Extent, uploadable
 
 if TYPE_CHECKING:
     from gpu.device import LaunchChain, LaunchPlan
@@ -130,12 +130,12 @@ class InStream:
         return array
 
     def flag(self) -> Any:
-        """The device's flag."""
+        """The device's `flag`: a number that kernels and host share."""
         with self._unrestricted():
             return self._device.flag()
 
     def launch(self, plan: LaunchPlan, arrays: Sequence[Any]) -> None:
-        """Launch a plan in the stream."""
+        """Launch a plan's kernel in this stream."""
         with self._unrestricted():
             bound = self._device.bound(plan, (plan,))
         self._hold(arrays)
@@ -185,7 +185,7 @@ class TorchMemory:
         return self._pointer
 
     def free(self) -> None:
-        """Give the memory back to torch."""
+        """Return the array's memory to torch's allocator."""
         self.tensor = None
 
 

@@ -1,12 +1,12 @@
-"""Tensor maps on a GPU: `reference.types.tensor_map.TensorMap` encoded by the driver."""
+"""Tensor maps on a GPU: `reference.devices.tensor_map.TensorMap` encoded by the driver."""
 
 from __future__ import annotations
 
 import ctypes
 from typing import Any
 
+from reference.devices.tensor_map import DATA_TYPES, FILLS, INTERLEAVES, PROMOTIONS, SWIZZLES, TensorMap
 from reference.errors import NoGpuError, ShapeError
-from reference.types.tensor_map import DATA_TYPES, FILLS, INTERLEAVES, PROMOTIONS, SWIZZLES, TensorMap
 
 _SIZE = 128
 
@@ -34,7 +34,7 @@ def encoded(tensor: TensorMap, capability: tuple[int, int]) -> bytes:
 
 
 def _encode(driver: Any, tensor: TensorMap) -> Any:
-    """The driver's status and map."""
+    """Encode a tensor map with the driver; return its status and the map."""
     shape, strides = (
         [driver.cuuint64_t(n) for n in values] for values in (tensor.shape, tensor.strides or (16,))
     )

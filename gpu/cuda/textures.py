@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from gpu.cuda.capture import refuse_in_capture
 from gpu.finalizers import when_gone
+from reference.devices.launch import uploadable
+from reference.devices.texture import ADDRESS_MODES, FILTER_MODES, Image, Sampler, linear_of
 from reference.errors import DtypeError, ShapeError
-from reference.types.launch import uploadable
-from reference.types.texture import ADDRESS_MODES, FILTER_MODES, Image, Sampler, linear_of
 
 _FORMATS = {
     "uint8": "UNSIGNED_INT8",
@@ -143,7 +143,7 @@ def texture_of(source: Any, sampler: Sampler, channels: int) -> CudaHandle:
 
 
 def _describe_memory(driver: Any, resource: Any, pointer: int, form: Image) -> None:
-    """Describe linear memory of one or two dimensions."""
+    """Describe linear memory, 1D or 2D, as the driver's texture resource."""
     flat = form.geometry == "linear"
     kinds = driver.CUresourcetype
     resource.resType = kinds.CU_RESOURCE_TYPE_LINEAR if flat else kinds.CU_RESOURCE_TYPE_PITCH2D
@@ -157,7 +157,7 @@ def _describe_memory(driver: Any, resource: Any, pointer: int, form: Image) -> N
 
 
 def surface_of(image: Any) -> CudaSurface:
-    """A surface of an image."""
+    """Create a surface object for an image."""
     from cuda.bindings import driver
 
     if not isinstance(image, CudaImage):
@@ -172,7 +172,7 @@ def surface_of(image: Any) -> CudaSurface:
 
 
 def _format(driver: Any, dtype: np.dtype[Any]) -> Any:
-    """The driver's name of a channel's type."""
+    """The driver's array format for the dtype of a channel."""
     return getattr(driver.CUarray_format, f"CU_AD_FORMAT_{_FORMATS[dtype.name]}")
 
 

@@ -20,7 +20,7 @@ _LARGEST = 2
 
 @dataclass(eq=False)
 class Block:
-    """An allocation of the driver."""
+    """A block of device memory that the driver has allocated."""
 
     device: int
     nbytes: int
@@ -49,7 +49,7 @@ class Allocations:
         return sum(memory.nbytes for memory in self.of(device))
 
     def idle(self, device: int) -> int:
-        """The bytes of a device in kept blocks."""
+        """The bytes of a device's allocated blocks without a user."""
         return sum(block.nbytes for block in self._idle(device))
 
     def allocate(self, machine: object, device: int, nbytes: int) -> CudaMemory | Any:
@@ -131,7 +131,7 @@ class Allocations:
         return (one for one in list(self._blocks) if (one.device, one.address) == (device, address))
 
     def _idle(self, device: int | None = None) -> list[Block]:
-        """The blocks without a user."""
+        """The allocated blocks of a device that have no user."""
         blocks = [one for one in list(self._blocks) if one.memory is None]
         return [one for one in blocks if device in (None, one.device)]
 

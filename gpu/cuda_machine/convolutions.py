@@ -53,7 +53,7 @@ _LARGEST_OF_WINOGRAD = 3
 
 @dataclass(frozen=True)
 class View:
-    """Elements in a device's memory."""
+    """Sizes, strides and alignment of a tensor in device memory."""
 
     sizes: Four  # (N, C, H, W), filters (O, I, R, S)
     strides: Four  # in elements
@@ -88,7 +88,7 @@ class Convolution:
 
     @property
     def is_plain(self) -> bool:
-        """True if it is of float32 without TF32."""
+        """True if the convolution is in float32 without TF32."""
         return self.dtype == "float32" and not self.tf32
 
     @property
@@ -129,7 +129,7 @@ class Engine:
             raise
 
     def queue(self, handle: int, device: int, addresses: Addresses, workspace: int) -> None:
-        """Queue it in the handle's stream."""
+        """Queue the engine's convolution in the handle's stream."""
         key = *addresses.values(), workspace
         if key not in self._by_address:
             if len(self._by_address) == _PACKS:
@@ -140,12 +140,12 @@ class Engine:
         self._cudnn.call("cudnnBackendExecute", handle, self._plan, self._by_address[key], device=device)
 
     def _forget(self) -> None:
-        """Destroy the packs of addresses."""
+        """Destroy the cached cuDNN variant packs of addresses."""
         self._by_address.clear()
         self._packs.close()
 
     def close(self) -> None:
-        """Destroy it."""
+        """Destroy the engine's cuDNN descriptors."""
         self._forget()
         self._owned.close()
 
@@ -192,7 +192,7 @@ class Engines:
                 yield engine
 
     def _sources(self) -> Iterator[Iterable[int]]:
-        """Lists of configurations of engines, the heuristic's first."""
+        """Lists of cuDNN engine configurations, those of its heuristic first."""
         for mode in (_HEURISTIC_A, _FALLBACK):
             values = {201: (DESCRIPTOR, [self._graph]), 200: (HEURISTIC, [mode])}
             with suppress(RoutineError):  # it knows no engine
@@ -202,7 +202,7 @@ class Engines:
             yield self._by_number()
 
     def _by_number(self) -> Iterator[int]:
-        """Configurations of all engines."""
+        """Configurations of all cuDNN engines, in order of the engines' numbers."""
         (count,) = self._owned.values(self._graph, 802, INT64, 1)
         for number in range(count):
             values = {1300: (DESCRIPTOR, [self._graph]), 1301: (INT64, [number])}
@@ -229,21 +229,21 @@ class Engines:
         }
 
     def keep(self, one: Engine) -> None:
-        """Destroy all engines except one."""
+        """Destroy all engines except ``one``."""
         for engine in self._made:
             if engine is not one:
                 engine.close()
         self._made = [one]
 
     def close(self) -> None:
-        """Destroy everything."""
+        """Destroy all engines and cuDNN descriptors."""
         while self._made:
             self._made.pop().close()
         self._owned.close()
 
 
 def _graph(handle: int, of: Convolution, owned: Descriptors) -> int:
-    """The graph of one operation."""
+    """Build cuDNN's operation graph of one convolution; return its descriptor."""
     numbers = _ATTRIBUTES[of.routine]
     convolution = owned.make(
         _CONVOLUTION,
@@ -271,7 +271,7 @@ def _graph(handle: int, of: Convolution, owned: Descriptors) -> int:
 
 
 def _tensor(view: View, name: str, dtype: str, owned: Descriptors) -> int:
-    """The descriptor of a tensor."""
+    """Build cuDNN's descriptor of a tensor."""
     return owned.make(
         _TENSOR,
         {

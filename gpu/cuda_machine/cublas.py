@@ -78,7 +78,7 @@ class Cublas:
         return handle.value or 0
 
     def destroy(self, handle: int, device: int) -> None:
-        """Destroy a handle."""
+        """Destroy a cuBLAS handle."""
         self._check("cublasDestroy", self._destroy(handle), device)
 
     def call(self, handle: int, device: int, prefix: str, routine: str, **arguments: Any) -> None:
@@ -93,14 +93,14 @@ class Cublas:
             self._check(symbol(prefix, routine), status, device)
 
     def _function(self, prefix: str, routine: str, names: Iterable[str]) -> Any:
-        """A function with its signature."""
+        """Look up a cuBLAS function, and set its argument types."""
         function = getattr(self.library, symbol(prefix, routine))
         function.argtypes = [ctypes.c_void_p, *map(type_of, names)]
         function.restype = ctypes.c_int
         return function
 
     def _check(self, routine: str, status: int, device: int) -> None:
-        """Raise the error for a status."""
+        """Raise `RoutineError` unless a cuBLAS status is success."""
         if not status:
             return
         text = self._text(status)

@@ -62,17 +62,17 @@ class Cudnn:
         self.version = int(version())
 
     def create(self, device: int) -> int:
-        """A handle of the current context."""
+        """Create a cuDNN handle in the current context."""
         handle = ctypes.c_void_p()
         self.call("cudnnCreate", ctypes.byref(handle), device=device)
         return handle.value or 0
 
     def destroy(self, handle: int, device: int) -> None:
-        """Destroy a handle."""
+        """Destroy a cuDNN handle."""
         self.call("cudnnDestroy", handle, device=device)
 
     def call(self, name: str, *args: Any, device: int = -1) -> None:
-        """Call a function; `RoutineError` if cuDNN refuses."""
+        """Call a cuDNN function by name; raise `RoutineError` if it returns an error."""
         if status := self._functions[name](*args):
             text = self._text(status)
             reason = text.decode() if isinstance(text, bytes) else str(status)
@@ -87,7 +87,7 @@ class Cudnn:
 
 
 class Descriptors:
-    """Descriptors of the graph API, destroyed together."""
+    """Descriptors of cuDNN's graph API, destroyed together."""
 
     def __init__(self, cudnn: Cudnn) -> None:
         self._cudnn = cudnn
@@ -103,14 +103,14 @@ class Descriptors:
         return made
 
     def blank(self, kind: int) -> int:
-        """A descriptor without attributes."""
+        """Create a cuDNN descriptor without attributes."""
         made = ctypes.c_void_p()
         self._cudnn.call("cudnnBackendCreateDescriptor", kind, ctypes.byref(made))
         self._made.append(made.value or 0)
         return self._made[-1]
 
     def values(self, descriptor: int, number: int, type_: int, most: int) -> list[Any]:
-        """At most ``most`` values of an attribute."""
+        """Read at most ``most`` values of a cuDNN descriptor's attribute."""
         count, array = ctypes.c_int64(), (_C_TYPES[type_] * most)()
         self._cudnn.call(
             "cudnnBackendGetAttribute", descriptor, number, type_, most, ctypes.byref(count), array
@@ -127,7 +127,7 @@ class Descriptors:
         return blanks[: min(count.value, most)]
 
     def close(self) -> None:
-        """Destroy all, the last one first."""
+        """Destroy all descriptors, the last one first."""
         while self._made:
             self._cudnn.call("cudnnBackendDestroyDescriptor", self._made.pop())
 

@@ -12,7 +12,7 @@ import numpy as np
 from gpu.compile import compile_file
 from gpu.cuda_machine.contexts import Contexts
 from gpu.cuda_machine.driver import Driver, DriverStream
-from reference.types.launch import Dim
+from reference.devices.launch import Dim
 
 Argument: TypeAlias = bytes | float | int | np.generic
 """A structure, a double, an int32, or a number of NumPy; addresses are ``uint64``."""
@@ -29,7 +29,7 @@ _ENOUGH, _MOST_PARTS = 16384, 65535
 
 
 class Kernels:
-    """The kernels of a machine."""
+    """The compiled kernels that a machine has loaded on its devices."""
 
     def __init__(self, driver: Driver, contexts: Contexts) -> None:
         self._driver, self._contexts = driver, contexts
@@ -39,7 +39,7 @@ class Kernels:
     def launch(
         self, queue: DriverStream, source: Source, name: str, grid: Dim, block: Dim, args: Sequence[Argument]
     ) -> None:
-        """Queue a kernel."""
+        """Queue a launch of the kernel ``name`` of a source."""
         function = self._function(queue.device, source, name)
         values = [ctypes.create_string_buffer(one, len(one)) for one in map(packed, args)]
         addresses = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))

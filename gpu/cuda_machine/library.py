@@ -23,7 +23,7 @@ class Library:
     install: str  # the package for pip
 
     def load(self) -> Any:
-        """Load it; `MissingExtraError` if no candidate can be."""
+        """Load the shared library; raise `MissingExtraError` if no candidate loads."""
         errors: list[str] = []
         for path in self.candidates():
             try:

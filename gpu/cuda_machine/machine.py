@@ -28,6 +28,7 @@ from gpu.cuda_machine.recording import Recorder
 from gpu.cuda_machine.system import system
 from gpu.finalizers import undisturbed
 from gpu.machine import Routine, Tile
+from reference.devices.timeline import Timeline
 from reference.errors import (
     DeviceLostError,
     DeviceMemoryError,
@@ -36,7 +37,6 @@ from reference.errors import (
     ShapeError,
     UnpinnedError,
 )
-from reference.types.timeline import Timeline
 
 _RESERVE = 1 << 30
 """Bytes that a budget leaves for cuBLAS, cuDNN and others, or a sixteenth of small devices."""
@@ -115,12 +115,12 @@ class CudaMachine:
 
     @property
     def devices(self) -> int:
-        """The number of devices."""
+        """The number of GPUs of the machine."""
         return len(self._contexts.ordinals)
 
     @property
     def ordinals(self) -> tuple[int, ...]:
-        """The driver's number of each device."""
+        """The CUDA driver's ordinal of each device."""
         return self._contexts.ordinals
 
     @property
@@ -163,7 +163,7 @@ class CudaMachine:
         return (device, peer) in self._peers
 
     def seconds(self) -> float:
-        """The host's clock."""
+        """The host's clock in seconds."""
         return time.perf_counter()
 
     def allocated(self, device: int) -> tuple[CudaMemory, ...]:
@@ -258,7 +258,7 @@ class CudaMachine:
     # ------------------------------------------------------------------------------------------ streams
 
     def stream(self, device: int) -> Stream:
-        """A new stream of a device."""
+        """Create a stream on a device."""
         self._usable(device)
         self._streams += 1
         return Stream(self, device, self._streams - 1)
@@ -396,7 +396,7 @@ class CudaMachine:
                 self.driver.call("cuStreamWaitEvent", queue.stream, event.handle, 0, device=device)
 
     def has_happened(self, event: Event) -> bool:
-        """Ask the driver for an event."""
+        """Ask the driver whether an event has happened."""
         with self._contexts.on(event.queue.device):
             return self._queues.query(event)
 
@@ -472,7 +472,7 @@ class CudaMachine:
             undisturbed(self.close)
 
     def _synchronize(self, queue: DriverStream) -> None:
-        """Wait for a queue's work."""
+        """Wait for all work queued in a stream."""
         self.driver.call("cuStreamSynchronize", queue.stream, device=queue.device)
 
     def _expire(self) -> None:
@@ -484,7 +484,7 @@ class CudaMachine:
     # ---------------------------------------------------------------------------------------- arguments
 
     def _given(self, budget: int | Sequence[int] | None) -> list[int | None]:
-        """The budget of each device."""
+        """The memory budget of each device in bytes, None where unlimited."""
         if budget is None or isinstance(budget, int):
             return [budget] * self.devices
         if len(budget) != self.devices:
@@ -510,7 +510,7 @@ class CudaMachine:
         return device
 
     def _usable(self, device: int) -> None:
-        """Check that a device has not failed."""
+        """Raise an error if a device has failed."""
         if self._device(device) in self.driver.lost:
             raise DeviceLostError(
                 f"device {device} is lost",

@@ -12,7 +12,7 @@ from reference.errors import DtypeError, FreedMemoryError, LaunchError, ShapeErr
 
 
 class CudaMemory:
-    """Memory of a GPU, from `CudaMachine.allocate`."""
+    """Device memory of a GPU, from `CudaMachine.allocate`."""
 
     def __init__(self, machine: object, device: int, nbytes: int, address: int) -> None:
         self.machine, self.device, self.nbytes, self.address = machine, device, nbytes, address
@@ -36,7 +36,7 @@ class Place(NamedTuple):
 
 
 def describe(tile: Tile) -> str:
-    """A tile in words."""
+    """Describe a tile in words, for error messages."""
     return f"tile {tile.rows} × {tile.columns} {tile.dtype} at byte {tile.offset} of {tile.memory!r}"
 
 

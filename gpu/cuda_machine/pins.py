@@ -86,11 +86,11 @@ class Pins:
         """Stands for this machine: a reference to it would keep it alive."""
 
     def _registrations(self) -> list[Registration]:
-        """The registrations of all machines."""
+        """The page-locked registrations of all machines on this driver."""
         return [one for one, api in _REGISTRATIONS.copy().items() if api is self._driver.api]
 
     def _own(self) -> list[Registration]:
-        """The registrations of this machine."""
+        """The page-locked registrations that this machine has made."""
         return [one for one in self._registrations() if one.maker is self._maker]
 
     def __len__(self) -> int:
@@ -106,14 +106,14 @@ class Pins:
         return any(one.start <= start and end <= one.end for one in self._pinned.values())
 
     def count(self, array: npt.NDArray[Any]) -> int:
-        """The pins of an array."""
+        """The number of times an array is pinned."""
         pinned = self._pinned.get(_bounds(array))
         return pinned.count if pinned else 0
 
     # ------------------------------------------------------------------------------------------- pin
 
     def pin(self, array: npt.NDArray[Any]) -> None:
-        """Page-lock an array once more."""
+        """Page-lock an array, or count one more pin if it is pinned."""
         bounds = _bounds(array)
         found = self._pinned.get(bounds)
         if found is not None:
@@ -280,7 +280,7 @@ class Pins:
                 self._release(registration)
 
     def expire(self) -> None:
-        """Let no present registration outlive its last unpin."""
+        """Release this machine's registrations as soon as their arrays are unpinned."""
         for one in self._own():
             one.is_kept = False
         self.forget()
@@ -294,7 +294,7 @@ class Pins:
         return len(idle)
 
     def close(self, release: Callable[..., None]) -> None:
-        """Release everything that no other machine uses."""
+        """Unpin all arrays, and release the registrations that no other machine uses."""
         with _CHANGES:
             for pinned in self._pinned.values():
                 if pinned.registration is not None:
@@ -306,7 +306,7 @@ class Pins:
                     release(0, self._release, one)
 
     def _release(self, registration: Registration) -> None:
-        """End a registration."""
+        """Unregister a registration's pages once; raise the driver's error if it fails."""
         if registration.is_released:
             return
         with self._contexts.on(0):
@@ -317,7 +317,7 @@ class Pins:
                 raise error
 
     def _unregister(self, registration: Registration) -> Any:
-        """Unregister pages; returns the status."""
+        """Unregister a registration's pages; return the driver's status."""
         registration.is_released = True
         _REGISTRATIONS.pop(registration, None)
         return self._driver.api.cuMemHostUnregister(registration.start)[0]
@@ -331,7 +331,7 @@ def _owner(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _bounds(array: npt.NDArray[Any]) -> tuple[int, int]:
-    """The addresses of an array."""
+    """The first and the end address of an array."""
     if not isinstance(array, np.ndarray):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DtypeError(
             f"the array is a {type(array).__name__}\nhost memory is given as NumPy arrays\n"
@@ -341,7 +341,7 @@ def _bounds(array: npt.NDArray[Any]) -> tuple[int, int]:
 
 
 def _holds(registration: Registration, bounds: tuple[int, int]) -> bool:
-    """True if a registration has all these addresses."""
+    """True if a registration covers the whole range of addresses."""
     return registration.start <= bounds[0] and bounds[1] <= registration.end
 
 

@@ -16,8 +16,8 @@ from gpu.cuda_machine.driver import Driver
 from gpu.cuda_machine.kernels import Argument
 from gpu.cuda_machine.memory import Place, place_of
 from gpu.machine import Routine, Tile
+from reference.devices.launch import Dim
 from reference.errors import MachineError
-from reference.types.launch import Dim
 
 if TYPE_CHECKING:
     from gpu.cuda_machine.layers import Layers
@@ -52,7 +52,7 @@ class Queue:
 
     @property
     def layers(self) -> Layers:
-        """Convolutions by cuDNN."""
+        """The machine's convolutions by cuDNN."""
         return self._machine.layers
 
     def launch(
@@ -86,7 +86,7 @@ class Queue:
 
 
 class CudaRoutine(Routine, Protocol):
-    """A `gpu.machine.Routine` that GPUs compute."""
+    """A `gpu.machine.Routine` that can be queued on a GPU."""
 
     def queue_on(self, queue: Queue) -> None:
         """Queue the computation in ``queue.stream``, whose context is current, and return."""
@@ -119,7 +119,7 @@ class Event:
 
     @property
     def done(self) -> bool:
-        """True if all work before it has ended."""
+        """True if all work queued before the event has ended."""
         return self.number <= self.queue.reached or self.machine.has_happened(self)
 
     def __del__(self) -> None:

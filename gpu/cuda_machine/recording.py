@@ -13,14 +13,14 @@ from typing import Any, Literal
 
 from gpu.cuda_machine.contexts import Contexts
 from gpu.cuda_machine.driver import Driver, DriverStream
-from reference.types.timeline import Record, Timeline
+from reference.devices.timeline import Record, Timeline
 
 _TRIES = 5
 
 
 @dataclass(slots=True)
 class Span:
-    """An operation, between two events."""
+    """A recorded operation between two timing events."""
 
     queue: DriverStream
     stream: int
@@ -90,7 +90,7 @@ class Recorder:
             self._free.setdefault(device, []).append(event)
 
     def close(self, release: Any) -> None:
-        """Destroy all events."""
+        """Destroy all timing events."""
         self._spans.clear()
         self._free.clear()
         while self._events:

@@ -29,7 +29,7 @@ class Task:
 
 
 def drive(machine: CudaMachine, workers: Sequence[Iterator[Any]]) -> None:
-    """Resume workers until all have ended."""
+    """Resume the workers in turn until all have ended."""
     tasks = [Task(number, worker) for number, worker in enumerate(workers)]
     idle_since: float | None = None
     while tasks:
@@ -50,7 +50,7 @@ def drive(machine: CudaMachine, workers: Sequence[Iterator[Any]]) -> None:
 
 
 def close(workers: Sequence[Iterator[Any]]) -> None:
-    """End workers that are not at their ends."""
+    """Close the workers that have not ended."""
     for worker in workers:
         end = getattr(worker, "close", None)
         try:

@@ -20,7 +20,7 @@ class System:
 
 @cache
 def system() -> System:
-    """The libraries of this computer."""
+    """Load this computer's CUDA driver, cuBLAS and cuDNN libraries."""
     driver = _driver()
     return System(driver, CUBLAS.load())
 

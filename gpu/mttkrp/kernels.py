@@ -36,7 +36,7 @@ _SINK = Struct("<QQI4x")
 
 @cache
 def _addresses(count: int) -> Struct:
-    """The ``struct`` of ``count`` addresses."""
+    """A ``struct.Struct`` that packs ``count`` device addresses."""
     return Struct(f"<{count}Q")
 
 
@@ -70,7 +70,7 @@ class Setting:
 
     @property
     def passes(self) -> int:
-        """Passes that a group needs for all columns."""
+        """The number of passes in which a thread group covers all columns of the factors."""
         return -(-self.rank // (self.vec * self.lanes))
 
     @property
@@ -116,7 +116,7 @@ class Launch:
     keep: tuple[Any, ...] = ()  # arrays, beside the tensor's own, whose addresses the plan's structures hold
 
     def __call__(self, structures: Sequence[bytes], stream: Any = None) -> None:
-        """Launch with the result of `structures`."""
+        """Launch the kernel with the arguments that `structures` returned."""
         plan = self.plan
         self.kernel(plan.grid, plan.block, *structures, *plan.args[len(structures) :], stream=stream)
 

@@ -146,7 +146,7 @@ class Plan:
             launch(given, stream)
 
     def _sinks(self, out: Array) -> list[bytes]:
-        """The structure ``Sink`` of each launch."""
+        """The kernel argument ``Sink``, where sums are written, for each launch."""
         rank = self.setting.rank
         if not self._reduction:
             return [sink_of(out, 0, rank)] * len(self._launches)
@@ -204,7 +204,7 @@ def for_kernels(tensor: Any) -> Any:
 
 
 def _work(part: Any, mode: int, setting: Setting) -> Work:
-    """The launches for a part of the tensor."""
+    """Plan the launches that compute one part of the tensor."""
     work = OF_TYPE[type(part)].work
     assert work is not None, f"{type(part).__name__} has no kernel"
     return work(part, mode, setting)

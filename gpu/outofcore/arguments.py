@@ -63,7 +63,7 @@ def problem_of(
 
 
 def _pooling(pool: Any, problem: Problem) -> Stage:
-    """The pooling of a problem's results, checked."""
+    """Check the pooling after a convolution; return it as a stage."""
     if not isinstance(pool, MaxPool | AveragePool):
         raise SchemeError(
             f"pool is {pool!r}\nlargest pixels or means of windows are computed\n"
@@ -81,7 +81,7 @@ def _pooling(pool: Any, problem: Problem) -> Stage:
 
 
 def _four(shape: Any, name: str, layout: str, least_first: int = 1) -> tuple[int, int, int, int]:
-    """The sizes of a shape, the channels second."""
+    """Check a 4D shape, and return it with the channels second."""
     known = tuple(shape)
     least = (least_first, 1, 1, 1)
     if len(known) != 4 or not all(is_integer(n) and n >= one for n, one in zip(known, least, strict=True)):

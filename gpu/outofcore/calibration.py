@@ -49,7 +49,7 @@ _DEPTH_ONE = Options(depth=1, filters="streamed")
 
 @dataclass(frozen=True)
 class Links:
-    """The times and speeds of copies: see `Rates`."""
+    """Measured latencies and speeds of copies; see `Rates`."""
 
     in_seconds: float
     in_bytes_per_second: float
@@ -169,7 +169,7 @@ def probing(machine: CudaMachine, arrays: Sequence[npt.NDArray[Any]] = ()) -> Ge
 
 
 def _least(machine: CudaMachine, work: Callable[[], object]) -> float:
-    """The least time of some runs."""
+    """The shortest time in seconds of several runs of ``work``."""
     return min(seconds_of(machine, work, TIMES))
 
 

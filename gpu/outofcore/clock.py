@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from gpu.machine import Event, Routine, Stream, Tile
 from gpu.outofcore.rates import Rates
-from reference.types.timeline import Record, Timeline
+from reference.devices.timeline import Record, Timeline
 
 Array: TypeAlias = npt.NDArray[Any]
 Kind: TypeAlias = Literal["in", "out", "routine"]
@@ -25,7 +25,7 @@ class Moment:
 
     @property
     def done(self) -> bool:
-        """True if they have ended."""
+        """True if the operations before the event have ended."""
         return self.row.ended >= self.count
 
 
@@ -53,7 +53,7 @@ class Work:
 
 @dataclass(eq=False)
 class Row:
-    """A stream of the model."""
+    """A stream of the simulated clock, with its queued operations."""
 
     number: int
     device: int = 0
@@ -75,24 +75,24 @@ class ModelMachine:
         self.timeline = Timeline()
 
     def stream(self, device: int) -> Row:
-        """A stream."""
+        """Create a stream of the model."""
         self._rows.append(Row(len(self._rows), device))
         return self._rows[-1]
 
     def copy_in(self, stream: Stream, source: Array, target: Tile) -> None:
-        """Queue a copy to the device."""
+        """Queue a copy from host to device, with its modelled time."""
         start = self._rates.into(0, columns=target.columns)
         moving = target.nbytes / self._rates.in_bytes_per_second
         self._add(stream, Work("in", "copy in", [], start, moving, target.nbytes))
 
     def copy_out(self, stream: Stream, source: Tile, target: Array) -> None:
-        """Queue a copy to the host."""
+        """Queue a copy from device to host, with its modelled time."""
         start = self._rates.out(0, columns=source.columns)
         moving = source.nbytes / self._rates.out_bytes_per_second
         self._add(stream, Work("out", "copy out", [], start, moving, source.nbytes))
 
     def launch(self, stream: Stream, routine: Routine) -> None:
-        """Queue a routine."""
+        """Queue a routine, with its modelled time."""
         filters, kind = getattr(routine, "filters", 0), getattr(routine, "kind", "")
         seconds = self._rates.routine(routine.operations, filters, kind)
         self._add(stream, Work("routine", routine.name, [], seconds, operations=routine.operations))
@@ -115,7 +115,7 @@ class ModelMachine:
     # ----------------------------------------------------------------------------------------- the clock
 
     def run(self) -> None:
-        """Let all work end."""
+        """Advance the simulated clock until all queued work has ended."""
         while True:
             for row in self._rows:
                 self._begin(row)

@@ -47,7 +47,7 @@ def output_bounds(plane: ConvShape, start: Rows, stop: Rows) -> tuple[Rows, Rows
 
 
 def span(plane: ConvShape) -> int:
-    """The rows of a dilated filter."""
+    """The number of rows that a dilated filter spans."""
     return (plane.filter_height - 1) * plane.dilation_h + 1
 
 

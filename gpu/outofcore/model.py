@@ -24,7 +24,7 @@ TENSORS: tuple[Tensor, ...] = ("x", "w", "y")
 
 @dataclass(frozen=True)
 class Buffers:
-    """The device's memory for pieces."""
+    """Counts and sizes of the device buffers that hold pieces of tensors."""
 
     depth: int  # most buffers of each tensor, except resident filters
     counts: Mapping[Tensor, int]  # buffers; 0 for tensors whose pieces are used where they lie
@@ -34,7 +34,7 @@ class Buffers:
 
     @property
     def total(self) -> int:
-        """All bytes."""
+        """The bytes of all device buffers together."""
         return (
             self.workspace
             + self.bias
@@ -117,7 +117,7 @@ class Model:
         return not cuts_channels and (self._images == 1 or not self._cuts_rows(tensor))
 
     def _distinct(self, tensor: Tensor) -> int:
-        """The pieces of a tensor."""
+        """The number of pieces of a tensor."""
         return math.prod(self.counts[axis] for axis in AXES[tensor])
 
     @cached_property
@@ -197,7 +197,7 @@ class Model:
 
     @property
     def _operations(self) -> int:
-        """Floating-point operations of a routine."""
+        """The floating-point operations of one tile routine."""
         plane = self._problem.plane
         return 2 * self._elements["y"] * self._inner * plane.filter_height * plane.filter_width
 
@@ -232,12 +232,12 @@ class Model:
         return self.counts["h"] > 1 or not is_whole
 
     def _matrices(self, tensor: Tensor) -> int:
-        """The matrices of a piece."""
+        """The number of matrices that a piece is copied as."""
         both = tensor != "w" and self._has_some_channels(tensor) and self._has_some_rows(tensor)
         return self._images if both else 1
 
     def _columns(self, tensor: Tensor) -> int:
-        """The columns of contiguous elements of a piece."""
+        """The number of columns, each contiguous, that a piece is copied as."""
         plane, last = self._problem.plane, self._problem.layout == "NHWC"
         if tensor == "w":
             taps = plane.filter_height * plane.filter_width if last else 1

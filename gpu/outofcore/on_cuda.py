@@ -38,7 +38,7 @@ _ALIGNMENT = 16
 
 @dataclass(frozen=True)
 class Padded:
-    """A copy of images with zeros around them."""
+    """A zero-padded copy of a piece's images, in the workspace."""
 
     view: View  # the copy
     pixels: tuple[Axis, Axis]  # the copied pixels, down and across
@@ -47,7 +47,7 @@ class Padded:
 
 @dataclass(frozen=True)
 class Call:
-    """A tile routine in cuDNN's terms."""
+    """The cuDNN convolution that computes a tile routine."""
 
     convolution: Convolution
     start: int  # bytes from the images' first element to the first one under a window
@@ -171,7 +171,7 @@ def _padded(of: Convolution, axes: tuple[Axis, Axis], item: int, layout: Layout)
 
 
 def _addresses(queue: Queue, routine: TileRoutine, call: Call) -> dict[str, int]:
-    """The addresses of x, w and y."""
+    """The device addresses of a routine's tensors x, w and y."""
     tiles = (*routine.operands, routine.output)
     addresses = {name: queue.address(tile) for name, tile in zip(_NAMES[routine.name], tiles, strict=True)}
     if call.padded:
@@ -180,13 +180,13 @@ def _addresses(queue: Queue, routine: TileRoutine, call: Call) -> dict[str, int]
 
 
 def _workspace(queue: Queue, routine: TileRoutine) -> Place:
-    """The address and size of the workspace."""
+    """The address and size of the workspace of a routine."""
     tile = routine.workspace
     return Place(queue.address(tile), tile.nbytes) if tile else Place(0, 0)
 
 
 def _behind(workspace: Place, padded: Padded) -> Place:
-    """The workspace behind a padded copy."""
+    """The part of the workspace after a padded copy of the images."""
     left = workspace.pitch - padded.nbytes
     if left < 0:
         raise LaunchError(

@@ -51,7 +51,7 @@ class Window:
 
 
 def convolved(window: Window, x: Array, w: Array, shape: Shape) -> Array:
-    """The convolution."""
+    """Compute the convolution of images x with filters w."""
     y, x, w = np.zeros(_grouped(shape, window, 1)), _by_group(x, window, 1), _by_group(w, window, 0)
     for r, s, pixels, outputs in window.taps(x.shape, w.shape, shape):
         read = x[pixels]
@@ -61,7 +61,7 @@ def convolved(window: Window, x: Array, w: Array, shape: Shape) -> Array:
 
 
 def data_gradient(window: Window, dy: Array, w: Array, shape: Shape) -> Array:
-    """The gradient by the images."""
+    """Compute a convolution's gradient by the images."""
     dx, dy, w = np.zeros(_grouped(shape, window, 1)), _by_group(dy, window, 1), _by_group(w, window, 0)
     for r, s, pixels, outputs in window.taps(shape, w.shape, dy.shape):
         of_outputs = dy[outputs]
@@ -71,7 +71,7 @@ def data_gradient(window: Window, dy: Array, w: Array, shape: Shape) -> Array:
 
 
 def filter_gradient(window: Window, x: Array, dy: Array, shape: Shape) -> Array:
-    """The gradient by the filters."""
+    """Compute a convolution's gradient by the filters."""
     dw, x, dy = np.zeros(_grouped(shape, window, 0)), _by_group(x, window, 1), _by_group(dy, window, 1)
     for r, s, pixels, outputs in window.taps(x.shape, shape, dy.shape):
         read, of_outputs = x[pixels], dy[outputs]

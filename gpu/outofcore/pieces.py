@@ -40,7 +40,7 @@ class Pieces:
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a tensor."""
+    """A rectangular part of a tensor, by its ranges along the axes."""
 
     tensor: Tensor
     first: range  # images; of w, filters
@@ -71,7 +71,7 @@ def block_of(problem: Problem, pieces: Pieces) -> tuple[int, int, int]:
 
 
 def loops_of(problem: Problem, pieces: Pieces) -> Loops:
-    """The ranges of all loops."""
+    """The ranges of indices that each loop over pieces goes through."""
     groups, channels, filters = block_of(problem, pieces)
     return {
         "n": cut(problem.batch, pieces.images),
@@ -92,7 +92,7 @@ def cut(size: int, piece: int) -> list[range]:
 
 
 def tasks_of(problem: Problem, pieces: Pieces) -> Iterator[Task]:
-    """The tasks of a call, in order."""
+    """The tasks of a call, one per piece of the output, in order."""
     loops, form = loops_of(problem, pieces), problem.form
     for outer in product(*(loops[axis] for axis in form.outer)):
         at = dict(zip(form.outer, outer, strict=True))

@@ -37,17 +37,17 @@ class Queues(Protocol):
     """The part of a `gpu.machine.Machine` that the pipeline uses."""
 
     def stream(self, device: int) -> Stream:
-        """A new stream."""
+        """Create a stream on a device."""
         ...
 
     def copy_in(self, stream: Stream, source: Array, target: Tile) -> None:
-        """Queue a copy to the device."""
+        """Queue a copy from host to device."""
 
     def copy_out(self, stream: Stream, source: Tile, target: Array) -> None:
-        """Queue a copy to the host."""
+        """Queue a copy from device to host."""
 
     def launch(self, stream: Stream, routine: Routine) -> None:
-        """Queue a routine."""
+        """Queue a tile routine."""
 
     def record(self, stream: Stream) -> Event:
         """An event behind all work that the stream has now."""
@@ -191,7 +191,7 @@ class Pipeline:
     # ------------------------------------------------------------------------------------------- tiles
 
     def _matrices(self, piece: Piece) -> Iterator[Array]:
-        """The matrices of a piece on the host."""
+        """The host matrices that a piece is copied as."""
         return matrices_of(self._view(piece))
 
     def _home(self, piece: Piece) -> Iterator[Tile]:
@@ -219,15 +219,15 @@ class Pipeline:
         return view_of(self._arrays[piece.tensor], piece, self._problem.layout)
 
     def _column(self, start: int, elements: int) -> Tile:
-        """Elements of the device's memory."""
+        """A one-column tile of ``elements`` elements at byte ``start`` of the call's device memory."""
         return Tile(self._memory, start, elements, 1, elements, self._problem.dtype)
 
     def _bytes(self, start: int, count: int) -> Tile:
-        """Bytes of the device's memory."""
+        """A one-column tile of ``count`` bytes at byte ``start`` of the call's device memory."""
         return Tile(self._memory, start, count, 1, count, np.dtype(np.uint8))
 
     def _routine(self, task: Task, tiles: tuple[Tile, ...], number: int) -> TileRoutine:
-        """The routine of one term."""
+        """The tile routine that adds term ``number`` to a task's output."""
         problem, is_last = self._problem, number == len(task.steps) - 1
         pieces = (*task.steps[number], task.output)
         shapes = [self._view(piece).shape for piece in pieces]
@@ -278,7 +278,7 @@ class Pipeline:
             )
 
     def _bias(self, output: Piece) -> Tile:
-        """The bias of a piece's filters."""
+        """The tile of the bias for the filters of an output piece."""
         start, home = output.channels.start * self._problem.dtype.itemsize, self._homes.get("bias")
         tile = self._column(start, len(output.channels))
         return replace(tile, memory=home.memory, offset=home.offset + start) if home else tile
@@ -293,7 +293,7 @@ def kind_of(problem: Problem, task: Task, number: int) -> object:
 
 
 def window_of(problem: Problem, x: Piece, w: Piece, y: Piece) -> Window:
-    """The convolution of pieces."""
+    """The padding and sizes of the convolution of one piece of x with one of w."""
     plane = problem.plane
     assert x.rows is not None
     assert y.rows is not None

@@ -15,9 +15,9 @@ from gpu.outofcore.planners import SEARCHES, whole
 from gpu.outofcore.predicted import predict
 from gpu.outofcore.problem import Problem
 from gpu.outofcore.rates import Rates
+from reference.devices.timeline import Timeline
 from reference.errors import LaunchError, ShapeError
 from reference.types.fields import is_integer
-from reference.types.timeline import Timeline
 from reference.values import shortened
 
 SMALLEST = Pieces(1, 1, 1, 1)
@@ -156,7 +156,7 @@ def _plan_of(problem: Problem, pieces: Pieces | None, budget: int, rates: Rates,
 
 
 def check_pieces(pieces: Pieces) -> None:
-    """Raise ShapeError for a size below 1."""
+    """Raise ShapeError for a piece size below 1."""
     for axis, size in asdict(pieces).items():
         if not is_integer(size) or size < 1:
             raise ShapeError(f"pieces of {size!r} {axis}\na piece has at least one\ngive a positive int")

@@ -63,7 +63,7 @@ def steepest(sizes: Pieces, key: Key) -> Pieces:
 
 
 def exhaustive(sizes: Pieces, key: Key) -> Pieces:
-    """Try all combinations."""
+    """Try all combinations of piece sizes; return the best."""
     return min((Pieces(*each) for each in product(*map(candidates, astuple(sizes)))), key=key)
 
 
@@ -76,5 +76,5 @@ SEARCHES: dict[str, Callable[[Pieces, Key], Pieces]] = {
 
 
 def whole(problem: Problem) -> Pieces:
-    """One piece for each tensor."""
+    """The piece sizes with which each tensor is one piece."""
     return Pieces(problem.batch, problem.rows, problem.channels, problem.filters)

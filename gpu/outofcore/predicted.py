@@ -17,14 +17,14 @@ from gpu.outofcore.pieces import Task
 from gpu.outofcore.pipeline import Pipeline
 from gpu.outofcore.problem import FLOAT, Problem, Tensor
 from gpu.outofcore.rates import Rates
-from reference.types.timeline import Timeline
+from reference.devices.timeline import Timeline
 
 Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
 class Slab:
-    """Memory without content, for a predicted call."""
+    """Device memory without content, for a call that is only predicted."""
 
     nbytes: int
     device: int = 0

@@ -50,7 +50,7 @@ FORMS = {
 
 @dataclass(frozen=True)
 class Problem:
-    """One call, without its arrays."""
+    """The shapes and options of one convolution call, without its arrays."""
 
     routine: str  # a name of `FORMS`
     layout: Layout
@@ -80,17 +80,17 @@ class Problem:
 
     @property
     def group_channels(self) -> int:
-        """The channels that a filter reads."""
+        """The number of input channels in a group, which each filter reads."""
         return self.channels // self.groups
 
     @property
     def group_filters(self) -> int:
-        """The filters of a group."""
+        """The number of filters in a group."""
         return self.filters // self.groups
 
     @property
     def rows(self) -> int:
-        """The rows that pieces are cut along."""
+        """The number of rows along which outputs are cut into pieces."""
         if self.pool:
             return self.pool.plane.out_height
         return self.plane.height if self.form.output == "x" else self.plane.out_height
@@ -102,7 +102,7 @@ class Problem:
         return 2 * outputs * self.group_channels * self.plane.filter_height * self.plane.filter_width
 
     def shape(self, tensor: Tensor) -> tuple[int, int, int, int]:
-        """The shape of a tensor in the layout."""
+        """The shape of a tensor in the call's layout (NCHW or NHWC)."""
         plane, pooled = self.plane, self.pool.plane if self.pool else self.plane
         first, channels, rows, columns = {
             "x": (self.batch, self.channels, plane.height, plane.width),

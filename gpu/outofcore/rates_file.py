@@ -22,7 +22,7 @@ _LINKS = 6
 
 @dataclass(frozen=True)
 class Known:
-    """Measured rates."""
+    """Measured rates of copies and routines; empty where none were measured."""
 
     links: tuple[float, ...] | None = None  # the fields of `gpu.outofcore.calibration.Links`
     # layer → seconds, operations per second
@@ -30,7 +30,7 @@ class Known:
 
 
 class RatesFile:
-    """The file of a machine's first device."""
+    """The file that stores the measured rates of a machine's first device."""
 
     def __init__(self, machine: CudaMachine) -> None:
         ordinal, host = machine.ordinals[0], platform.node()
@@ -68,7 +68,7 @@ class RatesFile:
         return known
 
     def _unusable(self, why: str) -> Known:
-        """Return no rates, with a warning."""
+        """Warn that the file cannot be used; return empty rates."""
         warnings.warn(
             f"rates in {self.path} are not used: {why}\nthey are measured again", RuntimeWarning, stacklevel=2
         )

@@ -44,7 +44,7 @@ class TileRoutine:
 
     @property
     def filters(self) -> int:
-        """The filters of a group of `conv2d`, which devices compute in steps; 0 for its gradients."""
+        """The filters of a group, which `conv2d` computes in steps; 0 for gradients."""
         return self.shapes[1][0] // self.window.groups if self.name == "conv2d" else 0
 
     @property
@@ -55,11 +55,11 @@ class TileRoutine:
 
     @property
     def writes(self) -> tuple[Tile, ...]:
-        """The output."""
+        """The output tile."""
         return (self.output,)
 
     def queue_on(self, queue: Queue) -> None:
-        """Queue it as calls of cuDNN."""
+        """Queue the routine as cuDNN calls."""
         queue_routine(queue, self)
 
     def prepare_on(self, queue: Queue) -> None:
@@ -97,22 +97,22 @@ class Move:
 
     @property
     def reads(self) -> tuple[Tile, ...]:
-        """The source."""
+        """The tile that is copied."""
         return (self.source,)
 
     @property
     def writes(self) -> tuple[Tile, ...]:
-        """The target."""
+        """The tile that receives the copy."""
         return (self.target,)
 
     def queue_on(self, queue: Queue) -> None:
-        """Queue it as a copy of the driver."""
+        """Queue the copy with the CUDA driver."""
         item, columns = self.source.dtype.itemsize, self.source.columns
         source, target = (Place(queue.address(t), t.stride * item) for t in (self.source, self.target))
         queue.copy_volume(source, target, self.source.rows * item, Volume(1, columns, columns, columns))
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
-        """Copy with NumPy."""
+        """Copy the source tile to the target tile with NumPy."""
         writes[0][...] = reads[0]
 
 

@@ -129,7 +129,7 @@ def compute(
     arrays: Mapping[str, Array | DeviceTensor],
     statistics: Statistics | None,
 ) -> None:
-    """Compute a call into its output array."""
+    """Compute a convolution call by its plan, into its output array."""
     begin, total = machine.seconds(), plan.buffers.total
     with leaving_nothing(machine, [x for x in arrays.values() if not isinstance(x, DeviceTensor)]):
         memory = machine.allocate(0, total) if total else Slab(0)
@@ -144,7 +144,7 @@ def compute(
 
 
 def budget_of(machine: Machine, memory_budget: int | None) -> int:
-    """The bytes that a call may use."""
+    """The bytes of device memory that a call may use."""
     free = machine.budget(0)
     if memory_budget is None:
         return free

@@ -11,7 +11,7 @@ from gpu.outofcore.pieces import Piece
 
 @dataclass(eq=False)
 class Slot:
-    """A buffer."""
+    """A device buffer for one piece of a tensor."""
 
     offset: int  # bytes from the start of the call's memory
     filled: Event | None = None  # the copy into it
@@ -34,7 +34,7 @@ class Slots:
 
     @property
     def first(self) -> Slot:
-        """The buffer that is filled first, before any is."""
+        """The buffer that the first piece is copied to."""
         return self._empty[-1]
 
     def find(self, piece: Piece) -> Slot | None:

@@ -78,12 +78,12 @@ def op(x: Matrix, trans: Trans) -> Matrix:
 
 
 def shape_of(shape: tuple[int, ...], trans: Trans) -> tuple[int, ...]:
-    """The shape of op(X)."""
+    """The shape of op(X), for X of a shape: swapped if transposed."""
     return shape if trans == "N" else shape[::-1]
 
 
 def square(a: Matrix, name: str = "a") -> int:
-    """The order of a square matrix."""
+    """Check that a matrix is square; return its number of rows."""
     if a.shape[0] != a.shape[1]:
         raise ShapeError(f"{name} has shape {a.shape}: a square matrix is needed")
     return int(a.shape[0])
@@ -104,6 +104,6 @@ def triangle(a: Matrix, uplo: Uplo, diag: Diag) -> Matrix:
 
 
 def is_stored(order: int, uplo: Uplo) -> npt.NDArray[np.bool_]:
-    """Which elements of a matrix are in its stored triangle."""
+    """A boolean mask of the elements in the stored triangle of a square matrix."""
     full = np.ones((order, order), np.bool_)
     return np.triu(full) if uplo == "U" else np.tril(full)

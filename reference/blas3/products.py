@@ -382,7 +382,7 @@ def her2k(
 def _symmetric_product(
     alpha: complex, a: Any, b: Any, beta: complex, c: Any, side: Side, uplo: Uplo, *, hermitian: bool
 ) -> Matrix:
-    """`symm` and `hemm`."""
+    """Compute `symm` or, if hermitian, `hemm`: a product with a symmetric matrix."""
     check_flags(side=side, uplo=uplo)
     a, b, *rest = matrices(a=a, b=b, c=c)
     order, across = square(a), b.shape[0 if side == "L" else 1]
@@ -396,7 +396,7 @@ def _symmetric_product(
 def _rank_k(
     alpha: complex, a: Any, b: Any, beta: complex, c: Any, uplo: Uplo, trans: Trans, *, hermitian: bool
 ) -> Matrix:
-    """`syrk`, `herk`, `syr2k` and `her2k`."""
+    """Compute the rank-k updates `syrk`, `herk`, `syr2k` and `her2k`."""
     check_flags(uplo=uplo, trans=trans)
     turned: Trans = "C" if hermitian else "T"
     given = matrices(a=a, b=b, c=c)

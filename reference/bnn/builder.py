@@ -26,7 +26,7 @@ _MAX_MEAN, _MAX_VARIANCE = 1.03, 0.49
 
 
 class Source(Protocol):
-    """Where the parameters of a network come from, in the order of its layers."""
+    """A source of a network's parameters, asked layer by layer in order."""
 
     one: int
     """The integer that the input makes of 1.0."""
@@ -36,7 +36,7 @@ class Source(Protocol):
         ...
 
     def weights(self, *shape: int) -> Array:
-        """Numbers whose signs are weights."""
+        """An array of numbers whose signs are the layer's weights."""
         ...
 
     def threshold(self, mean: Array, variance: float, unit: int) -> Threshold:
@@ -44,11 +44,11 @@ class Source(Protocol):
         ...
 
     def affine(self, mean: Array, variance: float) -> Affine:
-        """A batch normalisation in fixed point."""
+        """The scale and offset of a batch normalisation, in fixed point."""
         ...
 
     def logits(self, mean: Array, variance: float) -> tuple[Array, Array]:
-        """Scale and offset of the last sums."""
+        """The scale and offset of each class, which turn the last layer's sums into logits."""
         ...
 
 
@@ -75,18 +75,18 @@ class Builder:
         )
 
     def threshold(self) -> None:
-        """Batch normalisation and sign."""
+        """Add a batch normalisation followed by the sign, as a threshold layer."""
         layer = self.source.threshold(self.mean, self.variance, self.unit)
         self.unit = 1
         self._append(layer, self.shape, np.zeros_like(self.mean), 1.0)
 
     def affine(self) -> None:
-        """Batch normalisation that stays a number."""
+        """Add a batch normalisation that gives integers, not signs."""
         layer = self.source.affine(self.mean, self.variance)
         self._scaled(layer, layer.scale.astype(np.float64), layer.offset)
 
     def pool(self, kind: Literal["or", "max", "sum"] = "or") -> None:
-        """Windows of 2×2."""
+        """Add a pooling layer with windows of 2×2."""
         height, width, channels = self.shape
         mean, variance = {
             "or": (np.full_like(self.mean, _OR_MEAN), 1 - _OR_MEAN**2),
@@ -96,12 +96,12 @@ class Builder:
         self._append(Pool(kind), (height // 2, width // 2, channels), mean, variance)
 
     def flatten(self) -> None:
-        """Pixels to a vector."""
+        """Add a layer that flattens pixels to a vector."""
         height, width, channels = self.shape
         self._append(Flatten(), (1, 1, height * width * channels), self.mean, self.variance)
 
     def dense(self, outputs: int) -> None:
-        """A fully connected layer."""
+        """Add a fully connected layer."""
         features = self.shape[2]
         weights = self.source.weights(features, outputs)
         self._append(
@@ -112,7 +112,7 @@ class Builder:
         )
 
     def residual(self, body: Callable[[Builder], None], shortcut: Callable[[Builder], None]) -> None:
-        """The sum of two branches."""
+        """Add a residual layer, the sum of two branches."""
         ways = [self._branch(fill) for fill in (body, shortcut)]
         self._append(
             Residual(tuple(ways[0].layers), tuple(ways[1].layers)),
@@ -130,7 +130,7 @@ class Builder:
         self.unit = unit
 
     def pad_channels(self, after: int) -> None:
-        """Zeros as further channels."""
+        """Add a layer that appends channels of zeros."""
         height, width, channels = self.shape
         mean = np.concatenate([self.mean, np.zeros(after)])
         self._append(PadChannels(0, after), (height, width, channels + after), mean, self.variance)

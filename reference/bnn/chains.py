@@ -38,14 +38,14 @@ class Normalise:
     square: Numbers
 
     def taken(self, order: Sequence[int]) -> Normalise:
-        """The channels in another order."""
+        """The normalisation with its channels permuted."""
         names = ("gamma", "beta", "mean", "square")
         return replace(self, **{name: tuple(getattr(self, name)[i] for i in order) for name in names})
 
 
 @dataclass(frozen=True)
 class Clamp:
-    """``min(max(x, low), high)``."""
+    """The step ``min(max(x, low), high)`` on each element."""
 
     low: Fraction | None = None
     high: Fraction | None = None
@@ -55,7 +55,7 @@ Step: TypeAlias = Normalise | Clamp
 
 
 def linear(scale: Sequence[Fraction | int], shift: Sequence[Fraction | int] | None = None) -> Normalise:
-    """``scale * x + shift``."""
+    """The step ``scale * x + shift``, for each channel."""
     none, one = (tuple(Fraction(n) for _ in scale) for n in (0, 1))
     shifts = none if shift is None else tuple(map(Fraction, shift))
     return Normalise(tuple(map(Fraction, scale)), shifts, none, one)
@@ -122,7 +122,7 @@ def _rule_with(steps: Sequence[Step], j: int, bits: int) -> tuple[int, bool] | N
 
 
 def _met_by_limits(clamp: Clamp, bound: Interval, up: bool) -> str | None:
-    """Whether a clamp always or never meets a bound, or "no" if neither; None if undecided."""
+    """Return "always", "never" or "no" (neither), as a clamp's limits meet a bound; None if undecided."""
     near, far = (clamp.low, clamp.high) if up else (clamp.high, clamp.low)
     sign = 1 if up else -1
     sides = [None if limit is None else _side(limit, bound) for limit in (near, far)]
@@ -264,7 +264,7 @@ def _divisor(numbers: Sequence[Fraction]) -> Fraction:
 
 
 def rationals(vector: Any) -> Numbers:
-    """Floats as the rational numbers that they hold."""
+    """Convert floats to the rational numbers that they exactly represent."""
     return tuple(Fraction(number) for number in vector.tolist())
 
 

@@ -53,7 +53,7 @@ class Writer:
     arrays: dict[str, Array] = field(default_factory=dict[str, Array])
 
     def network(self, network: Network) -> Json:
-        """The JSON of a network."""
+        """Describe a network as a JSON value."""
         return {
             "version": VERSION,
             **{name: _text(getattr(network, name), name) for name in _TEXTS},
@@ -112,7 +112,7 @@ class Reader:
     take: Take
 
     def network(self, given: Any) -> Network:
-        """The network of a JSON value."""
+        """Build a network from its JSON value."""
         version = _tag(given, "version")
         if is_integer(version) and version != VERSION:
             raise FormatError(
@@ -191,7 +191,7 @@ class Reader:
 
 
 def _format(given: Any, where: str, axes: int) -> tuple[Any, ...]:
-    """Shape, layout, word and first of packed weights."""
+    """Read the shape, layout, word and first bit of packed weights from a JSON object."""
     found = _fields(given, set(_FORMAT), where)
     size: Any = _plain(found["shape"], f"{where}.shape")
     if (

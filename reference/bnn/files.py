@@ -108,7 +108,7 @@ def load(path: Path | str) -> Network:
 
 
 def _network(file: Any) -> Network:
-    """The network in an open safetensors file."""
+    """Read the network in an open safetensors file."""
     metadata: dict[str, str] = file.metadata() or {}
     names: set[str] = set(file.keys())
 

@@ -51,7 +51,7 @@ def checked_images(given: Input, images: npt.ArrayLike) -> Array:
 
 
 def first_value(given: Input, images: Array) -> Array:
-    """What an input makes of checked images: bits as uint8, integers as int32."""
+    """The input layer's output for checked images: bits as uint8, integers as int32."""
     match given:
         case Pixels(scale=scale, offset=offset):
             return images.astype(np.int32) * scale + offset

@@ -93,13 +93,13 @@ def run(network: Network, images: npt.ArrayLike) -> Answer:
 
 
 def answer(network: Network, sums: npt.NDArray[np.int32]) -> Answer:
-    """The answer with these sums."""
+    """The logits and classes for the last layer's sums."""
     logits = sums.astype(np.float32) * network.scale + network.offset
     return Answer(sums, logits, logits.argmax(axis=1))
 
 
 def values(network: Network, images: npt.ArrayLike) -> Iterator[tuple[str, Array]]:
-    """What each layer gives, with its path: bits as uint8, integers as int32.
+    """Yield each layer's path and output: bits as uint8, integers as int32.
 
     The first is the input's, with the path "input". Layers of a residual come before it; paths are those of
     `reference.types.network_values.follow`.
@@ -137,7 +137,7 @@ def _values(layers: tuple[Layer, ...], value: Array, prefix: str) -> Iterator[tu
 
 
 def _apply(layer: Layer, value: Array) -> Array:
-    """What a layer gives: bits as uint8, integers as int32."""
+    """Apply a layer to its input; bits are uint8, integers int32."""
     return ANSWERS[type(layer)](layer, value)
 
 
@@ -224,7 +224,7 @@ def _pool(layer: Pool, value: Array) -> Array:
 
 
 def _signs(bits: Array) -> npt.NDArray[np.int8]:
-    """±1 of bits."""
+    """Convert bits (0 or 1) to signs (-1 or 1)."""
     return (2 * bits.astype(np.int8) - 1).astype(np.int8)
 
 

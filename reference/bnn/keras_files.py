@@ -46,7 +46,7 @@ _UNREADABLE = (
 
 @dataclass(frozen=True)
 class Held:
-    """An array in a file, not read yet."""
+    """An array in a Keras file that is not read yet."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -54,7 +54,7 @@ class Held:
 
 
 class KerasFile(Protocol):
-    """An open file."""
+    """An open Keras file of any format."""
 
     def config(self) -> Any:
         """The JSON text of the model; None without one."""
@@ -87,7 +87,7 @@ def _taken(held: Held, shape: tuple[int, ...], name: str) -> Array:
 
 
 def parsed(text: Any) -> Any:
-    """The values of a JSON text."""
+    """Parse a JSON text."""
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
     if not isinstance(text, str):
@@ -101,7 +101,7 @@ def parsed(text: Any) -> Any:
 
 
 def read_config(path: Path | str) -> Any:
-    """The values of a JSON file."""
+    """Read the model's configuration from a JSON file."""
     advice = "give a file with the text of model.to_json()"
     with whole_or_error(path, advice), open_input(path, advice) as file:
         return parsed(file.read(_LONGEST + 1))
@@ -122,7 +122,7 @@ def whole_or_error(path: Path | str, advice: str = ADVICE) -> Generator[None]:
 
 @contextmanager
 def open_keras(path: Path | str) -> Generator[KerasFile]:
-    """Open a file by its first bytes."""
+    """Open a Keras file, whose format its first bytes tell."""
     with open_input(path, ADVICE) as file:
         start = file.read(8)
     if start != _HDF5 and start[:4] != _ZIP:
@@ -135,7 +135,7 @@ def open_keras(path: Path | str) -> Generator[KerasFile]:
 
 @contextmanager
 def _translated() -> Generator[None]:
-    """Turn errors of the libraries into a FormatError."""
+    """Turn the errors of file libraries into a FormatError."""
     try:
         yield
     except SimwarpError:
@@ -170,7 +170,7 @@ class _Hdf5:
             return _attribute(self._file, _CONFIG)
 
     def held(self, layer: str) -> dict[str, Held]:
-        """Arrays of a layer's group."""
+        """The arrays in the layer's HDF5 group, by name."""
         with _translated():
             root = self._file
             if "model_weights" in root:
@@ -192,7 +192,7 @@ class _Hdf5:
 
 
 def _inside(group: Any, path: str) -> Any:
-    """What a path leads to inside of the file; links to other files are not followed."""
+    """The object at a path inside of the HDF5 file; links to other files are not followed."""
     hard = import_module("h5py").HardLink
     for part in path.split("/"):
         if not isinstance(group.get(part, getlink=True), hard):
@@ -202,7 +202,7 @@ def _inside(group: Any, path: str) -> Any:
 
 
 def _attribute(group: Any, name: str) -> Any:
-    """An attribute, None if it is missing."""
+    """The value of an HDF5 attribute, None if it is missing."""
     if name not in group.attrs:
         return None
     if group.attrs.get_id(name).get_storage_size() > _LONGEST:
@@ -229,7 +229,7 @@ class _Npz:
             raise FormatError("it is a .keras archive: save the model as HDF5, with the suffix .h5")
 
     def config(self) -> Any:
-        """The text of a member."""
+        """Parse the model's configuration in the archive."""
         info = self._members.get(_CONFIG)
         if info is None:
             return None
@@ -239,7 +239,7 @@ class _Npz:
         return held.read()[()]
 
     def held(self, layer: str) -> dict[str, Held]:
-        """Arrays whose names begin with the layer's."""
+        """The arrays whose names begin with the layer's name."""
         names = [name for name in self._members if name.rpartition("/")[0] == layer]
         return _by_last_name([(name, self._held(self._members[name])) for name in names], layer)
 
@@ -263,7 +263,7 @@ class _Npz:
 
 
 def _header(member: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, order and dtype of a .npy file."""
+    """Read the shape, the order and the dtype in the header of a .npy file."""
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     shape, fortran, dtype = readers[np.lib.format.read_magic(member)](member)
     return tuple(shape), fortran, dtype

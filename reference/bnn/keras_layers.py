@@ -45,21 +45,21 @@ class Part:
         return default if value is None else value
 
     def flag(self, name: str, default: bool) -> bool:
-        """A setting that is true or false."""
+        """Read a layer's setting that is true or false."""
         value = self.get(name, default)
         if not isinstance(value, bool):
             raise FormatError(f"layer {self}: {name} is {value!r:.99}: true or false is needed")
         return value
 
     def number(self, name: str, default: float) -> Fraction:
-        """A setting that is a finite number."""
+        """Read a layer's setting that is a finite number."""
         value = self.get(name, default)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < 1e30:
             raise FormatError(f"layer {self}: {name} is {value!r:.99}: a number is needed")
         return Fraction(value)
 
     def count(self, name: str) -> int:
-        """A setting that is a positive integer."""
+        """Read a layer's setting that is a positive integer."""
         value = self.settings.get(name)
         return self.two(name, (1, 1))[0] if is_integer(value) else self._wrong(name)
 
@@ -135,7 +135,7 @@ def _product(builder: Builder, x: Stream, part: Part, take: Take) -> Stream:
 
 
 def _quantized(builder: Builder, x: Stream, part: Part) -> Stream:
-    """What the layer multiplies: its input, or the signs of it."""
+    """The operand that the layer multiplies: its input, or the signs of its input."""
     if part.function("kernel_quantizer") not in _SIGNS:
         raise ExportError(
             f"its weights are not ±1: kernel_quantizer is {part.function('kernel_quantizer')!r}\n"
@@ -151,14 +151,14 @@ def _quantized(builder: Builder, x: Stream, part: Part) -> Stream:
 
 
 def _weights(part: Part, shape: tuple[int, ...], take: Take) -> tuple[Array, Array | None]:
-    """Latent weights, whose signs count, and the bias."""
+    """Read a layer's real-valued weights, of which only the signs count, and its bias."""
     needed = {"kernel": shape} | ({"bias": shape[-1:]} if part.flag("use_bias", True) else {})
     held = take(part.name, needed)
     return held["kernel"].astype(np.float64), held.get("bias")
 
 
 def _finished(builder: Builder, x: Stream, part: Part, bias: Array | None) -> Stream:
-    """The bias and the activation of a product."""
+    """Apply a layer's bias and activation to its product."""
     if bias is not None:
         x = x.with_step(linear([1] * len(bias), rationals(bias)))
     return _activated(builder, x, part, "activation")
@@ -315,19 +315,19 @@ RULES: dict[str, Rule] = {
 
 
 def takes_signs(part: Part) -> bool:
-    """Whether a layer takes the signs of its input."""
+    """True if a layer multiplies the signs of its input."""
     settings = {"QuantDense": "input_quantizer", "QuantConv2D": "input_quantizer", "Activation": "activation"}
     name = part.function(settings[part.kind]) if part.kind in settings else part.kind
     return name in _SIGNS
 
 
 def is_softmax(part: Part) -> bool:
-    """Whether a layer is a softmax, after which the order of classes is that of the logits before it."""
+    """True if a layer is a softmax, which does not change the order of classes."""
     return part.kind == "Softmax" or (part.kind == "Activation" and part.function("activation") == "softmax")
 
 
 def advice_for(kind: str) -> str:
-    """What to use instead of a layer that has no rule."""
+    """Advice for an error: the layer to use instead of an unsupported one."""
     instead = {
         "Conv2D": "its weights are not ±1: use larq.layers.QuantConv2D with kernel_quantizer='ste_sign'",
         "Dense": "its weights are not ±1: use larq.layers.QuantDense with kernel_quantizer='ste_sign'",

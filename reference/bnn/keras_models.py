@@ -160,7 +160,7 @@ class _Model:
 
 
 def _model(json: Any) -> _Model:
-    """A sequential or a functional model."""
+    """Read a sequential or a functional model from its JSON."""
     kind, settings = _class_of(json, "the model")
     if kind not in ("Sequential", "Functional", "Model"):
         raise FormatError(f"its model is a {kind!a:.99}: a Sequential or Functional one is needed")
@@ -282,7 +282,7 @@ def _walk(model: _Model, builder: Builder, start: Stream, arrays: Take) -> tuple
 
 
 def _apply(part: Part, given: list[Stream], users: list[Part], builder: Builder, arrays: Take) -> Stream:
-    """What a layer gives to the layers that use it."""
+    """Convert one Keras layer, and return its output stream."""
     if part.kind == "Add":
         return reduce(builder.sum, given)
     if part.kind not in RULES and not is_softmax(part):
@@ -301,7 +301,7 @@ def _apply(part: Part, given: list[Stream], users: list[Part], builder: Builder,
 
 @contextmanager
 def _naming(part: Part) -> Generator[None]:
-    """Name the layer in errors."""
+    """Add the layer's name to errors that are raised inside."""
     try:
         yield
     except FormatError:

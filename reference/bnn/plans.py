@@ -51,7 +51,7 @@ class Plan:
     first: Literal["pixels", "signs"] = "pixels"
 
     def network(self, source: Source) -> Network:
-        """The network with parameters from a source."""
+        """Build the network, with parameters from a source."""
         shape = self.size, self.size, self.channels
         given, mean, variance = source.input(shape, self.first)
         builder = Builder(source, shape, np.full(self.channels, mean), variance, source.one)
@@ -61,7 +61,7 @@ class Plan:
 
 
 def plan_mlp(width: int = 1) -> Plan:
-    """`mlp`, planned."""
+    """The plan (layers without parameters) of the network `mlp`."""
     _check(28, 28, width)
 
     def fill(to: Builder) -> None:
@@ -72,7 +72,7 @@ def plan_mlp(width: int = 1) -> Plan:
 
 
 def plan_vgg_cifar(size: int = 32, width: int = 1) -> Plan:
-    """`vgg_cifar`, planned."""
+    """The plan (layers without parameters) of the network `vgg_cifar`."""
     _check(size, 8, width)
     groups = [[128, 128], [256, 256], [512, 512]]
     about = "The VGG of SC'19 and TPDS'20 for CIFAR-10."
@@ -80,7 +80,7 @@ def plan_vgg_cifar(size: int = 32, width: int = 1) -> Plan:
 
 
 def plan_resnet14(form: Form = "code", shortcut: Shortcut = "A", size: int = 32, width: int = 1) -> Plan:
-    """`resnet14`, planned."""
+    """The plan (layers without parameters) of the network `resnet14`."""
     _check(size, 8, width, form)
     fill = _resnet((128, 3, 1 if form == "code" else 2), [128, 256, 512], 10, width, shortcut)
     about = (
@@ -90,7 +90,7 @@ def plan_resnet14(form: Form = "code", shortcut: Shortcut = "A", size: int = 32,
 
 
 def plan_alexnet(form: Form = "code", size: int = 224, width: int = 1) -> Plan:
-    """`alexnet`, planned."""
+    """The plan (layers without parameters) of the network `alexnet`."""
     _check(size, 32, width, form)
     filters = {"code": (64, 192, 384, 256, 256), "paper": (128, 256, 256, 256, 256)}[form]
 
@@ -109,14 +109,14 @@ def plan_alexnet(form: Form = "code", size: int = 224, width: int = 1) -> Plan:
 
 
 def plan_vgg16(size: int = 224, width: int = 1) -> Plan:
-    """`vgg16`, planned."""
+    """The plan (layers without parameters) of the network `vgg16`."""
     _check(size, 32, width)
     groups = [[64] * 2, [128] * 2, [256] * 3, [512] * 3, [512] * 3]
     return Plan("vgg16", "VGG-16 of TPDS'20 for ImageNet.", size, 3, _vgg(groups, [4096] * 2, 1000, width))
 
 
 def plan_resnet18(shortcut: Shortcut = "A", size: int = 224, width: int = 1) -> Plan:
-    """`resnet18`, planned."""
+    """The plan (layers without parameters) of the network `resnet18`."""
     _check(size, 32, width)
     fill = _resnet((64, 7, 4), [64, 128, 256, 512], 1000, width, shortcut)
     about = f"ResNet-18 of SC'19 and TPDS'20 for ImageNet; shortcut: {_SHORTCUTS[shortcut]}."
@@ -137,7 +137,7 @@ def _vgg(groups: list[list[int]], hidden: list[int], classes: int, width: int) -
 
 
 def _classifier(to: Builder, hidden: list[int], classes: int) -> None:
-    """Fully connected layers."""
+    """Add the fully connected layers at the end of a network."""
     for units in hidden:
         to.dense(units)
         to.threshold()
@@ -216,7 +216,7 @@ def _bireal(filters: int) -> Callable[[Builder], None]:
 
 
 def _nothing(to: Builder) -> None:
-    """The shortcut that gives its input."""
+    """Add no layers: the shortcut of a residual that returns its input."""
 
 
 def _check(size: int, multiple: int, width: int, form: str = "code") -> None:

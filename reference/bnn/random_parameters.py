@@ -34,29 +34,29 @@ class RandomParameters:
         return Pixels(shape, scale, offset), -0.5, 256**2 / 12
 
     def weights(self, *shape: int) -> Array:
-        """Signs, either equally likely."""
+        """Draw weights of -1 and 1 with equal probability."""
         return 2 * self._rng.integers(0, 2, shape, np.int8) - np.int8(1)
 
     def threshold(self, mean: Array, variance: float, unit: int) -> Threshold:
-        """γ of either sign, and E and Var near those of the sums."""
+        """Draw a batch normalisation near the sums' mean and variance, as integer thresholds."""
         gamma, beta, middle = self._normalisation(mean, variance)
         return Threshold(*integer_thresholds(gamma, beta, middle, np.full(mean.size, variance * unit**2)))
 
     def affine(self, mean: Array, variance: float) -> Affine:
-        """The same, rounded to fixed point."""
+        """Draw a batch normalisation, and round it to fixed point."""
         gamma, beta, middle = self._normalisation(mean, variance)
         scale = np.rint(2**_FRACTION * gamma / variance**0.5)
         offset = np.rint(2**_FRACTION * beta - scale * middle)
         return Affine(scale.astype(np.int32), offset.astype(np.int32))
 
     def logits(self, mean: Array, variance: float) -> tuple[Array, Array]:
-        """The same, in float32."""
+        """Draw the scale and offset of each class in float32."""
         gamma, beta, middle = self._normalisation(mean, variance)
         scale = gamma / variance**0.5
         return scale.astype(np.float32), (beta - scale * middle).astype(np.float32)
 
     def _normalisation(self, mean: Array, variance: float) -> tuple[Array, Array, Array]:
-        """γ, β and E."""
+        """Draw γ, β and E of a batch normalisation."""
         rng, channels = self._rng, mean.size
         gamma = rng.uniform(0.5, 1.5, channels) * rng.choice([-1.0, 1.0], channels)
         beta = rng.normal(0, 0.3, channels)

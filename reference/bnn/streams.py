@@ -53,7 +53,7 @@ class Node:
     depth: int = 0
 
     def then(self, *layers: Layer) -> Node:
-        """The node after more layers."""
+        """The node that results from applying more layers."""
         node = self
         for layer in layers:
             node = Node(after(layer, node.value), layer, node, node.depth + 1)
@@ -69,7 +69,7 @@ class Node:
 
 
 def common_ancestor(a: Node, b: Node) -> Node:
-    """The last node that both come from."""
+    """The last node from which both nodes descend."""
     while a is not b:
         if a.depth < b.depth:
             a, b = b, a
@@ -100,18 +100,18 @@ class Stream:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(H, W, C) or (F,)."""
+        """The shape of one image's value: (H, W, C) or (F,)."""
         if self.pool is None:
             return self.node.value.shape
         return after(self.pool, self.node.value).shape
 
     @property
     def is_bits(self) -> bool:
-        """Whether its elements are ±1."""
+        """True if the stream's elements are signs, stored as bits."""
         return self.node.value.kind == "bits"
 
     def with_step(self, step: Step) -> Stream:
-        """A function of each element."""
+        """Append an elementwise step to the stream."""
         stream = as_integers(self)
         if stream.pool is None:
             return replace(stream, steps=(*stream.steps, step))
@@ -149,7 +149,7 @@ class Builder:
         return Stream(node, order=stream.order)
 
     def maximum(self, stream: Stream, pool: Pool) -> Stream:
-        """The maximum of each window."""
+        """Pool a stream by the maximum of each window."""
         if stream.is_bits:
             return replace(stream, node=stream.node.then(replace(pool, kind="or")))
         return replace(pooled(stream), pool=pool)
@@ -204,13 +204,13 @@ class Builder:
         return Stream(stream.node.then(Flatten()), steps, order=order)
 
     def pad_channels(self, stream: Stream, before: int, behind: int) -> Stream:
-        """Channels of zeros before and after the others."""
+        """Pad a stream with channels of zeros before and after its own."""
         stream = self.whole(as_integers(stream))
         node = stream.node.then(PadChannels(before, behind))
         return Stream(node, (linear([_unit(stream)] * node.value.shape[-1]),))
 
     def sum(self, a: Stream, b: Stream) -> Stream:
-        """Two streams of one input, in one unit."""
+        """Add two streams of the same network input, in one common unit."""
         if a.shape != b.shape or not np.array_equal(_order(a), _order(b)):
             raise ExportError(f"a sum of {a.shape} and {b.shape} (H, W, C)\nboth must have one shape")
         first, second = self._in_one_unit([as_integers(a), as_integers(b)])
@@ -242,7 +242,7 @@ class Builder:
         )
 
     def whole(self, stream: Stream) -> Stream:
-        """The same numbers as integers in one unit, the only step left."""
+        """Round a stream to integers, so that the only step left scales all of them by one unit."""
         return self._in_one_unit([stream])[0]
 
     def _in_one_unit(self, streams: Sequence[Stream]) -> list[Stream]:
@@ -250,7 +250,7 @@ class Builder:
         return self._rounded(streams, ())
 
     def _without_clamps(self, stream: Stream) -> Stream:
-        """Steps up to the last clamp as layers."""
+        """Turn a stream's steps up to its last clamp into layers."""
         *clamped, (rest, _) = runs(stream.steps)
         before: tuple[Step, ...] = ()
         for run, clamp in clamped:
@@ -294,7 +294,7 @@ def _order(stream: Stream) -> Order:
 
 
 def _unit(stream: Stream) -> Fraction:
-    """The unit of a stream that is whole."""
+    """The scale of a stream of integers whose only step is that scale."""
     (step,) = stream.steps
     assert not isinstance(step, Clamp)
     return step.gamma[0]

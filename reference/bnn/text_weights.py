@@ -119,7 +119,7 @@ def _plan(model: Model, form: Form) -> Plan:
 
 
 class _TextParameters:
-    """Parameters from a file; see `reference.bnn.builder.Source`."""
+    """A `reference.bnn.builder.Source` that reads parameters from a text file."""
 
     def __init__(
         self, numbers: _Numbers, images: Images, means: tuple[float, ...], deviations: tuple[float, ...]
@@ -143,7 +143,7 @@ class _TextParameters:
         )
 
     def weights(self, *shape: int) -> Array:
-        """Numbers whose signs are weights."""
+        """Read numbers whose signs are the layer's weights."""
         return self._numbers.take(prod(shape)).reshape(shape)
 
     def threshold(self, mean: Array, variance: float, unit: int) -> Threshold:
@@ -153,11 +153,11 @@ class _TextParameters:
         return Threshold(*integer_thresholds(one, np.zeros(mean.size), limits, one))
 
     def affine(self, mean: Array, variance: float) -> Affine:
-        """The files have none."""
+        """Not supported: text files have no such layers."""
         raise NotImplementedError
 
     def logits(self, mean: Array, variance: float) -> tuple[Array, Array]:
-        """Scale and offset of each class."""
+        """Read the scale and offset of each class."""
         return self._numbers.take(mean.size), self._numbers.take(mean.size)
 
 
@@ -189,7 +189,7 @@ class _Numbers:
         return whole[:count]
 
     def end(self) -> None:
-        """Raise InputFileError if numbers are left."""
+        """Raise InputFileError if the file has further numbers."""
         left = self._ready.size + sum(part.size for part in self._parts)
         if left:
             raise InputFileError(
@@ -235,7 +235,7 @@ def _finite(words: list[bytes]) -> Array | None:
 
 
 def _numbers_of(plan: Plan) -> int:
-    """How many numbers a network's file has."""
+    """The number of values in the text file of a network."""
     network = plan.network(RandomParameters(0))
     numbers = 2 * network.scale.size
     for _, layer, _ in follow(network):

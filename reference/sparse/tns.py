@@ -27,8 +27,7 @@ from reference.sparse.formats.coo import coalesce
 from reference.sparse.tns_lines import MOST_INDEX
 from reference.sparse.tns_reading import Reading
 from reference.types import Coo
-from reference.types.arguments import check_host, check_option
-from reference.types.launch import dtype_of
+from reference.types.arguments import check_host, check_option, dtype_of
 
 Base: TypeAlias = Literal["auto", 0, 1]
 Header: TypeAlias = Literal["auto", True, False]

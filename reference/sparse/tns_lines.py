@@ -48,7 +48,7 @@ class Lines(NamedTuple):
 
 
 def split_line(line: bytes) -> list[bytes]:
-    """The fields of a line, without its comment."""
+    """Split a line into its fields, without its comment."""
     return line.partition(b"#")[0].split()
 
 

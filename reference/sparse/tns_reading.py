@@ -52,7 +52,7 @@ class Reading:
         ] = []  # counts of skipped lines, each with the nonzeros before them
 
     def take_file(self, progress: Callable[[int, int], object] | None) -> None:
-        """Read and parse the whole file."""
+        """Read and parse the whole .tns file."""
         with open_input(self._path, _ADVICE) as file:
             try:
                 self.take(_texts(file, progress))

@@ -94,7 +94,7 @@ ACTIVATIONS: dict[str, tuple[Callable[..., Array], Callable[..., Array]]] = {
 
 
 def _pair(gradient: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Array, Array]:
-    """A gradient and a result of one shape."""
+    """Check that a gradient and a result have one shape; return both as arrays."""
     dy, result = doubles(gradient, "gradient"), doubles(y, "y")
     if dy.shape != result.shape:
         raise ShapeError(

@@ -93,7 +93,7 @@ def dense_backward(gradient: npt.ArrayLike, x: npt.ArrayLike, w: npt.ArrayLike) 
 
 
 def _operands(x: npt.ArrayLike, w: npt.ArrayLike) -> tuple[Array, Array]:
-    """Two matrices whose rows are equally long."""
+    """Check that x and w are matrices with rows of one length; return both as arrays."""
     rows, weights = doubles(x, "x"), doubles(w, "w")
     if rows.ndim != 2 or weights.ndim != 2 or rows.shape[1] != weights.shape[1]:
         raise ShapeError(

@@ -19,7 +19,7 @@ _AXES = {"NCHW": ("(N, C, H, W)", "(O, I, R, S)"), "NHWC": ("(N, H, W, C)", "(O,
 
 
 def doubles(x: npt.ArrayLike, name: str) -> Array:
-    """An array of real numbers in double precision."""
+    """Convert real numbers to an array of float64."""
     array = as_array(x, name, "an array of numbers")
     if array.dtype.kind not in "fiu" and array.dtype.name != "bfloat16":
         raise DtypeError(f"{name} is of {array.dtype}\nreal numbers are needed\nconvert it")
@@ -34,14 +34,14 @@ def images(x: npt.ArrayLike, layout: Layout, name: str = "x", *, least: int = 1)
 
 
 def filters(w: npt.ArrayLike, layout: Layout, name: str = "w") -> Array:
-    """Filters as (O, I, R, S)."""
+    """Convert filters from a layout to (O, I, R, S)."""
     array = doubles(w, name)
     _check(array.shape, layout, name, 1)
     return to_nchw(array, layout)
 
 
 def to_nchw(x: Array, layout: Layout) -> Array:
-    """Put the channels second."""
+    """Convert images from a layout to (N, C, H, W)."""
     return x if layout == "NCHW" else np.moveaxis(x, -1, 1)
 
 

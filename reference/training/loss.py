@@ -89,7 +89,7 @@ def cross_entropy_backward(logits: npt.ArrayLike, labels: npt.ArrayLike) -> Arra
 
 
 def _log_softmax(logits: npt.ArrayLike) -> Array:
-    """The logarithms of the probabilities."""
+    """The logarithms of the softmax probabilities, for each image."""
     scores = doubles(logits, "logits")
     if scores.ndim != 2 or 0 in scores.shape:
         raise ShapeError(
@@ -100,7 +100,7 @@ def _log_softmax(logits: npt.ArrayLike) -> Array:
 
 
 def _labels(labels: npt.ArrayLike, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
-    """Check the classes."""
+    """Check the class labels, and return them as int64."""
     ids = as_array(labels, "labels", "one integer for each image")
     if ids.dtype.kind not in "iu":
         raise DtypeError(f"labels are of {ids.dtype}\nintegers are needed\nconvert them")

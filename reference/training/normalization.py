@@ -132,7 +132,7 @@ def _normalized(x: Array, epsilon: float) -> tuple[Array, Array]:
 
 
 def _per_channel(given: npt.ArrayLike, x: Array, name: str) -> Array:
-    """One number for each channel, along the channels of (N, C, H, W)."""
+    """Check a vector with one number per channel; reshape it to broadcast along (N, C, H, W)."""
     numbers = doubles(given, name)
     if numbers.shape != (x.shape[1],):
         raise ShapeError(

@@ -206,7 +206,7 @@ def average_pool2d_backward(
 def _geometry(
     images: tuple[int, ...], window: PerAxis, stride: PerAxis | None, padding: Padding
 ) -> ConvGeometry:
-    """The taps of windows, checked."""
+    """Check window, stride and padding; return their geometry as that of a convolution."""
     rows, columns = window if isinstance(window, tuple | list) else (window, window)
     stride = window if stride is None else stride
     g = conv_geometry((1, *images[2:], 1), (rows, columns, 1, 1), stride=stride, padding=padding)

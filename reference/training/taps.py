@@ -12,7 +12,7 @@ from reference.errors import ShapeError
 
 
 class Tap(NamedTuple):
-    """One tap of all windows."""
+    """One tap of a filter: the pixels that it reads, and the windows that read them."""
 
     row: int  # in the window
     column: int  # in the window

@@ -3,7 +3,6 @@
 from reference.types.decomposition import Cpd
 from reference.types.packed import First, Layout, PackedBits, PackedTensor, TensorLayout, Word
 from reference.types.sparse import BCsf, Coo, Csf, FCoo, Fibers, HiCoo, MmCsf, PerMode, SparseTensor
-from reference.types.tensor_map import Im2col, TensorMap
 
 __all__ = [
     "BCsf",
@@ -14,7 +13,6 @@ __all__ = [
     "Fibers",
     "First",
     "HiCoo",
-    "Im2col",
     "Layout",
     "MmCsf",
     "PackedBits",
@@ -22,7 +20,6 @@ __all__ = [
     "PerMode",
     "SparseTensor",
     "TensorLayout",
-    "TensorMap",
     "Word",
 ]
 

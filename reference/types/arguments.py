@@ -1,4 +1,4 @@
-"""Checks of arguments of sparse-tensor functions, and orders of modes, for every tier.
+"""Checks and conversions of arguments, and orders of modes, for every tier.
 
 >>> by_dimension((7, 3, 7, 2)), root_first((7, 3, 7, 2), 2), leaf_last((7, 3, 7, 2), 3)
 ((3, 1, 0, 2), (2, 3, 1, 0), (1, 0, 2, 3))
@@ -31,6 +31,14 @@ def check_option(option: str, given: object, known: Sequence[object], reason: st
     """Raise SchemeError unless an option has one of the known values; the message gives the reason."""
     if given not in known:
         raise SchemeError(f"there is no {option}={given!r}\n{reason}\nchoose {' or '.join(map(repr, known))}")
+
+
+def dtype_of(what: str, given: npt.DTypeLike) -> np.dtype[Any]:
+    """Convert any of NumPy's spellings to a dtype; raise DtypeError for others."""
+    try:
+        return np.dtype(given)
+    except TypeError:
+        raise DtypeError(f"{what}: {given!r} is not a dtype\ngive one of NumPy's, e.g. float32") from None
 
 
 def by_dimension(shape: tuple[int, ...]) -> tuple[int, ...]:

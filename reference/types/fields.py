@@ -140,7 +140,7 @@ def as_array(given: Any, name: str, needed: str) -> npt.NDArray[Any]:
 
 
 def is_integer(number: object) -> TypeGuard[int]:
-    """Whether a value is a Python or NumPy integer, and not a bool."""
+    """True if a value is a Python or NumPy integer, and not a bool."""
     return isinstance(number, int | np.integer) and not isinstance(number, bool)
 
 

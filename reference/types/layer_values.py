@@ -55,7 +55,7 @@ def sums(shape: tuple[int, ...], terms: int, value: Value) -> Value:
 def count_windows(
     image: tuple[int, ...], window: tuple[int, ...], stride: tuple[int, int], padding: PerSide
 ) -> tuple[int, int]:
-    """The number of windows in rows and columns."""
+    """The numbers of windows down and across an image."""
     check_counts("stride", stride, 1)
     padded = [size + before + after for size, (before, after) in zip(image, padding, strict=True)]
     if prod(padded) > LARGEST_SIZE:
@@ -70,7 +70,7 @@ def count_windows(
 
 
 def packed_shape(weights: Any, kind: type, axes: int) -> tuple[int, ...]:
-    """The shape of packed weights."""
+    """Check the class of packed weights and their number of axes; return their shape."""
     if not isinstance(weights, kind):
         raise DtypeError(f"weights are a {type(weights).__name__}: give {kind.__name__}")
     shape: Any = getattr(weights, "shape", None)
@@ -109,7 +109,7 @@ def check_value(value: Value, kind: Kind | None, axes: int | None = None) -> Non
 
 
 def check_same(what: str, given: int, needed: int) -> None:
-    """Refuse weights for another number of inputs."""
+    """Raise an error for weights whose number of inputs does not fit."""
     if given != needed:
         raise ShapeError(f"it has {given} input {what}, and {needed} come")
 
@@ -121,7 +121,7 @@ def check_counts(name: str, given: Any, least: int) -> None:
 
 
 def are_counts(given: Any, least: int, lengths: tuple[int, ...]) -> bool:
-    """Whether a value is a tuple of integers of one of the lengths, each from ``least`` to 2**31 - 1."""
+    """True for a tuple of ints in [least, 2**31 - 1] whose length is one of ``lengths``."""
     numbers = cast("tuple[Any, ...]", given)
     return (
         isinstance(given, tuple)

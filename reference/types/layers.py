@@ -67,11 +67,11 @@ class Layer:
 
     @property
     def detail(self) -> str:
-        """What the layer is beyond its class, for listings."""
+        """The layer's parameters in words, for listings of a network."""
         return ""
 
     def gives(self, value: Value) -> Value:
-        """What the layer makes of a value; raise if it does not fit."""
+        """The shape, kind and range of the layer's output; raise if its input does not fit."""
         raise NotImplementedError
 
 
@@ -116,13 +116,13 @@ class Conv(Layer):
 
     @property
     def detail(self) -> str:
-        """The sizes of filters and stride, and groups."""
+        """The filters' sizes, the stride and the groups, in words."""
         rows, columns = self.filters.shape[:2]
         groups = f", {self.groups} groups" if self.groups > 1 else ""
         return f"{rows}×{columns}, stride {self.stride[0]}×{self.stride[1]}{groups}"
 
     def gives(self, value: Value) -> Value:
-        """Sums for each window."""
+        """The output's shape and range: a sum for each window and filter."""
         r, s, channels, outputs = packed_shape(self.filters, PackedTensor, 4)
         check_value(value, None, 3)
         self._check_groups(channels, outputs, value.shape[2])
@@ -160,7 +160,7 @@ class Dense(Layer):
     weights: PackedBits
 
     def gives(self, value: Value) -> Value:
-        """Sums of all features."""
+        """The output's shape and range: a sum of all features for each output."""
         size, outputs = packed_shape(self.weights, PackedBits, 2)
         check_value(value, None, 1)
         check_same("features", size, value.shape[0])
@@ -185,7 +185,7 @@ class Threshold(Layer):
     flip: Any = field(metadata=OF_BOOL)
 
     def gives(self, value: Value) -> Value:
-        """Bits of the same shape."""
+        """The output's shape and kind: bits, of the input's shape."""
         check_value(value, "integers")
         check_vectors(self, value.shape[-1])
         return Value("bits", value.shape)
@@ -217,12 +217,12 @@ class Pool(Layer):
 
     @property
     def detail(self) -> str:
-        """The operation, the window and the stride."""
+        """The operation, the window and the stride, in words."""
         (height, width), (down, across) = self.window, self.stride
         return f"{self.kind} of {height}×{width}, stride {down}×{across}"
 
     def gives(self, value: Value) -> Value:
-        """One pixel for each window."""
+        """The output's shape and range: one pixel for each window."""
         kinds: dict[str, Kind] = {"or": "bits", "and": "bits", "max": "integers", "sum": "integers"}
         check_option("kind", self.kind, tuple(kinds), "windows are joined by one of four operations")
         check_value(value, kinds[self.kind], 3)
@@ -258,7 +258,7 @@ class Flatten(Layer):
     """
 
     def gives(self, value: Value) -> Value:
-        """The same elements as a vector."""
+        """The output's shape: all elements of the input as a vector."""
         return replace(value, shape=(prod(value.shape),))
 
 
@@ -277,7 +277,7 @@ class Affine(Layer):
     offset: Any = field(metadata=OF_INT32)
 
     def gives(self, value: Value) -> Value:
-        """Integers of the same shape."""
+        """The output's shape and range: integers, of the input's shape."""
         check_value(value, "integers")
         scales, offsets = check_vectors(self, value.shape[-1]).values()
         ends = np.stack([scales * value.low + offsets, scales * value.high + offsets])
@@ -298,12 +298,12 @@ class Clip(Layer):
 
     @property
     def detail(self) -> str:
-        """The limits."""
+        """The lower and upper limit, in words."""
         low, high = ("" if limit is None else limit for limit in (self.low, self.high))
         return f"{low} … {high}"
 
     def gives(self, value: Value) -> Value:
-        """Integers of the same shape, within the limits."""
+        """The output's shape and range: integers within the limits, of the input's shape."""
         check_value(value, "integers")
         low, high = self.low, self.high
         for limit in (low, high):
@@ -330,11 +330,11 @@ class PadChannels(Layer):
 
     @property
     def detail(self) -> str:
-        """The number of channels on both sides."""
+        """The number of channels added on each side, in words."""
         return f"{self.before} before, {self.after} after"
 
     def gives(self, value: Value) -> Value:
-        """Integers, of which some are 0."""
+        """The output's shape and range: the input's channels and channels of zeros."""
         check_value(value, "integers", 3)
         check_counts("before and after", (self.before, self.after), 0)
         shape = (*value.shape[:2], self.before + value.shape[2] + self.after)

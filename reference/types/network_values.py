@@ -56,13 +56,13 @@ def _follow(layers: tuple[Layer, ...], value: Value, prefix: str) -> Iterator[tu
 
 
 def after(layer: Layer, value: Value) -> Value:
-    """What a layer gives for one image; raise if it does not fit."""
+    """The shape, kind and range of a layer's output for one image; raise if its input does not fit."""
     *_, (_, _, given) = _follow((layer,), value, "")
     return given
 
 
 def input_value(given: Input) -> Value:
-    """What an input gives, for one image."""
+    """The shape, kind and range of an input layer's output for one image."""
     shape = _shape(given)
     match given:
         case Pixels():
@@ -119,7 +119,7 @@ def check_network(network: Network) -> None:
 
 
 def _at(path: str, layer: Layer, value: Value, rule: Callable[[Value], Value]) -> Value:
-    """What a layer gives; an error names the layer and its input, and a sum beyond int32 is one."""
+    """The output of a layer by its rule; errors, also for sums beyond int32, name the layer and its input."""
     where = f"layer {path} ({type(layer).__name__}), given {value}"
     try:
         after = rule(value)
@@ -136,7 +136,7 @@ def _at(path: str, layer: Layer, value: Value, rule: Callable[[Value], Value]) -
 
 
 def _alone(layer: Any, value: Value) -> Value:
-    """What a layer other than a residual gives."""
+    """The output's shape, kind and range for a layer other than a residual."""
     if not isinstance(layer, LAYERS):
         raise DtypeError(f"{type(layer).__name__} is not a layer: give one of reference.bnn's")
     return layer.gives(value)
@@ -160,7 +160,7 @@ def _layers(layer: Residual, name: str, path: str) -> tuple[Layer, ...]:
 
 
 def _shape(given: Any) -> tuple[int, ...]:
-    """The shape of an input's images."""
+    """Check and return the shape of an input layer's images."""
     shape: Any = getattr(given, "shape", None)
     if not are_counts(shape, 1, (1, 3)):
         raise ShapeError(f"the input has shape {shape!r}: give (H, W, C), or (F,) for vectors")

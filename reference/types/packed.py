@@ -36,7 +36,7 @@ FSB_TILE = 8, 128
 
 
 class Arrangement(NamedTuple):
-    """What a layout does with the axes of the values."""
+    """The order in which a layout stores the axes of the values."""
 
     axes: str
     """The axes of the values, for messages."""

@@ -286,7 +286,7 @@ class MmCsf(SparseFormat):
 
     @property
     def parts(self) -> tuple[Fibers, ...]:
-        """The partitions."""
+        """The tensor's partitions, in order of their leaf modes."""
         return self.partitions
 
     def check_parts(self) -> None:
@@ -483,7 +483,7 @@ class PerMode(SparseFormat):
 
     @property
     def parts(self) -> tuple[Any, ...]:
-        """The representation for each mode."""
+        """The tensor's representation for each mode."""
         return self.tensors
 
     def check_parts(self) -> None:

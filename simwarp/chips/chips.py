@@ -75,7 +75,7 @@ class Chip:
 
     @property
     def sm(self) -> int:
-        """The compute capability times ten, as in "sm_90"."""
+        """The compute capability times ten: 90 for "sm_90"."""
         return 10 * self.cc[0] + self.cc[1]
 
     def peak(self, kind: str) -> float:

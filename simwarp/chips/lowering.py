@@ -33,7 +33,7 @@ from simwarp.fragments import Fragments, fragments_of
 
 @dataclass(frozen=True)
 class Lowering:
-    """The machine instructions of one matrix instruction.
+    """The machine instructions into which a chip's compiler translates one matrix instruction.
 
     ``instructions`` counts tensor core instructions with all their modifiers, others by their base name.
     """
@@ -55,7 +55,7 @@ class _Fact(NamedTuple):
 
 
 def _read(table: str) -> Iterator[_Fact]:
-    """Yield the lines of a chip's table."""
+    """Yield the facts in the lines of a chip's lowering table."""
     """Yield the lines of a chip's table."""
     for paragraph in filter(None, table.strip().split("\n\n")):
         lines = paragraph.replace("\n    ", " ").strip().splitlines()

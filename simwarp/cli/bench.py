@@ -111,7 +111,7 @@ def _bench(
 
 
 def _numbers(text: str | None) -> tuple[int, ...]:
-    """Sizes between commas."""
+    """Integers from a comma-separated list, the value of ``--sizes``; () if there is none."""
     try:
         return tuple(int(part) for part in text.split(",")) if text else ()
     except ValueError:
@@ -150,7 +150,7 @@ def _show(found: dict[str, Any]) -> None:
 
 
 def _number(name: str, value: Any) -> str:
-    """A cell of a number."""
+    """A number as the text of a table cell, with an SI prefix where its column has a unit."""
     if value is None:
         return ""
     return si(value, _UNITS[name]) if name in _UNITS else f"{value:,.0f}"

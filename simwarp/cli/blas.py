@@ -156,7 +156,7 @@ def trace_command(
 def _request(
     routine: str, sizes: tuple[int, int | None, int | None], alpha: float, beta: float, flags: dict[str, Any]
 ) -> Any:
-    """The checked call; errors name options."""
+    """The validated BLAS request of the command line; error messages name its options."""
     from simwarp.lab.blas.request import Request
 
     with as_options(**_NAMES):
@@ -181,7 +181,7 @@ _BYTES = ("bytes_in", "bytes_out", "bytes_peer")
 
 
 def _show(facts: dict[str, Any]) -> None:
-    """Print what each device did, and the sums."""
+    """Print a table of each device's times and transfers, and the totals of the run."""
     console = wide_console(highlight=False)
     what = f"{facts['routine']} {facts['m']} × {facts['n']} × {facts['k']}, {facts['tasks']} tasks"
     console.print(
@@ -208,7 +208,7 @@ def _speed(found: dict[str, Any]) -> str:
 
 
 def _moved(found: dict[str, Any]) -> str:
-    """The bytes of a run, by their routes."""
+    """The bytes that a run copied from the host, to the host and between devices, as text."""
     moved = found["bytes"]
     into, out, peer = (si(moved[route], "B") for route in ("in", "out", "peer"))
     return f"{into} from the host, {out} to it, {peer} from peers"

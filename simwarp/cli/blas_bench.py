@@ -73,12 +73,12 @@ def bench_command(
 
 
 def _words(text: str) -> tuple[str, ...]:
-    """Names between commas."""
+    """The names in a comma-separated list."""
     return tuple(part.strip() for part in text.split(","))
 
 
 def _numbers(option: str, text: str) -> tuple[int, ...]:
-    """Integers between commas."""
+    """The integers in a comma-separated list; SchemeError names the option."""
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
@@ -87,7 +87,7 @@ def _numbers(option: str, text: str) -> tuple[int, ...]:
 
 
 def _show(found: dict[str, Any]) -> None:
-    """Print the rows."""
+    """Print a table with a row for each routine, variant and size that was measured."""
     numbers = (
         "N",
         "devices",

@@ -74,7 +74,7 @@ def _runtimes() -> list[Path]:
 
 
 def _size(folder: Path) -> int:
-    """The bytes of a folder's files."""
+    """The total size of a folder's files, in bytes."""
     return sum(file.stat().st_size for file in folder.iterdir() if not file.is_symlink())
 
 

@@ -115,12 +115,12 @@ class Commands(TyperGroup):
         super().__init__(**options)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command and import it."""
+        """Find the command that the arguments name, and import its module."""
         name, command, rest = super().resolve_command(ctx, args)
         return name, command and load(command.name or ""), rest
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command, with KeyboardInterrupt as `typer.Abort`."""
+        """Run the command; a KeyboardInterrupt becomes `typer.Abort`."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -128,7 +128,7 @@ class Commands(TyperGroup):
 
 
 def load(name: str) -> Any:
-    """The command of a name, from its module."""
+    """Import the module of a command, and return its Click command or group."""
     place = next(commands[name][0] for commands in PANELS.values() if name in commands)
     module, attribute = place.split(".")
     found = getattr(import_module(f"simwarp.cli.{module}"), attribute)
@@ -151,7 +151,7 @@ app = typer.Typer(
 
 
 def _print_version(wanted: bool) -> None:
-    """Print the version and end."""
+    """Print the version and exit, if ``--version`` was given."""
     if wanted:
         from reference.version import __version__
 

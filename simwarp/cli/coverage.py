@@ -69,7 +69,7 @@ class KernelFacts:
 
     @property
     def runs(self) -> bool:
-        """True if the kernel can run."""
+        """Whether the simulator can run the kernel."""
         return not self.lacks and not self.error
 
 
@@ -112,7 +112,7 @@ def all_forms() -> list[FormFacts]:
 
 
 def _facts_of(row: Row) -> list[FormFacts]:
-    """The forms of a row with their evidence."""
+    """The instruction forms of a row of the PTX table, each with its recorded evidence."""
     from simwarp.lab.evidence.forms import census, evidence, required
     from simwarp.lab.evidence.judge import strategy
     from simwarp.ptx.forms import forms

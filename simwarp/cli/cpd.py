@@ -138,7 +138,7 @@ def _builder(name: str | None, device: Runs) -> Callable[[Coo], Any]:
 
 
 def _read(file: Path, dtype: Values | None, *, quiet: bool) -> Coo:
-    """The tensor in a file, with duplicates kept."""
+    """The sparse tensor in a file; nonzeros with equal coordinates stay separate."""
     import numpy as np
 
     import reference.sparse

@@ -23,7 +23,7 @@ class ExecGroup(TyperGroup):
     """A group of one command, which takes the words behind the program as the program's own."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Insert `PROGRAM` before the arguments."""
+        """Insert the subcommand `PROGRAM` before the arguments."""
         return super().parse_args(ctx, [PROGRAM, *args])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

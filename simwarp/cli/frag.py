@@ -111,7 +111,7 @@ def _elements(found: Fragments, questions: Sequence[str]) -> Iterator[dict[str, 
 
 
 def _place(operand: Operand, *numbers: int) -> dict[str, Any]:
-    """An element and its holder as plain data."""
+    """A matrix element and the lane, register and bit that hold it, as a JSON object."""
     names = ("row", "column", "matrix", "lane", "register", "bit")
     return {"operand": operand.name, **dict(zip(names, numbers, strict=True))}
 

@@ -34,7 +34,7 @@ def picture_of(
 
 
 def _joined(title: str, pictures: Sequence[Picture]) -> Picture:
-    """One picture of several, from top to bottom, with their titles on the grids."""
+    """Several pictures joined into one, from top to bottom; their titles move to the grids."""
     lines = (
         tuple(replace(grid, title=f"{picture.title}{f', {grid.title}' * bool(grid.title)}") for grid in line)
         for picture in pictures

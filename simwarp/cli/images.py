@@ -24,14 +24,14 @@ _SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".ppm", ".
 
 @dataclass(frozen=True)
 class Images:
-    """Images that are read when they are needed."""
+    """The input images of a network, read from their files part by part."""
 
     names: list[str]  # of each image: its file, or its index in the array
     part: Callable[[range], Array]  # reads a range of images, (N, *shape)
     at_once: int  # images of one part
 
     def parts(self) -> Iterator[Array]:
-        """All images, part by part."""
+        """Yield all images as arrays of at most ``at_once`` images."""
         count = len(self.names)
         for start in range(0, count, self.at_once):
             yield self.part(range(start, min(start + self.at_once, count)))

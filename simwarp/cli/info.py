@@ -71,7 +71,7 @@ def gather() -> dict[str, Any]:
 
 
 def _explain(scheme: AnyScheme) -> str:
-    """One line about a scheme of `gpu.bmm`: its words, its method, and the fallback beyond its largest K."""
+    """One line about a scheme of `gpu.bmm`: its unit, its method, and the fallback beyond its largest K."""
     from gpu.bmm.schemes import TensorCoreScheme
     from gpu.bmm.skinny import SkinnyScheme
     from gpu.bmm.warpgroups import WarpgroupScheme

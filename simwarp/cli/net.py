@@ -204,7 +204,7 @@ def _scored(network: Network, answer: Answer, image: int, index: int) -> dict[st
 
 
 def _facts(network: Network) -> dict[str, Any]:
-    """A network as plain data, without its weights."""
+    """The layers and sizes of a network as a JSON object, without its weights."""
     from reference.bnn import Threshold
     from reference.types.network_values import follow, input_value, multiply_adds, weights_of
 

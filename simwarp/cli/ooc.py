@@ -158,7 +158,7 @@ def trace_command(
 def _request(
     routine: str, images: str, filters: str, geometry: dict[str, str], others: dict[str, Any]
 ) -> Any:
-    """The call without its limits."""
+    """The request of an out-of-core convolution from the options, without its memory limits."""
     from simwarp.lab.outofcore.report import Request
 
     batch, channels, height, width = _numbers("N,C,H,W", images, (4,))
@@ -211,7 +211,7 @@ def _bytes(text: str) -> int:
 
 
 def _numbers(option: str, text: str, counts: tuple[int, ...]) -> tuple[int, ...]:
-    """So many integers between commas or ``x``."""
+    """Integers between commas or ``x``, as many as one of ``counts``; SchemeError names the option."""
     found = integers(text)
     if len(found) not in counts:
         needed = " or ".join(map(str, counts))

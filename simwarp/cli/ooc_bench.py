@@ -38,7 +38,7 @@ _RATES = ("rate", "printed", "in_core", "out_of_core")
 
 
 def _show(found: dict[str, Any]) -> None:
-    """Print the rows, a line each."""
+    """Print one line for each measured row: its figure, case, rates and busy times."""
     console = wide_console(highlight=False)
     for row in found["rows"]:
         rates = (f"{name} {si(row[name], 'FLOP/s')}" for name in _RATES if row.get(name) is not None)

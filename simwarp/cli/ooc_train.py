@@ -186,14 +186,14 @@ def _plan(trainer: Trainer) -> dict[str, Any]:
 
 
 def digits() -> Sample:
-    """Scikit-learn's digits, some of them held back."""
+    """Scikit-learn's handwritten digits as training images; one in `HELD_BACK` is for testing."""
     images, labels = _digits()
     rest = [index for index in range(len(labels)) if index % HELD_BACK]
     return Sample(images[rest], labels[rest], images[::HELD_BACK], labels[::HELD_BACK])
 
 
 def drawn(trainer: Trainer, count: int, seed: int) -> Sample:
-    """Images of noise with drawn labels."""
+    """``count`` images of random noise with random labels, in the sizes of the trainer's network."""
     import numpy as np
 
     network, rng = trainer.explain().network, np.random.default_rng(seed)
@@ -202,7 +202,7 @@ def drawn(trainer: Trainer, count: int, seed: int) -> Sample:
 
 
 def _digits() -> tuple[Any, Any]:
-    """Scikit-learn's digits, from 0 to 1."""
+    """Scikit-learn's digits: images (N, 1, 8, 8) float32 from 0 to 1, and labels."""
     try:
         datasets: Any = import_module("sklearn.datasets")
     except ImportError as error:
@@ -216,7 +216,7 @@ def _digits() -> tuple[Any, Any]:
 
 
 def _show(facts: dict[str, Any]) -> None:
-    """Print a report for readers."""
+    """Print the plan of a training, and its measured times beside the predicted ones, as text."""
     console = wide_console(highlight=False)
     for line in facts["plan"]:
         console.print(Text(line))

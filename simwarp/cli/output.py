@@ -74,7 +74,7 @@ def cuda_device(advice: str = "give --device sim to run on the simulator") -> An
 
 
 def integers(text: str, digits: int = 18) -> tuple[int, ...]:
-    """The integers of an extent such as 5x3, 5×3 or 1,-2; empty if a part is not one of so many digits.
+    """The integers of an extent such as 5x3, 5×3 or 1,-2; () if a part is not an integer.
 
     >>> integers("64x3"), integers("4, 1"), integers("4,,1")
     ((64, 3), (4, 1), ())
@@ -112,10 +112,10 @@ def print_picture(picture: Picture, svg: Path | None, as_json: bool = False, **f
 
 
 class _Uncut(Console):
-    """A console that breaks no lines: the terminal wraps those that do not fit."""
+    """A console that does not break lines; the terminal wraps long ones."""
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print objects without cropping their lines."""
+        """Print objects with their lines uncut, however wide the console is."""
         options.setdefault("crop", False)
         super().print(*objects, **options)
 

@@ -103,14 +103,14 @@ def _listings(source: Source, kernel: Function) -> Iterator[Listing]:
 
 
 def _text_of(source: Source, line: str) -> str:
-    """The text of a source line, "" if it is not at hand."""
+    """The text of a source line; "" if the file is not known."""
     file, _, number = line.rpartition(":")
     lines = source.files.get(file, "").splitlines()
     return lines[int(number) - 1] if int(number) <= len(lines) else ""
 
 
 def _facts(source: Source, listing: Listing) -> dict[str, Any]:
-    """A function as plain data."""
+    """The source lines of a function with their PTX and costs, as a JSON object."""
     lines = [
         {
             **cost.to_json(),
@@ -123,7 +123,7 @@ def _facts(source: Source, listing: Listing) -> dict[str, Any]:
 
 
 def _total(listing: Listing) -> LineCost:
-    """The cost of all lines together."""
+    """The sum of the static costs of all source lines."""
     from simwarp.observe.static_costs import LineCost
 
     total = LineCost("total")

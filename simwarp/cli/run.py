@@ -58,9 +58,9 @@ from simwarp.faults import KernelFault
 
 if TYPE_CHECKING:
     from simwarp.device.device import Device
+    from simwarp.device.schedules import Differences
     from simwarp.run.kernel import Work
     from simwarp.run.source import Source
-    from simwarp.schedules import Differences
 
 KERNEL = "FILE"
 """The name of the hidden subcommand that runs the user's own kernel; `RunGroup` inserts it."""
@@ -202,7 +202,7 @@ def run_command(
 
 def compare(simulator: partial[Device], work: Work, count: int) -> Differences:
     """Compare the results of ``count`` schedules: lowest PC, stack, then random ones."""
-    from simwarp.schedules import Schedule, compare_schedules
+    from simwarp.device.schedules import Schedule, compare_schedules
 
     random = (Schedule("random", seed) for seed in range(count))
     schedules = [Schedule("lowest pc"), Schedule("stack"), *random][:count]

@@ -77,7 +77,7 @@ class CompilerOptions:
 
     @property
     def _given(self) -> list[str]:
-        """The options that were given."""
+        """The names of the compiler options that the user gave."""
         given = {
             "-D": self.define,
             "-I": self.include,

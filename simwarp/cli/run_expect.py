@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Expected:
-    """The expected array of an output.
+    """The expected array of an output, from the file of ``--expect``, and its tolerances.
 
     Floats may differ by ``atol + rtol * |expected|``, None for `Tolerance.of`'s; integers may not.
     """
@@ -79,7 +79,7 @@ class Comparison:
 
     @property
     def finding(self) -> Finding:
-        """The comparison as a finding."""
+        """The comparison as a finding, for the reports."""
         what, _, values = str(self).partition("\n")
         return Finding(
             what,
@@ -200,7 +200,7 @@ class ComparedOutcome(Outcome):
         super().show(console)
 
     def _described(self, name: str) -> dict[str, Any]:
-        """An output as plain data, with its comparison."""
+        """The JSON object of an output array, with its comparison."""
         found = [one.to_json() for one in self.comparisons if one.array == name]
         return {**super()._described(name), **({"expected": found} if found else {})}
 

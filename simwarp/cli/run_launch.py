@@ -49,7 +49,7 @@ BUDGET = 10**8
 
 @dataclass(frozen=True)
 class LaunchOptions:
-    """The values of the options that describe a launch, except those of its device."""
+    """The values of the options that describe a launch: file, kernel, arguments, grid and block."""
 
     file: Path
     kernel: str | None
@@ -63,17 +63,17 @@ class LaunchOptions:
 
     @cached_property
     def words(self) -> dict[str, Word]:
-        """The arguments by name."""
+        """The kernel arguments of ``--arg``, by name."""
         return name_all([read_argument(text) for text in self.arg])
 
     def load(self, compiler: CompilerOptions, cc: tuple[int, int]) -> Source:
-        """Compile the file, or read its PTX."""
+        """Compile the CUDA C++ file, or read the PTX file."""
         from simwarp.run.source import load
 
         return load(self.file, cc=cc, kernel=self.kernel, **compiler.for_file(self.file))
 
     def work(self, source: Source) -> Work:
-        """The launch of the kernel of a source."""
+        """The launch that the options describe, for a kernel of ``source``."""
         from simwarp.run.binding import Given
         from simwarp.run.kernel import Work
 

@@ -18,7 +18,7 @@ BY_LINE = {"divergence": "thread_instructions", "sectors": "sectors", "banks": "
 
 @dataclass(frozen=True)
 class LineShare:
-    """The counts of one source line.
+    """The thread-instructions and other counts of one source line.
 
     ``counts`` has "thread_instructions", "sectors" and "wavefronts", as far as they were observed.
     """
@@ -79,7 +79,7 @@ def _cells(row: LineShare, totals: Mapping[str, int]) -> Iterator[str]:
 
 
 def _text(files: Mapping[str, str], line: str) -> str:
-    """The text of a source line without its indentation, "" if it is not at hand."""
+    """The text of a source line without its indentation; "" if the file is not known."""
     file, number = _place(line)
     lines = files.get(file, "").splitlines()
     return lines[number - 1].strip() if number <= len(lines) else ""

@@ -14,6 +14,7 @@ from rich.console import Console
 from simwarp.cli.files import write_array
 from simwarp.cli.output import print_json
 from simwarp.cli.run_words import Word
+from simwarp.device.schedules import Differences
 from simwarp.draw.report import to_text
 from simwarp.faults import KernelFault
 from simwarp.findings import Finding, verdict
@@ -22,7 +23,6 @@ from simwarp.ptx.mangled_names import readable
 from simwarp.run.kernel import Result, Work
 from simwarp.run.not_seen import NotSeen
 from simwarp.run.outcome import Unwritten, styled
-from simwarp.schedules import Differences
 
 
 @dataclass
@@ -66,7 +66,7 @@ class Outcome:
 
     @property
     def all_findings(self) -> list[Finding]:
-        """The findings, and the compiler's warnings."""
+        """The findings of the run, followed by the compiler's warnings."""
         log = self.work.source.log
         return [*self.findings, *(of_compiler(log) if log else ())]
 
@@ -84,7 +84,7 @@ class Outcome:
 
     @property
     def unwritten(self) -> tuple[Unwritten, ...]:
-        """The unwritten elements of the output arrays."""
+        """The elements of output arrays that the kernel did not write."""
         return () if self.result is None else self.result.unwritten
 
     @property
@@ -94,7 +94,7 @@ class Outcome:
         return [one for one in limits if self.differences is None or one.kind != "order"]
 
     def write(self, folder: Path, words: Mapping[str, Word]) -> None:
-        """Write the output arrays to files."""
+        """Write the output arrays of the run to ``.npy`` files in a folder."""
         if self.result is None:
             return
         for name, array in self.result.outputs.items():
@@ -192,5 +192,5 @@ class Outcome:
 
 
 def _executed(report: dict[str, Any]) -> int | None:
-    """The thread-instructions before a fault; None for hardware."""
+    """The thread-instructions that the simulator executed; None for a run on hardware."""
     return sum(report["fidelity"]["counts"].values()) if report else None

@@ -41,7 +41,7 @@ class BlocksDone(Observer):
         self._next = 0.0
 
     def on_launch(self, launch: Launch) -> None:
-        """Begin with no block done."""
+        """Reset the counts: 0 of the launch's blocks have ended."""
         self._blocks, self._done, self._total = None, 0, math.prod(launch.grid)
 
     def on_step(self, chunk: Chunk, step: Step, mask: Mask) -> None:
@@ -55,7 +55,7 @@ class BlocksDone(Observer):
             self._show(self._done, self._total)
 
     def on_end(self, launch: Launch) -> None:
-        """All blocks have ended."""
+        """Show that all blocks of the launch have ended."""
         self._show(self._total, self._total)
 
 

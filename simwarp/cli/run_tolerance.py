@@ -36,13 +36,13 @@ _ASSUMED = {"f32": 1024}
 
 
 class FloatOperations(Observer):
-    """Counts the operations of floats in a run by type, those of tensor cores and of atomics among them."""
+    """Counts the floating-point operations of a run by type, including tensor cores and atomics."""
 
     def __init__(self) -> None:
         self.numbers: Counter[str] = Counter()
 
     def on_step(self, chunk: Chunk, step: Step, mask: Mask) -> None:
-        """Count the operations of a step."""
+        """Count the floating-point operations that the lanes of ``mask`` executed in a step."""
         import numpy as np
 
         kind, number = _of_step(step)
@@ -82,7 +82,7 @@ class Tolerance:
 
     @classmethod
     def of(cls, got: npt.NDArray[Any], expected: Expected, operations: Mapping[str, int] | None) -> Self:
-        """The tolerance of an output; ``operations`` are those of the run, by type, None if not counted."""
+        """The tolerance of an output, from the run's ``operations`` by type (None: not counted)."""
         import numpy as np
 
         largest = float(np.abs(expected.array[np.isfinite(expected.array)]).max(initial=0))
@@ -103,7 +103,7 @@ class Tolerance:
         return cls(_SAFETY * sqrt(sum(squares.values())) * largest, rtol, reason)
 
     def __str__(self) -> str:
-        """The tolerance, for a message."""
+        """The tolerance as text, for a message."""
         reason = f" = {self.reason}" if self.reason else ""
         absolute = f"{self.atol:.3g}{reason}" if self.atol else ""
         relative = f"{self.rtol:.3g} of each element" if self.rtol else ""

@@ -13,7 +13,7 @@ from simwarp.cli.files import read_array
 from simwarp.cli.output import integers
 
 if TYPE_CHECKING:
-    from reference.types.launch import Dim
+    from reference.devices.launch import Dim
 
 _NAMED = re.compile(r"([A-Za-z_$%][\w$]*|[0-9]+)=(.*)", re.DOTALL)
 _MADE = re.compile(r"(out|zeros):([^:]+):([0-9x×,]+)")
@@ -43,7 +43,7 @@ _OF_TEXTURES: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Word:
-    """The value of one ``--arg``."""
+    """One parsed ``--arg``: a kernel argument, its name and whether to write it out."""
 
     name: str  # in outputs and faults: as typed, of the file, or "out"; "" for an unnamed number
     value: Any  # an argument of `simwarp.run.run`
@@ -53,7 +53,7 @@ class Word:
 
 
 def read_argument(text: str) -> Word:
-    """The kernel argument of one ``--arg``."""
+    """Parse one ``--arg`` into the kernel argument that it describes."""
     import numpy as np
 
     from simwarp.device.array import check_room
@@ -108,7 +108,7 @@ def name_all(words: Sequence[Word]) -> dict[str, Word]:
 
 def read_extent(option: str, text: str) -> Dim:
     """The x, y and z of ``--grid`` or ``--block``, from one to three numbers."""
-    from reference.types.launch import three
+    from reference.devices.launch import three
 
     found = integers(text)
     if not 1 <= len(found) <= 3 or min(found) < 1:
@@ -127,7 +127,7 @@ def read_capability(text: str) -> tuple[int, int] | None:
 
 
 def read_settings(texts: Sequence[str]) -> dict[str, Any]:
-    """The device variables of ``--set``: ``NAME=FILE.npy`` or ``NAME=NUMBER``."""
+    """Parse ``--set NAME=FILE.npy`` and ``NAME=NUMBER`` into values of device variables by name."""
     found: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")

@@ -104,7 +104,7 @@ def _meter(device: OneDevice) -> Any:
 
 
 def _subject(study: Study, file: str, size: int | None, width: int | None) -> Any:
-    """The network, or for shortcuts one with each."""
+    """The network to study; for ``study shortcut`` one network for each kind of shortcut, by name."""
     from reference import bnn
 
     model: Any = getattr(bnn, file.replace("-", "_")) if file in MODELS else None
@@ -165,12 +165,12 @@ def _show(found: dict[str, Any]) -> None:
 
 
 def _word(value: Any) -> str:
-    """A cell of words."""
+    """A word, or words joined by spaces, as the text of a table cell."""
     return value if isinstance(value, str) else " ".join(value)
 
 
 def _number(name: str, value: Any, unit: str) -> str:
-    """A cell of a number."""
+    """A number as the text of a table cell, with its unit."""
     if value is None:
         return ""
     if name == "share":

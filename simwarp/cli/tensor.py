@@ -143,7 +143,7 @@ def _read(
     *,
     quiet: bool,
 ) -> Coo:
-    """The tensor in a .npz or .tns file."""
+    """The sparse tensor in a .npz or .tns file."""
     from reference.sparse.files import read_tensor
     from reference.sparse.tns import read_tns
 

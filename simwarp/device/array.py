@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from reference.devices.launch import Extent, shape_of, uploadable
 from reference.errors import ShapeError
-from reference.types.launch import Extent, dtype_of, shape_of, uploadable
+from reference.types.arguments import dtype_of
 from simwarp.device.graph import refuse
 from simwarp.elements import Shape
 from simwarp.memory import Allocation, Memory

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO, cast
 import numpy as np
 import numpy.typing as npt
 
+from reference.devices.launch import Extent, shape_of, uploadable
+from reference.devices.tensor_map import Im2col, TensorMap, tensor_map_of
+from reference.devices.texture import image_of, sampler_of
 from reference.errors import DtypeError, SchemeError
-from reference.types.launch import Extent, dtype_of, shape_of, uploadable
-from reference.types.tensor_map import Im2col, TensorMap, tensor_map_of
-from reference.types.texture import image_of, sampler_of
+from reference.types.arguments import dtype_of
 from simwarp.checks import Checks
 from simwarp.device.array import DeviceArray, Owner, check_room
 from simwarp.device.graph import Graph, capture, refuse
@@ -48,7 +49,7 @@ class HasText(Protocol):
 
     @property
     def text(self) -> str:
-        """The PTX text."""
+        """The PTX text of the module."""
         ...
 
 
@@ -170,7 +171,7 @@ class Device:
 
     @property
     def name(self) -> str:
-        """The device's name in reports."""
+        """The device's name in reports, such as "simwarp simulator (sm_90)"."""
         major, minor = self.compute_capability
         return f"simwarp simulator (sm_{major}{minor})"
 
@@ -388,7 +389,7 @@ class Device:
         """Wait for the launches so far, which are already done."""
 
     def event(self) -> Event:
-        """Create an event."""
+        """Create an event, which can be recorded in a stream."""
         return Event()
 
     def adopt(self, foreign: Any) -> DeviceArray:

@@ -72,7 +72,7 @@ class Graph:
         queue.unfinished = ()
 
     def end(self) -> None:
-        """End the capture."""
+        """End the capture of launches."""
         self._ended = True
 
 

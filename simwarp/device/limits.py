@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from reference.types.launch import Dim, Extent, cluster_of
+from reference.devices.launch import Dim, Extent, cluster_of
 from simwarp.chips.chips import LOCAL, Chip
 from simwarp.engine.sync.register_pool import at_entry
 from simwarp.faults import LaunchError
@@ -38,7 +38,7 @@ class LimitError(LaunchError):
 
 @dataclass(frozen=True)
 class Geometry:
-    """The sizes that a launch asks for."""
+    """The grid, block and shared memory that a launch requests."""
 
     grid: Dim
     block: Dim
@@ -48,7 +48,7 @@ class Geometry:
 
     @property
     def threads(self) -> int:
-        """The threads of a block."""
+        """The number of threads per block."""
         return math.prod(self.block)
 
 
@@ -144,7 +144,7 @@ def _check_memory(program: Program, name: str, asked: Geometry, chip: Chip) -> N
 
 
 def _check_cluster(program: Program, name: str, asked: Geometry, chip: Chip) -> Dim | None:
-    """The clusters of a launch, or None; refuse those that the chip or the kernel does not allow."""
+    """The cluster extent of a launch, or None; raises LaunchError if the chip or kernel does not allow it."""
     most = chip.blocks_per_cluster
     if program.max_cluster is not None:
         most = min(most, program.max_cluster)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from reference.devices.launch import Dim, Extent, three
 from reference.errors import HostMemoryError
-from reference.types.launch import Dim, Extent, three
 from simwarp.chips.chips import CONSTANTS, check_size, chip_of
 from simwarp.device.array import DeviceArray
 from simwarp.device.device import is_integer
@@ -55,7 +55,7 @@ class Module:
             self._initialise(self._arrays[name], variable)
 
     def _check_target(self, syntax: Syntax) -> None:
-        """Refuse a module whose target is newer than this device or, with suffix ``a``, another one."""
+        """Raise an error for a module whose target is newer than this device, or of another ``a`` variant."""
         major, minor = self.device.compute_capability
         have, wanted = 10 * major + minor, target_number(syntax)
         if wanted > have or (syntax.target.endswith("a") and wanted != have):
@@ -209,7 +209,7 @@ class Kernel:
             self.device.capturing.add(partial(self._run, request), stream)
 
     def _run(self, request: _Request, stream: Stream | None) -> None:
-        """Make a launch."""
+        """Run the launch of a request on the device, in a stream."""
         self.device.memory.settle()
         printed: list[str] = []
         queue = stream or self.device.default_stream
@@ -307,7 +307,7 @@ class _Text:
             self.program(*syntax.entries)
 
     def program(self, name: str) -> Program:
-        """Link a kernel, on first use."""
+        """The linked program of a kernel, by name; it is linked on first use."""
         if name not in self._programs:
             self._programs[name] = link(self.syntax, self.syntax.entries[name], self.graph)
         return self._programs[name]

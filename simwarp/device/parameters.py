@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from reference.types.launch import number
+from reference.devices.launch import number
 from simwarp.faults import LaunchError
 from simwarp.program.link import size_of
 from simwarp.program.program import Program
@@ -50,7 +50,7 @@ def scalar(kernel: Parameters, position: int, value: Any) -> Any:
 
 
 def is_pointer(parameter: Variable) -> bool:
-    """True if a parameter can hold an address."""
+    """Whether a kernel parameter can hold an address."""
     return parameter.count == 1 and parameter.type in ("u64", "s64", "b64")
 
 

@@ -28,7 +28,7 @@ class Stream:
 
 
 class InStream:
-    """A device whose plans are launched in one of its streams."""
+    """A wrapper of a device that launches plans in one of its streams."""
 
     def __init__(self, device: Device, stream: Stream) -> None:
         self._device, self._stream = device, stream

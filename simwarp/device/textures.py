@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from reference.devices.texture import Image, Sampler, linear_of
 from reference.errors import DtypeError, ShapeError
-from reference.types.texture import Image, Sampler, linear_of
 from simwarp.device.array import DeviceArray, Owner, check_room
 from simwarp.elements import Shape
 from simwarp.textures import Surface, Texels, Texture
@@ -100,11 +100,11 @@ class Handles(Mapping[int, Texture | Surface]):
         self._numbers = itertools.count(1)
 
     def add(self, found: Texture | Surface, source: Any = None) -> Handle:
-        """A handle; it keeps the image or array alive that it is made of."""
+        """Register a texture or surface under a new handle, which keeps its image or array alive."""
         return self._known(Handle(next(self._numbers), found, source))
 
     def surface(self, image: DeviceImage) -> SurfaceHandle:
-        """A handle of an image's surface."""
+        """A surface handle of an image, for a kernel's surface instructions."""
         handle = SurfaceHandle(next(self._numbers), surface_of(image), image)
         self._known(handle)
         return handle
@@ -139,7 +139,7 @@ def texture_of(source: Any, sampler: Sampler, channels: int) -> Texture:
 
 
 def surface_of(source: Any) -> Surface:
-    """A surface of an image."""
+    """The `Surface` of an image; DtypeError or ShapeError if it cannot have one."""
     if not isinstance(source, DeviceImage):
         raise DtypeError(
             f"surface: a {type(source).__name__}\ngive an image: upload_image or allocate_image makes one"
@@ -153,7 +153,7 @@ def surface_of(source: Any) -> Surface:
 
 
 def own(device: Device, source: Any, what: str) -> None:
-    """Refuse an image or array of another device."""
+    """Raise ShapeError for an image or array that belongs to another device."""
     if isinstance(source, DeviceImage | DeviceArray) and source.device is not device:
         raise ShapeError(f"{what} of {source.name}, which is on another device\nmake it on that device")
 

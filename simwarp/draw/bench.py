@@ -70,7 +70,7 @@ def _points(axes: Axes, number: int, row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _words(row: Mapping[str, Any]) -> str:
-    """A row as a line of text."""
+    """A row of a benchmark as one line of text: case, implementation, operands and speeds."""
     call, kernels = _speeds(row)
     speeds = [
         f"{si(speed, 'op/s')} {of}" for speed, of in ((call, "a call"), (kernels, "its kernels")) if speed

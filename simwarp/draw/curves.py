@@ -22,7 +22,7 @@ Points: TypeAlias = Sequence[tuple[float, float]]
 
 
 class Plot(NamedTuple):
-    """Panels of curves over one quantity."""
+    """A figure of curves: panels one below another, with a common horizontal axis."""
 
     title: str
     panels: Mapping[str, Mapping[str, Points]]  # curves by their names, by the name of their panel
@@ -67,7 +67,7 @@ class _Panel:
         self._lines = max(1, -int(-max((y for _, y in points), default=1.0) // self._step))
 
     def draw(self, plot: Plot, names: Sequence[str]) -> Iterator[str]:
-        """The elements of the panel."""
+        """Yield the SVG elements of the panel: grid lines, axis labels and curves."""
         bottom, right = self._top + _HEIGHT, _WIDTH - 30
         for i in range(self._lines + 1):
             _, y = self._place(0, i * self._step)
@@ -100,6 +100,6 @@ class _Panel:
 
 
 def _stroke(number: int) -> str:
-    """The colour and the dashes of a curve."""
+    """The SVG attributes for the colour and the dashes of a curve, given its number."""
     colour, dashes = COLOURS[number % len(COLOURS)], _DASHES[number // len(COLOURS) % len(_DASHES)]
     return f'stroke="{colour}"' + (f' stroke-dasharray="{dashes}"' if dashes else "")

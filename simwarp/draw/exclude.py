@@ -115,7 +115,7 @@ def exclude_picture(
 
 
 class _Axis(NamedTuple):
-    """The geometry of a convolution along one axis."""
+    """The geometry of a convolution along one axis: sizes, padding, stride and dilation."""
 
     size: int
     filter: int
@@ -131,11 +131,11 @@ class _Axis(NamedTuple):
         return range(first, first + self.filter * self.dilation, self.dilation)
 
     def inside(self, pixel: int) -> int:
-        """The number of taps inside the image."""
+        """The number of filter taps of an output pixel that lie inside the image, not in its padding."""
         return sum(0 <= tap < self.size for tap in self.taps(pixel))
 
     def place(self, pixel: str, tap: str) -> str:
-        """The formula of a tap's image coordinate."""
+        """The formula of a tap's image coordinate, such as "2p - 1 + t", from the names of two indices."""
         stride = pixel if self.stride == 1 else f"{self.stride}{pixel}"
         dilation = tap if self.dilation == 1 else f"{self.dilation}{tap}"
         return f"{stride}{f' - {self.pad}' if self.pad else ''} + {dilation}"

@@ -213,7 +213,7 @@ def held_of(given: Drawable) -> Held:
 
 
 def instruction_picture(given: str | Fragments, most: Most = WHOLE) -> Picture:
-    """The product of an instruction."""
+    """The picture of an instruction's fragments A, B and D, in the order of the product."""
     found = fragments_of(given) if isinstance(given, str) else given
     if not found.shape.k:
         raise FragmentError(
@@ -334,7 +334,7 @@ def _spans(held: Held) -> Numbers:
 
 
 def _notes(held: Sequence[Held], grids: Iterable[Grid]) -> tuple[str, ...]:
-    """Notes on how to read the cells."""
+    """Notes below the picture that explain the labels and colours of its cells."""
     notes = ["lane:register of each element, coloured by lane."]
     labels = [cell.label for grid in grids for row in grid.cells for cell in row]
     if any("." in label for label in labels):

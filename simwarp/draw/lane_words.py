@@ -108,7 +108,7 @@ def _checked(words: npt.ArrayLike, name: str) -> Words:
 
 
 def _names(shape: tuple[int, ...]) -> list[str]:
-    """A label for each word."""
+    """A label for each word of an array: "lane 3" in one dimension, else its index, "[1, 3]"."""
     if len(shape) == 1:
         return [f"lane {i}" for i in range(shape[0])]
     return ["[" + ", ".join(map(str, index)) + "]" for index in np.ndindex(shape)]

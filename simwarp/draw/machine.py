@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from reference.types.timeline import Record, Timeline
+from reference.devices.timeline import Record, Timeline
 from simwarp.draw.roofline import si
 from simwarp.draw.svg import STYLE, element, text_element
 from simwarp.draw.text import printable
@@ -122,7 +122,7 @@ def _run(run: Mapping[str, Any], timeline: Timeline, rows: _Rows, axis: _Axis) -
 
 
 def _stream_names(rows: _Rows) -> dict[tuple[int, int], str]:
-    """The streams of each device, counted from 0."""
+    """(device, stream) → the label "stream 0", "stream 1", …, counted per device."""
     names: dict[tuple[int, int], str] = {}
     for device, stream in rows:
         number = sum(1 for of, _ in names if of == device)
@@ -145,7 +145,7 @@ def _shapes(operations: Iterable[Record], begin: float, y: float, axis: _Axis) -
 
 
 def _legend(y: float) -> Iterator[str]:
-    """The colours of the kinds of operations."""
+    """Yield the SVG legend: a coloured square and a label for each kind of operation."""
     for i, (kind, name) in enumerate(_KINDS.items()):
         x = _LEFT + 130 * i
         yield f'<rect class="{kind}" x="{x:g}" y="{y - 10:g}" width="12" height="12"/>'
@@ -153,30 +153,30 @@ def _legend(y: float) -> Iterator[str]:
 
 
 def _mark(number: int, x: float, y: float) -> Iterator[str]:
-    """A numbered point on a row."""
+    """Yield the SVG elements of a numbered circle on a timeline row, at (x, y)."""
     yield f'<circle class="mark" cx="{x:.1f}" cy="{y + _LANE / 2:g}" r="8"/>'
     yield text_element(f"{number}", x, y + _LANE / 2 + 4, "on", "middle")
 
 
 class _Axis:
-    """Time from left to right."""
+    """The horizontal axis of a timeline: seconds, linear, from 0 on the left."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds or 1.0
         self._step = nice_step(self._seconds / 8)
 
     def x(self, seconds: float) -> float:
-        """The place of a time."""
+        """The x coordinate of a time in the picture."""
         return _LEFT + seconds / self._seconds * _WIDTH
 
     def ticks(self, top: float, bottom: float) -> Iterator[str]:
-        """Lines at round times."""
+        """Yield vertical SVG lines at the axis's round times."""
         for time in self._times():
             x = self.x(time)
             yield f'<line class="tick" x1="{x:.1f}" y1="{top:g}" x2="{x:.1f}" y2="{bottom:g}"/>'
 
     def labels(self, y: float) -> Iterator[str]:
-        """The round times."""
+        """Yield the SVG labels of the axis's round times, at height ``y``."""
         for time in self._times():
             yield text_element(si(time, "s"), self.x(time), y, "axis", "middle")
 

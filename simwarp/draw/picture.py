@@ -14,7 +14,7 @@ Shade: TypeAlias = Literal["zero", "one", "plain", "tint", "padding", "gap"]
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of a grid.
+    """One cell of a `Grid`: its label and its shade.
 
     The shades ``zero`` and ``one`` are bits; ``plain`` and ``tint`` are colours that group cells; ``padding``
     is not an element of the matrix; ``gap`` stands for omitted cells.
@@ -47,7 +47,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Picture:
-    """Lines of grids under a title."""
+    """A drawing as data: a title, and under it lines of grids side by side."""
 
     title: str
     lines: tuple[tuple[Grid, ...], ...]

@@ -16,7 +16,7 @@ _NOTE = "from left to right: copy in flight (faint orange), filled (orange), rea
 
 
 def timeline(rows: Mapping[str, str]) -> Picture:
-    """The picture of `simwarp.observe.pipeline.Pipeline.cells`.
+    """The picture of a pipeline's timeline, from the rows of `simwarp.observe.pipeline.Pipeline.cells`.
 
     >>> timeline({"mbarrier 0": ".~=#"}).lines[0][0].row_labels
     ('mbarrier 0',)

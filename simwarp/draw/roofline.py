@@ -84,7 +84,7 @@ class Axes:
         self.y_range = min(math.floor(least), top - _DECADES_DOWN), top
 
     def x(self, intensity: float) -> float:
-        """The place of an intensity across the picture."""
+        """The x coordinate of an arithmetic intensity (operations per byte) in the picture."""
         low, high = self.x_range
         return _LEFT + (math.log10(intensity) - low) / (high - low) * (WIDTH - _LEFT - _RIGHT)
 
@@ -94,7 +94,7 @@ class Axes:
         return HEIGHT - _BOTTOM - (math.log10(rate) - low) / (high - low) * (HEIGHT - _TOP - _BOTTOM)
 
     def roof(self, intensity: float) -> float:
-        """The attainable operations per second at an intensity."""
+        """The attainable operations per second at an arithmetic intensity, under the roofline."""
         return min(self.data["peak"], intensity * self.data["bandwidth"])
 
     def draw(self, name: str) -> Iterator[str]:
@@ -110,7 +110,7 @@ class Axes:
         return f'<line class="drop" x1="{x:.1f}" y1="{y:.1f}" x2="{x:.1f}" y2="{HEIGHT - _BOTTOM:g}"/>'
 
     def point(self, intensity: float, rate: float, kind: str) -> str:
-        """A full or a hollow point."""
+        """The SVG circle of a measurement; ``kind`` is "point" (full) or "hollow"."""
         return f'<circle class="{kind}" cx="{self.x(intensity):.1f}" cy="{self.y(rate):.1f}" r="5"/>'
 
     def _mesh(self, name: str) -> Iterator[str]:
@@ -127,7 +127,7 @@ class Axes:
 
 
 def si(value: float, unit: str) -> str:
-    """A number with an SI prefix.
+    """A number with its unit and an SI prefix, such as "2 TFLOP/s".
 
     >>> si(2e-6, "s")
     '2 µs'

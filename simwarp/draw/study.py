@@ -37,7 +37,7 @@ class Bar(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """Curves over the size of a batch."""
+    """A panel of curves, each a sequence of (batch size, value)."""
 
     name: str
     unit: str
@@ -73,7 +73,7 @@ def to_svg(data: Mapping[str, Any]) -> str:
 
 
 def _measured(data: Mapping[str, Any]) -> str:
-    """A note on the measurement."""
+    """A note below the chart: the number of timed runs and bursts, or the simulator's count."""
     if data["unit"] != "seconds":
         return "instructions of threads that the simulator executed"
     how = data["measured"]
@@ -172,13 +172,13 @@ def _bars(bars: Sequence[Bar], left: float, unit: str) -> Iterator[str]:
 
 
 def _panels(panels: Sequence[Panel]) -> Iterator[str]:
-    """Panels below one another."""
+    """Yield the SVG elements of all panels, one below another."""
     for i, panel in enumerate(panels):
         yield from _curves(panel, _TOP + _PANEL * i + 12, _TOP + _PANEL * (i + 1) - 56)
 
 
 def _curves(panel: Panel, top: float, bottom: float) -> Iterator[str]:
-    """Curves with axes, both logarithmic."""
+    """Yield the SVG elements of a panel: its curves, logarithmic axes and legend."""
     points = [point for curve in panel.curves.values() for point in curve]
     right = max(1, math.ceil(math.log2(max(x for x, _ in points))))
     low, high = _decades(y for _, y in points)
@@ -205,7 +205,7 @@ def _curves(panel: Panel, top: float, bottom: float) -> Iterator[str]:
 
 
 def _decades(values: Iterable[float]) -> tuple[int, int]:
-    """Powers of ten around positive values."""
+    """The exponents of the powers of ten just below and above positive values."""
     logarithms = [math.log10(value) for value in values]
     low = math.floor(min(logarithms))
     return low, max(low + 1, math.ceil(max(logarithms)))

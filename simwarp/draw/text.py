@@ -62,7 +62,7 @@ def _margin(grid: Grid) -> int:
 
 
 def _row_texts(grid: Grid) -> list[tuple[str, str]]:
-    """The text before and after each row."""
+    """The label before and the note after each row of a grid, padded to align."""
     count = len(grid.cells)
     labels, notes = grid.row_labels or ("",) * count, grid.row_notes or ("",) * count
     margin = _margin(grid)

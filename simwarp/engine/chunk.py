@@ -161,7 +161,7 @@ class Chunk:
                     self.bits[slot] = bits
 
     def _put_back(self, slot: int, value: Any, defined: Mask | None, warps: npt.NDArray[np.intp]) -> None:
-        """Copy the value of a part's register, and the lanes where it is defined, to these warps."""
+        """Copy a register of a part, and its mask of defined lanes, back to these warps of the chunk."""
         old = self.registers[slot]
         if old is None:
             self.partial[slot] = np.zeros_like(self.live)
@@ -182,7 +182,7 @@ class Chunk:
     # ---- which lanes execute -----------------------------------------------------------------------
 
     def enter(self, mask: Mask, alone: bool, needed: int = EVERY_REGISTER) -> None:
-        """Make these the executing lanes."""
+        """Set the executing lanes; ``alone`` if no other lane is live, ``needed`` as one bit per slot."""
         self.mask, self.alone, self.needed = mask, alone, 0 if alone else needed
         self.count = int(np.count_nonzero(mask))
         self.active = None if self.count == mask.size else mask
@@ -192,7 +192,7 @@ class Chunk:
     # ---- registers ---------------------------------------------------------------------------------
 
     def write(self, slot: int, value: Any) -> None:
-        """Write a register in the executing lanes."""
+        """Write the register in a slot, in the executing lanes only."""
         if self.products is not None:
             self.products.registers.check_write(self, slot)
         undefined = self.undefined_now()
@@ -312,7 +312,7 @@ class Chunk:
         return cast("Undefined", origin).fault(self, lane)
 
     def check_defined(self, slot: int, dtype: np.dtype[Any]) -> Any:
-        """Read a register; report a fault if it is undefined in an executing lane."""
+        """Read the register in a slot; report a fault if it is undefined in an executing lane."""
         missing = self._missing(slot)
         if missing is not None:
             use(self, missing, self._origin(slot))

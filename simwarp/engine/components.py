@@ -29,7 +29,7 @@ Ways: TypeAlias = Mapping[int, tuple[Mapping[int, int], Mapping[int, int]]]
 
 
 class Undefined(Protocol):
-    """Origin of undefined values."""
+    """Origin of undefined values: the instruction or memory from which they came."""
 
     def fault(self, chunk: Chunk, lane: int) -> KernelFault:
         """The fault for a lane that uses the undefined value in the current step."""
@@ -43,7 +43,7 @@ class Foreign(Protocol):
     def step(self) -> Step: ...
 
     def of(self, threads: _Lanes) -> tuple[_Warps, npt.NDArray[np.bool_]]:
-        """For each thread the position of its load, and whether there is one."""
+        """For each thread the index of the load that gave it a foreign pointer, and whether there is one."""
         ...
 
 
@@ -85,10 +85,10 @@ class Copies(Protocol):
     def in_flight(self) -> bool: ...
 
     def issue(self, chunk: Chunk, step: Step, size: int, counts: Any, sources: Any) -> None:
-        """Begin the copies of the executing lanes."""
+        """Issue the ``cp.async`` copies of the executing lanes."""
 
     def commit(self, chunk: Chunk) -> None:
-        """End the current group of each executing lane."""
+        """Close the current copy group (``cp.async.commit_group``) of each executing lane."""
 
     def wait(self, chunk: Chunk, pending: int | None) -> None:
         """End all groups of the executing lanes except the latest ``pending``; None: all copies."""
@@ -131,7 +131,7 @@ class Transfers(Protocol):
     def in_flight(self) -> bool: ...
 
     def issue(self, chunk: Chunk, transfer: Any) -> None:
-        """Begin a `simwarp.engine.asynchronous.transfers.Transfer` whose addresses have been checked."""
+        """Issue a `simwarp.engine.asynchronous.transfers.Transfer` whose addresses have been checked."""
 
     def commit(self, chunk: Chunk) -> None:
         """End the current bulk group of each executing thread."""
@@ -140,7 +140,7 @@ class Transfers(Protocol):
         """Let all bulk groups of the executing threads end, or end reading, except the latest ``pending``."""
 
     def deliver(self, chunk: Chunk, barrier: int) -> None:
-        """Let all transfers happen that an mbarrier counts."""
+        """Move the bytes of all transfers that the mbarrier at an address counts."""
 
     def waited(self, chunk: Chunk, barrier: int, phase: int) -> None:
         """Forget the transfers that a phase counted, which a thread found complete."""
@@ -161,10 +161,10 @@ class MBarriers(Protocol):
         ...
 
     def count(self, chunk: Chunk, transfer: Transfer) -> None:
-        """Count the bytes of a transfer that has happened."""
+        """Subtract the bytes of a completed transfer from those that its mbarrier expects."""
 
     def expect_late(self, chunk: Chunk, address: int, count: int) -> bool:
-        """Expect as many more arrivals in this phase; whether there is a barrier."""
+        """Add ``count`` arrivals to an mbarrier's current phase; returns whether there is an mbarrier."""
         ...
 
     def arrive_late(self, chunk: Chunk, address: int, count: int, time: int) -> None:
@@ -187,7 +187,7 @@ class Products(Protocol):
         """Order accesses to registers before the next products of the executing warps."""
 
     def commit(self, chunk: Chunk) -> None:
-        """End the current group of each executing warp."""
+        """Close the current ``wgmma`` group of each executing warp."""
 
     def wait(self, chunk: Chunk, pending: int) -> None:
         """End all groups of the executing warps except the latest ``pending``."""
@@ -197,7 +197,7 @@ class Tiles(Protocol):
     """The swizzles of the tiles in a chunk's shared memory that tensor maps filled."""
 
     def fill(self, chunk: Chunk, transfer: Transfer) -> None:
-        """Record the swizzle of what a transfer wrote to shared memory."""
+        """Record the swizzle mode of the shared-memory bytes that a transfer wrote."""
 
     def forget(self, addresses: _Addresses) -> None:
         """Forget the swizzle of bytes that an ordinary instruction wrote."""
@@ -259,10 +259,10 @@ class ClusterBarrier(Protocol):
         """Record arrivals at a step; the lanes of a complete cluster may then pass their wait."""
 
     def check_wait(self, mask: Mask) -> None:
-        """Report lanes that wait without having arrived."""
+        """Report lanes at ``barrier.cluster.wait`` without a ``barrier.cluster.arrive`` before."""
 
     def pass_(self, mask: Mask) -> None:
-        """Record that lanes pass their wait."""
+        """Record that lanes pass ``barrier.cluster.wait``."""
 
 
 class Gone(Protocol):
@@ -306,7 +306,7 @@ class Attendance(Protocol):
 
 
 class Activation(Protocol):
-    """One execution of a call; `simwarp.engine.schedule.calls` describes its members."""
+    """One active call of a device function; `simwarp.engine.schedule.calls` describes its members."""
 
     lanes: int
 
@@ -339,10 +339,10 @@ class Activations(Protocol):
 
 
 class Geometry(Protocol):
-    """What the places of a launch depend on."""
+    """Maps threads of a launch to the places (block, thread, source line) that faults show."""
 
     def place(self, thread: int, step: Step, callers: tuple[Caller, ...] = ()) -> Place:
-        """The place of a thread of the launch at a step; ``callers`` are those of its function."""
+        """The place of a thread at a step; ``callers`` are the calls that led to the step's function."""
         ...
 
 
@@ -350,7 +350,7 @@ class Geometry(Protocol):
 
 
 class Write(Protocol):
-    """Bytes that lanes wrote together."""
+    """Bytes that lanes wrote together, whose old values a `Journal` keeps."""
 
     def compare(self, old: npt.NDArray[Any], new: npt.NDArray[Any]) -> None:
         """Record whether a write of new values over old ones changes any."""
@@ -377,11 +377,11 @@ class Journal(Protocol):
     def note(
         self, memory: Memory, addresses: _Addresses, width: int, step: Step | None = None, data: Any = None
     ) -> Write | None:
-        """Record that bytes are about to be overwritten, by ``data`` if it is known."""
+        """Record that bytes are about to be overwritten; ``data`` is the new value if it is known."""
         ...
 
     def read(self, memory: Memory, addresses: _Addresses, width: int) -> None:
-        """Record that a load of ``loads`` reads bytes."""
+        """Record the bytes that a load reads, if its step is in ``loads``."""
 
     def go(self, chunk: Chunk) -> None:
         """Record that the executing lanes go around a loop."""
@@ -423,7 +423,7 @@ class Lent(Protocol):
         """Record which stored values, `Cells` of foreign pointers, are a lender's addresses."""
 
     def forget(self, memory: Memory, at: Any, width: int) -> None:
-        """Forget the recorded words that a store overwrites."""
+        """Remove the recorded words that a store overwrites."""
 
     def loaded(self, chunk: Chunk, step: Step, memory: Memory, at: _Addresses, value: Any) -> Foreign | None:
         """The foreign pointers among the values that the executing lanes load; None if there are none."""
@@ -437,10 +437,10 @@ class ChangedMaps(Protocol):
     """The tensor maps in global memory that a launch changed, and the bytes that its blocks have seen."""
 
     def change(self, chunk: Chunk, step: Step, address: int, lane: int, released: bool) -> None:
-        """Record that a lane changed a map."""
+        """Record that a lane changed the tensor map at an address."""
 
     def release(self, chunk: Chunk) -> None:
-        """Release the changes of the executing blocks."""
+        """Mark as released the map changes that threads of the executing blocks made."""
 
     def acquire(self, chunk: Chunk, address: int, lane: int) -> None:
         """Let a lane's block see a map as it was released."""
@@ -461,4 +461,4 @@ class Heap(Protocol):
         ...
 
     def free(self, address: int) -> None:
-        """Free an allocation made by `allocate`."""
+        """Free an allocation made by `allocate`, given its first address."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @shortened
 @dataclass(frozen=True)
 class WriteEvent:
-    """A write to global memory.
+    """A write to global memory: its lanes, addresses and values.
 
     Attributes
     ----------
@@ -139,13 +139,13 @@ class Observer:
         """The lanes of ``mask`` passed a barrier of their block."""
 
     def on_fault(self, fault: KernelFault) -> None:
-        """A fault was found; unless the checks only collect it, it is raised next."""
+        """A fault was found; it is raised next, unless checks collect it."""
 
     def on_end(self, launch: Launch) -> None:
         """A launch has ended normally."""
 
     def wants(self, event: str) -> bool:
-        """Whether this observer overrides an event."""
+        """Whether this observer overrides the method of an event, such as "on_step"."""
         return getattr(type(self), event) is not getattr(Observer, event)
 
 
@@ -198,10 +198,10 @@ class OrderListener(Protocol):
     watched: set[int]
 
     def enter(self, chunk: Chunk, /) -> None:
-        """A chunk begins; the previous one has ended."""
+        """Begin a chunk of blocks; the previous chunk has ended."""
 
     def access(self, access: OrderedAccess, /) -> None:
-        """Some lanes access memory."""
+        """Lanes read, write or update global or shared memory."""
 
     def block_barrier(
         self, chunk: Chunk, mask: Mask, whole: bool, arrived: Mask | None, mixed: bool, /
@@ -209,14 +209,14 @@ class OrderListener(Protocol):
         """Lanes pass a barrier of their block; the lanes of ``arrived`` arrived without waiting."""
 
     def block_arrive(self, chunk: Chunk, mask: Mask, /) -> None:
-        """Lanes arrive at a barrier without waiting."""
+        """Lanes arrive at a barrier of their block without waiting (``barrier.arrive``)."""
 
     def moment(self, step: Step, /) -> int:
         """The time of an event that accesses nothing, for `follows`."""
         ...
 
     def follows(self, warps: npt.NDArray[np.intp], others: npt.NDArray[np.intp], times: Any, /) -> Any:
-        """Whether events of other warps, at some times, are ordered before what warps do next."""
+        """Whether events of warps ``others`` at ``times`` are ordered before the next ones of ``warps``."""
         ...
 
     def warp_barrier(self, chunk: Chunk, mask: Mask, members: Any, /) -> None:
@@ -244,14 +244,14 @@ class OrderListener(Protocol):
     def mbarrier_settled(
         self, chunk: Chunk, lanes: npt.NDArray[np.int64], phase: tuple[int, int], /
     ) -> npt.NDArray[np.bool_]:
-        """For each lane, whether all that completed a phase is ordered before what it does next."""
+        """For each lane, whether everything that completed a phase is ordered before its next access."""
         ...
 
     def cluster_wait(self, chunk: Chunk, mask: Mask, /) -> None:
-        """Lanes pass the barrier of their cluster."""
+        """Lanes pass ``barrier.cluster.wait``, the barrier of their cluster."""
 
     def leave(self, chunk: Chunk, mask: Mask, /) -> None:
-        """Lanes exit."""
+        """Lanes exit the kernel."""
 
     def issue(self, access: OrderedAccess, agent: Agent, phase: int | None = None, /) -> int:
         """Lanes begin an asynchronous access, of an agent; returns its time.
@@ -267,7 +267,7 @@ class OrderListener(Protocol):
         """An agent's accesses up to a time end within a phase of a barrier in shared memory."""
 
     def proxy_fence(self, chunk: Chunk, mask: Mask, /) -> None:
-        """Lanes make their writes, and those that they know, visible to asynchronous accesses."""
+        """Lanes execute ``fence.proxy.async``: asynchronous accesses then see the writes that they know."""
 
     def grid_control(self, chunk: Chunk, mask: Mask, waits: bool, /) -> None:
-        """Lanes wait for the grids before; or they allow the grids that depend on this one to start."""
+        """Lanes execute ``griddepcontrol.wait`` if ``waits``, else ``griddepcontrol.launch_dependents``."""

@@ -49,7 +49,7 @@ _LOCAL_AT_ONCE = 1 << 28
 
 @dataclass
 class Launch:
-    """One launch of a kernel.
+    """One launch of a kernel: the program, its grid and block, memory, checks and observers.
 
     Attributes
     ----------
@@ -171,7 +171,7 @@ class Launch:
 
     @cached_property
     def geometry(self) -> Geometry:
-        """What the places of its faults depend on."""
+        """Maps the launch's threads to the places (block, thread, source line) that faults show."""
         return Geometry(self.program.name, self.grid, self.block, self.sources)
 
     @cached_property
@@ -187,7 +187,7 @@ class Launch:
         return memory
 
     def run(self) -> int:
-        """Execute every block; returns the number of thread-instructions."""
+        """Execute every block of the grid; returns the number of thread-instructions executed."""
         keep_freed_pages()
         chunks = self.chunks()
         ordered = shuffled(self, chunks) if self.schedule == "random" else chunks
@@ -217,7 +217,7 @@ class Launch:
             self.units_left = self.instruction_budget // _PATIENCE
 
     def chunks(self) -> Chunks:
-        """The blocks of each chunk, with whole clusters."""
+        """The blocks of the grid, split into the chunks that execute at once, with whole clusters."""
         lanes_per_block = -(-self.threads // WARP_SIZE) * WARP_SIZE
         lanes = self.chunk_lanes
         if self.local_size:
@@ -259,7 +259,7 @@ class Chunks(Sequence[npt.NDArray[np.int64]]):
         return -(-self.blocks // self.at_once)
 
     def __getitem__(self, number: Any) -> Any:
-        """The linear indices of one chunk's blocks."""
+        """The linear indices of the blocks of chunk ``number``."""
         first = range(len(self))[int(number)] * self.at_once
         blocks = np.arange(first, min(first + self.at_once, self.blocks))
         size = math.prod(self.cluster)

@@ -23,7 +23,7 @@ _LINE = re.compile(r'\s*#\s*(?:line\s+)?(\d+)(?:\s+"([^"]*)")?')
 
 
 class Geometry(NamedTuple):
-    """What the places of a launch depend on."""
+    """Maps threads of a launch to the places (block, thread, source line) that faults show."""
 
     kernel: str
     grid: Dim
@@ -31,7 +31,7 @@ class Geometry(NamedTuple):
     sources: Mapping[str, str]
 
     def place(self, thread: int, step: Step, callers: tuple[Caller, ...] = ()) -> Place:
-        """The place of a thread of the launch at a step; ``callers`` are those of its function."""
+        """The place of a thread at a step; ``callers`` are the calls that led to the step's function."""
         number, within = divmod(thread, -(-math.prod(self.block) // WARP_SIZE) * WARP_SIZE)
         instruction, source = step.instruction, _given(step.instruction.source, self.sources)
         return Place(
@@ -48,7 +48,7 @@ class Geometry(NamedTuple):
 
 
 def callers_of(chunk: Chunk, lane: int) -> tuple[Caller, ...]:
-    """The calls that a lane is in, from the innermost one outwards, with what was inlined around each."""
+    """The calls that a lane is in, innermost first, including calls that the compiler inlined."""
     sources, found = chunk.launch.sources, list[Caller]()
     for function, step in chunk.activations.of(lane):
         source = step.instruction.source

@@ -225,7 +225,7 @@ class Chunk(Registers, Protocol):
     def tiles(self) -> Tiles | None: ...
 
     def enter(self, mask: Mask, alone: bool, needed: int = ...) -> None:
-        """Make these the executing lanes; who narrows them puts the mask, ``alone`` and ``needed`` back."""
+        """Set the executing lanes; a caller that narrows them must restore all three values afterwards."""
 
     def undefined_bits(self, slot: int) -> npt.NDArray[Any] | None:
         """The undefined bits of a register, by lane; None if there are none."""
@@ -430,7 +430,7 @@ class Scheduler(Protocol):
     def cluster_barrier(self) -> ClusterBarrier: ...
 
     def taken(self, step: Step) -> Mask:
-        """The executing lanes whose guard holds."""
+        """The executing lanes for which the guard predicate of a step holds."""
         ...
 
     def executed(self, step: Step, mask: Mask) -> None:
@@ -440,10 +440,10 @@ class Scheduler(Protocol):
         """Make the lanes of ``mask`` the current group and the executing lanes."""
 
     def put(self, pc: int, mask: Mask, loops: bool = False) -> None:
-        """Put lanes into the group at a step."""
+        """Add lanes to the group of lanes whose next step is ``pc``."""
 
     def park(self, pc: int, mask: Mask) -> None:
-        """Make lanes wait at a step."""
+        """Make lanes wait at step ``pc``."""
 
     def unpark(self, pc: int, mask: Mask) -> Mask:
         """Release the lanes of ``mask`` that wait at a step; returns them."""

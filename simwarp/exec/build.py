@@ -131,7 +131,7 @@ def _driver_names(header: str) -> str:
 
 
 def _defined(library: Path) -> set[str]:
-    """The functions that a library exports."""
+    """The names of the functions that a shared library exports."""
     from simwarp.exec.elf import read_elf
 
     return set(read_elf(library).defined())

@@ -15,12 +15,12 @@ _SHARE = 4
 
 
 def memory_limit() -> int:
-    """The bytes of device memory."""
+    """The bytes of simulated device memory: a fixed share of this machine's memory."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // _SHARE
 
 
 def pack_facts(device: Device, memory: int) -> bytes:
-    """``struct facts`` of the runtime."""
+    """The ``struct facts`` that the runtime library expects: a device's properties, packed."""
     major, minor = device.compute_capability
     chip = chip_of((major, minor))
     clock = next((one.clock for one in CHIPS.values() if one.cc == (major, minor)), _CLOCK)

@@ -32,7 +32,7 @@ class CallFault(OutOfBounds):
 
 @dataclass
 class Shared:
-    """Pages that the program and the simulator share."""
+    """Pages of managed or pinned memory that the program and the simulator share."""
 
     allocation: Allocation
     kind: Kind
@@ -41,7 +41,7 @@ class Shared:
     skipped: int  # bytes of the pages before the allocation
 
     def mark_written(self) -> None:
-        """Mark the pages that somebody touched as written: the host does not say what it writes."""
+        """Mark the touched pages as written, since the runtime does not report host writes."""
         at, allocation = 0, self.allocation
         while not allocation.complete and at < len(self.pages):
             try:
@@ -64,7 +64,7 @@ class DeviceMemory:
 
     @staticmethod
     def new_space() -> Memory:
-        """Global memory in the program's window."""
+        """An empty global memory whose addresses lie in the window reserved in the program."""
         return Memory("global", WINDOW, alignment=PAGE)
 
     def allocate(self, size: int, address: int = 0) -> int:
@@ -93,7 +93,7 @@ class DeviceMemory:
         return allocation.base
 
     def free(self, address: int) -> None:
-        """Free an allocation by its address. Raises `CallFault`."""
+        """Free an allocation by its address; CallFault if none begins there."""
         memory = self.device.memory
         found = memory.find(address)
         shared = self.shared.get(found.base) if found else None
@@ -117,18 +117,18 @@ class DeviceMemory:
         return found.base, found.size, Kind.DEVICE if shared is None else shared.kind
 
     def mark_written(self) -> None:
-        """Mark what the host may have written in shared pages, before a launch."""
+        """Before a launch, mark the shared pages that the host may have written."""
         for one in self.shared.values():
             one.mark_written()
 
     def write(self, address: int, pitch: int, width: int, height: int, data: Data) -> None:
-        """Copy rows of the host to the device."""
+        """Copy ``height`` rows of ``width`` bytes, ``pitch`` apart, from the host to device memory."""
         to, marks, _ = self._rows("write", address, pitch, width, height)
         to[...] = np.frombuffer(data, np.uint8).reshape(height, width)
         marks[...] = 0xFF
 
     def read(self, address: int, pitch: int, width: int, height: int) -> bytes:
-        """Rows of the device, for the host."""
+        """The bytes of ``height`` rows of ``width`` bytes, ``pitch`` apart, in device memory."""
         return self._rows("read", address, pitch, width, height)[0].tobytes()
 
     def copy(self, to: int, to_pitch: int, source: int, pitch: int, width: int, height: int) -> None:
@@ -194,6 +194,6 @@ class DeviceMemory:
 
 
 def _mapped(file: int) -> tuple[Bytes, mmap.mmap]:
-    """The pages of a file as bytes."""
+    """A file's pages mapped into memory, as an array of bytes and as an ``mmap``."""
     pages = mmap.mmap(file, os.fstat(file).st_size)
     return np.frombuffer(pages, np.uint8), pages

@@ -24,7 +24,7 @@ _UNDEFINED = 0
 
 @dataclass(frozen=True)
 class Section:
-    """A section: its type, where its bytes lie in the file, and the section that it refers to."""
+    """A section of an ELF file: its type, its place in the file, and the section that it refers to."""
 
     name: str
     type: int
@@ -35,7 +35,7 @@ class Section:
 
 @dataclass
 class Elf:
-    """An ELF file."""
+    """The sections and symbols of an ELF file."""
 
     data: bytes
     machine: str  # by its name in `platform.machine`

@@ -29,7 +29,7 @@ BUILD_WITH = "nvcc -cudart shared -gencode arch=compute_{cc},code=compute_{cc}"
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry of a fatbin."""
+    """An entry of a fatbin: PTX or SASS for one architecture."""
 
     kind: int  # `PTX`, `SASS`, or another one that this module does not know
     arch: int  # 90 for compute_90
@@ -99,7 +99,7 @@ def image_text(image: bytes, cc: tuple[int, int]) -> str:
 
 
 def ptx_of(fatbins: Sequence[Sequence[Entry]], cc: tuple[int, int]) -> str:
-    """The PTX of fatbins that are one module: of one, or of those that ``-rdc=true`` left to be linked.
+    """The PTX text of one module: of a single fatbin, or linked from several (``-rdc=true``).
 
     FormatError if none has PTX for the chip.
     """

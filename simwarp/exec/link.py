@@ -84,7 +84,7 @@ def _statements(text: str) -> Iterator[str]:
 
 
 def _name(statement: str) -> str:
-    """The name that a statement declares or defines."""
+    """The function or variable that a PTX statement declares or defines."""
     function = _FUNCTION.search(statement)
     if function is not None:
         return function[1]

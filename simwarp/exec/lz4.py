@@ -9,7 +9,7 @@ from reference.errors import FormatError
 
 
 def decompress_block(data: bytes, size: int) -> bytes:
-    """Decompress a block of a known size; FormatError if it is not whole.
+    """Decompress an LZ4 block to ``size`` bytes; FormatError if the block is cut off.
 
     >>> decompress_block(bytes([0x35]) + b"abc" + bytes([3, 0]), 12)
     b'abcabcabcabc'

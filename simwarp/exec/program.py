@@ -117,7 +117,7 @@ def execute(
 
 
 def check_program(program: Path, cc: tuple[int, int]) -> None:
-    """Refuse a file that cannot be run.
+    """Raise an error for a program that ``simwarp exec`` cannot run.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def _readable(source: Path) -> Path:
 
 
 def _checks(given: str | Mapping[str, str] | None) -> Mapping[str, str]:
-    """The action of each kind, with the defaults for those that are not named; "strict" adds notes."""
+    """Kind of check → its action, with defaults for kinds that are not given; "strict" adds notes."""
     default = {kind: "raise" if kind in STOPPING else "report" for kind in KINDS if kind not in STRICT}
     if given == "strict":
         given = dict.fromkeys(NOTED, "strict")

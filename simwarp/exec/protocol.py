@@ -91,7 +91,7 @@ class Request(IntEnum):
 
 
 class Kind(IntEnum):
-    """The pages of an allocation."""
+    """The kind of an allocation: device, managed, pinned or registered host memory."""
 
     DEVICE = 1
     MANAGED = 2
@@ -101,7 +101,7 @@ class Kind(IntEnum):
 
 @dataclass
 class Message:
-    """A request as it came from the runtime."""
+    """A request that the runtime in the program sent: a CUDA call with its arguments and data."""
 
     request: Request
     arguments: Sequence[int]
@@ -164,7 +164,7 @@ def receive(end: socket.socket) -> Message | None:
 
 
 def send(end: socket.socket, reply: Reply) -> None:
-    """Send a reply."""
+    """Send a reply to the runtime, over its socket."""
     text = reply.text.encode()
     values = (*reply.values, *[0] * (MOST_VALUES - len(reply.values)))
     end.sendall(_REPLY.pack(reply.error, len(text), len(reply.data), *values) + text)
@@ -188,7 +188,7 @@ def unpack_reply(end: socket.socket) -> Reply | None:
 
 
 def _exactly(end: socket.socket, size: int) -> bytearray | None:
-    """``size`` bytes; None if the other end is closed before."""
+    """Read exactly ``size`` bytes from a socket; None if the other end is closed first."""
     found = bytearray(size)
     view, have = memoryview(found), 0
     while have < size:

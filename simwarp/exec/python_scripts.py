@@ -25,7 +25,7 @@ def script_command(script: Path, arguments: Sequence[str]) -> list[str]:
 
 
 def pycuda_settings() -> dict[str, str]:
-    """Let PyCUDA find nvcc, and compile with lines."""
+    """Environment variables by which PyCUDA finds nvcc and compiles with line information."""
     flags = os.environ.get("PYCUDA_DEFAULT_NVCC_FLAGS", "")
     settings = {"PYCUDA_DEFAULT_NVCC_FLAGS": f"{flags} -lineinfo".strip()}
     if has_nvcc():
@@ -57,7 +57,7 @@ def numba_home(folder: Path) -> dict[str, str]:
 
 
 def _settings() -> dict[str, str]:
-    """Numba's settings, unless the user has them.
+    """Environment variables for Numba; values that the user has set win.
 
     Numba does not seek headers in ``CUDA_HOME``; its architecture for no device, 5.0, is unknown to NVVM 13.
     """
@@ -68,7 +68,7 @@ def _settings() -> dict[str, str]:
 
 
 def _roots() -> Iterator[Path]:
-    """Roots of CUDA: the one that the user names, those of packages, a toolkit."""
+    """CUDA root folders: ``CUDA_HOME``, then those of Python packages, then ``/usr/local/cuda``."""
     if os.environ.get("CUDA_HOME"):
         yield Path(os.environ["CUDA_HOME"]).absolute()
     for include in cuda_folders():
@@ -86,6 +86,6 @@ def _runtime_compiler() -> list[Path]:
 
 
 def _compilers(root: Path) -> list[Path]:
-    """The libraries of NVVM below a root."""
+    """The paths of ``libnvvm.so`` in the usual folders below a CUDA root."""
     folders = (root / "nvvm" / "lib64", root / "nvvm" / "lib", root / "lib", root / "lib64")
     return [path for folder in folders for path in sorted(folder.glob("libnvvm.so*"))]

@@ -22,7 +22,7 @@ _OF_PYTHON, _OF_COMMAND = 'checks="report"', "--checks report"
 @shortened
 @dataclass
 class Report:
-    """The findings of a run.
+    """The findings of a program's run under ``simwarp exec``.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class Report:
     )
 
     def add(self, fault: KernelFault) -> None:
-        """Add a finding, and print it if it is a new one."""
+        """Add a finding; print it if it has not occurred before."""
         same = self._same.setdefault(_key(fault), [])
         same.append(fault)
         if len(same) == 1:
@@ -104,11 +104,11 @@ class Report:
         return [((function, "cudaErrorNotSupported"), count) for function, count in self.missing.items()]
 
     def count_of(self, fault: KernelFault) -> int:
-        """The occurrences of a finding."""
+        """How often a finding occurred in the run."""
         return sum(one.count for one in self._same[_key(fault)])
 
     def note(self, text: str) -> None:
-        """Add a note, and print it; once."""
+        """Add a note to the report and print it, unless it was added before."""
         if text not in self.notes:
             self.notes.append(text)
             self._print(text)
@@ -126,7 +126,7 @@ class Report:
 
     @property
     def summary(self) -> str:
-        """The last lines of a run."""
+        """The lines printed at the end of a run: launches, findings, exit code and seconds."""
         lines = [
             f"{name} is not in this runtime: it returned cudaErrorNotSupported ({_counted(count, 'time')})"
             for name, count in self.missing.items()
@@ -179,7 +179,7 @@ class Report:
         return f"signal {-self.returncode}" if self.returncode < 0 else f"exit code {self.returncode}"
 
     def launched(self, kernel: str) -> None:
-        """Count a launch."""
+        """Count a launch of a kernel, given its name in the PTX."""
         self.kernels[readable(kernel)] += 1
 
     def _print(self, text: str | Text) -> None:
@@ -188,7 +188,7 @@ class Report:
 
 
 def _key(fault: KernelFault) -> object:
-    """The identity of a finding: its class, its kind of access if it has no place, and its lines."""
+    """The identity of a finding: class, lines, and without a place its kind of access."""
     places = [place for place in (fault.place, getattr(fault, "other", None)) if isinstance(place, Place)]
     lines = [
         (

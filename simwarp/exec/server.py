@@ -63,7 +63,7 @@ class Function:
 
 
 class RequestError(Exception):
-    """A request that is answered with an error."""
+    """A request of the program that is answered with a CUDA error code."""
 
     def __init__(self, error: Error) -> None:
         super().__init__(error.name)
@@ -113,7 +113,7 @@ class Server:
         return reply
 
     def finish(self) -> None:
-        """Complete the report."""
+        """Store the executed instructions and the unfreed bytes in the report, when the program has ended."""
         self.report.executed = self.device.executed
         self.report.unfreed = self.memory.used
 
@@ -174,7 +174,7 @@ class Server:
         return Reply(values=[self._generic(module, name), array.nbytes])
 
     def _generic(self, module: Module, name: str) -> int:
-        """The generic address of a variable."""
+        """The generic address of a module's variable, by name."""
         address = module.symbols[name]
         is_constant = self.device.memory.find(address) is None
         return int(to_generic(address, "const")) if is_constant else address
@@ -250,7 +250,7 @@ class Server:
             raise RequestError(Error.InvalidValue)
 
     def _show_collected(self) -> None:
-        """Add to the report what checks collected and did not raise."""
+        """Add the faults that checks collected without raising them to the report."""
         collected = self.device.faults
         for fault in collected[self._shown :]:
             self.report.add(fault)

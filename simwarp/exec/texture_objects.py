@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from reference.devices.texture import ADDRESS_MODES, FILTER_MODES, FORMATS, READ_MODES, Sampler
 from reference.errors import DtypeError, ShapeError
-from reference.types.texture import ADDRESS_MODES, FILTER_MODES, FORMATS, READ_MODES, Sampler
 from simwarp.device.device import Device
 from simwarp.textures import Surface, Texels, Texture
 
@@ -30,12 +30,12 @@ def read_texture(device: Device, data: bytes) -> Texture:
 
 
 def read_surface(device: Device, data: bytes) -> Surface:
-    """The surface that a program describes."""
+    """The `Surface` from the packed description that the program's runtime sends."""
     return Surface(_read(device, data)[0])
 
 
 def _read(device: Device, data: bytes) -> tuple[Texels, Sampler]:
-    """The texels and the sampler of a description."""
+    """The texels and the sampler from a texture's packed description."""
     described: tuple[Any, ...] = _DESCRIBED.unpack(data)
     numbers: list[int] = [int(number) for number in described[:15]]
     address, pitch, geometry, kind, bits, channels, width, height, depth = numbers[:9]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from typing import cast
 
+from reference.devices.tensor_map import DATA_TYPES, FILLS, INTERLEAVES, PROMOTIONS, SWIZZLES, TensorMap
 from reference.errors import DtypeError, SchemeError
-from reference.types.tensor_map import DATA_TYPES, FILLS, INTERLEAVES, PROMOTIONS, SWIZZLES, TensorMap
 from simwarp.tensormaps import encode
 
 _TILED = struct.Struct("=10Q16I")

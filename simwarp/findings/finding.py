@@ -49,7 +49,7 @@ class Finding:
 
     @classmethod
     def of(cls, fault: KernelFault) -> Finding:
-        """The finding of a fault."""
+        """Convert a fault to a finding."""
         own = {name: value for name, value in vars(fault).items() if name not in _COMMON}
         return cls(
             name=type(fault).__name__,
@@ -59,7 +59,7 @@ class Finding:
 
     @property
     def kind(self) -> str:
-        """Its kind, in words."""
+        """The kind of finding in words, made from its name."""
         return messages.words_of(self.name)
 
     @property
@@ -98,7 +98,7 @@ _COMMON = (
 
 
 def of_compiler(log: str) -> list[Finding]:
-    """The warnings in a compiler's log, as notes.
+    """The warnings in a compiler's log, as findings of severity "note".
 
     >>> [(found.place.source_line, found.what) for found in of_compiler(
     ...     'k.cu(5): warning #549-D: variable "v" is used before its value is set')]
@@ -117,7 +117,7 @@ def of_compiler(log: str) -> list[Finding]:
 
 
 def errors(found: Iterable[Finding]) -> list[Finding]:
-    """The findings that are errors."""
+    """The findings whose severity is "error"."""
     return [one for one in found if one.severity == "error"]
 
 

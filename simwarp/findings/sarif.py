@@ -73,7 +73,7 @@ def _rule(name: str, found: Finding) -> dict[str, Any]:
 
 
 class _Files:
-    """The places of findings as locations."""
+    """Converts places of findings to SARIF locations."""
 
     def __init__(self, paths: Mapping[str, str], ptx: str, root: Path) -> None:
         self._paths, self._ptx, self._root = paths, ptx, root
@@ -124,7 +124,7 @@ def _result(found: Finding, rule: int, files: _Files) -> dict[str, Any]:
 
 
 def _related(found: Finding, files: _Files) -> Iterator[dict[str, Any]]:
-    """The other places: second accesses, and the calls that lead to the first place."""
+    """Yield the SARIF locations of a finding's other places: second accesses and callers."""
     callers = (
         (
             f"{caller.function or 'a function'}() is {'inlined' if caller.inlined else 'called'} here",

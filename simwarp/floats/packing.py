@@ -45,7 +45,7 @@ _LEAST = np.int64(-(10**5))
 
 
 def pack(x: Exact, format: Format, rounding: NarrowRounding, saturate: bool = False) -> Words:
-    """Round numbers once into words of a format.
+    """Round exact numbers once, into words of a floating-point format.
 
     An overflow gives infinity (NaN in a format without infinity) if the rounding goes away from zero and
     ``saturate`` is not set, else the largest finite value.
@@ -61,7 +61,7 @@ def pack(x: Exact, format: Format, rounding: NarrowRounding, saturate: bool = Fa
 
 
 def _limit(format: Format, rounding: NarrowRounding, negative: Lanes, saturate: bool) -> Words:
-    """The magnitude of the result of an overflow."""
+    """The magnitude to which an overflow rounds: the largest finite one, or the next above it."""
     toward: dict[str, Any] = {"rz": 0, "rm": negative, "rp": ~negative}
     outward = 0 if saturate else toward.get(rounding, 1)
     return np.add(np.uint64(format.largest), outward, dtype=np.uint64)

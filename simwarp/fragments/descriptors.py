@@ -45,7 +45,7 @@ class Descriptors(NamedTuple):
 
     @classmethod
     def of(cls, words: Words) -> Descriptors:
-        """Decode descriptors.
+        """Decode matrix descriptors of ``wgmma``, one uint64 each, into their fields in bytes.
 
         >>> found = Descriptors.of(np.array([0x4000_0040_0001_0080], np.uint64))
         >>> [int(field[0]) for field in found]

@@ -105,7 +105,7 @@ def write_digits(digits: Iterable[Digit]) -> str:
 
 
 def _check_strides(digits: list[Digit], target: Target) -> None:
-    """Refuse strides that leave gaps or overlap."""
+    """Raise an error if the strides of a target's digits leave gaps or overlap."""
     moving = sorted((d for d in digits if d.target == target), key=lambda d: d.stride)
     strides = [d.stride for d in moving]
     expected = [prod(d.size for d in moving[:i]) for i in range(len(moving))]

@@ -141,11 +141,11 @@ class Group(NamedTuple):
 
     @property
     def instruction(self) -> str:
-        """The instruction's name in `SECTIONS`."""
+        """The name of the group's instruction, a key of `SECTIONS`."""
         return next(name for name in SECTIONS if f"{self.spelling}.".startswith(f"{name}."))
 
     def opcodes(self) -> list[str]:
-        """All spellings, without state space and optional rounding."""
+        """All opcodes of the group, without state space and optional rounding."""
         parts = re.split(r"<(.*?)>|\{(.*?)\}", self.spelling)
         choices = [[part] if part else [""] for part in parts[::3]]
         for i, (required, optional) in enumerate(zip(parts[1::3], parts[2::3], strict=True)):

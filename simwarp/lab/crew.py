@@ -54,7 +54,7 @@ class Crew:
                 future.cancel()
 
     def close(self) -> None:
-        """End the processes."""
+        """End the worker processes."""
         self._threads.shutdown(cancel_futures=True)
         while not self._idle.empty():
             self._idle.get().end()
@@ -95,7 +95,7 @@ class _Worker:
         theirs.close()
 
     def ask(self, function: Callable[..., Any], task: tuple[Any, ...], patience: float) -> Any:
-        """The result of a task, or `Lost`."""
+        """Run ``function`` on a task in the process; `Lost` if it fails or exceeds ``patience`` seconds."""
         try:
             self._line.send((function, task))
             if self._line.poll(patience):
@@ -106,7 +106,7 @@ class _Worker:
             return Lost(f"the process ended with exit code {self._process.exitcode}")
 
     def end(self) -> None:
-        """Kill the process."""
+        """Kill the worker process."""
         self._process.kill()
         self._process.join()
         self._line.close()

@@ -15,7 +15,7 @@ from simwarp.machine.topology import named
 
 @dataclass(frozen=True)
 class Host:
-    """A machine with its names."""
+    """A machine, real or simulated, with the names of it and of its GPUs."""
 
     machine: Any  # a `gpu.machine.Machine` with a ``timeline``
     name: str
@@ -24,7 +24,7 @@ class Host:
 
 
 def host(topology: Topology, *, values: bool = False) -> Host:
-    """A new simulated machine."""
+    """A new simulated machine of a topology."""
     machine = Machine(topology, values=values)
     return Host(machine, topology.name, tuple(gpu.name for gpu in topology.gpus))
 
@@ -66,7 +66,7 @@ def topology_of(name: str, devices: int | None = None) -> Topology:
 
 
 def first(topology: Topology, devices: int) -> Topology:
-    """The first devices of a topology, with their links and what these share."""
+    """A topology of the first ``devices`` devices of another one, with the links between them."""
     whole = len(topology.gpus)
     if not 1 <= devices <= whole:
         raise LaunchError(f"{devices} devices of {topology.name}\nit has {whole}\ngive 1 to {whole}")
@@ -84,7 +84,7 @@ def first(topology: Topology, devices: int) -> Topology:
 
 
 def _part(shared: Shared, devices: int) -> Shared:
-    """A shared bandwidth of the first devices' routes."""
+    """A bandwidth shared by routes, without the routes of devices from ``devices`` on."""
 
     def stays(route: Route) -> bool:
         return max(route.device, route.peer) < devices

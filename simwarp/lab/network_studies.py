@@ -50,7 +50,7 @@ class Meter(Protocol):
         ...
 
     def about(self) -> Facts:
-        """The method of measuring."""
+        """The method of measuring, as fields of a study's report."""
         ...
 
 
@@ -89,7 +89,7 @@ class Timer:
         return median(on_device), median(waited)
 
     def about(self) -> Facts:
-        """The sizes of the bursts."""
+        """The method of measuring: bursts, runs per burst and idle seconds between them."""
         return {
             "idle_seconds": GAP,
             "runs_not_counted": WARM,
@@ -102,7 +102,7 @@ class Timer:
 
 
 class Counter:
-    """Counts what the simulator executes: a simulator has no time."""
+    """Counts the thread-instructions and launches that the simulator executes, in place of seconds."""
 
     unit = "instructions"
 
@@ -110,7 +110,7 @@ class Counter:
         self.device = device
 
     def cost(self, work: Work, together: int = 1) -> Facts:
-        """Thread-instructions and launches of one run."""
+        """The thread-instructions and launches of one run of some work."""
         launches, executed = self.device.launches, self.device.executed
         work()
         return {
@@ -119,7 +119,7 @@ class Counter:
         }
 
     def about(self) -> Facts:
-        """The definition of an instruction."""
+        """The method of counting: instructions of threads whose predicate held, of one run."""
         return {"instructions": "of threads whose predicate held", "runs": 1}
 
 
@@ -129,7 +129,7 @@ class Counter:
 
 
 def breakdown(network: Network, meter: Meter, images: int, progress: Progress) -> Facts:
-    """Each launch of a network alone, its share of their sum, and all of them together."""
+    """Measure each launch of a network alone, its share of their sum, and all launches together."""
     with _room(images):
         prepared = gpu.bnn.prepare(network, device=meter.device)
         given = _upload(network, meter, images)
@@ -170,7 +170,7 @@ def sync(network: Network, meter: Meter, images: int, progress: Progress) -> Fac
 
 
 def shortcut(networks: Mapping[str, Network], meter: Meter, images: int, progress: Progress) -> Facts:
-    """A residual network with each kind of shortcut: its cost, and the bytes that go beside the bits."""
+    """Measure a residual network with each kind of shortcut: its cost, and the bytes of its residuals."""
     rows: list[Facts] = []
     for done, (name, network) in enumerate(networks.items()):
         progress(done, len(networks))
@@ -209,7 +209,7 @@ def batch(network: Network, meter: Meter, images: int, progress: Progress) -> Fa
 
 
 def scheme(network: Network, meter: Meter, images: int, progress: Progress) -> Facts:
-    """Each scheme of `gpu.bconv2d` and `gpu.bmm` for each layer of bits: its cost, or why it does not run."""
+    """Measure each scheme of `gpu.bconv2d` and `gpu.bmm` for each binary layer, or record its refusal."""
     values = values_of(network)
     with _room(images):
         words = {"Dense": "bmm32"}  # every scheme arranges words; lines are for some
@@ -245,7 +245,7 @@ def _alone(step: Step) -> Step:
 
 
 def residual_bytes(network: Network) -> int:
-    """Bytes of the integers of one image that residuals read and write; without them there are none."""
+    """Bytes of integers per image that residual connections read and write; 0 without residuals."""
     values = values_of(network)
     total = 0
     for step in steps_of(network, values):
@@ -261,19 +261,19 @@ def residual_bytes(network: Network) -> int:
 
 
 def _facts(study: str, network: str, meter: Meter, images: int, rows: list[Facts], **others: Any) -> Facts:
-    """A study as plain data."""
+    """The results of a study as a JSON object: network, device, method and rows."""
     cc = "sm_{}{}".format(*meter.device.compute_capability)
     about = {"study": study, "network": network, "device": meter.device.name, "chip": cc, "images": images}
     return {**about, "unit": meter.unit, "measured": meter.about(), **others, "rows": rows}
 
 
 def _why(error: Exception) -> str:
-    """A message without its advice, in one line."""
+    """An error's message in one line, without the advice in its last line."""
     return "; ".join(str(error).splitlines()[:-1])
 
 
 def _about_step(step: Step) -> Facts:
-    """The layers of a step, for a row."""
+    """The layers that a step of a network computes, as fields of a row."""
     return {
         "path": step.paths[-1],
         "layers": [type(layer).__name__ for layer in step.layers],
@@ -282,12 +282,12 @@ def _about_step(step: Step) -> Facts:
 
 
 def _doubled(most: int) -> list[int]:
-    """1, 2, 4 … and the most."""
+    """The powers of two below ``most``, and ``most``."""
     return [*(2**i for i in range((most - 1).bit_length())), most]
 
 
 def _upload(network: Network, meter: Meter, count: int) -> Any:
-    """Random images on the device."""
+    """Upload ``count`` random images in the input format of a network."""
     rng = np.random.default_rng(0)
     shape = (count, *network.input.shape)
     if isinstance(network.input, Reals):
@@ -300,7 +300,7 @@ def _upload(network: Network, meter: Meter, count: int) -> Any:
 
 @contextmanager
 def room(what: str, advice: str) -> Generator[None]:
-    """Make the driver's errors of memory a ShapeError."""
+    """Raise ShapeError with ``advice`` if the block runs out of memory on the host or device."""
     try:
         yield
     except Exception as error:
@@ -310,5 +310,5 @@ def room(what: str, advice: str) -> Generator[None]:
 
 
 def _room(images: int) -> AbstractContextManager[None]:
-    """Room for the images of a batch."""
+    """Raise ShapeError if the memory does not suffice for a batch of images."""
     return room(f"{images} images", "give fewer by --images")

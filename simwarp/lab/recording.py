@@ -63,12 +63,12 @@ class Asking:
 
     @property
     def device(self) -> Any:
-        """The device, made at the first access."""
+        """The device of this process, made at the first access."""
         return _device(self.make)
 
     @property
     def simulated(self) -> bool:
-        """True if the device is the simulator."""
+        """Whether the device is the simulator."""
         return not hasattr(self.device, "uuid")
 
     def number(self, full: int, small: int) -> int:
@@ -76,7 +76,7 @@ class Asking:
         return small if self.small else full
 
     def each(self, items: Sequence[T]) -> Iterator[T]:
-        """Iterate over items, and report progress."""
+        """Yield the items, and report how many are done to ``progress``."""
         for done, item in enumerate(items):
             self.progress(done, len(items))
             yield item
@@ -122,7 +122,7 @@ class Answers:
 
 @dataclass(frozen=True)
 class Subject:
-    """A named set of experiments on hardware."""
+    """A named set of experiments on hardware, whose answers are recorded."""
 
     name: str
     about: str
@@ -132,7 +132,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The files and differences of one recorded subject."""
+    """The result of recording one subject: files written and differences found."""
 
     subject: str
     paths: list[Path]
@@ -175,7 +175,7 @@ def architecture(device: Any) -> str:
 
 
 def enter(table: Path, chip: str, origin: Mapping[str, Any], forms: Mapping[str, Any]) -> None:
-    """Replace a chip's entries for some forms in a table; those of other chips and forms stay."""
+    """Replace a chip's entries for some forms in a table file; other chips and forms stay."""
     known: dict[str, dict[str, Any]] = {"meta": {}, "forms": {}}
     known |= json.loads(table.read_text()) if table.exists() else {}
     for form, entry in forms.items():

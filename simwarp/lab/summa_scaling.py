@@ -60,11 +60,11 @@ class Prediction:
 
     @property
     def tflops(self) -> float:
-        """10¹² operations per second of all hosts."""
+        """The rate of all hosts together, in 10¹² operations per second."""
         return 2 * self.n**3 / self.seconds / 1e12
 
     def efficiency(self, one: Prediction) -> float:
-        """The rate of a host, as a part of that of one host alone."""
+        """The rate per host divided by that of the one-host prediction ``one``."""
         return self.tflops / self.hosts / one.tflops
 
 
@@ -81,12 +81,12 @@ class Model:
         self._seconds: dict[tuple[int, int, int], float] = {}
 
     def fastest(self, n: int, hosts: int) -> Prediction:
-        """The prediction with the best panel."""
+        """The prediction for the panel width that takes the least time."""
         widths = sorted({min(panel, n) for panel in PANELS})
         return min((self.predict(n, hosts, panel) for panel in widths), key=lambda one: one.seconds)
 
     def predict(self, n: int, hosts: int, panel: int) -> Prediction:
-        """Predict one product."""
+        """Predict the time of one distributed product, for a panel width."""
         grid = ProcessGrid.of(hosts)
         rows, columns = ceil(n / grid.rows), ceil(n / grid.columns)
         widths = [min(panel, n - start) for start in range(0, n, panel)]

@@ -17,7 +17,7 @@ _LARGEST = 1 << 46
 def unbacked(
     shape: tuple[int, ...], dtype: npt.DTypeLike, order: Literal["C", "F"] = "F"
 ) -> npt.NDArray[Any]:
-    """An array that nobody may read or write; MemoryError if it has too many addresses.
+    """An array of reserved addresses without memory behind them, never to be read or written.
 
     >>> unbacked((3_000_000, 1_000_000), "f8").nbytes
     24000000000000

@@ -130,7 +130,7 @@ def _clamped(count: int, lines: int) -> npt.NDArray[np.int64]:
 
 
 def _answer(dots: Sums, options: ProductOptions) -> Any:
-    """The dot products, or with thresholds their bits: a ballot has those of 32 columns of a row."""
+    """The dot products, or with thresholds their bits, packed 32 columns to a word."""
     m, n = dots.shape
     fused = fuse(options.get("thresholds"), options.get("flip"), n)
     if fused is None:

@@ -70,7 +70,7 @@ def words_of_quad(words: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
 
 
 def exchanged(low: npt.NDArray[Any], up: npt.NDArray[Any], bit: int) -> npt.NDArray[np.uint32]:
-    """Of two words each lane keeps the one that a bit of its number names, and gives the other away."""
+    """Exchange words between lanes whose numbers differ in a bit: a lane keeps ``low`` or ``up`` by it."""
     upper = np.bitwise_and(LANE, bit) > 0
     kept: npt.NDArray[np.uint32] = np.where(upper, up, low)
     given: npt.NDArray[np.uint32] = np.where(upper, low, up)

@@ -53,7 +53,7 @@ class Windows(NamedTuple):
 
     @classmethod
     def of(cls, p: ConvLayerParam) -> Windows:
-        """The windows of a convolution."""
+        """The input pixels that each output pixel of a convolution reads."""
         image, row, column, r, s = np.ogrid[
             : p.batch, : p.out_height, : p.out_width, : p.filter_height, : p.filter_width
         ]
@@ -145,7 +145,7 @@ def gathered(images: Bytes, windows: Windows, row: int, first: int) -> Bytes:
 
 
 def _tile(images: Bytes, windows: Windows, row: int, lines: Bytes) -> npt.NDArray[np.int32]:
-    """The sums of a tile in registers."""
+    """The int32 sums of one tile of the output, in the order of the warpgroup's accumulator registers."""
     sums = np.zeros(ROW.shape, np.int32)
     for first in range(0, lines.shape[1], SPAN // CHUNK):
         boxes = np.zeros((COLUMNS, SPAN // CHUNK, CHUNK), np.uint8)  # what lies outside a map is zeros
@@ -169,7 +169,7 @@ def _chunks(words: npt.NDArray[np.uint32]) -> Bytes:
 
 
 def _ones(chunks: Bytes) -> Integers:
-    """The ones of each pixel, or of each tap of each filter."""
+    """The number of one bits of each pixel, or of each tap of each filter."""
     return popc(chunks.view(np.uint32)).sum(axis=(1, 2), dtype=np.int64)
 
 

@@ -3,7 +3,7 @@
 `Machine` implements the protocol of `gpu.machine` in NumPy.
 """
 
-from reference.types.timeline import Profile, Record, Timeline
+from reference.devices.timeline import Profile, Record, Timeline
 from simwarp.machine.faults import (
     AccessError,
     CopyError,
@@ -18,7 +18,7 @@ from simwarp.machine.faults import (
     UnwrittenTileError,
     WorkerDeadlockError,
 )
-from simwarp.machine.injections import AllocationFails, CopyFails, DeviceLost, Injection, Slow
+from simwarp.machine.injections import AllocationFails, CopyFails, DeviceLost, Injection, Slow, SlowLink
 from simwarp.machine.machine import Machine
 from simwarp.machine.memory import DeviceMemory, Tile
 from simwarp.machine.operations import Event, Stream
@@ -70,6 +70,7 @@ __all__ = [
     "Route",
     "Shared",
     "Slow",
+    "SlowLink",
     "Stream",
     "Tile",
     "TileBoundsError",

@@ -15,7 +15,7 @@ from simwarp.machine.order import Order
 
 
 class Access(NamedTuple):
-    """The bytes that an operation reads, or writes."""
+    """An operation's read or write of a footprint of bytes in one memory."""
 
     operation: Operation
     footprint: Footprint

@@ -9,7 +9,7 @@ from simwarp.machine.operations import Conflict, Operation
 
 
 def error_of(operation: Operation, conflict: Conflict) -> AccessError:
-    """The error of an operation that starts now."""
+    """The AccessError to raise when an operation with a conflict starts."""
     stream = operation.stream
     where = {
         "device": stream.device,

@@ -16,16 +16,16 @@ class Engine:
         self._count = 0
 
     def add(self, operation: Operation, now: float, tie: float) -> None:
-        """Add an operation that is ready; ``tie`` orders those that became ready at the same time."""
+        """Add an operation that is ready; ``tie`` orders operations that became ready at the same time."""
         heapq.heappush(self._ready, (now, tie, self._count, operation))
         self._count += 1
 
     def take(self) -> Operation | None:
-        """The operation to start now, or None."""
+        """Remove and return the next operation that the engine can start; None if it is busy or has none."""
         if self.running is not None or not self._ready:
             return None
         return heapq.heappop(self._ready)[3]
 
     def clear(self) -> None:
-        """Forget the operations that have not started."""
+        """Drop the operations that wait for the engine."""
         self._ready.clear()

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
-from reference.types.timeline import Record, Timeline
+from reference.devices.timeline import Record, Timeline
 from simwarp.machine.clock import Clock
 from simwarp.machine.engines import Engine
 from simwarp.machine.faults import CopyError, DeviceLostError
-from simwarp.machine.injections import CopyFails, DeviceLost, Injection, Slow
+from simwarp.machine.injections import Injection
 from simwarp.machine.links import Flow, Links
 from simwarp.machine.operations import Event, Operation, Stream, Task, Wait
 from simwarp.machine.topology import Route, Topology
 
 
 class Execution:
-    """Runs the streams of a machine.
+    """Runs the operations in a machine's streams, in simulated time.
 
     ``seed`` orders operations that are ready at the same time, and draws the jitter; None for the order of
     queueing. Each duration is multiplied by a random factor between 1 / (1 + jitter) and 1 + jitter.
@@ -44,19 +45,13 @@ class Execution:
         self._touched: dict[Engine, None] = {}
         self._active: dict[Stream, None] = {}
         self._copies: dict[tuple[str, int], int] = {}
-        self._failing = {
-            (one.kind, one.device, one.after) for one in injections if isinstance(one, CopyFails)
-        }
-        self._slow = {one.device: one.factor for one in injections if isinstance(one, Slow)}
-        self._losses = sorted(
-            (one for one in injections if isinstance(one, DeviceLost)), key=lambda one: one.seconds
-        )
+        self._injections = sorted(injections, key=lambda one: one.lost_at)
         self._stopping = False
 
     # ------------------------------------------------------------------------------------------ streams
 
     def add(self, stream: Stream, item: Operation | Event | Wait) -> None:
-        """Queue an item."""
+        """Queue an operation, event or wait in a stream."""
         if isinstance(item, Operation):
             self.queued += 1
         stream.items.append(item)
@@ -64,7 +59,7 @@ class Execution:
         self._reach(stream)
 
     def _reach(self, stream: Stream) -> None:
-        """Go on in a stream, and in those that wait for an event that it reaches."""
+        """Process a stream's items up to its next operation, and those of streams that its events release."""
         work = deque([stream])
         while work:
             current = work.popleft()
@@ -92,18 +87,18 @@ class Execution:
             item.streams, item.tasks = [], []
 
     def unfinished(self) -> int:
-        """The operations that are queued or run."""
+        """The number of operations that are queued or running."""
         queued = sum(isinstance(item, Operation) for stream in self._active for item in stream.items)
         return queued + sum(stream.busy for stream in self._active)
 
     def blocked(self) -> list[Stream]:
-        """The streams that wait for an event."""
+        """The streams that stand at a wait for an event that has not happened."""
         return [stream for stream in self._active if stream.blocked]
 
     # ---------------------------------------------------------------------------------------- operations
 
     def dispatch(self) -> None:
-        """Start what can start now."""
+        """Start the next operation on every engine that is free."""
         touched, self._touched = self._touched, {}
         for engine in touched:
             if operation := engine.take():
@@ -119,14 +114,15 @@ class Execution:
             error.add_note(f"in {operation}, which started at {self.clock.now} s")
             raise
         engine.running = operation
-        if (route := operation.route) is None:
-            seconds = operation.seconds * self._slow.get(operation.stream.device, 1.0) * self._stretch()
+        route, device = operation.route, operation.stream.device
+        stretch = math.prod(one.slows(route) for one in self.injected(device)) * self._stretch()
+        if route is None:
+            seconds = operation.seconds * stretch
             self.clock.at(self.clock.now + seconds, partial(self._end, engine, operation))
             return
         number = self._copies.get(route[:2], 0)
         self._copies[route[:2]] = number + 1
-        fails = (*route[:2], number) in self._failing
-        stretch = self._stretch()
+        fails = any(one.fails_copy(route, number) for one in self.injected(device))
         flow = Flow(operation, operation.nbytes * stretch, partial(self._end, engine, operation, fails))
         begin = self.clock.now + self.links.latency(route) * stretch
         self.clock.at(begin, partial(self._begin_flow, flow))
@@ -198,32 +194,35 @@ class Execution:
         moment = self.clock.next()
         if moment is None:
             return False
-        if loss := next((one for one in self._losses if self.clock.now < one.seconds <= moment), None):
-            self.clock.now = loss.seconds
+        now = self.clock.now
+        if loss := next((one for one in self._injections if now < one.lost_at <= moment), None):
+            self.clock.now = loss.lost_at
             raise self.lost_error(loss)
         self.clock.advance()
         return True
 
-    def lost(self, device: int) -> DeviceLost | None:
-        """The loss of a device, if it has failed by now."""
-        return next(
-            (one for one in self._losses if one.device == device and one.seconds <= self.clock.now), None
-        )
+    def injected(self, device: int) -> Iterator[Injection]:
+        """The injected faults of a device."""
+        return (one for one in self._injections if one.device == device)
 
-    def lost_error(self, loss: DeviceLost) -> DeviceLostError:
-        """The error of a device that has failed."""
+    def lost(self, device: int) -> Injection | None:
+        """The injected loss of a device, if it has happened by now; else None."""
+        return next((one for one in self.injected(device) if one.lost_at <= self.clock.now), None)
+
+    def lost_error(self, loss: Injection) -> DeviceLostError:
+        """The error for a device that has failed, with the operations that it ran."""
         running = [one.running for one in self._engines.values() if one.running]
         of_it = [str(one) for one in running if one.stream.device == loss.device]
         return DeviceLostError(
             f"device {loss.device} is lost",
-            f"it failed at {loss.seconds} s, while it ran {', '.join(of_it) or 'nothing'}",
+            f"it failed at {loss.lost_at} s, while it ran {', '.join(of_it) or 'nothing'}",
             "leave out the device, and repeat what it had not copied to the host",
             device=loss.device,
-            seconds=loss.seconds,
+            seconds=loss.lost_at,
         )
 
     def stop(self) -> None:
-        """Drop what is queued, and let what runs end."""
+        """Drop all queued operations, and let running ones end."""
         self._stopping = True
         for stream in self._active:
             for item in stream.items:
@@ -245,11 +244,11 @@ class Execution:
     # -------------------------------------------------------------------------------------------- luck
 
     def tie(self) -> float:
-        """The order of what is ready at the same time: random with a seed."""
+        """A key for the order of operations that are ready at the same time: random with a seed, else 0."""
         return self._random.random() if self._seeded else 0.0
 
     def choose(self, count: int) -> int:
-        """One of so many: random with a seed, else the first."""
+        """A number below ``count``: random if the machine has a seed, else 0."""
         return self._random.randrange(count) if self._seeded else 0
 
     def _stretch(self) -> float:

@@ -18,7 +18,7 @@ class Footprint(NamedTuple):
 
 
 def footprint(start: int, width: int, pitch: int, columns: int) -> Footprint:
-    """The footprint of columns of ``width`` bytes.
+    """The footprint of ``columns`` columns of ``width`` bytes, each ``pitch`` bytes after the one before.
 
     >>> footprint(64, 16, 16, 4)
     Footprint(start=64, end=128, width=64, pitch=64, runs=1)

@@ -21,7 +21,7 @@ _BUCKET = 1 << 24
 
 @dataclass
 class Pinned:
-    """A pinned array."""
+    """A pinned (page-locked) host array, with its addresses and its count of pins."""
 
     start: int  # addresses of the array
     end: int
@@ -31,7 +31,7 @@ class Pinned:
 
 
 class Host:
-    """The memory of the host.
+    """The host's memory: its pinned arrays and the accesses to them.
 
     ``accesses`` are by address, of all pinned arrays together: they may overlap.
     """
@@ -42,7 +42,7 @@ class Host:
         self._numbers = 0
 
     def pin(self, array: npt.NDArray[Any]) -> None:
-        """Pin an array once more."""
+        """Pin an array, or count one more pin of a pinned one."""
         bounds = byte_bounds(array_of(array, "the array"))
         if bounds not in self._pinned:
             self._pinned[bounds] = Pinned(*bounds, self._numbers, 0, array)
@@ -76,7 +76,7 @@ class Host:
         return pinned.count if pinned else 0
 
     def pinned(self) -> int:
-        """The number of pinned arrays."""
+        """The number of host arrays that are pinned."""
         return len(self._pinned)
 
     def matrix(self, matrix: npt.NDArray[Any], tile: TileLike, what: str) -> Footprint:
@@ -107,21 +107,21 @@ class Host:
         return of
 
     def describe(self, matrix: npt.NDArray[Any], of: Footprint) -> str:
-        """A host matrix in words."""
+        """The text for a host matrix in messages: shape, dtype and place in its pinned array."""
         rows, columns = matrix.shape
         holder = self._holder(of)
         place = f" at byte {of.start - holder.start} of array {holder.number}" if holder else ""
         return f"host matrix {rows} × {columns} {matrix.dtype}{place}"
 
     def _holder(self, of: Footprint) -> Pinned | None:
-        """A pinned array that holds these bytes."""
+        """The pinned array that contains the bytes of a footprint; None if there is none."""
         return next(
             (one for one in self._pinned.values() if one.start <= of.start and of.end <= one.end), None
         )
 
 
 def array_of(value: object, what: str) -> npt.NDArray[Any]:
-    """An array, or a `DtypeError`."""
+    """Return ``value`` if it is a NumPy array; else raise `DtypeError`."""
     if not isinstance(value, np.ndarray):
         raise DtypeError(
             f"{what} is a {type(value).__name__}\nhost memory is given as NumPy arrays\ngive a numpy.ndarray"

@@ -2,12 +2,42 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Literal
+
+from simwarp.machine.topology import Kind, Route
+
+
+class Injection:
+    """A fault of one device: at each moment below a machine asks what the fault changes; here, nothing.
+
+    Attributes
+    ----------
+    device : int
+    """
+
+    device: int
+
+    @property
+    def lost_at(self) -> float:
+        """The time at which the device is lost, in seconds of the machine's clock."""
+        return math.inf
+
+    def fails_allocation(self, number: int) -> bool:
+        """True if the device has no memory for its allocation of this number, from 0."""
+        return False
+
+    def fails_copy(self, route: Route, number: int) -> bool:
+        """True if the device's copy of this number, among those of the route's kind, fails at its end."""
+        return False
+
+    def slows(self, route: Route | None) -> float:
+        """The time of a copy on a route, or of a routine if None, over that of a healthy device."""
+        return 1.0
 
 
 @dataclass(frozen=True)
-class CopyFails:
+class CopyFails(Injection):
     """One copy of a route fails, at the time when it would have ended; its target is poison.
 
     Attributes
@@ -20,13 +50,17 @@ class CopyFails:
         The copies of that kind and device that succeed first.
     """
 
-    kind: Literal["in", "out", "peer"]
+    kind: Kind
     device: int
     after: int = 0
 
+    def fails_copy(self, route: Route, number: int) -> bool:
+        """True for the copy of its kind and number."""
+        return (route.kind, number) == (self.kind, self.after)
+
 
 @dataclass(frozen=True)
-class DeviceLost:
+class DeviceLost(Injection):
     """A device fails at a time: its running operations do not end.
 
     Attributes
@@ -39,9 +73,14 @@ class DeviceLost:
     device: int
     seconds: float
 
+    @property
+    def lost_at(self) -> float:
+        """The time of the failure."""
+        return self.seconds
+
 
 @dataclass(frozen=True)
-class AllocationFails:
+class AllocationFails(Injection):
     """One allocation finds no memory, as if another process held it.
 
     Attributes
@@ -54,9 +93,13 @@ class AllocationFails:
     device: int
     after: int = 0
 
+    def fails_allocation(self, number: int) -> bool:
+        """True for the allocation of its number."""
+        return number == self.after
+
 
 @dataclass(frozen=True)
-class Slow:
+class Slow(Injection):
     """A device whose routines take longer, as when its clock is throttled.
 
     Attributes
@@ -69,5 +112,29 @@ class Slow:
     device: int
     factor: float
 
+    def slows(self, route: Route | None) -> float:
+        """The factor, for a routine."""
+        return self.factor if route is None else 1.0
 
-Injection = CopyFails | DeviceLost | AllocationFails | Slow
+
+@dataclass(frozen=True)
+class SlowLink(Injection):
+    """A link whose copies take longer, as when it has lost some of its lanes.
+
+    Attributes
+    ----------
+    kind : str
+        "in", "out" or "peer".
+    device : int
+        The device that copies; of a copy between devices, the one that it copies to.
+    factor : float
+        The time of a copy over that on a healthy link.
+    """
+
+    kind: Kind
+    device: int
+    factor: float
+
+    def slows(self, route: Route | None) -> float:
+        """The factor, for a copy of its kind."""
+        return self.factor if route is not None and route.kind == self.kind else 1.0

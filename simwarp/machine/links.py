@@ -29,7 +29,7 @@ class Flow:
 
 
 class Pipe:
-    """A bandwidth, and the copies that share it."""
+    """A bandwidth in bytes per second, and the copies that share it."""
 
     def __init__(self, bytes_per_second: float) -> None:
         self.bytes_per_second = bytes_per_second
@@ -37,7 +37,7 @@ class Pipe:
 
 
 class Links:
-    """The bandwidths of a topology.
+    """The bandwidths and latencies of a topology's links.
 
     >>> from simwarp.machine.topology import H200
     >>> Links(H200).latency(Route("in", 0))
@@ -69,14 +69,14 @@ class Links:
         return _settled(flow.pipes, now)
 
     def end(self, flow: Flow, now: float) -> Iterator[tuple[Flow, float]]:
-        """End a copy; return the other copies whose end changes, with their new ends."""
+        """End a copy; yield the other copies whose end time changes, with the new end."""
         for pipe in flow.pipes:
             del pipe.flows[flow]
         return _settled(flow.pipes, now)
 
 
 def _settled(pipes: tuple[Pipe, ...], now: float) -> Iterator[tuple[Flow, float]]:
-    """Set the rates of all copies in these pipes; yield those that change, with their new ends."""
+    """Share the pipes' bandwidth among their copies; yield each copy whose end changes, with the new end."""
     for flow in {flow: None for pipe in pipes for flow in pipe.flows}:
         rate = min(pipe.bytes_per_second / len(pipe.flows) for pipe in flow.pipes)
         if rate != flow.rate:

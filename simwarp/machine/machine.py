@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy.typing as npt
 
+from reference.devices.timeline import Timeline
 from reference.errors import DtypeError, LaunchError, SchemeError, ShapeError
-from reference.types.timeline import Timeline
 from simwarp.machine.conflicts import error_of
 from simwarp.machine.execution import Execution
 from simwarp.machine.faults import AccessError, DeviceMemoryError, FreedMemoryError, MemoryInUseError
 from simwarp.machine.host import Host
-from simwarp.machine.injections import AllocationFails, Injection
+from simwarp.machine.injections import Injection
 from simwarp.machine.memory import DeviceMemory, TileLike, checked, describe, footprint_of
 from simwarp.machine.moves import RoutineLike, between, check_aliases, computed, from_host, to_host
 from simwarp.machine.operations import Event, Operation, Stream, Wait
@@ -43,7 +43,7 @@ class Machine:
     jitter : float
         Each duration is multiplied by a random factor between 1 / (1 + jitter) and 1 + jitter.
     injections : sequence of Injection
-        Faults of the hardware: `CopyFails`, `DeviceLost`, `AllocationFails`, `Slow`.
+        Faults of the hardware, such as `CopyFails`.
     checks : str
         What to do with a `TileRaceError` or an `UnwrittenTileError`: "raise", "report" (in `faults`) or
         "off".
@@ -117,7 +117,6 @@ class Machine:
         self._queueing = Queueing(self.order, self.execution, self._host, values)
         self._memories: dict[DeviceMemory, None] = {}
         self._used = [0] * self.devices
-        self._failing = {(one.device, one.after) for one in injections if isinstance(one, AllocationFails)}
         self._allocations = [0] * self.devices
         self._numbers = {"memory": 0, "stream": 0, "event": 0}
         self._running = False
@@ -143,7 +142,7 @@ class Machine:
         return Route("peer", self._device(device), self._device(peer)) in self.execution.links
 
     def seconds(self) -> float:
-        """The machine's clock."""
+        """The machine's simulated time, in seconds."""
         return self.execution.clock.now
 
     def allocated(self, device: int) -> tuple[DeviceMemory, ...]:
@@ -156,7 +155,7 @@ class Machine:
         return self._host.pinned()
 
     def queued(self) -> int:
-        """The number of operations that have not ended."""
+        """The number of queued operations that have not ended."""
         return self.execution.unfinished()
 
     # ------------------------------------------------------------------------------------------ memory
@@ -176,7 +175,8 @@ class Machine:
             raise ShapeError(f"allocation of {nbytes} bytes\na memory has at least one byte\nask for more")
         number = self._allocations[device]
         self._allocations[device] += 1
-        budget = 0 if (device, number) in self._failing else self.budget(device)
+        fails = any(one.fails_allocation(number) for one in self.execution.injected(device))
+        budget = 0 if fails else self.budget(device)
         if nbytes > budget:
             raise DeviceMemoryError(
                 f"allocation of {nbytes} bytes on device {device} ({self.topology.gpus[device].name})",
@@ -246,7 +246,7 @@ class Machine:
     # ------------------------------------------------------------------------------------------ streams
 
     def stream(self, device: int) -> Stream:
-        """A new stream of a device."""
+        """Create a stream of a device."""
         self._usable(device)
         return Stream(self, device, self._number("stream"))
 

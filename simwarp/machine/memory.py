@@ -34,7 +34,7 @@ class TileLike(Protocol):
 
     @property
     def memory(self) -> Any:
-        """Its memory, from `Machine.allocate`."""
+        """The device memory that holds the tile, from `Machine.allocate`."""
         ...
 
     @property
@@ -44,22 +44,22 @@ class TileLike(Protocol):
 
     @property
     def rows(self) -> int:
-        """Its rows."""
+        """The number of rows of the tile."""
         ...
 
     @property
     def columns(self) -> int:
-        """Its columns."""
+        """The number of columns of the tile."""
         ...
 
     @property
     def stride(self) -> int:
-        """Elements from one column to the next."""
+        """Elements from the start of one column to the start of the next."""
         ...
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The dtype of its elements."""
+        """The dtype of the tile's elements."""
         ...
 
 
@@ -122,7 +122,7 @@ class DeviceMemory:
         return Tile(self, offset, rows, columns, rows if stride is None else stride, np.dtype(dtype))
 
     def view(self, tile: TileLike) -> npt.NDArray[Any]:
-        """The elements of a tile."""
+        """The elements of a tile of this memory, as a NumPy view."""
         if self._bytes is None:
             self._bytes = _reserve(self.nbytes)
             self._fresh = np.ones(-(-self.nbytes // _PAGE), np.bool_)
@@ -130,7 +130,7 @@ class DeviceMemory:
         return _view(self._bytes, tile, tile.dtype)
 
     def mark_written(self, tile: TileLike) -> None:
-        """Note that an operation writes a tile."""
+        """Record that a queued operation writes the bytes of a tile."""
         if self._written is None:
             self._written = _reserve(self.nbytes)
         _view(self._written, tile, np.dtype((np.void, tile.dtype.itemsize)))[...] = (
@@ -152,7 +152,7 @@ class DeviceMemory:
         return bool(bytes_of.all())
 
     def release(self) -> None:
-        """Drop the bytes."""
+        """Release the host bytes that back this memory, once it is freed."""
         self.freed, self._bytes, self._written = True, None, None
 
     def _poison_fresh_pages(self, tile: TileLike) -> None:
@@ -225,11 +225,11 @@ def checked(tile: TileLike, machine_has: Callable[[DeviceMemory], bool], what: s
 
 
 def footprint_of(tile: TileLike) -> Footprint:
-    """The bytes of a tile in its memory."""
+    """The footprint of a tile: its bytes, column by column, in its memory."""
     item = tile.dtype.itemsize
     return footprint(tile.offset, tile.rows * item, tile.stride * item, tile.columns)
 
 
 def describe(tile: TileLike) -> str:
-    """A tile in words."""
+    """The text for a tile in messages: shape, dtype, byte offset and memory."""
     return f"tile {tile.rows} × {tile.columns} {tile.dtype} at byte {tile.offset} of {tile.memory}"

@@ -17,26 +17,26 @@ from simwarp.machine.memory import TileLike, describe, footprint_of, poison
 
 
 class RoutineLike(Protocol):
-    """A computation on tiles of one device."""
+    """A computation on tiles of one device, such as a matrix product."""
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The routine's name, for timelines and messages."""
         ...
 
     @property
     def operations(self) -> float:
-        """Its floating-point operations."""
+        """The number of floating-point operations that the routine performs."""
         ...
 
     @property
     def reads(self) -> tuple[TileLike, ...]:
-        """The tiles that it reads."""
+        """The tiles that the routine reads."""
         ...
 
     @property
     def writes(self) -> tuple[TileLike, ...]:
-        """The tiles that it writes."""
+        """The tiles that the routine writes."""
         ...
 
     def compute(self, reads: Sequence[npt.NDArray[Any]], writes: Sequence[npt.NDArray[Any]]) -> None:
@@ -67,7 +67,7 @@ def check_aliases(routine: RoutineLike) -> None:
 
 
 def nothing() -> Moves:
-    """The moves of an operation without values.
+    """The moves of an operation on a machine without values: functions that do nothing.
 
     >>> nothing().begin() is None
     True
@@ -99,7 +99,7 @@ def to_host(source: TileLike, target: npt.NDArray[Any]) -> Moves:
 
 
 def between(source: TileLike, target: TileLike) -> Moves:
-    """A copy of a tile to another one."""
+    """The moves of a copy from one device tile to another."""
     moved: list[npt.NDArray[Any]] = []
 
     def begin() -> None:
@@ -113,7 +113,7 @@ def between(source: TileLike, target: TileLike) -> Moves:
 
 
 def computed(routine: RoutineLike) -> Moves:
-    """A routine: it computes at its start, into copies of the tiles that it writes."""
+    """The moves of a routine: it computes at its start into copies, which are stored at its end."""
     results: list[npt.NDArray[Any]] = []
 
     def begin() -> None:
@@ -132,7 +132,7 @@ def computed(routine: RoutineLike) -> Moves:
 
 
 def view(tile: TileLike) -> npt.NDArray[Any]:
-    """The elements of a tile."""
+    """The elements of a tile, as a NumPy view of its memory."""
     return tile.memory.view(tile)
 
 

@@ -17,7 +17,7 @@ class Machine(Protocol):
 
     @property
     def order(self) -> Order:
-        """The order of the operations."""
+        """The order in which the machine's operations are known to execute."""
         ...
 
 
@@ -33,7 +33,7 @@ class Conflict:
 
 @dataclass(slots=True, eq=False)
 class Operation:
-    """A copy or a routine."""
+    """A copy or a routine, queued in a stream."""
 
     stream: Stream
     index: int  # number in its stream, from 1
@@ -64,7 +64,7 @@ class Wait:
 @shortened
 @dataclass(slots=True, eq=False)
 class Event:
-    """A point in a stream's work.
+    """A point in a stream, which has happened once all operations queued before it have ended.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class Event:
 
     @property
     def done(self) -> bool:
-        """True if all work before it has ended; if so, what the host queues from now on comes after it."""
+        """Whether all work before the event has ended; if so, later work of the host is ordered after it."""
         if self.happened:
             self.machine.order.host_saw(self)
         return self.happened

@@ -25,7 +25,7 @@ class Known:
 
 
 class Order:
-    """The vector clocks of one machine."""
+    """The vector clocks of one machine: which operations are ordered before which."""
 
     def __init__(self) -> None:
         self.epoch = 0
@@ -33,7 +33,7 @@ class Order:
         self._version = 0
 
     def next_epoch(self) -> None:
-        """Order all later operations behind those that were queued so far."""
+        """Order all later operations after all operations queued so far."""
         self.epoch += 1
         self._version += 1
         self._host.clear()
@@ -44,7 +44,7 @@ class Order:
             self._version += 1
 
     def before(self, stream: Stream) -> dict[int, int]:
-        """The operations that come before what is queued next in a stream."""
+        """The vector clock of the next operation of a stream: stream → operations ordered before it."""
         known = stream.known
         if known.epoch != self.epoch:
             known.counts, known.epoch = {}, self.epoch

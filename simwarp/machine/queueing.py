@@ -31,7 +31,7 @@ class Queueing:
         self._order, self._execution, self._host, self._values = order, execution, host, values
 
     def operation(self, stream: Stream, name: str, moves: Moves) -> Operation:
-        """The next operation of a stream."""
+        """A new operation at the end of a stream, numbered but not queued yet."""
         before = self._order.before(stream)
         stream.count += 1
         before[stream.number] = stream.count
@@ -46,11 +46,11 @@ class Queueing:
         return operation
 
     def add(self, operation: Operation) -> None:
-        """Queue an operation whose accesses are all noted."""
+        """Queue an operation whose accesses are all recorded."""
         self._execution.add(operation.stream, operation)
 
     def reads(self, operation: Operation, tile: TileLike) -> None:
-        """Note that an operation reads a tile."""
+        """Record that an operation reads a tile, and whether that conflicts with another operation."""
         self.needs(operation, tile)
         self._access(operation, tile, False)
 
@@ -60,7 +60,7 @@ class Queueing:
             operation.conflict = Conflict(describe(tile), "read", None)
 
     def writes(self, operation: Operation, tile: TileLike) -> None:
-        """Note that an operation writes a tile."""
+        """Record that an operation writes a tile, and whether that conflicts with another operation."""
         if self._values:
             tile.memory.mark_written(tile)
         self._access(operation, tile, True)
@@ -87,7 +87,7 @@ def _conflict(name: str, writes: bool, other: Access) -> Conflict:
 
 
 def _caller() -> tuple[str, int]:
-    """The file and line that called the machine."""
+    """The file and line of the host program that called the machine."""
     frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("simwarp.machine."):
         frame = frame.f_back

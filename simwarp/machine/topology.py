@@ -39,7 +39,7 @@ class Route(NamedTuple):
 @shortened
 @dataclass(frozen=True)
 class Gpu:
-    """A device.
+    """The properties of a GPU: memory size, compute rates and launch time.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Link:
-    """One direction of a link: a copy takes the latency, and then its bytes over the bandwidth.
+    """One direction of a link: a copy takes the latency plus its bytes divided by the bandwidth.
 
     Attributes
     ----------
@@ -168,7 +168,7 @@ class Topology:
             )
 
     def routes(self) -> dict[Route, Link]:
-        """All routes, with their links."""
+        """Route → its link, for all routes between the host and the devices."""
         found: dict[Route, Link] = {}
         for device, (inward, outward) in enumerate(zip(self.inward, self.outward, strict=True)):
             found[Route("in", device)], found[Route("out", device)] = inward, outward
@@ -182,11 +182,11 @@ class Topology:
         return found
 
     def link(self, route: Route) -> Link:
-        """The link of a route."""
+        """The link over which copies of a route go."""
         return self.routes()[route]
 
     def host_bandwidths(self, device: int) -> tuple[float, float, float]:
-        """Bytes per second of a device's copies from the host alone, to it alone, and of both in sum.
+        """A device's bandwidths from the host, to the host, and both at once in sum, in bytes per second.
 
         Examples
         --------
@@ -201,7 +201,7 @@ class Topology:
         )
 
     def _shared_by(self, *routes: Route) -> float:
-        """The least shared bandwidth that has these routes."""
+        """The least bandwidth that all these routes share; infinite if they share none."""
         return min(
             (one.bytes_per_second for one in self.shared if {*routes} <= {*one.routes}), default=math.inf
         )
@@ -280,7 +280,7 @@ _H100 = Gpu("H100", 79 << 30, _rates(54.3e12, 49.6e12, 350e12), 6e-6)
 
 
 def _h100(name: str, devices: int) -> Topology:
-    """Devices of an H100 host."""
+    """A topology of H100 GPUs in one host, which share the host's bandwidths."""
     link, every = (Link(3e-6, 54.4 * _GB), Link(3e-6, 54.8 * _GB)), range(devices)
     own = [host_group(range(one, one + 1), 54.4 * _GB, 54.8 * _GB, 92.4 * _GB)[2:] for one in every]
     host = host_group(every, 108.6 * _GB, 96.8 * _GB, 132 * _GB) if devices > 1 else ()

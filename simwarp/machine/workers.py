@@ -17,7 +17,7 @@ _PATIENCE = 100
 
 
 class Crew:
-    """The workers of one run."""
+    """The workers (generators of host programs) of one run, which a machine resumes in turn."""
 
     def __init__(self, machine: Machine, workers: Sequence[Iterator[object]]) -> None:
         self._machine, self._execution = machine, machine.execution

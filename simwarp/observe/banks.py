@@ -105,7 +105,7 @@ def _pairs_agree(
 def _distinct(
     phase: npt.NDArray[Any], element: npt.NDArray[Any]
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """The distinct pairs of phase and element."""
+    """The distinct pairs of phase and element, as two arrays."""
     keys = np.sort(phase << _ELEMENT_BITS | element & _ELEMENT)  # faster than np.unique
     keys = keys[np.diff(keys, prepend=-1) != 0]
     return keys >> _ELEMENT_BITS, keys & _ELEMENT

@@ -65,7 +65,7 @@ class Divergence(CountingObserver):
         self._table = LineTable(LaneUse, "instructions")
 
     def on_step(self, chunk: Chunk, step: Step, mask: Mask) -> None:
-        """Count the warps and lanes of a step."""
+        """Count the warps and lanes that executed a step, and those that its guard left out."""
         present = mask if step.guard is None else chunk.mask | mask
         executed, stood = (int(np.count_nonzero(lanes)) for lanes in (mask, present))
         numbers = [int(np.count_nonzero(present.any(axis=1))), executed, stood - executed, 0, 0]
@@ -82,7 +82,7 @@ class Divergence(CountingObserver):
 
     @property
     def total(self) -> LaneUse:
-        """The total over all lines."""
+        """The counts summed over all source lines."""
         return self._table.total
 
     def to_json(self) -> dict[str, Any]:

@@ -89,15 +89,15 @@ class Fidelity(CountingObserver):
         self._unchecked |= {kind for kind in kinds if launch.checks.action(kind) == "off"}
 
     def on_fault(self, fault: KernelFault) -> None:
-        """Note that results may differ from those of hardware."""
+        """Record that results may differ from hardware after a fault."""
         self._faulty |= fault.severity == "error"
 
     def on_end(self, launch: Launch) -> None:
-        """Note that no fault stopped the launch."""
+        """Record that the launch ended without a fault."""
         self._launched -= 1
 
     def on_step(self, chunk: Chunk, step: Step, mask: Mask) -> None:
-        """Count the lanes of a step."""
+        """Count the thread-instructions of a step by the fidelity of its results."""
         count = int(np.count_nonzero(mask))
         if not count:
             return
@@ -190,7 +190,7 @@ def _may_be_fused(step: Step, trait: str) -> bool:
 
 
 def _fed(steps: list[Step], product: Step) -> set[int]:
-    """The additions and subtractions that use the product."""
+    """The numbers of the additions and subtractions that can read the result of ``product``."""
     name, fed, seen = destination(product), set[int](), set[int]()
     ahead = product.following
     while ahead:

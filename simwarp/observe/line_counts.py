@@ -39,7 +39,7 @@ class CountingObserver(Observer):
         vars(self).update(vars(type(self)()))
 
     def to_json(self) -> dict[str, Any]:
-        """The counters as plain data."""
+        """The counters as a JSON object."""
         raise NotImplementedError
 
 
@@ -122,15 +122,15 @@ class LineCounts:
 
     @property
     def total(self) -> int:
-        """The sum over all lines."""
+        """The sum of the numbers of all lines."""
         return sum(self._counts.values())
 
     def clear(self) -> None:
-        """Discard all numbers."""
+        """Reset the numbers of all lines."""
         self._counts.clear()
 
     def to_json(self) -> dict[str, int]:
-        """The number of each line, as plain data."""
+        """Line → its number, as a JSON object."""
         return {line: self._counts[line] for line in self}
 
     def __repr__(self) -> str:
@@ -163,7 +163,7 @@ class LineTable(Generic[T]):
         self._counts: dict[str, T] = {}
 
     def add(self, line: str, counts: T) -> None:
-        """Add to the counters of a line."""
+        """Add counts to the counters of a source line."""
         self._counts[line] = self._counts.get(line, self.kind()) + counts
 
     def __getitem__(self, line: str) -> T:
@@ -174,7 +174,7 @@ class LineTable(Generic[T]):
 
     @property
     def total(self) -> T:
-        """The sums over all lines."""
+        """The counters summed over all source lines."""
         return sum(self._counts.values(), self.kind())
 
     def to_json(self) -> dict[str, Any]:
@@ -195,7 +195,7 @@ class AccessCounts(CountingObserver, Generic[T]):
         self.kinds: dict[str, T] = {}
 
     def count(self, event: AccessEvent) -> T:
-        """The counters of one access."""
+        """The counters of one memory access, to be added to those of its line."""
         raise NotImplementedError
 
     def on_access(self, event: AccessEvent) -> None:
@@ -214,12 +214,12 @@ class AccessCounts(CountingObserver, Generic[T]):
         return iter(self._table)
 
     def counts(self, line: str) -> T:
-        """The counters of a line."""
+        """The counters of a source line."""
         return self._table[line]
 
     @property
     def total(self) -> int:
-        """The total over all lines."""
+        """The counted number summed over all source lines."""
         return getattr(self._table.total, self._column)
 
     def to_json(self) -> dict[str, Any]:
@@ -229,7 +229,7 @@ class AccessCounts(CountingObserver, Generic[T]):
 
 
 def sorted_lines(lines: Iterable[str]) -> list[str]:
-    """Keys sorted by file, then by line number."""
+    """Line keys ("mm.cu:42") sorted by file, then by line number."""
 
     def order(line: str) -> tuple[str, int]:
         file, _, number = line.rpartition(":")

@@ -60,7 +60,7 @@ class MatrixInstructions:
         tally.instructions.update({name: count * warps for name, count in made.instructions.items()})
 
     def to_json(self) -> list[dict[str, Any]]:
-        """One entry for each family on each chip; ``native`` is None for an unknown lowering."""
+        """A JSON object for each family on each chip; ``native`` is None for an unknown lowering."""
         return [
             {
                 "family": tally.lowering.family,
@@ -81,7 +81,7 @@ class MatrixInstructions:
 
 @cache
 def _known(opcode: str, cc: Capability) -> tuple[Lowering, bool]:
-    """The lowering of an opcode, and whether it is known; if not, the opcode is its own family."""
+    """The lowering of a matrix instruction on a chip, and whether it is known."""
     try:
         return lowering(opcode, cc), True
     except SchemeError:
@@ -93,7 +93,7 @@ def _known(opcode: str, cc: Capability) -> tuple[Lowering, bool]:
 
 @dataclass(frozen=True)
 class ProductCounts(Counts):
-    """The products that warpgroups issued."""
+    """The number and operations of the ``wgmma`` products on one source line."""
 
     products: int = 0  # ``wgmma.mma_async``, one for each warpgroup that executes one
     multiply_adds: int = 0  # m * n * k of each; of bits, pairs of bits
@@ -131,7 +131,7 @@ class Products(CountingObserver):
             self.add(line_of(step.instruction), warpgroup, counts)
 
     def add(self, line: str, warpgroup: int, counts: ProductCounts) -> None:
-        """Count products on a line (`simwarp.observe.line_counts.line_of`)."""
+        """Add counts of a warpgroup's products to a source line (`simwarp.observe.line_counts.line_of`)."""
         self._all.add(line, counts)
         table = self.warpgroups.setdefault(
             warpgroup, LineTable(ProductCounts, f"products of warpgroup {warpgroup}")
@@ -143,7 +143,7 @@ class Products(CountingObserver):
 
     @property
     def total(self) -> ProductCounts:
-        """The counts of all warpgroups."""
+        """The counts summed over all warpgroups."""
         return self._all.total
 
     def to_json(self) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class Occupancy:
     blocks_by: dict[str, int]  # the blocks that each resource alone would allow
 
     def to_json(self) -> dict[str, Any]:
-        """The fields as plain data."""
+        """The fields as a JSON object."""
         return {**asdict(self), "limits": list(self.limits)}
 
 

@@ -62,7 +62,7 @@ class Overwritten:
         return registers
 
     def note(self, chunk: Chunk, step: Step, mask: Mask) -> None:
-        """Save the register values after a step."""
+        """Save the values of the registers that a step has written."""
         if step.kind in (CALL, RETURN):
             self._chunk, self._values = None, {}
             return

@@ -34,7 +34,7 @@ class Turn:
 
     @property
     def end(self) -> int:
-        """The time of its last event."""
+        """The time of the turn's last copy or read."""
         return max(self.issued, self.filled, self.read_to)
 
 
@@ -98,7 +98,7 @@ class Pipeline(CountingObserver):
         self.read(units[units < self._turn_of.size], int(event.chunk.executed))
 
     def read(self, units: npt.NDArray[np.int64], now: int) -> None:
-        """Note reads of units of shared memory."""
+        """Record reads of units of shared memory at a time."""
         indices: list[int] = np.unique(self._turn_of[units]).tolist()
         for index in indices:
             if index != _NONE:

@@ -86,7 +86,7 @@ class Report:
         return list(self._by_name.values())
 
     def clear(self) -> None:
-        """Reset all counters."""
+        """Reset the counters of all observers of the report."""
         for observer in self.observers:
             observer.clear()
 

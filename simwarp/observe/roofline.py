@@ -35,7 +35,7 @@ class Roofline:
 
     @property
     def intensity(self) -> float:
-        """Operations per compulsory byte; infinite without bytes."""
+        """Arithmetic intensity: operations per byte of compulsory traffic; infinite without bytes."""
         return _per(self.operations, self.bytes_compulsory)
 
     @property

@@ -31,7 +31,7 @@ class Bytes:
         self.atomic_bytes: Counter[str] = Counter()
 
     def count(self, event: AccessEvent) -> None:
-        """Count the bytes of an access."""
+        """Add the bytes of a memory access to the counts."""
         size = event.lanes.size * event.width
         if event.kind == "load":
             self.loaded[event.space] += size
@@ -89,18 +89,18 @@ class Traffic(Bytes, CountingObserver):
         self._touched: dict[int, _Touched] = {}
 
     def on_launch(self, launch: Launch) -> None:
-        """Begin to count a launch's distinct bytes."""
+        """Reset the record of distinct bytes, at the start of a launch."""
         self._earlier = self._distinct()
         self._touched.clear()
 
     def on_step(self, chunk: Chunk, step: Step, mask: Mask) -> None:
-        """Count the operations of a step."""
+        """Count the arithmetic operations that the lanes of ``mask`` executed in a step."""
         found = operations(step.row, step.form.T)
         if found is not None:
             self.operations[found.type] += found.number * int(np.count_nonzero(mask))
 
     def on_access(self, event: AccessEvent) -> None:
-        """Count the bytes of an access."""
+        """Count the bytes of a memory access, by state space and direction."""
         self.count(event)
         self.units[event.unit].count(event)
         if event.space == "global":
@@ -123,7 +123,7 @@ class Traffic(Bytes, CountingObserver):
 
     @property
     def compulsory_written(self) -> int:
-        """Distinct bytes of global memory written."""
+        """The number of distinct bytes of global memory that launches wrote."""
         return int(self._distinct()[1])
 
     @property
@@ -166,7 +166,7 @@ class _Touched:
         state[index] = found | fresh
 
     def write(self, addresses: Addresses, width: int) -> None:
-        """Record writes."""
+        """Mark the written bytes, ``width`` at each address."""
         state, index, unit = self._units(addresses, width)
         state[index] |= unit * state.dtype.type(_WRITTEN)
 

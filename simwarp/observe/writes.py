@@ -14,7 +14,7 @@ from simwarp.faults import Place
 @shortened
 @dataclass(frozen=True)
 class Write:
-    """One write by one lane.
+    """One write by one lane to a watched address.
 
     Attributes
     ----------

@@ -203,7 +203,7 @@ def _float32(words: Tiles, name: str) -> Tiles:
 
 
 def _some(numbers: Numbers, which: Any) -> Numbers:
-    """The numbers that an index selects."""
+    """The numbers that an index array, slice or mask selects."""
     special = None if numbers.special is None else numbers.special[which]
     return Numbers(numbers.value[which], numbers.exponent[which], special)
 

@@ -14,7 +14,7 @@ OF_ZERO = -1000
 
 
 class Numbers(NamedTuple):
-    """Numbers with their exponents; infinities and NaN separate."""
+    """Decoded floats: values with their exponents; infinities and NaN are kept separately."""
 
     value: Tiles  # 0 for infinities and NaN
     exponent: Tiles  # the binary one, int16; of subnormal numbers the format's least, of 0 `OF_ZERO`

@@ -2,9 +2,10 @@
 
 ================  ==============================================================================
 linking           `link`, `bind`, `operands` (closures), `refusals`, `call_graph`;
-                  `program` (their result)
+                  `program` and `steps` (their result)
 registers         `liveness`, `copies`
-control flow      `postdominators`, `exits` (ways past a barrier), `barrier_regions`, `graphs`
-addresses         `provenance`
+control flow      `postdominators`, `exits` (ways past a barrier), `barrier_regions`, `graphs`,
+                  `loops`, `waits` (tests of barriers)
+addresses         `provenance`, `frames` (local variables in their stack frame)
 ================  ==============================================================================
 """

@@ -44,7 +44,7 @@ def with_several_counts(program: Linked) -> frozenset[int]:
 
 
 def _operands(step: Step) -> list[int | None]:
-    """The number of a barrier, and its thread count if it has one; None for those in registers."""
+    """The number and thread count (if given) of a barrier instruction; None for operands in registers."""
     operands = step.instruction.operands[len(step.row.destinations) :]
     operands = operands[:-1] if step.form.has("red") else operands
     return [one.value if isinstance(one, Immediate) else None for one in operands]

@@ -58,7 +58,7 @@ def target_number(module: Module) -> int:
 
 
 class Binder:
-    """Binds the instructions of one function to steps."""
+    """Binds the parsed instructions of one function to executable steps."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Binder:
     # ---- one instruction ---------------------------------------------------------------------------
 
     def step(self, instruction: Instruction) -> Step:
-        """Bind an instruction of the function."""
+        """Bind an instruction of the function: resolve its row, registers, labels and memory."""
         found = TABLE.find(instruction.opcode)
         if found is None:
             raise refusals.without_a_row(instruction)
@@ -194,7 +194,7 @@ class Binder:
         )
 
     def source(self, step: Step, operand: Operand, spec: OperandSpec) -> Read:
-        """Bind a source operand."""
+        """A closure that reads a source operand in the executing lanes."""
         operand = _alone(step, operand)
         if step.form.resolve(spec.kind) == step.form.T:
             self.check_vector(step, operand)
@@ -262,7 +262,7 @@ class Binder:
     # ---- control -----------------------------------------------------------------------------------
 
     def label(self, step: Step, operand: Operand) -> int:
-        """The number of the step after a label."""
+        """The number of the step that follows a label."""
         if not isinstance(operand, Symbol) or operand.name not in self.function.labels:
             known = ", ".join(self.function.labels) or "none"
             message = f"does not name a label of this function\nuse one of its labels: {known}"
@@ -383,7 +383,7 @@ class Binder:
         return tuple(self.reader(step.instruction, element, kind) for element in operand.elements)
 
     def is_parameter(self, base: Operand) -> bool:
-        """Whether an address starts at a kernel parameter."""
+        """Whether the base of an address is a kernel parameter."""
         return isinstance(base, Symbol) and base.name in self.layout.parameters
 
     def base(self, step: Step, base: Register | Symbol | Immediate, offset: int) -> Read:
@@ -420,7 +420,7 @@ class Binder:
     # ---- operands ----------------------------------------------------------------------------------
 
     def slot(self, instruction: Instruction, register: Register) -> int:
-        """The slot of a register."""
+        """The slot of a register, the index of its values in a chunk."""
         if register.name not in self.slots:
             message = "is not declared\ndeclare it with .reg"
             raise refusals.misuse(instruction, message, f"register {register.name} of ")
@@ -494,7 +494,7 @@ class Binder:
         return bits
 
     def writer(self, step: Step, operand: Operand | None, spec: OperandSpec) -> Write | None:
-        """A closure that writes a value of the operand's type to a destination; None if it is not wanted."""
+        """A closure that writes a value to a destination operand; None if the operand is ``_``."""
         if spec.is_fragment:
             kind = OperandSpec(spec.name, step.form.resolve(spec.kind))
             registers = self.fragment_registers(step, operand, spec)

@@ -12,7 +12,7 @@ from simwarp.ptx.syntax import Function, Module, Reference, Symbol
 
 
 class CallGraph:
-    """The calls of a module's kernels and functions.
+    """For each kernel and function of a module, the functions that it calls.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class CallGraph:
         }
 
     def reached(self, start: str) -> set[str]:
-        """The functions called from ``start``, directly or not; itself only if it is recursive."""
+        """The functions called from ``start``, directly or not; with ``start`` only if it is recursive."""
         return reachable(self._callees_of(start), self._callees_of)
 
     def _callees_of(self, name: str) -> set[str]:

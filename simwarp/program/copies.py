@@ -46,7 +46,7 @@ class Copies(NamedTuple):
 
 
 def _blocks(program: Program) -> list[list[Step]]:
-    """The basic blocks of a program."""
+    """The basic blocks of a program, each as its list of steps."""
     starts = {routine.first for routine in program.routines.values()}
     for step in program.steps:
         starts |= {step.target, *step.table}

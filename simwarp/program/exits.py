@@ -43,7 +43,7 @@ def ways_out(program: Linked, *meets: Callable[[Step], bool]) -> list[Edges]:
 
 
 class _Graph:
-    """The control-flow graph of a program, functions included.
+    """The control-flow graph of a program, with the steps of its functions.
 
     Attributes
     ----------
@@ -147,7 +147,7 @@ class _Ways:
         return works
 
     def _works(self, at: int, works: list[bool]) -> bool:
-        """Whether lanes at a step write something before they diverge, by what is known of later steps."""
+        """Whether lanes at a step write something before they diverge, given the answers for later steps."""
         graph, step = self.graph, self.steps[at]
         if at in graph.writes:
             return True

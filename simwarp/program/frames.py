@@ -50,7 +50,7 @@ def is_whole(name: str) -> bool:
 
 
 def name_of(name: str, size: int) -> str:
-    """The description of a local variable for messages."""
+    """A local variable, named for messages by its bytes in the function's stack frame."""
     if name.startswith(_DEPOT):
         start = int(name.partition("+")[2])
         name = f"the local variable in bytes {start} to {start + size - 1}"

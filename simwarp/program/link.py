@@ -83,7 +83,7 @@ class Layout:
 
 
 class _Linker:
-    """Links one kernel of a module."""
+    """Links one kernel of a module with the functions that it calls."""
 
     def __init__(self, module: Module, entry: Function, graph: CallGraph) -> None:
         self.module, self.entry = module, entry
@@ -296,7 +296,7 @@ def _frame_size(layout: Layout) -> int:
 
 
 def _ends(steps: list[Step]) -> bool:
-    """Whether the last step always ends the function."""
+    """Whether the last step ends the function in all lanes."""
     return bool(steps) and steps[-1].guard is None and bool(steps[-1].kind.ends)
 
 

@@ -53,7 +53,7 @@ def _written(step: Step, slots: dict[str, int]) -> int:
 
 
 def _results(step: Step, slots: dict[str, int]) -> int:
-    """The registers that a step computes, if it does nothing else; without such, 0."""
+    """The registers, one bit per slot, that a step computes; 0 if the step may have other effects."""
     if step.compute is None or not step.row.destinations:
         return 0
     return _set(step.instruction.operands[:1], slots) | slots.get("%carry", 0)

@@ -77,7 +77,7 @@ def _around(program: Program, routine: Routine, number: int) -> set[int]:
 
 
 class _Slice:
-    """The slice of a loop."""
+    """The slice of a loop: its steps that decide whether lanes leave it, or that others can observe."""
 
     def __init__(
         self, program: Program, routine: Routine, inside: set[int], followed: frozenset[int]
@@ -95,7 +95,7 @@ class _Slice:
         self._read: set[str] = set()
 
     def loop(self) -> Loop:
-        """Follow the slice until it is closed."""
+        """Add the steps that the slice depends on until none is missing; returns the loop."""
         size = -1
         while size != len(self._chosen) + len(self._read):
             size = len(self._chosen) + len(self._read)
@@ -124,7 +124,7 @@ class _Slice:
         return step.call is not None and _may_end(self._program, step.call.function)
 
     def _is_relevant_load(self, step: Step) -> bool:
-        """Whether other steps of the slice read what a step loads."""
+        """Whether a step is a load whose result other steps of the slice read."""
         return _accesses(step) and not self._read.isdisjoint(_written(step))
 
     def _reads(self, step: Step) -> Iterator[str]:

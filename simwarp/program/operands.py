@@ -19,7 +19,7 @@ class Symbols(Protocol):
 
     @property
     def symbols(self) -> Mapping[str, int]:
-        """Name of a variable → its address."""
+        """Name of a variable → its address in memory."""
         ...
 
 
@@ -47,14 +47,14 @@ class Registers(Protocol):
 
     @property
     def launch(self) -> Symbols:
-        """The launch that the chunk belongs to."""
+        """The launch that the chunk of blocks belongs to."""
         ...
 
     def special(self, name: str, /) -> Any:
-        """The value of a special register."""
+        """The value of a special register, such as "%tid.x", in the lanes of the chunk."""
 
     def write(self, slot: int, value: Any, /) -> None:
-        """Write a register in the executing lanes."""
+        """Write the register in a slot, in the executing lanes only."""
 
     def check_defined(self, slot: int, dtype: np.dtype[Any], /) -> Any:
         """Read a register; report a fault if it is undefined in an executing lane."""

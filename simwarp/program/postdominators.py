@@ -45,7 +45,7 @@ def immediate_dominators(following: Graph, root: int) -> dict[int, int]:
     above = {root: root}
 
     def common(a: int, b: int) -> int:
-        """The closest common dominator of two nodes."""
+        """The closest common dominator of two nodes of the graph."""
         while a != b:
             while position[a] > position[b]:
                 a = above[a]
@@ -85,7 +85,7 @@ def _reverse_postorder(following: Graph, root: int) -> list[int]:
 
 
 class _FlowGraph:
-    """The basic blocks of a program, followed by three nodes: left by exit, left by return, left by either.
+    """The control-flow graph: a program's basic blocks, and end nodes for exit, for return and for both.
 
     Attributes
     ----------
@@ -158,7 +158,7 @@ class _FlowGraph:
 
 
 def _first_steps(steps: Sequence[Step]) -> list[int]:
-    """The first step of each basic block, ascending."""
+    """The number of the first step of each basic block, ascending."""
     firsts = {0}
     for at, step in enumerate(steps):
         if step.kind.ends:

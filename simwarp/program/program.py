@@ -136,34 +136,34 @@ class Program:
 
     @cached_property
     def copies_asynchronously(self) -> bool:
-        """Whether it has asynchronous copies, or waits for them."""
+        """Whether the program issues ``cp.async`` copies, or waits for them."""
         return any(step.kind in (kinds.ASYNC_COPY, kinds.ASYNC_GROUP) for step in self.steps)
 
     @cached_property
     def has_volatile_accesses(self) -> bool:
-        """Whether it reads or writes memory by volatile or relaxed accesses that are not atomic."""
+        """Whether the program has volatile or relaxed accesses to memory that are not atomic."""
         words = ("volatile", "relaxed", "mmio")
         plain = (step.form for step in self.steps if step.kind.access and not step.kind.updates)
         return any(form.has(word) for form in plain for word in words)
 
     @cached_property
     def changes_register_counts(self) -> bool:
-        """Whether its warps release or request registers."""
+        """Whether the program has a ``setmaxnreg``, by which warps release or request registers."""
         return any(step.kind is kinds.REGISTER_COUNT for step in self.steps)
 
     @cached_property
     def launches_dependents(self) -> bool:
-        """Whether it may allow dependent grids to start before its end."""
+        """Whether the program may execute ``griddepcontrol.launch_dependents``."""
         return any("grid" in step.row.traits and not step.form.has("wait") for step in self.steps)
 
     @cached_property
     def waits_for_grids(self) -> bool:
-        """Whether it may wait for the grids before."""
+        """Whether the program may execute ``griddepcontrol.wait``."""
         return any("grid" in step.row.traits and step.form.has("wait") for step in self.steps)
 
     @cached_property
     def has_mbarriers(self) -> bool:
-        """Whether it has barriers in shared memory."""
+        """Whether the program uses mbarriers, barrier objects in shared memory."""
         return any(step.kind is kinds.MBARRIER or step.barrier is not None for step in self.steps)
 
     @cached_property
@@ -178,12 +178,12 @@ class Program:
 
     @cached_property
     def has_transfers(self) -> bool:
-        """Whether it has operations of the asynchronous proxy: bulk copies and reductions."""
+        """Whether the program has operations of the asynchronous proxy: bulk copies and reductions."""
         return any(step.kind.transfers for step in self.steps)
 
     @cached_property
     def has_warpgroup_products(self) -> bool:
-        """Whether it has asynchronous matrix products, or waits for them."""
+        """Whether the program issues ``wgmma`` products, or waits for them."""
         return any(step.kind in (kinds.WARPGROUP_PRODUCT, kinds.WARPGROUP_ORDER) for step in self.steps)
 
     @cached_property

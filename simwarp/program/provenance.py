@@ -66,7 +66,7 @@ def symbols_of(origins: Origins, kind: str = "symbol") -> list[str]:
 
 
 class _Origins:
-    """The origins of each register of a program."""
+    """For each register of a program, the variables whose addresses it may hold."""
 
     def __init__(self, program: Program, variables: Container[str]) -> None:
         self.program, self.variables = program, variables
@@ -89,7 +89,7 @@ class _Origins:
         return changed
 
     def enter(self, step: Step) -> None:
-        """Make a step's function the current one."""
+        """Make the function of a step the current one, whose registers are looked up."""
         routine = self.program.routine_at(step.number)
         self.function, self.local = f"{routine.name} ", routine.local_variables
         self.beyond = NOTHING if routine.name == self.program.name else ANYTHING
@@ -107,7 +107,7 @@ class _Origins:
         return found
 
     def of_lent(self) -> frozenset[int]:
-        """The step numbers that `lending_steps` returns."""
+        """The numbers of the stores that may store an address in shared or local memory."""
         found, lends = set[int](), False
         for step in self.program.steps:
             if step.kind is STORE and DTYPES[step.form.T] in ("u8", "i8"):
@@ -173,5 +173,5 @@ def _at(start: int, base: Origins) -> list[str]:
 
 
 def _loaded_bytes(step: Step) -> int:
-    """Bytes of each register that a load writes."""
+    """The bytes that a load writes to each destination register."""
     return DTYPES[step.form.resolve(step.row.destinations[0].kind)].itemsize

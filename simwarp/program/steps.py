@@ -15,7 +15,7 @@ from simwarp.ptx.syntax import Instruction
 
 @dataclass
 class Step:
-    """One bound instruction.
+    """One instruction, bound to its registers, labels and memory, ready to execute.
 
     Attributes
     ----------
@@ -129,7 +129,7 @@ class Call:
 
 @dataclass
 class Routine:
-    """A kernel or device function within a program.
+    """A kernel or device function within a linked program.
 
     Attributes
     ----------

@@ -28,7 +28,7 @@ _State = tuple[int, _Known]
 
 
 class Unheeded(NamedTuple):
-    """The numbers of the tests whose answer nothing uses, and of those that are passed without a yes."""
+    """The steps of mbarrier tests whose answer is not used, and of tests passed without a yes."""
 
     ignored: frozenset[int] = frozenset()
     passed: frozenset[int] = frozenset()
@@ -40,7 +40,7 @@ def is_test(step: Step) -> bool:
 
 
 def unheeded(program: Linked) -> Unheeded:
-    """The tests of a program that it does not heed; none if it has functions, which are not followed."""
+    """The mbarrier tests whose answer a program ignores; none for programs with functions."""
     tests = [step.number for step in program.steps if is_test(step)]
     if not tests or len(program.routines) > 1:
         return Unheeded()
@@ -82,7 +82,7 @@ class _Paths:
         }
 
     def _following(self, state: _State) -> Iterator[_State]:
-        """The states that can come next."""
+        """Yield the states in which the program can be after one more step."""
         at, pairs = state
         if at >= len(self._steps) or at in self._heeded:
             return
@@ -156,7 +156,7 @@ def _result(step: Step, sources: list[Operand], known: dict[str, int]) -> int | 
 
 
 def _read(operand: Operand, known: dict[str, int]) -> int | None:
-    """The value of an operand, if it is known."""
+    """The value of an operand, if it is a constant or a register of known value; else None."""
     if isinstance(operand, Immediate):
         return None if operand.float_bits else operand.value
     if isinstance(operand, Register) and operand.name in known:

@@ -32,7 +32,7 @@ class Kind:
 
     @property
     def is_atomic(self) -> bool:
-        """Whether it is an atomic operation or reduction of each lane."""
+        """Whether an instruction of this kind is an atomic operation or a reduction, lane by lane."""
         return self.access and self.updates
 
 

@@ -55,7 +55,7 @@ def parameter_types(mangled: str) -> list[str]:
 
 
 def plain(name: str) -> str:
-    """A demangled name without namespaces and template arguments."""
+    """A demangled C++ name without its namespaces and template arguments."""
     return name.partition("<")[0].rpartition("::")[2]
 
 
@@ -145,7 +145,7 @@ class _Reader:
         return self._template(name) if self._next == "I" else name
 
     def _nested(self) -> str:
-        """Read a nested name, between N and E."""
+        """Read a nested name of a mangled name: the parts between N and E."""
         name = ""
         while not self._take("E"):
             if self._next == "I":
@@ -160,19 +160,19 @@ class _Reader:
         return name
 
     def _template(self, name: str) -> str:
-        """Read the template arguments of a name."""
+        """Read the template arguments after ``name`` in a mangled name; returns both."""
         if name not in self.known:
             self.known.append(name)
         self.template = self._arguments()
         return name + _bracketed(self.template)
 
     def _arguments(self) -> list[str]:
-        """Read template arguments, between I and E."""
+        """Read the template arguments of a mangled name, between I and E."""
         self._expect("I")
         return self._until_end()
 
     def _until_end(self) -> list[str]:
-        """Read template arguments up to an E."""
+        """Read template arguments of a mangled name, up to an E."""
         found: list[str] = []
         while not self._take("E"):
             found.append(self._argument())
@@ -197,7 +197,7 @@ class _Reader:
         return {"0": "false", "1": "true"}[digits] if kind == "b" else form.format(digits)
 
     def _type(self) -> str:
-        """Read a type."""
+        """Read an encoded type of a mangled name; returns it as C++ text."""
         letter = self._next
         if letter in _BUILTIN:
             self.at += 1
@@ -242,7 +242,7 @@ class _Reader:
         return table[int(digits, 36) + 1 if digits else 0]
 
     def _source_name(self) -> str:
-        """Read an identifier: its length, then its characters."""
+        """Read an identifier of a mangled name: its length, then its characters."""
         length = int(self._match(r"[1-9]\d*"))
         self.at += length
         if self.at > len(self.text):
@@ -256,11 +256,11 @@ class _Reader:
 
     @property
     def _next(self) -> str:
-        """The next character; "" at the end."""
+        """The next character of the mangled name, not consumed; "" at its end."""
         return self.text[self.at : self.at + 1]
 
     def _match(self, pattern: str) -> str:
-        """Read the text that matches a pattern."""
+        """Consume and return the text at the current position that matches a pattern."""
         found = re.compile(pattern).match(self.text, self.at)
         if found is None:
             raise _NotUnderstood
@@ -268,13 +268,13 @@ class _Reader:
         return found[0]
 
     def _take(self, letter: str) -> bool:
-        """Skip a letter if it is next; returns whether it was."""
+        """Skip a letter of the mangled name if it is the next one; returns whether it was."""
         taken = self.text.startswith(letter, self.at)
         self.at += taken
         return taken
 
     def _expect(self, letter: str) -> None:
-        """Skip a letter that must be next."""
+        """Consume a letter that must be the next character of the mangled name."""
         if not self._take(letter):
             raise _NotUnderstood
 

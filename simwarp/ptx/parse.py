@@ -51,7 +51,7 @@ def parse(text: str) -> Module:
 
 
 class _ModuleReader:
-    """The parser of a module's directives."""
+    """Parses the directives of a PTX module."""
 
     def __init__(self, cursor: Cursor) -> None:
         self.cursor = cursor
@@ -63,7 +63,7 @@ class _ModuleReader:
         self.aliases: list[tuple[str, str, int]] = []
 
     def module(self) -> Module:
-        """Read the whole text."""
+        """Parse the whole PTX text."""
         self._version()
         self._target()
         self._address_size()
@@ -142,7 +142,7 @@ class _ModuleReader:
         return True
 
     def _skip_section(self) -> None:
-        """Skip a debug section."""
+        """Skip a debug section, up to its closing brace."""
         cursor, depth = self.cursor, 1
         while not cursor.accept("{"):
             cursor.take()
@@ -179,7 +179,7 @@ class _ModuleReader:
             functions[name] = function
 
     def _define(self, name: str, what: str, line: int, declared_only: bool) -> None:
-        """Refuse a second definition of a name."""
+        """Raise a syntax error for a second definition of a module-level name."""
         before, where = self.defined.get(name, (what, 0))
         if before != what or (where and not declared_only):
             raise PtxSyntaxError(

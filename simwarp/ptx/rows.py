@@ -107,12 +107,12 @@ class Form:
     U: str = ""
 
     def has(self, modifier: str) -> bool:
-        """Whether the opcode has a modifier."""
+        """Whether the opcode has a modifier, such as "ftz"."""
         return modifier in self.modifiers
 
     @cached_property
     def dtype(self) -> np.dtype[Any]:
-        """The NumPy type of T."""
+        """The NumPy dtype of the opcode's type, T."""
         return DTYPES[self.T]
 
     @property
@@ -161,7 +161,7 @@ class OperandSpec:
 
 @dataclass(frozen=True)
 class Row:
-    """One instruction: its facts and the function that computes it.
+    """One row of the PTX table: an instruction's spellings, its facts and the function that computes it.
 
     Attributes
     ----------
@@ -247,7 +247,7 @@ class Row:
 
     @property
     def base(self) -> str:
-        """The opcode up to the first dot."""
+        """The opcode without modifiers and types, such as "shfl"."""
         return self.spelling.split(".")[0].split("{")[0].split("<")[0]
 
     def match(self, opcode: str) -> Form | None:
@@ -283,7 +283,7 @@ _SCOPES = ("cta", "cluster", "gpu", "sys")
 
 
 def in_order(opcode: str) -> str:
-    """An opcode with its memory order and scope before its state space, as the PTX ISA has them.
+    """An opcode with memory order and scope before the state space, the order in the PTX ISA.
 
     ptxas takes them in any order, and CUTLASS writes some behind the state space.
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 
 def all_differ(addresses: npt.NDArray[np.uint64]) -> bool:
-    """Whether no address occurs twice."""
+    """Whether the addresses are pairwise different."""
     if (addresses[1:] > addresses[:-1]).all():
         return True
     ordered = np.sort(addresses)
@@ -23,7 +23,7 @@ def all_differ(addresses: npt.NDArray[np.uint64]) -> bool:
 
 
 class Runs:
-    """Accesses sorted by address, those of one address (a run) in the order of their turns.
+    """Accesses sorted by address; a run is the accesses to one address, in the order of their turns.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Runs:
 
     @cached_property
     def ends(self) -> npt.NDArray[np.intp]:
-        """(k,): the last place of each run."""
+        """(k,): the position of the last element of each run."""
         return np.r_[self.starts[1:], self.of.size] - 1
 
     def scan(self, combine: Callable[[Any, Any], Any], values: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -79,7 +79,7 @@ class Access(NamedTuple):
     sure: bool
 
     def part(self, which: npt.NDArray[np.intp] | None, offsets: Addresses) -> Access:
-        """The accesses that go to one allocation, at these offsets in it."""
+        """The part of the accesses that goes to one allocation, at these offsets in it."""
         if which is None:
             return self._replace(offsets=offsets)
         return self._replace(
@@ -104,7 +104,7 @@ class Access(NamedTuple):
         return np.flatnonzero(others & (before >= past)) if others.any() else np.zeros(0, np.intp)
 
     def of_units(self, units: Units) -> Entries:
-        """The entries of the accesses, one per unit, or one for all of them."""
+        """The shadow entries of the accesses: one per unit of memory, or one for all."""
         pieces = units.size // self.lanes.size
         return self.entries if pieces == 1 or self.entries.size == 1 else np.tile(self.entries, pieces)
 

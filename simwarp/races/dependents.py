@@ -40,7 +40,7 @@ _DOES = {"read": "read", "write": "write", "atomic": "atomic update"}
 
 
 class Footprint:
-    """What a launch read and wrote in global memory, and what its writes replaced.
+    """The global memory that a launch read and wrote, and the bytes that its writes replaced.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class Footprint:
             shadow.write(units, entries, time)
 
     def place(self, entry: int) -> Place:
-        """The place of an access."""
+        """The place (thread and source line) of an access, from its entry in the shadow memory."""
         return self._geometry.place(entry & THREAD, self._steps[entry >> 32])
 
 
@@ -100,7 +100,7 @@ class Dependents(Races):
 
     @property
     def unfinished(self) -> tuple[Footprint, ...]:
-        """What a dependent launch after this one overlaps."""
+        """The footprints of the launches that may still run when a dependent launch after this one starts."""
         own = () if self._footprint is None else (self._footprint,)
         return own + (self._before if self._left_open else ())
 
@@ -136,7 +136,7 @@ class Dependents(Races):
     # ---- accesses --------------------------------------------------------------------------------------
 
     def access(self, access: OrderedAccess) -> None:
-        """Check and record an access."""
+        """Check an access for races with the launches before, and record it."""
         if access.lanes.size:
             if access.memory is not access.chunk.shared:
                 self._look(access)
@@ -172,7 +172,7 @@ class Dependents(Races):
         allocation: Allocation,
         part: tuple[Lanes, npt.NDArray[np.bool_], Any],
     ) -> None:
-        """Report lanes that touch, before their wait, what another launch wrote, or write what it read."""
+        """Report lanes that, before ``griddepcontrol.wait``, conflict with another launch's accesses."""
         (lanes, early, offsets), shadow = part, footprint.shadows[allocation]
         units = shadow.units(offsets, access.width)
         written = entries = shadow.written.take(units)
@@ -225,14 +225,14 @@ class Dependents(Races):
             self._left_open = True
 
     def _pass(self, chunk: Chunk, mask: Mask, came: Mask, warps_together: int) -> None:
-        """The lanes of ``mask`` follow the waits of those that ``came`` to a barrier of so many warps."""
+        """Lanes of ``mask`` inherit the grid waits of the lanes that came to the same barrier."""
         warps = chunk.warp[:, 0]
         waited, groups = self._waited[warps], warps // warps_together
         having = np.unique(groups[(waited & came).any(axis=1)])
         self._waited[warps] = waited | (mask & np.isin(groups, having)[:, None])
 
     def _pass_flag(self, access: OrderedAccess) -> None:
-        """Let strong accesses carry a wait from the thread that writes an address to those that read it."""
+        """Let strong accesses pass a grid wait from an address's writer to its readers."""
         at, addresses = self._at(access), access.addresses
         if access.kind != "write" and self._flags:
             self._waited[at] |= np.isin(addresses, np.array(list(self._flags), np.uint64))
@@ -250,13 +250,13 @@ class Dependents(Races):
         super().block_barrier(chunk, mask, whole, arrived, mixed)
 
     def warp_barrier(self, chunk: Chunk, mask: Mask, members: Any) -> None:
-        """Lanes pass ``bar.warp.sync``; those of one warp count as one group."""
+        """Lanes pass ``bar.warp.sync``; the lanes of one warp count as one group."""
         if self._before:
             self._pass(chunk, mask, mask, 1)
         super().warp_barrier(chunk, mask, members)
 
     def cluster_wait(self, chunk: Chunk, mask: Mask) -> None:
-        """Lanes pass the barrier of their cluster."""
+        """Lanes pass ``barrier.cluster.wait``, the barrier of their cluster."""
         if self._before:
             together = chunk.warps_per_block * self.launch.blocks_per_cluster
             self._pass(chunk, mask, np.ones_like(mask), together)
@@ -265,7 +265,7 @@ class Dependents(Races):
     def mbarrier_arrive(
         self, chunk: Chunk, lanes: Lanes, phase: tuple[int, int], relaxed: bool, wide: bool
     ) -> None:
-        """Lanes arrive at a barrier in shared memory."""
+        """Lanes arrive at an mbarrier in shared memory."""
         if self._before and not relaxed and self._waited[self._in_chunk(chunk, lanes)].any():
             self._waited_phases.add(phase)
         super().mbarrier_arrive(chunk, lanes, phase, relaxed, wide)

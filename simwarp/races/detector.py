@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class _Issued(NamedTuple):
-    """An asynchronous access in parts, one per allocation.
+    """An asynchronous access, split into one part per allocation.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class _Issued(NamedTuple):
 
     @property
     def valid(self) -> bool:
-        """Whether the units of all shadows are still as wide."""
+        """Whether no shadow's units have become narrower since the parts were computed."""
         return all(units.size * s.unit == one.offsets.size * one.width for one, _, s, units in self.parts)
 
 
@@ -95,7 +95,7 @@ class Races(Synchronisation):
                 self._signal(one, shadow)
 
     def issue(self, access: OrderedAccess, agent: Agent, phase: int | None = None) -> int:
-        """Compare an asynchronous access as one of the issuing lanes, and record it as one of the agent."""
+        """Check an asynchronous access as one of its issuing lanes, and record it as the agent's."""
         time = self._time
         entry = self.order.entry_of(agent, time)
         issued = self._issued(access)
@@ -149,7 +149,7 @@ class Races(Synchronisation):
     # ---- inside -------------------------------------------------------------------------------------
 
     def _issued(self, access: OrderedAccess) -> _Issued:
-        """The parts of an asynchronous access, at the next time; those of one that comes again are kept."""
+        """The parts of an asynchronous access at a new time; a repeated access reuses its parts."""
         issued: _Issued | None = None if access.kept is None else access.kept.get("races")
         if issued is not None and issued.valid:
             self._tick(access.step)

@@ -51,7 +51,7 @@ class Lifetimes:
         """Phase of a barrier → the warps of its arrivals, relaxed ones as well → their times."""
 
     def visit(self, access: OrderedAccess, time: int, ends: bool = True) -> None:
-        """Check that the other blocks whose shared memory is accessed are there, and remember the access.
+        """Check that the blocks whose shared memory is accessed have not exited, and remember the access.
 
         With ``ends=False``, it is that of a copy, whose end others check.
         """

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class InitialisedBarriers:
-    """Which warps know which initialisations; warps are numbered in the launch."""
+    """The mbarrier initialisations that each warp knows; warps are numbered in the launch."""
 
     def __init__(self) -> None:
         self._fences: dict[int, int] = {}
@@ -33,7 +33,7 @@ class InitialisedBarriers:
         """By warp: the fences that it knows."""
 
     def fence(self, warps: Iterable[int], time: int) -> None:
-        """Record that warps execute ``fence.mbarrier_init``."""
+        """Record that warps execute ``fence.mbarrier_init`` at a time."""
         self._fences.update(dict.fromkeys(warps, time))
 
     def publish(self, phase: tuple[int, int], warp: int) -> None:

@@ -113,18 +113,18 @@ class Order:
     # ---- agents -------------------------------------------------------------------------------------
 
     def entry_of(self, agent: Agent, time: int) -> int:
-        """The `Shadow` entry of an agent's access."""
+        """The `Shadow` entry, an int64, for an asynchronous access by an agent at a time."""
         self._agents_since = min(self._agents_since, time)
         self._words.add(agent[0])
         number = self._agents.setdefault(agent, self._warps_of_launch + len(self._agents))
         return time << 32 | number << _WARP_BITS
 
     def are_agents(self, threads: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-        """Whether threads of `Shadow` entries are agents."""
+        """Whether thread numbers of `Shadow` entries belong to agents of asynchronous accesses."""
         return threads >> _WARP_BITS >= self._warps_of_launch
 
     def has_agents(self, word: str) -> bool:
-        """Whether there are agents of this word."""
+        """Whether any agent of this kind, such as "mbarrier", has made an asynchronous access."""
         return word in self._words
 
     def are_of(self, word: str, threads: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
@@ -138,7 +138,7 @@ class Order:
         return VectorClock(self._clock_size, (), ((number, number + 1, time + 1),))
 
     def learn(self, warps: list[int], clock: VectorClock) -> None:
-        """Join a clock into those of some warps; equal ones stay one."""
+        """Join a vector clock into the clocks of some warps; warps with equal clocks share the result."""
         joined: dict[VectorClock | None, VectorClock] = {clock: clock}
         for warp in warps:
             known: VectorClock | None = self._known[warp]
@@ -276,7 +276,7 @@ class Order:
             self._share(warps)
 
     def _forget_narrow_fences(self, warps: Warps) -> None:
-        """Forget fences for the block: what they publish, all warps of it know from the barrier they pass."""
+        """Forget fences of block scope whose publications all warps of the block know from a barrier."""
         self._fence[0, warps] = 0
         self._fenced[warps] = self._fence[1, warps] != 0
         self._forget_fence(0, warps)
@@ -335,12 +335,12 @@ class Order:
         return self._published[scope, warp]
 
     def publish(self, signal: Signal, warp: int, publication: Publication, wide: bool) -> None:
-        """Add a warp's clock to a signal."""
+        """Add the clock that a warp publishes to a signal, for its own block only unless ``wide``."""
         launch_warp = int(self._launch_warp[warp])
         signal.publish(launch_warp, launch_warp // self._per_block, publication, wide)
 
     def acquire(self, warp: int, signal: Signal, wide: bool = True) -> None:
-        """Join a signal's clock into a warp's clock."""
+        """Join the clock of a signal into the clock of the warp that acquires it."""
         launch_warp = int(self._launch_warp[warp])
         heard, known = signal.acquired(launch_warp // self._per_block, wide), self._known[warp]
         if heard is not None:
@@ -355,7 +355,7 @@ class Order:
         return signals[warps]
 
     def signal_of(self, warp: int, publications: Iterable[tuple[Publication, bool]]) -> Signal:
-        """A new signal, for several offsets, with a warp's publications, each with whether it is wide."""
+        """A new signal, for several offsets, with the publications of a warp, each block-wide or global."""
         signal = Signal()
         signal.shared = True
         for publication, wide in publications:
@@ -415,14 +415,14 @@ class Order:
         self._forget_fence(scope, warps)
 
     def _forget_fence(self, scope: int, warps: Warps) -> None:
-        """Forget what was derived from the last fence of a scope."""
+        """Discard the data derived from the last fence of a scope by these warps."""
         self._at_fences[:, warps] = None
         if self._published:
             for warp in warps.tolist():
                 self._published.pop((scope, warp), None)
 
     def launch_warp(self, warp: int) -> int:
-        """The number of a warp in the launch."""
+        """The number within the launch of a warp numbered in the chunk."""
         return int(self._launch_warp[warp])
 
     def has_fenced(self, warps: npt.NDArray[np.int64]) -> bool:
@@ -447,7 +447,7 @@ class Order:
             self._most_groups.pop(warp, None)
 
     def _advance(self, warp: int, signal: Signal | None, heard: VectorClock, includes: bool) -> None:
-        """Join an acquired clock into a warp's clock, or replace the latter if it is included."""
+        """Join an acquired clock into a warp's clock, or replace the warp's clock if it is included."""
         known: Any = self._known[warp]
         if heard is known:
             return
@@ -459,7 +459,7 @@ class Order:
 
 
 def _add(pending: dict[_Place, _PendingRead], place: _Place, heard: _PendingRead) -> None:
-    """Add a read to those that wait at a place; a later one of the same signal replaces it."""
+    """Add a read to those pending at a place; it replaces an earlier read of the same signal."""
     old = pending.get(place)
     if old is not None and (old.signal is None or old.signal is not heard.signal or old.wide > heard.wide):
         from_all, from_block = _join(heard.from_all, old.from_all), _join(heard.from_block, old.from_block)

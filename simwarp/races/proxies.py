@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Proxies:
-    """The issuers of asynchronous accesses in a chunk.
+    """The threads of a chunk that issued asynchronous accesses, and the fences between them.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class Proxies:
         self._report(access, shadow, first, writer, steps[time - 1], unseen.size)
 
     def _report(self, access: Access, shadow: Shadow, at: int, writer: int, step: Step, count: int) -> None:
-        """Report an asynchronous read, the unit at position ``at``, of what a thread wrote by a step."""
+        """Report an asynchronous read of a unit, at position ``at``, that a thread wrote without a fence."""
         chunk, lane = access.chunk, at % access.lanes.size
         shared = shadow.allocation in chunk.shared.allocations
         offset = int(access.offsets[lane])
@@ -112,6 +112,6 @@ class Proxies:
         chunk.found(fault, int(access.lanes[lane]))
 
     def _in_chunk(self, threads: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Whether threads are in the chunk."""
+        """Whether threads, numbered in the launch, belong to the chunk."""
         warps = threads // WARP_SIZE
         return self._warps[np.minimum(np.searchsorted(self._warps, warps), self._warps.size - 1)] == warps

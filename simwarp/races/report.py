@@ -53,7 +53,7 @@ NOTES = {
 
 @dataclass(frozen=True)
 class Conflict:
-    """Two racing accesses.
+    """Two accesses to the same byte that race.
 
     Attributes
     ----------
@@ -180,7 +180,7 @@ def place_in(chunk: Chunk, allocation: Allocation, offset: int) -> str:
 
 
 def element_in(chunk: Chunk, allocation: Allocation, offset: int, width: int) -> str:
-    """The element at an offset as `place_in` takes it; "" if it is not known."""
+    """The accessed element as text, such as "x[3]"; "" if it is not known."""
     if allocation in chunk.shared.allocations:
         return chunk.shared_element(offset, width)
     return allocation.element(offset, width)

@@ -32,23 +32,23 @@ _LOW_HALF = 0 if sys.byteorder == "little" else 1
 
 
 def threads_of(entries: Entries) -> npt.NDArray[np.uint32]:
-    """The threads of entries, as a view."""
+    """The thread numbers in shadow entries, as a view without a copy."""
     return entries.view(np.uint32)[_LOW_HALF::2]
 
 
 def put(into: Entries, units: Units, entries: Entries) -> None:
-    """Set the entries of units, one per unit, or one for all of them, which NumPy is slow to broadcast."""
+    """Set the shadow entries of units: one entry per unit, or one for all."""
     into[units] = entries if entries.size > 1 else int(entries[0])
 
 
 def is_set(objects: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Which elements of an array of objects are not None."""
+    """Mask of the elements of an object array that are not None."""
     nothing: Any = None
     return np.not_equal(objects, nothing)
 
 
 class _Pages:
-    """Where the entries of each page of units lie: in a slot of as many entries."""
+    """The pages of units that have shadow entries, and the slot where each page's entries are stored."""
 
     def __init__(self, units: int) -> None:
         self._slots = np.full(-(-units // _PAGE), -1, np.int64)
@@ -69,7 +69,7 @@ class _Pages:
         return slots * _PAGE + units % _PAGE
 
     def units(self, indices: Units) -> Units:
-        """The units whose entries lie at indices."""
+        """The numbers of the units whose entries are at these indices."""
         return self._owners[indices // _PAGE] * _PAGE + indices % _PAGE
 
     def split(self, times: int) -> None:
@@ -121,7 +121,7 @@ class Shadow:
         self.last_write = self.last_also = self.last_update = self.last_read = 0
 
     def _count(self) -> int:
-        """How many units there are."""
+        """The number of units into which the allocation is divided."""
         return -(-self.allocation.size // _WIDEST) * _WIDEST // self.unit
 
     def _empty(self) -> Entries:
@@ -159,36 +159,36 @@ class Shadow:
         return indices if self._pages is None else self._pages.units(indices)
 
     def readers(self) -> tuple[Entries, Entries]:
-        """``read`` and ``read_also``, made on first use."""
+        """The arrays of last readers, ``read`` and ``read_also``; they are allocated on first use."""
         if self.read is None or self.read_also is None:
             self.read, self.read_also = self._empty(), self._empty()
         return self.read, self.read_also
 
     def other_writers(self) -> Entries:
-        """``written_also``, made on first use."""
+        """The array of second writers, ``written_also``; it is allocated on first use."""
         if self.written_also is None:
             self.written_also = self._empty()
         return self.written_also
 
     def write(self, units: Units, entries: Entries, time: int) -> None:
-        """Record a write."""
+        """Record a write as the last one of units of memory."""
         put(self.written, units, entries)
         self.last_write = time
 
     def update(self, units: Units, entries: Entries, time: int) -> None:
-        """Record a strong write."""
+        """Record a strong (relaxed, volatile or atomic) write to units of memory."""
         updated = self._empty() if self.updated is None else self.updated
         put(updated, units, entries)
         self.updated, self.last_update = updated, time
 
     def constants(self) -> Entries:
-        """``constant``, made on first use."""
+        """The array ``constant``; it is allocated on first use."""
         if self.constant is None:
             self.constant = self._empty()
         return self.constant
 
     def observe(self, units: Units, time: int) -> None:
-        """Record a strong read."""
+        """Record the time of a strong (relaxed, volatile or atomic) read of units of memory."""
         observed = self._empty() if self.observed is None else self.observed
         observed[units] = time
         self.observed = observed
@@ -199,7 +199,7 @@ class Shadow:
         return found if found is not None and is_set(found).any() else None
 
     def signal(self, offsets: npt.NDArray[np.int64], signals: npt.NDArray[Any] | Signal | None) -> None:
-        """Set the signals at offsets: one for all, or one or None for each; the last one of equal offsets."""
+        """Set the signals at offsets: one for all, or one (or None) each; of equal offsets the last wins."""
         places = self._places(offsets // self.unit)
         if self.signals is None:
             self.signals = np.full(self._empty().size, None, np.object_)
@@ -221,7 +221,7 @@ class Shadow:
             self.signals = signals
 
     def _grow(self, room: int) -> None:
-        """Make room for entries of more pages."""
+        """Enlarge the arrays of entries to ``room`` units, for more pages."""
         for name in (*_ENTRIES, "signals"):
             old = getattr(self, name)
             if old is not None:

@@ -65,7 +65,7 @@ class StaleReads:
         self._steps, self._place = steps, place
 
     def read(self, access: Access, shadow: Shadow, units: Units, source: str) -> bool:
-        """Report a read of what the launch wrote; whether it needs no comparison for races any more."""
+        """Report a read of bytes that the launch wrote; returns whether no check for races is needed."""
         stale = False
         for written in (shadow.written, shadow.updated):
             if written is None:
@@ -83,7 +83,7 @@ class StaleReads:
         return stale or source == CONSTANTS
 
     def write(self, access: Access, shadow: Shadow, units: Units) -> None:
-        """Report a write of what the launch has loaded as constants."""
+        """Report a write to bytes that the launch has loaded as constants (``ld.global.nc``)."""
         if shadow.constant is None:
             return
         loaded = shadow.constant.take(units)

@@ -93,7 +93,7 @@ class RaceFilter:
         return self.meeting | self.strong | self._texels | meeting | stale
 
     def _which_meet(self, launch: Launch, loads: Iterable[Step], written: _Reached) -> set[int]:
-        """The numbers of the loads that may reach what is written."""
+        """The step numbers of the loads that may read an allocation in ``written``."""
         origins = {step.number: self._origins[step.number] for step in loads}
         reached = {one: _reached(launch, one) for one in set(origins.values())}
         return {number for number, one in origins.items() if _meet(reached[one], written)}
@@ -122,7 +122,7 @@ def _orders(step: Step) -> bool:
 
 
 def _meet(one: _Reached, other: _Reached) -> bool:
-    """Whether two sets of allocations overlap."""
+    """Whether two sets of allocations have one in common; None is the set of all."""
     return one is None or other is None or bool(one & other)
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Synchronisation:
-    """The half of an `OrderListener` of `simwarp.engine.events` that receives what orders accesses."""
+    """The methods of an `OrderListener` (`simwarp.engine.events`) for events that order accesses."""
 
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
@@ -94,13 +94,13 @@ class Synchronisation:
             self._arrivals.setdefault(warp, []).append(self.order.now(warp, self._time))
 
     def moment(self, step: Step) -> int:
-        """The time of an event that accesses nothing."""
+        """The time of an event that is not a memory access, such as a wait, for `follows`."""
         return self._tick(step)
 
     def follows(
         self, warps: npt.NDArray[np.intp], others: npt.NDArray[np.intp], times: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.bool_]:
-        """Whether events of other warps of the chunk are ordered before what warps do next."""
+        """Whether events of warps ``others`` at ``times`` are ordered before the next ones of ``warps``."""
         of_launch = np.array([[self.order.launch_warp(int(one)) for one in some] for some in (warps, others)])
         threads, earlier = of_launch.reshape(2, -1) * WARP_SIZE
         return self.order.ordered(warps, threads, earlier + (times << 32))
@@ -190,7 +190,7 @@ class Synchronisation:
             self.order.publish(signal, warp, publication, for_all)
 
     def leave(self, chunk: Chunk, mask: Mask) -> None:
-        """Record that lanes exit."""
+        """Record that lanes exit the kernel."""
         if self._lifetimes is not None:
             self._lifetimes.leave(chunk, mask)
 
@@ -207,7 +207,7 @@ class Synchronisation:
         self.order.publish_done(self._phases.setdefault(phase, Signal()), agent, time, block)
 
     def proxy_fence(self, chunk: Chunk, mask: Mask) -> None:
-        """Record that lanes execute ``fence.proxy.async``."""
+        """Record that lanes execute ``fence.proxy.async``, which orders normal and asynchronous accesses."""
         time = self._tick(chunk.step)  # who published before it, published no fence
         for warp in np.flatnonzero(mask.any(axis=1)).tolist():
             whole = not (chunk.live[warp] & ~mask[warp]).any()

@@ -21,7 +21,7 @@ Fact: TypeAlias = tuple[int, int, int]
 
 
 class VectorClock:
-    """The maximum of its parents' clocks and of some facts, evaluated when its times are read.
+    """A vector clock: the maximum of its parents' clocks and new times, evaluated when it is read.
 
     Beside it goes a second clock, of what a proxy fence has followed: the maximum of its parents' second
     clocks and of the first clocks of ``fences``, those of the warps that executed one.
@@ -48,12 +48,12 @@ class VectorClock:
 
     @property
     def fenced(self) -> npt.NDArray[np.int64]:
-        """(warps,) int64: as `times`, what a proxy fence has followed; empty if there was none."""
+        """(warps,) int64: per warp the time up to which a proxy fence followed; empty if there was none."""
         self._evaluate()
         return np.zeros(0, np.int64) if self._fenced is None else self._fenced
 
     def joined(self, other: VectorClock | None) -> VectorClock:
-        """The maximum of two clocks."""
+        """The element-by-element maximum of two vector clocks."""
         if other is None or other is self or other in self._parents:
             return self
         return other if self in other._parents else VectorClock(max(self._warps, other._warps), (self, other))
@@ -131,7 +131,7 @@ class Signal:
         return other
 
     def add(self, other: Signal) -> None:
-        """Add all clocks published at another place."""
+        """Add all clocks that another signal holds."""
         if other._everywhere is not None:
             self._everywhere = other._everywhere.joined(self._everywhere)
         for block, clock in other._by_block.items():

@@ -67,7 +67,7 @@ class Aliases:
         self.known.setdefault(name, []).append(_Alias(meaning, tuple(branches), scope))
 
     def find(self, name: str, branches: Sequence[Branch], scope: tuple[str, ...]) -> str | None:
-        """The meaning of a name under some conditions; "" if it is not certain, None if there is none."""
+        """The type that a name stands for under conditions; "" if not certain, None if it is not an alias."""
         *outer, last = name.split("::")
         found = [
             one
@@ -106,7 +106,7 @@ def canonical(tokens: Sequence[str], meaning: Meaning, name: str = "") -> str:
 
 
 def _base(words: Sequence[str], meaning: Meaning) -> str:
-    """The type without pointers; "" if it is not understood."""
+    """The C++ type without pointers; "" if it is not recognised."""
     if not words or any(not re.fullmatch(r"\w+|::|<|>|,", word) for word in words):
         return ""
     if any(meaning(word) is not None for word in words if word in _NUMBERS):

@@ -15,7 +15,7 @@ from simwarp.ptx.syntax import Function
 @shortened
 @dataclass(frozen=True)
 class Given:
-    """An argument in a sequence, with the parameter that it is for and a label.
+    """An argument of a launch with its parameter (name or position) and a label.
 
     Attributes
     ----------

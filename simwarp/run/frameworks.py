@@ -35,6 +35,8 @@ class Adapted(NamedTuple):
     source: Source
     kernel: str | None
     args: Arguments
+    shared: int = 0
+    """Bytes of dynamic shared memory that the kernel says it needs."""
 
 
 def adapt(kernel: object, name: str | None, args: Arguments, cc: tuple[int, int]) -> Adapted | None:
@@ -54,7 +56,7 @@ def adapt(kernel: object, name: str | None, args: Arguments, cc: tuple[int, int]
 
 
 def _of_numba(kernel: Any, args: Arguments, cc: tuple[int, int]) -> Adapted:
-    """Compile a kernel of numba for its arguments."""
+    """Compile a Numba CUDA kernel to PTX for the types of its arguments."""
     cuda: Any = import_module("numba.cuda")
     function, name = kernel.py_func, kernel.py_func.__name__
     values = _in_order(function, args)
@@ -102,7 +104,7 @@ def _numba_type(name: str, value: Any) -> Any:
 
 
 def _numba_parameters(name: str, value: Any) -> list[Any]:
-    """The parameters of the PTX for one argument."""
+    """The values of the PTX parameters by which Numba passes one argument."""
     if not hasattr(value, "shape") or isinstance(value, np.generic):
         return [value]
     shape, itemsize = _shape(value), np.dtype(value.dtype).itemsize
@@ -134,7 +136,8 @@ def _of_triton(kernel: Any, args: Arguments) -> Adapted:
     if isinstance(args, Mapping):
         args = [args[parameter] for parameter in names if parameter in args]
     bound = [Given(value, None, name) for value, name in zip_longest(args, names[: len(args)], fillvalue="")]
-    return Adapted(source, name, [*bound, *([0] * (len(entry.parameters) - len(names)))])
+    shared = getattr(getattr(kernel, "metadata", None), "shared", 0)
+    return Adapted(source, name, [*bound, *([0] * (len(entry.parameters) - len(names)))], shared)
 
 
 def _source(ptx: str, name: str) -> Source:

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu.device import check_device
+from reference.devices.launch import Dim, Extent, three
 from reference.errors import HostMemoryError, SchemeError, SimwarpError
-from reference.types.launch import Dim, Extent, three
 from reference.values import not_an_array, shortened
 from simwarp.chips.chips import multiprocessors_of
 from simwarp.device.array import DeviceArray
@@ -167,7 +167,7 @@ class Work:
         return arguments
 
     def prepare(self, device: Any) -> list[Argument]:
-        """Copy the arguments to a device."""
+        """Copy the launch's arguments to a device."""
         names, types = self.source.parameters(self.kernel), self.source.types(self.kernel)
         return convert(device, self.kernel, self.args, names, types)
 
@@ -186,7 +186,7 @@ class Work:
             device.synchronize()
 
     def of(self, source: Source) -> Work:
-        """The same launch of the kernel of this name in another source."""
+        """The same launch, of the kernel with this name in another source."""
         return replace(self, source=source, kernel=source.entries[self.kernel.name])
 
     @property
@@ -290,7 +290,8 @@ def run(
     cc = of_device.get("cc", (9, 0)) if device is None else device.compute_capability
     adapted = None if isinstance(source, Source | str | PathLike) else adapt(source, kernel, args, cc)
     if adapted is not None:
-        source, kernel, args = adapted
+        source, kernel, args, needed = adapted
+        shared = shared or needed
     elif isinstance(source, str) and "__global__" in source:
         source = from_text(source, cc=cc, defines=defines, include=include, options=options, kernel=kernel)
     elif not isinstance(source, Source):
@@ -336,7 +337,7 @@ def run_on(device: Any, work: Work) -> Result:
 
 
 def _run_on(device: Any, work: Work) -> Result:
-    """`run_on`, which may end with a MemoryError anywhere."""
+    """Run the launch on a device; `run_on` adds advice to a MemoryError from here."""
     executed = getattr(device, "executed", 0)
     with _captured(device) as printed:
         arguments = work.launch(device)
@@ -362,7 +363,7 @@ def _run_on(device: Any, work: Work) -> Result:
 
 
 def _downloaded(argument: Argument) -> npt.NDArray[Any]:
-    """An array after the launch; without a copy if its device memory is this launch's alone."""
+    """Copy an array to the host after the launch, unless its memory is already there."""
     is_own = argument.before is not None or argument.to_fill
     if is_own and isinstance(argument.value, DeviceArray):
         return argument.value.detach()

@@ -222,7 +222,7 @@ def _is_repeatable(work: Work) -> bool:
 
 
 def _given(work: Work) -> list[Any]:
-    """The arguments as they were given, without names."""
+    """The values of a launch's arguments, without their names."""
     args: Any = work.args
     values = cast("Sequence[Any]", list(args.values()) if hasattr(args, "values") else list(args))
     return [value.value if isinstance(value, Given) else value for value in values]
@@ -248,14 +248,14 @@ def _aliases(work: Work, arguments: Sequence[Argument], changed: Sequence[str]) 
 
 
 def _restricted(work: Work) -> set[int]:
-    """The positions of parameters that are ``__restrict__``."""
+    """The positions of the kernel's parameters that the source declares ``__restrict__``."""
     name = re.escape(plain(readable(work.kernel.name)).rpartition("::")[2])
     found = re.search(rf"\b{name}\s*\(([^()]*)\)\s*\{{", without_literals(work.source.text))
     return {i for i, part in enumerate(found[1].split(",")) if "restrict" in part} if found else set()
 
 
 def _equal_bits(work: Work, arguments: Sequence[Argument], changed: Sequence[str]) -> str | None:
-    """An input whose elements are all equal."""
+    """A message about the first input array whose elements are all equal; None if there is none."""
     types = parameter_types(work.kernel.name)
     for argument in arguments:
         before: Any = argument.before
@@ -290,7 +290,7 @@ def _tail(work: Work, arguments: Sequence[Argument]) -> str | None:
 
 
 def _compared(work: Work) -> set[str]:
-    """The parameters whose value a comparison takes as it is."""
+    """The parameters that are compared directly, such as n in ``i < n``."""
     loaded: dict[str, str] = {}
     found: set[str] = set()
     for instruction in work.kernel.instructions:
@@ -345,7 +345,7 @@ def _order(work: Work) -> str | None:
 
 
 def _ordered(instructions: Sequence[Instruction]) -> Iterator[tuple[Instruction, str]]:
-    """Instructions that depend on the order of threads, with what they do."""
+    """Yield instructions whose result depends on the order of threads, each with a description."""
     named = Counter(name for i in instructions for name in registers_in((*i.operands, i.guard)))
     for instruction in instructions:
         head, *parts = instruction.opcode.split(".")

@@ -38,7 +38,7 @@ def nvcc_command() -> list[str]:
 
 
 def host_compiler(*names: str) -> str:
-    """The system's compiler."""
+    """The path of the first of the named C++ compilers in PATH; MissingExtraError if none is there."""
     found = next((path for name in names if (path := shutil.which(name))), None)
     if found is None:
         raise MissingExtraError(
@@ -49,7 +49,7 @@ def host_compiler(*names: str) -> str:
 
 
 def has_nvcc() -> bool:
-    """True if programs can be built here."""
+    """Whether nvcc and a host compiler are there to build CUDA programs."""
     try:
         nvcc_command()
         host_compiler("g++", "c++")
@@ -81,7 +81,7 @@ def compile_kernels(
 
 
 def architecture(cc: tuple[int, int]) -> str:
-    """The virtual architecture for a chip, with what that chip alone has."""
+    """The virtual architecture for a chip with its own features, such as "compute_90a"."""
     return f"compute_{10 * cc[0] + cc[1]}{'a' if cc >= (9, 0) else ''}"
 
 

@@ -52,7 +52,7 @@ class Unwritten:
 
     @property
     def finding(self) -> Finding:
-        """The unwritten elements as a finding."""
+        """The unwritten elements of an output as a finding, for the reports."""
         return Finding(
             str(self),
             type(self).__name__,
@@ -84,7 +84,7 @@ def find_unwritten(arguments: Sequence[Argument]) -> tuple[Unwritten, ...]:
 
 
 def styled(lines: Iterable[Line]) -> Text:
-    """Lines of styled pieces, such as those of a finding, for a console of `rich`."""
+    """Lines of (text, style) pieces, such as those of a finding, as a `rich` text."""
     from rich.text import Text
 
     pieces = (((text, STYLES.get(style, "")) for text, style in line) for line in lines)

@@ -134,7 +134,7 @@ def definitions(text: str, defined: frozenset[str] = frozenset()) -> tuple[Defin
 
 @lru_cache(maxsize=16)
 def _read(text: str, defined: frozenset[str]) -> _Declarations:
-    """The kernels and variables of a text."""
+    """The kernels and device variables that a CUDA C++ text declares."""
     code = without_literals(text)
     macros, directives = frozenset(_MACRO.findall(code)), list[str]()
 
@@ -174,7 +174,7 @@ class _Reader:
     variables: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     def read(self) -> list[Definition]:
-        """Find all definitions and declarations."""
+        """Find all definitions and declarations of kernels and variables in the text."""
         found: list[Definition] = []
         at = 0
         while at < len(self.tokens):
@@ -258,7 +258,7 @@ class _Reader:
 
     @property
     def _scope(self) -> tuple[str, ...]:
-        """The names of the enclosing namespaces."""
+        """The names of the namespaces around the current position, from the outermost one."""
         return tuple(part for part in self.scopes if part)
 
     def _meaning(self, name: str) -> str | None:
@@ -360,7 +360,7 @@ def _split(tokens: Sequence[str]) -> list[list[str]]:
 
 
 def _name_of(tokens: list[str]) -> str | None:
-    """The name of a parameter, "" if it is unnamed, None if that is ambiguous."""
+    """The name in the tokens of a parameter; "" if it is unnamed, None if it is ambiguous."""
     if "..." in tokens:
         return None
     text = " ".join(tokens)

@@ -45,7 +45,7 @@ def _is_barrier(statement: Statement) -> bool:
 
 
 def _begins(*heads: str) -> Callable[[Statement], bool]:
-    """A predicate of opcodes: those that begin with one of some parts."""
+    """A predicate of statements: whether the opcode begins with one of ``heads``."""
     return lambda statement: any(f"{statement.opcode}.".startswith(f"{head}.") for head in heads)
 
 
@@ -189,7 +189,7 @@ def _is_test(at: Statement) -> bool:
 
 
 def _is_copy(at: Statement) -> bool:
-    """True for an asynchronous copy."""
+    """Whether a statement is an asynchronous copy (``cp.async…``)."""
     return at.opcode.startswith("cp.async.") and bool(re.search(r"\.(?:shared|global)", at.opcode))
 
 

@@ -27,7 +27,7 @@ Key = tuple[int, str]
 
 @dataclass
 class Seen:
-    """The execution of an instruction in a launch."""
+    """How a launch executed one instruction: lanes, threads and memory accesses."""
 
     lanes: int = 0  # the most of a warp that executed it in one step
     threads: int = 0  # the most that executed it in one step
@@ -45,7 +45,7 @@ class Recorder(Observer):
         self.steps = 0
 
     def on_step(self, chunk: Chunk, step: Step, mask: Mask) -> None:
-        """Note the lanes of a step."""
+        """Record the lanes and threads that executed a step."""
         seen = self.seen[_key(step.instruction)]
         lanes = mask.sum(axis=1)
         self.steps += 1
@@ -54,7 +54,7 @@ class Recorder(Observer):
         seen.lanes, seen.threads = max(seen.lanes, int(lanes.max())), max(seen.threads, int(lanes.sum()))
 
     def on_access(self, event: AccessEvent) -> None:
-        """Note where an instruction accesses memory."""
+        """Record the state space, width and address of an instruction's memory access."""
         seen = self.seen[_key(event.step.instruction)]
         if event.unit == "lanes":
             seen.space, seen.width = event.space, event.width
@@ -76,16 +76,16 @@ class Statement:
 
     @property
     def opcode(self) -> str:
-        """The opcode with its modifiers."""
+        """The PTX opcode with its modifiers."""
         return self.instruction.opcode
 
     @property
     def parts(self) -> list[str]:
-        """The opcode's parts: "ld", "global", "f32"."""
+        """The parts of the opcode between its dots: "ld", "global", "f32"."""
         return self.opcode.split(".")
 
     def text(self, *operands: str, opcode: str = "", guard: str | None = None) -> str:
-        """The statement with other operands."""
+        """The statement's PTX text, with other operands, opcode or guard if they are given."""
         of_guard = self.guard if guard is None else guard
         return f"{of_guard}{opcode or self.opcode} {', '.join(operands or self.operands)};"
 
@@ -99,13 +99,13 @@ class Statement:
         return self.with_operand(found[0], f"[{base}+{moved}]" if moved >= 0 else f"[{base}{moved}]")
 
     def with_operand(self, at: int, operand: str) -> str:
-        """The statement with one operand replaced."""
+        """The statement's PTX text with the operand at position ``at`` replaced."""
         return self.text(*self.operands[:at], operand, *self.operands[at:][1:])
 
 
 @dataclass(frozen=True)
 class Plant:
-    """A fault to plant."""
+    """A fault to plant in a kernel: a statement and the PTX text that replaces it."""
 
     statement: Statement
     what: str  # the change of the statement, in words
@@ -114,7 +114,7 @@ class Plant:
     freed: int | None = None  # position of an array that is freed before the launch
 
     def ptx(self, text: str) -> str:
-        """The PTX with the fault planted."""
+        """The kernel's PTX text with the fault planted."""
         return text[: self.statement.start] + self.text + text[self.statement.end :]
 
 
@@ -127,7 +127,7 @@ class Code:
     statements: Sequence[Statement]
 
     def ran(self, matches: Callable[[Statement], bool]) -> list[Statement]:
-        """The executed statements that match; those of the user's own file come first."""
+        """The executed statements that match; statements of the user's own file come first."""
         found = [statement for statement in self.statements if matches(statement)]
         return sorted(found, key=self._is_foreign)
 

@@ -56,7 +56,7 @@ class Pointee(NamedTuple):
 
     @property
     def itemsize(self) -> int:
-        """The bytes of an element."""
+        """The bytes of one element of the array that the parameter points to."""
         return self.size * self.lanes
 
     def holds(self, dtype: np.dtype[Any]) -> bool:
@@ -82,7 +82,7 @@ class Pointee(NamedTuple):
         return 1 in (lanes, self.lanes) or lanes % self.lanes == 0 or self.lanes % lanes == 0
 
     def number(self, value: Any) -> Any:
-        """A number as a NumPy scalar of this type; OverflowError if it does not fit, TypeError for others."""
+        """A number as a NumPy scalar of this type; OverflowError if too large, TypeError if not a number."""
         if isinstance(value, np.generic):
             value = cast("Any", value).item()
         if self.name.startswith(("int", "uint", "bool")):
@@ -182,5 +182,5 @@ def numbers_of(dtype: np.dtype[Any]) -> tuple[np.dtype[Any] | None, int]:
 
 
 def is_raw(dtype: np.dtype[Any]) -> bool:
-    """True if elements are bytes without a type."""
+    """Whether a dtype is raw bytes ("V8") without a number type."""
     return dtype.kind == "V" and dtype.names is None and dtype.name.startswith("void")

@@ -29,7 +29,7 @@ _ROOM = 100_000
 
 @dataclass(frozen=True)
 class Planted:
-    """The result for one kind of check.
+    """The result of planting faults for one kind of check.
 
     The states are "named": a check reported the fault; "found": it reported another kind of fault; "missed":
     nothing was reported; "harmless": nothing was reported, and no plant has to be a fault; "impossible": this
@@ -93,7 +93,7 @@ def self_check(
 
 @dataclass(frozen=True)
 class _Maker:
-    """Makes the devices that mutants run on."""
+    """Makes the simulated devices on which mutated kernels run."""
 
     device: MakeDevice
     checks: Mapping[str, str]
@@ -127,7 +127,7 @@ def _of_kind(kind: str, code: Code, make: _Maker) -> Planted:
 
 
 def _chosen(plants: Iterator[Plant]) -> Iterator[Plant]:
-    """Some plants that may be harmless, then some that are not."""
+    """Yield a few plants that may be harmless, then a few that are surely faults."""
     every = list(plants)
     yield from islice((plant for plant in every if not plant.sure), _MOST)
     yield from islice((plant for plant in every if plant.sure), _MOST_SURE)

@@ -223,7 +223,7 @@ def load(
             raise SchemeError(
                 f"{path} is PTX, which is not compiled here\npass defines, include and options to nvcc"
             )
-        return from_ptx(text, path.name)
+        return from_ptx(_with_lines_of_calls(text), path.name)
     return from_text(text, path, cc=cc, defines=defines, include=include, options=options, kernel=kernel)
 
 
@@ -267,7 +267,7 @@ def from_text(
 
 
 def _with_instance(kernel: str | None, name: str, text: str, build: Callable[..., tuple[str, str]]) -> Source:
-    """A source as it is built; if it lacks ``kernel``, with that instance of a template, if there is one."""
+    """Build a source; if it lacks ``kernel``, build it with that instance of a template, if one exists."""
     ptx, log = build()
     source = replace(from_ptx(ptx, name, text), log=log)
     if kernel is None or "<" not in kernel or choose(kernel, source.entries):
@@ -287,7 +287,18 @@ def with_named_files(ptx: str) -> Loadable:
     paths = map(Path, re.findall(r'^\s*\.file\s+\d+\s+"([^"]+)"', ptx, re.MULTILINE))
     own = [path for path in paths if path.is_file() and "/include/" not in str(path)]
     texts = {path.name: path.read_text(encoding="utf-8", errors="replace") for path in own}
-    return Loadable(normalise(ptx, list(texts)), texts)
+    return Loadable(normalise(_with_lines_of_calls(ptx), list(texts)), texts)
+
+
+def _with_lines_of_calls(ptx: str) -> str:
+    """The PTX with every line of an inline assembly attributed to the line of its ``asm`` statement."""
+    locations = re.compile(r"\.loc\s[^\n]*")
+
+    def at_the_first(assembly: re.Match[str]) -> str:
+        first = locations.search(assembly[0])
+        return locations.sub(lambda _: first[0] if first else "", assembly[0])
+
+    return re.sub(r"// begin inline asm.*?// end inline asm", at_the_first, ptx, flags=re.DOTALL)
 
 
 def from_ptx(ptx: str, name: str = "my.ptx", text: str = "") -> Source:

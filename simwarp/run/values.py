@@ -9,8 +9,9 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from reference.devices.launch import host_array, shape_of
 from reference.errors import DtypeError
-from reference.types.launch import dtype_of, host_array, shape_of
+from reference.types.arguments import dtype_of
 from reference.values import not_an_array, shortened
 
 
@@ -94,7 +95,7 @@ class Texture:
     linear: bool = False
 
     def on(self, device: Any, name: str) -> Any:
-        """The texture on a device."""
+        """Upload the texture's array to a device, and make a texture handle for it."""
         host = on_host(self.array, name)
         options = {
             "address_mode": self.address_mode,
@@ -113,7 +114,7 @@ class Texture:
 @shortened
 @dataclass(frozen=True)
 class Surface:
-    """A host array or `Out` that a kernel reads and writes as a surface; it is among the outputs.
+    """A host array or `Out` that a kernel accesses as a surface; it is one of the outputs.
 
     Parameters
     ----------

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from reference.devices.tensor_map import TensorMap
 from reference.errors import ShapeError
-from reference.types.tensor_map import TensorMap
 from reference.values import shortened
 
 _Numbers = npt.NDArray[np.int64]
@@ -37,7 +37,7 @@ class Units:
 
 
 def tile_bytes(tensor: TensorMap) -> tuple[int, int]:
-    """The bytes that one copy moves, and those that its tile spans in shared memory."""
+    """The bytes that one copy moves, and the bytes that its tile spans in shared memory."""
     rows, width = math.prod(_rows_shape(tensor)), _row_bytes(tensor)
     return rows * width, (rows - 1) * _pitch(tensor) + width
 
@@ -148,7 +148,7 @@ def _widest(start: int, row: int, end: int) -> int:
 
 
 def _row_bytes(tensor: TensorMap) -> int:
-    """The bytes of a row of the box."""
+    """The bytes of one row of a tensor map's box in shared memory."""
     return tensor.interleave or tensor.inner * tensor.itemsize
 
 
@@ -180,7 +180,7 @@ def _lines(tensor: TensorMap, coordinates: Sequence[int], dimension: int) -> tup
 
 
 def _crossed(lines: Sequence[tuple[_Numbers, _Outside]]) -> tuple[_Numbers, _Outside]:
-    """Offset and inside of each row of a box, from those of its dimensions, outermost first."""
+    """For each row of a box, its offset and whether it is inside, from the lines of each dimension."""
     offset, inside = np.zeros(1, np.int64), np.ones(1, np.bool_)
     for more, within in lines:
         offset = np.add.outer(offset, more).reshape(-1)

@@ -14,8 +14,16 @@ from struct import Struct
 from typing import Any
 from zlib import crc32
 
+from reference.devices.tensor_map import (
+    DATA_TYPES,
+    FILLS,
+    INTERLEAVES,
+    PROMOTIONS,
+    SWIZZLES,
+    Im2col,
+    TensorMap,
+)
 from reference.errors import FormatError
-from reference.types.tensor_map import DATA_TYPES, FILLS, INTERLEAVES, PROMOTIONS, SWIZZLES, Im2col, TensorMap
 
 SIZE = 128
 """Bytes of a tensor map."""
@@ -34,7 +42,7 @@ _ELEMENT_TYPES = (
 
 
 def encode(tensor: TensorMap) -> bytes:
-    """The bytes of a map; it is not checked.
+    """The 128 bytes of a tensor map, without a check of its fields.
 
     >>> tensor = TensorMap("float32", 0x1000, (64, 32), (256,), (32, 8), (1, 1), swizzle=128)
     >>> len(encode(tensor)), decode(encode(tensor)) == tensor
@@ -96,7 +104,7 @@ def _numbers(data: bytes) -> list[int]:
 
 
 def replaced(tensor: TensorMap, field: str, value: int, ordinal: int = 0) -> TensorMap:
-    """The map with one field replaced, named and numbered as by ``tensormap.replace``; it is not checked.
+    """The tensor map with one field replaced, as ``tensormap.replace`` does, without a check.
 
     FormatError for a value or an ordinal that the field does not have.
     """
@@ -128,7 +136,7 @@ def replaced(tensor: TensorMap, field: str, value: int, ordinal: int = 0) -> Ten
 
 
 def _need(what: str, value: int, most: int) -> None:
-    """Refuse a value beyond the last one."""
+    """Raise FormatError unless a value for a field of a tensor map is from 0 to ``most``."""
     if not 0 <= value <= most:
         raise FormatError(
             f"a tensor map's {what} replaced by {value}\nexpected 0 to {most}\ngive a value of that range"
@@ -147,5 +155,5 @@ def _of_rank(tensor: TensorMap, rank: int) -> TensorMap:
 
 
 def _padded(values: tuple[int, ...], count: int, value: int = 0) -> tuple[int, ...]:
-    """The values, then others up to a count."""
+    """A tuple extended to ``count`` elements, each new one ``value``."""
     return (*values, *(value,) * (count - len(values)))

@@ -105,7 +105,7 @@ def _kind(x: Any) -> str:
 
 
 def _host(x: Any) -> npt.NDArray[Any]:
-    """A result as an array on the host."""
+    """A result, on the host or a device, as a NumPy array."""
     x = x.words if isinstance(x, PackedBits) else x
     return np.asarray(x.download() if hasattr(x, "download") else x)
 

@@ -44,7 +44,7 @@ _HEADER.update({"version": int, "gpu": dict, "arch": list, "trial": bool})
 
 @dataclass(frozen=True)
 class Recording:
-    """The recording of one subject."""
+    """The recorded hardware answers of one subject: arrays and their metadata."""
 
     meta: dict[str, Any]  # the fields of `header`, and plain data
     arrays: dict[str, npt.NDArray[Any]]
@@ -53,7 +53,7 @@ class Recording:
 @shortened
 @dataclass(frozen=True)
 class Golden:
-    """The recording of a case.
+    """The recorded hardware outputs of a verification case.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ def header(
 
 
 def _compiler() -> str | None:
-    """The version of NVRTC; None if it is not installed."""
+    """The version of NVRTC; None if NVRTC is not installed."""
     from gpu.compile import compiler_version
 
     try:
@@ -354,6 +354,6 @@ def sha256(*arrays: npt.NDArray[Any]) -> str:
 
 
 def _stored(output: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Convert an output to what is stored: the array, or for a large one the digest of its content."""
+    """The form in which an output is stored: the array, or for a large one a digest of its content."""
     words = np.ascontiguousarray(output, output.dtype.newbyteorder("<"))
     return words if words.nbytes <= _WHOLE else np.frombuffer(bytes.fromhex(sha256(words)), np.uint8)

@@ -40,7 +40,7 @@ DEVICES = {"sim": ("sim",), "cuda": ("cuda",), "both": ("sim", "cuda")}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options to pytest."""
+    """Add simwarp's command-line options to pytest."""
     group = parser.getgroup("simwarp", "simwarp: a GPU in NumPy")
     group.addoption(
         "--simwarp-device",

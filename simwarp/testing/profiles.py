@@ -66,7 +66,7 @@ def usual_and_longest() -> tuple[int, int]:
 
 
 def _hypothesis() -> tuple[Any, Any]:
-    """Import Hypothesis; return its settings and health checks."""
+    """Import Hypothesis; return its ``settings`` and ``HealthCheck``."""
     try:
         from hypothesis import HealthCheck, settings
     except ImportError as error:

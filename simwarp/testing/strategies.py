@@ -411,7 +411,7 @@ def _matrices(
 
 
 def _real(draw: st.DrawFn, shape: tuple[int, int], dtype: str) -> npt.NDArray[Any]:
-    """Draw a real matrix."""
+    """Draw a matrix of a real dtype: the identity, signs or any numbers."""
 
     def identity(seed: int) -> npt.NDArray[Any]:
         return 1 - 2 * np.eye(*shape)
@@ -427,13 +427,13 @@ def _real(draw: st.DrawFn, shape: tuple[int, int], dtype: str) -> npt.NDArray[An
 
 @cache
 def _numbers(dtype: str) -> st.SearchStrategy[Any]:
-    """Numbers of a dtype except NaN."""
+    """A strategy for numbers of a dtype, except NaN."""
     from_dtype: Callable[..., st.SearchStrategy[Any]] = hnp.from_dtype
     return from_dtype(np.dtype(dtype), **({} if dtype == "int8" else {"allow_nan": False}))
 
 
 def _packed(draw: st.DrawFn, shape: tuple[int, int], form: Format) -> PackedBits:
-    """Draw a packed matrix."""
+    """Draw a packed bit matrix in a layout, word size and bit order."""
     layout, word, first = form["layout"], form["word"], form["first"]
     dtype, of_words = WORD_DTYPES[word], words_shape(layout, word, shape)
     unused, ones = -shape[layout == "column"] % word, int(np.iinfo(dtype).max)
@@ -466,7 +466,7 @@ def _powers(least: int, most: int) -> list[int]:
 
 
 def _formats(layout: Layout | None, word: Word | None, first: First | None) -> st.SearchStrategy[Format]:
-    """The formats with these options; None for all values of an option."""
+    """A strategy for packed formats with these options; None draws every value of an option."""
     known = {"layout": (layout, MATRIX_LAYOUTS), "word": (word, WORDS), "first": (first, FIRSTS)}
     options: dict[str, st.SearchStrategy[Any]] = {}
     for name, (given, choices) in known.items():
@@ -476,14 +476,14 @@ def _formats(layout: Layout | None, word: Word | None, first: First | None) -> s
 
 
 def _shapes(rows: Size, columns: Size) -> st.SearchStrategy[tuple[int, int]]:
-    """The shapes of matrices."""
+    """A strategy for matrix shapes (rows, columns)."""
     if rows is None and columns is None:
         return cast("st.SearchStrategy[tuple[int, int]]", sizes(2))
     return st.tuples(_dimension("rows", rows), _dimension("columns", columns))
 
 
 def _dimension(name: str, size: Size) -> st.SearchStrategy[int]:
-    """The sizes of a dimension."""
+    """A strategy for one dimension of a shape."""
     if size is None:
         return sizes(1).map(lambda drawn: drawn[0])
     if isinstance(size, st.SearchStrategy):

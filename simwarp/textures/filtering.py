@@ -52,7 +52,7 @@ def mean(texels: Array, weights: Array, read: Array, squares: Array, dtype: npt.
 
 
 def _flushed(values: Array, info: Any) -> Array:
-    """Zero, with their sign, for subnormal numbers."""
+    """Values with subnormal numbers replaced by zero of the same sign."""
     return np.where(np.abs(values) < info.smallest_normal, np.copysign(0.0, values), values)
 
 

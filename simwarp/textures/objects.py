@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from reference.types.texture import Sampler
+from reference.devices.texture import Sampler
 from reference.values import not_an_array, shortened
 from simwarp.textures.positions import Axis
 
@@ -35,12 +35,12 @@ class Texels:
 
     @property
     def unit(self) -> int:
-        """The bytes of a texel."""
+        """The bytes of one texel, with all its channels."""
         return self.channels * self.dtype.itemsize
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """Texels along x, y and z."""
+        """The numbers of texels along x, y and z."""
         return self.width, self.height, self.depth
 
     def addresses(self, x: Array, y: Array, z: Array, unit: int = 0) -> Array:
@@ -51,7 +51,7 @@ class Texels:
 @shortened
 @dataclass(frozen=True)
 class Texture:
-    """Texels, and the rules of reading them."""
+    """Texels, and the sampler by which they are read: address, filter and read modes."""
 
     texels: Texels
     sampler: Sampler
@@ -69,7 +69,7 @@ class Texture:
 
     @property
     def is_float(self) -> bool:
-        """True if a read gives floats."""
+        """Whether a read of the texture returns floats."""
         return self.texels.dtype.kind == "f" or self.sampler.read_mode == "normalized"
 
 

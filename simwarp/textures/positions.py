@@ -33,7 +33,7 @@ _FAR = 1 << 38
 
 @dataclass(frozen=True)
 class Axis:
-    """One dimension of a texture: its texels, and the mode beyond them."""
+    """One dimension of a texture: its size in texels, and the address mode for coordinates outside."""
 
     size: int
     mode: str
@@ -46,7 +46,7 @@ class Axis:
 
     @property
     def bits(self) -> int:
-        """Bits of the fraction of a normalised coordinate."""
+        """The fraction bits of a normalised coordinate in fixed point."""
         return _BITS + (self.size > _LONG)
 
     def nearest(self, coordinate: Array) -> Array:
@@ -79,7 +79,7 @@ class Axis:
         return np.clip(_integers(scaled), -(1 << self.bits), 2 << self.bits)
 
     def texel(self, number: Array) -> tuple[Array, Array]:
-        """The texel that stands for a number, and whether it is one and not the border."""
+        """The texel that a number maps to by the address mode, and whether it is inside (else the border)."""
         if self.repeats and self.mode == "wrap":
             return np.mod(number, self.size), np.ones(number.shape, np.bool_)
         if self.repeats:
@@ -90,12 +90,12 @@ class Axis:
 
 
 def _integers(values: Array) -> Array:
-    """Whole floats as integers; NaN is 0, and what is far away stays far away."""
+    """Whole floats as integers, clamped to ±2³⁸; NaN becomes 0."""
     return np.clip(np.nan_to_num(values, nan=0.0, posinf=_FAR, neginf=-_FAR), -_FAR, _FAR).astype(np.int64)
 
 
 class Tap(NamedTuple):
-    """One texel of each lane."""
+    """One texel that each lane reads, with its weight in the filter."""
 
     place: tuple[Array, Array, Array]  # (x, y, z)
     weight: Array  # in 1/256
@@ -105,7 +105,7 @@ class Tap(NamedTuple):
 
 
 def one_tap(axes: tuple[Axis, Axis, Axis], numbers: tuple[Array, Array, Array]) -> Tap:
-    """The texels with these numbers, alone."""
+    """The texels with these numbers along x, y and z, each with the whole weight of the filter."""
     found = [axis.texel(number) for axis, number in zip(axes, numbers, strict=True)]
     (x, in_x), (y, in_y), (z, in_z) = found
     inside = in_x & in_y & in_z
@@ -115,7 +115,7 @@ def one_tap(axes: tuple[Axis, Axis, Axis], numbers: tuple[Array, Array, Array]) 
 def taps(
     axes: tuple[Axis, Axis, Axis], firsts: tuple[Array, Array, Array], fractions: tuple[Array, Array, Array]
 ) -> list[Tap]:
-    """The up to eight texels around each position, z outermost, without those that no lane reads."""
+    """The up to eight texels around each position, z outermost; texels that no lane reads are left out."""
     x, y, z = fractions
     found: list[Tap] = []
     for k, of_slice in ((0, ONE - z), (1, z)):

@@ -86,7 +86,7 @@ def _placed(
 
 
 def _nearest_layer(layer: Array, count: int) -> Array:
-    """The layer with a number of 32 bits without sign; the last one stands for those behind it."""
+    """The layer with an unsigned 32-bit number, clamped to the last layer."""
     return np.minimum(layer.astype(np.uint32), count - 1).astype(np.int64)
 
 
@@ -122,13 +122,13 @@ def values(texture: Texture, found: Sequence[Tap], texels: Sequence[Array], *, f
 
 
 def component(texture: Texture, channel: int, found: Sequence[Tap], texels: Sequence[Array]) -> list[Array]:
-    """One channel of each of four texels, as 32-bit words; the filter passes each of them alone."""
+    """One channel of each of four texels, as 32-bit words, each as a filter of that texel alone gives it."""
     pairs = zip(found, texels, strict=True)
     return [_mean(texture, [tap], [_channel(texture, channel, tap, texel)]) for tap, texel in pairs]
 
 
 def _channel(texture: Texture, channel: int, tap: Tap, texel: Array) -> Array:
-    """One channel of a tap's texels; the border's where it is outside."""
+    """One channel of a tap's texels; the border colour where the tap is outside the texture."""
     dtype = texture.texels.dtype
     if channel >= len(texel):
         return np.zeros(tap.weight.size, dtype)
@@ -140,7 +140,7 @@ def _channel(texture: Texture, channel: int, tap: Tap, texel: Array) -> Array:
 
 
 def border(texture: Texture, channel: int) -> Any:
-    """The border's colour in the texture's format."""
+    """One channel of the border colour, converted to the texture's dtype."""
     dtype, colour = texture.texels.dtype, np.float32(texture.sampler.border[channel])
     if dtype == np.float32:
         return colour
@@ -156,12 +156,12 @@ def border(texture: Texture, channel: int) -> Any:
 
 
 def _alone(texture: Texture, tap: Tap, given: Array) -> Array:
-    """One channel of a single tap, as words."""
+    """One channel of a single tap as 32-bit words; 0 where no texel is read."""
     return np.where(tap.read, _words(texture, given), np.uint32(0))
 
 
 def _mean(texture: Texture, found: Sequence[Tap], given: Sequence[Array]) -> Array:
-    """The mean of one channel of the taps as the filter makes it, as words; integers pass it as they are."""
+    """The filtered mean of one channel of the taps, as 32-bit words; integers stay as they are."""
     if not texture.is_float:
         return _words(texture, given[0])
     dtype, weights = texture.texels.dtype, np.array([tap.weight for tap in found])

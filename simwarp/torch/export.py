@@ -111,7 +111,7 @@ class _Walk:
         self.values: dict[Any, Any] = {}
 
     def visit(self, node: Any) -> None:
-        """Give one node its value."""
+        """Convert one node of the traced graph, and keep its value for later nodes."""
         args = torch.fx.node.map_arg(node.args, self.values.__getitem__)
         kwargs = torch.fx.node.map_arg(node.kwargs, self.values.__getitem__)
         self.values[node] = getattr(self, f"_{node.op}")(node, args, kwargs)
@@ -136,7 +136,7 @@ class _Walk:
         return self._apply(module, args[0])
 
     def _start(self, module: Any, image: Any) -> Stream:
-        """The stream of the network's input."""
+        """The stream after the module that encodes the network's input images."""
         if not isinstance(image, Image):
             raise ExportError("it comes after another layer: apply it to the images themselves")
         given, step = IMAGES[type(module)](module, image.shape)
@@ -197,17 +197,17 @@ class _Walk:
 
 
 class _Tracer(torch.fx.Tracer):
-    """Keeps modules of ours whole, as it does torch's."""
+    """A tracer that keeps simwarp's modules whole, as torch's own."""
 
     def is_leaf_module(self, m: Any, module_qualified_name: str) -> bool:
-        """Whether a module is not looked into."""
+        """Whether the tracer keeps a module as one node, without tracing inside."""
         if type(m) in MODULES or type(m) in IMAGES:
             return True
         return torch.fx.Tracer.is_leaf_module(self, m, module_qualified_name)
 
 
 def _traced(model: Any) -> Any:
-    """The model's graph."""
+    """The ``torch.fx`` graph of a model's forward pass; ExportError if it cannot be traced."""
     try:
         return _Tracer().trace(model)
     except SimwarpError:
@@ -229,7 +229,7 @@ def _image(example: Any) -> Image:
 
 @contextmanager
 def _naming(node: Any, modules: dict[str, Any]) -> Generator[None]:
-    """Name the node in errors."""
+    """Prefix the errors of the block with the path and type of a graph node's module."""
     try:
         yield
     except SimwarpError as error:

@@ -53,7 +53,7 @@ class ImagePixels(torch.nn.Module):
         return cls((one / (255 * std)).round(), (-one * mean / std).round(), fraction=fraction)
 
     def forward(self, x: Any) -> Any:
-        """Images of bytes as floats."""
+        """Convert images of uint8 to floats: scale and offset each channel."""
         if x.dtype != torch.uint8:
             raise DtypeError(f"images are of {x.dtype}, and ImagePixels takes torch.uint8")
         numbers = x.int() * _along_channels(self.scale, x) + _along_channels(self.offset, x)
@@ -85,7 +85,7 @@ class ImageReals(torch.nn.Module):
         self.register_buffer("unit", torch.tensor(2.0**-fraction))
 
     def forward(self, x: Any) -> Any:
-        """Rounded images."""
+        """Round images to multiples of ``2**-fraction``, ties to even."""
         if not x.is_floating_point():
             raise DtypeError(
                 f"images are of {x.dtype}, and ImageReals takes floats: use ImagePixels for bytes"
@@ -117,7 +117,7 @@ class ImageSigns(torch.nn.Module):
         )
 
     def forward(self, x: Any) -> Any:
-        """Signs of images."""
+        """Compare images with the thresholds: +1 or -1 for each pixel and channel."""
         thresholds = _along_channels(self.thresholds, x)
         return torch.where(x.to(thresholds.dtype) >= thresholds, 1, -1).to(thresholds.dtype)
 

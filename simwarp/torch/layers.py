@@ -55,7 +55,7 @@ class Sign(torch.nn.Module):
         self.gradient: Gradient = gradient
 
     def forward(self, x: Any) -> Any:
-        """Signs of a tensor of floats."""
+        """The signs of a float tensor, ±1; the gradient passes by the layer's rule."""
         if not x.is_floating_point():
             raise DtypeError(
                 f"Sign takes floats, not {x.dtype}: begin the model with ImageSigns or ImagePixels"
@@ -63,7 +63,7 @@ class Sign(torch.nn.Module):
         return _SignWithGradient.apply(x, self.gradient)
 
     def extra_repr(self) -> str:
-        """The gradient, for the model's text."""
+        """The layer's gradient rule, for ``repr`` of the model."""
         return repr(self.gradient)
 
 
@@ -125,7 +125,7 @@ class BinaryConv2d(torch.nn.Conv2d):
 
     @property
     def sides(self) -> tuple[int, int, int, int]:
-        """Pixels of padding: left, right, top, bottom."""
+        """The pixels of padding on each side: left, right, top, bottom."""
         return tuple(self._reversed_padding_repeated_twice)
 
     def forward(self, x: Any) -> Any:
@@ -135,7 +135,7 @@ class BinaryConv2d(torch.nn.Conv2d):
         return torch.nn.functional.conv2d(x, weight, self.bias, self.stride, 0, self.dilation, self.groups)
 
     def extra_repr(self) -> str:
-        """The sizes, for the model's text."""
+        """The layer's sizes and options, for ``repr`` of the model."""
         value = f", padding_value={self.padding_value}" if self.padding_value else ""
         return f"{torch.nn.Conv2d.extra_repr(self)}{value}"
 
@@ -164,7 +164,7 @@ class BinaryLinear(torch.nn.Linear):
         torch.nn.Linear.__init__(self, in_features, out_features, bias=bias)
 
     def forward(self, x: Any) -> Any:
-        """Multiply vectors by the signs of the weights."""
+        """Multiply vectors (N, F) by the signs of the weights."""
         weight = _SignWithGradient.apply(self.weight, "identity")
         return torch.nn.functional.linear(x, weight, self.bias)
 

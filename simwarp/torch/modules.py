@@ -51,7 +51,7 @@ def _signs(module: Any, shape: tuple[int, ...]) -> tuple[Input, Any]:
 
 
 def _spread(vector: Any, size: int, dtype: Any) -> Any:
-    """A number for each channel."""
+    """A vector with one number per channel, from one number or ``size`` of them."""
     numbers = vector.detach().cpu().numpy().reshape(-1)
     if len(numbers) not in (1, size):
         raise ExportError(f"it has {len(numbers)} channels, and the images {size}")
@@ -306,7 +306,7 @@ METHODS: dict[str, Any] = {
 
 
 def advice_for(module: Any) -> str:
-    """What to use instead of a module that has no rule."""
+    """Advice for a module that cannot be exported: the module to use instead."""
     instead = {
         nn.Conv2d: "its weights are not ±1: use simwarp.torch.BinaryConv2d",
         nn.Linear: "its weights are not ±1: use simwarp.torch.BinaryLinear",

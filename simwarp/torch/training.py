@@ -16,7 +16,7 @@ from simwarp.torch.pytorch import torch
 
 
 class Epoch(NamedTuple):
-    """What an epoch of training came to.
+    """The mean loss and accuracy of an epoch of training.
 
     Attributes
     ----------
@@ -141,7 +141,7 @@ def predict(model: Any, images: Any, *, batch: int = 1024) -> Any:
 
 
 def _epoch(model: Any, optimiser: Any, loader: Any, augment: Callable[[Any], Any] | None) -> Epoch:
-    """One step for each batch."""
+    """Train a model for one epoch: one optimiser step for each batch."""
     model.train()
     device, loss_sum, right, seen = _device(model), 0.0, 0, 0
     for images, classes in loader:
@@ -160,7 +160,7 @@ def _epoch(model: Any, optimiser: Any, loader: Any, augment: Callable[[Any], Any
 
 
 def _device(model: Any) -> Any:
-    """Where the model's first parameter or buffer is."""
+    """The device of the model's first parameter or buffer; the CPU if it has none."""
     for tensor in (*model.parameters(), *model.buffers()):
         return tensor.device
     return torch.device("cpu")
@@ -176,7 +176,7 @@ def _save(path: Path | str | None, model: Any, optimiser: Any, settings: Any, hi
 
 
 def _resumed(path: Path | str | None, model: Any, optimiser: Any, settings: Any) -> list[Epoch]:
-    """Load a checkpoint if there is one; the epochs that it has behind it."""
+    """Load a checkpoint, if there is one; returns the epochs trained before it."""
     if path is None or not Path(path).exists():
         return []
     try:

@@ -21,7 +21,7 @@ ORACLE = "reference"
 @shortened
 @dataclass(frozen=True)
 class Case:
-    """A computation that several tiers do.
+    """A computation that several implementations (tiers) do, to be compared on drawn inputs.
 
     Attributes
     ----------

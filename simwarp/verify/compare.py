@@ -79,7 +79,7 @@ class Mismatch:
 
     @property
     def command(self) -> str:
-        """The command that runs this input again."""
+        """The ``simwarp verify`` command that runs the mismatched input again."""
         device = " --device cuda" if self.tier == CUDA else ""
         return f"simwarp verify --case {self.case} --seed {self.seed} --input {self.input}{device}"
 

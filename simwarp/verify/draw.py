@@ -29,7 +29,7 @@ DTYPES = tuple(_SPECIAL)
 
 
 class Draw:
-    """The random numbers of one input.
+    """The random numbers of one input, determined by a seed, the case and the input's number.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class Draw:
         return low + int(self.words(1)[0]) % (high - low + 1)
 
     def choice(self, options: Sequence[T]) -> T:
-        """Draw one of the options."""
+        """Draw one of the options, all equally likely."""
         return options[self.integer(0, len(options) - 1)]
 
     def sizes(self, count: int) -> tuple[int, ...]:

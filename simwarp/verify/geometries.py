@@ -36,7 +36,7 @@ class Chooser(Protocol):
 
 @dataclass(frozen=True)
 class Geometry:
-    """The arguments of ``bconv2d``, except the values.
+    """The shapes and options of one call of ``bconv2d``, without the values.
 
     >>> same = Geometry((1, 5, 5, 1), (3, 3, 1, 1), stride=(2, 2), padding="SAME")
     >>> same.spans, same.pads, same.out
@@ -51,7 +51,7 @@ class Geometry:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The keyword arguments of ``bconv2d``."""
+        """The keyword arguments of ``bconv2d``: stride, padding and dilation."""
         return {"stride": self.stride, "padding": self.padding, "dilation": self.dilation}
 
     @property
@@ -272,7 +272,7 @@ def _affordable(geometry: Geometry) -> Geometry:
 
 
 def _plain(x: _Numbers) -> Geometry:
-    """Make a geometry of the numbers; enlarge the image where it is too small for a window."""
+    """A geometry from drawn numbers; the image is enlarged where it is too small for a window."""
     top, left = zip(x.before, x.after, strict=True)
     geometry = Geometry(
         (x.batch, *x.size, x.channels),

@@ -38,14 +38,14 @@ def cores() -> int:
 
 
 class Workers:
-    """Processes, each with at most one input: connections of idle ones, and the inputs of busy ones."""
+    """Worker processes with at most one input each, and the connections of idle and busy ones."""
 
     def __init__(self, lines: dict[Connection, ForkProcess]) -> None:
         self.idle, self._lines = list(lines), lines
         self.busy: dict[Connection, tuple[int, int]] = {}
 
     def give(self, case: int, k: int) -> None:
-        """Send an input to an idle process."""
+        """Send input ``k`` of a case to an idle process."""
         line = self.idle.pop()
         self.busy[line] = case, k
         line.send((case, k))

@@ -19,7 +19,7 @@ LEAST_SHAPES = 100
 @shortened
 @dataclass
 class Row:
-    """The counts of one tier for one case.
+    """The counts of inputs, shapes and mismatches of one tier for one case.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Row:
 @shortened
 @dataclass
 class Outcome:
-    """The result of a run.
+    """The result of a run of ``simwarp verify``.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class Outcome:
 
     @property
     def used_up(self) -> bool:
-        """True if all requested inputs have been run."""
+        """Whether every requested input of every case has been run."""
         return all(row.case in self.wanted and row.inputs >= self.wanted[row.case] for row in self.rows)
 
     def _least(self, case: str) -> int:
@@ -203,7 +203,7 @@ def verify(
 def _side_by_side(
     runs: Sequence[_Run], processes: int, following: Callable[[], _Run | None], tell: Callable[[], None]
 ) -> None:
-    """Run inputs on several processes; count them in order, so that the result is that of one process."""
+    """Run inputs on several processes, and count the results in order, as one process would."""
     with started(lambda case, k: runs[case].ask(k), processes) as workers:
         while True:
             while workers.idle and (run := following()):

@@ -121,7 +121,7 @@ class _Frame:
     most: int
 
     def mode(self) -> int:
-        """Draw a mode."""
+        """Draw a mode (dimension) of the tensor."""
         return self.draw.integer(0, self.order - 1)
 
     def sizes(self, low: int, high: int) -> list[int]:
@@ -335,7 +335,7 @@ def _below(draw: Draw, bound: Any, count: int) -> Indices:
 
 
 def _shuffled(draw: Draw, count: int) -> Indices:
-    """Draw a permutation."""
+    """Draw a random permutation of 0 to ``count - 1``."""
     return np.argsort(draw.words(count), kind="stable").astype(np.int64)
 
 

@@ -30,6 +30,7 @@ def test_a_script_is_right_and_without_findings(capfd: pytest.CaptureFixture[str
     assert report.kernels["cudapy::__main__::exchange"] == 1
 
 
+@pytest.mark.slow
 def test_the_module_names_the_python_line_of_a_race(tmp_path: Path) -> None:
     written = tmp_path / "report.json"
     command = [sys.executable, "-m", "simwarp.numba", "--error-exitcode", "7", "--report", str(written)]
@@ -57,6 +58,7 @@ def test_a_script_that_checks_itself_ends_right(name: str) -> None:
     assert {*report.missing} <= {"cuGetExportTable"}  # NVRTC asks for it, and does without
 
 
+@pytest.mark.slow
 def test_a_kernel_of_numba_prints(capfd: pytest.CaptureFixture[str]) -> None:
     report = execute(SCRIPTS / "numba_print.py", quiet=True)
     assert capfd.readouterr().out == "value 0 0.500000\nvalue 1 1.500000\n"
@@ -81,6 +83,7 @@ def test_the_driver_by_itself_says_what_to_run() -> None:
     assert "run: simwarp exec PROGRAM" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_process_that_a_script_starts_has_no_device() -> None:
     report = execute(SCRIPTS / "child.py", quiet=True)
     assert (report.exit_code, report.missing, report.failed) == (0, {}, {})

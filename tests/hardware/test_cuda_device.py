@@ -14,8 +14,8 @@ from gpu.bmm.packing import packing_plan
 from gpu.bmm.schemes import SCHEMES
 from gpu.compile import compile
 from gpu.device import LaunchChain, LaunchPlan
+from reference.devices import Im2col
 from reference.errors import CaptureError, DtypeError, NotANumberError, ShapeError
-from reference.types import Im2col
 from simwarp import tensormaps
 from simwarp.faults import LaunchError
 from support import tensor_tiles

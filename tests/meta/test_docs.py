@@ -152,6 +152,7 @@ def unexplained(value: Any) -> list[str]:
     return lacks if ">>>" in text else [*lacks, "an example (>>>)"]
 
 
+@pytest.mark.slow
 def test_dir_of_a_package_is_its_public_names() -> None:
     """Before its first use, in a fresh process, and when all of them have been used."""
     packages = sorted(public_packages())
@@ -573,6 +574,7 @@ def test_the_picture_of_a_quad_ends_with_whole_words() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_picture_of_a_ring_has_its_stages_in_turn() -> None:
     drawn = page_module("page_pictures").ring_of(64, 64, 2048).splitlines()[:2]
     assert [line[:9] for line in drawn] == ["stage 0  ", "stage 1  "]

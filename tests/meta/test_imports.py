@@ -28,7 +28,7 @@ DOORS = (
     "simwarp.numba",
 )
 VOCABULARY = (
-    *("reference.types", "reference.errors", "reference.files", "reference.lazy"),
+    *("reference.types", "reference.devices", "reference.errors", "reference.files", "reference.lazy"),
     "reference.values",
 )
 
@@ -306,6 +306,8 @@ def test_allowed_imports_are_not_reported(source: str, module: str) -> None:
 
 PTX = ("simwarp.ptx", "simwarp.fragments", "simwarp.products", "simwarp.floats", "simwarp.chips")
 """What PTX is."""
+DEVICES = ("reference.devices",)
+"""What devices take: vocabulary of the tiers that have devices."""
 GROUND = ("simwarp.lanes", "simwarp.faults", "reference")
 WATCHERS = ("simwarp.races", "simwarp.observe")
 HEARD = tuple(f"simwarp.engine.{name}" for name in ("events", "chunk", "launch", "memory.reach"))
@@ -351,6 +353,8 @@ def misplaced(source: str, target: str) -> str | None:
         return "what PTX is runs nothing"
     if within(source, WATCHERS) and within(target, ("simwarp.engine",)) and not within(target, HEARD):
         return "a watcher hangs on events"
+    if within(target, DEVICES) and within(source, ("reference",)) and not within(source, DEVICES):
+        return "the mathematics knows no device"
     if within(target, ("simwarp.lab",)) and not within(source, ("simwarp.lab", "simwarp.cli")):
         return "only simwarp.cli imports the laboratory"
     return None
@@ -379,6 +383,8 @@ def test_a_planted_import_cycle_is_reported() -> None:
         ("simwarp.observe.divergence", "simwarp.engine.sync.waiting"),
         ("simwarp.testing.plugin", "simwarp.lab.fuzz"),
         ("simwarp.verify.runner", "simwarp.lab"),
+        ("reference.sparse.tns", "reference.devices.launch"),
+        ("reference.types", "reference.devices"),
     ],
 )
 def test_a_planted_upward_import_is_reported(source: str, target: str) -> None:

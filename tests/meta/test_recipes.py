@@ -228,6 +228,125 @@ def test_a_new_check_needs_an_exception_a_kind_and_a_place(tree: Tree) -> None:
     assert len(tree.touched) == 6
 
 
+def test_a_new_fault_of_a_machine_needs_a_class_and_its_name(tree: Tree) -> None:
+    """The new fault fails every second copy, and slows the others down."""
+    tree.append(
+        "simwarp/machine/injections.py",
+        "\n\n@dataclass(frozen=True)\n"
+        "class LosesCopies(Injection):\n"
+        '    """Every second copy of a device fails, and the others take twice as long."""\n\n'
+        "    device: int\n\n"
+        "    def fails_copy(self, route, number):\n"
+        "        return number % 2 == 1\n\n"
+        "    def slows(self, route):\n"
+        "        return 2.0 if route else 1.0\n",
+    )
+    tree.append(
+        "simwarp/machine/__init__.py",
+        '\nfrom simwarp.machine.injections import LosesCopies\n\n__all__ += ["LosesCopies"]\n',
+    )
+    code = (
+        "import simwarp\n"
+        "from simwarp.machine import CopyError, LosesCopies\n"
+        "from support.machines import column, pinned, small, spans, tile\n"
+        "machine = simwarp.Machine(small(2), injections=[LosesCopies(1)])\n"
+        "a = pinned(machine, column())\n"
+        "for device in (0, 0, 1, 1):\n"
+        "    machine.copy_in(machine.stream(device), a, tile(machine, device))\n"
+        "try:\n"
+        "    machine.run([])\n"
+        "except CopyError as error:\n"
+        "    print(error.device, error.seconds, sorted(spans(machine)))\n"
+    )
+    spans = [("in", 0.0, 5.0), ("in", 0.0, 10.0), ("in", 5.0, 10.0)]
+    assert tree.python("-c", code) == f"1 20.0 {spans}\n"
+    assert len(tree.touched) == 2
+
+
+def test_a_new_statement_of_the_fuzzer_needs_a_class_its_name_and_a_purpose(tree: Tree) -> None:
+    """The new statement has a row that programs lacked."""
+    tree.append(
+        "simwarp/lab/fuzz/statements/warp.py",
+        "\n\nclass Transpose(Instruction):\n"
+        '    """Each warp transposes a matrix."""\n\n'
+        '    weight, purpose, group = 20, "transpose", "block"\n\n'
+        "    @classmethod\n"
+        "    def draw(cls, maker, scope):\n"
+        '        return cls(maker.opcode("transpose"), maker.vector("b32", 1), maker.vector("b32", 1))\n',
+    )
+    tree.append(
+        "simwarp/lab/fuzz/statements/__init__.py",
+        "from simwarp.lab.fuzz.statements.warp import Transpose\n\nKINDS += (Transpose,)\n",
+    )
+    purpose = '    if row.base == "movmatrix":\n        return "transpose"\n'
+    tree.insert(
+        "simwarp/lab/fuzz/vocabulary.py", "    if row.kind is kinds.FENCE and len(row.sources)", purpose
+    )
+    code = (
+        "import simwarp\n"
+        "from pathlib import Path\n"
+        "from simwarp.lab import fuzz\n"
+        "from simwarp.lab.fuzz.program import walk\n"
+        "def kinds(program):\n"
+        "    return [type(statement).__name__ for statement, _ in walk(program.body)]\n"
+        "programs = (fuzz.generate(0, k) for k in range(20))\n"
+        "some = [program for program in programs if 'Transpose' in kinds(program)][:2]\n"
+        "digests = fuzz.outputs(simwarp.Device(), some)\n"
+        "mutants = [fuzz.mutate(program) for program in some]\n"
+        "print(fuzz.outputs(simwarp.Device(chunk_lanes=32), mutants) == digests != [b'', b''])\n"
+        "small = fuzz.shrink(some[0], lambda program: 'Transpose' in kinds(program))\n"
+        "print(fuzz.coverage(some)['movmatrix'] > 0, kinds(small), small.body[0].sources)\n"
+        "from simwarp.lab.subjects.programs import load\n"
+        "recorded = load(Path('tests/golden/sm_90/fuzz.npz'))\n"
+        "print(all('Transpose' not in kinds(recorded.program(k)) for k in range(50)))\n"
+    )
+    assert tree.python("-c", code) == "True\nTrue ['Transpose'] ('%r0',)\nTrue\n"
+    assert len(tree.touched) == 3
+
+
+@pytest.mark.skipif(os.name != "posix" or not shutil.which("cc"), reason="the runtime needs a C compiler")
+def test_a_new_function_of_the_cuda_runtime_needs_itself_and_what_it_asks(tree: Tree) -> None:
+    """The new function asks how many findings there are, which no request did."""
+    tree.append(
+        "simwarp/exec/runtime/errors.c",
+        "\ncudaError_t cudaLogsCurrent(cudaLogIterator *found, unsigned flags)\n"
+        "{\n"
+        "    struct call call = {.request = ASK_FINDINGS};\n"
+        "    cudaError_t error = flags ? cudaErrorInvalidValue : ask(&call);\n"
+        "    *found = (cudaLogIterator)call.values[0];\n"
+        "    FINISH(error);\n"
+        "}\n",
+    )
+    request = '    FINDINGS = 41\n    """→ the number of findings."""\n'
+    tree.insert("simwarp/exec/protocol.py", "\n\nclass Kind(IntEnum):", request)
+    tree.append(
+        "simwarp/exec/server.py",
+        "\n    def _findings(self, message: Message) -> Reply:\n"
+        "        return Reply(values=[len(self.report.findings)])\n",
+    )
+    script = (
+        "import ctypes\n"
+        "runtime, count = ctypes.CDLL('libcudart.so.13'), ctypes.c_uint()\n"
+        "for flags in (0, 0, 1):\n"
+        "    error = runtime.cudaLogsCurrent(ctypes.byref(count), flags)\n"
+        "    print(error, count.value, flush=True)\n"
+        "    runtime.cudaFree(ctypes.c_void_p(256))\n"
+        "print(runtime.cudaLogsUnregisterCallback(None), flush=True)\n"
+    )
+    (tree.folder / "script.py").write_text(script)
+    code = (
+        "from pathlib import Path\n"
+        "from simwarp.exec import execute\n"
+        "report = execute(Path('script.py'), quiet=True)\n"
+        "print(dict(report.missing), report.failed['cudaLogsCurrent', 'cudaErrorInvalidValue'])\n"
+    )
+    assert tree.python("-c", code).splitlines() == [
+        *("0 0", "0 1", "1 0", "801"),
+        "{'cudaLogsUnregisterCallback': 1} 1",
+    ]
+    assert len(tree.touched) == 3
+
+
 def test_a_new_scheme_needs_an_entry_and_a_listing(tree: Tree) -> None:
     """The new kernel is `bmm.cu` with fewer rows per warp."""
     entry = 'Scheme("bmmq32", 32, 8, "four warps for each tile of 32 x 32"),'

@@ -107,6 +107,7 @@ def filled(kind: type[Any], depth: int = 3) -> Any:
     return made
 
 
+@pytest.mark.slow
 def test_reprs_are_at_most_4000_characters() -> None:
     long = {name: len(repr(filled(kind))) for name, kind in public_classes().items() if has_fields(kind)}
     assert not {name: length for name, length in long.items() if length > LONGEST}

@@ -80,6 +80,7 @@ def test_every_schedule_of_operations_gives_the_right_result(make: Any, options:
     assert report.complete >= 50, report
 
 
+@pytest.mark.slow
 def test_every_schedule_of_operations_and_late_workers_gives_the_right_result() -> None:
     report = explore(world(outer_product), cap=1000, is_prompt=False)
     assert report.is_all

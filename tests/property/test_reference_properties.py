@@ -105,6 +105,7 @@ def test_products_over_parts_of_k_add_up(pair, data):
         np.testing.assert_array_equal(bmm(a[:, :at], b[:at]) + bmm(a[:, at:], b[at:]), bmm(a, b))
 
 
+@pytest.mark.slow
 @given(operands())
 def test_a_product_is_bounded_by_k_and_has_its_parity(pair):
     a, b = pair

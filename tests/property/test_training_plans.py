@@ -115,6 +115,7 @@ def check_plan(data: st.DataObject) -> None:
     assert same_bits(found, expected)
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.data())
 def test_a_drawn_plan_gives_the_bits_of_the_training_in_one_piece(data: st.DataObject) -> None:

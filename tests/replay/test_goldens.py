@@ -67,7 +67,7 @@ def test_a_wrong_output_is_reported(case, golden):
     assert replay(golden, case, wrong) == sorted(golden.outputs)
 
 
-@pytest.mark.slow_cases("bconv2d-wgmma")
+@pytest.mark.slow
 def test_goldens_belong_to_the_current_kernels(case, golden):
     recorded = golden.meta["ptx"]
     assert recorded == case.kernels(tuple(golden.meta["arch"])), (

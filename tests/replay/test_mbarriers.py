@@ -26,6 +26,7 @@ def test_enough_programs_were_recorded_without_a_difference(golden):
     assert golden.arrays["digests"].any(axis=1).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "first", [pytest.param(k, marks=pytest.mark.gate if k % 8 else ()) for k in range(0, len(SAMPLE), 2)]
 )

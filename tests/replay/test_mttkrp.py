@@ -51,6 +51,7 @@ def test_every_kind_of_tensor_was_recorded(by, values):
     assert sum(counts.values()) == GOLDEN["tensors"]
 
 
+@pytest.mark.slow
 def test_the_recording_belongs_to_the_current_kernels():
     assert GOLDEN["ptx"] == CASE.kernels(tuple(GOLDEN["arch"])), AGAIN
 

@@ -27,6 +27,7 @@ def test_enough_products_of_each_kind_were_recorded_without_a_difference():
     assert meta["mismatches"] == meta["lost"] == 0
 
 
+@pytest.mark.slow
 @awaits
 def test_the_simulator_reproduces_the_recorded_products(answers):
     assert recorded("products").meta["first"] == answers
@@ -40,6 +41,7 @@ def test_the_simulator_agrees_with_numpy(number):
     )
 
 
+@pytest.mark.slow
 def test_a_wrong_product_is_described_with_its_number(monkeypatch):
     answer = products.answer
 

@@ -33,6 +33,7 @@ def arrays_of(name):
     return recorded(f"ptx-{name}").arrays
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", [0, 1, 2, 3])
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_simulator_reproduces_hardware_outputs_of_a_form_of_each_row(name, part):
@@ -151,6 +152,7 @@ def recorded_on(make, folder, rows):
     return outcome, recorded("ptx-some", folder)
 
 
+@pytest.mark.slow
 def test_a_recording_of_a_stand_in_is_replayed(tmp_path):
     outcome, recording = recorded_on(Witness, tmp_path, SOME)
     assert outcome.differences == []

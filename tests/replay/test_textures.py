@@ -3,7 +3,7 @@
 import pytest
 
 import simwarp
-from reference.types.texture import FORMATS
+from reference.devices.texture import FORMATS
 from simwarp.lab.recording import GOLDEN, recorded
 from simwarp.lab.subjects import textures
 

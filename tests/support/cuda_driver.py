@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpu.cuda.kernels import CudaKernel
-from reference.types.launch import Dim
+from reference.devices.launch import Dim
 
 
 class CudaDriver:

@@ -50,7 +50,7 @@ def b_csf_all(coo: Coo, *, split: int = 128, share: int = 512) -> PerMode:
 
 
 def _balanced(nonzeros: Nonzeros, split: int, share: int) -> BCsf:
-    """The B-CSF tree of sorted nonzeros."""
+    """Build the B-CSF tree of sorted nonzeros, with fibers cut into balanced parts."""
     split, share = check_number("split", split), check_number("share", share)
     coords, modes, order = nonzeros.coords, nonzeros.modes, nonzeros.order
     depths = depths_of(coords, modes, order)

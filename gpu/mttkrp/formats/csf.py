@@ -44,7 +44,7 @@ def csf_all(coo: Coo) -> PerMode:
 
 
 def _tree(nonzeros: Nonzeros) -> Csf:
-    """The CSF tree of sorted nonzeros."""
+    """Build the CSF tree of sorted nonzeros."""
     coords, modes, order = nonzeros.coords, nonzeros.modes, nonzeros.order
     depths = depths_of(coords, modes, order)
     starts = [starts_of(depths, level) for level in range(len(modes) - 1)]

@@ -72,7 +72,7 @@ def in_natural_order(coo: Coo) -> tuple[Indices, npt.NDArray[Any]]:
 
 
 def arranged(nonzeros: Nonzeros, modes: Sequence[int]) -> Nonzeros:
-    """The same nonzeros, sorted by the modes in another order.
+    """Sort the nonzeros by the modes in another order.
 
     >>> nonzeros = nonzeros_of(Coo([[0, 1, 0], [2, 0, 1]], [5.0, 6.0, 7.0], (2, 3)))
     >>> arranged(nonzeros, (1, 0)).modes
@@ -89,7 +89,7 @@ def sorted_nonzeros(coo: Coo, modes: Sequence[int] | None) -> Nonzeros:
 
 
 def per_mode(coo: Coo, build: Callable[[Nonzeros], Any]) -> PerMode:
-    """One tensor for each mode, which ``build`` makes of the nonzeros sorted with that mode first."""
+    """Build one tensor per mode with ``build``, from the nonzeros sorted with that mode first."""
     shortest_first = sorted_nonzeros(coo, None)
     orders = (root_first(coo.shape, n) for n in range(len(coo.shape)))
     return PerMode(tuple(build(arranged(shortest_first, modes)) for modes in orders), coo.shape)

@@ -38,7 +38,7 @@ class Place(NamedTuple):
     module: Any
 
     def refused(self, reason: str, advice: str) -> SchemeError:
-        """The error that names the layer."""
+        """Make a `SchemeError` that names the torch layer."""
         return SchemeError(f"{self}\n{reason}\n{advice}")
 
     def __str__(self) -> str:
@@ -47,7 +47,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Sequence:
-    """A sequential model."""
+    """The layers of a sequential torch model, converted for `gpu.outofcore`."""
 
     layers: tuple[Layer, ...]  # the last one without its activation
     places: tuple[Place, ...]  # their layers in torch; ``Flatten`` has none
@@ -99,7 +99,7 @@ class _Reader:
         self._last = 0
 
     def add(self, place: Place) -> None:
-        """Read a layer."""
+        """Add the next torch layer to the sequence."""
         kind = cast("Any", type(place.module))
         if kind in ACTIVATIONS:
             self._activate(kind, place)
@@ -123,7 +123,7 @@ class _Reader:
         self.layers.append(layer)
 
     def _activate(self, kind: Any, place: Place) -> None:
-        """Note an activation."""
+        """Remember an activation, to be fused into the layer before it."""
         last = self.layers[self._last] if self.places else None
         if not isinstance(last, Conv | Dense | BatchNorm) or self.pending is not None:
             raise place.refused(
@@ -132,7 +132,7 @@ class _Reader:
         self.pending = kind
 
     def _fuse(self) -> None:
-        """Put the activation into its layer."""
+        """Fuse the remembered activation into the layer before it."""
         last = self.layers[self._last] if self.places else None
         if self.pending is not None and isinstance(last, Conv | Dense | BatchNorm):
             self.layers[self._last] = replace(last, activation=ACTIVATIONS[self.pending][0])
@@ -158,7 +158,7 @@ def _misplaced(place: Place, needs_rows: bool) -> SchemeError:
 
 
 def _layer(place: Place) -> Layer:
-    """Convert a layer."""
+    """Convert a torch layer to a `gpu.outofcore` layer."""
     make = _MAKERS.get(type(place.module))
     if make is None:
         names = [kind.__name__ for kind in (*_MAKERS, *ACTIVATIONS, nn.Identity, nn.Dropout, nn.Sequential)]
@@ -227,7 +227,7 @@ _MAKERS: dict[Any, Callable[[Place], Layer]] = {
 
 
 def _two(value: Any) -> tuple[int, int]:
-    """A number for each axis."""
+    """Expand torch's int or pair to a (vertical, horizontal) pair."""
     first, second = cast("tuple[int, int]", value if isinstance(value, tuple | list) else (value, value))
     return first, second
 

@@ -184,7 +184,7 @@ class OutOfCore(torch.nn.Module):
         return sequence, Network((channels, height, width), sequence.layers, None, image_gradient)
 
     def _plan(self, network: Network, batch: int) -> TrainingPlan:
-        """The plan of a batch, made once."""
+        """The cached plan for batches of ``batch`` images."""
         plan = self._plans.get((network, batch))
         if plan is None:
             plan = planned(network, batch, self._machine, self._budget, self._options)
@@ -204,7 +204,7 @@ class OutOfCore(torch.nn.Module):
 
 
 class _Run:
-    """One forward pass, and its backward pass.
+    """The state that one forward pass shares with its backward pass.
 
     ``names`` are of the parameters; ``running`` has the running means and variances, if layers normalize.
     """
@@ -219,7 +219,7 @@ class _Run:
         return self._done.moments
 
     def forward(self, x: Any, tensors: tuple[Any, ...]) -> Any:
-        """The result, on the device of the images."""
+        """Compute the model's result, on the device of the images."""
         shapes = self._passes.plan.network.parameters
         parameters = {
             name: np.full(shapes[name], name.endswith(".w"), np.float32) if w is None else _array(w)
@@ -244,18 +244,18 @@ class _Run:
 
 
 class _InPieces(torch.autograd.Function):
-    """A run as an operation of autograd."""
+    """A forward pass in pieces, as a differentiable function for autograd."""
 
     @staticmethod
     def forward(ctx: Any, run: _Run, x: Any, *tensors: Any) -> Any:
-        """Its forward pass."""
+        """Compute the model's result for the images ``x``."""
         ctx.run = run
         ctx.like = tuple(None if one is None else (one.shape, one.device) for one in (x, *tensors))
         return run.forward(x, tensors)
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
-        """Its backward pass."""
+        """Compute the gradients by the images and the parameters."""
         if torch.is_grad_enabled():
             raise SchemeError(
                 "create_graph=True asks for gradients of gradients\nthe backward pass has no gradient\n"

@@ -27,7 +27,7 @@ Change: TypeAlias = tuple[int, Segment, tuple[tuple[Key, bool], ...]]
 
 
 class Trial(NamedTuple):
-    """A plan that the search tries."""
+    """A training plan that the search evaluates, with its best cuts."""
 
     plan: TrainingPlan  # its cuts are arbitrary
     phases: list[Phase]  # all of the plan, with arbitrary cuts
@@ -37,11 +37,11 @@ class Trial(NamedTuple):
 
     @property
     def enough(self) -> float:
-        """The most seconds that count as an improvement."""
+        """The predicted seconds below which another plan counts as an improvement."""
         return self.seconds * (1 - LEAST_GAIN)
 
     def cut(self) -> TrainingPlan:
-        """The plan with the best cuts."""
+        """The trial's plan with the best cut of each phase."""
         segments = [
             replace(segment, forward=self.cuts[index], backward=self.cuts[-1 - index])
             for index, segment in enumerate(self.plan.segments)

@@ -33,7 +33,7 @@ _UNREADABLE = (
 
 
 class Checkpoint(NamedTuple):
-    """The contents of a checkpoint."""
+    """The arrays and facts stored in a checkpoint file."""
 
     training: Mapping[str, Any]  # network, batch, optimizer, seed
     steps: int

@@ -19,14 +19,14 @@ Array = npt.NDArray[Any]
 
 
 def check_count(name: str, value: Any, least: int) -> int:
-    """An integer that is not too small."""
+    """Check that an argument is an integer of at least ``least``, and return it."""
     if not is_integer(value) or value < least:
         raise ShapeError(f"{name} is {value!r}\nit is at least {least}\ngive such an int")
     return int(value)
 
 
 def images_of(given: Any, network: Network) -> Array:
-    """Images, checked."""
+    """Check images against a network's input, and return them as an array."""
     if not isinstance(given, np.ndarray):
         raise DtypeError(f"the images are a {type(given).__name__}\nan array is needed\nconvert them")
     x = cast("Array", given)
@@ -41,7 +41,7 @@ def images_of(given: Any, network: Network) -> Array:
 
 
 def labels_of(given: Any, count: int, classes: int) -> Array:
-    """The labels of ``count`` images, checked."""
+    """Check the class labels of ``count`` images, and return them as an array."""
     labels = as_array(given, "labels", "one integer for each image")
     if labels.dtype.kind not in "iu":
         raise DtypeError(f"labels are of {labels.dtype}\nintegers are needed\nconvert them")

@@ -63,7 +63,7 @@ class Cuts:
         return self._plan.network.shape(tensor)[1]
 
     def _rows(self, phase: Phase) -> list[int]:
-        """The heights of strips that are tried."""
+        """The strip heights in rows that the search tries for a phase."""
         height, stages = self._height(phase), self._plan.network.stages
         first, last = (
             (phase.tensors.source, phase.last)

@@ -49,7 +49,7 @@ _OTHERS = {
 
 @dataclass(frozen=True)
 class Engines:
-    """Properties of the engines for convolutions."""
+    """Options for the choice of convolution engines: workspace, transforms, TF32."""
 
     need_memory: bool = False  # they need a workspace: on GPUs
     transforms: bool = False  # Winograd and FFT are allowed on GPUs

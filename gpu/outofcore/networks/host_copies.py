@@ -15,7 +15,7 @@ _SMALL = 1 << 26
 
 
 def write_array(target: npt.NDArray[Any], source: npt.ArrayLike) -> None:
-    """Write an array: ``target[...] = source``."""
+    """Copy a host array into another: ``target[...] = source``."""
     threads = min(_THREADS, os.cpu_count() or 1, len(target))
     if target.nbytes <= _SMALL or threads < 2:
         target[...] = source

@@ -30,14 +30,14 @@ Four = tuple[int, int, int, int]
 
 
 class Kernels:
-    """The routines of a phase."""
+    """Builds the tile routines of a phase's operations."""
 
     def __init__(self, plan: Planned, phase: Phase, space: Space) -> None:
         self._plan, self._phase, self._space = plan, phase, space
         self._stages = plan.network.stages
 
     def routine(self, op: Op, piece: Piece, number: int) -> Routine:
-        """The routine of an operation."""
+        """The tile routine of an operation on one piece."""
         phase = self._phase
         operations = phase.operations(op, len(piece.images), phase.worked(op, piece.strip))
         at = _At(self._space, piece, number, {"operations": operations, "kind": phase.rate_kind(op)})
@@ -256,7 +256,7 @@ class Kernels:
 
 
 def update_of(tiles: tuple[Tile, Tile, Tile], sgd: SGD) -> Update:
-    """The update of a parameter."""
+    """The gradient-descent routine for one parameter's tiles."""
     w, velocity, gradient = tiles
     return Update(
         "sgd",
@@ -277,15 +277,15 @@ class _At:
         self._space, self.piece, self._number, self.costs = space, piece, number, costs
 
     def x(self, tensor: int) -> Held:
-        """An activation."""
+        """The piece's rows of an activation on the device."""
         return self._space.held(Key("x", tensor), self.piece, self._number)
 
     def g(self, tensor: int) -> Held:
-        """A gradient."""
+        """The piece's rows of an activation's gradient on the device."""
         return self._space.held(Key("g", tensor), self.piece, self._number)
 
     def tile(self, key: Key) -> Tile:
-        """Labels or losses."""
+        """The tile of the piece's labels or losses."""
         return self._space.tile(key, self.piece, self._number, range(1))
 
 
@@ -295,5 +295,5 @@ def _as_read(stage: Stage, shape: Four) -> Four:
 
 
 def _ranges(stage: Stage, rows: range, outputs: range) -> tuple[range, range]:
-    """The rows of a window."""
+    """A stage's input and output rows in a piece; a dense stage has one row of each."""
     return (range(1), range(1)) if stage.kind == "dense" else (rows, outputs)

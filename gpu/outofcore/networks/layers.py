@@ -227,7 +227,7 @@ class Network:
 
     @property
     def classes(self) -> int:
-        """The outputs of the last layer."""
+        """The number of classes, the outputs of the last layer."""
         return self.stages[-1].shape[0]
 
     @property
@@ -244,7 +244,7 @@ class Network:
         return {f"{stage.name}.running": (stage.shape[0],) for stage in norms}
 
     def normalizes(self, number: int) -> bool:
-        """True if a stage exists and is `BatchNorm`."""
+        """True if stage ``number`` exists and is a `BatchNorm`."""
         return 1 <= number <= len(self.stages) and self.stages[number - 1].kind == "batch_norm"
 
     def pools_relu(self, tensor: int) -> bool:

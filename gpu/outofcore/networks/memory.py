@@ -32,7 +32,7 @@ class Buffer:
 
 
 class Held(NamedTuple):
-    """Rows of images on the device, contiguous."""
+    """Contiguous rows of images in device memory."""
 
     memory: Memory
     offset: int
@@ -48,7 +48,7 @@ class Held(NamedTuple):
         return Tile(self.memory, start, count, self.images * self.channels, apart, FLOAT)
 
     def column(self) -> Tile:
-        """All elements as one column."""
+        """All elements as a tile with one column."""
         return _column(self.memory, self.offset, self.images * self.channels * len(self.rows) * self.width)
 
     def columns(self) -> Tile:
@@ -56,7 +56,7 @@ class Held(NamedTuple):
         return Tile(self.memory, self.offset, self.channels, self.images, self.channels, FLOAT)
 
     def shape(self, rows: range) -> tuple[int, int, int, int]:
-        """The shape of some of its rows."""
+        """The shape (images, channels, rows, width) of a range of the rows."""
         return self.images, self.channels, len(rows), self.width
 
 
@@ -90,7 +90,7 @@ class Space:
         return self._buffers[key, number % self._depths[key]] if key in self._depths else None
 
     def copied(self, key: Key, number: int) -> Buffer:
-        """The buffer of a tensor that is copied."""
+        """The device buffer of a tensor that is copied from or to the host."""
         buffer = self.buffer(key, number)
         assert buffer is not None
         return buffer
@@ -196,7 +196,7 @@ class HostMemory:
 
 
 def host_bytes(plan: Planned) -> int:
-    """The bytes of the host's slab."""
+    """The bytes of the page-locked host slab that a plan needs."""
     return aligned(plan.host.nbytes) + 2 * _state_bytes(plan)
 
 

@@ -45,7 +45,7 @@ def parts_bytes(channels: int) -> int:
 
 
 def queue_pool(queue: Queue, of: routines.Pool) -> None:
-    """Queue pooling."""
+    """Queue a pooling kernel."""
     x, y = _planes(queue, of.reads[0], of.shapes[0]), _planes(queue, of.writes[0], of.shapes[1])
     images = (_images(of),) if of.stage.kind == "average_pool" else ()
     _over_pixels(queue, "pooling", of.stage.kind, of.writes[0], *x, *y, _windows(of), *images)
@@ -72,13 +72,13 @@ def queue_average_pool_gradient(queue: Queue, of: routines.AveragePoolGradient) 
 
 
 def _windows(of: routines.Pool | routines.MaxPoolGradient | routines.AveragePoolGradient) -> bytes:
-    """The kernels' Windows."""
+    """Pack the kernel argument ``Windows``: filter size, stride and offset."""
     plane, window = of.stage.plane, of.window
     return pack("<6i", plane.filter_height, plane.filter_width, *window.stride, *window.offset)
 
 
 def _images(of: routines.Pool | routines.AveragePoolGradient) -> bytes:
-    """The kernels' Images."""
+    """Pack the kernel argument ``Images``: height, width, padding and first output row."""
     plane = of.stage.plane
     return pack("<5i", plane.height, plane.width, plane.pad_top, plane.pad_left, of.outputs.start)
 
@@ -119,12 +119,12 @@ def queue_filter_gradient(queue: Queue, of: routines.FilterGradient) -> None:
 
 
 def choose_filter_gradient(queue: Queue, of: routines.FilterGradient) -> None:
-    """Choose the engine of the gradient by filters."""
+    """Choose the cuDNN engine that computes the gradient by filters."""
     choose_engine(queue, _terms(of)[2])
 
 
 def _terms(of: routines.FilterGradient) -> tuple[Tile, Tile, TileRoutine]:
-    """The terms of a piece, in the workspace; dy without gaps, there too; the routine that computes them.
+    """Workspace for a piece's terms, dy copied there without gaps, and the routine that computes the terms.
 
     For planes with gaps, those of strips of rows, engines take up to twice as long.
     """
@@ -195,7 +195,7 @@ def queue_norm_gradient(queue: Queue, of: routines.NormGradient) -> None:
 
 
 def _batch(of: routines.Norm | routines.NormParameterGradient | routines.NormGradient) -> bytes:
-    """The kernels' Batch."""
+    """Pack the kernel argument ``Batch``: elements per channel and epsilon."""
     return pack("<2d", of.count, of.stage.epsilon)
 
 
@@ -232,7 +232,7 @@ def queue_update(queue: Queue, of: routines.Update) -> None:
 
 
 def _planes(queue: Queue, tile: Tile, shape: tuple[int, int, int, int]) -> tuple[np.uint64, bytes]:
-    """The address of planes and the kernels' Rows."""
+    """The device address of a tile's planes, and the packed kernel argument ``Rows``."""
     if tile.rows >= _MOST_PIXELS:
         raise LaunchError(
             f"planes of {tile.rows} pixels in a piece\nkernels count fewer than {_MOST_PIXELS}\n"

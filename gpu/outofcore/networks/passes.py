@@ -25,7 +25,7 @@ Array = npt.NDArray[Any]
 
 
 class Forward(NamedTuple):
-    """The results of a forward pass."""
+    """The results of a network's forward pass."""
 
     number: int  # of the pass, for its backward pass
     result: Array  # (batch, channels, rows, columns) float32

@@ -79,7 +79,7 @@ class Costs(NamedTuple):
     both: float  # of all copies in both directions at once
 
     def seconds(self, depth: int) -> float:
-        """The first piece in sequence, the others at the pace of the slowest; with one buffer, the sum."""
+        """Predicted seconds; after the first piece, copies and routines overlap; with one buffer, never."""
         total = self.into + self.compute + self.out
         if depth == 1:
             return total
@@ -134,12 +134,12 @@ class Phase:
 
     @property
     def is_last(self) -> bool:
-        """True if the loss follows."""
+        """True if the segment is the last one, so that the loss follows."""
         return self.network.loss is not None and self.last == len(self.network.stages)
 
     @property
     def feeds_norm(self) -> bool:
-        """True if batch normalization follows."""
+        """True if the segment's last activation is read by a batch normalization."""
         return self.network.normalizes(self.last + 1)
 
     def _once(self, name: str, found: Callable[[], T]) -> T:
@@ -151,7 +151,7 @@ class Phase:
 
     @cached_property
     def strips(self) -> Strips:
-        """The strips of rows."""
+        """The strips of rows that the phase computes one after another."""
         return self._once("strips", self._strips)
 
     def _strips(self) -> Strips:
@@ -226,7 +226,7 @@ class Phase:
 
     @property
     def again_stages(self) -> tuple[int, ...]:
-        """The stages whose results it computes."""
+        """The stages whose forward results the phase computes again."""
         return tuple(op.key.tensor for op in self.ops if op.action == "forward")
 
     def uses(self, op: Op) -> tuple[Key, ...]:
@@ -310,7 +310,7 @@ class Phase:
 
     @cached_property
     def workspace(self) -> int:
-        """The bytes for routines beside their tiles."""
+        """The bytes of workspace that the phase's routines need."""
         if not self.engines.need_memory:
             return 0
         return max((workspace_bytes(self, op, self.engines) for op in self.ops), default=0)
@@ -324,7 +324,7 @@ class Phase:
     # -------------------------------------------------------------------------------------------- time
 
     def operations(self, op: Op, images: int, rows: int) -> float:
-        """Floating-point operations of a routine."""
+        """The floating-point operations of a routine on some images and rows."""
         stages, tensor = self.network.stages, op.key.tensor
         if op.action in ("forward", "filters"):
             return stages[tensor - 1].operations(images, rows)

@@ -16,7 +16,7 @@ from gpu.outofcore.networks.planned import Parameter, Parts
 from gpu.outofcore.networks.strips import target_of
 from gpu.outofcore.rates import Rates
 from gpu.outofcore.workspace import aligned
-from reference.types.timeline import Timeline
+from reference.devices.timeline import Timeline
 from reference.values import shortened
 
 Life: TypeAlias = tuple[Key, int, int]
@@ -134,7 +134,7 @@ class TrainingPlan:
         return self.network.loss is None or segment.last < len(self.network.stages)
 
     def phase(self, index: int, *, is_forward: bool) -> Phase:
-        """A phase of a segment."""
+        """The forward or backward phase of segment ``index``."""
         segment, (forward, backward) = self.segments[index], self.sources[index]
         if is_forward:
             kept = (
@@ -176,7 +176,7 @@ class TrainingPlan:
         return sources
 
     def recut(self, phase: Phase, cut: Cut) -> Phase:
-        """A phase with other pieces."""
+        """Replace a phase's cut, which sets its pieces' sizes."""
         alike = phase.shared["alike"]
         if cut not in alike:
             alike[cut] = replace(phase, cut=cut)
@@ -197,7 +197,7 @@ class TrainingPlan:
         return following.kept & {*between} - gone
 
     def top(self, index: int) -> int:
-        """The first gradient of the backward phase of a segment."""
+        """The number of the activation whose gradient a segment's backward phase begins with."""
         segment = self.segments[index]
         after = segment.last + self.network.normalizes(segment.last + 1)
         return after if segment.above is None else segment.above
@@ -288,7 +288,7 @@ class TrainingPlan:
 
     @cached_property
     def host(self) -> Packed[Key]:
-        """The slab of the host, without parameters."""
+        """The layout of the host's slab of page-locked memory, without parameters."""
         sums = (Key("moments", number) for number in self.moments[0])
         lives = [life for life in self.lifetimes() if life[0] not in self.on_device]
         lives += [(key, 0, self.end) for key in (*self.results, *sums)]
@@ -420,7 +420,7 @@ class TrainingPlan:
 
 
 def merged(lives: Iterable[Life]) -> dict[Key, tuple[int, int]]:
-    """Merge the lives of each key into one."""
+    """Merge each buffer's lifetimes into one from its first to its last phase."""
     lifetime: dict[Key, tuple[int, int]] = {}
     for key, first, last in lives:
         begin, end = lifetime.get(key, (first, last))

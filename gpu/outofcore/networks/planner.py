@@ -171,5 +171,5 @@ def _with(segment: Segment, is_forward: bool, cut: Cut) -> Segment:
 
 
 def _uncut(plan: TrainingPlan) -> tuple[Segment, ...]:
-    """The segments without their cuts."""
+    """The plan's segments with arbitrary instead of chosen cuts."""
     return tuple(replace(segment, forward=ANY, backward=ANY) for segment in plan.segments)

@@ -16,7 +16,7 @@ from gpu.outofcore.networks.memory import HostMemory, host_bytes
 from gpu.outofcore.networks.plan import TrainingPlan
 from gpu.outofcore.networks.work import Work
 from gpu.outofcore.predicted import Slab
-from reference.types.timeline import Timeline
+from reference.devices.timeline import Timeline
 
 
 def predict(plan: TrainingPlan, *, loads: bool = False) -> Timeline:

@@ -51,18 +51,18 @@ class StageRoutine(TileRoutine):
 
 @dataclass(frozen=True)
 class Pool(Routine):
-    """Pooling; ``outputs`` are the rows of the result."""
+    """Pooling; ``outputs`` are the result rows that a piece has."""
 
     stage: Stage
     window: Window
     outputs: range
 
     def queue_on(self, queue: Queue) -> None:
-        """Queue it on a GPU."""
+        """Queue the kernels for the pooling on a GPU."""
         on_cuda.queue_pool(queue, self)
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
-        """Compute it."""
+        """Compute the pooling on the host with NumPy."""
         x, y = _images(reads[0], self.shapes[0]), _images(writes[0], self.shapes[1])
         taps = self.window.taps(x.shape, self.stage.filters, y.shape)
         if self.stage.kind == "max_pool":
@@ -84,11 +84,11 @@ class MaxPoolGradient(Routine):
     of_relu: bool  # the images are results of relu, whose gradient follows
 
     def queue_on(self, queue: Queue) -> None:
-        """Queue it on a GPU."""
+        """Queue the kernels for the max-pooling gradient on a GPU."""
         on_cuda.queue_max_pool_gradient(queue, self)
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
-        """Compute it."""
+        """Compute the max-pooling gradient on the host with NumPy."""
         dy, x, dx = (
             _images(array, shape) for array, shape in zip((*reads, *writes), self.shapes, strict=True)
         )
@@ -112,11 +112,11 @@ class AveragePoolGradient(Routine):
     outputs: range  # rows of the gradient that is read
 
     def queue_on(self, queue: Queue) -> None:
-        """Queue it on a GPU."""
+        """Queue the kernels for the average-pooling gradient on a GPU."""
         on_cuda.queue_average_pool_gradient(queue, self)
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
-        """Compute it."""
+        """Compute the average-pooling gradient on the host with NumPy."""
         dy, dx = _images(reads[0], self.shapes[0]), _images(writes[0], self.shapes[1])
         part = dy / pixels_inside(self.stage, self.outputs)
         gradient = np.zeros(dx.shape)
@@ -132,11 +132,11 @@ class ActivationGradient(Routine):
     activation: Activation
 
     def queue_on(self, queue: Queue) -> None:
-        """Queue it on a GPU."""
+        """Queue the kernels for the activation gradient on a GPU."""
         on_cuda.queue_activation_gradient(queue, self)
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
-        """Compute it."""
+        """Compute the activation gradient on the host with NumPy."""
         y, gradient = reads[1].astype(np.float64), writes[0].astype(np.float64)
         if self.activation == "relu":
             gradient = np.where(y > 0, gradient, 0.0)
@@ -160,7 +160,7 @@ class FilterGradient(Routine):
     tf32: bool = field(default=False, kw_only=True)
 
     def queue_on(self, queue: Queue) -> None:
-        """Queue it on a GPU."""
+        """Queue the kernels for the filter gradient on a GPU."""
         on_cuda.queue_filter_gradient(queue, self)
 
     def prepare_on(self, queue: Queue) -> None:
@@ -168,7 +168,7 @@ class FilterGradient(Routine):
         on_cuda.choose_filter_gradient(queue, self)
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
-        """Compute it."""
+        """Compute the filter gradient on the host with NumPy."""
         x, dy = (
             _images(rounded_to_tf32(array) if self.tf32 else array, shape).astype(np.float64)
             for array, shape in zip(reads[:2], self.shapes, strict=True)
@@ -201,11 +201,11 @@ class Moments(Routine):
     starts: bool  # these are the first terms
 
     def queue_on(self, queue: Queue) -> None:
-        """Queue it on a GPU."""
+        """Queue the kernels for the batch statistics on a GPU."""
         on_cuda.queue_moments(queue, self)
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
-        """Compute it."""
+        """Compute the batch statistics on the host with NumPy."""
         sums = doubles(writes[0]).reshape(2, -1)
         if self.starts:
             sums[...] = 0.0
@@ -221,11 +221,11 @@ class Norm(Routine):
     count: int  # pixels of a channel in the whole batch
 
     def queue_on(self, queue: Queue) -> None:
-        """Queue it on a GPU."""
+        """Queue the kernels for the batch normalization on a GPU."""
         on_cuda.queue_norm(queue, self)
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
-        """Compute it."""
+        """Compute the batch normalization on the host with NumPy."""
         x, y = _images(reads[0], self.shapes[0]), _images(writes[0], self.shapes[1])
         gamma, beta = (array.reshape(-1, 1, 1).astype(np.float64) for array in reads[2:])
         result = gamma * normalized(x, reads[1], self.count, self.stage.epsilon)[0] + beta
@@ -244,11 +244,11 @@ class NormParameterGradient(Routine):
     starts: bool  # these are the first terms
 
     def queue_on(self, queue: Queue) -> None:
-        """Queue it on a GPU."""
+        """Queue the kernels for the gradients by scale and shift on a GPU."""
         on_cuda.queue_norm_parameter_gradient(queue, self)
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
-        """Compute it."""
+        """Compute the gradients by scale and shift on the host with NumPy."""
         x, dy = (_images(array, shape) for array, shape in zip(reads[:2], self.shapes, strict=True))
         sums = [doubles(array) for array in writes]
         if self.starts:
@@ -267,11 +267,11 @@ class NormGradient(Routine):
     count: int  # pixels of a channel in the whole batch
 
     def queue_on(self, queue: Queue) -> None:
-        """Queue it on a GPU."""
+        """Queue the kernels for the gradient by the images on a GPU."""
         on_cuda.queue_norm_gradient(queue, self)
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
-        """Compute it."""
+        """Compute the gradient by the images on the host with NumPy."""
         dy, x = (_images(array, shape) for array, shape in zip(reads[:2], self.shapes[:2], strict=True))
         weights, biases, gamma = (doubles(array)[:, None, None] for array in reads[3:])
         normal, factor = normalized(x, reads[2], self.count, self.stage.epsilon)
@@ -286,11 +286,11 @@ class Loss(Routine):
     batch: int
 
     def queue_on(self, queue: Queue) -> None:
-        """Queue it on a GPU."""
+        """Queue the kernels for the loss and its gradient on a GPU."""
         on_cuda.queue_loss(queue, self)
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
-        """Compute it."""
+        """Compute the loss and its gradient on the host with NumPy."""
         logits, labels = reads[0].T.astype(np.float64, order="C"), reads[1].reshape(-1)
         below = logits - logits.max(1, keepdims=True)
         small = np.exp(below)
@@ -311,11 +311,11 @@ class Update(Routine):
     decay: float = field(kw_only=True)
 
     def queue_on(self, queue: Queue) -> None:
-        """Queue it on a GPU."""
+        """Queue the kernels for the parameter update on a GPU."""
         on_cuda.queue_update(queue, self)
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
-        """Compute it."""
+        """Compute the parameter update on the host with NumPy."""
         w, velocity = (array.reshape(-1).astype(np.float64) for array in reads[:2])
         gradient = doubles(reads[2]) + self.decay * w
         writes[1][:, 0] = self.momentum * velocity + gradient
@@ -339,7 +339,7 @@ def add_rows(sums: Any, terms: tuple[Double, Double]) -> None:
 
 
 def maxima(taps: Any, x: Array, shape: Shape) -> Array:
-    """The largest pixel of each window."""
+    """The largest pixel of each pooling window."""
     y = np.full(shape, -np.inf, x.dtype)
     for _, _, pixels, outputs in taps:
         y[outputs] = np.maximum(y[outputs], x[pixels])
@@ -365,5 +365,5 @@ def doubles(array: Array) -> Double:
 
 
 def _images(array: Array, shape: Shape) -> Array:
-    """The images of a tile, as a view."""
+    """A view of a tile as images of a 4D shape."""
     return array.T.reshape(shape)

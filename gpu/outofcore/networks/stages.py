@@ -20,7 +20,7 @@ Kind: TypeAlias = Literal["conv", "dense", "max_pool", "average_pool", "batch_no
 
 @dataclass(frozen=True)
 class Stage:
-    """A layer of a network."""
+    """One layer of a network with its shapes and options."""
 
     number: int  # from 1; its result is the tensor of that number, its input the one before
     kind: Kind
@@ -34,17 +34,17 @@ class Stage:
 
     @property
     def name(self) -> str:
-        """Its kind and number."""
+        """The stage's kind and number, e.g. for errors."""
         return f"{self.kind}{self.number}"
 
     @property
     def has_weights(self) -> bool:
-        """True if it is a convolution or dense."""
+        """True if the stage is a convolution or a dense layer."""
         return self.kind in ("conv", "dense")
 
     @property
     def filters(self) -> tuple[int, int, int, int]:
-        """The shape of its weights as filters."""
+        """The shape of the stage's weights, as filters (O, I, R, S)."""
         plane = self.plane
         return self.shape[0], self.reads[0] // self.groups, plane.filter_height, plane.filter_width
 
@@ -74,7 +74,7 @@ class Stage:
 
 
 def norm_of(number: int, shape: Shape, epsilon: Any, momentum: Any, activation: Any) -> Stage:
-    """The stage of a batch normalization, checked."""
+    """Check a batch normalization's options, and build its `Stage`."""
     if not (0 < epsilon < math.inf and 0 <= momentum <= 1):
         raise SchemeError(
             f"layer {number}, batch_norm: epsilon is {epsilon}, momentum {momentum}\n"
@@ -97,7 +97,7 @@ def stage_of(
     groups: Any = 1,
     activation: Any = None,
 ) -> Stage:
-    """A stage, checked."""
+    """Check a layer's options, and build its `Stage`."""
     place = f"layer {number}, {kind}"
     check_option("activation", activation, (None, *ACTIVATIONS), f"{place}: it follows the bias")
     rows, columns = cast("tuple[Any, Any]", window if isinstance(window, tuple | list) else (window, window))

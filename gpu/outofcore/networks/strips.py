@@ -34,7 +34,7 @@ class Ranges(NamedTuple):
 
     @property
     def sizes(self) -> Ints:
-        """The rows of each."""
+        """The number of rows in each strip's range."""
         return np.maximum(self.stops - self.starts, 0)
 
 
@@ -224,14 +224,14 @@ def owners(ranges: Ranges, size: int) -> Ranges:
 
 
 def _cut(size: int, piece: int) -> Ranges:
-    """Cut an axis into ranges of ``piece``."""
+    """Cut an axis of ``size`` rows into ranges of ``piece`` rows."""
     starts = np.arange(0, size, piece)
     return Ranges(starts, np.minimum(starts + piece, size))
 
 
 @cache
 def _whole(size: int, count: int = 1) -> Ranges:
-    """All rows for each strip."""
+    """The range of all ``size`` rows, once for each of ``count`` strips."""
     return Ranges(np.zeros(count, np.int64), np.full(count, size))
 
 

@@ -22,7 +22,7 @@ HEADS = (
 
 
 def table_of(plan: TrainingPlan) -> str:
-    """The lines of a plan."""
+    """Format a plan as a text table."""
     rows = [HEADS, *(_row(plan, phase) for phase in plan.phases)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEADS))]
     lines = [

@@ -153,7 +153,7 @@ class Trainer:
 
     @property
     def parameters(self) -> dict[str, Array]:
-        """Copies of all weights and biases."""
+        """Copies of all weights and biases, by name."""
         states = self._states()
         return {name: states[name][0].copy() for name in self._plan.network.parameters}
 

@@ -63,7 +63,7 @@ class Work:
         yield self._machine.record(self._stores)
 
     def logits(self, *, loads: bool) -> Iterator[Event]:
-        """The forward pass alone."""
+        """Run the forward pass only; yield the events to wait for."""
         for index, phase in enumerate(self._plan.forward):
             space = Space(self._plan, phase, index, self._memory)
             if loads and self._plan.resident and index == 0:
@@ -182,7 +182,7 @@ class Work:
     # ------------------------------------------------------------------------------------------ events
 
     def _join(self, events: Sequence[Event]) -> None:
-        """Let each stream wait for the others."""
+        """Make the three streams wait for all of the events."""
         for stream in (self._loads, self._computes, self._stores):
             for event in events:
                 self._machine.wait(stream, event)

@@ -29,7 +29,7 @@ _UNIT = 16
 
 
 def copy(chunk: Chunk, step: Step) -> None:
-    """Execute a bulk copy or reduction, one lane after the other; one of values, warp by warp."""
+    """Execute a bulk copy or reduction lane by lane; ``st.async`` and ``red.async`` warp by warp."""
     assert chunk.transfers is not None
     if not chunk.launch.explicit_cluster and (step.source is None or step.source.space == "shared"):
         _refuse_without_cluster(chunk, step)
@@ -41,7 +41,7 @@ def copy(chunk: Chunk, step: Step) -> None:
 
 
 def _refuse_without_cluster(chunk: Chunk, step: Step) -> None:
-    """Stop a launch without clusters at what only blocks of a cluster have, as an H200 does."""
+    """Raise a fault for a cluster operation in a launch without clusters, as an H200 does."""
     if step.barrier is not None:
         fault = NotClustered(
             f"{step.row.base} between blocks in a launch without clusters",
@@ -65,7 +65,7 @@ def in_turn(
 
 
 def _together(chunk: Chunk, step: Step) -> list[npt.NDArray[np.int64]]:
-    """The executing lanes, those together whose values are one transfer."""
+    """The executing lanes in groups: the lanes of a group make one transfer."""
     lanes = np.flatnonzero(chunk.mask)
     if step.source is not None or step.base is None or step.barrier is None or step.barrier.base is None:
         return np.split(lanes, lanes.size)
@@ -178,7 +178,7 @@ def multicast(chunk: Chunk, transfer: Transfer, ranks: int) -> Iterator[Transfer
 
 
 def place_of(chunk: Chunk, step: Step, size: int, lane: int, verb: str, unit: int = _UNIT) -> Place | None:
-    """Where the executing lane accesses ``size`` bytes, checked in units; None if its window ends before."""
+    """The place that a lane accesses, ``size`` bytes checked in units; None if its window ends before."""
     for place in places(chunk, step, size):
         at = of_lane(chunk, place.address, lane) + np.arange(0, size, unit, dtype=np.uint64)
         if at.size:
@@ -188,7 +188,7 @@ def place_of(chunk: Chunk, step: Step, size: int, lane: int, verb: str, unit: in
 
 
 def _examine(chunk: Chunk, step: Step, place: Place, at: Any, unit: int, lanes: Any, verb: str) -> None:
-    """Report the faults of a transfer's reads or writes; a reduction uses what its target holds."""
+    """Report the faults of a transfer's reads or writes; a reduction also reads its target."""
     reduces = step.kind.updates and verb == "write"
     verbs = ("read", "write") if reduces else (verb,)
     examine(chunk, place.memory, at, unit, lanes, *verbs, follows=not reduces)

@@ -88,13 +88,13 @@ class AsyncCopies:
 
     @property
     def in_flight(self) -> bool:
-        """Whether there are copies that nobody waited for."""
+        """Whether some ``cp.async`` copies have been issued and not yet waited for."""
         return bool(self._copies)
 
     # ---- copies and groups ---------------------------------------------------------------------------
 
     def issue(self, chunk: Chunk, step: Step, size: int, counts: Any, sources: Any) -> None:
-        """Begin the copies of the executing lanes."""
+        """Issue the ``cp.async`` copies of the executing lanes."""
         for place in places(chunk, step, size):
             lanes, targets = np.flatnonzero(chunk.mask), _of_lanes(chunk, place.address)
             self.check(chunk, place.memory, lanes, targets, size, "write")
@@ -120,7 +120,7 @@ class AsyncCopies:
         self._some_happen(chunk)
 
     def commit(self, chunk: Chunk) -> None:
-        """End the current group of each executing lane."""
+        """Close the current copy group (``cp.async.commit_group``) of each executing lane."""
         self._commits[_whole_lanes(chunk, np.flatnonzero(chunk.mask))] += 1
         self._some_happen(chunk)
 
@@ -169,7 +169,7 @@ class AsyncCopies:
             chunk.mbarriers.arrive_late(chunk, address, lanes.size, time)
 
     def leave(self, chunk: Chunk, mask: Mask) -> None:
-        """Report threads that exit before their copies have ended; those that an mbarrier counts may."""
+        """Report threads that exit with copies in flight, except copies that an mbarrier counts."""
         exiting = np.zeros(self._commits.size, np.bool_)
         exiting[_whole_lanes(chunk, np.flatnonzero(mask))] = True
         for number, copy in list(self._copies.items()):
@@ -316,7 +316,7 @@ class AsyncCopies:
         return time
 
     def _happen(self, chunk: Chunk, copy: _Copy, which: _Some) -> None:
-        """Move the bytes of some pending copies."""
+        """Move the bytes of pending copies: those of ``copy`` that the mask ``which`` selects."""
         now = np.flatnonzero(which)
         if not now.size:
             return
@@ -361,7 +361,7 @@ def copy(chunk: Chunk, step: Step) -> None:
 
 
 def group(chunk: Chunk, step: Step) -> None:
-    """Execute a commit, or a wait for groups."""
+    """Execute ``cp.async.commit_group``, ``wait_group``, ``wait_all`` or ``cp.async.mbarrier.arrive``."""
     copies = chunk.copies
     assert copies is not None
     if step.base is not None:
@@ -373,7 +373,7 @@ def group(chunk: Chunk, step: Step) -> None:
 
 
 def _left(chunk: Chunk, copy: _Copy, left: _Some, what: str) -> CopyInFlight:
-    """The fault of copies that nobody waited for."""
+    """The `CopyInFlight` fault of copies that a kernel leaves in flight; it names the first one's issuer."""
     count, place = int(np.count_nonzero(left)), chunk.place_of(int(copy.threads[left][0]), copy.step)
     fault = CopyInFlight(what, "", "wait for all copies before the end of the kernel")
     fault.note("the first one was issued here by", place)
@@ -424,7 +424,7 @@ def _check_source(source: Step, width: int, address: Any) -> Callable[[Chunk], N
 
 
 def _executed_by(chunk: Chunk, lanes: Mask, execute: Callable[[Chunk], None]) -> None:
-    """Execute something by some of the executing lanes."""
+    """Run ``execute`` with only ``lanes`` as the executing lanes, then restore the mask."""
     mask, alone, needed = chunk.mask, chunk.alone, chunk.needed
     if lanes is not mask:
         chunk.enter(lanes, alone=False)

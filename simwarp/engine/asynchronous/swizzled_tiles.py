@@ -41,7 +41,7 @@ class SwizzledTiles:
         """By number."""
 
     def fill(self, chunk: Chunk, transfer: Transfer) -> None:
-        """Record the swizzle of what a transfer wrote to shared memory."""
+        """Record the swizzle mode of the shared-memory bytes that a transfer wrote."""
         span, units = _UNKNOWN if transfer.swizzle is None else transfer.swizzle, self._units(transfer.writes)
         self._spans[units] = span
         if span != _UNKNOWN:

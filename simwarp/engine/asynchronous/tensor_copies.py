@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from reference.devices.tensor_map import DATA_TYPES
 from reference.errors import SchemeError, SimwarpError
-from reference.types.tensor_map import DATA_TYPES
 from simwarp import tensormaps
 from simwarp.engine.asynchronous import tensor_maps
 from simwarp.engine.asynchronous.bulk_copies import barrier_of, in_turn, multicast, of_lane
@@ -24,7 +24,7 @@ from simwarp.ptx.instructions.tensor_maps import REDUCTIONS
 from simwarp.ptx.rows import DTYPES
 
 if TYPE_CHECKING:
-    from reference.types.tensor_map import TensorMap
+    from reference.devices.tensor_map import TensorMap
     from simwarp.engine.state import Chunk
     from simwarp.memory import Memory
     from simwarp.program.program import Step
@@ -100,7 +100,7 @@ def _transfer(chunk: Chunk, step: Step, lane: int) -> Transfer | None:
 
 
 def _units(chunk: Chunk, step: Step, tensor: TensorMap, lane: int) -> Units:
-    """The units of the executing lane's copy.
+    """The units (addresses inside and outside the tensor) that the executing lane's tensor copy moves.
 
     Raises
     ------
@@ -155,13 +155,13 @@ def _tile(
 
 
 def _fill(tensor: TensorMap, width: int) -> Any:
-    """One unit of what is outside the tensor."""
+    """The ``width`` bytes that a tensor copy writes for an element outside the tensor: zeros or NaN."""
     half = _NAN if tensor.fill == "nan" else 0
     return np.full(-(-width // 2), half, np.uint16).view(np.uint8)[:width].view(f"V{width}")[0]
 
 
 def _check_exact(chunk: Chunk, tensor: TensorMap, memory: Memory, units: Units, lane: int) -> None:
-    """Report elements that a map's data type cannot hold: what a chip makes of them is not documented."""
+    """Report elements that a map's data type cannot hold, whose conversion by a chip is not documented."""
     if tensor.data_type in ("tfloat32", *(name for name in DATA_TYPES if name not in _PLAIN)):
         at = units.addresses[units.inside]
         words = memory.read(at, np.dtype(f"V{units.width}")).view(np.uint8)
@@ -181,14 +181,14 @@ def _check_exact(chunk: Chunk, tensor: TensorMap, memory: Memory, units: Units, 
 
 
 def _kind(tensor: TensorMap) -> str:
-    """The PTX type of a tensor's elements."""
+    """The PTX type of a tensor map's elements, such as "f32"."""
     return DATA_TYPES[tensor.data_type][1]
 
 
 def _combined(
     step: Step, tensor: TensorMap, old: npt.NDArray[Any], new: npt.NDArray[Any]
 ) -> npt.NDArray[Any]:
-    """The elements of a tensor after a reduction."""
+    """New values of a tensor's elements after ``cp.reduce.async.bulk.tensor``: old combined with new."""
     dtype = DTYPES[_kind(tensor)]
     result = step.function(old.view(dtype), new.view(dtype), kind=_kind(tensor))
     return np.ascontiguousarray(result).view(old.dtype)

@@ -23,7 +23,7 @@ from simwarp.lanes import WARP_SIZE
 from simwarp.ptx.spaces import NAMES, WINDOWS
 
 if TYPE_CHECKING:
-    from reference.types.tensor_map import TensorMap
+    from reference.devices.tensor_map import TensorMap
     from simwarp.engine.memory.accesses import Place
     from simwarp.engine.state import Chunk
     from simwarp.memory import Memory
@@ -55,11 +55,11 @@ class ChangedMaps:
         """Address and block → the map's bytes at its last use or acquire."""
 
     def change(self, chunk: Chunk, step: Step, address: int, lane: int, released: bool) -> None:
-        """Record that a lane changed a map."""
+        """Record that a lane changed the tensor map at an address."""
         self._changes[address] = _Change(_block(chunk, lane), step, _thread(chunk, lane), released)
 
     def release(self, chunk: Chunk) -> None:
-        """Release the changes of the executing blocks."""
+        """Mark as released the map changes that threads of the executing blocks made."""
         blocks = set(chunk.block[chunk.mask.any(axis=1), 0].tolist())
         for change in self._changes.values():
             change.released |= change.block in blocks
@@ -93,7 +93,7 @@ class ChangedMaps:
 
 
 def read(chunk: Chunk, access: Step, lane: int) -> TensorMap | None:
-    """The map that an access of the executing lane names, checked; None if it is not one."""
+    """The tensor map at a lane's address, checked; None if the bytes there are not a valid map."""
     assert access.base is not None
     address = int(of_lane(chunk, access.base(chunk), lane))
     space = NAMES.get(address >> 40, "global")
@@ -165,7 +165,7 @@ def _copy(chunk: Chunk, step: Step, source: Step, place: Place, lane: int) -> No
 
 
 def _replace(chunk: Chunk, step: Step, place: Place, lane: int) -> None:
-    """Replace a field of a map."""
+    """Execute ``tensormap.replace``: replace one field of the tensor map at a lane's address."""
     at = _address(chunk, place, lane)
     data = _bytes(chunk, place.memory, at, lane)
     if data is None:
@@ -211,7 +211,7 @@ def _write(chunk: Chunk, step: Step, place: Place, lane: int, data: bytes) -> No
 
 
 def _address(chunk: Chunk, place: Place, lane: int) -> int:
-    """The executing lane's address in a memory."""
+    """The address that a lane accesses in the memory of ``place``."""
     return int(of_lane(chunk, place.address, lane))
 
 
@@ -224,7 +224,7 @@ def _thread(chunk: Chunk, lane: int) -> int:
 
 
 def _lines(error: SimwarpError) -> tuple[str, str, str]:
-    """The lines of an error as those of a fault."""
+    """An error's message as the parts of a fault: first line, values, and advice joined by ";"."""
     what, values, *advice = str(error).split("\n")
     return what, values, "; ".join(advice)
 

@@ -86,7 +86,7 @@ class Transfer:
     """Whether its source may not be overwritten yet, as far as its issuer knows."""
 
     def issuers(self, count: int) -> npt.NDArray[np.int64]:
-        """The issuing lane of each of ``count`` units."""
+        """(count,): the issuing lane of each of ``count`` units."""
         return np.full(count, self.lane) if self.lanes is None else self.lanes
 
     @property
@@ -96,7 +96,7 @@ class Transfer:
 
     @property
     def copied(self) -> npt.NDArray[np.bool_] | slice:
-        """The units that are read."""
+        """Mask of the units that are read from the source; the other units are filled."""
         return slice(None) if self.filled is None else ~self.filled
 
 
@@ -118,14 +118,14 @@ class Transfers:
 
     @property
     def in_flight(self) -> bool:
-        """Whether there are transfers that have not happened."""
+        """Whether the bytes of some issued transfer have not moved yet."""
         counted = (one for some in self._counted.values() for one in some)
         return bool(self._grouped) or any(one.pending for one in counted)
 
     # ---- issue -------------------------------------------------------------------------------------
 
     def issue(self, chunk: Chunk, transfer: Transfer) -> None:
-        """Begin a transfer whose addresses have been checked."""
+        """Issue a bulk transfer whose addresses have been checked."""
         transfer.thread = int(chunk.thread.reshape(-1)[transfer.lane])
         transfer.group = self._commits.get(transfer.thread, 0)
         if transfer.barrier is not None:
@@ -174,7 +174,7 @@ class Transfers:
                 copies.check(chunk, memory, transfer.issuers(at.size), at, transfer.width, verb)
 
     def _show(self, chunk: Chunk, transfer: Transfer) -> None:
-        """Show the race detector the accesses."""
+        """Pass the reads and writes of a transfer to the race detector."""
         races, step = chunk.launch.races, transfer.step
         if races is None:
             return
@@ -334,7 +334,7 @@ class Transfers:
                     self._happen(chunk, transfer)
 
     def finish(self, chunk: Chunk) -> None:
-        """Let all transfers happen: the chunk has ended; report those that nobody waited for."""
+        """Complete all transfers at the end of the chunk; report those that no thread waited for."""
         for transfer in self._all():
             self._happen(chunk, transfer)
             if transfer.barrier is not None:
@@ -404,5 +404,5 @@ class Transfers:
 
 
 def _agent(transfer: Transfer, word: str) -> Agent:
-    """Who performs a transfer, for the race detector; ``word`` if the issuing thread waits for it."""
+    """The agent of a transfer for the race detector: its mbarrier, or ``word`` and the issuing thread."""
     return (word, transfer.thread) if transfer.barrier is None else ("mbarrier", transfer.barrier)

@@ -465,14 +465,14 @@ def _borrow(chunk: Chunk, step: Step, place: Place, values: list[Any]) -> None:
 
 
 def _without_others(chunk: Chunk, address: Any) -> Any:
-    """The addresses (warps, 32), those of idle lanes replaced by that of the first executing lane."""
+    """(warps, 32): the addresses, where idle lanes get the address of the first executing lane."""
     address = np.broadcast_to(address, chunk.mask.shape)
     first = np.reshape(address, -1)[chunk.mask.argmax()]
     return np.asarray(np.where(chunk.mask, address, first), np.uint64)
 
 
 def vector_of(dtype: np.dtype[Any], count: int) -> np.dtype[Any]:
-    """The dtype of a whole vector access, whose alignment and bounds are checked as those of one element."""
+    """The dtype of a whole vector access of ``count`` elements, checked for alignment and bounds as one."""
     return dtype if count == 1 else np.dtype(f"V{dtype.itemsize * count}")
 
 

@@ -35,7 +35,7 @@ class Write:
         self.changed |= old.tobytes() != new.tobytes()
 
     def now(self) -> _Bytes:
-        """The current values."""
+        """(n,) uint8: the current values of the written bytes."""
         return self.memory.read(self.bytes, np.dtype(np.uint8))
 
 
@@ -66,7 +66,7 @@ class Journal:
     def note(
         self, memory: Memory, addresses: Addresses, width: int, step: Step | None = None, data: Any = None
     ) -> Write | None:
-        """Record that bytes are about to be overwritten, by ``data`` if it is known."""
+        """Record that bytes are about to be overwritten; ``data`` is the new value if it is known."""
         if self.full or not addresses.size:
             return None
         memory = memory.whole
@@ -83,7 +83,7 @@ class Journal:
         return write
 
     def read(self, memory: Memory, addresses: Addresses, width: int) -> None:
-        """Record that a load of ``loads`` reads bytes."""
+        """Record the bytes that a load reads, if its step is in ``loads``."""
         key = id(memory.whole), width, addresses.tobytes()
         if not self.full and key not in self.reads:
             self.reads[key] = memory.whole
@@ -122,7 +122,7 @@ class Journal:
 
 
 def _as_before(writes: list[Write]) -> bool:
-    """Whether all bytes have the values that they had before these writes, given in their order."""
+    """Whether all bytes have their values from before these writes, which are in order of time."""
     for number, write in enumerate(writes):  # of several writes of a byte, the first one knows its old value
         other = write.bytes[write.before != write.now()]
         for earlier in writes[:number] if other.size else ():

@@ -45,7 +45,7 @@ class _ByStep(dict[int, T], Generic[T]):
         return self[number]
 
     def of(self, number: int, origins: Origins) -> T:
-        """Where a step may access memory if its address has these origins."""
+        """The memory that a step may access if its address has these origins."""
         raise NotImplementedError
 
 

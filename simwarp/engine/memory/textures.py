@@ -51,7 +51,7 @@ def read_texture(chunk: Chunk, step: Step) -> None:
 
 
 def _read(chunk: Chunk, step: Step, texture: Texture, given: list[Array]) -> list[Array]:
-    """The four words of each executing lane."""
+    """The four components (r, g, b, a) that each executing lane reads from a texture, one array each."""
     layer = given.pop(0) if geometry_of(step.form).startswith("a") else None
     places = given[: 3 if "cube" in texture.texels.geometry else _dimensions(texture.texels)]
     if step.kind is TEXTURE_GATHER:
@@ -66,7 +66,7 @@ def _read(chunk: Chunk, step: Step, texture: Texture, given: list[Array]) -> lis
 
 
 def _dimensions(texels: Texels) -> int:
-    """The coordinates of a texel within its layer."""
+    """The number of coordinates of a texel within its layer."""
     return 1 if texels.geometry == "linear" else int(texels.geometry.removeprefix("a")[0])
 
 
@@ -168,7 +168,7 @@ def _numbers(
 
 
 def _clamped(step: Step, z: Array, texels: Texels) -> Array:
-    """The nearest slice; a layer has no sign, so that the last one stands for a negative one."""
+    """Slice numbers clamped to the texture; layers are unsigned, so that -1 means the last one."""
     last = texels.depth - 1
     return np.where(z < 0, last if geometry_of(step.form).startswith("a") else 0, np.minimum(z, last))
 
@@ -176,7 +176,7 @@ def _clamped(step: Step, z: Array, texels: Texels) -> Array:
 def _report_outside(
     chunk: Chunk, texels: Texels, outside: Mask, place: tuple[Array, Array, Array], width: int
 ) -> None:
-    """Report accesses outside a surface."""
+    """Report lanes whose surface access is outside the surface."""
     lane = int(outside.argmax())
     x, y, z = (int(np.broadcast_to(part, outside.shape).flat[lane]) for part in place)
     sizes = f"{texels.width * texels.unit} bytes x {texels.height} x {texels.depth}"
@@ -238,7 +238,7 @@ def _goes_on(step: Step, found: Texture | Surface) -> bool:
 
 
 def _problem(step: Step, number: int, found: Texture | Surface | None) -> tuple[str, str, str] | None:
-    """Why a step cannot use what a handle stands for, as the lines of a fault; None if it can."""
+    """The lines of a fault if a step cannot use the object behind a handle; None if it can."""
     base, takes = step.row.base, "surface" if step.kind in _OF_SURFACES else "texture"
     if found is None:
         return (

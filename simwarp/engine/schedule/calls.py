@@ -30,7 +30,7 @@ _Pass = tuple[Argument, Argument, int]
 
 @dataclass
 class _Activation:
-    """One execution of a call.
+    """One active call of a device function, by the lanes that made it together.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class _Activation:
 
 @dataclass
 class Activations:
-    """The activations of a chunk."""
+    """The active calls of device functions in a chunk, and the one that each lane is in."""
 
     current: npt.NDArray[np.int64] | None = None
     """(warps, 32): the activation that each lane is in; -1 in the kernel itself."""

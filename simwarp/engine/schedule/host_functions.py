@@ -45,7 +45,7 @@ _WIDEST, _DIGITS = 2**16 - 1, 20
 
 
 def call(chunk: Chunk, step: Step, name: str) -> None:
-    """Run a host function for the executing lanes."""
+    """Run a function of the CUDA runtime, such as ``vprintf``, for the executing lanes."""
     function, call = HOST_FUNCTIONS[name], step.call
     if call is None:
         raise TypeError(f"{step.instruction.text} calls nothing")
@@ -141,7 +141,7 @@ def _argument_reader(
 
 
 def _arguments(text: str) -> int:
-    """The number of arguments that a format takes."""
+    """The number of arguments that a printf format string takes."""
     found = [match for match in _CONVERSION.finditer(text) if match[5] != "%"]
     return len(found) + sum((match[2] == "*") + (match[3] == "*") for match in found)
 
@@ -152,7 +152,7 @@ def _short(text: str) -> str:
 
 
 def _text(read: Callable[[int, int], bytes], address: int) -> str:
-    """The zero-terminated string at an address."""
+    """The zero-terminated string at an address, read byte by byte with ``read``."""
     if address == 0:
         return "(null)"
     found = bytearray()
@@ -333,7 +333,7 @@ def _free(chunk: Chunk, arguments: list[Words]) -> None:
 
 
 def _end(chunk: Chunk, lane: int, address: int) -> None:
-    """Show the checks that a lane frees a block: it is a write of all its bytes."""
+    """Show the checks that a lane frees a heap block, as a write of all its bytes."""
     memory: Memory = chunk.launch.memory
     block = chunk.launch.heap.block(address)
     if block is None:
@@ -374,7 +374,7 @@ class Heap:
         return found if found and found.base == address and found.name.startswith("malloc(") else None
 
     def free(self, address: int) -> None:
-        """Free an allocation made by `allocate`."""
+        """Free an allocation made by `allocate`, given its first address."""
         found = self.block(address)
         if found is None:
             raise DoubleFree(

@@ -110,7 +110,7 @@ class Progress:
         return all(_equal(x, y, lanes) for slot, (x, y) in pairs if loop.registers >> slot & 1)
 
     def _reads_the_same(self, journal: Changes, private: Memory) -> bool:
-        """Whether what slices read stays; else look again, with what is written there in the slice."""
+        """Whether the memory that a loop's slice reads is unchanged; adds the writing steps to the slice."""
         writers, changed = journal.writers_of_reads(private)
         if changed or -1 in writers:
             return False
@@ -153,7 +153,7 @@ def _same_masks(a: Mapping[int, Mask], b: Mapping[int, Mask]) -> bool:
 
 
 def _stood(before: Mapping[int, Mask], pc: int, lanes: Mask) -> bool:
-    """Whether all lanes stood at a step before."""
+    """Whether all of ``lanes`` were at step ``pc`` in an earlier state, given the masks by step."""
     return pc in before and not bool((lanes & ~before[pc]).any())
 
 

@@ -30,7 +30,7 @@ _MEMBERS = "name only lanes that reach it, by __ballot_sync() before the branch,
 
 
 class _Gone:
-    """The lanes of a chunk that left the others for good."""
+    """The lanes of a chunk that have left their warp's or block's other lanes and cannot rejoin them."""
 
     def __init__(self, chunk: Chunk, strict: bool) -> None:
         self._born, self._strict, self.shape = chunk.live, strict, chunk.live.shape
@@ -71,12 +71,12 @@ class _Gone:
         return None
 
     def report(self, warps: Any, lanes: Mask) -> Mask:
-        """Exclude lanes from later reports; returns those of them that returned early."""
+        """Exclude lanes from later reports; returns the lanes that returned early from the kernel."""
         self._reported[warps] |= lanes
         return lanes & self._early[warps]
 
     def left_at(self, warps: Any, warp: int, lane: int) -> int:
-        """The number of the step where a lane left the others; -1 if it ran to the end with them."""
+        """The step where a lane left its warp's other lanes; -1 if it ran to the end with them."""
         return int(self._left_at[warps][warp, lane]) - 1
 
 
@@ -184,7 +184,7 @@ class Attendance:
         members: Any = None,
         met: Mask | None = None,
     ) -> None:
-        """Report missed lanes, first those that skipped the meeting, then those that returned early."""
+        """Report lanes that missed a barrier or warp operation: skipped it, or returned early."""
         if not missed.any():
             return
         early = gone.report(_warps(chunk), missed)

@@ -111,7 +111,7 @@ class Scheduler:
                 self.stop(self.deadlock())
 
     def choose(self) -> tuple[int, Group] | None:
-        """Remove and return the group that runs next; None when a part has had its last turn."""
+        """Remove and return the group of lanes that runs next; None if a part's turns are used up."""
         turns, pc = min((group.turns, pc) for pc, group in self.groups.items())
         return None if turns > self.last_turn else (pc, self.groups.pop(pc))
 
@@ -181,7 +181,7 @@ class Scheduler:
         return nearest
 
     def put(self, pc: int, mask: Mask, loops: bool = False) -> None:
-        """Put lanes into the group at a step."""
+        """Add lanes to the group of lanes whose next step is ``pc``."""
         there = self.groups.get(pc)
         if there is None:
             self.groups[pc] = Group(mask, self.turns, loops, self.loops)
@@ -191,7 +191,7 @@ class Scheduler:
             there.rounds = max(there.rounds, self.loops)
 
     def park(self, pc: int, mask: Mask) -> None:
-        """Make lanes wait at a step."""
+        """Make lanes wait at step ``pc``, until `unpark` releases them."""
         there = self.parked.get(pc)
         self.parked[pc] = mask if there is None else there | mask
 
@@ -265,14 +265,14 @@ class Scheduler:
         return True
 
     def drop_empty(self) -> None:
-        """Remove groups without lanes."""
+        """Remove groups and waiting sets whose mask has no lane left."""
         self.groups = {at: g for at, g in self.groups.items() if g.mask.any()}
         self.parked = {at: mask for at, mask in self.parked.items() if mask.any()}
 
     # ---- faults and observers --------------------------------------------------------------------------
 
     def deadlock(self) -> KernelFault:
-        """The fault when all live lanes wait."""
+        """The fault for a launch in which all live lanes wait for one another."""
         if self.chunk.register_pool is not None and (short := self.chunk.register_pool.shortage(self)):
             return short
         standing = self.standing(self.parked)
@@ -364,7 +364,7 @@ class Scheduler:
             self.notify(step, mask)
 
     def notify(self, step: Step, mask: Mask) -> None:
-        """Notify the observers that lanes executed a step."""
+        """Call ``on_step`` of the observers for the lanes that executed a step."""
         for observe in self.launch.on_step:
             observe(self.chunk, step, mask)
 
@@ -387,7 +387,7 @@ class Scheduler:
             self.notify(step, taken)
 
     def taken(self, step: Step) -> Mask:
-        """The executing lanes whose guard holds."""
+        """The executing lanes for which the guard predicate of a step holds."""
         if step.guard is None:
             return self.chunk.mask
         return self.chunk.mask & step.guard(self.chunk)

@@ -63,7 +63,7 @@ class Stacks:
 
     @property
     def used(self) -> Warps:
-        """(warps,): whether the warp's stack has an entry."""
+        """(warps,): whether the reconvergence stack of each warp has an entry."""
         return self._height > 0
 
     def push(
@@ -133,7 +133,7 @@ class StackScheduler(Scheduler):
         return nearest
 
     def is_sparse(self) -> bool:
-        """Return False: a compact copy has no stacks."""
+        """Return False: a compact copy of the chunk cannot have reconvergence stacks."""
         return False
 
     def can_run(self) -> Mask:
@@ -142,7 +142,7 @@ class StackScheduler(Scheduler):
         return top & ~self._waiting(top)[:, None]
 
     def _waiting(self, lanes: Mask) -> Warps:
-        """The warps with one of these lanes parked."""
+        """(warps,): whether any of these lanes waits, parked at a step."""
         waiting = np.zeros(len(lanes), np.bool_)
         for mask in self.parked.values():
             waiting |= (mask & lanes).any(axis=1)

@@ -27,7 +27,7 @@ _PATIENCE = 0.2
 
 @dataclass
 class _Result:
-    """The result of one chunk.
+    """The result of one chunk, as its worker process returns it.
 
     Attributes
     ----------

@@ -49,7 +49,7 @@ class _Uses:
 
 
 class Barriers:
-    """The barriers of the blocks in a chunk.
+    """The numbered barriers (``barrier.sync``) of the blocks in a chunk, and the lanes that wait at each.
 
     Attributes
     ----------
@@ -160,7 +160,7 @@ class Barriers:
         return number % BARRIERS, -(-count // WARP_SIZE) * WARP_SIZE
 
     def _compare_counts(self, step: Step, which: int, mask: Mask, count: _Counts) -> None:
-        """Report threads that use a barrier with another count than others that may come meanwhile.
+        """Report threads that use a barrier with another thread count than threads that may arrive too.
 
         They wait there, have arrived, or used it at a moment that nothing orders before this one.
         """
@@ -186,7 +186,7 @@ class Barriers:
             self._report_counts(which, mask, int(here[row[at]]), int(other[at]), uses)
 
     def _report_counts(self, which: int, mask: Mask, warp: int, other: int, uses: _Uses) -> None:
-        """Report a warp that uses a barrier with another count than another warp."""
+        """Report a warp that uses a barrier with another thread count than warp ``other``."""
         chunk, lane = self.chunk, warp * WARP_SIZE + int(mask[warp].argmax())
         place = chunk.place_of(int(chunk.thread[other, 0]), uses.steps[other])
         fault = BarrierFault(
@@ -237,7 +237,7 @@ class ClusterBarrier:
         self.settle()
 
     def check_wait(self, mask: Mask) -> None:
-        """Report lanes that wait without having arrived."""
+        """Report lanes at ``barrier.cluster.wait`` without a ``barrier.cluster.arrive`` before."""
         alone = "barrier.cluster.wait without an arrive before it"
         self._find(mask & ~self._waits, alone, "let each thread arrive before it waits")
 
@@ -246,7 +246,7 @@ class ClusterBarrier:
             self.chunk.found(BarrierFault(what, "", advice), int(lanes.argmax()))
 
     def pass_(self, mask: Mask) -> None:
-        """Record that lanes pass their wait."""
+        """Record that lanes pass ``barrier.cluster.wait``."""
         self._waits = self._waits & ~mask
         if self.chunk.launch.races is not None:
             self.chunk.launch.races.cluster_wait(self.chunk, mask)

@@ -42,7 +42,7 @@ _EXPECT = "let as many arrivals and bytes reach the barrier as it expects"
 
 @dataclass
 class _Barrier:
-    """A barrier: arrivals expected in each phase, those and the bytes pending in this one, and its number."""
+    """The state of an mbarrier: expected and pending arrivals, pending bytes, and the phase's number."""
 
     expected: int
     pending: int
@@ -66,14 +66,14 @@ class _Barrier:
 
     @property
     def source(self) -> tuple[str, Place] | None:
-        """Where what is pending was expected, with words for a note; None if nothing is."""
+        """The place where pending arrivals or bytes were expected, with words for a note; None if none."""
         if self.transaction > 0 and self.expects.line is not None:
             return "its bytes were last expected here by", self.expects
         return ("initialised here by", self.made) if self.pending else None
 
 
 class MBarriers:
-    """The barriers in a chunk's shared memory."""
+    """The mbarrier objects in a chunk's shared memory, and their phases."""
 
     def __init__(self, chunk: Chunk) -> None:
         self._shared = chunk.shared
@@ -129,7 +129,7 @@ class MBarriers:
     # ---- one barrier ---------------------------------------------------------------------------------
 
     def _operate(self, chunk: Chunk, step: Step, address: int, word: int, lanes: _Lanes, given: Any) -> Any:
-        """Execute an operation on one barrier for some lanes, in their order; returns their results."""
+        """Execute an operation on one mbarrier for some lanes, in order; returns the word for each lane."""
         form, barrier, where = step.form, self._barriers.get(address), self._where(chunk, address)
         if form.has("init"):
             self._make(chunk, address, lanes, given)
@@ -207,7 +207,7 @@ class MBarriers:
     def _test(
         self, chunk: Chunk, step: Step, address: int, barrier: _Barrier, lanes: _Lanes, given: Any
     ) -> npt.NDArray[np.uint64]:
-        """Which lanes find their phase complete; they acquire its arrivals."""
+        """For each lane 1 if its phase is complete, else 0; the lane then acquires the phase's arrivals."""
         parity = given if step.form.has("parity") else given >> _WORD.type(63)
         if (parity > 1).any():
             advice = "pass 0 for an even phase, 1 for an odd one"
@@ -243,7 +243,7 @@ class MBarriers:
     # ---- tests that the program does not heed --------------------------------------------------------
 
     def _refuse(self, chunk: Chunk, address: int, awaited: _Lanes, lanes: _Lanes, complete: Any) -> Any:
-        """The lanes whose test answers no, as it may, since nothing orders the end of their phase before it.
+        """The lanes whose test may answer no, since nothing orders the end of their phase before the test.
 
         The program goes on without a yes. Only warps that go on asking find out in the end.
         """
@@ -267,7 +267,7 @@ class MBarriers:
         return refused
 
     def _disregard(self, chunk: Chunk, lanes: _Lanes, address: int, words: str) -> None:
-        """Remember a wait that orders nothing."""
+        """Remember a wait that did not find its phase complete, to name it in a later fault of the warp."""
         warps = chunk.warp[lanes // WARP_SIZE, 0]
         for warp in set(warps.tolist()):
             old = self._unheeded.get(warp)
@@ -329,7 +329,7 @@ class MBarriers:
         self._keep(chunk, np.array([address], np.uint64))
 
     def expect_late(self, chunk: Chunk, address: int, count: int) -> bool:
-        """Expect as many more arrivals in this phase; whether there is a barrier."""
+        """Add ``count`` arrivals to an mbarrier's current phase; returns whether there is an mbarrier."""
         if (barrier := self._barriers.get(address)) is None:
             what = "an operation on memory without an mbarrier"
             self._find(chunk, chunk.mask.argmax(), what, self._where(chunk, address), _INITIALISE)
@@ -356,7 +356,7 @@ class MBarriers:
         barrier.counted += count
 
     def _catch_up(self, chunk: Chunk, address: int) -> None:
-        """Let the copies happen that a barrier counts."""
+        """Move the bytes of all copies that the mbarrier at an address counts."""
         if chunk.transfers is not None:
             chunk.transfers.deliver(chunk, address)
         if chunk.copies is not None:
@@ -404,7 +404,7 @@ class MBarriers:
         return chunk.program.shared_place(address % chunk.shared_stride)
 
     def _find(self, chunk: Chunk, lane: Any, what: str, values: str, advice: str = "") -> None:
-        """Report a fault of one lane."""
+        """Report a fault of one lane at an mbarrier."""
         advice = advice or _EXPECT
         chunk.found(BarrierFault(what, values, advice), int(lane))
 
@@ -415,7 +415,7 @@ def _order(step: Step) -> tuple[bool, bool]:
 
 
 def operate(chunk: Chunk, step: Step) -> None:
-    """Execute an instruction on barriers in shared memory."""
+    """Execute an ``mbarrier`` instruction."""
     assert chunk.mbarriers is not None
     if step.base is None:
         results = np.bitwise_and(step.sources[0](chunk), _WORD.type(_MOST)).astype(np.uint32)

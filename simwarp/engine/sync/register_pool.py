@@ -50,13 +50,13 @@ def at_entry(program: Program, chip: Chip) -> int | None:
 
 
 def count_of(step: Step) -> int:
-    """The registers per thread that a ``setmaxnreg`` names."""
+    """The number of registers per thread that a ``setmaxnreg`` requests."""
     (operand,) = step.instruction.operands
     return operand.value if isinstance(operand, Immediate) else 0
 
 
 def _named(step: Step) -> str:
-    """A ``setmaxnreg`` with its count, as text."""
+    """The text of a ``setmaxnreg`` with its count, for messages."""
     return f"{step.instruction.opcode} {count_of(step)}"
 
 
@@ -99,13 +99,13 @@ class RegisterPool:
         return True
 
     def _group(self, warp: int) -> range:
-        """The warps of a warp's warpgroup."""
+        """The numbers of the warps in the same warpgroup as a warp."""
         block, within = divmod(warp, self._per_block)
         first = block * self._per_block + within // _WARPGROUP * _WARPGROUP
         return range(first, min(first + _WARPGROUP, (block + 1) * self._per_block))
 
     def _compare(self, chunk: Chunk, step: Step, warp: int) -> None:
-        """Record what a warp executes; report it if other warps of the warpgroup execute something else."""
+        """Record a warp's ``setmaxnreg``; report it if other warps of the warpgroup execute another one."""
         this, mine = step, self._done[warp]
         mine.append(this)
         for other in self._group(warp):
@@ -120,7 +120,7 @@ class RegisterPool:
                 self._report(chunk, self._place(chunk, warp, this), values, warp)
 
     def leave(self, chunk: Chunk, mask: Mask) -> None:
-        """Report warps that exit without what others of their warpgroup execute."""
+        """Report warps that exit without a ``setmaxnreg`` that other warps of their warpgroup executed."""
         going = mask.any(axis=1) & ~(chunk.live & ~mask).any(axis=1)
         for row in np.flatnonzero(going).tolist():
             warp = int(chunk.warp[row, 0])
@@ -138,7 +138,7 @@ class RegisterPool:
     def _report(
         self, chunk: Chunk, place: Place, values: str, warp: int, note: tuple[str, Place] | None = None
     ) -> None:
-        """Report the warpgroup of a warp once."""
+        """Report the warpgroup of ``warp``, unless it was reported before."""
         first = self._group(warp)[0]
         if first not in self._broken:
             self._broken.add(first)

@@ -193,7 +193,7 @@ def note_arrivals(scheduler: Scheduler) -> None:
 
 
 def open_barriers(scheduler: Scheduler) -> None:
-    """Release the lanes whose barrier is complete."""
+    """Release the lanes that wait at a block barrier where all participants have arrived."""
     opened = scheduler.barriers.complete()
     if not opened:
         return
@@ -249,7 +249,7 @@ def _check_attendance(scheduler: Scheduler, standing: dict[int, Mask]) -> None:
 
 
 def _is_aligned(step: Step) -> bool:
-    """Whether a barrier instruction requires whole warps."""
+    """Whether a barrier instruction is ``.aligned``: all lanes of a warp must execute it together."""
     return step.row.aligned or step.form.has("aligned")
 
 
@@ -305,7 +305,7 @@ def open_cluster_barrier(scheduler: Scheduler) -> None:
 
 
 def _compute_warp(chunk: Chunk, step: Step) -> None:
-    """Execute a warp operation for the executing lanes."""
+    """Execute a warp operation (shuffle, vote, match, ``bar.warp.sync``, …) for the executing lanes."""
     chunk.undefined = None
     sources = [read(chunk) for read in step.sources]
     missing = chunk.undefined_now()

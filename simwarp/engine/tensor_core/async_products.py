@@ -106,11 +106,11 @@ class AsyncProducts:
 
     @property
     def in_flight(self) -> bool:
-        """Whether there are products that nobody waited for."""
+        """Whether some ``wgmma`` products have been issued and not yet waited for."""
         return bool(self._products)
 
     def forget(self) -> None:
-        """Drop what refers to the chunk, so that its memory is free without a garbage collection."""
+        """Drop references to the chunk, so that its memory is freed without a garbage collection."""
         for plan in self._plans.values():
             plan.known.clear()
 
@@ -153,7 +153,7 @@ class AsyncProducts:
         self._fences.fence(chunk, _executing(chunk))
 
     def commit(self, chunk: Chunk) -> None:
-        """End the current group of each executing warp."""
+        """Close the current ``wgmma`` group of each executing warp."""
         self._commits[_executing(chunk)] += 1
         self._some_happen(chunk)
 
@@ -237,7 +237,7 @@ class AsyncProducts:
 
     @staticmethod
     def _notify_reads(chunk: Chunk, made: _Product, rows: _Warps) -> None:
-        """Notify the observers of the reads of shared memory, as those of each warpgroup's lane 0."""
+        """Notify observers of a product's reads of shared memory, attributed to each warpgroup's lane 0."""
         for at in (made.b,) if made.plan.a else (made.a, made.b):
             inside = at != warpgroups.NOWHERE
             lanes = np.broadcast_to(rows[:, :1, None] * WARP_SIZE, at.shape)[inside]
@@ -263,7 +263,7 @@ class AsyncProducts:
 
     @staticmethod
     def _agents(chunk: Chunk, made: _Product) -> _Warps:
-        """(n,): whose accesses those of each warpgroup are.
+        """(n,): the number of the agent to which the race detector attributes each warpgroup's accesses.
 
         Warpgroups of different blocks may share an agent, since they read different memory, unless other
         blocks of a cluster can write there.
@@ -300,7 +300,7 @@ class AsyncProducts:
         self._put_back(chunk, held)
 
     def _put_back(self, chunk: Chunk, held: _Held | None) -> None:
-        """Write accumulators to their registers."""
+        """Write accumulators back to their registers, and record them as the latest ones."""
         if held is not None:
             self._written = held.write(chunk)
             self._fences.note_results(chunk, held.plan.d, held.warps[held.here])
@@ -338,7 +338,7 @@ class _Held:
 
     @classmethod
     def of(cls, chunk: Chunk, made: _Product, some: _Warps, now: _Some, before: _Written | None) -> _Held:
-        """The accumulators of some warpgroups of a product; ``before`` are those that were written last."""
+        """The accumulators of some warpgroups of a product, from ``before`` if they were written last."""
         plan, warps = made.plan, made.warps[some]
         rows = _rows(chunk, warps)
         if before is not None and before.remain(chunk, plan, warps):
@@ -352,7 +352,7 @@ class _Held:
         return self.now & (self.rows >= 0)
 
     def continues(self, made: _Product, some: _Warps, now: _Some) -> bool:
-        """Whether a product has these registers and warps."""
+        """Whether a product has the accumulator registers and warps of the accumulators held here."""
         same = made.plan.d == self.plan.d and made.plan.shape == self.plan.shape
         return same and np.array_equal(made.warps[some], self.warps) and np.array_equal(now, self.now)
 
@@ -371,7 +371,7 @@ class _Held:
             self._flush(chunk)
 
     def _flush(self, chunk: Chunk) -> None:
-        """Do the multiplications that were put off."""
+        """Compute the postponed multiplications, all at once."""
         if self.factors:
             left, right = zip(*self.factors, strict=True)
             a = left[0] if len(left) == 1 else np.concatenate(left, axis=-1)
@@ -379,7 +379,7 @@ class _Held:
             self.d, self.factors = self.plan.step.function(chunk.launch.cc, a, b, self.d), []
 
     def write(self, chunk: Chunk) -> _Written | None:
-        """Write the accumulators to their registers; returns them if these are of all warps."""
+        """Write the accumulators to their registers; returns them if they are those of all warps."""
         self._flush(chunk)
         tiles: npt.NDArray[np.uint32] = self.d.view(np.uint32).reshape(len(self.d), -1)
         held = tiles.take(self.plan.d_places, axis=-1, mode="wrap")  # which does not check the indices
@@ -406,7 +406,7 @@ class _Written(NamedTuple):
     d: _Tiles
 
     def remain(self, chunk: Chunk, plan: Plan, warps: _Warps) -> bool:
-        """Whether they are the accumulators of a product, and no instruction has written there since."""
+        """Whether a product has these accumulators and no instruction has written their registers since."""
         same = plan.d == self.plan.d and plan.shape == self.plan.shape and np.array_equal(warps, self.warps)
         return same and all(
             chunk.registers[slot] is value for slot, value in zip(plan.d, self.values, strict=True)
@@ -414,7 +414,7 @@ class _Written(NamedTuple):
 
 
 def _reads(chunk: Chunk, plan: Plan, at: npt.NDArray[np.uint64], rows: _Warps, mine: _Some) -> OrderedAccess:
-    """The reads of the chunks of some warpgroups, each as those of its lane 0."""
+    """The reads of shared memory by some warpgroups, attributed to lane 0 of each."""
     inside = (at[mine] != warpgroups.NOWHERE).reshape(-1)
     lanes = np.repeat(rows[mine, 0] * WARP_SIZE, at[0].size)[inside]
     flat = at[mine].reshape(-1)[inside]
@@ -444,7 +444,7 @@ def _gather(chunk: Chunk, registers: list[Any], rows: _Warps) -> npt.NDArray[np.
 
 
 def _executing(chunk: Chunk) -> _Warps:
-    """The executing warps, numbered through the whole chunk."""
+    """(n,): the warps with an executing lane, numbered through the whole chunk."""
     return chunk.warp[chunk.mask.any(axis=1), 0]
 
 

@@ -114,7 +114,7 @@ class RegisterFences:
 
     @staticmethod
     def _is_written(chunk: Chunk, slot: int, warps: _Warps) -> bool:
-        """Whether some warps, and not only others of their part, have written a register."""
+        """Whether any of these warps has a defined value in the register of a slot."""
         defined = chunk.partial.get(slot)
         return defined is None or bool(_of_warps(defined, chunk.warp[:, 0], warps).any())
 

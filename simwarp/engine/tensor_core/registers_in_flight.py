@@ -29,7 +29,7 @@ _Warps = npt.NDArray[np.intp]
 
 @dataclass
 class _Accumulators:
-    """Registers that are in flight together.
+    """Accumulator registers of one ``wgmma`` product, in flight together.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class InFlight(NamedTuple):
     slot: int
 
     def read(self, chunk: Chunk, lanes: Mask) -> Mask | None:
-        """Read it in lanes where it is undefined; returns those in which the result is, too."""
+        """Read the accumulator in undefined lanes; returns the lanes where the result is undefined, too."""
         return self.registers.read(chunk, self.slot, lanes)
 
     def fault(self, chunk: Chunk, lane: int) -> KernelFault:
@@ -122,7 +122,7 @@ class RegistersInFlight:
         return made
 
     def _hide(self, chunk: Chunk, made: _Accumulators) -> None:
-        """Make accumulators undefined where they are in flight."""
+        """Mark accumulators as undefined in the warps where their product is in flight."""
         ready = np.broadcast_to(made.latest[chunk.warp] == 0, chunk.live.shape)
         for slot in made.slots:
             defined, origin = chunk.partial.get(slot), chunk.origins.get(slot)
@@ -220,7 +220,7 @@ class RegistersInFlight:
         return rest if rest.any() else None
 
     def copied(self, chunk: Chunk, source: int, slot: int, lanes: Mask) -> None:
-        """A ``mov`` copies an accumulator in flight to a register, which is in flight, too."""
+        """Mark the destination of a ``mov`` from an accumulator in flight as in flight, too."""
         warps = chunk.warp[(lanes & self.lanes(chunk, source)).any(axis=1), 0]
         latest, old = np.zeros(self._size, np.int64), self._accumulators.get(slot)
         if old is not None:
@@ -247,7 +247,7 @@ class RegistersInFlight:
             self.check_write(chunk, slot)
 
     def fault(self, chunk: Chunk, slot: int, lane: int, what: str) -> KernelFault:
-        """The fault for a lane that uses a register in flight; another one if it is not in flight there."""
+        """The fault for a lane that uses a register in flight, or uses it undefined for another reason."""
         warp, name = int(chunk.warp[lane // WARP_SIZE, 0]), self._program.registers[slot]
         made, inputs = self._accumulators.get(slot), self._inputs.get(slot)
         number = 0 if made is None else int(made.latest[warp])

@@ -37,7 +37,7 @@ _Words = npt.NDArray[np.uint64]
 
 
 def product(scheduler: Scheduler, pc: int, step: Step) -> int | None:
-    """``wgmma.mma_async``: issue it for each warpgroup whose 128 lanes are all here; the others wait."""
+    """Issue ``wgmma.mma_async`` for each warpgroup whose 128 lanes are all here; other lanes wait."""
     chunk = scheduler.chunk
     assert chunk.products is not None
     if (
@@ -72,7 +72,7 @@ def product(scheduler: Scheduler, pc: int, step: Step) -> int | None:
 
 
 def order(chunk: Chunk, step: Step) -> None:
-    """``wgmma.fence``, ``commit_group`` and ``wait_group``."""
+    """Execute ``wgmma.fence``, ``commit_group`` or ``wait_group``."""
     products = chunk.products
     assert products is not None
     name = step.row.name.split(".")[1]
@@ -124,7 +124,7 @@ class Chunks(NamedTuple):
 
 
 class Plan:
-    """What the instruction of a product fixes.
+    """Operands, shape and types of a ``wgmma`` instruction, decoded once per step.
 
     Attributes
     ----------
@@ -174,7 +174,7 @@ class Plan:
 
 
 def agreed(chunk: Chunk, value: Any, warps: _Warps, what: str) -> npt.NDArray[Any]:
-    """(n,): a value of which each of n warpgroups has one; report those whose lanes do not agree."""
+    """(n,): the value that all lanes of each of n warpgroups have; report warpgroups whose lanes disagree."""
     if np.ndim(value) == 0:
         return np.full(len(warps), value)
     each = np.broadcast_to(value, chunk.mask.shape)[warps].reshape(len(warps), _LANES)
@@ -218,7 +218,7 @@ def chunks_of(chunk: Chunk, plan: Plan, words: Any, warps: _Warps, name: str) ->
 
 
 def _check_fields(chunk: Chunk, found: Descriptors, words: _Words, warps: _Warps, name: str) -> None:
-    """Report descriptors with reserved bits."""
+    """Report matrix descriptors whose reserved bits are set."""
     bad = found.reserved != 0
     if bad.any():
         which = int(bad.argmax())
@@ -267,7 +267,7 @@ def _outside(
 
 
 def _examine(chunk: Chunk, at: _Words, warps: _Warps) -> None:
-    """Report chunks that a copy in flight writes, and uninitialised ones."""
+    """Report 16-byte chunks of shared memory that a copy in flight writes, or that are uninitialised."""
     memory, flat = chunk.shared, at.reshape(-1)
     if chunk.copies is not None and chunk.copies.in_flight:
         lanes = np.repeat(warps[:, 0] * WARP_SIZE, flat.size // len(warps))
@@ -282,7 +282,7 @@ def _examine(chunk: Chunk, at: _Words, warps: _Warps) -> None:
 
 
 def lanes_of(chunk: Chunk, warps: _Warps) -> Mask:
-    """The lanes of some warps."""
+    """(warps, 32) bool: the lanes of some warps of the chunk."""
     mask = np.zeros_like(chunk.mask)
     mask[warps.reshape(-1)] = True
     return mask

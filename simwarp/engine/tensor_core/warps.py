@@ -91,7 +91,7 @@ def _executing_warps(chunk: Chunk) -> npt.NDArray[np.intp] | None:
 
 
 def _write(chunk: Chunk, step: Step, fragment: npt.NDArray[Any], warps: Any) -> None:
-    """Write a fragment to the destination registers."""
+    """Write a matrix fragment to the destination registers of the given warps."""
     write = step.destinations[0]
     if write is None:
         return
@@ -149,7 +149,7 @@ def _has_stride(step: Step) -> bool:
 
 
 def _operand(step: Step) -> Operand:
-    """The fragment that an instruction loads or stores."""
+    """The matrix fragment that ``wmma.load``, ``wmma.store``, ``ldmatrix`` or ``stmatrix`` accesses."""
     (operand,) = fragments_of(step.instruction.opcode).operands.values()
     return operand
 
@@ -161,7 +161,7 @@ def _names(operand: WrittenOperand) -> list[str]:
 
 
 class _Access(NamedTuple):
-    """One memory access per lane, to neighbouring elements of one register."""
+    """One memory access per lane: neighbouring elements that one fragment register holds."""
 
     register: int
     place: int

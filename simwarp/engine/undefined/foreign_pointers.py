@@ -48,7 +48,7 @@ class Foreign(NamedTuple):
     steps: _Threads
 
     def of(self, threads: _Threads) -> tuple[npt.NDArray[np.intp], Mask]:
-        """For each thread the position of its load, and whether there is one."""
+        """For each thread the index of the load that gave it a foreign pointer, and whether there is one."""
         return _find(self.threads, threads)
 
     @staticmethod
@@ -77,7 +77,7 @@ class Cells(NamedTuple):
         return Cells(self.at[which], self.values[which], self.threads[which], self.steps[which])
 
     def and_then(self, later: Cells) -> Cells:
-        """These words followed by those of a later store."""
+        """These words followed by those of a later store, ``later``."""
         pairs: Any = zip(self, later, strict=True)
         return Cells(*map(np.concatenate, pairs))
 
@@ -117,7 +117,7 @@ class Lent:
     # ---- words in memory ---------------------------------------------------------------------------
 
     def forget(self, memory: Memory, at: Any, width: int) -> None:
-        """Forget the recorded words that a store overwrites."""
+        """Remove the recorded words that a store overwrites."""
         known = self.cells.get(memory.whole)
         if known is None:
             return
@@ -133,7 +133,7 @@ class Lent:
             self.cells.pop(memory, None)
 
     def lenders(self, chunk: Chunk) -> tuple[_Threads, _Threads]:
-        """(warps, 32) each: the thread and the step that each address to be stored came from.
+        """(warps, 32) each: the thread and the step from which each stored address came.
 
         Call it after the store's operand was read.
         """

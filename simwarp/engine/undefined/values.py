@@ -48,7 +48,7 @@ class Unwritten(NamedTuple):
         return UninitialisedRegister(what, "", advice, place, register=self.register)
 
     def _words(self) -> tuple[str, str]:
-        """What was read, and the advice: an accumulator in the words of the source."""
+        """The first line and the advice of the fault; an accumulator is named in the terms of CUDA C++."""
         operands = self.step.instruction.operands
         if self.step.kind is MATRIX and self.register in registers_in(operands[3:4]):
             advice = (

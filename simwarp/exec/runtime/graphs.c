@@ -153,6 +153,21 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t 
     FINISH(cudaSuccess);
 }
 
+static const enum cudaGraphNodeType node_types[] = {
+    [WORK_LAUNCH] = cudaGraphNodeTypeKernel, [WORK_COPY] = cudaGraphNodeTypeMemcpy,
+    [WORK_FILL] = cudaGraphNodeTypeMemset,   [WORK_HOST] = cudaGraphNodeTypeHost,
+    [WORK_GRAPH] = cudaGraphNodeTypeGraph,   [WORK_ALLOCATE] = cudaGraphNodeTypeMemAlloc,
+    [WORK_FREE] = cudaGraphNodeTypeMemFree,  [WORK_NOTHING] = cudaGraphNodeTypeEmpty,
+};
+
+cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, enum cudaGraphNodeType *type)
+{
+    if (node == NULL || type == NULL)
+        FINISH(cudaErrorInvalidValue);
+    *type = node_types[node->work.kind];
+    FINISH(cudaSuccess);
+}
+
 cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 {
     (void)graph; /* child nodes may still refer to it; the process is short */

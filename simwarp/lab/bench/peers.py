@@ -13,7 +13,7 @@ from simwarp.lab.network_studies import Timer
 
 
 class LeftOutError(Exception):
-    """The reason why a peer is not measured."""
+    """Raised when a library cannot be measured beside simwarp; its text is the reason."""
 
 
 def found(name: str) -> Any:
@@ -35,14 +35,14 @@ class TorchClock:
 
     @contextmanager
     def capture(self) -> Generator[Any]:
-        """A graph of what the block launches."""
+        """Capture the torch launches of the block in a CUDA graph; ``launch`` of the result replays it."""
         graph = self._torch.cuda.CUDAGraph()
         self._torch.cuda.synchronize()
         with self._torch.cuda.graph(graph):
             yield SimpleNamespace(launch=graph.replay)
 
     def event(self) -> Any:
-        """An event in the current stream."""
+        """An event of torch's current stream, with the methods of `gpu` events."""
         event = self._torch.cuda.Event(enable_timing=True)
         seconds_since: Callable[[Any], float] = lambda earlier: earlier.event.elapsed_time(event) / 1e3  # noqa: E731
         return SimpleNamespace(
@@ -69,7 +69,7 @@ class Torch:
             yield self._case(problem, "int8", "int32", lambda: torch._int_mm(a, lines), problem.moved(1, 4))
 
     def convolutions(self, problem: Convolution) -> Iterator[Case]:
-        """The convolution of float16."""
+        """Yield cuDNN's convolution of a problem in float16."""
         torch = self.torch
         torch.backends.cudnn.benchmark = True
         last = {"memory_format": torch.channels_last}
@@ -97,7 +97,7 @@ class Torch:
 
 
 class Cupy:
-    """CuPy's product in float16."""
+    """CuPy, measured by its matrix product in float16."""
 
     name = "cupy"
 
@@ -106,7 +106,7 @@ class Cupy:
         self.version = self.cupy.__version__
 
     def products(self, problem: Product) -> Iterator[Case]:
-        """The product of float16."""
+        """Yield CuPy's product of a problem's matrices in float16."""
         cupy = self.cupy
         a, b = (cupy.asarray(x).astype(cupy.float16) for x in (problem.a, problem.b))
 
@@ -118,7 +118,7 @@ class Cupy:
         yield Case(self.name, "float16", "float16", lambda: cupy.matmul(a, b), right, moved, None, wait)
 
     def convolutions(self, problem: Convolution) -> Iterator[Case]:
-        """CuPy has none."""
+        """Yield nothing: CuPy has no convolution."""
         return iter(())
 
 

@@ -54,7 +54,7 @@ class Product:
         return self.n**2 * (2 * bytes_in + bytes_out)
 
     def is_right(self, c: Any) -> bool:
-        """True if some rows are those of the answer, rounded if they are floats."""
+        """Whether some rows of a result equal the expected product, rounded if they are floats."""
         return _agree(c[self._rows], self._dots)
 
     def ours(self, device: Any, meter: Any) -> Iterator[Case]:
@@ -96,7 +96,7 @@ class Convolution:
         self._dots = self._first_rows()
 
     def _first_rows(self) -> npt.NDArray[np.int32]:
-        """The first two rows of pixels of the last image: the border, and what lies beside it."""
+        """The expected first two rows of pixels of the last image, which include its border."""
         given = np.pad(self.x[-1, :3], ((1, 0), (1, 1), (0, 0))).astype(np.float32)
         windows = np.lib.stride_tricks.sliding_window_view(given, (WINDOW, WINDOW), axis=(0, 1))
         taps = windows[:2].transpose(0, 1, 3, 4, 2).reshape(-1, WINDOW**2 * self.channels)
@@ -108,7 +108,7 @@ class Convolution:
         return bytes_in * (self.x.size + self.w.size) + bytes_out * self.x.size
 
     def is_right(self, y: Any) -> bool:
-        """True if some pixels are those of the answer, rounded if they are floats."""
+        """Whether some pixels of a result equal the expected convolution, rounded if they are floats."""
         return _agree(y[-1, :2], self._dots)
 
     def ours(self, device: Any, meter: Any) -> Iterator[Case]:
@@ -166,7 +166,7 @@ def _check_size(size: int, k: int) -> None:
 
 
 def _signs(rng: np.random.Generator, shape: tuple[int, ...]) -> Signs:
-    """Random ±1."""
+    """Random signs, an array of ±1."""
     return 2 * rng.integers(0, 2, shape, dtype=np.int8) - 1
 
 

@@ -24,28 +24,28 @@ class Timing:
         self._rounds: list[tuple[float, ...]] = []
 
     def add_round(self) -> None:
-        """Run one more round."""
+        """Take the measurement once more, and keep its times."""
         times = self._measure()
         self._rounds.append(times if isinstance(times, tuple) else (times,))
 
     def keep(self, rounds: int) -> None:
-        """Drop all but the first rounds."""
+        """Keep only the times of the first ``rounds`` rounds."""
         del self._rounds[rounds:]
 
     @property
     def medians(self) -> tuple[float, ...]:
-        """The median of each time over the rounds."""
+        """The median over all rounds of each measured time, in seconds."""
         return tuple(statistics.median(times) for times in zip(*self._rounds, strict=True))
 
 
 class Rounds:
-    """The measurements of each round."""
+    """Measurements that are interleaved: every round takes each of them once."""
 
     def __init__(self) -> None:
         self._timings: list[Timing] = []
 
     def timing(self, measure: Measure) -> Timing:
-        """Add a measurement to every round."""
+        """Add a measurement that every round takes; returns its `Timing`."""
         self._timings.append(Timing(measure))
         return self._timings[-1]
 
@@ -70,7 +70,7 @@ class Rounds:
 
 
 def medians(call: Callable[[], Any], wait: Callable[[], None]) -> tuple[float, float]:
-    """The medians, in seconds, of some calls with their results, and until they return."""
+    """Median seconds of repeated calls: until the result is there, and until the call returns."""
     for _ in range(WARM_CALLS):
         call()
     wait()
@@ -94,7 +94,7 @@ def medians(call: Callable[[], Any], wait: Callable[[], None]) -> tuple[float, f
 
 @contextmanager
 def on_core(core: int) -> Generator[None]:
-    """Keep this thread on a core."""
+    """Pin this thread to a CPU core while the block runs."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {core})
     try:

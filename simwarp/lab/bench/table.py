@@ -63,7 +63,7 @@ def timed(
 
 
 def counted(kind: str, sizes: Sequence[int], device: Any, progress: Progress) -> Facts:
-    """The instructions of our calls on the simulator: it has no times, and no peers."""
+    """The instructions of our own calls on the simulator, without times and other libraries."""
     rows = list[Facts]()
     for done, size in enumerate(sizes):
         progress(done, len(sizes))
@@ -111,7 +111,7 @@ def _peers(makers: Iterable[Callable[[], Any]]) -> tuple[list[Any], dict[str, st
 
 
 def _cases(problem: Problem, device: Any, peers: Sequence[Any], left_out: dict[str, str]) -> Iterator[Case]:
-    """Our calls, and then the peers'; what a peer's library refuses is left out."""
+    """Yield the cases of our library, then of the others; a case that its library refuses is left out."""
     yield from problem.ours(device, Timer(device))
     for peer in peers:
         try:
@@ -124,7 +124,7 @@ def _cases(problem: Problem, device: Any, peers: Sequence[Any], left_out: dict[s
 
 
 def _measured(rounds: Rounds, problem: Problem, case: Case) -> Measured:
-    """A case, with its measurements in every round."""
+    """A case whose call, and kernels if it has a meter, are timed in every round."""
     call = rounds.timing(partial(medians, case.call, case.wait))
     if case.meter is None:
         return Measured(problem, case, call, None)
@@ -154,7 +154,7 @@ def _times(one: Measured) -> Facts:
 
 
 def _facts(kind: str, device: Any, rows: list[Facts], **others: Any) -> Facts:
-    """A benchmark as plain data."""
+    """The results of a benchmark as a JSON object: device, versions and rows."""
     versions = {"simwarp": simwarp.__version__, "nvrtc": compiler_version().removeprefix("NVRTC ")}
     cc = "sm_{}{}".format(*device.compute_capability)
     return {"bench": kind, "device": device.name, "chip": cc, "versions": versions, **others, "rows": rows}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from reference.types.timeline import Record, Timeline
+from reference.devices.timeline import Record, Timeline
 from simwarp.draw.machine import Mark
 from simwarp.lab.network_studies import Facts
 
@@ -16,7 +16,7 @@ def marks_of_report(facts: Facts) -> list[Mark]:
 
 
 def marks_of(records: Iterable[Record]) -> list[Mark]:
-    """The steps by their times."""
+    """The steps of a call that a timeline marks, such as the first arrived tile, in order of time."""
     ordered = sorted(records, key=lambda one: (one.end, one.start))
     found = [
         _mark(ordered, "in", "the first tile has arrived"),
@@ -35,7 +35,7 @@ def _mark(records: Iterable[Record], kind: str, text: str) -> Mark | None:
 
 
 def _first_routine(records: Iterable[Record]) -> Mark | None:
-    """The begin of the first routine."""
+    """The start of the first routine, as a mark; None if no routine ran."""
     found = min((one for one in records if one.kind == "routine"), key=lambda one: one.start, default=None)
     return (
         None if found is None else Mark(found.start, found.device, found.stream, "the first routine begins")

@@ -12,9 +12,9 @@ from typing import Any
 import gpu.blas3
 from gpu.blas3.arguments import call_of
 from gpu.blas3.execute import execute
+from reference.devices.timeline import Timeline
 from reference.errors import InputFileError, SimwarpError
 from reference.files import open_input
-from reference.types.timeline import Timeline
 from simwarp.lab.blas.request import Request
 from simwarp.lab.machines import Host
 from simwarp.lab.network_studies import Facts
@@ -95,7 +95,7 @@ def traced(
     values: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Facts:
-    """The plan of a call, what a new machine did for it, and the timeline."""
+    """Run a call on a new machine; returns its plan, the devices' work and the timeline as a JSON object."""
     facts = planned(request, tile, on, options) | run(
         request, tile, on, replace(options, progress=progress), values=values
     )

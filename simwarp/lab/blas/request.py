@@ -23,7 +23,7 @@ Matrices: TypeAlias = dict[Name, npt.NDArray[Any]]
 
 @dataclass(frozen=True)
 class Request:
-    """A call without its matrices."""
+    """A level-3 BLAS call without its matrices: routine, sizes, scalars and flags."""
 
     routine: str  # the BLAS name
     problem: Problem
@@ -58,7 +58,7 @@ class Request:
         return cls(routine, plan.problem, given)
 
     def plan(self, tile: int | None, budgets: Sequence[int], options: gpu.blas3.Options) -> gpu.blas3.Plan:
-        """What the call will do on devices with these budgets."""
+        """The plan of tiles and tasks for the call, on devices with these memory budgets in bytes."""
         problem = self.problem
         return gpu.blas3.explain(
             self.routine,
@@ -86,7 +86,7 @@ class Request:
         return found
 
     def _numbers(self, shape: tuple[int, int]) -> npt.NDArray[Any]:
-        """Random numbers between -1 and 1."""
+        """A matrix of random numbers between -1 and 1, in the problem's dtype."""
         rng = np.random.default_rng(shape)
         found = rng.uniform(-1, 1, shape).astype(self.problem.dtype, order="F")
         if self.problem.dtype.kind == "c":
@@ -94,7 +94,7 @@ class Request:
         return found
 
     def error(self, matrices: Matrices, result: npt.NDArray[Any]) -> float:
-        """How far a result is from that of the matrices, in units of what rounding may cause."""
+        """The error of a result against NumPy's, in units of the rounding error that is allowed."""
         problem = self.problem
         flags: dict[str, Any] = dict(self.flags)
         if "trans_a" in flags and "trans_b" not in flags:

@@ -55,7 +55,7 @@ def measured(grid: Grid, progress: Progress) -> Facts:
 
 
 def _check(grid: Grid) -> None:
-    """Raise for what no run can have."""
+    """Raise for an invalid routine, size, tile, device count or variant, before anything runs."""
     for routine, size in product(grid.routines, grid.sizes):
         Request.of(routine, size)
     for devices in grid.devices or ():
@@ -88,7 +88,7 @@ def _row(grid: Grid, routine: str, size: int, devices: int, tile: int, name: str
 
 
 def _add_efficiencies(rows: Sequence[Facts], *, is_uniform: bool) -> None:
-    """Add the parallel efficiency to each row: its rate over that of one device times the devices.
+    """Add to each row its parallel efficiency: its rate over the one-device rate times the devices.
 
     None without a row of one device, and on a machine of different devices.
     """
@@ -99,5 +99,5 @@ def _add_efficiencies(rows: Sequence[Facts], *, is_uniform: bool) -> None:
 
 
 def _same(row: Facts) -> tuple[Any, ...]:
-    """What a row has in common with that of one device."""
+    """The routine, size, tile and variant of a row: the key of its one-device row."""
     return row["routine"], row["n"], row["tile"], row["variant"]

@@ -78,7 +78,7 @@ def arrival(row: Row, form: Form) -> Probe:
 
 
 def prefetch(row: Row, form: Form) -> Probe:
-    """A hint before a load of what it names."""
+    """Probe a prefetch, followed by a load of the prefetched bytes."""
     writer = _writer(form)
     writer.line(f"{form.opcode} [%in], 16{', %policy' * form.has('L2::cache_hint')};")
     writer.line("ld.global.b64 %x, [%in]; ld.global.b64 %y, [%in+8];")
@@ -87,7 +87,7 @@ def prefetch(row: Row, form: Form) -> Probe:
 
 
 def _writer(form: Form) -> Writer:
-    """A writer whose threads have an mbarrier, a and b in shared memory, and c and d where they go."""
+    """Start a kernel: an mbarrier and a, b, c, d in shared memory per thread, c and d in global memory."""
     writer = Writer(form.opcode)
     for name in "abcd":
         writer.take(name, "b64")

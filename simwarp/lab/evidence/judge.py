@@ -26,7 +26,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 class Strategy(NamedTuple):
-    """How to compare answers that the PTX ISA leaves open.
+    """How to judge answers of devices where the PTX ISA leaves the result open.
 
     Attributes
     ----------

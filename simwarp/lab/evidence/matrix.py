@@ -152,7 +152,7 @@ def operands(probe: Probe, form: Form) -> Words:
 
 
 def register(style: Style, draw: Draw, operand: Operand) -> Words:
-    """One fragment register of each lane, filled with elements of a style."""
+    """One fragment register of each lane, filled with random elements in a style."""
     layout = operand.layout
     elements = style(draw, operand.name, operand.type, layout.lanes * layout.slots)
     shifts = np.arange(layout.slots, dtype=np.uint64) * np.uint64(layout.bits)

@@ -90,7 +90,7 @@ def _wait(writer: Writer, name: str, opcode: str, arrive: str) -> None:
 
 
 def _test(writer: Writer, opcode: str, which: str) -> None:
-    """Give the result of a test."""
+    """Write a test or try_wait of a barrier's phase, and store its predicate as a result."""
     at = "%at" if opcode == writer.form else "%own"
     name = f"d{len(writer.results)}"
     writer.register(name, "pred")
@@ -99,7 +99,7 @@ def _test(writer: Writer, opcode: str, which: str) -> None:
 
 
 def _pending(writer: Writer, opcode: str = "mbarrier.pending_count.b64") -> None:
-    """Give the pending count of ``%state``."""
+    """Write an instruction for the pending count of ``%state``, and store the count as a result."""
     name = f"d{len(writer.results)}"
     writer.register(name, "b32")
     writer.line(f"{opcode} %{name}, %state;")

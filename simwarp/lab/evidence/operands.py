@@ -59,7 +59,7 @@ def tuples(columns: Sequence[Column], name: str, count: int) -> Words:
 
 
 def pick(draw: Draw, choices: Words, count: int) -> Words:
-    """Draw ``count`` of the choices, all equally likely."""
+    """Draw ``count`` of the choices, with repetition, all equally likely."""
     return choices[(draw.words(count) % np.uint64(len(choices))).astype(np.intp)]
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from reference.types.tensor_map import Im2col
+from reference.devices.tensor_map import Im2col
 from simwarp.lab.evidence.operands import Column, width
 
 BLOCK = 128
@@ -47,7 +47,7 @@ class Tensor(NamedTuple):
     options: tuple[tuple[str, Any], ...] = ()
 
     def of(self, device: Any, operands: Any, memory: Any) -> bytes:
-        """The map of a device's arrays."""
+        """The 128 bytes of the tensor map, of the device array ``memory`` or ``operands``."""
         array = memory if self.memory else operands
         facts = {"shape": self.shape, "data_type": self.data_type, "im2col": self.im2col}
         return device.tensor_map(array, self.box or None, **facts, **dict(self.options))
@@ -76,7 +76,7 @@ class Picture:
     filter_mode: str
 
     def of(self, device: Any) -> Any:
-        """Its handle on a device; the texels are drawn from its description."""
+        """A texture or surface handle on a device, with texels drawn from a seed of this description."""
         shape = self.shape if self.channels == 1 else (*self.shape, self.channels)
         seed = np.frombuffer(hashlib.sha256(repr(self).encode()).digest(), np.uint32)
         host = np.random.default_rng(seed).integers(0, 100, shape).astype(self.dtype)

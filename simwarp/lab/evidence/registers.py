@@ -53,7 +53,7 @@ def _present(row: Row, form: Form) -> list[OperandSpec]:
 
 
 def _sources(writer: Writer, row: Row, form: Form) -> list[str]:
-    """Load a form's register operands; return their registers."""
+    """Write loads of a form's register operands; return the names of their registers."""
     return [
         writer.take(spec.name, form.resolve(spec.kind), amount=spec.name in row.amounts)
         for spec in _present(row, form)

@@ -21,12 +21,12 @@ Style: TypeAlias = Callable[[Draw, str, str, int], Words]
 
 
 def styles_of(kind: str) -> tuple[Style, ...]:
-    """The styles for products of an element type."""
+    """The distributions of test elements for products of an element type."""
     return FLOATING if kind in FLOATS else WHOLE
 
 
 def anything(draw: Draw, name: str, kind: str, count: int) -> Words:
-    """Random bits."""
+    """Elements of random bits."""
     return draw.words(count) & np.uint64((1 << _bits(kind)) - 1)
 
 
@@ -105,12 +105,12 @@ def _float(draw: Draw, kind: str, field: Words | int, fraction: Words) -> Words:
 
 
 def zeros(draw: Draw, name: str, kind: str, count: int) -> Words:
-    """Zeros of both signs."""
+    """Zeros with random signs."""
     return _float(draw, kind, 0, np.zeros(count, np.uint64))
 
 
 def subnormal(draw: Draw, name: str, kind: str, count: int) -> Words:
-    """Subnormal numbers and zeros."""
+    """Subnormal numbers and zeros, with random signs."""
     return _float(draw, kind, 0, _fractions(draw, kind, count))
 
 
@@ -149,7 +149,7 @@ CANCELLING = _each(_one_magnitude, _power(0), between(-24, -4))
 
 
 def _of_two_bits(draw: Draw, name: str, kind: str, count: int) -> Words:
-    """Numbers with two fraction bits."""
+    """Numbers near 1 whose fraction has only its two highest bits."""
     _, fraction, unused = FLOATS[kind]
     below = (1 << unused + max(fraction - 2, 0)) - 1
     return between(-7, 3)(draw, name, kind, count) & ~np.uint64(below)
@@ -160,7 +160,7 @@ TIES = _each(_of_two_bits, _of_two_bits, between(2, 6))
 
 
 def _halves(draw: Draw, name: str, kind: str, count: int) -> Words:
-    """Zeros, some halves, and a few subnormal numbers."""
+    """Zeros, a sixteenth of them halves, and a few subnormal numbers."""
     few = among(zeros, subnormal, 8)(draw, name, kind, count)
     return np.where(draw.words(count) % np.uint64(16) == 0, _power(-1)(draw, name, kind, count), few)
 

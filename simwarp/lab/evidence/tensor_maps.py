@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from reference.types.tensor_map import Im2col
+from reference.devices.tensor_map import Im2col
 from simwarp.lab.evidence.probe import BLOCK, Probe, Tensor, Writer
 from simwarp.ptx.rows import Form, Row
 
@@ -52,7 +52,7 @@ def reduction(row: Row, form: Form) -> Probe:
 
 
 def prefetch(row: Row, form: Form) -> Probe:
-    """A hint, and the operand as it was."""
+    """A probe of ``prefetch``, which changes nothing: its result is the operand."""
     writer = _writer(form)
     if form.has("const"):
         writer.line(f"{form.opcode} [maps];")
@@ -116,7 +116,7 @@ def _changed(field: str, changes: tuple[str, ...], space: str, at: str) -> list[
 
 
 def _load(form: Form) -> Probe:
-    """The tile that arrives."""
+    """A probe of a tensor copy to shared memory: each thread returns its word of the tile that arrives."""
     writer = _writer(form)
     many = ", %blocks" * form.has("multicast::cluster")
     operands = f"[tile], {_at(writer, form, 1)}, [bar]{_offsets(form)}{many}{_hint(form)}"
@@ -125,7 +125,7 @@ def _load(form: Form) -> Probe:
 
 
 def _store(form: Form, reduces: bool) -> Probe:
-    """What memory holds after the tile of operands a came over, or was combined with, operands b."""
+    """A probe of a tensor store or reduction: the words of global memory after it, operands b before."""
     writer = _writer(form)
     writer.take("b", "b64")
     writer.declare("b64 cell there d")
@@ -161,7 +161,7 @@ def _writer(form: Form) -> Writer:
 
 
 def _issue(writer: Writer, copy_line: str) -> None:
-    """Let the first thread copy, and all wait."""
+    """Write a copy by the first thread, and a wait of all threads for its mbarrier."""
     writer.line(
         "@!%one bra WAIT;",
         "mbarrier.init.shared.b64 [bar], 1; fence.mbarrier_init.release.cluster;",
@@ -174,7 +174,7 @@ def _issue(writer: Writer, copy_line: str) -> None:
 
 
 def _tile(writer: Writer) -> Writer:
-    """Give the thread's word of the tile."""
+    """Write a load of the thread's word of the tile in shared memory, and store it as a result."""
     writer.declare("b64 cell d")
     writer.line("mov.u64 %cell, tile; mad.wide.u32 %cell, %thread, 8, %cell; ld.shared.b64 %d, [%cell];")
     writer.give("b64", "d")
@@ -204,7 +204,7 @@ def _at(writer: Writer, form: Form, shift: int) -> str:
 
 
 def _images(form: Form) -> bool:
-    """Whether a form has an im2col mode."""
+    """Whether a form has an ``im2col`` modifier."""
     return form.has("im2col") or form.has("im2col_no_offs")
 
 

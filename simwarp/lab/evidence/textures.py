@@ -45,7 +45,7 @@ def read(row: Row, form: Form) -> Probe:
 
 
 def _width(geometry: str) -> int:
-    """The elements of a gradient."""
+    """The number of elements in the vector of a gradient: 1, 2 or 4."""
     dimensions = 3 if "cube" in geometry else int(geometry[-2])
     return 4 if dimensions == 3 else dimensions
 
@@ -97,7 +97,7 @@ def store(row: Row, form: Form) -> Probe:
 
 
 def _surface(geometry: str) -> Picture:
-    """A surface of texels of 16 bytes."""
+    """A surface of a geometry whose texels have 16 bytes."""
     return Picture(geometry, _SIZES[geometry], "uint32", 4, "")
 
 
@@ -123,7 +123,7 @@ def _texel(writer: Writer, form: Form, left: str) -> str:
 
 
 def query(row: Row, form: Form) -> Probe:
-    """A size of a picture."""
+    """A probe of ``txq`` or ``suq``: a size or attribute of a texture or surface."""
     writer = Writer(form.opcode)
     writer.take("a", "b32")
     writer.declare("b64 t, b32 d")

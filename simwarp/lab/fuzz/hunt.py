@@ -47,7 +47,7 @@ class Witness:
     silent: list[int] = field(default_factory=list[int])  # programs without an answer from the workers
 
     def answer(self, program: Program) -> Answer:
-        """The device's answer to a program."""
+        """The outputs of the device, after it runs a program."""
         return next(answers(self.device, self._changed([program])))
 
     def digests(self, programs: Sequence[Program]) -> list[bytes | None]:
@@ -72,7 +72,7 @@ class Difference:
 
     @property
     def text(self) -> str:
-        """The PTX of the program."""
+        """The PTX of the program that shows the difference."""
         return module_text([self.program])
 
     def lines(self) -> list[str]:

@@ -39,7 +39,7 @@ class Scope:
     top: bool = False  # whether lanes may exit
 
     def inside(self, **facts: Any) -> Scope:
-        """The scope of statements one level deeper."""
+        """The scope for statements nested one level deeper, with other fields changed."""
         return replace(self, depth=self.depth - 1, top=False, **facts)
 
 
@@ -52,7 +52,7 @@ class Maker:
     kinds: Sequence[type[Statement]]
 
     def body(self, scope: Scope, count: int) -> Body:
-        """Draw a number of statements."""
+        """Draw ``count`` statements that the scope allows."""
         return tuple(self.statement(scope) for _ in range(count))
 
     def statement(self, scope: Scope) -> Statement:
@@ -62,7 +62,7 @@ class Maker:
         return kinds[bisect_left(ends, self.draw.integer(1, ends[-1]))].draw(self, scope)
 
     def chance(self, percent: int) -> bool:
-        """True with a probability in percent."""
+        """True with a probability of ``percent`` in 100."""
         return self.draw.integer(1, 100) <= percent
 
     def opcode(self, purpose: Purpose, fits: Callable[[str], bool] = bool) -> str:
@@ -73,20 +73,20 @@ class Maker:
                 return opcode
 
     def register(self, kind: str) -> str:
-        """Draw a register of a class."""
+        """Draw a register of a class, such as "b32"."""
         return self.draw.choice(POOLS[kind])
 
     def registers(self, kind: str, count: int) -> tuple[str, ...]:
-        """Draw different registers of a class."""
+        """Draw ``count`` different registers of a class, such as "b32"."""
         pool = list(POOLS[kind])
         return tuple(pool.pop(self.draw.integer(0, len(pool) - 1)) for _ in range(count))
 
     def vector(self, kind: str, count: int) -> tuple[str, ...]:
-        """Draw registers of a class, with repetition."""
+        """Draw ``count`` registers of a class, with repetition."""
         return tuple(self.register(kind) for _ in range(count))
 
     def predicate(self) -> str:
-        """Draw a predicate register, sometimes negated."""
+        """Draw a predicate register as a guard, sometimes negated."""
         return f"{'!' * self.chance(30)}{self.register('pred')}"
 
     def bits(self, width: int) -> int:
@@ -124,11 +124,14 @@ class Maker:
 
     def address(self, form: Form, *regions: Any) -> Address:
         """Draw an address in one of the regions, aligned for the access."""
+        return self.place(size_of(form), *regions, generic=not region_of(form))
+
+    def place(self, size: int, *regions: Any, generic: bool = False) -> Address:
+        """Draw an address of so many aligned bytes in one of the regions."""
         region = self.draw.choice(regions)
-        size = size_of(form)
         index = self.register("b32") if region != "numbers" and self.chance(30) else ""
         room = RECORD if region == "inputs" else size if index else OWN
-        return Address(region, size * self.draw.integer(0, room // size - 1), index, not region_of(form))
+        return Address(region, size * self.draw.integer(0, room // size - 1), index, generic)
 
     def own(self, form: Form, *generic: str) -> Address:
         """Draw an address in the thread's own memory; a generic address is in one of the given regions."""

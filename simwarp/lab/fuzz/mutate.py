@@ -27,7 +27,7 @@ from typing import TypeAlias
 
 from simwarp.lab.fuzz.maker import Maker, Scope
 from simwarp.lab.fuzz.program import Program, Statement, bodies, splice, statements
-from simwarp.lab.fuzz.statements import KINDS, Atomic, DeadBranch, If, Load, Loop, Store
+from simwarp.lab.fuzz.statements import KINDS, DeadBranch, If, Loop
 from simwarp.lab.fuzz.vocabulary import Vocabulary, all_rows
 from simwarp.verify.draw import Draw
 
@@ -35,7 +35,7 @@ Mutation: TypeAlias = Callable[[Program, Draw, Vocabulary], Program]
 
 
 def insert_dead(program: Program, draw: Draw, vocabulary: Vocabulary) -> Program:
-    """Insert a branch that no lane takes."""
+    """The program with a branch inserted, at a random place, that no lane takes."""
     body, put = draw.choice(list(bodies(program, predicated=False)))
     at = draw.integer(0, len(body))
     dead = DeadBranch.draw(Maker(draw, vocabulary, KINDS), Scope(depth=2, block=False))
@@ -120,8 +120,7 @@ def are_independent(one: Statement, other: Statement) -> bool:
     """True if swapping two neighbouring statements cannot change a result."""
     if not (one.flat and other.flat):
         return False
-    in_memory = [s for s in (one, other) if isinstance(s, Load | Store | Atomic)]
-    if len(in_memory) == 2 and not all(isinstance(s, Load) for s in in_memory):
+    if one.accesses and other.accesses and "writes" in (one.accesses, other.accesses):
         return False
     (reads, writes), (others_reads, others_writes) = one.touched(), other.touched()
     return not (writes & (others_reads | others_writes) or reads & others_writes)

@@ -50,7 +50,7 @@ Group: TypeAlias = Literal["", "warp", "block"]
 
 @dataclass(frozen=True)
 class Condition:
-    """The condition of a branch or loop."""
+    """The condition of a branch or loop, by which lanes may diverge."""
 
     # data: a predicate register holds; lane, warp, block: a bit of its number is 1; never: false, computed
     # from a 32-bit register so that a compiler cannot easily prove it.
@@ -90,6 +90,7 @@ class Statement(ABC):
     flat: ClassVar[bool] = False  # whether it may be predicated, and swapped with a neighbour
     group: ClassVar[Group] = ""  # the threads that must always execute it together
     inside: ClassVar[tuple[str, ...]] = ()  # the fields that hold other statements
+    accesses: ClassVar[Literal["", "reads", "writes"]] = ""  # of memory, if it is flat
 
     @classmethod
     def fits(cls, scope: Scope) -> bool:
@@ -101,7 +102,7 @@ class Statement(ABC):
     @classmethod
     @abstractmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
-        """Draw a statement of this kind."""
+        """Draw a random statement of this kind."""
 
     @abstractmethod
     def write(self, writer: Writer, mask: str) -> str | None:
@@ -118,11 +119,11 @@ class Statement(ABC):
         return False
 
     def opened(self) -> list[Body]:
-        """Bodies that may replace this statement when shrinking."""
+        """The nested bodies that may replace this statement when shrinking."""
         return [getattr(self, field) for field in self.inside]
 
     def simpler(self) -> Iterator[Statement]:
-        """Simpler variants of the statement, for shrinking."""
+        """Yield simpler variants of the statement, to try when shrinking."""
         return iter(())
 
     def touched(self) -> tuple[set[str], set[str]]:
@@ -153,7 +154,7 @@ class Program:
 
     @property
     def threads(self) -> int:
-        """The number of threads of all blocks."""
+        """The number of threads in all blocks of the program's launch."""
         return self.blocks * self.block
 
 
@@ -203,7 +204,7 @@ def _put_inside(body: Body, i: int, field: str, put: Put, inner: Body) -> Progra
 
 
 def statements(program: Program) -> Iterator[tuple[Statement, Put]]:
-    """Every statement of a program, with its `Put`."""
+    """Yield every statement of a program, with the `Put` that replaces it."""
     for body, put in bodies(program):
         for i, statement in enumerate(body):
             yield statement, partial(splice, body, i, i + 1, put)

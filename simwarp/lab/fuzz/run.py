@@ -104,5 +104,5 @@ def digest(answer: Answer) -> bytes:
 
 
 def outputs(device: Any, programs: Sequence[Program]) -> list[bytes]:
-    """The digest of each program's answer."""
+    """The digest of each program's output on a device."""
     return [digest(answer) for answer in answers(device, programs)]

@@ -63,8 +63,8 @@ _ROUNDINGS = {"rn", "rz", "rm", "rp"}
 
 Purpose: TypeAlias = str
 """The purpose of a row in programs: "compute", "chain" (makes a carry), "link" (takes and makes one),
-"end" (takes one), "locate"; "warp"; "load", "load once", "store", "atomic", "hint"; "barrier", "poll",
-"arrive", "cluster", "warp barrier", "fence"; "leave", "call", "switch", "trap"."""
+"end" (takes one), "locate"; "warp"; "load", "load once", "store", "atomic", "copy", "hint"; "barrier",
+"poll", "arrive", "cluster", "warp barrier", "fence"; "leave", "call", "switch", "trap"."""
 Vocabulary: TypeAlias = Mapping[Purpose, Mapping[str, tuple[str, ...]]]
 """The opcodes to draw from, by purpose and by name of the row."""
 
@@ -123,6 +123,7 @@ _PURPOSES: dict[Kind, Purpose] = {
     kinds.STORE: "store",
     kinds.ATOMIC: "atomic",
     kinds.REDUCTION: "atomic",
+    kinds.ASYNC_COPY: "copy",
     kinds.WARP_BARRIER: "warp barrier",
     kinds.CLUSTER_BARRIER: "cluster",
     kinds.CALL: "call",
@@ -154,6 +155,7 @@ def _is_certain(opcode: str) -> bool:
     base = opcode.split(".")[0]
     refused = (
         form.vector > 4,  # a class has fewer registers
+        base == "cp" and form.has("L2::cache_hint"),  # programs have no cache policies
         base == "set" and form.T == "bf16",  # ptxas drops the conversion in kernels with a call
         base in ("brx", "call") and form.has("uni"),
         base == "cvt" and "bf16" in (form.T, form.U) and {"u8", "s8"} & {form.T, form.U},  # 8-bit registers

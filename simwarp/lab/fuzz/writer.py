@@ -71,16 +71,16 @@ class Writer:
         self.lines.append(f"\t{f'@{self.guard} ' if self.guard else ''}{text};")
 
     def mark(self, label: str) -> None:
-        """Append a label."""
+        """Append a label to the PTX."""
         self.lines.append(f"{label}:")
 
     def label(self) -> str:
-        """Make a new label name."""
+        """A new label name, unused so far."""
         self._labels += 1
         return f"L{self._labels}"
 
     def new(self, kind: str) -> str:
-        """Declare a new register of a class."""
+        """Declare a new register of a class, such as "b32"; returns its name."""
         name = f"%{'q' if kind == 'pred' else 't'}{len(self.registers)}"
         self.registers[name] = kind
         return name
@@ -101,7 +101,7 @@ class Writer:
     # ---- programs ------------------------------------------------------------------------------------
 
     def entry(self, name: str) -> str:
-        """The PTX of the whole kernel."""
+        """The PTX of the program's kernel, ``name``."""
         self.body(self.program.body, FULL)
         self.end("ret")
         body, self.lines = self.lines, []
@@ -149,7 +149,7 @@ class Writer:
                     self.veil(register)
 
     def end(self, opcode: str) -> None:
-        """Store the outputs and append the final instruction."""
+        """Store the program's outputs, and append the final instruction."""
         for register in self.program.outputs:
             self.store_output(register)
         self.write(opcode)
@@ -166,7 +166,7 @@ class Writer:
         self.write(f"xor.{kind} {register}, {source or register}, {zero}")
 
     def load_input(self, register: str) -> None:
-        """Initialise a register from the thread's inputs."""
+        """Write a load of a register's initial value from the thread's inputs."""
         at = f"[%own_inputs+{8 * REGISTERS.index(register)}]"
         if CLASS[register] != "pred":
             return self.write(f"ld.global.{CLASS[register]} {register}, {at}")
@@ -174,7 +174,7 @@ class Writer:
         return self.write(f"setp.ne.u32 {register}, {bit}, 0")
 
     def store_output(self, register: str) -> None:
-        """Store a register to the thread's outputs."""
+        """Write a store of a register to the thread's outputs."""
         kind, value = CLASS[register], register
         if kind == "pred":
             kind, value = "b32", self.result("selp.b32", 1, 0, register)
@@ -239,7 +239,7 @@ def literal(kind: str, bits: int) -> str:
 
 
 def written(operand: Operand, form: Form, spec: OperandSpec) -> str:
-    """A source operand as PTX writes it."""
+    """A source operand as PTX text, in an operand slot of a form."""
     if isinstance(operand, int):
         return literal(form.T if spec.kind == "B" else form.resolve(spec.kind), operand)
     return vector(operand)

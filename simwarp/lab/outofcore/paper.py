@@ -51,7 +51,7 @@ class Layer(NamedTuple):
     rows: int
 
     def request(self, batch: int, routine: str = "conv2d", budget: int | None = None) -> Request:
-        """A call; `conv2d` with bias and ReLU."""
+        """The request of this layer's convolution; with bias and ReLU if the routine is `conv2d`."""
         fused = {"bias": True, "activation": "relu"} if routine == "conv2d" else {}
         images = batch, self.channels, self.rows, self.rows
         return Request(routine, images, (self.filters, self.channels, 3, 3), fused, {"memory_budget": budget})

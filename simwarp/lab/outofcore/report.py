@@ -14,7 +14,7 @@ from gpu.host_memory import shown
 from gpu.outofcore.networks.plan import TrainingPlan
 from gpu.outofcore.networks.rehearsal import rehearse
 from gpu.outofcore.run import compute
-from reference.types.timeline import Timeline
+from reference.devices.timeline import Timeline
 from simwarp.lab.machines import Host
 from simwarp.lab.network_studies import Facts, room
 from simwarp.lab.unbacked import unbacked
@@ -24,7 +24,7 @@ KINDS = ("in", "routine", "out")
 
 @dataclass(frozen=True)
 class Request:
-    """A call without its arrays.
+    """An out-of-core convolution without its arrays: routine, shapes, keywords and memory limits.
 
     >>> import simwarp
     >>> Request("conv2d", (8, 64, 28, 28), (64, 64, 3, 3)).plan(simwarp.Machine()).problem.batch
@@ -40,7 +40,7 @@ class Request:
     """``memory_budget``, ``pieces`` and ``options``."""
 
     def plan(self, machine: Any) -> gpu.outofcore.Plan:
-        """The plan of the call on a machine."""
+        """The plan of pieces and copies for the convolution, on a machine."""
         sizes = self.images, self.filters
         return gpu.outofcore.explain(self.routine, *sizes, device=machine, **self.keywords, **self.limits)
 
@@ -53,7 +53,7 @@ def ran(plan: gpu.outofcore.Plan, machine: Any) -> gpu.outofcore.Statistics:
 
 
 def _arrays(plan: gpu.outofcore.Plan, made: Callable[[Any], Any]) -> dict[str, Any]:
-    """The arrays of a call."""
+    """The arrays that a plan reads and writes, by name; ``made`` makes one of a shape."""
     problem = plan.problem
     with room(f"{problem.routine} of {problem.batch} images", "give smaller sizes"):
         arrays = {name: made(problem.shape(name)) for name in ("x", "w", "y")}
@@ -62,7 +62,7 @@ def _arrays(plan: gpu.outofcore.Plan, made: Callable[[Any], Any]) -> dict[str, A
 
 
 def planned(plan: gpu.outofcore.Plan, on: Host) -> Facts:
-    """A plan, and what the model predicts, without the timeline."""
+    """The plan of a call and the model's predicted times as a JSON object, without the timeline."""
     problem = plan.problem
     return {
         "routine": problem.routine,

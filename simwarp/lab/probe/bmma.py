@@ -43,7 +43,7 @@ class BmmaMaps:
     factors: dict[str, Lanes]
 
     def to_json(self) -> dict[str, Any]:
-        """The maps as nested lists."""
+        """The maps as nested lists, for JSON."""
         tables = {"c": self.c, "d": self.d, "factors": self.factors}
         lists = {name: {key: x.tolist() for key, x in maps.items()} for name, maps in tables.items()}
         return {"a": self.a.tolist(), "b": self.b.tolist(), **lists}
@@ -142,7 +142,7 @@ def _factor_table(maps: BmmaMaps) -> list[str]:
 
 
 def _cell(maps: BmmaMaps, factors: Lanes, i: int, j: int) -> str:
-    """The holder of element (i, j) of D; "others" if its factors are not those of row i and column j."""
+    """The lane and register of element (i, j) of D; "others" if its factors are not row i and column j."""
     shared = np.stack([factors[i, 0, :, 0], factors[0, j, :, 1]], axis=1)
     return _held(*maps.d["row"][i, j]) if np.array_equal(factors[i, j], shared) else "others"
 

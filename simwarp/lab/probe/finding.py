@@ -73,7 +73,7 @@ class Finding:
 
     @property
     def executed(self) -> bool:
-        """True if the device executes the instruction."""
+        """Whether the device executes the instruction."""
         return not self.refusal
 
     @property
@@ -87,7 +87,7 @@ class Finding:
         return [operand.difference for operand in self.operands if operand.difference is not None]
 
     def to_json(self) -> dict[str, Any]:
-        """The finding as JSON data."""
+        """The finding as a JSON object."""
         facts = {name: getattr(self, name) for name in ("opcode", "executed", "refusal", "agreed", "digest")}
         return facts | {"operands": [operand.to_json() for operand in self.operands]}
 

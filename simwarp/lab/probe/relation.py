@@ -32,7 +32,7 @@ Maps: TypeAlias = dict[str, Numbers]
 
 @dataclass(frozen=True)
 class Relation:
-    """The registers that a product multiplies and adds.
+    """For each element of D of a matrix instruction, the registers that hold the A, B and C it is made of.
 
     A holder is the number of a slot: (lane · registers + register) · slots + slot. ``met``, int32 (holders of
     A, holders of D), has for an element of A and one of D the holder of the element of B that is multiplied

@@ -55,7 +55,7 @@ def _find_d(device: Any, fragments: Fragments) -> Numbers:
 
 
 def _find_a(device: Any, fragments: Fragments, found_d: Numbers) -> Numbers:
-    """The number of the element in each slot of A, given those of D."""
+    """The number of the element of A in each register slot, given the element numbers of D's slots."""
     _, n, k = fragments.shape
     layout = fragments.operands["a"].layout
     sent = passes(holders(layout))

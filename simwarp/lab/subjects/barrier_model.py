@@ -24,7 +24,7 @@ MOST = (1 << 20) - 1
 
 @dataclass(kw_only=True)
 class Barrier:
-    """The counts of a barrier."""
+    """A model of an mbarrier: its pending arrivals and bytes, and its phase."""
 
     expected: int = 0  # arrivals of each phase
     pending: int = 0  # arrivals that the current phase waits for
@@ -34,7 +34,7 @@ class Barrier:
     """By name, the phase of a state that an arrival returned."""
 
     def make(self, count: int) -> None:
-        """Begin again, as after mbarrier.init."""
+        """Reset the counts to those after ``mbarrier.init``."""
         self.expected = self.pending = count
         self.bytes = self.phase = 0
         self.states.clear()
@@ -58,7 +58,7 @@ class Barrier:
         self._advance()
 
     def _advance(self) -> None:
-        """Begin the next phase if nothing is pending."""
+        """Begin the next phase if neither arrivals nor bytes are pending."""
         if not self.pending and not self.bytes:
             self.pending, self.phase = self.expected, self.phase + 1
 

@@ -95,7 +95,7 @@ def ask(name: str, schemes: Sequence[str], enough: int, asking: Asking) -> Answe
 
 
 def difference(item: Input, expected: np.ndarray, got: np.ndarray) -> str:
-    """Describe the first wrong element and its window."""
+    """Describe the first wrong output element, and the window of the input from which it is computed."""
     if expected.shape != got.shape:
         return f"expected {expected.shape}, got {got.shape}"
     element = tuple(int(i) for i in np.argwhere(expected != got)[0])

@@ -175,7 +175,7 @@ def build(bug: Any, variant: str, folder: Path) -> Path:
 
 
 def observe(binary: Path, tool: str, name: str) -> dict[str, Any]:
-    """Run a program, alone or under a tool; return how it ended and what the tool found."""
+    """Run a program, alone or under a tool; returns its exit code and the tool's findings."""
     sanitizer = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9"] if tool else []
     output = limited([*sanitizer, str(binary)])
     return {"ends": ending(output)} | (findings(output, name) if tool else {})
@@ -284,7 +284,7 @@ def cell(bug: Any, result: dict[str, Any]) -> str:
 
 
 def source(results: dict[str, Any], recorded: dict[str, Any]) -> str:
-    """The lines below a table: GPU, versions, date, and what the tools found in corrected twins."""
+    """The lines below a table: GPU, versions, date, and the tools' findings in corrected twins."""
     alarms = [
         f"`{name}` ({tool})" for name, of in results.items() for tool in TOOLS if of["fixed"][tool]["found"]
     ]

@@ -42,7 +42,7 @@ def counted_kernels() -> ModuleType:
 
 
 def digest(output: np.ndarray) -> str:
-    """The SHA-256 of a kernel's output."""
+    """The SHA-256 of a kernel's output array, in hexadecimal."""
     return hashlib.sha256(output.tobytes()).hexdigest()
 
 

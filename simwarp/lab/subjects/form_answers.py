@@ -53,7 +53,7 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True)
 class Answer:
-    """The recorded answer of hardware to one probe."""
+    """The recorded answer of hardware to one probe of an instruction form."""
 
     form: str
     question: bytes  # the SHA-256 of kernel and operands
@@ -103,7 +103,7 @@ def pack(probes: Sequence[Probe], answers: Sequence[Words]) -> dict[str, npt.NDA
 
 
 def _raw(probe: Probe, answer: Words, count: int) -> bytes:
-    """The bytes of the raw answers to a probe; with many results, of fewer operand tuples."""
+    """The raw words of the answers to a probe as bytes, of fewer operand tuples if results are many."""
     if whole(probe):
         return _bytes(probe.results, answer)
     kept, share = comparable(probe, operands_of(probe), answer), max(1, len(probe.results) // 4)

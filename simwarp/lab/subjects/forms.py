@@ -40,7 +40,7 @@ _BY_SECTION = {f"9.7.{section}": name for name, sections in _SECTIONS.items() fo
 
 
 def family(row: Row) -> str:
-    """The family of a row; its recording is ``ptx-<family>``."""
+    """The family of a row of the PTX table, by which its recording is named: ``ptx-<family>``."""
     if row.base == "cvt":
         return "floating"
     if row.kind in (MATRIX_LOAD, MATRIX_STORE):

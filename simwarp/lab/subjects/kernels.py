@@ -33,13 +33,13 @@ def answers(device: Any, name: str, seed: int) -> dict[str, npt.NDArray[Any]]:
 
 
 def ptx_digests(arch: tuple[int, int]) -> dict[str, str]:
-    """By kernel, the SHA-256 of its PTX."""
+    """The SHA-256 of each example kernel's PTX, by the kernel's name."""
     common = example("kernels", "common")
     return {name: common.ptx(name, arch).sha256 for name in names()}
 
 
 def ask(asking: Asking) -> Answers:
-    """Run every example with every seed."""
+    """Run every example kernel with every seed, and record the outputs."""
     outputs: dict[str, npt.NDArray[Any]] = {}
     asked = [(name, seed) for name in names()[: asking.number(len(names()), 2)] for seed in SEEDS]
     for name, seed in asking.each(asked):

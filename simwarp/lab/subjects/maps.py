@@ -13,7 +13,7 @@ from simwarp.lab.recording import Answers, Asking, Subject
 
 
 def ask(asking: Asking) -> Answers:
-    """Probe every form of a matrix instruction."""
+    """Probe every form of the matrix instructions for the lanes that hold each element."""
     forms = list(all_opcodes())
     chosen = forms[:: asking.number(1, len(forms) // 4)]
     return answers([probe(form, asking.device) for form in asking.each(chosen)])

@@ -40,7 +40,7 @@ Array = npt.NDArray[np.uint32]
 
 
 def answers(device: Any, programs: Sequence[Program]) -> list[Array]:
-    """The results of programs, (blocks, slots, threads) each."""
+    """The results of programs that a device ran, (blocks, slots, threads) each."""
     loaded, found = device.load(module(programs)), list[Array]()
     for program in programs:
         words = Draw(SEED, "data of mbarriers", program.number).words(BLOCKS * DATA_WORDS // 2)
@@ -65,7 +65,7 @@ def unexpected(program: Program, answer: Array) -> str | None:
 
 
 def simulated(program: Program) -> Array:
-    """The simulator's results, under the schedule whose turn it is."""
+    """The simulator's results of a program, under one of the schedules in turn."""
     device = Device(schedule=SCHEDULES[program.number % len(SCHEDULES)])
     return answers(device, [program])[0]
 
@@ -124,7 +124,7 @@ def ask(asking: Asking) -> Answers:
     lost: list[str] = []
 
     def perform_all(parts: Sequence[Sequence[int]]) -> list[int]:
-        """Compare programs; return the numbers of those that were lost, and note the reasons."""
+        """Compare programs with the simulator; returns the lost ones' numbers, and records the reasons."""
         again: list[int] = []
         found = perform(asking.make, compare, [(part,) for part in parts], asking.processes)
         for part, answer in zip(asking.each(parts), found, strict=True):

@@ -48,7 +48,7 @@ def module(programs: Sequence[Program]) -> str:
 
 
 def generate(seed: int, number: int) -> Program:
-    """Program ``number`` of a seed."""
+    """Generate random mbarrier program ``number`` of a seed."""
     return _Writer(Draw(seed, "mbarriers", number)).program()
 
 
@@ -63,12 +63,12 @@ class _Barrier(Barrier):
 
     @property
     def base(self) -> str:
-        """The register with its address in shared memory."""
+        """The register that holds the barrier's address in shared memory."""
         return f"%bar{self.number}"
 
 
 class _Writer:
-    """Writes a program, line by line."""
+    """Writes the PTX of one random mbarrier program, line by line."""
 
     def __init__(self, draw: Draw) -> None:
         self._draw = draw
@@ -81,7 +81,7 @@ class _Writer:
         self._barriers = [self._barrier(number) for number in range(draw.integer(1, 3))]
 
     def program(self) -> Program:
-        """The whole program."""
+        """Write the whole program: initialise the barriers, operate on them, and store the results."""
         for barrier in self._barriers:
             self._alone(barrier, lambda barrier=barrier: self._init(barrier))
         self._line("fence.proxy.async;", "bar.sync 0;")
@@ -97,7 +97,7 @@ class _Writer:
         return Program(self._draw.k, self._threads, self._slots, body, self._known)
 
     def _setup(self) -> list[str]:
-        """Declarations, addresses, and data in shared memory."""
+        """The PTX lines of declarations, addresses, and initial data in shared memory."""
         threads = self._threads
         lines = [
             f".reg .b64 %far, %out, %global, %source, %generic, %own, %s<{self._states + 1}>;",
@@ -188,7 +188,7 @@ class _Writer:
         return space, f"[{barrier.base}]"
 
     def _order(self, *names: str) -> str:
-        """A memory order with a scope, or neither."""
+        """A random memory order with a scope, such as ".release.cta", or "" for the default."""
         if self._draw.integer(0, 1):
             return ""
         return f".{self._draw.choice(names)}.{self._draw.choice(('cta', 'cluster'))}"
@@ -203,7 +203,7 @@ class _Writer:
         barrier.make(count)
 
     def _operations(self, barrier: _Barrier) -> None:
-        """Some operations, one behind another."""
+        """Write some random operations on a barrier by one thread, one after another."""
 
         def act() -> None:
             for _ in range(self._draw.integer(1, 7)):
@@ -288,18 +288,18 @@ class _Writer:
         self._give_predicate(complete)
 
     def _expect(self, barrier: _Barrier) -> None:
-        """Expect bytes."""
+        """Write an ``mbarrier.expect_tx`` of a random number of bytes."""
         self._transact(barrier, "expect_tx", self._draw.choice((1, 16, 512, self._draw.integer(1, 5000))))
 
     def _complete(self, barrier: _Barrier) -> None:
-        """Count bytes as arrived: some of those expected, or early ones."""
+        """Write a ``complete_tx`` of some expected bytes, or of bytes that are expected later."""
         if barrier.bytes > 0:
             self._transact(barrier, "complete_tx", self._draw.integer(1, barrier.bytes))
         elif barrier.pending:
             self._transact(barrier, "complete_tx", self._draw.integer(1, 100))
 
     def _settle(self, barrier: _Barrier) -> None:
-        """Let as many bytes be expected as arrived."""
+        """Write the transaction that makes the barrier's pending bytes 0."""
         if barrier.bytes:
             word = "complete_tx" if barrier.bytes > 0 else "expect_tx"
             self._transact(barrier, word, abs(barrier.bytes))
@@ -315,7 +315,7 @@ class _Writer:
     # ---- many threads ---------------------------------------------------------------------------------
 
     def _crowd(self, barrier: _Barrier) -> None:
-        """Arrivals of all threads, or of one warp; if they complete the phase, all threads wait for it."""
+        """Write arrivals of all threads or of one warp; if they complete the phase, all threads wait."""
         warp = self._draw.integer(-1, self._threads // 32 - 1)
         many = self._threads if warp < 0 else 32
         most = barrier.room // many
@@ -379,7 +379,7 @@ class _Writer:
     # ---- copies ----------------------------------------------------------------------------------------
 
     def _copies(self, barrier: _Barrier) -> None:
-        """Copies that complete the phase; those that wait for it read what came."""
+        """Write bulk copies that complete the phase; the threads that wait for it read the copied bytes."""
         if barrier.bytes or barrier.room < 1:
             self._operations(barrier)
             return

@@ -52,7 +52,7 @@ def tensor_input(seed: int, k: int) -> Input:
 
 
 def large_input(seed: int, k: int) -> Input:
-    """Input k with about a million nonzeros."""
+    """Random MTTKRP input k, with about a million nonzeros."""
     return _input(Draw(seed, "large tensors", k), "skewed", ORDERS[k // 7 % 4], RANKS[k % 8], MILLION)
 
 
@@ -65,7 +65,7 @@ def _input(draw: Draw, kind: str, order: int, rank: int, most: int) -> Input:
 
 
 def first_input(k: int) -> Input:
-    """Input k of the case "mttkrp", made deterministic."""
+    """Input k of the verification case "mttkrp", to be computed deterministically."""
     return replace(CASE.draw(Draw(SEED, CASE.name, k)), deterministic=True)
 
 
@@ -106,7 +106,7 @@ PLANTED = tuple(
 
 
 def _even(draw: Draw, count: int) -> npt.NDArray[np.float64]:
-    """Random numbers between -1 and 1."""
+    """``count`` random numbers, uniform between -1 and 1."""
     return np.ldexp((draw.words(count) >> np.uint64(11)).astype(np.float64), -52) - 1
 
 

@@ -156,7 +156,7 @@ def digest(device: Any, count: int = len(REPLAYED)) -> str:
 
 
 def ask(asking: Asking) -> Answers:
-    """Compare every product, in parallel processes."""
+    """Compare every matrix product of the hardware with the simulator's, in parallel processes."""
     tasks = [(first, asking.small) for first in range(0, asking.number(PRODUCTS, CHUNK), CHUNK)]
     counts, differences, lost = Counter[str](mismatches=0), list[str](), 0
     asked = perform(asking.make, compare, tasks, asking.processes)

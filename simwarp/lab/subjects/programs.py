@@ -44,7 +44,7 @@ _NONE = bytes(16)
 
 @dataclass(frozen=True)
 class Programs:
-    """The recorded answers of hardware to generated programs."""
+    """The recorded answers of hardware to randomly generated programs."""
 
     meta: dict[str, Any]  # header, version of the generator, seed, number of programs without an answer
     texts: npt.NDArray[np.uint8]  # (count, 4): the start of the SHA-256 of each program's text

@@ -99,7 +99,7 @@ THREADS = 64
 
 
 def text(name: str) -> str:
-    """The PTX of a case's kernel."""
+    """The PTX text of a case's kernel."""
     return HEAD + CASES[name] + TAIL
 
 
@@ -111,12 +111,12 @@ def answer(device: Any, name: str) -> list[list[int]]:
 
 
 def digest() -> str:
-    """The SHA-256 of the PTX of all kernels."""
+    """The SHA-256 of the PTX of all cases' kernels."""
     return hashlib.sha256("".join(map(text, CASES)).encode()).hexdigest()
 
 
 def ask(asking: Asking) -> Answers:
-    """Launch the kernel of every case."""
+    """Launch the kernel of every case on the device, and record the outputs."""
     answers = {name: answer(asking.device, name) for name in asking.each(list(CASES))}
     return Answers({"answers": answers}, ptx={"kernels": digest()})
 

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from reference.types.tensor_map import DATA_TYPES
+from reference.devices.tensor_map import DATA_TYPES
 from simwarp.device.device import Device
 from simwarp.fragments.swizzles import swizzled
 from simwarp.lab.crew import Lost, perform
@@ -72,12 +72,12 @@ def _combined(operation: str, data_type: str, old: Array, new: Array) -> Array:
 
 
 def digest(answer: Array | str) -> bytes:
-    """The SHA-256 of the bytes after a copy."""
+    """The SHA-256 of the memory's bytes after a copy, or of the error's text."""
     return hashlib.sha256(answer.encode() if isinstance(answer, str) else answer.tobytes()).digest()
 
 
 def digest_of(digests: Sequence[bytes]) -> str:
-    """The SHA-256 of digests."""
+    """The SHA-256 of several digests, in hexadecimal."""
     return hashlib.sha256(b"".join(digests)).hexdigest()
 
 
@@ -108,7 +108,7 @@ def compare(
 
 
 def _count(sorts: dict[str, Counter[str]], copy: Copy) -> None:
-    """Count a copy by type, swizzle and place."""
+    """Count a copy under its data type, its swizzle and its position in the tensor."""
     sorts["types"][copy.tensor.data_type] += 1
     sorts["swizzles"][str(copy.tensor.swizzle)] += 1
     sorts["places"][_sort(copy)] += 1
@@ -129,7 +129,7 @@ def _difference(chip: Array | str, right: Array | str, how: str) -> str:
 
 
 def _described(copy: Copy) -> str:
-    """A copy's map and operands."""
+    """A copy's tensor map, coordinates and tile address as text, for a report of a difference."""
     offsets = f", offsets {copy.offsets}" if copy.offsets else ""
     return f"{copy.tensor}\nat {copy.coordinates}{offsets}, tile at {copy.start}, {_sort(copy)}"
 
@@ -196,7 +196,7 @@ def ask(asking: Asking) -> Answers:
 
 
 def _recorded(found: dict[tuple[str, int], bytes], kernel: Kernel, count: int) -> dict[str, Any]:
-    """The recording of a kernel: the number of copies, a digest of all and of those that tests replay."""
+    """The recording of a kernel: the number of copies, a digest of all, and one of the replayed copies."""
     digests = [found.get((kernel.name, number), b"") for number in range(count)]
     return {
         "copies": sum(map(bool, digests)),

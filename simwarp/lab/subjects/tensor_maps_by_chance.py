@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from reference.devices.tensor_map import DATA_TYPES, FILLS, PROMOTIONS, SWIZZLES, Im2col, TensorMap, extent_of
 from reference.errors import ShapeError
-from reference.types.tensor_map import DATA_TYPES, FILLS, PROMOTIONS, SWIZZLES, Im2col, TensorMap, extent_of
 from simwarp.ptx.instructions.tensor_maps import REDUCTIONS
 from simwarp.tensormaps import tile_bytes
 from simwarp.verify.draw import Draw
@@ -53,12 +53,12 @@ class Kernel:
 
     @property
     def name(self) -> str:
-        """The operation, mode and rank."""
+        """The kernel's operation, mode and rank, such as "load im2col 4d"."""
         return f"{self.operation} {'im2col' if self.images else 'tile'} {self.rank}d"
 
     @property
     def types(self) -> list[str]:
-        """The data types of its maps."""
+        """The data types that tensor maps of this kernel may have."""
         kinds = REDUCTIONS.get(self.operation, "").split()
         return [name for name in _PLAIN if not kinds or DATA_TYPES[name][1] in kinds]
 
@@ -73,7 +73,7 @@ KERNELS = tuple(
 
 
 class Copy(NamedTuple):
-    """One copy; ``memory`` and ``shared`` are the bytes of the tensor and of shared memory before it."""
+    """One tensor copy; ``memory`` and ``shared`` are the bytes of the tensor and shared memory before it."""
 
     tensor: TensorMap  # at address 0
     coordinates: tuple[int, ...]
@@ -84,7 +84,7 @@ class Copy(NamedTuple):
 
 
 def drawn(kernel: Kernel, number: int) -> Copy:
-    """A random copy."""
+    """Random copy ``number`` of a kernel, always the same: map, coordinates and initial bytes."""
     draw = Draw(SEED, f"tensor maps, {kernel.name}", number)
     tensor = (_images if kernel.images else _tiled)(draw, kernel)
     tensor.check()
@@ -168,7 +168,7 @@ def _tensor(
 
 
 def _modes(draw: Draw, kind: str) -> tuple[int, str]:
-    """A promotion of L2, and a fill."""
+    """A random L2 promotion and a random fill of a tensor map."""
     return draw.choice(PROMOTIONS), draw.choice(FILLS) if "float" in kind else FILLS[0]
 
 

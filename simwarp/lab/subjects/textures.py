@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from reference.types.texture import FORMATS
+from reference.devices.texture import FORMATS
 from simwarp.device.device import Device
 from simwarp.lab.crew import Lost, perform
 from simwarp.lab.evidence.probe import head
@@ -57,7 +57,7 @@ _DIMENSIONS = {"linear": 1, "1d": 1, "2d": 2, "3d": 3, "a1d": 1, "a2d": 2, "cube
 
 @dataclass(frozen=True)
 class Case:
-    """A texture and the reads of one launch."""
+    """A texture or image, and the coordinates at which one launch reads it."""
 
     geometry: str  # a name of `_DIMENSIONS`
     operation: str  # "tex", "fetch" (integer coordinates), or "tld4.r" … "tld4.a"
@@ -69,7 +69,7 @@ class Case:
 
     @property
     def opcode(self) -> str:
-        """The instruction."""
+        """The PTX instruction that reads the texture, such as "tex.2d.v4.f32.f32"."""
         named = {"linear": "1d", "rows": "2d"}.get(self.geometry, self.geometry)
         kind = self.texels.dtype.kind
         is_float = kind == "f" or self.options["read_mode"] == "normalized"
@@ -79,7 +79,7 @@ class Case:
 
 
 def drawn(number: int) -> Case:
-    """A case by its number."""
+    """Random case ``number``, always the same: a texture, its modes and the coordinates to read."""
     rng = np.random.default_rng([SEED, number])
     operation = rng.choice(["tex", "tex", "tex", "tex", "fetch", "tld4"])
     operation = operation if operation != "tld4" else f"tld4.{rng.choice([*'rgba'])}"
@@ -106,7 +106,7 @@ def drawn(number: int) -> Case:
 
 
 def _shape(rng: Any, geometry: str, unit: int) -> tuple[int, ...]:
-    """The shape of a texture's texels."""
+    """A random shape of a texture's texels, for a geometry and a texel of ``unit`` bytes."""
     if "cube" in geometry:
         side = int(rng.integers(1, 20))
         return (6 * int(rng.integers(1, 4)) if geometry == "acube" else 6, side, side)
@@ -119,7 +119,7 @@ def _shape(rng: Any, geometry: str, unit: int) -> tuple[int, ...]:
 
 
 def _texels(rng: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
-    """Random texels."""
+    """Random texels, often special values if they are floats."""
     word = np.dtype(f"u{dtype.itemsize}")
     if dtype.kind != "f":
         return rng.integers(0, np.iinfo(word).max, shape, word, endpoint=True).view(dtype)
@@ -156,7 +156,7 @@ def _places(rng: Any, geometry: str, shape: tuple[int, ...], normalized: bool, i
 
 
 def text(case: Case) -> str:
-    """The PTX of a case's kernel."""
+    """The PTX of the kernel that reads a case's texture at every coordinate."""
     words = [f"%c{i}" for i in range(case.places.shape[1])]
     given = ["%layer"] * case.geometry.startswith("a") + words
     given += given[-1:] * (len(given) == 3)
@@ -179,7 +179,7 @@ ret; }}
 
 
 def answer(device: Any, case: Case) -> Array:
-    """(places, 4) words that a device reads."""
+    """(places, 4) uint32: the components that a device reads at each coordinate of a case."""
     if case.geometry in ("linear", "rows"):
         source = device.upload(case.texels)
         texture = device.texture(source, channels=case.channels, **case.options)
@@ -194,12 +194,12 @@ def answer(device: Any, case: Case) -> Array:
 
 
 def digest_of(answers: Sequence[Array]) -> str:
-    """The SHA-256 of answers."""
+    """The SHA-256 of the answers to several cases, in hexadecimal."""
     return hashlib.sha256(b"".join(hashlib.sha256(found.tobytes()).digest() for found in answers)).hexdigest()
 
 
 def question() -> str:
-    """The SHA-256 of the cases that tests replay."""
+    """The SHA-256 of the inputs and kernels of the cases that tests replay."""
     found = hashlib.sha256()
     for number in range(REPLAYED):
         case = drawn(number)
@@ -240,7 +240,7 @@ def _sorts(case: Case) -> tuple[str, ...]:
 
 
 def _described(number: int, case: Case, found: Array, mine: Array) -> str:
-    """The first difference of a case."""
+    """A case's first read that differs between a chip and the simulator, as text."""
     wrong = (found != mine).any(axis=1)
     at = int(wrong.argmax())
     return (

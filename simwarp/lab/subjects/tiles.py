@@ -107,7 +107,7 @@ def drawn(opcode: str, chunk: int) -> Tiles:
 
 
 def digest(*arrays: Array) -> str:
-    """The SHA-256 of arrays of words."""
+    """The SHA-256 of arrays of words, in hexadecimal."""
     found = hashlib.sha256()
     for array in arrays:
         found.update(array.astype(array.dtype.newbyteorder("<")).tobytes())

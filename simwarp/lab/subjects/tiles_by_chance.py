@@ -71,13 +71,13 @@ def tiles(opcode: str, draw: Draw, count: int) -> Words:
 
 
 def uniform(draw: Draw, low: Any, high: Any, shape: tuple[int, ...]) -> Array:
-    """Random integers from low to high, both included."""
+    """An array of random integers from ``low`` to ``high``, both included."""
     span = np.asarray(high - low + 1).astype(np.uint64)
     return low + (draw.words(int(np.prod(shape))).reshape(shape) % span).astype(np.int64)
 
 
 def anything(draw: Draw, form: Operands) -> Words:
-    """Random bits."""
+    """Tiles a, b and c of random bits."""
     made: Words = {}
     for name, shape in form.shapes.items():
         word, count = form.word(name), int(np.prod(shape))
@@ -113,7 +113,7 @@ def alike(draw: Draw, form: Operands) -> Words:
 
 
 def sparse(draw: Draw, form: Operands) -> Words:
-    """Mostly zeros in a and b."""
+    """Tiles whose a and b are mostly zeros."""
     made = anything(draw, form)
     for name in "ab":
         made[name] = made[name] * (uniform(draw, 0, 7, made[name].shape) == 0).astype(made[name].dtype)
@@ -121,7 +121,7 @@ def sparse(draw: Draw, form: Operands) -> Words:
 
 
 def dense(draw: Draw, form: Operands) -> Words:
-    """Mostly ones in a and b."""
+    """Tiles whose a and b are mostly one bits."""
     made = sparse(draw, form)
     return made | {name: made[name] ^ 1 for name in "ab"}
 
@@ -163,7 +163,7 @@ def window(draw: Draw, form: Operands, least: int, greatest: int) -> Words:
 
 
 def least_of(format: Format) -> int:
-    """The exponent of a format's least positive number."""
+    """The exponent of a format's least positive (subnormal) number."""
     return format.least_exponent - format.fraction_bits
 
 
@@ -175,17 +175,17 @@ def reach(form: Operands) -> tuple[int, int]:
 
 
 def usual(draw: Draw, form: Operands) -> Words:
-    """Numbers near 1."""
+    """Tiles whose products are near 1."""
     return window(draw, form, -2, 2)
 
 
 def anywhere(draw: Draw, form: Operands) -> Words:
-    """Products of any size."""
+    """Tiles whose products have any magnitude that c's type can hold."""
     return window(draw, form, *reach(form))
 
 
 def large(draw: Draw, form: Operands) -> Words:
-    """Sums near overflow."""
+    """Tiles whose sums are near overflow."""
     greatest = reach(form)[1]
     return window(draw, form, greatest - 6, greatest)
 
@@ -213,7 +213,7 @@ def in_pairs(draw: Draw, form: Operands, made: Words) -> Words:
 
 
 def cancelling(draw: Draw, form: Operands) -> Words:
-    """Products that cancel in pairs, of any size."""
+    """Tiles whose products cancel in pairs, of any magnitude."""
     return in_pairs(draw, form, anywhere(draw, form))
 
 
@@ -254,7 +254,7 @@ def powers(draw: Draw, form: Operands) -> Words:
 
 
 def zeros(draw: Draw, form: Operands) -> Words:
-    """Mostly zeros, of both signs."""
+    """Tiles of mostly zeros, of both signs."""
     made = anywhere(draw, form)
     for name, elements in made.items():
         sign = elements.dtype.type(form.format(name).sign)
@@ -263,7 +263,7 @@ def zeros(draw: Draw, form: Operands) -> Words:
 
 
 def special(draw: Draw, form: Operands) -> Words:
-    """Infinities, NaN, largest and least numbers among others, rare in some tiles and frequent in others."""
+    """Tiles with infinities, NaN, largest and least numbers, rare in some tiles and frequent in others."""
     made = anywhere(draw, form)
     for name, elements in made.items():
         format = form.format(name)

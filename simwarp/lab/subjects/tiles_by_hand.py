@@ -176,7 +176,7 @@ def _great(power: Any, c: Any) -> Iterator[Sum]:
 
 
 def _special(a: Any, b: Any, c: Any) -> Iterator[Sum]:
-    """Sums with infinities and NaN."""
+    """Yield sums with infinities or NaN as a term or factor."""
 
     def words(format: Any) -> list[int]:
         beyond = format.largest + 1 << format.padding

@@ -38,7 +38,7 @@ OPCODES = tuple(opcode for opcode in all_opcodes() if opcode.startswith("wgmma")
 
 
 def drawn(form: Form, chunk: int) -> Tiles:
-    """The random tiles of a chunk."""
+    """The random operand tiles of a form's chunk ``chunk``, always the same."""
     each = EACH["whole" if form.types["c"] == "s32" else "floats"]
     variant = form.variants[chunk % len(form.variants)]
     return by_chance.drawn(form, variant, Draw(SEED, form.opcode, chunk), each)

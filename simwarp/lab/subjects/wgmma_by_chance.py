@@ -47,7 +47,7 @@ class Variant(NamedTuple):
 
 @dataclass(frozen=True)
 class Form:
-    """An opcode, and its types, shapes and variants."""
+    """A ``wgmma`` opcode with its types, shapes and variants."""
 
     opcode: str
 
@@ -60,7 +60,7 @@ class Form:
 
     @cached_property
     def n(self) -> int:
-        """The columns of B."""
+        """The number of columns of B."""
         return fragments_of(self.opcode).shape.n
 
     @cached_property
@@ -93,12 +93,12 @@ class Form:
 
     @property
     def size(self) -> int:
-        """The bytes of shared memory of a block."""
+        """The bytes of shared memory that a block needs."""
         return _ROOM_OF_A + self.n * SWIZZLES[-1] + _SPARE
 
 
 class Tiles(NamedTuple):
-    """The tiles of some blocks."""
+    """Operand tiles, descriptors and scale-d flags of some blocks, one ``wgmma`` each."""
 
     words: dict[str, Array]  # of A (blocks, 64, k), B's columns (blocks, n, k), and C (blocks, 64, n)
     descriptors: Array  # of A and B, (blocks, 2) uint64, in memory that begins at 0
@@ -106,13 +106,13 @@ class Tiles(NamedTuple):
     keeps: Array  # (blocks,) bool: C is added
 
     def some(self, which: Array) -> Tiles:
-        """The tiles of some of the blocks."""
+        """The tiles of the blocks that an index array or mask selects."""
         words = {name: word[which] for name, word in self.words.items()}
         return Tiles(words, self.descriptors[which], self.places[which], self.keeps[which])
 
 
 def drawn(form: Form, variant: Variant, draw: Draw, each: int) -> Tiles:
-    """Random tiles, ``each`` of every style in turn."""
+    """Random operand tiles for a variant, ``each`` of every style in turn."""
     kinds = {name: "b32" if kind == "b1" else kind for name, kind in form.types.items()}
     styles = styles_of(kinds["a"])
     words: dict[str, Array] = {}
@@ -177,7 +177,7 @@ def _k_major(draw: Draw, extent: int, span: int, start: int, gaps: bool) -> int:
 
 
 def _mn_major(draw: Draw, extent: int, span: int, start: int, gaps: bool) -> int:
-    """A descriptor of rows of m or n."""
+    """A random descriptor of an MN-major operand."""
     if not span:
         return _plain(draw, extent, start, gaps)
     core, many = 8 * span, -(-2 * extent // span)
@@ -268,7 +268,7 @@ def _chunk_to_shared(source: str, offset: int, number: int, guard: str) -> list[
 
 
 def _product(form: Form, variant: Variant) -> str:
-    """The instruction of a variant."""
+    """The PTX of the ``wgmma`` instruction for a variant."""
     count = form.layouts["d"].registers
     immediates: list[int] = [] if form.types["c"] == "s32" else [*variant.signs]
     if form.types["a"] in ("f16", "bf16"):

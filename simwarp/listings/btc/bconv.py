@@ -43,7 +43,7 @@ from simwarp.warp import GlobalArray, Warp, launch
 
 
 class Padded(NamedTuple):
-    """Batch and channels rounded up to whole tiles."""
+    """Batch size and channel counts, rounded up to whole tiles of the tensor core."""
 
     batch: int
     """A multiple of 8."""

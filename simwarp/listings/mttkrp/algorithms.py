@@ -188,17 +188,17 @@ def columns(warp: Warp, R: int) -> Iterator[tuple[int, Register]]:
 
 
 def zeros(dtype: npt.DTypeLike, R: int) -> Row:
-    """A row of R zeros, to add to."""
+    """A row of R zeros, the start of a sum."""
     return [np.zeros(WARP_SIZE, dtype) for _ in range(-(-R // WARP_SIZE))]
 
 
 def ones(dtype: npt.DTypeLike, R: int) -> Row:
-    """A row of R ones, to multiply."""
+    """A row of R ones, the start of a product."""
     return [register + 1 for register in zeros(dtype, R)]
 
 
 def index(warp: Warp, array: GlobalArray, position: int) -> int:
-    """Load one index, the same in all lanes."""
+    """Load the index at a position of an array, the same in all lanes of the warp."""
     return int(warp.load(array, position)[0])
 
 

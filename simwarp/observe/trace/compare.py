@@ -87,7 +87,7 @@ class Difference:
         return "\n".join(line for line in (f"{first}: {self.place}", self.values, self.advice) if line)
 
     def to_json(self) -> dict[str, Any]:
-        """The difference as plain data, with its message."""
+        """The difference as a JSON object, with its message."""
         return {**asdict(self), "message": str(self)}
 
 
@@ -161,7 +161,7 @@ def differences(a: Trace | Recording, b: Trace | Recording, by: By = "ptx") -> I
 
 
 class _Comparison:
-    """Two recordings, and the identities of their rows."""
+    """Two recordings, whose rows are compared by identities: equal for rows that should agree."""
 
     def __init__(self, a: Recording, b: Recording, by: By) -> None:
         self.a, self.b = a, b
@@ -193,7 +193,7 @@ class _Comparison:
         return Difference("launch", number, 0, places[0], places[1], values=values, advice=advice)
 
     def of_warp(self, key: Key) -> Difference | None:
-        """The first difference of a warp."""
+        """The first difference between the two recordings of one warp; None if they agree."""
         a, b = self.a.rows_of(key), self.b.rows_of(key)
         if not a.size or not b.size:
             which = "first" if not a.size else "second"
@@ -208,7 +208,7 @@ class _Comparison:
         return min((one for one in every if one is not None), key=lambda one: one.number, default=None)
 
     def of_rows(self, key: Key, a: Integers, b: Integers, lane: int | None = None) -> Difference | None:
-        """The first difference of some rows of a warp, or of one lane of them."""
+        """The first difference between rows of a warp in both recordings, or between one lane of them."""
         first, second, rest, other_rest = align(self.by, self.identity_a[a], self.identity_b[b])
         first, second = a[first], b[second]
         at = self.first_unlike(first, second, lane)
@@ -278,7 +278,7 @@ class _Comparison:
 
 
 def _with_lane(recording: Recording, rows: Integers, lane: int) -> Integers:
-    """The rows whose mask contains a lane."""
+    """The indices of the rows whose mask contains a lane."""
     return rows[recording.rows["mask"][rows] >> np.uint32(lane) & np.uint32(1) == 1]
 
 

@@ -168,7 +168,7 @@ class Access:
 @shortened
 @dataclass(frozen=True)
 class Record:
-    """One step of a warp, a barrier it passed, or a fault.
+    """One record of a trace: a step of a warp, a barrier that it passed, or a fault.
 
     Attributes
     ----------
@@ -205,7 +205,7 @@ class Record:
 
     @property
     def lanes(self) -> list[int]:
-        """The lanes of the mask."""
+        """The numbers of the lanes in the record's mask, ascending."""
         return lanes_of(self.mask)
 
     def value(self, register: str, lane: int) -> int:
@@ -369,7 +369,7 @@ class Recording:
         raise TraceError(f"nothing was recorded of launch {launch}, block {block}, warp {warp}\n{known}")
 
     def records(self, key: Key) -> Iterator[Record]:
-        """The records of a warp."""
+        """Yield the records of a warp, in program order."""
         number, accesses, instruction = 0, list[Access](), _NO_INSTRUCTION
         for i in range(self.warps[key].start, self.warps[key].stop):
             kind, mask, it = self.kind(i), int(self.rows["mask"][i]), self.instruction(i)
@@ -394,11 +394,11 @@ class Recording:
         return np.append(0, np.cumsum(lengths(self.rows)))
 
     def row_data(self, i: int) -> Bytes:
-        """The data of a row."""
+        """The bytes of register data that are stored for row ``i``."""
         return self.data[self.starts[i] : self.starts[i + 1]]
 
     def kind(self, i: int) -> str:
-        """The kind of a row."""
+        """The kind of row ``i``, such as "step" or "barrier"."""
         return KINDS[int(self.rows["kind"][i])]
 
     def instruction(self, i: int) -> TracedInstruction | None:
@@ -420,7 +420,7 @@ class Recording:
         return [Written(name, kind, words[field]) for (name, kind), field in fields]
 
     def words(self, rows: Integers, lane: int | None = None) -> Bytes:
-        """The concatenated data of some rows, or of one lane of them, which must be in every row's mask."""
+        """The concatenated register data of rows, or of one lane, which must be in each row's mask."""
         begins, sizes = self.starts[rows], self.starts[rows + 1] - self.starts[rows]
         if lane is not None:
             sizes = self.rows["item"][rows].astype(np.int64)
@@ -429,7 +429,7 @@ class Recording:
 
 
 def lanes_of(mask: int) -> list[int]:
-    """The lanes of a mask, ascending."""
+    """The numbers of the lanes in a 32-bit mask, ascending."""
     return [lane for lane in range(WARP_SIZE) if mask >> lane & 1]
 
 
@@ -442,7 +442,7 @@ def block_number(block: Block | list[int], grid: tuple[int, int, int]) -> int:
 
 
 def lengths(rows: Rows) -> Integers:
-    """The bytes of data of each row."""
+    """The number of bytes of register data of each row."""
     return np.bitwise_count(rows["mask"]).astype(np.int64) * rows["item"]
 
 

@@ -104,7 +104,7 @@ class Trace(Observer):
         self.clear()
 
     def clear(self) -> None:
-        """Discard all records."""
+        """Discard all records of the trace."""
         self._rows, self._data = bytearray(), bytearray()
         self._launches: list[TracedLaunch] = []
         self._faults: list[str] = []
@@ -163,7 +163,7 @@ class Trace(Observer):
             self._add(event.kind, chunk, rows, mask, data, **about)
 
     def on_barrier(self, chunk: Chunk, mask: Mask) -> None:
-        """Record that lanes passed a barrier."""
+        """Record that the lanes of ``mask`` passed a barrier."""
         if self._launch is not None:
             rows, mask = self._chosen(chunk, mask)
             if rows.size:
@@ -181,7 +181,7 @@ class Trace(Observer):
             self._faults.append(str(fault))
 
     def on_end(self, launch: Launch) -> None:
-        """Release the launch."""
+        """Drop the reference to the launch, which has ended."""
         self._launch = self._chunk = None
 
     def _chosen(self, chunk: Chunk, mask: Mask) -> tuple[npt.NDArray[np.intp], Mask]:

@@ -69,7 +69,7 @@ def _widened(kind: str, declared: np.dtype[Any]) -> str:
 
 
 def readers(program: Program) -> list[StepReader]:
-    """A reader for each step of a program."""
+    """For each step of a program, a reader of the registers to record."""
     slots = {
         routine.first: {program.registers[slot]: slot for slot in routine.slots}
         for routine in program.routines.values()

@@ -49,7 +49,7 @@ def table(title: str, records: Iterable[Record], lanes: Sequence[int], lines: Se
 
 
 def _rows(record: Record, lanes: Sequence[int]) -> Iterator[tuple[str, ...]]:
-    """The table rows of a record."""
+    """Yield the rows of the text table for a record: the step, then one row per memory access."""
     it = record.instruction
     mask = "all" if record.mask == ALL_LANES else f"{record.mask:08x}"
     if record.kind in ("fault", "barrier"):

@@ -58,7 +58,7 @@ def integer(cursor: Cursor) -> int:
 
 
 def number(cursor: Cursor) -> int:
-    """Read a non-negative integer literal, as directives take."""
+    """Read a non-negative integer literal, the operand of a directive."""
     value = _literal(cursor.text)
     if not isinstance(value, Whole):
         raise cursor.error("expected an integer")
@@ -151,7 +151,7 @@ def _deeper(cursor: Cursor, depth: int) -> int:
 
 
 def _sign(cursor: Cursor, sign: str, value: Value) -> Value:
-    """Apply a unary operator."""
+    """Apply a unary operator, ``sign``, to the value of a constant expression."""
     if not isinstance(value, Whole):
         if sign in "+-":
             return -value if sign == "-" else value
@@ -163,7 +163,7 @@ def _sign(cursor: Cursor, sign: str, value: Value) -> Value:
 
 
 def _cast(cursor: Cursor, value: Value, unsigned: bool) -> Value:
-    """Apply ``(.s64)`` or ``(.u64)``."""
+    """Convert an integer constant to 64 bits, unsigned or signed: the cast ``(.u64)`` or ``(.s64)``."""
     if isinstance(value, Whole):
         return _wrap(value.value, unsigned)
     cursor.at -= 1
@@ -171,13 +171,13 @@ def _cast(cursor: Cursor, value: Value, unsigned: bool) -> Value:
 
 
 def _wrap(value: int, unsigned: bool) -> Whole:
-    """An integer wrapped to 64 bits."""
+    """An integer wrapped to 64 bits, unsigned or in two's complement."""
     word = value & _WORD
     return Whole(word if unsigned or word >> 63 == 0 else word - (1 << 64), unsigned)
 
 
 def _apply(symbol: str, apply: Callable[[Any, Any], Any], left: Value, right: Value) -> Value:
-    """Apply a binary operator."""
+    """Apply a binary operator to two values of a constant expression."""
     if not (isinstance(left, Whole) and isinstance(right, Whole)):
         return _apply_floats(symbol, apply, left, right)
     if symbol in ("<<", ">>"):
@@ -191,7 +191,7 @@ def _apply(symbol: str, apply: Callable[[Any, Any], Any], left: Value, right: Va
 
 
 def _apply_floats(symbol: str, apply: Callable[[Any, Any], Any], left: Value, right: Value) -> Value:
-    """Apply a binary operator to floats."""
+    """Apply a binary operator to two floats of a constant expression."""
     if isinstance(left, Whole) or isinstance(right, Whole):
         raise ArithmeticError("this mixes an integer and a float")
     if symbol == "/":

@@ -64,7 +64,7 @@ class Locations:
 
     @cached_property
     def _strings(self) -> dict[str, bytes]:
-        """The debug strings by label."""
+        """Label → the zero-terminated string after it, from the debug sections."""
         texts, found = self.cursor.texts, dict[str, bytearray]()
         at = texts.index(".debug_str") if ".debug_str" in texts else len(texts)
         string = bytearray()

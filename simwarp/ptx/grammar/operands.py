@@ -68,14 +68,14 @@ class OperandReader:
         return tuple(found)
 
     def guard(self) -> Register:
-        """Read ``%p`` or ``!%p`` after an ``@``."""
+        """Read the guard ``%p`` or ``!%p`` after an ``@``."""
         negated = self.cursor.accept("!")
         return self._predicate(negated)
 
     # ---- one operand -------------------------------------------------------------------------------
 
     def _operand(self) -> Operand:
-        """Read one operand."""
+        """Read one operand: a register, constant, symbol, address, vector or pair."""
         cursor = self.cursor
         text = cursor.texts[cursor.at]
         if text == "[":
@@ -95,7 +95,7 @@ class OperandReader:
         return first
 
     def _simple(self) -> Register | Immediate | Symbol:
-        """Read a name or a constant."""
+        """Read an operand without brackets or braces: a register, a constant or a symbol."""
         cursor = self.cursor
         at = cursor.at
         text = cursor.texts[at]
@@ -142,7 +142,7 @@ class OperandReader:
         return Pair(None if first == unused else first, None if second == unused else second)
 
     def _address(self) -> Address:
-        """Read an address in brackets."""
+        """Read an address in brackets, ``[base + offset]``."""
         cursor = self.cursor
         cursor.expect("[")
         base = self._simple()
@@ -161,7 +161,7 @@ class OperandReader:
         return integer(cursor) if cursor.accept("+") or cursor.texts[cursor.at] == "-" else 0
 
     def _vector(self) -> Vector:
-        """Read a vector in braces."""
+        """Read a vector in braces, ``{a, b, …}``."""
         cursor = self.cursor
         cursor.expect("{")
         elements: list[Register | Immediate] = []

@@ -16,7 +16,7 @@ from simwarp.ptx.syntax import Register, Symbol
 
 @dataclass
 class Scope:
-    """The declarations between one pair of braces.
+    """The registers, variables and labels that are declared between one pair of braces.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Names:
         self._times: dict[str, int] = {}
 
     def enter(self) -> None:
-        """Open a scope, at an opening brace."""
+        """Open a scope of declarations, at an opening brace."""
         self.scope = Scope(self.scope)
 
     def leave(self) -> None:
@@ -88,14 +88,14 @@ class Names:
         return unique
 
     def label(self, name: str, line: int) -> str:
-        """Declare a label; returns its unique name."""
+        """Declare a label; returns its name, made unique within the function."""
         unique = self._unique(name, line)
         self.scope.labels[name] = unique
         self.has_renamed_labels |= unique != name
         return unique
 
     def _unique(self, name: str, line: int) -> str:
-        """The unique name of a new declaration."""
+        """A declared name, made unique within the function."""
         lines = self.scope.lines
         if name in lines:
             raise PtxSyntaxError(

@@ -51,7 +51,7 @@ def device_function(cursor: Cursor) -> Function:
 
 
 def prototype(cursor: Cursor) -> Function:
-    """Read a signature after ``.callprototype``, and the semicolon."""
+    """Read a call prototype: the signature after ``.callprototype``, and its semicolon."""
     line = cursor.line
     returns = _parameters(cursor, (".param", ".reg"))
     cursor.expect("_")
@@ -62,7 +62,7 @@ def prototype(cursor: Cursor) -> Function:
 
 
 def _parameters(cursor: Cursor, spaces: tuple[str, ...]) -> list[Variable]:
-    """Read parameters in parentheses, or nothing."""
+    """Read the parameters of a signature, in parentheses; [] if there are none."""
     found: list[Variable] = []
     if not cursor.accept("(") or cursor.accept(")"):
         return found
@@ -76,7 +76,7 @@ def _parameters(cursor: Cursor, spaces: tuple[str, ...]) -> list[Variable]:
 
 
 def directives(cursor: Cursor, function: Function) -> None:
-    """Read performance and cluster directives; skip those that only tune the compilation."""
+    """Read performance and cluster directives; skip directives that only tune the compilation."""
     while word := cursor.directive():
         if word == ".pragma":
             skip_pragma(cursor)

@@ -47,7 +47,7 @@ class Body:
         """Names of tables of labels, and the scopes of these tables."""
 
     def read(self) -> None:
-        """Read all statements and the closing brace."""
+        """Read all statements of a function's body, and its closing brace."""
         cursor = self.cursor
         self._parameters()
         while True:
@@ -82,7 +82,7 @@ class Body:
     # ---- declarations ------------------------------------------------------------------------------
 
     def _directive(self) -> None:
-        """Read a directive within the body."""
+        """Read a directive within a function's body."""
         cursor, at = self.cursor, self.cursor.at
         word = cursor.directive()
         if word == ".loc":
@@ -110,7 +110,7 @@ class Body:
         return replace(value, name=known.name) if isinstance(value, Reference) and known else value
 
     def _registers(self) -> None:
-        """Read the declarations after ``.reg``."""
+        """Read register declarations after ``.reg``."""
         cursor, at = self.cursor, self.cursor.at
         kind = cursor.directive()[1:]
         if kind not in WIDTHS and kind != "pred":
@@ -169,7 +169,7 @@ class Body:
     # ---- instructions ------------------------------------------------------------------------------
 
     def _instruction(self) -> Instruction:
-        """Read one instruction."""
+        """Read one instruction: guard, opcode, operands and semicolon."""
         cursor, reader = self.cursor, self.reader
         first, line, guard = cursor.at, cursor.lines[cursor.at], None
         if cursor.accept("@"):

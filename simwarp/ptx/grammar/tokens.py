@@ -36,7 +36,7 @@ _MARKS = frozenset("-+*/%@!~?&^|,;:(){}[]<>=")
 
 
 def is_name(text: str) -> bool:
-    """Whether a token is an identifier."""
+    """Whether a token of PTX is an identifier."""
     return _NAME.fullmatch(text) is not None
 
 
@@ -72,7 +72,7 @@ class Cursor:
         self._check_characters()
 
     def _check_characters(self) -> None:
-        """Refuse characters that PTX does not have."""
+        """Raise a syntax error for characters that PTX does not allow."""
         for text in set(self.texts):
             if len(text) == 1 and text not in _MARKS and not _LETTER.fullmatch(text):
                 self.at = self.texts.index(text)
@@ -80,16 +80,16 @@ class Cursor:
 
     @property
     def text(self) -> str:
-        """The next token, which is not consumed."""
+        """The text of the next token, which is not consumed."""
         return self.texts[self.at]
 
     @property
     def line(self) -> int:
-        """The line of the next token."""
+        """The line of the next token in the PTX text."""
         return self.lines[self.at]
 
     def take(self) -> str:
-        """Consume and return the next token, whatever it is."""
+        """Consume and return the next token of any kind."""
         text = self.texts[self.at]
         if not text:
             raise self.error("expected another token")
@@ -97,14 +97,14 @@ class Cursor:
         return text
 
     def accept(self, text: str) -> bool:
-        """Consume a token if it is next; returns whether it was."""
+        """Consume the next token if it is ``text``; returns whether it was."""
         if self.texts[self.at] == text:
             self.at += 1
             return True
         return False
 
     def expect(self, text: str) -> None:
-        """Consume a token that must be next."""
+        """Consume the next token; a syntax error if it is not ``text``."""
         if self.texts[self.at] != text:
             raise self.error(f"expected {text!r}")
         self.at += 1
@@ -127,7 +127,7 @@ class Cursor:
         return text
 
     def name(self) -> str:
-        """Consume and return an identifier."""
+        """Consume the next token, an identifier, and return it."""
         text = self.texts[self.at]
         if not is_name(text):
             raise self.error("expected a name")
@@ -135,7 +135,7 @@ class Cursor:
         return text
 
     def string(self) -> str:
-        """Consume and return a string, without its quotes."""
+        """Consume the next token, a string, and return it without its quotes."""
         if not self.text.startswith('"'):
             raise self.error("expected a string in quotes")
         return self.take()[1:-1]

@@ -26,7 +26,7 @@ _LARGEST = 1 << 40
 
 @dataclass
 class _Type:
-    """The part of a declaration before the name."""
+    """The part of a variable's declaration before the name: alignment, vector size and type."""
 
     name: str = ""
     vector: int = 1
@@ -104,7 +104,7 @@ def _declared(cursor: Cursor, space: str, kind: _Type, extern: bool) -> Variable
 
 
 def _initialised(cursor: Cursor, variable: Variable, kind: _Type, extents: tuple[int, ...]) -> Variable:
-    """Read the initial values of a variable."""
+    """Read the initial values after a variable's ``=``; returns the variable with them."""
     if variable.extern or variable.space not in ("global", "const") or kind.name in OPAQUE:
         raise cursor.error(
             "expected ';': only variables in .global and .const that are defined here have initial values"

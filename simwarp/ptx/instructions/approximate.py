@@ -52,12 +52,12 @@ def _by_reciprocal(a: Any, b: Any) -> Any:
 
 
 def _rsqrt(a: Any) -> Any:
-    """The reciprocal square root."""
+    """1 / √a, in the type of a."""
     return np.reciprocal(np.sqrt(a))
 
 
 def _rsqrt_f64(form: Form, a: Any) -> Any:
-    """``rsqrt.approx.f64``, which keeps the payload of a NaN."""
+    """``rsqrt.approx.f64``: 1 / √a; a NaN keeps its payload."""
     return keep_payload(_rsqrt(a), a)
 
 

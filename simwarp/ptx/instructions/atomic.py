@@ -56,7 +56,7 @@ _ATOMIC: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def _operation(form: Form) -> str:
-    """The operation among the modifiers of a form."""
+    """The operation that an ``atom`` or ``red`` opcode names, such as "add"."""
     return next(m for m in form.modifiers if m in _ATOMIC)
 
 
@@ -104,7 +104,7 @@ def _both(
 
 
 def _after(left: Any, runs: Runs, start: Any) -> tuple[Any, Any]:
-    """Old values: what the lane before left, for the first lane of a run ``start``; all are exact."""
+    """The value that each lane's predecessor in its run left (``start`` for the first), and all True."""
     old = np.empty_like(left)
     old[1:] = left[:-1]
     old[runs.starts] = start

@@ -41,7 +41,7 @@ _SELECTED = "b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64"
 
 
 def _set(compare: str, written: str, read: str, name: str, minimum_sm: int = 50) -> Any:
-    """A decorator that declares a row of ``set``."""
+    """A decorator that declares a row of ``set`` in the PTX table, with destination and source types."""
     return row(
         f"set{compare}.T.U",
         "d:T = a:U, b:U, c:pred?",
@@ -162,7 +162,7 @@ def setp_pair(form: Form, a: Any, b: Any, c: Any = None) -> Any:
 
 
 def _not_selected(form: Form, a: Any, b: Any, c: Any) -> tuple[Any, Any, bool]:
-    """Per operand, the lanes where c selects the other one."""
+    """For a and b of a select, the lanes where c selects the other operand; False for c."""
     first = c if c.dtype == np.bool_ else _number(form, form.U, c) >= 0
     return ~first, first, False
 

@@ -45,15 +45,15 @@ class Format:
         return self.word.type(1 << (self.fraction - 1))
 
     def signed(self, x: Any) -> Any:
-        """The words viewed as signed integers."""
+        """Words of floats, viewed as signed integers."""
         return x.view(f"i{self.word.itemsize}")
 
     def magnitude(self, x: Any) -> Any:
-        """The words with the sign bit cleared."""
+        """Words of floats with the sign bit cleared."""
         return np.bitwise_and(x, np.invert(self.sign))
 
     def is_nan(self, x: Any) -> Any:
-        """Whether each word is a NaN."""
+        """Whether each word of a float is a NaN."""
         return np.greater(self.magnitude(x), self.infinity)
 
     def flush(self, x: Any) -> Any:
@@ -73,11 +73,11 @@ class Format:
         return self.replaced(x, self.is_nan(x), self.nan)
 
     def replaced(self, x: Any, lanes: Any, value: Any) -> Any:
-        """Words with ``value`` in some lanes."""
+        """Words of floats, with ``value`` in the given lanes."""
         return where(lanes, value, x) if lanes.any() else x
 
     def saturate(self, x: Any) -> Any:
-        """Words clamped to [+0, 1]; NaN becomes +0."""
+        """Words of floats clamped to [+0, 1]; NaN becomes +0."""
         clamped = np.clip(self.signed(x), 0, int(self.one)).view(self.word)
         return self.replaced(clamped, self.is_nan(x), self.word.type(0))
 
@@ -115,23 +115,23 @@ class Format:
         return where(below, np.bitwise_and(d, self.sign), d)
 
     def double(self, x: Any) -> Any:
-        """Twice a normal number, or zero."""
+        """Words of 2 x, for x a normal number or zero."""
         return where(self.magnitude(x) == 0, x, np.add(x, self.normal))
 
     def negative(self, form: Form, a: Any) -> Any:
-        """The words of ``neg``."""
+        """The words of -a, as ``neg`` computes them."""
         return self.finish(form, np.bitwise_xor(a, self.sign))
 
     def absolute(self, form: Form, a: Any) -> Any:
-        """The words of ``abs``."""
+        """The words of |a|, as ``abs`` computes them."""
         return self.finish(form, self.magnitude(a))
 
     def minimum(self, form: Form, a: Any, b: Any) -> Any:
-        """The words of ``min``."""
+        """The words of the smaller of a and b, as ``min`` computes them."""
         return self._extreme(form, a, b, np.minimum)
 
     def maximum(self, form: Form, a: Any, b: Any) -> Any:
-        """The words of ``max``."""
+        """The words of the larger of a and b, as ``max`` computes them."""
         return self._extreme(form, a, b, np.maximum)
 
     def _extreme(self, form: Form, a: Any, b: Any, function: Any) -> Any:
@@ -189,7 +189,7 @@ def rounding(form: Form) -> Any:
 
 
 def words(x: Any) -> Any:
-    """The bits of a float operand."""
+    """The bits of floats, as unsigned integers of the same width."""
     return x.view(f"u{x.dtype.itemsize}")
 
 
@@ -200,7 +200,7 @@ def split(pair: Any) -> tuple[Any, Any]:
 
 
 def pack(high: Any, low: Any) -> Any:
-    """Pack two uint16 words into one uint32."""
+    """Pack two uint16 words into one uint32, ``high`` in its upper half."""
     return np.bitwise_or(np.left_shift(high.astype(np.uint32), np.uint32(16)), low.astype(np.uint32))
 
 

@@ -104,7 +104,7 @@ def div(form: Form, a: Any, b: Any) -> Any:
 
 
 def _sign(name: str, section: str, summary: str, change: Function) -> None:
-    """Declare the rows of ``abs`` or ``neg``."""
+    """Declare the rows of ``abs`` or ``neg`` in the PTX table."""
 
     def function(form: Form, a: Any) -> Any:
         d = change(FORMATS[form.T], form, words(a))

@@ -19,7 +19,7 @@ Types: TypeAlias = tuple[str, str, str, str]
 
 
 class Multiplication(NamedTuple):
-    """The layouts and the product of one opcode.
+    """The fragment layouts and the product function of one matrix instruction.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ def multiply(opcode: str, cc: Capability, a: Words, b: Words, c: Words) -> Words
 
 
 def transpose(opcode: str, a: Words) -> Words:
-    """Transpose a matrix in registers, as ``movmatrix`` does."""
+    """Transpose an 8 × 8 matrix held in a warp's registers, as ``movmatrix`` does."""
     operands = fragments_of(opcode).operands
     return operands["d"].layout.pack(operands["a"].layout.unpack(a).swapaxes(-1, -2))
 
@@ -64,7 +64,7 @@ def tile_product(opcode: str) -> Callable[[Capability, Words, Words, Words], Wor
 
 @cache
 def multiplication(opcode: str) -> Multiplication:
-    """The layouts and the product of an opcode."""
+    """The fragment layouts and the product function of a matrix instruction."""
     fragments = fragments_of(opcode)
     d, a, b, c = (fragments.operands[name] for name in "dabc")
     types, modifiers = (d.type, a.type, b.type, c.type), opcode.split(".")
@@ -77,7 +77,7 @@ def multiplication(opcode: str) -> Multiplication:
 def _product(
     types: Types, shape: Shape, modifiers: list[str]
 ) -> Callable[[Capability, Words, Words, Words], Words]:
-    """The product of words of these types."""
+    """A function of (cc, A, B, C) that computes the words of A B + C for these element types."""
     if types[1] == "b1":
         return partial(_bits, "xor" if "xor" in modifiers else "and")
     if types[1] == "f64":
@@ -115,7 +115,7 @@ def _floats(types: Types, shape: Shape, cc: Capability, a: Words, b: Words, c: W
 
 
 def _numbers(words: Words, type_name: str) -> Words:
-    """Raw integer elements as signed or unsigned numbers."""
+    """Elements of an integer type as numbers: bytes viewed as signed if the type is."""
     if type_name == "s4":
         return ((words ^ np.uint8(8)) - np.uint8(8)).view(np.int8)
     return words.view(np.int8) if type_name == "s8" else words

@@ -139,7 +139,7 @@ def sad(form: Form, a: Any, b: Any, c: Any) -> Any:
 
 
 def _by_zero(_: Form, _a: Any, b: Any) -> Any:
-    """The lanes that divide by zero."""
+    """Whether each lane divides by zero."""
     return b == 0
 
 
@@ -381,7 +381,7 @@ def _pairs(form: Form, a: Any, b: Any) -> zip[tuple[Any, Any]]:
 
 
 def _saturate(exact: Any) -> Any:
-    """An int64 clamped to the range of s32."""
+    """An int64 clamped to the range of s32: -2³¹ to 2³¹ - 1."""
     return np.clip(exact, -(1 << 31), (1 << 31) - 1).astype(np.int32)
 
 

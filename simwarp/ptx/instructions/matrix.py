@@ -61,7 +61,7 @@ _SUMMARIES = {
 
 
 def _declare(group: Group) -> None:
-    """Declare the row of a group of forms."""
+    """Declare the row of the PTX table for a group of matrix instructions."""
     syntax, kind, function = _INSTRUCTIONS[group.instruction]
     words = group.name.split(".")
     matrix, summary = "", _SUMMARIES.get(group.name) or _SUMMARIES.get(words[-1], "")

@@ -52,7 +52,7 @@ def _access_clash(words: Sequence[str]) -> bool:
 
 
 def wide_vector(words: Sequence[str], kind: str, _: str) -> bool:
-    """Whether a vector has more than 128 bits."""
+    """Whether a vector operand is wider than 128 bits."""
     return "v4" in words and kind.endswith("64")
 
 
@@ -129,7 +129,7 @@ def isspacep(form: Form, a: Any, own: Any) -> Any:
 
 
 def _cvta(name: str, summary: str) -> Any:
-    """A decorator that declares ``cvta`` or ``cvta.to``."""
+    """A decorator that declares a row of ``cvta`` or ``cvta.to`` in the PTX table."""
     return row(
         f"{name}<.const|.global|.local|{SHARED}|.param|.param::entry>.T",
         "d:T = a:T",

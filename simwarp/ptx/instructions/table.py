@@ -19,5 +19,5 @@ def nothing(form: Form) -> None:
 
 
 def operand(form: Form, a: Any) -> Any:
-    """The function of rows whose result is their operand, such as moves and loads."""
+    """Return the operand: the function of rows such as moves and loads."""
     return a

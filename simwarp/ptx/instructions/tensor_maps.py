@@ -30,7 +30,7 @@ REDUCTIONS = {
 
 
 def _flat_images(words: Sequence[str], _: str, __: str) -> bool:
-    """Whether images have fewer than three dimensions."""
+    """Whether an ``im2col_no_offs`` opcode names fewer than three dimensions, which PTX does not allow."""
     return "im2col_no_offs" in words and not {"1d", "2d"}.isdisjoint(words)
 
 
@@ -90,7 +90,7 @@ hint(
 
 
 def _declare(operations: str) -> Any:
-    """A decorator that declares reductions into a tensor."""
+    """A decorator that declares a row of reductions into a tensor in the PTX table."""
     return row(
         f"cp.reduce.async.bulk.tensor{_ANY}{STORED}<{operations}>{_TILES}{GROUPED}{POLICY}",
         "[map:tensor], [a], policy:b64*",

@@ -27,12 +27,12 @@ def geometry_of(form: Form) -> str:
 
 
 def _cube_of_integers(words: Sequence[str], _: str, coordinates: str) -> bool:
-    """Whether a cube is read at integer coordinates."""
+    """Whether an opcode reads a cube map at integer coordinates, which PTX does not allow."""
     return coordinates == "s32" and not {"cube", "acube"}.isdisjoint(words)
 
 
 def _wide(words: Sequence[str], kind: str, _: str) -> bool:
-    """Whether a vector has more than 128 bits."""
+    """Whether a vector operand is wider than 128 bits."""
     return "v4" in words and kind == "b64"
 
 

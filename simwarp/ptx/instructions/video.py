@@ -82,7 +82,7 @@ for _count, (_part, _section, _section_of_set) in _PARTS.items():
 
 
 def _width(form: Form) -> int:
-    """The bits of each part."""
+    """The bits of each part of a SIMD video instruction's operand: 8 or 16."""
     return 32 // int(form.opcode.split(".")[0][-1])
 
 

@@ -36,7 +36,7 @@ _GROUPS = {
 
 
 def _declare(group: Group) -> None:
-    """Declare the row of a group of forms."""
+    """Declare the row of the PTX table for a group of ``wgmma`` instructions."""
     immediates, summary = _GROUPS[group.name.removeprefix("wgmma.")]
     row(
         group.spelling,

@@ -96,7 +96,7 @@ def _moved(expected: Matrix, got: Matrix, wrong: Matrix, k: str) -> str:
 
 
 def _is_everywhere(expected: Matrix, got: Matrix, move: Move) -> bool:
-    """True if a permutation explains all elements."""
+    """Whether every element of ``got`` is the expected one at the place that ``move`` maps it to."""
     rows, columns = move(*np.indices(expected.shape))
     inside = (rows < expected.shape[0]) & (columns < expected.shape[1])
     return bool(inside.all()) and np.array_equal(expected[rows, columns], got)
@@ -147,7 +147,7 @@ def _flip(row_mask: int, column_mask: int, rows: int, columns: int, k: str) -> t
 
 
 def _transpose_block(row: Any, column: Any) -> tuple[Any, Any]:
-    """The transposition of each 8 x 8 block."""
+    """Transpose the coordinates within each 8 × 8 block."""
     return row // 8 * 8 + column % 8, column // 8 * 8 + row % 8
 
 

@@ -87,13 +87,13 @@ _Slots: TypeAlias = "tuple[int | Immediate, ...]"
 
 
 def _read(slots: _Slots, registers: list[Any], shape: tuple[int, ...]) -> Registers:
-    """The words of an operand, (warps, 32, registers)."""
+    """The words of a fragment operand in all lanes, (warps, 32, registers)."""
     columns = [_literal(slot) if isinstance(slot, Immediate) else _word(registers[slot]) for slot in slots]
     return np.stack([np.broadcast_to(column, shape) for column in columns], axis=-1)
 
 
 def _elements(operand: object) -> tuple[Register | Immediate, ...]:
-    """The registers and immediate values of an operand."""
+    """The registers and immediate values that make up a fragment operand."""
     if isinstance(operand, Vector):
         return operand.elements
     return (operand,) if isinstance(operand, Register | Immediate) else ()
@@ -120,7 +120,7 @@ class FragmentRecorder(Observer):
         self._operands = self._chosen(launch.program)
 
     def on_step(self, chunk: Chunk, step: Step, mask: Mask) -> None:
-        """Record the operands of an instruction."""
+        """Record the operands of a matrix instruction, if it is the recorder's."""
         if step.number in self._operands:
             self._keep(chunk, step, mask)
         self._overwritten.note(chunk, step, mask)
@@ -143,7 +143,7 @@ class FragmentRecorder(Observer):
         return found
 
     def _keep(self, chunk: Chunk, step: Step, mask: Mask) -> None:
-        """Add an execution for every active warp."""
+        """Store an execution of the instruction for every warp with an active lane."""
         before = self._overwritten.before(chunk, step)
         overwritten = set(self._overwritten.slots.get(step.number, ()))
         rows = np.flatnonzero(mask.any(axis=1))
@@ -198,7 +198,7 @@ def _word(value: Any) -> Registers:
 
 
 def _literal(operand: Immediate) -> Registers:
-    """The word of an immediate value."""
+    """The word of an immediate value, as an operand of all lanes."""
     word = np.uint64 if operand.float_bits == 64 else np.uint32
     return np.array(operand.value & int(np.iinfo(word).max), word)
 

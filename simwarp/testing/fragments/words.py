@@ -68,7 +68,7 @@ def _words_of_floats(given: npt.NDArray[Any], kind: str, word: np.dtype[Any]) ->
 
 
 def decoded(word: int, kind: str, bits: int) -> int | float:
-    """The number that a word represents."""
+    """The number that a word of a PTX type represents."""
     if kind in ("f32", "f64"):
         return float(np.array(word, f"u{bits // 8}").view(_NATIVE[kind]))
     if kind in FORMATS:

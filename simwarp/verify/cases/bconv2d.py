@@ -70,7 +70,7 @@ class Input:
 
 
 def _draw(schemes: Mapping[str, AnyScheme], draw: Draw) -> Input:
-    """Draw an input for one of the schemes."""
+    """Draw a random convolution of ±1 for one of the schemes."""
     # As 4 and 11 are coprime, k modulo both covers every pair of scheme and class.
     number, which = divmod(draw.k, len(schemes))
     scheme, name = list(schemes)[which], CLASSES[draw.k % 11]
@@ -89,7 +89,7 @@ def _draw(schemes: Mapping[str, AnyScheme], draw: Draw) -> Input:
 
 
 def _draw_in_groups(draw: Draw) -> Input:
-    """Draw an input in groups, each with the channels and filters of what is drawn; sometimes one of each."""
+    """Draw a grouped convolution, sometimes depthwise (one channel and filter per group)."""
     number, which = divmod(draw.k, len(EVERY_SCHEME))
     output, kinds = OUTPUTS[number % 4], _KINDS[number // 4 % 4]
     one = draw_geometry(draw, CLASSES[draw.k % 11])

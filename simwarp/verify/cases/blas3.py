@@ -43,7 +43,7 @@ class Matrix:
     spare: int  # elements by which a line is longer than the matrix
 
     def placed(self) -> Array:
-        """A new array with the values."""
+        """Copy the matrix into a new array with its order and leading dimension."""
         rows, columns = self.values.shape
         more = (self.spare, 0) if self.order == "F" else (0, self.spare)
         whole = np.zeros((rows + more[0], columns + more[1]), self.values.dtype, order=_order(self.order))
@@ -54,7 +54,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Input:
-    """A call, and the machine that computes it."""
+    """A BLAS call with its matrices, and the machine and options with which it is computed."""
 
     routine: str
     alpha: complex
@@ -71,17 +71,17 @@ class Input:
 
     @property
     def row(self) -> Row:
-        """The routine without the letter of its dtype."""
+        """The description of the routine without the letter of its dtype, such as "gemm"."""
         return ROWS[self.routine[1:]]
 
     @property
     def is_complex(self) -> bool:
-        """Whether its matrices are complex."""
+        """Whether the matrices are complex."""
         return self.routine[0] in "cz"
 
 
 def _order(order: str) -> Any:
-    """An order for NumPy."""
+    """An array order, typed as NumPy's functions take it."""
     return order
 
 
@@ -91,7 +91,7 @@ def _order(order: str) -> Any:
 
 
 def _variants() -> Iterator[tuple[str, dict[str, Any]]]:
-    """All routines with all flags."""
+    """Yield every routine with every combination of its flags."""
     for row in ROWS.values():
         for prefix in row.prefixes:
             flags = row.letters(is_real=prefix in "sd")
@@ -104,7 +104,7 @@ VARIANTS = tuple(_variants())
 
 
 def _draw(draw: Draw) -> Input:
-    """Draw an input."""
+    """Draw a random BLAS call."""
     routine, flags = VARIANTS[draw.k % len(VARIANTS)]
     row, is_complex = ROWS[routine[1:]], routine[0] in "cz"
     m, n, k = (draw.choice((0, 1, draw.integer(2, 12), draw.integer(2, 40))) for _ in range(3))
@@ -145,13 +145,13 @@ def _at_home(draw: Draw, item: Input) -> Input:
 
 
 def _scalar(draw: Draw, is_complex: bool) -> complex:
-    """Draw alpha or beta."""
+    """Draw alpha or beta from 0, ±1, 0.75 and 2.5, with an imaginary part if the routine is complex."""
     number = draw.choice((0.0, 1.0, -1.0, 0.75, 2.5))
     return complex(number, draw.choice((0.0, -0.5))) if is_complex and number else number
 
 
 def _values(draw: Draw, shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
-    """Draw numbers from -1 to 1."""
+    """Draw a matrix of numbers from -1 to 1."""
     parts = 2 if dtype.kind == "c" else 1
     words = draw.words(shape[0] * shape[1] * parts)
     numbers = (words >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1
@@ -159,7 +159,7 @@ def _values(draw: Draw, shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
 
 
 def poison(problem: Problem, values: dict[str, Array]) -> None:
-    """Put NaN where the routine must not read, and a safe diagonal where it divides.
+    """Put NaN where the routine must not read, and a diagonal away from 0 where the routine divides.
 
     The triangle of C that stays as it is has NaN for odd sizes alone, since NaN hides what is added to it.
     """
@@ -193,7 +193,7 @@ def _poison_imaginary(x: Any) -> None:
 
 
 def _options(draw: Draw) -> gpu.blas3.Options:
-    """Draw the scheduler's switches."""
+    """Draw random options of the scheduler."""
     if draw.integer(0, 3) == 0:
         return draw.choice((gpu.blas3.Options(), gpu.blas3.Options.paper()))
     return gpu.blas3.Options(
@@ -218,7 +218,7 @@ def _options(draw: Draw) -> gpu.blas3.Options:
 
 
 def _arguments(item: Input) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments of the reference."""
+    """The positional and keyword arguments of the NumPy reference for a call."""
     flags: dict[str, Any] = dict(item.flags)
     if "trans_a" in flags and "trans_b" not in flags:
         flags["trans"] = flags.pop("trans_a")
@@ -250,7 +250,7 @@ def _by_gpu(item: Input, device: Any) -> Array:
 
 
 def _machine(item: Input) -> Machine:
-    """The input's machine."""
+    """The simulated machine of an input, with its seed and jitter."""
     return Machine(MACHINES[item.machine], seed=item.seed, jitter=item.jitter)
 
 
@@ -266,7 +266,7 @@ def _first_gpus(count: int) -> gpu.CudaMachine:
 
 
 def _called(item: Input, machine: Any) -> Array:
-    """The result of the call, computed in place."""
+    """The result of a BLAS call on a machine, computed in place."""
     arrays = {name: x.placed() for name, x in item.matrices.items()}
     if not item.homes:
         return _computed(item, machine, arrays)
@@ -292,7 +292,7 @@ def _upload(machine: Any, array: Array, home: int) -> Any:
 
 
 def _download(machine: Any, tile: Any) -> Array:
-    """The values of a tile."""
+    """Copy a tile from its device to a new array."""
     array = np.zeros((tile.rows, tile.columns), tile.dtype, order="F")
     with _pinned(machine, array):
         machine.copy_out(machine.stream(tile.memory.device), tile, array)
@@ -302,7 +302,7 @@ def _download(machine: Any, tile: Any) -> Array:
 
 @contextmanager
 def _pinned(machine: Any, array: Array) -> Generator[None]:
-    """Keep an array page-locked."""
+    """Keep an array page-locked while the block runs."""
     machine.pin(array)
     try:
         yield
@@ -311,7 +311,7 @@ def _pinned(machine: Any, array: Array) -> Generator[None]:
 
 
 def _computed(item: Input, machine: Any, arrays: dict[str, Any]) -> Any:
-    """The result of the call on these matrices."""
+    """The result of the BLAS call on these arrays or tiles."""
     keywords: dict[str, Any] = {**item.row.numbers(item.flags), f"overwrite_{item.row.result}": 1}
     keywords |= {"beta": item.beta} if "c" in arrays else {}
     least = _least_budget(item, machine.devices)
@@ -327,7 +327,7 @@ def _computed(item: Input, machine: Any, arrays: dict[str, Any]) -> Any:
 
 
 def _least_budget(item: Input, devices: int) -> int:
-    """The least bytes for each device's tiles."""
+    """The least bytes of memory per device with which the call can run."""
     rows, columns = item.matrices[item.row.result].values.shape
     k = None
     if item.row.has_k:
@@ -348,13 +348,13 @@ def _least_budget(item: Input, devices: int) -> int:
 
 
 def _shown(result: Array) -> Array:
-    """The numbers of a result as floats."""
+    """The elements of a result as floats; a complex number becomes two."""
     result = np.ascontiguousarray(result)
     return result.view(np.real(result).dtype) if result.dtype.kind == "c" else result
 
 
 def differs(item: Input, expected: Array, got: Array) -> npt.NDArray[np.bool_]:
-    """Which numbers are wrong: none within the bound, else those that are most wrong."""
+    """Mask of wrong elements: none if the error is within the bound, else the worst ones."""
     operands, flags = _arguments(item)
     result = got.view(item.matrices["a"].values.dtype)
     if error_of(item.row.name, result, item.alpha, *operands, **flags) <= 1:
@@ -383,12 +383,12 @@ def _describe(item: Input) -> str:
 
 
 def _homes(item: Input) -> str:
-    """Which matrices lie on devices."""
+    """The devices on which matrices lie, as text for a report."""
     return "".join(f", {name} on device {home}" for name, home in item.homes.items())
 
 
 def _switches(options: gpu.blas3.Options) -> str:
-    """The options that are not the default ones."""
+    """The options that differ from their defaults, as text for a report."""
     default = gpu.blas3.Options()
     changed = [(field.name, getattr(options, field.name)) for field in fields(options)]
     return "".join(f", {name} {value}" for name, value in changed if value != getattr(default, name))

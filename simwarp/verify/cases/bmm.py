@@ -82,7 +82,7 @@ class Input:
 
 
 def _draw(schemes: Mapping[str, AnyScheme], draw: Draw) -> Input:
-    """Draw an input for one of the schemes."""
+    """Draw a random matrix product of ±1 for one of the schemes."""
     number, which = divmod(draw.k // 5, len(schemes))  # the kind of size is draw.k % 5
     scheme = schemes[list(schemes)[which]]
     transpose_a, transpose_b, bits = (bool(number >> i & 1) for i in range(3))
@@ -150,7 +150,7 @@ def _by_gpu(item: Input, device: gpu.Device) -> npt.NDArray[Any]:
 
 
 def _words(answer: Any) -> npt.NDArray[Any]:
-    """The array of an answer, packed or not."""
+    """An answer as an array: the words of a packed matrix, else the answer itself."""
     return answer.words if isinstance(answer, PackedBits) else answer
 
 

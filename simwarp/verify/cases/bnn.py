@@ -58,7 +58,7 @@ _CONV, _DENSE = ("bconv32", "bconv32", "btc1", "btc2", "auto"), ("bmm32", "bmms3
 
 @dataclass(frozen=True)
 class Item:
-    """A network, images for it, the schemes of its layers of bits, and the way it runs."""
+    """A network with images for it, the schemes of its binary layers, and the way it is run."""
 
     network: Network
     images: npt.NDArray[Any]
@@ -120,7 +120,7 @@ def _network(draw: Draw) -> Network:
 
 
 def _network_of_lines(draw: Draw) -> Network:
-    """Draw layers by their lines, of which those that do not fit are left out."""
+    """Draw a network layer by layer; a layer that does not fit the shape before it is left out."""
     given = _input(draw)
     value, layers = input_value(given), list[Layer]()
     for _ in range(draw.integer(2, 9)):
@@ -167,7 +167,7 @@ def _images(draw: Draw, given: Input, shape: Shape) -> npt.NDArray[Any]:
 
 
 def _layer(draw: Draw, shape: Shape, bits: bool) -> tuple[Layer, Shape, bool]:
-    """Draw a layer for a value; returns what it gives, too."""
+    """Draw a layer for an input shape; returns it with the shape and kind of its output."""
     if len(shape) == 1:
         outputs = draw.integer(1, 70)
         if bits:
@@ -222,7 +222,7 @@ def _residual(draw: Draw, shape: Shape) -> tuple[Layer, Shape, bool]:
 
 
 def _conv(draw: Draw, shape: Shape, outputs: int) -> tuple[Conv, Shape]:
-    """Draw a convolution that fits an image."""
+    """Draw a convolution layer that fits an image of this shape; returns it and the shape of its output."""
     stride, padding = (draw.integer(1, 3), draw.integer(1, 3)), _padding(draw, 2)
     taps, gaps, size = list[int](), list[int](), list[int]()
     for n, step, pads in zip(shape[:2], stride, padding, strict=True):
@@ -259,7 +259,7 @@ def _pool(draw: Draw, shape: Shape, kind: Any, bits: bool) -> tuple[Layer, Shape
 
 
 def _of_image(value: Value) -> Shape:
-    """The shape of an image, which some lines need."""
+    """The shape (H, W, C) of a value that is an image; ShapeError for a vector."""
     if len(value.shape) != 3:
         raise ShapeError(f"a vector of {value.shape}: images are needed")
     return value.shape
@@ -357,7 +357,7 @@ def _describe(item: Item) -> str:
 
 
 def _explain(item: Item, element: tuple[int, ...], bit: int) -> str:
-    """Name the layer of an element, and its place in what the layer gives."""
+    """The layer of an element and the element's position in the layer's output, as text."""
     network, batch, at = item.network, len(item.images), element[0]
     values = values_of(network)
     for path, step in item.steps().items():
@@ -376,7 +376,7 @@ def _shape(item: Item) -> tuple[int, ...]:
 
 
 def _kernels(arch: tuple[int, int]) -> dict[str, str]:
-    """The kernels of gpu/bnn; those of products and convolutions belong to other cases."""
+    """The PTX of the kernels of gpu/bnn, without the products and convolutions of other cases."""
     sources = [
         "SOURCE_PIXELS PLANES=1",
         "SOURCE_REALS PLANES=2",

@@ -45,7 +45,7 @@ WHOLE = 1 << 30
 
 @dataclass(frozen=True)
 class Input:
-    """A call, and the machine that computes it.
+    """A convolution call with its arrays, and the machine and options with which it is computed.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class Input:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the arrays among them."""
+        """The names of the arrays among the routine's arguments."""
         bias = ("bias",) if self.bias is not None else ()
         return {
             "conv2d": ("x", "w", *bias),
@@ -102,12 +102,12 @@ class Input:
 
     @property
     def fused(self) -> dict[str, Any]:
-        """What only `conv2d` has."""
+        """The keyword arguments that only `conv2d` takes."""
         return {"activation": self.activation} if self.routine == "conv2d" else {}
 
     @property
     def output(self) -> Array:
-        """An array like the result."""
+        """An array with the shape and dtype of the result."""
         outputs = {"conv2d": self.dy, "conv2d_backward_data": self.x, "conv2d_backward_filter": self.w}
         found = outputs[self.routine]
         return self.pooled(found) if self.pool else found
@@ -122,7 +122,7 @@ class Input:
 
     @property
     def has_whole_sums(self) -> bool:
-        """Whether the pieces do not cut the sums."""
+        """Whether no piece of the plan cuts the sum of an output element."""
         if self.pieces is None:
             return False
         groups, last = self.options["groups"], self.options["layout"] == "NHWC"
@@ -139,7 +139,7 @@ class Input:
 
 
 def _draw(draw: Draw) -> Input:
-    """Draw an input."""
+    """Draw a random convolution call."""
     routine, layout, activation = VARIANTS[draw.k % len(VARIANTS)]
     groups = draw.choice((1, 1, 1, 2, 3))
     channels, filters = groups * draw.integer(1, 5), groups * draw.integer(1, 5)
@@ -196,7 +196,7 @@ def _pool(draw: Draw, item: Input) -> MaxPool | AveragePool | None:
 
 
 def _in_dtype(item: Input, dtype: str) -> Input:
-    """The input with other numbers, or with TF32."""
+    """The same call in another dtype, or with TF32 products."""
     if dtype == "tf32":
         return replace(item, switches=replace(item.switches, math="tf32"))
     arrays = {name: getattr(item, name) for name in ("x", "w", "dy", "bias")}
@@ -222,14 +222,14 @@ def _geometry(draw: Draw) -> tuple[tuple[int, int, int], dict[str, Any], tuple[i
 
 
 def _pieces(draw: Draw, *most: int) -> Pieces | None:
-    """Draw sizes of pieces, often whole axes; None for those of the planner."""
+    """Draw sizes of pieces, often whole axes; None for the planner's sizes."""
     if draw.integer(0, 3) == 0:
         return None
     return Pieces(*(draw.choice((WHOLE, draw.integer(1, size), 1)) for size in most))
 
 
 def _values(draw: Draw, shape: tuple[int, ...]) -> Array:
-    """Draw numbers from -1 to 1."""
+    """Draw an array of float32 numbers from -1 to 1."""
     words = draw.words(int(np.prod(shape)))
     return ((words >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1).astype(np.float32).reshape(shape)
 
@@ -355,7 +355,7 @@ def _least_budget(item: Input, machine: Any, switches: Options) -> int:
 
 
 def differs(item: Input, expected: Array, got: Array) -> npt.NDArray[np.bool_]:
-    """Which numbers are outside the bound."""
+    """Mask of the result's elements whose error exceeds the rounding bound."""
     _, bound = _bounded(item)
     return ~(np.abs(got - expected) <= bound)
 
@@ -380,7 +380,7 @@ def _describe(item: Input) -> str:
 
 
 def _shown(pieces: Pieces | None) -> str:
-    """The sizes of pieces in words."""
+    """The sizes of the pieces as text for a report."""
     if pieces is None:
         return "pieces of the planner"
     sizes = {axis: "all" if size == WHOLE else size for axis, size in asdict(pieces).items()}

@@ -51,7 +51,7 @@ class Input:
 
 
 def _draw(draw: Draw) -> Input:
-    """Draw an input."""
+    """Draw a random MTTKRP: a sparse tensor, factor matrices and a mode."""
     # As 7, 5 and 11 are coprime, k modulo each covers every triple of format, rank and kind.
     k, pairs = draw.k, len(FORMATS) * len(RANKS)
     name, rank, kind = FORMATS[k % len(FORMATS)], RANKS[k % len(RANKS)], KINDS[k % len(KINDS)]
@@ -87,7 +87,7 @@ def in_format(item: Input) -> SparseTensor:
 
 
 def differs(item: Input, expected: npt.NDArray[Any], got: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Which elements differ by more than the bound on rounding errors, or are NaN."""
+    """Mask of the elements that are NaN or differ by more than the bound on rounding errors."""
     bound = reference.mttkrp_bound(item.tensor, item.factors, item.mode, item.tensor.values.dtype)
     return ~(abs(got.astype(np.float64) - expected) <= bound)
 

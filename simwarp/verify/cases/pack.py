@@ -98,7 +98,7 @@ def _kernels(firsts: tuple[First, ...], words: tuple[Word, ...], arch: tuple[int
 
 
 def _lines_by_reference(item: Input) -> npt.NDArray[Any]:
-    """Words along the lines, and zeros up to a multiple of 128 bits."""
+    """The packed words of each line, by the definition, padded with zeros to a multiple of 128 bits."""
     words = _by_reference(item).T
     return np.pad(words, ((0, 0), (0, -words.shape[1] % 4)))
 

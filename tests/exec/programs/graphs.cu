@@ -6,6 +6,23 @@ __global__ void add(int *x, int value)
     x[threadIdx.x] += value;
 }
 
+// The types of a graph's nodes, in their order, a digit for each.
+static int types_of(cudaGraph_t graph)
+{
+    cudaGraphNode_t nodes[8];
+    size_t count = 8;
+    CUDA(cudaGraphGetNodes(graph, nullptr, &count));
+    CHECK(count <= 8);
+    CUDA(cudaGraphGetNodes(graph, nodes, &count));
+    int types = 0;
+    for (size_t i = 0; i < count; i++) {
+        cudaGraphNodeType type;
+        CUDA(cudaGraphNodeGetType(nodes[i], &type));
+        types = 16 * types + type;
+    }
+    return types;
+}
+
 static int first_of(const int *x)
 {
     int found;
@@ -37,6 +54,7 @@ int main()
     size_t nodes;
     CUDA(cudaGraphGetNodes(graph, nullptr, &nodes));
     CHECK(nodes == 3);
+    CHECK(types_of(graph) == 0x200); // a fill, two kernels
     CUDA(cudaGraphInstantiate(&executable, graph, 0));
     add<<<1, 32, 0, other>>>(x, 1); // the capture is over: this runs at once, on unwritten memory
     CUDA(cudaGraphLaunch(executable, stream));
@@ -84,6 +102,7 @@ int main()
     CUDA(cudaMemcpyAsync(x, scratch, 32 * sizeof *x, cudaMemcpyDeviceToDevice, stream));
     CUDA(cudaFreeAsync(scratch, stream));
     CUDA(cudaStreamEndCapture(stream, &graph));
+    CHECK(types_of(graph) == 0xa201b); // an allocation, a fill, a kernel, a copy, a free
     CUDA(cudaGraphInstantiate(&executable, graph, 0));
     CUDA(cudaGraphLaunch(executable, stream));
     CHECK(cudaFree(scratch) == cudaErrorInvalidValue); // the graph has freed it, and allocates it again

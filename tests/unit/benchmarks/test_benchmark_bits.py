@@ -42,6 +42,7 @@ def test_products_are_measured_and_checked(device, monkeypatch, kind):
     assert row.params["runs"] == [row.ours] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", bits.CONVOLUTIONS)
 def test_convolutions_are_measured_and_checked(device, monkeypatch, kind):
     monkeypatch.setitem(bits.CONVOLUTIONS, kind, {128: 7.0})
@@ -52,6 +53,7 @@ def test_convolutions_are_measured_and_checked(device, monkeypatch, kind):
     assert row.params["dependent"]
 
 
+@pytest.mark.slow
 def test_other_kernels_are_measured_and_checked(device, monkeypatch):
     monkeypatch.setattr(bits, "FLOATS", {"rows": (128, 0, None), "columns": (128, 1, 7.0)})
     monkeypatch.setattr(bits, "SKINNY_SIZES", ((3, 64, 256),))
@@ -152,6 +154,7 @@ def test_the_command_merges_files(tmp_path, monkeypatch):
     assert json.loads(out.read_text())["meta"]["parts"] == 1
 
 
+@pytest.mark.slow
 def test_rows_name_the_peers_that_take_the_same_operands(device, monkeypatch):
     monkeypatch.setitem(bits.PRODUCTS, "bmm-int32", {128: 7.0})
     monkeypatch.setitem(bits.CONVOLUTIONS, "bconv-int32", {128: 7.0})
@@ -248,6 +251,7 @@ def test_products_of_fp_cuda_are_checked(device, monkeypatch):
         case.check()
 
 
+@pytest.mark.slow
 def test_every_candidate_of_tuning_fits_and_runs(device):
     for output in ("words", "int32", "int16"):
         found = list(tune.candidates(output))

@@ -79,7 +79,7 @@ def test_peers_are_rates_where_ours_are():
         *(lambda s=s: resnet14(size=8, width=16, shortcut=s) for s in ("A", "B", "bireal")),
     ],
 )
-def test_float_models_have_the_networks_shapes(make):
+def test_float_models_of_torch_have_the_networks_shapes(make):
     torch = pytest.importorskip("torch")
     network = make()
     height, width, channels = network.input.shape

@@ -72,6 +72,7 @@ def test_a_lost_device_or_copy_leaves_nothing_behind(injection: Any) -> None:
     assert is_clean(machine)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(2)
 @pytest.mark.gate_cases("symm", "hemm", "herk", "syr2k", "her2k")  # tasks of gemm and syrk
 @pytest.mark.parametrize("routine", ROWS)
@@ -166,6 +167,7 @@ def test_cache_and_peers_pay() -> None:
     assert by_option["all"] < by_option["no peer"] < by_option["no cache"]
 
 
+@pytest.mark.slow
 def test_devices_share_the_work_by_their_speed() -> None:
     statistics = seconds(Machine(MAKALU, values=False), Options(), 8192, 512)
     k40, titan = statistics.devices[0].tasks, statistics.devices[-1].tasks

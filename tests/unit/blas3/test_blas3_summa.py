@@ -215,6 +215,7 @@ def test_one_process_needs_no_mpi() -> None:
     np.testing.assert_allclose(found, a @ b)
 
 
+@pytest.mark.slow
 def test_two_processes_of_mpi_agree_with_one() -> None:
     beside = Path(sys.executable).with_name("mpiexec")
     mpiexec = str(beside) if beside.exists() else shutil.which("mpiexec")

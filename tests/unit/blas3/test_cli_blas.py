@@ -11,8 +11,8 @@ import gpu
 import simwarp
 from gpu import blas3
 from gpu.blas3.table import ROWS
+from reference.devices.timeline import Record, Timeline
 from reference.errors import InputFileError, LaunchError, NoGpuError, SchemeError, ShapeError
-from reference.types.timeline import Record, Timeline
 from simwarp.cli import main
 from simwarp.draw import blas as draw_blas
 from simwarp.draw import curves

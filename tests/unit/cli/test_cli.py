@@ -73,6 +73,7 @@ def refused(capsys, arguments, *parts, code=2):
 # verify
 
 
+@pytest.mark.slow
 def test_verify_prints_a_table(capsys):
     assert main(["verify", "--case", "pack-lsb", "--inputs", "12", "--budget", "600"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -106,6 +107,7 @@ def test_all_inputs_of_a_case_are_its_combinations():
     assert _by_case(["blas3=all", "5"], {"bmm": 160, "blas3": 308}) == {"bmm": 5, "blas3": 308}
 
 
+@pytest.mark.slow
 def test_verify_runs_several_cases(capsys):
     cases = ["--case", "pack-row", "--case", "bmm"]
     assert main(["verify", *cases, "--inputs", "bmm=2", "--inputs", "1", "--json"]) == 0

@@ -16,8 +16,8 @@ import simwarp
 from reference.errors import NoGpuError
 from simwarp.cli import main
 from simwarp.cli.run_outcome import Outcome
+from simwarp.device.schedules import Differences
 from simwarp.faults import KernelFault
-from simwarp.schedules import Differences
 
 ROOT = Path(__file__).resolve().parents[3]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200", "NO_COLOR": "1"}

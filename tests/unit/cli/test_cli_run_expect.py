@@ -146,6 +146,7 @@ def test_honest_sums_of_float32_are_as_expected_and_wrong_ones_are_not(capsys):
     assert "2 of 1024 elements differ" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_long_sum_of_one_sign_and_small_numbers(capsys):
     x = np.full(5000, 0.1, np.float32)
     exact = np.full(1, x.astype(np.float64).sum())

@@ -8,8 +8,8 @@ import pytest
 
 import simwarp
 from gpu.cuda import tensor_map as of_gpu
+from reference.devices import Im2col, TensorMap
 from reference.errors import DtypeError, NoGpuError, SchemeError, ShapeError
-from reference.types import Im2col, TensorMap
 from simwarp import tensormaps
 
 DEVICE = simwarp.Device()

@@ -121,6 +121,7 @@ def test_a_bound_of_registers_is_no_more_than_what_the_chip_has():
     assert registers_of_thread(kernel(".maxntid 1024", LIVE).program, chip_of((9, 0))) == 64
 
 
+@pytest.mark.slow
 def test_run_and_the_command_refuse_what_exec_refuses(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "coop.cu").write_text(TWICE)

@@ -9,14 +9,14 @@ import pytest
 import simwarp
 from gpu.compile import compile
 from reference.errors import DtypeError, ShapeError
-from simwarp.faults import NeedsIndependentProgress, OutOfBounds
-from simwarp.schedules import (
+from simwarp.device.schedules import (
     SCHEDULES,
     DependsOnScheduling,
     Schedule,
     UnrepeatableRunError,
     compare_schedules,
 )
+from simwarp.faults import NeedsIndependentProgress, OutOfBounds
 
 SOURCE = r"""
 extern "C" __global__ void order_free(int* out, const int* in) {

@@ -205,6 +205,7 @@ extern "C" __global__ void sums(const int* x, int* y, int n)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("arch", [(8, 0), (9, 0)])
 def test_barriers_of_cuda_c_order_what_they_should(arch):

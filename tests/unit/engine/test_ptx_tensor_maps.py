@@ -7,7 +7,7 @@ import pytest
 
 import simwarp
 from gpu.compile import compile
-from reference.types import Im2col
+from reference.devices import Im2col
 from simwarp import tensormaps
 from simwarp.faults import (
     BarrierFault,

@@ -88,6 +88,7 @@ add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 3; @%p1 bra AGAIN;
 """
 
 
+@pytest.mark.slow
 def test_malloc_and_free_are_right_with_several_workers():
     device = workers(4, chunk=32)
     assert run(MALLOC + STORE, block=8, grid=60, device=device, before=HEAP) == [3] * 480

@@ -85,6 +85,7 @@ def test_any_number_of_channels(channels, schedule):
     assert_right(device, (3, 5, 6, channels), (6, 3, 3, channels), padding=(1, 1))
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(2)
 @every_schedule
 @pytest.mark.parametrize("stages", [2, 3, slow(7)])
@@ -104,6 +105,7 @@ def test_many_tiles_of_pixels_and_filters(stride, schedule):
     assert_right(device, (3, 13, 11, 24), (70, 5, 3, 24), stride, (2, 1))
 
 
+@pytest.mark.slow
 def test_the_convolution_runs_on_a_gpu_too(simwarp_device):
     assert_right(simwarp_device, (3, 9, 8, 72), (70, 5, 3, 72), 2, (2, 1))
 
@@ -113,6 +115,7 @@ def test_a_filter_larger_than_the_padded_image_is_refused():
         assert_right(simwarp.Device(), (1, 2, 9, 8), (4, 5, 3, 8), 1, (1, 1))
 
 
+@pytest.mark.slow
 def test_stages_are_filled_while_others_are_read():
     device = simwarp.Device(observe="pipeline")
     module.conv2d(device, *operands((1, 4, 5, 8), (4, 3, 2, 8)), stages=3)

@@ -55,6 +55,7 @@ def cub(how):
 SIZES = (1, 255, 1500)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(2)
 @pytest.mark.parametrize("how", LARGE)
 @pytest.mark.parametrize("n", SIZES)

@@ -232,6 +232,7 @@ def test_crlf_line_ends_give_the_same_ptx():
     assert normalise("\n\n.version 9.0  \r\n\tret;\r\n\n") == ".version 9.0\n\tret;\n"
 
 
+@pytest.mark.slow
 def test_compiled_ptx_contains_no_absolute_path():
     source = "#include <cuda/std/bit>\n" + ANSWER.replace("ANSWER *", "cuda::std::popcount(threadIdx.x) *")
     texts = [
@@ -246,6 +247,7 @@ def test_compiled_ptx_contains_no_absolute_path():
     assert any("include/" in line for line in texts[0].splitlines() if ".file" in line)
 
 
+@pytest.mark.slow
 def test_ptx_does_not_depend_on_working_directory_or_cache(tmp_path):
     program = (
         "from gpu.bmm.schemes import SCHEMES, product_ptx; from gpu.bmm.packing import packing_ptx;"

@@ -149,6 +149,7 @@ RELEASES = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(2)
 @pytest.mark.parametrize("status", ["INVALID_VALUE", "OUT_OF_MEMORY", "ILLEGAL_ADDRESS"])
 def test_each_failed_call_of_the_driver_is_one_typed_error(gpus, status):
@@ -583,6 +584,7 @@ def test_the_largest_freed_memory_of_a_device_is_kept(gpus):
     assert kept(found) == [2000]
 
 
+@pytest.mark.slow
 def test_kept_memory_counts_as_free_and_makes_room(gpus):
     found = gpus(1)
     machine = CudaMachine()

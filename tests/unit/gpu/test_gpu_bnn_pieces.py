@@ -279,6 +279,7 @@ def calls_of(run):
     return count
 
 
+@pytest.mark.slow_cases("*-whole")
 @pytest.mark.parametrize(("network", "way"), [(PIXELS, "layers"), (SIGNS, "layers"), (PIXELS, "whole")])
 def test_the_first_run_of_a_prepared_number_of_images_only_launches(network, way):
     schemes = CHEAP if way == "layers" else None

@@ -24,9 +24,9 @@ from gpu.cuda.graphs import BoundChain, BoundLaunch
 from gpu.cuda.kernels import Packing, parameter_types
 from gpu.device import MOST_PLANS, LaunchPlan, planned
 from gpu.mttkrp.formats import FORMATS
+from reference.devices.tensor_map import TensorMap
 from reference.errors import DtypeError, FormatError, NotANumberError, SchemeError, ShapeError
 from reference.types import Coo, PackedBits, PackedTensor
-from reference.types.tensor_map import TensorMap
 
 PRODUCTS = SCHEMES | TENSOR_CORE_SCHEMES | RING_SCHEMES | WARPGROUP_SCHEMES
 OPENED: list[str] = []

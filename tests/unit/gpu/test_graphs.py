@@ -13,8 +13,8 @@ import simwarp
 from gpu.cuda import capture as cuda_capture
 from gpu.cuda.graphs import BoundChain, BoundLaunch
 from gpu.device import LaunchChain, LaunchPlan
+from reference.devices.tensor_map import TensorMap
 from reference.errors import CaptureError, LaunchError
-from reference.types.tensor_map import TensorMap
 from simwarp.faults import DependentAccess, OutOfBounds, UseAfterFree
 from support.cuda_driver import cuda_kernel
 from support.small_kernels import text

@@ -143,6 +143,7 @@ extern "C" __global__ void __cluster_dims__(4) k(int* y, int mapped) {
 }"""
 
 
+@pytest.mark.slow
 def test_a_mapped_cluster_address_reaches_its_block():
     there = simwarp.Device()
     y = there.upload(np.zeros(256, np.int32), "y")

@@ -92,6 +92,7 @@ def without_popc(recorded):
     del recorded["popc.b32"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_popc")
 def test_a_form_without_a_recording_has_no_evidence(capsys):
     assert unwitnessed() == ["popc.b32"]
@@ -106,6 +107,7 @@ def test_a_form_without_a_recording_has_no_evidence(capsys):
     assert line.split()[-4:] == ["2", "1", "1", "2"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_popc")
 def test_the_release_gate_refuses_an_unrecorded_form(capsys):
     assert main(["coverage", "--strict"]) == 1
@@ -113,12 +115,14 @@ def test_the_release_gate_refuses_an_unrecorded_form(capsys):
     assert "simwarp coverage --strict" in gate
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("recorded")
 def test_the_release_gate_passes_recorded_forms():
     assert unwitnessed() == []
     assert main(["coverage", "--strict"]) == 0
 
 
+@pytest.mark.slow
 def test_the_table_has_a_line_for_each_row(capsys):
     assert main(["coverage"]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -20,12 +20,14 @@ from simwarp.lab import fuzz
 from simwarp.lab import recording as lab
 from simwarp.lab.counterexamples import keep, still_right
 from simwarp.lab.fuzz.memory import RECORD, TALLIES, own_at, tally_of
+from simwarp.lab.fuzz.mutate import are_independent
 from simwarp.lab.fuzz.program import Address, Condition, walk
 from simwarp.lab.fuzz.registers import REGISTERS
 from simwarp.lab.fuzz.statements import (
     KINDS,
     AddressQuery,
     ArriveAndSync,
+    AsyncCopy,
     Atomic,
     BarrierVote,
     Call,
@@ -90,8 +92,8 @@ def first(program):
 
 
 def in_groups():
-    """Rows of asynchronous copies and barriers, of tensor maps and of textures: no statement holds one."""
-    copies = ("cp.", "mbarrier", "red.async", "st.async", "setmaxnreg")
+    """Rows that no statement has: bulk copies, their barriers, tensor maps, textures; waits for copies."""
+    copies = ("cp.async.", "cp.reduce", "mbarrier", "red.async", "st.async", "setmaxnreg")
     maps = ("tensormap.", "prefetch.tensormap", "fence.proxy.tensormap")
     textures = ("tex", "tld4", "txq", "suld", "sust", "suq")
     return {name for name in ROWS if name.startswith((*copies, *maps, *textures, "wgmma"))}
@@ -135,6 +137,7 @@ def test_every_kind_of_statement_is_drawn(programs):
         ("poll", BarrierVote),
         ("arrive", ArriveAndSync),
         ("locate", AddressQuery),
+        ("copy", AsyncCopy),
     ):
         if purpose in all_rows():
             wanted.add(kind)
@@ -310,6 +313,32 @@ def test_local_memory_is_private_to_each_thread():
         outputs(program)["%r1"], first(program)["%r0"] >> np.uint64(8) & np.uint64(255)
     )
     assert own_at(1) - own_at(0) == 32
+
+
+@pytest.mark.parametrize(("taken", "grouped"), [(16, False), (6, True)])
+def test_an_asynchronous_copy_has_ended_behind_its_wait(taken, grouped):
+    source = Address("inputs", 16 * (REGISTERS.index("%d0") // 2))
+    move = AsyncCopy("cp.async.cg.shared.global", (), (), source, 16, taken, 16, grouped)
+    load = Load("ld.shared.v2.b64", (("%d1", "%d2"),), (), Address("shared", 16))
+    program = Program(3, 1, (If(Condition("lane", 0), (move,)), load))
+    words, _, _ = fuzz.inputs(program)
+    whole = words[:, source.offset // 8 :][:, :2].copy().view(np.uint8)
+    whole[:, taken:] = 0
+    whole[::2] = 0  # the shared memory of the lanes without a copy
+    end = outputs(program)
+    np.testing.assert_array_equal(np.stack([end["%d1"], end["%d2"]], axis=1), whole.view(np.uint64))
+
+
+def test_neighbours_are_swapped_unless_both_access_memory_and_one_writes():
+    place = Address("shared", 0)
+    store, load = Store("st.shared.b32", (), ("%r0",), place), Load("ld.shared.b32", ("%r1",), (), place)
+    copy = AsyncCopy("cp.async.ca.shared.global", (), (), Address("global"))
+    add = Compute("add.u32", ("%r2",), ("%r3", 1))
+    other_load = replace(load, destinations=("%r4",))
+    for one, other in [(add, store), (copy, add), (load, other_load)]:
+        assert are_independent(one, other)
+    for one, other in [(store, load), (load, copy), (copy, store), (copy, copy)]:
+        assert not are_independent(one, other)
 
 
 def test_order_dependent_atomics_are_not_generated_as_tallies():

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import simwarp
+from reference.devices.tensor_map import FILLS, TensorMap
 from reference.errors import ShapeError
-from reference.types.tensor_map import FILLS, TensorMap
 from simwarp.lab.recording import Asking
 from simwarp.lab.subjects import tensor_maps
 from simwarp.lab.subjects import tensor_maps_by_chance as by_chance

@@ -22,8 +22,8 @@ from gpu.outofcore import Dense, Flatten, Network, Trainer
 from gpu.outofcore import run as outofcore_run
 from reference.errors import DtypeError, MissingExtraError, NoGpuError, SchemeError
 from reference.types import Coo
+from simwarp.device.schedules import compare_schedules
 from simwarp.run import run
-from simwarp.schedules import compare_schedules
 
 COO = Coo([[0, 1], [1, 0]], [1.0, 2.0], (2, 2))
 SIGNS, IMAGES, FILTERS = np.ones((2, 2)), np.ones((1, 4, 4, 1)), np.ones((3, 3, 1, 1))

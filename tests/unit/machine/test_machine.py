@@ -24,6 +24,7 @@ from simwarp.machine import (
     Route,
     Shared,
     Slow,
+    SlowLink,
     Timeline,
     Topology,
 )
@@ -157,6 +158,17 @@ def test_a_slow_device_takes_longer_for_routines_only() -> None:
     machine.launch(stream, add_one(x, x))
     machine.run([])
     assert spans(machine) == [("in", 0, 5), ("routine", 5, 14)]
+
+
+def test_a_slow_link_takes_longer_for_copies_of_its_kind_and_device_only() -> None:
+    machine = simwarp.Machine(small(2), injections=[SlowLink("in", 1, 2.0)])
+    a = pinned(machine, column())
+    for device in (0, 1):
+        x, stream = tile(machine, device), machine.stream(device)
+        machine.copy_in(stream, a, x)
+        machine.launch(stream, add_one(x, x))
+    machine.run([])
+    assert spans(machine) == [("in", 0, 5), ("routine", 5, 8), ("in", 0, 10), ("routine", 10, 13)]
 
 
 def test_strided_tiles_and_parts_of_host_matrices_are_moved() -> None:

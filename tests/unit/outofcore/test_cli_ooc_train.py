@@ -38,6 +38,7 @@ def report(capsys: Any, *arguments: str) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few")
 def test_a_training_reports_plan_bytes_times_and_accuracy(capsys: Any) -> None:
     facts = report(capsys, *SMALL)
@@ -51,6 +52,7 @@ def test_a_training_reports_plan_bytes_times_and_accuracy(capsys: Any) -> None:
     assert facts["plan"][0] in text
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few")
 def test_a_resumed_training_ends_like_one_without_a_stop(capsys: Any, tmp_path: Path) -> None:
     path = str(tmp_path / "net.npz")
@@ -92,6 +94,7 @@ def test_ctrl_c_exits_like_other_commands(capsys: Any, monkeypatch: pytest.Monke
     assert capsys.readouterr().err.endswith("stopped\n")
 
 
+@pytest.mark.slow
 def test_vgg16_is_planned_and_timed_without_values(capsys: Any) -> None:
     arguments = "vgg16", "--explain", "--topology", "H100", "--no-accumulation"
     facts = report(capsys, *arguments, "--json")
@@ -136,6 +139,7 @@ def test_digits_are_recognised_after_a_few_epochs(capsys: Any) -> None:
     assert report(capsys, "--epochs", "5", "--json")["accuracy"] > 0.93
 
 
+@pytest.mark.slow
 def test_a_gpu_trains_on_drawn_images(capsys: Any, gpus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     made = gpus()
     small = Network((3, 8, 8), (Conv(4, activation="relu"), MaxPool(), Flatten(), Dense(5)))

@@ -264,6 +264,7 @@ def test_a_nan_is_the_result_of_its_window() -> None:
 # ------------------------------------------------------------------------------------------------- GPUs
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(2)
 @pytest.mark.parametrize("name", POOLS)
 def test_a_gpu_pools_what_it_has_computed(gpus, name: str) -> None:

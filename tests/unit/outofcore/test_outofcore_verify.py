@@ -24,6 +24,7 @@ def found(numbers: range, seed: int = 0) -> list[str]:
     return [str(mismatch) for each in checked for mismatch in each.mismatches]
 
 
+@pytest.mark.slow
 def test_some_inputs_agree_with_the_definition() -> None:
     assert found(range(30)) == []
 
@@ -61,6 +62,7 @@ def test_a_wrong_number_is_located() -> None:
     assert differs(item, expected, got * np.nan).all()
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(2)
 @pytest.mark.parametrize(
     ("plant", "text"),
@@ -87,6 +89,7 @@ def test_a_planted_fault_is_reported(plant: Any, text: str, monkeypatch: pytest.
     assert any(text in message for message in messages), messages
 
 
+@pytest.mark.slow
 def test_a_cuda_device_stands_for_a_gpu(gpus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for k in range(20):
         gpus(1, k)

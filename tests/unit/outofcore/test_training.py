@@ -100,6 +100,7 @@ def test_strips_of_windows_with_gaps_do_not_change_a_bit(rows: int) -> None:
     assert same_bits(sample.trained(Machine(seed=1, jitter=20.0), segments=segments), expected)
 
 
+@pytest.mark.slow
 def test_what_stays_on_the_device_does_not_change_a_bit() -> None:
     sample, expected = in_core("mixed")
     segments = (
@@ -114,6 +115,7 @@ def test_what_stays_on_the_device_does_not_change_a_bit() -> None:
         assert same_bits(sample.trained(machine, segments=segments, **options), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(2)
 @pytest.mark.parametrize("parameters", ["device", "host"])
 @pytest.mark.parametrize("rows", [1, 2, 3])
@@ -134,6 +136,7 @@ def test_statistics_of_the_batch_do_not_depend_on_pieces(rows: int, parameters: 
 RESULTS = ("kept", "passed", "again")
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(2)
 @pytest.mark.singly
 @pytest.mark.parametrize("parameters", ["device", "host"])
@@ -194,6 +197,7 @@ def test_the_planner_fits_each_budget_and_does_not_change_a_bit(name: str, accum
         assert same_bits(sample.trained(Machine(seed=3, jitter=20.0), budget=budget, **options), expected)
 
 
+@pytest.mark.slow
 def test_a_gradient_that_three_segments_share_stays_on_the_device_for_none_that_cuts_its_rows() -> None:
     layers = Conv(2, 2, dilation=2), BatchNorm(activation="tanh"), BatchNorm(), MaxPool(), Flatten(), Dense(3)
     sample = Sample(Network((2, 9, 6), layers), 3)

@@ -49,6 +49,7 @@ def test_training_on_a_gpu_is_that_of_the_simulated_machine(gpus, name: str, cut
     assert made.is_clean()
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("parameters", ["device", "host"])
 def test_computing_again_on_a_gpu_is_that_of_the_simulated_machine(gpus, parameters: str) -> None:
@@ -68,6 +69,7 @@ def test_computing_again_on_a_gpu_is_that_of_the_simulated_machine(gpus, paramet
         np.testing.assert_allclose(found[name], array, 1e-4, 1e-5, err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [None, 70_000])
 def test_logits_on_a_gpu_are_those_of_the_simulated_machine(gpus, budget: int | None) -> None:
     made, sample = gpus(), Sample(NETWORKS["normalized"], batch=5)
@@ -94,6 +96,7 @@ def test_a_kernel_that_fails_leaves_parameters_and_nothing_else(gpus, call: str)
     assert made.is_clean()
 
 
+@pytest.mark.slow
 def test_without_rates_those_of_stages_are_measured(gpus, tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.setenv("SIMWARP_CACHE", str(tmp_path))
     monkeypatch.setattr(engines, "_PROBE_BYTES", 1 << 16)
@@ -112,6 +115,7 @@ def test_without_rates_those_of_stages_are_measured(gpus, tmp_path: Any, monkeyp
     assert made.is_clean()
 
 
+@pytest.mark.slow
 def test_in_tf32_operands_are_rounded(gpus) -> None:
     made, sample = gpus(), Sample(NETWORKS["mixed"])
     exact, rounded = (sample.trained(Machine(), math=math)["losses"] for math in ("fp32", "tf32"))

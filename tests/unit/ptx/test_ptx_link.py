@@ -69,6 +69,7 @@ def chain(n):
         )
 
 
+@pytest.mark.slow
 def test_a_call_chain_of_1500_functions_is_linked():
     body = "call (%r2), f1499, (%i);" + STORE
     assert run(body, before="\n".join(chain(1500)), block=2) == [1500, 1501]

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reference.devices.tensor_map import DATA_TYPES, Im2col, TensorMap, data_type_of, extent_of
 from reference.errors import DtypeError, FormatError, SchemeError, ShapeError
-from reference.types.tensor_map import DATA_TYPES, Im2col, TensorMap, data_type_of, extent_of
 from simwarp import tensormaps
 from simwarp.fragments.swizzles import swizzled
 from support.offenders import every_case

@@ -9,8 +9,8 @@ import simwarp
 from gpu.compile import compile
 from gpu.cuda.graphs import BoundChain, BoundLaunch
 from gpu.device import LaunchChain, LaunchPlan
+from simwarp.device.schedules import Schedule, compare_schedules
 from simwarp.faults import DependentAccess
-from simwarp.schedules import Schedule, compare_schedules
 from support.cuda_driver import cuda_kernel
 from support.small_kernels import text
 

@@ -202,6 +202,7 @@ def test_the_random_schedule_finds_it_too(name, seed):
     assert f"// {name}" in ENDLESS.splitlines()[caught.value.place.source_line - 1]
 
 
+@pytest.mark.slow
 def test_a_walk_without_an_end_leaves_its_array():
     """Addresses that change lead out of the array: the fault is that, although nothing leaves the loop."""
     source = 'extern "C" __global__ void k(unsigned* x) { for (unsigned i = 0;; i++) atomicAdd(&x[i], 1); }'
@@ -211,6 +212,7 @@ def test_a_walk_without_an_end_leaves_its_array():
         kernel((1, 1, 1), (32, 1, 1), device.upload(np.zeros(2000, np.uint32)))
 
 
+@pytest.mark.slow
 def test_what_only_the_budget_ends():
     """The index repeats, but what it is computed from does not."""
     source = """extern "C" __global__ void k(volatile unsigned* x, unsigned n) {

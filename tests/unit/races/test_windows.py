@@ -206,6 +206,7 @@ extern "C" __global__ void k(const int* x, int* out, int n) {
 }"""
 
 
+@pytest.mark.slow
 def test_pointers_within_their_local_variables_are_not_reported():
     answers = set()
     for how in ([], ["-G"]):

@@ -284,6 +284,7 @@ def test_the_registry_lists_seven_formats():
     assert [*FORMATS] == ["coo", "csf-one", "csf-all", "b-csf", "f-coo", "hicoo", "mm-csf"]
 
 
+@pytest.mark.slow
 @given(tensor=tensors(), random=st.randoms(use_true_random=False), wide=st.booleans())
 def test_arrays_equal_a_dictionary_model_for_any_nonzero_order(tensor, random, wide):
     """The arrays are canonical: they do not depend on nonzero order or index type."""
@@ -295,6 +296,7 @@ def test_arrays_equal_a_dictionary_model_for_any_nonzero_order(tensor, random, w
         assert plain(build(coo)) == plain(by_hand(name, shape, places)), name
 
 
+@pytest.mark.slow
 @given(tensor=tensors(), data=st.data())
 def test_builder_settings_equal_a_dictionary_model(tensor, data):
     shape, places = tensor
@@ -456,6 +458,7 @@ def counted(keys, split=10**9):
     return [*(len(prefixes(keys, length)) for length in range(1, d - 1)), len(pieces_by_hand(keys, split))]
 
 
+@pytest.mark.slow
 @given(tensor=tensors(), split=st.integers(1, 5), block=st.sampled_from([2, 64, 256]))
 def test_index_bytes_equal_the_formulas_of_the_paper(tensor, split, block):
     shape, places = tensor

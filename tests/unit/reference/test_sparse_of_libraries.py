@@ -127,6 +127,7 @@ def test_mttkrp_has_the_bits_of_the_tensor_converted_by_hand(name):
     assert on_device(tensor, factors, 0).tobytes() == on_device(coo, factors, 0).tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(2)
 @pytest.mark.parametrize("name", ["scipy-coo", "pydata-GCXS", "torch-csr", "pyttb", "pyttb-stand-in"])
 def test_cpd_als_has_the_bits_of_the_tensor_converted_by_hand(name):

@@ -384,6 +384,7 @@ def test_the_loadtxt_parser_equals_the_plain_parser(lines):
         assert plain == loaded
 
 
+@pytest.mark.slow
 @given(st.lists(NUMBERS.filter(lambda number: number != "nan"), min_size=1, max_size=20))
 def test_parsed_values_equal_python_float(numbers):
     text = "".join(f"1 1 {number}\n" for number in numbers).encode()

@@ -506,7 +506,7 @@ def test_malformed_ptx_is_refused(write):
 
 
 @pytest.mark.at_most(12)
-@pytest.mark.slow_cases("span", "tuple", "type_traits", "utility", "variant")
+@pytest.mark.slow
 @pytest.mark.parametrize("header", sorted(HEADERS))
 def test_each_header_compiles_by_itself_and_twice(write, header):
     path = write("k.cu", f"#include <{header}>\n#include <{header}>\n__global__ void k(int* x) {{ *x = 1; }}")
@@ -534,6 +534,7 @@ def test_names_that_nvcc_predefines_are_available(write):
     ]
 
 
+@pytest.mark.slow
 def test_c_and_std_names_are_available(write):
     includes = "".join(
         f"#include <{name}>\n"

@@ -60,6 +60,7 @@ def command(arrays, limit, *more):
     )
 
 
+@pytest.mark.slow
 def test_an_array_of_64_mib_needs_less_than_a_gibibyte_of_address_space(rows):
     np.save("x.npy", np.ones(64 * MIB, np.int8))
     done = command(["--arg", "x.npy:inout"], 1 << 30, "-o", "out")
@@ -67,6 +68,7 @@ def test_an_array_of_64_mib_needs_less_than_a_gibibyte_of_address_space(rows):
     assert np.load("out/x.npy", mmap_mode="r")[:2_000_001:1_000_000].tolist() == [2, 2, 2]
 
 
+@pytest.mark.slow
 def test_memory_that_ends_is_an_error_of_two_lines(rows):
     np.lib.format.open_memmap("x.npy", "w+", np.int8, (200 * MIB,))
     done = command(["--arg", "x.npy"], 500 * MIB)

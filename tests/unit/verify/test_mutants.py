@@ -336,6 +336,7 @@ def test_every_mutant_is_detected(kernel):
     assert len(survivors) <= 0.05 * mutants
 
 
+@pytest.mark.slow
 def test_a_mutant_of_each_kind_is_detected():
     """One instruction of each kind in a small kernel."""
     parts = "bmms32", "int", "msb"

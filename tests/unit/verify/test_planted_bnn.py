@@ -367,6 +367,7 @@ def test_a_launch_that_does_not_wait_for_those_before_is_found(plant, kernel, mo
     assert not is_right(net, images, scheme=scheme)
 
 
+@pytest.mark.slow
 def test_a_nan_that_no_comparison_sees_is_found(plant):
     net = NETWORKS["reals"]()
     images = images_of(net)

@@ -192,6 +192,7 @@ def test_a_shuffle_from_the_wrong_lane_is_found(plant_fault):
     assert found.register.startswith("%r")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["bmm32", "bmms64"])
 def test_uncorrected_k_padding_is_found(plant_fault, scheme):
     item = product_input(33, 65, 37, scheme)

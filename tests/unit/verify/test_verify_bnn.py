@@ -72,6 +72,7 @@ def test_networks_agree_on_the_simulator(start):
         assert check(CASE, 0, k, {"simulator": simulator}).mismatches == []
 
 
+@pytest.mark.slow
 def test_values_inside_launches_of_a_chip_are_not_compared():
     """On sm_90 a convolution adds its residual: its own integers leave no launch."""
     item = CASE.draw(Draw(9, "bnn", 750))
@@ -80,6 +81,7 @@ def test_values_inside_launches_of_a_chip_are_not_compared():
     assert check(CASE, 9, 750, {"simulator": simulator}).mismatches == []
 
 
+@pytest.mark.slow
 def test_the_layer_that_is_wrong_is_named(monkeypatch):
     monkeypatch.setattr(gpu.bnn.launches.Chain, "__call__", lambda self, x, *_: (x,))
     (found,) = check(CASE, 0, 71, {"simulator": simulator}).mismatches

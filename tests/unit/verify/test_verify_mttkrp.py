@@ -47,6 +47,7 @@ def test_the_first_490_inputs_cover_all_combinations(items):
     assert set(tried) == set(itertools.product(FORMATS, PROBLEMS, RANKS))
 
 
+@pytest.mark.slow
 def test_types_and_atomics_are_spread_over_the_inputs(items):
     settings = list(itertools.product(DTYPES, [False, True]))
     for of in (lambda i: i.format, problem, lambda i: i.rank, lambda i: i.kind):
@@ -284,6 +285,7 @@ def test_every_kernel_has_a_digest():
     }
 
 
+@pytest.mark.slow
 @pytest.mark.at_most(2)
 @pytest.mark.parametrize("of", ["csf-one", "csf-all", "mm-csf"])
 def test_groups_with_several_fibers_agree(monkeypatch, of):

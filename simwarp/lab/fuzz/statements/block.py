@@ -46,7 +46,7 @@ class Exchange(Statement):
 
     @property
     def waits(self) -> Group:
-        """The threads that wait at the barrier."""
+        """The threads that must meet at the exchange's barrier."""
         return "block" if self.barrier else "warp"
 
     def write(self, writer: Writer, mask: str) -> None:
@@ -75,7 +75,7 @@ class Sync(Statement):
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
-        """Draw a barrier or a fence."""
+        """Draw a barrier, a fence or both halves of a cluster barrier."""
         kinds = ["warp barrier", "fence", *(("barrier", "cluster") if scope.block else ())]
         kind = maker.draw.choice([kind for kind in kinds if kind in maker.vocabulary])
         words = ("arrive", "wait") if kind == "cluster" else ("",)
@@ -84,7 +84,7 @@ class Sync(Statement):
 
     @property
     def waits(self) -> Group:
-        """The threads that wait at the barrier."""
+        """The threads that must meet at the barrier."""
         kind = find(self.opcodes[0])[0].kind
         return "warp" if kind.together == "warp" else "block" if kind.together else ""
 
@@ -109,7 +109,7 @@ class BarrierVote(Instruction):
 
 @dataclass(frozen=True)
 class ArriveAndSync(Statement):
-    """Some warps only arrive at a barrier, the others wait there for all; then all wait at another."""
+    """Some warps only arrive at a barrier where the others wait; then all wait at a second barrier."""
 
     arrive: str
     sync: str

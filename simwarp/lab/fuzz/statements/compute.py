@@ -25,7 +25,7 @@ from simwarp.ptx.rows import Form, OperandSpec, Row
 
 
 class Compute(Instruction):
-    """An instruction that only computes on registers."""
+    """An instruction that computes registers from registers, without memory."""
 
     weight, purpose, flat = 40, "compute", True
 
@@ -42,7 +42,7 @@ class Compute(Instruction):
 
     @classmethod
     def of(cls, maker: Maker, opcode: str) -> Compute:
-        """Draw the operands of an opcode."""
+        """An instruction with an opcode, and random registers and constants as operands."""
         row, form = find(opcode)
         kinds = [form.resolve(s.kind) for s in row.destinations if s.kind != "carry"]
         if row.base == "setp" and maker.chance(60):

@@ -170,7 +170,7 @@ class Switch(Statement):
         return True
 
     def write(self, writer: Writer, mask: str) -> None:
-        """Write an indexed branch and its four sides."""
+        """Write ``brx.idx`` and the four bodies that it branches to."""
         index = writer.result("and.b32", self.index, 3)
         sides = self.opened()
         masks = [mask] * len(sides)
@@ -189,7 +189,7 @@ class Switch(Statement):
 
 @dataclass(frozen=True)
 class Loop(Statement):
-    """A loop over ``body``."""
+    """A loop that repeats ``body``."""
 
     trips: int | str  # the number of iterations, or a 32-bit register with it in its two lowest bits
     body: Body
@@ -253,7 +253,7 @@ class Exit(Statement):
 
     @property
     def splits(self) -> bool:
-        """True, since some lanes exit."""
+        """Return True: some lanes exit, and others continue."""
         return True
 
     def write(self, writer: Writer, mask: str) -> str:
@@ -267,6 +267,6 @@ class Exit(Statement):
         return rest
 
     def simpler(self) -> Iterator[Statement]:
-        """The exit with ``ret`` as opcode."""
+        """Yield the exit with the opcode ``ret``."""
         if self.opcode != "ret":
             yield replace(self, opcode="ret")

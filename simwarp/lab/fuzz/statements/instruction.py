@@ -29,11 +29,11 @@ class Instruction(Statement):
         writer.write(f"{self.opcode} {', '.join([*targets, *self.operands(writer, mask)])}")
 
     def operands(self, writer: Writer, mask: str) -> list[str]:
-        """The source operands in PTX."""
+        """The source operands, as PTX text."""
         return list(map(vector, self.sources))
 
     def touched(self) -> tuple[set[str], set[str]]:
-        """The registers that the operands read and write."""
+        """The registers that the instruction's operands read, and those that they write."""
         reads = {name for operand in (*self.sources, self.address.index) for name in names(operand)}
         return reads, super().touched()[1] - {"_"}
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from simwarp.lab.fuzz.maker import Maker, Scope, region_of
-from simwarp.lab.fuzz.memory import TALLIES, tally_of
+from simwarp.lab.fuzz.memory import OWN, TALLIES, tally_of
 from simwarp.lab.fuzz.program import Address, Operand, Statement
 from simwarp.lab.fuzz.registers import register_class
 from simwarp.lab.fuzz.statements.instruction import Instruction
@@ -18,9 +19,9 @@ _NEAR = {"cta", "cluster"}
 
 
 class Load(Instruction):
-    """A load from memory into registers."""
+    """A load from memory, a parameter or constants into registers."""
 
-    weight, purpose, flat = 6, "load", True
+    weight, purpose, flat, accesses = 6, "load", True, "reads"
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
@@ -40,11 +41,11 @@ class Load(Instruction):
 class Store(Instruction):
     """A store of registers to the thread's own memory."""
 
-    weight, purpose, flat = 6, "store", True
+    weight, purpose, flat, accesses = 6, "store", True, "writes"
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
-        """Draw a store to the thread's own memory."""
+        """Draw a store to memory that only the thread itself accesses."""
         row, form = find(maker.opcode("store"))
         sources = maker.vector(maker.kind(form.T, row), form.vector)
         return cls(form.opcode, (), (sources,), maker.own(form, "global", "shared", "local"))
@@ -53,7 +54,7 @@ class Store(Instruction):
 class Atomic(Instruction):
     """An atomic operation on the thread's own memory, or on a tally without using its result."""
 
-    weight, purpose, flat = 6, "atomic", True
+    weight, purpose, flat, accesses = 6, "atomic", True, "writes"
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
@@ -81,6 +82,36 @@ class Atomic(Instruction):
         if find(self.opcode)[1].T != "f64":
             return super().operands(writer, mask)
         return [writer.result("and.b64", vector(source), FINITE["f64"]) for source in self.sources]
+
+
+@dataclass(frozen=True)
+class AsyncCopy(Instruction):
+    """A copy to the thread's own shared memory that the thread waits for at once."""
+
+    size: int = 16
+    taken: int = 16  # the bytes that are copied; the others become 0
+    target: int = 0  # the offset in the shared memory
+    grouped: bool = False  # whether it waits for a group, not for all copies
+    weight, purpose, flat, accesses = 3, "copy", True, "writes"
+
+    @classmethod
+    def draw(cls, maker: Maker, scope: Scope) -> Statement:
+        """Draw a copy from the inputs or from the thread's own global memory, sometimes of a part."""
+        _, form = find(maker.opcode("copy"))
+        size = 16 if form.has("cg") else maker.draw.choice((4, 8, 16))
+        taken = maker.draw.integer(0, size) if maker.chance(25) else size
+        source, target = maker.place(size, "inputs", "global"), size * maker.draw.integer(0, OWN // size - 1)
+        return cls(form.opcode, (), (), source, size, taken, target, maker.chance(50))
+
+    def write(self, writer: Writer, mask: str) -> None:
+        """Write the copy and the wait for it."""
+        target = writer.address(Address("shared", self.target), self.size)
+        source = writer.address(self.address, self.size)
+        part = f", {self.taken}" * (self.taken < self.size)
+        writer.write(f"{self.opcode} {target}, {source}, {self.size}{part}")
+        if self.grouped:
+            writer.write("cp.async.commit_group")
+        writer.write("cp.async.wait_group 0" if self.grouped else "cp.async.wait_all")
 
 
 class CacheHint(Instruction):

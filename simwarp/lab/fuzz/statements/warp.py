@@ -31,7 +31,7 @@ class Warp(Instruction):
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
-        """Draw a warp instruction and its operands."""
+        """Draw a warp instruction (shuffle, vote, match, …) and its operands."""
         row, form = find(maker.opcode("warp"))
         if row.base in WITNESSES:
             return cls(form.opcode, (maker.register("b32"),), ())

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy.typing as npt
 
+from reference.devices.launch import Extent, shape_of
 from reference.errors import DtypeError, SchemeError, ShapeError
-from reference.types.launch import Extent, dtype_of, shape_of
+from reference.types.arguments import dtype_of
 from reference.values import shortened
 
 DATA_TYPES: dict[str, tuple[int, str]] = {
@@ -115,12 +116,12 @@ class TensorMap:
 
     @property
     def rank(self) -> int:
-        """The number of dimensions."""
+        """The number of dimensions of the tensor."""
         return len(self.shape)
 
     @property
     def itemsize(self) -> int:
-        """The bytes of an element."""
+        """The bytes of one element of the tensor."""
         return DATA_TYPES[self.data_type][0]
 
     @property
@@ -141,7 +142,7 @@ class TensorMap:
         return self.box[0] if self.im2col is None else self.im2col.channels
 
     def at(self, address: int) -> TensorMap:
-        """The same tensor at another address; checked."""
+        """A checked copy of the map for a tensor at another address."""
         moved = replace(self, address=address)
         moved.check()
         return moved
@@ -164,7 +165,7 @@ class TensorMap:
         self._check_swizzle()
 
     def _check_modes(self) -> None:
-        """Check each mode by itself."""
+        """Check that each mode (interleave, swizzle, …) has a value that CUDA defines."""
         if self.data_type not in DATA_TYPES:
             newer = self.data_type.lower() in _NEWER_TYPES
             raise DtypeError(
@@ -273,7 +274,7 @@ class TensorMap:
                 raise ShapeError(f"tensor map: {given} {what} of an im2col copy\nexpected 1 to {most}")
 
     def _check_swizzle(self) -> None:
-        """Check the modes that exclude each other."""
+        """Check that swizzle, interleave and box size fit one another."""
         if self.interleave == 32 and self.swizzle != 32:
             raise SchemeError(
                 f"tensor map: an interleave of 32 bytes with a swizzle of {self.swizzle}\n"

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from reference.devices.launch import Extent, shape_of
 from reference.errors import DtypeError, SchemeError, ShapeError
-from reference.types.launch import Extent, dtype_of, shape_of
+from reference.types.arguments import dtype_of
 
 ADDRESS_MODES = ("wrap", "clamp", "mirror", "border")
 """In the order of ``cudaTextureAddressMode``."""
@@ -66,12 +67,12 @@ class Image:
 
     @property
     def unit(self) -> int:
-        """The bytes of a texel."""
+        """The bytes of one texel."""
         return self.channels * self.dtype.itemsize
 
     @property
     def has_surface(self) -> bool:
-        """Whether a surface of it can be made: rows of one dimension may be too long."""
+        """True if the image can have a surface; a 1D row may be too long for one."""
         return not self.geometry.endswith("1d") or self.width <= _MOST_SIDE
 
 
@@ -141,7 +142,7 @@ def linear_of(array: Any, channels: int) -> Image:
 
 
 def _format(what: str, dtype: npt.DTypeLike, channels: int) -> np.dtype[Any]:
-    """The type of a channel, checked."""
+    """Check the dtype and number of a texel's channels; return the dtype."""
     found = dtype_of(what, dtype)
     if found.name not in FORMATS:
         raise DtypeError(f"{what}: {found}\nchannels are of {', '.join(FORMATS)}")

@@ -85,14 +85,6 @@ def shape_of(what: str, given: Extent) -> tuple[int, ...]:
     return found
 
 
-def dtype_of(what: str, given: npt.DTypeLike) -> np.dtype[Any]:
-    """Convert any of NumPy's spellings to a dtype; raise DtypeError for others."""
-    try:
-        return np.dtype(given)
-    except TypeError:
-        raise DtypeError(f"{what}: {given!r} is not a dtype\ngive one of NumPy's, e.g. float32") from None
-
-
 def host_array(given: Any, name: str) -> Any:
     """Convert any array on the host to NumPy, a 0-d one to a scalar; return other values as they are."""
     kind = cast("type[object]", type(given))

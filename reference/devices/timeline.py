@@ -79,11 +79,11 @@ class Timeline(Sequence[Record]):
         self._records = list(records)
 
     def append(self, record: Record) -> None:
-        """Add a record."""
+        """Append a record to the timeline."""
         self._records.append(record)
 
     def clear(self) -> None:
-        """Forget all records."""
+        """Remove all records from the timeline."""
         self._records.clear()
 
     @overload
@@ -101,7 +101,7 @@ class Timeline(Sequence[Record]):
 
     @property
     def seconds(self) -> float:
-        """From the first start to the last end."""
+        """The seconds from the first start to the last end."""
         if not self._records:
             return 0.0
         return max(one.end for one in self) - min(one.start for one in self)
@@ -144,7 +144,7 @@ class Timeline(Sequence[Record]):
 
 
 def _union(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Disjoint spans of time, from overlapping ones."""
+    """Merge overlapping spans of time into disjoint ones."""
     joined: list[tuple[float, float]] = []
     for start, end in sorted(spans):
         if joined and start <= joined[-1][1]:
