@@ -25,9 +25,11 @@ READY_DEV := $(VENV)/.ready-dev
 # Images of containers often set it; every process and every worker would compile our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-# So many inputs have every scheme, transpose, output, layout, class of geometry and routine.
+# So many inputs have every scheme, transpose, output, layout, class of geometry and routine; `make gate` has more.
 verify: $(READY)
-	$(BIN)/simwarp verify --inputs 40 --inputs bmm=80 --inputs bnn=30 --inputs bnn-layers=20 --inputs blas3=all --budget 900 --jobs $(JOBS)
+	$(BIN)/simwarp verify --inputs 40 --inputs bmm=80 --inputs bmm-wgmma=20 --inputs bconv2d-wgmma=20 \
+	    --inputs bconv2d-groups=20 --inputs bconv2d-windows=10 --inputs bnn=15 --inputs bnn-layers=10 \
+	    --inputs blas3=all --budget 900 --jobs $(JOBS)
 	$(BIN)/python examples/digits.py
 	$(BIN)/python examples/networks/recognise.py
 

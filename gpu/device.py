@@ -7,10 +7,12 @@ hardware and on the simulator. A device loads PTX and nothing else: CUDA C++ is 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from functools import cached_property
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -126,6 +128,25 @@ class LaunchChain:
     bound: Any = None
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """An array that a call allocates."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    name: str
+
+    @cached_property
+    def nbytes(self) -> int:
+        """The size of the array in bytes."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    @cached_property
+    def room(self) -> int:
+        """The bytes from the array to the next one in memory that they share."""
+        return self.nbytes + -self.nbytes % 256
+
+
 class Device(Protocol):
     """A GPU, real or simulated.
 
@@ -167,6 +188,10 @@ class Device(Protocol):
 
     def allocate(self, shape: Extent, dtype: npt.DTypeLike, name: str = "") -> Any:
         """Reserve an array; its contents are undefined until written."""
+
+    def reserve(self, workspace: Sequence[Wanted], result: Wanted) -> list[Any]:
+        """Reserve what a recorded call allocates: its own arrays, which may share memory, and its result."""
+        ...
 
     def upload(self, host: Any, name: str = "") -> Any:
         """Copy a host array to the device."""
@@ -415,6 +440,9 @@ def is_array(x: Any) -> bool:
 
 def is_foreign(x: Any) -> bool:
     """True if ``x`` is another library's device array (torch, CuPy, Numba …)."""
+    of_gpu = getattr(x, "is_cuda", None)  # of a torch tensor, whose CUDA array interface takes 5 us to make
+    if of_gpu.__class__ is bool:
+        return cast("bool", of_gpu)
     if isinstance(x, np.ndarray) or is_array(x):
         return False
     try:

@@ -49,16 +49,22 @@ def choose_device(device: Device | None, *operands: Any) -> Device:
     """The given device, else that of the first operand that has one, else the first CUDA device."""
     if device is not None:
         check_device(device)
-    arrays = (x.words if isinstance(x, _PACKED) else x for x in operands if x is not None)
-    homes: list[Device] = [x.device for x in arrays if is_array(x)]
-    chosen = device if device is not None else homes[0] if homes else default_device()
-    for home in homes:
+    chosen = device
+    for operand in operands:
+        if operand is None:
+            continue
+        x = operand.words if isinstance(operand, _PACKED) else operand
+        if not is_array(x):
+            continue
+        home: Device = x.device
+        if chosen is None:
+            chosen = home
         if home is not chosen and key_of_memory(home) != key_of_memory(chosen):
             raise DtypeError(
                 f"an operand is on {home.name}, and the call is for {chosen.name}, another device\n"
                 "all operands must be on one device\ndownload it first, or leave out device="
             )
-    return chosen
+    return default_device() if chosen is None else chosen
 
 
 def in_stream(device: Device, stream: Any, *operands: Any) -> Device:
@@ -66,6 +72,30 @@ def in_stream(device: Device, stream: Any, *operands: Any) -> Device:
     if stream is None and operands and hasattr(device, "ordinal"):
         stream = torch_stream_of(*operands)
     return device if stream is None else cast("Device", device.in_stream(stream))
+
+
+def adopted(device: Device | None, stream: Any, *operands: Any) -> tuple[Any, Any, tuple[Any, ...]]:
+    """Device, stream and operands of a call, whose arrays of other libraries become the device's own.
+
+    The device is then that of the call's stream, and the stream None.
+    """
+    foreign: list[Any] = []
+    for x in operands:
+        if x.__class__ in _OWN:
+            continue
+        if is_foreign(x):
+            foreign.append(x)
+        elif isinstance(x, _PACKED) or is_array(x):
+            _OWN.add(x.__class__)
+    if not foreign:
+        return device, stream, operands
+    device = in_stream(choose_device(device, *operands), stream, *foreign)
+    arrays = {id(x): device.adopt(x) for x in foreign}
+    return device, None, tuple([arrays.get(id(x), x) for x in operands])
+
+
+_OWN: set[type] = {type(None), np.ndarray}
+"""Classes of operands that are not other libraries' device arrays, so that a warm call need not ask."""
 
 
 def key_of_memory(device: Any) -> Any:
@@ -207,16 +237,17 @@ def nan_flag(device: Device) -> Array:
     if flag is not known:
         # Weak, as an array holds its device; the deferred check keeps the flag alive.
         device.plans[_FLAG] = ref(flag)
-        device.defer(partial(_check_flag, device, flag))
+        # The plans alone: a device that stands for a stream or a recording holds a call's arrays.
+        device.defer(partial(_check_flag, device.plans, flag))
     return flag
 
 
 _FLAG = "nan flag"
 
 
-def _check_flag(device: Device, flag: Array) -> None:
+def _check_flag(plans: dict[Any, Any], flag: Array) -> None:
     """Raise an error if the flag is set, and clear it."""
-    device.plans.pop(_FLAG, None)
+    plans.pop(_FLAG, None)
     if flag.download()[0]:
         flag.upload(np.zeros(1, np.int32))
         raise NotANumberError(

@@ -11,18 +11,19 @@ import numpy.typing as npt
 
 from gpu.bconv.geometry import check_sizes
 from gpu.compile import Ptx, compile_file
-from gpu.device import Device, LaunchPlan, is_array, launch
+from gpu.device import Array, Device, LaunchPlan, is_array, launch
 from gpu.host import (
     ELEMENTS,
+    adopted,
     check_words,
     choose_device,
     downloaded,
     in_stream,
     nan_flag,
-    on_device,
     signs,
     to_device,
 )
+from gpu.recording import repeated
 from reference.errors import FormatError, SchemeError
 from reference.types import First, PackedTensor, TensorLayout, Word
 from reference.types.packed import (
@@ -93,13 +94,24 @@ def pack_tensor(
                 f"{option}={given!r} is not packed on a device\n{' and '.join(map(repr, known))} can be\n"
                 "choose one, or use reference.pack_tensor"
             )
+    device, _, (x,) = adopted(device, None, x)
+    if is_array(x):
+        return _repeated(x, layout, word, in_stream(choose_device(device, x), None, x))
     x = tensor(x, "x", LAYOUTS[layout].axes)
-    device = in_stream(choose_device(device, x), None, x)
-    packed = pack_on_device(x, "x", layout, word, device)
-    if on_device(x):
-        return packed
-    words = downloaded(packed.words, x=x)
-    return PackedTensor(words, packed.shape, layout, word, "lsb")
+    words = downloaded(pack_on_device(x, "x", layout, word, choose_device(device)).words, x=x)
+    return PackedTensor(words, x.shape, layout, word, "lsb")
+
+
+def _repeated(x: Array, layout: TensorLayout, word: Word, device: Device) -> PackedTensor:
+    """Pack an array of the device; calls of one kind are recorded."""
+
+    def make(device: Device) -> Any:
+        return pack_on_device(tensor(x, "x", LAYOUTS[layout].axes), "x", layout, word, device).words
+
+    key = "pack_tensor", x.shape, x.dtype, layout, word
+    shape = cast("tuple[int, int, int, int]", x.shape)
+    finish = partial(PackedTensor, shape=shape, layout=layout, word=word, first="lsb")
+    return repeated(device.plans, key, device, (x,), make, finish)
 
 
 def tensor(x: Any, name: str, meaning: str) -> Any:

@@ -67,6 +67,8 @@ class PreparedTensor(Prepared):
     kept : dict
         Addends of filters by geometry of the convolution, ones of images, and units of what shares them, made
         when a call needs them.
+    calls : dict
+        Recorded calls with these filters, whose launches take what is kept.
     device : Device
     kind : tuple
         The operand's part of the key under which launches are kept.
@@ -77,11 +79,16 @@ class PreparedTensor(Prepared):
     role: Role
     scheme: str
     kept: dict[Any, Addends] = field(default_factory=dict[Any, "Addends"])
+    calls: dict[Any, Any] = field(default_factory=dict[Any, Any], init=False)
     device: Device = field(init=False)
     kind: tuple[Any, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         self.device, self.kind = self.words.device, (self.role, self.scheme, self.shape)
+
+    def constants(self) -> list[Any]:
+        """The arrays of the operand: its words, and what it keeps."""
+        return [self.words, *(each.array for each in self.kept.values())]
 
     def addends(self, shape: ConvShape, device: Device) -> Array:
         """The addends of these filters for a geometry with a batch of 1, as the batch does not matter."""

@@ -11,17 +11,18 @@ import numpy.typing as npt
 from gpu.bmm.schemes import WARPS_PER_BLOCK
 from gpu.bmm.stacks import matrices
 from gpu.compile import Ptx, compile_file
-from gpu.device import Array, Device, LaunchPlan, launch
+from gpu.device import Array, Device, LaunchPlan, is_array, launch
 from gpu.host import (
     ELEMENTS,
+    adopted,
     choose_device,
     downloaded,
     in_stream,
     nan_flag,
-    on_device,
     signs,
     to_device,
 )
+from gpu.recording import repeated
 from reference.errors import ShapeError
 from reference.types import First, Layout, PackedBits, Word
 from reference.types.packed import WORD_DTYPES, check_format, parts_of, words_shape
@@ -71,13 +72,24 @@ def pack(
     '0xa0000000'
     """
     check_format(layout, word, first)
+    device, _, (x,) = adopted(device, None, x)
+    if is_array(x):
+        return _repeated(x, layout, word, first, in_stream(choose_device(device, x), None, x))
     x = matrix(x, "x", stacks=True)
-    device = in_stream(choose_device(device, x), None, x)
-    packed = pack_on_device(x, "x", layout, word, first, device)
-    if on_device(x):
-        return packed
-    words = downloaded(packed.words, x=x)
-    return PackedBits(words, packed.shape, layout, word, first)
+    device = choose_device(device)
+    words = downloaded(pack_on_device(x, "x", layout, word, first, device).words, x=x)
+    return PackedBits(words, x.shape, layout, word, first)
+
+
+def _repeated(x: Array, layout: Layout, word: Word, first: First, device: Device) -> PackedBits:
+    """Pack an array of the device; calls of one kind are recorded."""
+
+    def make(device: Device) -> Any:
+        return pack_on_device(matrix(x, "x", stacks=True), "x", layout, word, first, device).words
+
+    key = "pack", x.shape, x.dtype, x.pointer & 15, layout, word, first
+    finish = partial(PackedBits, shape=x.shape, layout=layout, word=word, first=first)
+    return repeated(device.plans, key, device, (x,), make, finish)
 
 
 def pack_on_device(x: Any, name: str, layout: Layout, word: Word, first: First, device: Device) -> PackedBits:

@@ -18,8 +18,17 @@ from gpu.bmm.stacks import matrices, stack_of
 from gpu.bmm.threshold import rule_on_device
 from gpu.bmm.warpgroups import WarpgroupScheme, check_chip
 from gpu.device import Device, LaunchChain, LaunchPlan, is_array, launch, planned
-from gpu.host import choose_device, downloaded, in_stream, on_device, refuse_nan, to_device
-from gpu.recording import Recording, play
+from gpu.host import (
+    adopted,
+    choose_device,
+    downloaded,
+    in_stream,
+    key_of_memory,
+    on_device,
+    refuse_nan,
+    to_device,
+)
+from gpu.recording import Recording, play, shared
 from reference.errors import FormatError, ShapeError
 from reference.types import PackedBits
 from reference.types.packed import First
@@ -109,19 +118,21 @@ def bmm(
     >>> bmm([[1.0, -2.0, 3.0]], [[1.0], [1.0], [1.0]], device=simwarp.Device())
     array([[1]], dtype=int32)
     """
-    key, arrays = None, ()
-    if dtype is scales is None and not prepared:
-        key, home, arrays = _known(a, b, (transpose_a, transpose_b, scheme), (thresholds, flip), device)
-        known = None if key is None else play(in_stream(home, stream), key, arrays)
-        if known is not None:
-            return known
-    request = _checked(a, b, (transpose_a, transpose_b), (thresholds, flip), device, stream)
+    transposed, plain = (transpose_a, transpose_b), dtype is scales is None and not prepared
+    taken = adopted(device, stream, a, b, thresholds, flip, scales)
+    device, stream, (a, b, thresholds, flip, scales) = taken
+    key, home, arrays = _known(a, b, transposed, scheme, (thresholds, flip), device)
+    known = play(home.plans, key, in_stream(home, stream), arrays) if plain and key is not None else None
+    if known is not None:
+        return known
+    request = _checked(a, b, transposed, (thresholds, flip), device, stream)
     plan = _planned(request, scheme, kind_of(dtype, bits=thresholds is not None, prepared=prepared), scales)
-    if key is None or not plan.can_be_recorded:
+    if key is None or not (plain and plan.can_be_recorded):
         return _answer(request, plan, *_run(request, plan, request.device))
     recording = Recording(request.device, arrays)
     made, first = _run(request, plan, cast("Device", recording))
-    recording.keep(made[0], key, _packed(request, plan, first) if plan.output.is_bits else None)
+    finish = _packed(request, plan, first) if plan.output.is_bits else None
+    recording.keep(request.device.plans, key, made[0], finish)
     return _answer(request, plan, made, first)
 
 
@@ -357,25 +368,32 @@ def _launch(
 
 
 def _known(
-    a: Any, b: Any, options: tuple[Any, Any, Any], rule: tuple[Any, Any], device: Device | None
+    a: Any,
+    b: Any,
+    transposed: tuple[Any, Any],
+    scheme: Any,
+    rule: tuple[Any, Any],
+    device: Device | None,
 ) -> tuple[Any, Any, tuple[Any, ...]]:
-    """Key, device and arrays of a call that may be recorded; None unless one device holds all operands.
+    """Key, device and arrays of a call that may be recorded; None unless one memory holds all operands.
 
     ``rule`` is thresholds and flips, both of them there or none.
     """
-    transpose_a, transpose_b, scheme = options
-    if type(transpose_a) is not bool or type(transpose_b) is not bool or type(scheme) is not str:
+    if not type(transposed[0]) is type(transposed[1]) is bool or type(scheme) is not str:
         return None, None, ()
     a_kind, a_arrays, home = _placed_already(a)
     b_kind, b_arrays, other = _placed_already(b)
-    if a_kind is None or b_kind is None or other is not home or (device is not None and device is not home):
+    if a_kind is None or b_kind is None or other is not home:
         return None, None, ()
-    key = "bmm", a_kind, b_kind, transpose_a, transpose_b, scheme
-    if rule[0] is rule[1] is None:
-        return key, home, (*a_arrays, *b_arrays)
-    if not all(is_array(each) and each.device is home for each in rule):
+    if device is not None and key_of_memory(device) != key_of_memory(home):
         return None, None, ()
-    return (*key, *((each.shape, each.dtype) for each in rule)), home, (*a_arrays, *b_arrays, *rule)
+    key, arrays = ("bmm", a_kind, b_kind, *transposed, scheme), (*a_arrays, *b_arrays)
+    if not rule[0] is rule[1] is None:
+        if not all(is_array(each) and each.device is home for each in rule):
+            return None, None, ()
+        key = *key, *((each.shape, each.dtype) for each in rule)
+        arrays = *arrays, *rule
+    return (*key, *shared(arrays)), home if device is None else device, arrays
 
 
 def _is_whole(a: Any, b: Any, scheme: AnyScheme) -> bool:

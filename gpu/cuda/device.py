@@ -22,8 +22,8 @@ from gpu.cuda.kernels import CudaKernel, CudaModule
 from gpu.cuda.streams import in_stream, wait_for
 from gpu.cuda.tensor_map import encoded
 from gpu.cuda.textures import CudaHandle, CudaImage, CudaSurface, surface_of, texture_of
-from gpu.cuda.views import view_of
-from gpu.device import Device, LaunchChain, LaunchPlan, name_of
+from gpu.cuda.views import place_of, view_of
+from gpu.device import Device, LaunchChain, LaunchPlan, Wanted, name_of
 from reference.devices.launch import Extent, shape_of, uploadable
 from reference.devices.tensor_map import Im2col, tensor_map_of
 from reference.devices.texture import image_of, sampler_of
@@ -59,6 +59,8 @@ class CudaDevice:
     """
 
     queue = 0
+    default_of_torch: Any = None
+    """The device for work in the default stream in memory of torch's, once there was some."""
 
     def __init__(self, ordinal: int = 0) -> None:
         if not is_integer(ordinal) or ordinal < 0:
@@ -128,14 +130,38 @@ class CudaDevice:
         except TypeError:
             dtype = dtype_of("allocate", dtype)
         size = int(math.prod(shape)) * dtype.itemsize or 1
-        take = self._pool.allocate if memory_of is None else memory_of
+        memory = self._taken(self._pool.allocate if memory_of is None else memory_of, size)
+        return CudaArray(self, memory, shape, dtype)
+
+    def reserve(self, workspace: Sequence[Wanted], result: Wanted) -> list[CudaArray]:
+        """Reserve what a recorded call allocates; its workspace is one piece of the pool."""
+        return self.reserved(workspace, result, self._taken(self._pool.allocate, result.nbytes or 1), 0)
+
+    def reserved(
+        self, workspace: Sequence[Wanted], result: Wanted, memory: Any, queue: int
+    ) -> list[CudaArray]:
+        """Arrays in one piece of the pool of a stream, and one in an allocation of its own."""
+        arrays: list[CudaArray] = []
+        if workspace:
+            pool = self._pool if queue == 0 else self.pool(queue)
+            piece = self._taken(pool.allocate, sum([each.room for each in workspace]) or 1)
+            address = int(piece)
+            for each in workspace:
+                arrays.append(CudaArray(self, address, each.shape, each.dtype, keep=piece))
+                address += each.room
+        arrays.append(CudaArray(self, memory, result.shape, result.dtype))
+        for array in arrays:
+            array.queue = queue
+        return arrays
+
+    def _taken(self, take: Callable[[int], Any], size: int) -> Any:
+        """Allocate; where memory is short, release the pools and what streams hold, and try again."""
         try:
-            memory = take(size)
-        except contexts.driver().MemoryError:  # release the pools and what streams hold, and try again
+            return take(size)
+        except contexts.driver().MemoryError:
             self._context.synchronize()
             self.trim()
-            memory = take(size)
-        return CudaArray(self, memory, shape, dtype)
+            return take(size)
 
     def trim(self) -> None:
         """Return the memory of freed arrays to the driver."""
@@ -176,6 +202,9 @@ class CudaDevice:
             If it is on another device, has elements that NumPy does not know or that are not aligned, or its
             library does not share it.
         """
+        known = place_of(foreign)
+        if known is not None and known[0] == self.ordinal:
+            return CudaArray(self, *known[1:], keep=foreign)
         what = f"a device array ({type(foreign).__name__})"
         view, dtype = view_of(foreign)
         if view.device_id != self.ordinal:

@@ -127,9 +127,7 @@ class BoundChain:
                 self._one_by_one(given, queue)
                 return
             if given != self._last:
-                self._last = None  # until the graph has them all
                 self._update(given)
-                self._last = given
             (status,) = self._launch(self._executable, queue)
         if status:
             refuse(GRAPH, status)
@@ -148,9 +146,15 @@ class BoundChain:
             launch.write(list(islice(rest, launch.given)))
 
     def _update(self, given: list[int | bytes]) -> None:
-        """Set the parameters of the next launches; launches under way keep theirs."""
-        self._write(given)
-        for node, params in self._nodes:
+        """Set the parameters that changed, for the next launches; launches under way keep theirs."""
+        last, end = self._last, 0
+        self._last = None  # until the graph has them all
+        for launch, (node, params) in zip(self._launches, self._nodes, strict=True):
+            start, end = end, end + launch.given
+            if last is not None and last[start:end] == given[start:end]:
+                continue
+            launch.write(given[start:end])
             (status,) = self._change(self._executable, node, params)
             if status:
                 refuse(GRAPH, status)
+        self._last = given

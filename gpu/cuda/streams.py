@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from reference.devices.launch import Extent, uploadable
 from reference.errors import CaptureError, DtypeError, LaunchError
 
 if TYPE_CHECKING:
-    from gpu.device import LaunchChain, LaunchPlan
+    from gpu.device import LaunchChain, LaunchPlan, Wanted
 
 WHAT = "a call in a stream"
 _DEFAULT = (0, 1)
@@ -43,11 +44,14 @@ def pointer_of(stream: Any) -> int:
 
 def in_stream(device: Any, stream: Any) -> Any:
     """A device for work in a stream; in its own capture, and in the default stream, the device itself."""
-    from cuda.bindings import driver
-
-    address = pointer_of(stream)
-    queue, number, captured = driver.CUstream(address), 0, False
+    current = stream.__class__ is TorchStream
+    address = stream.cuda_stream if current else pointer_of(stream)
+    if current and not address and device.default_of_torch and CAPTURES.graph is None:
+        return device.default_of_torch
+    queue, number, captured = _handle(address), 0, False
     if address not in _DEFAULT:
+        from cuda.bindings import driver
+
         status, capturing = driver.cuStreamIsCapturing(queue)
         home = device.ordinal
         captured = not status and bool(capturing)
@@ -66,10 +70,21 @@ def in_stream(device: Any, stream: Any) -> Any:
             )
         number = -address if captured else int(checked(WHAT, driver.cuStreamGetId(queue)))
     torch = sys.modules.get("torch")
-    of_torch = torch if torch is not None and isinstance(stream, torch.cuda.Stream) else None
+    of_torch = torch if torch and (current or isinstance(stream, torch.cuda.Stream)) else None
     if CAPTURES.graph is not None or (address in _DEFAULT and of_torch is None):
         return device
-    return InStream(device, stream, queue, number, of_torch, captured)
+    there = InStream(device, stream, queue, number, of_torch, captured)
+    if current and not address:
+        device.default_of_torch = there
+    return there
+
+
+@lru_cache
+def _handle(address: int) -> Any:
+    """The driver's handle of a stream."""
+    from cuda.bindings import driver
+
+    return driver.CUstream(address)
 
 
 class InStream:
@@ -86,7 +101,7 @@ class InStream:
         self, device: Any, stream: Any, handle: Any, queue: int, torch: Any, capturing: bool
     ) -> None:
         self._device, self._stream, self._handle, self._torch = device, stream, handle, torch
-        self.queue, self.capturing = queue, capturing
+        self.queue, self.capturing, self.plans = queue, capturing, device.plans
         self._together: list[Any] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -101,6 +116,14 @@ class InStream:
             array.together = self._together
             self._together.append(array)
         return array
+
+    def reserve(self, workspace: Sequence[Wanted], result: Wanted) -> list[Any]:
+        """Reserve what a recorded call allocates; torch, which takes 4 us, is asked for the result alone."""
+        if self.capturing:
+            return [self.allocate(each.shape, each.dtype, each.name) for each in (*workspace, result)]
+        memory = self._memory(result.nbytes or 1)
+        reserved: list[Any] = self._device.reserved(workspace, result, memory, self.queue)
+        return reserved
 
     def _memory(self, size: int) -> Any:
         if self._torch is None:
@@ -136,15 +159,19 @@ class InStream:
 
     def launch(self, plan: LaunchPlan, arrays: Sequence[Any]) -> None:
         """Launch a plan's kernel in this stream."""
-        with self._unrestricted():
-            bound = self._device.bound(plan, (plan,))
+        bound = plan.bound
+        if bound is None:
+            with self._unrestricted():
+                bound = self._device.bound(plan, (plan,))
         self._hold(arrays)
         bound((arrays,), self._handle, captured=self.capturing)
 
     def launch_all(self, chain: LaunchChain, arrays: Sequence[Sequence[Any]]) -> None:
         """Launch the plans of a chain in the stream."""
-        with self._unrestricted():
-            bound = self._device.bound(chain, chain.plans)
+        bound = chain.bound
+        if bound is None:
+            with self._unrestricted():
+                bound = self._device.bound(chain, chain.plans)
         for each in arrays:
             self._hold(each)
         bound(arrays, self._handle, captured=self.capturing)
@@ -155,30 +182,31 @@ class InStream:
 
     def _hold(self, arrays: Sequence[Any]) -> None:
         """Keep a launch's arrays alive: with the captured call, or until the next synchronisation."""
-        given = [x for x in arrays if x.__class__ is not bytes]
         if self.capturing:
-            self._together += given
+            self._together += [x for x in arrays if x.__class__ is not bytes]
             return
-        for array in given:
-            if array.queue != self.queue:
+        for array in arrays:
+            if array.__class__ is not bytes and array.queue != self.queue:
                 array.hold()
 
-    @contextmanager
-    def _unrestricted(self) -> Generator[None]:
+    def _unrestricted(self) -> AbstractContextManager[None]:
         """Let this thread load and allocate while others capture the stream."""
-        if not self.capturing:
-            yield
-            return
-        with relaxed():
-            yield
+        return relaxed() if self.capturing else _AS_IT_IS
+
+
+_AS_IT_IS = nullcontext()
 
 
 class TorchMemory:
     """Memory of torch's allocator, as a tensor of bytes; the allocator takes it back in a stream's order."""
 
     def __init__(self, torch: Any, stream: Any, ordinal: int, size: int) -> None:
-        with torch.cuda.stream(stream):
-            self.tensor: Any = torch.empty(size, dtype=torch.uint8, device=f"cuda:{ordinal}")
+        home = _torch_device(torch, ordinal)
+        if stream.__class__ is TorchStream:  # current already; entering a stream takes 10 us
+            self.tensor: Any = torch.empty(size, dtype=torch.uint8, device=home)
+        else:
+            with torch.cuda.stream(stream):
+                self.tensor = torch.empty(size, dtype=torch.uint8, device=home)
         self._pointer = int(self.tensor.data_ptr())
 
     def __int__(self) -> int:
@@ -187,6 +215,13 @@ class TorchMemory:
     def free(self) -> None:
         """Return the array's memory to torch's allocator."""
         self.tensor = None
+
+
+class TorchStream:
+    """The stream that is torch's current one in a call, by its address."""
+
+    def __init__(self, address: int) -> None:
+        self.cuda_stream = address
 
 
 @contextmanager
@@ -212,11 +247,16 @@ def wait_for(handle: Any) -> None:
         refuse(WHAT, status)
 
 
-def torch_stream_of(*operands: Any) -> Any:
+def torch_stream_of(*operands: Any) -> TorchStream | None:
     """Torch's current stream on the device of the first CUDA tensor among some operands, or None."""
     torch = sys.modules.get("torch")
-    if torch is None:
-        return None
-    tensors = (x for x in operands if isinstance(x, torch.Tensor) and x.is_cuda)
-    first: Any = next(tensors, None)
-    return None if first is None else torch.cuda.current_stream(first.device)
+    if torch is not None:
+        for x in operands:
+            if isinstance(x, torch.Tensor) and x.is_cuda:
+                return TorchStream(torch._C._cuda_getCurrentRawStream(x.device.index))
+    return None
+
+
+@cache
+def _torch_device(torch: Any, ordinal: int) -> Any:
+    return torch.device("cuda", ordinal)

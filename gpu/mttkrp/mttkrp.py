@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpu.device import Device, is_array
+from gpu.device import Device, is_array, is_foreign
 from gpu.host import choose_device, moved_to, on_device
 from gpu.mttkrp.checks import check_kind, check_rank
 from gpu.mttkrp.plan import Plan
@@ -82,6 +82,7 @@ def mttkrp(
     """
     factors = as_sequence(factors, "factors")
     if isinstance(tensor, PreparedSparse) and (device is None or device is tensor.device):
+        factors = [tensor.device.adopt(x) if is_foreign(x) else x for x in factors]
         out = _on_its_device(tensor, factors, mode, deterministic)
         if out is not None:
             return out

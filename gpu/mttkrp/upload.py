@@ -76,6 +76,8 @@ def scaled(tensor: Tensor, exponent: int) -> Tensor:
 def arrays_of(tensor: Any) -> Iterator[Any]:
     """Yield every array of a sparse tensor, on the host or on a device.
 
+    Examples
+    --------
     >>> from reference.types import Coo
     >>> [array.shape for array in arrays_of(Coo([[0, 1], [2, 0]], [5.0, 7.0], (2, 3)))]
     [(2, 2), (2,)]

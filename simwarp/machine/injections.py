@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import cast
 
+from reference.errors import DtypeError
 from simwarp.machine.topology import Kind, Route
 
 
@@ -34,6 +37,18 @@ class Injection:
     def slows(self, route: Route | None) -> float:
         """The time of a copy on a route, or of a routine if None, over that of a healthy device."""
         return 1.0
+
+
+def injections_of(given: object) -> tuple[Injection, ...]:
+    """The faults of a sequence; DtypeError for anything else."""
+    faults = tuple(cast("Iterable[object]", given)) if isinstance(given, Iterable) else (None,)
+    if wrong := [one for one in faults if not isinstance(one, Injection)]:
+        raise DtypeError(
+            f"injections={given!r}\n"
+            f"it is a sequence of faults, and has {given if wrong == [None] else wrong[0]!r}\n"
+            "pass for example [DeviceLost(0, 1.5)], of simwarp.machine"
+        )
+    return cast("tuple[Injection, ...]", faults)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from simwarp.machine.conflicts import error_of
 from simwarp.machine.execution import Execution
 from simwarp.machine.faults import AccessError, DeviceMemoryError, FreedMemoryError, MemoryInUseError
 from simwarp.machine.host import Host
-from simwarp.machine.injections import Injection
+from simwarp.machine.injections import Injection, injections_of
 from simwarp.machine.memory import DeviceMemory, TileLike, checked, describe, footprint_of
 from simwarp.machine.moves import RoutineLike, between, check_aliases, computed, from_host, to_host
 from simwarp.machine.operations import Event, Operation, Stream, Wait
@@ -64,7 +64,7 @@ class Machine:
     LaunchError
         For a device, a peer, a stream or an event that this machine does not have.
     ShapeError, DtypeError
-        For tiles and host matrices that do not fit one another, and for anything but a topology.
+        For tiles and host matrices that do not fit one another, and for anything but a topology or faults.
     SchemeError
         For an unknown name.
     MachineError
@@ -107,6 +107,7 @@ class Machine:
                 f"jitter= is {jitter}\na duration is multiplied by up to 1 + jitter\npass 0 or more"
             )
         self.topology = topology = topology_of(topology)
+        injections = injections_of(injections)
         for one in injections:
             self._device(one.device)
         self.order = Order()

@@ -65,6 +65,15 @@ def usual_and_longest() -> tuple[int, int]:
     return (700, 70_000) if _loaded == "gpu" else (150, 1100)
 
 
+def more_pixels() -> int:
+    """The limit of what is added to the rows and columns of drawn images.
+
+    >>> more_pixels()
+    0
+    """
+    return {"gpu": 64, "nightly": 24}.get(_loaded or "", 0)
+
+
 def _hypothesis() -> tuple[Any, Any]:
     """Import Hypothesis; return its ``settings`` and ``HealthCheck``."""
     try:

@@ -8,10 +8,8 @@ Needs Hypothesis: ``pip install 'simwarp[test]'``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cache
-from math import prod
-from typing import Any, NamedTuple, TypeAlias, TypedDict, cast
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -19,13 +17,9 @@ import numpy.typing as npt
 from reference.errors import DtypeError, MissingExtraError, ShapeError
 from reference.threshold import INT32_MAX, INT32_MIN
 from reference.types import First, Layout, PackedBits, Word
-from reference.types.arguments import check_option
-from reference.types.fields import is_integer
-from reference.types.packed import FIRSTS, MATRIX_LAYOUTS, WORD_DTYPES, WORDS, parts_of, words_shape
 from simwarp import lanes
 from simwarp.testing import profiles
-from simwarp.testing.geometries import conv_geometries as conv_geometries
-from simwarp.verify.draw import DTYPES, PRIMES, WORD_EDGES, Draw
+from simwarp.verify.draw import DTYPES, Draw
 
 try:
     from hypothesis import strategies as st
@@ -36,18 +30,17 @@ except ImportError as error:
         "pip install 'simwarp[test]'"
     ) from None
 
+from simwarp.testing import parts
+from simwarp.testing.convolutions import ConvOperands as ConvOperands
+from simwarp.testing.convolutions import conv_operands as conv_operands
+from simwarp.testing.convolutions import packed_tensors as packed_tensors
+from simwarp.testing.convolutions import pools as pools
+from simwarp.testing.geometries import conv_geometries as conv_geometries
+
 Size: TypeAlias = "int | st.SearchStrategy[int] | None"
 """A dimension: an int, a strategy for ints, or None for `sizes`."""
 
 _LANE_DTYPES = ("bool", *(f"{sign}int{bits}" for bits in (8, 16, 32, 64) for sign in ("", "u")))
-
-
-class Format(TypedDict):
-    """The keyword arguments of ``pack``."""
-
-    layout: Layout
-    word: Word
-    first: First
 
 
 class BmmOperands(NamedTuple):
@@ -159,18 +152,18 @@ def sizes(count: int = 2, *, max_size: int | None = None) -> st.SearchStrategy[t
     >>> find(sizes(3), lambda mnk: mnk[2] > 64)
     (1, 1, 65)
     """
-    _check_size("count", count)
-    _check_size("max_size", 1 if max_size is None else max_size)
+    parts.check_size("count", count)
+    parts.check_size("max_size", 1 if max_size is None else max_size)
 
     @st.composite
     def dimensions(draw: st.DrawFn) -> tuple[int, ...]:
         usual, longest = profiles.usual_and_longest()  # of the profile that is active when the value is drawn
         longest = longest if max_size is None else max_size
         usual = min(usual, longest)
-        drawn = [draw(st.sampled_from(_shorts(usual))) for _ in range(count)]
+        drawn = [draw(st.sampled_from(parts.shorts(usual))) for _ in range(count)]
         if longest > usual:
             turn, long = draw(st.integers(0, 5 * count)), draw(st.integers(usual + 1, longest))
-            edge = draw(st.sampled_from([0, 0, *_powers(usual + 1, longest)]))
+            edge = draw(st.sampled_from([0, 0, *parts.powers(usual + 1, longest)]))
             if turn > 4 * count:
                 drawn = [1 + (n - 1) % 40 for n in drawn]
                 drawn[turn - 4 * count - 1] = edge or long
@@ -179,7 +172,7 @@ def sizes(count: int = 2, *, max_size: int | None = None) -> st.SearchStrategy[t
     return dimensions()
 
 
-def layouts() -> st.SearchStrategy[Format]:
+def layouts() -> st.SearchStrategy[parts.Format]:
     """The keyword arguments of ``pack``: its formats. Shrinks to its defaults.
 
     Examples
@@ -188,7 +181,7 @@ def layouts() -> st.SearchStrategy[Format]:
     >>> find(layouts(), lambda format: True)
     {'layout': 'row', 'word': 32, 'first': 'msb'}
     """
-    return _formats(None, None, None)
+    return parts.formats(None, None, None)
 
 
 def real_matrices(
@@ -220,7 +213,7 @@ def real_matrices(
     array([[0.],
            [0.]])
     """
-    return _matrices(_real, _shapes(rows, columns), st.sampled_from(_checked_dtypes(dtypes)))
+    return parts.matrices(parts.real, _shapes(rows, columns), st.sampled_from(parts.checked_dtypes(dtypes)))
 
 
 def bit_matrices(
@@ -255,7 +248,7 @@ def bit_matrices(
     >>> find(bit_matrices(40, 2, word=64), lambda x: True).words
     array([[0, 0]], dtype=uint64)
     """
-    return _matrices(_packed, _shapes(rows, columns), _formats(layout, word, first))
+    return parts.matrices(parts.packed, _shapes(rows, columns), parts.formats(layout, word, first))
 
 
 def bmm_operands(
@@ -296,8 +289,8 @@ def bmm_operands(
     >>> find(bmm_operands(), lambda x: x.transpose_b)
     BmmOperands(a=array([[0.]]), b=array([[0.]]), transpose_a=False, transpose_b=True)
     """
-    wanted = _checked_dtypes(dtypes, may_be_empty=packed)
-    formats, dimensions = _formats(None, word, first), sizes(3, max_size=max_size)
+    wanted = parts.checked_dtypes(dtypes, may_be_empty=packed)
+    formats, dimensions = parts.formats(None, word, first), sizes(3, max_size=max_size)
     kinds = [*wanted, *["packed"] * packed]
 
     @st.composite
@@ -309,9 +302,9 @@ def bmm_operands(
         def operand(shape: tuple[int, int], rows_run_along_k: bool) -> Any:
             kind = draw(st.sampled_from(kinds))
             if kind != "packed":
-                return _real(draw, shape, kind)
+                return parts.real(draw, shape, kind)
             layout: Layout = "column" if rows_run_along_k else "row"
-            return _packed(draw, shape, {**common, "layout": layout} if along_k else draw(formats))
+            return parts.packed(draw, shape, {**common, "layout": layout} if along_k else draw(formats))
 
         a = operand((k, m) if transpose_a else (m, k), rows_run_along_k=not transpose_a)
         b = operand((n, k) if transpose_b else (k, n), rows_run_along_k=transpose_b)
@@ -321,25 +314,26 @@ def bmm_operands(
 
 
 def thresholds(dots: npt.ArrayLike) -> st.SearchStrategy[tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]]:
-    """Critical thresholds for ``bmm(…, thresholds=, flip=)``, one for each column of ``dots``.
+    """Critical thresholds for ``bmm(…, thresholds=, flip=)`` or ``bconv2d``, one for each column of ``dots``.
 
-    Each equals a dot product of its column, is one more or one less, or the least or largest int32. Shrinks
-    to the first row of ``dots``, nothing flipped.
+    Each equals a dot product of its column, is one more or one less, or the least or largest int32. ``flip``
+    is what a negative gamma of batch normalisation asks for. Shrinks to the first row of ``dots``, nothing
+    flipped.
 
     Parameters
     ----------
-    dots : int32 (M, N)
-        The result of ``bmm``.
+    dots : int32 (M, N) or (N, P, Q, O)
+        The result of ``bmm``, or of ``bconv2d``, whose columns are its output channels.
 
     Returns
     -------
     strategy for (thresholds, flip)
-        int32 (N,) and bool (N,).
+        int32 (N,) and bool (N,); of a convolution (O,).
 
     Raises
     ------
     DtypeError, ShapeError
-        If ``dots`` is not an int32 matrix, or has a dimension of 0.
+        If ``dots`` is not an int32 array of 2 or 4 dimensions, or has a dimension of 0.
 
     Examples
     --------
@@ -349,16 +343,17 @@ def thresholds(dots: npt.ArrayLike) -> st.SearchStrategy[tuple[npt.NDArray[np.in
     """
     array = np.asarray(dots)
     if array.dtype != np.int32:
-        raise DtypeError(f"dots have elements of {array.dtype}\ngive the int32 that bmm returns")
-    if array.ndim != 2 or not array.size:
-        raise ShapeError(f"dots have shape {array.shape}\ngive (M, N), each at least 1")
+        raise DtypeError(f"dots have elements of {array.dtype}\ngive the int32 that bmm or bconv2d returns")
+    if array.ndim not in (2, 4) or not array.size:
+        raise ShapeError(f"dots have shape {array.shape}\ngive (M, N) or (N, P, Q, O), each at least 1")
+    array = array.reshape(-1, array.shape[-1])
     m, n = array.shape
 
     def column_wise(draw: st.DrawFn, most: int) -> npt.NDArray[Any]:
         def anything(seed: int) -> npt.NDArray[Any]:
             return Draw(seed, "thresholds", most).words(n) % np.uint64(most + 1)
 
-        return _array(draw, (n,), np.intp, st.integers(0, most), [anything])
+        return parts.array(draw, (n,), np.intp, st.integers(0, most), [anything])
 
     @st.composite
     def on_the_edge(draw: st.DrawFn) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
@@ -369,110 +364,6 @@ def thresholds(dots: npt.ArrayLike) -> st.SearchStrategy[tuple[npt.NDArray[np.in
         return np.clip(chosen, INT32_MIN, INT32_MAX).astype(np.int32), flip
 
     return on_the_edge()
-
-
-# --------------------------------------------------------------------------------------------------
-# Parts of the strategies. Each makes the same choices in the same order, whatever their values, so that
-# shrinking can change one choice and keep the others.
-# --------------------------------------------------------------------------------------------------
-
-_SEEDS = st.integers(0, 2**64 - 1)
-"""Seeds of large random arrays: drawn element by element, they would be too large to shrink."""
-
-
-@cache
-def _few(elements: st.SearchStrategy[Any]) -> st.SearchStrategy[list[tuple[int, Any]]]:
-    """A few elements and their positions, modulo the size of the array."""
-    return st.lists(st.tuples(st.integers(0, 2**32 - 1), elements), max_size=16)
-
-
-def _array(
-    draw: st.DrawFn,
-    shape: tuple[int, ...],
-    dtype: npt.DTypeLike,
-    elements: st.SearchStrategy[Any],
-    recipes: Sequence[Callable[[int], npt.NDArray[Any]]],
-) -> npt.NDArray[Any]:
-    """Draw an array of one value, or by one of the recipes from a seed; then change a few elements."""
-    recipe, seed, fill = draw(st.integers(0, len(recipes))), draw(_SEEDS), draw(elements)
-    array = recipes[recipe - 1](seed) if recipe else np.full(shape, fill, dtype)
-    array = array.astype(dtype).ravel()
-    for at, value in draw(_few(elements)):
-        array[at % array.size] = value
-    return array.reshape(shape)
-
-
-@st.composite
-def _matrices(
-    draw: st.DrawFn, make: Callable[..., Any], shapes: st.SearchStrategy[Any], formats: st.SearchStrategy[Any]
-) -> Any:
-    """Matrices that ``make`` draws, given a shape, and a dtype or the format of a packed matrix."""
-    return make(draw, draw(shapes), draw(formats))
-
-
-def _real(draw: st.DrawFn, shape: tuple[int, int], dtype: str) -> npt.NDArray[Any]:
-    """Draw a matrix of a real dtype: the identity, signs or any numbers."""
-
-    def identity(seed: int) -> npt.NDArray[Any]:
-        return 1 - 2 * np.eye(*shape)
-
-    def signs(seed: int) -> npt.NDArray[Any]:
-        return np.where(Draw(seed, "signs", 0).words(shape[0] * shape[1]) % 2 == 1, -1, 1)
-
-    def anything(seed: int) -> npt.NDArray[Any]:
-        return Draw(seed, "real_matrices", 0).matrix(*shape, dtype)
-
-    return _array(draw, shape, dtype, _numbers(dtype), [identity, signs, anything])
-
-
-@cache
-def _numbers(dtype: str) -> st.SearchStrategy[Any]:
-    """A strategy for numbers of a dtype, except NaN."""
-    from_dtype: Callable[..., st.SearchStrategy[Any]] = hnp.from_dtype
-    return from_dtype(np.dtype(dtype), **({} if dtype == "int8" else {"allow_nan": False}))
-
-
-def _packed(draw: st.DrawFn, shape: tuple[int, int], form: Format) -> PackedBits:
-    """Draw a packed bit matrix in a layout, word size and bit order."""
-    layout, word, first = form["layout"], form["word"], form["first"]
-    dtype, of_words = WORD_DTYPES[word], words_shape(layout, word, shape)
-    unused, ones = -shape[layout == "column"] % word, int(np.iinfo(dtype).max)
-
-    def all_ones(seed: int) -> npt.NDArray[Any]:
-        return np.full(of_words, ones, dtype)
-
-    def anything(seed: int) -> npt.NDArray[Any]:
-        return Draw(seed, "bit_matrices", 0).words(prod(of_words))
-
-    # Drawn with the first element in the lowest bit, so that small words differ in the first elements.
-    words = _array(draw, of_words, dtype, st.integers(0, ones), [all_ones, anything])
-    inside = ((1 << word) - 1 >> unused).to_bytes(word // 8, "little")
-    words[-1] &= np.frombuffer(inside, dtype.newbyteorder("<"))
-    if first == "msb":
-        words = lanes.brev(words)[..., :: -1 if parts_of(word) else 1]
-    return PackedBits(words, shape, layout, word, first)
-
-
-@cache
-def _shorts(most: int) -> list[int]:
-    """The sizes up to ``most``; those near a multiple of a word occur nine times, primes twice."""
-    return sorted(n for n in [*range(1, most + 1), *WORD_EDGES * 8, *PRIMES] if n <= most)
-
-
-def _powers(least: int, most: int) -> list[int]:
-    """Powers of two, their predecessors and successors, from ``least`` to ``most``."""
-    about = (2**e + d for e in range(most.bit_length() + 1) for d in (-1, 0, 1))
-    return [n for n in about if least <= n <= most]
-
-
-def _formats(layout: Layout | None, word: Word | None, first: First | None) -> st.SearchStrategy[Format]:
-    """A strategy for packed formats with these options; None draws every value of an option."""
-    known = {"layout": (layout, MATRIX_LAYOUTS), "word": (word, WORDS), "first": (first, FIRSTS)}
-    options: dict[str, st.SearchStrategy[Any]] = {}
-    for name, (given, choices) in known.items():
-        check_option(name, choices[0] if given is None else given, choices, "it selects the drawn formats")
-        options[name] = st.sampled_from(choices if given is None else (given,))
-    return st.builds(Format, **options)
 
 
 def _shapes(rows: Size, columns: Size) -> st.SearchStrategy[tuple[int, int]]:
@@ -488,22 +379,5 @@ def _dimension(name: str, size: Size) -> st.SearchStrategy[int]:
         return sizes(1).map(lambda drawn: drawn[0])
     if isinstance(size, st.SearchStrategy):
         return size
-    _check_size(name, size)
+    parts.check_size(name, size)
     return st.just(size)
-
-
-def _check_size(name: str, value: object) -> None:
-    """Raise ShapeError unless a size is an int of at least 1."""
-    if not is_integer(value) or value < 1:
-        raise ShapeError(f"{name}={value!r}\ngive an int of at least 1")
-
-
-def _checked_dtypes(dtypes: Sequence[npt.DTypeLike], *, may_be_empty: bool = False) -> list[str]:
-    """The names of dtypes; raise DtypeError unless matrices of all of them can be drawn."""
-    names = [np.dtype(dtype).name for dtype in dtypes]
-    strange = [name for name in names if name not in DTYPES]
-    if strange:
-        raise DtypeError(f"matrices of {strange[0]} are not supported\nchoose among {', '.join(DTYPES)}")
-    if not names and not may_be_empty:
-        raise DtypeError(f"dtypes is empty\nchoose among {', '.join(DTYPES)}")
-    return names

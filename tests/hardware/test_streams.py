@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import random
+import sys
+import threading
 
 import numpy as np
 import pytest
@@ -113,6 +116,70 @@ def test_freed_memory_is_not_used_again_before_its_stream_is_done(device, torch)
         del a, b
     for i, c in products:
         same(c, reference.bmm(A + i, B))
+
+
+def test_rotating_tensors_in_threads_and_streams_give_torchs_answers(device, torch):
+    """10,000 calls, most of them recorded ones: threads share plans, streams have workspaces of their own."""
+    dtypes = torch.float32, torch.float16, torch.int8
+    weights = {n: torch.randn(260, n, device="cuda") for n in (24, 64)}
+    products = {n: gpu.prepare(w, "b") for n, w in weights.items()}
+    filters = torch.randn(3, 3, 64, 32, device="cuda")
+    prepared = gpu.prepare(filters, "w")
+    torch.cuda.synchronize()
+    wrong, failed = [], []
+
+    def work(seed):
+        draw, stream = random.Random(seed), torch.cuda.Stream()
+        with device.current(), torch.cuda.stream(stream):
+            for _ in range(2500):
+                dtype, rows = draw.choice(dtypes), draw.choice((1, 8, 33))
+                if draw.random() < 0.5:
+                    n = draw.choice([*weights])
+                    a = sign(torch.randn(rows, 260, device="cuda")).to(dtype)
+                    y = torch.as_tensor(gpu.bmm(a, products[n]), device="cuda")
+                    expected = (a.float() @ sign(weights[n])).int()
+                else:
+                    x = sign(torch.randn(2, 5, rows, 64, device="cuda")).to(dtype)
+                    packs = draw.random() < 0.3
+                    images = gpu.pack_tensor(x, layout="NHWC") if packs else x
+                    y = torch.as_tensor(gpu.bconv2d(images, prepared, stream=stream), device="cuda")
+                    maps, kernels = x.double().permute(0, 3, 1, 2), sign(filters).double().permute(3, 2, 0, 1)
+                    expected = torch.nn.functional.conv2d(maps, kernels, padding=1).permute(0, 2, 3, 1).int()
+                if not torch.equal(y, expected):
+                    wrong.append((seed, dtype, rows))
+
+    def guarded(seed):
+        try:
+            work(seed)
+        except Exception as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (wrong, failed) == ([], [])
+
+
+def test_a_warm_call_asks_torch_for_its_result_alone(device, torch):
+    w, filters = gpu.prepare(torch.from_numpy(B).cuda(), "b"), gpu.prepare(torch.from_numpy(W).cuda(), "w")
+    a, x = of_torch(torch, A, X)
+    for call, most in (
+        (lambda: gpu.bmm(a, w), 95),
+        (lambda: gpu.bconv2d(x, filters), 110),
+        (lambda: gpu.pack(a), 95),
+    ):
+        for _ in range(4):
+            call()
+        before = torch.cuda.memory_stats()["allocation.all.allocated"]
+        calls = []
+        sys.setprofile(lambda _, event, __, calls=calls: calls.append(event) if "call" in event else None)
+        y = call()
+        sys.setprofile(None)
+        assert torch.cuda.memory_stats()["allocation.all.allocated"] - before == 1
+        assert len(calls) <= most
+        del y
 
 
 @pytest.mark.parametrize("kind", ["ours", "torch", "cupy"])

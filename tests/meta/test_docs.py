@@ -246,6 +246,7 @@ def load(name: str) -> ModuleType:
 
 @pytest.mark.slow_cases(
     "simwarp.testing.strategies",
+    "simwarp.testing.convolutions",
     "simwarp.testing.geometries",
     "simwarp.lab.fuzz.workers",
 )

@@ -99,6 +99,7 @@ def test_a_new_instruction_needs_a_row_and_a_twin(tree: Tree) -> None:
     assert len(tree.touched) == 2
 
 
+@pytest.mark.gate
 def test_a_new_kind_of_step_needs_an_object_an_entry_a_row_and_a_twin(tree: Tree) -> None:
     """The new kind loads a word and leaves 0 there, as two accesses: the race detector sees both."""
     tree.append("simwarp/ptx/kinds.py", '\nTAKE = Kind("take", access=True, loads=True, writes=True)\n')
@@ -187,6 +188,7 @@ def test_a_new_chip_needs_one_entry(tree: Tree) -> None:
     assert len(tree.touched) == 1
 
 
+@pytest.mark.gate
 def test_a_new_check_needs_an_exception_a_kind_and_a_place(tree: Tree) -> None:
     tree.append(
         "simwarp/faults.py",
@@ -304,6 +306,7 @@ def test_a_new_statement_of_the_fuzzer_needs_a_class_its_name_and_a_purpose(tree
     assert len(tree.touched) == 3
 
 
+@pytest.mark.gate
 @pytest.mark.skipif(os.name != "posix" or not shutil.which("cc"), reason="the runtime needs a C compiler")
 def test_a_new_function_of_the_cuda_runtime_needs_itself_and_what_it_asks(tree: Tree) -> None:
     """The new function asks how many findings there are, which no request did."""
@@ -347,6 +350,7 @@ def test_a_new_function_of_the_cuda_runtime_needs_itself_and_what_it_asks(tree: 
     assert len(tree.touched) == 3
 
 
+@pytest.mark.gate
 def test_a_new_scheme_needs_an_entry_and_a_listing(tree: Tree) -> None:
     """The new kernel is `bmm.cu` with fewer rows per warp."""
     entry = 'Scheme("bmmq32", 32, 8, "four warps for each tile of 32 x 32"),'
@@ -411,6 +415,7 @@ def test_a_new_sparse_format_needs_a_type_a_module_and_an_entry_per_tier(tree: T
     assert len(tree.touched) == 5
 
 
+@pytest.mark.gate
 def test_a_new_packing_format_needs_one_entry(tree: Tree) -> None:
     """Words of 256 bits, and images whose columns come first."""
     types = "reference/types/packed.py"
@@ -514,6 +519,7 @@ def test_a_new_blas_routine_needs_a_row_its_names_and_a_definition(tree: Tree) -
     assert len(tree.touched) == 4
 
 
+@pytest.mark.gate
 def test_a_new_network_layer_needs_a_class_an_answer_what_computes_it_and_a_draw(tree: Tree) -> None:
     """The new layer turns the sign of integers."""
     layers = "reference/types/layers.py"

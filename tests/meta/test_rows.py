@@ -91,6 +91,7 @@ def test_rows_with_few_spellings_test_all_of_them():
     assert len(forms(ROWS["ld"])) < len(spellings(ROWS["ld"])) / 2
 
 
+@pytest.mark.at_most(8)
 @pytest.mark.slow_cases("9.7.9", "9.7.14", "9.7.15")
 @every_chapter
 def test_every_form_has_a_kernel_and_operands(chapter):
@@ -107,6 +108,7 @@ def check_kernels(name):
         assert len(operands_of(probe)) >= (256 if not probe.faults else 1), opcode
 
 
+@pytest.mark.at_most(69)
 @pytest.mark.slow_cases("9.7.9.8", "9.7.9.11", "9.7.9.21", "9.7.13.?", "9.7.7.1", "9.7.14.4.3", "9.7.6.1")
 @pytest.mark.gate_cases("9.7.15.5")
 @pytest.mark.skipif(shutil.which("ptxas") is None, reason="needs ptxas of the CUDA toolkit")

@@ -150,7 +150,7 @@ def test_the_info_command_runs_from_the_wheel(foreign, installed):
     assert (facts["simwarp"], facts["compiler"]) == (__version__, "NVRTC 13.0")
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_the_verify_command_runs_from_the_wheel(foreign, installed):
     done = python(
         "-m", "simwarp", "verify", "--case", "bmm", "--input", "2", folder=foreign, installed=installed

@@ -36,6 +36,7 @@ def broken(text: str) -> list[str]:
     ]
 
 
+@pytest.mark.at_most(4)
 @pytest.mark.parametrize("folder", [*FOLDERS, "README.md", "CONTRIBUTING.md", "SECURITY.md"])
 def test_texts_follow_the_mechanical_rules(folder: str) -> None:
     of_folder = [path for path in files() if path.relative_to(ROOT).parts[0] == folder]

@@ -18,6 +18,7 @@ from simwarp import listings
 from simwarp.listings import btc
 from simwarp.testing.geometries import assert_same_convolution, conv_geometries
 from simwarp.verify import Draw, simulator
+from simwarp.verify.geometry_classes import SMALL_CLASSES
 
 TIERS = {
     "reference": (reference.bconv2d, 100),
@@ -47,7 +48,7 @@ def relation(check):
     def test(tier):
         bconv2d, examples = TIERS[tier]
         drawn = settings(max_examples=examples, suppress_health_check=list(HealthCheck))(
-            given(geometry=conv_geometries(), seed=st.integers(0, 2**32 - 1))(
+            given(geometry=conv_geometries(*SMALL_CLASSES), seed=st.integers(0, 2**32 - 1))(
                 lambda geometry, seed: check(bconv2d, *with_values(geometry, seed))
             )
         )
@@ -72,6 +73,7 @@ def agree(geometry, expected, got):
     assert_same_convolution(geometry, np.ascontiguousarray(expected), np.ascontiguousarray(got))
 
 
+@pytest.mark.at_most(1)
 @relation
 def test_an_unpadded_convolution_is_a_crop_of_the_padded_one(bconv2d, geometry, x, w):
     """Output pixels whose windows lie inside the image equal those of VALID padding."""
@@ -169,7 +171,7 @@ def test_sums_over_filter_rows_add_up(bconv2d, geometry, x, w):
     agree(geometry, answer, total if rows and not np.isscalar(total) else np.zeros_like(answer))
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @relation
 def test_images_of_a_batch_are_independent(bconv2d, geometry, x, w):
     """An image does not affect others, neither within a tile of eight nor at its end."""
@@ -179,6 +181,7 @@ def test_images_of_a_batch_are_independent(bconv2d, geometry, x, w):
     agree(geometry, one, both[-1:])
 
 
+@pytest.mark.at_most(1)
 @relation
 def test_mirrored_operands_mirror_the_output(bconv2d, geometry, x, w):
     """With images and filters upside down, padding above and below swap, and the output is upside down."""

@@ -62,7 +62,7 @@ def world(make: Callable[[], Drawn], spare: int = 0, **options: Any) -> Callable
     return run
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize(
     ("make", "options"),
     [

@@ -94,7 +94,7 @@ def agree(operation, format, rows, rounding):
 # ------------------------------------------------------------------------------------- arithmetic
 
 
-@pytest.mark.at_most(14)
+@pytest.mark.at_most(7)
 @both_floats
 @every_rounding
 @every_operation
@@ -107,6 +107,7 @@ def test_edge_operands_equal_the_twin(operation, rounding, format):
     agree(operation, format, rows, rounding)
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("f32", "f64")
 @both_floats
 @given(data=st.data(), rounding=st.sampled_from(ROUNDINGS))
@@ -116,6 +117,7 @@ def test_any_operands_equal_the_twin(format, data, rounding):
         agree(operation, format, [row[:count] for row in rows], rounding)
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @both_floats
 @given(data=st.data(), rounding=st.sampled_from(ROUNDINGS))
@@ -152,6 +154,7 @@ def test_float32_sums_halfway_in_float64_are_rounded_once():
         agree("fma", "f32", rows, rounding)
 
 
+@pytest.mark.at_most(2)
 @every_rounding
 def test_results_at_the_ends_of_the_float64_range_equal_the_twin(rounding):
     """Products near underflow and overflow, with addends that decide the last bit."""
@@ -177,6 +180,7 @@ def test_results_at_the_ends_of_the_float64_range_equal_the_twin(rounding):
 # ---------------------------------------------------------------------------- modifiers, integral
 
 
+@pytest.mark.at_most(1)
 @both_floats
 @given(data=st.data())
 def test_flush_and_saturate_equal_the_twin(format, data):
@@ -208,6 +212,7 @@ def test_round_integral_equals_the_twin(format, rounding):
     assert_same(format, got, expected, [(word,) for word in column])
 
 
+@pytest.mark.at_most(4)
 @both_floats
 @every_rounding
 @every_case("integer", INTEGERS)
@@ -268,6 +273,7 @@ def test_convert_is_exact_to_float64_and_rounds_to_float32():
         assert_same("f64", wide.view("u8"), expected, [(word,) for word in edges("f32")])
 
 
+@pytest.mark.at_most(2)
 @every_small
 def test_widen_equals_the_twin(small):
     bits, _, _, padding = twins.FORMATS[small]
@@ -301,7 +307,7 @@ def around_small(format, small):
     )
 
 
-@pytest.mark.at_most(5)
+@pytest.mark.at_most(2)
 @pytest.mark.slow_cases("e5m2-f32")
 @both_floats
 @every_small
@@ -313,6 +319,7 @@ def test_narrow_equals_the_twin(format, small):
         assert_same(small, got, expected, [(word,) for word in column])
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("f32", "f64")
 @both_floats
 @given(data=st.data(), rounding=st.sampled_from((*ROUNDINGS, "rna")), saturate=st.booleans())
@@ -359,6 +366,7 @@ def test_half_arithmetic_on_edges_equals_the_twin(operation, format, rounding):
     agree_in_half(operation, format, rows, rounding)
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @both_halves
 @given(data=st.data(), rounding=st.sampled_from(ROUNDINGS))

@@ -44,7 +44,7 @@ def convolutions(draw, paddings=("SAME", "VALID", "explicit")):
     return x, w, {"stride": stride, "dilation": dilation, "padding": padding}
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @settings(max_examples=60)
 @given(convolutions(), SCHEMES)
 def test_the_convolution_equals_the_reference(case, scheme):

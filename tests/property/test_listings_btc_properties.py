@@ -9,6 +9,7 @@ import reference
 from simwarp.listings import btc_bconv1, btc_bconv2, btc_bmm1, btc_bmm2, btc_bmm3
 from simwarp.listings.btc import from_fsb, fsb_address, fsb_words, to_fsb
 from simwarp.testing.geometries import conv_geometries
+from simwarp.verify.geometry_classes import SMALL_CLASSES
 
 SIDE = st.one_of(st.integers(1, 12), st.sampled_from((31, 33, 127, 128, 129, 260)))
 TILE = st.one_of(st.sampled_from(((8, 128), (128, 8))), st.tuples(st.integers(1, 9), st.integers(1, 9)))
@@ -39,7 +40,7 @@ def test_elements_have_distinct_addresses(shape, tile, order):
     assert addresses.max() < fsb_words(shape, tile) * 32
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @settings(max_examples=40)
 @given(st.tuples(SIDE, SIDE, SIDE), SEED, st.sampled_from((btc_bmm1, btc_bmm2, btc_bmm3)), st.data())
 def test_products_equal_the_reference(sizes, seed, design, data):
@@ -56,9 +57,9 @@ def test_products_equal_the_reference(sizes, seed, design, data):
     np.testing.assert_array_equal(bits.words, expected.words, strict=True)
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @settings(max_examples=40)
-@given(conv_geometries(), SEED, st.sampled_from((btc_bconv1, btc_bconv2)), st.data())
+@given(conv_geometries(*SMALL_CLASSES), SEED, st.sampled_from((btc_bconv1, btc_bconv2)), st.data())
 def test_convolutions_equal_the_reference(geometry, seed, bconv, data):
     x, w = signs(seed, geometry.images), signs(seed + 1, geometry.filters)
     options = {name: data.draw(choices, name) for name, choices in OPTIONS.items()}

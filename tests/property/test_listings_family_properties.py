@@ -83,7 +83,7 @@ def test_every_scheme_equals_the_reference_product(pair, scheme, transpose_a, tr
     np.testing.assert_array_equal(c, reference.bmm(a, b, **options), strict=True)
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @settings(max_examples=80)
 @given(operands(), SCHEME, st.data())
 def test_every_scheme_thresholds_like_the_reference(pair, scheme, data):

@@ -47,6 +47,7 @@ def test_single_lane_rows_equal_their_twins(simwarp_device, name, data):
     assert rows.differences(probe, operands, got) == []
 
 
+@pytest.mark.at_most(5)
 @pytest.mark.parametrize("name", computed(WARP))
 @settings(max_examples=20)
 @given(data=st.data())
@@ -97,6 +98,7 @@ def registers(probe, column):
     return some.flatmap(lambda few: st.lists(st.sampled_from(few), min_size=32, max_size=32))
 
 
+@pytest.mark.at_most(27)
 @pytest.mark.slow_cases("*-mma.f64", "*-mma.m8n8k4.f16")
 @pytest.mark.parametrize("name", computed(MATRIX, MATRIX_LOAD, MATRIX_STORE))
 @settings(max_examples=8)

@@ -104,7 +104,7 @@ def test_every_lane_follows_its_path_in_any_control_flow(flow, seed):
 programs = st.builds(fuzz.generate, st.integers(0, 2**64 - 1), st.integers(0, 2**63 - 1))
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @given(programs, st.integers(0, 2**64))
 @settings(max_examples=25)
 def test_generated_programs_do_not_depend_on_the_schedule(program, seed):

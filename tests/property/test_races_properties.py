@@ -540,7 +540,7 @@ def check_real_races_are_reported(recorder):
         assert lines & reported, f"race missed in {word}: lines {lines}"
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @given(kernels(), DEVICES)
 @settings(max_examples=150)
 def test_programs_with_block_barriers_have_exactly_the_reported_races(kernel, device):
@@ -549,7 +549,7 @@ def test_programs_with_block_barriers_have_exactly_the_reported_races(kernel, de
     check_real_races_are_reported(recorder)
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @given(kernels(counted=True))
 @settings(max_examples=150)
 def test_programs_with_any_barrier_and_full_warps_have_exactly_the_reported_races(kernel):
@@ -558,7 +558,7 @@ def test_programs_with_any_barrier_and_full_warps_have_exactly_the_reported_race
     check_real_races_are_reported(recorder)
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @given(kernels(counted=True, strong=True))
 @settings(max_examples=150)
 def test_strong_accesses_and_fences_give_no_false_race(kernel):

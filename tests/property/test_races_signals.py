@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -68,6 +69,7 @@ def access(order, shadow, twin, time, operation):
         twin.lane(warp, 4 * word, time, **facts)
 
 
+@pytest.mark.gate
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 1 << 32), st.sampled_from([1, 256]))
 def test_lanes_together_order_what_they_order_one_by_one(seed, groups):

@@ -56,7 +56,7 @@ def test_packing_the_transpose_in_the_other_layout_gives_the_same_words(x, form)
 
 
 @given(operands())
-@pytest.mark.slow
+@pytest.mark.gate
 def test_the_product_is_the_sum_of_products(pair):
     a, b = ([[1 if v >= 0 else -1 for v in row] for row in x.tolist()] for x in pair)
     expected = [

@@ -115,7 +115,7 @@ def check_plan(data: st.DataObject) -> None:
     assert same_bits(found, expected)
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @settings(max_examples=25)
 @given(st.data())
 def test_a_drawn_plan_gives_the_bits_of_the_training_in_one_piece(data: st.DataObject) -> None:
@@ -129,7 +129,7 @@ def test_many_drawn_plans_give_the_bits_of_the_training_in_one_piece(data: st.Da
     check_plan(data)
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @settings(max_examples=40)
 @given(networks())
 def test_the_least_budget_that_an_error_names_is_enough(network: Network) -> None:
@@ -179,7 +179,7 @@ def world(name: str, depth: int, parameters: str) -> Callable[[ExploringMachine]
     return run
 
 
-@pytest.mark.at_most(4)
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("parameters", ["device", "host"])
 @pytest.mark.parametrize("depth", [1, 2])
 @pytest.mark.parametrize("name", WORLDS)

@@ -32,6 +32,7 @@ def test_the_sample_has_every_pair_of_types():
     assert {opcode.split("k", 1)[1] for opcode in SAMPLE} == {o.split("k", 1)[1] for o in wgmma.OPCODES}
 
 
+@pytest.mark.at_most(16)
 @pytest.mark.slow
 @pytest.mark.parametrize("opcode", SAMPLE)
 def test_the_simulator_reproduces_the_recorded_tiles(golden, opcode):

@@ -23,7 +23,8 @@ from gpu.bconv.warpgroups import WARPGROUP_SCHEMES
 from simwarp.lab.recording import Answers, Asking, Subject
 from simwarp.verify import CASES, Draw
 from simwarp.verify.cases.bconv2d import OUTPUTS, Input, picture
-from simwarp.verify.geometries import Geometry, classes_of
+from simwarp.verify.geometries import Geometry
+from simwarp.verify.geometry_classes import classes_of
 
 SEED = 7
 GEOMETRIES, LARGE = 20_000, 48

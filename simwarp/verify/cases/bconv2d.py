@@ -1,8 +1,8 @@
 """The cases of the ±1 convolution: every scheme, class of geometry, output and kind of operand.
 
 The number of an input determines all four, so that the first 704 inputs cover every combination, or the first
-176 of the scheme on warpgroups, a case of its own, as convolutions in groups are. For a pooled output,
-geometries of the class are drawn until one has at least 2 × 2 output pixels.
+176 of the scheme on warpgroups, a case of its own, as convolutions in groups and large windows are. For a
+pooled output, geometries of the class are drawn until one has at least 2 × 2 output pixels.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gpu.bconv.geometry import conv_shape
 from gpu.bconv.groups import groups_ptx
 from gpu.bconv.packing import packing_ptx
 from gpu.bconv.schemes import EVERY_SCHEME, AnyScheme, Pool, convolution_ptx
-from gpu.bconv.warpgroups import WARPGROUP_SCHEMES
+from gpu.bconv.warpgroups import MOST_TAPS, WARPGROUP_SCHEMES
 from gpu.bmm.lines import lines_ptx
 from reference.tensors import to_tiles
 from reference.threshold import INT32_MAX, INT32_MIN, pool_bits
@@ -34,7 +34,8 @@ from simwarp.draw import to_text
 from simwarp.listings import btc
 from simwarp.verify.case import Case
 from simwarp.verify.draw import DTYPES, Draw
-from simwarp.verify.geometries import CLASSES, Geometry, draw_geometry, window_picture
+from simwarp.verify.geometries import Geometry, window_picture
+from simwarp.verify.geometry_classes import LARGE_CLASSES, SMALL_CLASSES, draw_geometry
 
 OUTPUTS = ("int32", "bits", "or", "and")
 """The outputs: dot products, bits, and bits pooled over 2 × 2 pixels by OR or AND."""
@@ -61,7 +62,6 @@ class Input:
     thresholds: npt.NDArray[np.int32] | None = None
     flip: npt.NDArray[np.bool_] | None = None
     pool: Literal["or", "and"] | None = None
-    groups: int = 1
 
     @property
     def options(self) -> dict[str, Any]:
@@ -70,16 +70,27 @@ class Input:
 
 
 def _draw(schemes: Mapping[str, AnyScheme], draw: Draw) -> Input:
-    """Draw a random convolution of ±1 for one of the schemes."""
+    """Draw an input of the small classes for one of the schemes."""
     # As 4 and 11 are coprime, k modulo both covers every pair of scheme and class.
     number, which = divmod(draw.k, len(schemes))
-    scheme, name = list(schemes)[which], CLASSES[draw.k % 11]
+    return _of_class(draw, SMALL_CLASSES[draw.k % 11], list(schemes)[which], number)
+
+
+def _draw_large_window(draw: Draw) -> Input:
+    """Draw an input of the large classes for any scheme."""
+    number, which = divmod(draw.k, len(EVERY_SCHEME))
+    number, of_class = divmod(number, len(LARGE_CLASSES))
+    return _of_class(draw, LARGE_CLASSES[of_class], list(EVERY_SCHEME)[which], number)
+
+
+def _of_class(draw: Draw, name: str, scheme: str, number: int) -> Input:
+    """Draw an input of a class for a scheme; its number gives output and operands."""
     output, kinds = OUTPUTS[number % 4], _KINDS[number // 4 % 4]
     pooled = output in ("or", "and")
     geometry = draw_geometry(draw, name)
-    while pooled and min(geometry.out) < 2:
+    while (pooled and min(geometry.out) < 2) or max(geometry.filters[:2]) > _most_taps(scheme):
         geometry = draw_geometry(draw, name)
-    layouts = schemes[scheme].images, schemes[scheme].filters
+    layouts = EVERY_SCHEME[scheme].images, EVERY_SCHEME[scheme].filters
     x = _operand(draw, kinds[0], geometry.images, layouts[0])
     w = _operand(draw, kinds[1], geometry.filters, layouts[1])
     if output == "int32":
@@ -88,19 +99,25 @@ def _draw(schemes: Mapping[str, AnyScheme], draw: Draw) -> Input:
     return Input(x, w, geometry, scheme, thresholds, flip, output if pooled else None)  # pyright: ignore[reportArgumentType]
 
 
+def _most_taps(scheme: str) -> int:
+    """The most rows or columns of taps that a scheme takes, as far as inputs have them."""
+    return MOST_TAPS if scheme in WARPGROUP_SCHEMES else 17
+
+
 def _draw_in_groups(draw: Draw) -> Input:
     """Draw a grouped convolution, sometimes depthwise (one channel and filter per group)."""
     number, which = divmod(draw.k, len(EVERY_SCHEME))
     output, kinds = OUTPUTS[number % 4], _KINDS[number // 4 % 4]
-    one = draw_geometry(draw, CLASSES[draw.k % 11])
+    one = draw_geometry(draw, SMALL_CLASSES[draw.k % 11])
     while output in ("or", "and") and min(one.out) < 2:
-        one = draw_geometry(draw, CLASSES[draw.k % 11])
+        one = draw_geometry(draw, SMALL_CLASSES[draw.k % 11])
     groups, most = draw.choice((2, 3, 5)), draw.choice((1, 8, 33))
     channels, filters = (min(count, most) for count in one.filters[2:])
     geometry = replace(
         one,
         images=(*one.images[:3], groups * channels),
         filters=(*one.filters[:2], channels, groups * filters),
+        groups=groups,
     )
     x, w = (
         _operand(draw, kinds[0], geometry.images, ("NHWC",)),
@@ -108,7 +125,7 @@ def _draw_in_groups(draw: Draw) -> Input:
     )
     rule = (None, None) if output == "int32" else _rule(draw, geometry)
     pool: Any = output if output in ("or", "and") else None
-    return Input(x, w, geometry, list(EVERY_SCHEME)[which], *rule, pool, groups)
+    return Input(x, w, geometry, list(EVERY_SCHEME)[which], *rule, pool)
 
 
 def _rule(draw: Draw, geometry: Geometry) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
@@ -156,7 +173,7 @@ def _packed(draw: Draw, shape: tuple[int, int, int, int], layout: TensorLayout, 
 
 def dots(item: Input) -> npt.NDArray[np.int32]:
     """The dot products of an input, by the reference."""
-    return reference.bconv2d(item.x, item.w, **item.geometry.options, groups=item.groups)
+    return reference.bconv2d(item.x, item.w, **item.geometry.options)
 
 
 def _by_reference(item: Input) -> npt.NDArray[Any]:
@@ -190,7 +207,7 @@ def _signs(bits: npt.NDArray[np.uint8]) -> npt.NDArray[np.int8]:
 
 
 def _by_gpu(item: Input, device: gpu.Device) -> npt.NDArray[Any]:
-    how: dict[str, Any] = {"scheme": item.scheme, "pool": item.pool, "groups": item.groups, "device": device}
+    how: dict[str, Any] = {"scheme": item.scheme, "pool": item.pool, "device": device}
     answer = gpu.bconv2d(item.x, item.w, **item.options, **how)
     return answer.words if isinstance(answer, PackedTensor) else answer
 
@@ -207,8 +224,7 @@ def _describe(item: Input) -> str:
     output = (
         "int32" if item.thresholds is None else "bits" if item.pool is None else f"bits pooled by {item.pool}"
     )
-    groups = "" if item.groups == 1 else f", in {item.groups} groups"
-    return f"{item.scheme}, {one(item.x)} by {one(item.w)} to {output}: {item.geometry}{groups}"
+    return f"{item.scheme}, {one(item.x)} by {one(item.w)} to {output}: {item.geometry}"
 
 
 def meaning(item: Input, element: tuple[int, ...], bit: int) -> tuple[int, int, int, int]:
@@ -313,5 +329,6 @@ CASES = [
             {"listing": _by_listing},
         ),
         ("bconv2d-groups", _draw_in_groups, 80, _group_kernels, {}),
+        ("bconv2d-windows", _draw_large_window, 400, _kernels, {"listing": _by_listing}),
     )
 ]

@@ -119,6 +119,7 @@ def test_other_sizes_are_refused(size):
         problems.Product(size)
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("kind", ["bmm", pytest.param("bconv", marks=pytest.mark.slow)])
 def test_the_simulator_counts_and_checks(kind):
     found = table.counted(kind, [16], simwarp.Device(), silent)

@@ -32,6 +32,7 @@ def device(monkeypatch):
     return simwarp.Device((9, 0), multiprocessors=3)
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("kind", bits.PRODUCTS)
 def test_products_are_measured_and_checked(device, monkeypatch, kind):
     monkeypatch.setitem(bits.PRODUCTS, kind, {128: 7.0})
@@ -42,6 +43,7 @@ def test_products_are_measured_and_checked(device, monkeypatch, kind):
     assert row.params["runs"] == [row.ours] * 2
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", bits.CONVOLUTIONS)
 def test_convolutions_are_measured_and_checked(device, monkeypatch, kind):
@@ -65,6 +67,7 @@ def test_other_kernels_are_measured_and_checked(device, monkeypatch):
     ]
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize(
     ("make", "spoil"),
     [

@@ -43,6 +43,7 @@ def test_answers_are_checked(kind, prefix):
         samples.check(case.name)
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("row", ["dgemm/96", "dtrmm/96", "dtrsm/96/2"])
 def test_a_row_has_times_peers_and_bytes(gpus, monkeypatch, row):
     gpus(2)

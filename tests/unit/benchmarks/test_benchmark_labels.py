@@ -52,6 +52,7 @@ def judged(modules):
     return judge
 
 
+@pytest.mark.at_most(4)
 @pytest.mark.parametrize(
     ("label", "body", "how", "good"),
     [

@@ -25,6 +25,7 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(outofcore, "BUDGET", 40_000)
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("transforms", [False, True])
 def test_a_row_has_times_bounds_and_the_model(gpus, transforms):
     found = gpus()

@@ -55,6 +55,7 @@ def test_numpy_draws_the_pinned_random_numbers():
     )
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize(("name", "scale"), PINNED)
 def test_tensors_equal_the_pinned_tensors(name, scale):
     tensor = make(name, scale)

@@ -26,7 +26,7 @@ def rows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(training.ROWS, "ooc/small", training.Case(small, 4, 200_000, 1.1))
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_row_has_losses_times_and_the_model(gpus):
     found = gpus()
     *_, row = training.rows_of("ooc/small", 3, (), records=True)

@@ -48,7 +48,7 @@ def check(draw: random.Random, routine: str, seed: int) -> None:
     assert is_clean(machine)
 
 
-@pytest.mark.at_most(6)
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("routine", ROWS)
 def test_calls_on_simulated_machines_are_right(routine: str) -> None:
     draw = random.Random(f"machine of {routine}")
@@ -73,7 +73,7 @@ def test_a_lost_device_or_copy_leaves_nothing_behind(injection: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.gate_cases("symm", "hemm", "herk", "syr2k", "her2k")  # tasks of gemm and syrk
 @pytest.mark.parametrize("routine", ROWS)
 def test_the_others_finish_what_a_lost_device_leaves(routine: str) -> None:

@@ -37,7 +37,7 @@ def test_any_order_of_events_gives_the_right_result(routine: str) -> None:
         check(draw, routine, seed)
 
 
-@pytest.mark.at_most(4)
+@pytest.mark.at_most(2)
 @pytest.mark.slow
 @pytest.mark.gate_cases("400-*")
 @pytest.mark.parametrize("routine", ROWS)

@@ -50,7 +50,7 @@ def test_tasks_in_order_equal_the_definition(routine: str) -> None:
         check(draw_call(draw, routine), draw.randint(1, 7), draw.choice([None, 1, 3]))
 
 
-@pytest.mark.at_most(5)
+@pytest.mark.at_most(2)
 @pytest.mark.slow
 @pytest.mark.gate_cases("1000-*")
 @pytest.mark.parametrize("routine", ROWS)

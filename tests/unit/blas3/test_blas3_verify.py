@@ -28,7 +28,7 @@ def test_some_inputs_agree_with_the_definition() -> None:
     assert found(range(0, len(VARIANTS), 9)) == []
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_every_variant_agrees_with_the_definition() -> None:
     assert found(range(2 * len(VARIANTS)), seed=1) == []
 

@@ -369,7 +369,7 @@ BY_TIMING = (loan_kept, loan_not_returned)
 """A device has room enough with some seeds."""
 
 
-@pytest.mark.at_most(5)
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize(
     "world", [PAIR, PAPER, NATIVE, EARLY, ONE_STREAM, SOLUTION, IN_PLACE], ids=lambda w: w.name
 )

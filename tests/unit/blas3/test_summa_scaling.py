@@ -37,7 +37,7 @@ def test_a_fast_network_hides_all_but_the_first_broadcast() -> None:
     assert slow.bytes_per_host == 8 * (3 * 4096**2 + 2 * 2048 * 2 * 4096)
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_the_table_of_the_page_is_that_of_the_model() -> None:
     rows = re.findall(
         r"^\| (\d+) \| (\d+|–)(?:, \d+ %)? \| (\d+), .*?\| (\d+), .*?\| (\d+), ", PAGE.read_text(), re.M

@@ -73,7 +73,7 @@ def refused(capsys, arguments, *parts, code=2):
 # verify
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_verify_prints_a_table(capsys):
     assert main(["verify", "--case", "pack-lsb", "--inputs", "12", "--budget", "600"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -596,6 +596,7 @@ def test_help_exits_with_0_and_usage_errors_with_2():
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("package", ["typer", "rich", "click"])
 def test_a_missing_extra_is_named(package):
     program = (
@@ -680,7 +681,7 @@ def large(tmp_path_factory):
     return folder, reference.bmm(a, b)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.singly
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL, signal.SIGTERM])

@@ -137,6 +137,7 @@ def test_duplicate_coordinates_are_summed():
 # On a device
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("None", "coo")
 @pytest.mark.parametrize("format", [None, "coo"])
 @pytest.mark.usefixtures("folder")

@@ -155,7 +155,7 @@ def test_the_svg_is_written_to_the_named_file(capsys, tmp_path):
     assert ET.parse(file).getroot().find("{http://www.w3.org/2000/svg}title").text.startswith("A: 32 lanes")
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_all_instructions_are_listed(capsys):
     rows = reported(capsys, "--list")["rows"]
     assert {row["instruction"] for row in rows} == set(all_opcodes())

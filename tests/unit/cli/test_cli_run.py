@@ -281,6 +281,7 @@ def test_a_race_under_several_schedules_is_reported_once(capsys):
     assert "elements differ" not in printed.out
 
 
+@pytest.mark.at_most(7)
 @pytest.mark.slow_cases("*while (true)*")
 @pytest.mark.parametrize(
     "body",

@@ -14,6 +14,7 @@ from simwarp.faults import (
     OutOfBounds,
     RunawayKernel,
     UninitialisedRead,
+    UnsupportedInstruction,
 )
 from support.offenders import every_case
 
@@ -443,3 +444,34 @@ def test_a_device_has_a_name_and_a_repr():
     device = simwarp.Device((8, 6), multiprocessors=84)
     assert (device.compute_capability, device.multiprocessors) == ((8, 6), 84)
     assert "sm_86" in device.name
+
+
+@pytest.mark.parametrize("collected", [True, False])
+def test_loading_collects_no_garbage_and_leaves_the_collector_as_it_was(collected):
+    """Nearly all objects of a module stay: visiting them again and again took half of the time."""
+    adds = "".join(f"add.u32 %r{i}, %r{i}, {i};\n" for i in range(900))
+    ptx = (
+        ".version 8.8\n.target sm_90\n.address_size 64\n"
+        f".visible .entry k() {{ .reg .b32 %r<900>; {adds} ret; }} // {collected}"
+    )
+    simwarp.Device().load(ptx.replace("k()", "first()"))  # what is made once in a process
+    ended: list[str] = []
+
+    def note(phase, _):
+        if phase == "stop":
+            ended.append(phase)
+
+    state = gc.isenabled()
+    (gc.enable if collected else gc.disable)()
+    gc.callbacks.append(note)
+    try:
+        module = simwarp.Device().load(ptx)
+        assert len(ended) <= collected  # one that was put off
+        assert gc.isenabled() == collected
+        with pytest.raises(UnsupportedInstruction):
+            simwarp.Device().load(ptx.replace("add.u32", "no_such.u32"))
+        assert gc.isenabled() == collected
+        assert module.kernel("k") is not None
+    finally:
+        gc.callbacks.remove(note)
+        (gc.enable if state else gc.disable)()

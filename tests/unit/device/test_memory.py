@@ -572,7 +572,7 @@ def outcome(memory, access, addresses, width):
     return None
 
 
-@pytest.mark.at_most(5)
+@pytest.mark.at_most(2)
 @STORE_AND_LOAD
 @every_width
 def test_random_bad_accesses_name_the_first_lane_and_change_nothing(memory, access, width):

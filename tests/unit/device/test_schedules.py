@@ -111,6 +111,7 @@ extern "C" __global__ void synchronous(int* out, const int* in) {
 }"""
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize(("sync", "differs"), [("", True), ("__syncwarp();", False)])
 def test_lanes_that_count_on_their_warp_without_syncwarp_depend_on_the_schedule(sync, differs):
     source = SYNCHRONOUS if not sync else _with_barriers(sync)

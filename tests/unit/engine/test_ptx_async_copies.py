@@ -254,6 +254,7 @@ extern "C" __global__ void shifted(const int* x, int* y)
 """
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(("source", "kind"), [(PIPELINE, Race), (GROUP, CopyInFlight)])
 def test_copies_of_cuda_c_are_found_without_their_wait_and_right_with_it(source, kind):

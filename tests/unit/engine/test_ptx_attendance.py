@@ -215,7 +215,7 @@ def test_a_barrier_that_lanes_passed_before_and_left_behind_is_named(source, nam
     assert "left the loop" in str(outcome(source, name, option))
 
 
-@pytest.mark.at_most(6)
+@pytest.mark.at_most(3)
 @options
 @every_kernel(EARLY, CORRECT, LOOPS)
 def test_early_returns_and_correct_idioms_are_not_reported(source, name, option):

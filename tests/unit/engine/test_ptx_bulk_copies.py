@@ -132,6 +132,7 @@ def test_fewer_expected_bytes_complete_the_phase_early(schedule):
         assert "256 bytes arrived as expected, 256 bytes in flight" in caught.value.values
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("schedule", ["lowest pc", "stack"])
 def test_more_expected_bytes_never_complete_the_phase(schedule):
     fault = fault_of(Livelock, loaded(expected=528), schedule)
@@ -571,6 +572,7 @@ def cuda_text(bytes_="0", fence="ptx::fence_proxy_async(ptx::space_shared)"):
     return compile(CUDA.replace("BYTES", bytes_).replace("FENCE", fence), "twice.cu")
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @every_schedule
 def test_the_bulk_copies_of_libcudacxx_run(schedule):
@@ -580,7 +582,7 @@ def test_the_bulk_copies_of_libcudacxx_run(schedule):
     assert data.download().tolist() == (2 * np.arange(1024)).tolist()
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_the_proxy_fence_of_libcudacxx_is_missed():
     device = simwarp.Device()
     data = device.upload(np.arange(1024, dtype=np.int32))

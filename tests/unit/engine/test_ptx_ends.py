@@ -98,7 +98,7 @@ extern "C" __global__ void own_trap(int* y) {
 """
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("option", ["-O3", "-G", "without lines"])
 def test_grid_sync_needs_a_cooperative_launch(option):
     text = compiled(GRID, *(["-G"] if option == "-G" else []))

@@ -55,7 +55,7 @@ def test_a_relaxed_arrival_or_wait_orders_nothing(schedule, relaxed):
     fault_of(Race, body.replace(f".{relaxed}.", f".{relaxed}.relaxed.cta."), schedule=schedule)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("schedule", ["lowest pc", "stack", pytest.param("random", marks=pytest.mark.slow)])
 def test_one_lane_that_waits_in_vain_says_what_its_barrier_lacks(schedule):
     """The other lanes of its warp are behind the loop, and could be the ones to arrive."""
@@ -205,7 +205,7 @@ extern "C" __global__ void sums(const int* x, int* y, int n)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("arch", [(8, 0), (9, 0)])
 def test_barriers_of_cuda_c_order_what_they_should(arch):

@@ -41,6 +41,7 @@ def groups():
     return compile(GROUPS, "groups.cu", options=["--std=c++17"]).text
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("schedule", ["lowest pc", "random"])
 def test_multi_warp_cooperative_groups_do_not_touch_the_kernels_memory(groups, schedule):
     device = simwarp.Device(schedule=schedule)

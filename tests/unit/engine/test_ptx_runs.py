@@ -58,6 +58,7 @@ def same_bits(a, b):
     return a.tobytes() == b.tobytes()
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("half", [0, 1])
 def test_combined_atomics_equal_one_lane_at_a_time(half):
     check_each(check_runs, opcodes()[half::2])

@@ -192,7 +192,7 @@ def test_dominators_of_a_straight_chain_are_its_predecessors(n):
 # ---- the stack: the same results -------------------------------------------------------------------------
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("random-jacobi", "random-bitonic_sort", "random-gemm*")
 @pytest.mark.parametrize("name", kernels.names())
 @pytest.mark.parametrize("schedule", ["stack", "random"])
@@ -202,7 +202,7 @@ def test_example_kernels_give_the_same_bits_under_every_schedule(name, schedule)
         assert_same_bits(right, example("kernels", name).run(device(schedule), 0)[key])
 
 
-@pytest.mark.at_most(4)
+@pytest.mark.at_most(2)
 @pytest.mark.slow_cases("random-bmm64", "stack-bmm64")
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("schedule", ["stack", "random"])
@@ -475,7 +475,7 @@ END: """
     assert found == [(1, line_of("bar.sync 2", body)), (0, line_of("bar.sync 1", body))]
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("random")
 @BOTH
 def test_a_livelock_is_reported_under_both_schedules(schedule):
@@ -595,6 +595,7 @@ ld.global.u32 %r2, [%in]; ld.global.u32 %r3, [%in+4]; mad.lo.u32 %r2, %r3, 10000
 }
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.slow_cases("a lock")
 @pytest.mark.parametrize("name", INDEPENDENT)
 def test_order_independent_kernels_agree_under_50_seeds(name):
@@ -604,7 +605,7 @@ def test_order_independent_kernels_agree_under_50_seeds(name):
 
 
 @pytest.mark.at_most(1)
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.parametrize("number", range(4))
 def test_generated_programs_agree_under_50_seeds(number):
     program = fuzz.generate(5, number)
@@ -613,7 +614,7 @@ def test_generated_programs_agree_under_50_seeds(number):
     assert found == {right}
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_livelocks_are_not_searched_while_the_order_is_random(monkeypatch):
     """A repeated state proves a livelock only under a deterministic order."""
     seen = []

@@ -191,6 +191,7 @@ def twice():
     return compile(CUDA, "twice.cu")
 
 
+@pytest.mark.at_most(1)
 @every_schedule
 def test_cuda_copies_a_matrix_through_tiles(schedule, twice):
     device = simwarp.Device(schedule=schedule)

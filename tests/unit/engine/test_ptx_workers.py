@@ -134,6 +134,7 @@ ENDLESS = """setp.eq.u32 %p1, %lane, 3; mov.u32 %r3, 0;
 L: add.u32 %r3, %r3, 1; setp.lt.u32 %p2, %r3, 2000000000; @%p2 bra L;"""
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs signals to one thread")
 @pytest.mark.parametrize("count", [1, 2])
 def test_ctrl_c_stops_a_launch_and_the_device_stays_usable(count):

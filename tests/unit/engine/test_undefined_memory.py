@@ -269,7 +269,7 @@ LEFT = {
 }
 
 
-@pytest.mark.at_most(4)
+@pytest.mark.at_most(2)
 @pytest.mark.slow_cases("groups -G")
 @pytest.mark.parametrize(
     ("source", "options"),

@@ -112,6 +112,7 @@ def gemm(m, n, k, schedule="lowest pc", **changes):
     return c.download(), a.astype(np.float64) @ b.T.astype(np.float64)
 
 
+@pytest.mark.at_most(3)
 @every_schedule
 @pytest.mark.parametrize(("m", "n", "k"), [(64, 64, 64), (128, 64, 192)])
 def test_a_gemm_of_halves(m, n, k, schedule):
@@ -126,7 +127,7 @@ def test_a_gemm_whose_products_overlap_with_the_next_loads(schedule):
     assert np.array_equal(found, expected)
 
 
-@pytest.mark.at_most(4)
+@pytest.mark.at_most(2)
 @every_schedule
 @pytest.mark.parametrize(
     ("change", "kind"),

@@ -138,6 +138,7 @@ def is_as_expected(name, fault):
 # ---- each bug ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.at_most(11)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_bug_is_found_and_named_with_both_sides(name):
     is_as_expected(name, fault_of(name))
@@ -159,6 +160,7 @@ def test_every_schedule_finds_the_bug_at_its_lines(name, schedule, seed):
     assert bug.file in str(fault)
 
 
+@pytest.mark.at_most(34)
 @pytest.mark.parametrize("schedule", ["lowest pc", "stack", "random"])
 @pytest.mark.parametrize("name", NAMES)
 def test_the_corrected_twin_is_clean_and_right(name, schedule):

@@ -113,6 +113,7 @@ def test_the_bug_is_found_and_named(name):
     is_as_expected(name, fault_of(name))
 
 
+@pytest.mark.at_most(6)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_corrected_twin_is_clean_and_right(name):
     bug = BUGS[name]

@@ -52,7 +52,7 @@ def assert_right(device, images, filters, stride=1, padding=(0, 0), **options):
     assert_same_bits(convolution(*given, stride, padding), got)
 
 
-@pytest.mark.at_most(4)
+@pytest.mark.at_most(2)
 @every_schedule
 @pytest.mark.parametrize(
     ("images", "filters", "stride", "padding"),
@@ -76,7 +76,7 @@ def test_the_convolution_equals_its_definition(images, filters, stride, padding,
     assert_right(simwarp.Device(schedule=schedule), images, filters, stride, padding)
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @every_schedule
 @pytest.mark.parametrize("channels", [1, 5, 8, 40, 56, 64, slow(65), slow(72), slow(130)])
 def test_any_number_of_channels(channels, schedule):
@@ -86,7 +86,7 @@ def test_any_number_of_channels(channels, schedule):
 
 
 @pytest.mark.slow
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @every_schedule
 @pytest.mark.parametrize("stages", [2, 3, slow(7)])
 def test_any_number_of_stages(stages, schedule):
@@ -105,7 +105,7 @@ def test_many_tiles_of_pixels_and_filters(stride, schedule):
     assert_right(device, (3, 13, 11, 24), (70, 5, 3, 24), stride, (2, 1))
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_the_convolution_runs_on_a_gpu_too(simwarp_device):
     assert_right(simwarp_device, (3, 9, 8, 72), (70, 5, 3, 72), 2, (2, 1))
 
@@ -140,7 +140,7 @@ def assert_wrong(result):
     assert not np.array_equal(result, convolution(*operands(IMAGES, FILTERS), STRIDE, PADDING))
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @mostly_gate
 @pytest.mark.parametrize(
     ("line", "replacement", "kinds"),

@@ -182,6 +182,7 @@ def add_up_in_tensor_core(a, b):
     return sums.astype(np.float32)
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize(("m", "n", "k"), TENSOR_SHAPES)
 def test_gemm_f16_equals_the_tensor_core_model(simwarp_device, m, n, k):
     a, b = reals(m, k).astype(np.float16), reals(k, n, k=1).astype(np.float16)
@@ -214,6 +215,7 @@ def test_gemm_b1_equals_numpy(simwarp_device, m, n, k):
     assert_same_bits(right, example("gemm_b1").gemm_b1(simwarp_device, a, b))
 
 
+@pytest.mark.at_most(4)
 @pytest.mark.parametrize(("m", "n", "k"), [*TENSOR_SHAPES, (48, 80, 32), (17, 24, 40)])
 def test_gemm_s8_equals_numpy(simwarp_device, m, n, k):
     a, b = (
@@ -315,7 +317,7 @@ def jacobi(plate, sweeps):
     return plate, np.array([change])
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize(
     ("shape", "sweeps"), [((1, 1), 1), ((2, 5), 3), ((3, 3), 0), ((3, 3), 2), ((31, 33), 3), ((17, 37), 4)]
 )
@@ -346,7 +348,7 @@ def test_ptx_specifies_every_rounding(name):
     assert [opcode for opcode in rounded if ".rn" not in opcode] == []
 
 
-@pytest.mark.at_most(6)
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_bits_do_not_depend_on_concurrent_blocks(name):
     together, apart = (example(name).run(simwarp.Device(chunk_lanes=lanes)) for lanes in (32768, 256))
@@ -422,7 +424,7 @@ def golden():
     return lab.recorded("kernels")
 
 
-@pytest.mark.at_most(7)
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_simulator_reproduces_silicon_outputs(golden, name):
     expected = {key: output for key, output in golden.arrays.items() if key.split(".")[0] == name}

@@ -37,7 +37,7 @@ def product(a, b):
     return (a @ b / 64).astype(np.float32)
 
 
-@pytest.mark.at_most(5)
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("shape", RAGGED)
 def test_gemm_cp_async_equals_numpy(shape, schedule):
@@ -46,7 +46,7 @@ def test_gemm_cp_async_equals_numpy(shape, schedule):
     assert_same_bits(product(a, b), got)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("stages", [2, 4])
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_gemm_cp_async_takes_any_number_of_stages(stages, schedule):
@@ -78,7 +78,7 @@ def mutant(line, replacement):
     return compile(source.replace(line, replacement), "mutant.cu", arch=(8, 0))
 
 
-@pytest.mark.at_most(5)
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize(
     ("line", "replacement", "kind"),
@@ -118,7 +118,7 @@ def run_script(name, monkeypatch, *args):
 
 
 @pytest.mark.at_most(1)
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.gate_cases(but=("gemm_cp_async", "gemm_b1_stream_k"))
 @pytest.mark.parametrize("name", NAMES)
 def test_the_script_succeeds(name, monkeypatch, capsys):
@@ -140,6 +140,7 @@ def test_a_script_prints_json(monkeypatch, capsys):
     }
 
 
+@pytest.mark.gate
 def test_a_script_draws_timelines(monkeypatch, capsys):
     assert run_script("gemm_cp_async", monkeypatch, "--timeline", "--shape", "5", "6", "70") == 0
     verdict, _, _, *rows = capsys.readouterr().out.splitlines()[1:]

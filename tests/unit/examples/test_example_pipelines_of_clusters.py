@@ -38,14 +38,14 @@ def assert_right(gemm, shape, schedule="lowest pc", **options):
 # ---- multicast -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @mostly_gate
 @pytest.mark.parametrize("shape", [(1, 1, 1), (7, 65, 300), (33, 100, 1100), (65, 129, 513)])
 def test_multicast_equals_numpy(shape, schedule):
     assert_right(multicast.gemm, shape, schedule)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @mostly_gate
 @pytest.mark.parametrize(("cluster", "stages"), [(1, 2), (2, 1), (2, 5), (4, 2), (8, 3)])
 def test_multicast_takes_any_number_of_blocks_and_stages(cluster, stages, schedule):
@@ -69,14 +69,14 @@ def test_multicast_has_no_bank_conflict():
 # ---- stream-K ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @mostly_gate
 @pytest.mark.parametrize("shape", [(1, 1, 1), (40, 50, 1000), (130, 70, 513), (65, 129, 300)])
 def test_stream_k_equals_numpy(shape, schedule):
     assert_right(stream_k.gemm, shape, schedule)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @mostly_gate
 @pytest.mark.parametrize(("cluster", "clusters"), [(1, 1), (2, 1), (2, 3), (4, 1), (8, 1), (8, 2)])
 def test_stream_k_takes_any_number_of_blocks(cluster, clusters, schedule):
@@ -84,6 +84,7 @@ def test_stream_k_takes_any_number_of_blocks(cluster, clusters, schedule):
     assert_right(stream_k.gemm, (70, 130, 500), schedule, cluster=cluster, clusters=clusters)
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("name", ["multicast", "stream_k"])
 def test_pipelines_of_clusters_run_on_a_gpu_too(name, simwarp_device):
     assert_right_on(simwarp_device, {"multicast": multicast, "stream_k": stream_k}[name].gemm)
@@ -104,7 +105,7 @@ def assert_found(module, line, replacement, kinds, schedule, shape, monkeypatch,
         module.gemm(device, *operands(*shape), **options)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.singly
 @every_schedule
@@ -133,7 +134,7 @@ STORED = "        ptx::cp_async_bulk_wait_group_read(ptx::n32_t<0>());  // the l
 FENCED = "        ptx::fence_proxy_async(ptx::space_shared);\n        __syncthreads();"
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.singly
 @every_schedule
@@ -162,6 +163,7 @@ def test_a_mutant_of_stream_k_is_found(line, replacement, kinds, schedule, monke
     assert_found(stream_k, line, replacement, kinds, schedule, (70, 130, 500), monkeypatch, clusters=1)
 
 
+@pytest.mark.gate
 @mostly_gate
 def test_a_sum_for_the_wrong_owner_is_found(schedule, monkeypatch):
     """With three helpers: the owner is not always the block before."""

@@ -49,7 +49,7 @@ def assert_right(module, shape, schedule="lowest pc", **options):
     assert_same_bits(c.astype(dtype), module.gemm(device, a, b, **options))
 
 
-@pytest.mark.at_most(5)
+@pytest.mark.at_most(2)
 @pytest.mark.pairwise
 @every_schedule
 @pytest.mark.parametrize("shape", RAGGED)
@@ -58,7 +58,7 @@ def test_products_equal_numpy(module, shape, schedule):
     assert_right(module, shape, schedule)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.singly
 @every_schedule
 @pytest.mark.parametrize(("stages", "blocks"), [(2, 1), (3, 3), (5, 2)])
@@ -66,7 +66,7 @@ def test_products_of_bits_take_any_number_of_stages_and_blocks(stages, blocks, s
     assert_right(b1, (140, 260, 1100), schedule, stages=stages, blocks=blocks)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.singly
 @every_schedule
 @pytest.mark.parametrize(("stages", "blocks"), [(2, 1), (3, 2)])
@@ -74,12 +74,14 @@ def test_products_of_halves_take_any_number_of_stages_and_blocks(stages, blocks,
     assert_right(f16, (140, 130, 150), schedule, stages=stages, blocks=blocks)
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("module", [b1, f16], ids=["b1", "f16"])
 def test_products_run_on_a_gpu_too(module, simwarp_device):
     a, b, c = (signs if module is b1 else halves)(200, 150, 300)
     assert np.array_equal(c, module.gemm(simwarp_device, a, b))
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("module", [b1, f16], ids=["b1", "f16"])
 def test_stages_are_filled_while_others_are_read(module):
     """The turns of the ring, from the copies' start to the end of the products that read a stage."""
@@ -147,7 +149,7 @@ OF_RING = {
 }
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @mostly_gate
 @pytest.mark.parametrize("mistake", OF_RING)
 def test_mutants_of_the_ring_are_found(mistake, schedule, monkeypatch):
@@ -173,7 +175,7 @@ OF_OUTPUT = {
 }
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @mostly_gate
 @pytest.mark.parametrize("mistake", OF_OUTPUT)
 def test_mutants_of_the_output_are_found(mistake, schedule, monkeypatch):
@@ -182,6 +184,7 @@ def test_mutants_of_the_output_are_found(mistake, schedule, monkeypatch):
         run_mutant(f16, line, replacement, schedule, monkeypatch, (20, 140, 70))
 
 
+@pytest.mark.at_most(1)
 @every_schedule
 def test_a_descriptor_that_leaves_the_pattern_of_the_swizzle_is_found(schedule, monkeypatch):
     with pytest.raises(WrongDescriptor):
@@ -190,7 +193,7 @@ def test_a_descriptor_that_leaves_the_pattern_of_the_swizzle_is_found(schedule, 
         )
 
 
-@pytest.mark.at_most(4)
+@pytest.mark.at_most(2)
 @every_schedule
 @pytest.mark.parametrize("module", [b1, f16], ids=["b1", "f16"])
 def test_products_without_the_swizzle_of_the_maps_are_found(module, schedule, monkeypatch):
@@ -198,6 +201,7 @@ def test_products_without_the_swizzle_of_the_maps_are_found(module, schedule, mo
         run_mutant(module, "1ull << 62", "0ull << 62", schedule, monkeypatch, (4, 4, 130))
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize(
     ("module", "line", "replacement"),
     [

@@ -56,7 +56,7 @@ SIZES = (1, 255, 1500)
 
 
 @pytest.mark.slow
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("how", LARGE)
 @pytest.mark.parametrize("n", SIZES)
 def test_cub_reduce_equals_numpy(how, n):
@@ -66,6 +66,7 @@ def test_cub_reduce_equals_numpy(how, n):
     assert total.download()[0] == x.sum()
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("how", LARGE)
 @pytest.mark.parametrize("n", SIZES)
 def test_cub_scan_equals_numpy(how, n):
@@ -89,7 +90,7 @@ def test_cub_select_equals_numpy(how, n):
     assert np.array_equal(out.download()[: expected.size], expected)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("how", LARGE)
 @pytest.mark.parametrize("n", SIZES)
 def test_cub_run_lengths_equal_numpy(how, n):
@@ -105,7 +106,7 @@ def test_cub_run_lengths_equal_numpy(how, n):
     assert np.array_equal(lengths.download()[: starts.size], sizes)
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("how", LARGE)
 @pytest.mark.parametrize("n", SIZES)
 def test_cub_histogram_equals_numpy(how, n):
@@ -115,7 +116,7 @@ def test_cub_histogram_equals_numpy(how, n):
     assert np.array_equal(out.download(), np.bincount(x, minlength=bins))
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.gate_cases("2500-O3")
 @pytest.mark.parametrize("how", LARGE)
 @pytest.mark.parametrize("n", [1, 300, 2500])
@@ -156,7 +157,7 @@ def test_cub_radix_sort_equals_numpy(how, n):
 # ---------------------------------------------------------------------------------------- cooperative groups
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.gate_cases("512-G")
 @pytest.mark.parametrize("how", COMPILED)
 @pytest.mark.parametrize("size", [8, 32, 64, pytest.param(512, marks=pytest.mark.slow)])
@@ -168,6 +169,7 @@ def test_tiles_of_a_block_sum_separately(how, size):
     assert np.array_equal(out.download(), x.reshape(-1, size).sum(axis=1).repeat(size))
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("how", COMPILED)
 def test_scratch_of_multi_warp_tiles_does_not_overlap_shared_variables(how):
     k = Kernels("groups.cu", how)
@@ -222,6 +224,7 @@ def test_grid_sync_orders_two_passes(how):
 SCHEDULES = ("lowest pc", "random")
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("how", COMPILED)
 def test_decoupled_look_back_equals_cumsum(how, schedule):
@@ -232,6 +235,7 @@ def test_decoupled_look_back_equals_cumsum(how, schedule):
     assert np.array_equal(out.download(), x.cumsum())
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("how", COMPILED)
 def test_a_bounded_queue_delivers_each_item_once(how, schedule):
@@ -250,6 +254,7 @@ def test_the_last_block_sums_the_partial_results(how, schedule):
     assert out.download()[0] == x.sum()
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("how", COMPILED)
 def test_a_spin_lock_excludes_other_threads(how, schedule):

@@ -17,7 +17,7 @@ needs_compiler = pytest.mark.skipif(
 
 
 @needs_compiler
-@pytest.mark.slow
+@pytest.mark.gate
 def test_the_runtime_exports_every_function_of_the_header(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,7 +53,7 @@ def test_architectures_compile_and_run(ptx_cache, arch):
 
 
 @pytest.mark.at_most(1)
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.parametrize("arch", [(7, 5), (8, 0), (9, 0)])
 def test_product_kernels_run_for_every_architecture(arch):
     a, b = np.random.default_rng(0).standard_normal((2, 37, 37))
@@ -109,6 +109,7 @@ SLICES = "mttkrp/b_csf.cu", {"SCALAR": "float", "VEC": 4, "LANES": 8, "ORDER": 3
 """A kernel that NVRTC optimizes less if the process has compiled for a debugger before."""
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("option", ["-G", "--device-debug", "-Ofc=max", "--Ofast-compile=max"])
 def test_options_have_no_effect_on_later_compilations(ptx_cache, option):
     path, defines = SLICES

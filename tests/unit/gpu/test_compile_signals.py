@@ -48,6 +48,7 @@ def started(program, cache):
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
 def test_a_signal_in_the_first_compilation_is_the_processs_own(tmp_path, number, code):
     process = started(LONG.replace("NUMBER", str(int(number))), tmp_path)

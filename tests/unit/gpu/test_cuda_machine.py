@@ -59,7 +59,7 @@ def compute(drawn: Drawn, machine: CudaMachine, tile: int, options: Any = None, 
 # --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.at_most(4)
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("routine", ROWS)
 def test_drawn_calls_are_right_and_leave_nothing_behind(gpus, routine):
     draw = random.Random(f"gpus of {routine}")
@@ -78,7 +78,7 @@ def test_drawn_calls_are_right_and_leave_nothing_behind(gpus, routine):
         assert found.is_clean()
 
 
-@pytest.mark.at_most(4)
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("routine", ROWS)
 @pytest.mark.parametrize("prefix", "sdcz")
 def test_every_flag_of_every_routine_is_right(gpus, routine, prefix):
@@ -150,7 +150,7 @@ RELEASES = (
 
 
 @pytest.mark.slow
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("status", ["INVALID_VALUE", "OUT_OF_MEMORY", "ILLEGAL_ADDRESS"])
 def test_each_failed_call_of_the_driver_is_one_typed_error(gpus, status):
     counted = gpus(2)
@@ -584,7 +584,7 @@ def test_the_largest_freed_memory_of_a_device_is_kept(gpus):
     assert kept(found) == [2000]
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_kept_memory_counts_as_free_and_makes_room(gpus):
     found = gpus(1)
     machine = CudaMachine()

@@ -85,7 +85,7 @@ def test_a_scheme_of_the_table_runs_on_its_chips():
         assert fastest_scheme(chip, (99, 99, 9), "int32", "lines", own=("btc1",)).form == "lines"
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize(
     ("chip", "kernels"),
     [
@@ -112,6 +112,7 @@ def test_calls_launch_the_chosen_kernel(launched, chip, kernels):
     assert launched[-1] == kernels[2]
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize(
     ("form", "kernel"),
     [
@@ -154,7 +155,7 @@ def test_few_rows_as_floats_are_for_warpgroups_and_as_lines_for_skinny(launched)
 # Prepared operands
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize(("chip", "kernels"), [(HOPPER, ("skinny", "wgmma")), (ADA, ("skinny", "mma"))])
 @pytest.mark.parametrize("scheme", ["auto", *LINES])
 def test_lines_serve_every_scheme_that_takes_lines(launched, scheme, chip, kernels):
@@ -168,6 +169,7 @@ def test_lines_serve_every_scheme_that_takes_lines(launched, scheme, chip, kerne
         assert launched[-1] == kernel
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize(
     ("scheme", "kernel"), [("btc3", "btc3"), ("bmms64", "bmms64"), ("bmm64", "bmm64"), ("bmms32", "bmms32")]
 )
@@ -250,6 +252,7 @@ def test_a_recorded_rule_is_not_taken_for_another(ready):
     assert gpu.bmm(*pairs[0]).dtype == np.int32  # no bits of the recorded call
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("stride", [1, 9])
 def test_a_repeated_convolution_is_one_launch(launched, stride):
     device, x, w = simwarp.Device(), signs(1, 11, 11, 70), signs(3, 3, 70, 5, seed=1)

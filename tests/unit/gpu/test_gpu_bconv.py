@@ -127,7 +127,7 @@ GEOMETRIES = {
 }
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases(
     "same-bconv32",
     "same-bconv64",
@@ -152,7 +152,7 @@ def test_every_geometry_equals_the_reference(device, name, scheme):
     )
 
 
-@pytest.mark.at_most(4)
+@pytest.mark.at_most(2)
 @pytest.mark.slow_cases("65-bconv32", "127-bconv32")
 @pytest.mark.parametrize("scheme", BSTC)
 @pytest.mark.parametrize("c", [1, 2, 31, 32, 33, 64, 65, 96, 127, 128, 129, 160, 257])
@@ -160,14 +160,14 @@ def test_every_number_of_channels_equals_the_reference(device, c, scheme):
     assert_all_outputs(*operands(1, (3, 2), c, (2, 2), 3), scheme, device)
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("o", [1, 31, 32, 33, 63, 64, 65, 97])
 def test_every_number_of_filters_equals_the_reference(device, o, scheme):
     assert_all_outputs(*operands(1, (2, 3), 5, (2, 2), o), scheme, device)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases(
     "0-5-bconv32", "0-5-bconv64", "0-37-bconv32", "0-37-bconv64", "4-5-bconv32", "4-5-bconv64"
 )
@@ -183,7 +183,7 @@ def test_tiles_of_every_height_equal_the_reference(device, monkeypatch, scheme, 
     assert_all_outputs(x, w, scheme, device)
 
 
-@pytest.mark.at_most(5)
+@pytest.mark.at_most(2)
 @pytest.mark.slow_cases("btc1-0", "btc2-0")
 @pytest.mark.gate_cases("*-3", "*-4", "*-5")
 @pytest.mark.parametrize("k", range(6))
@@ -239,6 +239,7 @@ PADDINGS = {
 }
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("given", PADDINGS)
 def test_a_padding_is_written_as_frameworks_write_it(device, given):
     x, w, meant = np.ones((1, 5, 6, 3)), np.ones((3, 2, 3, 2)), PADDINGS[given]
@@ -250,6 +251,7 @@ def test_a_padding_is_written_as_frameworks_write_it(device, given):
         np.testing.assert_array_equal(listings.bconv32(x, w, padding=form), expected)
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("stride", [2, (2, 1), [2, 1], np.array([2, 1]), np.int64(2)])
 def test_a_stride_is_a_number_or_two(device, stride):
     x, w = np.ones((1, 5, 6, 3)), np.ones((3, 2, 3, 2))
@@ -349,6 +351,7 @@ def test_unsuitable_words_on_the_device_are_refused(device):
     explains(caught, "(1, 2, 2, 65)", "fewer bytes", "repack it with word=32")
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("pool", POOLS)
 @pytest.mark.parametrize(("one", "other"), [("bconv32", "bconv64"), ("bconv64", "bconv32")])
 def test_two_layers_equal_the_reference(device, one, other, pool):
@@ -377,13 +380,14 @@ class Used(simwarp.Device):
         return array
 
 
-@pytest.mark.at_most(4)
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("fill", [0x00, 0xFF, 0xA5])
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_results_do_not_depend_on_old_memory(scheme, fill):
     assert_all_outputs(*operands(1, (5, 5), 35, (3, 3), 33), scheme, Used(fill))
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("scheme", BSTC)
 def test_a_second_launch_gives_the_same_result(device, monkeypatch, scheme):
     """Every convolution after the first overwrites an output array in use before."""

@@ -54,7 +54,7 @@ def rule(filters, dot_length):
     return random.integers(-spread, spread, filters), random.integers(0, 2, filters) == 1
 
 
-@pytest.mark.at_most(5)
+@pytest.mark.at_most(2)
 @pytest.mark.slow_cases("btc1-cc0-interior")
 @pytest.mark.singly  # the sums under bits are those of all pairs, below
 @pytest.mark.parametrize("geometry", GEOMETRIES)
@@ -65,7 +65,7 @@ def test_dot_products_equal_the_reference(geometry, scheme, cc):
     np.testing.assert_array_equal(y, reference.bconv2d(x, w, **options))
 
 
-@pytest.mark.at_most(5)
+@pytest.mark.at_most(2)
 @pytest.mark.slow_cases("btc2-cc3-window larger than the image")
 @pytest.mark.pairwise
 @pytest.mark.parametrize("geometry", GEOMETRIES)
@@ -89,7 +89,7 @@ def test_bits_and_pooled_bits_equal_the_reference(geometry, scheme, cc):
         np.testing.assert_array_equal(y.words, expected.words)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("131-btc1-128", "131-btc1-64", "131-btc2-128", "131-btc2-64", "130-btc2-128")
 @pytest.mark.parametrize("tile", tensor.TILES)
 @pytest.mark.parametrize("scheme", SCHEME_NAMES)

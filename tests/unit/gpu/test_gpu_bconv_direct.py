@@ -39,7 +39,7 @@ def differs(x, w, output, blocks=132, device=None, **options):
     return not np.array_equal(found, expected)
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("five by five", "dilation", "padding beyond the filter", "all at once", "valid")
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_every_geometry_equals_the_reference(name):
@@ -49,7 +49,7 @@ def test_every_geometry_equals_the_reference(name):
     check(signs(*images), signs(height, width, images[3], filters, k=1), pools=(pool,), **options)
 
 
-@pytest.mark.at_most(4)
+@pytest.mark.at_most(2)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("output", OUTPUTS)
 @pytest.mark.parametrize("c", [1, 128, 129, 256, 300, 512, 600, 1024])
@@ -71,7 +71,7 @@ PAIRED = {
 }
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.singly
 @pytest.mark.parametrize("output", OUTPUTS)
 @pytest.mark.parametrize(("c", "filters"), [(33, 72), (64, 64), (64, 160), (50, 3)])
@@ -84,7 +84,7 @@ def test_pixels_that_share_16_bytes_equal_the_reference(name, c, filters, output
     assert not differs(x, w, output, 2, **options)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize(
     "k",
     [
@@ -116,6 +116,7 @@ def test_an_odd_line_has_no_pairs(monkeypatch):
         gpu.bconv2d(signs(*shape[0]), signs(*shape[1]), scheme="wgmma", device=simwarp.Device((9, 0)))
 
 
+@pytest.mark.gate
 def test_filters_serve_lines_with_and_without_pairs(monkeypatch):
     """One launch spreads their taps when a line is odd or windows are copied; images of pairs stay."""
     device, launches = simwarp.Device((9, 0)), []
@@ -144,7 +145,7 @@ def test_filters_serve_lines_with_and_without_pairs(monkeypatch):
     assert launched_for(10) == ["to_units", "count_ones", "wgmma"]
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("schedule", ["lowest pc", "stack", pytest.param("random", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("output", OUTPUTS)
@@ -183,6 +184,7 @@ def test_a_block_has_warpgroups_for_its_tiles(tiles, teams):
     assert (made.patch.tiles, made.tile.teams) == (tiles, teams)
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize(
     ("x", "w", "options"),
     [
@@ -198,7 +200,7 @@ def test_what_does_not_fit_is_for_copied_windows(x, w, options):
     assert WGMMA.plan(conv_shape(x, w, **options), "int", "none", (9, 0), 132).name == "wgmma"
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize(
     ("c", "pool", "name"),
     [
@@ -303,13 +305,13 @@ def assert_right(which):
     assert not differs(signs(*images), signs(*filters, k=1), output, 1, **options)
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("name", MUTANTS)
 def test_every_mutant_is_found(monkeypatch, tmp_path, name):
     check_found(MUTANTS[name], assert_right, monkeypatch, tmp_path)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("which", CONVOLUTIONS)
 def test_the_kernel_itself_is_right(which):
     assert_right(which)

@@ -39,7 +39,7 @@ SHAPES = {
 }
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.singly
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", SHAPES)
@@ -52,7 +52,7 @@ def test_sums_and_their_bits_equal_the_reference(name, kind):
     assert not differs(x, w, sum_of, blocks)
 
 
-@pytest.mark.at_most(5)
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("channels", "before"), [(64, 32), (8, 0), (8, 120), (40, 64)])
 def test_channels_of_zeros_are_added_around_others(channels, before, kind):
@@ -60,7 +60,7 @@ def test_channels_of_zeros_are_added_around_others(channels, before, kind):
     assert not differs(x, w, of_kind(kind, channels, before))
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("*-random")
 @pytest.mark.gate_cases("sums-random", "bits-random", "pooled-random")  # "pooled, bits" does what they do
 @pytest.mark.parametrize("schedule", ["lowest pc", "stack", "random"])
@@ -71,7 +71,7 @@ def test_a_block_with_several_tiles_is_right_under_every_schedule(schedule, kind
     assert not differs(signs(7, 8, 8, 8), signs(1, 1, 8, 8, k=1), of_kind(kind, 8), 1, device)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("options", [{"stride": 2}, {"dilation": 2}, {"padding": "VALID"}])
 def test_every_geometry_equals_the_reference(options):
     x, w = signs(2, 12, 12, 64), signs(3, 3, 64, 16, k=1)
@@ -152,13 +152,13 @@ def convolve(which):
     assert not differs(signs(*images), signs(3, 3, images[3], filters, k=1), sum_of, blocks)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("name", MUTANTS)
 def test_every_mutant_is_found(monkeypatch, tmp_path, name):
     check_found(MUTANTS[name], convolve, monkeypatch, tmp_path)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("which", CONVOLUTIONS)
 def test_the_kernel_itself_is_right(which):
     convolve(which)

@@ -25,7 +25,7 @@ def _no_patches(monkeypatch):
     monkeypatch.setattr(warpgroups, "direct_of", lambda *_: None)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("five by five")
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_every_geometry_equals_the_reference(name):
@@ -35,14 +35,14 @@ def test_every_geometry_equals_the_reference(name):
     check(signs(*images), signs(height, width, images[3], filters, k=1), pools=(pool,), **options)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("c", [1, 60, 128, 129, 200, 256, 257, 384, 512, 700, 1024, 1030])
 def test_every_number_of_channels_equals_the_reference(c):
     """Of 1 to 9 pieces, of which a step has 8: several taps in a step, and several steps for a tap."""
     check(signs(1, 3, 4, c), signs(2, 3, c, 5, k=1), pools=("or",))
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("o", [1, 2, 4, 7, 64, 70, 300])
 def test_every_number_of_filters_equals_the_reference(o):
     check(signs(2, 3, 3, 60), signs(2, 2, 60, o, k=1), pools=(None, "and"))
@@ -60,7 +60,7 @@ EVERY_TILE = {
 }
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("*-200", "*-301")
 @pytest.mark.gate_cases("*-200")  # 72 end in the first tile of columns, 301 in the second of the widest
 @pytest.mark.parametrize("filters", [72, 200, 301])
@@ -71,7 +71,7 @@ def test_every_tile_equals_the_reference(which, filters):
     np.testing.assert_array_equal(*launched(tile, x, w, kind, pool, simwarp.Device((9, 0)), 2), strict=True)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.pairwise
 @pytest.mark.gate_cases("*-500-random", "*-1100-random")
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -86,7 +86,7 @@ def test_blocks_that_compute_several_tiles_are_right_under_every_schedule(schedu
     np.testing.assert_array_equal(*launched(tile, x, w, kind, pool, device, 1), strict=True)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("k", range(8))
 def test_random_geometries_equal_the_reference(k):
     draw = Draw(0, "any geometry of wgmma", k)
@@ -126,6 +126,7 @@ def test_prepared_operands_serve_every_geometry_with_one_launch(monkeypatch):
     assert launches == ["wgmma"]
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("word", [32, 64])
 @pytest.mark.parametrize("c", [70, 128])
 def test_packed_operands_equal_the_reference(word, c):
@@ -135,7 +136,7 @@ def test_packed_operands_equal_the_reference(word, c):
     np.testing.assert_array_equal(y, reference.bconv2d(x, w))
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("pool", [None, "or"])
 @pytest.mark.parametrize("o", [33, 128])
 def test_bits_are_the_next_convolutions_images(pool, o):
@@ -174,6 +175,7 @@ def test_thresholds_at_the_ends_of_dots_and_int32_are_exact():
 # Sums of 16 bits
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("o", [1, 33, pytest.param(128, marks=pytest.mark.slow)])
 def test_dot_products_of_16_bits_equal_the_reference(o):
     x, w, device = signs(2, 5, 4, 60), signs(3, 3, 60, o, k=1), simwarp.Device((9, 0))
@@ -183,6 +185,7 @@ def test_dot_products_of_16_bits_equal_the_reference(o):
         np.testing.assert_array_equal(y, reference.bconv2d(x, w, **options).astype(np.int16), strict=True)
 
 
+@pytest.mark.gate
 def test_16_bits_hold_dot_products_of_32767():
     x, w = np.ones((1, 1, 1, 32768), np.int8), np.ones((1, 1, 32768, 2), np.int8)
     w[..., 1] = -1
@@ -209,7 +212,7 @@ def test_dtypes_that_cannot_be_are_refused(options, error):
 # Plans
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("which", EVERY_TILE)
 def test_shared_memory_of_every_tile_fits_a_block(which):
     kind, pool, tile = EVERY_TILE[which]
@@ -366,13 +369,13 @@ def convolve(which):
     np.testing.assert_array_equal(got, expected)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("name", MUTANTS)
 def test_every_mutant_is_found(monkeypatch, tmp_path, name):
     check_found(MUTANTS[name], convolve, monkeypatch, tmp_path)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("which", CONVOLUTIONS)
 def test_the_kernel_itself_is_right(which):
     convolve(which)

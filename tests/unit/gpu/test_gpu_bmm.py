@@ -93,7 +93,7 @@ def explains(caught, *parts):
 # Products
 
 
-@pytest.mark.at_most(9)
+@pytest.mark.at_most(4)
 @pytest.mark.slow_cases("False-False-sizes0")
 @pytest.mark.pairwise
 @pytest.mark.parametrize("sizes", SIZES)
@@ -191,7 +191,7 @@ def assert_bits(packed, dots, thresholds, flip=None, *, word, first="msb"):
     np.testing.assert_array_equal(words, expected.words)
 
 
-@pytest.mark.at_most(5)
+@pytest.mark.at_most(2)
 @pytest.mark.slow_cases("bmm64-False-True-int-real")
 @pytest.mark.pairwise
 @pytest.mark.parametrize("given", ["real", "msb", "lsb"])
@@ -239,7 +239,7 @@ def extremes(k, word):
     return a, b, reference.pack(a, layout="column", word=word), reference.pack(b, word=word)
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.gate_cases(but=("65535-int",))
 @pytest.mark.parametrize(
     ("k", "output"), [(LIMIT - 1, "bits"), (LIMIT, "int"), (LIMIT + 1, "int"), (LIMIT + 2, "bits")]
@@ -267,7 +267,7 @@ def test_beyond_its_bound_bmm64_would_overflow(device, monkeypatch):
 
 
 @pytest.mark.at_most(1)
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.parametrize("scheme", ["bmm32", "bmms32"])
 def test_the_other_schemes_have_unbounded_k(device, scheme):
     a, b, packed_a, packed_b = extremes(LIMIT + 1, SCHEMES[scheme].word)
@@ -286,7 +286,7 @@ def test_fallback_schemes_have_the_same_word_and_unbounded_k():
 # Output as bits
 
 
-@pytest.mark.at_most(6)
+@pytest.mark.at_most(3)
 @pytest.mark.slow_cases("bmm64-None")
 @pytest.mark.parametrize("flip", [None, [False] * 4, [True] * 4, [False, True, False, True]])
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -359,7 +359,7 @@ def test_thresholds_of_a_batch_normalisation_are_applied(device):
     np.testing.assert_array_equal(reference.unpack(packed) > 0, real >= 0)
 
 
-@pytest.mark.at_most(5)
+@pytest.mark.at_most(2)
 @pytest.mark.slow_cases("bmm32-bmms32-host-lsb")
 @pytest.mark.parametrize("first", ["msb", "lsb"])
 @pytest.mark.parametrize("at", ["host", "device"])
@@ -399,7 +399,7 @@ class Used(simwarp.Device):
         return array
 
 
-@pytest.mark.at_most(5)
+@pytest.mark.at_most(2)
 @pytest.mark.slow_cases("bmm64-0")
 @pytest.mark.parametrize("fill", [0x00, 0xFF, 0xA5])
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -420,6 +420,7 @@ def test_results_do_not_depend_on_old_memory(scheme, fill):
         )
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_a_second_launch_gives_the_same_result(device, monkeypatch, scheme):
     """Every product after the first overwrites an output array in use before."""
@@ -523,7 +524,7 @@ def test_thresholds_of_another_device_are_refused(device):
 # Packing
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("shape4-32-msb-row-int8")
 @pytest.mark.pairwise
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -566,7 +567,7 @@ def launched(monkeypatch):
     return names
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", ["row", "column"])
 def test_rows_that_start_at_16_bytes_are_loaded_as_vectors(eager, monkeypatch, dtype, layout):
@@ -580,6 +581,7 @@ def test_rows_that_start_at_16_bytes_are_loaded_as_vectors(eager, monkeypatch, d
     assert names == [f"pack_{layout}_vector", f"pack_{layout}", f"pack_{layout}"]
 
 
+@pytest.mark.at_most(4)
 @pytest.mark.slow_cases("row-float64")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", ["row", "column"])
@@ -622,7 +624,7 @@ def test_vectors_are_loaded_only_for_enough_work(device, layout, warps):
         assert plan == (name, warps if multiprocessors == 2 else 2 * 32)
 
 
-@pytest.mark.at_most(9)
+@pytest.mark.at_most(4)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 @pytest.mark.parametrize("layout", ["row", "column"])
 @pytest.mark.parametrize("word", [32, 64])
@@ -713,6 +715,7 @@ def test_nan_in_a_host_array_to_pack_is_reported(device):
     explains(caught)
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 def test_nan_in_a_device_array_is_reported_once_at_synchronisation(device, dtype):
     bad = values(40, 40, dtype).copy()
@@ -932,6 +935,7 @@ def test_packed_operands_of_other_formats_are_refused(device, operand, error, pa
     explains(caught, *parts)
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize(("scheme", "first"), [("auto", "lsb"), ("bmm32", "msb"), ("bmms64", "msb")])
 def test_host_words_of_128_bits_are_cut_into_those_of_the_scheme(device, scheme, first):
     a, b = values(33, 300), values(300, 35)
@@ -1081,8 +1085,6 @@ def test_the_simulator_refuses_device_arrays_of_other_libraries(device):
     with pytest.raises(DtypeError) as caught:
         gpu.bmm(Foreign((2, 2)), np.ones((2, 2)), device=device)
     explains(caught, "Foreign", "copy it to the host")
-    with pytest.raises(ShapeError, match=r"b has shape \(2, 2, 2, 2\)"):
-        gpu.bmm(np.ones((2, 2)), Foreign((2, 2, 2, 2)), device=device)
 
 
 @pytest.mark.slow

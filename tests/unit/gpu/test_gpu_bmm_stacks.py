@@ -34,6 +34,7 @@ def stacked_rule(dots, **form):
     return (thresholds, flip), np.stack(words)
 
 
+@pytest.mark.gate
 @settings(max_examples=20)
 @given(
     st.tuples(SIDE, SIDE, SIDE),
@@ -99,7 +100,7 @@ def test_packed_stacks_of_every_form_are_multiplied(scheme):
     np.testing.assert_array_equal(c.download(), reference.bmm(a, b), strict=True)
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("scheme", ["bmm32", "btc3", "wgmma"])
 @pytest.mark.parametrize("of_b", [None, 3])
 def test_bits_of_a_stack_are_the_next_product_s_a(scheme, of_b):
@@ -114,6 +115,7 @@ def test_bits_of_a_stack_are_the_next_product_s_a(scheme, of_b):
     np.testing.assert_array_equal(c, reference.bmm(bits, w), strict=True)
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("of_b", [None, 3])
 def test_every_output_of_warpgroups_is_stacked(of_b):
     device, a, b = DEVICES[9, 0], operand(3, 5, 40), operand(of_b, 40, 35)

@@ -143,7 +143,7 @@ SMALL = {
 }
 
 
-@pytest.mark.at_most(4)
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.slow_cases(
     "conv of pixels with a stride", "signs of*", "wide integers by dense", "bit planes of*", "and"
@@ -180,7 +180,7 @@ def test_a_network_gives_what_the_definition_gives(cc, count):
 
 
 @pytest.mark.at_most(1)
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.parametrize("scheme", ["bconv32", "btc1", "btc2", "wgmma"])
 def test_convolutions_have_the_chosen_scheme(scheme):
     check(network(*DEEP), 2, schemes={"Conv": scheme, "10": "btc3", "12": "mma"})
@@ -229,7 +229,7 @@ RESIDUAL = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_convolution_adds_its_shortcut_and_gives_what_the_definition_gives():
     """Sums of a first layer and of residuals beside their bits, one pooled, and one that is not kept."""
     prepared = check(network(*RESIDUAL), 2, Device((9, 0)))
@@ -272,6 +272,7 @@ def test_residuals_are_joined_where_the_chip_has_warpgroups_and_the_scheme_is_th
         assert ("1.body.3",) in [step.writes for step, _ in prepared._steps]
 
 
+@pytest.mark.gate
 def test_full_words_are_flattened_without_a_launch():
     prepared = gpu.bnn.prepare(network(*RESIDUAL), device=Device((9, 0)))
     launched = prepared.launches(prepared.device.upload(images(prepared.network.input, 2)))
@@ -393,6 +394,7 @@ def test_schemes_of_layers_that_have_none_are_refused(path):
         gpu.bnn.prepare(net, schemes={path: "btc1"}, device=Device())
 
 
+@pytest.mark.gate
 def test_a_captured_run_has_a_launch_for_each_step_and_the_answer():
     net = network(*DEEP)
     prepared, given = gpu.bnn.prepare(net, schemes=CHEAP, device=Device((8, 0))), images(net.input, 2)
@@ -402,6 +404,7 @@ def test_a_captured_run_has_a_launch_for_each_step_and_the_answer():
     assert len(place.batch.graph._launches) == len(prepared._steps) + 1
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("cc", [(8, 0), (9, 0)])
 def test_launches_overlap_on_chips_that_can(cc, monkeypatch):
     launches = []
@@ -418,6 +421,7 @@ def test_launches_overlap_on_chips_that_can(cc, monkeypatch):
     assert overlap == ({"bits_of_images", "integers", "dots", "answer"} if cc >= (9, 0) else set())
 
 
+@pytest.mark.gate
 def test_bits_of_64_channels_are_the_next_convolutions_images_as_they_are(monkeypatch):
     launches = []
     launch = Device.launch
@@ -468,7 +472,7 @@ def test_images_on_another_device_are_refused():
 # --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.slow_cases(
     "conv of pixels with a stride", "signs of*", "wide integers by dense", "bit planes of*", "and"
@@ -483,7 +487,7 @@ def test_a_layer_gives_in_one_launch_what_the_definition_gives(name):
 
 
 @pytest.mark.at_most(1)
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.singly
 @pytest.mark.parametrize("count", [1, 8, 13])
 @pytest.mark.parametrize("cc", [(8, 0), (9, 0), (10, 0)])
@@ -493,14 +497,14 @@ def test_a_network_gives_in_one_launch_what_the_definition_gives(cc, count, mult
 
 
 @pytest.mark.at_most(1)
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.gate_cases("alexnet", "vgg16", "resnet14", "resnet18, *")
 @pytest.mark.parametrize("name", SIX)
 def test_the_papers_networks_give_in_one_launch_what_the_definition_gives(name):
     check(SIX[name](), 2, Device(multiprocessors=4), way="whole")
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.gate_cases("stack-*", "*-deep")
 @pytest.mark.parametrize("layers", [SMALL["residual of pools"], DEEP], ids=["small", "deep"])
 @pytest.mark.parametrize("schedule", ["stack", "random"])

@@ -55,7 +55,7 @@ def check(net, prepared, images):
     return names
 
 
-@pytest.mark.at_most(5)
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize(
     ("shape", "dtype"),
     [
@@ -95,7 +95,7 @@ def test_images_that_begin_between_vectors_are_read_number_by_number():
         np.testing.assert_array_equal(sums.download(), reference.bnn.run(net, images).sums)
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("batch", [1, 8, 13, 33])
 @pytest.mark.parametrize("chip", [(7, 5), (8, 0), (9, 0)])
 def test_a_network_of_dense_layers_gives_what_the_definition_gives(chip, batch):
@@ -108,6 +108,7 @@ def test_a_network_of_dense_layers_gives_what_the_definition_gives(chip, batch):
         assert names[1:] == [hidden, hidden, hidden, "skinny"]
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("batch", [3, 20])
 def test_a_warm_run_is_a_graph_of_the_images_and_the_products(batch):
     net, device = reference.bnn.mlp(width=8), Device((9, 0))
@@ -119,7 +120,7 @@ def test_a_warm_run_is_a_graph_of_the_images_and_the_products(batch):
     assert len(kept.graph._launches) == 5
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.singly
 @pytest.mark.parametrize(("hidden", "classes"), [(130, 9), (300, 16), (16, 1), (40, 17)])
 @pytest.mark.parametrize("batch", [1, 9, 16, 17, 40])
@@ -140,7 +141,7 @@ def test_the_last_product_gives_logits_and_classes(chip, batch, hidden, classes)
         assert (names[-1] == "answer") == (classes > 16)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("scheme", ["btc1", "btc2", "mma", "skinny", "wgmma", "btc3", "bmm32"])
 def test_every_scheme_takes_what_the_launch_before_gives(scheme):
     net, device = reference.bnn.mlp(width=8), Device((9, 0))
@@ -149,7 +150,7 @@ def test_every_scheme_takes_what_the_launch_before_gives(scheme):
     check(net, gpu.bnn.prepare(net, schemes={"Dense": scheme}, device=device), images)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("batch", [3, 20])
 @pytest.mark.parametrize("schedule", ["stack", "random"])
 def test_launches_that_overlap_are_right_under_every_schedule(batch, schedule):
@@ -158,6 +159,7 @@ def test_launches_that_overlap_are_right_under_every_schedule(batch, schedule):
     check(net, gpu.bnn.prepare(net, device=Device((9, 0), schedule=schedule)), images)
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize(
     ("kernel", "batch", "number"),
     [("skinny", 20, 0), ("skinny", 3, 1), ("wgmma", 20, 0), ("wgmma", 20, 1)],

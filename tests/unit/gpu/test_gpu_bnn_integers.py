@@ -104,7 +104,7 @@ CHAINS = {
 }
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.pairwise
 @pytest.mark.gate_cases("*-31-*", "*-64-*")
 @pytest.mark.parametrize("name", CHAINS)
@@ -120,6 +120,7 @@ def test_a_chain_gives_what_the_definition_gives(name, channels, bits):
         assert dtypes["0"] == f"int{bits}"
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("channels", [32, 33])
 def test_sums_of_warpgroups_have_16_bits(channels):
     net = network(
@@ -131,6 +132,7 @@ def test_sums_of_warpgroups_have_16_bits(channels):
     assert dtypes["0.body.1"] == np.int16
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize(("offset", "bits"), [(0, 16), (1, 32), (-1, 32)])
 def test_16_bits_are_used_up_to_their_ends(offset, bits):
     """Numbers of 16 bits are given, added and stored; a range that is larger by one has 32."""
@@ -177,6 +179,7 @@ def test_what_others_need_is_stored_before_they_read_it():
     check(net, images_of(2, 2, 3, 8))
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("rows", [1, 600])
 def test_blocks_go_down_the_rows(rows):
     """More rows than a multiprocessor's blocks have threads for."""

@@ -43,7 +43,7 @@ def same(answer, given, network=PIXELS):
         np.testing.assert_array_equal(got, wanted)
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.singly
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("eager", [False, True])
@@ -68,7 +68,7 @@ def test_a_piece_comes_while_another_runs():
     assert kinds.count("there") == 4
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("forgotten", ["came.wait", "ran.wait", "returned.synchronize"])
 def test_a_wait_that_is_forgotten_shows(forgotten, monkeypatch):
     """On a device that does what no wait forbids, a kernel reads what is not there, or the host does."""
@@ -104,6 +104,7 @@ def test_a_copy_waits_for_what_had_its_memory_before():
     assert kinds.index("launch") < kinds.index("there")
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("pinned", [False, True])
 def test_images_that_are_not_page_locked_are_copied_before(pinned):
     device = LazyDevice((0, 1, 2), pinned_memory=pinned)
@@ -140,6 +141,7 @@ class Stopped(LazyDevice):
                 raise self.error
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("a fault")])
 def test_what_ends_a_run_leaves_nothing_on_its_way(error):
     device = Stopped(error)
@@ -204,6 +206,7 @@ def test_a_batch_of_a_stream_that_is_refused_ends_it():
         assert not prepared._pieces._taken
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("at", [0, 4, 8])
 def test_a_nan_of_a_piece_is_refused_by_its_place_among_all(at):
     device = LazyDevice()
@@ -244,6 +247,7 @@ def test_pieces_have_a_size(monkeypatch):
         prepared.run(prepared.device.upload(images(2)), pieces=2)
 
 
+@pytest.mark.gate
 def test_few_buffers_are_kept():
     prepared = prepared_on(Device())
     for count in range(1, 12):
@@ -279,6 +283,7 @@ def calls_of(run):
     return count
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("*-whole")
 @pytest.mark.parametrize(("network", "way"), [(PIXELS, "layers"), (SIGNS, "layers"), (PIXELS, "whole")])
 def test_the_first_run_of_a_prepared_number_of_images_only_launches(network, way):

@@ -59,6 +59,7 @@ def same(answer, expected):
         np.testing.assert_array_equal(got, wanted)
 
 
+@pytest.mark.gate
 def test_a_shared_batch_has_the_answer_of_one_device():
     devices = [Watched(), Watched(), Watched()]
     split = gpu.bnn.prepare_split(network(), devices, schemes=CHEAP)
@@ -99,6 +100,7 @@ def test_ctrl_c_waits_for_the_threads(monkeypatch):
     same(split.run(given), reference.bnn.run(network(), given))
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("devices", [1, 2, 3, 5])
 def test_an_ensemble_has_the_sum_of_the_definition(devices):
     networks = [network(seed) for seed in range(3)]

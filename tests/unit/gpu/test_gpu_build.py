@@ -99,7 +99,7 @@ def test_every_format_equals_the_reference(threads, tensor):
             assert_same(make(tensor), reference.sparse.FORMATS[name](tensor), name)
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @settings(max_examples=25)
 @given(tensor=tensors(), data=st.data(), threads=st.integers(1, 5))
 def test_settings_equal_those_of_the_reference(tensor, data, threads):
@@ -166,7 +166,7 @@ def test_builders_use_the_thread_count_of_numba():
     assert made[0] == made[1]
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @settings(max_examples=15)
 @given(tensor=tensors(), threads=st.integers(1, 3))
 def test_to_coo_inverts_every_builder(tensor, threads):

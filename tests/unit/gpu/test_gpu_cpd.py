@@ -61,7 +61,7 @@ def assert_unit_columns(result, tolerance):
 # Kernels
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("size11-float64", "size12-float32", "size15-*", "size14-*", "size13-*")
 @pytest.mark.parametrize(("size", "dtype"), STEPS)
 def test_one_update_step_equals_numpy(size, dtype):
@@ -105,7 +105,7 @@ def test_one_update_step_equals_numpy(size, dtype):
     np.testing.assert_allclose(left, (4 * square - 2 * product) / largest, rtol=1e-6)
 
 
-@pytest.mark.at_most(4)
+@pytest.mark.at_most(2)
 @pytest.mark.slow_cases("shape0-1-coo-float32", "shape3-5-mm-csf-float64", "shape6-3-csf-all-float32")
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_singular_matrices_use_the_pseudo_inverse(name, dtype):
     assert np.isfinite(model.factors[0].download()).all()
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_the_pseudo_inverse_of_a_regular_matrix_is_its_inverse():
     """The eigenvalue kernel gives what the Cholesky kernel would have."""
     rank = 10
@@ -284,7 +284,7 @@ def test_every_order_equals_the_reference(name, dtype):
     assert_close(result, expected, dtype)
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("f-coo", "hicoo")
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_every_format_equals_the_reference(format_name):
@@ -295,7 +295,7 @@ def test_every_format_equals_the_reference(format_name):
     assert_close(result, expected, np.float64)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("format_name", ["csf-one", "f-coo", "mm-csf"])
 def test_tensors_on_the_device_are_decomposed(format_name):
     coo, rank = tensors(np.float64)["order 3"]
@@ -320,6 +320,7 @@ def assert_close(result, expected, dtype):
     assert_unit_columns(result, 1e-6 if dtype == np.float32 else 1e-14)
 
 
+@pytest.mark.gate
 @pytest.mark.at_most(1)
 @pytest.mark.slow_cases("float32-0.1", "float64-0.0", "float64-0.1", "float32-0.0")
 @pytest.mark.parametrize("noise", [0.0, 0.1])
@@ -338,7 +339,7 @@ def test_planted_factors_are_recovered(noise, dtype):
     assert abs(1 - exact_residual(coo, result) - result.fits[-1]) < precision
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_rank_above_a_dimension_equals_the_reference():
     coo = sparse((3, 11, 10), 90)
     expected = reference_cpd_als(coo, 5, iterations=3, tolerance=0)
@@ -393,7 +394,7 @@ def test_duplicate_coordinates_are_summed_first():
 
 
 @pytest.mark.at_most(1)
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.parametrize("format_name", ["coo", "mm-csf"])
 def test_deterministic_runs_give_the_same_bits(format_name):
     coo, rank = tensors(np.float32)["order 3"]
@@ -480,6 +481,7 @@ def test_an_interrupted_run_leaves_the_device_usable():
     assert cpd_als(coo, 2, iterations=1, device=device).fits == pytest.approx(expected.fits, abs=1e-12)
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("seed", [0, 5, 2**64 - 1])
 def test_the_start_is_drawn_from_the_seed(seed):
     coo = FORMATS["coo"](sparse((5, 6), 20))
@@ -577,6 +579,7 @@ def test_a_long_call_shows_a_sign_of_life_on_a_terminal(monkeypatch):
 PLACES = np.array([[0, 1, 1], [0, 1, 0], [0, 1, 1]])
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("scale", [1e160, 1e-170, 5e-324])
 def test_very_large_and_very_small_values_are_decomposed_as_by_the_definition(scale):
     tensor = Coo(PLACES, np.array([1.0, 2.0, 1.0]) * scale, (2, 2, 2))

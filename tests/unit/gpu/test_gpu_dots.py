@@ -105,7 +105,7 @@ GEOMETRIES = {
 }
 
 
-@pytest.mark.at_most(5)
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("name", GEOMETRIES)
 @pytest.mark.parametrize("bits", [False, True], ids=["sums", "bits"])
 def test_geometries_in_regions(name, bits):
@@ -113,6 +113,7 @@ def test_geometries_in_regions(name, bits):
     sums(pixels(given), conv(*filters, **options), threshold(filters[3], 900) if bits else None)
 
 
+@pytest.mark.at_most(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_geometries_in_windows(name, without_regions):
@@ -120,7 +121,7 @@ def test_geometries_in_windows(name, without_regions):
     sums(pixels(given), conv(*filters, **options), threshold(filters[3], 900))
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_geometries_in_large_tiles(name, large_tiles):
@@ -128,6 +129,7 @@ def test_geometries_in_large_tiles(name, large_tiles):
     sums(pixels(given), conv(*filters, **options), threshold(filters[3], 900))
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("passes", [1, 2, 4])
 def test_tiles_of_several_passes(passes, monkeypatch, large_tiles):
     monkeypatch.setattr(gpu.bnn.dots, "_FORMS", ((2, passes),))
@@ -143,7 +145,7 @@ def test_blocks_take_several_tiles():
     sums(pixels((40, 41, 3)), conv(3, 3, 3, 70), threshold(70, 900), 3, device)
 
 
-@pytest.mark.at_most(5)
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("cc", [(7, 5), (8, 0), (9, 0), (10, 0)])
 @pytest.mark.parametrize("scale", [1, 100], ids=["one plane", "two planes"])
 def test_every_generation(cc, scale):
@@ -151,7 +153,7 @@ def test_every_generation(cc, scale):
     sums(given, conv(3, 3, 3, 40), threshold(40, 900 * scale), device=Device(cc))
 
 
-@pytest.mark.at_most(4)
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("name", ENDS)
 @pytest.mark.parametrize("regions", [True, False], ids=["regions", "windows"])
 def test_ends_of_planes(name, regions, monkeypatch):
@@ -163,6 +165,7 @@ def test_ends_of_planes(name, regions, monkeypatch):
     sums(given, conv(2, 2, 3, 9))
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("regions", [True, False], ids=["regions", "windows"])
 def test_sums_of_all_32_bits(regions, monkeypatch):
     if not regions:
@@ -177,6 +180,7 @@ def test_sums_of_all_32_bits(regions, monkeypatch):
         np.testing.assert_array_equal(value, dict(reference.bnn.values(network, images))[path])
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("regions", [True, False], ids=["regions", "windows"])
 @pytest.mark.parametrize("outputs", [8, 33, 72])
 def test_sums_leave_beside_their_bits(outputs, regions, monkeypatch):
@@ -193,6 +197,7 @@ def test_sums_leave_beside_their_bits(outputs, regions, monkeypatch):
         np.testing.assert_array_equal(gpu.bnn.network._on_host(got), expected[path])
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("regions", [True, False], ids=["regions", "windows"])
 @pytest.mark.parametrize("outputs", [8, 33, 72])
 def test_integers_of_16_bits_in_and_out(outputs, regions, monkeypatch):
@@ -209,7 +214,7 @@ def test_integers_of_16_bits_in_and_out(outputs, regions, monkeypatch):
     np.testing.assert_array_equal(got.download(), np.einsum("npqcrs,rsco->npqo", windows, filters))
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("features", [1, 15, 257, 530])
 @pytest.mark.parametrize("bits", [False, True], ids=["sums", "bits"])
 def test_dense_layers(features, bits):
@@ -222,6 +227,7 @@ def test_dense_layers_of_large_tiles(large_tiles):
     sums(pixels((300,)), Dense(pack(signs(300, 40), layout="row")), threshold(40, 900), 130)
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("shape", [(5, 7, 3), (40,)])
 def test_reals(shape):
     layer = conv(2, 3, 3, 20) if len(shape) == 3 else Dense(pack(signs(40, 20), layout="row"))

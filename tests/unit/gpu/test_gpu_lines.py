@@ -31,7 +31,7 @@ def assert_lines(given, x, axis, device):
     np.testing.assert_array_equal(ones.download(), np.bitwise_count(padded).sum(1))
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("axis", [0, 1])
@@ -117,6 +117,7 @@ def test_few_long_columns_get_several_blocks_each(rows, columns, grid):
     assert lines_plan(x, 1, 8) == ("lines_of_columns_vector", grid, (512, 1, 1))
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("dtype", ["float16", "int8"])
 @pytest.mark.parametrize("columns", [3, 132])
 def test_blocks_that_share_columns_count_their_ones_together(dtype, columns):
@@ -133,7 +134,7 @@ def test_blocks_that_share_columns_count_their_ones_together(dtype, columns):
         np.testing.assert_array_equal(c.download(), reference.bmm(a, x))
 
 
-@pytest.mark.at_most(7)
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 @pytest.mark.parametrize("columns", [47, 48])

@@ -44,7 +44,7 @@ def device_of(tile, cc=(8, 0), **options):
     return simwarp.Device(cc, multiprocessors={"large": 1, "small": 132}[tile], **options)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.singly
 @pytest.mark.parametrize("tile", ["large", "small"])
 @pytest.mark.parametrize("arch", ARCHITECTURES)
@@ -61,7 +61,7 @@ def test_every_size_chip_and_tile_equals_the_reference(sizes, arch, tile):
     np.testing.assert_array_equal(packed.words, expected, strict=True)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.gate_cases("5003-random-small", "1025-random-large")
 @pytest.mark.parametrize("tile", ["large", "small"])
 @pytest.mark.parametrize("schedule", ["stack", pytest.param("random", marks=pytest.mark.slow)])
@@ -72,7 +72,7 @@ def test_the_ring_is_right_under_every_schedule(k, schedule, tile):
     np.testing.assert_array_equal(c, reference.bmm(a, b))
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("transpose_a", [False, True])
 @pytest.mark.parametrize("transpose_b", [False, True])
 def test_transposed_packed_and_prepared_operands_equal_the_reference(transpose_a, transpose_b):
@@ -92,6 +92,7 @@ def test_transposed_packed_and_prepared_operands_equal_the_reference(transpose_a
     np.testing.assert_array_equal(c.download(), dots)
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_extreme_dot_products_and_thresholds_are_exact(arch):
     k, device = 1000, simwarp.Device(arch)
@@ -130,6 +131,7 @@ def test_copies_and_fragments_have_no_bank_conflict(tile):
     assert device.report.bank_conflicts.total == before
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("output", ["int", "bits"])
 @pytest.mark.parametrize("tile", [MMA, MMA.smaller], ids=["large", "small"])
 def test_kernels_use_the_instructions_of_the_chip(tile, output):
@@ -158,7 +160,7 @@ def test_outputs_with_fewer_tiles_than_multiprocessors_take_the_smaller_tile():
     assert MMA.smaller.launch(129, 128) == ((6, 1, 1), (128, 1, 1))
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("schedule", ["lowest pc", "stack", pytest.param("random", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("line", "replacement", "kind"),

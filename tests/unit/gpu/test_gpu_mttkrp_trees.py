@@ -64,7 +64,7 @@ def long_runs(monkeypatch):
     monkeypatch.setattr(OF_FIBERS, "ENOUGH_GROUPS", 1)
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("1-float32")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("rank", [1, 7, 16, 32, 33, 48, 64, 100])
@@ -75,7 +75,7 @@ def test_every_rank_equals_the_reference(rank, dtype, long_runs):
     assert_right(b_csf_all(coo, split=3, share=5), coo, rank, deterministic, modes=[rank % 3])
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("5", "6", "7", "8")
 @pytest.mark.parametrize("order", [2, 3, 4, 5, 6, 7, 8])
 def test_every_order_equals_the_reference(order, long_runs):
@@ -86,6 +86,7 @@ def test_every_order_equals_the_reference(order, long_runs):
     assert_right(b_csf_all(coo, split=2, share=3), coo, 6, order in (3, 6, 8), modes=[order // 2])
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.slow_cases("shape3-True")
 @pytest.mark.parametrize(
     ("shape", "deterministic"),
@@ -110,7 +111,7 @@ LENGTHS = {
 }
 
 
-@pytest.mark.at_most(4)
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("name", LENGTHS)
 def test_every_fiber_length_equals_the_reference(name):
     coo = of_lengths(LENGTHS[name])
@@ -118,6 +119,7 @@ def test_every_fiber_length_equals_the_reference(name):
     assert_right(b_csf(coo, (0, 1, 2), share=64), coo, 32, modes=[0])
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("run", [1, 3])
 @pytest.mark.parametrize("groups", [4, 32])
 def test_fibers_at_the_ends_of_groups_warps_and_blocks_equal_the_reference(groups, run, monkeypatch):
@@ -154,6 +156,7 @@ def test_bins_may_be_empty():
             assert_right(tensor, coo, 32, deterministic, modes=[0])
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "build", [functools.partial(mm_csf, split=4), functools.partial(b_csf_all, split=4, share=6)]
@@ -177,6 +180,7 @@ def test_deterministic_results_are_the_same_under_every_schedule(build, long_run
             np.testing.assert_array_equal(results[0].view(np.uint32), other.view(np.uint32))
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize(("name", "seed"), SCHEDULES[1:])
 def test_sums_in_any_order_are_right(name, seed, long_runs):
     coo = scattered((5, 12, 40), 70)

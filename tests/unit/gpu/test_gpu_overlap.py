@@ -48,7 +48,7 @@ def test_convolutions_on_warpgroups(c, output):
     assert loads_of_constants(plan.ptx) == []
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("make", [mlp, alexnet, resnet14])
 def test_networks(make, monkeypatch):
     options = {"width": 16} if make is mlp else {"width": 16, "size": 32}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import itertools
 import sys
 import weakref
@@ -140,6 +141,7 @@ def test_a_warm_bmm_opens_no_file(device, no_files, scheme, kind):
     assert no_files(of_bmm(device, scheme, kind)) == []
 
 
+@pytest.mark.at_most(6)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("scheme", ["bconv32", "btc1", "btc2", "wgmma"])
 def test_a_warm_bconv2d_opens_no_file(device, no_files, scheme, kind):
@@ -151,6 +153,7 @@ def test_a_warm_bmm_of_host_arrays_to_bits_opens_no_file(device, no_files):
     assert no_files(lambda: gpu.bmm(a, b, thresholds=np.zeros(5, int), device=device)) == []
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("prepared", [False, True])
 @pytest.mark.parametrize("name", ["coo", "f-coo", "mm-csf"])
 def test_a_warm_mttkrp_opens_no_file(device, no_files, name, prepared):
@@ -166,7 +169,7 @@ def test_warm_packing_opens_no_file(device, no_files):
     assert no_files(lambda: gpu.pack_tensor(images, layout="NHWC")) == []
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_warm_decomposition_opens_no_file(device, no_files):
     assert no_files(lambda: gpu.cpd_als(tensor(), 1, iterations=2, device=device)) == []
 
@@ -212,7 +215,7 @@ def test_float_strides_are_refused_although_equal_to_cached_ones(device):
         gpu.bconv2d(x, w, groups=True)
 
 
-@pytest.mark.at_most(4)
+@pytest.mark.at_most(2)
 @pytest.mark.slow_cases("bmm64-float")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("scheme", ["bmm64", "btc1", "btc3"])
@@ -239,7 +242,7 @@ def test_a_cached_call_uses_the_new_operands(scheme, kind):
             device.synchronize()
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_cached_call_is_not_reused_for_different_operands(device):
     """A call depends on shapes, types, layouts, schemes, transposition, alignment and memory."""
     a, b = signs(40, 40), signs(40, 40, seed=1)
@@ -261,10 +264,104 @@ def test_a_cached_call_is_not_reused_for_different_operands(device):
         gpu.bmm(packed, gpu.pack(right), device=simwarp.Device())
 
 
+def test_a_product_of_a_matrix_by_itself_is_not_played_for_two_matrices(device):
+    """The recorded launches of a call with one array in two places would take the first for both."""
+    square, other = signs(40, 40), signs(40, 40, seed=1)
+    s, t = device.upload(square), device.upload(other)
+    for x, y, a, b in ((s, s, square, square), (s, t, square, other), (t, t, other, other)):
+        np.testing.assert_array_equal(gpu.bmm(x, y).download(), reference.bmm(a, b))
+        # the words of a matrix in columns are those of its transpose in rows
+        left, right = gpu.pack(x, layout="column"), gpu.pack(y, layout="column")
+        right = PackedBits((left if x is y else right).words, (40, 40), "row", 32, "msb")
+        np.testing.assert_array_equal(gpu.bmm(left, right).download(), reference.bmm(a, b.T))
+
+
+@pytest.mark.slow_cases("wgmma-packed", "wgmma-float")
+@pytest.mark.parametrize("kind", ["float", "packed"])
+@pytest.mark.parametrize("scheme", ["bconv64", "btc1", "wgmma"])
+def test_a_convolution_by_prepared_filters_is_recorded_at_its_second_call(scheme, kind):
+    """The first call makes the addends, which later ones take; each has its own images and rule."""
+    device = simwarp.Device()
+    w = signs(3, 3, 40, 8, seed=9)
+    filters = gpu.prepare(w, "w", scheme=scheme, device=device)
+    counts: dict[bool, list[int]] = {False: [], True: []}
+    for seed in range(4):
+        x = signs(2, 4, 5, 40, seed=seed).astype(np.float32)
+        images = device.upload(x)
+        word = CONVOLUTIONS[scheme].word
+        if kind == "packed":
+            images = gpu.pack_tensor(images, layout="NHWC", word=word)
+        limits, flips = np.arange(8, dtype=np.int32) - seed, np.arange(8, dtype=np.uint8) % (seed + 1) == 0
+        rule = {"thresholds": device.upload(limits), "flip": device.upload(flips.astype(np.uint8))}
+        expected = reference.bconv2d(x, w)
+        for bits in (False, True):
+            before = device.launches
+            y = gpu.bconv2d(images, filters, pool="or" if bits else None, **(rule if bits else {}))
+            counts[bits].append(device.launches - before)
+            if bits:
+                packed = reference.threshold_tensor(expected, limits, flips, pool="or")
+                assert (y.shape, y.layout, y.first) == (packed.shape, packed.layout, packed.first)
+                np.testing.assert_array_equal(y.words.download(), packed.words)
+            else:
+                np.testing.assert_array_equal(y.download(), expected)
+    for launches in counts.values():
+        assert len(set(launches[1:])) == 1
+    assert [hasattr(call, "chain") for call in filters.calls.values()] == [True, True]
+    gone = weakref.ref(device)
+    del device, filters, images, rule, y
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_recorded_call_lets_go_of_its_arrays():
+    """A check that waits for the next synchronisation must not hold what the call allocated."""
+    device = simwarp.Device()
+    a, b = device.upload(signs(3, 40)), device.upload(signs(40, 5, seed=1))
+    before = len(device.memory.allocations)
+    for _ in range(3):
+        gpu.bmm(a, b)
+        assert len(device.memory.allocations) == before + 1  # the flag of NaN
+
+
+def test_recorded_convolutions_tell_calls_apart(device):
+    filters = gpu.prepare(signs(2, 2, 5, 3, seed=9), "w", scheme="btc1", device=device)
+    w = signs(2, 2, 5, 3, seed=9)
+    x = signs(1, 6, 6, 5)
+    for _ in range(3):
+        for each in (x, x.astype(np.float16), np.concatenate([x, -x])):
+            for options in ({}, {"stride": 2}, {"padding": "VALID"}, {"dilation": 2}):
+                y = gpu.bconv2d(device.upload(each), filters, **options)
+                np.testing.assert_array_equal(y.download(), reference.bconv2d(each, w, **options))
+        with pytest.raises(SchemeError, match="pool='none'"):
+            gpu.bconv2d(device.upload(x), filters, pool="none")
+        with pytest.raises(ShapeError, match="stride"):
+            gpu.bconv2d(device.upload(x), filters, stride=(1, 1.0))
+    bad = np.full((1, 6, 6, 5), np.nan, np.float32)
+    for _ in range(3):
+        gpu.bconv2d(device.upload(bad), filters)
+        with pytest.raises(NotANumberError):
+            device.synchronize()
+
+
+@pytest.mark.parametrize("of", ["matrix", "stack", "images", "filters"])
+def test_packing_is_recorded_and_takes_the_new_operand(device, of):
+    shape = {"matrix": (5, 70), "stack": (2, 5, 70)}.get(of, (2, 3, 4, 33))
+    for seed in range(4):
+        x = signs(*shape, seed=seed)
+        if len(shape) < 4:
+            packed, expected = gpu.pack(device.upload(x), layout="column"), reference.pack(x, layout="column")
+        else:
+            layout = "NHWC" if of == "images" else "HWOI"
+            packed = gpu.pack_tensor(device.upload(x), layout=layout)
+            expected = reference.pack_tensor(x, layout=layout)
+        assert (packed.shape, packed.layout, packed.word) == (expected.shape, expected.layout, expected.word)
+        np.testing.assert_array_equal(packed.words.download(), expected.words)
+
+
 # Prepared operands give what unprepared ones give
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("sizes0-bmm64")
 @pytest.mark.parametrize("scheme", PRODUCTS)
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (7, 129, 3), (31, 64, 67), (130, 257, 33)])
@@ -313,7 +410,7 @@ def test_packed_tiles_are_prepared_without_conversion(device, transposed):
         gpu.bmm(left, right, scheme="btc3", transpose_a=not transposed)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("1-bconv32", "1-btc2")
 @pytest.mark.parametrize("scheme", CONVOLUTIONS)
 @pytest.mark.parametrize("channels", [1, 37, 128])
@@ -343,7 +440,7 @@ def test_border_addends_are_computed_once_per_geometry(device):
     assert len(filters.kept) == 1
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("False-hicoo")
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("deterministic", [False, True])

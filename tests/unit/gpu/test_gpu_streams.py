@@ -81,6 +81,7 @@ def test_all_launches_of_a_call_are_in_its_stream(device, name):
     assert {used for _, used in device.made} == {None}
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("name", CALLS)
 def test_a_repeated_call_in_a_stream_is_one_launch(device, name):
     call, *roles, expected = CALLS[name]
@@ -110,6 +111,7 @@ def test_a_stream_of_another_device_is_refused(device, name, form):
             call(*operands, device=device, stream=wrong)
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("with_rule", [False, True])
 def test_a_captured_call_is_one_launch(device, name, with_rule):

@@ -74,7 +74,7 @@ def expected(a, b, output):
     return dots.astype(output)
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("shape2-*", "shape0-*-64x64")
 @pytest.mark.gate_cases("shape2-*-128x*")  # stacks of every tile have an odd number of columns, too
 @pytest.mark.parametrize("which", EVERY_TILE)
@@ -132,7 +132,7 @@ def test_a_team_that_does_not_wait_for_its_turn_is_found():
         device.launch(plan, (a.words, a.ones, b.words, b.ones, device.allocate((128, 64), np.int32)))
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("n", [1, 2, 4, 7, 8, 12])
 @pytest.mark.parametrize("output", ["int32", "int16", "float16"])
 def test_rows_of_every_pitch_are_stored_as_boxes_or_pairs(n, output):
@@ -198,7 +198,7 @@ def test_a_prepared_product_is_one_launch(monkeypatch):
     assert [plan.name for plan in launches] == ["wgmma"]
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.gate_cases("*-random")
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("sizes", [(70, 60, 12000), (5, 7, 20000), (64, 65, 9000)])
@@ -246,7 +246,7 @@ def test_shared_memory_of_every_tile_fits_a_block(output):
         assert tile.shared(output) <= 227 * 1024
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("n", [5, 130, 700])
 @pytest.mark.parametrize("scheme", ["wgmma", "skinny"])
 @pytest.mark.parametrize("most", [2, 32])

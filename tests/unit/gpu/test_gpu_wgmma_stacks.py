@@ -51,7 +51,7 @@ def check(device, counts, sizes, output):
     np.testing.assert_array_equal(got, expected.astype(output), strict=True)
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.pairwise
 @pytest.mark.gate_cases("*-counts1", "*-counts5")  # like (7, 7) and (None, 2)
 @pytest.mark.parametrize("counts", [(1, 1), (2, 2), (7, 7), (None, 2), (7, None), (None, 1)])
@@ -62,7 +62,7 @@ def test_every_output_of_every_stack_equals_the_reference(sizes, output, counts)
     check(simwarp.Device((9, 0), multiprocessors=2), counts, sizes, output)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("*-128x*")
 @pytest.mark.gate_cases("int16-128x*")  # differ from int32 in their stores alone
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_every_tile_takes_stacks(monkeypatch, output, tile):
         check(simwarp.Device((9, 0), multiprocessors=3), (3, 3), (70, n, 300), output)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.gate_cases("lines-random")
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("output", ["int32", "lines"])
@@ -87,6 +87,7 @@ def test_stacks_are_right_under_every_schedule(schedule, output):
     check(simwarp.Device((9, 0), schedule=schedule, multiprocessors=2), (3, 3), (66, 40, 1100), output)
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("n", [24, 21])
 def test_blocks_share_a_long_k_of_few_matrices(n):
     device = simwarp.Device((9, 0), multiprocessors=5)
@@ -167,7 +168,7 @@ def mutated(which):
     check(simwarp.Device((9, 0)), counts, (70, n, 133), "int32" if output == "one" else output)
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("name", MUTANTS)
 def test_every_mutant_is_found(monkeypatch, tmp_path, name):
     which, old, new = MUTANTS[name]
@@ -180,6 +181,7 @@ def test_every_mutant_is_found(monkeypatch, tmp_path, name):
         mutated(which)
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("which", sorted({which for which, _, _ in MUTANTS.values()}))
 def test_the_kernel_itself_is_right(which):
     mutated(which)

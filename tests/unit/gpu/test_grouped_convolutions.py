@@ -99,7 +99,7 @@ def test_torch_has_the_same_sums():
         np.testing.assert_array_equal(found, y.permute(0, 2, 3, 1).numpy())
 
 
-@pytest.mark.at_most(4)
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("scheme", EVERY_SCHEME)
 @pytest.mark.parametrize("sizes", SIZES)
 def test_every_scheme_and_output(scheme, sizes):
@@ -164,6 +164,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_planted_faults_are_found(fault, tmp_path, monkeypatch):
     sources = Path(gpu.compile.__file__).parent
@@ -232,7 +233,7 @@ NETWORKS = {
 }
 
 
-@pytest.mark.at_most(6)
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize(
     "options",

@@ -86,6 +86,7 @@ def launch(name, by, how, **options):
 PLANTED = [("blocks", "shared", 10, 7), ("structures", "shared", 18, 15), ("threads", "local", 26, 24)]
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize(("name", "space", "line", "stored"), PLANTED)
 def test_a_foreign_pointer_names_the_owner_of_its_memory(name, space, line, stored, how):

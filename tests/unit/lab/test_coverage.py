@@ -52,6 +52,7 @@ def report(capsys, *arguments):
     return code, json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.gate
 def test_json_has_one_entry_for_each_form(capsys):
     code, printed = report(capsys)
     assert code == 0

@@ -189,7 +189,7 @@ def test_every_register_is_declared(programs):
         assert set(re.findall(r"%\w+", text)) - special <= declared
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.skipif(shutil.which("ptxas") is None, reason="needs ptxas")
 def test_ptxas_accepts_every_program(programs, tmp_path):
     (tmp_path / "fuzz.ptx").write_text(fuzz.module_text(programs[:48]))
@@ -359,6 +359,7 @@ def test_operands_with_undefined_results_are_replaced():
 # Mutants
 
 
+@pytest.mark.gate
 @pytest.mark.at_most(1)
 @pytest.mark.slow_cases(but=("swap",))
 @pytest.mark.parametrize("name", list(fuzz.MUTATIONS))
@@ -446,7 +447,7 @@ def test_a_planted_fault_is_found_and_shrunk(fault):
     assert [line.split(":")[0] for line in values] == ["right", "wrong"]
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_mutants_find_a_fault_without_a_second_device():
     witnesses = [
         fuzz.Witness("program", Unguarded()),
@@ -654,7 +655,7 @@ GOLDEN = Path(__file__).parents[2] / "golden"
 REPLAYED = 300
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.parametrize("file", sorted(GOLDEN.glob("sm_*/fuzz.npz")), ids=lambda file: file.parent.name)
 def test_the_simulator_agrees_with_a_recording(file):
     recording = load(file)

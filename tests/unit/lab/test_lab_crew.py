@@ -25,6 +25,7 @@ def process(device):
     return os.getpid(), id(device)
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("processes", [1, 3])
 def test_a_task_that_fails_loses_no_other(processes):
     kinds = ["one", "raise", "two", "die", "three"]

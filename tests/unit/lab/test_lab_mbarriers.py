@@ -29,7 +29,7 @@ WORDS = (
 
 
 @pytest.mark.slow
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("schedule", mbarriers.SCHEDULES)
 def test_the_simulator_gives_what_the_model_knows(schedule):
     programs = [generate(3, number) for number in range(3)]
@@ -72,7 +72,7 @@ def test_a_seed_and_a_number_determine_a_program():
     assert len({mbarriers.text_digest(generate(1, number)) for number in range(20)}) == 20
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_wrong_result_is_described_with_its_program(monkeypatch):
     right = mbarriers.answers
 

@@ -59,6 +59,7 @@ def test_layouts_fit_have_no_overlaps_and_all_pairs_of_swizzles(opcode):
         assert 0 < tiles.keeps.sum() < len(tiles.keeps)
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("types", ["16.f32.f16.f16", "8.f32.tf32.tf32", "32.f16.e4m3.e5m2", "32.s32.u8.s8"])
 def test_the_simulator_runs_the_kernels_and_multiplies_as_its_products_do(types):
     row, differences = wgmma.compare(simwarp.Device(), f"{MMA}.m64n16k{types}", small=True)

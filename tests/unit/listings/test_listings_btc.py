@@ -377,7 +377,7 @@ GEOMETRIES = [
 ]
 
 
-@pytest.mark.at_most(10)
+@pytest.mark.at_most(5)
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("bconv", BCONVS)
 @pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
@@ -389,7 +389,7 @@ def test_the_convolution_equals_a_loop_over_taps(geometry, bconv, operation):
     assert y.tolist() == convolution_by_hand(x, w, *by_hand)
 
 
-@pytest.mark.at_most(6)
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("first", FIRSTS)
 @pytest.mark.parametrize("bconv", BCONVS)
 @pytest.mark.parametrize("filters", [1, 9, 33])
@@ -407,6 +407,7 @@ def test_bits_of_a_convolution_are_thresholded_sums(bconv, first, filters):
     np.testing.assert_array_equal(packed.words, expected, strict=True)
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("bconv", BCONVS)
 def test_packed_images_and_filters_of_either_bit_order_are_accepted(bconv):
     x, w = reals(2, 3, 4, 40), reals(2, 2, 40, 5, seed=1)

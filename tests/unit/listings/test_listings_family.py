@@ -303,7 +303,7 @@ def test_bmm_refuses_bad_options():
 # --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.at_most(8)
+@pytest.mark.at_most(4)
 @pytest.mark.parametrize("scheme", [bmm64, bmms32, bmms64], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("sizes", PRODUCTS, ids=str)
 def test_products_equal_a_loop_over_elements(scheme, sizes):
@@ -351,7 +351,7 @@ def long(k, disagreeing):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_bmm64_is_right_up_to_its_bound():
     """Counts beyond a signed short are right too; K above the bound is refused."""
     assert BMM64_LARGEST_K == 65535
@@ -364,7 +364,7 @@ def test_bmm64_is_right_up_to_its_bound():
         bmm64(*long(65536, [0]), thresholds=[0])
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_above_its_bound_a_bmm64_counter_overflows():
     """With K = 65536 the lower counter wraps to 0 and the upper one is too large by 1."""
     a, b = long(65536, [*[0] * 32, 65536])

@@ -19,6 +19,7 @@ GEOMETRIES = {
 }
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_dots_and_bits_equal_the_definition(name):
     of_x, of_w, options = GEOMETRIES[name]

@@ -572,3 +572,10 @@ def test_a_machine_does_not_run_inside_itself() -> None:
 
 def test_links_of_a_topology_are_data() -> None:
     assert small(2, peers=PEERS).peers[1, 0] == Link(0.0, 64.0)
+
+
+@pytest.mark.parametrize("wrong", [3, [3], DeviceLost(0, 1.0), "lost"])
+def test_what_is_not_a_sequence_of_faults_is_refused(wrong):
+    with pytest.raises(DtypeError, match="it is a sequence of faults") as caught:
+        simwarp.Machine(small(), injections=wrong)
+    assert len(str(caught.value).splitlines()) == 3

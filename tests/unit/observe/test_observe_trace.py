@@ -257,6 +257,7 @@ KERNELS = {
 }
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("name", KERNELS)
 def test_chunks_do_not_change_the_trace(name, tmp_path):
     body, options = KERNELS[name]
@@ -290,6 +291,7 @@ def test_the_stack_schedule_gives_the_same_trace(name):
     assert compare(lowest, stack) is None
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.slow_cases("loops")
 @pytest.mark.parametrize("name", KERNELS)
 def test_traces_by_lane_do_not_depend_on_the_schedule(name):

@@ -217,7 +217,7 @@ def test_the_second_problem_of_table_4_is_near_the_printed_one():
     check_table_4([run() for run in paper.FIGURES["table4"][3:6]])
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_more_channels_hide_the_copies_and_exceed_the_memory():
     few, many = (paper.FIGURES["figure9"][index]() for index in (0, 4))
     assert few["out_of_core"] < 0.4 * few["in_core"]

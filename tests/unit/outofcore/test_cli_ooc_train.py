@@ -64,7 +64,7 @@ def test_a_resumed_training_ends_like_one_without_a_stop(capsys: Any, tmp_path: 
     assert "sgd=" in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_the_digits_give_the_same_weights_in_core_and_out_of_core(capsys: Any, tmp_path: Path) -> None:
     pytest.importorskip("sklearn")
     weights: list[dict[str, Any]] = []
@@ -94,7 +94,7 @@ def test_ctrl_c_exits_like_other_commands(capsys: Any, monkeypatch: pytest.Monke
     assert capsys.readouterr().err.endswith("stopped\n")
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_vgg16_is_planned_and_timed_without_values(capsys: Any) -> None:
     arguments = "vgg16", "--explain", "--topology", "H100", "--no-accumulation"
     facts = report(capsys, *arguments, "--json")
@@ -139,7 +139,7 @@ def test_digits_are_recognised_after_a_few_epochs(capsys: Any) -> None:
     assert report(capsys, "--epochs", "5", "--json")["accuracy"] > 0.93
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_gpu_trains_on_drawn_images(capsys: Any, gpus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     made = gpus()
     small = Network((3, 8, 8), (Conv(4, activation="relu"), MaxPool(), Flatten(), Dense(5)))

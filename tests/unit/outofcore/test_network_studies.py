@@ -178,7 +178,7 @@ def test_without_waiting_no_step_waits():
     assert whole.barriers > 0
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_sync_on_the_simulator_counts_both_ways_and_races_nowhere():
     found = studies.sync(small(), studies.Counter(simwarp.Device()), 1, silent)
     (row,) = found["rows"]

@@ -45,7 +45,7 @@ def check_splits(routine: str, layer: Layer, splits: list[Pieces]) -> None:
         assert layer.error(routine, found) <= 1, pieces
 
 
-@pytest.mark.at_most(4)
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("routine", FORMS)
 def test_a_split_gives_the_unsplit_result(routine: str, name: str) -> None:
@@ -275,7 +275,7 @@ def of_dtype(name: str) -> Any:
     return bfloat16() if name == "bfloat16" else np.dtype(name)
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("routine", FORMS)

@@ -39,7 +39,7 @@ OPTIONS = Options(rates=RATES)
 SPLITS = [Pieces(*sizes) for sizes in product((1, 2, 99), (1, 2, 99), (1, 3, 99), (1, 4, 99))]
 
 
-@pytest.mark.at_most(5)
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("routine", FORMS)
 def test_a_split_is_within_the_bound_and_leaves_nothing_behind(gpus, routine: str, name: str) -> None:
@@ -52,7 +52,7 @@ def test_a_split_is_within_the_bound_and_leaves_nothing_behind(gpus, routine: st
         assert found.is_clean()
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("activation", [None, *ACTIVATIONS])
@@ -69,6 +69,7 @@ def test_bias_and_activation_follow_the_last_term(gpus, activation: Any, layout:
             assert error_of("conv2d", found, x, w, bias, parts=parts, **call) <= 1
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 def test_bias_and_activation_round_once(gpus, dtype: str, layout: str) -> None:

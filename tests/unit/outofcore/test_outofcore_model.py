@@ -114,7 +114,7 @@ def test_copies_in_both_directions_share_what_the_topology_says() -> None:
     assert rates_of(Machine(EVEREST)).together(3.0, 2.0) == 3.0
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("groups", [1, 3])
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("routine", ROUTINES)

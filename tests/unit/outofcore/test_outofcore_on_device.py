@@ -54,7 +54,7 @@ def check(routine: str, layer: Layer, splits: list[Pieces]) -> None:
         assert not machine.allocated(0)
 
 
-@pytest.mark.at_most(8)
+@pytest.mark.at_most(4)
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("routine", FORMS)
 def test_where_arrays_lie_changes_no_bit(routine: str, name: str) -> None:
@@ -79,7 +79,7 @@ def test_dtypes_have_the_bits_that_they_have_from_the_host(routine: str, dtype: 
     np.testing.assert_array_equal(found.view(np.uint8), expected.view(np.uint8))
 
 
-@pytest.mark.at_most(4)
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("activation", [None, *ACTIVATIONS])
 def test_bias_and_activation_follow_the_last_term(activation: Any, layout: Any) -> None:
@@ -118,6 +118,7 @@ def test_nothing_is_copied_and_no_buffer_is_needed_if_all_arrays_lie_there(routi
     assert f"buffers: none; 0 bytes of 0 bytes; {', '.join('wxy')} on the device" in str(plan)
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("routine", FORMS)
 def test_the_model_counts_what_moves(routine: str) -> None:
     layer, counts = Layer((6, 8, 12, 9), (10, 8, 3, 3)), Statistics()
@@ -165,7 +166,7 @@ def test_pieces_with_gaps_that_engines_do_not_take_are_copied_within_the_device(
     assert moves(filters) == 4  # of x, and of the two parts of the result
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("planner", ["greedy", "steepest", "exhaustive"])
 @pytest.mark.parametrize("routine", FORMS)
 def test_planners_cut_nothing_that_lies_on_the_device(routine: str, planner: Any) -> None:
@@ -292,7 +293,7 @@ def test_explain_knows_the_arguments_of_a_routine() -> None:
 # ------------------------------------------------------------------------------------------------- GPUs
 
 
-@pytest.mark.at_most(6)
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("routine", FORMS)
 def test_a_gpu_reads_and_writes_tensors_where_they_lie(gpus, routine: str, name: str) -> None:
@@ -307,6 +308,7 @@ def test_a_gpu_reads_and_writes_tensors_where_they_lie(gpus, routine: str, name:
         assert found.is_clean()
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 def test_a_gpu_fuses_bias_and_activation_where_the_result_lies(gpus, layout: str) -> None:
     layer, bias = Layer(options={"layout": layout}), np.linspace(-2, 2, 6, dtype=np.float32)
@@ -345,6 +347,7 @@ class Shared:
         return {"shape": self.shape, "typestr": self.dtype.str, "data": (self.ptr, False), "version": 3}
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("routine", FORMS)
 def test_arrays_of_other_libraries_are_used_where_they_lie(gpus, monkeypatch: Any, routine: str) -> None:
     monkeypatch.setattr(device_tensor, "view_of", lambda array: (array, array.dtype))

@@ -74,7 +74,7 @@ def parts(size: int) -> list[range]:
 # --------------------------------------------------------------------------------------------- pieces
 
 
-@pytest.mark.at_most(4)
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("groups", [1, 2, 3, 6])
 @pytest.mark.parametrize("routine", FORMS)
 def test_tasks_compute_each_number_and_each_term_once(routine: str, groups: int) -> None:
@@ -123,7 +123,7 @@ def test_matrices_have_the_elements_of_a_piece_in_order(layout: Any) -> None:
 # ------------------------------------------------------------------------------------ model and plans
 
 
-@pytest.mark.at_most(5)
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("groups", [1, 3])
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("routine", FORMS)
@@ -174,7 +174,7 @@ def test_the_greedy_planner_is_as_good_as_an_exhaustive_search(routine: str, nam
 
 
 @pytest.mark.at_most(1)
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("routine", FORMS)
 def test_planners_agree_within_three_percent(routine: str, name: str) -> None:

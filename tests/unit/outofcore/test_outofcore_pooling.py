@@ -50,7 +50,7 @@ def check(layer: Layer, pool: Pool, pieces: Pieces | None, machine: Machine, **c
     return found
 
 
-@pytest.mark.at_most(4)
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("name", POOLS)
 def test_a_split_has_the_bits_of_pooling_the_result(name: str) -> None:
     bias = np.linspace(-1, 1, 6, dtype=np.float32)
@@ -85,6 +85,7 @@ def drawn(draw: Draw) -> tuple[Layer, Pool, Pieces]:
     return Layer(images, window, options), pool, Pieces(*sizes)
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_drawn_layers_have_the_bits_of_pooling_the_result(seed: int) -> None:
     count = 0
@@ -119,7 +120,7 @@ def test_budgets_are_kept_and_whole_sums_do_not_change_a_bit() -> None:
 # --------------------------------------------------------------------------------------------- traffic
 
 
-@pytest.mark.at_most(5)
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("name", POOLS)
 def test_only_the_pooled_result_is_copied_and_the_model_counts_it(name: str) -> None:
     pool, counts, bare = POOLS[name], Statistics(), Statistics()
@@ -189,6 +190,7 @@ def test_the_formula_is_the_timeline_s_where_pieces_are_equal(depth: int) -> Non
         assert -0.08 < plan.seconds / plan.timeline.seconds - 1 < 0.09, (pieces, places)
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("planner", ["greedy", "steepest", "exhaustive"])
 def test_planners_count_what_pooling_leaves(planner: Any) -> None:
     layer: Any = (64, 64, 56, 56), (64, 64, 3, 3)
@@ -265,7 +267,7 @@ def test_a_nan_is_the_result_of_its_window() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("name", POOLS)
 def test_a_gpu_pools_what_it_has_computed(gpus, name: str) -> None:
     pool, options, bias = POOLS[name], Options(rates=RATES), np.linspace(-1, 1, 6, dtype=np.float32)

@@ -63,7 +63,7 @@ def test_a_wrong_number_is_located() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize(
     ("plant", "text"),
     [
@@ -89,7 +89,7 @@ def test_a_planted_fault_is_reported(plant: Any, text: str, monkeypatch: pytest.
     assert any(text in message for message in messages), messages
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_cuda_device_stands_for_a_gpu(gpus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for k in range(20):
         gpus(1, k)

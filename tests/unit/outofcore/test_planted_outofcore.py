@@ -147,7 +147,7 @@ CASES = [
 """The fault, where it is planted, the errors that find it, and what their messages contain."""
 
 
-@pytest.mark.at_most(8)
+@pytest.mark.at_most(4)
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.routine)
 def test_the_same_seeds_without_a_fault_find_nothing(world: World) -> None:
     assert world.found() == []

@@ -61,7 +61,7 @@ def in_core(name: str) -> tuple[Sample, dict[str, Any]]:
 # ------------------------------------------------------------------------------------------------- bits
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_pieces_of_images_do_not_change_a_bit(name: str) -> None:
     sample, expected = in_core(name)
@@ -81,7 +81,7 @@ def layered(count: int, rows: int, kept: frozenset[int]) -> tuple[Segment, ...]:
     )
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("parameters", ["device", "host"])
 @pytest.mark.parametrize("rows", [1, 2, 3, 99])
 def test_strips_of_rows_do_not_change_a_bit(rows: int, parameters: str) -> None:
@@ -116,7 +116,7 @@ def test_what_stays_on_the_device_does_not_change_a_bit() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("parameters", ["device", "host"])
 @pytest.mark.parametrize("rows", [1, 2, 3])
 def test_statistics_of_the_batch_do_not_depend_on_pieces(rows: int, parameters: str) -> None:
@@ -137,7 +137,7 @@ RESULTS = ("kept", "passed", "again")
 
 
 @pytest.mark.slow
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.singly
 @pytest.mark.parametrize("parameters", ["device", "host"])
 @pytest.mark.parametrize("results", [*product(RESULTS, RESULTS), ("again", "again", "again")])
@@ -178,7 +178,7 @@ def test_logits_normalize_by_running_means() -> None:
         assert np.array_equal(trainer.logits(sample.x[2:4]), found[2:4])  # no image depends on another one
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("accumulation", [True, False])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_planner_fits_each_budget_and_does_not_change_a_bit(name: str, accumulation: bool) -> None:
@@ -197,7 +197,7 @@ def test_the_planner_fits_each_budget_and_does_not_change_a_bit(name: str, accum
         assert same_bits(sample.trained(Machine(seed=3, jitter=20.0), budget=budget, **options), expected)
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_gradient_that_three_segments_share_stays_on_the_device_for_none_that_cuts_its_rows() -> None:
     layers = Conv(2, 2, dilation=2), BatchNorm(activation="tanh"), BatchNorm(), MaxPool(), Flatten(), Dense(3)
     sample = Sample(Network((2, 9, 6), layers), 3)
@@ -287,7 +287,7 @@ def copies(steps: int) -> tuple[int, int]:
     return kinds.count("in"), kinds.count("out")
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("steps", [0, 1])
 @pytest.mark.parametrize("kind", ["in", "out"])
 def test_a_copy_that_fails_leaves_parameters_and_nothing_else(kind: str, steps: int) -> None:
@@ -384,7 +384,7 @@ def test_no_memory_is_taken_inside_a_step() -> None:
     sample.trained(machine, 3, segments=SEGMENTS)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("topology", [H100, H200])
 @pytest.mark.parametrize("accumulation", [True, False])
 def test_a_step_of_vgg16_is_near_the_time_in_core(topology: Any, accumulation: bool) -> None:

@@ -57,7 +57,7 @@ def test_a_training_resumes_from_any_step(tmp_path: Path, steps: int) -> None:
     assert same_bits(state_of(resumed), state_of(whole))
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_checkpoint_has_running_means(tmp_path: Path) -> None:
     net, path = NETWORKS["normalized"], tmp_path / "net.npz"
     x = np.random.default_rng(1).standard_normal((6, *net.image)).astype(np.float32)

@@ -21,7 +21,7 @@ from support.training_routines import CUTS, RATES, WIDE, assert_kernels_are_righ
 __all__ = ["gpus"]
 
 
-@pytest.mark.at_most(4)
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_kernels_compute_what_their_routines_do(gpus, name: str, cut: str) -> None:
@@ -49,7 +49,7 @@ def test_training_on_a_gpu_is_that_of_the_simulated_machine(gpus, name: str, cut
     assert made.is_clean()
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.at_most(1)
 @pytest.mark.parametrize("parameters", ["device", "host"])
 def test_computing_again_on_a_gpu_is_that_of_the_simulated_machine(gpus, parameters: str) -> None:
@@ -69,6 +69,7 @@ def test_computing_again_on_a_gpu_is_that_of_the_simulated_machine(gpus, paramet
         np.testing.assert_allclose(found[name], array, 1e-4, 1e-5, err_msg=name)
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("budget", [None, 70_000])
 def test_logits_on_a_gpu_are_those_of_the_simulated_machine(gpus, budget: int | None) -> None:
@@ -84,6 +85,7 @@ def test_logits_on_a_gpu_are_those_of_the_simulated_machine(gpus, budget: int | 
     np.testing.assert_allclose(*found, 1e-3, 1e-4)
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("call", ["cuModuleLoadData", "cuModuleGetFunction", "cuLaunchKernel"])
 def test_a_kernel_that_fails_leaves_parameters_and_nothing_else(gpus, call: str) -> None:
     made, sample = gpus(failing=(call, 3, "OUT_OF_MEMORY")), Sample(NETWORKS["mixed"])
@@ -96,7 +98,7 @@ def test_a_kernel_that_fails_leaves_parameters_and_nothing_else(gpus, call: str)
     assert made.is_clean()
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_without_rates_those_of_stages_are_measured(gpus, tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.setenv("SIMWARP_CACHE", str(tmp_path))
     monkeypatch.setattr(engines, "_PROBE_BYTES", 1 << 16)

@@ -260,7 +260,7 @@ def test_half_fma_rounds_once():
 # ------------------------------------------------------------------------------ arrays and errors
 
 
-@pytest.mark.at_most(4)
+@pytest.mark.at_most(2)
 @both
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 def test_results_of_arrays_equal_results_of_their_elements(number, rounding):

@@ -86,6 +86,7 @@ def test_computing_rows_equal_their_twins(simwarp_device, name):
     check(simwarp_device, name)
 
 
+@pytest.mark.at_most(25)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in COMPUTING if any(fnmatchcase(name, x) for x in DEAR)])
 def test_every_fifth_form_of_dear_rows_equals_its_twin(simwarp_device, name):
@@ -314,6 +315,7 @@ def test_other_rows_equal_their_twins_or_fault(simwarp_device, name):
     check_other(simwarp_device, name)
 
 
+@pytest.mark.at_most(17)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in OTHERS if any(fnmatchcase(name, x) for x in DEAR_OTHERS)])
 def test_every_third_form_of_dear_other_rows_equals_its_twin(simwarp_device, name):

@@ -76,6 +76,7 @@ def expected(grid, block, cluster, shared, multiprocessors):
             yield found
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize(
     ("grid", "block", "cluster", "shared"),
     [

@@ -276,7 +276,7 @@ def test_a_counting_loop_is_not_reported_as_endless():
     assert run(body + STORE, device=device()) == [20000] * 32
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_long_wait_is_not_reported_as_a_livelock():
     """Lane 0 sets the flag after a long loop, while the others poll it without any change of state."""
     body = """

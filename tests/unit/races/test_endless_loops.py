@@ -169,7 +169,7 @@ def launch(source, name, n, **options):
     return set(out.download()[:block].tolist())
 
 
-@pytest.mark.at_most(7)
+@pytest.mark.at_most(3)
 @SCHEDULES
 @pytest.mark.parametrize("name", PLANTED)
 def test_an_endless_loop_is_named_whatever_it_counts(name, schedule, monkeypatch):
@@ -179,7 +179,7 @@ def test_an_endless_loop_is_named_whatever_it_counts(name, schedule, monkeypatch
     assert f"// {name}" in ENDLESS.splitlines()[caught.value.place.source_line - 1]
 
 
-@pytest.mark.at_most(7)
+@pytest.mark.at_most(3)
 @SCHEDULES
 @pytest.mark.parametrize("name", TWINS)
 def test_a_long_loop_that_ends_is_not_reported(name, schedule, monkeypatch):
@@ -193,7 +193,7 @@ def test_a_long_loop_that_ends_is_not_reported(name, schedule, monkeypatch):
 
 
 @pytest.mark.at_most(1)
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize("name", ["narrow", "timed", "ragged"])
 def test_the_random_schedule_finds_it_too(name, seed):

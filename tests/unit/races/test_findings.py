@@ -312,6 +312,7 @@ __global__ void k(const half* a, float* out) {
 }"""
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("options", SCHEDULES)
 def test_an_accumulator_that_nothing_filled_is_called_that(options):
     launch = {"grid": 1, "block": 32, "args": [np.ones((16, 16), np.float16), Out("float32", 256)]}

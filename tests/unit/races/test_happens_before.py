@@ -57,6 +57,7 @@ def test_an_arrival_that_releases_and_a_fence_before_a_relaxed_one_order(arrive,
 USED = REMOTE.format("") + TRY.format("")
 
 
+@pytest.mark.at_most(2)
 @every_schedule
 def test_a_relaxed_arrival_publishes_the_barriers_that_a_fence_initialised(schedule):
     """Blocks that arrive relaxed have started, too: arrivals from the other block are not too early."""
@@ -75,14 +76,14 @@ def test_a_write_before_a_relaxed_arrival_may_come_after_the_exit(schedule):
 HANDED = MEET + "st.shared::cluster.u32 [%r7], %r6;\n" + REMOTE + TRY + "ld.shared.u32 %r2, [%r3];\n" + MEET
 
 
-@pytest.mark.at_most(6)
+@pytest.mark.at_most(3)
 @every_schedule
 @pytest.mark.parametrize(("arrive", "wait"), [("", ""), (".release.cluster", ".acquire.cluster")])
 def test_remote_arrivals_order_between_blocks(arrive, wait, schedule):
     assert in_clusters(INIT + HANDED.replace("{}", arrive, 1).replace("{}", wait), schedule) == []
 
 
-@pytest.mark.at_most(7)
+@pytest.mark.at_most(3)
 @every_schedule
 @pytest.mark.parametrize(
     ("arrive", "wait"),
@@ -101,6 +102,7 @@ def test_arrivals_and_waits_of_a_block_order_nothing_between_blocks(arrive, wait
     assert "Race" in in_clusters(INIT + body, schedule)
 
 
+@pytest.mark.at_most(2)
 @every_schedule
 def test_fences_of_the_cluster_order_around_relaxed_arrivals_and_waits(schedule):
     fence = "fence.acq_rel.cluster;\n"

@@ -402,6 +402,7 @@ def test_two_accesses_race_if_they_overlap_and_one_writes(body, expected):
     assert kinds_of(zero + body) == expected
 
 
+@pytest.mark.at_most(4)
 @pytest.mark.parametrize("writer", [0, 31, 32, 63])
 @pytest.mark.parametrize("wait", ["if (t == %d) %s", "if (t != %d) return; %s"])
 def test_a_write_races_with_every_earlier_reader(writer, wait):

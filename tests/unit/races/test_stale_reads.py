@@ -71,6 +71,7 @@ def test_a_read_only_load_of_what_the_launch_writes_is_found_under_every_schedul
             assert not found[0].other.text.startswith("ld")
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("name", RIGHT)
 def test_reads_of_bytes_that_the_launch_does_not_write_are_silent(name):
     for schedule, seed in SCHEDULES:

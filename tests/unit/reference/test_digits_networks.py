@@ -16,6 +16,7 @@ FOLDER = Path(__file__).parents[3] / "examples" / "networks"
 EXPECTED = json.loads((FOLDER / "digits.json").read_text())
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize(("name", "accuracy"), [("digits-mlp", 0.98), ("digits-conv", 0.99)])
 def test_held_back_digits_have_the_classes_of_pytorch(name, accuracy):
     datasets = pytest.importorskip("sklearn.datasets", reason="the digits are scikit-learn's")

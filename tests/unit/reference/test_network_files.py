@@ -274,7 +274,7 @@ WRONG = {
 """What is put in each place, and the fields in which it may make another network."""
 
 
-@pytest.mark.at_most(10)
+@pytest.mark.at_most(5)
 @pytest.mark.parametrize("what", WRONG)
 def test_damage_in_any_place_is_refused_or_makes_another_network(path, what):
     new, fields_that_may = WRONG[what]

@@ -77,7 +77,7 @@ def assert_sound(model, shape, rank):
 # --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.at_most(5)
+@pytest.mark.at_most(2)
 @pytest.mark.slow_cases("2-(2, 3, 2, 2, 1, 2, 2, 2)")
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("rank", [1, 2])
@@ -93,6 +93,7 @@ def fit(model):
     return model.fits[-1]
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_a_noisy_tensor_is_fitted_up_to_its_noise(shape):
     tensor, planted_fit = planted(shape, 2, noise=0.1)
@@ -121,6 +122,7 @@ def test_the_fit_equals_that_of_the_dense_model(shape, iterations):
     assert len(model.fits) == iterations
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize(
     ("shape", "nonzeros", "rank", "draws"),
     [
@@ -209,6 +211,7 @@ def test_the_gradient_is_zero_at_convergence():
 # --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("shape", [(2, 3), (2, 3, 2), (1, 4, 1), (2, 2, 1, 3)], ids=str)
 def test_more_components_than_rows_fit_exactly(shape):
     tensor = sparse(shape, filled=0.7)
@@ -432,7 +435,7 @@ def test_progress_is_reported_and_an_exception_stops_the_run():
 # --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("shape0-2")
 @pytest.mark.parametrize(
     ("shape", "rank"),

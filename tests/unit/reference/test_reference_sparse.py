@@ -932,6 +932,7 @@ def test_the_unmodified_tensors_are_accepted():
         assert plain(to_coo(tensor)) == plain(to_coo(COO))
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("tensor", [TREE, PART, BALANCED, FLAGGED, BLOCKED], ids=lambda t: type(t).__name__)
 @given(data=st.data())
 def test_a_tensor_with_one_changed_number_is_read_or_refused(tensor, data):

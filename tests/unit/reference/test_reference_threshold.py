@@ -84,7 +84,7 @@ FLOATS = st.one_of(
 VARIANCES = FLOATS.map(abs)
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @settings(max_examples=600)
 @given(st.tuples(FLOATS, FLOATS, FLOATS, VARIANCES), st.sampled_from((0.0, 1e-5, 1e-3, 5e-324)))
 @example((1e-300, 1.0, 0.0, 1.0), 0.0)

@@ -89,7 +89,7 @@ def test_both_layouts_have_the_same_numbers() -> None:
     np.testing.assert_array_equal(np.moveaxis(found, -1, 1), layers.conv2d(x, w, b, groups=2))
 
 
-@pytest.mark.at_most(4)
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("options", GEOMETRIES, ids=str)
 def test_gradients_of_a_convolution_are_its_differences(options: dict[str, Any]) -> None:
     x, w = problem(options)
@@ -135,6 +135,7 @@ POOLS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("options", POOLS, ids=str)
 def test_gradients_of_pooling_are_its_differences(options: dict[str, Any]) -> None:
     x = normal(2, 3, 6, 5)

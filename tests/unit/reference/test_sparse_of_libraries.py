@@ -128,7 +128,7 @@ def test_mttkrp_has_the_bits_of_the_tensor_converted_by_hand(name):
 
 
 @pytest.mark.slow
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("name", ["scipy-coo", "pydata-GCXS", "torch-csr", "pyttb", "pyttb-stand-in"])
 def test_cpd_als_has_the_bits_of_the_tensor_converted_by_hand(name):
     tensor, coo = TENSORS[name]()

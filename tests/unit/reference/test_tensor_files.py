@@ -168,6 +168,7 @@ def test_read_progress_ends_with_the_whole_file(monkeypatch, file):
     assert len(calls) > 1
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("blank", [b"\n", b" \t\r\n"], ids=["newlines", "blanks"])
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 def test_blank_lines_take_no_memory(before, blank):
@@ -368,7 +369,7 @@ def outcome(parse, text):
         return error.line, str(error)
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @given(st.lists(LINES, max_size=8))
 def test_the_loadtxt_parser_equals_the_plain_parser(lines):
     text = "".join(f"{line}\n" for line in lines).encode()
@@ -679,6 +680,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_killed_conversion_keeps_the_old_file(tmp_path, number):
     count = 400_000

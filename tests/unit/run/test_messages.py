@@ -65,6 +65,7 @@ def test_a_trap_that_the_compiler_put_is_not_the_kernels_own():
     assert found_in(own).advice == "the kernel found an error; see its source line"
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("left", ["blockIdx.x == 0", "blockIdx.x % 2"])
 def test_a_grid_sync_that_a_block_does_not_reach_is_named(left):

@@ -35,6 +35,7 @@ def test_a_variable_without_a_value_that_the_optimiser_removed_is_named():
     assert kinds(SUM.format(declared="float s = 0"), X, Out("float32", 32)) == []
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize(
     "body",
     [
@@ -48,7 +49,7 @@ def test_a_variable_that_gets_its_value_later_is_not_named(body):
     assert kinds(f"__global__ void f(int* y) {{ int t = threadIdx.x; {body} }}", Out("int32", 32)) == []
 
 
-@pytest.mark.at_most(4)
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize(
     ("body", "named"),
     [

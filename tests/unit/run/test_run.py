@@ -401,6 +401,7 @@ template <typename T, int N> __global__ void fill(T* x) { x[threadIdx.x] = N; }
 HOST = "#include <vector>\nint main() { std::vector<int> v(3); return v.size() - 3; }"
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("host", ["", pytest.param(HOST, marks=needs_nvcc)])
 def test_an_instance_of_a_template_is_made_when_it_is_asked_for(write, host):
     path = write("fill.cu", TEMPLATE + host)
@@ -505,7 +506,7 @@ def test_malformed_ptx_is_refused(write):
 # Headers
 
 
-@pytest.mark.at_most(12)
+@pytest.mark.at_most(6)
 @pytest.mark.slow
 @pytest.mark.parametrize("header", sorted(HEADERS))
 def test_each_header_compiles_by_itself_and_twice(write, header):
@@ -513,7 +514,7 @@ def test_each_header_compiles_by_itself_and_twice(write, header):
     assert load(path).kernels == ["k"]
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_all_headers_compile_together_with_those_of_cuda(write):
     cuda = ("cuda_runtime.h", "cuda.h", "cooperative_groups.h", "cuda_fp16.h", "mma.h", "cuda/barrier")
     for names in ((*HEADERS, *cuda), (*cuda, *HEADERS)):

@@ -63,6 +63,7 @@ def line_of(text):
     return 1 + open(__file__).read().split("\n").index(text)  # noqa: PTH123
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.usefixtures("nvvm")
 @pytest.mark.parametrize("a", [2, 2.5, np.float32(0.5), True])
 def test_a_numba_kernel_takes_the_arguments_of_its_function(a):

@@ -193,6 +193,7 @@ def test_the_command_line_refuses_other_elements(write, capsys):
     assert "x, elements of float64; parameter 0 is a float*\nconvert it to" in capsys.readouterr().err
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("source", ["real", "uint8_t"])
 def test_ptx_and_unknown_types_take_any_array(write, source):
     made = load(write("twice.cu", TWICE)).ptx
@@ -234,6 +235,7 @@ struct P { char c; double d; };
 """
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("linkage", ['extern "C"', ""])
 def test_halves_and_structures_are_given_on_the_command_line(write, capsys, linkage):
     write("k.cu", BY_VALUE % linkage)

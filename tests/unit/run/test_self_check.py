@@ -104,6 +104,7 @@ CASES = {
 }
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("name", CASES)
 def test_each_planted_fault_is_named(name):
     text, grid, block, args, expected = CASES[name]
@@ -238,6 +239,7 @@ def test_the_gate_writes_no_files(folder):
     assert {*folder.iterdir()} == before
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(
     ("words", "text"),
@@ -356,7 +358,7 @@ class ExampleWork(Work):
 
 
 @pytest.mark.at_most(1)
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.parametrize(
     ("name", "kinds"),
     [

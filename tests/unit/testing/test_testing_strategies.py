@@ -40,7 +40,7 @@ def happens(strategy, condition):
 # ------------------------------------------------------------------------------------------------ lanes
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("dtype", [np.uint32, np.uint64, np.int32, np.int64, np.uint16, bool])
 @given(data=st.data())
 def test_lane_words_are_32_words_of_the_type(dtype, data):
@@ -97,6 +97,7 @@ def test_sizes_have_at_most_one_long_side(drawn):
     assert not long or (len(long) == 1 and sorted(drawn)[1] <= 40)
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("most", [1, 2, 7, 33, 500])
 @given(data=st.data())
 def test_sizes_stay_within_max_size(most, data):
@@ -114,7 +115,7 @@ def test_sizes_reach_edges_and_primes(size):
     happens(sizes(1), lambda drawn: drawn[0] == size)
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_sizes_are_larger_on_hardware(monkeypatch):
     strategy = sizes(2)  # made before the profile is chosen
     monkeypatch.setattr(profiles, "_loaded", "gpu")
@@ -152,6 +153,7 @@ def test_real_matrices_are_valid_operands(x):
     reference.binarize(x)
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_real_matrices_shrink_to_one_zero(dtype):
     assert smallest(real_matrices(dtypes=[dtype])).tolist() == [[0]]
@@ -160,7 +162,7 @@ def test_real_matrices_shrink_to_one_zero(dtype):
     assert negative.dtype == dtype
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("float32")
 @pytest.mark.parametrize("dtype", DTYPES[:3])
 def test_real_matrices_contain_special_values(dtype):
@@ -240,7 +242,7 @@ def test_bmm_operands_have_matching_shapes(x):
     assert product(x).shape == (m, n)
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @given(x=bmm_operands(along_k=True, word=32, first="msb", max_size=40))
 def test_bmm_operands_packed_along_k_are_accepted_by_kernels(x):

@@ -186,7 +186,7 @@ def test_a_recording_of_the_simulator_is_refused(tmp_path):
     assert not (tmp_path / "none").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_outputs_may_have_several_types(tmp_path):
     """Words of 32 and 64 bits alternate; a product is int32 or packed."""
     for case, inputs in ((PACK, range(4, 6)), (BMM, (2, 82, 87, 9 * 5 + 2))):

@@ -321,7 +321,7 @@ def expected_survivors(parts):
     return Counter(line for pattern, lines, _ in SURVIVORS if re.fullmatch(pattern, name) for line in lines)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.gate_cases("bmm64-*", "pack_*-int8-*", "pack_*-float16-*", "pack_column_vector-float32-*")
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: "-".join(map(str, kernel[1:])))

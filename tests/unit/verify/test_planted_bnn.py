@@ -309,7 +309,7 @@ def is_right(net, images, way="layers", schedule="lowest pc", scheme="bconv32"):
 CORRECT: set[tuple[str, str, str]] = set()
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.gate_cases(  # each compiles a network anew; another one, of the same file, is alike
     "halves of a pair exchanged",
@@ -352,7 +352,7 @@ WAITS = {
 }
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", WAITS)
 def test_a_launch_that_does_not_wait_for_those_before_is_found(plant, kernel, monkeypatch):

@@ -192,6 +192,7 @@ def test_a_shuffle_from_the_wrong_lane_is_found(plant_fault):
     assert found.register.startswith("%r")
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["bmm32", "bmms64"])
 def test_uncorrected_k_padding_is_found(plant_fault, scheme):
@@ -205,6 +206,7 @@ def test_uncorrected_k_padding_is_found(plant_fault, scheme):
     assert_product_traced(found, scheme, (0, 0), 65)
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("scheme", ["bmm32", "bmm64", "bmms32"])
 def test_a_write_past_c_is_found(plant_fault, scheme):
     plant_fault("write past C")
@@ -228,7 +230,7 @@ def test_a_write_past_c_is_raised_as_a_fault(plant_fault):
     assert caught.value.place.lane == 0
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_signed_16_bit_counter_is_found(plant_fault):
     k = 2**15 + 100
     a, b = np.ones((3, k), np.int8), np.ones((k, 70), np.int8)
@@ -246,7 +248,7 @@ def test_a_signed_16_bit_counter_is_found(plant_fault):
     assert_product_traced(found, "bmm64", (0, 3), 70)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("bmm32-A", "bmm64-A")
 @pytest.mark.parametrize("side", ["A", "B"])
 @pytest.mark.parametrize("scheme", ["bmm32", "bmm64"])
@@ -279,6 +281,7 @@ def ask_for_bits(item, wrong):
     assert found.meaning == f"bit of C[{row}, {column}]" + ("" if column < n else ", which is padding")
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.slow_cases("bmm64")
 @pytest.mark.parametrize("scheme", TILES)
 def test_an_unsigned_threshold_compare_is_found(plant_fault, scheme):
@@ -289,6 +292,7 @@ def test_an_unsigned_threshold_compare_is_found(plant_fault, scheme):
     ask_for_bits(item, words_of(wrong, TILES[scheme][1]))
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.slow_cases("bmm64-flip inverted-invert")
 @pytest.mark.parametrize(("fault", "taken"), [("flip ignored", np.zeros_like), ("flip inverted", np.invert)])
 @pytest.mark.parametrize("scheme", ["bmm64", "bmms32"])
@@ -299,6 +303,7 @@ def test_a_wrong_sign_of_gamma_is_found(plant_fault, scheme, fault, taken):
     ask_for_bits(item, words_of(wrong, TILES[scheme][1]))
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("scheme", ["bmm32", "bmms64"])
 def test_reversed_output_words_are_found(plant_fault, scheme):
     item = rule_input(70, 101, 45, scheme)
@@ -374,6 +379,7 @@ def test_stale_output_is_an_uninitialised_read(plant_fault):
 # -------------------------------------------------------------------------------------------- packing
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("32")
 @pytest.mark.parametrize("word", [32, 64])
 def test_a_missing_brev_is_found(plant_fault, word):
@@ -403,7 +409,7 @@ def correct(path, case, k):
     return wrong_about(case, k) == []
 
 
-@pytest.mark.at_most(4)
+@pytest.mark.at_most(2)
 @pytest.mark.gate_cases("signed 16-bit counter")
 @pytest.mark.slow_cases("brev left out")
 @pytest.mark.parametrize("name", FAULTS)

@@ -391,6 +391,7 @@ def test_silicon_agrees_with_the_correct_twin(silicon):
 # ---- the twins -------------------------------------------------------------------------------------
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.slow_cases("leading dimension too small")
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_correct_twin_is_not_reported(plant, name):

@@ -138,7 +138,7 @@ def wrong_about(k):
     return check(CASE, 0, k, {"simulator": simulator}).mismatches
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_harness_finds_the_planted_fault(plant, name):

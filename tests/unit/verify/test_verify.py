@@ -129,6 +129,10 @@ def test_inputs_of_every_case_are_pinned():
         "stride 2,2, dilation 3,2, in 3 groups",
         "wgmma, float64 by int8 to int32: 2 x 8 x 6 x 66 by 3 x 3 to 62 channels, padding SAME, "
         "stride 1,2, dilation 2,1, in 2 groups",
+        "bconv32, int8 by float64 to int32: 2 x 22 x 4 x 5 by 11 x 4 to 6 channels, paddi"
+        "ng SAME, stride 3,3, dilation 2,1",
+        "wgmma, int8 by float32 to int32: 2 x 29 x 6 x 127 by 15 x 3 to 20 channels, padd"
+        "ing ((2,2),(0,2)), stride 1,2, dilation 2,2",
         "coo, mode 0 of 9 x 1 with 1 nonzeros (tiny), R = 1, float32",
         "f-coo, mode 2 of 2442 x 2057 x 2512 with 160 nonzeros (hypersparse), R = 64, float32, deterministic",
         "3 images of BitPlanes (7, 8, 3): Pool, Flatten, Dense; bconv32 and auto",
@@ -164,6 +168,7 @@ def test_inputs_of_a_case_do_not_overlap():
     assert not set(first.tolist()) & set(second.tolist())
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize(("low", "high"), [(1, 1), (1, 9), (-3, 3), (1001, 1600)])
 def test_drawn_integers_reach_both_ends(low, high):
     draw = Draw(0, "range", 0)
@@ -530,7 +535,7 @@ def bits_of(word, first):
     raise AssertionError
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.slow_cases("listing-msb-64", "gpu-msb-64")
 @pytest.mark.parametrize("word", [32, 64])
 @pytest.mark.parametrize("first", ["msb", "lsb"])
@@ -798,6 +803,7 @@ def found(outcome):
     return plain
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("processes", [2, 5])
 def test_any_number_of_processes_gives_the_same_outcome(processes):
     def cases():

@@ -52,13 +52,13 @@ def test_every_layer_has_an_answer_what_computes_it_and_a_line():
         assert set(LAYERS) <= known.keys() | COMPUTED_AS.keys()
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("k", [0, 4, 7, 14, 19])
 def test_a_network_of_lines_agrees_on_the_simulator(k):
     assert check(CASES["bnn-layers"], 0, k, {"simulator": simulator}).mismatches == []
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("k", [3, 7, 28, 33, 48])
 def test_a_network_agrees_on_the_simulator(k):
     assert check(CASE, 0, k, {"simulator": simulator}).mismatches == []
@@ -72,7 +72,7 @@ def test_networks_agree_on_the_simulator(start):
         assert check(CASE, 0, k, {"simulator": simulator}).mismatches == []
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_values_inside_launches_of_a_chip_are_not_compared():
     """On sm_90 a convolution adds its residual: its own integers leave no launch."""
     item = CASE.draw(Draw(9, "bnn", 750))
@@ -100,7 +100,7 @@ def test_every_element_of_an_answer_is_explained(element, meaning):
 
 
 @pytest.mark.at_most(1)
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.parametrize("arch", [(7, 5), (9, 0)])
 def test_the_listed_kernels_compile(arch):
     assert len(CASE.kernels(arch)) > 40

@@ -60,6 +60,7 @@ def test_types_and_atomics_are_spread_over_the_inputs(items):
     assert min(first.values()) == 10
 
 
+@pytest.mark.gate
 def test_every_kind_is_drawn_in_every_format_and_rank(items):
     assert {(item.kind, item.format) for item in items} == set(itertools.product(KINDS, FORMATS))
     assert {(item.kind, item.rank) for item in items} == set(itertools.product(KINDS, RANKS))
@@ -142,6 +143,7 @@ def test_values_have_both_signs_and_full_mantissas(dtype):
     assert len(np.unique(words & 0xFFF)) > 2000
 
 
+@pytest.mark.at_most(5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_kinds_hold_for_higher_orders_and_more_nonzeros(kind):
     for k, (order, rank) in enumerate([(6, 100), (7, 16), (8, 48), (3, 100)]):
@@ -163,7 +165,7 @@ def test_a_factor_is_drawn_for_each_mode():
 # --------------------------------------------------------------------------------------------- answers
 
 
-@pytest.mark.at_most(3)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("k", range(40))
 def test_all_tiers_agree(k):
     found = check(CASE, 0, k, SIMULATORS)
@@ -213,6 +215,7 @@ def a_sum(condition):
     return k, (row, drawn(k).rank - 1)
 
 
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("deterministic", [False, True])
 def test_a_wrong_sum_is_explained_in_words(deterministic):
     k, element = a_sum(lambda item: item.format == "f-coo" and item.deterministic == deterministic)
@@ -286,7 +289,7 @@ def test_every_kernel_has_a_digest():
 
 
 @pytest.mark.slow
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(1)
 @pytest.mark.parametrize("of", ["csf-one", "csf-all", "mm-csf"])
 def test_groups_with_several_fibers_agree(monkeypatch, of):
     """Forced by a small number of groups, as only large tensors have such groups."""
