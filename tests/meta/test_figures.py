@@ -37,10 +37,11 @@ def test_figures_by_hand_only_become_fewer() -> None:
 
 def test_the_figures_of_the_pages_have_rows() -> None:
     made = page_module("page_results")
-    markers = [marker for page in PAGES for marker in made.FIGURE_MARKER.findall(page.read_text())]
-    assert len(markers) >= 5
-    assert all(re.match(r"[\d,.]+ \S", made.figure(*marker)) for marker in markers)
-    assert sum(page.read_text().count("<!-- figure ") for page in PAGES) == len(markers)
+    text = "\n".join(page.read_text() for page in PAGES)
+    figures, ratios = made.FIGURE_MARKER.findall(text), made.RATIO_MARKER.findall(text)
+    assert all(re.match(r"[\d,.]+ \S", made.figure(*marker)) for marker in figures)
+    assert all(re.fullmatch(r"[\d,.]+(?: %)?", made.ratio(*marker)) for marker in ratios)
+    assert len(re.findall("<!-- (?:figure|ratio) ", text)) == len(figures) + len(ratios) >= 5
 
 
 def test_a_figure_has_its_unit_and_a_missing_row_is_an_error() -> None:
@@ -48,9 +49,29 @@ def test_a_figure_has_its_unit_and_a_missing_row_is_an_error() -> None:
     peer, ours = "bmm-bits/8192 ,.0f of fp-cuda", "first-call .1f"
     marked = f"<!-- figure h200/bits.json {peer} -->, <!-- figure h200/bits.json {ours} -->"
     assert made.filled(marked) == "7,428 TOPS, 0.6 s"
-    for missing in ("none .0f", "first-call .0f of nobody"):
+    assert made.figure("h200/bits.json", "first-call", ".1f", "target") == "1.0 s"
+    for missing in ("none .0f", "first-call .0f of nobody", "bmm-lines/2048 .0f of target"):
         with pytest.raises(LookupError, match="a page shows one"):
             made.filled(f"<!-- figure h200/bits.json {missing} -->")
+
+
+def test_parameters_are_figures_with_the_unit_of_their_name() -> None:
+    made = page_module("page_results")
+    row = "h100/outofcore.json", "ooc/conv5_3"
+    assert made.figure(*row, ".4f", "copy_seconds") == "0.0044 s"
+    assert made.figure(*row, ".3f", "exact.seconds") == "0.013 s"
+    assert made.figure("h200/networks.json", "net/mlp/1024", ".3f", "device") == "0.027 ms"
+    with pytest.raises(LookupError, match="1 rows ooc/conv5_3"):
+        made.figure(*row, ".0f", "images")
+
+
+def test_a_ratio_is_of_a_peer_to_ours() -> None:
+    made = page_module("page_results")
+    row = "cpu/ptx.json ptx/popc"
+    assert made.filled(f"<!-- ratio {row} ,.0f of numba cudasim -->") == "1,313"
+    assert made.filled("<!-- ratio h100/outofcore.json ooc/conv1_2 .0% of bound_seconds -->") == "83 %"
+    with pytest.raises(LookupError, match="nobody"):
+        made.filled(f"<!-- ratio {row} .0f of nobody -->")
 
 
 def test_figures_by_hand_are_counted_in_sentences_alone() -> None:
