@@ -23,6 +23,13 @@ BITS_STYLE = ".simwarp-picture .ours{fill:var(--one)}.simwarp-picture .peer{fill
 SPEEDS_MARKER = re.compile(r"<!-- speeds (\S+) (\S+) (.*?) -->")
 """Files in benchmarks/results, of which the last one counts; the unit of the rows; a title."""
 TRACES_MARKER = re.compile(r"<!-- traces (\S+) -->")
+FIGURE_MARKER = re.compile(r"<!-- figure (\S+) (\S+) (\S+?)(?: of ([^>]*?))? -->")
+"""A file in benchmarks/results, a case, a format; of a peer, the target or a parameter, or of ours."""
+RATIO_MARKER = re.compile(r"<!-- ratio (\S+) (\S+) (\S+) of ([^>]*?) -->")
+"""The same: a peer, the target or a parameter over ours."""
+UNITS = {"us": "µs"}
+PARAMETER_UNITS = {"seconds": "s", "device": "ms", "mb": "MB"}
+"""By the last word of a parameter's name."""
 STUDY_MARKER = re.compile(r"<!-- study (\S+) -->")
 BAR, BAR_START, BAR_END = 18, 250, 560
 """Height of a bar of a picture, and where the longest one begins and ends."""
@@ -92,6 +99,8 @@ def filled(markdown: str) -> str:
         found = [bits_results(json.loads(path.read_text())) for path in BITS_RESULTS if path.exists()]
         markdown = markdown.replace(BITS_MARKER, "\n\n".join(found) or "*Not measured yet.*")
     markdown = SPEEDS_MARKER.sub(lambda found: speeds(found[1].split(","), found[2], found[3]), markdown)
+    markdown = FIGURE_MARKER.sub(lambda found: figure(*found.groups()), markdown)
+    markdown = RATIO_MARKER.sub(lambda found: ratio(*found.groups()), markdown)
     markdown = STUDY_MARKER.sub(lambda found: study(found[1]), markdown)
     markdown = TRACES_MARKER.sub(lambda found: traces(found[1].split(",")), markdown)
     if MTTKRP_MARKER in markdown:
@@ -111,6 +120,41 @@ def filled(markdown: str) -> str:
     if OUTOFCORE_MARKER in markdown:
         markdown = markdown.replace(OUTOFCORE_MARKER, outofcore_table(outofcore_results()["rows"]))
     return markdown
+
+
+def figure(name: str, case: str, form: str, other: str | None = None) -> str:
+    """The measured figure of one row with its unit; a row or peer that is not there is an error."""
+    value, unit = _figures(name, case, other)[other or "ours"]
+    return f"{value:{form}} {unit}"
+
+
+def ratio(name: str, case: str, form: str, other: str) -> str:
+    """A figure of one row over ours."""
+    found = _figures(name, case, other)
+    return f"{found[other][0] / found['ours'][0]:{form}}".replace("%", " %")
+
+
+def _figures(name: str, case: str, asked: str | None) -> dict[str, tuple[float, str]]:
+    """The figures of one row and their units: ours, peers, the target, and parameters with a unit."""
+    result = json.loads((ROOT / "benchmarks" / "results" / name).read_text())
+    rows = [row for row in result["rows"] if row["case"] == case]
+    found: dict[str, tuple[float, str]] = {}
+    for row in rows:
+        own = {"ours": row["ours"], "target": row["target"], **row["peers"]}
+        found |= {key: (value, UNITS.get(row["unit"], row["unit"])) for key, value in own.items()}
+        for key, value in row["params"].items():
+            inner = {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, dict) else {key: value}
+            found |= {k: (v, unit) for k, v in inner.items() if (unit := _unit_of_parameter(k))}
+    if len(rows) != 1 or found.get(asked or "ours", (None,))[0] is None:
+        raise LookupError(
+            f"{name} has {len(rows)} rows {case} ({asked or 'ours'}), and a page shows one; "
+            "give a case and a peer of the file, or take the sentence out"
+        )
+    return found
+
+
+def _unit_of_parameter(name: str) -> str | None:
+    return PARAMETER_UNITS.get(re.split("[_.]", name)[-1])
 
 
 def results_table(results: Iterable[Mapping[str, Any]]) -> str:
