@@ -122,7 +122,10 @@ def bconv2d(
     known = _known(x, w, options, (scheme, pool, dtype), rule, device)
     if known is not None:
         key, home, arrays = known
-        make = partial(_made, x, w, options, scheme, pool, rule, None)
+
+        def make(device: Device) -> Any:
+            return _made(operand(x, "x"), operand(w, "w"), options, scheme, pool, rule, None, device)
+
         there, finish = in_stream(home, stream), partial(_answer, w.shape[3], thresholds is not None)
         return repeated(w.calls, key, there, arrays, make, finish, w.constants, MOST_ADDENDS)
     x, w = operand(x, "x"), operand(w, "w")
@@ -143,8 +146,7 @@ def _made(
     dtype: Any,
     device: Device,
 ) -> Any:
-    """The output of a call as an array of the device."""
-    x, w = operand(x, "x"), operand(w, "w")
+    """The output of a call with checked operands, as an array of the device."""
     shape, groups, bits = _shape_of(x, w, *options), options[3], rule[0] is not None
     pooling = _pooling(pool, rule[0], shape)
     chosen = choose_scheme(scheme, x, w, device, lambda: shape, bits=bits and groups == 1)
