@@ -207,7 +207,7 @@ def _probes(problem: Problem, nbytes: int) -> Iterator[Pieces]:
 
 
 def _fits(problem: Problem, pieces: Pieces, nbytes: int) -> bool:
-    """True if a routine on such pieces is within the limits of a probe."""
+    """True if a probe may run such pieces: few operations, and buffers within ``nbytes``."""
     if pieces.images > 1:
         share = problem.operations * pieces.images / problem.batch
         if share > ROUTINE_OPERATIONS:

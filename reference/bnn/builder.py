@@ -32,7 +32,7 @@ class Source(Protocol):
     """The integer that the input makes of 1.0."""
 
     def input(self, shape: tuple[int, int, int], kind: str) -> tuple[Input, float, float]:
-        """The input, and the mean and the variance of what it makes of images."""
+        """The input layer, and the mean and the variance of its output."""
         ...
 
     def weights(self, *shape: int) -> Array:

@@ -58,7 +58,7 @@ def callers_of(chunk: Chunk, lane: int) -> tuple[Caller, ...]:
 
 
 def _given(source: SourceLine | None, sources: Mapping[str, str]) -> SourceLine | None:
-    """A line of a text that was given: that of the call, if a header of the compiler was inlined there."""
+    """The innermost line in a file that the user gave; a header of the compiler is left for its caller."""
     found = source
     while found is not None and found.file not in sources:
         found = found.caller

@@ -182,7 +182,7 @@ class Synchronisation:
         return ordered.reshape(lanes.size, -1).all(axis=1)
 
     def _release(self, warp: int, signal: Signal, relaxed: bool, wide: bool) -> None:
-        """Publish a warp's clock at a barrier; by a relaxed arrival that of its last fences."""
+        """Publish a warp's clock at a barrier; a relaxed arrival publishes what its last fences saw."""
         if not relaxed:
             self.order.publish(signal, warp, self.order.now(warp, self._time), wide)
             return

@@ -153,7 +153,7 @@ def _operand(
 
 
 def _signs(count: int) -> st.SearchStrategy[npt.NDArray[np.int8]]:
-    """Signs of a seed; those of seed 0 are 1."""
+    """Signs drawn from a seed; seed 0 makes all of them 1."""
 
     def of_seed(seed: int) -> npt.NDArray[np.int8]:
         negative = Draw(seed, "signs", 0).words(count) % np.uint64(2) == 1 if seed else np.zeros(count, bool)

@@ -95,7 +95,7 @@ class Improvement:
                 return trial
 
     def _kicked(self, trial: Trial) -> Trial:
-        """The plan after changes that first take a tensor off the device, the largest lives first."""
+        """The plan after trials that each take one tensor off the device, largest bytes × steps first."""
         tried = set[Key]()
         while len(tried) < KICKS:
             lives = self._lives(trial)

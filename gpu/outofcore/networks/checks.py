@@ -58,7 +58,8 @@ def parameters_of(given: Mapping[str, Any], network: Network) -> dict[str, Array
     """Parameters of a network, checked and copied."""
     if set(given) != set(network.parameters):
         raise SchemeError(
-            f"parameters {', '.join(sorted(given))}\nthe network has {', '.join(network.parameters)}\n"
+            f"the parameters given are {', '.join(sorted(given))}\n"
+            f"the network has {', '.join(network.parameters)}\n"
             "give all of them"
         )
     arrays = {name: np.array(given[name], order="C") for name in network.parameters}

@@ -233,7 +233,7 @@ def _named(chunk: Chunk, step: Step) -> Iterator[Texture | Surface]:
 
 
 def _goes_on(step: Step, found: Texture | Surface) -> bool:
-    """Whether an access with a fault has a meaning: that of words whose type is wrong."""
+    """Whether a texture fetch goes on behind a fault of its types, with the words as they are."""
     return step.kind.cache == "texture" and isinstance(found, Texture) and _fits(step, found.texels)
 
 

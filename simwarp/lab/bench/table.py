@@ -75,7 +75,7 @@ def counted(kind: str, sizes: Sequence[int], device: Any, progress: Progress) ->
 
 
 def roof_of(device_name: str, named: str | None) -> Facts | None:
-    """The limits of a named chip, or of the one whose words a device's name has; None if unknown."""
+    """The limits of a chip by its name, or by a device's name that contains it; None if unknown."""
     if named is not None:
         return _limits(chip(named))
     name = device_name.lower()

@@ -160,7 +160,7 @@ def _check_report(found: Any) -> None:
     gpus: list[object] = [*found["gpus"]]
     numbers: list[float] = [found[name] for name in ("m", "n", "k", "tile", "seconds", "rate")]
     if not all(isinstance(word, str) for word in [*words, *gpus]):
-        raise TypeError("routine, machine and GPUs have names")
+        raise TypeError("a name of the routine, of the machine or of a GPU is not a text")
     if not all(math.isfinite(number) for number in numbers):
         raise ValueError("sizes and times are finite")
     for one in Timeline.from_json(json.dumps(found["timeline"])):

@@ -65,7 +65,7 @@ def pick(draw: Draw, choices: Words, count: int) -> Words:
 
 @cache
 def edges(kind: str, amount: bool = False) -> tuple[int, ...]:
-    """The edge values of a PTX type; ``amount``: those of shift amounts and positions."""
+    """The edge values of a PTX type, or with ``amount`` of shift amounts and bit positions."""
     if amount:
         return AMOUNTS
     if kind == "pred":

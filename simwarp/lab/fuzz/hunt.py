@@ -150,7 +150,7 @@ def coverage(programs: Iterable[Program]) -> dict[str, int]:
 
 
 def _place(offset: int) -> str:
-    """The memory at an offset, in words: a tally, or that of a thread."""
+    """Say what lies at an offset of the output: a tally, or the memory of a thread."""
     if offset < own_at(0):
         return f"tally at byte {offset}"
     return f"memory of thread {(offset - own_at(0)) // OWN}, byte {(offset - own_at(0)) % OWN}"

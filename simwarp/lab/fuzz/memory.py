@@ -74,7 +74,7 @@ BASES: dict[str, tuple[str, str]] = {
 
 
 def needed(registers: Iterable[str]) -> set[str]:
-    """Registers, and those of `BASES` that their initial values depend on."""
+    """The registers, and all of `BASES` from which their initial values are computed."""
     found = set(registers)
     for name, (_, lines) in reversed(BASES.items()):
         if name in found:

@@ -211,7 +211,7 @@ class Writer:
         return self.result(f"setp.{'eq' if test.negated else 'ne'}.u32", bit, 0)
 
     def split_mask(self, holds: str, mask: str) -> list[str]:
-        """Split a mask into those of the lanes for which a predicate holds and does not hold."""
+        """Split a mask by a predicate: the lanes where it holds, then the other lanes of the mask."""
         yes = self.result("vote.sync.ballot.b32", holds, mask)
         return [yes, self.result("xor.b32", yes, mask)]
 

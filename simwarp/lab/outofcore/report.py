@@ -85,7 +85,7 @@ def planned(plan: gpu.outofcore.Plan, on: Host) -> Facts:
 
 
 def traced(request: Request, on: Host) -> Facts:
-    """The plan of a call, the predicted timeline, and that of the machine, which must be new."""
+    """The plan of a call, its predicted timeline, and the timeline of a new machine that ran it."""
     plan = request.plan(on.machine)
     timeline, counts = (
         (on.machine.timeline, ran(plan, on.machine)) if on.device == "sim" else _second(plan, on.machine)

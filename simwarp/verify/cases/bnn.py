@@ -246,7 +246,7 @@ def _line_of_convolutions(draw: Draw, value: Value) -> Layer:
 
 
 def _pool(draw: Draw, shape: Shape, kind: Any, bits: bool) -> tuple[Layer, Shape, bool]:
-    """Draw a pool; half of them have the windows that are joined to a convolution."""
+    """Draw a pool, half of the time with 2 x 2 windows, which a launch joins to its convolution."""
     if draw.integer(0, 1) and min(shape[:2]) >= 2:
         return Pool(kind), (shape[0] // 2, shape[1] // 2, shape[2]), bits
     window = (draw.integer(1, min(3, shape[0])), draw.integer(1, min(3, shape[1])))
