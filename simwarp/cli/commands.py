@@ -31,7 +31,7 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
             "verify.verify_command",
             "Run every tier on the same inputs and compare the results bit for bit.",
         ),
-        "new": ("new.new_app", "Write a file to begin with: a case of your own for verify."),
+        "new": ("new.new_app", "Write a file to begin with: a case of your own."),
         "ptx": (
             "ptx.ptx_command",
             "Show the PTX of each source line, with its instructions, bytes and operations.",

@@ -10,12 +10,12 @@ import typer
 from reference.errors import InputFileError
 from simwarp.cli.output import Json, print_json
 
-new_app = typer.Typer(help="Write a file to begin with.", no_args_is_help=True)
+new_app = typer.Typer(help="Write a file to begin with: a case of your own.", no_args_is_help=True)
 
 
 @new_app.callback()
 def new_command() -> None:
-    """Write a file to begin with."""
+    """Write a file to begin with: a case of your own."""
 
 
 @new_app.command("case")

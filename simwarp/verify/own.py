@@ -7,14 +7,15 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from reference.errors import DtypeError, FormatError, InputFileError, SimwarpError
+from reference.files import open_input
 from simwarp.verify.case import ORACLE, Answer, Case
 from simwarp.verify.draw import Draw
 
@@ -92,16 +93,14 @@ def cases_of(path: Path) -> dict[str, Case]:
 
     InputFileError for a file without one, or one that cannot be read or run.
     """
-    if not path.is_file():
-        raise InputFileError(f"{path}: there is no such file\ngive a Python file that holds a Case")
-    spec = spec_from_file_location(f"cases of {path.stem}", path)  # no import has such a name
-    if spec is None or spec.loader is None:
-        raise InputFileError(f"{path} is not a Python file\nname it {path.stem}.py")
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses look for the file's names
+    with open_input(path, "give a Python file that holds a Case") as file:
+        text = file.read()
+    module = ModuleType(f"cases of {path.stem}")  # no import has such a name
+    module.__file__ = str(path)
+    sys.modules[module.__name__] = module  # where dataclasses look for the file's names
     sys.path.insert(0, str(path.resolve().parent))
     try:
-        spec.loader.exec_module(module)
+        exec(compile(text, str(path), "exec"), vars(module))  # an import would take what it compiled before
     except SimwarpError:
         raise
     except Exception as error:

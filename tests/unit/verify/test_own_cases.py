@@ -120,7 +120,7 @@ def test_what_raises_is_named_with_its_line(tmp_path):
 
 
 def test_files_that_hold_no_case_say_what_to_write(tmp_path):
-    with pytest.raises(InputFileError, match="there is no such file"):
+    with pytest.raises(InputFileError, match="cannot be read: No such file"):
         cases_of(tmp_path / "none.py")
     for text, what in (
         ("x = 1", "holds no case"),
