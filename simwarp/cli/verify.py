@@ -58,10 +58,10 @@ def verify_command(
     """Run every tier on the same inputs and compare the results bit for bit."""
     from simwarp.verify import CASES, simulator, verify
     from simwarp.verify.compare import CUDA, SIMULATOR, small
-    from simwarp.verify.own import cases_of
+    from simwarp.verify.own import cases_in
     from simwarp.verify.processes import cores
 
-    known = {name: one for file in files for name, one in cases_of(file).items()} if files else CASES
+    known = cases_in(files) if files else CASES
     for name in case or []:
         if name not in known:
             raise SchemeError(f"there is no case {name!r}\nchoose among {', '.join(known)}")

@@ -86,7 +86,8 @@ class Mismatch:
         """The ``simwarp verify`` command that runs the mismatched input again."""
         device = " --device cuda" if self.tier == CUDA else ""
         file = f"{shlex.quote(self.file)} " if self.file else ""
-        return f"simwarp verify {file}--case {self.case} --seed {self.seed} --input {self.input}{device}"
+        case = shlex.quote(self.case)
+        return f"simwarp verify {file}--case {case} --seed {self.seed} --input {self.input}{device}"
 
     def __str__(self) -> str:
         first = f"{self.case}, input {self.input} ({self.problem}): {self.tier} differs from {ORACLE}"

@@ -88,8 +88,22 @@ def case_of(draw: Any, reference: Any, kernel: Any, output: str, bound: Any, lis
     )
 
 
-def cases_of(path: Path) -> dict[str, Case]:
-    """The cases of a Python file, by the names of the variables that hold them; the file's code is run.
+def cases_in(paths: Sequence[Path]) -> dict[str, Case]:
+    """The cases of some Python files by name; InputFileError for two of one name."""
+    cases: dict[str, Case] = {}
+    for path in paths:
+        for case in _held(path):
+            if case.name in cases:
+                raise InputFileError(
+                    f"{path} has a case {case.name!r}, and {cases[case.name].file} has one of that name\n"
+                    "a case is chosen and replayed by its name\nrename one: Case.of(…, name=…)"
+                )
+            cases[case.name] = case
+    return cases
+
+
+def _held(path: Path) -> list[Case]:
+    """The cases of a Python file, whose code is run; they have the names of their variables by default.
 
     InputFileError for a file without one, or one that cannot be read or run.
     """
@@ -107,13 +121,13 @@ def cases_of(path: Path) -> dict[str, Case]:
         raise InputFileError(f"{path} cannot be run: {_told(error, path)}\nmend it") from error
     finally:
         sys.path.remove(str(path.resolve().parent))
-    held = {name: x for name, x in vars(module).items() if isinstance(x, Case)}
+    held = {id(x): (name, x) for name, x in reversed(vars(module).items()) if isinstance(x, Case)}
     if not held:
         raise InputFileError(
             f"{path} holds no case\nassign one to a variable: my_case = Case.of(draw, reference, kernel)\n"
             "`simwarp new case` writes an example"
         )
-    return {name: replace(x, name=x.name or name, file=str(path)) for name, x in held.items()}
+    return [replace(x, name=x.name or name, file=str(path)) for name, x in reversed(held.values())]
 
 
 def _drawn(draw: Callable[[Draw], Any], d: Draw) -> Any:

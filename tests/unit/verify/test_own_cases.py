@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from reference.errors import DtypeError, FormatError, InputFileError
 from simwarp.cli import main
 from simwarp.verify import Case, check, simulator
-from simwarp.verify.own import TEMPLATE, cases_of
+from simwarp.verify.own import TEMPLATE, cases_in
 
 ON_SIMULATOR = {"simulator": simulator}
 
@@ -109,7 +110,7 @@ def test_what_raises_is_named_with_its_line(tmp_path):
         path = tmp_path / f"{role}_raises.py"
         made = "case = Case.of(draw, reference, kernel)\n"
         path.write_text("from simwarp.verify import Case\n" + "".join(functions.values()) + made)
-        case = cases_of(path)["case"]
+        case = cases_in([path])["case"]
         line = 3 + 2 * list(functions).index(role)
         if role == "kernel":
             (found,) = mismatches(case, 1)
@@ -121,7 +122,7 @@ def test_what_raises_is_named_with_its_line(tmp_path):
 
 def test_files_that_hold_no_case_say_what_to_write(tmp_path):
     with pytest.raises(InputFileError, match="cannot be read: No such file"):
-        cases_of(tmp_path / "none.py")
+        cases_in([tmp_path / "none.py"])
     for text, what in (
         ("x = 1", "holds no case"),
         ("x = ", "cannot be run: SyntaxError"),
@@ -130,7 +131,7 @@ def test_files_that_hold_no_case_say_what_to_write(tmp_path):
         path = tmp_path / "empty.py"
         path.write_text(text)
         with pytest.raises(InputFileError, match=what):
-            cases_of(path)
+            cases_in([path])
 
 
 def test_a_file_may_have_the_name_of_a_module_and_dataclasses(tmp_path):
@@ -139,7 +140,7 @@ def test_a_file_may_have_the_name_of_a_module_and_dataclasses(tmp_path):
         "from __future__ import annotations\nfrom dataclasses import dataclass\n"
         "@dataclass\nclass Item:\n    n: int\n" + TEMPLATE
     )
-    assert [*cases_of(path)] == ["row_sums"]
+    assert [*cases_in([path])] == ["row_sums"]
     import random
 
     assert random.Random(0).random() > 0
@@ -158,3 +159,17 @@ def test_answers_that_are_no_numbers_are_refused():
         check(Case.of(drawn, lambda item: "text", lambda item, d: 1, name="t"), 0, 0, ON_SIMULATOR)
     (found,) = mismatches(of(lambda item, device: None), 1)
     assert "kernel returned object" in found.fault
+
+
+def test_cases_are_chosen_and_replayed_by_their_names(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    named = TEMPLATE.replace("reference, kernel, output", "reference, kernel, name='sums of rows', output")
+    text = named.replace("i < columns;", "i < columns - (row == 0);") + "other = row_sums\n"
+    (tmp_path / "named.py").write_text(text)
+    assert [*cases_in([tmp_path / "named.py"])] == ["sums of rows"]  # one case, under two variables
+    assert main(["verify", "named.py", "--inputs", "2", "--jobs", "1", "--json"]) == 1
+    replay = json.loads(capsys.readouterr().out)["mismatches"][0]["replay"]
+    assert main([*shlex.split(replay)[1:], "--json"]) == 1
+    (tmp_path / "again.py").write_text(text)
+    assert main(["verify", "named.py", "again.py"]) == 2
+    assert "has one of that name" in capsys.readouterr().err
