@@ -10,8 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
+from operator import itemgetter
 from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
@@ -141,10 +143,41 @@ class Wanted:
         """The size of the array in bytes."""
         return math.prod(self.shape) * self.dtype.itemsize
 
-    @cached_property
-    def room(self) -> int:
-        """The bytes from the array to the next one in memory that they share."""
-        return self.nbytes + -self.nbytes % 256
+
+@dataclass(eq=False)
+class Recorded:
+    """A recorded call: what it allocates, and its launches.
+
+    ``numbers`` says which arrays each launch takes, launch by launch: those of the call, the NaN flag if the
+    call ``packs``, the workspace, the result, and the ``constants``, numbered in this order. ``finish`` makes
+    the call's answer of its result.
+    """
+
+    workspace: list[Wanted]
+    result: Wanted
+    chain: LaunchChain
+    numbers: list[list[int]]
+    constants: list[Any]
+    packs: bool
+    finish: Callable[[Any], Any] | None
+    pick: Callable[[Sequence[Any]], tuple[Any, ...]] = field(init=False)
+    """Gives the arrays of all launches, one launch after the other, of the numbered ones."""
+    offsets: list[int] = field(init=False)
+    """Where each array of the workspace begins, if one piece of memory has them all."""
+    room: int = field(init=False)
+    """The bytes of that piece; 0 without a workspace."""
+    addresses: list[int] = field(init=False)
+    """Those of the constants."""
+    at_once: bool = field(init=False)
+    """Whether no other launch in the stream comes between those of the call."""
+
+    def __post_init__(self) -> None:
+        first, *rest = [number for each in self.numbers for number in each]
+        self.pick = itemgetter(first, *rest) if rest else lambda known: (known[first],)
+        ends = [0, *accumulate(-(-max(each.nbytes, 1) // 256) * 256 for each in self.workspace)]
+        self.offsets, self.room = ends[:-1], ends[-1]
+        self.addresses = [array.pointer for array in self.constants]
+        self.at_once = not any(plan.cooperative for plan in self.chain.plans)
 
 
 class Device(Protocol):
@@ -188,10 +221,6 @@ class Device(Protocol):
 
     def allocate(self, shape: Extent, dtype: npt.DTypeLike, name: str = "") -> Any:
         """Reserve an array; its contents are undefined until written."""
-
-    def reserve(self, workspace: Sequence[Wanted], result: Wanted) -> list[Any]:
-        """Reserve what a recorded call allocates: its own arrays, which may share memory, and its result."""
-        ...
 
     def upload(self, host: Any, name: str = "") -> Any:
         """Copy a host array to the device."""

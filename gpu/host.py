@@ -33,6 +33,7 @@ class Prepared:
     """An operand on a device, ready for kernels: a result of `gpu.prepare`."""
 
     words: Any  # the operand's bits, or a sparse tensor's values, on the device
+    arrays: Any = None  # a tuple of all that a recorded call takes, if any call does
 
 
 _PACKED = (PackedBits, PackedTensor, Prepared)

@@ -7,28 +7,122 @@ later call needs no checks.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy.typing as npt
 
-from gpu.device import MOST_PLANS, Device, LaunchChain, LaunchPlan, Wanted, planned
-from gpu.host import nan_flag
-
-Places: TypeAlias = tuple[Any, ...]
-"""The arrays of a launch: numbers of those of the call, and constants."""
-
-_FLAG = 0
-"""The place of the NaN flag among the arrays of a call; the arguments and allocated arrays follow."""
+from gpu.cuda import default_device
+from gpu.cuda.streams import in_current_stream_of_torch
+from gpu.cuda.views import FOREIGN, Seen, of_torch
+from gpu.device import MOST_PLANS, Device, LaunchChain, LaunchPlan, Recorded, Wanted, is_array, planned
+from gpu.host import Prepared, key_of_memory, nan_flag
+from reference.types import PackedBits, PackedTensor
 
 
-def shared(arrays: Sequence[Any]) -> tuple[int, ...]:
-    """Which arrays of a call are one, as the first position of each; () if all differ.
+class Call(NamedTuple):
+    """A call whose operands lie on one device: its kind, the device in its stream, and its arrays.
 
-    It belongs to the key of a recorded call: a later call with other arrays there must not take one for both.
+    An array of another library is its address. ``pointers`` are the addresses of all.
     """
-    pointers = [array.pointer for array in arrays]
-    return () if len(set(pointers)) == len(pointers) else tuple(map(pointers.index, pointers))
+
+    key: Hashable
+    device: Any
+    arrays: list[Any]
+    pointers: list[int]
+
+
+def call_of(options: tuple[Any, ...], operands: Sequence[Any], device: Any, stream: Any) -> Call | None:
+    """The call with these operands, by which it is recorded and played; None if it cannot be.
+
+    The options must be hashable, and of types that comparison tells apart: 1 is not True.
+    """
+    kinds, arrays, home, ordinal, current = list[Any]((options,)), list[Any](), device, None, False
+    for x in operands:
+        if x is None:
+            kinds.append(None)
+            continue
+        sight = _SIGHTS.get(x.__class__) or _sight_of(x)
+        seen = sight(x, arrays)
+        if seen is None:
+            return None
+        kind, there = seen
+        kinds.append(kind)
+        if there.__class__ is int:
+            if ordinal is not None and ordinal != there:
+                return None
+            ordinal, current = there, current or sight is of_torch
+        elif home is None:
+            home = there
+        elif there is not home and key_of_memory(there) != key_of_memory(home):
+            return None
+    if ordinal is not None:
+        home = default_device() if home is None else home
+        if getattr(home, "ordinal", None) != ordinal:
+            return None
+    if home is None or not arrays or not hasattr(home, "plans"):
+        return None
+    pointers = [x if x.__class__ is int else x.pointer for x in arrays]
+    if len(pointers) > 1 and len(set(pointers)) < len(
+        pointers
+    ):  # a later call with other arrays there must not take one for both
+        kinds.append(tuple(map(pointers.index, pointers)))
+    if stream is not None:
+        home = home.in_stream(stream)
+    elif current:
+        home = in_current_stream_of_torch(home)
+    return None if home.capturing else Call(tuple(kinds), home, arrays, pointers)
+
+
+def _of_array(x: Any, arrays: list[Any]) -> Seen:
+    arrays.append(x)
+    return (x.shape, x.dtype, x.pointer & 15), x.device
+
+
+def _of_packed(x: Any, arrays: list[Any]) -> Seen | None:
+    words = x.words
+    if not (is_array(words) and x.layout.__class__ is x.first.__class__ is str and x.word.__class__ is int):
+        return None
+    arrays.append(words)
+    return (
+        tuple(x.shape),
+        x.layout,
+        x.word,
+        x.first,
+        words.shape,
+        words.dtype,
+        words.pointer & 15,
+    ), words.device
+
+
+def _of_prepared(x: Any, arrays: list[Any]) -> Seen | None:
+    if x.arrays is None:
+        return None
+    arrays += x.arrays
+    return x.kind, x.device
+
+
+def _of_others(x: Any, arrays: list[Any]) -> None:
+    return None
+
+
+_SIGHTS: dict[type, Callable[[Any, list[Any]], Seen | None]] = {
+    PackedBits: _of_packed,
+    PackedTensor: _of_packed,
+}
+"""For each class of operands, what a recorded call sees of one: its kind, its device and its arrays."""
+
+
+def _sight_of(x: Any) -> Callable[[Any, list[Any]], Seen | None]:
+    """The function for an operand's class, which is kept for its later operands."""
+    kind: type = x.__class__
+    sight = FOREIGN.get((kind.__module__.partition(".")[0], kind.__name__), _of_others)
+    if isinstance(x, Prepared):
+        sight = _of_prepared
+    elif is_array(x):
+        sight = _of_array
+    if sight is not _of_others:
+        _SIGHTS[kind] = sight
+    return sight
 
 
 class Recording:
@@ -77,87 +171,79 @@ class Recording:
         """
         workspace = [each for each in self._made if each[0].pointer != result.pointer]
         last = [each for each in self._made if each[0].pointer == result.pointer]
-        numbered = [*self._arrays, *(array for array, _ in workspace), result]
-        known = {array.pointer: array for array in constants}
-        known |= {array.pointer: place for place, array in reversed([*enumerate(numbered, 1)])}
-        places = [tuple(self._place(x, known) for x in given) for _, given in self._launches]
-        if not last or any(place is None for each in places for place in each):
+        given = [array for _, arrays in self._launches for array in arrays]
+        if not last or any(array.__class__ is bytes for array in given):
             return
-        call = _Call(
+        known, fixed = [*self._arrays, *(array for array, _ in workspace), result], list(constants)
+        pointers = {_pointer(array) for array in (*known, *fixed)}
+        strange = [array for array in given if array.pointer not in pointers]
+        flag = nan_flag(self._device) if strange else None
+        if any(array is not flag for array in strange):
+            return
+        known[len(self._arrays) : len(self._arrays)] = [flag] if strange else []
+        numbers = {_pointer(array): number for number, array in reversed([*enumerate([*known, *fixed])])}
+        call = Recorded(
             [Wanted(x.shape, x.dtype, name) for x, name in workspace],
             Wanted(last[0][0].shape, last[0][0].dtype, last[0][1]),
             LaunchChain(tuple(plan for plan, _ in self._launches)),
-            places,
-            any(place is _FLAG for each in places for place in each),
+            [[numbers[array.pointer] for array in arrays] for _, arrays in self._launches],
+            fixed,
+            bool(strange),
             finish,
         )
         planned(calls, key, lambda: call, most)
 
-    def _place(self, given: Any, known: dict[int, Any]) -> Any:
-        """What a later call passes: an array's first place, or a constant; None for what is neither."""
-        if given.__class__ is bytes:
-            return None
-        found = known.get(given.pointer)
-        return _FLAG if found is None and given is nan_flag(self._device) else found
 
-
-@dataclass(eq=False)
-class _Call:
-    """A recorded call: what it allocates, and its launches with the places of their arrays.
-
-    ``packs`` is True if a launch takes the NaN flag.
-    """
-
-    workspace: list[Wanted]
-    result: Wanted
-    chain: LaunchChain
-    places: list[Places]
-    packs: bool
-    finish: Callable[[Any], Any] | None
+def _pointer(array: Any) -> int:
+    return array if array.__class__ is int else array.pointer
 
 
 _ONCE = object()
 """Stands for a call that was made once, and is not recorded."""
 
 
-def play(calls: dict[Any, Any], key: Hashable, device: Device, arrays: Sequence[Any]) -> Any:
-    """Repeat the call recorded under ``key`` with other arrays; None without a recording."""
-    call = calls.get(key)
-    if not isinstance(call, _Call):
+def play(calls: dict[Any, Any], call: Call) -> Any:
+    """Repeat the recorded call of the same key with the arrays of this one; None without a recording."""
+    known: Any = calls.get(call.key)
+    if known.__class__ is not Recorded:
         return None
-    flag = nan_flag(device) if call.packs else None
-    known = [flag, *arrays, *device.reserve(call.workspace, call.result)]
-    device.launch_all(
-        call.chain, [[known[i] if i.__class__ is int else i for i in places] for places in call.places]
-    )
-    return known[-1] if call.finish is None else call.finish(known[-1])
+    device = call.device
+    if known.packs:
+        flag = nan_flag(device)
+        call.arrays.append(flag)
+        call.pointers.append(flag.pointer)
+    repeat = getattr(device, "repeat", None)
+    result = _repeat(known, call) if repeat is None else repeat(known, call)
+    return result if known.finish is None else known.finish(result)
 
 
-def repeated(
+def _repeat(known: Recorded, call: Call) -> Any:
+    """Make a recorded call's allocations and launches again, on a device without a way of its own."""
+    device, wanted = call.device, (*known.workspace, known.result)
+    made = [device.allocate(each.shape, each.dtype, each.name) for each in wanted]
+    arrays = [*call.arrays, *made, *known.constants]
+    device.launch_all(known.chain, [[arrays[number] for number in each] for each in known.numbers])
+    return made[-1]
+
+
+def made_or_recorded(
     calls: dict[Any, Any],
-    key: Hashable,
-    device: Device,
-    arrays: Sequence[Any],
+    call: Call,
     make: Callable[[Any], Any],
     finish: Callable[[Any], Any],
     constants: Callable[[], Iterable[Any]] = tuple,
     most: int = MOST_PLANS,
 ) -> Any:
-    """Play a call, or make it: ``make`` gives the array, on a device, of which ``finish`` makes the answer.
+    """Make a call: ``make`` gives the array, on a device, of which ``finish`` makes the answer.
 
-    The second call of a key is recorded: the first one makes what ``constants`` then has. A capture makes
-    that again and again, and is not recorded.
+    Its second time is recorded: the first one makes what ``constants`` then has.
     """
-    answer = play(calls, key, device, arrays)
-    if answer is not None:
-        return answer
-    if device.capturing or calls.get(key) is not _ONCE:
-        made = make(device)
-        if not device.capturing:
-            planned(calls, key, lambda: _ONCE, most)
+    if calls.get(call.key) is not _ONCE:
+        made = make(call.device)
+        planned(calls, call.key, lambda: _ONCE, most)
         return finish(made)
-    recording = Recording(device, arrays)
+    recording = Recording(call.device, call.arrays)
     made = make(recording)
-    calls.pop(key, None)
-    recording.keep(calls, key, made, finish, constants(), most)
+    calls.pop(call.key, None)
+    recording.keep(calls, call.key, made, finish, constants(), most)
     return finish(made)

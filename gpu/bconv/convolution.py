@@ -16,7 +16,7 @@ from gpu.bconv.prepared import MOST_ADDENDS, PreparedTensor, choose_scheme, oper
 from gpu.bconv.schemes import EVERY_SCHEME, AnyScheme
 from gpu.bconv.warpgroups import WarpgroupScheme
 from gpu.bmm.threshold import rule_on_device
-from gpu.device import Device, LaunchPlan, is_array, planned
+from gpu.device import Device, LaunchPlan, planned
 from gpu.host import (
     adopted,
     choose_device,
@@ -27,7 +27,7 @@ from gpu.host import (
     refuse_nan,
     unknown,
 )
-from gpu.recording import repeated, shared
+from gpu.recording import Call, call_of, made_or_recorded, play
 from reference.errors import DtypeError, SchemeError, ShapeError
 from reference.types import PackedTensor
 from reference.types.arguments import dtype_of
@@ -117,23 +117,24 @@ def bconv2d(
         y = _on_their_device(x, w, (stride, padding, dilation, groups), scheme, device, stream)
         if y is not None:
             return y
-    device, stream, (x, w, thresholds, flip) = adopted(device, stream, x, w, thresholds, flip)
     options, rule = (stride, padding, dilation, groups), (thresholds, flip)
-    known = _known(x, w, options, (scheme, pool, dtype), rule, device)
+    call, calls = _call(x, w, options, (scheme, pool, dtype), rule, device, stream)
+    known = None if call is None else play(calls, call)
     if known is not None:
-        key, home, arrays = known
-
-        def make(device: Device) -> Any:
-            return _made(operand(x, "x"), operand(w, "w"), options, scheme, pool, rule, None, device)
-
-        there, finish = in_stream(home, stream), partial(_answer, w.shape[3], thresholds is not None)
-        return repeated(w.calls, key, there, arrays, make, finish, w.constants, MOST_ADDENDS)
-    x, w = operand(x, "x"), operand(w, "w")
+        return known
+    device, stream, (x, w, *placed_rule) = adopted(device, stream, x, w, *rule)
+    x, w, rule = operand(x, "x"), operand(w, "w"), (placed_rule[0], placed_rule[1])
+    finish = partial(_answer, w.shape[3], thresholds is not None)
+    if call is not None:
+        make = partial(_made, x, w, options, scheme, pool, rule, None)
+        if calls is call.device.plans:
+            return made_or_recorded(calls, call, make, finish)
+        return made_or_recorded(calls, call, make, finish, w.constants, MOST_ADDENDS)
     _pooling(pool, thresholds, _shape_of(x, w, *options))
     device = in_stream(choose_device(device, x, w, *rule), stream, x, w, *rule)
     y = _made(x, w, options, scheme, pool, rule, dtype, device)
     result = y if on_device(x) or on_device(w) else downloaded(y, x=x, w=w)
-    return _answer(w.shape[3], thresholds is not None, result)
+    return finish(result)
 
 
 def _made(
@@ -166,35 +167,30 @@ def _answer(filters: int, bits: bool, y: Any) -> Any:
     return PackedTensor(y, (*y.shape[:3], filters), "NHWC", 32, "lsb") if bits else y
 
 
-def _known(
+def _call(
     x: Any,
     w: Any,
     options: tuple[Any, ...],
     named: tuple[Any, Any, Any],
     rule: tuple[Any, Any],
     device: Device | None,
-) -> tuple[Any, Any, tuple[Any, ...]] | None:
-    """Key, device and arrays of a call that prepared filters record; None for any other.
-
-    Images are an array or packed words, and lie where the filters do, as do thresholds and flips if given.
-    """
+    stream: Any,
+) -> tuple[Call | None, dict[Any, Any]]:
+    """A call that may be recorded, and where: with its prepared filters, or with the device's plans."""
     scheme, pool, dtype = named
-    if type(w) is not PreparedTensor or w.role != "w" or type(x) is PreparedTensor or dtype is not None:
-        return None
-    if not _is_plain((options, scheme)) or options[3] != 1 or not (pool is None or type(pool) is str):
-        return None
-    images, form = x, ()
-    if isinstance(x, PackedTensor):
-        images, form = x.words, (tuple(x.shape), x.layout, x.word, x.first)
-    given = (images,) if rule[0] is rule[1] is None else (images, *rule)
-    home, memory = w.device, key_of_memory(w.device)
-    if not all(is_array(each) and key_of_memory(each.device) == memory for each in given):
-        return None
-    if device is not None and key_of_memory(device) != memory:
-        return None
-    kinds = ((each.shape, each.dtype, each.pointer & 15) for each in given)
-    key = options, scheme, pool, form, *kinds, *shared(given)
-    return (key, home if device is None else device, given) if _is_plain(form) else None
+    stride, padding, dilation, groups = options
+    if dtype is not None or groups.__class__ is not int or groups != 1 or scheme.__class__ is not str:
+        return None, {}
+    usual = stride.__class__ is dilation.__class__ is int and padding.__class__ in (str, int)
+    if not (usual or _is_plain(options)) or not (pool is None or pool.__class__ is str):
+        return None, {}
+    key = "bconv2d", *options, scheme, pool
+    if w.__class__ is not PreparedTensor:
+        call = call_of(key, (x, w, *rule), device, stream)
+        return call, {} if call is None else call.device.plans
+    if w.role != "w" or (device is not None and key_of_memory(device) != key_of_memory(w.device)):
+        return None, {}
+    return call_of(key, (x, *rule), device or w.device, stream), w.calls
 
 
 def _convolved(

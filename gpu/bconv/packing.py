@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -11,7 +12,7 @@ import numpy.typing as npt
 
 from gpu.bconv.geometry import check_sizes
 from gpu.compile import Ptx, compile_file
-from gpu.device import Array, Device, LaunchPlan, is_array, launch
+from gpu.device import Device, LaunchPlan, is_array, launch
 from gpu.host import (
     ELEMENTS,
     adopted,
@@ -20,10 +21,11 @@ from gpu.host import (
     downloaded,
     in_stream,
     nan_flag,
+    on_device,
     signs,
     to_device,
 )
-from gpu.recording import repeated
+from gpu.recording import Call, call_of, made_or_recorded, play
 from reference.errors import FormatError, SchemeError
 from reference.types import First, PackedTensor, TensorLayout, Word
 from reference.types.packed import (
@@ -84,6 +86,12 @@ def pack_tensor(
     >>> pack_tensor(images, layout="NHWC", device=simwarp.Device()).words
     array([[[[5]]]], dtype=uint32)
     """
+    call: Call | None = None
+    if layout.__class__ is first.__class__ is str and word.__class__ is int:
+        call = call_of(("pack_tensor", layout, word, first), (x,), device, None)
+        packed = None if call is None else play(call.device.plans, call)
+        if packed is not None:
+            return packed
     for option, given, known in (
         ("layout", layout, ("NHWC", "HWOI")),
         ("word", word, WORDS),
@@ -95,23 +103,18 @@ def pack_tensor(
                 "choose one, or use reference.pack_tensor"
             )
     device, _, (x,) = adopted(device, None, x)
-    if is_array(x):
-        return _repeated(x, layout, word, in_stream(choose_device(device, x), None, x))
+    if call is not None:
+
+        def make(device: Device) -> Any:
+            return pack_on_device(tensor(x, "x", LAYOUTS[layout].axes), "x", layout, word, device).words
+
+        shape = cast("tuple[int, int, int, int]", tuple(x.shape))
+        finish = partial(PackedTensor, shape=shape, layout=layout, word=word, first="lsb")
+        return made_or_recorded(call.device.plans, call, make, finish)
     x = tensor(x, "x", LAYOUTS[layout].axes)
-    words = downloaded(pack_on_device(x, "x", layout, word, choose_device(device)).words, x=x)
-    return PackedTensor(words, x.shape, layout, word, "lsb")
-
-
-def _repeated(x: Array, layout: TensorLayout, word: Word, device: Device) -> PackedTensor:
-    """Pack an array of the device; calls of one kind are recorded."""
-
-    def make(device: Device) -> Any:
-        return pack_on_device(tensor(x, "x", LAYOUTS[layout].axes), "x", layout, word, device).words
-
-    key = "pack_tensor", x.shape, x.dtype, layout, word
-    shape = cast("tuple[int, int, int, int]", x.shape)
-    finish = partial(PackedTensor, shape=shape, layout=layout, word=word, first="lsb")
-    return repeated(device.plans, key, device, (x,), make, finish)
+    device = in_stream(choose_device(device, x), None, x)
+    packed = pack_on_device(x, "x", layout, word, device)
+    return packed if on_device(x) else replace(packed, words=downloaded(packed.words, x=x))
 
 
 def tensor(x: Any, name: str, meaning: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from gpu.bmm.schemes import WARPS_PER_BLOCK
 from gpu.bmm.stacks import matrices
 from gpu.compile import Ptx, compile_file
-from gpu.device import Array, Device, LaunchPlan, is_array, launch
+from gpu.device import Array, Device, LaunchPlan, launch
 from gpu.host import (
     ELEMENTS,
     adopted,
@@ -19,10 +20,11 @@ from gpu.host import (
     downloaded,
     in_stream,
     nan_flag,
+    on_device,
     signs,
     to_device,
 )
-from gpu.recording import repeated
+from gpu.recording import Call, call_of, made_or_recorded, play
 from reference.errors import ShapeError
 from reference.types import First, Layout, PackedBits, Word
 from reference.types.packed import WORD_DTYPES, check_format, parts_of, words_shape
@@ -71,25 +73,26 @@ def pack(
     >>> hex(pack([[1.0, -1.0, -0.0]], layout="column", device=simwarp.Device()).words[0, 0])
     '0xa0000000'
     """
+    call: Call | None = None
+    if layout.__class__ is first.__class__ is str and word.__class__ is int:
+        call = call_of(("pack", layout, word, first), (x,), device, None)
+        known = None if call is None else play(call.device.plans, call)
+        if known is not None:
+            return known
     check_format(layout, word, first)
     device, _, (x,) = adopted(device, None, x)
-    if is_array(x):
-        return _repeated(x, layout, word, first, in_stream(choose_device(device, x), None, x))
+    if call is not None:
+        shape = tuple(x.shape)
+
+        def make(device: Device) -> Any:
+            return pack_on_device(matrix(x, "x", stacks=True), "x", layout, word, first, device).words
+
+        finish = partial(PackedBits, shape=shape, layout=layout, word=word, first=first)
+        return made_or_recorded(call.device.plans, call, make, finish)
     x = matrix(x, "x", stacks=True)
-    device = choose_device(device)
-    words = downloaded(pack_on_device(x, "x", layout, word, first, device).words, x=x)
-    return PackedBits(words, x.shape, layout, word, first)
-
-
-def _repeated(x: Array, layout: Layout, word: Word, first: First, device: Device) -> PackedBits:
-    """Pack an array of the device; calls of one kind are recorded."""
-
-    def make(device: Device) -> Any:
-        return pack_on_device(matrix(x, "x", stacks=True), "x", layout, word, first, device).words
-
-    key = "pack", x.shape, x.dtype, x.pointer & 15, layout, word, first
-    finish = partial(PackedBits, shape=x.shape, layout=layout, word=word, first=first)
-    return repeated(device.plans, key, device, (x,), make, finish)
+    device = in_stream(choose_device(device, x), None, x)
+    packed = pack_on_device(x, "x", layout, word, first, device)
+    return packed if on_device(x) else replace(packed, words=downloaded(packed.words, x=x))
 
 
 def pack_on_device(x: Any, name: str, layout: Layout, word: Word, first: First, device: Device) -> PackedBits:

@@ -18,18 +18,17 @@ from gpu.bmm.stacks import matrices, stack_of
 from gpu.bmm.threshold import rule_on_device
 from gpu.bmm.warpgroups import WarpgroupScheme, check_chip
 from gpu.chips import chip_of
-from gpu.device import Device, LaunchChain, LaunchPlan, is_array, launch, planned
+from gpu.device import Device, LaunchChain, LaunchPlan, launch, planned
 from gpu.host import (
     adopted,
     choose_device,
     downloaded,
     in_stream,
-    key_of_memory,
     on_device,
     refuse_nan,
     to_device,
 )
-from gpu.recording import Recording, play, shared
+from gpu.recording import Recording, call_of, play
 from reference.errors import FormatError, ShapeError
 from reference.types import PackedBits
 from reference.types.packed import First
@@ -119,21 +118,23 @@ def bmm(
     >>> bmm([[1.0, -2.0, 3.0]], [[1.0], [1.0], [1.0]], device=simwarp.Device())
     array([[1]], dtype=int32)
     """
-    transposed, plain = (transpose_a, transpose_b), dtype is scales is None and not prepared
-    taken = adopted(device, stream, a, b, thresholds, flip, scales)
-    device, stream, (a, b, thresholds, flip, scales) = taken
-    key, home, arrays = _known(a, b, transposed, scheme, (thresholds, flip), device)
-    known = play(home.plans, key, in_stream(home, stream), arrays) if plain and key is not None else None
-    if known is not None:
-        return known
+    transposed, call = (transpose_a, transpose_b), None
+    plain = dtype is scales is None and not prepared and scheme.__class__ is str
+    if plain and transpose_a.__class__ is transpose_b.__class__ is bool:
+        options = "bmm", transpose_a, transpose_b, scheme
+        call = call_of(options, (a, b, thresholds, flip), device, stream)
+        known = None if call is None else play(call.device.plans, call)
+        if known is not None:
+            return known
+    device, stream, (a, b, thresholds, flip, scales) = adopted(device, stream, a, b, thresholds, flip, scales)
     request = _checked(a, b, transposed, (thresholds, flip), device, stream)
     plan = _planned(request, scheme, kind_of(dtype, bits=thresholds is not None, prepared=prepared), scales)
-    if key is None or not (plain and plan.can_be_recorded):
+    if call is None or not plan.can_be_recorded:
         return _answer(request, plan, *_run(request, plan, request.device))
-    recording = Recording(request.device, arrays)
+    recording = Recording(request.device, call.arrays)
     made, first = _run(request, plan, cast("Device", recording))
     finish = _packed(request, plan, first) if plan.output.is_bits else None
-    recording.keep(request.device.plans, key, made[0], finish)
+    recording.keep(request.device.plans, call.key, made[0], finish)
     return _answer(request, plan, made, first)
 
 
@@ -368,49 +369,6 @@ def _launch(
     device.launch_all(chain, (made, arrays))
 
 
-def _known(
-    a: Any,
-    b: Any,
-    transposed: tuple[Any, Any],
-    scheme: Any,
-    rule: tuple[Any, Any],
-    device: Device | None,
-) -> tuple[Any, Any, tuple[Any, ...]]:
-    """Key, device and arrays of a call that may be recorded; None unless one memory holds all operands.
-
-    ``rule`` is thresholds and flips, both of them there or none.
-    """
-    if not type(transposed[0]) is type(transposed[1]) is bool or type(scheme) is not str:
-        return None, None, ()
-    a_kind, a_arrays, home = _placed_already(a)
-    b_kind, b_arrays, other = _placed_already(b)
-    if a_kind is None or b_kind is None or other is not home:
-        return None, None, ()
-    if device is not None and key_of_memory(device) != key_of_memory(home):
-        return None, None, ()
-    key, arrays = ("bmm", a_kind, b_kind, *transposed, scheme), (*a_arrays, *b_arrays)
-    if not rule[0] is rule[1] is None:
-        if not all(is_array(each) and each.device is home for each in rule):
-            return None, None, ()
-        key = *key, *((each.shape, each.dtype) for each in rule)
-        arrays = *arrays, *rule
-    return (*key, *shared(arrays)), home if device is None else device, arrays
-
-
 def _is_whole(a: Any, b: Any, scheme: AnyScheme) -> bool:
     """True if one launch takes both stacks as given, without preparing single matrices."""
     return type(a) is type(b) is PreparedMatrix and isinstance(scheme, WarpgroupScheme)
-
-
-def _placed_already(x: Any) -> tuple[Any, tuple[Any, ...], Any]:
-    """Key, arrays and device of an operand on a device; None for any other."""
-    if type(x) is PreparedMatrix:
-        return x.kind, x.arrays, x.device
-    words, form = x, ()
-    if isinstance(x, PackedBits):
-        if not (type(x.layout) is type(x.first) is str and type(x.word) is int):
-            return None, (), None
-        words, form = x.words, (tuple(x.shape), x.layout, x.word, x.first)
-    if not is_array(words):
-        return None, (), None
-    return (*form, words.shape, words.dtype, words.pointer & 15), (words,), words.device

@@ -23,13 +23,16 @@ from gpu.cuda.streams import in_stream, wait_for
 from gpu.cuda.tensor_map import encoded
 from gpu.cuda.textures import CudaHandle, CudaImage, CudaSurface, surface_of, texture_of
 from gpu.cuda.views import place_of, view_of
-from gpu.device import Device, LaunchChain, LaunchPlan, Wanted, name_of
+from gpu.device import Device, LaunchChain, LaunchPlan, Recorded, name_of
 from reference.devices.launch import Extent, shape_of, uploadable
 from reference.devices.tensor_map import Im2col, tensor_map_of
 from reference.devices.texture import image_of, sampler_of
 from reference.errors import DtypeError, MissingExtraError, NoGpuError, ShapeError
 from reference.types.arguments import dtype_of
 from reference.types.fields import is_integer
+
+_MOST_SCRATCHES = 8
+"""The most streams whose scratch memory a device keeps."""
 
 
 class CudaDevice:
@@ -77,6 +80,7 @@ class CudaDevice:
         self.plans: dict[Any, Any] = {}
         self._pool = contexts.pool(ordinal)
         self._held: dict[int, Any] = {}
+        self._scratches: dict[int, tuple[int, tuple[int, Any]]] = {}
         self._flag: CudaArray | None = None
         self._checks: list[Callable[[], None]] = []
 
@@ -133,26 +137,44 @@ class CudaDevice:
         memory = self._taken(self._pool.allocate if memory_of is None else memory_of, size)
         return CudaArray(self, memory, shape, dtype)
 
-    def reserve(self, workspace: Sequence[Wanted], result: Wanted) -> list[CudaArray]:
-        """Reserve what a recorded call allocates; its workspace is one piece of the pool."""
-        return self.reserved(workspace, result, self._taken(self._pool.allocate, result.nbytes or 1), 0)
+    handle = 0
+    """The driver's default stream."""
 
-    def reserved(
-        self, workspace: Sequence[Wanted], result: Wanted, memory: Any, queue: int
-    ) -> list[CudaArray]:
-        """Arrays in one piece of the pool of a stream, and one in an allocation of its own."""
-        arrays: list[CudaArray] = []
-        if workspace:
-            pool = self._pool if queue == 0 else self.pool(queue)
-            piece = self._taken(pool.allocate, sum([each.room for each in workspace]) or 1)
-            address = int(piece)
-            for each in workspace:
-                arrays.append(CudaArray(self, address, each.shape, each.dtype, keep=piece))
-                address += each.room
-        arrays.append(CudaArray(self, memory, result.shape, result.dtype))
-        for array in arrays:
-            array.queue = queue
-        return arrays
+    def repeat(self, known: Recorded, call: Any) -> CudaArray:
+        """Make a recorded call again for a `gpu.recording.Call`."""
+        return self.made_again(known, call, self._taken(self._pool.allocate, known.result.nbytes or 1), self)
+
+    def made_again(self, known: Recorded, call: Any, memory: Any, there: Any) -> CudaArray:
+        """Make a recorded call in the stream of ``there``, with memory for its result."""
+        queue, pointers = there.queue, call.pointers
+        for x in call.arrays:
+            if x.__class__ is not int and x.queue != queue:
+                x.hold()
+        piece: tuple[int, Any] | None = None  # held until the launches are queued
+        if known.room:
+            piece = self._scratch(known.room, queue) if known.at_once else self._piece(known.room, queue)
+            pointers += [piece[0] + offset for offset in known.offsets]
+        result = CudaArray(self, memory, known.result.shape, known.result.dtype)
+        result.queue = queue
+        pointers.append(result.pointer)
+        pointers += known.addresses
+        bound = known.chain.bound or self.bound(known.chain, known.chain.plans)
+        bound.launch(known.pick(pointers), there.handle)
+        return result
+
+    def _scratch(self, size: int, queue: int) -> tuple[int, Any]:
+        """Memory that a call's launches write and read; those of later calls in the stream overwrite it."""
+        known = self._scratches.get(queue)
+        if known is None or known[0] < size:
+            if len(self._scratches) >= _MOST_SCRATCHES:
+                self._scratches.clear()
+            known = self._scratches[queue] = size, self._piece(size, queue)
+        return known[1]
+
+    def _piece(self, size: int, queue: int) -> tuple[int, Any]:
+        """The address of memory from the pool of a stream, and the memory."""
+        memory = self._taken(self.pool(queue).allocate, size)
+        return int(memory), memory
 
     def _taken(self, take: Callable[[int], Any], size: int) -> Any:
         """Allocate; where memory is short, release the pools and what streams hold, and try again."""
@@ -166,6 +188,7 @@ class CudaDevice:
     def trim(self) -> None:
         """Return the memory of freed arrays to the driver."""
         self._held.clear()
+        self._scratches.clear()
         for pool in contexts.pools(self.ordinal).values():
             pool.free_held()
 

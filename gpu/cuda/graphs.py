@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from ctypes import c_char, c_uint64
 from functools import lru_cache, partial
 from itertools import islice
 from threading import Lock
@@ -14,6 +15,7 @@ from gpu.cuda.launch import checked, configuration, let_overlap, refuse, set_clu
 from gpu.cuda.tensor_map import encoded
 from gpu.device import LaunchPlan
 from reference.devices.tensor_map import TensorMap
+from reference.errors import LaunchError
 
 _MOST_MAPS = 64
 """Encoded tensor maps that a launch keeps for each argument."""
@@ -33,12 +35,19 @@ class BoundLaunch:
         given = [value is None or isinstance(value, TensorMap) for value in plan.args]
         args = zip(plan.args, given, zeros, strict=False)
         values = [zero if from_call else value for value, from_call, zero in args]
-        packing = Packing(kernel, values)
-        self._write, self._values = packing.struct.pack_into, packing.values(values)
-        self._slots = [i for i, from_call in enumerate(given) if from_call]
-        maps = {i: plan.args[i] for i in self._slots if plan.args[i] is not None}
-        self._maps = {i: lru_cache(_MOST_MAPS)(partial(_mapped, x, capability)) for i, x in maps.items()}
-        self.given, self._buffer = len(self._slots), Buffer(kernel.places)
+        packing, self._buffer = Packing(kernel, values), Buffer(kernel.places)
+        packing.write(self._buffer.bytes, values)
+        slots = [i for i, from_call in enumerate(given) if from_call]
+        self._addresses, self._others = list[tuple[int, Any]](), list[tuple[int, Any, Any]]()
+        for number, slot in enumerate(slots):
+            offset, size = kernel.places[slot]
+            if plan.args[slot] is None and zeros[slot] == 0 and size == 8:
+                self._addresses.append((number, c_uint64.from_buffer(self._buffer.bytes, offset)))
+                continue
+            tensor = plan.args[slot]
+            mapped = None if tensor is None else lru_cache(_MOST_MAPS)(partial(_mapped, tensor, capability))
+            self._others.append((number, (c_char * size).from_buffer(self._buffer.bytes, offset), mapped))
+        self.given = len(slots)
         self._function, self._grid, self._block = kernel.function, plan.grid, plan.block
         self._shared, self.cluster, self.dependent = plan.shared, plan.cluster, plan.dependent
         self.cooperative = plan.cooperative
@@ -46,13 +55,17 @@ class BoundLaunch:
             self.cluster = kernel.launcher.admit(plan.grid, plan.shared, plan.cluster)
 
     def write(self, given: Sequence[int | bytes]) -> None:
-        """Write the parameters into the buffer, with the addresses, maps and structures of a call."""
-        values = self._values.copy()
-        for slot, value in zip(self._slots, given, strict=True):
-            values[slot] = value
-        for slot, mapped in self._maps.items():
-            values[slot] = mapped(values[slot])
-        self._write(self._buffer.bytes, 0, *values)
+        """Write into the buffer the addresses, maps and structures of a call."""
+        for number, cell in self._addresses:
+            cell.value = given[number]
+        for number, cell, mapped in self._others:
+            data: Any = given[number] if mapped is None else mapped(given[number])
+            if len(data) != len(cell):
+                raise LaunchError(
+                    f"a structure has {len(data)} bytes\nthe parameter has {len(cell)}\n"
+                    "pass a structure of that size"
+                )
+            cell.raw = data
 
     def start(self, queue: Any) -> None:
         """Launch the kernel by itself, in a stream, with the parameters in the buffer."""
@@ -95,7 +108,8 @@ class BoundChain:
 
         self._launches = launches  # the nodes hold the buffers' addresses, but do not keep the buffers alive
         self._lock = Lock()
-        self._last: list[int | bytes] | None = None
+        self._last: tuple[int | bytes, ...] | None = None
+        self._count = sum(launch.given for launch in launches)
         self._cooperative = any(launch.cooperative for launch in launches)
         if self._cooperative:
             return
@@ -116,14 +130,26 @@ class BoundChain:
 
     def __call__(self, arrays: Sequence[Sequence[Any]], queue: Any = 0, *, captured: bool = False) -> None:
         """Launch in a stream, each with its arrays, or bytes of structures; others may capture the stream."""
-        given = [x if x.__class__ is bytes else x.pointer for each in arrays for x in each]
-        with self._lock:
-            if CAPTURES.graph is not None:
-                again = partial(self, [tuple(each) for each in arrays])
-                CAPTURES.graph.keep(again, (x for each in arrays for x in each))
+        given = tuple([x if x.__class__ is bytes else x.pointer for each in arrays for x in each])
+        if len(given) != self._count:
+            raise LaunchError(
+                f"{GRAPH}: {len(given)} arrays\nits launches take {self._count}\ngive each its own"
+            )
+        if CAPTURES.graph is not None:
+            again = partial(self, [tuple(each) for each in arrays])
+            CAPTURES.graph.keep(again, (x for each in arrays for x in each))
+            with self._lock:
                 self._one_by_one(given, CAPTURES.queue)
-                return
-            if captured or self._cooperative:
+        elif captured:
+            with self._lock:
+                self._one_by_one(given, queue)
+        else:
+            self.launch(given, queue)
+
+    def launch(self, given: tuple[int | bytes, ...], queue: Any) -> None:
+        """Launch in a stream that is not captured, with addresses and structures in their order."""
+        with self._lock:
+            if self._cooperative:
                 self._one_by_one(given, queue)
                 return
             if given != self._last:
@@ -132,20 +158,16 @@ class BoundChain:
         if status:
             refuse(GRAPH, status)
 
-    def _one_by_one(self, given: list[int | bytes], queue: Any) -> None:
+    def _one_by_one(self, given: tuple[int | bytes, ...], queue: Any) -> None:
         """Make the launches one by one, in the stream that is being captured."""
         self._last = None  # the graph's parameters are no longer those in the buffers
-        self._write(given)
-        for launch in self._launches:
-            launch.start(queue)
-
-    def _write(self, given: list[int | bytes]) -> None:
-        """Write the parameters of all launches into their buffers."""
         rest = iter(given)
         for launch in self._launches:
             launch.write(list(islice(rest, launch.given)))
+        for launch in self._launches:
+            launch.start(queue)
 
-    def _update(self, given: list[int | bytes]) -> None:
+    def _update(self, given: tuple[int | bytes, ...]) -> None:
         """Set the parameters that changed, for the next launches; launches under way keep theirs."""
         last, end = self._last, 0
         self._last = None  # until the graph has them all

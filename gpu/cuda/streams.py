@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache, lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from reference.devices.launch import Extent, uploadable
 from reference.errors import CaptureError, DtypeError, LaunchError
 
 if TYPE_CHECKING:
-    from gpu.device import LaunchChain, LaunchPlan, Wanted
+    from gpu.device import LaunchChain, LaunchPlan, Recorded
 
 WHAT = "a call in a stream"
 _DEFAULT = (0, 1)
@@ -100,8 +100,11 @@ class InStream:
     def __init__(
         self, device: Any, stream: Any, handle: Any, queue: int, torch: Any, capturing: bool
     ) -> None:
-        self._device, self._stream, self._handle, self._torch = device, stream, handle, torch
+        self._device, self._stream, self.handle, self._torch = device, stream, handle, torch
         self.queue, self.capturing, self.plans = queue, capturing, device.plans
+        if torch is not None:
+            home = torch.device("cuda", device.ordinal)
+            self._empty = partial(torch.empty, dtype=torch.uint8, device=home)
         self._together: list[Any] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -117,18 +120,17 @@ class InStream:
             self._together.append(array)
         return array
 
-    def reserve(self, workspace: Sequence[Wanted], result: Wanted) -> list[Any]:
-        """Reserve what a recorded call allocates; torch, which takes 4 us, is asked for the result alone."""
-        if self.capturing:
-            return [self.allocate(each.shape, each.dtype, each.name) for each in (*workspace, result)]
-        memory = self._memory(result.nbytes or 1)
-        reserved: list[Any] = self._device.reserved(workspace, result, memory, self.queue)
-        return reserved
+    def repeat(self, known: Recorded, call: Any) -> Any:
+        """Make a recorded call again in the stream; torch, which takes 4 us, gives the result alone."""
+        return self._device.made_again(known, call, self._memory(known.result.nbytes or 1), self)
 
     def _memory(self, size: int) -> Any:
         if self._torch is None:
             return self._device.pool(self.queue).allocate(size)
-        return TorchMemory(self._torch, self._stream, self._device.ordinal, size)
+        if self._stream.__class__ is TorchStream:  # current already; entering a stream takes 10 us
+            return memory_of(self._empty(size))
+        with self._torch.cuda.stream(self._stream):
+            return memory_of(self._empty(size))
 
     def upload(self, host: Any, name: str = "") -> Any:
         """Copy a host array to the device, in the stream."""
@@ -141,7 +143,7 @@ class InStream:
             )
         host = np.ascontiguousarray(uploadable(host, name or "the array"))
         array = self.allocate(host.shape, host.dtype, name)
-        (status,) = driver.cuMemcpyHtoDAsync(array.pointer, host.ctypes.data, host.nbytes, self._handle)
+        (status,) = driver.cuMemcpyHtoDAsync(array.pointer, host.ctypes.data, host.nbytes, self.handle)
         if status:
             refuse(f"an upload of {name or 'an array'}", status)
         return array
@@ -164,7 +166,7 @@ class InStream:
             with self._unrestricted():
                 bound = self._device.bound(plan, (plan,))
         self._hold(arrays)
-        bound((arrays,), self._handle, captured=self.capturing)
+        bound((arrays,), self.handle, captured=self.capturing)
 
     def launch_all(self, chain: LaunchChain, arrays: Sequence[Sequence[Any]]) -> None:
         """Launch the plans of a chain in the stream."""
@@ -174,11 +176,11 @@ class InStream:
                 bound = self._device.bound(chain, chain.plans)
         for each in arrays:
             self._hold(each)
-        bound(arrays, self._handle, captured=self.capturing)
+        bound(arrays, self.handle, captured=self.capturing)
 
     def wait(self) -> None:
         """Wait for the launches in the stream, without the deferred checks."""
-        wait_for(self._handle)
+        wait_for(self.handle)
 
     def _hold(self, arrays: Sequence[Any]) -> None:
         """Keep a launch's arrays alive: with the captured call, or until the next synchronisation."""
@@ -197,24 +199,21 @@ class InStream:
 _AS_IT_IS = nullcontext()
 
 
-class TorchMemory:
-    """Memory of torch's allocator, as a tensor of bytes; the allocator takes it back in a stream's order."""
+class TorchMemory(int):
+    """The address of memory of torch's allocator, which takes it back in a stream's order."""
 
-    def __init__(self, torch: Any, stream: Any, ordinal: int, size: int) -> None:
-        home = _torch_device(torch, ordinal)
-        if stream.__class__ is TorchStream:  # current already; entering a stream takes 10 us
-            self.tensor: Any = torch.empty(size, dtype=torch.uint8, device=home)
-        else:
-            with torch.cuda.stream(stream):
-                self.tensor = torch.empty(size, dtype=torch.uint8, device=home)
-        self._pointer = int(self.tensor.data_ptr())
-
-    def __int__(self) -> int:
-        return self._pointer
+    tensor: Any  # of bytes
 
     def free(self) -> None:
         """Return the array's memory to torch's allocator."""
         self.tensor = None
+
+
+def memory_of(tensor: Any) -> TorchMemory:
+    """The memory of a tensor of bytes."""
+    memory = TorchMemory(tensor.data_ptr())
+    memory.tensor = tensor
+    return memory
 
 
 class TorchStream:
@@ -247,6 +246,15 @@ def wait_for(handle: Any) -> None:
         refuse(WHAT, status)
 
 
+def in_current_stream_of_torch(device: Any) -> Any:
+    """The device for work in torch's current stream there."""
+    address = sys.modules["torch"]._C._cuda_getCurrentRawStream(device.ordinal)
+    known = device.default_of_torch
+    if address or known is None or CAPTURES.graph is not None:
+        return device.in_stream(TorchStream(address))
+    return known
+
+
 def torch_stream_of(*operands: Any) -> TorchStream | None:
     """Torch's current stream on the device of the first CUDA tensor among some operands, or None."""
     torch = sys.modules.get("torch")
@@ -255,8 +263,3 @@ def torch_stream_of(*operands: Any) -> TorchStream | None:
             if isinstance(x, torch.Tensor) and x.is_cuda:
                 return TorchStream(torch._C._cuda_getCurrentRawStream(x.device.index))
     return None
-
-
-@cache
-def _torch_device(torch: Any, ordinal: int) -> Any:
-    return torch.device("cuda", ordinal)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -19,18 +19,43 @@ _NAMES = (
 )
 
 
+Seen: TypeAlias = tuple[Any, Any]
+"""The kind of an operand, and its device: the object, or the number of a GPU."""
+
+
+def of_torch(x: Any, arrays: list[Any]) -> Seen | None:
+    """Kind and GPU of a dense torch tensor, whose address is added to ``arrays``; None for any other."""
+    if x.layout is not _strided() or x.requires_grad or x.is_neg() or not x.is_contiguous():
+        return None
+    address = x.data_ptr()
+    arrays.append(address)
+    return ((x.shape, x.dtype, address & 15), x.get_device()) if address else None
+
+
+def of_cupy(x: Any, arrays: list[Any]) -> Seen | None:
+    """Kind and GPU of a CuPy array in C order, whose address is added to ``arrays``; None for any other."""
+    memory = x.data
+    arrays.append(memory.ptr)
+    return ((x.shape, x.dtype, memory.ptr & 15), memory.device_id) if x.flags.c_contiguous else None
+
+
+FOREIGN = {("torch", "Tensor"): of_torch, ("cupy", "ndarray"): of_cupy}
+"""What a recorded call sees of other libraries' arrays, by the package and the name of their class."""
+
+
 def place_of(foreign: Any) -> tuple[int, int, tuple[int, ...], np.dtype[Any]] | None:
     """GPU, address, shape and dtype of a dense torch tensor, in 1 us; None for all that needs `view_of`."""
-    torch = sys.modules.get("torch")
-    if torch is None or foreign.__class__ is not torch.Tensor or foreign.requires_grad or foreign.is_neg():
+    torch, addresses = sys.modules.get("torch"), list[int]()
+    seen = of_torch(foreign, addresses) if torch and foreign.__class__ is torch.Tensor else None
+    dtype = None if seen is None else _dtypes(torch).get(foreign.dtype)
+    if seen is None or dtype is None or seen[1] < 0 or addresses[0] % dtype.itemsize:
         return None
-    dtype, home = _dtypes(torch).get(foreign.dtype), foreign.device
-    if dtype is None or home.type != "cuda" or foreign.layout is not torch.strided:
-        return None
-    address = foreign.data_ptr()
-    if not foreign.is_contiguous() or address % dtype.itemsize or not address:
-        return None
-    return home.index, address, tuple(foreign.shape), dtype
+    return seen[1], addresses[0], tuple(foreign.shape), dtype
+
+
+@cache
+def _strided() -> Any:
+    return sys.modules["torch"].strided
 
 
 @cache

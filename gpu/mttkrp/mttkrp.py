@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from gpu.device import Device, is_array, is_foreign
+from gpu.device import Device, planned
 from gpu.host import choose_device, moved_to, on_device
 from gpu.mttkrp.checks import check_kind, check_rank
 from gpu.mttkrp.plan import Plan
-from gpu.mttkrp.prepared import PreparedSparse
+from gpu.mttkrp.prepared import MOST_PLANS, PreparedSparse
 from gpu.mttkrp.upload import arrays_of
+from gpu.recording import Call, call_of
 from reference.types.arguments import as_matrix, as_sequence, check_alike, check_factors, check_mode
 
 
@@ -81,12 +82,15 @@ def mttkrp(
            [ 7.]])
     """
     factors = as_sequence(factors, "factors")
-    if isinstance(tensor, PreparedSparse) and (device is None or device is tensor.device):
-        factors = [tensor.device.adopt(x) if is_foreign(x) else x for x in factors]
-        out = _on_its_device(tensor, factors, mode, deterministic)
-        if out is not None:
-            return out
-    elif not isinstance(tensor, PreparedSparse):
+    call: Call | None = None
+    if isinstance(tensor, PreparedSparse):
+        plain = mode.__class__ is int and deterministic.__class__ is bool
+        if plain and (device is None or device is tensor.device):
+            call = call_of((mode, deterministic), factors, tensor.device, None)
+        known = None if call is None else tensor.calls.get(call.key)
+        if call is not None and known is not None:
+            return _launched(tensor, call, known)
+    else:
         tensor = check_kind(tensor)
     mode = check_mode(mode, len(tensor.shape))
     arrays = (tensor,) if isinstance(tensor, PreparedSparse) else arrays_of(tensor)
@@ -99,6 +103,8 @@ def mttkrp(
     aligned = all(x.pointer % 16 == 0 for n, x in enumerate(placed) if n != mode)
     if isinstance(tensor, PreparedSparse):
         launch = tensor.plan(mode, rank, dtype, deterministic, vector=aligned)
+        if call is not None:
+            planned(tensor.calls, call.key, lambda: launch, MOST_PLANS)
     else:
         launch = Plan(tensor, mode, rank, dtype, device, deterministic, vector=aligned, checked=True)
     out = device.allocate((tensor.shape[mode], rank), dtype, "out")
@@ -106,22 +112,10 @@ def mttkrp(
     return out if stays else out.download()
 
 
-def _on_its_device(tensor: PreparedSparse, factors: Sequence[Any], mode: int, deterministic: bool) -> Any:
-    """The result if all operands are on the tensor's device and fit one another; else None."""
-    shape, device = tensor.shape, tensor.device
-    mode = check_mode(mode, len(shape))
-    if len(factors) != len(shape) or not is_array(factors[0]) or len(factors[0].shape) != 2:
-        return None
-    rank, dtype, low = factors[0].shape[1], factors[0].dtype, 0
-    addresses: list[int] = []
-    for n, x in enumerate(factors):
-        if getattr(x, "device", None) is not device or x.shape != (shape[n], rank) or x.dtype != dtype:
-            return None
-        addresses.append(x.pointer)
-        low |= 0 if n == mode else x.pointer
-    launch = tensor.plan(mode, rank, dtype, deterministic, vector=low & 15 == 0)
-    out = device.allocate((shape[mode], rank), dtype, "out")
-    launch.launch(addresses, out)
+def _launched(tensor: PreparedSparse, call: Call, plan: Plan) -> Any:
+    """The result of a call whose like was checked before."""
+    out = tensor.device.allocate((plan.shape[plan.mode], plan.setting.rank), plan.setting.dtype, "out")
+    plan.launch(call.pointers, out)
     return out
 
 

@@ -35,6 +35,7 @@ class PreparedSparse(Prepared):
     device: Device
     words: Any  # the values of the tensor, or of its first part
     plans: dict[Any, Plan] = field(default_factory=dict[Any, Plan])  # by the arguments of `plan`
+    calls: dict[Any, Plan] = field(default_factory=dict[Any, Plan])  # by what a call sees of its factors
 
     def plan(
         self, mode: int, rank: int, dtype: np.dtype[Any], deterministic: bool = False, *, vector: bool = True

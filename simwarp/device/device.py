@@ -211,10 +211,6 @@ class Device:
         allocation.find_shape = partial(Shape, dtype.itemsize, shape)
         return DeviceArray(self, Owner(memory, allocation), shape, dtype)
 
-    def reserve(self, workspace: Sequence[Any], result: Any) -> list[DeviceArray]:
-        """Reserve what a recorded call allocates, each array with bounds of its own."""
-        return [self.allocate(each.shape, each.dtype, each.name) for each in (*workspace, result)]
-
     def upload(self, host: Any, name: str = "") -> DeviceArray:
         """Copy a host array to the device: of NumPy, of torch on the CPU, or any with ``__dlpack__``.
 

@@ -26,7 +26,14 @@ from gpu.cuda.kernels import Packing, parameter_types
 from gpu.device import MOST_PLANS, LaunchPlan, planned
 from gpu.mttkrp.formats import FORMATS
 from reference.devices.tensor_map import TensorMap
-from reference.errors import DtypeError, FormatError, NotANumberError, SchemeError, ShapeError
+from reference.errors import (
+    DtypeError,
+    FormatError,
+    LaunchError,
+    NotANumberError,
+    SchemeError,
+    ShapeError,
+)
 from reference.types import Coo, PackedBits, PackedTensor
 
 PRODUCTS = SCHEMES | TENSOR_CORE_SCHEMES | RING_SCHEMES | WARPGROUP_SCHEMES
@@ -682,7 +689,7 @@ def test_a_chain_launches_with_the_arrays_and_structures_of_each_call(monkeypatc
         pointer = address.to_bytes(8, "little")
         assert graph.launched[-1] == [[pointer, data, *tail], [pointer, structure.tobytes(), *tail]]
         assert graph.written == written  # equal parameters are not set again
-    with pytest.raises(ValueError, match="zip"):
+    with pytest.raises(LaunchError, match="2 arrays\nits launches take 3"):
         chain([[array, bytes(32)], []])
     one = LaunchPlan("", "f", (1, 1, 1), (1, 1, 1), (None,))
     refused(lambda: BoundLaunch(kernel, one), DtypeError, "takes 5 arguments")

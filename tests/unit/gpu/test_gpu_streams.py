@@ -12,7 +12,7 @@ import pytest
 import gpu
 import reference
 import simwarp
-from gpu import host
+from gpu import host, recording
 from gpu.bconv.prepared import Addends
 from gpu.cuda import CudaDevice, capture, contexts
 from gpu.cuda.graphs import BoundChain, BoundLaunch
@@ -169,6 +169,27 @@ def test_operands_that_must_be_packed_or_copied_are_refused_in_a_capture(device,
                 call(ready, second, **more)
 
 
+class Tensor:
+    """A torch tensor on a GPU, as far as a call looks at it, of an array of the device."""
+
+    __module__, is_cuda, layout, requires_grad = "torch", True, "strided", False
+
+    def __init__(self, array):
+        self.array, self.shape, self.dtype = array, array.shape, array.dtype
+
+    def is_neg(self):
+        return False
+
+    def is_contiguous(self):
+        return True
+
+    def data_ptr(self):
+        return self.array.pointer
+
+    def get_device(self):
+        return 0
+
+
 DEFAULTS = {
     "bmm": lambda x, w, a, b: gpu.bmm(a, b),
     "bconv2d": lambda x, w, a, b: gpu.bconv2d(x, w),
@@ -181,11 +202,17 @@ DEFAULTS = {
 
 @pytest.mark.parametrize("name", DEFAULTS)
 def test_torchs_current_stream_is_the_default_of_torch_tensors(device, monkeypatch, name):
-    operands, stream = [device.upload(each) for each in (X, W, A, B)], device.stream()
-    current = {id(each): stream for each in operands}
+    tensors, stream = [Tensor(device.upload(each)) for each in (X, W, A, B)], device.stream()
     device.ordinal = 0  # as a CUDA device has
-    monkeypatch.setattr(host, "torch_stream_of", lambda first, *_: current.get(id(first)))
-    DEFAULTS[name](*operands)
+    monkeypatch.setattr(device, "adopt", lambda tensor: tensor.array)
+    monkeypatch.setattr(gpu.cuda.views, "_strided", lambda: "strided")
+    monkeypatch.setattr(recording, "in_current_stream_of_torch", lambda device: device.in_stream(stream))
+    monkeypatch.setattr(
+        host, "torch_stream_of", lambda first, *_: stream if isinstance(first, Tensor) else None
+    )
+    monkeypatch.setattr(host, "default_device", lambda: device)
+    monkeypatch.setattr(recording, "default_device", lambda: device)
+    DEFAULTS[name](*tensors)
     assert device.made
     assert {used for _, used in device.made} == {stream}
 
