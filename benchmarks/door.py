@@ -1,6 +1,7 @@
 """The cost of a whole call from Python, with all its host work, beside torch's own calls.
 
     python benchmarks/door.py [--only bmm,bconv2d] [--schemes auto] [--tensors uber4d,nell2] [--json PATH]
+    python benchmarks/door.py --only torch [--json PATH]
     python benchmarks/door.py --simulator [--json PATH]
 
 ``door/…`` is the time of one call through the public API until its result is there: the call, then a
@@ -18,6 +19,9 @@ rounds: they are captured in a CUDA graph, in which they follow one another (see
 MTTKRP on the same arrays, since where a tensor lies in memory changes their time. Torch's calls are timed
 in the same rounds, as ours are. Every answer is compared: products and convolutions with torch's on
 integers, MTTKRP with `reference`.
+
+``door-torch/…`` and ``door-torch-host/…`` are calls with tensors of torch that are new in each call: see
+`door_torch.py`.
 
 ``door/nothing`` is torch's smallest launch and a wait: what host, driver and chip take beside any work.
 ``door/mttkrp/<tensor>/<format>`` is the mode that takes longest; ``door/cpd/<tensor>`` one iteration, from
@@ -39,6 +43,7 @@ from typing import Any
 import numpy as np
 from bits_cases import launch_of
 from common import Row, about_this_run, parser_of, publish, use_one_core
+from door_torch import torch_rows
 
 import gpu
 import simwarp
@@ -71,6 +76,8 @@ SIMULATED = 400
 
 class Streamed(gpu.CudaDevice):
     """A CUDA device that launches everything in one stream, so that a call's launches can be captured."""
+
+    repeat: Any = None  # a recorded call is launched kernel by kernel, too
 
     def __init__(self) -> None:
         super().__init__()
@@ -483,6 +490,9 @@ def gpu_rows(bench: Bench, options: Any) -> Iterator[Finish]:
             yield from bmm_rows(bench, SIZES, options.schemes.split(","))
         if "bconv2d" in chosen:
             yield from bconv2d_rows(bench, CHANNELS)
+        if "torch" in chosen:
+            yield nothing_row(bench)
+            yield from torch_rows(bench)
         if "pack" in chosen:
             yield from pack_rows(bench, SIZES)
         yield from mttkrp_rows(bench, names, problems, options.formats.split(","))
