@@ -253,8 +253,9 @@ def _packings(rows: Rows) -> Iterator[Finish]:
 
 def _sparse(rows: Rows) -> Iterator[Finish]:
     torch, rng = rows.torch, np.random.default_rng(1)
-    at = np.array([rng.integers(0, size, NONZEROS) for size in SHAPE])
-    tensor = Coo(at, rng.standard_normal(NONZEROS).astype(np.float32), SHAPE)
+    flat = np.unique(rng.integers(0, np.prod(SHAPE), NONZEROS))
+    at = np.array(np.unravel_index(flat, SHAPE))
+    tensor = Coo(at, rng.standard_normal(flat.size).astype(np.float32), SHAPE)
     factors = [[torch.randn(size, RANK, device="cuda") for size in SHAPE] for _ in range(TURNS)]
     places = torch.from_numpy(at).cuda()
     values = torch.from_numpy(tensor.values).cuda().double()
@@ -268,6 +269,6 @@ def _sparse(rows: Rows) -> Iterator[Finish]:
             expected.index_add_(0, places[0], terms)
             return bool(torch.allclose(found, expected, rtol=1e-3, atol=1e-3))
 
-        params = {"nonzeros": NONZEROS, "rank": RANK, "scheme": scheme}
+        params = {"nonzeros": flat.size, "rank": RANK, "scheme": scheme}
         call: Callable[[Any], Any] = lambda given, prepared=prepared: gpu.mttkrp(prepared, given, 0)  # noqa: E731
         yield from rows.of(f"mttkrp/{scheme}", "mttkrp", params, call, factors, right)
