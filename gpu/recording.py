@@ -36,7 +36,9 @@ def call_of(options: tuple[Any, ...], operands: Sequence[Any], device: Any, stre
 
     The options must be hashable, and of types that comparison tells apart: 1 is not True.
     """
-    kinds, arrays, home, ordinal, current = list[Any]((options,)), list[Any](), device, None, False
+    kinds: list[Any] = [options]
+    arrays: list[Any] = []
+    home, ordinal, current = device, None, False
     for x in operands:
         if x is None:
             kinds.append(None)
@@ -62,10 +64,8 @@ def call_of(options: tuple[Any, ...], operands: Sequence[Any], device: Any, stre
     if home is None or not arrays or not hasattr(home, "plans"):
         return None
     pointers = [x if x.__class__ is int else x.pointer for x in arrays]
-    if len(pointers) > 1 and len(set(pointers)) < len(
-        pointers
-    ):  # a later call with other arrays there must not take one for both
-        kinds.append(tuple(map(pointers.index, pointers)))
+    if len(pointers) > 1 and len(set(pointers)) < len(pointers):
+        kinds.append(tuple(map(pointers.index, pointers)))  # a later call must not take one array for two
     if stream is not None:
         home = home.in_stream(stream)
     elif current:

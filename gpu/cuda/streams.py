@@ -128,9 +128,13 @@ class InStream:
         if self._torch is None:
             return self._device.pool(self.queue).allocate(size)
         if self._stream.__class__ is TorchStream:  # current already; entering a stream takes 10 us
-            return memory_of(self._empty(size))
-        with self._torch.cuda.stream(self._stream):
-            return memory_of(self._empty(size))
+            tensor = self._empty(size)
+        else:
+            with self._torch.cuda.stream(self._stream):
+                tensor = self._empty(size)
+        memory = TorchMemory(tensor.data_ptr())
+        memory.tensor = tensor
+        return memory
 
     def upload(self, host: Any, name: str = "") -> Any:
         """Copy a host array to the device, in the stream."""
@@ -207,13 +211,6 @@ class TorchMemory(int):
     def free(self) -> None:
         """Return the array's memory to torch's allocator."""
         self.tensor = None
-
-
-def memory_of(tensor: Any) -> TorchMemory:
-    """The memory of a tensor of bytes."""
-    memory = TorchMemory(tensor.data_ptr())
-    memory.tensor = tensor
-    return memory
 
 
 class TorchStream:
