@@ -148,24 +148,28 @@ class Wanted:
 class Recorded:
     """A recorded call: what it allocates, and its launches.
 
-    ``numbers`` says which arrays each launch takes, launch by launch: those of the call, the NaN flag if the
-    call ``packs``, the workspace, the result, and the ``constants``, numbered in this order. ``finish`` makes
-    the call's answer of its result.
+    ``numbers`` says which arrays each launch takes: those of the call, the NaN flag if the call ``packs``, the
+    workspace, the results, and the ``constants``, numbered in this order. ``finish`` makes the call's answer
+    of its results.
     """
 
     workspace: list[Wanted]
-    result: Wanted
+    results: list[Wanted]
     chain: LaunchChain
     numbers: list[list[int]]
     constants: list[Any]
     packs: bool
-    finish: Callable[[Any], Any] | None
+    finish: Callable[..., Any] | None
     pick: Callable[[Sequence[Any]], tuple[Any, ...]] = field(init=False)
     """Gives the arrays of all launches, one launch after the other, of the numbered ones."""
     offsets: list[int] = field(init=False)
     """Where each array of the workspace begins, if one piece of memory has them all."""
     room: int = field(init=False)
     """The bytes of that piece; 0 without a workspace."""
+    places: list[tuple[int, tuple[int, ...], np.dtype[Any]]] = field(init=False)
+    """Offset, shape and dtype of each result in a piece of memory."""
+    nbytes: int = field(init=False)
+    """The bytes of that piece."""
     addresses: list[int] = field(init=False)
     """Those of the constants."""
     at_once: bool = field(init=False)
@@ -174,10 +178,17 @@ class Recorded:
     def __post_init__(self) -> None:
         first, *rest = [number for each in self.numbers for number in each]
         self.pick = itemgetter(first, *rest) if rest else lambda known: (known[first],)
-        ends = [0, *accumulate(-(-max(each.nbytes, 1) // 256) * 256 for each in self.workspace)]
-        self.offsets, self.room = ends[:-1], ends[-1]
+        self.offsets, self.room = _side_by_side(self.workspace)
+        offsets, self.nbytes = _side_by_side(self.results)
+        self.places = [(at, x.shape, x.dtype) for at, x in zip(offsets, self.results, strict=True)]
         self.addresses = [array.pointer for array in self.constants]
         self.at_once = not any(plan.cooperative for plan in self.chain.plans)
+
+
+def _side_by_side(wanted: Sequence[Wanted]) -> tuple[list[int], int]:
+    """Where arrays begin in one piece of memory, and the size of the piece."""
+    ends = [0, *accumulate(-(-max(each.nbytes, 1) // 256) * 256 for each in wanted)]
+    return ends[:-1], ends[-1]
 
 
 class Device(Protocol):

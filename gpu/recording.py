@@ -184,7 +184,7 @@ class Recording:
         numbers = {_pointer(array): number for number, array in reversed([*enumerate([*known, *fixed])])}
         call = Recorded(
             [Wanted(x.shape, x.dtype, name) for x, name in workspace],
-            Wanted(last[0][0].shape, last[0][0].dtype, last[0][1]),
+            [Wanted(last[0][0].shape, last[0][0].dtype, last[0][1])],
             LaunchChain(tuple(plan for plan, _ in self._launches)),
             [[numbers[array.pointer] for array in arrays] for _, arrays in self._launches],
             fixed,
@@ -213,24 +213,59 @@ def play(calls: dict[Any, Any], call: Call) -> Any:
         call.arrays.append(flag)
         call.pointers.append(flag.pointer)
     repeat = getattr(device, "repeat", None)
-    result = _repeat(known, call) if repeat is None else repeat(known, call)
-    return result if known.finish is None else known.finish(result)
+    results = _repeat(known, call) if repeat is None else repeat(known, call)
+    return results[0] if known.finish is None else known.finish(*results)
 
 
-def _repeat(known: Recorded, call: Call) -> Any:
+def _repeat(known: Recorded, call: Call) -> list[Any]:
     """Make a recorded call's allocations and launches again, on a device without a way of its own."""
-    device, wanted = call.device, (*known.workspace, known.result)
+    device, wanted = call.device, (*known.workspace, *known.results)
     made = [device.allocate(each.shape, each.dtype, each.name) for each in wanted]
     arrays = [*call.arrays, *made, *known.constants]
     device.launch_all(known.chain, [[arrays[number] for number in each] for each in known.numbers])
-    return made[-1]
+    return made[len(known.workspace) :]
+
+
+def recorded_graph(
+    graph: Any, call: Call, results: Sequence[Any], finish: Callable[..., Any]
+) -> Recorded | None:
+    """The call whose launches a graph has; None if it cannot be recorded.
+
+    All that is neither an operand nor a result stays as it is, and is kept with the recorded call: it runs in
+    one stream after the other, since the driver lets a graph run once at a time.
+    """
+    plans: list[tuple[LaunchPlan, tuple[Any, ...]]] | None = graph.plans
+    if not plans or any(plan.cooperative for plan, _ in plans):
+        return None
+    arrays = [array for _, given in plans for array in given]
+    if any(array.__class__ is bytes for array in arrays):
+        return None
+    changing = [*call.pointers, *(array.pointer for array in results)]
+    others = {array.pointer: array for array in arrays if array.pointer not in changing}
+    if any(_inside(results, array) for array in others.values()):
+        return None
+    known = {pointer: number for number, pointer in enumerate([*changing, *others])}
+    return Recorded(
+        [],
+        [Wanted(x.shape, x.dtype, "") for x in results],
+        LaunchChain(tuple(plan for plan, _ in plans)),
+        [[known[array.pointer] for array in given] for _, given in plans],
+        list(others.values()),
+        False,
+        finish,
+    )
+
+
+def _inside(arrays: Sequence[Any], x: Any) -> bool:
+    """Whether an array begins in the memory of another."""
+    return any(y.pointer < x.pointer < y.pointer + y.nbytes for y in arrays)
 
 
 def made_or_recorded(
     calls: dict[Any, Any],
     call: Call,
     make: Callable[[Any], Any],
-    finish: Callable[[Any], Any],
+    finish: Callable[..., Any],
     constants: Callable[[], Iterable[Any]] = tuple,
     most: int = MOST_PLANS,
 ) -> Any:

@@ -28,6 +28,8 @@ class CudaGraph:
         self._executable: Any = None
         self._launches: list[Callable[[], None]] = []
         self._kept: list[Any] = []
+        self.plans: list[tuple[Any, tuple[Any, ...]]] | None = []
+        """The plan of each launch, and its arrays; None if a launch is not of a plan."""
 
     @property
     def executable(self) -> Any:
@@ -56,9 +58,13 @@ class CudaGraph:
         if status:
             refuse(GRAPH, status)
 
-    def keep(self, launch: Callable[[], None], values: Iterable[Any]) -> None:
-        """Keep a launch, to make it again in another capture, and the arrays among some values alive."""
+    def keep(self, launch: Callable[[], None], values: Iterable[Any], plans: Any = None) -> None:
+        """Keep a launch, to make it again in another capture, and the arrays among some values alive.
+
+        ``plans`` has the plans of its kernels, with their arrays.
+        """
         self._launches.append(launch)
+        self.plans = None if plans is None or self.plans is None else [*self.plans, *plans]
         self._kept += [value for value in values if hasattr(value, "hold")]
 
     def hold(self) -> None:

@@ -140,12 +140,12 @@ class CudaDevice:
     handle = 0
     """The driver's default stream."""
 
-    def repeat(self, known: Recorded, call: Any) -> CudaArray:
+    def repeat(self, known: Recorded, call: Any) -> list[CudaArray]:
         """Make a recorded call again for a `gpu.recording.Call`."""
-        return self.made_again(known, call, self._taken(self._pool.allocate, known.result.nbytes or 1), self)
+        return self.made_again(known, call, self._taken(self._pool.allocate, known.nbytes), self)
 
-    def made_again(self, known: Recorded, call: Any, memory: Any, there: Any) -> CudaArray:
-        """Make a recorded call in the stream of ``there``, with memory for its result."""
+    def made_again(self, known: Recorded, call: Any, memory: Any, there: Any) -> list[CudaArray]:
+        """Make a recorded call in the stream of ``there``, with memory for its results."""
         queue, pointers = there.queue, call.pointers
         for x in call.arrays:
             if x.__class__ is not int and x.queue != queue:
@@ -154,13 +154,17 @@ class CudaDevice:
         if known.room:
             piece = self._scratch(known.room, queue) if known.at_once else self._piece(known.room, queue)
             pointers += [piece[0] + offset for offset in known.offsets]
-        result = CudaArray(self, memory, known.result.shape, known.result.dtype)
-        result.queue = queue
-        pointers.append(result.pointer)
+        results: list[CudaArray] = []
+        for offset, shape, dtype in known.places:
+            at, keep = (int(memory) + offset, results[0]) if offset else (memory, None)
+            array = CudaArray(self, at, shape, dtype, keep)
+            array.queue = queue
+            results.append(array)
+            pointers.append(array.pointer)
         pointers += known.addresses
         bound = known.chain.bound or self.bound(known.chain, known.chain.plans)
         bound.launch(known.pick(pointers), there.handle)
-        return result
+        return results
 
     def _scratch(self, size: int, queue: int) -> tuple[int, Any]:
         """Memory that a call's launches write and read; those of later calls in the stream overwrite it."""

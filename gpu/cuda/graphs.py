@@ -47,7 +47,7 @@ class BoundLaunch:
             tensor = plan.args[slot]
             mapped = None if tensor is None else lru_cache(_MOST_MAPS)(partial(_mapped, tensor, capability))
             self._others.append((number, (c_char * size).from_buffer(self._buffer.bytes, offset), mapped))
-        self.given = len(slots)
+        self.given, self.plan = len(slots), plan
         self._function, self._grid, self._block = kernel.function, plan.grid, plan.block
         self._shared, self.cluster, self.dependent = plan.shared, plan.cluster, plan.dependent
         self.cooperative = plan.cooperative
@@ -136,8 +136,9 @@ class BoundChain:
                 f"{GRAPH}: {len(given)} arrays\nits launches take {self._count}\ngive each its own"
             )
         if CAPTURES.graph is not None:
-            again = partial(self, [tuple(each) for each in arrays])
-            CAPTURES.graph.keep(again, (x for each in arrays for x in each))
+            kept = [tuple(each) for each in arrays]
+            plans = zip([launch.plan for launch in self._launches], kept, strict=True)
+            CAPTURES.graph.keep(partial(self, kept), (x for each in kept for x in each), plans)
             with self._lock:
                 self._one_by_one(given, CAPTURES.queue)
         elif captured:

@@ -121,8 +121,8 @@ class InStream:
         return array
 
     def repeat(self, known: Recorded, call: Any) -> Any:
-        """Make a recorded call again in the stream; torch, which takes 4 us, gives the result alone."""
-        return self._device.made_again(known, call, self._memory(known.result.nbytes or 1), self)
+        """Make a recorded call again in the stream; torch, which takes 4 us, gives the results alone."""
+        return self._device.made_again(known, call, self._memory(known.nbytes), self)
 
     def _memory(self, size: int) -> Any:
         if self._torch is None:
