@@ -69,7 +69,7 @@ class Copies:
 
     def error(self, kind: str, nbytes: int, device: int, stream: int, status: Any) -> MachineError:
         """The error for a copy that the driver refused."""
-        failure = self._driver.error(f"a copy ({kind})", status, device)
+        failure = self._driver.error(status, f"a copy ({kind})", device)
         if device in self._driver.lost:
             return failure
         return CopyError(

@@ -20,12 +20,11 @@ from gpu.cuda_machine.cublas import Cublas
 from gpu.cuda_machine.driver import Driver, DriverStream
 from gpu.cuda_machine.kernels import Kernels
 from gpu.cuda_machine.layers import Layers
-from gpu.cuda_machine.library import CUDNN
+from gpu.cuda_machine.library import CUBLAS, CUDNN
 from gpu.cuda_machine.memory import CudaMemory, matrix_of, place_of
 from gpu.cuda_machine.pins import Pins
 from gpu.cuda_machine.queues import Event, PreparedRoutine, Queues, Stream
 from gpu.cuda_machine.recording import Recorder
-from gpu.cuda_machine.system import system
 from gpu.finalizers import undisturbed
 from gpu.machine import Routine, Tile
 from reference.devices.timeline import Timeline
@@ -91,9 +90,8 @@ class CudaMachine:
         keep_memory: bool = True,
     ) -> None:
         check_ordinals(devices)
-        libraries = system()
-        self.driver = Driver(libraries.driver)
-        self.cublas = Cublas(libraries.cublas)
+        self.driver = Driver()
+        self.cublas = Cublas(CUBLAS.load())
         self._contexts = Contexts(self.driver, devices)
         try:
             self._budgets = self._given(budget)
@@ -153,9 +151,7 @@ class CudaMachine:
         if given is not None:
             return max(given - self._allocations.used(device), 0)
         with self._contexts.on(device):
-            status, free, total = self.driver.api.cuMemGetInfo()
-        if status:
-            raise self.driver.error("cuMemGetInfo", status, device)
+            free, total = self.driver.call("cuMemGetInfo", device=device)
         return max(int(free) + self._allocations.idle(device) - min(_RESERVE, int(total) // 16), 0)
 
     def reaches(self, device: int, peer: int) -> bool:
@@ -206,7 +202,7 @@ class CudaMachine:
             return found
         if found.name == "CUDA_ERROR_OUT_OF_MEMORY":
             raise self._no_room(device, nbytes, self.budget(device))
-        raise self.driver.error("cuMemAlloc", found, device)
+        raise self.driver.error(found, "cuMemAlloc", device)
 
     def free(self, memory: object) -> None:
         """Return memory; the host must have waited for all work on it."""
