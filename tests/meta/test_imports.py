@@ -214,6 +214,14 @@ def check_imports(path: Path) -> None:
     assert not found, "; ".join(found)
 
 
+def test_no_other_module_loads_the_drivers_library() -> None:
+    """`simwarp.exec` has one of its own; the plugin of pytest asks for it where no extra is installed."""
+    own = "simwarp.exec", "simwarp.testing.plugin"
+    loading = [module_name(path) for path in source_files(*PACKAGES) if "libcuda.so" in path.read_text()]
+    assert "simwarp.testing.plugin" in loading
+    assert [module for module in loading if not within(module, own)] == []
+
+
 def test_no_module_has_an_underscored_name() -> None:
     """Public is what the `__all__` of a package names; a module is named by its subject."""
     assert [

@@ -162,6 +162,17 @@ def test_missing_bindings_are_an_error(monkeypatch, start):
         start()
 
 
+def test_the_bindings_are_imported_by_the_first_use_of_a_name_of_theirs(monkeypatch):
+    found, driver = cuda_driver.Bindings(), SimpleNamespace(cuInit=object(), CUresult=object())
+    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", None)
+    assert not hasattr(found, "__wrapped__")
+    with pytest.raises(ImportError):
+        found.cuInit()
+    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", driver)
+    assert (found.cuInit, found.CUresult) == (driver.cuInit, driver.CUresult)
+    assert vars(found) == vars(driver)
+
+
 @pytest.mark.parametrize(
     ("answer", "value"), [((0,), None), ((0, 7), 7), ((0, None), None), ((0, 7, 8), (7, 8))]
 )
