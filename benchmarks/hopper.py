@@ -11,7 +11,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from cuda.bindings import driver
+from gpu.cuda.driver import bindings, checked
+
+_WHAT = "a graph that is timed"
 
 
 def seconds(
@@ -32,27 +34,19 @@ def seconds(
     for _ in range(3):
         launch(stream)
     stream.synchronize()
-    _check(
-        driver.cuStreamBeginCapture(stream.handle, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
-    )
+    mode = bindings.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    checked(_WHAT, bindings.cuStreamBeginCapture(stream.handle, mode))
     for _ in range(inner):
         launch(stream)
-    graph = _check(driver.cuStreamEndCapture(stream.handle))
-    executable = _check(driver.cuGraphInstantiate(graph, 0))
+    graph = checked(_WHAT, bindings.cuStreamEndCapture(stream.handle))
+    executable = checked(_WHAT, bindings.cuGraphInstantiate(graph, 0))
     times: list[float] = []
     for _ in range(warm + samples):
         start, end = device.event(), device.event()
         start.record(stream)
-        _check(driver.cuGraphLaunch(executable, stream.handle))
+        checked(_WHAT, bindings.cuGraphLaunch(executable, stream.handle))
         end.record(stream)
         end.synchronize()
         times.append(end.seconds_since(start) / inner)
         time.sleep(gap)
     return statistics.median(times[warm:])
-
-
-def _check(result: tuple[Any, ...]) -> Any:
-    status, *values = result
-    if status != driver.CUresult.CUDA_SUCCESS:
-        raise RuntimeError(f"CUDA: {status.name}")
-    return values[0] if values else None

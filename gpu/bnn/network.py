@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from math import ceil, prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from gpu.bmm.prepared import PreparedMatrix
 from gpu.bnn.images import can_be_strange, checked_images, dtypes_of, refuse_strange
-from gpu.bnn.launches import launch_of, lined
+from gpu.bnn.layers import Layers
 from gpu.bnn.pieces import AT_ONCE, Batch, Pieces, kept
-from gpu.bnn.plan import IMAGES, Step, steps_of, values_of
-from gpu.bnn.residuals import with_sums
-from gpu.bnn.site import Site, blocks_of, bytes_of, width
+from gpu.bnn.plan import IMAGES, Launched, steps_of, values_of
+from gpu.bnn.site import Site, bytes_of
 from gpu.bnn.whole import Whole
 from gpu.device import Array, Device, is_array
 from gpu.host import choose_device, unknown
 from reference.errors import DtypeError, SchemeError, ShapeError
-from reference.types import PackedBits, PackedTensor
 from reference.types.layers import Conv, Dense
 from reference.types.network import Answer, Network
 from reference.types.network_values import follow
@@ -38,16 +34,6 @@ PIECE = 20 << 20
 """Bytes of the images of a piece, unless the caller chooses; a run has launches that all pieces repeat."""
 
 WAYS = ("layers", "whole")
-
-_BITS = (PackedBits, PackedTensor, PreparedMatrix)
-
-
-class Launched(NamedTuple):
-    """A step of a network, with what launches it and the values on the device that this takes."""
-
-    step: Step
-    launch: Callable[..., Any]
-    given: tuple[Any, ...]
 
 
 class PreparedNetwork:
@@ -86,18 +72,9 @@ class PreparedNetwork:
         self._bytes = sum(bytes_of(self._values[path]) for step in steps for path in step.writes)
         """Of what the steps give for an image."""
         self.whole = Whole(network, self._values, device, self._flag) if way == "whole" else None
-        if self.whole is not None:
-            return
-        site = Site(device, self._values, dict(schemes), self._flag)
-        steps = with_sums(steps, site)
-        self._scale = site.vector(network.scale, "scale")
-        self._offset = site.vector(network.offset, "offset")
-        answers = {steps[-1].writes[-1]: (self._scale, self._offset)}
-        self._site = site = replace(site, lined=lined(steps, site), answers=answers)
-        self._steps = [(step, launch_of(step, site)) for step in steps]
-        self._ends = {path: step for step, _ in self._steps for path in step.reads}
-        """The last step that reads a value."""
-        device.wait()  # launches read weights before earlier ones end
+        self._way = self.whole or Layers(
+            network, steps, Site(device, self._values, dict(schemes), self._flag)
+        )
 
     def run(self, images: Any, *, pieces: int | None = None) -> Answer:
         """Run the network on images, of the host or of the device.
@@ -225,10 +202,7 @@ class PreparedNetwork:
         images = self._checked(images)
         self._fits(images)
         given = images if is_array(images) else self.device.upload(np.ascontiguousarray(images), IMAGES)
-        if self.whole is not None:
-            yield from self.whole.values(given)
-        else:
-            yield from ((path, _on_host(value)) for path, value in self._values_of(given))
+        yield from self._way.values(given)
         if self._flagged(images):
             refuse_strange(self.network.input, given.download())
 
@@ -256,21 +230,7 @@ class PreparedNetwork:
         """
         images = self._checked(images)
         self._fits(images)
-        if self.whole is not None:
-            everything = Step((), ("whole",), (IMAGES,), ("answer",))
-            return [Launched(everything, self.whole.run, (images,))]
-        values: dict[str, Any] = {IMAGES: images}
-        found: list[Launched] = []
-        for step, launch in self._steps:
-            given = tuple(values[path] for path in step.reads)
-            made = launch(*given)
-            values |= zip(step.writes, made, strict=True)
-            if _address(made[0]) != _address(given[0]):
-                found.append(Launched(step, launch, given))
-        last = self._steps[-1][0].writes[-1]
-        if isinstance(values[last], Answer):
-            return found
-        return [*found, Launched(Step((), ("answer",), (last,), ("answer",)), self._answer, (values[last],))]
+        return self._way.launches(images)
 
     def _checked(self, images: Any) -> Any:
         images = checked_images(self.network.input, images)
@@ -339,7 +299,7 @@ class PreparedNetwork:
             self.device.defer(partial(self._check_flag, images))
             self._flag_waits = True
         if self.device.capturing:
-            return self._forward(images)
+            return self._way.run(images)
         key = images.shape, images.dtype, images.pointer
         batch = kept(self._batches, key, lambda: Batch(images))
         answer = self._again(batch)
@@ -351,7 +311,7 @@ class PreparedNetwork:
         """Run a batch: launch by launch, the second time as a graph that is captured."""
         if batch.graph is None:
             if batch.answer is None:
-                batch.answer = self._forward(batch.images)
+                batch.answer = self._way.run(batch.images)
                 return batch.answer
             batch.graph = self._capture(batch)
         batch.graph.launch()
@@ -361,45 +321,15 @@ class PreparedNetwork:
         """Launch a batch, and capture the launches for the next run."""
         if batch.graph is not None:
             return self._again(batch)
-        answer = self._forward(batch.images)
+        answer = self._way.run(batch.images)
         batch.graph = self._capture(batch)
         return answer
 
     def _capture(self, batch: Batch) -> Any:
         """Capture the launches of a batch, whose answer they will make."""
         with self.device.capture() as graph:
-            batch.answer = self._forward(batch.images)
+            batch.answer = self._way.run(batch.images)
         return graph
-
-    def _forward(self, images: Array) -> Answer:
-        """Launch the kernels of all steps for device images, and compute the answer."""
-        if self.whole is not None:
-            return self.whole.run(images)
-        *_, (_, given) = self._values_of(images)
-        return given if isinstance(given, Answer) else self._answer(given)
-
-    def _answer(self, given: Any) -> Answer:
-        """Launch what makes logits and classes of the last sums."""
-        batch, count = given.shape
-        wide = given.dtype == np.int32
-        sums = given if wide else self.device.allocate((batch, count), np.int32, "sums")
-        logits = self.device.allocate((batch, count), np.float32, "logits")
-        classes = self.device.allocate((batch,), np.int64, "classes")
-        made = (*(() if wide else (sums,)), logits, classes)
-        args = (given, self._scale, self._offset, *made, batch, count)
-        self._site.launch("answer", "answer", (width("GIVEN", given),), blocks_of(batch, 4, 128), *args)
-        return Answer(sums, logits, classes)
-
-    def _values_of(self, images: Array) -> Iterator[tuple[str, Any]]:
-        """Launch all steps; a value is dropped after the last step that reads it."""
-        values: dict[str, Any] = {IMAGES: images}
-        for step, launch in self._steps:
-            values |= zip(step.writes, launch(*(values[path] for path in step.reads)), strict=True)
-            for path in step.writes:
-                yield path, values[path]
-            for path in step.reads:
-                if self._ends[path] is step:
-                    values.pop(path, None)
 
     def _flagged(self, images: Any) -> bool:
         """True if a kernel found an invalid number in the images; clears the device flag."""
@@ -418,24 +348,6 @@ def empty_answer(network: Network, count: int) -> Answer:
     """Arrays of the host for the answer for some images."""
     shape = count, len(network.scale)
     return Answer(np.empty(shape, np.int32), np.empty(shape, np.float32), np.empty(count, np.int64))
-
-
-def _address(value: Any) -> int:
-    """The device address of a value's array."""
-    value = value.sums if isinstance(value, Answer) else value
-    return int((value.words if isinstance(value, _BITS) else value).pointer)
-
-
-def _on_host(value: Any) -> Any:
-    """Download a value, in the format of `reference.bnn.values`."""
-    value = value.sums if isinstance(value, Answer) else value
-    if not isinstance(value, _BITS):
-        return value.download().astype(np.int32, copy=False)
-    words = value.words.download()
-    if isinstance(value, PreparedMatrix):
-        words = words.reshape(len(words), -1)
-    lines = np.ascontiguousarray(words.T if isinstance(value, PackedBits) else words, "<u4")
-    return np.unpackbits(lines.view(np.uint8), axis=-1, bitorder="little")[..., : value.shape[-1]]
 
 
 def prepare(

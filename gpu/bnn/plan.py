@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from gpu.bnn.stages import COMPUTED_AS, ORDER
 from reference.types.layers import Affine, Conv, Dense, Flatten, Layer, Pool, Residual, Threshold
@@ -40,6 +40,14 @@ class Step:
     paths: tuple[str, ...]
     reads: tuple[str, ...]
     writes: tuple[str, ...]
+
+
+class Launched(NamedTuple):
+    """A step of a network, with what launches it and the values on the device that this takes."""
+
+    step: Step
+    launch: Callable[..., Any]
+    given: tuple[Any, ...]
 
 
 def values_of(network: Network) -> Values:

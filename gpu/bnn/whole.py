@@ -20,7 +20,7 @@ from gpu.bnn.operations import (
     Operation,
     fused,
 )
-from gpu.bnn.plan import Values, steps_of
+from gpu.bnn.plan import IMAGES, Launched, Step, Values, steps_of
 from gpu.bnn.tiles import UNIT
 from gpu.chips import chip_of
 from gpu.compile import compile_file
@@ -131,6 +131,10 @@ class Whole:
         for path in (path for step in self._steps for path in step.writes):
             first = table.places[self._lowering.name(path)]
             yield path, _value(memory[first:], self._values[path], path in self._bits, images.shape[0])
+
+    def launches(self, images: Array) -> list[Launched]:
+        """The one launch, as a step."""
+        return [Launched(Step((), ("whole",), (IMAGES,), ("answer",)), self.run, (images,))]
 
     @property
     def _bits(self) -> set[str]:

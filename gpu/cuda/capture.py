@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import Any
 
-from gpu.cuda.launch import checked, refuse
+from gpu.cuda.driver import bindings, checked, refuse
 from gpu.finalizers import when_gone
 from reference.errors import CaptureError
 
@@ -43,8 +43,6 @@ class CudaGraph:
 
     def launch(self, stream: Any = None) -> None:
         """Make all launches again, with the same arguments, and return at once."""
-        from cuda.bindings import driver
-
         executable, queue = self.executable, 0
         if CAPTURES.graph is not None:
             queue_of_capture(stream)
@@ -54,7 +52,7 @@ class CudaGraph:
         if stream is not None:
             queue = stream.handle
             self.hold()
-        (status,) = driver.cuGraphLaunch(executable, queue)
+        (status,) = bindings.cuGraphLaunch(executable, queue)
         if status:
             refuse(GRAPH, status)
 
@@ -74,11 +72,9 @@ class CudaGraph:
 
     def instantiate(self, graph: Any) -> Any:
         """Make the driver's graph launchable; returns the executable. Both are destroyed with this object."""
-        from cuda.bindings import driver
-
-        self._executable = checked(GRAPH, driver.cuGraphInstantiate(graph, 0))
-        when_gone(self, driver.cuGraphDestroy, graph)
-        when_gone(self, driver.cuGraphExecDestroy, self._executable)
+        self._executable = checked(GRAPH, bindings.cuGraphInstantiate(graph, 0))
+        when_gone(self, bindings.cuGraphDestroy, graph)
+        when_gone(self, bindings.cuGraphExecDestroy, self._executable)
         return self._executable
 
 
@@ -95,28 +91,24 @@ CAPTURES = _Captures()
 @contextmanager
 def capture() -> Generator[CudaGraph]:
     """Capture the launches of a ``with`` block, by the driver's capture of a stream."""
-    from cuda.bindings import driver
-
     refuse_in_capture("a capture")
     graph = CudaGraph()
-    queue = checked(GRAPH, driver.cuStreamCreate(driver.CUstream_flags.CU_STREAM_NON_BLOCKING))
+    queue = checked(GRAPH, bindings.cuStreamCreate(bindings.CUstream_flags.CU_STREAM_NON_BLOCKING))
     try:
-        mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED  # the block may load and allocate
-        (status,) = driver.cuStreamBeginCapture(queue, mode)
-        if status:
-            refuse(GRAPH, status)
+        mode = bindings.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED  # the block may load and allocate
+        checked(GRAPH, bindings.cuStreamBeginCapture(queue, mode))
         CAPTURES.graph, CAPTURES.queue = graph, queue
         try:
             yield graph
         except BaseException:
-            _, captured = driver.cuStreamEndCapture(queue)
-            driver.cuGraphDestroy(captured)
+            _, captured = bindings.cuStreamEndCapture(queue)
+            bindings.cuGraphDestroy(captured)
             raise
         finally:
             CAPTURES.graph = None
-        graph.instantiate(checked(GRAPH, driver.cuStreamEndCapture(queue)))
+        graph.instantiate(checked(GRAPH, bindings.cuStreamEndCapture(queue)))
     finally:
-        driver.cuStreamDestroy(queue)
+        bindings.cuStreamDestroy(queue)
 
 
 def queue_of_capture(stream: Any) -> Any:

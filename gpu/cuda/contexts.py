@@ -8,25 +8,14 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from gpu.cuda.driver import load
-from reference.errors import MissingExtraError, NoGpuError
+from gpu.cuda.driver import load, started
+from reference.errors import NoGpuError
 
 
 @cache
 def driver() -> Any:
     """PyCUDA's driver module or its stand-in, initialised."""
-    try:
-        cuda = load()
-    except ImportError as error:
-        raise MissingExtraError(
-            f"running on a GPU needs PyCUDA or cuda-bindings; neither is installed ({error})\n"
-            "pip install 'simwarp[gpu]', or 'simwarp[cuda]' where PyCUDA cannot be built"
-        ) from None
-    try:
-        cuda.init()
-    except cuda.Error as error:
-        raise NoGpuError(f"CUDA cannot start: {error}\ncheck nvidia-smi, or use simwarp.Device()") from None
-    return cuda
+    return started(load(), "simwarp.Device()")
 
 
 @cache

@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from gpu.cuda.launch import checked, refuse
+from gpu.cuda.driver import bindings, checked
 from gpu.cuda.streams import pointer_of
 from gpu.finalizers import when_gone
 from reference.devices.launch import Extent, shape_of
@@ -22,24 +22,20 @@ _PORTABLE = 1
 
 def pinned(shape: Extent, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """A host array in page-locked memory of all devices, which is freed with its last view."""
-    from cuda.bindings import driver
-
     shape, dtype = shape_of("pinned", shape), dtype_of("pinned", dtype)
     size = int(math.prod(shape)) * dtype.itemsize or 1
-    address = checked(f"{size} bytes of page-locked memory", driver.cuMemHostAlloc(size, _PORTABLE))
+    address = checked(f"{size} bytes of page-locked memory", bindings.cuMemHostAlloc(size, _PORTABLE))
     memory = (ctypes.c_char * size).from_address(int(address))
-    when_gone(memory, driver.cuMemFreeHost, address)
+    when_gone(memory, bindings.cuMemFreeHost, address)
     return np.ndarray(shape, dtype, cast("Any", memory))
 
 
 def is_pinned(host: npt.NDArray[Any]) -> bool:
     """True if the first and the last byte of a dense host array are page-locked."""
-    from cuda.bindings import driver
-
-    which, first = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, host.ctypes.data
+    which, first = bindings.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, host.ctypes.data
     for address in (first, first + max(host.nbytes, 1) - 1):
-        status, kind = driver.cuPointerGetAttribute(which, address)
-        if status or int(kind) != driver.CUmemorytype.CU_MEMORYTYPE_HOST:  # unknown: not page-locked
+        status, kind = bindings.cuPointerGetAttribute(which, address)
+        if status or int(kind) != bindings.CUmemorytype.CU_MEMORYTYPE_HOST:  # unknown: not page-locked
             return False
     return True
 
@@ -48,32 +44,25 @@ class CudaEvent:
     """An event in a stream; the GPU records the time at which it is reached."""
 
     def __init__(self) -> None:
-        from cuda.bindings import driver
-
-        self._driver, self._event = driver, checked(_EVENT, driver.cuEventCreate(0))
-        when_gone(self, driver.cuEventDestroy, self._event)
+        self._event = checked(_EVENT, bindings.cuEventCreate(0))
+        when_gone(self, bindings.cuEventDestroy, self._event)
 
     def record(self, stream: Any = None) -> None:
         """Queue the event behind the work that is in the stream now."""
-        self._succeed(self._driver.cuEventRecord(self._event, _queue(stream)))
+        checked(_EVENT, bindings.cuEventRecord(self._event, _queue(stream)))
 
     def wait(self, stream: Any = None) -> None:
         """Let later work of the stream wait for the event's last record."""
-        self._succeed(self._driver.cuStreamWaitEvent(_queue(stream), self._event, 0))
+        checked(_EVENT, bindings.cuStreamWaitEvent(_queue(stream), self._event, 0))
 
     def synchronize(self) -> None:
         """Wait until the GPU reaches the event."""
-        self._succeed(self._driver.cuEventSynchronize(self._event))
+        checked(_EVENT, bindings.cuEventSynchronize(self._event))
 
     def seconds_since(self, earlier: CudaEvent) -> float:
         """The seconds between an earlier event and this one."""
-        milliseconds = checked(_EVENT, self._driver.cuEventElapsedTime(earlier._event, self._event))
+        milliseconds = checked(_EVENT, bindings.cuEventElapsedTime(earlier._event, self._event))
         return float(milliseconds) / 1000
-
-    def _succeed(self, result: tuple[Any]) -> None:
-        (status,) = result
-        if status:
-            refuse(_EVENT, status)
 
 
 def _queue(stream: Any) -> int:

@@ -17,6 +17,7 @@ from gpu.cuda import contexts
 from gpu.cuda.arrays import CudaArray, HostNumber
 from gpu.cuda.capture import CAPTURES, CudaGraph, capture, refuse_in_capture
 from gpu.cuda.copies import CudaEvent, is_pinned, pinned
+from gpu.cuda.driver import bindings as binding
 from gpu.cuda.graphs import BoundChain, BoundLaunch
 from gpu.cuda.kernels import CudaKernel, CudaModule
 from gpu.cuda.streams import in_stream, wait_for
@@ -92,8 +93,6 @@ class CudaDevice:
     @property
     def uuid(self) -> str:
         """The device's UUID, for the provenance of goldens."""
-        from cuda.bindings import driver as binding
-
         _, handle = binding.cuDeviceGet(self.ordinal)
         _, uuid = binding.cuDeviceGetUuid(handle)
         return bytes(uuid.bytes).hex()

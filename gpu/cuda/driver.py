@@ -1,22 +1,25 @@
-"""PyCUDA's driver module, and in its place the part that is used here, over cuda-bindings.
+"""The way to the CUDA driver: no other module imports cuda-bindings' functions of it, or PyCUDA.
 
-PyCUDA is built on installation; where it cannot be, cuda-bindings come as a wheel.
+`bindings` has the driver's functions, `value_of` looks at the status that one returned, and `load` gives
+PyCUDA's module, which has contexts, memory and copies of its own. PyCUDA is built on installation; where it
+cannot be, this module has the same names, over the bindings, which come as a wheel.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy.typing as npt
 
 from gpu.finalizers import when_gone
+from reference import errors
 
 device_attribute = SimpleNamespace(
     MULTIPROCESSOR_COUNT=16, COMPUTE_CAPABILITY_MAJOR=75, COMPUTE_CAPABILITY_MINOR=76
@@ -24,21 +27,80 @@ device_attribute = SimpleNamespace(
 """Numbers of the driver's ``CU_DEVICE_ATTRIBUTE_…``."""
 
 
+class Bindings:
+    """The names of `cuda.bindings.driver`, which is imported when the first of them is used."""
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.lower().startswith("cu"):  # what doctest asks any object for must not import them
+            raise AttributeError(f"the CUDA driver has no {name}")
+        found = getattr(import_module("cuda.bindings.driver"), name)
+        setattr(self, name, found)
+        return found
+
+
+if TYPE_CHECKING:
+    from cuda.bindings import driver as bindings
+else:
+    bindings = Bindings()
+
+
 @cache
 def load() -> Any:
-    """PyCUDA's driver module, or this one, which has the same names. Raises ImportError without either."""
+    """PyCUDA's driver module, or this one, which has the same names."""
     try:
         import pycuda.driver
     except ImportError:
-        _bindings()
         return sys.modules[__name__]
     return pycuda.driver
 
 
-@cache
-def _bindings() -> Any:
-    """Import the CUDA driver's Python bindings."""
-    return import_module("cuda.bindings.driver")
+def started(module: Any, instead: str) -> Any:
+    """A module that `load` can return, with the driver initialised; ``instead`` needs no GPU.
+
+    MissingExtraError without the bindings, NoGpuError without a driver or a GPU.
+    """
+    try:
+        module.init()
+    except ImportError as error:
+        raise errors.MissingExtraError(
+            f"running on a GPU needs cuda-bindings, which are not installed ({error})\n"
+            "pip install 'simwarp[cuda]', or 'simwarp[gpu]' to have PyCUDA as well"
+        ) from None
+    except module.Error as error:
+        raise errors.NoGpuError(f"CUDA cannot start: {error}\ncheck nvidia-smi, or use {instead}") from None
+    return module
+
+
+def is_raised_here(error: BaseException) -> bool:
+    """True for an error of the driver, by PyCUDA or in its place."""
+    return type(error).__module__.startswith(("pycuda", "_pycuda", __name__))
+
+
+def value_of(answer: tuple[Any, ...], refusal: Callable[..., Exception], *about: Any) -> Any:
+    """What a function of the driver returned beside its status: nothing, a value, or a tuple of several.
+
+    Raises ``refusal(status, *about)`` if the status is an error.
+    """
+    if answer[0]:
+        raise refusal(answer[0], *about)
+    return answer[1] if len(answer) == 2 else answer[1:] or None
+
+
+def checked(what: str, answer: tuple[Any, ...]) -> Any:
+    """The value of a call for a launch, or for what launches need."""
+    return value_of(answer, _refused, what)
+
+
+def refuse(what: str, status: Any) -> NoReturn:
+    """Raise the error for a launch that the driver refused."""
+    raise _refused(status, what)
+
+
+def _refused(status: Any, what: str) -> Exception:
+    """The error for a launch that the driver refused."""
+    if status.name == "CUDA_ERROR_INVALID_CLUSTER_SIZE":
+        return errors.LaunchError(f"{what}: the GPU cannot run clusters of this size\ngive a smaller cluster")
+    return load().LaunchError(f"{what}: launch failed: {status.name}")
 
 
 class Error(Exception):
@@ -58,16 +120,13 @@ class MemoryError(Error):
 
 
 def _call(name: str, *arguments: Any) -> Any:
-    """The value that a call of the driver returns; raises its error."""
-    status, *values = getattr(_bindings(), name)(*arguments)
-    if status:
-        raise _error(name, status)
-    return values[0] if values else None
+    """The value that a function of the driver returns; raises its error."""
+    return value_of(getattr(bindings, name)(*arguments), _error, name)
 
 
-def _error(name: str, status: Any, log: str = "") -> Error:
+def _error(status: Any, name: str, log: str = "") -> Error:
     """The error of a status, with the driver's words for it."""
-    _, text = _bindings().cuGetErrorString(status)
+    _, text = bindings.cuGetErrorString(status)
     kinds = {"LAUNCH_": LaunchError, "OUT_OF_MEMORY": MemoryError}
     kind = next((kind for part, kind in kinds.items() if part in status.name), LogicError)
     return kind(f"{name} failed: {text.decode() if text else status.name}{log and f' - {log}'}")
@@ -88,11 +147,11 @@ def get_driver_version() -> int:
 
 def module_from_buffer(image: bytes) -> None:
     """Raise why the driver's compiler refuses PTX, with its log."""
-    log, options = bytearray(1 << 13), _bindings().CUjit_option
+    log, options = bytearray(1 << 13), bindings.CUjit_option
     names = [options.CU_JIT_ERROR_LOG_BUFFER, options.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES]
-    status, _ = _bindings().cuModuleLoadDataEx(image, len(names), names, [log, len(log)])
-    if status:
-        raise _error("cuModuleLoadDataEx", status, log.split(b"\0")[0].decode(errors="replace").strip())
+    answer = bindings.cuModuleLoadDataEx(image, len(names), names, [log, len(log)])
+    words = log.split(b"\0")[0].decode(errors="replace").strip()
+    value_of(answer, _error, "cuModuleLoadDataEx", words)
 
 
 class Device:
@@ -112,7 +171,7 @@ class Device:
 
     def get_attribute(self, number: int) -> int:
         """The value of a device attribute, by the driver's number for it."""
-        return int(_call("cuDeviceGetAttribute", _bindings().CUdevice_attribute(number), self._device))
+        return int(_call("cuDeviceGetAttribute", bindings.CUdevice_attribute(number), self._device))
 
     def compute_capability(self) -> tuple[int, int]:
         """The device's compute capability, (major, minor)."""
@@ -154,7 +213,7 @@ class Stream:
     def __init__(self, flags: int = 0) -> None:
         stream = _call("cuStreamCreate", flags)
         self.handle = int(stream)
-        when_gone(self, _bindings().cuStreamDestroy, stream)
+        when_gone(self, bindings.cuStreamDestroy, stream)
 
     def synchronize(self) -> None:
         """Wait for all work in the stream."""

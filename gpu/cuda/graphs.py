@@ -10,8 +10,10 @@ from threading import Lock
 from typing import Any
 
 from gpu.cuda.capture import CAPTURES, GRAPH, CudaGraph
+from gpu.cuda.driver import bindings as driver
+from gpu.cuda.driver import checked, refuse
 from gpu.cuda.kernels import Buffer, CudaKernel, Packing
-from gpu.cuda.launch import checked, configuration, let_overlap, refuse, set_cluster_of
+from gpu.cuda.launch import configuration, let_overlap, set_cluster_of
 from gpu.cuda.tensor_map import encoded
 from gpu.device import LaunchPlan
 from reference.devices.tensor_map import TensorMap
@@ -69,8 +71,6 @@ class BoundLaunch:
 
     def start(self, queue: Any) -> None:
         """Launch the kernel by itself, in a stream, with the parameters in the buffer."""
-        from cuda.bindings import driver
-
         config = configuration(
             self._grid,
             self._block,
@@ -86,8 +86,6 @@ class BoundLaunch:
 
     def node(self) -> Any:
         """The parameters of a graph's kernel node; the driver reads the buffer whenever they are set."""
-        from cuda.bindings import driver
-
         params = driver.CUDA_KERNEL_NODE_PARAMS()
         params.func, params.sharedMemBytes = self._function, self._shared
         params.gridDimX, params.gridDimY, params.gridDimZ = self._grid
@@ -104,8 +102,6 @@ class BoundChain:
     """
 
     def __init__(self, launches: Sequence[BoundLaunch]) -> None:
-        from cuda.bindings import driver
-
         self._launches = launches  # the nodes hold the buffers' addresses, but do not keep the buffers alive
         self._lock = Lock()
         self._last: tuple[int | bytes, ...] | None = None

@@ -14,8 +14,8 @@ from typing import Any, cast
 import numpy as np
 
 from gpu.cuda.capture import CAPTURES, queue_of_capture
-from gpu.cuda.driver import load
-from gpu.cuda.launch import Function, configuration, refuse
+from gpu.cuda.driver import bindings, load, refuse, value_of
+from gpu.cuda.launch import Function, configuration
 from reference.devices.launch import Dim, Extent, number, three
 from reference.errors import DtypeError
 
@@ -35,13 +35,8 @@ class CudaModule:
     """PTX text that the driver has loaded into the current context."""
 
     def __init__(self, ptx: str) -> None:
-        from cuda.bindings import driver
-
         image = ptx.encode() + b"\0"
-        status, self._module = driver.cuModuleLoadData(image)
-        if status != driver.CUresult.CUDA_SUCCESS:
-            load().module_from_buffer(image)  # raises, with the log of the driver's compiler
-            raise load().LogicError(f"PTX cannot be loaded: {status.name}")
+        self._module = value_of(bindings.cuModuleLoadData(image), _unloadable, image)
         self._kernels: dict[str, CudaKernel] = {}
         self._ptx = ptx
 
@@ -61,18 +56,14 @@ class CudaKernel:
     """
 
     def __init__(self, module: Any, name: str, types: list[str]) -> None:
-        from cuda.bindings import driver
-
-        status, self.function = driver.cuModuleGetFunction(module, name.encode())
-        if status != driver.CUresult.CUDA_SUCCESS:
-            raise load().LogicError(f"kernel {name} cannot be found: {status.name}")
+        self.function = value_of(bindings.cuModuleGetFunction(module, name.encode()), _unknown, name)
         self.name, self.types = name, types
         self.launcher = Function(name, self.function)
         self.places = _places(self.function)
         self._packings: dict[tuple[type, ...], Packing] = {}
         self._buffer = Buffer(self.places)
-        self._launch, self._cooperative = driver.cuLaunchKernel, driver.cuLaunchCooperativeKernel
-        self._extended = driver.cuLaunchKernelEx
+        self._launch, self._cooperative = bindings.cuLaunchKernel, bindings.cuLaunchCooperativeKernel
+        self._extended = bindings.cuLaunchKernelEx
 
     def __call__(
         self,
@@ -116,6 +107,17 @@ class CudaKernel:
                 (status,) = self._cooperative(*launch) if cooperative else self._launch(*launch, 0)
         if status:
             refuse(f"kernel {self.name}", status)
+
+
+def _unloadable(status: Any, image: bytes) -> Exception:
+    """The error for PTX that the driver refuses, with the log of its compiler."""
+    load().module_from_buffer(image)  # raises
+    return load().LogicError(f"PTX cannot be loaded: {status.name}")
+
+
+def _unknown(status: Any, name: str) -> Exception:
+    """The error for a name of a kernel that PTX does not have."""
+    return load().LogicError(f"kernel {name} cannot be found: {status.name}")
 
 
 def _dim(what: str, extent: Any) -> Dim:
@@ -229,11 +231,9 @@ def parameter_types(ptx: str, name: str) -> list[str]:
 
 def _places(function: Any) -> list[Place]:
     """Offset and size of each of a kernel's parameters."""
-    from cuda.bindings import driver
-
     places: list[Place] = []
     while True:
-        status, offset, size = driver.cuFuncGetParamInfo(function, len(places))
-        if status != driver.CUresult.CUDA_SUCCESS:  # there is no such parameter
+        status, offset, size = bindings.cuFuncGetParamInfo(function, len(places))
+        if status:  # there is no such parameter
             return places
         places.append((int(offset), int(size)))

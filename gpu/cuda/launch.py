@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NoReturn
+from typing import Any
 
-from gpu.cuda.driver import load
+from gpu.cuda.driver import bindings as driver
+from gpu.cuda.driver import refuse
 from reference.devices.launch import Dim, Extent, cluster_of
 from reference.errors import LaunchError
 
@@ -23,8 +24,6 @@ class Function:
     """
 
     def __init__(self, name: str, function: Any) -> None:
-        from cuda.bindings import driver
-
         self.name, self._function, self._driver = name, function, driver
         self._which = which = driver.CUfunction_attribute
         self.most_shared = self._attribute(which.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
@@ -86,8 +85,6 @@ def configuration(
     dependent: bool,
 ) -> Any:
     """The configuration of a launch, with its attributes, for ``cuLaunchKernelEx``."""
-    from cuda.bindings import driver
-
     which = driver.CUlaunchAttributeID
     config = driver.CUlaunchConfig()
     config.gridDimX, config.gridDimY, config.gridDimZ = grid
@@ -112,8 +109,6 @@ def configuration(
 
 def set_cluster_of(node: Any, cluster: Dim) -> None:
     """Set the cluster dimensions of a kernel node in a graph."""
-    from cuda.bindings import driver
-
     value = driver.CUkernelNodeAttrValue()
     _set_cluster(value, cluster)
     which = driver.CUkernelNodeAttrID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
@@ -124,8 +119,6 @@ def set_cluster_of(node: Any, cluster: Dim) -> None:
 
 def let_overlap(graph: Any, before: Any, node: Any) -> None:
     """Let a graph's kernel node start when the blocks of the one before it allow it to."""
-    from cuda.bindings import driver
-
     edge = driver.CUgraphEdgeData()
     edge.from_port = driver.CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC
     edge.type = driver.CUgraphDependencyType.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
@@ -137,18 +130,3 @@ def let_overlap(graph: Any, before: Any, node: Any) -> None:
 def _set_cluster(value: Any, cluster: Dim) -> None:
     """Write a cluster into the value of an attribute."""
     value.clusterDim.x, value.clusterDim.y, value.clusterDim.z = cluster
-
-
-def checked(what: str, result: tuple[Any, ...]) -> Any:
-    """The value that a call of the driver returned beside its status."""
-    status, value = result
-    if status:
-        refuse(what, status)
-    return value
-
-
-def refuse(what: str, status: Any) -> NoReturn:
-    """Raise the error for a launch that the driver refused."""
-    if status.name == "CUDA_ERROR_INVALID_CLUSTER_SIZE":
-        raise LaunchError(f"{what}: the GPU cannot run clusters of this size\ngive a smaller cluster")
-    raise load().LaunchError(f"{what}: launch failed: {status.name}")

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu.cuda.capture import CAPTURES
-from gpu.cuda.launch import checked, refuse
+from gpu.cuda.driver import bindings as driver
+from gpu.cuda.driver import checked, refuse
 from reference.devices.launch import Extent, uploadable
 from reference.errors import CaptureError, DtypeError, LaunchError
 
@@ -26,8 +27,6 @@ _DEFAULT = (0, 1)
 
 def pointer_of(stream: Any) -> int:
     """The address of a stream of torch, CuPy, PyCUDA or the driver, or with ``__cuda_stream__``."""
-    from cuda.bindings import driver
-
     if hasattr(stream, "__cuda_stream__"):
         return int(stream.__cuda_stream__()[1])
     for name in ("cuda_stream", "ptr", "handle"):
@@ -50,8 +49,6 @@ def in_stream(device: Any, stream: Any) -> Any:
         return device.default_of_torch
     queue, number, captured = _handle(address), 0, False
     if address not in _DEFAULT:
-        from cuda.bindings import driver
-
         status, capturing = driver.cuStreamIsCapturing(queue)
         home = device.ordinal
         captured = not status and bool(capturing)
@@ -82,8 +79,6 @@ def in_stream(device: Any, stream: Any) -> Any:
 @lru_cache
 def _handle(address: int) -> Any:
     """The driver's handle of a stream."""
-    from cuda.bindings import driver
-
     return driver.CUstream(address)
 
 
@@ -138,8 +133,6 @@ class InStream:
 
     def upload(self, host: Any, name: str = "") -> Any:
         """Copy a host array to the device, in the stream."""
-        from cuda.bindings import driver
-
         if self.capturing:
             raise CaptureError(
                 f"an upload of {name or 'an array'} in a capture\nonly launches are captured\n"
@@ -223,8 +216,6 @@ class TorchStream:
 @contextmanager
 def relaxed() -> Generator[None]:
     """Allow this thread calls that another's capture forbids, although they do not disturb it."""
-    from cuda.bindings import driver
-
     mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
     before = checked(WHAT, driver.cuThreadExchangeStreamCaptureMode(mode))
     try:
@@ -235,8 +226,6 @@ def relaxed() -> Generator[None]:
 
 def wait_for(handle: Any) -> None:
     """Wait for the work in a stream, also while another one is captured."""
-    from cuda.bindings import driver
-
     with relaxed():
         (status,) = driver.cuStreamSynchronize(handle)
     if status:

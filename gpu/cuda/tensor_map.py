@@ -6,6 +6,7 @@ import ctypes
 from typing import Any
 
 from gpu.chips import chip_of
+from gpu.cuda.driver import bindings, value_of
 from reference.devices.tensor_map import DATA_TYPES, FILLS, INTERLEAVES, PROMOTIONS, SWIZZLES, TensorMap
 from reference.errors import NoGpuError, ShapeError
 
@@ -18,19 +19,12 @@ def encoded(tensor: TensorMap, capability: tuple[int, int]) -> bytes:
     NoGpuError for a chip before sm_90, which has no copy engine for tensors; ShapeError if the driver refuses
     a map that passes `TensorMap.check`.
     """
-    from cuda.bindings import driver
-
     if not chip_of(capability).sm_90:
         raise NoGpuError(
             f"tensor maps need sm_90, the device is sm_{capability[0]}{capability[1]}\n"
             "run on a Hopper GPU or newer, or on simwarp.Device()"
         )
-    status, found = _encode(driver, tensor)
-    if status != driver.CUresult.CUDA_SUCCESS:
-        raise ShapeError(
-            f"tensor map: the driver refuses {tensor}\n{status.name}\n"
-            "compare it with the driver's documentation of tensor maps"
-        )
+    found = value_of(_encode(bindings, tensor), _refused, tensor)
     return ctypes.string_at(int(found.getPtr()), _SIZE)
 
 
@@ -53,3 +47,11 @@ def _encode(driver: Any, tensor: TensorMap) -> Any:
     lower, upper = list(tensor.im2col.lower), list(tensor.im2col.upper)
     sizes = tensor.im2col.channels, tensor.im2col.pixels
     return driver.cuTensorMapEncodeIm2col(*of_tensor, lower, upper, *sizes, steps, *modes)
+
+
+def _refused(status: Any, tensor: TensorMap) -> ShapeError:
+    """The error for a map that the driver refuses."""
+    return ShapeError(
+        f"tensor map: the driver refuses {tensor}\n{status.name}\n"
+        "compare it with the driver's documentation of tensor maps"
+    )

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu.cuda.capture import refuse_in_capture
+from gpu.cuda.driver import bindings, value_of
 from gpu.finalizers import when_gone
 from reference.devices.launch import uploadable
 from reference.devices.texture import ADDRESS_MODES, FILTER_MODES, Image, Sampler, linear_of
@@ -37,19 +38,17 @@ class CudaImage:
     """
 
     def __init__(self, device: Any, form: Image, name: str) -> None:
-        from cuda.bindings import driver
-
         self.device, self.form, self.name = device, form, name
         self.shape, self.dtype = form.shape, form.dtype
-        descriptor = driver.CUDA_ARRAY3D_DESCRIPTOR()
+        descriptor = bindings.CUDA_ARRAY3D_DESCRIPTOR()
         sliced = form.geometry not in ("1d", "2d")
         descriptor.Width = form.width
         descriptor.Height = 0 if form.geometry.endswith("1d") else form.height
         descriptor.Depth = form.depth if sliced else 0
-        descriptor.Format, descriptor.NumChannels = _format(driver, form.dtype), form.channels
+        descriptor.Format, descriptor.NumChannels = _format(form.dtype), form.channels
         descriptor.Flags = _flags(form)
-        self.array = _asked(driver.cuArray3DCreate(descriptor), f"image {name}")
-        when_gone(self, driver.cuArrayDestroy, self.array)
+        self.array = value_of(bindings.cuArray3DCreate(descriptor), _refused, f"image {name}")
+        when_gone(self, bindings.cuArrayDestroy, self.array)
 
     def upload(self, host: Any) -> None:
         """Copy a host array of the same shape and dtype to the image."""
@@ -72,9 +71,7 @@ class CudaImage:
 
     def _copy(self, host: npt.NDArray[Any], image: str, memory: str) -> None:
         """Copy all texels: between ``src`` and ``dst``, one of which is the image."""
-        from cuda.bindings import driver
-
-        copy, form, kinds = driver.CUDA_MEMCPY3D(), self.form, driver.CUmemorytype
+        copy, form, kinds = bindings.CUDA_MEMCPY3D(), self.form, bindings.CUmemorytype
         setattr(copy, f"{image}MemoryType", kinds.CU_MEMORYTYPE_ARRAY)
         setattr(copy, f"{image}Array", self.array)
         setattr(copy, f"{memory}MemoryType", kinds.CU_MEMORYTYPE_HOST)
@@ -82,7 +79,7 @@ class CudaImage:
         setattr(copy, f"{memory}Pitch", form.width * form.unit)
         setattr(copy, f"{memory}Height", form.height)
         copy.WidthInBytes, copy.Height, copy.Depth = form.width * form.unit, form.height, form.depth
-        _asked(driver.cuMemcpy3D(copy), f"copy of {self.name}")
+        value_of(bindings.cuMemcpy3D(copy), _refused, f"copy of {self.name}")
 
 
 class CudaHandle:
@@ -115,40 +112,38 @@ class CudaSurface(CudaHandle):
 
 def texture_of(source: Any, sampler: Sampler, channels: int) -> CudaHandle:
     """A texture of an image, or of an array as linear memory."""
-    from cuda.bindings import driver
-
-    kinds, resource = driver.CUresourcetype, driver.CUDA_RESOURCE_DESC()
+    kinds, resource = bindings.CUresourcetype, bindings.CUDA_RESOURCE_DESC()
     if isinstance(source, CudaImage):
         form, resource.resType = source.form, kinds.CU_RESOURCE_TYPE_ARRAY
         resource.res.array.hArray = source.array
     elif hasattr(source, "pointer") and hasattr(source, "dtype"):
         form = linear_of(source, channels)
-        _describe_memory(driver, resource, source.pointer, form)
+        _describe_memory(resource, source.pointer, form)
     else:
         raise DtypeError(
             f"texture: a {type(source).__name__}\n"
             "give an image (upload_image, allocate_image) or an array of this device"
         )
     sampler.check(form.dtype, form.geometry)
-    described = driver.CUDA_TEXTURE_DESC()
+    described = bindings.CUDA_TEXTURE_DESC()
     described.addressMode = [
-        driver.CUaddress_mode(ADDRESS_MODES.index(mode)) for mode in sampler.address_modes
+        bindings.CUaddress_mode(ADDRESS_MODES.index(mode)) for mode in sampler.address_modes
     ]
-    described.filterMode = driver.CUfilter_mode(FILTER_MODES.index(sampler.filter_mode))
+    described.filterMode = bindings.CUfilter_mode(FILTER_MODES.index(sampler.filter_mode))
     keeps = form.dtype.kind != "f" and sampler.read_mode == "element"
     described.flags = _READ_AS_INTEGER * keeps | _NORMALIZED * sampler.normalized
     described.borderColor = list(sampler.border)
-    handle = _asked(driver.cuTexObjectCreate(resource, described, None), "texture")
-    return CudaHandle(handle, source, driver.cuTexObjectDestroy)
+    handle = value_of(bindings.cuTexObjectCreate(resource, described, None), _refused, "texture")
+    return CudaHandle(handle, source, bindings.cuTexObjectDestroy)
 
 
-def _describe_memory(driver: Any, resource: Any, pointer: int, form: Image) -> None:
+def _describe_memory(resource: Any, pointer: int, form: Image) -> None:
     """Describe linear memory, 1D or 2D, as the driver's texture resource."""
     flat = form.geometry == "linear"
-    kinds = driver.CUresourcetype
+    kinds = bindings.CUresourcetype
     resource.resType = kinds.CU_RESOURCE_TYPE_LINEAR if flat else kinds.CU_RESOURCE_TYPE_PITCH2D
     memory = resource.res.linear if flat else resource.res.pitch2D
-    memory.devPtr, memory.format = driver.CUdeviceptr(pointer), _format(driver, form.dtype)
+    memory.devPtr, memory.format = bindings.CUdeviceptr(pointer), _format(form.dtype)
     memory.numChannels = form.channels
     if flat:
         memory.sizeInBytes = form.width * form.unit
@@ -158,22 +153,20 @@ def _describe_memory(driver: Any, resource: Any, pointer: int, form: Image) -> N
 
 def surface_of(image: Any) -> CudaSurface:
     """Create a surface object for an image."""
-    from cuda.bindings import driver
-
     if not isinstance(image, CudaImage):
         raise DtypeError(
             f"surface: a {type(image).__name__}\ngive an image: upload_image or allocate_image makes one"
         )
-    resource = driver.CUDA_RESOURCE_DESC()
-    resource.resType = driver.CUresourcetype.CU_RESOURCE_TYPE_ARRAY
+    resource = bindings.CUDA_RESOURCE_DESC()
+    resource.resType = bindings.CUresourcetype.CU_RESOURCE_TYPE_ARRAY
     resource.res.array.hArray = image.array
-    handle = _asked(driver.cuSurfObjectCreate(resource), "surface")
-    return CudaSurface(handle, image, driver.cuSurfObjectDestroy)
+    handle = value_of(bindings.cuSurfObjectCreate(resource), _refused, "surface")
+    return CudaSurface(handle, image, bindings.cuSurfObjectDestroy)
 
 
-def _format(driver: Any, dtype: np.dtype[Any]) -> Any:
+def _format(dtype: np.dtype[Any]) -> Any:
     """The driver's array format for the dtype of a channel."""
-    return getattr(driver.CUarray_format, f"CU_AD_FORMAT_{_FORMATS[dtype.name]}")
+    return getattr(bindings.CUarray_format, f"CU_AD_FORMAT_{_FORMATS[dtype.name]}")
 
 
 def _flags(form: Image) -> int:
@@ -183,11 +176,6 @@ def _flags(form: Image) -> int:
     return _SURFACE * form.has_surface | _CUBEMAP * cube | _LAYERED * layered | _GATHER * gathers
 
 
-def _asked(answer: tuple[Any, ...], what: str) -> Any:
-    """The result of a call of the driver, which may have refused."""
-    status, *values = answer
-    if status:
-        raise ShapeError(
-            f"{what}: the driver refuses it, {status.name}\nmake it smaller, or free other memory"
-        )
-    return values[0] if values else None
+def _refused(status: Any, what: str) -> ShapeError:
+    """The error for an image, or what is made of it, that the driver refuses."""
+    return ShapeError(f"{what}: the driver refuses it, {status.name}\nmake it smaller, or free other memory")

@@ -1,6 +1,6 @@
 """`CudaMachine`: the protocol of `gpu.machine` on NVIDIA GPUs of one process.
 
-The driver is called through cuda-bindings, in primary contexts, which torch, CuPy and PyCUDA share.
+The driver is called as `gpu.cuda.driver` does, in primary contexts, which torch, CuPy and PyCUDA share.
 """
 
 from gpu.cuda_machine.cublas import RoutineError

@@ -96,7 +96,7 @@ class Contexts:
                     if not status or status.name == "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED":
                         pairs.add((device, peer))
                     elif status.name != "CUDA_ERROR_TOO_MANY_PEERS":
-                        raise self._driver.error("cuCtxEnablePeerAccess", status, device)
+                        raise self._driver.error(status, "cuCtxEnablePeerAccess", device)
         return pairs
 
     def release(self) -> None:

@@ -1,10 +1,11 @@
-"""Calls of the driver whose status is looked at, and the error for each that fails."""
+"""The driver as a machine calls it: the error for each call that fails, and the devices that are lost."""
 
 from __future__ import annotations
 
 import time
 from typing import Any, Protocol
 
+from gpu.cuda import driver as cuda_driver
 from reference.errors import DeviceLostError, MachineError
 
 _LOST = {
@@ -37,22 +38,19 @@ class DriverStream(Protocol):
 class Driver:
     """The driver's functions, each of which raises if it fails.
 
-    ``api`` is `cuda.bindings.driver`, or its stand-in in tests; ``lost`` holds the devices whose context has
-    failed.
+    ``api`` has them: the bindings, or what replaces them in tests. ``lost`` holds the devices whose context
+    has failed.
     """
 
-    def __init__(self, api: Any) -> None:
-        self.api = api
+    def __init__(self, api: Any = None) -> None:
+        self.api = api or cuda_driver.started(cuda_driver, "simwarp.Machine()").bindings
         self.lost: set[int] = set()
 
     def call(self, name: str, *args: Any, device: int = -1) -> Any:
         """The value of a call, or None; `DriverError` or `DeviceLostError` if it fails."""
-        result: tuple[Any, ...] = getattr(self.api, name)(*args)
-        if result[0]:
-            raise self.error(name, result[0], device)
-        return result[1] if len(result) > 1 else None
+        return cuda_driver.value_of(getattr(self.api, name)(*args), self.error, name, device)
 
-    def error(self, call: str, status: Any, device: int) -> MachineError:
+    def error(self, status: Any, call: str, device: int) -> MachineError:
         """The error for a status; notes the loss of a device."""
         name, where = str(status.name), f"device {device}" if device >= 0 else "the driver"
         if name in _LOST:

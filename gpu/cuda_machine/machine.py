@@ -20,12 +20,11 @@ from gpu.cuda_machine.cublas import Cublas
 from gpu.cuda_machine.driver import Driver, DriverStream
 from gpu.cuda_machine.kernels import Kernels
 from gpu.cuda_machine.layers import Layers
-from gpu.cuda_machine.library import CUDNN
-from gpu.cuda_machine.memory import CudaMemory, matrix_of, place_of
+from gpu.cuda_machine.library import CUBLAS, CUDNN
+from gpu.cuda_machine.memory import CudaMemory
 from gpu.cuda_machine.pins import Pins
 from gpu.cuda_machine.queues import Event, PreparedRoutine, Queues, Stream
 from gpu.cuda_machine.recording import Recorder
-from gpu.cuda_machine.system import system
 from gpu.finalizers import undisturbed
 from gpu.machine import Routine, Tile
 from reference.devices.timeline import Timeline
@@ -35,7 +34,6 @@ from reference.errors import (
     LaunchError,
     MachineError,
     ShapeError,
-    UnpinnedError,
 )
 
 _RESERVE = 1 << 30
@@ -91,17 +89,18 @@ class CudaMachine:
         keep_memory: bool = True,
     ) -> None:
         check_ordinals(devices)
-        libraries = system()
-        self.driver = Driver(libraries.driver)
-        self.cublas = Cublas(libraries.cublas)
+        self.driver = Driver()
+        self.cublas = Cublas(CUBLAS.load())
         self._contexts = Contexts(self.driver, devices)
         try:
             self._budgets = self._given(budget)
             self._peers = self._contexts.peers()
             self._queues = Queues(self, self.driver, self._contexts, self.cublas)
-            self._copies = Copies(self.driver)
             self._pins = Pins(self.driver, self._contexts, self.settle, keep_pinned)
             self._recorder = Recorder(self.driver, self._contexts, record)
+            self._copies = Copies(
+                self, self.driver, self._contexts, self._peers, self._queues.of, self._pins, self._recorder
+            )
         except BaseException:
             self._contexts.release()
             raise
@@ -153,9 +152,7 @@ class CudaMachine:
         if given is not None:
             return max(given - self._allocations.used(device), 0)
         with self._contexts.on(device):
-            status, free, total = self.driver.api.cuMemGetInfo()
-        if status:
-            raise self.driver.error("cuMemGetInfo", status, device)
+            free, total = self.driver.call("cuMemGetInfo", device=device)
         return max(int(free) + self._allocations.idle(device) - min(_RESERVE, int(total) // 16), 0)
 
     def reaches(self, device: int, peer: int) -> bool:
@@ -206,7 +203,7 @@ class CudaMachine:
             return found
         if found.name == "CUDA_ERROR_OUT_OF_MEMORY":
             raise self._no_room(device, nbytes, self.budget(device))
-        raise self.driver.error("cuMemAlloc", found, device)
+        raise self.driver.error(found, "cuMemAlloc", device)
 
     def free(self, memory: object) -> None:
         """Return memory; the host must have waited for all work on it."""
@@ -265,68 +262,15 @@ class CudaMachine:
 
     def copy_in(self, stream: object, source: npt.NDArray[Any], target: Tile) -> None:
         """Queue a copy of a column-major host matrix, in a pinned array, to a tile of the stream's device."""
-        own = self._stream(stream)
-        tile = place_of(target, self, own.device, "the target")
-        host = matrix_of(source, target, "the source")
-        width, height = target.rows * target.dtype.itemsize, target.columns
-        self._check_pinned(source, host.address, (height - 1) * host.pitch + width, "the source")
-        with self._contexts.on(own.device):
-            queue = self._queues.of(own)
-            if self._recorder.is_on:
-                self._recorder.begin(queue, own.number, "in", "copy in", width * height)
-            if status := self._copies.queue_in(host, tile, width, height, queue.stream):
-                raise self._copies.error("in", width * height, own.device, own.number, status)
-            if self._recorder.is_on:
-                self._recorder.end()
+        self._copies.copy_in(self._stream(stream), source, target)
 
     def copy_out(self, stream: object, source: Tile, target: npt.NDArray[Any]) -> None:
         """Queue a copy of a tile of the stream's device to a column-major host matrix in a pinned array."""
-        own = self._stream(stream)
-        tile = place_of(source, self, own.device, "the source")
-        host = matrix_of(target, source, "the target")
-        if not target.flags.writeable:
-            raise ShapeError(
-                f"the target is a read-only {target.dtype} matrix\na copy writes it\npass a writeable array"
-            )
-        width, height = source.rows * source.dtype.itemsize, source.columns
-        self._check_pinned(target, host.address, (height - 1) * host.pitch + width, "the target")
-        with self._contexts.on(own.device):
-            queue = self._queues.of(own)
-            if self._recorder.is_on:
-                self._recorder.begin(queue, own.number, "out", "copy out", width * height)
-            if status := self._copies.queue_out(tile, host, width, height, queue.stream):
-                raise self._copies.error("out", width * height, own.device, own.number, status)
-            if self._recorder.is_on:
-                self._recorder.end()
+        self._copies.copy_out(self._stream(stream), source, target)
 
     def copy_peer(self, stream: object, source: Tile, target: Tile) -> None:
         """Queue a copy of a peer's tile to one of the stream's device, which must reach the peer."""
-        own = self._stream(stream)
-        to = place_of(target, self, own.device, "the target")
-        of = place_of(source, self, None, "the source")
-        device, peer = own.device, source.memory.device
-        if not self.reaches(device, peer):
-            raise LaunchError(
-                f"copy from device {peer} to device {device}\nthey do not reach one another\n"
-                "ask reaches() first, and go through the host"
-            )
-        if (source.rows, source.columns, source.dtype) != (target.rows, target.columns, target.dtype):
-            raise ShapeError(
-                f"the source is {source.shape} {source.dtype}\nthe target is {target.shape} {target.dtype}\n"
-                "copy between tiles of one shape and dtype"
-            )
-        width, height = source.rows * source.dtype.itemsize, source.columns
-        contexts = self._contexts.handles[peer], self._contexts.handles[device]
-        with self._contexts.on(device):
-            queue = self._queues.of(own)
-            if self._recorder.is_on:
-                self._recorder.begin(queue, own.number, "peer", "copy peer", width * height, peer=peer)
-            if status := self._copies.queue_peer(
-                of, contexts[0], to, contexts[1], width, height, queue.stream
-            ):
-                raise self._copies.error("peer", width * height, device, own.number, status)
-            if self._recorder.is_on:
-                self._recorder.end()
+        self._copies.copy_peer(self._stream(stream), source, target)
 
     def launch(self, stream: object, routine: Routine) -> None:
         """Queue a routine on tiles of the stream's device.
@@ -530,15 +474,6 @@ class CudaMachine:
             asked=nbytes,
             budget=budget,
         )
-
-    def _check_pinned(self, matrix: npt.NDArray[Any], start: int, nbytes: int, what: str) -> None:
-        """Check that a pinned array holds a host matrix."""
-        if not self._pins.holds(start, start + nbytes):
-            raise UnpinnedError(
-                f"{what} is a {matrix.dtype} matrix of shape {matrix.shape} that is not pinned",
-                f"it lies in none of the {len(self._pins)} pinned arrays",
-                "pin its array with CudaMachine.pin before the copy",
-            )
 
 
 DEFAULT_LOCK = Lock()

@@ -186,7 +186,7 @@ class Pins:
             if status and self.forget(self._registrations()):
                 status = self._register(made)
         if status:
-            error = self._driver.error("cuMemHostRegister", status, 0)
+            error = self._driver.error(status, "cuMemHostRegister", 0)
             if not isinstance(error, DriverError):
                 raise error
             raise DriverError(
@@ -312,7 +312,7 @@ class Pins:
         with self._contexts.on(0):
             status = self._unregister(registration)
         if status:
-            error = self._driver.error("cuMemHostUnregister", status, 0)
+            error = self._driver.error(status, "cuMemHostUnregister", 0)
             if 0 not in self._driver.lost:
                 raise error
 

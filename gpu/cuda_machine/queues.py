@@ -174,7 +174,7 @@ class Queues:
             event.queue.reached = max(event.queue.reached, event.number)
             return True
         if status != self._not_ready:
-            raise self._driver.error("cuEventQuery", status, event.queue.device)
+            raise self._driver.error(status, "cuEventQuery", event.queue.device)
         return False
 
     def settle(self) -> None:

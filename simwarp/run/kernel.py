@@ -14,6 +14,7 @@ from typing import Any, TextIO, TypedDict, Unpack, cast
 import numpy as np
 import numpy.typing as npt
 
+from gpu.cuda.driver import is_raised_here
 from gpu.device import check_device
 from reference.devices.launch import Dim, Extent, three
 from reference.errors import HostMemoryError, SchemeError, SimwarpError
@@ -410,7 +411,7 @@ def _hardware_faults(device: Any) -> Generator[None]:
     try:
         yield
     except Exception as error:
-        if not type(error).__module__.startswith(("pycuda", "_pycuda", "gpu.cuda.driver")):
+        if not is_raised_here(error):
             raise
         raise KernelFault(
             f"the kernel failed on {device.name}",

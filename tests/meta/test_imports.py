@@ -76,6 +76,12 @@ LAZY = (
     "PIL",
     "mpi4py",
 )
+DRIVER = {
+    "cuda.bindings.driver": ("gpu.cuda.driver",),
+    "pycuda": ("gpu.cuda.driver", "simwarp.exec.python_start"),
+}
+"""What calls the CUDA driver, and who imports it: one module for all others; `python_start` only changes how
+PyCUDA compiles, in the process of a user's script."""
 LAZY_IN_THE_COMMAND_LINE = (*LAZY, "typer", "rich", "hypothesis", "pytest")
 
 
@@ -176,6 +182,8 @@ def _complaint(found: Import, module: str) -> str | None:
         return None
     if found.lazy and target in REACHABLE.get(module, ()):
         return None
+    if any(_has(target, way) and module not in allowed for way, allowed in DRIVER.items()):
+        return f"{target} is imported by gpu.cuda.driver, from which others get what they call"
     if not within(module, DOORS):
         tier = module.partition(".")[0]
         if not within(target, ALLOWED[tier]) or (tier == "simwarp" and within(target, DOORS)):
@@ -184,6 +192,11 @@ def _complaint(found: Import, module: str) -> str | None:
     if not found.lazy and within(target, LAZY_IN_THE_COMMAND_LINE if in_command_line else LAZY):
         return f"{target} must be imported inside a function"
     return None
+
+
+def _has(target: str, module: str) -> bool:
+    """True if an import gives a module: itself, a part of it, or a package that has it as an attribute."""
+    return within(target, (module,)) or within(module, (target,))
 
 
 def within(name: str, prefixes: tuple[str, ...]) -> bool:
@@ -199,6 +212,14 @@ def test_every_import_is_allowed(package: str) -> None:
 def check_imports(path: Path) -> None:
     found = violations(path.read_text(), module_name(path), path.name == "__init__.py")
     assert not found, "; ".join(found)
+
+
+def test_no_other_module_loads_the_drivers_library() -> None:
+    """`simwarp.exec` has one of its own; the plugin of pytest asks for it where no extra is installed."""
+    own = "simwarp.exec", "simwarp.testing.plugin"
+    loading = [module_name(path) for path in source_files(*PACKAGES) if "libcuda.so" in path.read_text()]
+    assert "simwarp.testing.plugin" in loading
+    assert [module for module in loading if not within(module, own)] == []
 
 
 def test_no_module_has_an_underscored_name() -> None:
@@ -260,7 +281,12 @@ PLANTED = {
     "numba at once": ("import numba", "reference.bmm"),
     "numba at once, in a class": ("class A:\n    from numba import njit", "reference.bmm"),
     "numba at once, in a door": ("import numba", "simwarp.verify.runner"),
-    "pycuda at once": ("import pycuda.driver", "gpu.cuda.device"),
+    "pycuda at once": ("import pycuda.driver", "gpu.cuda.driver"),
+    "pycuda by another way": ("def f():\n    import pycuda.driver", "gpu.cuda.device"),
+    "the driver by another way": ("def f():\n    from cuda.bindings import driver", "gpu.cuda.streams"),
+    "the driver by its package": ("def f():\n    from cuda import bindings", "gpu.cuda_machine.driver"),
+    "the driver, by name": ("def f():\n    import_module('cuda.bindings.driver')", "gpu.bmm.product"),
+    "the driver's names": ("def f():\n    from cuda.bindings.driver import cuInit", "simwarp.run.kernel"),
     "scipy at once": ("import scipy.linalg", "gpu.blas3.routines"),
     "cuda at once": ("from cuda.bindings import nvrtc", "gpu.compile"),
     "cuda at once, not for types": (
@@ -287,8 +313,9 @@ def test_a_planted_forbidden_import_is_reported() -> None:
         ("from reference import types\nfrom reference.errors import ShapeError", "simwarp.device"),
         ("from simwarp import lanes\nfrom .faults import Place\nfrom . import memory", "simwarp.device"),
         ("from reference.version import __version__", "simwarp"),
-        ("def f():\n    from cuda.bindings import nvrtc\n    import pycuda.driver", "gpu.cuda.device"),
-        ("if TYPE_CHECKING:\n    import pycuda.driver", "gpu.cuda.device"),
+        ("def f():\n    from cuda.bindings import nvrtc", "gpu.compile"),
+        ("def f():\n    from cuda.bindings import driver\n    import pycuda.driver", "gpu.cuda.driver"),
+        ("if TYPE_CHECKING:\n    import pycuda.driver", "gpu.cuda.driver"),
         ("import reference, gpu, simwarp\nimport pytest", "simwarp.testing.plugin"),
         ("def f():\n    import typer\n    import gpu", "simwarp.cli"),
         ("def __getattr__(name):\n    import gpu\n    import reference\n    import simwarp.run", "simwarp"),

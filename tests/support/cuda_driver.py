@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gpu.cuda.driver import Bindings
 from gpu.cuda.kernels import CudaKernel
 from reference.devices.launch import Dim
 
@@ -63,15 +64,19 @@ class CudaDriver:
         return (self.success,)
 
 
+def replace_driver(monkeypatch: pytest.MonkeyPatch, driver: Any) -> None:
+    """Let every call of the driver go to another object."""
+    monkeypatch.setattr(Bindings, "__getattribute__", lambda _, name: getattr(driver, name), raising=False)
+
+
 @pytest.fixture
 def cuda_kernel(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[CudaKernel, CudaDriver]]:
     """Make a kernel without parameters, on a `CudaDriver` with some properties."""
-    bindings = pytest.importorskip("cuda.bindings")
     real = pytest.importorskip("cuda.bindings.driver")
 
     def make(**properties: Any) -> tuple[CudaKernel, CudaDriver]:
         driver = CudaDriver(real, **properties)
-        monkeypatch.setattr(bindings, "driver", driver)
+        replace_driver(monkeypatch, driver)
         return CudaKernel("module", "f", []), driver
 
     return make

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpu.cuda_machine import CudaMachine, machine
-from gpu.cuda_machine.system import System
+from gpu.cuda_machine.driver import Driver
 from support.fake_cublas import FakeCublas
 from support.fake_cudnn import FakeCudnn
 from support.fake_driver import FakeDriver
@@ -39,7 +39,8 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Gpus]:
     def make(devices: int = 1, seed: int = 0, refused: Any = None, **properties: Any) -> Gpus:
         driver = FakeDriver(devices, seed, **properties)
         found = Gpus(driver, FakeCublas(driver, refused), FakeCudnn(driver))
-        monkeypatch.setattr(machine, "system", lambda: System(found.driver, found.cublas))
+        monkeypatch.setattr(machine, "Driver", lambda: Driver(found.driver))
+        monkeypatch.setattr(machine, "CUBLAS", SimpleNamespace(load=lambda: found.cublas))
         monkeypatch.setattr(machine, "CUDNN", SimpleNamespace(load=lambda: found.cudnn))
         return found
 

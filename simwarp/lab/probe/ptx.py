@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpu.cuda.driver import is_raised_here
 from simwarp.chips.chips import chip_name
 from simwarp.faults import UnsupportedInstruction
 from simwarp.fragments import Layout, Operand
@@ -50,7 +51,7 @@ def load(device: Any, text: str) -> Any:
     except UnsupportedInstruction as error:
         raise NotExecutedError(str(error).splitlines()[0]) from None
     except Exception as error:
-        if type(error).__module__.startswith(("pycuda", "gpu.cuda.driver")):
+        if is_raised_here(error):
             raise NotExecutedError(" ".join(str(error).split())) from None
         raise
 

@@ -1,6 +1,5 @@
 """`Device.tensor_map`: the arguments of both devices, and those that the driver receives."""
 
-import sys
 import types
 
 import numpy as np
@@ -11,6 +10,7 @@ from gpu.cuda import tensor_map as of_gpu
 from reference.devices import Im2col, TensorMap
 from reference.errors import DtypeError, NoGpuError, SchemeError, ShapeError
 from simwarp import tensormaps
+from support.cuda_driver import replace_driver
 
 DEVICE = simwarp.Device()
 
@@ -105,9 +105,7 @@ class Driver:
 @pytest.fixture
 def driver(monkeypatch):
     driver = Driver()
-    bindings = types.ModuleType("cuda.bindings")
-    bindings.driver = driver
-    monkeypatch.setitem(sys.modules, "cuda.bindings", bindings)
+    replace_driver(monkeypatch, driver)
     return driver
 
 

@@ -11,12 +11,12 @@ import pytest
 
 from gpu.cuda import copies as cuda_copies
 from gpu.cuda import driver as cuda_driver
+from support.cuda_driver import replace_driver
 
 
 @pytest.fixture
 def driver(monkeypatch):
     """A driver that gives memory of the C library, knows it, and notes the calls of events."""
-    bindings = pytest.importorskip("cuda.bindings")
     real = pytest.importorskip("cuda.bindings.driver")
     good, unknown = real.CUresult.CUDA_SUCCESS, real.CUresult.CUDA_ERROR_INVALID_VALUE
     replaced = SimpleNamespace(
@@ -45,7 +45,7 @@ def driver(monkeypatch):
     for name in ("Record", "Synchronize", "Destroy"):
         setattr(replaced, f"cuEvent{name}", noted(name.lower()))
     replaced.cuStreamWaitEvent = noted("wait")
-    monkeypatch.setattr(bindings, "driver", replaced)
+    replace_driver(monkeypatch, replaced)
     return replaced
 
 

@@ -9,7 +9,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from gpu.cuda import contexts
 from gpu.cuda import driver as cuda_driver
+from gpu.cuda_machine.driver import Driver as Machine
+from reference.errors import LaunchError, MissingExtraError, NoGpuError
+from support.cuda_driver import replace_driver
 
 NAMES = {1: "CUDA_ERROR_INVALID_VALUE", 2: "CUDA_ERROR_OUT_OF_MEMORY", 719: "CUDA_ERROR_LAUNCH_FAILED"}
 
@@ -88,7 +92,7 @@ class Driver:
 @pytest.fixture
 def driver(monkeypatch):
     found = Driver()
-    monkeypatch.setattr(cuda_driver, "_bindings", lambda: found)
+    replace_driver(monkeypatch, found)
     return found
 
 
@@ -133,6 +137,76 @@ def test_a_missing_driver_is_an_error(driver, monkeypatch):
     monkeypatch.setattr(driver, "cuInit", missing, raising=False)
     with pytest.raises(cuda_driver.LogicError, match=r"^libcuda is missing$"):
         cuda_driver.init()
+
+
+def test_starting_initialises_the_driver(driver):
+    assert cuda_driver.started(cuda_driver, "simwarp.Machine()") is cuda_driver
+    assert driver.calls == [("cuInit", 0)]
+
+
+def test_a_refused_start_is_an_error_with_the_drivers_words(driver):
+    driver.refused["cuInit"] = 1
+    with pytest.raises(NoGpuError) as caught:
+        Machine()
+    assert str(caught.value) == (
+        "CUDA cannot start: cuInit failed: words for it\ncheck nvidia-smi, or use simwarp.Machine()"
+    )
+
+
+@pytest.mark.parametrize("start", [Machine, contexts.driver.__wrapped__])
+def test_missing_bindings_are_an_error(monkeypatch, start):
+    monkeypatch.setattr(cuda_driver, "bindings", cuda_driver.Bindings())
+    monkeypatch.setattr(contexts, "load", lambda: cuda_driver)
+    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", None)
+    with pytest.raises(MissingExtraError, match=r"needs cuda-bindings.*\npip install 'simwarp\[cuda\]'"):
+        start()
+
+
+def test_the_bindings_are_imported_by_the_first_use_of_a_name_of_theirs(monkeypatch):
+    found, driver = cuda_driver.Bindings(), SimpleNamespace(cuInit=object(), CUresult=object())
+    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", None)
+    assert not hasattr(found, "__wrapped__")
+    with pytest.raises(ImportError):
+        found.cuInit()
+    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", driver)
+    assert (found.cuInit, found.CUresult) == (driver.cuInit, driver.CUresult)
+    assert vars(found) == vars(driver)
+
+
+@pytest.mark.parametrize(
+    ("answer", "value"), [((0,), None), ((0, 7), 7), ((0, None), None), ((0, 7, 8), (7, 8))]
+)
+def test_the_value_of_a_call_is_what_stands_beside_its_status(answer, value):
+    assert cuda_driver.value_of(answer, ZeroDivisionError) == value
+
+
+def test_a_refused_call_raises_the_error_that_its_caller_makes():
+    with pytest.raises(ZeroDivisionError) as caught:
+        cuda_driver.value_of((Status(719), 7), ZeroDivisionError, "a copy", 3)
+    assert caught.value.args == (719, "a copy", 3)
+
+
+def test_a_refused_launch_is_an_error_of_pycudas_or_of_a_wrong_cluster(driver, monkeypatch):
+    with pytest.raises(
+        cuda_driver.load().LaunchError, match=r"^kernel f: launch failed: CUDA_ERROR_LAUNCH_F"
+    ):
+        cuda_driver.checked("kernel f", (Status(719),))
+    monkeypatch.setitem(NAMES, 912, "CUDA_ERROR_INVALID_CLUSTER_SIZE")
+    with pytest.raises(LaunchError, match=r"^kernel f: the GPU cannot run clusters"):
+        cuda_driver.refuse("kernel f", Status(912))
+
+
+@pytest.mark.parametrize(
+    ("module", "is_one"),
+    [
+        ("pycuda._driver", True),
+        ("_pycuda", True),
+        ("gpu.cuda.driver", True),
+        ("gpu.cuda_machine.driver", False),
+    ],
+)
+def test_errors_of_the_driver_are_known_by_their_module(module, is_one):
+    assert cuda_driver.is_raised_here(type("LogicError", (Exception,), {"__module__": module})()) == is_one
 
 
 def test_a_device_has_a_name_and_attributes(driver):

@@ -233,7 +233,7 @@ RESIDUAL = (
 def test_a_convolution_adds_its_shortcut_and_gives_what_the_definition_gives():
     """Sums of a first layer and of residuals beside their bits, one pooled, and one that is not kept."""
     prepared = check(network(*RESIDUAL), 2, Device((9, 0)))
-    assert [step.writes for step, _ in prepared._steps] == [
+    assert [step.writes for step, _ in prepared._way.steps] == [
         ("0", "1.body.0"),
         *(("1.body.2",), ("1", "2.body.0")),
         *(("2.body.2",), ("3.shortcut.0", "3.body.0")),
@@ -262,14 +262,14 @@ def test_a_convolution_adds_its_shortcut_and_gives_what_the_definition_gives():
 )
 def test_other_residuals_have_launches_of_their_own(layers, writes):
     prepared = gpu.bnn.prepare(network(pixels(8, 12, 3), *layers), device=Device((9, 0)))
-    assert writes in [step.writes for step, _ in prepared._steps]
+    assert writes in [step.writes for step, _ in prepared._way.steps]
 
 
 def test_residuals_are_joined_where_the_chip_has_warpgroups_and_the_scheme_is_theirs():
     net = network(*RESIDUAL)
     for device, schemes in ((Device((8, 0)), {}), (Device((9, 0)), {"Conv": "btc1"})):
         prepared = gpu.bnn.prepare(net, device=device, schemes=schemes)
-        assert ("1.body.3",) in [step.writes for step, _ in prepared._steps]
+        assert ("1.body.3",) in [step.writes for step, _ in prepared._way.steps]
 
 
 @pytest.mark.gate
@@ -402,7 +402,7 @@ def test_a_captured_run_has_a_launch_for_each_step_and_the_answer():
     for _ in range(2):
         prepared.run(given)
     (place,) = prepared._pieces._places.values()
-    assert len(place.batch.graph._launches) == len(prepared._steps) + 1
+    assert len(place.batch.graph._launches) == len(prepared._way.steps) + 1
 
 
 @pytest.mark.at_most(1)

@@ -73,7 +73,7 @@ def check(net, images, scheme="bconv32"):
         np.testing.assert_array_equal(value, expected[path], err_msg=path, strict=True)
     for got, wanted in zip(prepared.run(images), reference.bnn.run(net, images), strict=True):
         np.testing.assert_array_equal(got, wanted, strict=True)
-    return {path: getattr(value, "dtype", None) for path, value in prepared._values_of(device.upload(images))}
+    return {path: getattr(value, "dtype", None) for path, value in prepared._way.made(device.upload(images))}
 
 
 def images_of(*shape):

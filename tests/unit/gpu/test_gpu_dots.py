@@ -5,7 +5,7 @@ import pytest
 
 import gpu.bnn
 import gpu.bnn.dots
-import gpu.bnn.network
+import gpu.bnn.layers
 import reference.bnn
 from gpu.bconv.geometry import conv_shape
 from gpu.bnn.dots import order_of, pieces_of, planes_of, tiles_of
@@ -78,7 +78,7 @@ def sums(given, layer, rule=None, count=2, device=None):
     gives = after(layer, value)
     gives = after(rule, gives) if rule else gives
     dots = Dots(site, layer, value, (gives,), layers[1:], given)
-    got = gpu.bnn.network._on_host(*dots(device.upload(images)))
+    got = gpu.bnn.layers.on_host(*dots(device.upload(images)))
     np.testing.assert_array_equal(got, dict(reference.bnn.values(network, images))[str(len(layers) - 1)])
 
 
@@ -195,7 +195,7 @@ def test_sums_leave_beside_their_bits(outputs, regions, monkeypatch):
     images = RNG.integers(0, 256, (2, 6, 7, 3), np.uint8)
     expected = dict(reference.bnn.values(closed(given, (layer, rule)), images))
     for path, got in zip(("0", "1"), dots(device.upload(images)), strict=True):
-        np.testing.assert_array_equal(gpu.bnn.network._on_host(got), expected[path])
+        np.testing.assert_array_equal(gpu.bnn.layers.on_host(got), expected[path])
 
 
 @pytest.mark.at_most(3)

@@ -35,6 +35,7 @@ from reference.errors import (
     ShapeError,
 )
 from reference.types import Coo, PackedBits, PackedTensor
+from support.cuda_driver import replace_driver
 
 PRODUCTS = SCHEMES | TENSOR_CORE_SCHEMES | RING_SCHEMES | WARPGROUP_SCHEMES
 OPENED: list[str] = []
@@ -677,7 +678,7 @@ class Graph:
 
 def test_a_chain_launches_with_the_arrays_and_structures_of_each_call(monkeypatch):
     graph, (_, structure, *_) = Graph(), arguments()
-    monkeypatch.setitem(sys.modules, "cuda.bindings", SimpleNamespace(driver=graph.driver()))
+    replace_driver(monkeypatch, graph.driver())
     kernel = SimpleNamespace(**vars(KERNEL), function="f")
     both_open = LaunchPlan("", "f", (1, 2, 3), (32, 1, 1), (None, None, -5, 0.5, 7))
     array_open = LaunchPlan("", "f", (1, 1, 1), (1, 1, 1), (None, structure, np.int32(-5), 0.5, 7))
@@ -697,7 +698,7 @@ def test_a_chain_launches_with_the_arrays_and_structures_of_each_call(monkeypatc
 
 def test_a_launch_encodes_the_tensor_map_of_each_array_once(monkeypatch):
     graph, asked = Graph(), []
-    monkeypatch.setitem(sys.modules, "cuda.bindings", SimpleNamespace(driver=graph.driver()))
+    replace_driver(monkeypatch, graph.driver())
 
     def encoded(tensor, capability):
         asked.append((tensor.address, capability))

@@ -250,7 +250,7 @@ def test_scheme_measures_convolutions_without_the_sums_that_are_joined_to_them(m
     monkeypatch.setattr(studies, "CONVOLUTIONS", ("bconv32", "wgmma"))
     monkeypatch.setattr(studies, "PRODUCTS", ())
     network, device = resnet14(size=8, width=8), simwarp.Device()
-    assert any(map(is_sum, (step for step, _ in gpu.bnn.prepare(network, device=device)._steps)))
+    assert any(map(is_sum, (step for step, _ in gpu.bnn.prepare(network, device=device)._way.steps)))
     rows = studies.scheme(network, studies.Counter(device), 1, silent)["rows"]
     residuals = [row for row in rows if row["path"].endswith("body.3")]
     assert {row["scheme"] for row in residuals} == {"auto", "bconv32", "wgmma"}
