@@ -17,6 +17,8 @@ import numpy as np
 from common import Row
 
 import gpu
+import gpu.bnn
+from reference.bnn import mlp, resnet18
 from reference.types import Coo
 
 TURNS = 8
@@ -38,6 +40,8 @@ GOALS = {
     "mttkrp": 25.0,
 }
 """Microseconds until a call returns, by kind of row."""
+RESULT_GOALS = {"mlp": 22.0, "resnet18": 108.0}
+"""Microseconds until a network's answer is there."""
 
 Finish = Callable[[], Row]
 
@@ -82,7 +86,7 @@ class Rows:
         call: Callable[[Any], Any],
         given: Sequence[Any],
         right: Callable[[Any, Any], bool],
-        peer: tuple[str, Callable[[Any], Any], Sequence[Any]] | None = None,
+        *peers: tuple[str, Callable[[Any], Any], Sequence[Any]],
     ) -> Iterator[Finish]:
         """Rows of the result and of the host time; ``right`` compares an operand's answer."""
         if not all(right(x, call(x)) for x in (*given[:2], given[0]) for _ in range(3)):
@@ -90,26 +94,29 @@ class Rows:
         timings = {"ours": self._bench.timing(Turns(self._bench, call, given, fresh=False))}
         if isinstance(given[0], self.torch.Tensor):
             timings["fresh"] = self._bench.timing(Turns(self._bench, call, given, fresh=True))
-        if peer is not None:
-            timings[peer[0]] = self._bench.timing(Turns(self._bench, peer[1], peer[2], fresh=False))
+        for name, peer, of_peer in peers:
+            timings[name] = self._bench.timing(Turns(self._bench, peer, of_peer, fresh=False))
 
         def row(which: int, name: str, target: float | None) -> Row:
             figures = {each: timing.medians[which] for each, timing in timings.items()}
             ours = figures.pop("ours")
             return Row(f"{name}/{what}", params, "us", "lower", ours, figures, target=target)
 
-        yield lambda: row(0, "door-torch", None)
-        yield lambda: row(1, "door-torch-host", GOALS[kind])
+        yield lambda: row(0, "door-torch", RESULT_GOALS.get(kind))
+        yield lambda: row(1, "door-torch-host", GOALS.get(kind))
 
 
 def torch_rows(bench: Any) -> Iterator[Finish]:
     """All rows of calls with tensors of torch."""
+    bench.torch.set_grad_enabled(mode=False)
     rows = Rows(bench)
     for n in WEIGHTS:
         yield from _products(rows, n)
     for channels in CHANNELS:
         yield from _convolutions(rows, channels)
     yield from _packings(rows)
+    yield from _networks(rows)
+    yield from _modules(rows)
     yield from _sparse(rows)
 
 
@@ -249,6 +256,69 @@ def _packings(rows: Rows) -> Iterator[Finish]:
         packed_right,
         ("torch copy", lambda x: x.clone(), given),
     )
+
+
+def _networks(rows: Rows) -> Iterator[Finish]:
+    torch = rows.torch
+    for kind, network in (("mlp", mlp(seed=1)), ("resnet18", resnet18(seed=1))):
+        prepared = gpu.bnn.prepare(network)
+        given = [
+            torch.randint(0, 256, (8, *network.input.shape), dtype=torch.uint8, device="cuda")
+            for _ in range(TURNS)
+        ]
+
+        def right(x: Any, answer: Any, prepared: Any = prepared) -> bool:
+            expected = prepared.run(x.cpu().numpy())  # tests/hardware compares this with the definition
+            return all(map(np.array_equal, (each.download() for each in answer), expected))
+
+        call: Callable[[Any], Any] = lambda x, prepared=prepared: prepared.run(x)  # noqa: E731
+        yield from rows.of(f"network/{kind}/8", kind, {"network": kind, "images": 8}, call, given, right)
+
+
+def _modules(rows: Rows) -> Iterator[Finish]:
+    """Three binary layers of 1024 of a torch module, exported, beside the same module in float16."""
+    from simwarp.torch import BinaryLinear, ImageSigns, Sign, export
+
+    torch, width = rows.torch, 1024
+    layers = [
+        ImageSigns(),
+        *(
+            layer
+            for _ in range(2)
+            for layer in (BinaryLinear(width, width), torch.nn.BatchNorm1d(width), Sign())
+        ),
+        BinaryLinear(width, width),
+    ]
+    model = torch.nn.Sequential(*layers).eval()
+    for norm in model:
+        if isinstance(norm, torch.nn.BatchNorm1d):
+            torch.nn.init.normal_(norm.running_mean, std=20.0)
+    prepared = gpu.bnn.prepare(export(model, torch.randn(1, width)))
+    model = model.cuda()
+    weights = [_signs(torch, layer.weight).half() for layer in model if isinstance(layer, BinaryLinear)]
+    halves = torch.nn.Sequential(
+        *(layer for _ in range(2) for layer in (torch.nn.Linear(width, width), torch.nn.ReLU())),
+        torch.nn.Linear(width, width),
+    )
+    halves = halves.cuda().half().eval().requires_grad_(requires_grad=False)
+    for layer, weight in zip((each for each in halves if hasattr(each, "weight")), weights, strict=True):
+        layer.weight.copy_(weight)
+    compiled = torch.compile(halves, mode="reduce-overhead")
+    for batch in (8, 256):
+        given = _reals(torch, (batch, width), "float32")
+
+        def right(x: Any, logits: Any) -> bool:
+            return bool(torch.equal(torch.as_tensor(logits, device="cuda"), model(x)))
+
+        peers = {
+            "torch f16": lambda x: halves(x),
+            "torch f16, compiled": lambda x: compiled(x),
+        }
+        half = _reals(torch, (batch, width), "float16")
+        timings = [(name, call, half) for name, call in peers.items()]
+        params = {"layers": 3, "width": width, "rows": batch}
+        call: Callable[[Any], Any] = lambda x: prepared.run(x).logits  # noqa: E731
+        yield from rows.of(f"module/{batch}", "module", params, call, given, right, *timings)
 
 
 def _sparse(rows: Rows) -> Iterator[Finish]:

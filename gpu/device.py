@@ -149,7 +149,7 @@ class Wanted:
 class Recorded:
     """A recorded call: what it allocates, and its launches.
 
-    ``numbers`` says which arrays each launch takes: those of the call, the NaN flag if the call ``packs``, the
+    ``numbers`` says which arrays each launch takes: those of the call, the NaN flag if it ``packs``, the
     workspace, the results, and the ``constants``, numbered in this order. ``finish`` makes the call's answer
     of its results.
     """

@@ -198,7 +198,7 @@ def _pointer(array: Any) -> int:
     return array if array.__class__ is int else array.pointer
 
 
-_ONCE = object()
+ONCE = object()
 """Stands for a call that was made once, and is not recorded."""
 
 
@@ -227,9 +227,9 @@ def _repeat(known: Recorded, call: Call) -> list[Any]:
 
 
 def recorded_graph(
-    graph: Any, call: Call, results: Sequence[Any], finish: Callable[..., Any]
+    graph: Any, call: Call, given: Any, results: Sequence[Any], finish: Callable[..., Any]
 ) -> Recorded | None:
-    """The call whose launches a graph has; None if it cannot be recorded.
+    """The call with one array whose launches a graph has; None if it cannot be recorded.
 
     All that is neither an operand nor a result stays as it is, and is kept with the recorded call: it runs in
     one stream after the other, since the driver lets a graph run once at a time.
@@ -237,19 +237,19 @@ def recorded_graph(
     plans: list[tuple[LaunchPlan, tuple[Any, ...]]] | None = graph.plans
     if not plans or any(plan.cooperative for plan, _ in plans):
         return None
-    arrays = [array for _, given in plans for array in given]
+    arrays = [array for _, each in plans for array in each]
     if any(array.__class__ is bytes for array in arrays):
         return None
     changing = [*call.pointers, *(array.pointer for array in results)]
     others = {array.pointer: array for array in arrays if array.pointer not in changing}
-    if any(_inside(results, array) for array in others.values()):
+    if any(_inside((given, *results), array) for array in others.values()):
         return None
     known = {pointer: number for number, pointer in enumerate([*changing, *others])}
     return Recorded(
         [],
         [Wanted(x.shape, x.dtype, "") for x in results],
         LaunchChain(tuple(plan for plan, _ in plans)),
-        [[known[array.pointer] for array in given] for _, given in plans],
+        [[known[array.pointer] for array in each] for _, each in plans],
         list(others.values()),
         False,
         finish,
@@ -273,9 +273,9 @@ def made_or_recorded(
 
     Its second time is recorded: the first one makes what ``constants`` then has.
     """
-    if calls.get(call.key) is not _ONCE:
+    if calls.get(call.key) is not ONCE:
         made = make(call.device)
-        planned(calls, call.key, lambda: _ONCE, most)
+        planned(calls, call.key, lambda: ONCE, most)
         return finish(made)
     recording = Recording(call.device, call.arrays)
     made = make(recording)

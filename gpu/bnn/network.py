@@ -16,12 +16,13 @@ from gpu.bnn.layers import Layers
 from gpu.bnn.pieces import AT_ONCE, Batch, Pieces, kept
 from gpu.bnn.plan import IMAGES, Launched, steps_of, values_of
 from gpu.bnn.site import Site, bytes_of
+from gpu.bnn.tensors import Tensors
 from gpu.bnn.whole import Whole
-from gpu.device import Array, Device, is_array
+from gpu.device import Array, Device, is_array, is_foreign
 from gpu.host import choose_device, unknown
 from reference.errors import DtypeError, SchemeError, ShapeError
 from reference.types.layers import Conv, Dense
-from reference.types.network import Answer, Network
+from reference.types.network import Answer, Network, Reals, Signs
 from reference.types.network_values import follow
 
 LARGEST = 2**31 - 1
@@ -76,6 +77,8 @@ class PreparedNetwork:
             network, steps, Site(device, self._values, dict(schemes), self._flag)
         )
 
+        self._tensors = Tensors(device, self._way.run, self._fitting, self._heed)
+
     def run(self, images: Any, *, pieces: int | None = None) -> Answer:
         """Run the network on images, of the host or of the device.
 
@@ -91,7 +94,8 @@ class PreparedNetwork:
         ----------
         images : (N, *network.input.shape)
             uint8 for `Pixels` and `BitPlanes`, float32 for `Reals`, either for `Signs`. An array of the
-            device is read where it is, in every run.
+            device is read where it is, in every run. A tensor of torch, or an array of CuPy, on the device
+            is read in torch's current stream, or the default one.
         pieces : int, optional
             Of a host array, equal except the last one. By default they have about 20 MiB. There are more of
             them where images are too large for 32-bit counters, or for 8 GiB of values.
@@ -100,7 +104,8 @@ class PreparedNetwork:
         -------
         Answer
             NumPy arrays for a host array. For an array of the device arrays of the device, which the next
-            run with the same array may overwrite.
+            run with the same array may overwrite. For a tensor of torch, arrays of the device in memory of
+            torch's allocator, which no other run overwrites.
 
         Raises
         ------
@@ -120,14 +125,13 @@ class PreparedNetwork:
         if last is not None and last.images is images and pieces is None and not self.device.capturing:
             last.graph.launch()
             return last.answer
+        if is_foreign(images):
+            _refuse_pieces(pieces)
+            return self._tensors.run(images)
         images = self._checked(images)
         if is_array(images):
-            if pieces is not None:
-                raise SchemeError(
-                    f"pieces={pieces!r} of images on the device\nthey run together\nleave pieces out"
-                )
-            self._fits(images)
-            return self._of_device(images)
+            _refuse_pieces(pieces)
+            return self._of_device(self._fitting(images))
         whole = empty_answer(self.network, len(images))
         self.run_part(images, whole, slice(0, len(images)), pieces=pieces)
         return whole
@@ -228,9 +232,7 @@ class PreparedNetwork:
         >>> [step.paths for step, _, _ in prepared.launches(device.upload(np.uint8([[3]])))]
         [('input',), ('0',)]
         """
-        images = self._checked(images)
-        self._fits(images)
-        return self._way.launches(images)
+        return self._way.launches(self._fitting(images))
 
     def _checked(self, images: Any) -> Any:
         images = checked_images(self.network.input, images)
@@ -247,6 +249,12 @@ class PreparedNetwork:
         values = self._values.values()
         sizes = [prod(self.network.input.shape), *(prod(value.shape) for value in values)]
         return max(1, min(LARGEST // max(sizes), MOST_BYTES // self._bytes))
+
+    def _fitting(self, images: Any) -> Any:
+        """Checked images that run together."""
+        images = self._checked(images)
+        self._fits(images)
+        return images
 
     def _fits(self, images: Any) -> None:
         if images.shape[0] > self._most:
@@ -293,11 +301,18 @@ class PreparedNetwork:
             self.device.synchronize()
         return self._pieces.answers(pieces, self._again)
 
+    def _heed(self, images: Any) -> None:
+        """Let the next synchronisation look whether a kernel found an invalid number in some images."""
+        if self._flag_waits or not isinstance(self.network.input, Reals | Signs):
+            return
+        array = images if is_array(images) else self.device.adopt(images)
+        if can_be_strange(self.network.input, array):
+            self.device.defer(partial(self._check_flag, array))
+            self._flag_waits = True
+
     def _of_device(self, images: Array) -> Answer:
         """The answer for images of the device, where it stays."""
-        if can_be_strange(self.network.input, images) and not self._flag_waits:
-            self.device.defer(partial(self._check_flag, images))
-            self._flag_waits = True
+        self._heed(images)
         if self.device.capturing:
             return self._way.run(images)
         key = images.shape, images.dtype, images.pointer
@@ -342,6 +357,12 @@ class PreparedNetwork:
         self._flag_waits = False
         if self._flagged(images):
             refuse_strange(self.network.input, images.download())
+
+
+def _refuse_pieces(pieces: int | None) -> None:
+    """Refuse pieces of images on the device."""
+    if pieces is not None:
+        raise SchemeError(f"pieces={pieces!r} of images on the device\nthey run together\nleave pieces out")
 
 
 def empty_answer(network: Network, count: int) -> Answer:

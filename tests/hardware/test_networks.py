@@ -8,7 +8,21 @@ import pytest
 import gpu
 import gpu.bnn
 from gpu.cuda import driver as cuda_driver
-from reference.bnn import alexnet, mlp, resnet14, resnet18, run, run_ensemble, vgg16, vgg_cifar
+from reference import pack
+from reference.bnn import (
+    Dense,
+    Network,
+    Signs,
+    alexnet,
+    mlp,
+    resnet14,
+    resnet18,
+    run,
+    run_ensemble,
+    vgg16,
+    vgg_cifar,
+)
+from reference.errors import CaptureError, DtypeError, NotANumberError, SchemeError, ShapeError
 
 pytestmark = pytest.mark.gpu
 
@@ -38,6 +52,58 @@ def test_every_image_has_the_answer_of_the_definition(device, answered, way):
             answer = prepared.run(images[which])
             for got, wanted in zip(answer, expected, strict=True):
                 np.testing.assert_array_equal(got, wanted[which])
+
+
+# ---- tensors of torch
+
+
+@pytest.mark.parametrize("way", ["layers", "whole"])
+def test_tensors_that_rotate_have_answers_that_no_other_run_overwrites(device, answered, way):
+    torch = pytest.importorskip("torch")
+    network, images, expected = answered
+    prepared = gpu.bnn.prepare(network, way=way, device=device)
+    for stream in (torch.cuda.current_stream(), torch.cuda.Stream()):
+        with torch.cuda.stream(stream):
+            kept = []
+            for first in range(0, 48, 8):
+                batch = torch.zeros((8, *network.input.shape), dtype=torch.uint8, device="cuda")
+                torch.cuda._sleep(1_000_000)
+                batch.copy_(torch.from_numpy(images[first : first + 8]))
+                kept.append((slice(first, first + 8), prepared.run(batch)))
+                del batch
+            stream.synchronize()
+            for which, answer in kept:
+                for got, wanted in zip(answer, expected, strict=True):
+                    np.testing.assert_array_equal(got.download(), wanted[which])
+
+
+def test_a_number_that_is_not_finite_in_a_tensor_is_named(device):
+    torch = pytest.importorskip("torch")
+    weights, logits = pack(np.ones((3, 2)), layout="row"), (np.ones(2, np.float32), np.zeros(2, np.float32))
+    signs = Signs((3,), np.zeros(3, np.float32))
+    prepared = gpu.bnn.prepare(Network("small", signs, (Dense(weights),), *logits), device=device)
+    for _ in range(4):  # launch by launch, captured, and recorded
+        bad = torch.ones(5, 3, device="cuda")
+        bad[4, 1] = float("nan")
+        prepared.run(bad)
+        with pytest.raises(NotANumberError, match=r"images\[4, 1\]"):
+            device.synchronize()
+        assert prepared.run(torch.ones(5, 3, device="cuda")).sums.download().tolist() == [[3, 3]] * 5
+
+
+def test_tensors_that_a_network_does_not_take_are_refused(device, small):
+    torch = pytest.importorskip("torch")
+    network, prepared = small
+    images = torch.zeros((2, *network.input.shape), dtype=torch.uint8, device="cuda")
+    with pytest.raises(SchemeError, match="images on the device"):
+        prepared.run(images, pieces=2)
+    with pytest.raises(DtypeError, match="uint8"):
+        prepared.run(images.float())
+    with pytest.raises(ShapeError, match="images have shape"):
+        prepared.run(images[:, 1:].contiguous())
+    graph = torch.cuda.CUDAGraph()
+    with pytest.raises(CaptureError, match="capture of torch's"), torch.cuda.graph(graph):
+        prepared.run(images)
 
 
 # ---- images of the host, in pieces
