@@ -293,7 +293,7 @@ def _modules(rows: Rows) -> Iterator[Finish]:
     for norm in model:
         if isinstance(norm, torch.nn.BatchNorm1d):
             torch.nn.init.normal_(norm.running_mean, std=20.0)
-    prepared = gpu.bnn.prepare(export(model, torch.randn(1, width)))
+    prepared = gpu.bnn.prepare(export(model, torch.randn(1, width), name="three layers"))
     model = model.cuda()
     weights = [_signs(torch, layer.weight).half() for layer in model if isinstance(layer, BinaryLinear)]
     halves = torch.nn.Sequential(

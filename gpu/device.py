@@ -188,8 +188,9 @@ class Recorded:
 
 def _side_by_side(wanted: Sequence[Wanted]) -> tuple[list[int], int]:
     """Where arrays begin in one piece of memory, and the size of the piece."""
-    ends = [0, *accumulate(-(-max(each.nbytes, 1) // 256) * 256 for each in wanted)]
-    return ends[:-1], ends[-1]
+    sizes = [max(each.nbytes, 1) for each in wanted]
+    offsets = [0, *accumulate(-(-size // 256) * 256 for size in sizes)][: len(sizes)]
+    return offsets, offsets[-1] + sizes[-1] if sizes else 0
 
 
 class Device(Images, Protocol):

@@ -22,7 +22,7 @@ from gpu.device import Array, Device, is_array, is_foreign
 from gpu.host import choose_device, unknown
 from reference.errors import DtypeError, SchemeError, ShapeError
 from reference.types.layers import Conv, Dense
-from reference.types.network import Answer, Network, Reals, Signs
+from reference.types.network import Answer, Network
 from reference.types.network_values import follow
 
 LARGEST = 2**31 - 1
@@ -301,14 +301,13 @@ class PreparedNetwork:
             self.device.synchronize()
         return self._pieces.answers(pieces, self._again)
 
-    def _heed(self, images: Any) -> None:
-        """Let the next synchronisation look whether a kernel found an invalid number in some images."""
-        if self._flag_waits or not isinstance(self.network.input, Reals | Signs):
-            return
-        array = images if is_array(images) else self.device.adopt(images)
-        if can_be_strange(self.network.input, array):
-            self.device.defer(partial(self._check_flag, array))
+    def _heed(self, images: Array) -> bool:
+        """Let the next synchronisation look for invalid numbers in images; says whether they can have any."""
+        strange = can_be_strange(self.network.input, images)
+        if strange and not self._flag_waits:
+            self.device.defer(partial(self._check_flag, images))
             self._flag_waits = True
+        return strange
 
     def _of_device(self, images: Array) -> Answer:
         """The answer for images of the device, where it stays."""

@@ -16,8 +16,8 @@ from reference.types.network import Answer
 class Tensors:
     """Runs a network on images of other libraries; the third run of a kind is recorded.
 
-    ``checked`` refuses images that do not fit, ``heed`` lets the next synchronisation look for numbers that
-    kernels report in some images.
+    ``checked`` refuses images that do not fit. ``heed`` says whether kernels report some numbers in images of
+    a kind, and lets the next synchronisation look for them in some.
     """
 
     def __init__(
@@ -25,25 +25,29 @@ class Tensors:
         device: Device,
         run: Callable[[Array], Answer],
         checked: Callable[[Any], Array],
-        heed: Callable[[Any], None],
+        heed: Callable[[Any], bool],
     ) -> None:
         self._device, self._run, self._checked, self._heed = device, run, checked, heed
         self._calls: dict[Any, Any] = {}
+        self._strange: set[Any] = set()
+        """The kinds of calls in whose images kernels report numbers."""
 
     def run(self, images: Any) -> Answer:
         """The answer for images on the device, in arrays that no other run writes."""
         call = call_of((), (images,), self._device, None)
         answer = None if call is None else play(self._calls, call)
-        if answer is None:
+        if call is None or answer is None:
             return self._first(images, call)
-        self._heed(images)
+        if call.key in self._strange:
+            self._heed(self._device.adopt(images))
         return answer
 
     def _first(self, images: Any, call: Call | None) -> Answer:
         """The answer for images whose run is not recorded yet; its launches are in the default stream."""
         there: Any = in_stream(self._device, None, images)
         array = self._checked(there.adopt(images))
-        self._heed(images)
+        if self._heed(array) and call is not None:
+            self._strange.add(call.key)
         if self._device.capturing:
             return self._run(array)
         if there.capturing:

@@ -98,7 +98,7 @@ def test_tensors_that_a_network_does_not_take_are_refused(device, small):
     with pytest.raises(SchemeError, match="images on the device"):
         prepared.run(images, pieces=2)
     with pytest.raises(DtypeError, match="uint8"):
-        prepared.run(images.float())
+        prepared.run(images.int())
     with pytest.raises(ShapeError, match="images have shape"):
         prepared.run(images[:, 1:].contiguous())
     graph = torch.cuda.CUDAGraph()
