@@ -125,9 +125,13 @@ class LaunchPlan:
 
 @dataclass(eq=False)
 class LaunchChain:
-    """Plans to be launched in order; ``bound`` is private to the device, as in `LaunchPlan`."""
+    """Plans to be launched in order; ``bound`` is private to the device, as in `LaunchPlan`.
+
+    The plans of ``settled``, by their numbers, have the same arrays in all launches of the chain.
+    """
 
     plans: tuple[LaunchPlan, ...]
+    settled: frozenset[int] = frozenset()
     bound: Any = None
 
 

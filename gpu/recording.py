@@ -245,10 +245,11 @@ def recorded_graph(
     if any(_inside((given, *results), array) for array in others.values()):
         return None
     known = {pointer: number for number, pointer in enumerate([*changing, *others])}
+    settled = {n for n, (_, each) in enumerate(plans) if all(array.pointer in others for array in each)}
     return Recorded(
         [],
         [Wanted(x.shape, x.dtype, "") for x in results],
-        LaunchChain(tuple(plan for plan, _ in plans)),
+        LaunchChain(tuple(plan for plan, _ in plans), frozenset(settled)),
         [[known[array.pointer] for array in each] for _, each in plans],
         list(others.values()),
         False,

@@ -349,7 +349,8 @@ class CudaDevice:
         """Load the kernels of a plan or chain on the device; keep them with their owner."""
         if owner.bound is None:
             kernels = [(self.kernel(plan.ptx, plan.name), plan) for plan in plans]
-            owner.bound = BoundChain([BoundLaunch(*each, self.compute_capability) for each in kernels])
+            launches = [BoundLaunch(*each, self.compute_capability) for each in kernels]
+            owner.bound = BoundChain(launches, getattr(owner, "settled", frozenset()))
         return owner.bound
 
     def capture(self) -> AbstractContextManager[CudaGraph]:

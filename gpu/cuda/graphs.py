@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from ctypes import c_char, c_uint64
 from functools import lru_cache, partial
 from itertools import islice
 from threading import Lock
-from typing import Any
+from typing import Any, TypeAlias
 
 from gpu.cuda.capture import CAPTURES, GRAPH, CudaGraph
 from gpu.cuda.driver import bindings as driver
@@ -40,7 +40,7 @@ class BoundLaunch:
         packing, self._buffer = Packing(kernel, values), Buffer(kernel.places)
         packing.write(self._buffer.bytes, values)
         slots = [i for i, from_call in enumerate(given) if from_call]
-        self._addresses, self._others = list[tuple[int, Any]](), list[tuple[int, Any, Any]]()
+        self._addresses, self._others = list[tuple[int, Any]](), list[tuple[int, Any, int, Any]]()
         for number, slot in enumerate(slots):
             offset, size = kernel.places[slot]
             if plan.args[slot] is None and zeros[slot] == 0 and size == 8:
@@ -48,7 +48,8 @@ class BoundLaunch:
                 continue
             tensor = plan.args[slot]
             mapped = None if tensor is None else lru_cache(_MOST_MAPS)(partial(_mapped, tensor, capability))
-            self._others.append((number, (c_char * size).from_buffer(self._buffer.bytes, offset), mapped))
+            cell = (c_char * size).from_buffer(self._buffer.bytes, offset)
+            self._others.append((number, cell, size, mapped))
         self.given, self.plan = len(slots), plan
         self._function, self._grid, self._block = kernel.function, plan.grid, plan.block
         self._shared, self.cluster, self.dependent = plan.shared, plan.cluster, plan.dependent
@@ -60,11 +61,11 @@ class BoundLaunch:
         """Write into the buffer the addresses, maps and structures of a call."""
         for number, cell in self._addresses:
             cell.value = given[number]
-        for number, cell, mapped in self._others:
+        for number, cell, size, mapped in self._others:
             data: Any = given[number] if mapped is None else mapped(given[number])
-            if len(data) != len(cell):
+            if len(data) != size:
                 raise LaunchError(
-                    f"a structure has {len(data)} bytes\nthe parameter has {len(cell)}\n"
+                    f"a structure has {len(data)} bytes\nthe parameter has {size}\n"
                     "pass a structure of that size"
                 )
             cell.raw = data
@@ -94,14 +95,18 @@ class BoundLaunch:
         return params
 
 
+_Node: TypeAlias = tuple[Any, Any, BoundLaunch, int, int]
+"""A node of a graph, its parameters and launch, and which of a call's arrays the launch takes: first, end."""
+
+
 class BoundChain:
     """Launches in order, as one CUDA graph, which costs the host less than a single launch.
 
     A chain with a cooperative launch is launched one by one. Parameters equal to those of the last call are
-    not written again.
+    not written again; those of ``settled`` launches, by their numbers, are written once.
     """
 
-    def __init__(self, launches: Sequence[BoundLaunch]) -> None:
+    def __init__(self, launches: Sequence[BoundLaunch], settled: Set[int] = frozenset()) -> None:
         self._launches = launches  # the nodes hold the buffers' addresses, but do not keep the buffers alive
         self._lock = Lock()
         self._last: tuple[int | bytes, ...] | None = None
@@ -110,16 +115,19 @@ class BoundChain:
         if self._cooperative:
             return
         graph = checked(GRAPH, driver.cuGraphCreate(0))
-        self._nodes: list[tuple[Any, Any]] = []
+        self._nodes: list[_Node] = []
+        end = 0
         for launch in launches:
-            last, params = [node for node, _ in self._nodes[-1:]], launch.node()
+            last, params = [node for node, *_ in self._nodes[-1:]], launch.node()
             before = [] if launch.dependent else last
             node = checked(GRAPH, driver.cuGraphAddKernelNode(graph, before or None, len(before), params))
             if last and launch.dependent:
                 let_overlap(graph, last[0], node)
             if launch.cluster is not None:
                 set_cluster_of(node, launch.cluster)
-            self._nodes.append((node, params))
+            start, end = end, end + launch.given
+            self._nodes.append((node, params, launch, start, end))
+        self._changing = [node for number, node in enumerate(self._nodes) if number not in settled]
         self._graph = CudaGraph()
         self._executable = self._graph.instantiate(graph)
         self._change, self._launch = driver.cuGraphExecKernelNodeSetParams, driver.cuGraphLaunch
@@ -166,13 +174,13 @@ class BoundChain:
 
     def _update(self, given: tuple[int | bytes, ...]) -> None:
         """Set the parameters that changed, for the next launches; launches under way keep theirs."""
-        last, end = self._last, 0
+        last = self._last
         self._last = None  # until the graph has them all
-        for launch, (node, params) in zip(self._launches, self._nodes, strict=True):
-            start, end = end, end + launch.given
-            if last is not None and last[start:end] == given[start:end]:
+        for node, params, launch, start, end in self._nodes if last is None else self._changing:
+            part = given[start:end]
+            if last is not None and last[start:end] == part:
                 continue
-            launch.write(given[start:end])
+            launch.write(part)
             (status,) = self._change(self._executable, node, params)
             if status:
                 refuse(GRAPH, status)

@@ -101,9 +101,10 @@ def test_tensors_that_a_network_does_not_take_are_refused(device, small):
         prepared.run(images.int())
     with pytest.raises(ShapeError, match="images have shape"):
         prepared.run(images[:, 1:].contiguous())
-    graph = torch.cuda.CUDAGraph()
-    with pytest.raises(CaptureError, match="capture of torch's"), torch.cuda.graph(graph):
-        prepared.run(images)
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):
+        images.add_(1)
+        with pytest.raises(CaptureError, match="capture of torch's"):
+            prepared.run(images)
 
 
 # ---- images of the host, in pieces

@@ -16,7 +16,7 @@ from gpu import host, recording
 from gpu.bconv.prepared import Addends
 from gpu.cuda import CudaDevice, capture, contexts
 from gpu.cuda.graphs import BoundChain, BoundLaunch
-from gpu.device import LaunchChain, LaunchPlan, is_foreign
+from gpu.device import LaunchChain, LaunchPlan, Recorded, Wanted, is_foreign
 from reference.errors import CaptureError, DtypeError, LaunchError, ShapeError
 from simwarp.device import streams
 from support.cuda_driver import cuda_kernel
@@ -233,6 +233,9 @@ class Pool:
     def stop_holding(self):
         pass
 
+    def free_held(self):
+        pass
+
 
 STREAMS = {16: (0, 101), 32: (0, 102), 48: (1, 103)}
 """Address of each stream → its device and its number."""
@@ -260,7 +263,7 @@ def cuda(cuda_kernel, monkeypatch):
     monkeypatch.setattr(contexts, "current", nullcontext)
     pools = {}
     device = CudaDevice.__new__(CudaDevice)
-    device.ordinal, device.plans, device._held, device._pool = 0, {}, {}, Pool()
+    device.ordinal, device.plans, device._held, device._pool, device._scratches = 0, {}, {}, Pool(), {}
     device._device = SimpleNamespace(name=lambda: "a chip")
     plan = LaunchPlan("", "f", (7, 1, 1), (32, 1, 1), ())
     plan.bound = BoundChain([BoundLaunch(kernel, plan)])
@@ -338,6 +341,109 @@ def plan_chain(plan):
     chain = LaunchChain((plan, plan))
     chain.bound = plan.bound
     return chain
+
+
+def recorded(launched, workspace=(100,), *, cooperative=False):
+    """A recorded call of one array with a workspace and two results, whose launches are noted."""
+    plan = LaunchPlan("", "f", (1, 1, 1), (32, 1, 1), (None,) * 4, cooperative=cooperative)
+    wanted = [Wanted((size,), np.dtype(np.uint8), "") for size in workspace]
+    results = [Wanted((3,), np.dtype(np.int32), ""), Wanted((5,), np.dtype(np.int64), "")]
+    numbers = [[0, 1, len(wanted) + 1, len(wanted) + 2]]
+    call = Recorded(wanted, results, LaunchChain((plan,)), numbers, [], packs=False, finish=None)
+    call.chain.bound = SimpleNamespace(launch=lambda given, queue: launched.append((given, int(queue))))
+    return call
+
+
+def call_with(*arrays):
+    return recording.Call((), None, list(arrays), [getattr(x, "pointer", x) for x in arrays])
+
+
+def test_a_recorded_call_has_scratch_memory_of_its_stream_and_new_results(cuda):
+    launched = []
+    small, large = recorded(launched), recorded(launched, (100, 300))
+    first, second = cuda.device.in_stream(16), cuda.device.in_stream(32)
+    scratch = []
+    for there, call in ((first, small), (first, small), (first, large), (first, small), (second, small)):
+        one, other = there.repeat(call, call_with(64))
+        given, queue = launched[-1]
+        assert given == (64, given[1], one.pointer, other.pointer)
+        assert other.pointer == one.pointer + 256  # in one piece of memory
+        assert (one.shape, other.shape, one.queue, queue) == ((3,), (5,), there.queue, int(there.handle))
+        scratch.append(given[1])
+    assert scratch[0] == scratch[1] != scratch[2] == scratch[3]
+    assert len({given[2] for given, _ in launched[:4]}) == 4
+    cuda.device.trim()
+    assert cuda.device._scratches == {}
+
+
+def test_a_cooperative_call_has_a_workspace_of_its_own(cuda):
+    """Its launches are made one by one, so that those of another thread may come between."""
+    launched, there = [], cuda.device.in_stream(16)
+    call = recorded(launched, cooperative=True)
+    for _ in range(3):
+        there.repeat(call, call_with(64))
+    assert len({given[1] for given, _ in launched}) == 3
+
+
+def test_scratch_memory_is_kept_for_few_streams(cuda, monkeypatch):
+    call = recorded([])
+    for number in range(20):
+        monkeypatch.setitem(STREAMS, 1024 + number, (0, 500 + number))
+        cuda.device.in_stream(1024 + number).repeat(call, call_with(64))
+    assert 0 < len(cuda.device._scratches) <= 8
+
+
+def test_a_recorded_call_holds_arrays_of_other_streams(cuda):
+    there = cuda.device.in_stream(16)
+    mine, other = there.allocate((3,), np.int32), cuda.device.allocate((3,), np.int32)
+    call = recorded([])
+    there.repeat(call, call_with(mine))
+    assert cuda.device._held == {}
+    there.repeat(call, call_with(other))
+    assert list(cuda.device._held.values()) == [other.pointer]
+
+
+OPERANDS = {
+    "dense": ({}, True),
+    "of another layout": ({"layout": "sparse"}, False),
+    "with a gradient": ({"requires_grad": True}, False),
+    "negated when read": ({"is_neg": lambda: True}, False),
+    "with gaps": ({"is_contiguous": lambda: False}, False),
+    "of another GPU": ({"get_device": lambda: 1}, False),
+    "of the host": ({"get_device": lambda: -1}, False),
+    "without memory": ({"data_ptr": lambda: 0}, False),
+}
+
+
+@pytest.mark.parametrize("name", OPERANDS)
+def test_a_recorded_call_takes_dense_tensors_of_its_device_alone(cuda, monkeypatch, name):
+    changed, taken = OPERANDS[name]
+    monkeypatch.setattr(gpu.cuda.views, "_strided", lambda: "strided")
+    monkeypatch.setattr(recording, "in_current_stream_of_torch", lambda device: device)
+    tensor = Tensor(cuda.device.allocate((3, 4), np.float32))
+    vars(tensor).update(changed)
+    call = recording.call_of(("f",), (tensor, None), cuda.device, None)
+    assert (call is not None) == taken
+    if call is not None:
+        assert call.pointers == [tensor.array.pointer]
+
+
+def test_calls_of_other_kinds_have_other_keys(cuda, monkeypatch):
+    monkeypatch.setattr(gpu.cuda.views, "_strided", lambda: "strided")
+    monkeypatch.setattr(recording, "in_current_stream_of_torch", lambda device: device)
+    arrays = {
+        "of three rows": cuda.device.allocate((3, 4), np.float32),
+        "of four rows": cuda.device.allocate((4, 3), np.float32),
+        "of half numbers": cuda.device.allocate((3, 4), np.float16),
+    }
+    arrays["not at 16 bytes"] = cuda.device.allocate((16, 4), np.float32).view((3, 4), offset=4)
+    one = cuda.device.allocate((3, 4), np.float32)
+    pairs = [(one, x) for x in arrays.values()] + [(one, one), (one, None), (None, one)]
+    keys = [recording.call_of(("f",), pair, cuda.device, None).key for pair in pairs]
+    keys.append(recording.call_of(("g",), (one, None), cuda.device, None).key)
+    assert len(set(keys)) == len(keys)
+    alike = recording.call_of(("f",), (arrays["of three rows"], one), cuda.device, None)
+    assert alike.key == keys[0]
 
 
 def test_a_call_in_a_captured_cuda_stream_keeps_its_arrays_with_its_result(cuda):
