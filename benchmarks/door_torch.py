@@ -1,9 +1,10 @@
-"""The rows ``door-torch/…`` of `door.py`: calls with tensors of torch that are new in each call.
+"""The rows ``door-torch/…`` and ``door-cupy/…`` of `door.py`: calls with tensors that are new in each call.
 
 Eight tensors of one shape rotate, as activations do; the second operand is prepared, as weights are, where
 the row does not say ``both``. ``fresh`` is the same call with a clone in each call, made before the clock
 starts.
 ``door-torch-host/…`` is the time until the call returns. A row's answer is compared with torch's of signs.
+``operator`` rows call ``torch.ops.simwarp``, whose weights are torch tensors, too.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -60,7 +62,7 @@ class Turns:
         wait, samples = self._bench.torch.cuda.synchronize, list[tuple[float, float]]()
         for turn in range(SAMPLES):
             x = self._given[turn % len(self._given)]
-            x = x.clone() if self._fresh else x
+            x = (x.clone() if hasattr(x, "clone") else x.copy()) if self._fresh else x
             wait()
             start = time.perf_counter()
             kept = self._call(x)
@@ -73,10 +75,10 @@ class Turns:
 
 
 class Rows:
-    """Makes the two rows of a call."""
+    """Makes the two rows of a call with arrays of a library."""
 
-    def __init__(self, bench: Any) -> None:
-        self._bench, self.torch = bench, bench.torch
+    def __init__(self, bench: Any, library: str) -> None:
+        self._bench, self.torch, self._library = bench, bench.torch, library
 
     def of(
         self,
@@ -90,9 +92,9 @@ class Rows:
     ) -> Iterator[Finish]:
         """Rows of the result and of the host time; ``right`` compares an operand's answer."""
         if not all(right(x, call(x)) for x in (*given[:2], given[0]) for _ in range(3)):
-            raise SystemExit(f"door-torch/{what}: the answer is wrong")
+            raise SystemExit(f"door-{self._library}/{what}: the answer is wrong")
         timings = {"ours": self._bench.timing(Turns(self._bench, call, given, fresh=False))}
-        if isinstance(given[0], self.torch.Tensor):
+        if hasattr(given[0], "clone") or hasattr(given[0], "copy"):
             timings["fresh"] = self._bench.timing(Turns(self._bench, call, given, fresh=True))
         for name, peer, of_peer in peers:
             timings[name] = self._bench.timing(Turns(self._bench, peer, of_peer, fresh=False))
@@ -102,14 +104,14 @@ class Rows:
             ours = figures.pop("ours")
             return Row(f"{name}/{what}", params, "us", "lower", ours, figures, target=target)
 
-        yield lambda: row(0, "door-torch", RESULT_GOALS.get(kind))
-        yield lambda: row(1, "door-torch-host", GOALS.get(kind))
+        yield lambda: row(0, f"door-{self._library}", RESULT_GOALS.get(kind))
+        yield lambda: row(1, f"door-{self._library}-host", GOALS.get(kind))
 
 
 def torch_rows(bench: Any) -> Iterator[Finish]:
     """All rows of calls with tensors of torch."""
     bench.torch.set_grad_enabled(mode=False)
-    rows = Rows(bench)
+    rows = Rows(bench, "torch")
     for n in WEIGHTS:
         yield from _products(rows, n)
     for channels in CHANNELS:
@@ -118,6 +120,8 @@ def torch_rows(bench: Any) -> Iterator[Finish]:
     yield from _networks(rows)
     yield from _modules(rows)
     yield from _sparse(rows)
+    yield from _operators(rows)
+    yield from _cupy(Rows(bench, "cupy"))
 
 
 def _signs(torch: Any, x: Any) -> Any:
@@ -319,6 +323,58 @@ def _modules(rows: Rows) -> Iterator[Finish]:
         params = {"layers": 3, "width": width, "rows": batch}
         call: Callable[[Any], Any] = lambda x: prepared.run(x).logits  # noqa: E731
         yield from rows.of(f"module/{batch}", "module", params, call, given, right, *timings)
+
+
+def _operators(rows: Rows) -> Iterator[Finish]:
+    import_module("gpu.operators")  # which registers them
+    torch, n = rows.torch, 1024
+    w = torch.randn(n, n, device="cuda")
+    signs, half = _signs(torch, w).double().T, w.half()
+    for m in (8, 1024):
+
+        def right(x: Any, c: Any) -> bool:
+            return bool(torch.equal(c.double(), _signs(torch, x).double() @ signs))
+
+        call: Callable[[Any], Any] = lambda x: torch.ops.simwarp.bmm(x, w, transpose_b=True)  # noqa: E731
+        peer = "torch f16", lambda x: x @ half, _reals(torch, (m, n), "float16")
+        params = {"rows": m, "n": n, "dtype": "float32", "weights": "real"}
+        given = _reals(torch, (m, n), "float32")
+        yield from rows.of(f"operator/bmm/{m}x{n}", "operator", params, call, given, right, peer)
+
+
+def _cupy(rows: Rows) -> Iterator[Finish]:
+    import cupy
+
+    torch, n = rows.torch, 1024
+    w = torch.randn(n, n, device="cuda")
+    prepared, signs = gpu.prepare(w, "b"), _signs(torch, w).double()
+
+    def right(x: Any, c: Any) -> bool:
+        found = torch.as_tensor(c, device="cuda").double()
+        return bool(torch.equal(found, _signs(torch, torch.as_tensor(x, device="cuda")).double() @ signs))
+
+    for m in (8, 1024):
+        given = [cupy.asarray(x) for x in _reals(torch, (m, n), "float32")]
+        halves = [cupy.asarray(x) for x in _reals(torch, (m, n), "float16")]
+        half = cupy.asarray(w.half())
+        params = {"rows": m, "n": n, "dtype": "float32"}
+        call: Callable[[Any], Any] = lambda x: gpu.bmm(x, prepared)  # noqa: E731
+        peer = "cupy f16", lambda x, half=half: x @ half, halves
+        yield from rows.of(f"bmm/{m}x{n}/float32", "bmm", params, call, given, right, peer)
+    images = [cupy.asarray(x) for x in _reals(torch, (*IMAGES, 128), "float32")]
+
+    def packed_right(x: Any, packed: Any) -> bool:
+        return np.array_equal(packed.words.download(), gpu.pack_tensor(x.get(), layout="NHWC").words)
+
+    yield from rows.of(
+        "pack_tensor/128",
+        "pack",
+        {"images": IMAGES, "channels": 128, "dtype": "float32"},
+        lambda x: gpu.pack_tensor(x, layout="NHWC"),
+        images,
+        packed_right,
+        ("cupy copy", lambda x: x.copy(), images),
+    )
 
 
 def _sparse(rows: Rows) -> Iterator[Finish]:
